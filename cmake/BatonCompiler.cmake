@@ -1,0 +1,27 @@
+# Language level, warnings, sanitizers and the compiler cache for every target of the project.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
+endif()
+
+# Release keeps assertions of third-party headers off and symbols small; CHECK is always on.
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
+
+add_library(baton_warnings INTERFACE)
+target_compile_options(baton_warnings INTERFACE
+  -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wno-missing-field-initializers)
+
+if(BATON_SANITIZE STREQUAL "address")
+  add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
+  add_link_options(-fsanitize=address,undefined)
+elseif(BATON_SANITIZE STREQUAL "thread")
+  add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -O1)
+  add_link_options(-fsanitize=thread)
+elseif(NOT BATON_SANITIZE STREQUAL "")
+  message(FATAL_ERROR "BATON_SANITIZE is '${BATON_SANITIZE}'; expected address, thread or nothing")
+endif()

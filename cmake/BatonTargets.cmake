@@ -1,0 +1,39 @@
+# The two shapes of target in this tree. Each folder's CMakeLists.txt is a list of dependencies.
+
+# baton_library(NAME SOURCES a.cc ... DEPS target ...)
+# Adds static library NAME (or an INTERFACE library when it has no sources) and the alias baton::NAME
+# without its "baton_" prefix. Headers are included by their path from the repository root.
+function(baton_library name)
+  cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
+  string(REGEX REPLACE "^baton_" "" alias ${name})
+  if(arg_SOURCES)
+    add_library(${name} STATIC ${arg_SOURCES})
+    target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE baton_warnings)
+  else()
+    add_library(${name} INTERFACE)
+    target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})
+    target_link_libraries(${name} INTERFACE ${arg_DEPS})
+  endif()
+  add_library(baton::${alias} ALIAS ${name})
+endfunction()
+
+# baton_test(NAME SOURCES a_test.cc ... DEPS target ... [LABELS unit|process|sim ...] [TIMEOUT seconds])
+# One GoogleTest binary and one ctest entry. The default label is "unit".
+function(baton_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(${name} PRIVATE BATON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_DEPS} GTest::gmock GTest::gtest_main baton_warnings)
+  add_test(NAME ${name} COMMAND ${name})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  if(NOT arg_LABELS)
+    set(arg_LABELS unit)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+    ENVIRONMENT "GOMP_SPINCOUNT=1000")
+endfunction()

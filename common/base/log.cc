@@ -1,0 +1,50 @@
+#include "common/base/log.h"
+
+#include <ctime>
+#include <utility>
+
+#include "nlohmann/json.hpp"
+#include "spdlog/pattern_formatter.h"
+#include "spdlog/sinks/stdout_color_sinks.h"
+
+namespace baton::base {
+namespace {
+
+// `%v` alone would break JSON on quotes and newlines, so the message is a custom flag.
+class JsonMessage final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& out) override {
+    const std::string text(message.payload.data(), message.payload.size());
+    const auto replace = nlohmann::json::error_handler_t::replace;
+    const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, replace);
+    out.append(quoted.data(), quoted.data() + quoted.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<JsonMessage>();
+  }
+};
+
+}  // namespace
+
+absl::Status InitLog(LogFormat format, std::string_view level) {
+  const auto parsed = spdlog::level::from_str(std::string(level));
+  if (parsed == spdlog::level::off && level != "off") {
+    return absl::InvalidArgumentError("--log-level is '" + std::string(level) +
+                                      "'; expected trace, debug, info, warn, error or off");
+  }
+  auto logger = spdlog::stderr_color_mt("baton");
+  if (format == LogFormat::kJson) {
+    auto formatter = std::make_unique<spdlog::pattern_formatter>();
+    formatter->add_flag<JsonMessage>('*').set_pattern(
+        R"({"ts":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","msg":%*})");
+    logger->set_formatter(std::move(formatter));
+  } else {
+    logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%L%$ %v");
+  }
+  logger->set_level(parsed);
+  spdlog::set_default_logger(std::move(logger));
+  return absl::OkStatus();
+}
+
+}  // namespace baton::base
