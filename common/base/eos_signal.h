@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace baton {
+
+// What the sampler learns about ending, for free, with every token. The distribution is the one
+// that produced the token of the same step. All of it is exact: full softmax over raw fp32 logits
+// at temperature 1, before bias, penalties, masks and top-k/p, except `eos_prob_sampling`.
+struct EosSignal {
+  float eos_logprob = 0;  // log-sum-exp over the EOS ids of log-softmax; NaN if there is no EOS id
+  float eos_prob_sampling = 0;  // stop set's mass after all processors: the hazard of stopping here
+  int32_t eos_rank = 0;         // best EOS id among all ids, 1 = highest logit; 0 if no EOS id
+  float entropy = 0;            // nats
+  float top1_prob = 0;
+};
+
+struct TokenLogprob {
+  int32_t token = 0;
+  float logprob = 0;  // raw distribution, nats
+};
+
+// One sampled token with everything that travels with it, from the sampler to the client.
+struct SampledToken {
+  int32_t token = 0;
+  float logprob = 0;                       // raw distribution, nats
+  std::vector<TokenLogprob> top_logprobs;  // as many as asked for, highest first, ties by lower id
+  EosSignal eos;
+  // Under an ignore policy: the undisturbed draw of this step was an EOS id.
+  bool natural_end = false;
+};
+
+}  // namespace baton

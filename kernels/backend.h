@@ -1,0 +1,165 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/eos_signal.h"
+#include "kernels/dtype.h"
+#include "kernels/paged_kv.h"
+#include "kernels/sampling.h"
+#include "kernels/tensor_view.h"
+
+namespace baton::kernels {
+
+// Device memory, freed with the object. 64-byte aligned; contents undefined.
+class Buffer {
+ public:
+  virtual ~Buffer() = default;
+  virtual void* data() const = 0;
+  virtual size_t size() const = 0;  // bytes
+};
+
+// A projection [out, in] in the device's own layout: the only copy of the weight in memory.
+class PackedWeight {
+ public:
+  virtual ~PackedWeight() = default;
+  virtual int64_t out() const = 0;
+  virtual int64_t in() const = 0;
+  virtual size_t bytes() const = 0;
+};
+
+// Rows or columns [begin, end) of a weight that this rank keeps; the whole by default.
+struct Shard {
+  int64_t out_begin = 0;
+  int64_t out_end = -1;  // -1 = all
+  int64_t in_begin = 0;
+  int64_t in_end = -1;
+};
+
+// The ragged batch of one step: `tokens` flat, sequence after sequence.
+struct StepLayout {
+  std::span<const int32_t> tokens;     // [tokens] ids
+  std::span<const int32_t> positions;  // [tokens] from 0 at the prompt's first token
+
+  // One entry per sequence. Its tokens are [token_begin, token_begin + num_tokens) of the flat
+  // list; it attends to `context` tokens after this step: positions [0, context).
+  struct Sequence {
+    int32_t token_begin = 0;
+    int32_t num_tokens = 0;
+    int32_t context = 0;
+    std::span<const int32_t> blocks;  // block table, >= ceil(context / block_size) ids
+  };
+  std::span<const Sequence> sequences;
+};
+
+struct AttentionShape {
+  int q_heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int sliding_window = 0;  // 0 = full; w: position p sees positions (p - w, p]
+  float scale = 0;         // of q·k, usually 1/sqrt(head_dim)
+};
+
+// Rotary embedding in the "rotate half" form: pairs are (i, i + head_dim/2).
+struct RopeShape {
+  std::span<const float> inv_freq;  // [head_dim / 2], after any scaling rule of the model
+  float attention_factor = 1;       // multiplies cos and sin
+};
+
+struct QkNorm {
+  const Buffer* q = nullptr;  // fp32 [head_dim], or null when the model has none
+  const Buffer* k = nullptr;
+  float eps = 0;
+};
+
+struct MatMulEpilogue {
+  const Buffer* bias = nullptr;  // fp32 [out], added; or null
+  bool accumulate = false;       // out += x·Wᵀ + bias instead of =
+};
+
+// What a worker reports about how it computes. Token identity holds within one `numerics()`.
+struct BackendInfo {
+  std::string device;  // "cpu"
+  std::string isa;     // "avx512" | "avx2" | "scalar"
+  std::string matmul;  // chosen implementation, e.g. "brg:avx512_core_bf16"
+  int threads = 1;
+  DType compute_dtype = DType::kF32;
+  int attention_version = 1;
+  std::string numerics() const {
+    return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
+           std::to_string(attention_version);
+  }
+};
+
+// The device: about a dozen coarse operations on raw memory. Knows nothing of requests.
+//
+// One thread drives a backend. BeginStep does all host work of a step; the operations after it only
+// launch. Activations are in the compute dtype; the residual stream, norms' inputs and logits are
+// fp32. Every operation gives a row the same bits whatever the other rows of the step are.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual const BackendInfo& info() const = 0;
+
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+  virtual absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
+                                                             const Shard& shard) = 0;
+  // A vector (norm weight, bias) as fp32.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) = 0;
+  // An embedding table [vocab, hidden] in the compute dtype, for Embed.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) = 0;
+  // Embedding rows can also be read from a packed projection that is tied to it; false = the model
+  // keeps a table beside the packed output projection.
+  virtual bool CanEmbedFromPacked() const = 0;
+
+  // Makes everything that a step of up to `max_tokens` tokens with these weights may need, so that
+  // nothing is created while serving.
+  virtual absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_tokens) = 0;
+
+  // Checks the layout against `kv` and plans attention. Spans must stay valid until the step's last
+  // operation returned.
+  virtual absl::Status BeginStep(const StepLayout& layout, const PagedKv& kv) = 0;
+
+  // out fp32 [tokens, hidden] = row of the table (or of the packed weight) per token.
+  virtual void Embed(const Buffer& table, Matrix out) = 0;
+  virtual void EmbedFromPacked(const PackedWeight& weight, Matrix out) = 0;
+
+  // out [rows.size(), cols] = in[rows[i]].
+  virtual void GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) = 0;
+
+  // out = in / sqrt(mean(in²) + eps) * weight; in fp32, out in the compute dtype (or fp32).
+  virtual void RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) = 0;
+
+  // out [rows, weight.out] from in [rows, weight.in]; out is fp32 or the compute dtype.
+  virtual void MatMul(const PackedWeight& weight, Matrix in, Matrix out,
+                      const MatMulEpilogue& epilogue) = 0;
+
+  // qkv [tokens, (q_heads + 2 kv_heads) * head_dim], q then k then v. Normalises q and k heads
+  // where `norm` says so, rotates both by the token's position, writes K and V, rounded to the KV
+  // dtype, into the token's slot of layer `layer`. q is left rotated in place.
+  virtual void RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
+                              const RopeShape& rope, const QkNorm& norm) = 0;
+
+  // out [tokens, q_heads * head_dim]. Reads q from `qkv`, K and V only from the paged store.
+  // Causal.
+  virtual void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) = 0;
+
+  // gate_up [tokens, 2 * ffn], gate then up; out [tokens, ffn] = silu(gate) * up.
+  virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
+
+  // logits fp32 [rows, vocab]; one result per row. `logits` is scratch afterwards.
+  virtual void Sample(Matrix logits, std::span<const SampleRow> rows,
+                      std::span<SampledToken> results) = 0;
+
+  // Ends the step; after this results are on the host. Reports a device fault.
+  virtual absl::Status EndStep() = 0;
+};
+
+}  // namespace baton::kernels

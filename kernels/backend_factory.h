@@ -1,0 +1,20 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+namespace baton::kernels {
+
+struct BackendOptions {
+  std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda where built
+  std::string isa = "auto";    // auto | avx512 | avx2
+  DType compute_dtype = DType::kF32;
+  int threads = 0;  // 0 = all cores this process may use
+};
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
+
+}  // namespace baton::kernels

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace baton::kernels {
+
+// Element types of tensors in memory.
+enum class DType : uint8_t { kF32, kBF16, kF16 };
+
+constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }
+
+// As in config.json: "float32", "bfloat16", "float16".
+constexpr std::string_view Name(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return "float32";
+    case DType::kBF16:
+      return "bfloat16";
+    case DType::kF16:
+      return "float16";
+  }
+  return "";
+}
+
+}  // namespace baton::kernels

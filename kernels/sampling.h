@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+
+#include "common/base/eos_signal.h"
+
+namespace baton::kernels {
+
+// One row to sample. Spans are host memory, valid until Sample returns.
+//
+// Order of processors: repetition penalty (prompt and output), presence and frequency penalty
+// (output), bias, masks, temperature, top-k, top-p, min-p. What is off costs nothing.
+struct SampleRow {
+  float temperature = 0;  // 0 = greedy: highest processed logit, ties to the lowest id
+  int32_t top_k = 0;      // 0 = off
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  int32_t no_repeat_ngram_size = 0;  // 0 = off; looks at prompt and output, as transformers
+  std::span<const std::pair<int32_t, float>> logit_bias;
+
+  std::span<const int32_t> prompt;  // ids
+  std::span<const int32_t> output;  // ids sampled so far, of all attempts
+
+  std::span<const int32_t> eos_ids;   // for the signal
+  std::span<const int32_t> stop_ids;  // EOS ids and the request's own: the stop set
+  bool mask_stop_ids = false;         // min_tokens not reached: the stop set cannot be drawn
+  bool redraw_eos = false;  // IGNORE_MASK: an EOS draw is recorded, then redrawn without EOS
+
+  // The coin: Coin(seed, position, draw), position = prompt.size() + output.size().
+  uint64_t seed = 0;
+  int32_t num_top_logprobs = 0;
+};
+
+}  // namespace baton::kernels

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+namespace baton::kernels {
+
+// A row-major matrix in device memory, not owned. Rows are `stride` elements apart.
+struct Matrix {
+  void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;
+
+  static Matrix Dense(void* data, DType dtype, int64_t rows, int64_t cols) {
+    return {data, dtype, rows, cols, cols};
+  }
+  void* row(int64_t index) const {
+    return static_cast<std::byte*>(data) + static_cast<size_t>(index * stride) * SizeOf(dtype);
+  }
+};
+
+// A checkpoint tensor in host memory, row-major and dense, not owned.
+struct HostTensor {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+  int64_t rows = 1;  // [out] of a projection, [vocab] of an embedding, 1 for a vector
+  int64_t cols = 0;  // [in] of a projection, [hidden] of an embedding, length of a vector
+};
+
+}  // namespace baton::kernels
