@@ -1,0 +1,175 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/bounded_queue.h"
+#include "common/base/clock.h"
+#include "common/base/eos_signal.h"
+#include "common/base/ids.h"
+#include "common/model/model_runner.h"
+#include "common/sample/params.h"
+#include "common/sched/sequence.h"
+#include "kernels/paged_kv.h"
+
+namespace baton {
+
+// One block as a transfer sees it: its place in the sequence and its bytes. Valid while leased.
+struct LeasedBlock {
+  int32_t ordinal = 0;  // index in the sequence's block table
+  std::span<std::byte> bytes;
+};
+
+// --- What the engine says. Each event names its sequence; per sequence they come in order. ---
+
+// kReserved was granted. Blocks [0, cached_blocks) hold proven KV already; `lease` lists the
+// others. The holder may write `lease` until it gets Detach; it answers Detach with ReturnLease.
+struct ReservedEvent {
+  int32_t cached_blocks = 0;
+  std::vector<LeasedBlock> lease;
+};
+// Admission's late refusal: FULL after the line's deadline, deadline passed.
+struct RefusedEvent {
+  absl::Status status;
+};
+struct StateEvent {
+  SequenceState from, to;
+};
+// kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt
+// were not computed. Unused slots of the last block are zero.
+struct BlocksReadyEvent {
+  std::vector<LeasedBlock> blocks;
+  int32_t cached_tokens = 0;
+  bool last = false;  // no more blocks will come
+};
+// Index 0-based over all generated tokens of the request.
+struct TokenEvent {
+  int32_t index = 0;
+  SampledToken token;
+  double unix_time = 0;  // when sampled
+};
+// The sequence is over for the engine. After it only Detach may follow.
+struct FinishedEvent {
+  FinishReason reason = FinishReason::kNone;
+  std::optional<TokenId> stop_token;        // the EOS or stop id
+  std::optional<int32_t> natural_end_step;  // 1-based
+  int32_t prompt_tokens = 0;
+  int32_t cached_tokens = 0;  // of the prompt, found in this worker's prefix cache
+  int32_t preemptions = 0;
+  base::Duration queue_time{}, prefill_time{}, decode_time{};
+  absl::Status status;  // for kError and kDeadline
+};
+// kReserved lost its blocks (victim of memory pressure): the router opens a new attempt. Detach
+// follows when a lease is out.
+struct RevokedEvent {};
+// The blocks of the lease are to be given back: stop touching them, then call ReturnLease. Until
+// then they are quarantined.
+struct DetachEvent {};
+
+struct SequenceEvent {
+  SequenceId sequence;
+  base::Instant at{};
+  std::variant<ReservedEvent, RefusedEvent, StateEvent, BlocksReadyEvent, TokenEvent, FinishedEvent,
+               RevokedEvent, DetachEvent>
+      what;
+};
+
+// Figures of one finished step.
+struct StepEvent {
+  base::Instant at{};
+  base::Duration duration{};
+  int32_t prefill_tokens = 0, decode_tokens = 0;
+  int32_t prefill_sequences = 0, decode_sequences = 0;
+};
+// The engine stopped: a device fault or a bug. Nothing follows.
+struct FaultEvent {
+  absl::Status status;
+};
+
+using EngineEvent = std::variant<SequenceEvent, StepEvent, FaultEvent>;
+
+// --- Options and figures. ---
+
+struct EngineOptions {
+  int32_t max_model_len = 0;              // tokens of prompt and output
+  int32_t max_num_seqs = 64;              // sequences in one step
+  int32_t max_prefill_tokens = 2048;      // prompt tokens in one step
+  int32_t max_num_batched_tokens = 2048;  // tokens in one step; any budget >= 1 is legal
+  bool enable_prefix_caching = true;
+  base::Duration prefill_batch_wait{};  // how long a prefill batch may wait to fill
+  std::string policy = "fcfs";
+  int32_t max_num_queued_reqs = 256;  // reservation line and local queue
+  std::vector<TokenId> eos_ids;       // the model's EOS set
+  int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
+  base::Duration stall_timeout = std::chrono::seconds(30);
+};
+
+// A consistent snapshot, taken between steps.
+struct EngineFigures {
+  int32_t running = 0;             // prefilling or decoding
+  int32_t waiting = 0;             // queued or preempted
+  int32_t reserved = 0;            // granted, KV not there yet
+  int32_t prefill_slots_free = 0;  // prompts that would start at once
+  int64_t queued_prompt_tokens = 0;
+  int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_quarantined = 0,
+          blocks_used = 0;  // free + cached + quarantined + used = total
+  uint64_t steps = 0;
+  uint64_t preemptions = 0;
+  uint64_t revocations = 0;
+  uint64_t reservations_expired = 0;
+  uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
+  uint64_t evicted_blocks = 0;
+  uint64_t prompt_tokens_computed = 0, prompt_tokens_cached = 0, prompt_tokens_received = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t prefill_chunks = 0;  // rows that were part of a prompt only
+  int32_t largest_batch = 0;    // sequences in one step, so far
+  bool healthy = true;          // false after a fault or a stall
+};
+
+// The engine of one worker: one thread that owns scheduler, block pool and model runner.
+// Thread-safe.
+//
+// Admission may be refused. Commit, cancel and lease returns may not: an admitted sequence has
+// their queue places reserved, and all commands of a sequence pass through one FIFO. Events leave
+// through `events()`, a bounded queue that the owner must keep draining: when it is full the engine
+// waits.
+class Engine {
+ public:
+  // `kv` is the arena the runner computes in. Starts the thread.
+  static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options,
+                                                       const kernels::PagedKv& kv,
+                                                       std::unique_ptr<ModelRunner> runner,
+                                                       const base::Clock* clock);
+  virtual ~Engine() = default;
+
+  // Refuses with TOO_LONG, EMPTY_PROMPT, INVALID_TOKEN_ID, INVALID_MAX_TOKENS, FULL or DRAINING.
+  virtual absl::StatusOr<SequenceId> Admit(SequenceSpec spec) = 0;
+
+  // kReserved: every block of the lease was written and verified; `first` is the token the prefill
+  // worker drew. Decoding goes on from there. The lease is over with this call.
+  virtual void CommitImport(SequenceId sequence, SampledToken first) = 0;
+
+  // Ends a sequence in any state at the next step boundary; its blocks return (leased ones after
+  // ReturnLease). A no-op for one that is over.
+  virtual void Cancel(SequenceId sequence) = 0;
+
+  // The holder no longer touches the leased bytes, and no peer can.
+  virtual void ReturnLease(SequenceId sequence) = 0;
+
+  virtual base::BoundedQueue<EngineEvent>& events() = 0;
+  virtual EngineFigures figures() const = 0;
+
+  // Refuses new sequences from now on; what runs goes on.
+  virtual void Drain() = 0;
+  // Ends every sequence and joins the thread. `events()` is closed after the last event.
+  virtual void Stop() = 0;
+};
+
+}  // namespace baton

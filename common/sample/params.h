@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "common/base/ids.h"
+
+// Plain data: what a request says about drawing and ending. No defaults of a model in here; the
+// router resolves what is absent (request, then generation_config, then these defaults).
+namespace baton {
+
+enum class EosPolicy {
+  kHonor,           // EOS ends the request
+  kIgnoreContinue,  // EOS may be drawn and is fed back; runs to max_tokens
+  kIgnoreMask,      // an EOS draw is recorded once as the natural end, then redrawn without EOS
+};
+
+struct SamplingParams {
+  float temperature = 1;  // 0 = greedy
+  int32_t top_k = 0;      // 0 = off
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  int32_t no_repeat_ngram_size = 0;  // 0 = off
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  uint64_t seed = 0;
+  int32_t num_top_logprobs =
+      0;  // alternatives per token; the drawn token's logprob is always there
+
+  friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
+};
+
+// Stop strings are the router's; these are what the engine decides on.
+struct StopParams {
+  int32_t max_tokens = 0;  // all generated tokens, of all attempts; 0 = as many as fit
+  int32_t min_tokens = 0;
+  std::vector<TokenId> stop_token_ids;  // beside the model's EOS ids
+  EosPolicy eos_policy = EosPolicy::kHonor;
+
+  friend bool operator==(const StopParams&, const StopParams&) = default;
+};
+
+// How a request ended. The first five reach the client; the others are gRPC errors there.
+enum class FinishReason {
+  kNone,
+  kStopEos,
+  kStopToken,
+  kStopString,
+  kStopGrammar,
+  kLength,
+  kAborted,
+  kDeadline,
+  kError,
+};
+
+// As in the EOS log: "stop_eos", ... ; "" for kNone.
+std::string_view FinishReasonName(FinishReason reason);
+// As in the EOS log: "honor", "continue", "mask".
+std::string_view EosPolicyName(EosPolicy policy);
+
+}  // namespace baton

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/ids.h"
+#include "common/sample/params.h"
+
+namespace baton {
+
+// What a worker's engine does for one request attempt.
+enum class SequenceKind {
+  kLocal,    // prefill here and decode here (`local_prefill`, unified mode)
+  kPrefill,  // prefill here, sample one token, keep the blocks until the push is over
+  kReserved  // blocks granted here, KV arrives from a prefill worker, then decode here
+};
+
+enum class SequenceState {
+  kQueued,
+  kReserved,
+  kPrefilling,
+  kDecoding,
+  kPreempted,
+  kDone,
+  kFailed,
+};
+// Lower case, as the metric label `stage`: "queued", ...
+std::string_view SequenceStateName(SequenceState state);
+
+// A request attempt as it enters an engine. Ids and lengths are validated by Engine::Admit.
+struct SequenceSpec {
+  SequenceKind kind = SequenceKind::kLocal;
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> generated;  // accepted tokens of earlier attempts
+  SamplingParams sampling;
+  StopParams stop;
+  // Output step (1-based) of the natural end, when an earlier attempt already saw it.
+  std::optional<int32_t> natural_end_step;
+  std::string cache_salt;                 // separates tenants in the prefix cache; "" = shared
+  base::Instant deadline = base::kNever;  // the request's
+  // kReserved: how long it may stand in the reservation line before kFull.
+  base::Duration reserve_timeout = std::chrono::seconds(5);
+};
+
+}  // namespace baton
