@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace baton {
+
+// What tokenizer_config.json (and special_tokens_map.json beside it) says about special tokens.
+// A token is its text; Tokenizer::TokenToId turns it into an id.
+struct SpecialTokens {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  std::optional<std::string> pad_token;
+  std::optional<std::string> unk_token;
+  std::optional<bool> add_bos_token;
+};
+
+// All fields are empty when `model_dir` has neither file. INVALID_ARGUMENT for a file that is not
+// a JSON object or has a token of the wrong type.
+absl::StatusOr<SpecialTokens> LoadSpecialTokens(const std::string& model_dir);
+
+}  // namespace baton

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace baton {
+
+// What one piece of text became.
+struct StopMatchResult {
+  std::string text;            // safe to show: no later text can turn it into a stop string
+  std::optional<size_t> stop;  // index of the stop string found; `text` is then the last
+};
+
+// Finds the first of several stop strings in a text that arrives in pieces, and holds back what may
+// still become one. The result does not depend on how the text was split:
+//   - the stop string that ends first wins; of those that end together, the longest; of equal ones,
+//     the first given;
+//   - the text is cut where it begins, or where it ends with `include_stop`.
+// Aho-Corasick over bytes: linear in the text, whatever the stop strings. Not thread-safe.
+class StopMatcher {
+ public:
+  // Empty stop strings never match. No stop strings: text passes through.
+  StopMatcher(std::span<const std::string> stop_strings, bool include_stop);
+
+  // `active` false: matches that end in this piece are not stops (min_tokens); one that begins in
+  // it and ends in a later, active piece is. After a stop has been reported, call nothing more.
+  StopMatchResult Append(std::string_view text, bool active = true);
+
+  // Ends the text without a stop: what was held back.
+  std::string Flush();
+
+ private:
+  struct Node {
+    // Byte transitions as sorted (byte, node) pairs: stop strings are few and short.
+    std::vector<std::pair<uint8_t, int32_t>> children;
+    int32_t failure = 0;
+    int32_t depth = 0;
+    int32_t output = -1;  // the longest stop string that ends here: its index, or -1
+    int32_t held = 0;     // bytes at the end of the text that may begin a stop string
+  };
+  int32_t Child(int32_t node, uint8_t byte) const;
+  int32_t Step(int32_t node, uint8_t byte) const;
+  void Insert(std::string_view stop, int32_t index);
+  void LinkFailures();
+
+  std::vector<std::string> stops_;
+  const bool include_stop_;
+  std::vector<Node> nodes_;
+  int32_t state_ = 0;
+  std::string held_;  // not yet returned; its end is the text of `state_`
+};
+
+}  // namespace baton
