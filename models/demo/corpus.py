@@ -76,12 +76,13 @@ def story_opening(rng, name, creature, thing):
 def story_scene(rng, d, pace, name, she, thing):
     """Scene d has `pace` sentences. Its ordinal shows how far the story is."""
     place, other = rng.choice(w.PLACES), rng.choice(w.CREATURES)
+    found = rng.choice([x for x in w.OBJECTS if x != thing])
     parts = [f" On the {w.ORDINALS[d]} day, {name} went to {place}."]
     if pace >= 2:
         parts.append(rng.choice([
             f" There {she} met {a(other)} who had not seen the {thing}.",
             f" {a(other).capitalize()} helped {name}, but the {thing} was not there.",
-            f" {she.capitalize()} looked everywhere, but found only {a(rng.choice(w.OBJECTS))}.",
+            f" {she.capitalize()} looked everywhere, but found only {a(found)}.",
         ]))
     if pace >= 3:
         parts.append(rng.choice([

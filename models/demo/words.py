@@ -41,7 +41,6 @@ LISTS = {
     "toys": "ball kite doll puzzle robot train drum boat yoyo top block swing".split(),
 }
 
-# subject: sentences in a fixed order; the first word group after "|" is the question that the sentence answers.
 ANIMAL_FACTS = {  # sound, home, food, baby, legs, trait
     "dog": ("barks", "with people", "meat", "puppy", 4, "is a loyal friend"),
     "cat": ("meows", "with people", "mice and fish", "kitten", 4, "sleeps most of the day"),

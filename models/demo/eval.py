@@ -1,0 +1,120 @@
+"""Measures the demo model on 200 held-out prompts, greedy and at temperature 0.8.
+
+Usage: eval.py MODEL_DIR [--per-family 40] [--seed 7] [--json FILE]
+Prompts come from corpus.eval_prompts: combinations that training never saw. Exit status 1 if a bound is missed.
+"""
+
+import argparse
+import json
+import re
+import statistics
+import sys
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import corpus
+import words
+
+LIMIT = {"story": 600}
+OTHER_LIMIT = 256
+STORY_PROMPT = "Tell me a story about a fox named Milo."
+NUMBERS = {v: k for k, v in words.NUMBER_WORDS.items()}
+
+
+@torch.inference_mode()
+def generate(model, tok, prompts, limit, temperature=0.0, seed=0):
+    """Batched chat generation; returns (text, tokens including EOS, ended by EOS) per prompt."""
+    torch.manual_seed(seed)
+    tok.padding_side = "left"
+    texts = [tok.apply_chat_template([{"role": "user", "content": p}], add_generation_prompt=True, tokenize=False)
+             for p in prompts]
+    batch = tok(texts, add_special_tokens=False, padding=True, return_tensors="pt")
+    sampling = {"do_sample": True, "temperature": temperature, "top_k": 0} if temperature else {"do_sample": False}
+    out = model.generate(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"], max_new_tokens=limit,
+                         **sampling)
+    eos, results = set(model.generation_config.eos_token_id), []
+    for row in out[:, batch["input_ids"].shape[1] :].tolist():
+        end = next((i for i, t in enumerate(row) if t in eos), None)
+        ids = row[:end] if end is not None else row
+        results.append((tok.decode(ids, skip_special_tokens=True), len(ids) + (end is not None), end is not None))
+    return results
+
+
+def right_count(prompt, text):
+    first, last = map(int, re.findall(r"\d+", prompt))
+    return [int(x) for x in re.findall(r"\d+", text)] == list(range(first, last + 1))
+
+
+def right_list(prompt, text):
+    n = next(int(x) if x.isdigit() else NUMBERS[x] for x in re.findall(r"\w+", prompt) if x.isdigit() or x in NUMBERS)
+    lines = text.split("\n")
+    return len(lines) == n and all(re.fullmatch(rf"{i}\. \S.*", line) for i, line in enumerate(lines, 1))
+
+
+def right_json(prompt, text):
+    try:
+        return isinstance(json.loads(text), dict)
+    except json.JSONDecodeError:
+        return False
+
+
+RIGHT = {"list": right_list, "count": right_count, "json": right_json}
+BOUNDS = {"list": 0.90, "count": 0.80, "json": 0.90}
+
+
+def measure(model, tok, prompts, temperature):
+    report = {}
+    for family in dict.fromkeys(f for f, _ in prompts):
+        asked = [p for f, p in prompts if f == family]
+        got = generate(model, tok, asked, LIMIT.get(family, OTHER_LIMIT), temperature)
+        lengths = [n for _, n, _ in got]
+        row = {"prompts": len(asked), "ended_by_eos": sum(e for _, _, e in got), "min_tokens": min(lengths),
+               "mean_tokens": round(statistics.mean(lengths), 1), "max_tokens": max(lengths)}
+        if family in RIGHT:
+            row["right"] = sum(RIGHT[family](p, text) for p, (text, _, _) in zip(asked, got))
+        report[family] = row
+        print(f"temperature {temperature}: {family:7} {json.dumps(row)}", flush=True)
+    return report
+
+
+def story_variation(model, tok, prompt, seeds=20):
+    lengths = [n for _, n, _ in generate(model, tok, [prompt] * seeds, LIMIT["story"], 0.8, seed=1)]
+    cv = statistics.stdev(lengths) / statistics.mean(lengths)
+    row = {"prompt": prompt, "mean": statistics.mean(lengths), "cv": round(cv, 3), "lengths": sorted(lengths)}
+    print(json.dumps(row), flush=True)
+    return row
+
+
+def failures(greedy, sampled, cv):
+    bad = [f"right: {f}" for f, bound in BOUNDS.items() if greedy[f]["right"] < bound * greedy[f]["prompts"]]
+    for name, report in (("greedy", greedy), ("sampled", sampled)):
+        ended = sum(r["ended_by_eos"] for r in report.values())
+        if ended < 0.95 * sum(r["prompts"] for r in report.values()):
+            bad.append(f"ended by EOS, {name}: {ended}")
+    return bad + ([f"story CV {cv}"] if cv < 0.3 else [])
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__)
+    ap.add_argument("model")
+    ap.add_argument("--per-family", type=int, default=40)
+    ap.add_argument("--seed", type=int, default=7)
+    ap.add_argument("--json")
+    args = ap.parse_args()
+    tok = AutoTokenizer.from_pretrained(args.model)
+    model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
+    prompts = corpus.eval_prompts(args.seed, args.per_family)
+    greedy = measure(model, tok, prompts, 0.0)
+    sampled = measure(model, tok, prompts, 0.8)
+    variation = story_variation(model, tok, STORY_PROMPT)
+    bad = failures(greedy, sampled, variation["cv"])
+    print("missed: " + "; ".join(bad) if bad else "all bounds hold")
+    if args.json:
+        with open(args.json, "w") as f:
+            json.dump({"greedy": greedy, "temperature_0.8": sampled, "story": variation}, f, indent=1)
+    sys.exit(1 if bad else 0)
+
+
+if __name__ == "__main__":
+    main()
