@@ -1,0 +1,24 @@
+#include "kernels/backend_factory.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/reference/reference_backend.h"
+
+namespace baton::kernels {
+
+absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
+  if (options.device == "cpu" || options.device == "reference") {
+    if (options.compute_dtype == DType::kF16) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("compute dtype float16 on device ", options.device,
+                       "; float16 computes on cuda only: use --dtype bfloat16 or float32 "
+                       "(float16 checkpoints are converted at load)"));
+    }
+  }
+  if (options.device == "reference") {
+    return std::make_unique<ReferenceBackend>(options.compute_dtype);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "device '", options.device, "'; this build has cpu and reference: use --device cpu"));
+}
+
+}  // namespace baton::kernels

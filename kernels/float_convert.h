@@ -1,0 +1,53 @@
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/dtype.h"
+
+namespace baton::kernels {
+
+constexpr float FloatFromBf16(uint16_t bits) {
+  return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+// Round to nearest, ties to even; NaN stays NaN.
+constexpr uint16_t Bf16FromFloat(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  if ((bits & 0x7fffffff) > 0x7f800000) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+constexpr float FloatFromF16(uint16_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+  const uint32_t exponent = bits >> 10 & 0x1f;
+  const uint32_t mantissa = bits & 0x3ff;
+  if (exponent == 0) {
+    const float magnitude = static_cast<float>(mantissa) * 0x1.0p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  const uint32_t wide_exponent = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
+}
+
+inline float LoadElement(const void* data, DType dtype, int64_t index) {
+  if (dtype == DType::kF32) return static_cast<const float*>(data)[index];
+  const uint16_t bits = static_cast<const uint16_t*>(data)[index];
+  return dtype == DType::kBF16 ? FloatFromBf16(bits) : FloatFromF16(bits);
+}
+
+// `dtype` is fp32 or bf16: nothing computes in fp16 on the host.
+inline void StoreElement(void* data, DType dtype, int64_t index, float value) {
+  if (dtype == DType::kF32) {
+    static_cast<float*>(data)[index] = value;
+  } else {
+    static_cast<uint16_t*>(data)[index] = Bf16FromFloat(value);
+  }
+}
+
+inline float RoundTo(DType dtype, float value) {
+  return dtype == DType::kF32 ? value : FloatFromBf16(Bf16FromFloat(value));
+}
+
+}  // namespace baton::kernels

@@ -1,0 +1,196 @@
+#include "kernels/reference/reference_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/float_convert.h"
+#include "kernels/host_memory.h"
+#include "kernels/reference/attention.h"
+#include "kernels/reference/sample.h"
+#include "kernels/step_check.h"
+
+namespace baton::kernels {
+namespace {
+
+class DenseWeight final : public PackedWeight {
+ public:
+  DenseWeight(int64_t out, int64_t in, std::unique_ptr<Buffer> data)
+      : out_(out), in_(in), data_(std::move(data)) {}
+  int64_t out() const override { return out_; }
+  int64_t in() const override { return in_; }
+  size_t bytes() const override { return data_->size(); }
+  const float* row(int64_t index) const {
+    return static_cast<const float*>(data_->data()) + index * in_;
+  }
+
+ private:
+  int64_t out_;
+  int64_t in_;
+  std::unique_ptr<Buffer> data_;  // fp32 [out, in], rounded to the compute dtype
+};
+
+float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast<double>(x)))); }
+
+}  // namespace
+
+ReferenceBackend::ReferenceBackend(DType compute_dtype) {
+  info_ = {.device = "reference",
+           .isa = "scalar",
+           .matmul = "scalar",
+           .threads = 1,
+           .compute_dtype = compute_dtype};
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::Allocate(size_t bytes) {
+  return AllocateHost(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,
+                                                                     const Shard& shard) {
+  BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  BATON_ASSIGN_OR_RETURN(auto buffer, AllocateHost(out * in * sizeof(float)));
+  float* data = static_cast<float*>(buffer->data());
+  for (int64_t n = 0; n < out; ++n) {
+    for (int64_t k = 0; k < in; ++k) {
+      const int64_t index = (part.out_begin + n) * weight.cols + part.in_begin + k;
+      data[n * in + k] =
+          RoundTo(info_.compute_dtype, LoadElement(weight.data, weight.dtype, index));
+    }
+  }
+  return std::make_unique<DenseWeight>(out, in, std::move(buffer));
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::UploadVector(const HostTensor& vector) {
+  return CopyConverted(vector, DType::kF32);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::UploadTable(const HostTensor& table) {
+  return CopyConverted(table, info_.compute_dtype);
+}
+
+absl::Status ReferenceBackend::Prepare(std::span<const PackedWeight* const> /*weights*/,
+                                       int /*max_tokens*/) {
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+  BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
+  layout_ = layout;
+  kv_ = kv;
+  return absl::OkStatus();
+}
+
+void ReferenceBackend::Embed(const Buffer& table, Matrix out) {
+  const DType dtype = info_.compute_dtype;
+  const int64_t vocab = static_cast<int64_t>(table.size() / SizeOf(dtype)) / out.cols;
+  for (int64_t row = 0; row < out.rows; ++row) {
+    const int32_t token = layout_.tokens[row];
+    BATON_CHECK(token >= 0 && token < vocab) << "token " << token << " of " << vocab;
+    for (int64_t i = 0; i < out.cols; ++i) {
+      const float value = LoadElement(table.data(), dtype, token * out.cols + i);
+      StoreElement(out.row(row), out.dtype, i, value);
+    }
+  }
+}
+
+void ReferenceBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
+  const auto& dense = static_cast<const DenseWeight&>(weight);
+  for (int64_t row = 0; row < out.rows; ++row) {
+    const int32_t token = layout_.tokens[row];
+    BATON_CHECK(token >= 0 && token < dense.out()) << "token " << token << " of " << dense.out();
+    for (int64_t i = 0; i < out.cols; ++i) {
+      StoreElement(out.row(row), out.dtype, i, dense.row(token)[i]);
+    }
+  }
+}
+
+void ReferenceBackend::GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) {
+  for (size_t row = 0; row < rows.size(); ++row) {
+    BATON_CHECK(rows[row] >= 0 && rows[row] < in.rows) << "row " << rows[row] << " of " << in.rows;
+    for (int64_t i = 0; i < out.cols; ++i) {
+      StoreElement(out.row(row), out.dtype, i, LoadElement(in.row(rows[row]), in.dtype, i));
+    }
+  }
+}
+
+void ReferenceBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
+  const float* scale = static_cast<const float*>(weight.data());
+  for (int64_t row = 0; row < in.rows; ++row) {
+    double squares = 0;
+    for (int64_t i = 0; i < in.cols; ++i) {
+      const double x = LoadElement(in.row(row), in.dtype, i);
+      squares += x * x;
+    }
+    const double inverse = 1.0 / std::sqrt(squares / static_cast<double>(in.cols) + eps);
+    for (int64_t i = 0; i < in.cols; ++i) {
+      const double x = LoadElement(in.row(row), in.dtype, i);
+      StoreElement(out.row(row), out.dtype, i, static_cast<float>(x * inverse * scale[i]));
+    }
+  }
+}
+
+void ReferenceBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
+                              const MatMulEpilogue& epilogue) {
+  const auto& dense = static_cast<const DenseWeight&>(weight);
+  BATON_CHECK(in.cols == dense.in() && out.cols == dense.out() && in.rows == out.rows)
+      << in.rows << "x" << in.cols << " by " << dense.out() << "x" << dense.in();
+  const float* bias =
+      epilogue.bias != nullptr ? static_cast<const float*>(epilogue.bias->data()) : nullptr;
+  std::vector<float> x(in.cols);
+  for (int64_t row = 0; row < in.rows; ++row) {
+    for (int64_t k = 0; k < in.cols; ++k) x[k] = LoadElement(in.row(row), in.dtype, k);
+    for (int64_t n = 0; n < out.cols; ++n) {
+      double sum = bias != nullptr ? bias[n] : 0.0;
+      if (epilogue.accumulate) sum += LoadElement(out.row(row), out.dtype, n);
+      const float* w = dense.row(n);
+      for (int64_t k = 0; k < in.cols; ++k) sum += static_cast<double>(x[k]) * w[k];
+      StoreElement(out.row(row), out.dtype, n, static_cast<float>(sum));
+    }
+  }
+}
+
+void ReferenceBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
+                                      const RopeShape& rope, const QkNorm& norm) {
+  reference::RopeAndStoreKv(layout_, kv_, qkv, layer, shape, rope, norm);
+}
+
+void ReferenceBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape,
+                                      Matrix out) {
+  reference::PagedAttention(layout_, kv_, qkv, layer, shape, out);
+}
+
+void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
+  for (int64_t row = 0; row < out.rows; ++row) {
+    for (int64_t i = 0; i < out.cols; ++i) {
+      const float gate = LoadElement(gate_up.row(row), gate_up.dtype, i);
+      const float up = LoadElement(gate_up.row(row), gate_up.dtype, out.cols + i);
+      StoreElement(out.row(row), out.dtype, i, Silu(gate) * up);
+    }
+  }
+}
+
+void ReferenceBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
+                              std::span<SampledToken> results) {
+  BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
+              static_cast<int64_t>(rows.size()) <= logits.rows);
+  SampleProcessors processors;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const std::span<const float> raw(static_cast<const float*>(logits.row(i)), logits.cols);
+    if (!reference::SampleRowInto(rows[i], raw, processors, results[i]) && fault_.empty()) {
+      fault_ = "the logits of row " + std::to_string(i) + " are not finite numbers";
+    }
+  }
+}
+
+absl::Status ReferenceBackend::EndStep() {
+  if (fault_.empty()) return absl::OkStatus();
+  return DeviceFault(std::exchange(fault_, {}));
+}
+
+}  // namespace baton::kernels

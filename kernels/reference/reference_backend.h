@@ -1,0 +1,46 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/backend.h"
+
+namespace baton::kernels {
+
+// The scalar twin of every operation: plain loops, sums in double, results rounded once to the
+// dtype that the contract names. The oracle of every other backend, and slow.
+class ReferenceBackend final : public Backend {
+ public:
+  explicit ReferenceBackend(DType compute_dtype);
+
+  const BackendInfo& info() const override { return info_; }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
+                                                     const Shard& shard) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
+  bool CanEmbedFromPacked() const override { return true; }
+  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_tokens) override;
+  absl::Status BeginStep(const StepLayout& layout, const PagedKv& kv) override;
+  void Embed(const Buffer& table, Matrix out) override;
+  void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;
+  void GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) override;
+  void RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) override;
+  void MatMul(const PackedWeight& weight, Matrix in, Matrix out,
+              const MatMulEpilogue& epilogue) override;
+  void RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape, const RopeShape& rope,
+                      const QkNorm& norm) override;
+  void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
+  void SiluMul(Matrix gate_up, Matrix out) override;
+  void Sample(Matrix logits, std::span<const SampleRow> rows,
+              std::span<SampledToken> results) override;
+  absl::Status EndStep() override;
+
+ private:
+  BackendInfo info_;
+  StepLayout layout_;
+  PagedKv kv_;
+  std::string fault_;
+};
+
+}  // namespace baton::kernels

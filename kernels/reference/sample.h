@@ -1,0 +1,16 @@
+#pragma once
+
+#include <span>
+
+#include "common/base/eos_signal.h"
+#include "kernels/sample_processors.h"
+#include "kernels/sampling.h"
+
+namespace baton::kernels::reference {
+
+// One row of Backend::Sample. False when `raw` is not a distribution: a NaN or +infinity in it, or
+// nothing above -infinity; `result` is then token 0.
+bool SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProcessors& processors,
+                   SampledToken& result);
+
+}  // namespace baton::kernels::reference

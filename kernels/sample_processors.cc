@@ -1,0 +1,119 @@
+#include "kernels/sample_processors.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace baton::kernels {
+namespace {
+
+constexpr float kMasked = -std::numeric_limits<float>::infinity();
+
+bool HasPenalty(const SampleRow& row) {
+  return row.repetition_penalty != 1 || row.presence_penalty != 0 || row.frequency_penalty != 0;
+}
+
+bool HasMask(const SampleRow& row) {
+  return (row.mask_stop_ids && !row.stop_ids.empty()) || row.no_repeat_ngram_size > 0;
+}
+
+// An overflow to +infinity would make every weight NaN; NaN (0 * inf) counts as masked.
+float Finite(float value) {
+  if (value != value) return kMasked;
+  return std::min(value, std::numeric_limits<float>::max());
+}
+
+bool AllMasked(std::span<const float> logits) {
+  return std::all_of(logits.begin(), logits.end(), [](float x) { return x == kMasked; });
+}
+
+}  // namespace
+
+bool Contains(std::span<const int32_t> ids, int32_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+void MaskIds(std::span<const int32_t> ids, std::span<float> logits) {
+  for (const int32_t id : ids) {
+    if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[id] = kMasked;
+  }
+}
+
+void MaskRepeatedNgrams(const SampleRow& row, std::span<float> logits) {
+  const size_t prompt = row.prompt.size();
+  const size_t length = prompt + row.output.size();
+  const size_t prefix = row.no_repeat_ngram_size - 1;
+  const auto at = [&](size_t i) { return i < prompt ? row.prompt[i] : row.output[i - prompt]; };
+  for (size_t start = 0; start + prefix < length; ++start) {
+    bool same = true;
+    for (size_t i = 0; i < prefix && same; ++i) same = at(start + i) == at(length - prefix + i);
+    if (!same) continue;
+    const int32_t banned = at(start + prefix);
+    MaskIds({&banned, 1}, logits);
+  }
+}
+
+std::span<float> SampleProcessors::Writable(std::span<const float> raw) {
+  if (!copied_) {
+    processed_.assign(raw.begin(), raw.end());
+    copied_ = true;
+  }
+  return processed_;
+}
+
+void SampleProcessors::Penalise(const SampleRow& row, std::span<float> logits) {
+  counts_.resize(logits.size(), 0);
+  const auto in_range = [&](int32_t id) {
+    return id >= 0 && static_cast<size_t>(id) < logits.size();
+  };
+  // Bit 0: seen anywhere; the rest counts occurrences in the output.
+  for (const int32_t id : row.prompt) {
+    if (!in_range(id)) continue;
+    if (counts_[id] == 0) seen_.push_back(id);
+    counts_[id] |= 1;
+  }
+  for (const int32_t id : row.output) {
+    if (!in_range(id)) continue;
+    if (counts_[id] == 0) seen_.push_back(id);
+    counts_[id] = (counts_[id] | 1) + 2;
+  }
+  for (const int32_t id : seen_) {
+    const int32_t count = counts_[id] >> 1;
+    counts_[id] = 0;
+    float x = logits[id];
+    x = x < 0 ? x * row.repetition_penalty : x / row.repetition_penalty;
+    if (count > 0) {
+      x -= row.frequency_penalty * static_cast<float>(count);
+      x -= row.presence_penalty;
+    }
+    logits[id] = Finite(x);
+  }
+  seen_.clear();
+}
+
+void SampleProcessors::AddBias(const SampleRow& row, std::span<float> logits) {
+  for (const auto& [id, bias] : row.logit_bias) {
+    if (id < 0 || static_cast<size_t>(id) >= logits.size()) continue;
+    logits[id] = Finite(logits[id] + bias);
+  }
+}
+
+std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span<const float> raw) {
+  copied_ = false;
+  if (HasPenalty(row)) Penalise(row, Writable(raw));
+  if (!row.logit_bias.empty()) AddBias(row, Writable(raw));
+  if (HasMask(row)) {
+    const std::span<float> logits = Writable(raw);
+    if (row.no_repeat_ngram_size > 0) MaskRepeatedNgrams(row, logits);
+    if (row.mask_stop_ids) MaskIds(row.stop_ids, logits);
+  }
+  if (copied_ && AllMasked(processed_)) copied_ = false;
+  return copied_ ? std::span<const float>(processed_) : raw;
+}
+
+std::span<const float> SampleProcessors::MaskEos(const SampleRow& row, std::span<const float> raw) {
+  const std::span<float> logits = Writable(raw);
+  MaskIds(row.eos_ids, logits);
+  return AllMasked(logits) ? raw : std::span<const float>(logits);
+}
+
+}  // namespace baton::kernels

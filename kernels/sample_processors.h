@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/sampling.h"
+
+namespace baton::kernels {
+
+// Penalties, bias and masks: the part of sampling that touches few ids. Shared by the host
+// backends, so that they process a row with the same arithmetic. Owns scratch that is reused from
+// row to row; one per thread.
+class SampleProcessors {
+ public:
+  // The processed logits: `raw` itself when the row asks for nothing, else a copy in scratch, valid
+  // until the next call. A masked id has -infinity. When the masks leave no id, `raw` is returned:
+  // a request cannot ask for no token at all.
+  std::span<const float> Process(const SampleRow& row, std::span<const float> raw);
+
+  // As the last Process, with the row's EOS ids masked as well.
+  std::span<const float> MaskEos(const SampleRow& row, std::span<const float> raw);
+
+ private:
+  std::span<float> Writable(std::span<const float> raw);
+  void Penalise(const SampleRow& row, std::span<float> logits);
+  void AddBias(const SampleRow& row, std::span<float> logits);
+
+  std::vector<float> processed_;
+  bool copied_ = false;
+  std::vector<int32_t> counts_;  // [vocab], all zero between rows
+  std::vector<int32_t> seen_;    // ids with a count
+};
+
+// Sets every id in range to -infinity.
+void MaskIds(std::span<const int32_t> ids, std::span<float> logits);
+
+// Ids that would complete an n-gram that the history (prompt, then output) already holds.
+void MaskRepeatedNgrams(const SampleRow& row, std::span<float> logits);
+
+bool Contains(std::span<const int32_t> ids, int32_t id);
+
+// Calls `visit(id)` once per distinct id of `ids` inside [0, vocab).
+template <typename Visit>
+void ForEachDistinct(std::span<const int32_t> ids, size_t vocab, Visit visit) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || static_cast<size_t>(ids[i]) >= vocab) continue;
+    if (!Contains(ids.first(i), ids[i])) visit(ids[i]);
+  }
+}
+
+}  // namespace baton::kernels
