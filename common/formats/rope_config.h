@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/formats/model_config.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+
+// The rotary embedding of a config.json: `rope_parameters` as transformers 5 writes it, or
+// `rope_theta` and `rope_scaling` as transformers 4 does. Rules that depend on the length of the
+// sequence (dynamic, longrope) are refused by name: they would make a token's key depend on when it
+// was computed.
+absl::StatusOr<RopeConfig> ReadRopeConfig(const nlohmann::json& config, const std::string& where,
+                                          int64_t max_positions);
+
+}  // namespace baton
