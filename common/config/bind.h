@@ -1,0 +1,26 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "common/config/flag_set.h"
+#include "common/config/options.h"
+
+namespace baton {
+
+// Each adds the flags of one group that write to `flags`, whose present values are the defaults.
+// `flags` must outlive the set's last Parse.
+void BindServer(FlagSet* set, ServerFlags* flags);
+void BindLog(FlagSet* set, ServerFlags* flags);
+void BindEngine(FlagSet* set, EngineFlags* flags);
+void BindRouting(FlagSet* set, RouterFlags* flags);
+void BindModelDir(FlagSet* set, std::string* model_dir);
+
+// Everything that the binary takes, with its checks: `baton-prefill|decode DIR …`,
+// `baton-router DIR …`.
+void BindWorker(FlagSet* set, WorkerFlags* flags);
+void BindRouter(FlagSet* set, RouterFlags* flags);
+
+// The defaults of each binary: distinct ports, so that all three start on one machine.
+WorkerFlags DefaultPrefillFlags();
+WorkerFlags DefaultDecodeFlags();
+
+}  // namespace baton

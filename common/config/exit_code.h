@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace baton {
+
+// What every Baton binary exits with.
+enum class ExitCode {
+  kOk = 0,
+  kRequestFailed = 1,  // `generate`: at least one request; `probe`: not serving
+  kUsage = 2,          // command line, environment or configuration file
+  kModel = 3,          // the model directory cannot be served
+  kResources = 4,      // memory, threads, files, a device
+  kPortInUse = 5,
+};
+
+constexpr int ToInt(ExitCode code) { return static_cast<int>(code); }
+
+// The reason why a process ends by itself. Each part is a phrase without a final period.
+struct Fatal {
+  ExitCode code = ExitCode::kUsage;
+  std::string what;  // "cannot listen on 127.0.0.1:50051"
+  std::string why;   // "the port is in use"
+  std::string next;  // "--port 0 takes any free port"
+};
+
+// "baton-router: fatal: cannot listen on 127.0.0.1:50051: the port is in use. Try: --port 0 …"
+std::string FatalLine(std::string_view program, const Fatal& fatal);
+
+// Prints the line to stderr and returns the number to exit with.
+int ReportFatal(std::string_view program, const Fatal& fatal);
+
+}  // namespace baton

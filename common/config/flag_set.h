@@ -1,0 +1,100 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace baton {
+
+// One setting. `name` is spelled as in --name; BATON_NAME in the environment and `name` (or
+// name_with_underscores) in the configuration file are derived from it.
+struct Flag {
+  std::string name;
+  std::string value;  // of the help: "N", "SIZE", "auto|avx512"; empty for a switch
+  std::string help;
+  std::string group;
+  std::vector<std::string> aliases;
+  std::string exclusive_with;  // the name of a flag that must not be given beside this one
+  bool repeatable = false;
+  bool common = false;      // in the short help
+  bool hidden = false;      // in no help
+  bool positional = false;  // given by its place, not by --name
+  bool required = false;
+  bool is_port = false;  // ignore tcp://… in the environment, as Kubernetes service links set it
+
+  // Takes the values in the order given; a switch gets one, "true" or "false". An error says what
+  // was found and what was expected.
+  std::function<absl::Status(const std::vector<std::string>&)> set;
+  // The value now, as it would be given; several for a list.
+  std::function<std::vector<std::string>()> get;
+};
+
+// Where the value of a setting came from.
+enum class FlagSource { kDefault, kFile, kEnvironment, kCommandLine };
+
+// The settings of one command: flags over BATON_* environment over --config FILE.toml over
+// defaults.
+//
+// In the file, keys at the top hold for every command and must be known; keys in a section named
+// like a command ([router], [decode], [serve]) hold for that command only.
+class FlagSet {
+ public:
+  using Environment = std::map<std::string, std::string>;
+
+  // `program` as typed ("baton-decode", "baton serve"); `section` as in the file ("decode").
+  FlagSet(std::string program, std::string section, std::string description);
+
+  void Add(Flag flag);
+  // Runs after every value was set; for conditions over several settings.
+  void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
+  // Flags that were not given may have other defaults for this command.
+  void Remove(std::string_view name);
+
+  // Sets everything. InvalidArgument says what, why, and what to type next.
+  absl::Status Parse(const std::vector<std::string>& arguments, const Environment& environment);
+
+  // Parse with the process's environment, for mains. Empty when the program should go on; else the
+  // number to exit with: 0 after --help, 2 after an error, both printed.
+  std::optional<int> ParseOrExit(int argc, const char* const* argv);
+  std::optional<int> ParseOrExit(const std::vector<std::string>& arguments);
+
+  bool help_asked() const { return help_asked_; }
+  // Common flags only, or all of them by group.
+  std::string Help(bool all) const;
+
+  const std::vector<Flag>& flags() const { return flags_; }
+  FlagSource SourceOf(std::string_view name) const;
+  bool Given(std::string_view name) const { return SourceOf(name) != FlagSource::kDefault; }
+  const std::string& program() const { return program_; }
+
+  static Environment ProcessEnvironment();
+
+ private:
+  struct Values;  // raw values by flag name, with their source
+
+  absl::Status ReadCommandLine(const std::vector<std::string>& arguments, Values* values);
+  absl::Status ReadEnvironment(const Environment& environment, Values* values) const;
+  absl::Status ReadFile(const std::string& path, Values* values) const;
+  absl::Status Apply(const Values& values);
+  absl::Status CheckExclusive(const Values& values) const;
+  const Flag* Find(std::string_view name) const;
+  absl::Status Unknown(std::string_view what, std::string_view name) const;
+
+  std::string program_;
+  std::string section_;
+  std::string description_;
+  std::vector<Flag> flags_;
+  std::vector<std::function<absl::Status()>> checks_;
+  std::map<std::string, FlagSource, std::less<>> sources_;
+  std::string config_file_;
+  bool help_asked_ = false;
+  bool help_all_ = false;
+};
+
+}  // namespace baton

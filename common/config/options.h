@@ -1,0 +1,90 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+
+// What the command line, the environment and the configuration file can say, as plain data with its
+// defaults. bind.h fills them; the services read them.
+namespace baton {
+
+// Files in PEM. All empty = no TLS. With `ca` the peer must show a certificate too (mTLS).
+struct TlsFlags {
+  std::string cert;
+  std::string key;
+  std::string ca;
+
+  bool enabled() const { return !cert.empty(); }
+};
+
+// Every server.
+struct ServerFlags {
+  std::string host = "127.0.0.1";
+  int32_t port = 50051;       // 0 = any free port
+  int32_t admin_port = 8080;  // metrics and probes over HTTP; 0 = any free port
+  std::string advertise;      // host:port that others reach this process at; "" = where dialled
+  TlsFlags tls;
+  bool insecure = false;  // without TLS, a worker may bind more than loopback
+  base::LogFormat log_format = base::LogFormat::kText;
+  std::string log_level = "info";
+  base::Duration drain_timeout = std::chrono::seconds(30);
+  bool enable_failpoints = false;  // honour BATON_FAILPOINT; for tests
+};
+
+enum class DtypeFlag { kAuto, kFloat32, kBfloat16 };
+enum class IsaFlag { kAuto, kAvx512, kAvx2 };
+
+// Every worker.
+struct EngineFlags {
+  int32_t max_model_len = 0;                     // tokens of prompt and output; 0 = the model's own
+  int32_t max_num_seqs = 64;                     // sequences in one step
+  int32_t max_prefill_tokens = 2048;             // prompt tokens in one step
+  int32_t max_num_batched_tokens = 2048;         // tokens in one step
+  std::optional<int64_t> kv_cache_tokens;        // when set, instead of kv_cache_memory
+  int64_t kv_cache_memory = int64_t{512} << 20;  // bytes
+  int32_t block_size = 16;                       // tokens
+  bool enable_prefix_caching = true;
+  base::Duration prefill_batch_wait{};
+  DtypeFlag dtype = DtypeFlag::kAuto;     // float32 for fp32 checkpoints, else bfloat16
+  DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
+  std::string device = "cpu";
+  IsaFlag isa = IsaFlag::kAuto;
+  int32_t threads = 0;  // 0 = every core this process may run on
+  std::string policy = "fcfs";
+  int32_t max_num_queued_reqs = 256;  // reservation line and local queue
+};
+
+struct WorkerFlags {
+  std::string model_dir;
+  ServerFlags server;
+  EngineFlags engine;
+};
+
+// What to do with requests that ask to ignore EOS. kWarn counts and logs them.
+enum class IgnoreEosFlag { kAllow, kWarn, kRefuse };
+
+struct RouterFlags {
+  std::string model_dir;
+  ServerFlags server;
+  std::vector<std::string> prefill_workers;  // host:port or dns name:port; empty = decode prefills
+  std::vector<std::string> decode_workers;
+  std::string served_model_name;  // see ServedModelName
+  std::optional<uint64_t> seed;   // of the generator that draws missing request seeds
+  int32_t max_input_length = 0;   // tokens; 0 = what the workers take
+  int32_t max_output_length = 0;  // tokens; 0 = what the workers take
+  int32_t max_num_queued_reqs = 1024;
+  IgnoreEosFlag ignore_eos = IgnoreEosFlag::kWarn;
+  std::string eos_log;              // file; "" = off
+  int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
+  int64_t client_buffer = int64_t{4} << 20;  // bytes held for a slow client
+};
+
+// The name that requests use: `--served-model-name`, else the last part of the model directory.
+std::string ServedModelName(const RouterFlags& flags);
+
+}  // namespace baton
