@@ -4,9 +4,10 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "common/text/shim/rust_face.h"
 
 namespace baton {
 
@@ -27,10 +28,8 @@ struct ChatRenderOptions {
 
 // The chat template of a model: Jinja, with the functions, filters and whitespace rules that
 // Hugging Face transformers gives it. Immutable after loading, so any thread may render.
-class ChatTemplate {
+class ChatTemplate final {
  public:
-  virtual ~ChatTemplate() = default;
-
   // Looks, as transformers does, for chat_template.jinja, chat_template.json and `chat_template` of
   // tokenizer_config.json (a string, or a list of named ones of which "default" is taken).
   // NOT_FOUND when the model has no template; INVALID_ARGUMENT when it has one that does not parse.
@@ -46,8 +45,14 @@ class ChatTemplate {
   // INVALID_ARGUMENT (Reason::kInvalidText, field "messages") when the template refuses the
   // conversation (raise_exception), fails on it, or needs more steps than a bounded render may
   // take.
-  virtual absl::StatusOr<std::string> Render(std::span<const ChatMessage> messages,
-                                             const ChatRenderOptions& options) const = 0;
+  absl::StatusOr<std::string> Render(std::span<const ChatMessage> messages,
+                                     const ChatRenderOptions& options) const;
+
+ private:
+  using Handle = rust::Handle<BatonChat, baton_chat_free>;
+  explicit ChatTemplate(Handle handle) : handle_(std::move(handle)) {}
+
+  const Handle handle_;
 };
 
 }  // namespace baton

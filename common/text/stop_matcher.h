@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace baton {
@@ -27,7 +29,7 @@ class StopMatcher {
   StopMatcher(std::span<const std::string> stop_strings, bool include_stop);
 
   // `active` false: matches that end in this piece are not stops (min_tokens); one that begins in
-  // it and ends in a later, active piece is. After a stop has been reported, call nothing more.
+  // it and ends in a later, active piece is. After a stop, Append must not be called again.
   StopMatchResult Append(std::string_view text, bool active = true);
 
   // Ends the text without a stop: what was held back.
@@ -35,23 +37,30 @@ class StopMatcher {
 
  private:
   struct Node {
-    // Byte transitions as sorted (byte, node) pairs: stop strings are few and short.
-    std::vector<std::pair<uint8_t, int32_t>> children;
-    int32_t failure = 0;
-    int32_t depth = 0;
-    int32_t output = -1;  // the longest stop string that ends here: its index, or -1
-    int32_t held = 0;     // bytes at the end of the text that may begin a stop string
+    // Sorted by byte: stop strings are few and short.
+    std::vector<std::pair<uint8_t, int32_t>> children = {};
+    int32_t failure = 0;       // the node of the longest proper suffix that begins a stop string
+    int32_t depth = 0;         // bytes from the root
+    int32_t output = -1;       // index of the longest stop string that ends here, or -1
+    int32_t output_bytes = 0;  // and its length
+    int32_t held_bytes = 0;    // the longest suffix that a stop string continues
   };
+  Node& At(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
+  const Node& At(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
+  // -1 when there is none.
   int32_t Child(int32_t node, uint8_t byte) const;
   int32_t Step(int32_t node, uint8_t byte) const;
   void Insert(std::string_view stop, int32_t index);
   void LinkFailures();
+  // Returns what is held except the last `keep` bytes.
+  std::string Release(size_t keep);
 
-  std::vector<std::string> stops_;
   const bool include_stop_;
-  std::vector<Node> nodes_;
+  std::vector<Node> nodes_;  // a trie; [0] is its root
   int32_t state_ = 0;
-  std::string held_;  // not yet returned; its end is the text of `state_`
+  std::string held_;  // from held_begin_ on not yet returned; its end spells the node state_
+  size_t held_begin_ = 0;
+  bool stopped_ = false;
 };
 
 }  // namespace baton

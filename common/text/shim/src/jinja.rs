@@ -1,0 +1,130 @@
+//! minijinja set up as Hugging Face transformers sets up jinja2 for chat templates.
+
+use minijinja::value::{from_args, Kwargs, Value, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State};
+
+use crate::python_json;
+use crate::strftime;
+
+/// Carries the time into strftime_now; not a name that a template would use.
+pub const TIME_VARIABLE: &str = "baton_unix_time";
+
+/// Instructions of one render. A conversation of a thousand turns needs about a hundred thousand.
+const FUEL: u64 = 20_000_000;
+
+pub fn environment() -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.set_fuel(Some(FUEL));
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", strftime_now);
+    environment.add_filter("tojson", tojson);
+    environment.add_filter("length", length);
+    environment.add_filter("count", length);
+    environment
+}
+
+/// `{% generation %}` marks the assistant's part for training only; minijinja does not know it. An
+/// `if true` keeps the whitespace rules of the tags.
+pub fn adapt(source: &str) -> String {
+    let mut adapted = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(begin) = rest.find("{%") {
+        let Some(size) = rest[begin..].find("%}") else { break };
+        let tag = &rest[begin..begin + size];
+        let name = tag[2..].trim_start_matches(['-', '+']).trim_end_matches(['-', '+']).trim();
+        let replacement = match name {
+            "generation" => Some("if true"),
+            "endgeneration" => Some("endif"),
+            _ => None,
+        };
+        adapted.push_str(&rest[..begin]);
+        match replacement {
+            Some(statement) => adapted.push_str(&tag.replacen(name, statement, 1)),
+            None => adapted.push_str(tag),
+        }
+        rest = &rest[begin + size..];
+    }
+    adapted.push_str(rest);
+    adapted
+}
+
+/// The innermost message: what raise_exception said, or what went wrong and where.
+pub fn describe(error: &Error) -> String {
+    if error.kind() == ErrorKind::OutOfFuel {
+        return format!("the chat template needs more than {FUEL} steps");
+    }
+    let mut innermost: &dyn std::error::Error = error;
+    while let Some(source) = innermost.source() {
+        innermost = source;
+    }
+    match innermost.downcast_ref::<Error>() {
+        Some(error) if error.kind() == ErrorKind::InvalidOperation => {
+            error.detail().unwrap_or("the chat template failed").to_string()
+        }
+        _ => innermost.to_string(),
+    }
+}
+
+fn raise_exception(message: String) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message))
+}
+
+fn strftime_now(state: &State, format: String) -> Result<String, Error> {
+    let time = state.lookup(TIME_VARIABLE).and_then(|value| f64::try_from(value).ok());
+    strftime::format(&format, time.unwrap_or(0.0))
+        .map_err(|what| Error::new(ErrorKind::InvalidOperation, what))
+}
+
+/// As transformers defines it: json.dumps, not jinja2's HTML-safe filter.
+fn tojson(value: Value, arguments: minijinja::value::Rest<Value>) -> Result<Value, Error> {
+    let (positional, options): (&[Value], Kwargs) = from_args(&arguments)?;
+    let option = |index: usize, name: &str| -> Result<Option<Value>, Error> {
+        match positional.get(index) {
+            Some(value) => Ok(Some(value.clone())),
+            None => options.get::<Option<Value>>(name),
+        }
+    };
+    let is_true = |value: Option<Value>| value.is_some_and(|value| value.is_true());
+    let style = python_json::Style {
+        ensure_ascii: is_true(option(0, "ensure_ascii")?),
+        indent: option(1, "indent")?.filter(|value| !value.is_none()).map(indent_text).transpose()?,
+        separators: option(2, "separators")?
+            .filter(|value| !value.is_none())
+            .map(separator_pair)
+            .transpose()?,
+        sort_keys: is_true(option(3, "sort_keys")?),
+    };
+    options.assert_all_used()?;
+    let json = serde_json::to_value(&value)
+        .map_err(|error| Error::new(ErrorKind::BadSerialization, error.to_string()))?;
+    Ok(Value::from(python_json::dumps(&json, &style)))
+}
+
+fn indent_text(value: Value) -> Result<String, Error> {
+    match value.as_str() {
+        Some(text) => Ok(text.to_string()),
+        None => Ok(" ".repeat(usize::try_from(value)?.min(64))),
+    }
+}
+
+fn separator_pair(value: Value) -> Result<(String, String), Error> {
+    let parts: Vec<String> = value.try_iter()?.map(|part| part.to_string()).collect();
+    match <[String; 2]>::try_from(parts) {
+        Ok([item, key]) => Ok((item, key)),
+        Err(_) => Err(Error::new(ErrorKind::InvalidOperation, "separators must be a pair")),
+    }
+}
+
+/// 0 for none and undefined, which templates take the length of when there are no tools.
+fn length(value: Value) -> Result<usize, Error> {
+    match value.kind() {
+        ValueKind::None | ValueKind::Undefined => Ok(0),
+        kind => value.len().ok_or_else(|| {
+            Error::new(ErrorKind::InvalidOperation, format!("a {kind} has no length"))
+        }),
+    }
+}
