@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -80,7 +81,8 @@ class CheckpointFiles final {
 
  private:
   CheckpointFiles() = default;
-  absl::Status Index();
+  absl::Status OpenShards(const std::string& model_dir, const std::string& index);
+  void Index();
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
   std::vector<const StoredTensor*> tensors_;

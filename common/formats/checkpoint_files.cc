@@ -1,0 +1,150 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/formats/safetensors.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+constexpr char kSingleFile[] = "model.safetensors";
+constexpr char kIndexFile[] = "model.safetensors.index.json";
+
+using WeightMap = std::map<std::string, std::string>;  // tensor -> file name
+
+// A file name inside the model directory: anything else could reach the rest of the machine.
+bool IsPlainFileName(std::string_view name) {
+  return !name.empty() && name.find('/') == std::string_view::npos && name != "." && name != "..";
+}
+
+absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::NotFoundError(path + " cannot be opened");
+  const auto refuse = [&path](const std::string& what) {
+    return absl::InvalidArgumentError(path + ": " + what);
+  };
+  const nlohmann::json index = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
+  if (!index.is_object()) return refuse("not a JSON object");
+  const auto entries = index.find("weight_map");
+  if (entries == index.end() || !entries->is_object()) {
+    return refuse("there is no object \"weight_map\"");
+  }
+  WeightMap weight_map;
+  for (const auto& [tensor, shard] : entries->items()) {
+    if (!shard.is_string()) return refuse("the file of tensor " + tensor + " is not a string");
+    const auto& name = shard.get_ref<const std::string&>();
+    if (!IsPlainFileName(name)) {
+      return refuse("tensor " + tensor + " is in \"" + name +
+                    "\"; expected a file name inside the model directory");
+    }
+    weight_map.emplace(tensor, name);
+  }
+  if (weight_map.empty()) return refuse("\"weight_map\" is empty");
+  return weight_map;
+}
+
+// Both directions: each tensor of the index stands in the shard it names, and no shard has others.
+absl::Status CheckShards(const std::string& index_path, const WeightMap& weight_map,
+                         const std::map<std::string, const SafetensorsFile*>& shards) {
+  for (const auto& [tensor, shard] : weight_map) {
+    if (shards.at(shard)->Find(tensor) == nullptr) {
+      return absl::InvalidArgumentError(index_path + " places tensor " + tensor + " in " + shard +
+                                        ", which does not contain it");
+    }
+  }
+  for (const auto& [shard, file] : shards) {
+    for (const StoredTensor& tensor : file->tensors()) {
+      const auto entry = weight_map.find(tensor.name);
+      if (entry == weight_map.end() || entry->second != shard) {
+        return absl::InvalidArgumentError(shard + " contains tensor " + tensor.name + ", which " +
+                                          index_path + " does not place there");
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The whole pages inside a tensor: its first and last may be shared with its neighbours.
+std::span<std::byte> WholePages(const StoredTensor& tensor) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<uintptr_t>(tensor.data.data());
+  const uintptr_t first = (begin + page - 1) / page * page;
+  const uintptr_t last = (begin + tensor.data.size()) / page * page;
+  if (last <= first) return {};
+  return {reinterpret_cast<std::byte*>(first), last - first};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CheckpointFiles>> CheckpointFiles::Open(
+    const std::string& model_dir) {
+  std::unique_ptr<CheckpointFiles> checkpoint(new CheckpointFiles());
+  const std::string single = model_dir + "/" + kSingleFile;
+  const std::string index = model_dir + "/" + kIndexFile;
+  if (access(single.c_str(), F_OK) == 0) {
+    BATON_ASSIGN_OR_RETURN(auto file, SafetensorsFile::Open(single));
+    checkpoint->files_.push_back(std::move(file));
+  } else if (access(index.c_str(), F_OK) == 0) {
+    BATON_RETURN_IF_ERROR(checkpoint->OpenShards(model_dir, index));
+  } else {
+    return absl::NotFoundError(model_dir + " has neither " + kSingleFile + " nor " + kIndexFile +
+                               "; convert other formats to safetensors first");
+  }
+  checkpoint->Index();
+  return checkpoint;
+}
+
+absl::Status CheckpointFiles::OpenShards(const std::string& model_dir, const std::string& index) {
+  BATON_ASSIGN_OR_RETURN(const WeightMap weight_map, ReadIndex(index));
+  std::map<std::string, const SafetensorsFile*> shards;
+  for (const auto& [tensor, shard] : weight_map) {
+    if (shards.contains(shard)) continue;
+    auto file = SafetensorsFile::Open(model_dir + "/" + shard);
+    if (absl::IsNotFound(file.status())) {
+      return absl::InvalidArgumentError(index + " names " + shard +
+                                        ", which is missing; download it again");
+    }
+    if (!file.ok()) return std::move(file).status();
+    shards.emplace(shard, file->get());
+    files_.push_back(*std::move(file));
+  }
+  std::sort(files_.begin(), files_.end(),
+            [](const auto& a, const auto& b) { return a->path() < b->path(); });
+  return CheckShards(index, weight_map, shards);
+}
+
+void CheckpointFiles::Index() {
+  for (const auto& file : files_) {
+    for (const StoredTensor& tensor : file->tensors()) {
+      tensors_.push_back(&tensor);
+      data_bytes_ += static_cast<int64_t>(tensor.data.size());
+    }
+  }
+  std::sort(tensors_.begin(), tensors_.end(),
+            [](const StoredTensor* a, const StoredTensor* b) { return a->name < b->name; });
+}
+
+const StoredTensor* CheckpointFiles::Find(std::string_view name) const {
+  const auto found = std::lower_bound(
+      tensors_.begin(), tensors_.end(), name,
+      [](const StoredTensor* tensor, std::string_view wanted) { return tensor->name < wanted; });
+  return found != tensors_.end() && (*found)->name == name ? *found : nullptr;
+}
+
+void CheckpointFiles::Prefetch(const StoredTensor& tensor) {
+  const std::span<std::byte> pages = WholePages(tensor);
+  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_WILLNEED);
+}
+
+void CheckpointFiles::DropPages(const StoredTensor& tensor) {
+  const std::span<std::byte> pages = WholePages(tensor);
+  if (!pages.empty()) madvise(pages.data(), pages.size(), MADV_DONTNEED);
+}
+
+}  // namespace baton
