@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string_view>
+
+#include "absl/status/status.h"
+
+namespace baton::base {
+
+// Stops this process at a named point of its work, for the fault tests.
+//
+// BATON_FAILPOINT is a comma list of `state:action`; `state@N:action` acts on the Nth hit only (1 =
+// the first), otherwise every hit acts. Actions: `stop` (SIGSTOP to the whole process), `exit`
+// (exit code 86, nothing flushed), `abort`, `delay_ms=N` (the hitting thread sleeps).
+//
+// States of `baton-prefill`, in order of a request's life:
+//   accepted         the Prefill stream was accepted; nothing was admitted yet
+//   queued           admitted by the engine, waiting for its blocks
+//   prefilling       the engine began to compute the prompt
+//   pushing          a piece of a block is about to be sent
+//   first_token      the first token was drawn and is about to be sent to the router
+//   first_token_sent the first token was handed to the stream
+//   committing       Commit is about to be sent
+//   committed        the decode worker accepted; Final is not sent yet
+// States of `baton-decode`:
+//   accepted         the Decode stream's start was read; nothing was admitted yet
+//   queued           admitted, standing in the reservation line or the local queue
+//   reserved         blocks are granted; Reserved is about to be sent
+//   receiving        a piece of the push is about to be written
+//   committing       Commit was read and verified; the engine was not told yet
+//   started          Started is about to be sent
+//   prefilling       local_prefill only: the engine began to compute the prompt
+//   decoding         a token after the first one is about to be sent
+//   preempted        the engine preempted a sequence
+//   finishing        Final is about to be sent
+//
+// The default is off: Failpoint() then costs one relaxed load.
+
+// Reads `spec` as above. Unknown states are refused by ArmFailpoints only in form, not in name: the
+// names belong to the binaries.
+absl::Status ArmFailpoints(std::string_view spec);
+void DisarmFailpoints();
+
+// Marks a state; acts if armed for it. Thread-safe.
+void Failpoint(const char* state);
+
+}  // namespace baton::base
