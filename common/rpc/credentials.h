@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/rpc/tls.h"
+#include "grpcpp/security/auth_context.h"
+#include "grpcpp/security/credentials.h"
+#include "grpcpp/security/server_credentials.h"
+
+namespace baton {
+
+// Plain text without TLS options. With them a server demands a client certificate of the same CA.
+absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
+    const TlsOptions& tls);
+absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
+    const TlsOptions& tls);
+
+// Whether the peer of a call holds a certificate of `role`. OK on a connection without TLS, which
+// only --insecure or loopback allow; PERMISSION_DENIED names what was found and what was expected.
+absl::Status CheckPeerRole(const grpc::AuthContext* context, bool tls, std::string_view role);
+
+}  // namespace baton

@@ -1,0 +1,219 @@
+#include "common/rpc/generation.h"
+
+#include <algorithm>
+#include <string>
+
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+absl::StatusOr<EosPolicy> EosPolicyFromProto(worker_pb::EosHandling handling) {
+  switch (handling) {
+    case worker_pb::EOS_HANDLING_UNSPECIFIED:
+    case worker_pb::EOS_HANDLING_HONOR:
+      return EosPolicy::kHonor;
+    case worker_pb::EOS_HANDLING_IGNORE_CONTINUE:
+      return EosPolicy::kIgnoreContinue;
+    case worker_pb::EOS_HANDLING_IGNORE_MASK:
+      return EosPolicy::kIgnoreMask;
+    default:
+      return InvalidArgument(Reason::kUnsupportedField, "stopping.eos_handling",
+                             "eos_handling is " + std::to_string(handling) +
+                                 "; this worker knows HONOR, IGNORE_CONTINUE and IGNORE_MASK");
+  }
+}
+
+worker_pb::EosHandling EosPolicyToProto(EosPolicy policy) {
+  switch (policy) {
+    case EosPolicy::kHonor:
+      return worker_pb::EOS_HANDLING_HONOR;
+    case EosPolicy::kIgnoreContinue:
+      return worker_pb::EOS_HANDLING_IGNORE_CONTINUE;
+    case EosPolicy::kIgnoreMask:
+      return worker_pb::EOS_HANDLING_IGNORE_MASK;
+  }
+  return worker_pb::EOS_HANDLING_UNSPECIFIED;
+}
+
+SamplingParams SamplingFromProto(const worker_pb::Sampling& proto) {
+  SamplingParams params;
+  params.temperature = proto.temperature();
+  params.top_k = proto.top_k();
+  params.top_p = proto.top_p();
+  params.min_p = proto.min_p();
+  params.repetition_penalty = proto.repetition_penalty();
+  params.presence_penalty = proto.presence_penalty();
+  params.frequency_penalty = proto.frequency_penalty();
+  params.no_repeat_ngram_size = proto.no_repeat_ngram_size();
+  params.seed = proto.seed();
+  params.logit_bias.assign(proto.logit_bias().begin(), proto.logit_bias().end());
+  // A protobuf map has no order; sums of floats must not depend on it.
+  std::sort(params.logit_bias.begin(), params.logit_bias.end());
+  params.num_top_logprobs = proto.num_top_logprobs();
+  return params;
+}
+
+void SamplingToProto(const SamplingParams& params, worker_pb::Sampling* proto) {
+  proto->set_temperature(params.temperature);
+  proto->set_top_k(params.top_k);
+  proto->set_top_p(params.top_p);
+  proto->set_min_p(params.min_p);
+  proto->set_repetition_penalty(params.repetition_penalty);
+  proto->set_presence_penalty(params.presence_penalty);
+  proto->set_frequency_penalty(params.frequency_penalty);
+  proto->set_no_repeat_ngram_size(params.no_repeat_ngram_size);
+  proto->set_seed(params.seed);
+  for (const auto& [id, bias] : params.logit_bias) (*proto->mutable_logit_bias())[id] = bias;
+  proto->set_num_top_logprobs(params.num_top_logprobs);
+}
+
+}  // namespace
+
+absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
+  SequenceSpec spec;
+  spec.prompt.assign(proto.prompt_ids().begin(), proto.prompt_ids().end());
+  spec.generated.assign(proto.generated_ids().begin(), proto.generated_ids().end());
+  spec.sampling = SamplingFromProto(proto.sampling());
+  const worker_pb::Stopping& stopping = proto.stopping();
+  spec.stop.max_tokens = stopping.max_tokens();
+  spec.stop.min_tokens = stopping.min_tokens();
+  spec.stop.stop_token_ids.assign(stopping.stop_token_ids().begin(),
+                                  stopping.stop_token_ids().end());
+  BATON_ASSIGN_OR_RETURN(spec.stop.eos_policy, EosPolicyFromProto(stopping.eos_handling()));
+  if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
+  spec.cache_salt = proto.cache_salt();
+  return spec;
+}
+
+void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
+  proto->mutable_prompt_ids()->Assign(spec.prompt.begin(), spec.prompt.end());
+  proto->mutable_generated_ids()->Assign(spec.generated.begin(), spec.generated.end());
+  SamplingToProto(spec.sampling, proto->mutable_sampling());
+  worker_pb::Stopping* stopping = proto->mutable_stopping();
+  stopping->set_max_tokens(spec.stop.max_tokens);
+  stopping->set_min_tokens(spec.stop.min_tokens);
+  stopping->mutable_stop_token_ids()->Assign(spec.stop.stop_token_ids.begin(),
+                                             spec.stop.stop_token_ids.end());
+  stopping->set_eos_handling(EosPolicyToProto(spec.stop.eos_policy));
+  if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
+  proto->set_cache_salt(spec.cache_salt);
+}
+
+void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Token* proto) {
+  proto->set_index(token.index);
+  proto->set_id(token.token.token);
+  proto->set_logprob(token.token.logprob);
+  for (const TokenLogprob& top : token.token.top_logprobs) {
+    worker_pb::TopLogprob* out = proto->add_top_logprobs();
+    out->set_id(top.token);
+    out->set_logprob(top.logprob);
+  }
+  if (with_eos_signal) {
+    worker_pb::EosSignal* eos = proto->mutable_eos();
+    eos->set_eos_logprob(token.token.eos.eos_logprob);
+    eos->set_eos_prob_sampling(token.token.eos.eos_prob_sampling);
+    eos->set_eos_rank(token.token.eos.eos_rank);
+    eos->set_entropy(token.token.eos.entropy);
+    eos->set_top1_prob(token.token.eos.top1_prob);
+  }
+  proto->set_natural_end(token.token.natural_end);
+  proto->set_unix_time(token.unix_time);
+}
+
+PlacedToken TokenFromProto(const worker_pb::Token& proto) {
+  PlacedToken token;
+  token.index = proto.index();
+  token.token.token = proto.id();
+  token.token.logprob = proto.logprob();
+  for (const worker_pb::TopLogprob& top : proto.top_logprobs()) {
+    token.token.top_logprobs.push_back({.token = top.id(), .logprob = top.logprob()});
+  }
+  token.token.eos = {.eos_logprob = proto.eos().eos_logprob(),
+                     .eos_prob_sampling = proto.eos().eos_prob_sampling(),
+                     .eos_rank = proto.eos().eos_rank(),
+                     .entropy = proto.eos().entropy(),
+                     .top1_prob = proto.eos().top1_prob()};
+  token.token.natural_end = proto.natural_end();
+  token.unix_time = proto.unix_time();
+  return token;
+}
+
+FinishReason FinishReasonFromProto(worker_pb::FinishCause cause) {
+  switch (cause) {
+    case worker_pb::FINISH_CAUSE_STOP_EOS:
+      return FinishReason::kStopEos;
+    case worker_pb::FINISH_CAUSE_STOP_TOKEN:
+      return FinishReason::kStopToken;
+    case worker_pb::FINISH_CAUSE_STOP_STRING:
+      return FinishReason::kStopString;
+    case worker_pb::FINISH_CAUSE_STOP_GRAMMAR:
+      return FinishReason::kStopGrammar;
+    case worker_pb::FINISH_CAUSE_LENGTH:
+      return FinishReason::kLength;
+    default:
+      return FinishReason::kNone;
+  }
+}
+
+worker_pb::FinishCause FinishCauseToProto(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStopEos:
+      return worker_pb::FINISH_CAUSE_STOP_EOS;
+    case FinishReason::kStopToken:
+      return worker_pb::FINISH_CAUSE_STOP_TOKEN;
+    case FinishReason::kStopString:
+      return worker_pb::FINISH_CAUSE_STOP_STRING;
+    case FinishReason::kStopGrammar:
+      return worker_pb::FINISH_CAUSE_STOP_GRAMMAR;
+    case FinishReason::kLength:
+      return worker_pb::FINISH_CAUSE_LENGTH;
+    default:
+      return worker_pb::FINISH_CAUSE_UNSPECIFIED;
+  }
+}
+
+void EndingToProto(const WorkerEnding& ending, worker_pb::Ending* proto) {
+  proto->set_cause(FinishCauseToProto(ending.reason));
+  if (ending.stop_token) proto->set_stop_token_id(*ending.stop_token);
+  if (ending.natural_end_step) proto->set_natural_end_step(*ending.natural_end_step);
+}
+
+WorkerEnding EndingFromProto(const worker_pb::Ending& proto) {
+  WorkerEnding ending;
+  ending.reason = FinishReasonFromProto(proto.cause());
+  if (proto.has_stop_token_id()) ending.stop_token = proto.stop_token_id();
+  if (proto.has_natural_end_step()) ending.natural_end_step = proto.natural_end_step();
+  return ending;
+}
+
+void TicketToProto(const Ticket& ticket, worker_pb::Ticket* proto) {
+  proto->set_incarnation(ticket.incarnation);
+  proto->set_secret(ticket.SecretBytes());
+}
+
+std::optional<Ticket> TicketFromProto(const worker_pb::Ticket& proto) {
+  return Ticket::FromWire(proto.incarnation(), proto.secret());
+}
+
+void KvShapeToProto(const KvShape& shape, worker_pb::KvLayout* proto) {
+  proto->set_dtype(shape.dtype);
+  proto->set_block_size(shape.block_size);
+  proto->set_layers(shape.layers);
+  proto->set_kv_heads(shape.kv_heads);
+  proto->set_head_dim(shape.head_dim);
+  proto->set_tensor_parallel(shape.tensor_parallel);
+  proto->set_layout_version(shape.layout_version);
+}
+
+KvShape KvShapeFromProto(const worker_pb::KvLayout& proto) {
+  return {.dtype = proto.dtype(),
+          .block_size = proto.block_size(),
+          .layers = proto.layers(),
+          .kv_heads = proto.kv_heads(),
+          .head_dim = proto.head_dim(),
+          .tensor_parallel = proto.tensor_parallel(),
+          .layout_version = proto.layout_version()};
+}
+
+}  // namespace baton

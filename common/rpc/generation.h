@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "baton/worker/v1/generation.pb.h"
+#include "common/base/eos_signal.h"
+#include "common/base/kv_shape.h"
+#include "common/base/ticket.h"
+#include "common/sample/params.h"
+#include "common/sched/sequence.h"
+
+// baton.worker.v1 <-> domain, both ways: the router speaks and the workers listen with the same
+// functions.
+namespace baton {
+
+// One generated token with its place: index 0-based over all generated tokens of the request.
+struct PlacedToken {
+  int32_t index = 0;
+  SampledToken token;
+  double unix_time = 0;  // when sampled
+};
+
+// How a worker's part ended.
+struct WorkerEnding {
+  FinishReason reason = FinishReason::kNone;
+  std::optional<TokenId> stop_token;
+  std::optional<int32_t> natural_end_step;  // 1-based
+};
+
+namespace worker_pb = ::baton::worker::v1;
+
+// Kind, deadline and reserve timeout are not part of Generation: the caller sets them. Enums are
+// checked here; ids, lengths and sampling values by Engine::Admit.
+absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto);
+// Fills ids, sampling, stopping, natural_end_step and cache_salt.
+void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto);
+
+void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Token* proto);
+PlacedToken TokenFromProto(const worker_pb::Token& proto);
+
+void EndingToProto(const WorkerEnding& ending, worker_pb::Ending* proto);
+WorkerEnding EndingFromProto(const worker_pb::Ending& proto);
+
+// kNone for UNSPECIFIED and unknown values; UNSPECIFIED for reasons that never reach a client.
+FinishReason FinishReasonFromProto(worker_pb::FinishCause cause);
+worker_pb::FinishCause FinishCauseToProto(FinishReason reason);
+
+void TicketToProto(const Ticket& ticket, worker_pb::Ticket* proto);
+// Empty when the secret has another length than ours.
+std::optional<Ticket> TicketFromProto(const worker_pb::Ticket& proto);
+
+void KvShapeToProto(const KvShape& shape, worker_pb::KvLayout* proto);
+KvShape KvShapeFromProto(const worker_pb::KvLayout& proto);
+
+}  // namespace baton

@@ -1,0 +1,125 @@
+#include "common/rpc/server.h"
+
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/rpc/credentials.h"
+#include "common/rpc/keepalive.h"
+#include "grpcpp/ext/proto_server_reflection_plugin.h"
+#include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+
+namespace baton {
+namespace {
+
+// Why a port could not be opened: gRPC only says that it failed.
+absl::Status ExplainListenFailure(const std::string& host, int port) {
+  const std::string address = JoinHostPort(host, port);
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* found = nullptr;
+  const int rc = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (rc != 0) {
+    return absl::InvalidArgumentError("--host '" + host + "' cannot be resolved (" +
+                                      gai_strerror(rc) + "); give an address of this machine");
+  }
+  const int fd = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
+  int error = fd < 0 ? errno : 0;
+  if (fd >= 0) {
+    const int on = 1;
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) error = errno;
+    close(fd);
+  }
+  freeaddrinfo(found);
+  if (error == EADDRINUSE) {
+    return absl::AlreadyExistsError(address +
+                                    " is in use; stop its owner or give another --port "
+                                    "(0 = any free one)");
+  }
+  return absl::InvalidArgumentError("cannot listen on " + address + ": " +
+                                    (error != 0 ? std::strerror(error) : "gRPC refused it") +
+                                    "; give another --host or --port");
+}
+
+void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kServerMinPingIntervalMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
+  builder->SetMaxReceiveMessageSize(options.max_message_bytes);
+}
+
+}  // namespace
+
+bool IsLoopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host == "[::1]" || host.substr(0, 4) == "127.";
+}
+
+std::string JoinHostPort(std::string_view host, int port) {
+  const bool bare_ipv6 = host.find(':') != std::string_view::npos && host.front() != '[';
+  const std::string name = bare_ipv6 ? "[" + std::string(host) + "]" : std::string(host);
+  return name + ":" + std::to_string(port);
+}
+
+RpcServer::RpcServer(std::string host, std::unique_ptr<grpc::Server> server, int port)
+    : host_(std::move(host)), server_(std::move(server)), port_(port) {}
+
+RpcServer::~RpcServer() { Shutdown(std::chrono::milliseconds(0)); }
+
+absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
+    const RpcServerOptions& options, const std::vector<grpc::Service*>& services) {
+  if (!options.tls.enabled() && !options.insecure && !IsLoopback(options.host)) {
+    return absl::InvalidArgumentError(
+        "--host " + options.host +
+        " can be reached from other machines and there is no TLS; give --tls-cert, --tls-key and "
+        "--tls-ca, or --insecure if the network is trusted");
+  }
+  auto credentials = MakeServerCredentials(options.tls);
+  if (!credentials.ok()) return credentials.status();
+  // Process-wide switches of gRPC; setting them again changes nothing.
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+
+  grpc::ServerBuilder builder;
+  Configure(options, &builder);
+  int port = 0;
+  builder.AddListeningPort(JoinHostPort(options.host, options.port), *credentials, &port);
+  for (grpc::Service* service : services) builder.RegisterService(service);
+  std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
+  if (server == nullptr || port == 0) {
+    server.reset();
+    return ExplainListenFailure(options.host, options.port);
+  }
+  server->GetHealthCheckService()->SetServingStatus(false);
+  return std::unique_ptr<RpcServer>(new RpcServer(options.host, std::move(server), port));
+}
+
+std::string RpcServer::address() const { return JoinHostPort(host_, port_); }
+
+void RpcServer::SetServing(const std::vector<std::string>& services, bool serving) {
+  if (server_ == nullptr) return;
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
+  for (const std::string& service : services) health->SetServingStatus(service, serving);
+  health->SetServingStatus("", serving);
+}
+
+void RpcServer::Shutdown(std::chrono::milliseconds grace) {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now() + grace);
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace baton

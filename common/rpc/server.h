@@ -1,0 +1,62 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/rpc/tls.h"
+
+namespace grpc {
+class Server;
+class Service;
+}  // namespace grpc
+
+namespace baton {
+
+struct RpcServerOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;  // 0 = any free one
+  TlsOptions tls;
+  // Allow plain text on another interface than loopback.
+  bool insecure = false;
+  int max_message_bytes = 16 << 20;     // received
+  int max_concurrent_streams = 65'536;  // of one connection
+};
+
+// One gRPC server with health per service, reflection, keepalive and message limits. The services
+// must outlive it.
+class RpcServer final {
+ public:
+  // ALREADY_EXISTS when the port is in use; INVALID_ARGUMENT for a host or TLS setting that cannot
+  // serve. Every service starts as NOT_SERVING.
+  static absl::StatusOr<std::unique_ptr<RpcServer>> Start(
+      const RpcServerOptions& options, const std::vector<grpc::Service*>& services);
+  ~RpcServer();
+
+  int port() const { return port_; }
+  // "host:port" as peers dial it.
+  std::string address() const;
+
+  // Health of the whole ("") and of every named service.
+  void SetServing(const std::vector<std::string>& services, bool serving);
+
+  // Refuses new calls; those that run past `grace` are cancelled. Returns when all are over.
+  void Shutdown(std::chrono::milliseconds grace);
+
+ private:
+  RpcServer(std::string host, std::unique_ptr<grpc::Server> server, int port);
+
+  std::string host_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_;
+};
+
+// Whether `host` can only be reached from this machine.
+bool IsLoopback(std::string_view host);
+// "host:port", IPv6 hosts in brackets.
+std::string JoinHostPort(std::string_view host, int port);
+
+}  // namespace baton
