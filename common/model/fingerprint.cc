@@ -1,0 +1,80 @@
+#include "common/model/fingerprint.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kWindows = 4;       // sampled per tensor, evenly spread
+constexpr size_t kWindowBytes = 64;  // each
+
+// Files that decide what tokens mean and where a generation ends.
+constexpr const char* kFiles[] = {"config.json", "generation_config.json", "tokenizer.json",
+                                  "tokenizer_config.json"};
+
+absl::Status AddFile(const std::string& path, Fnv128& hash) {
+  if (!std::filesystem::exists(path)) {
+    hash.Add(std::string_view("absent"));
+    return absl::OkStatus();
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  if (!file) return absl::NotFoundError(absl::StrCat(path, " cannot be read"));
+  hash.Add(std::string_view(text.str()));
+  return absl::OkStatus();
+}
+
+void AddSamples(const StoredTensor& tensor, Fnv128& hash) {
+  hash.Add(std::string_view(tensor.name));
+  const size_t size = tensor.data.size();
+  if (size <= kWindows * kWindowBytes) {
+    hash.Add(tensor.data);
+    return;
+  }
+  for (size_t i = 0; i < kWindows; ++i) {
+    hash.Add(tensor.data.subspan((size - kWindowBytes) / (kWindows - 1) * i, kWindowBytes));
+  }
+}
+
+}  // namespace
+
+void Fnv128::Add(std::span<const std::byte> bytes) {
+  constexpr unsigned __int128 kPrime = static_cast<unsigned __int128>(1) << 88 | 0x13b;
+  for (const std::byte byte : bytes) {
+    state_ ^= std::to_integer<uint8_t>(byte);
+    state_ *= kPrime;
+  }
+}
+
+void Fnv128::Add(std::string_view text) {
+  const uint64_t size = text.size();
+  Add(std::as_bytes(std::span(&size, 1)));
+  Add(std::as_bytes(std::span(text.data(), text.size())));
+}
+
+std::string Fnv128::Hex() const {
+  return absl::StrCat(absl::Hex(static_cast<uint64_t>(state_ >> 64), absl::kZeroPad16),
+                      absl::Hex(static_cast<uint64_t>(state_), absl::kZeroPad16));
+}
+
+absl::StatusOr<std::string> ModelFingerprint(const std::string& model_dir,
+                                             const CheckpointFiles& files,
+                                             kernels::DType compute_dtype) {
+  Fnv128 hash;
+  hash.Add(kernels::Name(compute_dtype));
+  for (const char* name : kFiles) {
+    BATON_RETURN_IF_ERROR(AddFile(model_dir + "/" + name, hash));
+  }
+  for (const auto& file : files.files()) hash.Add(file->header());
+  for (const StoredTensor* tensor : files.tensors()) AddSamples(*tensor, hash);
+  return hash.Hex();
+}
+
+}  // namespace baton

@@ -1,0 +1,69 @@
+#include "common/model/footprint.h"
+
+#include <algorithm>
+
+#include "common/model/activations.h"
+#include "common/model/kv_arena.h"
+#include "common/model/tensor_specs.h"
+
+namespace baton {
+namespace {
+
+// Of all projections of all layers, for one token.
+double ProjectionFlops(const ModelConfig& c) {
+  const double attention = static_cast<double>(c.hidden) * (2.0 * c.q_size() + 2.0 * c.kv_size());
+  const double mlp = 3.0 * c.hidden * c.ffn;
+  return 2.0 * c.layers * (attention + mlp);
+}
+
+double OutputFlops(const ModelConfig& c) { return 2.0 * c.hidden * c.vocab; }
+
+// Pairs (query, key) of a layer when tokens [begin, end) attend to all before and to themselves.
+double AttendedPairs(int64_t begin, int64_t end, int64_t window) {
+  const auto triangle = [](double n) { return n * (n + 1) / 2; };
+  if (window == 0) window = end;
+  // Query p sees min(p + 1, window) keys.
+  const int64_t ramp_begin = std::min(begin, window);
+  const int64_t ramp_end = std::min(end, window);
+  const double ramp =
+      triangle(static_cast<double>(ramp_end)) - triangle(static_cast<double>(ramp_begin));
+  return ramp +
+         static_cast<double>(end - begin - (ramp_end - ramp_begin)) * static_cast<double>(window);
+}
+
+// Scores and weighted sum: 2 · head_dim FLOPs each, per query head and pair.
+double AttentionFlops(const ModelConfig& c, int64_t begin, int64_t end) {
+  double pairs = 0;
+  for (const int32_t window : c.windows) pairs += AttendedPairs(begin, end, window);
+  return 4.0 * c.q_size() * pairs;
+}
+
+}  // namespace
+
+Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query) {
+  using kernels::DType;
+  const LocalShape whole = {config.heads, config.kv_heads, config.ffn, 0};
+  const kernels::KvLayout layout = KvLayoutOf(config, whole, query.kv_dtype, query.block_size);
+  const int64_t tokens = query.tokens;
+  Footprint footprint;
+  footprint.parameters = CountParameters(config);
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    footprint.weight_bytes[std::string(kernels::Name(dtype))] =
+        footprint.parameters * static_cast<int64_t>(SizeOf(dtype));
+  }
+  footprint.kv_bytes_per_token = static_cast<int64_t>(layout.bytes_per_token());
+  footprint.activation_peak_bytes = PlanActivations(config, whole, query.compute_dtype,
+                                                    {.max_tokens = query.tokens, .max_samples = 1})
+                                        .total();
+  const double projections = ProjectionFlops(config);
+  const double output = OutputFlops(config);
+  footprint.prefill_flops =
+      projections * static_cast<double>(tokens) + output + AttentionFlops(config, 0, tokens);
+  footprint.decode_step_flops = projections + output + AttentionFlops(config, tokens, tokens + 1);
+  const int64_t blocks = (tokens + query.block_size - 1) / query.block_size;
+  footprint.max_concurrency =
+      query.memory_bytes / (blocks * static_cast<int64_t>(layout.block_bytes()));
+  return footprint;
+}
+
+}  // namespace baton

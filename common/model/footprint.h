@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/formats/model_config.h"
+#include "kernels/dtype.h"
+
+namespace baton {
+
+// What the figures are computed for.
+struct FootprintQuery {
+  int32_t tokens = 1024;                      // length of the prompt, and of a running sequence
+  int64_t memory_bytes = int64_t{512} << 20;  // of KV cache
+  kernels::DType compute_dtype = kernels::DType::kBF16;
+  kernels::DType kv_dtype = kernels::DType::kBF16;
+  int32_t block_size = 16;  // tokens
+};
+
+// What a model of this shape costs, from its config.json alone.
+struct Footprint {
+  int64_t parameters = 0;
+  std::map<std::string, int64_t> weight_bytes;  // per dtype: float32, bfloat16, float16
+  int64_t kv_bytes_per_token = 0;     // 2 · layers · kv_heads · head_dim · dtype bytes
+  int64_t activation_peak_bytes = 0;  // buffers of a step of `tokens` tokens that draws one
+  // Multiply and add count as two. As executed: the output projection for the last token only,
+  // attention over what each token sees; norms and other element-wise work are left out.
+  double prefill_flops = 0;      // of a prompt of `tokens`
+  double decode_step_flops = 0;  // of the token after `tokens` others
+  int64_t max_concurrency = 0;   // sequences of `tokens` whose KV blocks fit into the memory
+};
+
+Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query);
+
+}  // namespace baton

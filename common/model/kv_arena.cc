@@ -1,0 +1,65 @@
+#include "common/model/kv_arena.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/model/host_limits.h"
+
+namespace baton {
+
+kernels::KvLayout KvLayoutOf(const ModelConfig& config, const LocalShape& shape,
+                             kernels::DType kv_dtype, int32_t block_size) {
+  return {.dtype = kv_dtype,
+          .block_size = block_size,
+          .layers = config.layers,
+          .kv_heads = shape.kv_heads,
+          .head_dim = config.head_dim};
+}
+
+absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayout& layout) {
+  if (budget.tokens.has_value() && budget.memory_bytes.has_value()) {
+    return absl::InvalidArgumentError(
+        "--kv-cache-tokens and --kv-cache-memory exclude each other; give one of them");
+  }
+  const int64_t block_bytes = static_cast<int64_t>(layout.block_bytes());
+  int64_t blocks = 0;
+  if (budget.tokens.has_value()) {
+    blocks = *budget.tokens / layout.block_size + (*budget.tokens % layout.block_size > 0 ? 1 : 0);
+  } else {
+    blocks = budget.memory_bytes.value_or(KvBudget::kDefaultMemoryBytes) / block_bytes;
+  }
+  if (blocks < 1) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the KV cache needs ", block_bytes, " bytes for one block of ",
+                     layout.block_size, " tokens, has ",
+                     budget.tokens.has_value()
+                         ? absl::StrCat(*budget.tokens, " tokens; raise --kv-cache-tokens")
+                         : absl::StrCat(budget.memory_bytes.value_or(KvBudget::kDefaultMemoryBytes),
+                                        " bytes; raise --kv-cache-memory or lower --block-size")));
+  }
+  // Block ids are int32; the largest is reserved for "none".
+  return static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX - 1));
+}
+
+absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels::KvLayout& layout,
+                                        int32_t num_blocks) {
+  const double need = static_cast<double>(layout.block_bytes()) * num_blocks;
+  const int64_t available = AvailableMemoryBytes();
+  if (need > static_cast<double>(available)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the KV cache of ", num_blocks, " blocks needs ", static_cast<int64_t>(need),
+                     " bytes, the machine has ", available,
+                     " available; lower --kv-cache-memory or --kv-cache-tokens"));
+  }
+  const size_t bytes = layout.block_bytes() * num_blocks;
+  BATON_ASSIGN_OR_RETURN(auto buffer, backend.Allocate(bytes));
+  std::memset(buffer->data(), 0, bytes);
+  const kernels::PagedKv kv = {
+      .arena = static_cast<std::byte*>(buffer->data()), .layout = layout, .num_blocks = num_blocks};
+  return KvArena(std::move(buffer), kv);
+}
+
+}  // namespace baton

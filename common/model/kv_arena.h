@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "common/formats/model_config.h"
+#include "common/model/weights.h"
+#include "kernels/backend.h"
+#include "kernels/paged_kv.h"
+
+namespace baton {
+
+// Names the order of bytes inside a block, kernels::KvLayout. Workers hand blocks over only when it
+// is the same.
+inline constexpr int kKvLayoutVersion = 1;
+
+// What a block of this model looks like on a rank.
+kernels::KvLayout KvLayoutOf(const ModelConfig& config, const LocalShape& shape,
+                             kernels::DType kv_dtype, int32_t block_size);
+
+// How much KV cache a worker gets; at most one is set.
+struct KvBudget {
+  static constexpr int64_t kDefaultMemoryBytes = int64_t{512} << 20;
+  std::optional<int64_t> tokens;        // --kv-cache-tokens
+  std::optional<int64_t> memory_bytes;  // --kv-cache-memory
+};
+
+// Blocks that the budget pays for: tokens rounded up, memory rounded down. INVALID_ARGUMENT for a
+// budget of both kinds, RESOURCE_EXHAUSTED for one below a single block.
+absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayout& layout);
+
+// The memory behind a worker's blocks.
+class KvArena final {
+ public:
+  // Allocates and writes every page, so that no request pays for it and a lack of memory shows
+  // here. RESOURCE_EXHAUSTED, naming need, have and flag, when the machine has less available.
+  static absl::StatusOr<KvArena> Create(kernels::Backend& backend, const kernels::KvLayout& layout,
+                                        int32_t num_blocks);
+
+  const kernels::PagedKv& kv() const { return kv_; }
+
+ private:
+  KvArena(std::unique_ptr<kernels::Buffer> buffer, const kernels::PagedKv& kv)
+      : buffer_(std::move(buffer)), kv_(kv) {}
+
+  std::unique_ptr<kernels::Buffer> buffer_;
+  kernels::PagedKv kv_;
+};
+
+}  // namespace baton

@@ -1,0 +1,75 @@
+#include "common/model/load_model.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/formats/safetensors.h"
+#include "common/model/fingerprint.h"
+#include "common/model/tensor_specs.h"
+
+namespace baton {
+
+using kernels::DType;
+
+absl::StatusOr<DType> ResolveComputeDType(const std::string& dtype, const ModelConfig& config,
+                                          const CheckpointFiles& files) {
+  if (dtype == "float32") return DType::kF32;
+  if (dtype == "bfloat16") return DType::kBF16;
+  if (dtype == "float16") return DType::kF16;
+  if (dtype != "auto") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype ", dtype, "; expected auto, float32, bfloat16 or float16"));
+  }
+  if (!config.dtype.empty()) return config.dtype == "float32" ? DType::kF32 : DType::kBF16;
+  const StoredTensor* embedding = files.Find("model.embed_tokens.weight");
+  const bool fp32 = embedding != nullptr && embedding->dtype == "F32";
+  return fp32 ? DType::kF32 : DType::kBF16;
+}
+
+absl::StatusOr<DType> ResolveKvDType(const std::string& dtype, DType compute) {
+  if (dtype == "auto") return compute;
+  if (dtype == "float32") return DType::kF32;
+  if (dtype == "bfloat16") return DType::kBF16;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--kv-dtype ", dtype, "; expected auto, float32 or bfloat16"));
+}
+
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_dir,
+                                                       const ModelOptions& options,
+                                                       const LoadProgress& progress) {
+  if (options.block_size < 1 || options.block_size > 1024) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--block-size ", options.block_size, "; expected 1 to 1024 tokens"));
+  }
+  auto model = std::make_unique<LoadedModel>();
+  BATON_ASSIGN_OR_RETURN(model->config, LoadModelConfig(model_dir));
+  BATON_ASSIGN_OR_RETURN(model->generation, LoadGenerationConfig(model_dir));
+  BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(model_dir));
+  BATON_RETURN_IF_ERROR(CheckTensors(model->config, *files));
+
+  BATON_ASSIGN_OR_RETURN(const DType dtype,
+                         ResolveComputeDType(options.dtype, model->config, *files));
+  BATON_ASSIGN_OR_RETURN(const DType kv_dtype, ResolveKvDType(options.kv_dtype, dtype));
+  BATON_ASSIGN_OR_RETURN(const LocalShape shape, LocalShape::Of(model->config, 0, 1));
+  const kernels::KvLayout layout = KvLayoutOf(model->config, shape, kv_dtype, options.block_size);
+  BATON_ASSIGN_OR_RETURN(const int32_t num_blocks, BlocksFor(options.kv, layout));
+
+  BATON_ASSIGN_OR_RETURN(model->backend, kernels::MakeBackend({.device = options.device,
+                                                               .isa = options.isa,
+                                                               .compute_dtype = dtype,
+                                                               .threads = options.threads}));
+  BATON_ASSIGN_OR_RETURN(model->fingerprint, ModelFingerprint(model_dir, *files, dtype));
+  BATON_ASSIGN_OR_RETURN(ModelWeights weights,
+                         LoadWeights(model->config, shape, *files, *model->backend, progress));
+  model->weight_bytes = weights.bytes();
+  BATON_ASSIGN_OR_RETURN(KvArena arena, KvArena::Create(*model->backend, layout, num_blocks));
+  model->arena = std::make_unique<KvArena>(std::move(arena));
+  BATON_ASSIGN_OR_RETURN(auto transformer,
+                         Transformer::Create(model->config, shape, std::move(weights),
+                                             model->backend.get(), options.limits));
+  model->runner = std::make_unique<TransformerRunner>(std::move(transformer), model->kv());
+  return model;
+}
+
+}  // namespace baton

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/formats/generation_config.h"
+#include "common/formats/model_config.h"
+#include "common/model/kv_arena.h"
+#include "common/model/transformer_runner.h"
+#include "common/model/weights.h"
+#include "kernels/backend.h"
+#include "kernels/backend_factory.h"
+
+namespace baton {
+
+// How a worker serves a model directory; the flags of the same names.
+struct ModelOptions {
+  std::string dtype = "auto";     // auto | float32 | bfloat16 | float16
+  std::string kv_dtype = "auto";  // auto | float32 | bfloat16
+  std::string device = "cpu";
+  std::string isa = "auto";
+  int threads = 0;  // 0 = all cores of this process
+  int32_t block_size = 16;
+  KvBudget kv;
+  StepLimits limits{.max_tokens = 2048, .max_samples = 64};
+};
+
+// A model that is ready to run. The runner may be moved out; it borrows backend and KV memory, so
+// the model outlives it.
+struct LoadedModel {
+  ModelConfig config;
+  GenerationConfig generation;
+  std::string fingerprint;
+  size_t weight_bytes = 0;  // packed
+  std::unique_ptr<kernels::Backend> backend;
+  std::unique_ptr<KvArena> arena;
+  std::unique_ptr<TransformerRunner> runner;
+
+  const kernels::PagedKv& kv() const { return arena->kv(); }
+};
+
+// The dtype of arithmetic for `dtype`: "auto" is float32 for a checkpoint of float32, else
+// bfloat16. INVALID_ARGUMENT for a name that is none.
+absl::StatusOr<kernels::DType> ResolveComputeDType(const std::string& dtype,
+                                                   const ModelConfig& config,
+                                                   const CheckpointFiles& files);
+// The dtype of the KV cache: "auto" is the compute dtype.
+absl::StatusOr<kernels::DType> ResolveKvDType(const std::string& dtype, kernels::DType compute);
+
+// Everything from a directory to the first step: checks the files, makes the backend, packs the
+// weights, and allocates and touches the KV arena. `progress` may be null.
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_dir,
+                                                       const ModelOptions& options,
+                                                       const LoadProgress& progress);
+
+}  // namespace baton

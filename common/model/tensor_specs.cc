@@ -1,0 +1,119 @@
+#include "common/model/tensor_specs.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+void AddAttention(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs) {
+  const auto add = [&](const char* name, std::vector<int64_t> shape) {
+    specs.push_back({LayerTensor(layer, name), std::move(shape)});
+  };
+  add("input_layernorm.weight", {c.hidden});
+  add("self_attn.q_proj.weight", {c.q_size(), c.hidden});
+  add("self_attn.k_proj.weight", {c.kv_size(), c.hidden});
+  add("self_attn.v_proj.weight", {c.kv_size(), c.hidden});
+  if (c.qkv_bias) {
+    add("self_attn.q_proj.bias", {c.q_size()});
+    add("self_attn.k_proj.bias", {c.kv_size()});
+    add("self_attn.v_proj.bias", {c.kv_size()});
+  }
+  if (c.qk_norm) {
+    add("self_attn.q_norm.weight", {c.head_dim});
+    add("self_attn.k_norm.weight", {c.head_dim});
+  }
+  add("self_attn.o_proj.weight", {c.hidden, c.q_size()});
+  if (c.o_bias) add("self_attn.o_proj.bias", {c.hidden});
+}
+
+void AddMlp(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs) {
+  const auto add = [&](const char* name, std::vector<int64_t> shape) {
+    specs.push_back({LayerTensor(layer, name), std::move(shape)});
+  };
+  add("post_attention_layernorm.weight", {c.hidden});
+  add("mlp.gate_proj.weight", {c.ffn, c.hidden});
+  add("mlp.up_proj.weight", {c.ffn, c.hidden});
+  add("mlp.down_proj.weight", {c.hidden, c.ffn});
+  if (!c.mlp_bias) return;
+  add("mlp.gate_proj.bias", {c.ffn});
+  add("mlp.up_proj.bias", {c.ffn});
+  add("mlp.down_proj.bias", {c.hidden});
+}
+
+// What transformers writes or leaves beside the weights it uses.
+bool IsHarmlessExtra(const ModelConfig& config, const std::string& name) {
+  return absl::EndsWith(name, "rotary_emb.inv_freq") ||
+         (config.tied_embeddings && name == "lm_head.weight");
+}
+
+}  // namespace
+
+int64_t TensorSpec::elements() const {
+  int64_t count = 1;
+  for (const int64_t size : shape) count *= size;
+  return count;
+}
+
+std::string LayerTensor(int32_t layer, const std::string& name) {
+  return absl::StrCat("model.layers.", layer, ".", name);
+}
+
+std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config) {
+  std::vector<TensorSpec> specs;
+  specs.push_back({"model.embed_tokens.weight", {config.vocab, config.hidden}});
+  for (int32_t layer = 0; layer < config.layers; ++layer) {
+    AddAttention(config, layer, specs);
+    AddMlp(config, layer, specs);
+  }
+  specs.push_back({"model.norm.weight", {config.hidden}});
+  if (!config.tied_embeddings) specs.push_back({"lm_head.weight", {config.vocab, config.hidden}});
+  return specs;
+}
+
+int64_t CountParameters(const ModelConfig& config) {
+  int64_t count = 0;
+  for (const TensorSpec& spec : ExpectedTensors(config)) count += spec.elements();
+  return count;
+}
+
+absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor) {
+  if (tensor.dtype == "F32") return kernels::DType::kF32;
+  if (tensor.dtype == "BF16") return kernels::DType::kBF16;
+  if (tensor.dtype == "F16") return kernels::DType::kF16;
+  return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor.name, " has type ", tensor.dtype,
+                                                 "; expected F32, BF16 or F16"));
+}
+
+absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files) {
+  absl::flat_hash_set<std::string> expected;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    const StoredTensor* tensor = files.Find(spec.name);
+    const std::string shape = absl::StrJoin(spec.shape, ", ");
+    if (tensor == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "tensor ", spec.name, " [", shape, "] is missing from the checkpoint, which holds ",
+          files.tensors().size(), " tensors; config.json and the weights belong to two models, or ",
+          "the download is incomplete"));
+    }
+    BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
+    if (tensor->shape != spec.shape) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor ", spec.name, " has shape [",
+                                                     absl::StrJoin(tensor->shape, ", "),
+                                                     "]; config.json implies [", shape, "]"));
+    }
+    expected.insert(spec.name);
+  }
+  for (const StoredTensor* tensor : files.tensors()) {
+    if (expected.contains(tensor->name) || IsHarmlessExtra(config, tensor->name)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor->name, " has no place in a ",
+                                                   config.architecture, " of ", config.layers,
+                                                   " layers as config.json describes it"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

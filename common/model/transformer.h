@@ -1,0 +1,74 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/formats/model_config.h"
+#include "common/model/activations.h"
+#include "common/model/weights.h"
+#include "kernels/backend.h"
+
+namespace baton {
+
+// The forward pass, the only one: pre-norm decoder layers of grouped-query attention and a gated
+// MLP over a fp32 residual stream. All that differs between families is in ModelConfig. Computes in
+// fixed buffers; nothing is allocated after Create. One thread drives it.
+class Transformer final {
+ public:
+  // Borrows `backend`. Allocates the buffers and prepares the backend for steps within `limits`.
+  static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig& config,
+                                                             const LocalShape& shape,
+                                                             ModelWeights weights,
+                                                             kernels::Backend* backend,
+                                                             const StepLimits& limits);
+
+  // Computes a step and returns the logits after the tokens `rows` (indices into the flat token
+  // list), fp32 [rows.size(), vocab], valid until the next call. The caller ends the step
+  // (Backend::EndStep) when it has used them.
+  absl::StatusOr<kernels::Matrix> Forward(const kernels::StepLayout& layout,
+                                          const kernels::PagedKv& kv,
+                                          std::span<const int32_t> rows);
+
+  const StepLimits& limits() const { return limits_; }
+  const ModelConfig& config() const { return config_; }
+  kernels::Backend& backend() const { return *backend_; }
+  size_t weight_bytes() const { return weights_.bytes(); }
+  // Operations finished since Create. Any thread may ask.
+  uint64_t operations_finished() const { return operations_.load(std::memory_order_relaxed); }
+  void CountOperation() { operations_.fetch_add(1, std::memory_order_relaxed); }
+
+ private:
+  Transformer(const ModelConfig& config, const LocalShape& shape, ModelWeights weights,
+              kernels::Backend* backend, const StepLimits& limits);
+  absl::Status AllocateBuffers();
+
+  void Embed(int64_t tokens);
+  void Attention(int32_t layer, int64_t tokens);
+  void Mlp(int32_t layer, int64_t tokens);
+  kernels::Matrix Logits(int64_t tokens, std::span<const int32_t> rows);
+
+  void Norm(kernels::Matrix in, const kernels::Buffer& weight, kernels::Matrix out);
+  void Project(const kernels::PackedWeight& weight, kernels::Matrix in, kernels::Matrix out,
+               const kernels::MatMulEpilogue& epilogue);
+  // Views of the buffers: the residual stream, and `cols` columns of the two activation buffers.
+  kernels::Matrix Residual(int64_t tokens) const;
+  kernels::Matrix Narrow(int64_t tokens, int64_t cols) const;
+  kernels::Matrix Wide(int64_t tokens, int64_t cols) const;
+
+  const ModelConfig config_;
+  const LocalShape shape_;
+  const ModelWeights weights_;
+  kernels::Backend* const backend_;
+  const StepLimits limits_;
+  const kernels::DType dtype_;  // of activations
+  const std::vector<float> inv_freq_;
+  std::unique_ptr<kernels::Buffer> residual_, narrow_, wide_, sampled_, normed_, logits_;
+  std::atomic<uint64_t> operations_{0};
+};
+
+}  // namespace baton

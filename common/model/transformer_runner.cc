@@ -1,0 +1,65 @@
+#include "common/model/transformer_runner.h"
+
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace baton {
+
+TransformerRunner::TransformerRunner(std::unique_ptr<Transformer> transformer,
+                                     const kernels::PagedKv& kv)
+    : transformer_(std::move(transformer)), kv_(kv) {}
+
+void TransformerRunner::Flatten(const StepPlan& plan) {
+  tokens_.clear();
+  positions_.clear();
+  blocks_.clear();
+  sequences_.clear();
+  sample_rows_.clear();
+  sampling_.clear();
+  // The sequences keep spans into blocks_, which therefore must not grow while it is filled.
+  size_t num_blocks = 0;
+  for (const StepRow& row : plan.rows) num_blocks += row.blocks.size();
+  blocks_.reserve(num_blocks);
+  for (const StepRow& row : plan.rows) {
+    const int32_t count = static_cast<int32_t>(row.tokens.size());
+    const size_t first_block = blocks_.size();
+    for (const BlockId block : row.blocks) blocks_.push_back(block.value());
+    sequences_.push_back({.token_begin = static_cast<int32_t>(tokens_.size()),
+                          .num_tokens = count,
+                          .context = row.first_position + count,
+                          .blocks = std::span(blocks_).subspan(first_block, row.blocks.size())});
+    tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
+    for (int32_t i = 0; i < count; ++i) positions_.push_back(row.first_position + i);
+    if (!row.sample) continue;
+    sample_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+    sampling_.push_back(row.sampling);
+  }
+}
+
+absl::Status TransformerRunner::Submit(const StepPlan& plan) {
+  BATON_CHECK(!submitted_) << "step " << plan.step << " submitted before Wait of the last one";
+  BATON_CHECK(!plan.empty()) << "step " << plan.step;
+  Flatten(plan);
+  const kernels::StepLayout layout = {
+      .tokens = tokens_, .positions = positions_, .sequences = sequences_};
+  BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits,
+                         transformer_->Forward(layout, kv_, sample_rows_));
+  samples_.assign(sampling_.size(), SampledToken{});
+  if (!sampling_.empty()) {
+    transformer_->backend().Sample(logits, sampling_, samples_);
+    transformer_->CountOperation();
+  }
+  submitted_ = true;
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepOutput> TransformerRunner::Wait() {
+  BATON_CHECK(submitted_) << "Wait without Submit";
+  submitted_ = false;
+  BATON_RETURN_IF_ERROR(transformer_->backend().EndStep());
+  return StepOutput{std::move(samples_)};
+}
+
+}  // namespace baton

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/formats/model_config.h"
+#include "common/formats/safetensors.h"
+#include "kernels/backend.h"
+
+namespace baton {
+
+// The part of a model that one rank of a tensor-parallel group holds. Query heads, KV heads and the
+// MLP are divided; embeddings, norms and the output projection are whole on every rank.
+struct LocalShape {
+  int32_t q_heads = 0;
+  int32_t kv_heads = 0;
+  int32_t ffn = 0;
+  int32_t rank = 0;
+
+  // FAILED_PRECONDITION when heads or ffn do not divide by `ranks`.
+  static absl::StatusOr<LocalShape> Of(const ModelConfig& config, int32_t rank, int32_t ranks);
+};
+
+// Null members are absent from the model.
+struct LayerWeights {
+  std::unique_ptr<kernels::Buffer> attention_norm;  // [hidden]
+  std::unique_ptr<kernels::PackedWeight> qkv;       // [(q + 2 kv heads) * head_dim, hidden]
+  std::unique_ptr<kernels::Buffer> qkv_bias;        // [(q + 2 kv heads) * head_dim]
+  std::unique_ptr<kernels::Buffer> q_norm;          // [head_dim]
+  std::unique_ptr<kernels::Buffer> k_norm;          // [head_dim]
+  std::unique_ptr<kernels::PackedWeight> o;         // [hidden, q heads * head_dim]
+  std::unique_ptr<kernels::Buffer> o_bias;          // [hidden], rank 0 only
+  std::unique_ptr<kernels::Buffer> mlp_norm;        // [hidden]
+  std::unique_ptr<kernels::PackedWeight> gate_up;   // [2 ffn, hidden], gate then up
+  std::unique_ptr<kernels::Buffer> gate_up_bias;    // [2 ffn]
+  std::unique_ptr<kernels::PackedWeight> down;      // [hidden, ffn]
+  std::unique_ptr<kernels::Buffer> down_bias;       // [hidden], rank 0 only
+};
+
+struct ModelWeights {
+  std::unique_ptr<kernels::Buffer> embedding;  // [vocab, hidden]; null: rows come from `output`
+  std::vector<LayerWeights> layers;
+  std::unique_ptr<kernels::Buffer> final_norm;    // [hidden]
+  std::unique_ptr<kernels::PackedWeight> output;  // [vocab, hidden]
+
+  size_t bytes() const;
+  std::vector<const kernels::PackedWeight*> projections() const;
+};
+
+// Bytes of the checkpoint that are packed, and all of them.
+using LoadProgress = std::function<void(int64_t done, int64_t total)>;
+
+// Packs a checkpoint into the backend's layout. Pages of the files are given back as they are
+// packed, so that a load needs little more memory than the packed weights. `progress` may be null.
+absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalShape& shape,
+                                         const CheckpointFiles& files, kernels::Backend& backend,
+                                         const LoadProgress& progress);
+
+}  // namespace baton
