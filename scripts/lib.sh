@@ -1,0 +1,94 @@
+# Shared by the scripts of this folder; sourced, not run.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+readonly root
+readonly min_rust_minor=87
+
+# What building and running the four binaries needs.
+readonly build_packages=(
+  cmake ninja-build g++ pkg-config ccache
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
+  libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libdnnl-dev ocl-icd-opencl-dev libhwy-dev
+  prometheus-cpp-dev libcpp-httplib-dev)
+# What the tests need on top.
+readonly test_packages=(
+  libgtest-dev libgmock-dev libbenchmark-dev clang-format python3 python3-grpcio
+  python3-protobuf prometheus)
+readonly rust_packages=(rustc-web cargo-web)
+
+started=$SECONDS
+step_number=0
+step_total=${step_total:-0}
+
+say() { printf '%s\n' "$*" >&2; }
+die() { say "$1"; exit "${2:-1}"; }
+
+# step "what": numbered, with the time since the script began.
+step() {
+  step_number=$((step_number + 1))
+  local elapsed=$((SECONDS - started))
+  say "[$(printf '%d:%02d' $((elapsed / 60)) $((elapsed % 60)))] step $step_number of $step_total: $1"
+}
+
+missing_packages() {
+  local name
+  for name in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || printf '%s ' "$name"
+  done
+}
+
+# The minor version of `cargo` in the PATH (1.N), or 0.
+rust_minor() {
+  [ -x "$HOME/.cargo/bin/cargo" ] && PATH="$HOME/.cargo/bin:$PATH"
+  cargo --version 2>/dev/null | sed -nE 's/^cargo 1\.([0-9]+)\..*/\1/p' | grep . || echo 0
+}
+
+# Installs what is missing of the named Debian packages and a Rust toolchain, or says in one line
+# what to type and exits 2.
+install_packages() {
+  command -v dpkg-query >/dev/null || die "this needs Debian 12 (dpkg-query not found); install the
+packages listed in scripts/lib.sh by other means and build with: cmake --preset cpu" 2
+  local missing
+  missing=$(missing_packages "$@")
+  if [ "$(rust_minor)" -lt "$min_rust_minor" ]; then
+    missing+=$(missing_packages "${rust_packages[@]}")
+  fi
+  if [ -n "${missing// /}" ]; then
+    if [ "$(id -u)" -ne 0 ]; then
+      say "missing Debian packages; type this, then run again:"
+      die "  sudo apt-get update && sudo apt-get install -y --no-install-recommends $missing" 2
+    fi
+    say "installing: $missing"
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq >&2 || die "apt-get update failed: see above" 2
+    # shellcheck disable=SC2086
+    apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
+      die "apt-get install failed; type: apt-get install -y --no-install-recommends $missing" 2
+  fi
+  local minor
+  minor=$(rust_minor)
+  [ "$minor" -ge "$min_rust_minor" ] || die "cargo 1.$minor is too old, 1.$min_rust_minor or newer is
+needed; type this, then run again:
+  sudo apt-get install -y ${rust_packages[*]}" 2
+}
+
+# Crates are fetched once; the build itself is offline.
+fetch_crates() {
+  [ -x "$HOME/.cargo/bin/cargo" ] && export PATH="$HOME/.cargo/bin:$PATH"
+  local manifest=$root/common/text/shim/Cargo.toml
+  cargo fetch --quiet --locked --offline --manifest-path "$manifest" 2>/dev/null ||
+    cargo fetch --quiet --locked --manifest-path "$manifest" >&2 ||
+    die "the Rust crates could not be fetched; type: cargo fetch --locked --manifest-path $manifest" 2
+}
+
+# configure PRESET [cmake options]: only when not done yet, CMake redoes it by itself after that.
+configure() {
+  mkdir -p "$root/build"
+  local preset=$1
+  shift
+  [ -f "$root/build/$preset/build.ninja" ] && [ $# -eq 0 ] && return
+  (cd "$root" && cmake --preset "$preset" "$@" >"$root/build/$preset.configure.log" 2>&1) ||
+    { cat "$root/build/$preset.configure.log" >&2; die "configuring $preset failed"; }
+  rm -f "$root/build/$preset.configure.log"
+}

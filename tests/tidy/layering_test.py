@@ -1,0 +1,130 @@
+"""Every #include of the tree against the layering table of docs/architecture.md.
+
+A part is a folder (the longest prefix wins). `MAY` lists the parts of ours that it may include, and
+`EXTERNAL` the libraries; what is not listed is refused, so a new dependency is a decision.
+"""
+
+import re
+import sys
+
+import source_tree
+
+CORE_LIBRARIES = ("absl/", "spdlog/")
+MAY = {
+    "common/base": (),
+    "common/formats": ("common/base", "common/text/shim"),
+    "common/text": ("common/base",),
+    "kernels": ("common/base",),
+    "common/sample": ("common/base", "kernels/*"),
+    "common/eos": ("common/base", "common/sample"),
+    "common/kv": ("common/base", "kernels/*"),
+    "common/sched": ("common/base", "common/sample", "common/kv", "kernels/*"),
+    "common/model": ("common/base", "common/formats", "common/kv", "common/sched", "common/sample",
+                     "kernels/*"),
+    "common/engine": ("common/base", "common/sample", "common/eos", "common/kv", "common/sched",
+                      "common/model", "kernels/*"),
+    "common/metrics": ("common/base",),
+    "common/config": ("common/base",),
+    "common/admin": ("common/base", "common/metrics"),
+    "common/transport": ("common/base", "common/kv", "kernels/*", "common/rpc", "proto"),
+    "common/rpc": ("common/base", "proto", "common/sample", "common/sched/sequence.h",
+                   "common/eos"),
+    "common/worker": ("common/base", "common/formats", "common/text", "common/sample",
+                      "common/eos", "common/kv", "common/sched", "common/model", "common/engine",
+                      "common/metrics", "common/admin", "common/config", "common/transport",
+                      "common/rpc", "kernels/*", "proto"),
+    "router": ("common/base", "common/text", "common/formats", "common/rpc", "proto", "common/eos",
+               "common/metrics", "common/admin", "common/config", "common/sample"),
+    "tools": ("common/base", "common/text", "common/formats", "common/rpc", "proto", "common/eos",
+              "common/metrics", "common/admin", "common/config", "common/sample", "common/model",
+              "kernels/*"),
+}
+MAY["prefill_worker"] = MAY["decode_worker"] = MAY["common/worker"] + ("common/worker",)
+
+EXTERNAL = {
+    "common/base": CORE_LIBRARIES + ("nlohmann/",),
+    "common/formats": CORE_LIBRARIES + ("nlohmann/",),
+    "common/text": CORE_LIBRARIES,
+    "kernels": CORE_LIBRARIES,
+    "kernels/cpu": CORE_LIBRARIES + ("hwy/", "dnnl", "oneapi/", "omp.h"),
+    "kernels/bench": CORE_LIBRARIES + ("benchmark/", "dnnl", "omp.h"),
+    "common/metrics": CORE_LIBRARIES + ("prometheus/",),
+    "common/config": CORE_LIBRARIES + ("CLI/", "nlohmann/"),
+    "common/admin": CORE_LIBRARIES + ("httplib.h",),
+    "common/model": CORE_LIBRARIES + ("nlohmann/", "omp.h"),
+    "common/eos": CORE_LIBRARIES + ("nlohmann/",),
+}
+RPC_LIBRARIES = CORE_LIBRARIES + ("grpc", "google/", "nlohmann/")
+for part in ("common/transport", "common/rpc", "common/worker", "router", "prefill_worker",
+             "decode_worker"):
+    EXTERNAL[part] = RPC_LIBRARIES
+EXTERNAL["tools"] = RPC_LIBRARIES + ("CLI/", "httplib.h")
+
+# Headers of the compiler and of POSIX.
+SYSTEM = re.compile(r"^([a-z_0-9]+|[a-z]+intrin\.h|(sys|arpa|netinet|linux|net)/[a-z_0-9]+\.h|"
+                    r"[a-z_0-9]+\.h)$")
+NOT_SYSTEM = ("httplib.h", "omp.h")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
+
+
+def part_of(path):
+    """The longest known folder that holds `path`."""
+    candidates = [part for part in set(MAY) | set(EXTERNAL) if path.startswith(part + "/")]
+    return max(candidates, key=len, default=None)
+
+
+def rule(part, table, default):
+    """The row of `part` or of the nearest folder above it."""
+    while part not in table and "/" in part:
+        part = part.rsplit("/", 1)[0]
+    return table.get(part, default)
+
+
+def allowed(path, include):
+    part = part_of(path)
+    if include.startswith(("baton/", "google/rpc/")) and include.endswith(".pb.h"):
+        return "proto" in rule(part, MAY, ())
+    if (source_tree.ROOT / include).exists():
+        own = part if part in MAY else part.split("/")[0]
+        if include.startswith((own + "/", part + "/")):
+            return True
+        for other in rule(part, MAY, ()):
+            if other.endswith("/*"):
+                # The device interface only: headers directly in the folder.
+                folder = other[:-2]
+                if include.startswith(folder + "/") and "/" not in include[len(folder) + 1:]:
+                    return True
+            elif include == other or include.startswith(other + "/"):
+                return True
+        return False
+    if include.startswith(rule(part, EXTERNAL, CORE_LIBRARIES)):
+        return True
+    return bool(SYSTEM.match(include)) and include not in NOT_SYSTEM
+
+
+def violations():
+    for source in source_tree.sources(folders=[f for f in source_tree.FOLDERS if f != "tests"]):
+        path = source.as_posix()
+        if part_of(path) is None:
+            yield f"{path}: this folder is in no row of the layering table"
+            continue
+        for number, line in enumerate((source_tree.ROOT / source).read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if match and not allowed(path, match.group(2)):
+                yield f"{path}:{number}: {part_of(path)} must not include {match.group(2)}"
+
+
+def self_test():
+    assert not allowed("common/base/x.h", "grpcpp/grpcpp.h")
+    assert not allowed("common/sched/x.h", "common/rpc/y.h")
+    assert not allowed("router/x.cc", "kernels/backend.h")
+    assert not allowed("common/kv/x.h", "kernels/cpu/y.h")
+    assert allowed("common/kv/x.h", "kernels/paged_kv.h")
+    assert allowed("common/base/x.h", "vector") and allowed("common/base/x.h", "sys/mman.h")
+
+
+if __name__ == "__main__":
+    self_test()
+    found = list(violations())
+    print("\n".join(found) or "layering holds")
+    sys.exit(1 if found else 0)
