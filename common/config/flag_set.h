@@ -49,12 +49,15 @@ class FlagSet {
 
   // `program` as typed ("baton-decode", "baton serve"); `section` as in the file ("decode").
   FlagSet(std::string program, std::string section, std::string description);
+  FlagSet(const FlagSet&) = delete;
+  FlagSet& operator=(const FlagSet&) = delete;
 
   void Add(Flag flag);
   // Runs after every value was set; for conditions over several settings.
   void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
-  // Flags that were not given may have other defaults for this command.
+  // Takes a flag out again, or gives access to change its help or group; it must be there.
   void Remove(std::string_view name);
+  Flag& Edit(std::string_view name);
 
   // Sets everything. InvalidArgument says what, why, and what to type next.
   absl::Status Parse(const std::vector<std::string>& arguments, const Environment& environment);
@@ -76,15 +79,29 @@ class FlagSet {
   static Environment ProcessEnvironment();
 
  private:
-  struct Values;  // raw values by flag name, with their source
+  // What one source said about a flag, before it is understood.
+  struct Raw {
+    FlagSource source = FlagSource::kDefault;
+    std::string origin;  // as in messages: "--port", "BATON_PORT", "port in b.toml"
+    std::vector<std::string> values;
+  };
+  using RawValues = std::map<std::string, Raw, std::less<>>;  // by flag name
+  struct FileKey {
+    std::vector<std::string> sections;
+    std::string name;
+    std::vector<std::string> values;
+  };
 
-  absl::Status ReadCommandLine(const std::vector<std::string>& arguments, Values* values);
-  absl::Status ReadEnvironment(const Environment& environment, Values* values) const;
-  absl::Status ReadFile(const std::string& path, Values* values) const;
-  absl::Status Apply(const Values& values);
-  absl::Status CheckExclusive(const Values& values) const;
-  const Flag* Find(std::string_view name) const;
-  absl::Status Unknown(std::string_view what, std::string_view name) const;
+  absl::Status ReadCommandLine(const std::vector<std::string>& arguments, RawValues* raw);
+  void ReadEnvironment(const Environment& environment, RawValues* raw) const;
+  absl::Status ReadFile(const std::string& path, RawValues* raw) const;
+  absl::Status ReadFileKey(const std::string& path, const FileKey& key, RawValues* raw) const;
+  absl::Status CheckRemaining(const std::vector<std::string>& remaining) const;
+  absl::Status DropExcluded(RawValues* raw) const;
+  absl::Status CheckRequired(const RawValues& raw) const;
+  absl::Status Apply(const RawValues& raw);
+  const Flag* Find(std::string_view name_or_alias) const;
+  std::vector<std::string> VisibleNames(std::string_view prefix) const;
 
   std::string program_;
   std::string section_;
@@ -92,9 +109,12 @@ class FlagSet {
   std::vector<Flag> flags_;
   std::vector<std::function<absl::Status()>> checks_;
   std::map<std::string, FlagSource, std::less<>> sources_;
-  std::string config_file_;
+  std::string config_file_;  // of --config
   bool help_asked_ = false;
   bool help_all_ = false;
 };
+
+// The form of every usage error: "what: why. Try: next".
+absl::Status UsageError(std::string_view what, std::string_view why, std::string_view next);
 
 }  // namespace baton

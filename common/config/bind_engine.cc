@@ -1,0 +1,111 @@
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton {
+namespace {
+
+constexpr int64_t kMaxMemory = int64_t{1} << 50;
+
+void BindBatching(FlagSet* set, EngineFlags* flags) {
+  const std::string group = "Batching";
+  set->Add(Common(With(IntFlag("max-model-len", &flags->max_model_len, {.min = 0}), group,
+                       "tokens of prompt and output together; 0 = the model's own limit")));
+  set->Add(Common(With(IntFlag("max-num-seqs", &flags->max_num_seqs, {.min = 1, .max = 65536}),
+                       group, "sequences in one step")));
+  set->Add(With(IntFlag("max-prefill-tokens", &flags->max_prefill_tokens, {.min = 1}), group,
+                "prompt tokens in one step; longer prompts are chunked"));
+  set->Add(
+      Common(With(IntFlag("max-num-batched-tokens", &flags->max_num_batched_tokens, {.min = 1}),
+                  group, "tokens in one step; decode rows beyond it wait their turn")));
+  set->Add(With(DurationFlag("prefill-batch-wait-ms", &flags->prefill_batch_wait,
+                             std::chrono::milliseconds(1)),
+                group, "how long a prefill batch may wait to fill"));
+  set->Add(With(ChoiceFlag("policy", &flags->policy, Choices<std::string>{{{"fcfs", "fcfs"}}, {}}),
+                group, "order in which waiting sequences start"));
+  set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
+                "reservations and requests that may stand in a worker's line"));
+}
+
+void BindCache(FlagSet* set, EngineFlags* flags) {
+  const std::string group = "KV cache";
+  Flag tokens =
+      OptionalInt64Flag("kv-cache-tokens", &flags->kv_cache_tokens, {.min = 1, .max = kMaxMemory});
+  tokens.aliases = {"max-batched-token-mem"};
+  tokens.exclusive_with = "kv-cache-memory";
+  set->Add(With(std::move(tokens), group, "size in tokens, instead of --kv-cache-memory"));
+  set->Add(Common(
+      With(SizeFlag("kv-cache-memory", &flags->kv_cache_memory, {.min = 1, .max = kMaxMemory}),
+           group, "size in bytes, taken at start")));
+  set->Add(With(IntFlag("block-size", &flags->block_size, {.min = 1, .max = 1024}), group,
+                "tokens in a block"));
+  set->Add(With(SwitchFlag("enable-prefix-caching", &flags->enable_prefix_caching), group,
+                "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
+}
+
+Choices<DtypeFlag> Dtypes() {
+  return {{{"auto", DtypeFlag::kAuto},
+           {"float32", DtypeFlag::kFloat32},
+           {"bfloat16", DtypeFlag::kBfloat16}},
+          {{"float16", "float16 needs a CUDA device"}}};
+}
+
+void BindDevice(FlagSet* set, EngineFlags* flags) {
+  const std::string group = "Device";
+  set->Add(With(ChoiceFlag("device", &flags->device,
+                           Choices<std::string>{{{"cpu", "cpu"}},
+                                                {{"cuda", "this build has no CUDA backend"}}}),
+                group, "where the model runs"));
+  set->Add(Common(With(ChoiceFlag("dtype", &flags->dtype, Dtypes()), group,
+                       "of the computation; auto: float32 for fp32 checkpoints, else bfloat16")));
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, Dtypes()), group,
+                "of the KV cache; auto: the compute dtype"));
+  set->Add(With(ChoiceFlag("isa", &flags->isa,
+                           Choices<IsaFlag>{{{"auto", IsaFlag::kAuto},
+                                             {"avx512", IsaFlag::kAvx512},
+                                             {"avx2", IsaFlag::kAvx2}},
+                                            {}}),
+                group, "instruction set; auto: the best this machine has"));
+  set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
+                       "of the computation; 0 = the cores this process may run on")));
+}
+
+}  // namespace
+
+void BindEngine(FlagSet* set, EngineFlags* flags) {
+  BindBatching(set, flags);
+  BindCache(set, flags);
+  BindDevice(set, flags);
+}
+
+void BindWorker(FlagSet* set, WorkerFlags* flags) {
+  BindModelDir(set, &flags->model_dir);
+  BindEngine(set, &flags->engine);
+  BindServer(set, &flags->server);
+  set->AddCheck([flags] {
+    const ServerFlags& server = flags->server;
+    const bool loopback = server.host == "localhost" || server.host == "::1" ||
+                          server.host == "[::1]" || server.host.starts_with("127.");
+    if (loopback || server.insecure || server.tls.enabled()) return absl::OkStatus();
+    return UsageError(absl::StrCat("--host ", server.host, " without TLS"),
+                      "a worker would take prompts and KV blocks from anyone who reaches it",
+                      "--tls-cert, --tls-key and --tls-ca, or --insecure in a trusted network");
+  });
+}
+
+WorkerFlags DefaultPrefillFlags() {
+  WorkerFlags flags;
+  flags.server.port = 50052;
+  flags.server.admin_port = 8081;
+  return flags;
+}
+
+WorkerFlags DefaultDecodeFlags() {
+  WorkerFlags flags;
+  flags.server.port = 50053;
+  flags.server.admin_port = 8082;
+  return flags;
+}
+
+}  // namespace baton

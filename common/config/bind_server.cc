@@ -1,0 +1,125 @@
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton {
+namespace {
+
+void BindTls(FlagSet* set, TlsFlags* tls) {
+  const std::string group = "TLS";
+  set->Add(With(Valued(TextFlag("tls-cert", &tls->cert), "FILE"), group,
+                "certificate chain of this process, PEM; with --tls-key turns TLS on"));
+  set->Add(With(Valued(TextFlag("tls-key", &tls->key), "FILE"), group,
+                "private key of the certificate, PEM"));
+  set->Add(With(Valued(TextFlag("tls-ca", &tls->ca), "FILE"), group,
+                "authority that peers' certificates must come from (mTLS), PEM"));
+  set->AddCheck([tls] {
+    if (tls->cert.empty() == tls->key.empty() && (tls->ca.empty() || tls->enabled())) {
+      return absl::OkStatus();
+    }
+    return UsageError("TLS is set up by halves",
+                      "--tls-cert and --tls-key belong together, and --tls-ca needs both",
+                      "--tls-cert FILE --tls-key FILE");
+  });
+}
+
+}  // namespace
+
+void BindLog(FlagSet* set, ServerFlags* flags) {
+  const std::string group = "Logging";
+  set->Add(With(
+      ChoiceFlag("log-format", &flags->log_format,
+                 Choices<base::LogFormat>{
+                     {{"text", base::LogFormat::kText}, {"json", base::LogFormat::kJson}}, {}}),
+      group, "form of the log lines on stderr"));
+  Choices<std::string> levels;
+  for (const char* level : {"trace", "debug", "info", "warn", "error", "off"}) {
+    levels.words.emplace_back(level, level);
+  }
+  set->Add(Common(With(ChoiceFlag("log-level", &flags->log_level, std::move(levels)), group,
+                       "least severity that is logged")));
+}
+
+void BindServer(FlagSet* set, ServerFlags* flags) {
+  const std::string group = "Network";
+  set->Add(Common(
+      With(Valued(TextFlag("host", &flags->host), "ADDRESS"), group, "address to listen on")));
+  set->Add(Common(With(PortFlag("port", &flags->port), group, "gRPC port; 0 = any free one")));
+  set->Add(Common(With(PortFlag("admin-port", &flags->admin_port), group,
+                       "HTTP port of /metrics, /healthz and /readyz; 0 = any free one")));
+  set->Add(With(Valued(TextFlag("advertise", &flags->advertise), "HOST:PORT"), group,
+                "where others reach this process, if not where they dialled"));
+  set->Add(With(SwitchFlag("insecure", &flags->insecure), group,
+                "without TLS, a worker may listen on more than loopback"));
+  BindTls(set, &flags->tls);
+  BindLog(set, flags);
+  set->Add(With(DurationFlag("drain-timeout", &flags->drain_timeout, std::chrono::seconds(1)),
+                "Lifecycle", "after SIGTERM, how long running requests may go on"));
+  Flag failpoints = SwitchFlag("enable-failpoints", &flags->enable_failpoints);
+  failpoints.hidden = true;
+  set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));
+}
+
+void BindModelDir(FlagSet* set, std::string* model_dir) {
+  Flag flag = TextFlag("model-dir", model_dir);
+  flag.value = "DIR";
+  flag.help = "a model directory in Hugging Face form";
+  flag.positional = true;
+  flag.required = true;
+  set->Add(std::move(flag));
+}
+
+void BindRouting(FlagSet* set, RouterFlags* flags) {
+  const std::string model = "Model";
+  set->Add(Common(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"),
+                       model, "the name requests use; default: last part of DIR")));
+  set->Add(With(OptionalUint64Flag("seed", &flags->seed), model,
+                "makes the seeds drawn for requests without one repeatable"));
+  const std::string limits = "Request limits";
+  set->Add(With(IntFlag("max-input-length", &flags->max_input_length, {.min = 0}), limits,
+                "prompt tokens at most; 0 = what the workers take"));
+  set->Add(With(IntFlag("max-output-length", &flags->max_output_length, {.min = 0}), limits,
+                "generated tokens at most; 0 = what the workers take"));
+  set->Add(Common(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}),
+                       limits, "requests that may wait for a worker; more are refused")));
+  set->Add(
+      With(SizeFlag("client-buffer", &flags->client_buffer, {.min = 4096, .max = int64_t{1} << 40}),
+           limits, "output held for a client that reads slowly"));
+  const std::string eos = "End of sequence";
+  set->Add(With(ChoiceFlag("ignore-eos", &flags->ignore_eos,
+                           Choices<IgnoreEosFlag>{{{"allow", IgnoreEosFlag::kAllow},
+                                                   {"warn", IgnoreEosFlag::kWarn},
+                                                   {"refuse", IgnoreEosFlag::kRefuse}},
+                                                  {}}),
+                eos, "what to do with requests that ignore EOS; warn counts and logs them"));
+  Flag log = TextFlag("eos-log", &flags->eos_log);
+  log.value = "FILE|off";
+  log.set = [flags](const std::vector<std::string>& values) {
+    flags->eos_log = values.back() == "off" ? "" : values.back();
+    return absl::OkStatus();
+  };
+  log.get = [flags] {
+    return std::vector<std::string>{flags->eos_log.empty() ? "off" : flags->eos_log};
+  };
+  set->Add(Common(With(std::move(log), eos, "one JSON line per generated token")));
+  set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
+                "prompts with fewer uncached tokens are prefilled by their decode worker"));
+}
+
+void BindRouter(FlagSet* set, RouterFlags* flags) {
+  BindModelDir(set, &flags->model_dir);
+  set->Add(Common(With(CommaListFlag("decode-workers", &flags->decode_workers), "Workers",
+                       "host:port of each, or dns names that resolve to them")));
+  set->Add(Common(With(CommaListFlag("prefill-workers", &flags->prefill_workers), "Workers",
+                       "likewise; without any, decode workers prefill too")));
+  BindRouting(set, flags);
+  BindServer(set, &flags->server);
+  set->AddCheck([flags] {
+    if (!flags->decode_workers.empty()) return absl::OkStatus();
+    return UsageError("--decode-workers is missing", "expected host:port of at least one worker",
+                      "--decode-workers 127.0.0.1:50053, or `baton serve DIR` to start them all");
+  });
+}
+
+}  // namespace baton

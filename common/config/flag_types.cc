@@ -1,0 +1,317 @@
+#include "common/config/flag_types.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <span>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+absl::Status Wrong(std::string_view found, std::string_view expected) {
+  return absl::InvalidArgumentError("found '" + std::string(found) + "', expected " +
+                                    std::string(expected));
+}
+
+template <typename T>
+std::optional<T> ParseNumber(std::string_view text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
+  return value;
+}
+
+absl::StatusOr<int64_t> ParseInt(std::string_view text, IntRange range) {
+  const auto value = ParseNumber<int64_t>(text);
+  if (value && *value >= range.min && *value <= range.max) return *value;
+  return Wrong(text, absl::StrCat("an integer from ", range.min, " to ", range.max));
+}
+
+std::string FormatDouble(double value) {
+  std::array<char, 32> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return error == std::errc() ? std::string(buffer.data(), end) : std::string();
+}
+
+// `parse` gives StatusOr of what `*target` takes; `format` the inverse, for a present value.
+template <typename Target, typename Parse>
+Flag Scalar(std::string name, std::string value, Target* target, Parse parse) {
+  Flag flag;
+  flag.name = std::move(name);
+  flag.value = std::move(value);
+  flag.set = [target, parse](const std::vector<std::string>& values) -> absl::Status {
+    BATON_ASSIGN_OR_RETURN(*target, parse(values.back()));
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
+template <typename T>
+Flag OptionalInteger(std::string name, std::optional<T>* target, IntRange range) {
+  Flag flag = Scalar(std::move(name), "N", target,
+                     [range](const std::string& text) -> absl::StatusOr<std::optional<T>> {
+                       BATON_ASSIGN_OR_RETURN(const int64_t value, ParseInt(text, range));
+                       return static_cast<T>(value);
+                     });
+  flag.get = [target]() -> std::vector<std::string> {
+    if (!*target) return {};
+    return {std::to_string(**target)};
+  };
+  return flag;
+}
+
+struct Unit {
+  std::string_view suffix;
+  double factor;
+};
+
+// A non-negative decimal number followed by one of `units`, in units of factor 1.
+std::optional<double> ParseWithUnit(std::string_view text, std::span<const Unit> units,
+                                    double bare_factor) {
+  double factor = bare_factor;
+  for (const Unit& unit : units) {
+    if (text.size() > unit.suffix.size() && text.ends_with(unit.suffix)) {
+      text.remove_suffix(unit.suffix.size());
+      factor = unit.factor;
+      break;
+    }
+  }
+  const auto number = ParseNumber<double>(text);
+  if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
+  const double value = *number * factor;
+  if (value >= 9e18) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+namespace config_internal {
+
+std::string JoinWords(const std::vector<std::string>& words, std::string_view separator) {
+  std::string joined;
+  for (const std::string& word : words) {
+    if (!joined.empty()) joined += separator;
+    joined += word;
+  }
+  return joined;
+}
+
+absl::Status WrongChoice(const std::string& found, const std::vector<std::string>& words,
+                         const std::vector<std::pair<std::string, std::string>>& refused) {
+  const std::string expected = JoinWords(words, ", ");
+  for (const auto& [word, why] : refused) {
+    if (word == found) return Wrong(found, absl::StrCat(expected, " (", why, ")"));
+  }
+  return Wrong(found, (words.size() > 1 ? "one of " : "") + expected);
+}
+
+}  // namespace config_internal
+
+absl::StatusOr<int64_t> ParseSize(std::string_view text) {
+  constexpr std::array<Unit, 5> kUnits = {{{"KiB", 1024.0},
+                                           {"MiB", 1024.0 * 1024},
+                                           {"GiB", 1024.0 * 1024 * 1024},
+                                           {"TiB", 1024.0 * 1024 * 1024 * 1024},
+                                           {"B", 1.0}}};
+  // Exact beyond 2^53 for plain bytes.
+  if (const auto bytes = ParseNumber<int64_t>(text); bytes && *bytes >= 0) return *bytes;
+  if (const auto value = ParseWithUnit(text, kUnits, 1)) return std::llround(*value);
+  return Wrong(text, "bytes, or a number with KiB, MiB or GiB, e.g. 512MiB");
+}
+
+absl::StatusOr<base::Duration> ParseDuration(std::string_view text,
+                                             std::chrono::milliseconds unit) {
+  constexpr std::array<Unit, 4> kUnits = {{{"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
+  const double bare = 1e6 * static_cast<double>(unit.count());
+  if (const auto value = ParseWithUnit(text, kUnits, bare)) {
+    return std::chrono::nanoseconds(std::llround(*value));
+  }
+  return Wrong(text, "a duration, e.g. 500ms, 30s or 2m");
+}
+
+std::string FormatSize(int64_t bytes) {
+  constexpr std::array<std::string_view, 4> kSuffixes = {"", "KiB", "MiB", "GiB"};
+  size_t suffix = 0;
+  while (bytes != 0 && bytes % 1024 == 0 && suffix + 1 < kSuffixes.size()) {
+    bytes /= 1024;
+    ++suffix;
+  }
+  return std::to_string(bytes) + std::string(kSuffixes.at(suffix));
+}
+
+std::string FormatDuration(base::Duration duration) {
+  const double ms = base::Milliseconds(duration);
+  if (ms >= 1000 && std::fmod(ms, 1000) == 0) return FormatDouble(ms / 1000) + "s";
+  return FormatDouble(ms) + "ms";
+}
+
+Flag IntFlag(std::string name, int32_t* target, IntRange range) {
+  Flag flag = Scalar(std::move(name), "N", target,
+                     [range](const std::string& text) -> absl::StatusOr<int32_t> {
+                       BATON_ASSIGN_OR_RETURN(const int64_t value, ParseInt(text, range));
+                       return static_cast<int32_t>(value);
+                     });
+  flag.get = [target] { return std::vector<std::string>{std::to_string(*target)}; };
+  return flag;
+}
+
+Flag OptionalIntFlag(std::string name, std::optional<int32_t>* target, IntRange range) {
+  return OptionalInteger(std::move(name), target, range);
+}
+
+Flag OptionalInt64Flag(std::string name, std::optional<int64_t>* target, IntRange range) {
+  return OptionalInteger(std::move(name), target, range);
+}
+
+Flag OptionalUint64Flag(std::string name, std::optional<uint64_t>* target) {
+  Flag flag = Scalar(std::move(name), "N", target,
+                     [](const std::string& text) -> absl::StatusOr<std::optional<uint64_t>> {
+                       if (const auto value = ParseNumber<uint64_t>(text)) return value;
+                       return Wrong(text, "an integer from 0 to 2^64-1");
+                     });
+  flag.get = [target]() -> std::vector<std::string> {
+    if (!*target) return {};
+    return {std::to_string(**target)};
+  };
+  return flag;
+}
+
+Flag OptionalFloatFlag(std::string name, std::optional<float>* target) {
+  Flag flag = Scalar(std::move(name), "X", target,
+                     [](const std::string& text) -> absl::StatusOr<std::optional<float>> {
+                       // The server judges the range, NaN and infinity included.
+                       if (const auto value = ParseNumber<float>(text)) return value;
+                       return Wrong(text, "a number");
+                     });
+  flag.get = [target]() -> std::vector<std::string> {
+    if (!*target) return {};
+    return {FormatDouble(**target)};
+  };
+  return flag;
+}
+
+Flag TextFlag(std::string name, std::string* target) {
+  Flag flag = Scalar(std::move(name), "TEXT", target,
+                     [](const std::string& text) -> absl::StatusOr<std::string> { return text; });
+  flag.get = [target]() -> std::vector<std::string> {
+    if (target->empty()) return {};
+    return {*target};
+  };
+  return flag;
+}
+
+Flag TextListFlag(std::string name, std::vector<std::string>* target) {
+  Flag flag;
+  flag.name = std::move(name);
+  flag.value = "TEXT";
+  flag.repeatable = true;
+  flag.set = [target](const std::vector<std::string>& values) {
+    *target = values;
+    return absl::OkStatus();
+  };
+  flag.get = [target] { return *target; };
+  return flag;
+}
+
+Flag IntListFlag(std::string name, std::vector<int32_t>* target) {
+  Flag flag;
+  flag.name = std::move(name);
+  flag.value = "N";
+  flag.repeatable = true;
+  flag.set = [target](const std::vector<std::string>& values) -> absl::Status {
+    target->clear();
+    for (const std::string& text : values) {
+      BATON_ASSIGN_OR_RETURN(const int64_t value, ParseInt(text, {.min = INT32_MIN}));
+      target->push_back(static_cast<int32_t>(value));
+    }
+    return absl::OkStatus();
+  };
+  flag.get = [target] {
+    std::vector<std::string> texts;
+    for (const int32_t value : *target) texts.push_back(std::to_string(value));
+    return texts;
+  };
+  return flag;
+}
+
+Flag CommaListFlag(std::string name, std::vector<std::string>* target) {
+  Flag flag = TextListFlag(std::move(name), target);
+  flag.value = "A,B,...";
+  flag.set = [target](const std::vector<std::string>& values) -> absl::Status {
+    target->clear();
+    for (const std::string& value : values) {
+      for (const auto& part : absl::StrSplit(value, ',', absl::SkipEmpty())) {
+        target->emplace_back(part.data(), part.size());
+      }
+    }
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
+Flag SwitchFlag(std::string name, bool* target) {
+  Flag flag;
+  flag.name = std::move(name);
+  flag.set = [target](const std::vector<std::string>& values) -> absl::Status {
+    constexpr std::array<std::string_view, 4> kTrue = {"true", "on", "yes", "1"};
+    constexpr std::array<std::string_view, 4> kFalse = {"false", "off", "no", "0"};
+    const std::string& value = values.back();
+    const bool is_true = std::find(kTrue.begin(), kTrue.end(), value) != kTrue.end();
+    if (!is_true && std::find(kFalse.begin(), kFalse.end(), value) == kFalse.end()) {
+      return Wrong(value, "true or false");
+    }
+    *target = is_true;
+    return absl::OkStatus();
+  };
+  flag.get = [target] { return std::vector<std::string>{*target ? "true" : "false"}; };
+  return flag;
+}
+
+Flag SizeFlag(std::string name, int64_t* target, IntRange range) {
+  Flag flag = Scalar(std::move(name), "SIZE", target,
+                     [range](const std::string& text) -> absl::StatusOr<int64_t> {
+                       BATON_ASSIGN_OR_RETURN(const int64_t bytes, ParseSize(text));
+                       if (bytes >= range.min && bytes <= range.max) return bytes;
+                       return Wrong(text, absl::StrCat("at least ", FormatSize(range.min),
+                                                       " and at most ", FormatSize(range.max)));
+                     });
+  flag.get = [target] { return std::vector<std::string>{FormatSize(*target)}; };
+  return flag;
+}
+
+Flag DurationFlag(std::string name, base::Duration* target, std::chrono::milliseconds unit) {
+  Flag flag = Scalar(std::move(name), unit == std::chrono::milliseconds(1) ? "MS" : "TIME", target,
+                     [unit](const std::string& text) { return ParseDuration(text, unit); });
+  flag.get = [target] { return std::vector<std::string>{FormatDuration(*target)}; };
+  return flag;
+}
+
+Flag With(Flag flag, std::string group, std::string help) {
+  flag.group = std::move(group);
+  flag.help = std::move(help);
+  return flag;
+}
+
+Flag Valued(Flag flag, std::string value) {
+  flag.value = std::move(value);
+  return flag;
+}
+
+Flag Common(Flag flag) {
+  flag.common = true;
+  return flag;
+}
+
+Flag PortFlag(std::string name, int32_t* target) {
+  Flag flag = IntFlag(std::move(name), target, {.min = 0, .max = 65535});
+  flag.value = "PORT";
+  flag.is_port = true;
+  return flag;
+}
+
+}  // namespace baton

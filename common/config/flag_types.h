@@ -1,0 +1,100 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/config/flag_set.h"
+
+// One maker per kind of value. Each returns a Flag whose set/get read and write `target`.
+namespace baton {
+
+// Inclusive.
+struct IntRange {
+  int64_t min = 0;
+  int64_t max = INT32_MAX;
+};
+struct DoubleRange {
+  double min = 0;
+  double max = 0;
+};
+
+Flag IntFlag(std::string name, int32_t* target, IntRange range);
+Flag OptionalIntFlag(std::string name, std::optional<int32_t>* target, IntRange range);
+Flag OptionalInt64Flag(std::string name, std::optional<int64_t>* target, IntRange range);
+Flag OptionalUint64Flag(std::string name, std::optional<uint64_t>* target);
+Flag OptionalFloatFlag(std::string name, std::optional<float>* target);
+Flag TextFlag(std::string name, std::string* target);
+// Given once or more, and each time one value.
+Flag TextListFlag(std::string name, std::vector<std::string>* target);
+Flag IntListFlag(std::string name, std::vector<int32_t>* target);
+// Given once or more; each time values separated by commas.
+Flag CommaListFlag(std::string name, std::vector<std::string>* target);
+// `--name`, `--no-name` and `--name=false`.
+Flag SwitchFlag(std::string name, bool* target);
+// Bytes: "1048576", "512MiB", "0.5GiB".
+Flag SizeFlag(std::string name, int64_t* target, IntRange range);
+// "30s", "500ms", "2m"; a bare number counts in `unit`.
+Flag DurationFlag(std::string name, base::Duration* target, std::chrono::milliseconds unit);
+Flag PortFlag(std::string name, int32_t* target);
+
+// One of a closed set of words. `refused` are words that mean something that this build cannot do,
+// with the reason.
+template <typename T>
+struct Choices {
+  std::vector<std::pair<std::string, T>> words;
+  std::vector<std::pair<std::string, std::string>> refused;
+};
+template <typename T>
+Flag ChoiceFlag(std::string name, T* target, Choices<T> choices);
+
+// What the help says of a flag, added to what its maker set.
+Flag With(Flag flag, std::string group, std::string help);
+Flag Valued(Flag flag, std::string value);
+Flag Common(Flag flag);
+
+absl::StatusOr<int64_t> ParseSize(std::string_view text);
+absl::StatusOr<base::Duration> ParseDuration(std::string_view text, std::chrono::milliseconds unit);
+std::string FormatSize(int64_t bytes);
+std::string FormatDuration(base::Duration duration);
+
+// --- implementation of the template ---
+
+namespace config_internal {
+std::string JoinWords(const std::vector<std::string>& words, std::string_view separator);
+absl::Status WrongChoice(const std::string& found, const std::vector<std::string>& words,
+                         const std::vector<std::pair<std::string, std::string>>& refused);
+}  // namespace config_internal
+
+template <typename T>
+Flag ChoiceFlag(std::string name, T* target, Choices<T> choices) {
+  std::vector<std::string> words;
+  for (const auto& [word, value] : choices.words) words.push_back(word);
+  Flag flag;
+  flag.name = std::move(name);
+  flag.value = config_internal::JoinWords(words, "|");
+  flag.set = [=](const std::vector<std::string>& values) -> absl::Status {
+    for (const auto& [word, value] : choices.words) {
+      if (word == values.back()) {
+        *target = value;
+        return absl::OkStatus();
+      }
+    }
+    return config_internal::WrongChoice(values.back(), words, choices.refused);
+  };
+  flag.get = [=]() -> std::vector<std::string> {
+    for (const auto& [word, value] : choices.words) {
+      if (value == *target) return {word};
+    }
+    return {};
+  };
+  return flag;
+}
+
+}  // namespace baton

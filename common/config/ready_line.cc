@@ -1,0 +1,33 @@
+#include "common/config/ready_line.h"
+
+#include <cstdio>
+
+#include "nlohmann/json.hpp"
+
+namespace baton {
+
+std::string FormatReadyLine(const ReadyLine& ready) {
+  const nlohmann::ordered_json json = {
+      {"ready", true}, {"role", ready.role}, {"grpc", ready.grpc}, {"admin", ready.admin}};
+  return json.dump();
+}
+
+std::optional<ReadyLine> ParseReadyLine(std::string_view line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object() || !json.contains("ready") || json["ready"] != true) return std::nullopt;
+  ReadyLine ready;
+  for (const auto& [key, target] : {std::pair{"role", &ready.role}, std::pair{"grpc", &ready.grpc},
+                                    std::pair{"admin", &ready.admin}}) {
+    if (!json.contains(key) || !json[key].is_string()) return std::nullopt;
+    *target = json[key].get<std::string>();
+  }
+  return ready;
+}
+
+void PrintReadyLine(const ReadyLine& ready) {
+  const std::string line = FormatReadyLine(ready) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace baton

@@ -1,0 +1,182 @@
+#include "common/config/bind.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+absl::Status ParseWorker(const std::vector<std::string>& arguments, WorkerFlags* flags) {
+  FlagSet set("baton-decode", "decode", "");
+  BindWorker(&set, flags);
+  return set.Parse(arguments, {});
+}
+
+absl::Status ParseRouter(const std::vector<std::string>& arguments, RouterFlags* flags) {
+  FlagSet set("baton-router", "router", "");
+  BindRouter(&set, flags);
+  return set.Parse(arguments, {});
+}
+
+std::string WorkerError(const std::vector<std::string>& arguments) {
+  WorkerFlags flags;
+  return std::string(ParseWorker(arguments, &flags).message());
+}
+
+TEST(BindWorker, ReadsEveryEngineFlag) {
+  WorkerFlags flags = DefaultDecodeFlags();
+  const absl::Status status = ParseWorker({"m",
+                                           "--max-model-len",
+                                           "100",
+                                           "--max-num-seqs",
+                                           "7",
+                                           "--max-prefill-tokens",
+                                           "64",
+                                           "--max-num-batched-tokens",
+                                           "1",
+                                           "--kv-cache-tokens",
+                                           "4096",
+                                           "--block-size",
+                                           "32",
+                                           "--no-enable-prefix-caching",
+                                           "--prefill-batch-wait-ms",
+                                           "5",
+                                           "--dtype",
+                                           "bfloat16",
+                                           "--kv-dtype",
+                                           "float32",
+                                           "--device",
+                                           "cpu",
+                                           "--isa",
+                                           "avx2",
+                                           "--threads",
+                                           "2",
+                                           "--policy",
+                                           "fcfs",
+                                           "--max-num-queued-reqs",
+                                           "9"},
+                                          &flags);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(flags.model_dir, "m");
+  EXPECT_EQ(flags.engine.max_model_len, 100);
+  EXPECT_EQ(flags.engine.max_num_seqs, 7);
+  EXPECT_EQ(flags.engine.max_prefill_tokens, 64);
+  EXPECT_EQ(flags.engine.max_num_batched_tokens, 1);
+  EXPECT_EQ(flags.engine.kv_cache_tokens, 4096);
+  EXPECT_EQ(flags.engine.block_size, 32);
+  EXPECT_FALSE(flags.engine.enable_prefix_caching);
+  EXPECT_EQ(flags.engine.prefill_batch_wait, std::chrono::milliseconds(5));
+  EXPECT_EQ(flags.engine.dtype, DtypeFlag::kBfloat16);
+  EXPECT_EQ(flags.engine.kv_dtype, DtypeFlag::kFloat32);
+  EXPECT_EQ(flags.engine.isa, IsaFlag::kAvx2);
+  EXPECT_EQ(flags.engine.threads, 2);
+  EXPECT_EQ(flags.engine.max_num_queued_reqs, 9);
+}
+
+TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
+  WorkerFlags flags = DefaultDecodeFlags();
+  ASSERT_TRUE(ParseWorker({"m"}, &flags).ok());
+  EXPECT_EQ(flags.engine.max_num_seqs, 64);
+  EXPECT_EQ(flags.engine.max_num_queued_reqs, 256);
+  EXPECT_EQ(flags.engine.kv_cache_memory, int64_t{512} << 20);
+  EXPECT_FALSE(flags.engine.kv_cache_tokens.has_value());
+  EXPECT_EQ(flags.server.host, "127.0.0.1");
+}
+
+TEST(BindWorker, CacheSizeHasAnAliasAndOneRival) {
+  WorkerFlags flags;
+  ASSERT_TRUE(ParseWorker({"m", "--max-batched-token-mem", "48"}, &flags).ok());
+  EXPECT_EQ(flags.engine.kv_cache_tokens, 48);
+  EXPECT_THAT(WorkerError({"m", "--kv-cache-tokens", "48", "--kv-cache-memory", "1GiB"}),
+              HasSubstr("exclude each other"));
+}
+
+TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
+  EXPECT_THAT(WorkerError({"m", "--device", "cuda"}), HasSubstr("no CUDA backend"));
+  EXPECT_THAT(WorkerError({"m", "--dtype", "float16"}), HasSubstr("needs a CUDA device"));
+  EXPECT_THAT(WorkerError({"m", "--gpu-memory-utilization", "0.9"}), HasSubstr("unknown flag"));
+  EXPECT_THAT(WorkerError({"m", "--swap-space", "4GiB"}), HasSubstr("unknown flag"));
+}
+
+TEST(BindWorker, ListensBeyondLoopbackOnlyWithTlsOrInsecure) {
+  WorkerFlags flags;
+  EXPECT_THAT(WorkerError({"m", "--host", "0.0.0.0"}), HasSubstr("--insecure"));
+  EXPECT_TRUE(ParseWorker({"m", "--host", "0.0.0.0", "--insecure"}, &flags).ok());
+  EXPECT_TRUE(
+      ParseWorker({"m", "--host", "0.0.0.0", "--tls-cert", "c", "--tls-key", "k"}, &flags).ok());
+  EXPECT_TRUE(ParseWorker({"m", "--host", "127.0.0.5"}, &flags).ok());
+}
+
+TEST(BindWorker, RefusesTlsByHalves) {
+  EXPECT_THAT(WorkerError({"m", "--tls-cert", "c"}), HasSubstr("--tls-key"));
+  EXPECT_THAT(WorkerError({"m", "--tls-ca", "a"}), HasSubstr("--tls-cert"));
+}
+
+TEST(BindWorker, FailpointsAreHiddenButThere) {
+  WorkerFlags flags;
+  FlagSet set("baton-decode", "decode", "");
+  BindWorker(&set, &flags);
+  EXPECT_THAT(set.Help(true), Not(HasSubstr("failpoint")));
+  ASSERT_TRUE(set.Parse({"m", "--enable-failpoints"}, {}).ok());
+  EXPECT_TRUE(flags.server.enable_failpoints);
+}
+
+TEST(BindRouter, ReadsItsFlags) {
+  RouterFlags flags;
+  const absl::Status status = ParseRouter({"models/demo/",
+                                           "--prefill-workers",
+                                           "a:1",
+                                           "--decode-workers",
+                                           "b:2,c:3",
+                                           "--seed",
+                                           "18446744073709551615",
+                                           "--max-input-length",
+                                           "10",
+                                           "--max-output-length",
+                                           "20",
+                                           "--ignore-eos",
+                                           "refuse",
+                                           "--eos-log",
+                                           "off",
+                                           "--client-buffer",
+                                           "1MiB",
+                                           "--local-prefill-below",
+                                           "8",
+                                           "--drain-timeout",
+                                           "5"},
+                                          &flags);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(flags.prefill_workers, ElementsAre("a:1"));
+  EXPECT_THAT(flags.decode_workers, ElementsAre("b:2", "c:3"));
+  EXPECT_EQ(flags.seed, UINT64_MAX);
+  EXPECT_EQ(flags.max_input_length, 10);
+  EXPECT_EQ(flags.max_output_length, 20);
+  EXPECT_EQ(flags.ignore_eos, IgnoreEosFlag::kRefuse);
+  EXPECT_EQ(flags.eos_log, "");
+  EXPECT_EQ(flags.client_buffer, 1 << 20);
+  EXPECT_EQ(flags.local_prefill_below, 8);
+  EXPECT_EQ(flags.server.drain_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(ServedModelName(flags), "demo");
+}
+
+TEST(BindRouter, DefaultsAreTheDocumentedOnes) {
+  RouterFlags flags;
+  ASSERT_TRUE(ParseRouter({"m", "--decode-workers", "b:2"}, &flags).ok());
+  EXPECT_EQ(flags.max_num_queued_reqs, 1024);
+  EXPECT_EQ(flags.ignore_eos, IgnoreEosFlag::kWarn);
+  EXPECT_EQ(flags.eos_log, "");
+  EXPECT_EQ(flags.client_buffer, 4 << 20);
+  EXPECT_EQ(ServedModelName(flags), "m");
+}
+
+TEST(BindRouter, NeedsADecodeWorker) {
+  RouterFlags flags;
+  EXPECT_THAT(std::string(ParseRouter({"m"}, &flags).message()), HasSubstr("--decode-workers"));
+}
+
+}  // namespace
+}  // namespace baton

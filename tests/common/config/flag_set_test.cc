@@ -1,0 +1,195 @@
+#include "common/config/flag_set.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+#include "common/config/flag_types.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class FlagSetTest : public ::testing::Test {
+ protected:
+  FlagSetTest() {
+    Flag directory = TextFlag("model-dir", &directory_);
+    directory.positional = directory.required = true;
+    directory.value = "DIR";
+    directory.help = "a directory";
+    set_.Add(directory);
+    set_.Add(Common(With(PortFlag("port", &port_), "Network", "where to listen")));
+    set_.Add(With(IntFlag("max-num-seqs", &seqs_, {.min = 1}), "Batching", "sequences"));
+    Flag tokens = OptionalInt64Flag("kv-tokens", &tokens_, {.min = 1, .max = 1000});
+    tokens.exclusive_with = "kv-memory";
+    tokens.aliases = {"kv-alias"};
+    set_.Add(tokens);
+    set_.Add(SizeFlag("kv-memory", &memory_, {.min = 1, .max = int64_t{1} << 40}));
+    set_.Add(SwitchFlag("cache", &cache_));
+    set_.Add(TextListFlag("stop", &stop_));
+    Flag hidden = SwitchFlag("secret", &secret_);
+    hidden.hidden = true;
+    set_.Add(hidden);
+  }
+  ~FlagSetTest() override { std::filesystem::remove(file_); }
+
+  std::string File(const std::string& text) {
+    std::ofstream(file_) << text;
+    return file_;
+  }
+  std::string Error(const std::vector<std::string>& arguments,
+                    const FlagSet::Environment& environment = {}) {
+    const absl::Status status = set_.Parse(arguments, environment);
+    EXPECT_FALSE(status.ok());
+    return std::string(status.message());
+  }
+
+  FlagSet set_{"baton-test", "decode", "A test."};
+  std::string directory_;
+  int32_t port_ = 1;
+  int32_t seqs_ = 2;
+  std::optional<int64_t> tokens_;
+  int64_t memory_ = 3;
+  bool cache_ = true;
+  bool secret_ = false;
+  std::vector<std::string> stop_;
+  const std::string file_ = ::testing::TempDir() + "flag_set_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
+                            ".toml";
+};
+
+TEST_F(FlagSetTest, ReadsFlagsInBothSpellings) {
+  ASSERT_TRUE(set_.Parse({"dir", "--port", "5", "--max-num-seqs=6", "--no-cache"}, {}).ok());
+  EXPECT_EQ(directory_, "dir");
+  EXPECT_EQ(port_, 5);
+  EXPECT_EQ(seqs_, 6);
+  EXPECT_FALSE(cache_);
+  EXPECT_EQ(set_.SourceOf("port"), FlagSource::kCommandLine);
+  EXPECT_FALSE(set_.Given("stop"));
+}
+
+TEST_F(FlagSetTest, KeepsEveryOccurrenceOfARepeatableFlagAndTheLastOfOthers) {
+  ASSERT_TRUE(
+      set_.Parse({"--stop", "a b", "--stop", "--b", "dir", "--port", "5", "--port", "6"}, {}).ok());
+  EXPECT_THAT(stop_, ElementsAre("a b", "--b"));
+  EXPECT_EQ(port_, 6);
+}
+
+TEST_F(FlagSetTest, FlagsWinOverEnvironmentOverFileOverDefaults) {
+  const std::string file = File("port = 10\nmax-num-seqs = 20\nkv_memory = \"1KiB\"\n");
+  ASSERT_TRUE(set_.Parse({"dir", "--config", file, "--port", "30"},
+                         {{"BATON_PORT", "31"}, {"BATON_MAX_NUM_SEQS", "32"}})
+                  .ok());
+  EXPECT_EQ(port_, 30);
+  EXPECT_EQ(seqs_, 32);
+  EXPECT_EQ(memory_, 1024);
+  EXPECT_TRUE(cache_);
+  EXPECT_EQ(set_.SourceOf("max-num-seqs"), FlagSource::kEnvironment);
+  EXPECT_EQ(set_.SourceOf("kv-memory"), FlagSource::kFile);
+  EXPECT_EQ(set_.SourceOf("cache"), FlagSource::kDefault);
+}
+
+TEST_F(FlagSetTest, TheFileMayBeNamedByTheEnvironment) {
+  ASSERT_TRUE(set_.Parse({"dir"}, {{"BATON_CONFIG", File("port = 10\n")}}).ok());
+  EXPECT_EQ(port_, 10);
+}
+
+TEST_F(FlagSetTest, UnknownFlagNamesTheNearest) {
+  EXPECT_THAT(Error({"dir", "--max-num-seq", "4"}),
+              AllOf(HasSubstr("unknown flag --max-num-seq"), HasSubstr("Try: --max-num-seqs")));
+  EXPECT_THAT(Error({"dir", "--zzzzzzzzzzzz=4"}), HasSubstr("--help all"));
+  EXPECT_THAT(Error({"dir", "--secre"}), Not(HasSubstr("--secret")));
+}
+
+TEST_F(FlagSetTest, UnknownKeyNamesTheNearest) {
+  EXPECT_THAT(Error({"dir", "--config", File("max-nums-seqs = 4\n")}),
+              AllOf(HasSubstr("max-nums-seqs"), HasSubstr(file_), HasSubstr("Try: max-num-seqs")));
+  EXPECT_THAT(Error({"dir", "--config", File("[decod]\nport = 4\n")}),
+              AllOf(HasSubstr("[decod]"), HasSubstr("Try: decode")));
+}
+
+TEST_F(FlagSetTest, UnknownVariablesAndServiceLinksAreIgnored) {
+  ASSERT_TRUE(set_.Parse({"dir"}, {{"BATON_PORT", "tcp://10.0.0.1:50051"},
+                                   {"BATON_SERVICE_HOST", "10.0.0.1"},
+                                   {"BATON_MAX_NUM_SEQS", ""}})
+                  .ok());
+  EXPECT_EQ(port_, 1);
+  EXPECT_EQ(seqs_, 2);
+}
+
+TEST_F(FlagSetTest, SectionsHoldForTheirCommandAndWinOverTheTop) {
+  const std::string file =
+      File("[decode]\nport = 5 # a comment\n[prefill]\nport = 6\nnot-known-here = 7\n");
+  ASSERT_TRUE(set_.Parse({"dir", "--config", file}, {}).ok());
+  EXPECT_EQ(port_, 5);
+}
+
+TEST_F(FlagSetTest, ReadsArraysOfTheFile) {
+  const std::string file = File("stop = [\"a, b\",\n \"c\"]\nmodel-dir = \"from file\"\n");
+  ASSERT_TRUE(set_.Parse({"--config", file}, {}).ok());
+  EXPECT_THAT(stop_, ElementsAre("a, b", "c"));
+  EXPECT_EQ(directory_, "from file");
+}
+
+TEST_F(FlagSetTest, RefusesBadFiles) {
+  EXPECT_THAT(Error({"dir", "--config", "/nowhere.toml"}), HasSubstr("/nowhere.toml"));
+  EXPECT_THAT(Error({"dir", "--config", ::testing::TempDir()}), HasSubstr("not a file"));
+  EXPECT_THAT(Error({"dir", "--config", File("model-dir = \"open # quote\"\n")}),
+              HasSubstr("quotes do not close"));
+  EXPECT_THAT(Error({"dir", "--config", File("port = [1, 2]\n")}), HasSubstr("several values"));
+}
+
+TEST_F(FlagSetTest, AWrongValueNamesItsSource) {
+  EXPECT_THAT(Error({"dir", "--port", "70000"}),
+              HasSubstr("--port: found '70000', expected an integer from 0 to 65535"));
+  EXPECT_THAT(Error({"dir"}, {{"BATON_PORT", "x"}}), HasSubstr("BATON_PORT: found 'x'"));
+  EXPECT_THAT(Error({"dir", "--config", File("port = \"y\"\n")}),
+              HasSubstr("port in " + file_ + ": found 'y'"));
+}
+
+TEST_F(FlagSetTest, ExclusiveFlagsAreRefusedTogether) {
+  EXPECT_THAT(Error({"dir", "--kv-tokens", "5", "--kv-memory", "5"}),
+              AllOf(HasSubstr("--kv-tokens"), HasSubstr("--kv-memory"), HasSubstr("exclude")));
+}
+
+TEST_F(FlagSetTest, AnExclusiveFlagOverridesItsRivalOfALowerSource) {
+  ASSERT_TRUE(set_.Parse({"dir", "--kv-alias", "5"}, {{"BATON_KV_MEMORY", "7"}}).ok());
+  EXPECT_EQ(tokens_, 5);
+  EXPECT_EQ(memory_, 3);
+}
+
+TEST_F(FlagSetTest, MissingAndSurplusArgumentsAreErrors) {
+  EXPECT_THAT(Error({}), AllOf(HasSubstr("DIR is missing"), HasSubstr("Try: baton-test DIR")));
+  EXPECT_THAT(Error({"dir", "more"}), HasSubstr("unexpected argument 'more'"));
+  EXPECT_THAT(Error({"dir", "--port"}), HasSubstr("--port"));
+}
+
+TEST_F(FlagSetTest, ChecksSeeTheFinalValues) {
+  set_.AddCheck(
+      [&] { return port_ == 9 ? UsageError("nine", "is wrong", "eight") : absl::OkStatus(); });
+  EXPECT_EQ(Error({"dir", "--port", "9"}), "nine: is wrong. Try: eight");
+}
+
+TEST_F(FlagSetTest, ShortHelpListsTheCommonFlagsOnly) {
+  EXPECT_THAT(set_.Help(false), AllOf(HasSubstr("--port PORT"), HasSubstr("--help all"),
+                                      Not(HasSubstr("--max-num-seqs"))));
+  EXPECT_THAT(set_.Help(true), AllOf(HasSubstr("--max-num-seqs N"), HasSubstr("Batching"),
+                                     HasSubstr("--kv-alias"), Not(HasSubstr("secret"))));
+}
+
+TEST_F(FlagSetTest, ExitsWithTheDocumentedCodes) {
+  EXPECT_EQ(set_.ParseOrExit({"--help"}), 0);
+  EXPECT_EQ(set_.ParseOrExit({"--help", "all"}), 0);
+  FlagSet fresh("baton-test", "decode", "A test.");
+  EXPECT_EQ(fresh.ParseOrExit({"--nonsense"}), 2);
+  EXPECT_EQ(fresh.ParseOrExit(std::vector<std::string>{}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace baton
