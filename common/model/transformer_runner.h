@@ -20,7 +20,7 @@ class TransformerRunner final : public ModelRunner {
   absl::StatusOr<StepOutput> Wait() override;
   uint64_t operations_finished() const override { return transformer_->operations_finished(); }
 
-  const Transformer& transformer() const { return *transformer_; }
+  Transformer& transformer() { return *transformer_; }
 
  private:
   // The plan as flat arrays, in the members below.

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/base/ids.h"
+
+namespace baton::test {
+
+// tests/golden/models/<name>: a served directory and what transformers computes from it in fp32.
+struct GoldenModel {
+  struct Logits {
+    int32_t position = 0;  // in prompt + greedy ids
+    std::vector<float> values;
+  };
+  std::string dir;
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> greedy;
+  std::vector<Logits> logits;
+};
+
+// Every directory there, sorted.
+std::vector<std::string> GoldenModelNames();
+GoldenModel LoadGoldenModel(const std::string& name);
+
+}  // namespace baton::test

@@ -1,0 +1,116 @@
+#include "tests/common/model/model_harness.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "common/base/check.h"
+
+namespace baton::test {
+
+std::vector<Device> AllDevices() { return {{"reference", "auto"}}; }
+
+std::string DeviceName(const Device& device) {
+  return device.device == "reference" ? "reference" : device.device + "_" + device.isa;
+}
+
+TempDir::TempDir() {
+  std::string path = (std::filesystem::temp_directory_path() / "baton-test-XXXXXX").string();
+  BATON_CHECK(mkdtemp(path.data()) != nullptr) << path;
+  path_ = path;
+}
+
+TempDir::~TempDir() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
+                                      const std::string& dtype, int32_t max_tokens) {
+  ModelOptions options;
+  options.device = device.device;
+  options.isa = device.isa;
+  options.dtype = dtype;
+  options.threads = 2;
+  options.kv.tokens = 8192;
+  options.limits = {.max_tokens = max_tokens, .max_samples = 64};
+  auto model = LoadModel(dir, options, nullptr);
+  BATON_CHECK(model.ok()) << dir << " on " << DeviceName(device) << ": "
+                          << model.status().ToString();
+  return std::move(model).value();
+}
+
+RunnerDriver::RunnerDriver(LoadedModel& model) : model_(model) {
+  // A stride that is coprime to the number of blocks visits them all, far apart.
+  const int32_t count = model.kv().num_blocks;
+  for (int32_t i = 0; i < count; ++i) free_.push_back(BlockId(i * 7 % count));
+  BATON_CHECK(count % 7 != 0) << count;
+}
+
+void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chunk) {
+  StepPlan plan;
+  plan.step = ++steps_;
+  std::vector<std::vector<TokenId>> ids(sequences.size());
+  std::vector<TestSequence*> sampled;
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    TestSequence& s = *sequences[i];
+    ids[i] = s.prompt;
+    ids[i].insert(ids[i].end(), s.output.begin(), s.output.end());
+    const int32_t total = static_cast<int32_t>(ids[i].size());
+    const int32_t count = std::min(chunk, total - s.computed);
+    const int32_t block_size = model_.kv().layout.block_size;
+    while (static_cast<int32_t>(s.blocks.size()) * block_size < s.computed + count) {
+      BATON_CHECK(!free_.empty());
+      s.blocks.push_back(free_.back());
+      free_.pop_back();
+    }
+    StepRow row;
+    row.sequence = SequenceId(i);
+    row.tokens = std::span(ids[i]).subspan(s.computed, count);
+    row.first_position = s.computed;
+    row.blocks = s.blocks;
+    row.sample = s.computed + count == total;
+    if (row.sample) {
+      row.sampling = s.sampling;
+      row.sampling.prompt = s.prompt;
+      row.sampling.output = s.output;
+      sampled.push_back(&s);
+      ++plan.num_samples;
+    }
+    s.computed += count;
+    plan.num_tokens += count;
+    plan.rows.push_back(row);
+  }
+  largest_batch_ = std::max(largest_batch_, static_cast<int32_t>(plan.rows.size()));
+  const absl::Status submitted = model_.runner->Submit(plan);
+  BATON_CHECK(submitted.ok()) << submitted.ToString();
+  absl::StatusOr<StepOutput> output = model_.runner->Wait();
+  BATON_CHECK(output.ok()) << output.status().ToString();
+  BATON_CHECK(output->samples.size() == sampled.size());
+  for (size_t i = 0; i < sampled.size(); ++i) {
+    sampled[i]->output.push_back(output->samples[i].token);
+    sampled[i]->samples.push_back(std::move(output->samples[i]));
+  }
+}
+
+void RunnerDriver::Generate(const std::vector<TestSequence*>& sequences, int32_t count,
+                            int32_t chunk) {
+  while (true) {
+    std::vector<TestSequence*> unfinished;
+    for (TestSequence* s : sequences) {
+      if (static_cast<int32_t>(s->output.size()) < count) unfinished.push_back(s);
+    }
+    if (unfinished.empty()) return;
+    Step(unfinished, chunk);
+  }
+}
+
+void RunnerDriver::Preempt(TestSequence& sequence) {
+  // Freed blocks are taken again first, in another order.
+  free_.insert(free_.end(), sequence.blocks.begin(), sequence.blocks.end());
+  sequence.blocks.clear();
+  sequence.computed = 0;
+}
+
+}  // namespace baton::test

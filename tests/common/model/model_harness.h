@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/model/load_model.h"
+#include "common/model/random_model.h"
+
+namespace baton::test {
+
+// A backend to run a test on.
+struct Device {
+  std::string device;
+  std::string isa;
+};
+// The scalar oracle, and both vector paths of the CPU.
+std::vector<Device> AllDevices();
+// "reference", "cpu_auto", "cpu_avx2": a test's suffix.
+std::string DeviceName(const Device& device);
+
+// A directory of the test's own, removed with it.
+class TempDir final {
+ public:
+  TempDir();
+  ~TempDir();
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+  // Path of a directory inside; not made.
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// Loads with 2048 tokens of KV cache, steps of up to 512 tokens and 64 samples, one or two threads.
+std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
+                                      const std::string& dtype, int32_t max_tokens = 512);
+
+// One request as an engine would drive it: fed in chunks, then token by token.
+struct TestSequence {
+  std::vector<TokenId> prompt;
+  kernels::SampleRow sampling;  // spans are filled in by the driver
+  std::vector<TokenId> output;
+  std::vector<SampledToken> samples;
+  int32_t computed = 0;  // leading tokens whose KV stands in the cache
+  std::vector<BlockId> blocks;
+};
+
+// Drives sequences through a model's runner, without a scheduler. Block tables are scattered over
+// the arena.
+class RunnerDriver final {
+ public:
+  explicit RunnerDriver(LoadedModel& model);
+
+  // One step: each sequence feeds up to `chunk` of the tokens it has not computed yet, and samples
+  // when that were all.
+  void Step(const std::vector<TestSequence*>& sequences, int32_t chunk);
+  // Steps until each sequence has `count` output tokens.
+  void Generate(const std::vector<TestSequence*>& sequences, int32_t count, int32_t chunk);
+  // Gives its blocks back: the next step computes it again from its first token.
+  void Preempt(TestSequence& sequence);
+
+  int32_t largest_batch() const { return largest_batch_; }
+  int32_t steps() const { return steps_; }
+
+ private:
+  LoadedModel& model_;
+  std::vector<BlockId> free_;
+  int32_t largest_batch_ = 0;
+  int32_t steps_ = 0;
+};
+
+}  // namespace baton::test
