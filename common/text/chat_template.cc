@@ -30,7 +30,8 @@ absl::StatusOr<std::string> ChatTemplate::Render(std::span<const ChatMessage> me
   std::vector<BatonChatMessage> slices;
   slices.reserve(messages.size());
   for (const ChatMessage& message : messages) {
-    slices.push_back({rust::SliceOf(message.role), rust::SliceOf(message.content)});
+    slices.push_back({rust::SliceOf(message.role), rust::SliceOf(message.content),
+                      rust::SliceOf(message.fields_json)});
   }
   const BatonChatRequest request = {
       .messages = slices.data(),

@@ -14,6 +14,8 @@ namespace baton {
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant", …: what the template knows
   std::string content;
+  // Further fields as the text of a JSON object, e.g. {"tool_calls":[…]}. Empty means none.
+  std::string fields_json = {};
 };
 
 struct ChatRenderOptions {

@@ -77,9 +77,12 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special_to
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model_dir) {
+  return LoadTokenizerFile(model_dir + "/tokenizer.json");
+}
+
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path) {
   BatonTokenizer* tokenizer = nullptr;
   BatonBuffer error;
-  const std::string path = model_dir + "/tokenizer.json";
   const BatonStatus status = baton_tokenizer_load(rust::SliceOf(path), &tokenizer, &error);
   if (status != BATON_OK) return rust::TakeError(status, error);
   return std::make_unique<RustTokenizer>(TokenizerHandle(tokenizer));

@@ -62,5 +62,6 @@ class Tokenizer {
 // Loads `model_dir`/tokenizer.json. NOT_FOUND when there is none; INVALID_ARGUMENT, naming the file
 // and the defect, when it cannot be used.
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model_dir);
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path);
 
 }  // namespace baton

@@ -75,6 +75,7 @@ typedef struct BatonChat BatonChat;
 typedef struct {
   BatonSlice role;
   BatonSlice content;
+  BatonSlice fields_json;  // further fields as a JSON object, or empty
 } BatonChatMessage;
 typedef struct {
   const BatonChatMessage* messages;

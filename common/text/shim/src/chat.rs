@@ -18,6 +18,7 @@ const PROBE: &str = "baton-probe-7c1f";
 pub struct Message<'a> {
     pub role: &'a str,
     pub content: &'a str,
+    pub fields_json: &'a str,
 }
 
 pub struct Request<'a> {
@@ -60,27 +61,27 @@ impl Chat {
     }
 
     fn shows_probe(&self, in_parts: bool) -> bool {
-        let context = self.context(
-            &[Message { role: "user", content: PROBE }],
-            in_parts,
-            true,
-            0.0,
-            Map::new(),
-        );
+        let message = Message { role: "user", content: PROBE, fields_json: "" };
+        let Ok(message) = message_value(&message, in_parts) else { return false };
+        let context = self.context(vec![message], true, 0.0, Map::new());
         let template = self.environment.get_template(DEFAULT);
         template.and_then(|found| found.render(context)).is_ok_and(|text| text.contains(PROBE))
     }
 
     pub fn render(&self, request: &Request) -> Outcome<String> {
-        let variables = parse_variables(request.variables_json)?;
+        let variables = parse_object("the template variables", request.variables_json)?;
         let has_tools = variables.get("tools").is_some_and(|tools| !tools.is_null());
         let name = match self.environment.get_template(TOOL_USE) {
             Ok(_) if has_tools => TOOL_USE,
             _ => DEFAULT,
         };
+        let messages: Outcome<Vec<Json>> = request
+            .messages
+            .iter()
+            .map(|message| message_value(message, self.content_in_parts))
+            .collect();
         let context = self.context(
-            &request.messages,
-            self.content_in_parts,
+            messages?,
             request.add_generation_prompt,
             request.unix_time,
             variables,
@@ -94,8 +95,7 @@ impl Chat {
     /// Absent special tokens and variables stay undefined, which templates test for.
     fn context(
         &self,
-        messages: &[Message],
-        in_parts: bool,
+        messages: Vec<Json>,
         add_generation_prompt: bool,
         unix_time: f64,
         variables: Map<String, Json>,
@@ -105,16 +105,6 @@ impl Chat {
             context.insert(name.clone(), json!(text));
         }
         context.extend(variables);
-        let messages: Vec<Json> = messages
-            .iter()
-            .map(|message| {
-                let content = match in_parts {
-                    true => json!([{"type": "text", "text": message.content}]),
-                    false => json!(message.content),
-                };
-                json!({"role": message.role, "content": content})
-            })
-            .collect();
         context.insert("messages".into(), Json::Array(messages));
         context.insert("add_generation_prompt".into(), json!(add_generation_prompt));
         context.insert(jinja::TIME_VARIABLE.into(), json!(unix_time));
@@ -122,15 +112,27 @@ impl Chat {
     }
 }
 
-fn parse_variables(text: &str) -> Outcome<Map<String, Json>> {
+fn message_value(message: &Message, in_parts: bool) -> Outcome<Json> {
+    let mut value = Map::new();
+    value.insert("role".into(), json!(message.role));
+    let content = match in_parts {
+        true => json!([{"type": "text", "text": message.content}]),
+        false => json!(message.content),
+    };
+    value.insert("content".into(), content);
+    value.extend(parse_object("the fields of a message", message.fields_json)?);
+    Ok(Json::Object(value))
+}
+
+fn parse_object(what: &str, text: &str) -> Outcome<Map<String, Json>> {
     if text.is_empty() {
         return Ok(Map::new());
     }
     match serde_json::from_str(text) {
         Ok(Json::Object(object)) => Ok(object),
-        Ok(_) => Err(Failure::invalid("the template variables are not a JSON object")),
+        Ok(_) => Err(Failure::invalid(format!("{what} are not a JSON object"))),
         Err(error) => {
-            Err(Failure::invalid(format!("the template variables are not valid JSON: {error}")))
+            Err(Failure::invalid(format!("{what} are not valid JSON: {error}")))
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::strftime;
 pub const TIME_VARIABLE: &str = "baton_unix_time";
 
 /// Instructions of one render. A conversation of a thousand turns needs about a hundred thousand.
-const FUEL: u64 = 20_000_000;
+const FUEL: u64 = 10_000_000;
 
 pub fn environment() -> Environment<'static> {
     let mut environment = Environment::new();

@@ -132,6 +132,7 @@ pub unsafe extern "C" fn baton_special_tokens_add_bos(tokens: *const SpecialToke
 pub struct ChatMessage {
     role: Slice,
     content: Slice,
+    fields_json: Slice,
 }
 
 #[repr(C)]
@@ -192,6 +193,7 @@ pub unsafe extern "C" fn baton_chat_render(
             messages.push(Message {
                 role: message.role.text("the role of a message")?,
                 content: message.content.text("the content of a message")?,
+                fields_json: message.fields_json.text("the fields of a message")?,
             });
         }
         let request = Request {

@@ -1,0 +1,241 @@
+#include "common/text/chat_template.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "common/base/status.h"
+#include "nlohmann/json.hpp"
+#include "tests/common/text/test_files.h"
+
+namespace baton {
+namespace {
+
+using ::baton::testing::ReadFile;
+using ::baton::testing::SourcePath;
+using ::baton::testing::TempDir;
+using ::testing::HasSubstr;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+std::unique_ptr<ChatTemplate> Compile(std::string_view source) {
+  auto compiled = ChatTemplate::FromSource(source, "<s>", "</s>");
+  EXPECT_TRUE(compiled.ok()) << compiled.status();
+  return compiled.ok() ? std::move(compiled).value() : nullptr;
+}
+
+absl::StatusOr<std::string> Render(std::string_view source, ChatRenderOptions options = {}) {
+  const std::vector<ChatMessage> messages = {{.role = "user", .content = "Hi"}};
+  const auto compiled = Compile(source);
+  if (compiled == nullptr) return absl::InternalError("did not compile");
+  return compiled->Render(messages, options);
+}
+
+// ---- goldens of transformers ----
+
+std::vector<ChatMessage> MessagesOf(const nlohmann::ordered_json& list) {
+  std::vector<ChatMessage> messages;
+  for (nlohmann::ordered_json item : list) {
+    ChatMessage message{.role = item["role"], .content = item["content"]};
+    item.erase("role");
+    item.erase("content");
+    if (!item.empty()) message.fields_json = item.dump();
+    messages.push_back(message);
+  }
+  return messages;
+}
+
+TEST(ChatTemplate, RendersAsTransformers) {
+  const auto golden =
+      nlohmann::ordered_json::parse(ReadFile(SourcePath("tests/golden/text/chat.golden.json")));
+  int rendered = 0;
+  int refused = 0;
+  for (const auto& item : golden["cases"]) {
+    const std::string name = item["template"];
+    const std::string where = name + " " + item["conversation"].get<std::string>();
+    const auto compiled = ChatTemplate::FromSource(golden["templates"][name].get<std::string>(),
+                                                   item["bos_token"].get<std::string>(),
+                                                   item["eos_token"].get<std::string>());
+    ASSERT_TRUE(compiled.ok()) << where << compiled.status();
+    const ChatRenderOptions options = {.add_generation_prompt = item["add_generation_prompt"],
+                                       .variables_json = item["extra"].dump()};
+    const auto text = (*compiled)->Render(MessagesOf(item["messages"]), options);
+    if (item.contains("error")) {
+      EXPECT_EQ(text.status().code(), absl::StatusCode::kInvalidArgument) << where;
+      EXPECT_EQ(Message(text.status()), item["error"].get<std::string>()) << where;
+      ++refused;
+    } else {
+      ASSERT_TRUE(text.ok()) << where << text.status();
+      EXPECT_EQ(*text, item["expected"].get<std::string>()) << where << item["extra"];
+      ++rendered;
+    }
+  }
+  EXPECT_GT(rendered, 100);
+  EXPECT_GT(refused, 5);
+}
+
+// ---- what transformers' jinja has beyond plain jinja ----
+
+TEST(ChatTemplate, TojsonWritesAsPython) {
+  const ChatRenderOptions options = {
+      .variables_json = R"({"v":{"b":[1,2.0,1e20,1e-7,null,true],"a":"é<\n\u0001'"}})"};
+  EXPECT_EQ(Render("{{ v|tojson }}", options).value(),
+            R"({"b": [1, 2.0, 1e+20, 1e-07, null, true], "a": "é<\n\u0001'"})");
+  EXPECT_EQ(Render("{{ v|tojson(ensure_ascii=true, sort_keys=true) }}", options).value(),
+            R"({"a": "\u00e9<\n\u0001'", "b": [1, 2.0, 1e+20, 1e-07, null, true]})");
+  EXPECT_EQ(Render("{{ {'k':[1],'e':[]}|tojson(indent=2) }}").value(),
+            "{\n  \"k\": [\n    1\n  ],\n  \"e\": []\n}");
+  EXPECT_EQ(Render("{{ [1,{'a':2}]|tojson(separators=(',',':')) }}").value(), R"([1,{"a":2}])");
+}
+
+TEST(ChatTemplate, PrintsConstantsAsPython) {
+  EXPECT_EQ(Render("{{ none }} {{ true }} {{ false }} {{ 1.0 }} {{ missing }}.").value(),
+            "None True False 1.0 .");
+}
+
+TEST(ChatTemplate, TakesTheTimeAsAnArgument) {
+  const ChatRenderOptions options = {.unix_time = 1709209845.5};  // 2024-02-29 12:30:45 UTC
+  EXPECT_EQ(
+      Render("{{ strftime_now('%d %b %Y|%A, %B %-d|%Y-%m-%d %H:%M:%S|%j %I %p %%') }}", options)
+          .value(),
+      "29 Feb 2024|Thursday, February 29|2024-02-29 12:30:45|060 12 PM %");
+  EXPECT_EQ(Render("{{ strftime_now('%F %T %a') }}").value(), "1970-01-01 00:00:00 Thu");
+  EXPECT_THAT(Message(Render("{{ strftime_now('%Q') }}").status()), HasSubstr("%Q"));
+}
+
+TEST(ChatTemplate, KnowsGenerationTagsLoopControlsAndPythonMethods) {
+  EXPECT_EQ(Render("{% generation %}{{ messages[0].content }}{% endgeneration %}!").value(), "Hi!");
+  EXPECT_EQ(Render("a\n{%- generation -%}\n b\n{%- endgeneration -%}\n c").value(), "abc");
+  EXPECT_EQ(Render("{% for i in range(9) %}{% if i == 2 %}{% continue %}{% endif %}"
+                   "{% if i == 4 %}{% break %}{% endif %}{{ i }}{% endfor %}")
+                .value(),
+            "013");
+  EXPECT_EQ(Render("{{ ' x-y '.strip().split('-')[::-1] | join('+') }}").value(), "y+x");
+  EXPECT_EQ(Render("{{ 'abc'[::-1] }}{{ 'ab'.upper() }}{{ {'k':1}.get('z', 7) }}").value(),
+            "cbaAB7");
+  EXPECT_EQ(Render("{{ tools is defined }}{{ none|length }}{{ bos_token }}").value(), "False0<s>");
+}
+
+TEST(ChatTemplate, TrimsBlocksAsTransformers) {
+  EXPECT_EQ(Render("{% if true %}\n  x\n  {% endif %}\ny").value(), "  x\ny");
+}
+
+TEST(ChatTemplate, GivesContentInPartsToTemplatesThatNeedThem) {
+  const char* const parts =
+      "{% for m in messages %}{% for c in m['content'] %}{% if c['type'] == 'text' %}"
+      "[{{ c['text'] }}]{% endif %}{% endfor %}{% endfor %}";
+  EXPECT_EQ(Render(parts).value(), "[Hi]");
+  const char* const either =
+      "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}parts{% endif %}"
+      "{% endfor %}";
+  EXPECT_EQ(Render(either).value(), "Hi");
+}
+
+// ---- refusals ----
+
+TEST(ChatTemplate, RefusesWithTheTemplatesOwnWords) {
+  const absl::Status status =
+      Render("{{ raise_exception('Conversation roles must alternate') }}").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonOf(status), Reason::kInvalidText);
+  EXPECT_EQ(DetailOf(status).field, "messages");
+  EXPECT_EQ(Message(status), "Conversation roles must alternate");
+}
+
+TEST(ChatTemplate, BoundsTheWorkOfOneRender) {
+  const absl::Status status =
+      Render("{% for i in range(9999) %}{% for j in range(9999) %}{{ i }}{% endfor %}{% endfor %}")
+          .status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(status), HasSubstr("steps"));
+}
+
+TEST(ChatTemplate, RefusesRunawayRecursionAndHugeStrings) {
+  EXPECT_FALSE(Render("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}").ok());
+  EXPECT_FALSE(Render("{{ 'x' * 999999999999 }}").ok());
+}
+
+TEST(ChatTemplate, RefusesTextThatIsNotUtf8AndVariablesThatAreNotAnObject) {
+  const auto compiled = Compile("{{ messages[0].content }}");
+  ASSERT_NE(compiled, nullptr);
+  const std::vector<ChatMessage> invalid = {{.role = "user", .content = "\xFF"}};
+  EXPECT_EQ(ReasonOf(compiled->Render(invalid, {}).status()), Reason::kInvalidText);
+  EXPECT_THAT(Message(Render("x", {.variables_json = "[1]"}).status()), HasSubstr("JSON object"));
+  EXPECT_THAT(Message(Render("x", {.variables_json = "{"}).status()), HasSubstr("valid JSON"));
+}
+
+TEST(ChatTemplate, RefusesSourceThatDoesNotParse) {
+  for (const char* source : {"{% if %}", "{{ a", "{% for %}{% endif %}", "{% unknown_tag %}"}) {
+    EXPECT_EQ(ChatTemplate::FromSource(source, "", "").status().code(),
+              absl::StatusCode::kInvalidArgument)
+        << source;
+  }
+}
+
+// ---- where templates are found ----
+
+std::string RenderDir(const TempDir& dir, const std::string& variables = "") {
+  const auto loaded = ChatTemplate::Load(dir.path());
+  if (!loaded.ok()) return loaded.status().ToString();
+  const std::vector<ChatMessage> messages = {{.role = "user", .content = "Hi"}};
+  const auto text = (*loaded)->Render(messages, {.variables_json = variables});
+  return text.ok() ? *text : text.status().ToString();
+}
+
+TEST(ChatTemplateLoad, TakesTheStringOfTokenizerConfigWithItsSpecialTokens) {
+  const TempDir dir;
+  dir.Write("tokenizer_config.json",
+            R"({"bos_token":{"content":"<B>","special":true},"eos_token":"<E>","pad_token":null,
+                "chat_template":"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token is defined }}"})");
+  EXPECT_EQ(RenderDir(dir), "<B>Hi<E>False");
+}
+
+TEST(ChatTemplateLoad, PrefersTheJinjaFile) {
+  const TempDir dir;
+  dir.Write("tokenizer_config.json", R"({"bos_token":"<B>","chat_template":"old"})");
+  dir.Write("chat_template.jinja", "{{ bos_token }}new");
+  EXPECT_EQ(RenderDir(dir), "<B>new");
+}
+
+TEST(ChatTemplateLoad, FallsBackToChatTemplateJson) {
+  const TempDir dir;
+  dir.Write("tokenizer_config.json", R"({"chat_template":null})");
+  dir.Write("chat_template.json", R"({"chat_template":"from json"})");
+  EXPECT_EQ(RenderDir(dir), "from json");
+}
+
+TEST(ChatTemplateLoad, ChoosesAmongNamedTemplates) {
+  const TempDir dir;
+  dir.Write("tokenizer_config.json",
+            R"({"chat_template":[{"name":"tool_use","template":"with tools"},
+                                 {"name":"default","template":"plain"}]})");
+  EXPECT_EQ(RenderDir(dir), "plain");
+  EXPECT_EQ(RenderDir(dir, R"({"tools":[]})"), "with tools");
+  EXPECT_EQ(RenderDir(dir, R"({"tools":null})"), "plain");
+}
+
+TEST(ChatTemplateLoad, SaysThatAModelHasNone) {
+  const TempDir dir;
+  EXPECT_EQ(ChatTemplate::Load(dir.path()).status().code(), absl::StatusCode::kNotFound);
+  dir.Write("tokenizer_config.json", "{}");
+  EXPECT_EQ(ChatTemplate::Load(dir.path()).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(ChatTemplateLoad, RefusesFilesThatAreWrong) {
+  for (const char* config :
+       {"", "[]", "{\"chat_template\":1}", "{\"chat_template\":[{\"name\":\"default\"}]}",
+        "{\"chat_template\":[{\"name\":\"a\",\"template\":\"\"},{\"name\":\"b\",\"template\":\"\"}]"
+        "}",
+        "{\"chat_template\":\"{% if\"}", "{\"chat_template\":\"x\",\"bos_token\":7}"}) {
+    const TempDir dir;
+    dir.Write("tokenizer_config.json", config);
+    const absl::Status status = ChatTemplate::Load(dir.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << config;
+    EXPECT_THAT(Message(status), HasSubstr("tokenizer_config.json")) << config;
+  }
+}
+
+}  // namespace
+}  // namespace baton
