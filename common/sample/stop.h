@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/eos_signal.h"
+#include "common/base/ids.h"
+#include "common/sample/params.h"
+#include "kernels/sampling.h"
+
+namespace baton {
+
+// Everything about ending and drawing that one sequence carries: the only place that decides when a
+// request stops (stop strings excepted, they are the router's).
+class StopCriteria {
+ public:
+  // `max_tokens` >= 1 is the resolved limit over all attempts; `natural_end_step` what earlier
+  // attempts saw.
+  StopCriteria(const StopParams& params, std::span<const TokenId> eos_ids, int32_t max_tokens,
+               std::optional<int32_t> natural_end_step);
+
+  struct Decision {
+    FinishReason reason = FinishReason::kNone;  // kNone: goes on
+    std::optional<TokenId> stop_token;
+  };
+  // Takes the token drawn at `step` (1-based over all attempts) and sets `natural_end` on it as its
+  // contract says. EOS at the last allowed step is stop_eos, not length.
+  Decision Take(int32_t step, SampledToken* token);
+
+  // Parts of the sampler's row for a draw after `generated` tokens.
+  void FillRow(int32_t generated, kernels::SampleRow* row) const;
+
+  int32_t max_tokens() const { return max_tokens_; }
+  // 1-based step of the first end that the model wanted, under any policy.
+  std::optional<int32_t> natural_end_step() const { return natural_end_step_; }
+
+ private:
+  bool IsEos(TokenId id) const;
+
+  const StopParams params_;
+  const std::vector<TokenId> eos_ids_;
+  std::vector<TokenId> stop_set_;  // EOS ids, then the request's own, each once
+  const int32_t max_tokens_;
+  std::optional<int32_t> natural_end_step_;
+};
+
+// The sampler's row for the token after `history` (prompt, then generated). Spans refer to the
+// arguments.
+kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
+                                 std::span<const TokenId> history, int32_t prompt_tokens);
+
+}  // namespace baton

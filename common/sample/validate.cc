@@ -1,0 +1,94 @@
+#include "common/sample/validate.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+absl::Status BadValue(std::string_view field, double have, std::string_view expected) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.reason = Reason::kInvalidSampling,
+       .field = std::string(field),
+       .values = {{"have", absl::StrCat(have)}, {"expected", std::string(expected)}}},
+      absl::StrCat(std::string(field), " is ", have, "; expected ", std::string(expected)));
+}
+
+absl::Status BadToken(std::string_view field, TokenId id, int32_t vocab_size) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.reason = Reason::kInvalidTokenId,
+                    .field = std::string(field),
+                    .values = {{"have", absl::StrCat(id)}, {"limit", absl::StrCat(vocab_size)}}},
+                   absl::StrCat(std::string(field), " names token ", id,
+                                "; expected an id from 0 to ", vocab_size - 1));
+}
+
+bool InVocab(TokenId id, int32_t vocab_size) { return id >= 0 && id < vocab_size; }
+
+// A NaN fails every comparison, so each test is written as what must hold.
+absl::Status CheckRanges(const SamplingParams& p) {
+  const bool temperature = p.temperature >= 0 && std::isfinite(p.temperature);
+  if (!temperature) return BadValue("temperature", p.temperature, "a finite number >= 0");
+  if (p.top_k < 0) return BadValue("top_k", p.top_k, "0 (off) or more");
+  if (!(p.top_p > 0 && p.top_p <= 1)) return BadValue("top_p", p.top_p, "a number in (0, 1]");
+  if (!(p.min_p >= 0 && p.min_p <= 1)) return BadValue("min_p", p.min_p, "a number in [0, 1]");
+  const bool repetition = p.repetition_penalty > 0 && std::isfinite(p.repetition_penalty);
+  if (!repetition) {
+    return BadValue("repetition_penalty", p.repetition_penalty, "a finite number > 0");
+  }
+  if (!std::isfinite(p.presence_penalty)) {
+    return BadValue("presence_penalty", p.presence_penalty, "a finite number");
+  }
+  if (!std::isfinite(p.frequency_penalty)) {
+    return BadValue("frequency_penalty", p.frequency_penalty, "a finite number");
+  }
+  if (p.no_repeat_ngram_size < 0) {
+    return BadValue("no_repeat_ngram_size", p.no_repeat_ngram_size, "0 (off) or more");
+  }
+  if (p.num_top_logprobs < 0 || p.num_top_logprobs > kMaxTopLogprobs) {
+    return BadValue("logprobs", p.num_top_logprobs, absl::StrCat("0 to ", kMaxTopLogprobs));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ValidateSampling(const SamplingParams& params, int32_t vocab_size) {
+  BATON_RETURN_IF_ERROR(CheckRanges(params));
+  for (const auto& [id, bias] : params.logit_bias) {
+    if (!InVocab(id, vocab_size)) return BadToken("logit_bias", id, vocab_size);
+    if (!std::isfinite(bias)) return BadValue("logit_bias", bias, "finite numbers");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateStop(const StopParams& params, int32_t vocab_size) {
+  if (params.max_tokens < 0) {
+    return InvalidArgument(Reason::kInvalidMaxTokens, "max_tokens",
+                           absl::StrCat("max_tokens is ", params.max_tokens, "; expected >= 1"));
+  }
+  if (params.min_tokens < 0) {
+    return InvalidArgument(Reason::kInvalidMaxTokens, "min_tokens",
+                           absl::StrCat("min_tokens is ", params.min_tokens, "; expected >= 0"));
+  }
+  if (params.max_tokens > 0 && params.min_tokens > params.max_tokens) {
+    return InvalidArgument(Reason::kConflictingOptions, "min_tokens",
+                           absl::StrCat("min_tokens ", params.min_tokens, " is above max_tokens ",
+                                        params.max_tokens, "; lower one or raise the other"));
+  }
+  for (const TokenId id : params.stop_token_ids) {
+    if (!InVocab(id, vocab_size)) return BadToken("stop_token_ids", id, vocab_size);
+  }
+  if (params.eos_policy != EosPolicy::kHonor && !params.stop_token_ids.empty()) {
+    return InvalidArgument(Reason::kConflictingOptions, "stop_token_ids",
+                           "stop token ids end a request, ignoring EOS runs it to max_tokens; "
+                           "expected one of the two");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton
