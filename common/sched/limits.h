@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "common/sched/sequence.h"
+
+namespace baton {
+
+// What a sequence must fit into.
+struct SequenceLimits {
+  int32_t max_model_len = 0;  // tokens of prompt and output
+  int32_t pool_tokens = 0;    // tokens that the whole block pool holds
+  int32_t vocab_size = 0;
+};
+
+// The limit on all generated tokens: what the request says, else as many as fit.
+int32_t ResolveMaxTokens(const SequenceSpec& spec, const SequenceLimits& limits);
+
+// Refuses what could never run: EMPTY_PROMPT, INVALID_TOKEN_ID, TOO_LONG, INVALID_MAX_TOKENS (also
+// when the accepted tokens already reach max_tokens), INVALID_SAMPLING, CONFLICTING_OPTIONS.
+absl::Status CheckSpec(const SequenceSpec& spec, const SequenceLimits& limits);
+
+}  // namespace baton

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/kv/block_table.h"
+#include "common/kv/prefix_cache.h"
+#include "common/sample/stop.h"
+#include "common/sched/policy.h"
+#include "common/sched/sequence.h"
+
+namespace baton {
+
+// A sequence inside the scheduler. Tokens [0, computed) have their KV in the blocks; the rest is
+// still to be fed, and a token is drawn once all of it was.
+struct LiveSequence {
+  LiveSequence(SequenceId sequence, SequenceSpec request, std::span<const TokenId> eos_ids,
+               int32_t max_tokens, base::Instant now)
+      : id(sequence),
+        spec(std::move(request)),
+        tokens(spec.prompt),
+        stop(spec.stop, eos_ids, max_tokens, spec.natural_end_step),
+        arrived(now),
+        state_since(now) {
+    tokens.insert(tokens.end(), spec.generated.begin(), spec.generated.end());
+  }
+
+  const SequenceId id;
+  const SequenceSpec spec;
+  std::vector<TokenId> tokens;  // prompt, then generated
+  StopCriteria stop;
+  SequenceState state = SequenceState::kQueued;
+  base::Instant arrived, state_since;
+
+  BlockTable table;
+  PrefixCache::Chain chain;                    // blocks of ours that entered the prefix cache
+  int32_t computed = 0;                        // tokens
+  int32_t started_at = 0;                      // `computed` when it last got its blocks
+  int32_t blocks_reported = 0;                 // kPrefill: blocks already in a BlocksProven
+  int32_t cached_tokens = 0;                   // of the prompt, found when it first got its blocks
+  int32_t leased_from = 0;                     // kReserved: first leased ordinal
+  bool lease_out = false;                      // somebody outside may touch our blocks
+  bool lease_closed = false;                   // given back: nothing is leased any more
+  bool over = false;                           // ended; only its lease keeps it here
+  bool in_flight = false;                      // part of the uncommitted plan
+  bool decoded = false;                        // reached kDecoding once
+  uint64_t last_step = 0;                      // that had a row of ours
+  std::optional<FinishReason> end_after_step;  // asked for while in flight
+
+  int32_t preemptions = 0;
+  base::Duration queue_time{}, prefill_time{};
+  base::Instant first_token_at{};
+
+  int32_t prompt_tokens() const { return static_cast<int32_t>(spec.prompt.size()); }
+  int32_t length() const { return static_cast<int32_t>(tokens.size()); }
+  int32_t generated() const { return length() - prompt_tokens(); }
+  int32_t pending() const { return length() - computed; }
+  bool running() const {
+    return !over && (state == SequenceState::kPrefilling || state == SequenceState::kDecoding);
+  }
+  // A row of one token behind a complete KV: the usual step of generation.
+  bool decodes() const { return state == SequenceState::kDecoding && pending() == 1; }
+  // Whether its blocks may be taken away and computed again later.
+  bool preemptible() const {
+    return running() && !lease_out && spec.kind != SequenceKind::kPrefill;
+  }
+  SequenceView view() const { return {id, arrived, prompt_tokens(), generated()}; }
+};
+
+}  // namespace baton

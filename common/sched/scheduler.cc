@@ -1,0 +1,259 @@
+#include "common/sched/scheduler.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+bool IsEarly(FinishReason reason) {
+  return reason == FinishReason::kAborted || reason == FinishReason::kDeadline ||
+         reason == FinishReason::kError;
+}
+
+// kNever stays kNever.
+base::Instant After(base::Instant start, base::Duration wait) {
+  return wait >= base::kNever - start ? base::kNever : start + wait;
+}
+
+absl::Status DeadlinePassed(SequenceState state) {
+  return absl::DeadlineExceededError(absl::StrCat("the request's deadline passed in state ",
+                                                  std::string(SequenceStateName(state))));
+}
+
+absl::Status LineTooSlow(base::Duration waited) {
+  return MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull},
+                   absl::StrCat("no blocks became free within ",
+                                static_cast<int64_t>(base::Milliseconds(waited)),
+                                " ms in the reservation line; try another worker"));
+}
+
+}  // namespace
+
+Scheduler::Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cache)
+    : options_(std::move(options)), pool_(pool), cache_(cache) {
+  BATON_CHECK(options_.max_num_seqs >= 1 && options_.max_prefill_tokens >= 1 &&
+              options_.max_num_batched_tokens >= 1 && options_.block_size >= 1)
+      << "every budget must be at least 1";
+}
+
+void Scheduler::Add(SequenceId id, SequenceSpec spec, base::Instant now) {
+  BATON_CHECK(live_.empty() || live_.rbegin()->first < id) << "sequence " << id.value();
+  const int32_t max_tokens = ResolveMaxTokens(spec, options_.limits);
+  auto sequence =
+      std::make_unique<LiveSequence>(id, std::move(spec), options_.eos_ids, max_tokens, now);
+  waiting_.push_back(sequence.get());
+  live_.emplace(id, std::move(sequence));
+}
+
+void Scheduler::Cancel(SequenceId id, base::Instant now) {
+  LiveSequence* const sequence = Find(id);
+  if (sequence == nullptr || sequence->over) return;
+  EndEarlyOrDefer(sequence, FinishReason::kAborted, now);
+}
+
+void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant now) {
+  LiveSequence* const sequence = Find(id);
+  if (sequence == nullptr) return;
+  if (sequence->over) return ReturnLease(id);  // revoked or cancelled while the commit came
+  if (sequence->state != SequenceState::kReserved || !sequence->lease_out) return;
+  sequence->lease_out = false;
+  const int32_t received =
+      sequence->length() - sequence->leased_from * options_.block_size;  // never negative
+  counters_.prompt_tokens_received += static_cast<uint64_t>(received);
+  sequence->computed = sequence->length();
+  EnterProven(sequence);
+  sequence->first_token_at = now;
+  SetState(sequence, SequenceState::kDecoding, now);
+  const auto decision = sequence->stop.Take(sequence->generated() + 1, &first);
+  sequence->tokens.push_back(first.token);
+  if (decision.reason != FinishReason::kNone) {
+    End(sequence, decision.reason, decision.stop_token, now);
+  }
+}
+
+void Scheduler::ReturnLease(SequenceId id) {
+  LiveSequence* const sequence = Find(id);
+  if (sequence == nullptr) return;
+  sequence->lease_out = false;
+  sequence->lease_closed = true;
+  if (sequence->over) Forget(sequence);
+}
+
+void Scheduler::ExpireAt(base::Instant now) {
+  std::vector<LiveSequence*> due;
+  for (const auto& [id, sequence] : live_) {
+    if (!sequence->over) due.push_back(sequence.get());
+  }
+  for (LiveSequence* const sequence : due) {
+    const bool in_line =
+        sequence->state == SequenceState::kQueued && sequence->spec.kind == SequenceKind::kReserved;
+    const bool late = sequence->spec.deadline <= now;
+    if (late && sequence->state == SequenceState::kReserved) ++counters_.reservations_expired;
+    if (late && in_line) {
+      Refuse(sequence, DeadlinePassed(sequence->state), now);
+    } else if (late) {
+      EndEarlyOrDefer(sequence, FinishReason::kDeadline, now);
+    } else if (in_line && After(sequence->arrived, sequence->spec.reserve_timeout) <= now) {
+      Refuse(sequence, LineTooSlow(now - sequence->arrived), now);
+    }
+  }
+}
+
+base::Instant Scheduler::NextWake(base::Instant now) const {
+  base::Instant wake = HoldUntil();
+  if (wake <= now) wake = base::kNever;
+  for (const auto& [id, sequence] : live_) {
+    if (sequence->over) continue;
+    wake = std::min(wake, sequence->spec.deadline);
+    if (sequence->spec.kind == SequenceKind::kReserved &&
+        sequence->state == SequenceState::kQueued) {
+      wake = std::min(wake, After(sequence->arrived, sequence->spec.reserve_timeout));
+    }
+  }
+  return wake;
+}
+
+std::vector<SchedEvent> Scheduler::TakeEvents() { return std::exchange(events_, {}); }
+
+std::vector<SequenceId> Scheduler::TakeForgotten() { return std::exchange(forgotten_, {}); }
+
+std::vector<SequenceId> Scheduler::LiveIds() const {
+  std::vector<SequenceId> ids;
+  for (const auto& [id, sequence] : live_) ids.push_back(id);
+  return ids;
+}
+
+SchedulerFigures Scheduler::figures() const {
+  SchedulerFigures figures = counters_;
+  figures.running = static_cast<int32_t>(running_.size());
+  figures.waiting = static_cast<int32_t>(waiting_.size());
+  figures.reserved = static_cast<int32_t>(reserved_.size());
+  for (const LiveSequence* sequence : waiting_) {
+    if (sequence->spec.kind != SequenceKind::kReserved) {
+      figures.queued_prompt_tokens += sequence->pending();
+    }
+  }
+  for (const LiveSequence* sequence : running_) {
+    if (!sequence->decodes()) figures.queued_prompt_tokens += sequence->pending();
+  }
+  return figures;
+}
+
+int32_t Scheduler::num_queued() const {
+  return static_cast<int32_t>(std::ranges::count_if(
+      waiting_, [](const auto* s) { return s->state == SequenceState::kQueued; }));
+}
+
+LiveSequence* Scheduler::Find(SequenceId id) {
+  const auto found = live_.find(id);
+  return found == live_.end() ? nullptr : found->second.get();
+}
+
+std::vector<LiveSequence*>* Scheduler::ListOf(SequenceState state) {
+  switch (state) {
+    case SequenceState::kQueued:
+    case SequenceState::kPreempted:
+      return &waiting_;
+    case SequenceState::kReserved:
+      return &reserved_;
+    case SequenceState::kPrefilling:
+    case SequenceState::kDecoding:
+      return &running_;
+    case SequenceState::kDone:
+    case SequenceState::kFailed:
+      return nullptr;
+  }
+  return nullptr;
+}
+
+void Scheduler::SetState(LiveSequence* sequence, SequenceState to, base::Instant now) {
+  const SequenceState from = sequence->state;
+  auto* const old_list = ListOf(from);
+  auto* const new_list = ListOf(to);
+  if (old_list != new_list) {
+    if (old_list != nullptr) std::erase(*old_list, sequence);
+    if (new_list != nullptr) new_list->push_back(sequence);
+  }
+  if (from == SequenceState::kQueued) sequence->queue_time = now - sequence->arrived;
+  sequence->state = to;
+  sequence->state_since = now;
+  sequence->decoded |= to == SequenceState::kDecoding;
+  Emit(*sequence, now, StateEvent{from, to});
+}
+
+void Scheduler::EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now) {
+  if (sequence->in_flight) {
+    if (!sequence->end_after_step) sequence->end_after_step = reason;
+    return;
+  }
+  End(sequence, reason, std::nullopt, now);
+}
+
+void Scheduler::End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
+                    base::Instant now) {
+  FinishedEvent finished = Summary(*sequence, now);
+  finished.reason = reason;
+  finished.stop_token = stop_token;
+  if (reason == FinishReason::kDeadline) finished.status = DeadlinePassed(sequence->state);
+  const bool early = IsEarly(reason);
+  SetState(sequence, early ? SequenceState::kFailed : SequenceState::kDone, now);
+  Emit(*sequence, now, std::move(finished));
+  if (FreeBlocks(sequence, /*detach=*/early, now)) Forget(sequence);
+}
+
+void Scheduler::Refuse(LiveSequence* sequence, absl::Status status, base::Instant now) {
+  SetState(sequence, SequenceState::kFailed, now);
+  Emit(*sequence, now, RefusedEvent{std::move(status)});
+  Forget(sequence);
+}
+
+void Scheduler::Revoke(LiveSequence* sequence, base::Instant now) {
+  ++counters_.revocations;
+  SetState(sequence, SequenceState::kFailed, now);
+  Emit(*sequence, now, RevokedEvent{});
+  if (FreeBlocks(sequence, /*detach=*/true, now)) Forget(sequence);
+}
+
+bool Scheduler::FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now) {
+  sequence->over = true;
+  if (!sequence->lease_out) {
+    sequence->table.Clear();
+    return true;
+  }
+  if (detach) {
+    const bool reads = sequence->spec.kind == SequenceKind::kPrefill;
+    sequence->table.Quarantine(reads ? 0 : sequence->leased_from,
+                               reads ? sequence->blocks_reported : sequence->table.size());
+    Emit(*sequence, now, DetachEvent{});
+  }
+  return false;
+}
+
+void Scheduler::Forget(LiveSequence* sequence) {
+  sequence->table.Clear();
+  const SequenceId id = sequence->id;
+  live_.erase(id);
+  forgotten_.push_back(id);
+}
+
+FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now) const {
+  FinishedEvent finished;
+  finished.natural_end_step = sequence.stop.natural_end_step();
+  finished.prompt_tokens = sequence.prompt_tokens();
+  finished.cached_tokens = sequence.cached_tokens;
+  finished.preemptions = sequence.preemptions;
+  const bool queued = sequence.state == SequenceState::kQueued;
+  finished.queue_time = queued ? now - sequence.arrived : sequence.queue_time;
+  finished.prefill_time = sequence.prefill_time;
+  if (sequence.first_token_at != base::Instant()) {
+    finished.decode_time = now - sequence.first_token_at;
+  }
+  return finished;
+}
+
+}  // namespace baton

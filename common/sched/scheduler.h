@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/kv/block_pool.h"
+#include "common/kv/prefix_cache.h"
+#include "common/sched/events.h"
+#include "common/sched/limits.h"
+#include "common/sched/live_sequence.h"
+#include "common/sched/policy.h"
+#include "common/sched/sequence.h"
+#include "common/sched/step_plan.h"
+
+namespace baton {
+
+struct SchedulerOptions {
+  SequenceLimits limits;
+  int32_t block_size = 16;
+  int32_t max_num_seqs = 64;              // running or reserved, so also rows of a step
+  int32_t max_prefill_tokens = 2048;      // of a step, in rows that do not decode
+  int32_t max_num_batched_tokens = 2048;  // of a step
+  base::Duration prefill_batch_wait{};
+  Policy policy;
+  std::vector<TokenId> eos_ids;
+};
+
+struct SchedulerFigures {
+  int32_t running = 0, waiting = 0, reserved = 0;
+  int64_t queued_prompt_tokens = 0;  // not computed yet
+  uint64_t preemptions = 0, revocations = 0, reservations_expired = 0;
+  uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
+  uint64_t prompt_tokens_computed = 0, prompt_tokens_cached = 0, prompt_tokens_received = 0;
+  uint64_t generated_tokens = 0;
+  uint64_t prefill_chunks = 0;  // rows that held only a part of what had to be computed
+  int32_t largest_batch = 0;
+};
+
+// What one plan was made of.
+struct StepShape {
+  int32_t prefill_tokens = 0, decode_tokens = 0;
+  int32_t prefill_sequences = 0, decode_sequences = 0;
+};
+
+// Decides what runs next and who owns which block. A deterministic state machine: no threads,
+// clock, I/O or device; inputs are calls, outputs are plans and events. Engine thread only.
+//
+// Blocks go to running sequences first, oldest first; then to those that were preempted; then to
+// queued prompts and reservations in policy order, each of which gets all its blocks at once and
+// leaves one free for every sequence that may still grow. When a running sequence finds none, the
+// youngest reservation is revoked, else the youngest other sequence is preempted; the oldest never
+// is. So one sequence alone always finishes.
+class Scheduler {
+ public:
+  // `cache` is null when prefix caching is off.
+  Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cache);
+
+  // `spec` passed CheckSpec. Ids grow from call to call.
+  void Add(SequenceId id, SequenceSpec spec, base::Instant now);
+  // These ignore sequences that are over.
+  void Cancel(SequenceId id, base::Instant now);
+  void CommitImport(SequenceId id, SampledToken first, base::Instant now);
+  void ReturnLease(SequenceId id);
+  // Ends what is past its deadline, and refuses reservations that waited too long.
+  void ExpireAt(base::Instant now);
+  // When, after `now`, ExpireAt or Plan would do something without any other input.
+  base::Instant NextWake(base::Instant now) const;
+
+  // The next step; empty when nothing can run now. A plan that is not empty must be committed
+  // before the next call.
+  StepPlan Plan(base::Instant now);
+  void Commit(const StepPlan& plan, const StepOutput& output, base::Instant now);
+
+  // What happened since the last call, in order.
+  std::vector<SchedEvent> TakeEvents();
+  // Sequences that ended since the last call and whose lease, if any, is over.
+  std::vector<SequenceId> TakeForgotten();
+  // The live sequences, oldest first.
+  std::vector<SequenceId> LiveIds() const;
+
+  SchedulerFigures figures() const;
+  // Of the last plan.
+  const StepShape& shape() const { return shape_; }
+  int32_t live() const { return static_cast<int32_t>(live_.size()); }
+  // How many sequences count against the bound of the queue.
+  int32_t num_queued() const;
+
+ private:
+  LiveSequence* Find(SequenceId id);
+  template <typename Event>
+  void Emit(const LiveSequence& sequence, base::Instant now, Event event);
+  void SetState(LiveSequence* sequence, SequenceState to, base::Instant now);
+  std::vector<LiveSequence*>* ListOf(SequenceState state);
+
+  // Endings. Each destroys the sequence unless a lease is out.
+  void End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
+           base::Instant now);
+  void Refuse(LiveSequence* sequence, absl::Status status, base::Instant now);
+  void Revoke(LiveSequence* sequence, base::Instant now);
+  void EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now);
+  // Gives the blocks back; leased ones stay held until ReturnLease. True when none is leased.
+  bool FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now);
+  void Forget(LiveSequence* sequence);
+  FinishedEvent Summary(const LiveSequence& sequence, base::Instant now) const;
+
+  // Plan, in its order (scheduler_plan.cc).
+  bool SecureBlocks(base::Instant now);
+  bool MakeRoom(base::Instant now);
+  void Preempt(LiveSequence* sequence, base::Instant now);
+  void StartWaiting(base::Instant now);
+  base::Instant HoldUntil() const;
+  LiveSequence* NextWaiting(bool hold_prompts) const;
+  bool TryStart(LiveSequence* sequence, base::Instant now);
+  void Grant(LiveSequence* sequence, base::Instant now);
+  StepPlan BuildPlan();
+  void AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan);
+  int32_t GrowingSequences() const;
+  bool HasBlocks(const LiveSequence& sequence) const;
+
+  // Commit (scheduler_commit.cc).
+  void CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
+                 base::Instant now);
+  void TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now);
+  void EnterProven(LiveSequence* sequence);
+  void ReportProven(LiveSequence* sequence, bool last, base::Instant now);
+
+  const SchedulerOptions options_;
+  BlockPool* const pool_;
+  PrefixCache* const cache_;
+
+  std::map<SequenceId, std::unique_ptr<LiveSequence>> live_;  // by age
+  std::vector<LiveSequence*> waiting_;                        // queued or preempted
+  std::vector<LiveSequence*> reserved_;
+  std::vector<LiveSequence*> running_;
+  std::vector<SchedEvent> events_;
+  std::vector<SequenceId> forgotten_;
+  uint64_t step_ = 0;
+  bool plan_out_ = false;
+  StepShape shape_;
+  SchedulerFigures counters_;
+};
+
+template <typename Event>
+void Scheduler::Emit(const LiveSequence& sequence, base::Instant now, Event event) {
+  events_.push_back({.sequence = sequence.id, .at = now, .what = std::move(event)});
+}
+
+}  // namespace baton

@@ -1,0 +1,99 @@
+// Scheduler::Commit: what a finished step proves.
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/sched/scheduler.h"
+
+namespace baton {
+
+void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Instant now) {
+  BATON_CHECK(plan_out_ && plan.step == step_) << "step " << plan.step << " is not the one out";
+  BATON_CHECK(output.samples.size() == static_cast<size_t>(plan.num_samples))
+      << output.samples.size() << " samples for " << plan.num_samples << " rows";
+  plan_out_ = false;
+  size_t next_sample = 0;
+  for (const StepRow& row : plan.rows) {
+    const SampledToken* const sample = row.sample ? &output.samples[next_sample++] : nullptr;
+    LiveSequence* const sequence = Find(row.sequence);
+    BATON_CHECK(sequence != nullptr && sequence->in_flight) << row.sequence.value();
+    sequence->in_flight = false;
+    if (sequence->end_after_step) {
+      End(sequence, *sequence->end_after_step, std::nullopt, now);
+    } else {
+      CommitRow(sequence, row, sample, now);
+    }
+  }
+}
+
+void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
+                          base::Instant now) {
+  const auto fed = static_cast<int32_t>(row.tokens.size());
+  if (sequence->state == SequenceState::kPrefilling) {
+    counters_.prompt_tokens_computed += static_cast<uint64_t>(fed);
+  }
+  const bool in_one_go = row.first_position == sequence->started_at && row.sample;
+  if (!sequence->decodes() && !in_one_go) ++counters_.prefill_chunks;
+  sequence->computed += fed;
+  EnterProven(sequence);
+  if (sample != nullptr) {
+    TakeSample(sequence, *sample, now);
+  } else if (sequence->spec.kind == SequenceKind::kPrefill) {
+    ReportProven(sequence, /*last=*/false, now);
+  }
+}
+
+void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now) {
+  const int32_t index = sequence->generated();
+  const auto decision = sequence->stop.Take(index + 1, &token);
+  sequence->tokens.push_back(token.token);
+  ++counters_.generated_tokens;
+  if (sequence->first_token_at == base::Instant()) {
+    sequence->first_token_at = now;
+    sequence->prefill_time = now - sequence->state_since;
+  }
+  Emit(*sequence, now, TokenEvent{.index = index, .token = std::move(token)});
+  const bool hands_over = sequence->spec.kind == SequenceKind::kPrefill;
+  if (hands_over && decision.reason == FinishReason::kNone) {
+    ReportProven(sequence, /*last=*/true, now);
+  }
+  if (hands_over || decision.reason != FinishReason::kNone) {
+    End(sequence, decision.reason, decision.stop_token, now);
+  } else if (sequence->state == SequenceState::kPrefilling) {
+    SetState(sequence, SequenceState::kDecoding, now);
+  }
+}
+
+// Enters full blocks that became proven into the prefix cache.
+void Scheduler::EnterProven(LiveSequence* sequence) {
+  if (cache_ == nullptr) return;
+  PrefixCache::Chain& chain = sequence->chain;
+  while (!chain.broken && (chain.blocks + 1) * options_.block_size <= sequence->computed) {
+    const auto tokens = std::span(sequence->tokens)
+                            .subspan(static_cast<size_t>(chain.blocks * options_.block_size),
+                                     static_cast<size_t>(options_.block_size));
+    cache_->Insert(&chain, tokens, sequence->table[chain.blocks]);
+  }
+}
+
+// Leases the blocks that became final: full ones, and with `last` also the one filled in part.
+void Scheduler::ReportProven(LiveSequence* sequence, bool last, base::Instant now) {
+  if (sequence->lease_closed) return;
+  const int32_t block_size = options_.block_size;
+  const int32_t final_blocks =
+      last ? BlocksFor(sequence->computed, block_size) : sequence->computed / block_size;
+  if (final_blocks == sequence->blocks_reported && !last) return;
+  BlocksProven proven{.blocks = {},
+                      .last_block_tokens = sequence->computed - (final_blocks - 1) * block_size,
+                      .cached_tokens = sequence->cached_tokens,
+                      .last = last};
+  proven.last_block_tokens = std::min(proven.last_block_tokens, block_size);
+  for (int32_t i = sequence->blocks_reported; i < final_blocks; ++i) {
+    proven.blocks.push_back({.ordinal = i, .block = sequence->table[i]});
+  }
+  sequence->blocks_reported = final_blocks;
+  sequence->lease_out = true;
+  Emit(*sequence, now, std::move(proven));
+}
+
+}  // namespace baton

@@ -1,0 +1,235 @@
+// Scheduler::Plan: who gets blocks, who starts, who gives way, and the rows of the step.
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/sched/batch.h"
+#include "common/sched/scheduler.h"
+
+namespace baton {
+
+StepPlan Scheduler::Plan(base::Instant now) {
+  BATON_CHECK(!plan_out_) << "step " << step_ << " was not committed";
+  std::sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
+    return options_.policy.yields_before(b->view(), a->view());  // who yields last comes first
+  });
+  if (SecureBlocks(now)) StartWaiting(now);
+  return BuildPlan();
+}
+
+bool Scheduler::HasBlocks(const LiveSequence& sequence) const {
+  return int64_t{sequence.table.size()} * options_.block_size >= sequence.length();
+}
+
+// Gives every running sequence the block of its next token, oldest first. False when one has to
+// wait for it.
+bool Scheduler::SecureBlocks(base::Instant now) {
+  int32_t waiting_for_returns = 0;
+  const std::vector<LiveSequence*> oldest_first = running_;
+  for (LiveSequence* const sequence : oldest_first) {
+    while (sequence->running() && !HasBlocks(*sequence)) {
+      if (BlockRef block = pool_->Allocate()) {
+        sequence->table.Append(std::move(block));
+        continue;
+      }
+      // Blocks of ended leases come back soon: taking more victims for them would be waste.
+      const bool comes_back = pool_->num_quarantined() > waiting_for_returns;
+      if (comes_back || !MakeRoom(now)) {
+        ++waiting_for_returns;
+        break;
+      }
+    }
+  }
+  return waiting_for_returns == 0;
+}
+
+// Takes one victim's blocks. False when there is none but the oldest.
+bool Scheduler::MakeRoom(base::Instant now) {
+  const auto yields = [&](const LiveSequence* a, const LiveSequence* b) {
+    return options_.policy.yields_before(a->view(), b->view());
+  };
+  const auto reservation = std::min_element(reserved_.begin(), reserved_.end(), yields);
+  if (reservation != reserved_.end()) {
+    Revoke(*reservation, now);
+    return true;
+  }
+  std::vector<LiveSequence*> candidates;
+  std::ranges::copy_if(running_, std::back_inserter(candidates),
+                       [](const auto* s) { return s->preemptible(); });
+  if (candidates.size() < 2) return false;
+  Preempt(*std::min_element(candidates.begin(), candidates.end(), yields), now);
+  return true;
+}
+
+void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
+  BATON_CHECK(!sequence->in_flight && !sequence->lease_out) << "sequence " << sequence->id.value();
+  ++counters_.preemptions;
+  ++sequence->preemptions;
+  sequence->table.Clear();
+  sequence->chain = {};
+  sequence->computed = 0;
+  SetState(sequence, SequenceState::kPreempted, now);
+}
+
+void Scheduler::StartWaiting(base::Instant now) {
+  const base::Instant hold_until = HoldUntil();
+  const bool hold_prompts = hold_until != base::kNever && now < hold_until;
+  while (running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs)) {
+    LiveSequence* const next = NextWaiting(hold_prompts);
+    // Strictly in order: who does not fit is not overtaken, so it cannot starve.
+    if (next == nullptr || !TryStart(next, now)) return;
+  }
+}
+
+// How long queued prompts wait for company, so that one prefill batch serves them all; kNever when
+// nothing has to wait.
+base::Instant Scheduler::HoldUntil() const {
+  if (options_.prefill_batch_wait <= base::Duration::zero()) return base::kNever;
+  for (const LiveSequence* sequence : running_) {
+    if (sequence->state == SequenceState::kPrefilling) return base::kNever;
+  }
+  base::Instant oldest = base::kNever;
+  int64_t tokens = 0;
+  size_t prompts = 0;
+  for (const LiveSequence* sequence : waiting_) {
+    if (sequence->state == SequenceState::kPreempted) return base::kNever;
+    if (sequence->spec.kind == SequenceKind::kReserved) continue;
+    oldest = std::min(oldest, sequence->arrived);
+    tokens += sequence->pending();
+    ++prompts;
+  }
+  const size_t places = static_cast<size_t>(options_.max_num_seqs);
+  const bool full = tokens >= options_.max_prefill_tokens ||
+                    running_.size() + reserved_.size() + prompts >= places;
+  if (prompts == 0 || full) return base::kNever;
+  return oldest + options_.prefill_batch_wait;
+}
+
+LiveSequence* Scheduler::NextWaiting(bool hold_prompts) const {
+  const auto starts_before = [&](const LiveSequence& a, const LiveSequence& b) {
+    const bool a_resumes = a.state == SequenceState::kPreempted;
+    const bool b_resumes = b.state == SequenceState::kPreempted;
+    if (a_resumes != b_resumes) return a_resumes;
+    return options_.policy.starts_before(a.view(), b.view());
+  };
+  LiveSequence* best = nullptr;
+  for (LiveSequence* const sequence : waiting_) {
+    const bool is_prompt =
+        sequence->state == SequenceState::kQueued && sequence->spec.kind != SequenceKind::kReserved;
+    if (hold_prompts && is_prompt) continue;
+    if (best == nullptr || starts_before(*sequence, *best)) best = sequence;
+  }
+  return best;
+}
+
+int32_t Scheduler::GrowingSequences() const {
+  return static_cast<int32_t>(std::ranges::count_if(
+      running_, [](const auto* s) { return s->spec.kind != SequenceKind::kPrefill; }));
+}
+
+bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
+  const bool reserves =
+      sequence->spec.kind == SequenceKind::kReserved && sequence->state == SequenceState::kQueued;
+  const int32_t provable = reserves ? sequence->length() : sequence->length() - 1;  // tokens
+  PrefixCache::Found found;
+  if (cache_ != nullptr) {
+    found =
+        cache_->Match(sequence->spec.cache_salt, sequence->tokens, provable / options_.block_size);
+  }
+  const int32_t needed = BlocksFor(sequence->length(), options_.block_size) - found.table.size();
+  if (pool_->available() < needed + GrowingSequences()) return false;
+  if (cache_ != nullptr) counters_.prefix_queries += static_cast<uint64_t>(provable);
+
+  sequence->table = std::move(found.table);
+  sequence->chain = std::move(found.chain);
+  const int32_t matched = sequence->table.size();
+  for (int32_t i = 0; i < needed; ++i) sequence->table.Append(pool_->Allocate());
+  sequence->computed = sequence->started_at = matched * options_.block_size;
+  counters_.prefix_hits += static_cast<uint64_t>(sequence->computed);
+  if (sequence->state == SequenceState::kQueued) {
+    sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_tokens());
+    counters_.prompt_tokens_cached += static_cast<uint64_t>(sequence->cached_tokens);
+  }
+  if (reserves) {
+    Grant(sequence, now);
+    return true;
+  }
+  SetState(sequence, sequence->decoded ? SequenceState::kDecoding : SequenceState::kPrefilling,
+           now);
+  if (matched > 0 && sequence->spec.kind == SequenceKind::kPrefill) {
+    ReportProven(sequence, /*last=*/false, now);
+  }
+  return true;
+}
+
+void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {
+  SetState(sequence, SequenceState::kReserved, now);
+  BlocksGranted granted;
+  granted.cached_blocks = sequence->computed / options_.block_size;
+  for (int32_t i = granted.cached_blocks; i < sequence->table.size(); ++i) {
+    granted.lease.push_back({.ordinal = i, .block = sequence->table[i]});
+  }
+  sequence->leased_from = granted.cached_blocks;
+  sequence->lease_out = true;
+  Emit(*sequence, now, std::move(granted));
+}
+
+StepPlan Scheduler::BuildPlan() {
+  std::vector<LiveSequence*> ready;
+  for (LiveSequence* const sequence : running_) {
+    if (HasBlocks(*sequence)) ready.push_back(sequence);
+  }
+  std::sort(ready.begin(), ready.end(), [&](const auto* a, const auto* b) {
+    return options_.policy.starts_before(a->view(), b->view());
+  });
+  std::vector<BatchCandidate> candidates;
+  candidates.reserve(ready.size());
+  for (const LiveSequence* sequence : ready) {
+    candidates.push_back({sequence->pending(), sequence->decodes(), sequence->last_step});
+  }
+  const std::vector<int32_t> shares =
+      ShareStep(candidates, {.max_rows = options_.max_num_seqs,
+                             .max_tokens = options_.max_num_batched_tokens,
+                             .max_prefill_tokens = options_.max_prefill_tokens});
+  StepPlan plan;
+  shape_ = {};
+  if (ready.empty()) return plan;
+  plan.step = ++step_;
+  plan_out_ = true;
+  for (size_t i = 0; i < ready.size(); ++i) {
+    if (shares[i] > 0) AddRow(ready[i], shares[i], &plan);
+  }
+  counters_.largest_batch =
+      std::max(counters_.largest_batch, static_cast<int32_t>(plan.rows.size()));
+  return plan;
+}
+
+void Scheduler::AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan) {
+  if (sequence->decodes()) {
+    ++shape_.decode_sequences;
+    ++shape_.decode_tokens;
+  } else {
+    ++shape_.prefill_sequences;
+    shape_.prefill_tokens += tokens;
+  }
+  StepRow row;
+  row.sequence = sequence->id;
+  row.first_position = sequence->computed;
+  row.tokens = std::span(sequence->tokens)
+                   .subspan(static_cast<size_t>(sequence->computed), static_cast<size_t>(tokens));
+  const int32_t end = sequence->computed + tokens;
+  row.blocks =
+      sequence->table.ids().first(static_cast<size_t>(BlocksFor(end, options_.block_size)));
+  row.sample = end == sequence->length();
+  if (row.sample) {
+    row.sampling = MakeSampleRow(sequence->spec.sampling, sequence->stop, sequence->tokens,
+                                 sequence->prompt_tokens());
+    ++plan->num_samples;
+  }
+  plan->num_tokens += tokens;
+  sequence->in_flight = true;
+  sequence->last_step = plan->step;
+  plan->rows.push_back(row);
+}
+
+}  // namespace baton
