@@ -16,6 +16,7 @@
 #include "common/base/ids.h"
 #include "common/model/model_runner.h"
 #include "common/sample/params.h"
+#include "common/sched/events.h"
 #include "common/sched/sequence.h"
 #include "kernels/paged_kv.h"
 
@@ -27,7 +28,14 @@ struct LeasedBlock {
   std::span<std::byte> bytes;
 };
 
-// --- What the engine says. Each event names its sequence; per sequence they come in order. ---
+// --- What the engine says. Each event names its sequence; per sequence they come in order:
+//   kLocal     State..., Token..., State, Finished
+//   kPrefill   State, BlocksReady..., Token, BlocksReady(last), State, Finished
+//              (no BlocksReady(last) when the token ends the request: nothing is to be committed)
+//   kReserved  State, Reserved, State (the commit was accepted), Token..., State, Finished;
+//              or State and Refused or Revoked in place of what follows
+// Any of them may end early with State and Finished(aborted or deadline), and with Detach behind it
+// when a lease is out. Plain events are in common/sched/events.h. ---
 
 // kReserved was granted. Blocks [0, cached_blocks) hold proven KV already; `lease` lists the
 // others. The holder may write `lease` until it gets Detach; it answers Detach with ReturnLease.
@@ -35,44 +43,14 @@ struct ReservedEvent {
   int32_t cached_blocks = 0;
   std::vector<LeasedBlock> lease;
 };
-// Admission's late refusal: FULL after the line's deadline, deadline passed.
-struct RefusedEvent {
-  absl::Status status;
-};
-struct StateEvent {
-  SequenceState from, to;
-};
 // kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt
-// were not computed. Unused slots of the last block are zero.
+// were not computed. Unused slots of the last block are zero. The blocks stay also after Finished
+// until ReturnLease, which ends the lease of all of them.
 struct BlocksReadyEvent {
   std::vector<LeasedBlock> blocks;
   int32_t cached_tokens = 0;
   bool last = false;  // no more blocks will come
 };
-// Index 0-based over all generated tokens of the request.
-struct TokenEvent {
-  int32_t index = 0;
-  SampledToken token;
-  double unix_time = 0;  // when sampled
-};
-// The sequence is over for the engine. After it only Detach may follow.
-struct FinishedEvent {
-  FinishReason reason = FinishReason::kNone;
-  std::optional<TokenId> stop_token;        // the EOS or stop id
-  std::optional<int32_t> natural_end_step;  // 1-based
-  int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt, found in this worker's prefix cache
-  int32_t preemptions = 0;
-  base::Duration queue_time{}, prefill_time{}, decode_time{};
-  absl::Status status;  // for kError and kDeadline
-};
-// kReserved lost its blocks (victim of memory pressure): the router opens a new attempt. Detach
-// follows when a lease is out.
-struct RevokedEvent {};
-// The blocks of the lease are to be given back: stop touching them, then call ReturnLease. Until
-// then they are quarantined.
-struct DetachEvent {};
-
 struct SequenceEvent {
   SequenceId sequence;
   base::Instant at{};

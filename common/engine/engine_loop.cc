@@ -1,0 +1,258 @@
+#include "common/engine/engine_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kEventCapacity = 4096;
+
+// An idle engine looks at its deadlines this often: `clock` may be a test's, which wakes nobody.
+constexpr auto kIdlePoll = std::chrono::milliseconds(20);
+
+SequenceLimits LimitsOf(const EngineOptions& options, const kernels::PagedKv& kv) {
+  const int64_t pool_tokens = int64_t{kv.num_blocks} * kv.layout.block_size;
+  return {.max_model_len = options.max_model_len,
+          .pool_tokens = static_cast<int32_t>(
+              std::min<int64_t>(pool_tokens, std::numeric_limits<int32_t>::max())),
+          .vocab_size = options.vocab_size};
+}
+
+SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const Policy& policy,
+                                    const kernels::PagedKv& kv) {
+  return {.limits = LimitsOf(options, kv),
+          .block_size = kv.layout.block_size,
+          .max_num_seqs = options.max_num_seqs,
+          .max_prefill_tokens = options.max_prefill_tokens,
+          .max_num_batched_tokens = options.max_num_batched_tokens,
+          .prefill_batch_wait = options.prefill_batch_wait,
+          .policy = policy,
+          .eos_ids = options.eos_ids};
+}
+
+absl::Status DeviceFault(std::string_view what) {
+  return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDeviceFault}, what);
+}
+
+absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& kv) {
+  const auto at_least_one = [](std::string_view name, int64_t value) {
+    if (value >= 1) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat(std::string(name), " is ", value, "; expected at least 1"));
+  };
+  BATON_RETURN_IF_ERROR(at_least_one("max_model_len", options.max_model_len));
+  BATON_RETURN_IF_ERROR(at_least_one("max_num_seqs", options.max_num_seqs));
+  BATON_RETURN_IF_ERROR(at_least_one("max_prefill_tokens", options.max_prefill_tokens));
+  BATON_RETURN_IF_ERROR(at_least_one("max_num_batched_tokens", options.max_num_batched_tokens));
+  BATON_RETURN_IF_ERROR(at_least_one("max_num_queued_reqs", options.max_num_queued_reqs));
+  BATON_RETURN_IF_ERROR(at_least_one("the model's vocab_size", options.vocab_size));
+  BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks));
+  if (options.prefill_batch_wait < base::Duration::zero()) {
+    return absl::InvalidArgumentError("prefill_batch_wait is negative; expected 0 or more");
+  }
+  if (options.stall_timeout <= base::Duration::zero()) {
+    return absl::InvalidArgumentError("stall_timeout is not positive; expected more than 0");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
+                                                      const kernels::PagedKv& kv,
+                                                      std::unique_ptr<ModelRunner> runner,
+                                                      const base::Clock* clock) {
+  BATON_RETURN_IF_ERROR(CheckOptions(options, kv));
+  BATON_ASSIGN_OR_RETURN(const Policy policy, PolicyByName(options.policy));
+  return std::make_unique<EngineLoop>(options, policy, kv, std::move(runner), clock);
+}
+
+EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy,
+                       const kernels::PagedKv& kv, std::unique_ptr<ModelRunner> runner,
+                       const base::Clock* clock)
+    : options_(options),
+      clock_(clock),
+      kv_(kv),
+      runner_(std::move(runner)),
+      gate_(LimitsOf(options, kv), options.max_num_queued_reqs),
+      sink_(kEventCapacity),
+      pool_(kv.num_blocks),
+      cache_(options.enable_prefix_caching
+                 ? std::make_unique<PrefixCache>(&pool_, kv.layout.block_size)
+                 : nullptr),
+      scheduler_(SchedulerOptionsOf(options, policy, kv), &pool_, cache_.get()) {
+  figures_ = Snapshot();
+  watchdog_ = std::make_unique<Watchdog>(runner_.get(), clock_, options_.stall_timeout, [this] {
+    Fail(DeviceFault(absl::StrCat("no operation of a step finished for ",
+                                  base::Seconds(options_.stall_timeout),
+                                  " s; the worker must be restarted")));
+  });
+  thread_ = std::thread([this] { Run(); });
+}
+
+EngineLoop::~EngineLoop() { Stop(); }
+
+absl::StatusOr<SequenceId> EngineLoop::Admit(SequenceSpec spec) {
+  return gate_.Admit(std::move(spec));
+}
+void EngineLoop::CommitImport(SequenceId sequence, SampledToken first) {
+  gate_.CommitImport(sequence, std::move(first));
+}
+void EngineLoop::Cancel(SequenceId sequence) { gate_.Cancel(sequence); }
+void EngineLoop::ReturnLease(SequenceId sequence) { gate_.ReturnLease(sequence); }
+void EngineLoop::Drain() { gate_.Drain(); }
+
+void EngineLoop::Stop() {
+  gate_.Close(MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDraining},
+                        "the worker is shutting down; try another worker"));
+  sink_.Hurry();
+  base::MutexLock lock(&stop_mutex_);
+  if (!thread_.joinable()) return;
+  thread_.join();
+  watchdog_.reset();
+  sink_.Close();
+}
+
+EngineFigures EngineLoop::figures() const {
+  base::MutexLock lock(&figures_mutex_);
+  EngineFigures figures = figures_;
+  figures.healthy = healthy_;
+  return figures;
+}
+
+void EngineLoop::Run() {
+  bool idle = false;
+  while (TakeCommands(idle)) {
+    const base::Instant now = clock_->Now();
+    scheduler_.ExpireAt(now);
+    const StepPlan plan = scheduler_.Plan(now);
+    PublishAndEmit();
+    idle = plan.empty();
+    if (!idle && !RunStep(plan)) break;
+  }
+  EndAll();
+}
+
+bool EngineLoop::TakeCommands(bool idle) {
+  std::optional<Command> command;
+  if (idle) {
+    const base::Instant now = clock_->Now();
+    const base::Instant wake = scheduler_.NextWake(now);
+    command =
+        gate_.PopUntil(wake == base::kNever ? base::kNever
+                                            : std::chrono::steady_clock::now() +
+                                                  std::min<base::Duration>(wake - now, kIdlePoll));
+  } else {
+    command = gate_.TryPop();
+  }
+  for (; command; command = gate_.TryPop()) Apply(std::move(*command));
+  return !gate_.closed();
+}
+
+void EngineLoop::Apply(Command command) {
+  const base::Instant now = clock_->Now();
+  switch (command.kind) {
+    case Command::Kind::kAdd:
+      ++added_;
+      return scheduler_.Add(command.sequence, std::move(command.spec), now);
+    case Command::Kind::kCommitImport:
+      return scheduler_.CommitImport(command.sequence, std::move(command.first), now);
+    case Command::Kind::kCancel:
+      return scheduler_.Cancel(command.sequence, now);
+    case Command::Kind::kReturnLease:
+      return scheduler_.ReturnLease(command.sequence);
+  }
+}
+
+bool EngineLoop::RunStep(const StepPlan& plan) {
+  const base::Instant begin = clock_->Now();
+  watchdog_->StepBegins();
+  const absl::Status submitted = runner_->Submit(plan);
+  absl::StatusOr<StepOutput> output = submitted.ok() ? runner_->Wait() : submitted;
+  watchdog_->StepEnds();
+  const base::Instant end = clock_->Now();
+  if (!output.ok()) {
+    Fail(DeviceFault(absl::StrCat("step ", plan.step, " failed: ", output.status().message())));
+  }
+  if (!healthy_) return false;
+  ++steps_;
+  scheduler_.Commit(plan, *output, end);
+  PublishAndEmit();
+  const StepShape& shape = scheduler_.shape();
+  sink_.Emit(StepEvent{.at = end,
+                       .duration = end - begin,
+                       .prefill_tokens = shape.prefill_tokens,
+                       .decode_tokens = shape.decode_tokens,
+                       .prefill_sequences = shape.prefill_sequences,
+                       .decode_sequences = shape.decode_sequences});
+  return true;
+}
+
+// Figures first, so that who saw an event sees figures at least as new.
+void EngineLoop::PublishAndEmit() {
+  gate_.SetStarted(added_ - static_cast<uint64_t>(scheduler_.num_queued()));
+  gate_.Forget(scheduler_.TakeForgotten());
+  {
+    base::MutexLock lock(&figures_mutex_);
+    figures_ = Snapshot();
+  }
+  const double unix_now = clock_->UnixNow();
+  for (SchedEvent& event : scheduler_.TakeEvents()) {
+    sink_.Emit(ToEngineEvent(std::move(event), kv_, unix_now));
+  }
+}
+
+// Leases that are still out are void: the owner ended its transfers, or ends the process.
+void EngineLoop::EndAll() {
+  const base::Instant now = clock_->Now();
+  for (const SequenceId id : scheduler_.LiveIds()) scheduler_.Cancel(id, now);
+  PublishAndEmit();
+  for (const SequenceId id : scheduler_.LiveIds()) scheduler_.ReturnLease(id);
+  PublishAndEmit();
+}
+
+void EngineLoop::Fail(const absl::Status& status) {
+  healthy_ = false;
+  spdlog::error("engine stopped: {}", std::string(status.message()));
+  gate_.Close(status);
+  sink_.EmitFault(status);
+}
+
+EngineFigures EngineLoop::Snapshot() const {
+  const SchedulerFigures from = scheduler_.figures();
+  EngineFigures to;
+  to.running = from.running;
+  to.waiting = from.waiting;
+  to.reserved = from.reserved;
+  to.queued_prompt_tokens = from.queued_prompt_tokens;
+  to.blocks_total = pool_.total();
+  to.blocks_free = pool_.num_free();
+  to.blocks_cached = pool_.num_cached();
+  to.blocks_quarantined = pool_.num_quarantined();
+  to.blocks_used = pool_.num_used();
+  const int32_t places = options_.max_num_seqs - from.running - from.reserved - from.waiting;
+  const int32_t spare_blocks = pool_.available() - from.running;
+  to.prefill_slots_free = std::max(0, std::min(places, spare_blocks));
+  to.steps = steps_;
+  to.preemptions = from.preemptions;
+  to.revocations = from.revocations;
+  to.reservations_expired = from.reservations_expired;
+  to.prefix_queries = from.prefix_queries;
+  to.prefix_hits = from.prefix_hits;
+  to.evicted_blocks = pool_.evictions();
+  to.prompt_tokens_computed = from.prompt_tokens_computed;
+  to.prompt_tokens_cached = from.prompt_tokens_cached;
+  to.prompt_tokens_received = from.prompt_tokens_received;
+  to.generated_tokens = from.generated_tokens;
+  to.prefill_chunks = from.prefill_chunks;
+  to.largest_batch = from.largest_batch;
+  return to;
+}
+
+}  // namespace baton

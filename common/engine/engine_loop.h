@@ -1,0 +1,71 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+
+#include "common/base/mutex.h"
+#include "common/engine/command_gate.h"
+#include "common/engine/engine.h"
+#include "common/engine/event_sink.h"
+#include "common/engine/watchdog.h"
+#include "common/kv/block_pool.h"
+#include "common/kv/kv_cache.h"
+#include "common/kv/prefix_cache.h"
+#include "common/sched/scheduler.h"
+
+namespace baton {
+
+// The engine's thread: commands in, plan, step, commit, events out. Everything below the line
+// "engine thread" belongs to it alone.
+class EngineLoop final : public Engine {
+ public:
+  // Options were checked; use Engine::Start.
+  EngineLoop(const EngineOptions& options, const Policy& policy, const kernels::PagedKv& kv,
+             std::unique_ptr<ModelRunner> runner, const base::Clock* clock);
+  ~EngineLoop() override;
+
+  absl::StatusOr<SequenceId> Admit(SequenceSpec spec) override;
+  void CommitImport(SequenceId sequence, SampledToken first) override;
+  void Cancel(SequenceId sequence) override;
+  void ReturnLease(SequenceId sequence) override;
+  base::BoundedQueue<EngineEvent>& events() override { return sink_.queue(); }
+  EngineFigures figures() const override;
+  void Drain() override;
+  void Stop() override;
+
+ private:
+  void Run();
+  // Waits for a command when there is nothing to compute. False when the engine is to stop.
+  bool TakeCommands(bool idle);
+  void Apply(Command command);
+  // One step, and its events. False when the device failed.
+  bool RunStep(const StepPlan& plan);
+  void EndAll();
+  void PublishAndEmit();
+  void Fail(const absl::Status& status);
+  EngineFigures Snapshot() const;
+
+  const EngineOptions options_;
+  const base::Clock* const clock_;
+  const KvCache kv_;
+  const std::unique_ptr<ModelRunner> runner_;
+  CommandGate gate_;
+  EventSink sink_;
+  mutable base::Mutex figures_mutex_;
+  EngineFigures figures_ ABSL_GUARDED_BY(figures_mutex_);
+  std::atomic<bool> healthy_{true};
+
+  // Engine thread.
+  BlockPool pool_;
+  std::unique_ptr<PrefixCache> cache_;
+  Scheduler scheduler_;
+  uint64_t added_ = 0;
+  uint64_t steps_ = 0;
+
+  base::Mutex stop_mutex_;
+  std::thread thread_ ABSL_GUARDED_BY(stop_mutex_);
+  std::unique_ptr<Watchdog> watchdog_;
+};
+
+}  // namespace baton

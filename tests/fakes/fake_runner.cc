@@ -1,0 +1,230 @@
+#include "tests/fakes/fake_runner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/philox.h"
+
+namespace baton {
+namespace {
+
+uint64_t Mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+uint64_t SlotWord(TokenId token, int32_t position, int layer, int plane, int head) {
+  const auto where = static_cast<uint64_t>((layer * 2 + plane) * 64 + head);
+  return Mix(Mix(static_cast<uint64_t>(token) << 32 | static_cast<uint32_t>(position)) ^ where);
+}
+
+uint64_t Digest(std::span<const TokenId> ids) {
+  uint64_t digest = 0;
+  for (const TokenId id : ids) digest = Mix(digest ^ static_cast<uint32_t>(id));
+  return digest;
+}
+
+bool Contains(std::span<const TokenId> ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// Visits (layer, plane, head) in the order of memory.
+template <typename Visit>
+void ForEachHead(const kernels::KvLayout& layout, Visit visit) {
+  for (int layer = 0; layer < layout.layers; ++layer) {
+    for (int plane = 0; plane < 2; ++plane) {
+      for (int head = 0; head < layout.kv_heads; ++head) visit(layer, plane, head);
+    }
+  }
+}
+
+std::byte* Slot(const kernels::PagedKv& kv, BlockId block, int layer, int plane, int head,
+                int slot) {
+  return kv.block(block.value()) +
+         kv.offset(layer, plane, head, slot) * kernels::SizeOf(kv.layout.dtype);
+}
+
+EosSignal SignalOf(uint64_t hash, const kernels::SampleRow& row) {
+  EosSignal signal;
+  const auto unit = static_cast<float>(hash % 999 + 1) / 1000.0f;
+  signal.eos_logprob = row.eos_ids.empty() ? NAN : std::log(unit);
+  signal.eos_prob_sampling = row.mask_stop_ids ? 0 : unit;
+  signal.eos_rank = row.eos_ids.empty() ? 0 : static_cast<int32_t>(hash % 50) + 1;
+  signal.entropy = unit * 3;
+  signal.top1_prob = 1 - unit;
+  return signal;
+}
+
+}  // namespace
+
+FakeArena::FakeArena(int32_t num_blocks, int block_size) {
+  kv_.layout = {.dtype = kernels::DType::kF32,
+                .block_size = block_size,
+                .layers = 2,
+                .kv_heads = 1,
+                .head_dim = 2};
+  kv_.num_blocks = num_blocks;
+  memory_.resize(kv_.layout.block_bytes() * static_cast<size_t>(num_blocks));
+  kv_.arena = memory_.data();
+}
+
+SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
+                      const kernels::SampleRow& row) {
+  const auto position = static_cast<uint32_t>(row.prompt.size() + row.output.size());
+  uint64_t hash = Mix(history_hash ^ position);
+  if (row.repetition_penalty != 1) hash = Mix(hash ^ Digest(row.prompt) ^ Digest(row.output));
+  if (row.presence_penalty != 0 || row.frequency_penalty != 0) {
+    hash = Mix(hash ^ Digest(row.output));
+  }
+  const auto draw = [&](uint32_t number, uint64_t retry) {
+    uint64_t coin = Mix(hash + retry);
+    if (row.temperature > 0) {
+      coin = Mix(coin ^ static_cast<uint64_t>(0x1p53 * base::Coin(row.seed, position, number)));
+    }
+    const bool eos = static_cast<int32_t>(coin % 1000) < model.eos_permille;
+    if (eos && !row.eos_ids.empty()) return row.eos_ids[0];
+    return static_cast<TokenId>((coin >> 12) % static_cast<uint64_t>(model.vocab_size));
+  };
+  const auto forced = model.force ? model.force(row) : std::nullopt;
+  const TokenId undisturbed = forced.value_or(draw(0, 0));
+  SampledToken token{.token = undisturbed, .logprob = -static_cast<float>(hash % 97) / 10};
+  token.natural_end = row.redraw_eos && !row.mask_stop_ids && Contains(row.eos_ids, undisturbed);
+  const std::span<const TokenId> barred = row.mask_stop_ids ? row.stop_ids
+                                          : row.redraw_eos  ? row.eos_ids
+                                                            : std::span<const TokenId>();
+  for (uint64_t retry = 1; Contains(barred, token.token); ++retry) {
+    token.token = draw(row.mask_stop_ids ? 0 : 1, retry);
+  }
+  for (int32_t i = 0; i < row.num_top_logprobs; ++i) {
+    token.top_logprobs.push_back({.token = i, .logprob = -static_cast<float>(i) - 1});
+  }
+  token.eos = SignalOf(hash, row);
+  return token;
+}
+
+uint64_t FakeHistoryHash(const kernels::KvLayout& layout, std::span<const TokenId> tokens) {
+  uint64_t hash = 0;
+  for (size_t position = 0; position < tokens.size(); ++position) {
+    ForEachHead(layout, [&](int layer, int plane, int head) {
+      hash = Mix(hash ^
+                 SlotWord(tokens[position], static_cast<int32_t>(position), layer, plane, head));
+    });
+  }
+  return hash;
+}
+
+void FakeRunnerControl::Pause() {
+  base::MutexLock lock(&mutex_);
+  paused_ = true;
+}
+
+void FakeRunnerControl::Resume() {
+  base::MutexLock lock(&mutex_);
+  paused_ = false;
+  changed_.NotifyAll();
+}
+
+void FakeRunnerControl::set_on_step(std::function<void(const StepPlan&)> on_step) {
+  base::MutexLock lock(&mutex_);
+  on_step_ = std::move(on_step);
+}
+
+FakeRunner::FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
+                       std::shared_ptr<FakeRunnerControl> control)
+    : kv_(kv),
+      model_(std::move(model)),
+      control_(control ? std::move(control) : std::make_shared<FakeRunnerControl>()) {
+  BATON_CHECK(static_cast<size_t>(kv.layout.head_dim) * kernels::SizeOf(kv.layout.dtype) >=
+              sizeof(uint64_t))
+      << "a slot of the fake model holds 8 bytes per head";
+}
+
+absl::Status FakeRunner::Submit(const StepPlan& plan) {
+  CheckPlan(plan);
+  {
+    base::MutexLock lock(&control_->mutex_);
+    if (control_->on_step_) control_->on_step_(plan);
+  }
+  for (const StepRow& row : plan.rows) Store(row);
+  StepOutput output;
+  for (const StepRow& row : plan.rows) {
+    if (row.sample) output.samples.push_back(FakeDraw(model_, ReadHistory(row), row.sampling));
+  }
+  output_ = std::move(output);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<StepOutput> FakeRunner::Wait() {
+  BATON_CHECK(output_.has_value()) << "Wait without Submit";
+  {
+    base::MutexLock lock(&control_->mutex_);
+    while (control_->paused_) control_->changed_.Wait(&control_->mutex_);
+  }
+  StepOutput output = *std::exchange(output_, std::nullopt);
+  if (control_->fail_next_.exchange(false)) return absl::InternalError("injected device fault");
+  ++control_->steps_;
+  ++operations_;
+  return output;
+}
+
+void FakeRunner::CheckPlan(const StepPlan& plan) const {
+  std::set<BlockId> written;
+  int32_t tokens = 0, samples = 0;
+  for (const StepRow& row : plan.rows) {
+    const auto count = static_cast<int32_t>(row.tokens.size());
+    const int32_t end = row.first_position + count;
+    BATON_CHECK(count > 0 && row.first_position >= 0) << row.sequence.value();
+    BATON_CHECK(static_cast<int32_t>(row.blocks.size()) * kv_.layout.block_size >= end)
+        << row.blocks.size() << " blocks for " << end << " tokens";
+    for (const BlockId block : row.blocks) {
+      BATON_CHECK(block.value() >= 0 && block.value() < kv_.num_blocks) << block.value();
+    }
+    for (int32_t i = row.first_position / kv_.layout.block_size;
+         i <= (end - 1) / kv_.layout.block_size; ++i) {
+      BATON_CHECK(written.insert(row.blocks[static_cast<size_t>(i)]).second)
+          << "two rows write block " << row.blocks[static_cast<size_t>(i)].value();
+    }
+    if (row.sample) {
+      const size_t history = row.sampling.prompt.size() + row.sampling.output.size();
+      BATON_CHECK(history == static_cast<size_t>(end)) << history << " tokens, row ends at " << end;
+    }
+    tokens += count;
+    samples += row.sample ? 1 : 0;
+  }
+  BATON_CHECK(tokens == plan.num_tokens && samples == plan.num_samples) << "step " << plan.step;
+}
+
+void FakeRunner::Store(const StepRow& row) const {
+  const int block_size = kv_.layout.block_size;
+  for (size_t i = 0; i < row.tokens.size(); ++i) {
+    const int32_t position = row.first_position + static_cast<int32_t>(i);
+    const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];
+    ForEachHead(kv_.layout, [&](int layer, int plane, int head) {
+      const uint64_t word = SlotWord(row.tokens[i], position, layer, plane, head);
+      std::memcpy(Slot(kv_, block, layer, plane, head, position % block_size), &word, sizeof(word));
+    });
+  }
+}
+
+uint64_t FakeRunner::ReadHistory(const StepRow& row) const {
+  const int block_size = kv_.layout.block_size;
+  const int32_t end = row.first_position + static_cast<int32_t>(row.tokens.size());
+  uint64_t hash = 0;
+  for (int32_t position = 0; position < end; ++position) {
+    const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];
+    ForEachHead(kv_.layout, [&](int layer, int plane, int head) {
+      uint64_t word = 0;
+      std::memcpy(&word, Slot(kv_, block, layer, plane, head, position % block_size), sizeof(word));
+      hash = Mix(hash ^ word);
+    });
+  }
+  return hash;
+}
+
+}  // namespace baton

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/model/model_runner.h"
+#include "kernels/paged_kv.h"
+
+namespace baton {
+
+// Zeroed memory for a KV pool, as a worker would have it.
+class FakeArena {
+ public:
+  explicit FakeArena(int32_t num_blocks, int block_size = 4);
+  const kernels::PagedKv& kv() const { return kv_; }
+
+ private:
+  std::vector<std::byte> memory_;
+  kernels::PagedKv kv_;
+};
+
+struct FakeModelOptions {
+  int32_t vocab_size = 1000;
+  int32_t eos_permille = 0;  // chance that a draw is the first EOS id
+  // Overrides draws in tests that need a given token; sees prompt and output.
+  std::function<std::optional<TokenId>(const kernels::SampleRow&)> force;
+};
+
+// The draw of the fake model: a pure function of the whole token history and the sampler's row.
+SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
+                      const kernels::SampleRow& row);
+// What FakeRunner computes from a KV cache that holds exactly `tokens`.
+uint64_t FakeHistoryHash(const kernels::KvLayout& layout, std::span<const TokenId> tokens);
+
+// Faults and pauses of a FakeRunner, settable from the test's thread while the engine owns the
+// runner.
+class FakeRunnerControl {
+ public:
+  // Wait() of every step blocks until Resume.
+  void Pause();
+  void Resume();
+  // Wait() of the next step returns an error.
+  void FailNextStep() { fail_next_ = true; }
+  // Called on the engine thread with every plan.
+  void set_on_step(std::function<void(const StepPlan&)> on_step);
+  uint64_t steps() const { return steps_; }
+
+ private:
+  friend class FakeRunner;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool paused_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void(const StepPlan&)> on_step_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> fail_next_{false};
+  std::atomic<uint64_t> steps_{0};
+};
+
+// A model whose KV is a fingerprint of (token, position, layer, plane, head) and whose next token
+// hashes what it reads back from the arena through the row's block table. Wrong tables, lost or
+// foreign KV and bad handoffs therefore give wrong tokens. Checks the plan's own contract too: rows
+// fit their blocks, and no block is written by two rows.
+class FakeRunner final : public ModelRunner {
+ public:
+  FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
+             std::shared_ptr<FakeRunnerControl> control = nullptr);
+
+  absl::Status Submit(const StepPlan& plan) override;
+  absl::StatusOr<StepOutput> Wait() override;
+  uint64_t operations_finished() const override { return operations_; }
+
+ private:
+  void CheckPlan(const StepPlan& plan) const;
+  void Store(const StepRow& row) const;
+  uint64_t ReadHistory(const StepRow& row) const;
+
+  const kernels::PagedKv kv_;
+  const FakeModelOptions model_;
+  const std::shared_ptr<FakeRunnerControl> control_;  // the test holds the other end
+  std::optional<StepOutput> output_;
+  std::atomic<uint64_t> operations_{0};
+};
+
+}  // namespace baton
