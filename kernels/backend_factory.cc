@@ -1,6 +1,7 @@
 #include "kernels/backend_factory.h"
 
 #include "absl/strings/str_cat.h"
+#include "kernels/cpu/cpu_backend.h"
 #include "kernels/reference/reference_backend.h"
 
 namespace baton::kernels {
@@ -14,6 +15,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
                        "(float16 checkpoints are converted at load)"));
     }
   }
+  if (options.device == "cpu") return CpuBackend::Create(options);
   if (options.device == "reference") {
     return std::make_unique<ReferenceBackend>(options.compute_dtype);
   }

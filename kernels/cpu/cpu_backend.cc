@@ -1,0 +1,258 @@
+#include "kernels/cpu/cpu_backend.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cpu/onednn_gemm.h"
+#include "kernels/cpu/panel_gemm.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/float_convert.h"
+#include "kernels/host_memory.h"
+#include "kernels/step_check.h"
+
+namespace baton::kernels {
+namespace {
+
+constexpr int kMaxHeadDim = 256;
+
+bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
+
+// Elements that a thread should at least have before work is split.
+int64_t GrainRows(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
+
+void CheckHeads(const AttentionShape& shape) {
+  BATON_CHECK(shape.head_dim % 8 == 0 && 0 < shape.head_dim && shape.head_dim <= kMaxHeadDim)
+      << "head_dim " << shape.head_dim << ", expected a multiple of 8 up to " << kMaxHeadDim;
+  BATON_CHECK(shape.kv_heads > 0 && shape.q_heads % shape.kv_heads == 0)
+      << shape.q_heads << " query heads over " << shape.kv_heads << " KV heads";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const cpu::Isa isa, cpu::ChooseIsa(options.isa, options.compute_dtype));
+  if (options.threads < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
+  }
+  const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  omp_set_num_threads(threads);
+  std::unique_ptr<cpu::Gemm> gemm;
+  if (isa == cpu::Isa::kAvx512) {
+    BATON_ASSIGN_OR_RETURN(gemm, cpu::OneDnnGemm::Create(options.compute_dtype));
+  } else {
+    gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
+  }
+  BackendInfo info{.device = "cpu",
+                   .isa = std::string(cpu::Name(isa)),
+                   .matmul = gemm->implementation(),
+                   .threads = threads,
+                   .compute_dtype = options.compute_dtype};
+  return std::unique_ptr<Backend>(new CpuBackend(std::move(info), isa, std::move(gemm)));
+}
+
+CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm)
+    : info_(std::move(info)),
+      gemm_(std::move(gemm)),
+      rms_norm_(cpu::ChooseRmsNorm(isa)),
+      silu_mul_(cpu::ChooseSiluMul(isa)),
+      rope_store_(cpu::ChooseRopeStore(isa)),
+      paged_attention_(cpu::ChoosePagedAttention(isa)),
+      sample_ops_(cpu::ChooseSampleOps(isa)) {
+  for (int thread = 0; thread < info_.threads; ++thread) samplers_.emplace_back(sample_ops_);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
+  return AllocateHost(bytes);
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor& weight,
+                                                               const Shard& shard) {
+  BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
+  omp_set_num_threads(info_.threads);
+  return gemm_->Pack(weight, part);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadVector(const HostTensor& vector) {
+  return CopyConverted(vector, DType::kF32);
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadTable(const HostTensor& table) {
+  return CopyConverted(table, info_.compute_dtype);
+}
+
+absl::Status CpuBackend::Prepare(std::span<const PackedWeight* const> weights, int max_tokens) {
+  omp_set_num_threads(info_.threads);
+  return gemm_->Prepare(weights, max_tokens);
+}
+
+absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+  BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
+  // OpenMP keeps its number of threads per calling thread; oneDNN asks it.
+  omp_set_num_threads(info_.threads);
+  layout_ = layout;
+  kv_ = kv;
+  rope_table_.Reset();
+  attention_tasks_.clear();
+  sequence_of_.resize(layout.tokens.size());
+  for (size_t i = 0; i < layout.sequences.size(); ++i) {
+    const StepLayout::Sequence& sequence = layout.sequences[i];
+    std::fill_n(sequence_of_.begin() + sequence.token_begin, sequence.num_tokens,
+                static_cast<int32_t>(i));
+  }
+  return absl::OkStatus();
+}
+
+void CpuBackend::Embed(const Buffer& table, Matrix out) {
+  const DType dtype = info_.compute_dtype;
+  BATON_CHECK(out.dtype == DType::kF32) << "embeddings are fp32";
+  const int64_t vocab = static_cast<int64_t>(table.size() / SizeOf(dtype)) / out.cols;
+  for (int64_t row = 0; row < out.rows; ++row) {
+    const int64_t token = layout_.tokens[row];
+    BATON_CHECK(token >= 0 && token < vocab) << "token " << token << " of " << vocab;
+    float* to = static_cast<float*>(out.row(row));
+    if (dtype == DType::kF32) {
+      std::memcpy(to, static_cast<const float*>(table.data()) + token * out.cols,
+                  static_cast<size_t>(out.cols) * sizeof(float));
+      continue;
+    }
+    const uint16_t* from = static_cast<const uint16_t*>(table.data()) + token * out.cols;
+    for (int64_t i = 0; i < out.cols; ++i) to[i] = FloatFromBf16(from[i]);
+  }
+}
+
+void CpuBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
+  BATON_CHECK(out.dtype == DType::kF32 && out.cols == weight.in()) << "embeddings are fp32";
+  for (const int32_t token : layout_.tokens) {
+    BATON_CHECK(token >= 0 && token < weight.out()) << "token " << token << " of " << weight.out();
+  }
+  cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
+                      [&](int64_t begin, int64_t end) {
+                        for (int64_t row = begin; row < end; ++row) {
+                          gemm_->UnpackRow(weight, layout_.tokens[row], out, row);
+                        }
+                      });
+}
+
+void CpuBackend::GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) {
+  BATON_CHECK(in.dtype == out.dtype && in.cols == out.cols) << "a gather changes neither";
+  const size_t bytes = static_cast<size_t>(in.cols) * SizeOf(in.dtype);
+  for (size_t row = 0; row < rows.size(); ++row) {
+    BATON_CHECK(rows[row] >= 0 && rows[row] < in.rows) << "row " << rows[row] << " of " << in.rows;
+    std::memmove(out.row(static_cast<int64_t>(row)), in.row(rows[row]), bytes);
+  }
+}
+
+void CpuBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
+  BATON_CHECK(in.cols == out.cols && in.rows == out.rows &&
+              weight.size() >= static_cast<size_t>(in.cols) * sizeof(float));
+  cpu::ParallelRanges(info_.threads, in.rows, GrainRows(in.cols), [&](int64_t begin, int64_t end) {
+    rms_norm_(in, static_cast<const float*>(weight.data()), eps, out, begin, end);
+  });
+}
+
+void CpuBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
+                        const MatMulEpilogue& epilogue) {
+  BATON_CHECK(in.cols == weight.in() && out.cols == weight.out() && in.rows == out.rows)
+      << in.rows << " x " << in.cols << " by " << weight.out() << " x " << weight.in() << " into "
+      << out.rows << " x " << out.cols;
+  BATON_CHECK(IsDense(in) && IsDense(out)) << "matmul operands have no gap between rows";
+  BATON_CHECK(in.dtype == info_.compute_dtype) << "matmul inputs are in the compute dtype";
+  gemm_->Run(weight, in, out, epilogue);
+}
+
+void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
+                                const RopeShape& rope, const QkNorm& norm) {
+  CheckHeads(shape);
+  BATON_CHECK(static_cast<int>(rope.inv_freq.size()) * 2 == shape.head_dim)
+      << rope.inv_freq.size() << " rotary frequencies for head_dim " << shape.head_dim;
+  rope_table_.Update(layout_.positions, rope);
+  const cpu::RopeStoreArgs args{
+      .qkv = qkv, .kv = kv_, .layer = layer, .shape = shape, .norm = norm};
+  const int block_size = kv_.layout.block_size;
+  cpu::ParallelRanges(
+      info_.threads, qkv.rows, GrainRows(qkv.cols), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          const int32_t position = layout_.positions[row];
+          const auto& blocks = layout_.sequences[sequence_of_[row]].blocks;
+          rope_store_(args, row, rope_table_.cosine(row), rope_table_.sine(row),
+                      kv_.block(blocks[position / block_size]), position % block_size);
+        }
+      });
+}
+
+// Tasks are the same for all layers of a step.
+void CpuBackend::PlanAttention(const AttentionShape& shape) {
+  const int queries = cpu::AttentionQueriesPerTask(shape);
+  for (const StepLayout::Sequence& sequence : layout_.sequences) {
+    // The last queries see the most: they go first, so that no thread is left with a long task.
+    const int32_t parts = (sequence.num_tokens + queries - 1) / queries;
+    for (int32_t part = parts - 1; part >= 0; --part) {
+      const int32_t first = part * queries;
+      for (int32_t head = 0; head < shape.kv_heads; ++head) {
+        attention_tasks_.push_back(
+            {.blocks = sequence.blocks.data(),
+             .first_row = sequence.token_begin + first,
+             .queries = std::min(queries, sequence.num_tokens - first),
+             .first_position = sequence.context - sequence.num_tokens + first,
+             .kv_head = head});
+      }
+    }
+  }
+}
+
+void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
+  CheckHeads(shape);
+  BATON_CHECK(qkv.dtype == out.dtype) << "attention keeps the activations' dtype";
+  if (attention_tasks_.empty()) PlanAttention(shape);
+  const size_t floats = cpu::AttentionScratch(shape, kv_.layout.block_size);
+  const size_t needed = floats * sizeof(float) * static_cast<size_t>(info_.threads);
+  if (attention_scratch_ == nullptr || attention_scratch_->size() < needed) {
+    auto buffer = AllocateHost(needed);
+    BATON_CHECK(buffer.ok()) << buffer.status().ToString();
+    attention_scratch_ = std::move(buffer).value();
+  }
+  float* scratch = static_cast<float*>(attention_scratch_->data());
+  const cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv_, .layer = layer, .shape = shape};
+  cpu::ParallelItems(info_.threads, static_cast<int64_t>(attention_tasks_.size()),
+                     [&](int64_t task, int thread) {
+                       paged_attention_(args, attention_tasks_[task],
+                                        scratch + floats * static_cast<size_t>(thread));
+                     });
+}
+
+void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
+  BATON_CHECK(gate_up.cols == 2 * out.cols && gate_up.dtype == out.dtype &&
+              gate_up.rows == out.rows);
+  cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
+                      [&](int64_t begin, int64_t end) { silu_mul_(gate_up, out, begin, end); });
+}
+
+void CpuBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
+                        std::span<SampledToken> results) {
+  BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
+              static_cast<int64_t>(rows.size()) <= logits.rows);
+  std::atomic<int64_t> bad_row{-1};
+  cpu::ParallelItems(
+      info_.threads, static_cast<int64_t>(rows.size()), [&](int64_t row, int thread) {
+        const std::span<const float> raw(static_cast<const float*>(logits.row(row)), logits.cols);
+        if (!samplers_[thread].Run(rows[row], raw, results[row])) bad_row = row;
+      });
+  if (bad_row >= 0 && fault_.empty()) {
+    fault_ = absl::StrCat("the logits of row ", bad_row.load(), " are not finite numbers");
+  }
+}
+
+absl::Status CpuBackend::EndStep() {
+  if (fault_.empty()) return absl::OkStatus();
+  return DeviceFault(std::exchange(fault_, {}));
+}
+
+}  // namespace baton::kernels

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/backend_factory.h"
+#include "kernels/cpu/gemm.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/paged_attention.h"
+#include "kernels/cpu/rms_norm.h"
+#include "kernels/cpu/rope_store.h"
+#include "kernels/cpu/sample.h"
+#include "kernels/cpu/silu_mul.h"
+
+namespace baton::kernels {
+
+// The host processor: a Gemm of the ISA path for the products, own vector kernels for the rest, one
+// OpenMP region per operation. Driven by one thread at a time.
+class CpuBackend final : public Backend {
+ public:
+  static absl::StatusOr<std::unique_ptr<Backend>> Create(const BackendOptions& options);
+
+  const BackendInfo& info() const override { return info_; }
+  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
+                                                     const Shard& shard) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
+  bool CanEmbedFromPacked() const override { return true; }
+  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_tokens) override;
+  absl::Status BeginStep(const StepLayout& layout, const PagedKv& kv) override;
+  void Embed(const Buffer& table, Matrix out) override;
+  void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;
+  void GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) override;
+  void RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) override;
+  void MatMul(const PackedWeight& weight, Matrix in, Matrix out,
+              const MatMulEpilogue& epilogue) override;
+  void RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape, const RopeShape& rope,
+                      const QkNorm& norm) override;
+  void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
+  void SiluMul(Matrix gate_up, Matrix out) override;
+  void Sample(Matrix logits, std::span<const SampleRow> rows,
+              std::span<SampledToken> results) override;
+  absl::Status EndStep() override;
+
+ private:
+  CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm);
+  void PlanAttention(const AttentionShape& shape);
+
+  BackendInfo info_;
+  std::unique_ptr<cpu::Gemm> gemm_;
+  cpu::RmsNormFn rms_norm_;
+  cpu::SiluMulFn silu_mul_;
+  cpu::RopeStoreFn rope_store_;
+  cpu::PagedAttentionFn paged_attention_;
+  cpu::SampleOps sample_ops_;
+
+  StepLayout layout_;
+  PagedKv kv_;
+  std::vector<int32_t> sequence_of_;  // [tokens]
+  cpu::RopeTable rope_table_;
+  std::vector<cpu::AttentionTask> attention_tasks_;  // of the step, for one AttentionShape
+  std::unique_ptr<Buffer> attention_scratch_;
+  std::vector<cpu::RowSampler> samplers_;  // one per thread
+  std::string fault_;
+};
+
+}  // namespace baton::kernels

@@ -1,0 +1,195 @@
+#include "kernels/cpu/onednn_gemm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cpu/onednn_weight.h"
+#include "kernels/float_convert.h"
+#include "kernels/host_memory.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+using dnnl::memory;
+
+// Exact up to 64 rows, where padding or cutting would cost most; then coarser.
+std::vector<int> MakeRungs() {
+  std::vector<int> rungs;
+  for (int rows = 1; rows <= 64; ++rows) rungs.push_back(rows);
+  for (int rows = 80; rows <= 256; rows += 16) rungs.push_back(rows);
+  for (int rows = 320; rows <= 512; rows += 64) rungs.push_back(rows);
+  return rungs;
+}
+
+}  // namespace
+
+struct OneDnnGemm::Primitive {
+  dnnl::matmul matmul;
+  memory source;
+  memory weights;
+  memory bias;
+  memory destination;
+  memory scratchpad;
+};
+
+OneDnnGemm::OneDnnGemm(DType compute_dtype)
+    : compute_dtype_(compute_dtype),
+      type_(OneDnnType(compute_dtype)),
+      engine_(dnnl::engine::kind::cpu, 0),
+      stream_(engine_),
+      rungs_(MakeRungs()) {}
+
+absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) try {
+  std::unique_ptr<OneDnnGemm> gemm(new OneDnnGemm(compute_dtype));
+  gemm->implementation_ = gemm->Describe(256, 256, Kind::kStore, 16).impl_info_str();
+  if (gemm->implementation_.rfind("brg", 0) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("oneDNN chose '", gemm->implementation_, "' for a matmul in ",
+                     std::string(Name(compute_dtype)),
+                     ", expected a 'brg' one (is ONEDNN_MAX_CPU_ISA set?); use --isa avx2"));
+  }
+  return gemm;
+} catch (const dnnl::error& error) {
+  return absl::FailedPreconditionError(absl::StrCat("oneDNN has no matmul for ",
+                                                    std::string(Name(compute_dtype)),
+                                                    " here: ", error.what(), "; use --isa avx2"));
+}
+
+OneDnnGemm::Kind OneDnnGemm::KindOf(DType out) const {
+  return out == compute_dtype_ ? Kind::kStore : Kind::kStoreF32;
+}
+
+dnnl::matmul::primitive_desc OneDnnGemm::Describe(int64_t out, int64_t in, Kind kind,
+                                                  int rows) const {
+  const memory::desc source({rows, in}, type_, memory::format_tag::ab);
+  const memory::desc weights({in, out}, type_, memory::format_tag::any);
+  const auto out_type = kind == Kind::kStore ? type_ : memory::data_type::f32;
+  const memory::desc destination({rows, out}, out_type, memory::format_tag::ab);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  if (kind == Kind::kAddF32) {
+    dnnl::post_ops operations;
+    operations.append_sum(1.0f);
+    attributes.set_post_ops(operations);
+  }
+  if (kind == Kind::kStore) {
+    const memory::desc bias({1, out}, memory::data_type::f32, memory::format_tag::ab);
+    return {{source, weights, bias, destination}, attributes, engine_};
+  }
+  return {{source, weights, destination}, attributes, engine_};
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnGemm::Pack(const HostTensor& weight,
+                                                               const Shard& part) try {
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  const memory::desc packed = Describe(out, in, Kind::kStore, 16).weights_desc();
+  return OneDnnWeight::Pack(weight, part, packed, engine_, stream_);
+} catch (const dnnl::error& error) {
+  return absl::InternalError(absl::StrCat("oneDNN cannot pack a weight: ", error.what()));
+}
+
+OneDnnGemm::Primitive& OneDnnGemm::Find(int64_t out, int64_t in, Kind kind, int rows) {
+  std::unique_ptr<Primitive>& slot = primitives_[{out, in, kind, rows}];
+  if (slot != nullptr) return *slot;
+  const auto descriptor = Describe(out, in, kind, rows);
+  slot = std::make_unique<Primitive>();
+  slot->matmul = dnnl::matmul(descriptor);
+  slot->source = memory(descriptor.src_desc(), engine_, nullptr);
+  slot->weights = memory(descriptor.weights_desc(), engine_, nullptr);
+  slot->destination = memory(descriptor.dst_desc(), engine_, nullptr);
+  if (kind == Kind::kStore) slot->bias = memory(descriptor.bias_desc(), engine_, nullptr);
+  const memory::desc scratchpad = descriptor.scratchpad_desc();
+  slot->scratchpad = memory(scratchpad, engine_, nullptr);
+  scratchpad_.resize(std::max(scratchpad_.size(), scratchpad.get_size() + 64));
+  return *slot;
+}
+
+absl::Status OneDnnGemm::Prepare(std::span<const PackedWeight* const> weights, int max_rows) try {
+  for (const PackedWeight* weight : weights) {
+    const auto& packed = static_cast<const OneDnnWeight&>(*weight);
+    zeros_.resize(std::max<size_t>(zeros_.size(), packed.out()), 0.0f);
+    for (const Kind kind : {Kind::kStore, Kind::kStoreF32, Kind::kAddF32}) {
+      if (kind == Kind::kStoreF32 && compute_dtype_ == DType::kF32) continue;
+      for (const int rows : rungs_) {
+        if (rows > max_rows) break;
+        if (Find(packed.out(), packed.in(), kind, rows).weights.get_desc() != packed.layout()) {
+          return absl::InternalError(absl::StrCat("oneDNN wants another packed layout for ", rows,
+                                                  " rows of a ", packed.out(), " x ", packed.in(),
+                                                  " weight; use --isa avx2"));
+        }
+      }
+    }
+  }
+  return absl::OkStatus();
+} catch (const dnnl::error& error) {
+  return absl::InternalError(absl::StrCat("oneDNN cannot prepare a matmul: ", error.what()));
+}
+
+int OneDnnGemm::LargestRung(int64_t rows) const {
+  const auto above = std::upper_bound(rungs_.begin(), rungs_.end(), rows);
+  return *(above - 1);
+}
+
+void OneDnnGemm::RunRung(const PackedWeight& weight, Matrix in, Matrix out, const float* bias,
+                         Kind kind) {
+  const auto& packed = static_cast<const OneDnnWeight&>(weight);
+  Primitive& primitive = Find(packed.out(), packed.in(), kind, static_cast<int>(in.rows));
+  primitive.source.set_data_handle(in.data);
+  primitive.weights.set_data_handle(packed.data());
+  primitive.destination.set_data_handle(out.data);
+  const auto address = reinterpret_cast<uintptr_t>(scratchpad_.data());
+  primitive.scratchpad.set_data_handle(reinterpret_cast<void*>((address + 63) / 64 * 64));
+  std::array<dnnl_exec_arg_t, 5> arguments = {{
+      {DNNL_ARG_SRC, primitive.source.get()},
+      {DNNL_ARG_WEIGHTS, primitive.weights.get()},
+      {DNNL_ARG_DST, primitive.destination.get()},
+      {DNNL_ARG_SCRATCHPAD, primitive.scratchpad.get()},
+      {DNNL_ARG_BIAS, nullptr},
+  }};
+  int count = 4;
+  if (kind == Kind::kStore) {
+    primitive.bias.set_data_handle(const_cast<float*>(bias));
+    arguments[count++].memory = primitive.bias.get();
+  }
+  const dnnl_status_t status =
+      dnnl_primitive_execute(primitive.matmul.get(), stream_.get(), count, arguments.data());
+  BATON_CHECK(status == dnnl_success) << "oneDNN matmul failed with status " << status;
+}
+
+void OneDnnGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
+                     const MatMulEpilogue& epilogue) {
+  BATON_CHECK(!epilogue.accumulate || out.dtype == DType::kF32)
+      << "a matmul accumulates into fp32 only";
+  zeros_.resize(std::max<size_t>(zeros_.size(), weight.out()), 0.0f);
+  Kind kind = epilogue.accumulate ? Kind::kAddF32 : KindOf(out.dtype);
+  const float* bias = zeros_.data();
+  if (epilogue.bias != nullptr) {
+    bias = static_cast<const float*>(epilogue.bias->data());
+    if (kind != Kind::kStore) {
+      // Into the destination first; the product is then added.
+      for (int64_t row = 0; row < out.rows; ++row) {
+        float* values = static_cast<float*>(out.row(row));
+        if (!epilogue.accumulate) std::fill_n(values, out.cols, 0.0f);
+        for (int64_t i = 0; i < out.cols; ++i) values[i] += bias[i];
+      }
+      kind = Kind::kAddF32;
+    }
+  }
+  for (int64_t row = 0; row < in.rows;) {
+    const int rung = LargestRung(in.rows - row);
+    Matrix part_in = Matrix::Dense(in.row(row), in.dtype, rung, in.cols);
+    Matrix part_out = Matrix::Dense(out.row(row), out.dtype, rung, out.cols);
+    RunRung(weight, part_in, part_out, bias, kind);
+    row += rung;
+  }
+}
+
+void OneDnnGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) {
+  static_cast<const OneDnnWeight&>(weight).UnpackRow(row, static_cast<float*>(out.row(out_row)));
+}
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dnnl.hpp"
+#include "kernels/backend.h"
+#include "kernels/cpu/gemm.h"
+
+namespace baton::kernels::cpu {
+
+// oneDNN matmul over prepacked weights. One packed layout serves every number of rows, and one
+// primitive is made per exact number of rows of a ladder (runtime dimensions are slow). Other
+// counts are cut into rungs, which changes no bit: a row's result does not depend on the others.
+class OneDnnGemm final : public Gemm {
+ public:
+  // Fails when oneDNN would not choose its `brg` implementation, the only fast one.
+  static absl::StatusOr<std::unique_ptr<Gemm>> Create(DType compute_dtype);
+
+  const std::string& implementation() const override { return implementation_; }
+  absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
+                                                     const Shard& part) override;
+  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_rows) override;
+  void Run(const PackedWeight& weight, Matrix in, Matrix out,
+           const MatMulEpilogue& epilogue) override;
+  void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) override;
+
+ private:
+  // What a primitive does after the product. kStore adds a bias (zeros where there is none) and
+  // stores the compute dtype; kStoreF32 and kAddF32 store or add to fp32.
+  enum class Kind { kStore, kStoreF32, kAddF32 };
+  struct Primitive;
+  using Key = std::tuple<int64_t, int64_t, Kind, int>;  // out, in, kind, rows
+
+  explicit OneDnnGemm(DType compute_dtype);
+  Kind KindOf(DType out) const;
+  dnnl::matmul::primitive_desc Describe(int64_t out, int64_t in, Kind kind, int rows) const;
+  Primitive& Find(int64_t out, int64_t in, Kind kind, int rows);
+  void RunRung(const PackedWeight& weight, Matrix in, Matrix out, const float* bias, Kind kind);
+  int LargestRung(int64_t rows) const;
+
+  DType compute_dtype_;
+  dnnl::memory::data_type type_;
+  dnnl::engine engine_;
+  dnnl::stream stream_;
+  std::string implementation_;
+  std::vector<int> rungs_;  // ascending, from 1
+  std::map<Key, std::unique_ptr<Primitive>> primitives_;
+  std::vector<float> zeros_;
+  std::vector<std::byte> scratchpad_;
+};
+
+}  // namespace baton::kernels::cpu

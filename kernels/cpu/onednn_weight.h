@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "dnnl.hpp"
+#include "kernels/backend.h"
+
+namespace baton::kernels::cpu {
+
+dnnl::memory::data_type OneDnnType(DType dtype);
+
+// A weight [out, in] in oneDNN's blocked layout. Every element's place is a sum of a term of its
+// row and a term of its column, so rows can be read back exactly.
+class OneDnnWeight final : public PackedWeight {
+ public:
+  // `layout` describes [in, out], as oneDNN's matmul sees weights.
+  static absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
+                                                            const Shard& part,
+                                                            const dnnl::memory::desc& layout,
+                                                            const dnnl::engine& engine,
+                                                            const dnnl::stream& stream);
+
+  int64_t out() const override { return out_; }
+  int64_t in() const override { return in_; }
+  size_t bytes() const override { return buffer_->size(); }
+  void* data() const { return buffer_->data(); }
+  const dnnl::memory::desc& layout() const { return layout_; }
+
+  // to [in] = row `row`.
+  void UnpackRow(int64_t row, float* to) const;
+
+ private:
+  OneDnnWeight(int64_t out, int64_t in, dnnl::memory::desc layout, std::unique_ptr<Buffer> buffer);
+
+  int64_t out_;
+  int64_t in_;
+  dnnl::memory::desc layout_;
+  std::unique_ptr<Buffer> buffer_;
+  std::vector<int32_t> column_offsets_;  // [in]
+};
+
+}  // namespace baton::kernels::cpu

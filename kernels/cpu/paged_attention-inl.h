@@ -1,0 +1,252 @@
+// Tile kernels of paged attention. Compiled once per target: no include guard but a toggle.
+#if defined(BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
+#undef BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
+#else
+#define BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
+#endif
+
+#include "kernels/cpu/vec-inl.h"
+
+#if BATON_CPU_TARGET
+HWY_BEFORE_NAMESPACE();
+namespace baton::kernels::cpu::HWY_NAMESPACE {
+
+// Scratch of one task, cut from one allocation. Widths are padded to 16 floats on every target.
+struct AttentionMemory {
+  static constexpr int64_t kPad = 16;
+  static int64_t Padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
+  static size_t Floats(int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks) {
+    const int64_t wide = Padded(dim);
+    const int64_t scores = rows * split_blocks * Padded(tile);
+    return static_cast<size_t>(3 * rows * wide + scores + Padded(dim + 1) * Padded(tile) +
+                               tile * wide + 4 * Padded(rows));
+  }
+
+  AttentionMemory(float* scratch, int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks)
+      : dim_padded(Padded(dim)),
+        tile_padded(Padded(tile)),
+        score_stride(split_blocks * tile_padded) {
+    const auto take = [&scratch](int64_t count) {
+      float* part = scratch;
+      scratch += count;
+      return part;
+    };
+    queries_ = take(rows * dim_padded);
+    outs_ = take(rows * dim_padded);
+    split_outs_ = take(rows * dim_padded);
+    scores_ = take(rows * score_stride);
+    keys = take(Padded(dim + 1) * tile_padded);
+    values = take(tile * dim_padded);
+    highest = take(Padded(rows));
+    total = take(Padded(rows));
+    split_highest = take(Padded(rows));
+    split_total = take(Padded(rows));
+    dim_ = dim;
+  }
+
+  float* query(int64_t row) { return queries_ + row * dim_; }   // [rows, dim]
+  float* out(int64_t row) { return outs_ + row * dim_padded; }  // [rows, dim_padded]
+  float* split_out(int64_t row) { return split_outs_ + row * dim_padded; }
+  float* score(int64_t row) { return scores_ + row * score_stride; }  // [rows, split tokens]
+
+  int64_t dim_padded;
+  int64_t tile_padded;
+  int64_t score_stride;
+  float* keys;    // [dim, tile_padded], transposed
+  float* values;  // [tile, dim_padded]
+  float* highest;
+  float* total;
+  float* split_highest;
+  float* split_total;
+
+ private:
+  int64_t dim_;
+  float* queries_;
+  float* outs_;
+  float* split_outs_;
+  float* scores_;
+};
+
+using Block128 = hn::FixedTag<uint32_t, 4>;
+
+// Transposes 4 rows of 4 words.
+HWY_INLINE void Transpose4x4(const uint32_t* from, int64_t from_stride, uint32_t out[4][4]) {
+  const Block128 d;
+  const hn::FixedTag<uint64_t, 2> d64;
+  const auto r0 = hn::LoadU(d, from);
+  const auto r1 = hn::LoadU(d, from + from_stride);
+  const auto r2 = hn::LoadU(d, from + 2 * from_stride);
+  const auto r3 = hn::LoadU(d, from + 3 * from_stride);
+  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, out[0]);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, out[1]);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, out[2]);
+  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, out[3]);
+}
+
+// Four tokens at column `token` of keys [dim, stride]; a word is one fp32 element.
+HWY_INLINE void TransposeFour(const float* from, int64_t dim, int64_t stride, float* keys) {
+  const Block128 d;
+  const auto* words = reinterpret_cast<const uint32_t*>(from);
+  for (int64_t i = 0; i < dim; i += 4) {
+    uint32_t columns[4][4];
+    Transpose4x4(words + i, dim, columns);
+    for (int c = 0; c < 4; ++c) {
+      hn::StoreU(hn::LoadU(d, columns[c]), d, reinterpret_cast<uint32_t*>(keys + (i + c) * stride));
+    }
+  }
+}
+
+// A word is a pair of bf16 elements: the even one in its low half.
+HWY_INLINE void TransposeFour(const uint16_t* from, int64_t dim, int64_t stride, float* keys) {
+  const Block128 d;
+  const auto* words = reinterpret_cast<const uint32_t*>(from);
+  for (int64_t i = 0; i < dim / 2; i += 4) {
+    uint32_t columns[4][4];
+    Transpose4x4(words + i, dim / 2, columns);
+    for (int c = 0; c < 4; ++c) {
+      const auto pair = hn::LoadU(d, columns[c]);
+      auto* even = reinterpret_cast<uint32_t*>(keys + 2 * (i + c) * stride);
+      hn::StoreU(hn::ShiftLeft<16>(pair), d, even);
+      hn::StoreU(hn::And(pair, hn::Set(d, 0xffff0000)), d, even + stride);
+    }
+  }
+}
+
+// keys [dim, stride] fp32 from a K tile [tile, dim]; dim is a multiple of 8. Columns from `tile` on
+// are left as they are: their scores are masked.
+template <typename Kv>
+void TransposeKeys(const Kv* from, int64_t tile, int64_t dim, int64_t stride, float* keys) {
+  int64_t token = 0;
+  for (; token + 4 <= tile; token += 4) {
+    TransposeFour(from + token * dim, dim, stride, keys + token);
+  }
+  for (; token < tile; ++token) {
+    for (int64_t i = 0; i < dim; ++i) {
+      if constexpr (sizeof(Kv) == 4) {
+        keys[i * stride + token] = from[token * dim + i];
+      } else {
+        const uint32_t bits = static_cast<uint32_t>(from[token * dim + i]) << 16;
+        std::memcpy(&keys[i * stride + token], &bits, sizeof(bits));
+      }
+    }
+  }
+}
+
+// Scores of kRows rows against one vector of tokens: the sum of the even and the odd products.
+template <int kRows>
+HWY_INLINE void ScoreTile(const float* queries, int64_t dim, const float* keys, int64_t stride,
+                          FloatVec scale, float* scores, int64_t score_stride) {
+  FloatVec even[kRows];
+  FloatVec odd[kRows];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) even[r] = odd[r] = hn::Zero(kFloat);
+  for (int64_t i = 0; i < dim; i += 2) {
+    const auto k0 = hn::LoadU(kFloat, keys + i * stride);
+    const auto k1 = hn::LoadU(kFloat, keys + (i + 1) * stride);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      even[r] = hn::MulAdd(hn::Set(kFloat, queries[r * dim + i]), k0, even[r]);
+      odd[r] = hn::MulAdd(hn::Set(kFloat, queries[r * dim + i + 1]), k1, odd[r]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    hn::StoreU(hn::Mul(hn::Add(even[r], odd[r]), scale), kFloat, scores + r * score_stride);
+  }
+}
+
+HWY_INLINE void ScoreRows(const float* queries, int64_t dim, const float* keys, int64_t stride,
+                          float scale_value, float* scores, int64_t score_stride, int32_t begin,
+                          int32_t end) {
+  // 2 accumulators a row: 8 rows fill the 32 registers of AVX-512, 4 the 16 of AVX2.
+  constexpr int kRows = kLanes == 16 ? 8 : 4;
+  const auto scale = hn::Set(kFloat, scale_value);
+  for (int64_t column = 0; column < stride; column += kLanes) {
+    int32_t row = begin;
+    const auto run = [&]<int kCount>() {
+      for (; row + kCount <= end; row += kCount) {
+        ScoreTile<kCount>(queries + row * dim, dim, keys + column, stride, scale,
+                          scores + row * score_stride + column, score_stride);
+      }
+    };
+    run.template operator()<kRows>();
+    run.template operator()<4>();
+    run.template operator()<1>();
+  }
+}
+
+// values [tile, dim_padded] fp32 from a V tile [tile, dim].
+template <typename Kv>
+void WidenValues(const Kv* from, int64_t tile, int64_t dim, int64_t dim_padded, float* values) {
+  for (int64_t token = 0; token < tile; ++token) {
+    ForEachVector(dim, [&](int64_t i, int64_t count) {
+      hn::StoreU(LoadPartial(from + token * dim + i, count), kFloat,
+                 values + token * dim_padded + i);
+    });
+  }
+}
+
+// out[kRows, kVectors] += weights [kRows, tokens] x values [tokens, kVectors], token by token.
+template <int kRows, int kVectors>
+HWY_INLINE void AddTile(const float* weights, int64_t weight_stride, const float* values,
+                        int64_t stride, float* out, int32_t begin, int32_t end) {
+  FloatVec sums[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      sums[r][v] = hn::LoadU(kFloat, out + r * stride + v * kLanes);
+  }
+  for (int32_t token = begin; token < end; ++token) {
+    FloatVec value[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      value[v] = hn::LoadU(kFloat, values + token * stride + v * kLanes);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const auto weight = hn::Set(kFloat, weights[r * weight_stride + token]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sums[r][v] = hn::MulAdd(weight, value[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      hn::StoreU(sums[r][v], kFloat, out + r * stride + v * kLanes);
+  }
+}
+
+// Rows [begin, end) of out [rows, stride] += weights x values over tokens [first, last).
+HWY_INLINE void AddValues(const float* weights, int64_t weight_stride, const float* values,
+                          int64_t stride, float* out, int32_t begin, int32_t end, int32_t first,
+                          int32_t last) {
+  constexpr int kVectors = kLanes == 16 ? 4 : 2;
+  const auto run = [&]<int kRows, int kWide>(int32_t row, int64_t column) {
+    AddTile<kRows, kWide>(weights + row * weight_stride, weight_stride, values + column, stride,
+                          out + row * stride + column, first, last);
+  };
+  int64_t column = 0;
+  for (; column + kVectors * kLanes <= stride; column += kVectors * kLanes) {
+    int32_t row = begin;
+    for (; row + 4 <= end; row += 4) run.template operator()<4, kVectors>(row, column);
+    for (; row < end; ++row) run.template operator()<1, kVectors>(row, column);
+  }
+  for (; column < stride; column += kLanes) {
+    int32_t row = begin;
+    for (; row + 4 <= end; row += 4) run.template operator()<4, 1>(row, column);
+    for (; row < end; ++row) run.template operator()<1, 1>(row, column);
+  }
+}
+
+}  // namespace baton::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // BATON_CPU_TARGET
+
+#endif  // toggle

@@ -1,0 +1,250 @@
+#include "kernels/cpu/paged_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/cpu/paged_attention.cc"
+#include "hwy/foreach_target.h"
+#include "kernels/cpu/paged_attention-inl.h"
+
+#if BATON_CPU_TARGET
+HWY_BEFORE_NAMESPACE();
+namespace baton::kernels::cpu::HWY_NAMESPACE {
+
+// Positions [begin, end) that a row sees, and its range inside the tile that starts at `tile`.
+struct Visible {
+  int32_t begin = 0;
+  int32_t end = 0;
+  Visible Within(int32_t tile, int32_t size) const {
+    return {std::clamp(begin - tile, 0, size), std::clamp(end - tile, 0, size)};
+  }
+};
+
+// One task: rows are (query, head of the group), query-major.
+template <typename Activation, typename Kv>
+class AttentionRun {
+ public:
+  AttentionRun(const AttentionArgs& args, const AttentionTask& task, float* scratch)
+      : args_(args),
+        task_(task),
+        group_(args.shape.q_heads / args.shape.kv_heads),
+        rows_(task.queries * group_),
+        dim_(args.shape.head_dim),
+        tile_(args.kv.layout.block_size),
+        split_blocks_(AttentionSplitBlocks(tile_)),
+        memory_(scratch, rows_, dim_, tile_, split_blocks_) {}
+
+  void Run() {
+    LoadQueries();
+    const int32_t last = task_.first_position + task_.queries - 1;
+    const int32_t first = SeenBy(0).begin;
+    for (int32_t split = first / tile_ / split_blocks_; split <= last / tile_ / split_blocks_;
+         ++split) {
+      RunSplit(split * split_blocks_, (split + 1) * split_blocks_, last);
+    }
+    StoreResults();
+  }
+
+ private:
+  Visible SeenBy(int32_t row) const {
+    const int32_t position = task_.first_position + row / group_;
+    const int32_t window = args_.shape.sliding_window;
+    return {window > 0 ? std::max(0, position - window + 1) : 0, position + 1};
+  }
+
+  void LoadQueries() {
+    for (int32_t row = 0; row < rows_; ++row) {
+      const auto* q = static_cast<const Activation*>(args_.qkv.row(task_.first_row + row / group_));
+      q += (int64_t{task_.kv_head} * group_ + row % group_) * dim_;
+      float* to = memory_.query(row);
+      ForEachVector(dim_, [&](int64_t i, int64_t count) {
+        StorePartial(LoadPartial(q + i, count), to + i, count);
+      });
+      memory_.highest[row] = -std::numeric_limits<float>::infinity();
+      memory_.total[row] = 0;
+    }
+  }
+
+  const Kv* Plane(int32_t block_index, int plane) const {
+    const auto* block = reinterpret_cast<const Kv*>(args_.kv.block(task_.blocks[block_index]));
+    return block + args_.kv.offset(args_.layer, plane, task_.kv_head, 0);
+  }
+
+  // Blocks [begin, end) of the sequence, of which only those up to the last position are touched.
+  void RunSplit(int32_t begin, int32_t end, int32_t last) {
+    begin = std::max(begin, SeenBy(0).begin / tile_);
+    end = std::min(end, last / tile_ + 1);
+    for (int32_t block = begin; block < end; ++block) Scores(block, block - begin);
+    for (int32_t row = 0; row < rows_; ++row) Softmax(row, begin, end);
+    for (int32_t block = begin; block < end; ++block) Values(block, block - begin);
+    for (int32_t row = 0; row < rows_; ++row) Merge(row, begin, end);
+  }
+
+  // Blocks of [begin, end) that `row` sees.
+  Visible SeenBlocks(int32_t row, int32_t begin, int32_t end) const {
+    const Visible seen = SeenBy(row);
+    return {std::max(begin, seen.begin / tile_), std::min(end, (seen.end - 1) / tile_ + 1)};
+  }
+
+  // Rows [first, last) that see anything of `block`.
+  Visible RowsOf(int32_t block) const {
+    Visible rows{0, rows_};
+    while (rows.begin < rows_ && SeenBy(rows.begin).end <= block * tile_) rows.begin += group_;
+    while (rows.end > rows.begin && SeenBy(rows.end - 1).begin >= (block + 1) * tile_) {
+      rows.end -= group_;
+    }
+    return rows;
+  }
+
+  void Scores(int32_t block, int32_t column_tile) {
+    const Visible rows = RowsOf(block);
+    if (rows.begin >= rows.end) return;
+    TransposeKeys(Plane(block, 0), tile_, dim_, memory_.tile_padded, memory_.keys);
+    float* scores = memory_.score(0) + int64_t{column_tile} * memory_.tile_padded;
+    ScoreRows(memory_.query(0), dim_, memory_.keys, memory_.tile_padded, args_.shape.scale, scores,
+              memory_.score_stride, rows.begin, rows.end);
+    const float masked = -std::numeric_limits<float>::infinity();
+    for (int32_t row = rows.begin; row < rows.end; ++row) {
+      float* line = scores + int64_t{row} * memory_.score_stride;
+      const Visible seen = SeenBy(row).Within(block * tile_, tile_);
+      std::fill(line, line + seen.begin, masked);
+      std::fill(line + seen.end, line + memory_.tile_padded, masked);
+    }
+  }
+
+  // Turns a row's scores into weights exp(score - highest).
+  void Softmax(int32_t row, int32_t begin, int32_t end) {
+    const Visible seen = SeenBlocks(row, begin, end);
+    if (seen.begin >= seen.end) return;
+    float* line = memory_.score(row) + int64_t{seen.begin - begin} * memory_.tile_padded;
+    const int64_t count = int64_t{seen.end - seen.begin} * memory_.tile_padded;
+    auto highest = hn::LoadU(kFloat, line);
+    for (int64_t i = kLanes; i < count; i += kLanes) {
+      highest = hn::Max(highest, hn::LoadU(kFloat, line + i));
+    }
+    highest = hn::MaxOfLanes(kFloat, highest);
+    auto total = hn::Zero(kFloat);
+    for (int64_t i = 0; i < count; i += kLanes) {
+      const auto weight = Exp(hn::Sub(hn::LoadU(kFloat, line + i), highest));
+      hn::StoreU(weight, kFloat, line + i);
+      total = hn::Add(total, weight);
+    }
+    memory_.split_highest[row] = hn::GetLane(highest);
+    memory_.split_total[row] = Sum(total);
+    std::fill_n(memory_.split_out(row), memory_.dim_padded, 0.0f);
+  }
+
+  // Adds weight x value of one block to the rows' partial results. Rows that see the whole tile go
+  // together; the others query by query, over what they see: a slot that nobody wrote is not read.
+  void Values(int32_t block, int32_t column_tile) {
+    const Visible rows = RowsOf(block);
+    if (rows.begin >= rows.end) return;
+    WidenValues(Plane(block, 1), tile_, dim_, memory_.dim_padded, memory_.values);
+    const float* weights = memory_.score(0) + int64_t{column_tile} * memory_.tile_padded;
+    for (int32_t row = rows.begin; row < rows.end;) {
+      const Visible seen = SeenBy(row).Within(block * tile_, tile_);
+      int32_t next = row + group_;
+      while (next < rows.end) {
+        const Visible other = SeenBy(next).Within(block * tile_, tile_);
+        if (other.begin != seen.begin || other.end != seen.end) break;
+        next += group_;
+      }
+      AddValues(weights, memory_.score_stride, memory_.values, memory_.dim_padded,
+                memory_.split_out(0), row, next, seen.begin, seen.end);
+      row = next;
+    }
+  }
+
+  void Merge(int32_t row, int32_t begin, int32_t end) {
+    const Visible seen = SeenBlocks(row, begin, end);
+    if (seen.begin >= seen.end) return;
+    float* out = memory_.out(row);
+    const float* part = memory_.split_out(row);
+    if (memory_.total[row] == 0) {
+      std::copy_n(part, memory_.dim_padded, out);
+      memory_.highest[row] = memory_.split_highest[row];
+      memory_.total[row] = memory_.split_total[row];
+      return;
+    }
+    const auto before = hn::Set(kFloat, memory_.highest[row]);
+    const auto now = hn::Set(kFloat, memory_.split_highest[row]);
+    const auto highest = hn::Max(before, now);
+    const auto keep = Exp(hn::Sub(before, highest));
+    const auto add = Exp(hn::Sub(now, highest));
+    const auto total = hn::Mul(hn::Set(kFloat, memory_.total[row]), keep);
+    memory_.total[row] =
+        hn::GetLane(hn::MulAdd(hn::Set(kFloat, memory_.split_total[row]), add, total));
+    memory_.highest[row] = hn::GetLane(highest);
+    for (int64_t i = 0; i < memory_.dim_padded; i += kLanes) {
+      const auto kept = hn::Mul(hn::LoadU(kFloat, out + i), keep);
+      hn::StoreU(hn::MulAdd(hn::LoadU(kFloat, part + i), add, kept), kFloat, out + i);
+    }
+  }
+
+  void StoreResults() {
+    for (int32_t row = 0; row < rows_; ++row) {
+      auto* to = static_cast<Activation*>(args_.out.row(task_.first_row + row / group_));
+      to += (int64_t{task_.kv_head} * group_ + row % group_) * dim_;
+      const auto total = hn::Set(kFloat, memory_.total[row]);
+      const float* out = memory_.out(row);
+      ForEachVector(dim_, [&](int64_t i, int64_t count) {
+        StorePartial(hn::Div(hn::LoadU(kFloat, out + i), total), to + i, count);
+      });
+    }
+  }
+
+  const AttentionArgs& args_;
+  const AttentionTask& task_;
+  const int32_t group_;
+  const int32_t rows_;
+  const int64_t dim_;
+  const int32_t tile_;
+  const int32_t split_blocks_;
+  AttentionMemory memory_;
+};
+
+template <typename Activation>
+void RunTaskAs(const AttentionArgs& args, const AttentionTask& task, float* scratch) {
+  if (args.kv.layout.dtype == DType::kF32) {
+    AttentionRun<Activation, float>(args, task, scratch).Run();
+  } else {
+    AttentionRun<Activation, uint16_t>(args, task, scratch).Run();
+  }
+}
+
+void RunTask(const AttentionArgs& args, const AttentionTask& task, float* scratch) {
+  if (args.qkv.dtype == DType::kF32) {
+    RunTaskAs<float>(args, task, scratch);
+  } else {
+    RunTaskAs<uint16_t>(args, task, scratch);
+  }
+}
+
+}  // namespace baton::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // BATON_CPU_TARGET
+
+#if HWY_ONCE
+namespace baton::kernels::cpu {
+
+int AttentionSplitBlocks(int block_size) { return std::max(1, 256 / block_size); }
+
+int AttentionQueriesPerTask(const AttentionShape& shape) {
+  constexpr int kRows = 64;
+  return std::max(1, kRows / (shape.q_heads / shape.kv_heads));
+}
+
+size_t AttentionScratch(const AttentionShape& shape, int block_size) {
+  const int rows = AttentionQueriesPerTask(shape) * (shape.q_heads / shape.kv_heads);
+  return N_AVX3::AttentionMemory::Floats(rows, shape.head_dim, block_size,
+                                         AttentionSplitBlocks(block_size));
+}
+
+PagedAttentionFn ChoosePagedAttention(Isa isa) {
+  return isa == Isa::kAvx512 ? &N_AVX3::RunTask : &N_AVX2::RunTask;
+}
+
+}  // namespace baton::kernels::cpu
+#endif

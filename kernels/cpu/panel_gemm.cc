@@ -1,0 +1,124 @@
+#include "kernels/cpu/panel_gemm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/float_convert.h"
+#include "kernels/host_memory.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+class PanelWeight final : public PackedWeight {
+ public:
+  PanelWeight(int64_t out, int64_t in, DType dtype, std::unique_ptr<Buffer> data)
+      : out_(out), in_(in), dtype_(dtype), data_(std::move(data)) {}
+  int64_t out() const override { return out_; }
+  int64_t in() const override { return in_; }
+  size_t bytes() const override { return data_->size(); }
+  DType dtype() const { return dtype_; }
+  int64_t panels() const { return (out_ + kPanelWidth - 1) / kPanelWidth; }
+  void* panel(int64_t index) const {
+    return static_cast<std::byte*>(data_->data()) +
+           static_cast<size_t>(index * in_ * kPanelWidth) * SizeOf(dtype_);
+  }
+
+ private:
+  int64_t out_;
+  int64_t in_;
+  DType dtype_;
+  std::unique_ptr<Buffer> data_;
+};
+
+void PackPanel(const HostTensor& weight, const Shard& part, int64_t panel, PanelWeight& to) {
+  const int64_t first = panel * kPanelWidth;
+  for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
+    const int64_t row = first + lane;
+    const int64_t source = (part.out_begin + row) * weight.cols + part.in_begin;
+    for (int64_t k = 0; k < to.in(); ++k) {
+      const float value =
+          row < to.out() ? LoadElement(weight.data, weight.dtype, source + k) : 0.0f;
+      StoreElement(to.panel(panel), to.dtype(), k * kPanelWidth + lane, value);
+    }
+  }
+}
+
+}  // namespace
+
+PanelGemm::PanelGemm(DType compute_dtype, int threads)
+    : compute_dtype_(compute_dtype), threads_(threads) {}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::Pack(const HostTensor& weight,
+                                                              const Shard& part) {
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  const int64_t padded = (out + kPanelWidth - 1) / kPanelWidth * kPanelWidth;
+  BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(padded * in * SizeOf(compute_dtype_)));
+  auto packed = std::make_unique<PanelWeight>(out, in, compute_dtype_, std::move(data));
+  ParallelItems(threads_, packed->panels(),
+                [&](int64_t panel, int) { PackPanel(weight, part, panel, *packed); });
+  return packed;
+}
+
+void PanelGemm::Reserve(int64_t in) {
+  if (in <= rows_capacity_) return;
+  auto buffer = AllocateHost(kPanelRows * in * sizeof(float));
+  BATON_CHECK(buffer.ok()) << buffer.status().ToString();
+  rows_ = std::move(buffer).value();
+  rows_capacity_ = in;
+}
+
+absl::Status PanelGemm::Prepare(std::span<const PackedWeight* const> weights, int /*max_rows*/) {
+  for (const PackedWeight* weight : weights) Reserve(weight->in());
+  return absl::OkStatus();
+}
+
+void PanelGemm::RunRows(const PackedWeight& weight, Matrix in, Matrix out,
+                        const MatMulEpilogue& epilogue) {
+  const auto& packed = static_cast<const PanelWeight&>(weight);
+  float* rows = static_cast<float*>(rows_->data());
+  ParallelRanges(threads_, in.rows, 8,
+                 [&](int64_t begin, int64_t end) { WidenRows(in, begin, end, rows); });
+  const int64_t groups = (packed.panels() + kPanelGroup - 1) / kPanelGroup;
+  ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) {
+      const int64_t first = group * kPanelGroup;
+      RunPanelTask({.rows = rows,
+                    .count = in.rows,
+                    .in = packed.in(),
+                    .panels = packed.panel(first),
+                    .dtype = packed.dtype(),
+                    .group = std::min(kPanelGroup, packed.panels() - first),
+                    .out = out,
+                    .first_column = first * kPanelWidth,
+                    .bias = epilogue.bias != nullptr
+                                ? static_cast<const float*>(epilogue.bias->data())
+                                : nullptr,
+                    .accumulate = epilogue.accumulate});
+    }
+  });
+}
+
+void PanelGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
+                    const MatMulEpilogue& epilogue) {
+  Reserve(weight.in());
+  for (int64_t row = 0; row < in.rows; row += kPanelRows) {
+    const int64_t count = std::min(kPanelRows, in.rows - row);
+    RunRows(weight, Matrix::Dense(in.row(row), in.dtype, count, in.cols),
+            Matrix::Dense(out.row(row), out.dtype, count, out.cols), epilogue);
+  }
+}
+
+void PanelGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) {
+  const auto& packed = static_cast<const PanelWeight&>(weight);
+  const void* panel = packed.panel(row / kPanelWidth);
+  float* to = static_cast<float*>(out.row(out_row));
+  for (int64_t k = 0; k < packed.in(); ++k) {
+    to[k] = LoadElement(panel, packed.dtype(), k * kPanelWidth + row % kPanelWidth);
+  }
+}
+
+}  // namespace baton::kernels::cpu

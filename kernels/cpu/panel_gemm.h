@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "kernels/cpu/gemm.h"
+
+namespace baton::kernels::cpu {
+
+// The matrix product of the AVX2 path, in fp32 for every number of rows: bf16 is a storage type.
+// One accumulator per output element, elements of the row added in ascending order, so that a row
+// has the same bits in any batch (library products for AVX2 do not). Weights lie in panels of 16
+// outputs, [in][16] each.
+class PanelGemm final : public Gemm {
+ public:
+  PanelGemm(DType compute_dtype, int threads);
+
+  const std::string& implementation() const override { return implementation_; }
+  absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
+                                                     const Shard& part) override;
+  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_rows) override;
+  void Run(const PackedWeight& weight, Matrix in, Matrix out,
+           const MatMulEpilogue& epilogue) override;
+  void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) override;
+
+ private:
+  void RunRows(const PackedWeight& weight, Matrix in, Matrix out, const MatMulEpilogue& epilogue);
+  void Reserve(int64_t in);
+
+  DType compute_dtype_;
+  int threads_;
+  std::string implementation_ = "panel:avx2_fma";
+  std::unique_ptr<Buffer> rows_;  // fp32 [kPanelRows, in]: a block of input rows
+  int64_t rows_capacity_ = 0;
+};
+
+constexpr int64_t kPanelWidth = 16;
+constexpr int64_t kPanelRows = 96;  // input rows that share one reading of the weights
+
+// One group of panels against all rows of a block.
+struct PanelTask {
+  const float* rows = nullptr;  // [count, in]
+  int64_t count = 0;
+  int64_t in = 0;
+  const void* panels = nullptr;  // [group][in][16]
+  DType dtype = DType::kF32;
+  int64_t group = 1;            // panels, up to kPanelGroup
+  Matrix out;                   // rows of the block
+  int64_t first_column = 0;     // of the group in `out`
+  const float* bias = nullptr;  // [out] or null
+  bool accumulate = false;
+};
+constexpr int64_t kPanelGroup = 4;
+
+void RunPanelTask(const PanelTask& task);
+void WidenRows(Matrix in, int64_t begin, int64_t end, float* out);
+
+}  // namespace baton::kernels::cpu

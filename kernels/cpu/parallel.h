@@ -1,0 +1,40 @@
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace baton::kernels::cpu {
+
+// One OpenMP region: f(begin, end) over contiguous parts of [0, n), at most one part per thread.
+// Parts of less than `grain` items are not split further. Results must not depend on the parts.
+template <typename F>
+void ParallelRanges(int threads, int64_t n, int64_t grain, F f) {
+  const int64_t parts = std::min<int64_t>(threads, (n + grain - 1) / grain);
+  if (parts <= 1) {
+    if (n > 0) f(int64_t{0}, n);
+    return;
+  }
+#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static)
+  for (int64_t part = 0; part < parts; ++part) {
+    f(n * part / parts, n * (part + 1) / parts);
+  }
+}
+
+// f(item, thread) for every item, taken in order by whichever thread is free.
+template <typename F>
+void ParallelItems(int threads, int64_t n, F f) {
+  if (threads == 1 || n <= 1) {
+    for (int64_t item = 0; item < n; ++item) f(item, 0);
+    return;
+  }
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+#pragma omp for schedule(dynamic, 1)
+    for (int64_t item = 0; item < n; ++item) f(item, thread);
+  }
+}
+
+}  // namespace baton::kernels::cpu

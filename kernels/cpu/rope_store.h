@@ -1,0 +1,41 @@
+#pragma once
+
+#include <vector>
+
+#include "kernels/backend.h"
+#include "kernels/cpu/isa.h"
+
+namespace baton::kernels::cpu {
+
+// cos and sin of every token of a step, times the attention factor: [tokens, head_dim / 2] each.
+// The same for all layers, so it is computed once a step.
+class RopeTable {
+ public:
+  void Reset() { inv_freq_ = nullptr; }
+  // Fills the table unless it holds these positions and this rope already.
+  void Update(std::span<const int32_t> positions, const RopeShape& rope);
+  const float* cosine(int64_t token) const { return cosine_.data() + token * half_; }
+  const float* sine(int64_t token) const { return sine_.data() + token * half_; }
+
+ private:
+  const float* inv_freq_ = nullptr;
+  int64_t half_ = 0;
+  float factor_ = 0;
+  std::vector<float> cosine_;
+  std::vector<float> sine_;
+};
+
+struct RopeStoreArgs {
+  Matrix qkv;
+  PagedKv kv;
+  int layer = 0;
+  AttentionShape shape;
+  QkNorm norm;
+};
+
+// One token of Backend::RopeAndStoreKv: row `token` of qkv, K and V into `slot` of `block`.
+using RopeStoreFn = void (*)(const RopeStoreArgs& args, int64_t token, const float* cosine,
+                             const float* sine, std::byte* block, int slot);
+RopeStoreFn ChooseRopeStore(Isa isa);
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "common/base/eos_signal.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/sample_processors.h"
+#include "kernels/sampling.h"
+
+namespace baton::kernels::cpu {
+
+// What one reading of raw or processed logits gives.
+struct LogitRange {
+  float highest = 0;
+  float lowest = 0;   // finite, or `highest` when nothing below is finite
+  bool valid = true;  // no NaN, no +infinity, something above -infinity
+};
+
+struct ExpSums {
+  double total = 0;     // of exp(x - highest)
+  double weighted = 0;  // of exp(x - highest) (x - highest)
+  int64_t before = 0;   // ids ranked before the marked one
+};
+
+// The last id that is kept, in the order (logit descending, id ascending).
+struct Cut {
+  float logit = 0;
+  int32_t id = 0;
+  bool Keeps(float x, int32_t other) const { return x > logit || (x == logit && other <= id); }
+};
+
+// The vectorised readings of a row.
+struct SampleOps {
+  LogitRange (*range)(std::span<const float> logits) = nullptr;
+  // `marked` is an id whose rank is wanted, or -1.
+  ExpSums (*exp_sums)(std::span<const float> logits, float highest, int32_t marked) = nullptr;
+  // The first id whose logit is `value`.
+  int32_t (*find)(std::span<const float> logits, float value) = nullptr;
+  // weights = ExpF32((x - highest) / temperature).
+  void (*weights)(std::span<const float> logits, float highest, float temperature,
+                  std::span<float> out) = nullptr;
+  // Sets weights of ids that `cut` (if not null) drops, and weights below min_p, to 0.
+  void (*drop)(std::span<const float> logits, const Cut* cut, float min_p,
+               std::span<float> weights) = nullptr;
+};
+SampleOps ChooseSampleOps(Isa isa);
+
+// Samples rows as Backend::Sample, with the arithmetic of kernels/sample_weights.h: the tokens are
+// those of the reference. Owns scratch; one per thread.
+class RowSampler {
+ public:
+  explicit RowSampler(const SampleOps& ops) : ops_(ops) {}
+
+  // False when `raw` is not a distribution; `result` is then token 0.
+  bool Run(const SampleRow& row, std::span<const float> raw, SampledToken& result);
+
+ private:
+  struct Draw {
+    int32_t token = 0;
+    double stop_mass = 0;
+  };
+  struct Candidate {
+    float logit;
+    int32_t id;
+  };
+  enum class Measure { kCount, kMass };
+
+  Draw DrawOne(const SampleRow& row, std::span<const float> logits, const LogitRange& range,
+               uint32_t draw);
+  int32_t TossCoin(const SampleRow& row, uint32_t draw, double* total);
+  bool FindTopCuts(const SampleRow& row, std::span<const float> logits, const LogitRange& range,
+                   Cut* cut);
+  Cut FindCut(std::span<const float> logits, const LogitRange& range, const Cut* within,
+              Measure measure, double needed);
+  uint64_t TotalMass(std::span<const float> logits, const Cut* within) const;
+  void TopLogprobs(const SampleRow& row, std::span<const float> raw, const LogitRange& range,
+                   double log_total, SampledToken& result);
+
+  const SampleOps& ops_;
+  SampleProcessors processors_;
+  std::vector<float> weights_;
+  std::vector<double> running_;  // the sum after every kCheckpoint weights
+  std::vector<uint64_t> histogram_;
+  std::vector<Candidate> candidates_;
+};
+
+}  // namespace baton::kernels::cpu
