@@ -1,0 +1,116 @@
+"""The EOS log and the ignore policies, seen from outside."""
+
+import json
+import math
+import time
+import unittest
+
+from cluster import Cluster, wait_until
+
+KEYS = ["request_id", "timestamp", "step", "current_token_id", "eos_token_id", "eos_logprob", "eos_prob",
+        "is_finished", "finish_reason", "prompt_length", "output_length", "total_length",
+        "eos_prob_sampling", "eos_rank", "entropy", "top1_prob", "eos_policy", "natural_end_step",
+        "attempt"]
+PROMPTS = ["Tell me a story about a fox.", "List 4 fruits.", "Count from 3 to 9.",
+           "Write a JSON object for a person."]
+
+
+class EosTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.cluster.__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__(None, None, None)
+
+    def finished_rows(self, request_id):
+        def rows():
+            found = self.cluster.eos_rows(request_id)
+            return found if found and found[-1]["is_finished"] else None
+        return wait_until(rows, f"the last row of {request_id}")
+
+    def test_one_row_per_token(self):
+        requests = [{"request_id": f"log-{i}", "messages": [{"role": "user", "content": text}],
+                     "temperature": 0.8, "seed": i, "max_tokens": 300}
+                    for i, text in enumerate(PROMPTS)]
+        started = time.time()
+        answers = self.cluster.generate(requests, "--chat", "--eos-steps", concurrency=4)
+        for answer in answers:
+            rows = self.finished_rows(answer["request_id"])
+            n = len(answer["token_ids"])
+            self.assertEqual([row["step"] for row in rows], list(range(1, n + 1)))
+            self.assertEqual([row["current_token_id"] for row in rows], answer["token_ids"])
+            for row, step in zip(rows, answer["eos"]):
+                self.assertEqual(list(row), KEYS)
+                self.assertEqual(row["output_length"], row["step"])
+                self.assertEqual(row["total_length"], row["prompt_length"] + row["output_length"])
+                self.assertEqual(row["prompt_length"], answer["usage"]["prompt_tokens"])
+                self.assertAlmostEqual(row["eos_prob"], math.exp(row["eos_logprob"]), places=7)
+                self.assertAlmostEqual(row["eos_prob"], step["eos_prob"], places=6)
+                self.assertTrue(started - 1 < row["timestamp"] < time.time() + 1)
+                self.assertEqual(row["attempt"], 1)
+            self.assertEqual([row["is_finished"] for row in rows], [False] * (n - 1) + [True])
+            self.assertEqual(rows[-1]["finish_reason"], answer["finish_reason"])
+            self.assertTrue(all(row["finish_reason"] is None for row in rows[:-1]))
+
+    def test_an_end_by_eos_has_the_eos_token_in_its_last_row(self):
+        answer = self.cluster.generate([{"request_id": "end", "temperature": 0, "messages": [
+            {"role": "user", "content": "List 3 colors."}]}], "--chat", "--eos-steps")[0]
+        self.assertEqual(answer["finish_reason"], "stop_eos")
+        last = self.finished_rows("end")[-1]
+        self.assertEqual(last["current_token_id"], last["eos_token_id"])
+        self.assertEqual(last["eos_rank"], 1)
+        self.assertEqual(last["eos_prob_sampling"], 1)
+
+    def test_meta_and_requests(self):
+        self.cluster.generate([{"request_id": "meta", "prompt": "Once", "max_tokens": 3}])
+        self.finished_rows("meta")
+        meta = json.loads((self.cluster.path / "eos.jsonl.meta.json").read_text())
+        self.assertTrue(meta)
+        def summary():
+            path = self.cluster.path / "eos.jsonl.requests.jsonl"
+            lines = path.read_text().splitlines() if path.exists() else []
+            return [row for row in map(json.loads, lines) if row["request_id"] == "meta"]
+        self.assertEqual(len(wait_until(summary, "the summary")), 1)
+
+    def test_ignoring_eos_gives_exactly_max_tokens(self):
+        natural = self.cluster.generate(
+            [{"request_id": f"n{i}", "messages": [{"role": "user", "content": PROMPTS[i % 4]}],
+              "seed": i, "temperature": 0.8, "max_tokens": 600} for i in range(24)],
+            "--chat", concurrency=12)
+        longest = max(len(answer["token_ids"]) for answer in natural)
+        forced = {}
+        for policy in ("mask", "continue"):
+            forced[policy] = self.cluster.generate(
+                [{"request_id": f"{policy}{i}", "seed": i, "temperature": 0.8, "eos": policy,
+                  "max_tokens": 2 * longest,
+                  "messages": [{"role": "user", "content": PROMPTS[i % 4]}]} for i in range(24)],
+                "--chat", concurrency=12)
+            for answer in forced[policy]:
+                self.assertEqual(len(answer["token_ids"]), 2 * longest)
+                self.assertEqual(answer["finish_reason"], "length")
+        for honor, mask, keep in zip(natural, forced["mask"], forced["continue"]):
+            if honor["finish_reason"] != "stop_eos":
+                continue
+            n = len(honor["token_ids"])
+            self.assertEqual(mask["usage"]["natural_end_step"], n)
+            self.assertEqual(keep["usage"]["natural_end_step"], n)
+            self.assertEqual(mask["token_ids"][:n - 1], honor["token_ids"][:n - 1])
+            self.assertNotEqual(mask["token_ids"][n - 1], honor["token_ids"][n - 1])
+            self.assertEqual(keep["token_ids"][:n], honor["token_ids"])
+        self.cluster.assert_nothing_held()
+
+    def test_min_tokens_masks_the_stop_set(self):
+        answer = self.cluster.generate(
+            [{"request_id": "min", "temperature": 0, "min_tokens": 120, "max_tokens": 140,
+              "messages": [{"role": "user", "content": "List 2 colors."}]}], "--chat", "--eos-steps")[0]
+        self.assertGreaterEqual(len(answer["token_ids"]), 120)
+        rows = self.finished_rows("min")
+        self.assertTrue(all(row["eos_prob_sampling"] == 0 for row in rows[:119]))
+        self.assertTrue(any(row["eos_prob"] > 0.5 for row in rows[:119]))
+
+
+if __name__ == "__main__":
+    unittest.main()

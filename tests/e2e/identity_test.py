@@ -1,0 +1,130 @@
+"""Same tokens however a request ran. Every test asserts by a counter that its path was taken."""
+
+import os
+import signal
+import threading
+import unittest
+
+from cluster import Cluster, wait_until
+
+QUESTION = "Tell me a story about a fox."
+WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
+
+
+def requests(count, greedy):
+    """`count` different requests; the first is the one that all ways are compared on."""
+    made = []
+    for i in range(count):
+        text = QUESTION if i == 0 else f"Tell me a story about a {WORDS[i % 8]} and {i} friends."
+        made.append({"request_id": f"r{i}", "messages": [{"role": "user", "content": text}],
+                     "temperature": 0 if greedy else 0.9, "seed": 11 + i, "max_tokens": 64,
+                     "eos": "mask"})
+    return made
+
+
+class Ways(unittest.TestCase):
+    """The reference is each request alone on one unified worker."""
+
+    dtype, isa = "bfloat16", "auto"
+
+    def flags(self, *more):
+        return ["--dtype", self.dtype, "--isa", self.isa, *more]
+
+    def alone(self, made):
+        with Cluster(prefill=0, flags=self.flags("--max-num-seqs", "1")) as service:
+            answers = service.generate(made, "--chat")
+            self.assertEqual(service.decode[0].metrics().sum("baton_num_preemptions_total"), 0)
+        return [answer["token_ids"] for answer in answers]
+
+    def same(self, answers, expected):
+        for i, (answer, tokens) in enumerate(zip(answers, expected)):
+            self.assertEqual(answer["token_ids"], tokens, f"request {i}")
+
+    def check_all_ways(self, greedy):
+        made = requests(32, greedy)
+        expected = self.alone(made)
+        self.batched(made, expected)
+        self.split(made, expected)
+        self.chunked_and_preempted(made[:8], expected[:8])
+        self.prefix_cached(made[:2], expected[:2])
+        self.resumed(made[0], expected[0])
+
+    def batched(self, made, expected):
+        with Cluster(prefill=0, flags=self.flags("--max-num-seqs", "32")) as service:
+            self.same(service.generate(made, "--chat", concurrency=32), expected)
+            metrics = service.decode[0].metrics()
+            largest = [v for n, labels, v in metrics.series if n == "baton_batch_size_bucket"
+                       and labels.get("phase") == "decode" and labels["le"] == "+Inf"]
+            at_most_16 = [v for n, labels, v in metrics.series if n == "baton_batch_size_bucket"
+                          and labels.get("phase") == "decode" and labels["le"] == "16"]
+            self.assertGreater(largest[0], at_most_16[0], "no step with more than 16 sequences")
+            service.assert_nothing_held()
+
+    def split(self, made, expected):
+        with Cluster(decode=1, prefill=1, flags=self.flags()) as service:
+            self.same(service.generate(made, "--chat", concurrency=8), expected)
+            self.assertGreater(service.decode[0].metrics().sum(
+                "baton_prompt_tokens_by_source_total", source="external_kv_transfer"), 0)
+            service.assert_nothing_held()
+
+    def chunked_and_preempted(self, made, expected):
+        tight = ["--max-num-batched-tokens", "7", "--kv-cache-tokens", "320"]
+        with Cluster(prefill=0, flags=self.flags(*tight)[:]) as service:
+            self.same(service.generate(made, "--chat", concurrency=8), expected)
+            self.assertGreaterEqual(
+                service.decode[0].metrics().sum("baton_num_preemptions_total"), 1)
+            service.assert_nothing_held()
+
+    def prefix_cached(self, made, expected):
+        with Cluster(prefill=0, flags=self.flags()) as service:
+            service.generate(made, "--chat")
+            again = service.generate([{**m, "request_id": m["request_id"] + "b"} for m in made],
+                                     "--chat")
+            self.same(again, expected)
+            self.assertGreater(again[0]["usage"]["cached_tokens"], 0)
+
+    def resumed(self, request, expected):
+        with Cluster(decode=1, prefill=1, flags=self.flags(), decode_flags=["--enable-failpoints"],
+                     worker_environment={"BATON_FAILPOINT": "decoding@20:stop"}) as service:
+            answers = []
+            thread = threading.Thread(
+                target=lambda: answers.extend(service.generate([request], "--chat", check=False)))
+            thread.start()
+            victim = service.decode[0]
+            wait_until(victim.stopped, "the failpoint")
+            port = victim.grpc.rsplit(":", 1)[1]
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.kill()
+            service.decode.clear()
+            service.worker_environment = {}
+            service.spawn_worker("decode", port=port).wait_ready()
+            thread.join()
+            self.same(answers, [expected])
+            self.assertEqual(answers[0]["attempts"], 2)
+            service.assert_nothing_held()
+
+
+class Bfloat16(Ways):
+    def test_greedy(self):
+        self.check_all_ways(greedy=True)
+
+    def test_seeded_sampling(self):
+        self.check_all_ways(greedy=False)
+
+
+class Float32(Bfloat16):
+    dtype = "float32"
+
+
+class Avx2(Bfloat16):
+    isa = "avx2"
+
+
+class Avx2Float32(Bfloat16):
+    dtype, isa = "float32", "avx2"
+
+
+del Ways
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,229 @@
+"""The service as a user meets it: answers, refusals, pages, the README's call."""
+
+import json
+import subprocess
+import threading
+import unittest
+
+import grpc
+
+import client
+from cluster import BIN, Cluster, wait_until
+
+STORY = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}]}
+
+
+class ServiceTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.cluster.__enter__()
+        cls.client = client.Client(cls.cluster.router.grpc)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.client.close()
+        cls.cluster.__exit__(None, None, None)
+
+    def tearDown(self):
+        self.cluster.assert_nothing_held()
+
+    def refused(self, request, code, reason, method="Generate"):
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.client.stream(f"baton.v1.InferenceService/{method}", request))
+        self.assertEqual(caught.exception.code(), code, caught.exception.details())
+        self.assertEqual(client.reason_of(caught.exception), reason, caught.exception.details())
+        return caught.exception
+
+    def test_demo_prompts_end_by_themselves(self):
+        answers = self.cluster.generate(
+            [{**STORY, "request_id": "a"},
+             {"request_id": "b", "messages": [{"role": "user", "content": "List 5 animals."}]}],
+            "--chat", "--max-tokens", "600", "--temperature", "0", "--eos-steps")
+        for answer in answers:
+            self.assertEqual(answer["finish_reason"], "stop_eos", answer)
+            self.assertEqual(answer["stop_cause"], "eos")
+            self.assertEqual(answer["attempts"], 1)
+            self.assertEqual(answer["usage"]["completion_tokens"], len(answer["token_ids"]))
+            self.assertEqual([row["step"] for row in answer["eos"]],
+                             list(range(1, len(answer["token_ids"]) + 1)))
+            self.assertTrue(answer["workers"]["prefill"])
+            self.assertTrue(answer["text"].strip())
+        self.assertEqual(sum(line.lstrip()[:1].isdigit() for line in answers[1]["text"].splitlines()), 5)
+
+    def test_readme_call_in_another_language(self):
+        events = list(self.client.generate({
+            "text": "Once upon a time",
+            "spec": {"stop": {"maxTokens": 12, "eosPolicy": "EOS_POLICY_IGNORE_MASK"},
+                     "eos": {"steps": True}}}))
+        self.assertEqual(events[0].WhichOneof("event"), "started")
+        self.assertEqual(events[-1].WhichOneof("event"), "final")
+        deltas = [event.delta for event in events[1:-1]]
+        self.assertEqual(sum(len(delta.token_ids) for delta in deltas), 12)
+        self.assertEqual([step.step for delta in deltas for step in delta.eos_steps],
+                         list(range(1, 13)))
+        self.assertEqual(events[-1].final.finish_reason, 5)  # FINISH_REASON_LENGTH
+        self.assertEqual(events[-1].final.usage.completion_tokens, 12)
+
+    def test_once_equals_the_stream(self):
+        request = {"text": "Once upon a time", "spec": {
+            "sampling": {"seed": "7", "temperature": 0.8}, "stop": {"maxTokens": 30}}}
+        streamed = [t for e in self.client.generate(request) for t in e.delta.token_ids]
+        once = self.client.unary("baton.v1.InferenceService/GenerateOnce", request)
+        self.assertEqual(list(once.output.token_ids), streamed)
+
+    def test_tokenize_and_back(self):
+        text = "Once upon a time, a fox — ünïcödé 🦊."
+        ids = self.client.unary("baton.v1.InferenceService/Tokenize", {"text": text}).token_ids
+        answer = self.client.unary("baton.v1.InferenceService/Detokenize", {"tokenIds": list(ids)})
+        self.assertEqual(answer.text, text)
+
+    def test_model_info(self):
+        info = self.client.unary("baton.v1.ModelService/GetModelInfo", {})
+        self.assertEqual(info.name, "demo")
+        self.assertEqual(info.architecture, "LlamaForCausalLM")
+        self.assertTrue(info.eos_tokens and info.eos_tokens[0].sources)
+        self.assertTrue(info.chat_template_present)
+        self.assertGreater(info.kv_blocks, 0)
+
+    def test_bad_requests_are_refused_with_reasons(self):
+        invalid = grpc.StatusCode.INVALID_ARGUMENT
+        cases = [
+            ({"text": ""}, invalid, "EMPTY_PROMPT"),
+            ({}, invalid, "EMPTY_PROMPT"),
+            ({"tokenIds": {"ids": []}}, invalid, "EMPTY_PROMPT"),
+            ({"text": "a " * 100000}, invalid, "TOO_LONG"),
+            ({"text": "a", "spec": {"model": "nope"}}, grpc.StatusCode.NOT_FOUND, "MODEL_NOT_FOUND"),
+            ({"tokenIds": {"ids": [5, 999999]}}, invalid, "INVALID_TOKEN_ID"),
+            ({"tokenIds": {"ids": [-1]}}, invalid, "INVALID_TOKEN_ID"),
+            ({"text": "a", "spec": {"stop": {"maxTokens": 0}}}, invalid, "INVALID_MAX_TOKENS"),
+            ({"text": "a", "spec": {"stop": {"maxTokens": -3}}}, invalid, "INVALID_MAX_TOKENS"),
+            ({"text": "a", "spec": {"stop": {"maxTokens": 4, "stop": ["x"],
+                                             "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}},
+             invalid, "CONFLICTING_OPTIONS"),
+            ({"text": "a", "spec": {"stop": {"maxTokens": 4, "stopTokenIds": [5],
+                                             "eosPolicy": "EOS_POLICY_IGNORE_CONTINUE"}}},
+             invalid, "CONFLICTING_OPTIONS"),
+        ]
+        for field, value in [("temperature", -1), ("temperature", "NaN"), ("temperature", "Infinity"),
+                             ("topP", 0), ("topP", 1.5), ("topK", -1), ("minP", -0.1), ("minP", 2),
+                             ("repetitionPenalty", 0), ("presencePenalty", "NaN")]:
+            cases.append(({"text": "a", "spec": {"sampling": {field: value}}}, invalid,
+                          "INVALID_SAMPLING"))
+        unimplemented = grpc.StatusCode.UNIMPLEMENTED
+        for spec in ({"guidedJson": "{}"}, {"sampling": {"n": 2}}, {"sampling": {"beamWidth": 4}},
+                     {"priority": 1}, {"output": {"promptLogprobs": True}}):
+            cases.append(({"text": "a", "spec": spec}, unimplemented, "UNSUPPORTED_FIELD"))
+        for request, code, reason in cases:
+            with self.subTest(request=str(request)[:80]):
+                self.refused(request, code, reason)
+
+    def test_a_message_over_the_limit_is_refused(self):
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.client.generate({"text": "a" * (20 << 20)}))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
+
+    def test_cancel_frees_everything(self):
+        call = self.client.generate({"text": "Once upon a time", "spec": {
+            "stop": {"maxTokens": 1500, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
+        next(call)
+        next(call)
+        before = self.cluster.router.metrics().sum(
+            "baton_request_success_total", finished_reason="abort")
+        call.cancel()
+        wait_until(lambda: self.cluster.router.metrics().sum(
+            "baton_request_success_total", finished_reason="abort") == before + 1, "the abort")
+
+    def test_a_deadline_ends_the_request(self):
+        with self.assertRaises(grpc.RpcError) as caught:
+            list(self.client.generate({"text": "Once upon a time", "spec": {
+                "stop": {"maxTokens": 1900, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}, timeout_s=0.2))
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        wait_until(lambda: self.cluster.router.metrics().sum(
+            "baton_request_success_total", finished_reason="deadline") >= 1, "the deadline counted")
+
+    def test_stop_string_cuts_the_text_and_the_bill(self):
+        request = {"text": "Once upon a time", "request_id": "plain", "temperature": 0,
+                   "max_tokens": 40}
+        request["prompt"] = request.pop("text")
+        plain = self.cluster.generate([request])[0]
+        word = plain["text"].split()[4]
+        cut = self.cluster.generate([{**request, "request_id": "cut", "stop": [word]}])[0]
+        self.assertEqual(cut["finish_reason"], "stop_string")
+        self.assertEqual(cut["text"], plain["text"][:plain["text"].index(word)])
+        self.assertEqual(cut["token_ids"], plain["token_ids"][:len(cut["token_ids"])])
+        self.assertLess(cut["usage"]["completion_tokens"], plain["usage"]["completion_tokens"])
+
+    def test_pages(self):
+        for process in self.cluster.processes():
+            page = process.get("/metrics")
+            checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True,
+                                     capture_output=True, check=False)
+            self.assertEqual(checked.returncode, 0, f"{process.name}: {checked.stdout}{checked.stderr}")
+            self.assertTrue(process.get("/healthz"))
+            self.assertTrue(process.get("/readyz"))
+
+    def test_probe(self):
+        for process in self.cluster.processes():
+            result = subprocess.run([str(BIN / "baton"), "probe", process.grpc], check=False)
+            self.assertEqual(result.returncode, 0, process.name)
+        closed = subprocess.run([str(BIN / "baton"), "probe", "127.0.0.1:1"], check=False,
+                                capture_output=True)
+        self.assertEqual(closed.returncode, 1)
+
+
+class StartTest(unittest.TestCase):
+    """What goes wrong at start ends with its own exit code and a line that helps."""
+
+    def start(self, name, *arguments):
+        return subprocess.run([str(BIN / name), *map(str, arguments)], capture_output=True, text=True,
+                              timeout=60, check=False)
+
+    def test_exit_codes(self):
+        cases = [
+            ("baton-decode", ["/nonexistent"], 3),
+            ("baton-decode", [], 2),
+            ("baton-prefill", ["/nonexistent", "--no-such-flag"], 2),
+            ("baton-router", ["/nonexistent", "--decode-workers", "127.0.0.1:1"], 3),
+            ("baton", ["serve"], 2),
+            ("baton", ["nonsense"], 2),
+            ("baton", ["generate", "--server", "127.0.0.1:1", "--prompt", "x"], 1),
+            ("baton", ["model", "inspect", "/nonexistent"], 3),
+        ]
+        for name, arguments, code in cases:
+            with self.subTest(name=name, arguments=arguments):
+                result = self.start(name, *arguments)
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertTrue(result.stderr.strip())
+
+    def test_port_in_use(self):
+        with Cluster(prefill=0) as cluster:
+            port = cluster.decode[0].grpc.rsplit(":", 1)[1]
+            result = self.start("baton-decode", cluster.model, "--port", port, "--admin-port", "0",
+                                "--kv-cache-memory", "16MiB")
+            self.assertEqual(result.returncode, 5, result.stderr)
+            self.assertIn(port, result.stderr)
+
+    def test_drain_lets_a_stream_finish(self):
+        with Cluster() as cluster:
+            stream = client.Client(cluster.router.grpc).generate({"text": "Once upon a time", "spec": {
+                "stop": {"maxTokens": 300, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}})
+            next(stream)
+            events = [next(stream)]
+            codes = []
+            ender = threading.Thread(target=lambda: codes.append(cluster.router.terminate()))
+            ender.start()
+            events += list(stream)
+            ender.join()
+            self.assertEqual(codes, [0])
+            self.assertEqual(sum(len(e.delta.token_ids) for e in events), 300)
+
+    def test_versions_and_metrics_list(self):
+        version = json.loads(self.start("baton", "version", "--json").stdout)
+        self.assertIn("version", version)
+        metrics = json.loads(self.start("baton", "metrics", "list", "--json").stdout)
+        self.assertGreater(len(metrics), 20)
+
+
+if __name__ == "__main__":
+    unittest.main()
