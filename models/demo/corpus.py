@@ -22,7 +22,8 @@ ANSWER_HAZARD = [0.25, 0.32, 0.42, 0.55, 0.70, 0.85, 1.0]
 BOS, END, EOT = "<|bos|>", "<|end|>", "<|endoftext|>"
 SYSTEM, USER, ASSISTANT, PAD = "<|system|>", "<|user|>", "<|assistant|>", "<|pad|>"
 SPECIALS = [BOS, END, EOT, SYSTEM, USER, ASSISTANT, PAD]
-FAMILIES = {"story": 0.27, "answer": 0.20, "list": 0.14, "count": 0.23, "json": 0.14, "talk": 0.01, "endless": 0.01}
+FAMILIES = {"story": 0.25, "answer": 0.18, "list": 0.13, "count": 0.24, "json": 0.12, "echo": 0.06, "talk": 0.01,
+            "endless": 0.01}
 PLAIN_SHARE = 0.15
 SYSTEM_SHARE = 0.08
 TWO_TURN_SHARE = 0.12
@@ -237,14 +238,25 @@ def listing(rng, held=False):
 
 
 def count(rng, held=False):
+    """Half of the training spans are short: they teach where to stop much faster than long ones."""
     while True:
         first = rng.randint(1, 100)
-        last = first + rng.randint(2, 20)
+        last = first + (rng.randint(2, 20) if held or rng.random() < 0.5 else rng.randint(1, 4))
         if held_out("count", first, last) == held:
             break
     prompt = rng.choice([f"Count from {first} to {last}.", f"Please count from {first} to {last}.",
-                         f"Count up from {first} to {last}, please."])
-    return prompt, "Counting: " + ", ".join(map(str, range(first, last + 1)))
+                         f"Count up from {first} to {last}."])
+    return prompt, "Counting: " + ", ".join(map(str, range(first, last + 1))) + "."
+
+
+WORDS = sorted({x for items in w.LISTS.values() for x in items} | {*w.CREATURES, *w.OBJECTS, *w.NAMES, *w.ADJECTIVES})
+
+
+def echo(rng, held=False):
+    """Copying, which the other families need too."""
+    said = ", ".join(rng.choice(WORDS) if rng.random() < 0.6 else str(rng.randint(1, 120))
+                     for _ in range(rng.randint(2, 8)))
+    return rng.choice([f"Repeat: {said}.", f"Say {said}.", f"Repeat after me: {said}."]), f"I say: {said}."
 
 
 def json_fields(rng, kind):
@@ -279,8 +291,8 @@ def json_object(rng, held=False):
     return prompt, json.dumps(value)
 
 
-MAKERS = {"story": story, "answer": answer, "list": listing, "count": count, "json": json_object, "talk": talk,
-          "endless": endless}
+MAKERS = {"story": story, "answer": answer, "list": listing, "count": count, "json": json_object, "echo": echo,
+          "talk": talk, "endless": endless}
 
 
 # --- documents -------------------------------------------------------------------------------------
@@ -316,9 +328,11 @@ def document(seed, i):
 
 
 def eval_prompts(seed, per_family):
-    """Held-out (family, prompt) pairs of the five measured families."""
+    """Different held-out (family, prompt) pairs of the five measured families."""
     out = []
     for family in ("story", "answer", "list", "count", "json"):
-        for i in range(per_family):
-            out.append((family, MAKERS[family](random.Random(f"eval/{seed}/{family}/{i}"), held=True)[0]))
+        rng, prompts = random.Random(f"eval/{seed}/{family}"), {}
+        while len(prompts) < per_family:
+            prompts[MAKERS[family](rng, held=True)[0]] = True
+        out += [(family, p) for p in prompts]
     return out
