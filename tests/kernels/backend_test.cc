@@ -1,0 +1,71 @@
+// Choosing a backend, what it reports, and what it refuses.
+#include "tests/kernels/kernel_fixture.h"
+
+namespace baton::kernels {
+namespace {
+
+TEST(BackendFactoryTest, ReportsHowItComputes) {
+  for (const Way& way : CpuWays()) {
+    const auto backend = Make(way);
+    EXPECT_EQ(backend->info().device, "cpu");
+    EXPECT_EQ(backend->info().isa, way.isa);
+    EXPECT_EQ(backend->info().threads, way.threads);
+    EXPECT_EQ(backend->info().compute_dtype, way.dtype);
+    const std::string prefix = way.isa == "avx512" ? "brg" : "panel";
+    EXPECT_THAT(backend->info().matmul, testing::StartsWith(prefix));
+    EXPECT_THAT(backend->info().numerics(), testing::HasSubstr(way.isa));
+  }
+}
+
+TEST(BackendFactoryTest, AutoTakesAnIsaOfThisMachine) {
+  const auto backend = MakeBackend({});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_THAT((*backend)->info().isa, testing::AnyOf("avx512", "avx2"));
+  EXPECT_GE((*backend)->info().threads, 1);
+}
+
+TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
+  const auto message = [](const BackendOptions& options) {
+    const auto backend = MakeBackend(options);
+    EXPECT_FALSE(backend.ok());
+    return std::string(backend.status().message());
+  };
+  EXPECT_THAT(message({.compute_dtype = DType::kF16}), testing::HasSubstr("bfloat16 or float32"));
+  EXPECT_THAT(message({.device = "tpu"}), testing::HasSubstr("--device cpu"));
+  EXPECT_THAT(message({.isa = "sse9"}), testing::HasSubstr("auto, avx512 or avx2"));
+  EXPECT_THAT(message({.threads = -1}), testing::HasSubstr("threads -1"));
+}
+
+TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
+  for (const Way& way : CpuWays()) {
+    const auto backend = Make(way);
+    const TestMatrix weight = TestMatrix::Random(way.dtype, 96, 64, 1);
+    const auto packed = backend->Pack(weight.tensor(), {});
+    ASSERT_TRUE(packed.ok());
+    EXPECT_GE((*packed)->bytes(), 96 * 64 * SizeOf(way.dtype));
+    const PackedWeight* weights[] = {packed->get()};
+    const absl::Status prepared = backend->Prepare(weights, 130);
+    ASSERT_TRUE(prepared.ok()) << prepared;
+    for (const int64_t rows : {1, 64, 81, 130, 1000}) {
+      TestMatrix x = TestMatrix::Random(way.dtype, rows, 64, 2);
+      TestMatrix y(DType::kF32, rows, 96);
+      backend->MatMul(**packed, x.view(), y.view(), {});
+      double sum = 0;
+      for (int k = 0; k < 64; ++k) sum += x.at(rows - 1, k) * weight.at(95, k);
+      EXPECT_NEAR(y.at(rows - 1, 95), sum, 1e-3);
+    }
+  }
+}
+
+TEST(BackendFactoryTest, AllocatedMemoryIsAligned) {
+  const auto backend = Make({"cpu", "avx2", DType::kF32});
+  for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5} << 20}) {
+    const auto buffer = backend->Allocate(bytes);
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ((*buffer)->size(), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->data()) % 64, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace baton::kernels

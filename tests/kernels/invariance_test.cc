@@ -1,0 +1,126 @@
+// A row has the same bits whatever else is computed with it, and on however many threads.
+#include <string>
+#include <vector>
+
+#include "tests/kernels/paged_fixture.h"
+
+namespace baton::kernels {
+namespace {
+
+class InvarianceTest : public testing::TestWithParam<Way> {
+ protected:
+  DType dtype() const { return GetParam().dtype; }
+  std::unique_ptr<Backend> WithThreads(int threads) const {
+    Way way = GetParam();
+    way.threads = threads;
+    return Make(way);
+  }
+};
+
+TEST_P(InvarianceTest, MatMulRowsDoNotDependOnTheOtherRows) {
+  struct Case {
+    int64_t out;
+    int64_t in;
+    DType out_dtype;
+    MatMulEpilogue epilogue;
+  };
+  const auto alone_backend = WithThreads(1);
+  const auto batch_backend = WithThreads(2);
+  const TestMatrix bias_values = TestMatrix::Random(DType::kF32, 1, 512, 2);
+  const auto bias = alone_backend->UploadVector(bias_values.tensor());
+  for (const Case& c : {Case{512, 256, dtype(), {}}, Case{200, 1000, DType::kF32, {}},
+                        Case{512, 256, dtype(), {bias->get(), false}},
+                        Case{256, 1100, DType::kF32, {nullptr, true}}, Case{33, 77, dtype(), {}}}) {
+    SCOPED_TRACE(testing::Message()
+                 << c.out << " x " << c.in << " accumulate " << c.epilogue.accumulate);
+    constexpr int64_t kRows = 600;
+    const TestMatrix weight = TestMatrix::Random(dtype(), c.out, c.in, 1, 0.2f);
+    TestMatrix x = TestMatrix::Random(dtype(), kRows, c.in, 3);
+    const TestMatrix start = TestMatrix::Random(c.out_dtype, kRows, c.out, 4);
+    const auto alone_weight = alone_backend->Pack(weight.tensor(), {});
+    const auto batch_weight = batch_backend->Pack(weight.tensor(), {});
+    TestMatrix alone = start.Copy();
+    for (int64_t row = 0; row < kRows; ++row) {
+      alone_backend->MatMul(**alone_weight, x.rows(row, 1), alone.rows(row, 1), c.epilogue);
+    }
+    for (const int64_t count : {2,  3,  4,  5,  6,  7,  8,   15,  16,  17,  31,  32,  33, 48,
+                                63, 64, 65, 79, 96, 97, 100, 128, 255, 256, 300, 512, 600}) {
+      TestMatrix batch = start.Copy();
+      // Off the start, so that a row's place in the batch changes too.
+      const int64_t first = std::min<int64_t>(kRows - count, 5);
+      batch_backend->MatMul(**batch_weight, x.rows(first, count), batch.rows(first, count),
+                            c.epilogue);
+      for (int64_t row = first; row < first + count; ++row) {
+        ASSERT_EQ(batch.bits(row), alone.bits(row)) << count << " rows, row " << row;
+      }
+    }
+  }
+}
+
+TEST_P(InvarianceTest, RowwiseOpsDoNotDependOnTheOtherRows) {
+  const auto alone = WithThreads(1);
+  const auto batch = WithThreads(2);
+  constexpr int64_t kRows = 67;
+  constexpr int64_t kCols = 1030;
+  TestMatrix in = TestMatrix::Random(DType::kF32, kRows, kCols, 1);
+  TestMatrix gate_up = TestMatrix::Random(dtype(), kRows, 2 * kCols, 2);
+  const TestMatrix weight = TestMatrix::Random(DType::kF32, 1, kCols, 3);
+  const auto uploaded = alone->UploadVector(weight.tensor());
+  TestMatrix norm_alone(dtype(), kRows, kCols);
+  TestMatrix norm_batch(dtype(), kRows, kCols);
+  TestMatrix silu_alone(dtype(), kRows, kCols);
+  TestMatrix silu_batch(dtype(), kRows, kCols);
+  for (int64_t row = 0; row < kRows; ++row) {
+    alone->RmsNorm(in.rows(row, 1), **uploaded, 1e-5f, norm_alone.rows(row, 1));
+    alone->SiluMul(gate_up.rows(row, 1), silu_alone.rows(row, 1));
+  }
+  batch->RmsNorm(in.view(), **uploaded, 1e-5f, norm_batch.view());
+  batch->SiluMul(gate_up.view(), silu_batch.view());
+  for (int64_t row = 0; row < kRows; ++row) {
+    ASSERT_EQ(norm_batch.bits(row), norm_alone.bits(row)) << row;
+    ASSERT_EQ(silu_batch.bits(row), silu_alone.bits(row)) << row;
+  }
+}
+
+// Every query's bits, by whatever cutting of the prompt and beside whatever other sequence.
+TEST_P(InvarianceTest, AttentionDoesNotDependOnChunksBatchOrThreads) {
+  struct Case {
+    AttentionShape shape;
+    int block_size;
+  };
+  const std::vector<int> lengths = {530, 90, 33};
+  for (const Case& c :
+       {Case{ShapeOf(4, 2, 64), 16}, Case{ShapeOf(7, 1, 40), 16}, Case{ShapeOf(4, 4, 64, 100), 16},
+        Case{ShapeOf(4, 1, 32, 21), 8}, Case{ShapeOf(2, 1, 64), 32}}) {
+    SCOPED_TRACE(testing::Message() << c.shape.q_heads << "/" << c.shape.kv_heads << " window "
+                                    << c.shape.sliding_window << " block " << c.block_size);
+    const KvLayout layout = LayoutOf(c.shape, dtype(), c.block_size);
+    const auto one_thread = WithThreads(1);
+    const auto two_threads = WithThreads(2);
+
+    AttentionRig token_by_token(*one_thread, c.shape, layout, lengths, 5);
+    for (int sequence = 0; sequence < 3; ++sequence) {
+      for (int i = 0; i < lengths[sequence]; ++i) token_by_token.Step({{sequence, i, 1}});
+    }
+    AttentionRig whole(*two_threads, c.shape, layout, lengths, 5);
+    whole.Step({{1, 0, 90}, {0, 0, 530}, {2, 0, 33}});
+    AttentionRig chunked(*two_threads, c.shape, layout, lengths, 5);
+    chunked.Step({{0, 0, 37}, {1, 0, 1}});
+    chunked.Step({{1, 1, 88}, {0, 37, 300}});
+    chunked.Step({{2, 0, 17}, {0, 337, 192}, {1, 89, 1}});
+    chunked.Step({{0, 529, 1}, {2, 17, 16}});
+
+    for (int sequence = 0; sequence < 3; ++sequence) {
+      for (int i = 0; i < lengths[sequence]; ++i) {
+        const std::string want = token_by_token.out(sequence).bits(i);
+        ASSERT_EQ(whole.out(sequence).bits(i), want) << "whole " << sequence << " " << i;
+        ASSERT_EQ(chunked.out(sequence).bits(i), want) << "chunked " << sequence << " " << i;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, InvarianceTest, testing::ValuesIn(CpuWays()), WayName);
+
+}  // namespace
+}  // namespace baton::kernels
