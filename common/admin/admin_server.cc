@@ -1,0 +1,94 @@
+#include "common/admin/admin_server.h"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "httplib.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kThreads = 2;  // scrapes and probes are short and few
+constexpr time_t kIoTimeoutSeconds = 5;
+constexpr size_t kMaxRequestBytes = 64 << 10;
+
+std::string MessageOf(const absl::Status& status) {
+  return std::string(status.message().data(), status.message().size());
+}
+
+void Answer(const absl::Status& status, httplib::Response* response) {
+  response->status = status.ok() ? 200 : 503;
+  response->set_content(status.ok() ? "ok\n" : MessageOf(status) + "\n", "text/plain");
+}
+
+}  // namespace
+
+class AdminServer::Impl {
+ public:
+  httplib::Server server;
+  std::thread thread;
+};
+
+AdminServer::AdminServer(AdminOptions options)
+    : options_(std::move(options)), impl_(std::make_unique<Impl>()) {}
+
+absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(AdminOptions options) {
+  std::unique_ptr<AdminServer> server(new AdminServer(std::move(options)));
+  BATON_RETURN_IF_ERROR(server->Listen());
+  return server;
+}
+
+absl::Status AdminServer::Listen() {
+  httplib::Server& http = impl_->server;
+  http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  http.set_read_timeout(kIoTimeoutSeconds);
+  http.set_write_timeout(kIoTimeoutSeconds);
+  http.set_keep_alive_timeout(kIoTimeoutSeconds);
+  http.set_payload_max_length(kMaxRequestBytes);
+  // The library's default shares the port with whoever else asks for it.
+  http.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+  });
+  http.Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+    response.set_content(options_.metrics(), "text/plain; version=0.0.4; charset=utf-8");
+  });
+  http.Get("/healthz", [this](const httplib::Request&, httplib::Response& response) {
+    Answer(options_.healthy ? options_.healthy() : absl::OkStatus(), &response);
+  });
+  http.Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
+    Answer(options_.ready(), &response);
+  });
+  errno = 0;
+  if (options_.port == 0) {
+    port_ = http.bind_to_any_port(options_.host);
+  } else {
+    port_ = http.bind_to_port(options_.host, options_.port) ? options_.port : -1;
+  }
+  if (port_ <= 0) {
+    const int error = errno;
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen for HTTP on ", options_.host, ":", options_.port, ": ",
+                     error != 0 ? std::strerror(error) : "no such address"));
+  }
+  impl_->thread = std::thread([&http] { http.listen_after_bind(); });
+  // The socket accepts already; only `stop` needs the loop to run.
+  while (!http.is_running()) std::this_thread::yield();
+  return absl::OkStatus();
+}
+
+AdminServer::~AdminServer() {
+  if (!impl_->thread.joinable()) return;
+  impl_->server.stop();
+  impl_->thread.join();
+}
+
+std::string AdminServer::address() const { return absl::StrCat(options_.host, ":", port_); }
+
+}  // namespace baton

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace baton {
+
+struct AdminOptions {
+  std::string host = "127.0.0.1";
+  int port = 0;  // 0 = any free one
+  // The metrics page, text exposition format.
+  std::function<std::string()> metrics;
+  // OK = takes requests; else the reason why not.
+  std::function<absl::Status()> ready;
+  // OK = can go on; else the reason why it must be restarted. Absent = always OK.
+  std::function<absl::Status()> healthy;
+};
+
+// HTTP for operators: GET /metrics, /healthz and /readyz; 200, or 503 with the reason as text.
+// Callbacks run in the server's own threads, several at a time.
+class AdminServer final {
+ public:
+  // Listens and serves. UNAVAILABLE when the port is in use.
+  static absl::StatusOr<std::unique_ptr<AdminServer>> Start(AdminOptions options);
+  // Stops listening and joins.
+  ~AdminServer();
+  AdminServer(const AdminServer&) = delete;
+  AdminServer& operator=(const AdminServer&) = delete;
+
+  int port() const { return port_; }
+  // host:port.
+  std::string address() const;
+
+ private:
+  class Impl;
+  explicit AdminServer(AdminOptions options);
+  absl::Status Listen();
+
+  AdminOptions options_;
+  int port_ = 0;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace baton

@@ -1,0 +1,103 @@
+#include "common/metrics/catalogue.h"
+
+#include <array>
+#include <charconv>
+
+#include "common/metrics/metric.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+constexpr std::array<MetricRole, 3> kRoles = {MetricRole::kRouter, MetricRole::kPrefill,
+                                              MetricRole::kDecode};
+
+std::string Number(double value) {
+  std::array<char, 32> buffer{};
+  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
+  return error == std::errc() ? std::string(buffer.data(), end) : std::string();
+}
+
+std::string Owners(const MetricInfo& info) {
+  std::string owners;
+  for (const MetricRole role : kRoles) {
+    if (info.OwnedBy(role))
+      owners += (owners.empty() ? "" : ", ") + std::string(MetricRoleName(role));
+  }
+  return owners;
+}
+
+// "finished_reason = stop, length; stop_cause = eos, none"
+std::string LabelsOf(const MetricInfo& info, std::string_view quote) {
+  std::string text;
+  for (const MetricLabel& label : info.labels) {
+    if (!text.empty()) text += "; ";
+    text += std::string(quote) + label.name + std::string(quote);
+    for (size_t i = 0; i < label.values.size(); ++i) {
+      text += (i == 0 ? " = " : ", ") + label.values[i];
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string MetricsAsMarkdown() {
+  std::string text =
+      "# Metrics\n\n"
+      "Every Baton process serves its metrics in the Prometheus text format at `/metrics` of its "
+      "admin port,\nbeside `/healthz` and `/readyz`. This page is made by `baton metrics list "
+      "--markdown` from the one table in\n`common/metrics`; a test compares them.\n\n"
+      "All `baton_` series carry the labels `model_name`, `engine` and `role` (router, prefill or "
+      "decode). Series about\nwhole requests come from the router only, so sums never count a "
+      "request twice; phases, load and KV cache come\nfrom the workers. Names, labels and bucket "
+      "boundaries follow vLLM where it has the same thing, with the prefix\n`baton_` for "
+      "`vllm:`.\n\n"
+      "| name | type | by | labels | meaning |\n|---|---|---|---|---|\n";
+  for (const MetricInfo& info : MetricTable()) {
+    text += "| `" + info.name + "` | " + std::string(MetricTypeName(info.type)) + " | " +
+            Owners(info) + " | " + LabelsOf(info, "`") + " | " + info.help + " |\n";
+  }
+  text +=
+      "\n## Buckets\n\nHistograms of lengths in tokens end at the model's context length.\n\n"
+      "| name | upper bounds |\n|---|---|\n";
+  for (const MetricInfo& info : MetricTable()) {
+    if (info.type != MetricType::kHistogram) continue;
+    text += "| `" + info.name + "` |";
+    for (const double bound : info.buckets) text += " " + Number(bound);
+    text += " |\n";
+  }
+  return text;
+}
+
+std::string MetricsAsJson() {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const MetricInfo& info : MetricTable()) {
+    nlohmann::ordered_json labels = nlohmann::ordered_json::object();
+    for (const MetricLabel& label : info.labels) labels[label.name] = label.values;
+    nlohmann::ordered_json owners = nlohmann::ordered_json::array();
+    for (const MetricRole role : kRoles) {
+      if (info.OwnedBy(role)) owners.push_back(MetricRoleName(role));
+    }
+    list.push_back({{"name", info.name},
+                    {"type", MetricTypeName(info.type)},
+                    {"owners", owners},
+                    {"labels", labels},
+                    {"buckets", info.buckets},
+                    {"help", info.help}});
+  }
+  return list.dump(2) + "\n";
+}
+
+std::string MetricsAsText() {
+  std::string text;
+  for (const MetricInfo& info : MetricTable()) {
+    text += info.name + "  " + std::string(MetricTypeName(info.type)) + "  (" + Owners(info) + ")";
+    const std::string labels = LabelsOf(info, "");
+    if (!labels.empty()) text += "  {" + labels + "}";
+    text += "\n    " + info.help + "\n";
+  }
+  return text;
+}
+
+}  // namespace baton

@@ -1,0 +1,78 @@
+#include "common/metrics/metric_table.h"
+
+namespace baton {
+namespace {
+
+std::vector<double> TransferByteBuckets() {
+  std::vector<double> buckets;
+  for (double bytes = 65536; bytes <= 68'719'476'736.0; bytes *= 4) buckets.push_back(bytes);
+  return buckets;
+}
+
+MetricInfo Row(Metric id, MetricType type, uint8_t owners, std::string name, std::string help,
+               std::vector<MetricLabel> labels = {}) {
+  return {.id = id,
+          .name = std::move(name),
+          .type = type,
+          .owners = owners,
+          .labels = std::move(labels),
+          .buckets = {},
+          .help = std::move(help),
+          .precreated = {}};
+}
+
+std::vector<MetricInfo> CacheMetrics() {
+  const auto gauge = MetricType::kGauge;
+  const auto counter = MetricType::kCounter;
+  return {
+      Row(Metric::kKvCacheUsage, gauge, kWorkersOwn, "baton_kv_cache_usage_perc",
+          "Share of KV blocks in use, 0 to 1; cached blocks that nobody uses count as free."),
+      Row(Metric::kKvBlocks, gauge, kWorkersOwn, "baton_kv_blocks",
+          "KV blocks by state; the states add up to all blocks.",
+          {{"state", {"free", "cached", "quarantined", "used"}}}),
+      Row(Metric::kCacheConfigInfo, gauge, kWorkersOwn, "baton_cache_config_info",
+          "1; its labels describe the KV cache (num_gpu_blocks, as vLLM calls it, counts all "
+          "blocks of the device).",
+          {{"block_size", {}}, {"num_gpu_blocks", {}}, {"cache_dtype", {}}}),
+      Row(Metric::kPrefixCacheQueries, counter, kWorkersOwn, "baton_prefix_cache_queries_total",
+          "Prompt tokens looked up in the prefix cache."),
+      Row(Metric::kPrefixCacheHits, counter, kWorkersOwn, "baton_prefix_cache_hits_total",
+          "Prompt tokens found in the prefix cache."),
+      Row(Metric::kKvEvictedBlocks, counter, kWorkersOwn, "baton_kv_evicted_blocks_total",
+          "Cached blocks that were given up, by why.", {{"cause", {"capacity"}}}),
+  };
+}
+
+}  // namespace
+
+std::vector<MetricInfo> KvMetrics() {
+  std::vector<MetricInfo> rows = CacheMetrics();
+  MetricInfo duration =
+      Row(Metric::kKvTransferDuration, MetricType::kHistogram, kWorkersOwn,
+          "baton_kv_transfer_duration_seconds",
+          "reserve: from asking for blocks to getting them, at the decode worker; send: from the "
+          "first piece to the commit, ack: from the commit to its answer, at the prefill worker.",
+          {{"stage", {"reserve", "send", "ack"}}});
+  duration.buckets = ShortTimeBuckets();
+  rows.push_back(std::move(duration));
+  MetricInfo bytes = Row(Metric::kKvTransferBytes, MetricType::kHistogram, kPrefillOwns,
+                         "baton_kv_transfer_bytes", "Bytes of KV sent in one committed handoff.");
+  bytes.buckets = TransferByteBuckets();
+  rows.push_back(std::move(bytes));
+  rows.push_back(Row(Metric::kKvTransferFailures, MetricType::kCounter, kWorkersOwn,
+                     "baton_kv_transfer_failures_total", "Handoffs that were not committed.",
+                     {{"reason",
+                       {"UNKNOWN_TICKET", "EXPIRED", "REVOKED", "LAYOUT_MISMATCH", "PUSH_FAILED",
+                        "DRAINING", "DRAINED", "DEVICE_FAULT", "CANCELLED", "other"}}}));
+  rows.push_back(Row(Metric::kReservationsExpired, MetricType::kCounter, kDecodeOwns,
+                     "baton_reservations_expired_total",
+                     "Reservations that ended because their push showed no sign of life."));
+  rows.push_back(Row(Metric::kPdDecision, MetricType::kCounter, kRouterOwns,
+                     "baton_pd_decision_total",
+                     "Attempts whose prompt a prefill worker computes (split), or the decode "
+                     "worker itself (local).",
+                     {{"decision", {"split", "local"}}}));
+  return rows;
+}
+
+}  // namespace baton

@@ -1,0 +1,92 @@
+#include "common/metrics/metric_table.h"
+
+#include <algorithm>
+
+#include "common/base/check.h"
+#include "common/metrics/metric.h"
+
+namespace baton {
+namespace {
+
+std::vector<MetricInfo> BuildTable() {
+  std::vector<MetricInfo> table;
+  for (auto* rows :
+       {&RequestMetrics, &LoadMetrics, &KvMetrics, &RouterMetrics, &EosMetrics, &ProcessMetrics}) {
+    for (MetricInfo& row : (*rows)()) table.push_back(std::move(row));
+  }
+  for (MetricInfo& row : table) {
+    if (row.precreated.empty()) row.precreated = AllCombinations(row.labels);
+  }
+  std::sort(table.begin(), table.end(),
+            [](const MetricInfo& a, const MetricInfo& b) { return a.id < b.id; });
+  return table;
+}
+
+}  // namespace
+
+std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels) {
+  std::vector<std::vector<std::string>> result = {{}};
+  for (const MetricLabel& label : labels) {
+    std::vector<std::vector<std::string>> longer;
+    for (const auto& prefix : result) {
+      for (const std::string& value : label.values) {
+        longer.push_back(prefix);
+        longer.back().push_back(value);
+      }
+    }
+    result = std::move(longer);
+  }
+  return result;  // none as soon as one label is open
+}
+
+const std::vector<MetricInfo>& MetricTable() {
+  static const auto* const kTable = new std::vector<MetricInfo>(BuildTable());
+  return *kTable;
+}
+
+const MetricInfo& InfoOf(Metric metric) {
+  const auto index = static_cast<size_t>(metric);
+  BATON_CHECK(index < MetricTable().size() && MetricTable()[index].id == metric) << index;
+  return MetricTable()[index];
+}
+
+std::string_view MetricTypeName(MetricType type) {
+  switch (type) {
+    case MetricType::kCounter:
+      return "counter";
+    case MetricType::kGauge:
+      return "gauge";
+    case MetricType::kHistogram:
+      return "histogram";
+  }
+  return "";
+}
+
+std::string_view MetricRoleName(MetricRole role) {
+  switch (role) {
+    case MetricRole::kRouter:
+      return "router";
+    case MetricRole::kPrefill:
+      return "prefill";
+    case MetricRole::kDecode:
+      return "decode";
+  }
+  return "";
+}
+
+const std::vector<std::string>& BaseLabelNames() {
+  static const auto* const kNames = new std::vector<std::string>{"model_name", "engine", "role"};
+  return *kNames;
+}
+
+std::vector<double> OneTwoFive(double max) {
+  std::vector<double> buckets;
+  for (double decade = 1; decade <= max; decade *= 10) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      if (factor * decade <= max) buckets.push_back(factor * decade);
+    }
+  }
+  return buckets;
+}
+
+}  // namespace baton

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/metrics/metric.h"
+
+// The pieces of the table, one file per subject.
+namespace baton {
+
+std::vector<MetricInfo> RequestMetrics();
+std::vector<MetricInfo> LoadMetrics();
+std::vector<MetricInfo> KvMetrics();
+std::vector<MetricInfo> RouterMetrics();
+std::vector<MetricInfo> EosMetrics();
+std::vector<MetricInfo> ProcessMetrics();
+
+constexpr uint8_t kRouterOwns = static_cast<uint8_t>(MetricRole::kRouter);
+constexpr uint8_t kPrefillOwns = static_cast<uint8_t>(MetricRole::kPrefill);
+constexpr uint8_t kDecodeOwns = static_cast<uint8_t>(MetricRole::kDecode);
+constexpr uint8_t kWorkersOwn = kPrefillOwns | kDecodeOwns;
+constexpr uint8_t kAllOwn = kWorkersOwn | kRouterOwns;
+
+// Every combination of values; none when a label is open.
+std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels);
+
+// Bucket families. Each keeps every boundary of vLLM's list of that name, so that its dashboards'
+// quantiles stay comparable, and adds finer ones below.
+std::vector<double> FirstTokenBuckets();  // seconds
+std::vector<double> InterTokenBuckets();  // seconds
+std::vector<double> RequestBuckets();     // seconds
+std::vector<double> IterationTokenBuckets();
+// Lengths in tokens; a registry cuts them at the model's context length.
+std::vector<double> LengthBuckets();
+std::vector<double> ShortTimeBuckets();    // seconds, of steps, transfers and decisions
+std::vector<double> ProbabilityBuckets();  // 1e-6 to 1
+
+}  // namespace baton

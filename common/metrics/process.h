@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace baton {
+
+class MetricsRegistry;
+
+// What /proc/self says. Zeros where it cannot be read.
+struct ProcessFigures {
+  double cpu_seconds = 0;
+  double resident_bytes = 0;
+  double virtual_bytes = 0;
+  double open_fds = 0;
+  double max_fds = 0;
+  double start_unix_seconds = 0;
+};
+
+ProcessFigures ReadProcessFigures();
+
+// Keeps the process_* series and baton_build_info up to date at every scrape.
+void AddProcessMetrics(MetricsRegistry* registry);
+
+}  // namespace baton

@@ -1,0 +1,56 @@
+#include "common/metrics/metric_table.h"
+
+namespace baton {
+namespace {
+
+MetricInfo Row(Metric id, MetricType type, std::string name, std::string help,
+               std::vector<MetricLabel> labels = {}) {
+  return {.id = id,
+          .name = std::move(name),
+          .type = type,
+          .owners = kAllOwn,
+          .labels = std::move(labels),
+          .buckets = {},
+          .help = std::move(help),
+          .precreated = {}};
+}
+
+}  // namespace
+
+std::vector<MetricInfo> ProcessMetrics() {
+  const auto gauge = MetricType::kGauge;
+  MetricInfo load =
+      Row(Metric::kModelLoadDuration, gauge, "baton_model_load_duration_seconds",
+          "Time to get the model ready, once at start.", {{"phase", {"weights", "total"}}});
+  load.owners = kWorkersOwn;
+  return {
+      Row(Metric::kServerState, gauge, "baton_server_state", "1 for the present state, else 0.",
+          {{"state", {"starting", "ready", "draining", "unhealthy"}}}),
+      load,
+      Row(Metric::kBuildInfo, gauge, "baton_build_info", "1; its labels describe the binary.",
+          {{"version", {}}, {"compiler", {}}}),
+      Row(Metric::kConfigInfo, gauge, "baton_config_info",
+          "1; its labels are the settings in force that shape what the process can take; empty "
+          "where they do not apply to the role.",
+          {{"max_model_len", {}},
+           {"max_num_seqs", {}},
+           {"max_num_batched_tokens", {}},
+           {"max_num_queued_reqs", {}},
+           {"dtype", {}},
+           {"isa", {}},
+           {"threads", {}}}),
+      Row(Metric::kProcessCpuSeconds, MetricType::kCounter, "process_cpu_seconds_total",
+          "User and system time of the process."),
+      Row(Metric::kProcessResidentMemory, gauge, "process_resident_memory_bytes",
+          "Resident memory of the process."),
+      Row(Metric::kProcessVirtualMemory, gauge, "process_virtual_memory_bytes",
+          "Virtual memory of the process."),
+      Row(Metric::kProcessOpenFds, gauge, "process_open_fds", "Open file descriptors."),
+      Row(Metric::kProcessMaxFds, gauge, "process_max_fds",
+          "File descriptors that the process may open."),
+      Row(Metric::kProcessStartTime, gauge, "process_start_time_seconds",
+          "When the process started, in Unix seconds."),
+  };
+}
+
+}  // namespace baton

@@ -1,0 +1,138 @@
+#include <algorithm>
+
+#include "common/base/status.h"
+#include "common/metrics/metric_table.h"
+
+namespace baton {
+namespace {
+
+using Combinations = std::vector<std::vector<std::string>>;
+
+MetricLabel FinishedReason() {
+  return {"finished_reason", {"stop", "length", "abort", "deadline", "error", "rejected"}};
+}
+
+MetricLabel StopCause() { return {"stop_cause", {"eos", "token", "string", "grammar", "none"}}; }
+
+Combinations Endings() {
+  return {{"stop", "eos"},      {"stop", "token"},  {"stop", "string"},
+          {"stop", "grammar"},  {"length", "none"}, {"abort", "none"},
+          {"deadline", "none"}, {"error", "none"},  {"rejected", "none"}};
+}
+
+std::string Name(Reason reason) { return std::string(ReasonName(reason)); }
+
+// The statuses that a client can get, with their reasons; "none" where the code says it all.
+Combinations ErrorPairs() {
+  Combinations pairs = {{"CANCELLED", "none"},     {"DEADLINE_EXCEEDED", "none"},
+                        {"INTERNAL", "none"},      {"UNAVAILABLE", "none"},
+                        {"UNIMPLEMENTED", "none"}, {"INVALID_ARGUMENT", "none"}};
+  for (const Reason reason :
+       {Reason::kEmptyPrompt, Reason::kTooLong, Reason::kInvalidTokenId, Reason::kInvalidText,
+        Reason::kInvalidSampling, Reason::kInvalidMaxTokens, Reason::kConflictingOptions}) {
+    pairs.push_back({"INVALID_ARGUMENT", Name(reason)});
+  }
+  pairs.push_back({"NOT_FOUND", Name(Reason::kModelNotFound)});
+  pairs.push_back({"UNIMPLEMENTED", Name(Reason::kUnsupportedField)});
+  pairs.push_back({"RESOURCE_EXHAUSTED", Name(Reason::kQueueFull)});
+  pairs.push_back({"RESOURCE_EXHAUSTED", Name(Reason::kSlowClient)});
+  for (const Reason reason :
+       {Reason::kNoWorker, Reason::kAttemptsExhausted, Reason::kDraining, Reason::kDrained}) {
+    pairs.push_back({"UNAVAILABLE", Name(reason)});
+  }
+  pairs.push_back({"INTERNAL", Name(Reason::kRequestKilledWorkers)});
+  pairs.push_back({"other", "other"});
+  return pairs;
+}
+
+// The distinct values of one column, in order of appearance.
+std::vector<std::string> Column(const Combinations& rows, size_t column) {
+  std::vector<std::string> values;
+  for (const auto& row : rows) {
+    if (std::find(values.begin(), values.end(), row[column]) == values.end()) {
+      values.push_back(row[column]);
+    }
+  }
+  return values;
+}
+
+MetricInfo Histogram(Metric id, std::string name, std::vector<double> buckets, std::string help) {
+  return {.id = id,
+          .name = std::move(name),
+          .type = MetricType::kHistogram,
+          .owners = kRouterOwns,
+          .labels = {},
+          .buckets = std::move(buckets),
+          .help = std::move(help),
+          .precreated = {}};
+}
+
+MetricInfo Plain(Metric id, MetricType type, std::string name, std::vector<MetricLabel> labels,
+                 std::string help, Combinations precreated = {}) {
+  return {.id = id,
+          .name = std::move(name),
+          .type = type,
+          .owners = kRouterOwns,
+          .labels = std::move(labels),
+          .buckets = {},
+          .help = std::move(help),
+          .precreated = std::move(precreated)};
+}
+
+std::vector<MetricInfo> RequestHistograms() {
+  return {
+      Histogram(Metric::kTimeToFirstToken, "baton_time_to_first_token_seconds", FirstTokenBuckets(),
+                "From a request's arrival to its first token."),
+      Histogram(Metric::kInterTokenLatency, "baton_inter_token_latency_seconds",
+                InterTokenBuckets(), "Between consecutive tokens of a request."),
+      Histogram(Metric::kRequestTimePerOutputToken, "baton_request_time_per_output_token_seconds",
+                InterTokenBuckets(), "Mean time between tokens, once per finished request."),
+      Histogram(Metric::kE2eRequestLatency, "baton_e2e_request_latency_seconds", RequestBuckets(),
+                "From a request's arrival to its end."),
+      Histogram(Metric::kRequestPromptTokens, "baton_request_prompt_tokens", LengthBuckets(),
+                "Prompt tokens, once per finished request."),
+      Histogram(Metric::kRequestGenerationTokens, "baton_request_generation_tokens",
+                LengthBuckets(), "Accepted output tokens, once per finished request."),
+      Histogram(Metric::kRequestParamsMaxTokens, "baton_request_params_max_tokens", LengthBuckets(),
+                "The max_tokens that requests ask for."),
+      Histogram(Metric::kRequestDeadlineSlack, "baton_request_deadline_slack_seconds",
+                RequestBuckets(), "Time left until the request's deadline when it ended."),
+  };
+}
+
+}  // namespace
+
+std::vector<MetricInfo> RequestMetrics() {
+  const Combinations errors = ErrorPairs();
+  std::vector<MetricInfo> rows = RequestHistograms();
+  const auto counter = MetricType::kCounter;
+  rows.push_back(Plain(Metric::kRequestSuccess, counter, "baton_request_success_total",
+                       {FinishedReason(), StopCause()},
+                       "Requests that ended, in whatever way; the name is vLLM's.", Endings()));
+  rows.push_back(Plain(Metric::kRequestsReceived, counter, "baton_requests_received_total",
+                       {{"transport", {"grpc"}}},
+                       "Generate, GenerateOnce and ChatGenerate calls that arrived. Equals the sum "
+                       "of baton_request_success_total plus baton_requests_inflight."));
+  rows.push_back(Plain(Metric::kPromptTokens, counter, "baton_prompt_tokens_total", {},
+                       "Prompt tokens of finished requests."));
+  rows.push_back(Plain(Metric::kGenerationTokens, counter, "baton_generation_tokens_total", {},
+                       "Output tokens accepted from workers."));
+  rows.push_back(Plain(Metric::kRequestErrors, counter, "baton_request_errors_total",
+                       {{"code", Column(errors, 0)}, {"reason", Column(errors, 1)}},
+                       "Requests that ended in an error, by gRPC code and reason.", errors));
+  rows.push_back(Plain(Metric::kRequestsInflight, MetricType::kGauge, "baton_requests_inflight", {},
+                       "Requests that arrived and have not ended."));
+  rows.push_back(Plain(Metric::kQueueRejections, counter, "baton_queue_rejections_total",
+                       {{"limit", {"requests", "deadline"}}},
+                       "Requests that the queue refused because it was full, or gave up because "
+                       "their deadline passed while waiting."));
+  rows.push_back(Plain(Metric::kAttempts, counter, "baton_attempts_total",
+                       {{"outcome",
+                         {"finished", "released", "cancelled", "deadline", "full", "too_long",
+                          "draining", "revoked", "expired", "unknown_ticket", "layout_mismatch",
+                          "push_failed", "stream_broken", "worker_died", "device_fault", "other"}}},
+                       "Attempts (one Decode and at most one Prefill stream) that ended, by how."));
+  return rows;
+}
+
+}  // namespace baton

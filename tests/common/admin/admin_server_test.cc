@@ -1,0 +1,69 @@
+#include "common/admin/admin_server.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "httplib.h"
+
+namespace baton {
+namespace {
+
+using ::testing::HasSubstr;
+
+AdminOptions Options() {
+  return {.metrics = [] { return std::string("m 1\n"); },
+          .ready = [] { return absl::OkStatus(); },
+          .healthy = {}};
+}
+
+TEST(AdminServer, ServesThePageAndTheProbes) {
+  const auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->address(), "127.0.0.1:" + std::to_string((*server)->port()));
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto metrics = client.Get("/metrics");
+  ASSERT_TRUE(metrics);
+  EXPECT_EQ(metrics->body, "m 1\n");
+  EXPECT_THAT(metrics->get_header_value("Content-Type"), HasSubstr("version=0.0.4"));
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(client.Get("/readyz")->status, 200);
+  EXPECT_EQ(client.Get("/nothing")->status, 404);
+}
+
+TEST(AdminServer, NotReadyIs503WithTheReason) {
+  AdminOptions options = Options();
+  options.ready = [] { return absl::UnavailableError("draining"); };
+  options.healthy = [] { return absl::InternalError("stalled"); };
+  const auto server = AdminServer::Start(std::move(options));
+  ASSERT_TRUE(server.ok());
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto ready = client.Get("/readyz");
+  EXPECT_EQ(ready->status, 503);
+  EXPECT_EQ(ready->body, "draining\n");
+  EXPECT_EQ(client.Get("/healthz")->status, 503);
+}
+
+TEST(AdminServer, RefusesAPortInUseAndAnAddressOfOthers) {
+  const auto first = AdminServer::Start(Options());
+  ASSERT_TRUE(first.ok());
+  AdminOptions same = Options();
+  same.port = (*first)->port();
+  const auto second = AdminServer::Start(std::move(same));
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(second.status().message()), HasSubstr("127.0.0.1:"));
+  AdminOptions foreign = Options();
+  foreign.host = "192.0.2.1";
+  EXPECT_FALSE(AdminServer::Start(std::move(foreign)).ok());
+}
+
+TEST(AdminServer, GivesThePortBackWhenDestroyed) {
+  auto first = AdminServer::Start(Options());
+  ASSERT_TRUE(first.ok());
+  AdminOptions again = Options();
+  again.port = (*first)->port();
+  first->reset();
+  EXPECT_TRUE(AdminServer::Start(std::move(again)).ok());
+}
+
+}  // namespace
+}  // namespace baton
