@@ -24,8 +24,6 @@ absl::StatusOr<SpecialTokens> LoadSpecialTokens(const std::string& model_dir) {
   result.eos_token = Get(tokens.get(), "eos_token");
   result.pad_token = Get(tokens.get(), "pad_token");
   result.unk_token = Get(tokens.get(), "unk_token");
-  const int32_t add_bos = baton_special_tokens_add_bos(tokens.get());
-  if (add_bos >= 0) result.add_bos_token = add_bos != 0;
   return result;
 }
 

@@ -14,7 +14,6 @@ struct SpecialTokens {
   std::optional<std::string> eos_token;
   std::optional<std::string> pad_token;
   std::optional<std::string> unk_token;
-  std::optional<bool> add_bos_token;
 };
 
 // All fields are empty when `model_dir` has neither file. INVALID_ARGUMENT for a file that is not

@@ -22,10 +22,11 @@ class Tokenizer {
   virtual ~Tokenizer() = default;
 
   // The ids of `text`. `add_special_tokens` runs the post-processor of the file (which, for most
-  // Llama models, puts BOS in front); a prompt rendered by a ChatTemplate already contains its
-  // special tokens as text and is encoded with false. Truncation and padding that the file may
-  // configure are ignored. Costs about 0.3 s per megabyte: call it on a pool.
-  // INVALID_ARGUMENT with Reason::kInvalidText when `text` is not UTF-8.
+  // Llama models, puts BOS in front); as in transformers 5, only the file decides, not
+  // add_bos_token of tokenizer_config.json. A prompt rendered by a ChatTemplate already contains
+  // its special tokens as text and is encoded with false. Truncation and padding that the file may
+  // configure are ignored. Costs about 0.5 s per megabyte: call it on a pool. INVALID_ARGUMENT with
+  // Reason::kInvalidText when `text` is not UTF-8.
   virtual absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text,
                                                       bool add_special_tokens) const = 0;
 

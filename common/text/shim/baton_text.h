@@ -67,8 +67,6 @@ BatonStatus baton_special_tokens_load(BatonSlice model_dir, BatonSpecialTokens**
 void baton_special_tokens_free(BatonSpecialTokens* tokens);
 // The text of "bos_token", "eos_token", …; null data when there is none.
 BatonSlice baton_special_tokens_get(const BatonSpecialTokens* tokens, BatonSlice name);
-// 1, 0, or -1 when the files do not say.
-int32_t baton_special_tokens_add_bos(const BatonSpecialTokens* tokens);
 
 // ---- chat templates ----
 typedef struct BatonChat BatonChat;

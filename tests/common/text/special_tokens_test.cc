@@ -13,16 +13,15 @@ using ::testing::HasSubstr;
 
 TEST(SpecialTokens, ReadsStringsObjectsAndNull) {
   const TempDir dir;
-  dir.Write("tokenizer_config.json",
-            R"({"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>","pad_token":null,
-                "add_bos_token":false})");
+  dir.Write(
+      "tokenizer_config.json",
+      R"({"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>","pad_token":null})");
   const auto tokens = LoadSpecialTokens(dir.path());
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(tokens->bos_token, "<s>");
   EXPECT_EQ(tokens->eos_token, "</s>");
   EXPECT_EQ(tokens->pad_token, std::nullopt);
   EXPECT_EQ(tokens->unk_token, std::nullopt);
-  EXPECT_EQ(tokens->add_bos_token, false);
 }
 
 TEST(SpecialTokens, FillsFromSpecialTokensMap) {
@@ -33,7 +32,6 @@ TEST(SpecialTokens, FillsFromSpecialTokensMap) {
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(tokens->eos_token, "first");
   EXPECT_EQ(tokens->unk_token, "<unk>");
-  EXPECT_EQ(tokens->add_bos_token, std::nullopt);
 }
 
 TEST(SpecialTokens, AreEmptyWithoutFiles) {

@@ -80,12 +80,8 @@ impl Chat {
             .iter()
             .map(|message| message_value(message, self.content_in_parts))
             .collect();
-        let context = self.context(
-            messages?,
-            request.add_generation_prompt,
-            request.unix_time,
-            variables,
-        );
+        let context =
+            self.context(messages?, request.add_generation_prompt, request.unix_time, variables);
         self.environment
             .get_template(name)
             .and_then(|template| template.render(context))
@@ -131,9 +127,7 @@ fn parse_object(what: &str, text: &str) -> Outcome<Map<String, Json>> {
     match serde_json::from_str(text) {
         Ok(Json::Object(object)) => Ok(object),
         Ok(_) => Err(Failure::invalid(format!("{what} are not a JSON object"))),
-        Err(error) => {
-            Err(Failure::invalid(format!("{what} are not valid JSON: {error}")))
-        }
+        Err(error) => Err(Failure::invalid(format!("{what} are not valid JSON: {error}"))),
     }
 }
 

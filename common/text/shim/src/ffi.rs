@@ -89,7 +89,8 @@ impl<T> Owned<T> {
     }
 }
 
-fn panic_text(payload: Box<dyn Any + Send>) -> String {
+/// What a panic said.
+pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
     let text = payload
         .downcast_ref::<&str>()
         .map(|text| text.to_string())

@@ -91,7 +91,10 @@ fn tojson(value: Value, arguments: minijinja::value::Rest<Value>) -> Result<Valu
     let is_true = |value: Option<Value>| value.is_some_and(|value| value.is_true());
     let style = python_json::Style {
         ensure_ascii: is_true(option(0, "ensure_ascii")?),
-        indent: option(1, "indent")?.filter(|value| !value.is_none()).map(indent_text).transpose()?,
+        indent: option(1, "indent")?
+            .filter(|value| !value.is_none())
+            .map(indent_text)
+            .transpose()?,
         separators: option(2, "separators")?
             .filter(|value| !value.is_none())
             .map(separator_pair)

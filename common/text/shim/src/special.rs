@@ -13,7 +13,6 @@ const NAMES: [&str; 7] =
 #[derive(Default)]
 pub struct SpecialTokens {
     texts: Vec<(String, String)>, // name, text
-    pub add_bos: Option<bool>,
 }
 
 impl SpecialTokens {
@@ -47,9 +46,6 @@ impl SpecialTokens {
                     }
                 }
             }
-        }
-        if self.add_bos.is_none() {
-            self.add_bos = object.get("add_bos_token").and_then(Value::as_bool);
         }
         Ok(())
     }

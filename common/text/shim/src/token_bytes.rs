@@ -53,9 +53,9 @@ impl ByteRule {
         if self.alphabet.is_some() {
             return false;
         }
-        ["\u{2581}a", "a"].iter().any(|probe| {
-            self.between_neighbours(probe) == format!(" {}", self.decode(&[probe]))
-        })
+        ["\u{2581}a", "a"]
+            .iter()
+            .any(|probe| self.between_neighbours(probe) == format!(" {}", self.decode(&[probe])))
     }
 
     fn decode(&self, tokens: &[&str]) -> String {

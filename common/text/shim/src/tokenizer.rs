@@ -1,10 +1,11 @@
 //! A loaded tokenizer.json: encoding, and the table from id to bytes.
 
+use std::panic::catch_unwind;
 use std::path::Path;
 
 use tokenizers::Tokenizer;
 
-use crate::ffi::{Failure, Outcome};
+use crate::ffi::{panic_text, Failure, Outcome};
 use crate::files;
 use crate::token_bytes::ByteRule;
 
@@ -13,7 +14,7 @@ const MAX_VOCABULARY: u32 = 1 << 22;
 
 #[derive(Clone, Copy, Default)]
 struct Row {
-    text: (u32, u32),  // begin and end in the arena
+    text: (u32, u32), // begin and end in the arena
     bytes: (u32, u32),
     valid: bool,
     special: bool,
@@ -40,7 +41,10 @@ impl TextTokenizer {
             return Err(Failure::not_found(format!("{} does not exist", path.display())));
         };
         let refuse = |what: String| Failure::invalid(format!("{}: {what}", path.display()));
-        let mut tokenizer = Tokenizer::from_bytes(&json)
+        // The crate panics on some wrong files; that is the file's fault, not ours.
+        let mut tokenizer = catch_unwind(|| Tokenizer::from_bytes(&json))
+            .map_err(panic_text)
+            .and_then(|loaded| loaded.map_err(|error| error.to_string()))
             .map_err(|error| refuse(format!("not a tokenizer that can be loaded: {error}")))?;
         tokenizer.with_padding(None);
         tokenizer.with_truncation(None).map_err(|error| refuse(error.to_string()))?;
