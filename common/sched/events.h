@@ -27,7 +27,8 @@ struct StateEvent {
 struct TokenEvent {
   int32_t index = 0;
   SampledToken token;
-  double unix_time = 0;  // when sampled
+  double unix_time = 0;       // when sampled
+  int32_t cached_tokens = 0;  // of prompt and generated, found in this worker's prefix cache
 };
 // The sequence is over for the engine. After it only Detach may follow.
 struct FinishedEvent {

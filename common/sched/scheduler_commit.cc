@@ -52,7 +52,9 @@ void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
     sequence->first_token_at = now;
     sequence->prefill_time = now - sequence->state_since;
   }
-  Emit(*sequence, now, TokenEvent{.index = index, .token = std::move(token)});
+  Emit(*sequence, now,
+       TokenEvent{
+           .index = index, .token = std::move(token), .cached_tokens = sequence->cached_tokens});
   const bool hands_over = sequence->spec.kind == SequenceKind::kPrefill;
   if (hands_over && decision.reason == FinishReason::kNone) {
     ReportProven(sequence, /*last=*/true, now);

@@ -1,0 +1,226 @@
+#include "common/transport/grpc_stream.h"
+
+#include <utility>
+
+#include "baton/worker/v1/kv_transfer.pb.h"
+#include "common/base/status.h"
+#include "common/rpc/generation.h"
+#include "common/rpc/status_map.h"
+#include "common/transport/outbox.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+
+namespace baton {
+namespace {
+
+constexpr char kPushMethod[] = "/baton.worker.v1.KvTransferService/Push";
+// Idle connections to workers that left are dropped beyond this.
+constexpr size_t kMaxChannels = 256;
+
+worker_pb::PushRequest HelloToProto(const PushHello& hello) {
+  worker_pb::PushRequest request;
+  worker_pb::PushOpen* open = request.mutable_open();
+  TicketToProto(hello.ticket, open->mutable_ticket());
+  KvShapeToProto(hello.shape, open->mutable_layout());
+  open->set_model_fingerprint(hello.model_fingerprint);
+  open->set_numerics(hello.numerics);
+  return request;
+}
+
+void FillRequest(const OutboxItem& item, worker_pb::PushRequest* request) {
+  if (const auto* piece = std::get_if<KvPiece>(&item)) {
+    worker_pb::PushPiece* proto = request->mutable_piece();
+    proto->set_ordinal(piece->ordinal);
+    proto->set_offset(piece->offset);
+    proto->set_data(piece->data.data(), piece->data.size());
+    proto->set_crc32c(piece->crc32c);
+  } else if (const auto* note = std::get_if<PushProgressNote>(&item)) {
+    request->mutable_progress()->set_computed_tokens(note->computed_tokens);
+  } else {
+    const auto& commit = std::get<PushCommitment>(item);
+    worker_pb::PushCommit* proto = request->mutable_commit();
+    proto->set_block_count(commit.block_count);
+    proto->set_byte_count(commit.byte_count);
+    TokenToProto({commit.first_index, commit.first_token, commit.unix_time},
+                 /*with_eos_signal=*/true, proto->mutable_first_token());
+  }
+}
+
+// Push is called as a stream in both directions, so that a refusal shows at once as the end of the
+// read and not only when the next write fails; on the wire it is the same.
+//
+// Keeps itself alive until OnDone. Operations start outside of reactions, hence the hold; it is
+// given up when the peer has ended the call and no source byte is being read.
+class GrpcPush final
+    : public KvPush,
+      public grpc::ClientBidiReactor<worker_pb::PushRequest, worker_pb::PushResponse> {
+ public:
+  GrpcPush(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<KvPushObserver> observer,
+           const base::Clock* clock)
+      : stub_(std::move(channel)), observer_(std::move(observer)), clock_(clock) {}
+
+  void Start(const PushHello& hello, std::shared_ptr<GrpcPush> self) {
+    self_ = std::move(self);
+    stub_.PrepareBidiStreamingCall(&context_, kPushMethod, {}, this);
+    AddHold();
+    {
+      base::MutexLock lock(&mutex_);
+      request_ = HelloToProto(hello);
+      writing_ = true;
+      waiting_since_ = clock_->Now();
+      StartRead(&response_);
+      StartWrite(&request_);
+    }
+    StartCall();
+  }
+
+  void Send(std::vector<KvSource> blocks) override {
+    {
+      base::MutexLock lock(&mutex_);
+      if (!closed_) outbox_.Add(blocks);
+    }
+    Pump();
+  }
+  void Progress(int32_t computed_tokens) override {
+    {
+      base::MutexLock lock(&mutex_);
+      if (!closed_) outbox_.Note(computed_tokens);
+    }
+    Pump();
+  }
+  void Commit(PushCommitment commitment) override {
+    {
+      base::MutexLock lock(&mutex_);
+      if (!closed_) outbox_.Commit(std::move(commitment));
+    }
+    Pump();
+  }
+  void Cancel() override { context_.TryCancel(); }
+  base::Instant waiting_since() const override {
+    base::MutexLock lock(&mutex_);
+    return waiting_since_;
+  }
+
+  void OnWriteDone(bool ok) override {
+    {
+      base::MutexLock lock(&mutex_);
+      writing_ = false;
+      if (!committed_) waiting_since_ = base::kNever;
+    }
+    if (ok) Pump();
+  }
+
+  void OnReadDone(bool ok) override {
+    answered_ = ok;
+    bool release = false;
+    {
+      base::MutexLock lock(&mutex_);
+      closed_ = true;
+      outbox_.Clear();
+      release = !building_;
+    }
+    if (release) RemoveHold();
+  }
+
+  void OnDone(const grpc::Status& status) override {
+    absl::Status result = FromGrpcStatus(status);
+    if (result.ok() && !answered_) {
+      result = absl::InternalError("the decode worker ended the push without an answer");
+    }
+    observer_->OnPushDone(std::move(result));
+    self_.reset();
+  }
+
+ private:
+  // Builds and starts the next write. The source is read outside of the lock: `writing_` keeps
+  // other builders away, `building_` the end of the call.
+  void Pump() {
+    std::optional<OutboxItem> item;
+    {
+      base::MutexLock lock(&mutex_);
+      if (writing_ || closed_) return;
+      item = outbox_.Next();
+      if (!item) return;
+      writing_ = true;
+      building_ = true;
+    }
+    FillRequest(*item, &request_);
+    bool release = false;
+    {
+      base::MutexLock lock(&mutex_);
+      building_ = false;
+      if (closed_) {
+        release = true;
+      } else {
+        waiting_since_ = clock_->Now();
+        committed_ = std::holds_alternative<PushCommitment>(*item);
+        grpc::WriteOptions options;
+        if (committed_) options.set_last_message();
+        StartWrite(&request_, options);
+      }
+    }
+    if (release) RemoveHold();
+  }
+
+  grpc::TemplatedGenericStub<worker_pb::PushRequest, worker_pb::PushResponse> stub_;
+  grpc::ClientContext context_;
+  const std::shared_ptr<KvPushObserver> observer_;  // shared with its owner until told
+  const base::Clock* const clock_;
+  std::shared_ptr<GrpcPush> self_;  // until OnDone
+  worker_pb::PushRequest request_;  // owned by the outstanding write
+  worker_pb::PushResponse response_;
+  bool answered_ = false;  // written by OnReadDone, read by OnDone after it
+
+  mutable base::Mutex mutex_;
+  Outbox outbox_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool building_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool committed_ ABSL_GUARDED_BY(mutex_) = false;
+  base::Instant waiting_since_ ABSL_GUARDED_BY(mutex_) = base::kNever;
+};
+
+// A push that could not even start.
+class FailedPush final : public KvPush {
+ public:
+  void Send(std::vector<KvSource>) override {}
+  void Progress(int32_t) override {}
+  void Commit(PushCommitment) override {}
+  void Cancel() override {}
+  base::Instant waiting_since() const override { return base::kNever; }
+};
+
+}  // namespace
+
+GrpcStreamTransport::GrpcStreamTransport(ChannelOptions options, const base::Clock* clock)
+    : options_(std::move(options)), clock_(clock) {}
+
+GrpcStreamTransport::~GrpcStreamTransport() = default;
+
+absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcStreamTransport::ChannelTo(
+    const std::string& address) {
+  base::MutexLock lock(&mutex_);
+  const auto found = channels_.find(address);
+  if (found != channels_.end()) return found->second;
+  auto channel = MakeChannel(address, options_);
+  if (!channel.ok()) return channel.status();
+  // Running pushes keep theirs.
+  if (channels_.size() >= kMaxChannels) channels_.clear();
+  channels_[address] = *channel;
+  return *std::move(channel);
+}
+
+std::shared_ptr<KvPush> GrpcStreamTransport::Open(const std::string& address,
+                                                  const PushHello& hello,
+                                                  std::shared_ptr<KvPushObserver> observer) {
+  auto channel = ChannelTo(address);
+  if (!channel.ok()) {
+    observer->OnPushDone(channel.status());
+    return std::make_shared<FailedPush>();
+  }
+  auto push = std::make_shared<GrpcPush>(*std::move(channel), std::move(observer), clock_);
+  push->Start(hello, push);
+  return push;
+}
+
+}  // namespace baton

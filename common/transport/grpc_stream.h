@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/rpc/channel.h"
+#include "common/transport/kv_transport.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace baton {
+
+// KV blocks as pieces of at most 1 MiB on one KvTransferService.Push stream per push. One write and
+// one read are outstanding, so HTTP/2 is the flow control. Works between any two machines.
+class GrpcStreamTransport final : public KvTransport {
+ public:
+  // `clock` outlives the transport and its pushes.
+  GrpcStreamTransport(ChannelOptions options, const base::Clock* clock);
+  ~GrpcStreamTransport() override;
+
+  std::shared_ptr<KvPush> Open(const std::string& address, const PushHello& hello,
+                               std::shared_ptr<KvPushObserver> observer) override;
+
+ private:
+  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& address);
+
+  const ChannelOptions options_;
+  const base::Clock* const clock_;
+  base::Mutex mutex_;
+  // One connection per decode worker, so that pushes do not wait for a handshake.
+  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
+};
+
+// KvTransferService for a server. With `tls` only peers whose certificate names "prefill" may push.
+// `inboxes` outlives the service.
+std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls);
+
+}  // namespace baton

@@ -1,0 +1,140 @@
+#include <utility>
+
+#include "baton/worker/v1/kv_transfer.grpc.pb.h"
+#include "common/base/status.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/generation.h"
+#include "common/rpc/status_map.h"
+#include "common/transport/grpc_stream.h"
+
+namespace baton {
+namespace {
+
+// Says nothing about which part was wrong.
+absl::Status UnknownTicket() {
+  return MakeError(absl::StatusCode::kNotFound, {.reason = Reason::kUnknownTicket},
+                   "this worker has no reservation of that ticket; open a new attempt");
+}
+
+// One Push call. Keeps itself alive until OnDone.
+class PushReactor final : public grpc::ServerReadReactor<worker_pb::PushRequest>,
+                          public KvPushReply {
+ public:
+  PushReactor(KvInboxes* inboxes, worker_pb::PushResponse* response)
+      : inboxes_(inboxes), response_(response) {}
+
+  void Start(std::shared_ptr<PushReactor> self, const absl::Status& allowed) {
+    self_ = std::move(self);
+    if (!allowed.ok()) return Answer(allowed);
+    StartRead(&request_);
+  }
+
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      // After a commit the answer comes from the inbox.
+      if (!committed_) Answer(absl::DataLossError("the push ended without a commit"));
+      return;
+    }
+    absl::Status status = Handle();
+    if (!status.ok()) return Answer(std::move(status));
+    if (!committed_) StartRead(&request_);
+  }
+  void OnCancel() override { Answer(absl::CancelledError("the push was cancelled")); }
+  void OnDone() override {
+    if (inbox_ != nullptr) inbox_->Closed();
+    self_.reset();
+  }
+
+  void Answer(absl::StatusOr<int32_t> blocks) override {
+    {
+      base::MutexLock lock(&mutex_);
+      if (answered_) return;
+      answered_ = true;
+      if (blocks.ok()) response_->set_block_count(*blocks);
+    }
+    Finish(ToGrpcStatus(blocks.status()));
+  }
+
+ private:
+  absl::Status Handle() {
+    if (inbox_ == nullptr) return Open();
+    switch (request_.message_case()) {
+      case worker_pb::PushRequest::kPiece: {
+        const worker_pb::PushPiece& piece = request_.piece();
+        return inbox_->Write({.ordinal = piece.ordinal(),
+                              .offset = piece.offset(),
+                              .data = std::as_bytes(std::span(piece.data())),
+                              .crc32c = piece.crc32c()});
+      }
+      case worker_pb::PushRequest::kProgress:
+        inbox_->Progress(request_.progress().computed_tokens());
+        return absl::OkStatus();
+      case worker_pb::PushRequest::kCommit:
+        committed_ = true;
+        return Commit(request_.commit());
+      default:
+        return absl::InvalidArgumentError("a push carries one open, then pieces, progress, commit");
+    }
+  }
+
+  absl::Status Open() {
+    if (!request_.has_open()) {
+      return absl::InvalidArgumentError("a push must begin with open");
+    }
+    const worker_pb::PushOpen& open = request_.open();
+    const std::optional<Ticket> ticket = TicketFromProto(open.ticket());
+    if (!ticket) return UnknownTicket();
+    auto inbox = inboxes_->Open({.ticket = *ticket,
+                                 .shape = KvShapeFromProto(open.layout()),
+                                 .model_fingerprint = open.model_fingerprint(),
+                                 .numerics = open.numerics()},
+                                self_);
+    if (!inbox.ok()) return inbox.status();
+    inbox_ = *std::move(inbox);
+    return absl::OkStatus();
+  }
+
+  absl::Status Commit(const worker_pb::PushCommit& commit) {
+    PlacedToken first = TokenFromProto(commit.first_token());
+    inbox_->Commit({.block_count = commit.block_count(),
+                    .byte_count = commit.byte_count(),
+                    .first_index = first.index,
+                    .first_token = std::move(first.token),
+                    .unix_time = first.unix_time});
+    return absl::OkStatus();
+  }
+
+  KvInboxes* const inboxes_;
+  worker_pb::PushResponse* const response_;
+  std::shared_ptr<PushReactor> self_;  // until OnDone
+  worker_pb::PushRequest request_;
+  std::shared_ptr<KvInbox> inbox_;  // shared with the reservation's owner
+  bool committed_ = false;
+  base::Mutex mutex_;
+  bool answered_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+class KvTransferServiceImpl final : public worker_pb::KvTransferService::CallbackService {
+ public:
+  KvTransferServiceImpl(KvInboxes* inboxes, bool tls) : inboxes_(inboxes), tls_(tls) {}
+
+  grpc::ServerReadReactor<worker_pb::PushRequest>* Push(
+      grpc::CallbackServerContext* context, worker_pb::PushResponse* response) override {
+    auto reactor = std::make_shared<PushReactor>(inboxes_, response);
+    PushReactor* const raw = reactor.get();
+    raw->Start(std::move(reactor), CheckPeerRole(context->auth_context().get(), tls_, "prefill"));
+    return raw;
+  }
+
+ private:
+  KvInboxes* const inboxes_;
+  const bool tls_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls) {
+  return std::make_unique<KvTransferServiceImpl>(inboxes, tls);
+}
+
+}  // namespace baton

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/eos_signal.h"
+#include "common/base/kv_shape.h"
+#include "common/base/ticket.h"
+
+// Moves KV blocks between the arenas of two workers. Knows peers and bytes, not requests.
+//
+// One push carries one reservation's blocks in one direction: open, pieces, commit. Every transport
+// passes tests/common/transport/contract_test.cc.
+namespace baton {
+
+// Largest piece of a block that travels as one message.
+constexpr size_t kMaxPieceBytes = size_t{1} << 20;
+
+// What a sender says first. The receiver refuses another shape or model than its own.
+struct PushHello {
+  Ticket ticket;
+  KvShape shape;
+  std::string model_fingerprint;
+  std::string numerics;
+};
+
+// A block to send. `bytes` stay unchanged until the push is done.
+struct KvSource {
+  int32_t ordinal = 0;  // in the sequence's block table
+  std::span<const std::byte> bytes;
+};
+
+// A part of a block as it arrives.
+struct KvPiece {
+  int32_t ordinal = 0;
+  int64_t offset = 0;  // of data[0] in the block
+  std::span<const std::byte> data;
+  uint32_t crc32c = 0;  // of `data`, computed by the sender
+};
+
+// The end of a push: what was sent, and the token with which decoding goes on.
+struct PushCommitment {
+  int32_t block_count = 0;
+  int64_t byte_count = 0;
+  int32_t first_index = 0;
+  SampledToken first_token;
+  double unix_time = 0;  // when sampled
+};
+
+// --- Sender. ---
+
+// The owner of a push. Called from a transport's thread: must not block.
+class KvPushObserver {
+ public:
+  virtual ~KvPushObserver() = default;
+  // Exactly once per push. OK only if the receiver committed; else its refusal or what broke. From
+  // here on nobody reads the source bytes.
+  virtual void OnPushDone(absl::Status status) = 0;
+};
+
+// The sending end of one push. Thread-safe; no call blocks. Calls after the end have no effect.
+class KvPush {
+ public:
+  virtual ~KvPush() = default;
+
+  // Queues blocks. The caller bounds them: they are blocks of one sequence.
+  virtual void Send(std::vector<KvSource> blocks) = 0;
+  // A sign of life. Skipped while pieces are on their way, which are one too.
+  virtual void Progress(int32_t computed_tokens) = 0;
+  // After everything sent so far. Nothing may follow but Cancel.
+  virtual void Commit(PushCommitment commitment) = 0;
+  // Gives up. OnPushDone still comes.
+  virtual void Cancel() = 0;
+
+  // Since when the peer has not accepted the message that is on its way, or not answered the
+  // commit; kNever when nothing is outstanding.
+  virtual base::Instant waiting_since() const = 0;
+};
+
+class KvTransport {
+ public:
+  virtual ~KvTransport() = default;
+  // Never fails at once: a peer that cannot be reached shows in OnPushDone. `observer` is kept
+  // until then.
+  virtual std::shared_ptr<KvPush> Open(const std::string& address, const PushHello& hello,
+                                       std::shared_ptr<KvPushObserver> observer) = 0;
+};
+
+// --- Receiver. ---
+
+// The answer to a push. Thread-safe; the first answer wins, also before the commit (a refusal).
+class KvPushReply {
+ public:
+  virtual ~KvPushReply() = default;
+  // Number of blocks received, or the refusal.
+  virtual void Answer(absl::StatusOr<int32_t> blocks) = 0;
+};
+
+// The receiving end of one push. The transport calls it from one thread at a time and in order.
+class KvInbox {
+ public:
+  virtual ~KvInbox() = default;
+  // Checks the piece and copies it; an error becomes the push's answer. The next piece is read only
+  // after this returned, so that the sender feels a slow receiver.
+  virtual absl::Status Write(const KvPiece& piece) = 0;
+  virtual void Progress(int32_t computed_tokens) = 0;
+  // The last call but Closed. Answered through the reply, now or later.
+  virtual void Commit(PushCommitment commitment) = 0;
+  // Exactly once, last: the stream is over, answered or not.
+  virtual void Closed() = 0;
+};
+
+// Where a receiving transport delivers.
+class KvInboxes {
+ public:
+  virtual ~KvInboxes() = default;
+  // The inbox that `hello.ticket` opens, or a refusal, which becomes the push's answer.
+  virtual absl::StatusOr<std::shared_ptr<KvInbox>> Open(const PushHello& hello,
+                                                        std::shared_ptr<KvPushReply> reply) = 0;
+};
+
+}  // namespace baton

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "common/transport/kv_transport.h"
+
+namespace baton {
+
+struct PushProgressNote {
+  int32_t computed_tokens = 0;
+};
+using OutboxItem = std::variant<KvPiece, PushProgressNote, PushCommitment>;
+
+// What a push still has to say, cut into messages. Pieces first, then the commit; a progress note
+// travels only when there is nothing else. Not thread-safe.
+class Outbox final {
+ public:
+  void Add(const std::vector<KvSource>& blocks);
+  void Note(int32_t computed_tokens) { progress_ = PushProgressNote{computed_tokens}; }
+  void Commit(PushCommitment commitment) { commit_ = std::move(commitment); }
+  void Clear();
+
+  // The next message, pieces with their checksum; empty when there is nothing to say now.
+  std::optional<OutboxItem> Next();
+
+ private:
+  std::deque<KvSource> blocks_;
+  size_t offset_ = 0;  // of the next piece in blocks_.front()
+  std::optional<PushProgressNote> progress_;
+  std::optional<PushCommitment> commit_;
+};
+
+}  // namespace baton

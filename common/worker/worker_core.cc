@@ -1,0 +1,112 @@
+#include "common/worker/worker_core.h"
+
+#include <utility>
+#include <vector>
+
+#include "common/base/status.h"
+
+namespace baton {
+
+std::string_view WorkerRoleName(WorkerRole role) {
+  return role == WorkerRole::kPrefill ? "prefill" : "decode";
+}
+
+namespace {
+
+EventRouter::Listeners ListenersOf(WorkerProbe* probe,
+                                   std::function<void(const absl::Status&)> on_fault) {
+  return {.sequence =
+              [probe](const SequenceEvent& event) {
+                if (const auto* state = std::get_if<StateEvent>(&event.what)) {
+                  probe->StateChanged(state->from, state->to);
+                } else if (const auto* finished = std::get_if<FinishedEvent>(&event.what)) {
+                  probe->SequenceFinished(*finished);
+                }
+              },
+          .step = [probe](const StepEvent& step) { probe->StepDone(step); },
+          .fault = std::move(on_fault)};
+}
+
+absl::Status Mismatch(std::string_view what, const std::string& here, const std::string& there) {
+  return MakeError(absl::StatusCode::kFailedPrecondition,
+                   {.reason = Reason::kLayoutMismatch, .values = {{"here", here}, {"peer", there}}},
+                   std::string(what) + " differs: this worker has " + here + ", the peer has " +
+                       there + "; only workers of one model and layout can be paired");
+}
+
+}  // namespace
+
+WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Clock* clock,
+                       const WorkerTimeouts& timeouts, WorkerProbe* probe,
+                       std::function<void(const absl::Status&)> on_fault)
+    : identity_(std::move(identity)),
+      engine_(engine),
+      clock_(clock),
+      timeouts_(timeouts),
+      probe_(probe),
+      router_(engine, ListenersOf(probe, std::move(on_fault))) {}
+
+WorkerCore::~WorkerCore() { engine_->Stop(); }
+
+absl::Status WorkerCore::CheckFingerprint(const std::string& fingerprint) const {
+  if (fingerprint == identity_.model_fingerprint) return absl::OkStatus();
+  return Mismatch("the model fingerprint", identity_.model_fingerprint, fingerprint);
+}
+
+absl::Status WorkerCore::CheckShape(const KvShape& shape) const {
+  if (shape == identity_.shape) return absl::OkStatus();
+  return Mismatch("the KV layout", identity_.shape.Describe(), shape.Describe());
+}
+
+absl::Status WorkerCore::Join(const std::shared_ptr<LiveStream>& stream) {
+  base::MutexLock lock(&mutex_);
+  if (draining_) {
+    return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDraining},
+                     "this worker is draining; use another one");
+  }
+  streams_.emplace(stream.get(), stream);
+  return absl::OkStatus();
+}
+
+void WorkerCore::Leave(LiveStream* stream) {
+  base::MutexLock lock(&mutex_);
+  streams_.erase(stream);
+  if (streams_.empty()) left_.NotifyAll();
+}
+
+void WorkerCore::BeginDrain() {
+  {
+    base::MutexLock lock(&mutex_);
+    draining_ = true;
+  }
+  engine_->Drain();
+}
+
+bool WorkerCore::WaitUntilIdle(base::Instant deadline) {
+  base::MutexLock lock(&mutex_);
+  while (!streams_.empty()) {
+    if (!left_.WaitUntil(&mutex_, deadline)) return streams_.empty();
+  }
+  return true;
+}
+
+void WorkerCore::EndStreams() {
+  std::vector<std::shared_ptr<LiveStream>> streams;
+  {
+    base::MutexLock lock(&mutex_);
+    for (const auto& [raw, weak] : streams_) {
+      if (auto stream = weak.lock()) streams.push_back(std::move(stream));
+    }
+  }
+  const absl::Status status =
+      MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDrained},
+                "this worker is shutting down and its drain timeout is over; open a new attempt");
+  for (const auto& stream : streams) stream->End(status);
+}
+
+size_t WorkerCore::streams() const {
+  base::MutexLock lock(&mutex_);
+  return streams_.size();
+}
+
+}  // namespace baton

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/base/kv_shape.h"
+#include "common/base/mutex.h"
+#include "common/engine/engine.h"
+#include "common/worker/event_router.h"
+#include "common/worker/timeouts.h"
+#include "common/worker/timer_queue.h"
+#include "common/worker/worker_probe.h"
+
+namespace baton {
+
+enum class WorkerRole { kPrefill, kDecode };
+// As the metric label and the certificate name it: "prefill", "decode".
+std::string_view WorkerRoleName(WorkerRole role);
+
+// What peers are told about a worker.
+struct WorkerIdentity {
+  WorkerRole role = WorkerRole::kDecode;
+  uint64_t incarnation = 0;  // random, drawn at process start
+  std::string model_fingerprint;
+  KvShape shape;
+  std::string numerics;
+  std::string compute_dtype;
+  int32_t max_model_len = 0;
+  int32_t vocab_size = 0;
+  std::string push_address;  // decode: --advertise; empty = as the router dialled
+  bool tls = false;          // then peers' certificates are checked for their role
+};
+
+// A stream of a request, as drain sees it.
+class LiveStream {
+ public:
+  virtual ~LiveStream() = default;
+  // Ends the stream with `status` and frees what it holds. Has no effect on one that is ending.
+  virtual void End(const absl::Status& status) = 0;
+};
+
+// What the services of one worker share: its identity, engine, timers and running streams.
+// Thread-safe. Destroyed after the server that runs the services.
+class WorkerCore final {
+ public:
+  // `engine`, `clock` and `probe` outlive the core. `on_fault` is called when the engine stopped by
+  // itself.
+  WorkerCore(WorkerIdentity identity, Engine* engine, const base::Clock* clock,
+             const WorkerTimeouts& timeouts, WorkerProbe* probe,
+             std::function<void(const absl::Status&)> on_fault);
+  // Stops the engine.
+  ~WorkerCore();
+
+  const WorkerIdentity& identity() const { return identity_; }
+  const WorkerTimeouts& timeouts() const { return timeouts_; }
+  const base::Clock& clock() const { return *clock_; }
+  Engine& engine() { return *engine_; }
+  EventRouter& events() { return router_; }
+  TimerQueue& timers() { return timers_; }
+  WorkerProbe& probe() { return *probe_; }
+
+  // Refuses a request made for another model or layout, with both sides printed.
+  absl::Status CheckFingerprint(const std::string& fingerprint) const;
+  absl::Status CheckShape(const KvShape& shape) const;
+
+  // UNAVAILABLE DRAINING once drain began.
+  absl::Status Join(const std::shared_ptr<LiveStream>& stream);
+  void Leave(LiveStream* stream);
+
+  bool draining() const { return draining_; }
+  // Refuses new streams and sequences from now on.
+  void BeginDrain();
+  // False when streams are left at `deadline`.
+  bool WaitUntilIdle(base::Instant deadline);
+  // Ends every stream with UNAVAILABLE DRAINED.
+  void EndStreams();
+  size_t streams() const;
+
+ private:
+  const WorkerIdentity identity_;
+  Engine* const engine_;
+  const base::Clock* const clock_;
+  const WorkerTimeouts timeouts_;
+  WorkerProbe* const probe_;
+  TimerQueue timers_;
+  std::atomic<bool> draining_{false};
+  mutable base::Mutex mutex_;
+  base::CondVar left_;
+  absl::flat_hash_map<LiveStream*, std::weak_ptr<LiveStream>> streams_ ABSL_GUARDED_BY(mutex_);
+  EventRouter router_;  // last: its thread uses the others
+};
+
+}  // namespace baton

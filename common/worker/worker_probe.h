@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "common/base/clock.h"
+#include "common/base/status.h"
+#include "common/engine/engine.h"
+
+namespace baton {
+
+// What a worker tells its metrics, as verbs. Called from several threads; must not block. The base
+// class ignores everything, for tests.
+class WorkerProbe {
+ public:
+  virtual ~WorkerProbe() = default;
+
+  virtual void StepDone(const StepEvent&) {}
+  virtual void StateChanged(SequenceState /*from*/, SequenceState /*to*/) {}
+  virtual void SequenceFinished(const FinishedEvent&) {}
+  virtual void StreamRefused(Reason) {}
+  virtual void ReservationGranted(base::Duration /*waited*/) {}
+  virtual void ReservationExpired() {}
+  // Sender side.
+  virtual void PushDone(int64_t /*bytes*/, base::Duration /*sending*/,
+                        base::Duration /*committing*/) {}
+  virtual void PushFailed(Reason) {}
+  // Receiver side.
+  virtual void PushReceived(int64_t /*bytes*/) {}
+  virtual void PushRefused(Reason) {}
+  // The sender computes with other kernels than this worker: tokens may differ from a replay's.
+  virtual void NumericsDiffer(std::string_view /*theirs*/) {}
+};
+
+}  // namespace baton

@@ -1,0 +1,344 @@
+#include "decode_worker/decode_stream.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "common/rpc/status_map.h"
+
+namespace baton {
+namespace {
+
+// While a write is out, token messages become one.
+bool MergeTokens(worker_pb::DecodeResponse* last, worker_pb::DecodeResponse* next) {
+  if (!last->has_tokens() || !next->has_tokens()) return false;
+  auto* more = next->mutable_tokens()->mutable_tokens();
+  auto* tokens = last->mutable_tokens()->mutable_tokens();
+  for (worker_pb::Token& token : *more) *tokens->Add() = std::move(token);
+  return true;
+}
+
+absl::Status SlowRouter(size_t limit) {
+  return MakeError(
+      absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
+      "the router did not read " + std::to_string(limit) + " bytes of this stream; it was ended");
+}
+
+absl::Status Expired(base::Duration silence) {
+  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kExpired},
+                   "the reservation's push gave no sign of life for " +
+                       std::to_string(base::Seconds(silence)) + " s; open a new attempt");
+}
+
+absl::Status Revoked() {
+  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked},
+                   "running requests needed the reserved blocks; open a new attempt");
+}
+
+// Why a push ends when its Decode stream does.
+absl::Status DecodeOver() {
+  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked},
+                   "the Decode stream of this reservation has ended");
+}
+
+worker_pb::DecodeResponse FinalOf(const FinishedEvent& event, FinishReason reason) {
+  worker_pb::DecodeResponse response;
+  worker_pb::DecodeFinal* final = response.mutable_final();
+  EndingToProto({reason, event.stop_token, event.natural_end_step}, final->mutable_ending());
+  final->mutable_timings()->set_queue_ms(base::Milliseconds(event.queue_time));
+  final->mutable_timings()->set_prefill_ms(base::Milliseconds(event.prefill_time));
+  final->mutable_timings()->set_decode_ms(base::Milliseconds(event.decode_time));
+  final->set_preemptions(event.preemptions);
+  return response;
+}
+
+absl::Status StatusOf(const FinishedEvent& event) {
+  if (!event.status.ok()) return event.status;
+  if (event.reason == FinishReason::kDeadline) {
+    return absl::DeadlineExceededError("the request's deadline passed on the decode worker");
+  }
+  return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDrained},
+                   "the engine ended this sequence; open a new attempt");
+}
+
+}  // namespace
+
+DecodeStream::DecodeStream(WorkerCore* core, KvReceiver* receiver, base::Instant deadline,
+                           std::function<void()> cancel_call)
+    : core_(core),
+      receiver_(receiver),
+      deadline_(deadline),
+      writer_({.write = [this](const worker_pb::DecodeResponse* m) { StartWrite(m); },
+               .finish = [this](grpc::Status status) { Finish(std::move(status)); },
+               .cancel = std::move(cancel_call)},
+              MergeTokens, core->timeouts().stream_buffer_bytes) {}
+
+void DecodeStream::Start(const absl::Status& allowed) {
+  self_ = shared_from_this();
+  absl::Status status = allowed;
+  if (status.ok()) status = core_->Join(self_);
+  if (!status.ok()) {
+    core_->probe().StreamRefused(ReasonOf(status));
+    return End(status);
+  }
+  StartRead(&request_);
+}
+
+void DecodeStream::OnReadDone(bool ok) {
+  if (!ok) {
+    // A router that closed its side just has no Release to send; one that vanished is a cancel.
+    if (!started_reading_) End(absl::InvalidArgumentError("the stream ended before `start`"));
+    return;
+  }
+  absl::Status status;
+  if (!std::exchange(started_reading_, true)) {
+    status = request_.has_start() ? Admit(request_.start())
+                                  : absl::InvalidArgumentError("the first message must be `start`");
+    if (!status.ok()) core_->probe().StreamRefused(ReasonOf(status));
+  } else if (request_.has_release()) {
+    OnRelease(request_.release());
+  } else {
+    status = absl::InvalidArgumentError("after `start` only `release` may come");
+  }
+  if (!status.ok()) return End(status);
+  StartRead(&request_);
+}
+
+absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
+  base::Failpoint("accepted");
+  BATON_RETURN_IF_ERROR(core_->CheckFingerprint(start.generation().model_fingerprint()));
+  BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(start.generation()));
+  local_prefill_ = start.local_prefill();
+  eos_signals_ = start.generation().eos_signals();
+  first_index_ = static_cast<int32_t>(spec.generated.size());
+  prefix_tokens_ = static_cast<int32_t>(spec.prompt.size() + spec.generated.size());
+  spec.kind = local_prefill_ ? SequenceKind::kLocal : SequenceKind::kReserved;
+  spec.deadline = deadline_;
+  spec.reserve_timeout = start.reserve_timeout_ms() > 0
+                             ? std::chrono::milliseconds(start.reserve_timeout_ms())
+                             : core_->timeouts().default_reserve;
+  auto admitted = core_->events().Admit(std::move(spec), shared_from_this(),
+                                        [this](SequenceId id) { sequence_ = id.value(); });
+  if (!admitted.ok()) return admitted.status();
+  base::Failpoint("queued");
+  bool ended = false;
+  {
+    base::MutexLock lock(&mutex_);
+    ended = ended_;
+  }
+  if (ended) core_->engine().Cancel(sequence());
+  return absl::OkStatus();
+}
+
+void DecodeStream::OnRelease(const worker_pb::Release& release) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_ || release_) return;
+    release_ = FinishReasonFromProto(release.cause());
+  }
+  core_->engine().Cancel(sequence());
+}
+
+void DecodeStream::OnWriteDone(bool ok) { writer_.OnWriteDone(ok); }
+
+void DecodeStream::OnCancel() {
+  writer_.OnCancel();
+  End(absl::CancelledError("the router ended the stream"));
+}
+
+void DecodeStream::OnDone() {
+  core_->Leave(this);
+  self_.reset();
+}
+
+void DecodeStream::End(const absl::Status& status) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (std::exchange(ended_, true)) return;
+  }
+  const Reason reason = ReasonOf(status);
+  DropReservation(reason == Reason::kExpired || reason == Reason::kRevoked ? status : DecodeOver());
+  if (sequence().valid()) core_->engine().Cancel(sequence());
+  writer_.Abort(ToGrpcStatus(status));
+}
+
+void DecodeStream::OnEvent(const SequenceEvent& event) {
+  std::visit([this](const auto& what) { On(what); }, event.what);
+}
+
+void DecodeStream::OnEngineFault(const absl::Status& status) { End(status); }
+
+void DecodeStream::On(const ReservedEvent& event) {
+  base::Failpoint("reserved");
+  std::weak_ptr<DecodeStream> weak = weak_from_this();
+  auto reservation = std::make_shared<Reservation>(
+      event.lease, first_index_, core_->identity().vocab_size, &core_->clock(),
+      Reservation::Hooks{
+          .committed =
+              [weak](const PushCommitment& commitment) {
+                if (auto stream = weak.lock()) stream->OnCommitted(commitment);
+              },
+          .refused =
+              [core = core_](const absl::Status& s) { core->probe().PushRefused(ReasonOf(s)); }});
+  worker_pb::DecodeResponse response;
+  worker_pb::Reserved* reserved = response.mutable_reserved();
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_) return;  // Finished and Detach follow
+    reservation_ = reservation;
+    cached_blocks_ = event.cached_blocks;
+    ticket_ = receiver_->Grant(std::move(reservation));
+    TicketToProto(*ticket_, reserved->mutable_ticket());
+  }
+  reserved->set_push_address(core_->identity().push_address);
+  reserved->set_cached_blocks(event.cached_blocks);
+  reserved->set_total_blocks(event.cached_blocks + static_cast<int32_t>(event.lease.size()));
+  WatchSilence(core_->timeouts().reservation_silence);
+  Send(std::move(response));
+}
+
+void DecodeStream::On(const RefusedEvent& event) {
+  core_->probe().StreamRefused(ReasonOf(event.status));
+  End(event.status);
+  LeaveEngine();
+}
+
+void DecodeStream::On(const StateEvent& event) {
+  if (event.to == SequenceState::kPrefilling) base::Failpoint("prefilling");
+  if (event.to == SequenceState::kPreempted) base::Failpoint("preempted");
+  if (event.from != SequenceState::kReserved || event.to != SequenceState::kDecoding) return;
+  std::shared_ptr<Reservation> reservation;
+  std::optional<PlacedToken> token;
+  int32_t cached_tokens = 0;
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_) return;
+    reservation = reservation_;
+    token = std::move(committed_);
+    cached_tokens = std::min(cached_blocks_ * core_->identity().shape.block_size, prefix_tokens_);
+  }
+  SendStarted(*token, cached_tokens);
+  reservation->Accept();
+  core_->probe().PushReceived(reservation->received_bytes());
+}
+
+void DecodeStream::On(const BlocksReadyEvent&) {}
+
+void DecodeStream::On(const TokenEvent& event) {
+  const PlacedToken token{event.index, event.token, event.unix_time};
+  if (local_prefill_ && event.index == first_index_) {
+    return SendStarted(token, event.cached_tokens);
+  }
+  base::Failpoint("decoding");
+  worker_pb::DecodeResponse response;
+  TokenToProto(token, eos_signals_, response.mutable_tokens()->add_tokens());
+  Send(std::move(response));
+}
+
+void DecodeStream::On(const FinishedEvent& event) {
+  FinishReason reason = event.reason;
+  bool ended = false;
+  {
+    base::MutexLock lock(&mutex_);
+    ended = ended_;
+    if (reason == FinishReason::kAborted && release_) reason = *release_;
+    const bool natural = reason != FinishReason::kAborted && reason != FinishReason::kDeadline &&
+                         reason != FinishReason::kError;
+    if (!ended && natural) ended_ = true;
+    if (!natural) reason = FinishReason::kError;
+  }
+  if (!ended && reason != FinishReason::kError) {
+    base::Failpoint("finishing");
+    DropReservation(DecodeOver());
+    Send(FinalOf(event, reason));
+    writer_.Finish(grpc::Status::OK);
+  } else if (!ended) {
+    End(StatusOf(event));
+  }
+  LeaveEngine();
+}
+
+void DecodeStream::On(const RevokedEvent&) {
+  End(Revoked());
+  LeaveEngine();
+}
+
+void DecodeStream::On(const DetachEvent&) { LeaveEngine(); }
+
+void DecodeStream::OnCommitted(const PushCommitment& commitment) {
+  std::optional<Ticket> ticket;
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_) return;
+    ticket = std::exchange(ticket_, std::nullopt);
+    committed_ = PlacedToken{commitment.first_index, commitment.first_token, commitment.unix_time};
+  }
+  if (ticket) receiver_->Void(*ticket);
+  // Answered when the engine says that the sequence decodes.
+  core_->engine().CommitImport(sequence(), commitment.first_token);
+}
+
+void DecodeStream::SendStarted(const PlacedToken& token, int32_t cached_tokens) {
+  base::Failpoint("started");
+  worker_pb::DecodeResponse response;
+  worker_pb::DecodeStarted* started = response.mutable_started();
+  TokenToProto(token, eos_signals_, started->mutable_token());
+  started->set_cached_tokens(cached_tokens);
+  Send(std::move(response));
+}
+
+void DecodeStream::Send(worker_pb::DecodeResponse response) {
+  if (writer_.Send(std::move(response))) return;
+  const absl::Status status = SlowRouter(core_->timeouts().stream_buffer_bytes);
+  End(status);
+  writer_.Break(ToGrpcStatus(status));
+}
+
+void DecodeStream::WatchSilence(base::Duration delay) {
+  core_->timers().After(delay, [weak = weak_from_this()] {
+    if (auto stream = weak.lock()) stream->CheckSilence();
+  });
+}
+
+void DecodeStream::CheckSilence() {
+  base::Duration left{};
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_ || !ticket_) return;
+    left = reservation_->last_sign_of_life() + core_->timeouts().reservation_silence -
+           core_->clock().Now();
+  }
+  if (left > base::Duration::zero()) return WatchSilence(left);
+  core_->probe().ReservationExpired();
+  End(Expired(core_->timeouts().reservation_silence));
+}
+
+void DecodeStream::LeaveEngine() {
+  std::shared_ptr<Reservation> reservation;
+  {
+    base::MutexLock lock(&mutex_);
+    reservation = reservation_;
+  }
+  const auto leave = [core = core_, id = sequence()] {
+    core->engine().ReturnLease(id);
+    core->events().Forget(id);
+  };
+  if (reservation == nullptr) return leave();
+  reservation->Detach(leave);
+}
+
+void DecodeStream::DropReservation(const absl::Status& push_status) {
+  std::shared_ptr<Reservation> reservation;
+  std::optional<Ticket> ticket;
+  {
+    base::MutexLock lock(&mutex_);
+    reservation = reservation_;
+    ticket = std::exchange(ticket_, std::nullopt);
+  }
+  if (ticket) receiver_->Void(*ticket);
+  if (reservation != nullptr) reservation->Refuse(push_status);
+}
+
+}  // namespace baton

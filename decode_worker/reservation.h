@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/engine/engine.h"
+#include "common/transport/kv_transport.h"
+
+namespace baton {
+
+// The receiving end of one granted reservation: the leased blocks, how much of each has arrived,
+// and the push that writes them. Bytes are copied only while it is attached. Thread-safe.
+//
+// granted -> (push opens) -> committed, or detached at any time before. A second push is refused.
+class Reservation final : public KvInbox {
+ public:
+  struct Hooks {
+    // The push is complete and verified; decoding may go on. Called without any lock held.
+    std::function<void(const PushCommitment&)> committed;
+    // The push was refused by this worker with this status (not when its stream broke).
+    std::function<void(const absl::Status&)> refused;
+  };
+
+  // `first_index` is the only index that a commit may carry, `vocab_size` bounds its token.
+  Reservation(const std::vector<LeasedBlock>& lease, int32_t first_index, int32_t vocab_size,
+              const base::Clock* clock, Hooks hooks);
+
+  // For KvReceiver. False when this reservation has or had a push, or is detached.
+  bool OpenPush(std::shared_ptr<KvPushReply> reply);
+
+  // KvInbox: the transport's thread.
+  absl::Status Write(const KvPiece& piece) override;
+  void Progress(int32_t computed_tokens) override;
+  void Commit(PushCommitment commitment) override;
+  void Closed() override;
+
+  // Answers the push: after the engine took the sequence over.
+  void Accept();
+  // Ends the push, if there is one, with `status`.
+  void Refuse(const absl::Status& status);
+  // No byte is written any more once `idle` was called, which happens once: now, or when the copy
+  // that runs is over.
+  void Detach(std::function<void()> idle);
+
+  // When the push last carried a piece or a progress message; before that, when it was granted.
+  base::Instant last_sign_of_life() const;
+  int64_t received_bytes() const;
+
+ private:
+  struct Slot {
+    std::span<std::byte> bytes;
+    int64_t filled = 0;
+  };
+
+  absl::StatusOr<std::span<std::byte>> BeginCopy(const KvPiece& piece);
+  void EndCopy(const KvPiece& piece, bool copied);
+  absl::Status CheckComplete(const PushCommitment& commitment) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const int32_t first_index_;
+  const int32_t vocab_size_;
+  const base::Clock* const clock_;
+  const Hooks hooks_;
+  mutable base::Mutex mutex_;
+  std::map<int32_t, Slot> slots_ ABSL_GUARDED_BY(mutex_);       // by ordinal
+  std::shared_ptr<KvPushReply> reply_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
+  std::function<void()> idle_ ABSL_GUARDED_BY(mutex_);
+  base::Instant last_sign_ ABSL_GUARDED_BY(mutex_);
+  int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool opened_ ABSL_GUARDED_BY(mutex_) = false;
+  bool copying_ ABSL_GUARDED_BY(mutex_) = false;
+  bool committed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool detached_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace baton
