@@ -8,7 +8,10 @@ namespace baton {
 
 // Each adds the flags of one group that write to `flags`, whose present values are the defaults.
 // `flags` must outlive the set's last Parse.
-void BindServer(FlagSet* set, ServerFlags* flags);
+void BindServer(FlagSet* set, ServerFlags* flags);  // listening, TLS, logging, lifecycle
+void BindListen(FlagSet* set, ServerFlags* flags);
+void BindTls(FlagSet* set, TlsFlags* tls);
+void BindLifecycle(FlagSet* set, ServerFlags* flags);
 void BindLog(FlagSet* set, ServerFlags* flags);
 void BindEngine(FlagSet* set, EngineFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);

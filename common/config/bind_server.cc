@@ -4,27 +4,23 @@
 #include "common/config/flag_types.h"
 
 namespace baton {
-namespace {
 
 void BindTls(FlagSet* set, TlsFlags* tls) {
   const std::string group = "TLS";
   set->Add(With(Valued(TextFlag("tls-cert", &tls->cert), "FILE"), group,
-                "certificate chain of this process, PEM; with --tls-key turns TLS on"));
+                "certificate chain of this process, PEM; it names its role"));
   set->Add(With(Valued(TextFlag("tls-key", &tls->key), "FILE"), group,
                 "private key of the certificate, PEM"));
   set->Add(With(Valued(TextFlag("tls-ca", &tls->ca), "FILE"), group,
-                "authority that peers' certificates must come from (mTLS), PEM"));
+                "authority that the peers' certificates must come from, PEM"));
   set->AddCheck([tls] {
-    if (tls->cert.empty() == tls->key.empty() && (tls->ca.empty() || tls->enabled())) {
+    if (tls->cert.empty() == tls->key.empty() && tls->key.empty() == tls->ca.empty()) {
       return absl::OkStatus();
     }
-    return UsageError("TLS is set up by halves",
-                      "--tls-cert and --tls-key belong together, and --tls-ca needs both",
-                      "--tls-cert FILE --tls-key FILE");
+    return UsageError("TLS is set up by parts", "it is mutual and needs all three files",
+                      "--tls-cert FILE --tls-key FILE --tls-ca FILE");
   });
 }
-
-}  // namespace
 
 void BindLog(FlagSet* set, ServerFlags* flags) {
   const std::string group = "Logging";
@@ -41,24 +37,33 @@ void BindLog(FlagSet* set, ServerFlags* flags) {
                        "least severity that is logged")));
 }
 
-void BindServer(FlagSet* set, ServerFlags* flags) {
+void BindListen(FlagSet* set, ServerFlags* flags) {
   const std::string group = "Network";
   set->Add(Common(
       With(Valued(TextFlag("host", &flags->host), "ADDRESS"), group, "address to listen on")));
   set->Add(Common(With(PortFlag("port", &flags->port), group, "gRPC port; 0 = any free one")));
   set->Add(Common(With(PortFlag("admin-port", &flags->admin_port), group,
                        "HTTP port of /metrics, /healthz and /readyz; 0 = any free one")));
+}
+
+void BindLifecycle(FlagSet* set, ServerFlags* flags) {
+  set->Add(With(DurationFlag("drain-timeout", &flags->drain_timeout, std::chrono::seconds(1)),
+                "Lifecycle", "after SIGTERM, how long running requests may go on"));
+  Flag failpoints = SwitchFlag("enable-failpoints", &flags->enable_failpoints);
+  failpoints.hidden = true;
+  set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));
+}
+
+void BindServer(FlagSet* set, ServerFlags* flags) {
+  BindListen(set, flags);
+  const std::string group = "Network";
   set->Add(With(Valued(TextFlag("advertise", &flags->advertise), "HOST:PORT"), group,
                 "where others reach this process, if not where they dialled"));
   set->Add(With(SwitchFlag("insecure", &flags->insecure), group,
                 "without TLS, a worker may listen on more than loopback"));
   BindTls(set, &flags->tls);
   BindLog(set, flags);
-  set->Add(With(DurationFlag("drain-timeout", &flags->drain_timeout, std::chrono::seconds(1)),
-                "Lifecycle", "after SIGTERM, how long running requests may go on"));
-  Flag failpoints = SwitchFlag("enable-failpoints", &flags->enable_failpoints);
-  failpoints.hidden = true;
-  set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));
+  BindLifecycle(set, flags);
 }
 
 void BindModelDir(FlagSet* set, std::string* model_dir) {

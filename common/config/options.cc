@@ -12,4 +12,14 @@ std::string ServedModelName(const RouterFlags& flags) {
   return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
+std::string DtypeFlagName(DtypeFlag dtype) {
+  if (dtype == DtypeFlag::kAuto) return "auto";
+  return dtype == DtypeFlag::kFloat32 ? "float32" : "bfloat16";
+}
+
+std::string IsaFlagName(IsaFlag isa) {
+  if (isa == IsaFlag::kAuto) return "auto";
+  return isa == IsaFlag::kAvx512 ? "avx512" : "avx2";
+}
+
 }  // namespace baton

@@ -13,7 +13,7 @@
 // defaults. bind.h fills them; the services read them.
 namespace baton {
 
-// Files in PEM. All empty = no TLS. With `ca` the peer must show a certificate too (mTLS).
+// Files in PEM; mutual TLS: all three, or none.
 struct TlsFlags {
   std::string cert;
   std::string key;
@@ -38,6 +38,9 @@ struct ServerFlags {
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
+// As on the command line: "auto", "float32", "bfloat16"; "auto", "avx512", "avx2".
+std::string DtypeFlagName(DtypeFlag dtype);
+std::string IsaFlagName(IsaFlag isa);
 
 // Every worker.
 struct EngineFlags {

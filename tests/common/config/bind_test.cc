@@ -107,12 +107,15 @@ TEST(BindWorker, ListensBeyondLoopbackOnlyWithTlsOrInsecure) {
   EXPECT_THAT(WorkerError({"m", "--host", "0.0.0.0"}), HasSubstr("--insecure"));
   EXPECT_TRUE(ParseWorker({"m", "--host", "0.0.0.0", "--insecure"}, &flags).ok());
   EXPECT_TRUE(
-      ParseWorker({"m", "--host", "0.0.0.0", "--tls-cert", "c", "--tls-key", "k"}, &flags).ok());
+      ParseWorker({"m", "--host", "0.0.0.0", "--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"},
+                  &flags)
+          .ok());
   EXPECT_TRUE(ParseWorker({"m", "--host", "127.0.0.5"}, &flags).ok());
 }
 
-TEST(BindWorker, RefusesTlsByHalves) {
+TEST(BindWorker, RefusesTlsByParts) {
   EXPECT_THAT(WorkerError({"m", "--tls-cert", "c"}), HasSubstr("--tls-key"));
+  EXPECT_THAT(WorkerError({"m", "--tls-cert", "c", "--tls-key", "k"}), HasSubstr("--tls-ca"));
   EXPECT_THAT(WorkerError({"m", "--tls-ca", "a"}), HasSubstr("--tls-cert"));
 }
 
