@@ -39,7 +39,7 @@ void AddSamples(const StoredTensor& tensor, Fnv128& hash) {
     return;
   }
   for (size_t i = 0; i < kWindows; ++i) {
-    hash.Add(tensor.data.subspan((size - kWindowBytes) / (kWindows - 1) * i, kWindowBytes));
+    hash.Add(tensor.data.subspan((size - kWindowBytes) * i / (kWindows - 1), kWindowBytes));
   }
 }
 

@@ -9,7 +9,11 @@
 
 namespace baton::test {
 
-std::vector<Device> AllDevices() { return {{"reference", "auto"}}; }
+std::vector<Device> CpuDevices() { return {{"cpu", "auto"}, {"cpu", "avx2"}}; }
+
+std::vector<Device> AllDevices() {
+  return {{"reference", "auto"}, {"cpu", "auto"}, {"cpu", "avx2"}};
+}
 
 std::string DeviceName(const Device& device) {
   return device.device == "reference" ? "reference" : device.device + "_" + device.isa;

@@ -15,7 +15,9 @@ struct Device {
   std::string device;
   std::string isa;
 };
-// The scalar oracle, and both vector paths of the CPU.
+// Both vector paths of the CPU: the best of this machine, and AVX2.
+std::vector<Device> CpuDevices();
+// The scalar oracle as well.
 std::vector<Device> AllDevices();
 // "reference", "cpu_auto", "cpu_avx2": a test's suffix.
 std::string DeviceName(const Device& device);

@@ -1,0 +1,215 @@
+#include "common/model/weights.h"
+
+#include <fstream>
+#include <functional>
+#include <numeric>
+
+#include "common/model/fingerprint.h"
+#include "common/model/tensor_specs.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+#include "nlohmann/json.hpp"
+#include "tests/common/model/model_harness.h"
+
+namespace baton {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+class WeightsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(WriteRandomModel({.dtype = "float32", .seed = 3}, dir_ / "m").ok());
+    auto backend = kernels::MakeBackend({.device = "reference"});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = std::move(*backend);
+  }
+
+  // Rewrites the JSON header of the weights in place; it must not grow.
+  void EditHeader(const std::function<void(json&)>& edit) {
+    std::fstream file(dir_ / "m/model.safetensors",
+                      std::ios::in | std::ios::out | std::ios::binary);
+    uint64_t length = 0;
+    file.read(reinterpret_cast<char*>(&length), 8);
+    std::string text(length, ' ');
+    file.read(text.data(), static_cast<std::streamsize>(length));
+    json header = json::parse(text);
+    edit(header);
+    std::string edited = header.dump();
+    ASSERT_LE(edited.size(), length);
+    edited.resize(length, ' ');
+    file.seekp(8);
+    file.write(edited.data(), static_cast<std::streamsize>(length));
+  }
+
+  void EditConfig(const std::string& key, const json& value) {
+    std::ifstream in(dir_ / "m/config.json");
+    json config = json::parse(in);
+    config[key] = value;
+    std::ofstream(dir_ / "m/config.json") << config;
+  }
+
+  absl::StatusOr<ModelWeights> Load(const LoadProgress& progress = nullptr, int32_t rank = 0,
+                                    int32_t ranks = 1) {
+    const auto config = LoadModelConfig(dir_ / "m");
+    if (!config.ok()) return config.status();
+    auto files = CheckpointFiles::Open(dir_ / "m");
+    if (!files.ok()) return files.status();
+    auto shape = LocalShape::Of(*config, rank, ranks);
+    if (!shape.ok()) return shape.status();
+    return LoadWeights(*config, *shape, **files, *backend_, progress);
+  }
+
+  std::string Refusal() {
+    const auto weights = Load();
+    EXPECT_EQ(weights.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(weights.status().message());
+  }
+
+  test::TempDir dir_;
+  std::unique_ptr<kernels::Backend> backend_;
+};
+
+TEST_F(WeightsTest, ReportsProgressUpToTheWhole) {
+  std::vector<int64_t> done;
+  int64_t total = 0;
+  ASSERT_TRUE(Load([&](int64_t d, int64_t t) {
+                done.push_back(d);
+                total = t;
+              }).ok());
+  EXPECT_GT(done.size(), 10U);
+  EXPECT_TRUE(std::is_sorted(done.begin(), done.end()));
+  EXPECT_EQ(done.back(), total);
+  EXPECT_GT(total, 100000);
+}
+
+TEST_F(WeightsTest, NamesAMissingTensorAndItsShape) {
+  EditHeader([](json& header) {
+    header["model.norm.weighT"] = header["model.norm.weight"];
+    header.erase("model.norm.weight");
+  });
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("model.norm.weight [64]"), HasSubstr("missing")));
+}
+
+TEST_F(WeightsTest, NamesATensorOfTheWrongShapeWithBothShapes) {
+  EditHeader([](json& header) {
+    header["model.layers.1.self_attn.k_proj.weight"]["shape"] = {64, 32};
+  });
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("model.layers.1.self_attn.k_proj.weight"),
+                               HasSubstr("[64, 32]"), HasSubstr("[32, 64]")));
+}
+
+TEST_F(WeightsTest, NamesATensorOfATypeThatDoesNotLoad) {
+  EditHeader([](json& header) { header["model.norm.weight"]["dtype"] = "I32"; });
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("model.norm.weight"), HasSubstr("I32"),
+                               HasSubstr("F32, BF16 or F16")));
+}
+
+TEST_F(WeightsTest, RefusesTensorsThatTheModelWouldNotUse) {
+  EditConfig("num_hidden_layers", 1);
+  EXPECT_THAT(Refusal(), AllOf(HasSubstr("model.layers.1."), HasSubstr("no place")));
+}
+
+TEST_F(WeightsTest, IgnoresTheOutputProjectionOfATiedModel) {
+  EditConfig("tie_word_embeddings", true);
+  const auto weights = Load();
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  EXPECT_EQ(weights->output->out(), 258);
+}
+
+TEST_F(WeightsTest, RefusesATruncatedFile) {
+  const std::string path = dir_ / "m/model.safetensors";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_EQ(Load().status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(WeightsTest, RanksHoldTheirShareOfHeadsAndMlp) {
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const auto weights = Load(nullptr, rank, 2);
+    ASSERT_TRUE(weights.ok()) << weights.status();
+    const LayerWeights& layer = weights->layers[0];
+    EXPECT_EQ(layer.qkv->out(), (2 + 2 * 1) * 16);
+    EXPECT_EQ(layer.o->in(), 2 * 16);
+    EXPECT_EQ(layer.gate_up->out(), 2 * 64);
+    EXPECT_EQ(layer.down->in(), 64);
+    EXPECT_EQ(weights->output->out(), 258);
+  }
+  EXPECT_EQ(Load(nullptr, 0, 3).status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+// The partial products of the ranks add up to the whole: what an all-reduce relies on.
+TEST_F(WeightsTest, PartialProductsOfTheRanksAddUp) {
+  const auto whole = Load();
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  std::vector<float> input(64);
+  std::iota(input.begin(), input.end(), -31.5F);
+  const auto multiply = [&](const kernels::PackedWeight& w, float* in) {
+    std::vector<float> out(w.out());
+    backend_->MatMul(w, kernels::Matrix::Dense(in, kernels::DType::kF32, 1, w.in()),
+                     kernels::Matrix::Dense(out.data(), kernels::DType::kF32, 1, w.out()), {});
+    return out;
+  };
+  std::vector<float> sum(64, 0);
+  for (int32_t rank = 0; rank < 2; ++rank) {
+    const auto part = Load(nullptr, rank, 2);
+    ASSERT_TRUE(part.ok()) << part.status();
+    const auto product = multiply(*part->layers[1].o, input.data() + 32 * rank);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += product[i];
+  }
+  const auto expected = multiply(*whole->layers[1].o, input.data());
+  for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], expected[i], 1e-3) << i;
+}
+
+class FingerprintTest : public WeightsTest {
+ protected:
+  std::string Fingerprint(kernels::DType dtype = kernels::DType::kF32) {
+    const auto files = CheckpointFiles::Open(dir_ / "m");
+    EXPECT_TRUE(files.ok()) << files.status();
+    const auto fingerprint = ModelFingerprint(dir_ / "m", **files, dtype);
+    EXPECT_TRUE(fingerprint.ok()) << fingerprint.status();
+    return fingerprint.value_or("");
+  }
+};
+
+TEST_F(FingerprintTest, HashesAsPublished) {
+  Fnv128 hash;
+  EXPECT_EQ(hash.Hex(), "6c62272e07bb014262b821756295c58d");
+  const std::byte a[] = {std::byte{'a'}};
+  hash.Add(std::span<const std::byte>(a));
+  EXPECT_EQ(hash.Hex(), "d228cb696f1a8caf78912b704e4a8964");
+}
+
+TEST_F(FingerprintTest, IsEqualForACopyElsewhere) {
+  const std::string here = Fingerprint();
+  EXPECT_EQ(here.size(), 32U);
+  std::filesystem::copy(dir_ / "m", dir_ / "copy", std::filesystem::copy_options::recursive);
+  std::filesystem::remove_all(dir_ / "m");
+  std::filesystem::rename(dir_ / "copy", dir_ / "m");
+  EXPECT_EQ(Fingerprint(), here);
+}
+
+TEST_F(FingerprintTest, DiffersByDtypeConfigTokenizerAndWeights) {
+  const std::string original = Fingerprint();
+  EXPECT_NE(Fingerprint(kernels::DType::kBF16), original);
+
+  EditConfig("rope_theta", 20000.0);
+  const std::string other_config = Fingerprint();
+  EXPECT_NE(other_config, original);
+
+  std::ofstream(dir_ / "m/tokenizer.json", std::ios::app) << "\n";
+  const std::string other_tokenizer = Fingerprint();
+  EXPECT_NE(other_tokenizer, other_config);
+
+  // One sampled byte of the last tensor.
+  std::fstream file(dir_ / "m/model.safetensors", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(-1, std::ios::end);
+  file.put('\x7f');
+  file.close();
+  EXPECT_NE(Fingerprint(), other_tokenizer);
+}
+
+}  // namespace
+}  // namespace baton
