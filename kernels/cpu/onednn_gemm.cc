@@ -28,6 +28,7 @@ std::vector<int> MakeRungs() {
 
 struct OneDnnGemm::Primitive {
   dnnl::matmul matmul;
+  std::string implementation;
   memory source;
   memory weights;
   memory bias;
@@ -44,7 +45,8 @@ OneDnnGemm::OneDnnGemm(DType compute_dtype)
 
 absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) try {
   std::unique_ptr<OneDnnGemm> gemm(new OneDnnGemm(compute_dtype));
-  gemm->implementation_ = gemm->Describe(256, 256, Kind::kStore, 16).impl_info_str();
+  gemm->implementation_ =
+      gemm->Describe(gemm->LayoutOf(256, 256), Kind::kStore, 16).impl_info_str();
   if (gemm->implementation_.rfind("brg", 0) != 0) {
     return absl::FailedPreconditionError(
         absl::StrCat("oneDNN chose '", gemm->implementation_, "' for a matmul in ",
@@ -62,10 +64,11 @@ OneDnnGemm::Kind OneDnnGemm::KindOf(DType out) const {
   return out == compute_dtype_ ? Kind::kStore : Kind::kStoreF32;
 }
 
-dnnl::matmul::primitive_desc OneDnnGemm::Describe(int64_t out, int64_t in, Kind kind,
+dnnl::matmul::primitive_desc OneDnnGemm::Describe(const memory::desc& weights, Kind kind,
                                                   int rows) const {
+  const memory::dim in = weights.dims()[0];
+  const memory::dim out = weights.dims()[1];
   const memory::desc source({rows, in}, type_, memory::format_tag::ab);
-  const memory::desc weights({in, out}, type_, memory::format_tag::any);
   const auto out_type = kind == Kind::kStore ? type_ : memory::data_type::f32;
   const memory::desc destination({rows, out}, out_type, memory::format_tag::ab);
   dnnl::primitive_attr attributes;
@@ -82,21 +85,27 @@ dnnl::matmul::primitive_desc OneDnnGemm::Describe(int64_t out, int64_t in, Kind 
   return {{source, weights, destination}, attributes, engine_};
 }
 
+// What oneDNN chooses for enough rows to fill its widest tiles.
+memory::desc OneDnnGemm::LayoutOf(int64_t out, int64_t in) const {
+  const memory::desc any({in, out}, type_, memory::format_tag::any);
+  return Describe(any, Kind::kStore, 64).weights_desc();
+}
+
 absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnGemm::Pack(const HostTensor& weight,
                                                                const Shard& part) try {
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
-  const memory::desc packed = Describe(out, in, Kind::kStore, 16).weights_desc();
-  return OneDnnWeight::Pack(weight, part, packed, engine_, stream_);
+  return OneDnnWeight::Pack(weight, part, LayoutOf(out, in), engine_, stream_);
 } catch (const dnnl::error& error) {
   return absl::InternalError(absl::StrCat("oneDNN cannot pack a weight: ", error.what()));
 }
 
-OneDnnGemm::Primitive& OneDnnGemm::Find(int64_t out, int64_t in, Kind kind, int rows) {
-  std::unique_ptr<Primitive>& slot = primitives_[{out, in, kind, rows}];
+OneDnnGemm::Primitive& OneDnnGemm::Find(const PackedWeight& weight, Kind kind, int rows) {
+  std::unique_ptr<Primitive>& slot = primitives_[{weight.out(), weight.in(), kind, rows}];
   if (slot != nullptr) return *slot;
-  const auto descriptor = Describe(out, in, kind, rows);
+  const auto descriptor = Describe(static_cast<const OneDnnWeight&>(weight).layout(), kind, rows);
   slot = std::make_unique<Primitive>();
+  slot->implementation = descriptor.impl_info_str();
   slot->matmul = dnnl::matmul(descriptor);
   slot->source = memory(descriptor.src_desc(), engine_, nullptr);
   slot->weights = memory(descriptor.weights_desc(), engine_, nullptr);
@@ -110,16 +119,16 @@ OneDnnGemm::Primitive& OneDnnGemm::Find(int64_t out, int64_t in, Kind kind, int 
 
 absl::Status OneDnnGemm::Prepare(std::span<const PackedWeight* const> weights, int max_rows) try {
   for (const PackedWeight* weight : weights) {
-    const auto& packed = static_cast<const OneDnnWeight&>(*weight);
-    zeros_.resize(std::max<size_t>(zeros_.size(), packed.out()), 0.0f);
+    zeros_.resize(std::max<size_t>(zeros_.size(), weight->out()), 0.0f);
     for (const Kind kind : {Kind::kStore, Kind::kStoreF32, Kind::kAddF32}) {
       if (kind == Kind::kStoreF32 && compute_dtype_ == DType::kF32) continue;
       for (const int rows : rungs_) {
         if (rows > max_rows) break;
-        if (Find(packed.out(), packed.in(), kind, rows).weights.get_desc() != packed.layout()) {
-          return absl::InternalError(absl::StrCat("oneDNN wants another packed layout for ", rows,
-                                                  " rows of a ", packed.out(), " x ", packed.in(),
-                                                  " weight; use --isa avx2"));
+        const std::string& chosen = Find(*weight, kind, rows).implementation;
+        if (chosen != implementation_) {
+          return absl::FailedPreconditionError(absl::StrCat(
+              "oneDNN chose '", chosen, "' for ", rows, " rows of a ", weight->out(), " x ",
+              weight->in(), " weight, expected '", implementation_, "'; use --isa avx2"));
         }
       }
     }
@@ -137,7 +146,7 @@ int OneDnnGemm::LargestRung(int64_t rows) const {
 void OneDnnGemm::RunRung(const PackedWeight& weight, Matrix in, Matrix out, const float* bias,
                          Kind kind) {
   const auto& packed = static_cast<const OneDnnWeight&>(weight);
-  Primitive& primitive = Find(packed.out(), packed.in(), kind, static_cast<int>(in.rows));
+  Primitive& primitive = Find(packed, kind, static_cast<int>(in.rows));
   primitive.source.set_data_handle(in.data);
   primitive.weights.set_data_handle(packed.data());
   primitive.destination.set_data_handle(out.data);

@@ -17,6 +17,9 @@ namespace baton::kernels::cpu {
 // oneDNN matmul over prepacked weights. One packed layout serves every number of rows, and one
 // primitive is made per exact number of rows of a ladder (runtime dimensions are slow). Other
 // counts are cut into rungs, which changes no bit: a row's result does not depend on the others.
+//
+// Primitives are asked for that layout by name: left to choose, oneDNN prefers narrower panels for
+// few rows as soon as there are more threads than panels.
 class OneDnnGemm final : public Gemm {
  public:
   // Fails when oneDNN would not choose its `brg` implementation, the only fast one.
@@ -39,8 +42,10 @@ class OneDnnGemm final : public Gemm {
 
   explicit OneDnnGemm(DType compute_dtype);
   Kind KindOf(DType out) const;
-  dnnl::matmul::primitive_desc Describe(int64_t out, int64_t in, Kind kind, int rows) const;
-  Primitive& Find(int64_t out, int64_t in, Kind kind, int rows);
+  dnnl::matmul::primitive_desc Describe(const dnnl::memory::desc& weights, Kind kind,
+                                        int rows) const;
+  dnnl::memory::desc LayoutOf(int64_t out, int64_t in) const;
+  Primitive& Find(const PackedWeight& weight, Kind kind, int rows);
   void RunRung(const PackedWeight& weight, Matrix in, Matrix out, const float* bias, Kind kind);
   int LargestRung(int64_t rows) const;
 

@@ -57,6 +57,27 @@ TEST_P(InvarianceTest, MatMulRowsDoNotDependOnTheOtherRows) {
   }
 }
 
+// More threads than panels of the weight is where a library changes its mind about layouts.
+TEST_P(InvarianceTest, MatMulRowsDoNotDependOnTheNumberOfThreads) {
+  constexpr int64_t kOut = 192;
+  constexpr int64_t kIn = 700;
+  const TestMatrix weight = TestMatrix::Random(dtype(), kOut, kIn, 1, 0.2f);
+  TestMatrix x = TestMatrix::Random(dtype(), 64, kIn, 3);
+  std::string expected;
+  for (const int threads : {1, 3, 16}) {
+    const auto backend = WithThreads(threads);
+    const auto packed = backend->Pack(weight.tensor(), {});
+    const PackedWeight* weights[] = {packed->get()};
+    ASSERT_TRUE(backend->Prepare(weights, 64).ok());
+    for (const int64_t count : {1, 7, 40, 41, 64}) {
+      TestMatrix y(dtype(), count, kOut);
+      backend->MatMul(**packed, x.rows(0, count), y.view(), {});
+      if (expected.empty()) expected = y.bits(0);
+      ASSERT_EQ(y.bits(0), expected) << threads << " threads, " << count << " rows";
+    }
+  }
+}
+
 TEST_P(InvarianceTest, RowwiseOpsDoNotDependOnTheOtherRows) {
   const auto alone = WithThreads(1);
   const auto batch = WithThreads(2);
