@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "common/base/check.h"
 #include "nlohmann/json.hpp"
@@ -11,6 +12,7 @@ namespace baton::test {
 namespace {
 
 const std::string kRoot = std::string(BATON_SOURCE_DIR) + "/tests/golden/models";
+const std::string kEosRoot = std::string(BATON_SOURCE_DIR) + "/tests/golden/eos";
 
 }  // namespace
 
@@ -35,6 +37,24 @@ GoldenModel LoadGoldenModel(const std::string& name) {
     model.logits.push_back({entry.at("position"), entry.at("values").get<std::vector<float>>()});
   }
   return model;
+}
+
+std::vector<std::string> GoldenEosNames() {
+  constexpr std::string_view kSuffix = ".golden.json";
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(kEosRoot)) {
+    const std::string file = entry.path().filename();
+    // Dumped logits without a model are the sampler's test.
+    if (!file.ends_with(kSuffix) || file.starts_with("sampler.")) continue;
+    names.push_back(file.substr(0, file.size() - kSuffix.size()));
+  }
+  std::sort(names.begin(), names.end());
+  BATON_CHECK(!names.empty()) << kEosRoot;
+  return names;
+}
+
+std::string GoldenEosPath(const std::string& name) {
+  return kEosRoot + "/" + name + ".golden.json";
 }
 
 }  // namespace baton::test

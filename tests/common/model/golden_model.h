@@ -23,4 +23,8 @@ struct GoldenModel {
 std::vector<std::string> GoldenModelNames();
 GoldenModel LoadGoldenModel(const std::string& name);
 
+// Models with whole requests in tests/golden/eos, sorted, and the file of one.
+std::vector<std::string> GoldenEosNames();
+std::string GoldenEosPath(const std::string& name);
+
 }  // namespace baton::test
