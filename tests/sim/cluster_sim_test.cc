@@ -1,0 +1,89 @@
+// Thousands of random schedules. A failing seed is printed; BATON_SIM_SEED=<seed> runs it alone.
+#include "tests/sim/cluster_sim.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace baton::sim {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSchedules = 300;
+#else
+constexpr uint64_t kSchedules = 8000;
+#endif
+constexpr uint64_t kFirstSeed = 20260000;
+
+std::atomic<uint64_t> current_seed{0};
+
+// A failed BATON_CHECK ends the process; the seed must not be lost with it.
+void PrintSeedAndAbort(int) {
+  char line[80];
+  const int length = std::snprintf(line, sizeof(line), "reproduce with BATON_SIM_SEED=%llu\n",
+                                   static_cast<unsigned long long>(current_seed.load()));
+  if (write(STDERR_FILENO, line, static_cast<size_t>(length)) < 0) _exit(2);
+  std::signal(SIGABRT, SIG_DFL);
+  std::raise(SIGABRT);
+}
+
+std::string RunSeed(uint64_t seed, Coverage* coverage) {
+  current_seed = seed;
+  ClusterSim sim(seed);
+  return sim.Run(coverage);
+}
+
+TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
+  std::signal(SIGABRT, &PrintSeedAndAbort);
+  Coverage coverage;
+  const char* const chosen = std::getenv("BATON_SIM_SEED");
+  if (chosen != nullptr) {
+    EXPECT_EQ(RunSeed(std::strtoull(chosen, nullptr, 10), &coverage), "");
+    return;
+  }
+  for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSchedules; ++seed) {
+    ASSERT_EQ(RunSeed(seed, &coverage), "") << "reproduce with BATON_SIM_SEED=" << seed;
+  }
+  std::printf(
+      "%llu schedules from seed %llu: steps %llu, attempts %llu (resumed %llu), finished %llu "
+      "(at the first token %llu), cancelled %llu, deadlines %llu, refused %llu, imported %llu, "
+      "preemptions %llu, revocations %llu, chunks %llu, prefix hits %llu tokens, late returns "
+      "%llu, late commits %llu\n",
+      static_cast<unsigned long long>(kSchedules), static_cast<unsigned long long>(kFirstSeed),
+      static_cast<unsigned long long>(coverage.steps),
+      static_cast<unsigned long long>(coverage.attempts),
+      static_cast<unsigned long long>(coverage.resumed),
+      static_cast<unsigned long long>(coverage.finished),
+      static_cast<unsigned long long>(coverage.ended_at_first_token),
+      static_cast<unsigned long long>(coverage.cancelled),
+      static_cast<unsigned long long>(coverage.deadlines),
+      static_cast<unsigned long long>(coverage.refused),
+      static_cast<unsigned long long>(coverage.imported),
+      static_cast<unsigned long long>(coverage.preemptions),
+      static_cast<unsigned long long>(coverage.revocations),
+      static_cast<unsigned long long>(coverage.chunks),
+      static_cast<unsigned long long>(coverage.prefix_hits),
+      static_cast<unsigned long long>(coverage.late_returns),
+      static_cast<unsigned long long>(coverage.late_commits));
+  for (const uint64_t count :
+       {coverage.resumed, coverage.ended_at_first_token, coverage.cancelled, coverage.deadlines,
+        coverage.refused, coverage.imported, coverage.preemptions, coverage.revocations,
+        coverage.chunks, coverage.prefix_hits, coverage.late_returns, coverage.late_commits}) {
+    EXPECT_GT(count, 0u) << "a path was never taken";
+  }
+}
+
+TEST(ClusterSimTest, ASeedAlwaysGivesTheSameRun) {
+  Coverage first, second;
+  EXPECT_EQ(RunSeed(kFirstSeed + 7, &first), "");
+  EXPECT_EQ(RunSeed(kFirstSeed + 7, &second), "");
+  EXPECT_EQ(std::memcmp(&first, &second, sizeof(Coverage)), 0);
+}
+
+}  // namespace
+}  // namespace baton::sim

@@ -1,0 +1,182 @@
+#include "tests/sim/sim_worker.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+
+namespace baton::sim {
+namespace {
+
+constexpr int32_t kVocab = 500;
+
+Policy Fcfs() {
+  auto policy = PolicyByName("fcfs");
+  BATON_CHECK(policy.ok()) << policy.status().ToString();
+  return *policy;
+}
+
+struct Use {
+  const LiveSequence* owner;
+  int32_t ordinal;
+};
+
+// Two sequences may share a block only as the same proven prefix of the same tenant.
+std::string CheckShared(const Use& a, const Use& b, int32_t block_size) {
+  const auto end = static_cast<size_t>((a.ordinal + 1) * block_size);
+  const bool proven = a.owner->computed >= static_cast<int32_t>(end) &&
+                      b.owner->computed >= static_cast<int32_t>(end);
+  const bool same =
+      a.ordinal == b.ordinal && proven && a.owner->spec.cache_salt == b.owner->spec.cache_salt &&
+      std::equal(a.owner->tokens.begin(), a.owner->tokens.begin() + static_cast<ptrdiff_t>(end),
+                 b.owner->tokens.begin());
+  return same ? ""
+              : absl::StrCat("a block has two owners: sequences ", a.owner->id.value(), " and ",
+                             b.owner->id.value());
+}
+
+}  // namespace
+
+WorkerOptions RandomWorker(Dice* dice) {
+  WorkerOptions options;
+  options.num_blocks = dice->Int(6, 40);
+  options.prefix_caching = dice->Chance(70);
+  SchedulerOptions& scheduler = options.scheduler;
+  constexpr int32_t kBlockSizes[] = {1, 2, 4, 8};
+  scheduler.block_size = kBlockSizes[dice->Int(0, 3)];
+  scheduler.max_num_seqs = dice->Int(1, 8);
+  scheduler.max_prefill_tokens = dice->Chance(50) ? dice->Int(1, 8) : dice->Int(8, 200);
+  scheduler.max_num_batched_tokens = dice->Chance(50) ? dice->Int(1, 8) : dice->Int(8, 200);
+  if (dice->Chance(30)) scheduler.prefill_batch_wait = std::chrono::milliseconds(dice->Int(1, 50));
+  scheduler.policy = Fcfs();
+  scheduler.eos_ids = {2, 3};
+  scheduler.limits = {.max_model_len = dice->Int(20, 120),
+                      .pool_tokens = options.num_blocks * scheduler.block_size,
+                      .vocab_size = kVocab};
+  return options;
+}
+
+SimWorker::SimWorker(const WorkerOptions& options, const FakeModelOptions& model)
+    : options_(options),
+      arena_(options.num_blocks, options.scheduler.block_size),
+      kv_(arena_.kv()),
+      pool_(options.num_blocks),
+      cache_(options.prefix_caching
+                 ? std::make_unique<PrefixCache>(&pool_, options.scheduler.block_size)
+                 : nullptr),
+      scheduler_(options.scheduler, &pool_, cache_.get()),
+      runner_(arena_.kv(), model) {}
+
+SequenceId SimWorker::Add(SequenceSpec spec, base::Instant now) {
+  const SequenceId id(++last_id_);
+  scheduler_.Add(id, std::move(spec), now);
+  return id;
+}
+
+std::string SimWorker::BeginStep(base::Instant now) {
+  scheduler_.ExpireAt(now);
+  std::optional<SequenceId> oldest;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    if (sequence.preemptible() && !oldest) oldest = sequence.id;
+  });
+  TakeEvents().swap(events_);
+  plan_ = scheduler_.Plan(now);
+  if (std::string broken = CheckVictims(oldest); !broken.empty()) return broken;
+  if (std::string broken = CheckPlan(plan_); !broken.empty()) return broken;
+  if (std::string broken = CheckProgress(plan_, now); !broken.empty()) return broken;
+  return CheckBlocks();
+}
+
+std::string SimWorker::FinishStep(base::Instant now) {
+  if (plan_.empty()) return "";
+  BATON_CHECK(runner_.Submit(plan_).ok()) << "the fake model accepts every plan";
+  auto output = runner_.Wait();
+  BATON_CHECK(output.ok()) << output.status().ToString();
+  scheduler_.Commit(plan_, *output, now);
+  ++steps_;
+  return CheckBlocks();
+}
+
+std::vector<SchedEvent> SimWorker::TakeEvents() {
+  std::vector<SchedEvent> events = std::exchange(events_, {});
+  for (SchedEvent& event : scheduler_.TakeEvents()) events.push_back(std::move(event));
+  return events;
+}
+
+std::string SimWorker::CheckPlan(const StepPlan& plan) const {
+  const SchedulerOptions& options = options_.scheduler;
+  if (plan.num_tokens > options.max_num_batched_tokens) return "the step's token budget is broken";
+  if (scheduler_.shape().prefill_tokens > options.max_prefill_tokens) {
+    return "the prefill budget is broken";
+  }
+  if (plan.rows.size() > static_cast<size_t>(options.max_num_seqs)) return "too many rows";
+  return "";
+}
+
+std::string SimWorker::CheckVictims(std::optional<SequenceId> oldest) {
+  std::vector<SchedEvent> events = scheduler_.TakeEvents();
+  bool granted = false;
+  for (const SchedEvent& event : events) {
+    const auto* state = std::get_if<StateEvent>(&event.what);
+    if (state != nullptr && state->to == SequenceState::kPreempted && event.sequence == oldest) {
+      return absl::StrCat("the oldest sequence ", oldest->value(), " was preempted");
+    }
+    granted |= std::holds_alternative<BlocksGranted>(event.what);
+  }
+  bool preempted_waits = false;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    preempted_waits |= sequence.state == SequenceState::kPreempted;
+  });
+  for (SchedEvent& event : events) events_.push_back(std::move(event));
+  return granted && preempted_waits ? "a reservation was granted while a preempted one waits" : "";
+}
+
+std::string SimWorker::CheckBlocks() const {
+  if (!pool_.IsConsistent()) return "the pool's counters are wrong";
+  if (pool_.num_free() + pool_.num_cached() + pool_.num_quarantined() + pool_.num_used() !=
+      pool_.total()) {
+    return "free + cached + quarantined + used is not the total";
+  }
+  std::string broken;
+  std::map<BlockId, std::vector<Use>> uses;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    for (int32_t i = 0; i < sequence.table.size(); ++i) {
+      const bool detached = sequence.over && sequence.state == SequenceState::kFailed;
+      if (!detached) uses[sequence.table[i]].push_back({&sequence, i});
+    }
+  });
+  int32_t used = 0;
+  for (const auto& [block, users] : uses) {
+    ++used;
+    if (pool_.references(block) != static_cast<int32_t>(users.size())) {
+      return absl::StrCat("block ", block.value(), " has ", pool_.references(block),
+                          " references and ", users.size(), " users");
+    }
+    for (size_t i = 1; i < users.size() && broken.empty(); ++i) {
+      broken = CheckShared(users[0], users[i], options_.scheduler.block_size);
+    }
+  }
+  if (used != pool_.num_used()) return "used blocks without a user";
+  return broken;
+}
+
+// Nothing may stand still unless it waits for somebody outside, or for a batch to fill.
+std::string SimWorker::CheckProgress(const StepPlan& plan, base::Instant now) const {
+  if (!plan.empty()) return "";
+  bool waits_for_outside = false;
+  int32_t own = 0;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    waits_for_outside |= sequence.lease_out;
+    own += sequence.over || sequence.state == SequenceState::kReserved ? 0 : 1;
+  });
+  const bool holds = options_.scheduler.prefill_batch_wait > base::Duration::zero() &&
+                     scheduler_.NextWake(now) != base::kNever;
+  if (own > 0 && !waits_for_outside && !holds) {
+    return absl::StrCat(own, " sequences stand still");
+  }
+  return "";
+}
+
+}  // namespace baton::sim

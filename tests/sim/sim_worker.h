@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/kv/block_pool.h"
+#include "common/kv/kv_cache.h"
+#include "common/kv/prefix_cache.h"
+#include "common/sched/scheduler.h"
+#include "tests/fakes/fake_runner.h"
+
+namespace baton::sim {
+
+// Everything random comes from one generator per schedule.
+class Dice {
+ public:
+  explicit Dice(uint64_t seed) : engine_(seed) {}
+  int32_t Int(int32_t low, int32_t high) {  // inclusive
+    return low + static_cast<int32_t>(engine_() % static_cast<uint64_t>(high - low + 1));
+  }
+  bool Chance(int32_t percent) { return Int(1, 100) <= percent; }
+
+ private:
+  std::mt19937_64 engine_;
+};
+
+struct WorkerOptions {
+  SchedulerOptions scheduler;
+  int32_t num_blocks = 16;
+  bool prefix_caching = true;
+};
+WorkerOptions RandomWorker(Dice* dice);
+
+// One worker without threads: scheduler, pool, arena and the fake model, and the checks that hold
+// after every step.
+class SimWorker {
+ public:
+  SimWorker(const WorkerOptions& options, const FakeModelOptions& model);
+
+  SequenceId Add(SequenceSpec spec, base::Instant now);
+  // Plans and computes; the caller may send commands before it commits. Returns the first broken
+  // invariant.
+  std::string BeginStep(base::Instant now);
+  std::string FinishStep(base::Instant now);
+
+  Scheduler& scheduler() { return scheduler_; }
+  const SequenceLimits& limits() const { return options_.scheduler.limits; }
+  const KvCache& kv() const { return kv_; }
+  const BlockPool& pool() const { return pool_; }
+  std::vector<SchedEvent> TakeEvents();
+  uint64_t steps() const { return steps_; }
+
+ private:
+  std::string CheckPlan(const StepPlan& plan) const;
+  std::string CheckVictims(std::optional<SequenceId> oldest);
+  std::string CheckBlocks() const;
+  std::string CheckProgress(const StepPlan& plan, base::Instant now) const;
+
+  const WorkerOptions options_;
+  FakeArena arena_;
+  KvCache kv_;
+  BlockPool pool_;
+  std::unique_ptr<PrefixCache> cache_;
+  Scheduler scheduler_;
+  FakeRunner runner_;
+  uint64_t last_id_ = 0;
+  uint64_t steps_ = 0;
+  StepPlan plan_;
+  std::vector<SchedEvent> events_;
+};
+
+}  // namespace baton::sim
