@@ -128,6 +128,10 @@ std::vector<SequenceId> Scheduler::LiveIds() const {
   return ids;
 }
 
+void Scheduler::Visit(const std::function<void(const LiveSequence&)>& visitor) const {
+  for (const auto& [id, sequence] : live_) visitor(*sequence);
+}
+
 SchedulerFigures Scheduler::figures() const {
   SchedulerFigures figures = counters_;
   figures.running = static_cast<int32_t>(running_.size());

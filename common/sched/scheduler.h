@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <vector>
@@ -80,6 +81,8 @@ class Scheduler {
   std::vector<SequenceId> TakeForgotten();
   // The live sequences, oldest first.
   std::vector<SequenceId> LiveIds() const;
+  // Shows every live sequence, oldest first; also those that only a lease keeps.
+  void Visit(const std::function<void(const LiveSequence&)>& visitor) const;
 
   SchedulerFigures figures() const;
   // Of the last plan.
