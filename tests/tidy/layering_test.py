@@ -48,7 +48,7 @@ EXTERNAL = {
     "kernels": CORE_LIBRARIES,
     "kernels/cpu": CORE_LIBRARIES + ("hwy/", "dnnl", "oneapi/", "omp.h"),
     "kernels/bench": CORE_LIBRARIES + ("benchmark/", "dnnl", "omp.h"),
-    "common/metrics": CORE_LIBRARIES + ("prometheus/",),
+    "common/metrics": CORE_LIBRARIES + ("prometheus/", "nlohmann/"),
     "common/config": CORE_LIBRARIES + ("CLI/", "nlohmann/"),
     "common/admin": CORE_LIBRARIES + ("httplib.h",),
     "common/model": CORE_LIBRARIES + ("nlohmann/", "omp.h"),
