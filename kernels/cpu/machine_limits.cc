@@ -1,0 +1,128 @@
+#include "kernels/machine_limits.h"
+
+#include <immintrin.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "kernels/host_memory.h"
+
+namespace baton::kernels {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
+
+// 20 independent sums hide the latency of the adders; 2 x their lanes operations a turn.
+constexpr int kSums = 20;
+constexpr int kTurns = 20000;
+
+__attribute__((target("avx512f,avx512bf16"), noinline)) double DotLoop() {
+  __m512 sums[kSums];
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  const __m512i zero = _mm512_setzero_si512();
+  __m512bh x;
+  std::memcpy(&x, &zero, sizeof(x));
+  for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 20
+    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_dpbf16_ps(sums[i], x, x);
+    asm volatile("" : "+v"(x));
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
+  volatile float keep = _mm512_cvtss_f32(sums[0]);
+  (void)keep;
+  return 2.0 * 32 * kSums * kTurns;
+}
+
+__attribute__((target("avx512f"), noinline)) double WideFmaLoop() {
+  __m512 sums[kSums];
+  for (__m512& sum : sums) sum = _mm512_setzero_ps();
+  __m512 x = _mm512_setzero_ps();
+  for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 20
+    for (int i = 0; i < kSums; ++i) sums[i] = _mm512_fmadd_ps(x, x, sums[i]);
+    asm volatile("" : "+v"(x));
+  }
+  for (int i = 1; i < kSums; ++i) sums[0] = _mm512_add_ps(sums[0], sums[i]);
+  volatile float keep = _mm512_cvtss_f32(sums[0]);
+  (void)keep;
+  return 2.0 * 16 * kSums * kTurns;
+}
+
+__attribute__((target("avx2,fma"), noinline)) double FmaLoop() {
+  constexpr int kHalf = 12;
+  __m256 sums[kHalf];
+  for (__m256& sum : sums) sum = _mm256_setzero_ps();
+  __m256 x = _mm256_setzero_ps();
+  for (int turn = 0; turn < kTurns; ++turn) {
+#pragma GCC unroll 12
+    for (int i = 0; i < kHalf; ++i) sums[i] = _mm256_fmadd_ps(x, x, sums[i]);
+    asm volatile("" : "+x"(x));
+  }
+  for (int i = 1; i < kHalf; ++i) sums[0] = _mm256_add_ps(sums[0], sums[i]);
+  volatile float keep = _mm256_cvtss_f32(sums[0]);
+  (void)keep;
+  return 2.0 * 8 * kHalf * kTurns;
+}
+
+__attribute__((target("avx2"), noinline)) void ReadLoop(const std::byte* from, size_t bytes) {
+  __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                     _mm256_setzero_si256()};
+  for (size_t i = 0; i + 128 <= bytes; i += 128) {
+#pragma GCC unroll 4
+    for (size_t part = 0; part < 4; ++part) {
+      const auto* at = reinterpret_cast<const __m256i*>(from + i + 32 * part);
+      sums[part] = _mm256_xor_si256(sums[part], _mm256_loadu_si256(at));
+    }
+  }
+  const __m256i all =
+      _mm256_xor_si256(_mm256_xor_si256(sums[0], sums[1]), _mm256_xor_si256(sums[2], sums[3]));
+  volatile int keep = _mm256_extract_epi32(all, 0);
+  (void)keep;
+}
+
+// The best of rounds of `work` on all threads, within `budget` seconds. work(thread) returns its
+// amount of work.
+template <typename F>
+double BestRate(int threads, double budget, F work) {
+  double best = 0;
+  const auto start = Clock::now();
+  do {
+    const auto begin = Clock::now();
+    double amount = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : amount)
+    amount += work(omp_get_thread_num());
+    best = std::max(best, amount / Seconds(Clock::now() - begin));
+  } while (Seconds(Clock::now() - start) < budget);
+  return best;
+}
+
+double MeasureReads(int threads) {
+  constexpr size_t kBytes = size_t{128} << 20;
+  const auto buffer = AllocateHost(kBytes);
+  if (!buffer.ok()) return 0;
+  auto* data = static_cast<std::byte*>((*buffer)->data());
+  const size_t part = kBytes / static_cast<size_t>(threads) / 128 * 128;
+#pragma omp parallel num_threads(threads)
+  std::memset(data + part * static_cast<size_t>(omp_get_thread_num()), 1, part);
+  return BestRate(threads, 0.05, [&](int thread) {
+    ReadLoop(data + part * static_cast<size_t>(thread), part);
+    return static_cast<double>(part);
+  });
+}
+
+}  // namespace
+
+MachineLimits MeasureMachineLimits(const BackendInfo& info) {
+  const bool wide = info.isa == "avx512";
+  const auto work = [&](int /*thread*/) {
+    if (wide && info.compute_dtype == DType::kBF16) return DotLoop();
+    return wide ? WideFmaLoop() : FmaLoop();
+  };
+  return {.flops_per_s = BestRate(info.threads, 0.03, work),
+          .read_bytes_per_s = MeasureReads(info.threads)};
+}
+
+}  // namespace baton::kernels
