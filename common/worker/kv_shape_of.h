@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/kv_shape.h"
+#include "kernels/paged_kv.h"
+
+namespace baton {
+
+// A worker's KV layout as peers are told about it.
+inline KvShape KvShapeOf(const kernels::KvLayout& layout, int32_t layout_version) {
+  return {.dtype = std::string(kernels::Name(layout.dtype)),
+          .block_size = layout.block_size,
+          .layers = layout.layers,
+          .kv_heads = layout.kv_heads,
+          .head_dim = layout.head_dim,
+          .tensor_parallel = 1,
+          .layout_version = layout_version};
+}
+
+}  // namespace baton

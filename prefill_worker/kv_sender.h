@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/mutex.h"
+#include "common/engine/engine.h"
+#include "common/transport/kv_transport.h"
+#include "common/worker/worker_core.h"
+
+namespace baton {
+
+// What one push came to.
+struct PushOutcome {
+  absl::Status status;  // OK only when the decode worker committed
+  int32_t blocks = 0;   // handed to the transport, skipped ones not counted
+  int64_t bytes = 0;
+  base::Duration committing{};  // from the commit until the answer
+};
+
+// The sending end of one attempt's push: skips what the decode worker holds, keeps the reservation
+// alive, and gives up on a peer that accepts nothing. Thread-safe; no call blocks.
+class KvSender final : public KvPushObserver, public std::enable_shared_from_this<KvSender> {
+ public:
+  // `done` is called exactly once, when no byte of any block can be read any more.
+  KvSender(WorkerCore* core, int32_t skip_blocks, std::function<void(const PushOutcome&)> done);
+
+  void Open(KvTransport* transport, const std::string& address, const Ticket& ticket);
+  // In the order of their ordinals.
+  void Send(const std::vector<LeasedBlock>& blocks);
+  void Commit(int32_t index, const SampledToken& first, double unix_time);
+  // Ends the push; `why` becomes the outcome unless the push was over.
+  void Cancel(const absl::Status& why);
+  void NoteComputed(int32_t tokens);
+
+  void OnPushDone(absl::Status status) override;
+
+ private:
+  void Tick();
+  void Schedule();
+
+  WorkerCore* const core_;
+  const int32_t skip_blocks_;
+  const std::function<void(const PushOutcome&)> done_;
+  base::Mutex mutex_;
+  std::shared_ptr<KvPush> push_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of our own cancel
+  PushOutcome outcome_ ABSL_GUARDED_BY(mutex_);
+  base::Instant opened_ ABSL_GUARDED_BY(mutex_){};
+  base::Instant committed_ ABSL_GUARDED_BY(mutex_){};
+  base::Instant last_progress_ ABSL_GUARDED_BY(mutex_){};
+  int32_t computed_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace baton

@@ -1,0 +1,37 @@
+#include "prefill_worker/prefill_service.h"
+
+#include "baton/worker/v1/prefill.grpc.pb.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/deadline.h"
+#include "prefill_worker/prefill_stream.h"
+
+namespace baton {
+namespace {
+
+class PrefillServiceImpl final : public worker_pb::PrefillService::CallbackService {
+ public:
+  PrefillServiceImpl(WorkerCore* core, KvTransport* transport)
+      : core_(core), transport_(transport) {}
+
+  grpc::ServerWriteReactor<worker_pb::PrefillResponse>* Prefill(
+      grpc::CallbackServerContext* context, const worker_pb::PrefillRequest* request) override {
+    auto stream = std::make_shared<PrefillStream>(
+        core_, transport_, DeadlineFromSystem(context->deadline(), core_->clock()),
+        [context] { context->TryCancel(); });
+    stream->Start(CheckPeerRole(context->auth_context().get(), core_->identity().tls, "router"),
+                  *request);
+    return stream.get();
+  }
+
+ private:
+  WorkerCore* const core_;
+  KvTransport* const transport_;
+};
+
+}  // namespace
+
+std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport) {
+  return std::make_unique<PrefillServiceImpl>(core, transport);
+}
+
+}  // namespace baton

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <memory>
+
+#include "common/transport/kv_transport.h"
+#include "common/worker/worker_core.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace baton {
+
+// PrefillService for a server; only routers may call it. `core` and `transport` outlive the
+// service.
+std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport);
+
+}  // namespace baton

@@ -1,0 +1,277 @@
+#include "prefill_worker/prefill_stream.h"
+
+#include <string>
+#include <utility>
+
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "common/rpc/status_map.h"
+
+namespace baton {
+namespace {
+
+absl::Status PushFailed(const absl::Status& cause) {
+  const std::string message(cause.message());
+  return MakeError(absl::StatusCode::kUnavailable,
+                   {.reason = Reason::kPushFailed,
+                    .values = {{"push_code", std::string(CodeName(cause.code()))},
+                               {"push_reason", std::string(ReasonName(ReasonOf(cause)))},
+                               {"push_message", message}}},
+                   "the KV cache could not be handed over: " + message);
+}
+
+absl::Status NotNeeded() {
+  return absl::CancelledError("the first token ended the request; nothing is handed over");
+}
+
+absl::Status StatusOf(const FinishedEvent& event) {
+  if (!event.status.ok()) return event.status;
+  if (event.reason == FinishReason::kDeadline) {
+    return absl::DeadlineExceededError("the request's deadline passed on the prefill worker");
+  }
+  return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDrained},
+                   "the engine ended this sequence; open a new attempt");
+}
+
+bool EndedEarly(FinishReason reason) {
+  return reason == FinishReason::kAborted || reason == FinishReason::kDeadline ||
+         reason == FinishReason::kError;
+}
+
+}  // namespace
+
+PrefillStream::PrefillStream(WorkerCore* core, KvTransport* transport, base::Instant deadline,
+                             std::function<void()> cancel_call)
+    : core_(core),
+      transport_(transport),
+      deadline_(deadline),
+      writer_({.write = [this](const worker_pb::PrefillResponse* m) { StartWrite(m); },
+               .finish = [this](grpc::Status status) { Finish(std::move(status)); },
+               .cancel = std::move(cancel_call)},
+              nullptr, core->timeouts().stream_buffer_bytes) {}
+
+void PrefillStream::Start(const absl::Status& allowed, const worker_pb::PrefillRequest& request) {
+  self_ = shared_from_this();
+  absl::Status status = allowed;
+  if (status.ok()) status = core_->Join(self_);
+  if (status.ok()) status = Admit(request);
+  if (status.ok()) return;
+  core_->probe().StreamRefused(ReasonOf(status));
+  End(status);
+}
+
+absl::Status PrefillStream::Check(const worker_pb::PrefillRequest& request) const {
+  BATON_RETURN_IF_ERROR(core_->CheckFingerprint(request.generation().model_fingerprint()));
+  BATON_RETURN_IF_ERROR(core_->CheckShape(KvShapeFromProto(request.layout())));
+  if (!TicketFromProto(request.ticket())) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.reason = Reason::kUnknownTicket, .field = "ticket"},
+                     "ticket.secret has " + std::to_string(request.ticket().secret().size()) +
+                         " bytes; pass on the ticket of Reserved, " +
+                         std::to_string(Ticket::kSecretBytes) + " bytes");
+  }
+  const int64_t tokens =
+      int64_t{request.generation().prompt_ids_size()} + request.generation().generated_ids_size();
+  const int64_t block_size = core_->identity().shape.block_size;
+  const int64_t blocks = (tokens + block_size - 1) / block_size;
+  if (request.skip_blocks() < 0 || request.skip_blocks() > blocks) {
+    return absl::InvalidArgumentError("skip_blocks is " + std::to_string(request.skip_blocks()) +
+                                      "; the prompt has " + std::to_string(blocks) + " blocks");
+  }
+  if (request.push_address().empty()) {
+    return absl::InvalidArgumentError(
+        "push_address is empty; give the address of the decode worker that granted the ticket");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
+  base::Failpoint("accepted");
+  BATON_RETURN_IF_ERROR(Check(request));
+  BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(request.generation()));
+  spec.kind = SequenceKind::kPrefill;
+  spec.deadline = deadline_;
+  eos_signals_ = request.generation().eos_signals();
+  sender_ = std::make_shared<KvSender>(
+      core_, request.skip_blocks(),
+      [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
+  // No event comes before the push is open.
+  auto admitted = core_->events().Admit(std::move(spec), shared_from_this(), [&](SequenceId id) {
+    sequence_ = id.value();
+    sender_->Open(transport_, request.push_address(), *TicketFromProto(request.ticket()));
+  });
+  if (!admitted.ok()) {
+    sender_.reset();
+    return admitted.status();
+  }
+  base::Failpoint("queued");
+  bool ended = false;
+  {
+    base::MutexLock lock(&mutex_);
+    ended = ended_;
+  }
+  if (ended) core_->engine().Cancel(sequence());
+  return absl::OkStatus();
+}
+
+void PrefillStream::OnWriteDone(bool ok) { writer_.OnWriteDone(ok); }
+
+void PrefillStream::OnCancel() {
+  writer_.OnCancel();
+  End(absl::CancelledError("the router ended the stream"));
+}
+
+void PrefillStream::OnDone() {
+  core_->Leave(this);
+  self_.reset();
+}
+
+void PrefillStream::End(const absl::Status& status) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (std::exchange(ended_, true)) return;
+  }
+  if (sequence().valid()) {
+    sender_->Cancel(status);
+    core_->engine().Cancel(sequence());
+  }
+  writer_.Abort(ToGrpcStatus(status));
+}
+
+void PrefillStream::OnEvent(const SequenceEvent& event) {
+  std::visit([this](const auto& what) { On(what); }, event.what);
+}
+
+void PrefillStream::OnEngineFault(const absl::Status& status) { End(status); }
+
+void PrefillStream::On(const RefusedEvent& event) {
+  End(event.status);
+  {
+    base::MutexLock lock(&mutex_);
+    sequence_over_ = true;
+  }
+  LeaveEngineIfOver();
+}
+
+void PrefillStream::On(const StateEvent& event) {
+  if (event.to == SequenceState::kPrefilling) base::Failpoint("prefilling");
+}
+
+void PrefillStream::On(const BlocksReadyEvent& event) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_) return;
+    cached_tokens_ = event.cached_tokens;
+  }
+  if (!event.blocks.empty()) {
+    const int32_t block_size = core_->identity().shape.block_size;
+    sender_->NoteComputed((event.blocks.back().ordinal + 1) * block_size);
+  }
+  sender_->Send(event.blocks);
+}
+
+void PrefillStream::On(const TokenEvent& event) {
+  base::MutexLock lock(&mutex_);
+  // Finished, which comes in the same breath, tells whether it ends the request.
+  token_ = PlacedToken{event.index, event.token, event.unix_time};
+  cached_tokens_ = event.cached_tokens;
+  first_token_at_ = core_->clock().Now();
+}
+
+void PrefillStream::On(const FinishedEvent& event) {
+  bool ended = false;
+  {
+    base::MutexLock lock(&mutex_);
+    ended = ended_;
+    finished_ = event;
+    sequence_over_ = true;
+  }
+  if (EndedEarly(event.reason)) {
+    End(StatusOf(event));
+  } else if (!ended) {
+    SendFirstToken(event);
+  }
+  FinishIfOver();
+  LeaveEngineIfOver();
+}
+
+void PrefillStream::On(const DetachEvent&) {
+  // The sequence ended early, so the push is being cancelled; its end returns the lease.
+}
+
+void PrefillStream::SendFirstToken(const FinishedEvent& event) {
+  base::Failpoint("first_token");
+  worker_pb::PrefillResponse response;
+  worker_pb::FirstToken* first = response.mutable_first_token();
+  PlacedToken token;
+  {
+    base::MutexLock lock(&mutex_);
+    token = *token_;
+    first->set_cached_tokens(cached_tokens_);
+  }
+  TokenToProto(token, eos_signals_, first->mutable_token());
+  const bool goes_on = event.reason == FinishReason::kNone;
+  if (!goes_on) {
+    EndingToProto({event.reason, event.stop_token, event.natural_end_step},
+                  first->mutable_ending());
+  }
+  Send(std::move(response));
+  base::Failpoint("first_token_sent");
+  if (goes_on) {
+    sender_->Commit(token.index, token.token, token.unix_time);
+  } else {
+    sender_->Cancel(NotNeeded());
+  }
+}
+
+void PrefillStream::OnPushOver(const PushOutcome& outcome) {
+  bool failed = false;
+  {
+    base::MutexLock lock(&mutex_);
+    outcome_ = outcome;
+    const bool not_needed = finished_ && finished_->reason != FinishReason::kNone;
+    failed = !ended_ && !outcome.status.ok() && !not_needed;
+  }
+  if (failed) {
+    core_->probe().PushFailed(ReasonOf(outcome.status));
+    End(PushFailed(outcome.status));
+  }
+  FinishIfOver();
+  LeaveEngineIfOver();
+}
+
+void PrefillStream::FinishIfOver() {
+  worker_pb::PrefillResponse response;
+  worker_pb::PrefillFinal* final = response.mutable_final();
+  {
+    base::MutexLock lock(&mutex_);
+    if (ended_ || !finished_ || !outcome_) return;
+    ended_ = true;
+    final->mutable_timings()->set_queue_ms(base::Milliseconds(finished_->queue_time));
+    final->mutable_timings()->set_prefill_ms(base::Milliseconds(finished_->prefill_time));
+    if (outcome_->status.ok()) {
+      final->set_transfer_ms(base::Milliseconds(core_->clock().Now() - first_token_at_));
+      final->set_pushed_bytes(outcome_->bytes);
+      final->set_pushed_blocks(outcome_->blocks);
+    }
+  }
+  base::Failpoint("committed");
+  Send(std::move(response));
+  writer_.Finish(grpc::Status::OK);
+}
+
+void PrefillStream::LeaveEngineIfOver() {
+  {
+    base::MutexLock lock(&mutex_);
+    if (!sequence_over_ || !outcome_ || std::exchange(left_, true)) return;
+  }
+  core_->engine().ReturnLease(sequence());
+  core_->events().Forget(sequence());
+}
+
+void PrefillStream::Send(worker_pb::PrefillResponse response) {
+  // Two small messages: the bound cannot be reached.
+  writer_.Send(std::move(response));
+}
+
+}  // namespace baton

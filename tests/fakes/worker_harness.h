@@ -1,0 +1,163 @@
+#pragma once
+
+#include <grpcpp/grpcpp.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baton/worker/v1/decode.grpc.pb.h"
+#include "baton/worker/v1/kv_transfer.grpc.pb.h"
+#include "baton/worker/v1/prefill.grpc.pb.h"
+#include "baton/worker/v1/status.grpc.pb.h"
+#include "common/base/clock.h"
+#include "common/rpc/generation.h"
+#include "common/rpc/server.h"
+#include "common/transport/grpc_stream.h"
+#include "common/worker/worker_core.h"
+#include "decode_worker/decode_service.h"
+#include "decode_worker/kv_receiver.h"
+#include "prefill_worker/prefill_service.h"
+#include "tests/fakes/fake_runner.h"
+
+namespace baton {
+
+// A whole worker over the fake model, served on a free loopback port: real engine, services and
+// gRPC; no weights. The test drives it as a router would.
+class WorkerHarness final {
+ public:
+  struct Options {
+    WorkerRole role = WorkerRole::kDecode;
+    EngineOptions engine = DefaultEngine();
+    FakeModelOptions model;
+    WorkerTimeouts timeouts;
+    int32_t num_blocks = 64;
+    int block_size = 4;
+    std::string fingerprint = "fp-a";
+    std::string numerics = "fake/1";
+    TlsOptions tls;
+  };
+  static EngineOptions DefaultEngine();
+
+  explicit WorkerHarness(Options options);
+  ~WorkerHarness();
+
+  std::string address() const { return server_->address(); }
+  WorkerCore& core() { return *core_; }
+  KvReceiver& receiver() { return *receiver_; }
+  RpcServer& server() { return *server_; }
+  FakeRunnerControl& control() { return *control_; }
+  EngineFigures figures() { return engine_->figures(); }
+  KvShape shape() const { return core_->identity().shape; }
+  const absl::Status& fault() const { return fault_; }
+  std::shared_ptr<grpc::Channel> channel() const { return channel_; }
+
+  // Within ten seconds: every block is free or cached, no stream is left, no ticket is valid.
+  bool Idle();
+  // Within ten seconds: `done` holds.
+  static bool Eventually(const std::function<bool()>& done);
+
+ private:
+  const Options options_;
+  base::SteadyClock clock_;
+  WorkerProbe probe_;
+  FakeArena arena_;
+  std::shared_ptr<FakeRunnerControl> control_;  // the runner holds the other end
+  absl::Status fault_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<WorkerCore> core_;
+  std::unique_ptr<KvReceiver> receiver_;
+  std::unique_ptr<GrpcStreamTransport> transport_;
+  std::vector<std::unique_ptr<grpc::Service>> services_;
+  std::unique_ptr<RpcServer> server_;
+  std::shared_ptr<grpc::Channel> channel_;
+};
+
+// A request of `prompt_tokens` ids, greedy, with the harness's fingerprint.
+worker_pb::Generation MakeGeneration(int32_t prompt_tokens, int32_t max_tokens, int32_t salt = 0);
+
+// The router's side of one Decode stream. Calls block, at most until the stream's deadline.
+class DecodeCall final {
+ public:
+  DecodeCall(WorkerHarness& worker, const worker_pb::DecodeStart& start,
+             std::chrono::milliseconds deadline = std::chrono::seconds(20));
+
+  // The next message; false when the stream is over.
+  bool Read(worker_pb::DecodeResponse* response) { return stream_->Read(response); }
+  // Reads to the end.
+  void ReadAll();
+  void Release(worker_pb::FinishCause cause);
+  void Cancel() { context_.TryCancel(); }
+  absl::Status Finish();
+
+  // What ReadAll saw.
+  std::vector<TokenId> tokens;  // of Started and Tokens; indices are checked
+  std::optional<worker_pb::DecodeStarted> started;
+  std::optional<worker_pb::DecodeFinal> final;
+
+ private:
+  int32_t next_index_ = 0;
+  std::unique_ptr<worker_pb::DecodeService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReaderWriter<worker_pb::DecodeRequest, worker_pb::DecodeResponse>>
+      stream_;
+};
+
+// The router's side of one Prefill stream.
+class PrefillCall final {
+ public:
+  PrefillCall(WorkerHarness& worker, const worker_pb::PrefillRequest& request,
+              std::chrono::milliseconds deadline = std::chrono::seconds(20));
+  bool Read(worker_pb::PrefillResponse* response) { return stream_->Read(response); }
+  void ReadAll();
+  void Cancel() { context_.TryCancel(); }
+  absl::Status Finish();
+
+  std::optional<worker_pb::FirstToken> first;
+  std::optional<worker_pb::PrefillFinal> final;
+
+ private:
+  std::unique_ptr<worker_pb::PrefillService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<worker_pb::PrefillResponse>> stream_;
+};
+
+// The sender's side of one Push, piece by piece, for tests of what a receiver refuses.
+class PushCall final {
+ public:
+  explicit PushCall(WorkerHarness& worker,
+                    std::chrono::milliseconds deadline = std::chrono::seconds(20));
+  bool Open(const worker_pb::Ticket& ticket, const KvShape& shape, const std::string& fingerprint);
+  bool Piece(int32_t ordinal, int64_t offset, const std::string& data);
+  bool BadPiece(int32_t ordinal, int64_t offset, const std::string& data);  // wrong checksum
+  bool Progress();
+  bool Commit(int32_t blocks, int64_t bytes, int32_t index, int32_t token);
+  void Cancel() { context_.TryCancel(); }
+  absl::Status Finish();
+
+ private:
+  bool Write(const worker_pb::PushRequest& request) { return writer_->Write(request); }
+
+  std::unique_ptr<worker_pb::KvTransferService::Stub> stub_;
+  grpc::ClientContext context_;
+  worker_pb::PushResponse response_;
+  std::unique_ptr<grpc::ClientWriter<worker_pb::PushRequest>> writer_;
+};
+
+// A split attempt as a router runs it: Decode, Reserved, Prefill, then both to their ends.
+struct SplitResult {
+  absl::Status prefill, decode;
+  std::vector<TokenId> tokens;
+  worker_pb::PrefillFinal prefill_final;
+  std::optional<worker_pb::DecodeStarted> started;
+  std::optional<worker_pb::DecodeFinal> decode_final;
+};
+SplitResult RunSplit(WorkerHarness& prefill, WorkerHarness& decode,
+                     const worker_pb::Generation& generation);
+worker_pb::PrefillRequest PrefillRequestFor(const worker_pb::Generation& generation,
+                                            const worker_pb::Reserved& reserved,
+                                            const WorkerHarness& decode);
+// The same request, whole on one worker.
+std::vector<TokenId> RunLocal(WorkerHarness& decode, const worker_pb::Generation& generation);
+
+}  // namespace baton

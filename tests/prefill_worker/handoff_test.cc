@@ -1,0 +1,89 @@
+// A prefill and a decode worker hand requests over on loopback: same tokens as one worker alone.
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "tests/fakes/worker_harness.h"
+
+namespace baton {
+namespace {
+
+WorkerHarness::Options Prefill() { return {.role = WorkerRole::kPrefill}; }
+
+TEST(HandoffTest, SplitGivesTheTokensOfOneWorker) {
+  // Lengths around block borders, where the last block is full, almost empty or almost full.
+  for (const int32_t length : {1, 3, 4, 5, 16, 37, 64}) {
+    WorkerHarness alone({}), prefill(Prefill()), decode({});
+    const auto generation = MakeGeneration(length, 12);
+    const SplitResult result = RunSplit(prefill, decode, generation);
+    ASSERT_TRUE(result.prefill.ok()) << length << ": " << result.prefill;
+    ASSERT_TRUE(result.decode.ok()) << length << ": " << result.decode;
+    EXPECT_EQ(result.tokens, RunLocal(alone, generation)) << length;
+    EXPECT_EQ(result.prefill_final.pushed_blocks(), (length + 3) / 4) << length;
+    EXPECT_GT(result.prefill_final.pushed_bytes(), 0);
+    EXPECT_TRUE(prefill.Idle()) << length;
+    EXPECT_TRUE(decode.Idle()) << length;
+    EXPECT_EQ(decode.figures().prompt_tokens_computed, 0u);
+  }
+}
+
+TEST(HandoffTest, ChunkedPrefillPushesWhileItComputes) {
+  auto options = Prefill();
+  options.engine.max_prefill_tokens = 5;
+  WorkerHarness alone({}), prefill(options), decode({});
+  const auto generation = MakeGeneration(37, 12);
+  const SplitResult result = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
+  EXPECT_EQ(result.tokens, RunLocal(alone, generation));
+  EXPECT_GE(prefill.figures().prefill_chunks, 2u);
+}
+
+TEST(HandoffTest, SkipsBlocksThatTheDecodeWorkerHolds) {
+  WorkerHarness alone({}), prefill(Prefill()), decode({});
+  const auto generation = MakeGeneration(37, 12);
+  const SplitResult first = RunSplit(prefill, decode, generation);
+  const SplitResult second = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(second.decode.ok()) << second.decode << second.prefill;
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(first.prefill_final.pushed_blocks(), 10);
+  EXPECT_EQ(second.prefill_final.pushed_blocks(), 1);
+  EXPECT_EQ(second.started->cached_tokens(), 36);
+}
+
+TEST(HandoffTest, NothingIsPushedWhenEverythingIsThere) {
+  WorkerHarness prefill(Prefill()), decode({});
+  const auto generation = MakeGeneration(32, 12);
+  const SplitResult first = RunSplit(prefill, decode, generation);
+  const SplitResult second = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(second.decode.ok()) << second.decode << second.prefill;
+  EXPECT_EQ(second.tokens, first.tokens);
+  EXPECT_EQ(second.prefill_final.pushed_blocks(), 0);
+  EXPECT_EQ(second.started->cached_tokens(), 32);
+  EXPECT_TRUE(decode.Idle());
+}
+
+TEST(HandoffTest, FirstTokenThatEndsTheRequestIsNotCommitted) {
+  WorkerHarness prefill(Prefill()), decode({});
+  const SplitResult result = RunSplit(prefill, decode, MakeGeneration(10, 1));
+  ASSERT_TRUE(result.prefill.ok()) << result.prefill;
+  ASSERT_TRUE(result.decode.ok()) << result.decode;
+  EXPECT_FALSE(result.started);
+  EXPECT_EQ(result.tokens.size(), 1u);
+  ASSERT_TRUE(result.decode_final);
+  EXPECT_EQ(result.decode_final->ending().cause(), worker_pb::FINISH_CAUSE_LENGTH);
+  EXPECT_TRUE(prefill.Idle());
+  EXPECT_TRUE(decode.Idle());
+}
+
+TEST(HandoffTest, ResumedAttemptContinuesAtItsIndex) {
+  WorkerHarness alone({}), prefill(Prefill()), decode({});
+  auto generation = MakeGeneration(20, 12);
+  const auto whole = RunLocal(alone, generation);
+  generation.mutable_generated_ids()->Assign(whole.begin(), whole.begin() + 5);
+  const SplitResult result = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
+  EXPECT_EQ(result.started->token().index(), 5);
+  EXPECT_EQ(result.tokens, std::vector<TokenId>(whole.begin() + 5, whole.end()));
+}
+
+}  // namespace
+}  // namespace baton
