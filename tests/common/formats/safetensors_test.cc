@@ -152,7 +152,7 @@ TEST(SafetensorsFile, MutationsNeverGiveTensorsOutsideTheFile) {
   const std::string original = FileOf(kTwoTensors, std::string(20, 'x'));
   const std::string tokens = "0123456789{}[]\",:-eE.\\u";
   int accepted = 0;
-  for (uint32_t seed = 0; seed < 4000; ++seed) {
+  for (uint32_t seed = 0; seed < 2500; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937 random(seed);
     std::string bytes = original;
