@@ -95,6 +95,31 @@ TEST(ChatTemplate, PrintsConstantsAsPython) {
             "None True False 1.0 .");
 }
 
+TEST(ChatTemplate, PrintsContainersAndFloatsAsPython) {
+  const ChatRenderOptions options = {
+      .variables_json = R"({"d":{"b":1,"a":["x",{"z":null}],"q":"it's\n"},"e":1e-7,"f":0.5})"};
+  const std::string expected = R"({'b': 1, 'a': ['x', {'z': None}], 'q': "it's\n"})";
+  EXPECT_EQ(Render("{{ d }}", options).value(), expected);
+  EXPECT_EQ(Render("{{ d|string }}|{{ e }}|{{ f }}|{{ e|string }}", options).value(),
+            expected + "|1e-07|0.5|1e-07");
+  EXPECT_EQ(Render("{{ ['\\'\"', 'a\\\\b', '\\t'] }}").value(), R"(['\'"', 'a\\b', '\t'])");
+}
+
+TEST(ChatTemplate, KnowsThePythonMethodsThatTemplatesUse) {
+  EXPECT_EQ(Render("{{ 'a,b,c'.rsplit(',', 1) }} {{ ' a  b c '.rsplit(none, 1) }}").value(),
+            "['a,b', 'c'] [' a  b', 'c']");
+  EXPECT_EQ(Render("{{ 'a.b.c'.partition('.')[2] }} {{ 'a.b.c'.rpartition('.')[0] }}").value(),
+            "b.c a.b");
+  EXPECT_EQ(Render("{{ 'abc'.removeprefix('a') }}{{ 'abc'.removesuffix('c') }}"
+                   "{{ 'abc'.removeprefix('z') }}{{ 'éb'.index('b') }}")
+                .value(),
+            "bcababc1");
+  EXPECT_FALSE(Render("{{ 'abc'.index('z') }}").ok());
+  EXPECT_FALSE(Render("{{ 'abc'.nonsense() }}").ok());
+  EXPECT_EQ(Render("{{ 'a\n\nb\n'|indent(2) }}|{{ 'a'|indent(2, true) }}").value(),
+            "a\n\n  b\n|  a");
+}
+
 TEST(ChatTemplate, TakesTheTimeAsAnArgument) {
   const ChatRenderOptions options = {.unix_time = 1709209845.5};  // 2024-02-29 12:30:45 UTC
   EXPECT_EQ(

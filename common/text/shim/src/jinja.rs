@@ -4,6 +4,7 @@ use minijinja::value::{from_args, Kwargs, Value, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State};
 
 use crate::python_json;
+use crate::python_text;
 use crate::strftime;
 
 /// Carries the time into strftime_now; not a name that a template would use.
@@ -17,11 +18,15 @@ pub fn environment() -> Environment<'static> {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    minijinja_contrib::add_to_environment(&mut environment);
+    environment.set_unknown_method_callback(python_text::call_method);
+    environment.set_formatter(python_text::print);
     environment.set_fuel(Some(FUEL));
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", strftime_now);
     environment.add_filter("tojson", tojson);
+    environment.add_filter("string", python_text::to_text);
+    environment.add_filter("indent", python_text::indent);
     environment.add_filter("length", length);
     environment.add_filter("count", length);
     environment

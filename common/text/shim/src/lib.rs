@@ -7,6 +7,7 @@ mod ffi;
 mod files;
 mod jinja;
 mod python_json;
+mod python_text;
 mod special;
 mod strftime;
 mod token_bytes;

@@ -110,14 +110,17 @@ impl Writer<'_> {
     }
 }
 
-/// repr(float): 1.0, not 1; exponents from 1e16 on and below 1e-4, with a sign and two digits.
 fn number_text(number: &Number) -> String {
-    let value = match number.as_f64() {
-        Some(value) if number.is_f64() => value,
-        _ => return number.to_string(),
-    };
+    match number.as_f64() {
+        Some(value) if number.is_f64() => float_text(value),
+        _ => number.to_string(),
+    }
+}
+
+/// repr(float): 1.0, not 1; exponents from 1e16 on and below 1e-4, with a sign and two digits.
+pub fn float_text(value: f64) -> String {
     let shortest = format!("{value:e}");
-    let Some((digits, exponent)) = shortest.split_once('e') else { return shortest };
+    let Some((digits, exponent)) = shortest.split_once('e') else { return value.to_string() };
     let exponent: i32 = exponent.parse().unwrap_or(0);
     if value != 0.0 && !(-4..16).contains(&exponent) {
         let sign = if exponent < 0 { '-' } else { '+' };

@@ -1,0 +1,171 @@
+//! How Python prints values, and the string methods that minijinja-contrib's pycompat lacks.
+
+use minijinja::value::{from_args, Value, ValueKind};
+use minijinja::{Error, ErrorKind, Output, State};
+
+use crate::python_json::float_text;
+
+/// `{{ value }}`: str(value), whose strings inside containers are quoted as repr does.
+pub fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Map => {
+            out.write_str(&repr(value)?)?;
+            Ok(())
+        }
+        ValueKind::Number if !value.is_integer() => {
+            out.write_str(&repr(value)?)?;
+            Ok(())
+        }
+        _ => minijinja::escape_formatter(out, state, value),
+    }
+}
+
+/// The filter `string`.
+pub fn to_text(value: Value) -> Result<Value, Error> {
+    match value.kind() {
+        ValueKind::Seq | ValueKind::Map | ValueKind::Number => repr(&value).map(Value::from),
+        _ => Ok(Value::from(value.to_string())),
+    }
+}
+
+fn repr(value: &Value) -> Result<String, Error> {
+    match value.kind() {
+        ValueKind::String => Ok(quote(value.as_str().unwrap_or_default())),
+        ValueKind::Number if !value.is_integer() => {
+            Ok(f64::try_from(value.clone()).map_or_else(|_| value.to_string(), float_text))
+        }
+        ValueKind::Seq => {
+            let items: Result<Vec<String>, Error> =
+                value.try_iter()?.map(|item| repr(&item)).collect();
+            Ok(format!("[{}]", items?.join(", ")))
+        }
+        ValueKind::Map => {
+            let mut entries = Vec::new();
+            for key in value.try_iter()? {
+                entries.push(format!("{}: {}", repr(&key)?, repr(&value.get_item(&key)?)?));
+            }
+            Ok(format!("{{{}}}", entries.join(", ")))
+        }
+        _ => Ok(value.to_string()),
+    }
+}
+
+/// repr(str): single quotes, unless the text has those and no double ones.
+fn quote(text: &str) -> String {
+    let delimiter = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
+    let mut quoted = String::from(delimiter);
+    for character in text.chars() {
+        match character {
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            same if same == delimiter => {
+                quoted.push('\\');
+                quoted.push(same);
+            }
+            '\0'..='\u{1f}' | '\u{7f}'..='\u{a0}' | '\u{ad}' => {
+                quoted.push_str(&format!("\\x{:02x}", character as u32));
+            }
+            plain => quoted.push(plain),
+        }
+    }
+    quoted.push(delimiter);
+    quoted
+}
+
+/// A method that minijinja does not know: ours first, then pycompat's.
+pub fn call_method(
+    state: &State,
+    value: &Value,
+    method: &str,
+    args: &[Value],
+) -> Result<Value, Error> {
+    let Some(text) = value.as_str() else {
+        return minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args);
+    };
+    let triple = |left: &str, middle: &str, right: &str| {
+        Value::from([left, middle, right].map(str::to_string).to_vec())
+    };
+    match method {
+        "rsplit" => {
+            let (separator, limit): (Option<String>, Option<i64>) = from_args(args)?;
+            Ok(Value::from(rsplit(text, separator.as_deref(), limit.unwrap_or(-1))))
+        }
+        "partition" => {
+            let (separator,): (String,) = from_args(args)?;
+            let found = text.split_once(separator.as_str());
+            Ok(found.map_or(triple(text, "", ""), |(left, right)| triple(left, &separator, right)))
+        }
+        "rpartition" => {
+            let (separator,): (String,) = from_args(args)?;
+            let found = text.rsplit_once(separator.as_str());
+            Ok(found.map_or(triple("", "", text), |(left, right)| triple(left, &separator, right)))
+        }
+        "removeprefix" => {
+            let (prefix,): (String,) = from_args(args)?;
+            Ok(Value::from(text.strip_prefix(prefix.as_str()).unwrap_or(text)))
+        }
+        "removesuffix" => {
+            let (suffix,): (String,) = from_args(args)?;
+            Ok(Value::from(text.strip_suffix(suffix.as_str()).unwrap_or(text)))
+        }
+        "index" => {
+            let (wanted,): (String,) = from_args(args)?;
+            let found = text.find(wanted.as_str()).map(|at| text[..at].chars().count());
+            found.map(Value::from).ok_or_else(|| {
+                Error::new(ErrorKind::InvalidOperation, "substring not found".to_string())
+            })
+        }
+        _ => minijinja_contrib::pycompat::unknown_method_callback(state, value, method, args),
+    }
+}
+
+/// str.rsplit: at most `limit` splits, from the right; all of them for a negative limit.
+fn rsplit(text: &str, separator: Option<&str>, limit: i64) -> Vec<String> {
+    let pieces = usize::try_from(limit).map_or(usize::MAX, |limit| limit.saturating_add(1));
+    let mut parts: Vec<String> = match separator {
+        Some(separator) => text.rsplitn(pieces, separator).map(str::to_string).collect(),
+        None => rsplit_whitespace(text, pieces),
+    };
+    parts.reverse();
+    parts
+}
+
+fn rsplit_whitespace(text: &str, pieces: usize) -> Vec<String> {
+    let mut parts = Vec::new();
+    let mut rest = text.trim_end();
+    while !rest.is_empty() {
+        let word = match rest.rfind(char::is_whitespace) {
+            Some(at) if parts.len() + 1 < pieces => {
+                let begin = at + rest[at..].chars().next().map_or(1, char::len_utf8);
+                &rest[begin..]
+            }
+            _ => rest,
+        };
+        parts.push(word.to_string());
+        rest = rest[..rest.len() - word.len()].trim_end();
+    }
+    parts
+}
+
+/// jinja2's filter: also keeps an empty last line, which minijinja's drops.
+pub fn indent(
+    text: String,
+    width: Option<usize>,
+    first: Option<bool>,
+    blank: Option<bool>,
+) -> String {
+    let indention = " ".repeat(width.unwrap_or(4).min(256));
+    let mut lines = text.split('\n');
+    let mut indented = if first.unwrap_or(false) { indention.clone() } else { String::new() };
+    indented.push_str(lines.next().unwrap_or_default());
+    for line in lines {
+        indented.push('\n');
+        if !line.is_empty() || blank.unwrap_or(false) {
+            indented.push_str(&indention);
+        }
+        indented.push_str(line);
+    }
+    indented
+}
