@@ -13,6 +13,13 @@ pub struct ByteRule {
     decoder: Option<DecoderWrapper>,
     alphabet: Option<HashMap<char, u8>>, // of ByteLevel
     byte_fallback: bool,
+    neighbours: Vec<Neighbours>,
+}
+
+/// Two tokens to stand around another one, and what the decoder makes of them.
+struct Neighbours {
+    tokens: [&'static str; 2],
+    text: Option<[String; 2]>, // None when the decoder mixes them
 }
 
 impl ByteRule {
@@ -23,11 +30,21 @@ impl ByteRule {
             collect_kinds(&serde_json::to_value(decoder).unwrap_or(Value::Null), &mut kinds);
         }
         let has = |kind: &str| kinds.iter().any(|found| found == kind);
-        ByteRule {
+        let mut rule = ByteRule {
             alphabet: has("ByteLevel").then(byte_level_alphabet),
             byte_fallback: has("ByteFallback"),
             decoder,
+            neighbours: Vec::new(),
+        };
+        // Neighbours must differ from the token, since CTC drops repetitions.
+        for tokens in [["a", "b"], ["c", "b"], ["a", "c"]] {
+            let first = rule.decode(&tokens[..1]);
+            let both = rule.decode(&tokens);
+            let second = both.strip_prefix(&first).map(str::to_string);
+            let text = second.map(|second| [first, second]);
+            rule.neighbours.push(Neighbours { tokens, text });
         }
+        rule
     }
 
     /// `is_added`: an added token stands for its own text, whatever alphabet the others use.
@@ -69,19 +86,20 @@ impl ByteRule {
     }
 
     fn between_neighbours(&self, token: &str) -> String {
-        // Neighbours differ from the token, since CTC drops repetitions.
-        let before = if token == "a" { "c" } else { "a" };
-        let after = if token == "b" { "c" } else { "b" };
-        let prefix = self.decode(&[before]);
-        let pair = self.decode(&[before, after]);
-        let all = self.decode(&[before, token, after]);
-        let inner = pair
-            .strip_prefix(&prefix)
-            .and_then(|suffix| all.strip_prefix(&prefix)?.strip_suffix(suffix));
-        match inner {
-            Some(text) => text.to_string(),
-            None => self.decode(&[token]),
+        for around in &self.neighbours {
+            if around.tokens.contains(&token) {
+                continue;
+            }
+            let all = self.decode(&[around.tokens[0], token, around.tokens[1]]);
+            let inner = around
+                .text
+                .as_ref()
+                .and_then(|[before, after]| all.strip_prefix(before)?.strip_suffix(after.as_str()));
+            if let Some(text) = inner {
+                return text.to_string();
+            }
         }
+        self.decode(&[token])
     }
 }
 
