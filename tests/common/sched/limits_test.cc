@@ -1,0 +1,112 @@
+#include "common/sched/limits.h"
+
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "common/sched/policy.h"
+
+namespace baton {
+namespace {
+
+constexpr SequenceLimits kLimits = {.max_model_len = 100, .pool_tokens = 64, .vocab_size = 50};
+
+SequenceSpec Spec(int32_t prompt, int32_t max_tokens, SequenceKind kind = SequenceKind::kLocal) {
+  SequenceSpec spec;
+  spec.kind = kind;
+  spec.prompt.assign(static_cast<size_t>(prompt), 1);
+  spec.stop.max_tokens = max_tokens;
+  return spec;
+}
+
+TEST(LimitsTest, RefusesAnEmptyPrompt) {
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(0, 1), kLimits)), Reason::kEmptyPrompt);
+}
+
+TEST(LimitsTest, RefusesIdsOutsideTheVocabulary) {
+  for (const TokenId id : {-1, 50}) {
+    SequenceSpec in_prompt = Spec(3, 1);
+    in_prompt.prompt[1] = id;
+    EXPECT_EQ(ReasonOf(CheckSpec(in_prompt, kLimits)), Reason::kInvalidTokenId);
+    SequenceSpec in_generated = Spec(3, 5);
+    in_generated.generated = {id};
+    EXPECT_EQ(ReasonOf(CheckSpec(in_generated, kLimits)), Reason::kInvalidTokenId);
+  }
+}
+
+TEST(LimitsTest, PromptAndMaxTokensMustFitThePool) {
+  EXPECT_TRUE(CheckSpec(Spec(60, 4), kLimits).ok());
+  const absl::Status status = CheckSpec(Spec(60, 5), kLimits);
+  EXPECT_EQ(ReasonOf(status), Reason::kTooLong);
+  const auto values = DetailOf(status).values;
+  ASSERT_EQ(values.size(), 2u);
+  EXPECT_EQ(values[0], (std::pair<std::string, std::string>("have", "65")));
+  EXPECT_EQ(values[1], (std::pair<std::string, std::string>("limit", "64")));
+}
+
+TEST(LimitsTest, PromptAndMaxTokensMustFitTheModel) {
+  const SequenceLimits wide = {.max_model_len = 100, .pool_tokens = 1000, .vocab_size = 50};
+  EXPECT_TRUE(CheckSpec(Spec(90, 10), wide).ok());
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(90, 11), wide)), Reason::kTooLong);
+}
+
+TEST(LimitsTest, AnOpenRequestGetsWhatFits) {
+  EXPECT_TRUE(CheckSpec(Spec(63, 0), kLimits).ok());
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(64, 0), kLimits)), Reason::kTooLong);
+  EXPECT_EQ(ResolveMaxTokens(Spec(10, 0), kLimits), 54);
+  EXPECT_EQ(ResolveMaxTokens(Spec(10, 7), kLimits), 7);
+}
+
+TEST(LimitsTest, APrefillNeedsRoomForItsPromptOnly) {
+  EXPECT_TRUE(CheckSpec(Spec(64, 36, SequenceKind::kPrefill), kLimits).ok());
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(65, 30, SequenceKind::kPrefill), kLimits)), Reason::kTooLong);
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(64, 37, SequenceKind::kPrefill), kLimits)), Reason::kTooLong);
+}
+
+TEST(LimitsTest, RefusesWhenNothingIsLeftToGenerate) {
+  SequenceSpec spec = Spec(3, 2);
+  spec.generated = {1, 1};
+  EXPECT_EQ(ReasonOf(CheckSpec(spec, kLimits)), Reason::kInvalidMaxTokens);
+}
+
+TEST(LimitsTest, ChecksSamplingAndStopToo) {
+  SequenceSpec spec = Spec(3, 2);
+  spec.sampling.top_p = 2;
+  EXPECT_EQ(ReasonOf(CheckSpec(spec, kLimits)), Reason::kInvalidSampling);
+  spec = Spec(3, 2);
+  spec.stop.min_tokens = 3;
+  EXPECT_EQ(ReasonOf(CheckSpec(spec, kLimits)), Reason::kConflictingOptions);
+}
+
+TEST(LimitsTest, HugeLengthsDoNotOverflow) {
+  SequenceSpec spec = Spec(50, 2147483647);
+  EXPECT_EQ(ReasonOf(CheckSpec(spec, kLimits)), Reason::kTooLong);
+}
+
+TEST(PolicyTest, FcfsServesTheOldestAndPreemptsTheYoungest) {
+  const auto policy = PolicyByName("fcfs");
+  ASSERT_TRUE(policy.ok());
+  const SequenceView older{.id = SequenceId(1)}, younger{.id = SequenceId(2)};
+  EXPECT_TRUE(policy->starts_before(older, younger));
+  EXPECT_FALSE(policy->starts_before(younger, older));
+  EXPECT_TRUE(policy->yields_before(younger, older));
+  EXPECT_FALSE(policy->yields_before(older, younger));
+}
+
+TEST(PolicyTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
+  const auto policy = PolicyByName("lifo");
+  EXPECT_EQ(policy.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(policy.status().message()).find("fcfs"), std::string::npos);
+}
+
+TEST(StateNamesTest, AreTheMetricLabels) {
+  EXPECT_EQ(SequenceStateName(SequenceState::kQueued), "queued");
+  EXPECT_EQ(SequenceStateName(SequenceState::kReserved), "reserved");
+  EXPECT_EQ(SequenceStateName(SequenceState::kPrefilling), "prefilling");
+  EXPECT_EQ(SequenceStateName(SequenceState::kDecoding), "decoding");
+  EXPECT_EQ(SequenceStateName(SequenceState::kPreempted), "preempted");
+  EXPECT_EQ(SequenceStateName(SequenceState::kDone), "done");
+  EXPECT_EQ(SequenceStateName(SequenceState::kFailed), "failed");
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,309 @@
+// One sequence's life: states, ends, cancels and deadlines in each of them.
+#include "common/base/status.h"
+#include "tests/common/sched/scheduler_fixture.h"
+
+namespace baton {
+namespace {
+
+using SchedulerLifeTest = SchedulerTest;
+using std::chrono::milliseconds;
+constexpr auto kLocal = SequenceKind::kLocal;
+constexpr auto kPrefill = SequenceKind::kPrefill;
+constexpr auto kReserved = SequenceKind::kReserved;
+
+TEST_F(SchedulerLifeTest, APrefillReportsBlocksAsTheyBecomeFinalThenEnds) {
+  options_.max_prefill_tokens = 6;
+  Start(8);
+  const SequenceId id = Add(kPrefill, 14, 5);
+  Step();
+  ASSERT_EQ(Count<BlocksProven>(id), 1);
+  EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 1u);
+  Step();
+  EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 2u);
+  EXPECT_FALSE(Last<BlocksProven>(id)->last);
+  Step();
+  EXPECT_TRUE(Last<BlocksProven>(id)->last);
+  EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 1u);
+  EXPECT_EQ(Last<BlocksProven>(id)->last_block_tokens, 2);
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kNone);
+  EXPECT_EQ(StateOf(id), SequenceState::kDone);
+  EXPECT_EQ(pool_->num_used(), 4);  // until the push is over
+  Cancel(id);
+  EXPECT_EQ(Count<DetachEvent>(id), 0);
+  ReturnLease(id);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, AFullLastBlockIsReportedOnceAsTheLast) {
+  Start(8);
+  const SequenceId id = Add(kPrefill, 8, 5);
+  Step();
+  ASSERT_EQ(Count<BlocksProven>(id), 1);
+  EXPECT_TRUE(Last<BlocksProven>(id)->last);
+  EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 2u);
+  EXPECT_EQ(Last<BlocksProven>(id)->last_block_tokens, 4);
+}
+
+TEST_F(SchedulerLifeTest, APrefillReportsItsCachedBlocksAtTheStart) {
+  Start(16, /*caching=*/true);
+  Add(Spec(kLocal, 12, 1));
+  StepAll();
+  const SequenceId id = Add(Spec(kPrefill, 12, 5));
+  const StepPlan plan = Plan();
+  ASSERT_EQ(Count<BlocksProven>(id), 1);
+  EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 2u);
+  EXPECT_EQ(Last<BlocksProven>(id)->cached_tokens, 8);
+  Commit(plan);
+  EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 1u);
+}
+
+TEST_F(SchedulerLifeTest, AFirstTokenThatEndsTheRequestHasNothingToCommit) {
+  Start(8);
+  const SequenceId id = Add(kPrefill, 6, 1);
+  Step();
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kLength);
+  EXPECT_EQ(Count<BlocksProven>(id), 0);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, APrefillWhoseLeaseCameBackEarlyLeasesNothingMore) {
+  options_.max_prefill_tokens = 4;
+  Start(8);
+  const SequenceId id = Add(kPrefill, 12, 5);
+  Step();
+  ASSERT_EQ(Count<BlocksProven>(id), 1);
+  ReturnLease(id);  // the push broke
+  StepAll();
+  EXPECT_EQ(Count<BlocksProven>(id), 1);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, AnImportedTokenCountsButIsNotEmitted) {
+  Start(8);
+  const SequenceId id = Add(kReserved, 6, 3);
+  Step();
+  EXPECT_EQ(Last<BlocksGranted>(id)->max_tokens, 3);
+  CommitImport(id);
+  EXPECT_EQ(StateOf(id), SequenceState::kDecoding);
+  StepAll();
+  EXPECT_EQ(Count<TokenEvent>(id), 2);
+  EXPECT_EQ(Last<TokenEvent>(id)->index, 2);
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kLength);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, AnImportedTokenMayBeTheEnd) {
+  Start(8);
+  const SequenceId id = Add(kReserved, 6, 3);
+  Step();
+  CommitImport(id, 2);
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kStopEos);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, AnImportedNaturalEndIsRemembered) {
+  Start(8);
+  SequenceSpec spec = Spec(kReserved, 6, 3);
+  spec.stop.eos_policy = EosPolicy::kIgnoreMask;
+  const SequenceId id = Add(spec);
+  Step();
+  scheduler_->CommitImport(id, {.token = 77, .natural_end = true}, now_);
+  StepAll();
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kLength);
+  EXPECT_EQ(Last<FinishedEvent>(id)->natural_end_step, 1);
+}
+
+TEST_F(SchedulerLifeTest, ASecondCommitOrOneOutOfPlaceDoesNothing) {
+  Start(16);
+  const SequenceId id = Add(kReserved, 6, 5);
+  CommitImport(id);  // not granted yet
+  EXPECT_TRUE(Count<StateEvent>(id) == 0);
+  Step();
+  CommitImport(id);
+  CommitImport(id);
+  StepAll();
+  EXPECT_EQ(Count<TokenEvent>(id), 4);
+  const SequenceId local = Add(kLocal, 4, 5);
+  CommitImport(local);
+  StepAll();
+  EXPECT_EQ(Count<TokenEvent>(local), 5);
+}
+
+TEST_F(SchedulerLifeTest, AResumedSequenceGoesOnWithTheNextIndex) {
+  Start(16);
+  SequenceSpec spec = Spec(kLocal, 6, 5);
+  spec.generated = {300, 301};
+  spec.natural_end_step = 2;
+  const SequenceId id = Add(spec);
+  Step();
+  EXPECT_EQ(Last<TokenEvent>(id)->index, 2);
+  StepAll();
+  EXPECT_EQ(Count<TokenEvent>(id), 3);
+  EXPECT_EQ(Last<FinishedEvent>(id)->natural_end_step, 2);
+}
+
+TEST_F(SchedulerLifeTest, CancelEndsEveryState) {
+  options_.max_prefill_tokens = 4;
+  Start(16);
+  const SequenceId queued = Add(kLocal, 4, 5);
+  Cancel(queued);
+  const SequenceId in_line = Add(kReserved, 4, 5);
+  Cancel(in_line);
+  const SequenceId reserved = Add(kReserved, 4, 5);
+  const SequenceId prefilling = Add(kLocal, 12, 5);
+  const SequenceId prefill = Add(kPrefill, 12, 5);
+  Step();
+  ASSERT_EQ(StateOf(reserved), SequenceState::kReserved);
+  ASSERT_EQ(StateOf(prefilling), SequenceState::kPrefilling);
+  for (const SequenceId id : {reserved, prefilling, prefill}) Cancel(id);
+  const SequenceId decoding = Add(kLocal, 4, 5);
+  Step();
+  ASSERT_EQ(StateOf(decoding), SequenceState::kDecoding);
+  Cancel(decoding);
+  Cancel(decoding);  // the second is a no-op
+  ReturnLease(reserved);
+  for (const SequenceId id : {queued, in_line, reserved, prefilling, prefill, decoding}) {
+    ASSERT_EQ(Count<FinishedEvent>(id), 1) << id.value();
+    EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kAborted);
+    EXPECT_EQ(StateOf(id), SequenceState::kFailed);
+  }
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, CancelEndsAPreemptedSequence) {
+  Start(5);
+  Add(kLocal, 6, 10);
+  const SequenceId id = Add(kLocal, 6, 4);
+  while (state_[id] != SequenceState::kPreempted) ASSERT_TRUE(Step());
+  Cancel(id);
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kAborted);
+  StepAll();
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, CancelWhileTheStepRunsWaitsForItsEnd) {
+  Start(8);
+  const SequenceId id = Add(kLocal, 4, 5);
+  const StepPlan plan = Plan();
+  Cancel(id);
+  EXPECT_EQ(Count<FinishedEvent>(id), 0);
+  EXPECT_EQ(pool_->num_used(), 1);  // the device still writes there
+  Commit(plan);
+  EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kAborted);
+  EXPECT_EQ(Count<TokenEvent>(id), 0);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, TheDeadlineEndsEveryState) {
+  options_.max_prefill_tokens = 4;
+  Start(16);
+  const auto with_deadline = [&](SequenceKind kind, int32_t prompt) {
+    SequenceSpec spec = Spec(kind, prompt, 5);
+    spec.deadline = now_ + milliseconds(10);
+    return Add(spec);
+  };
+  const SequenceId decoding = with_deadline(kLocal, 4);
+  Step();
+  const SequenceId reserved = with_deadline(kReserved, 4);
+  const SequenceId prefilling = with_deadline(kLocal, 12);
+  Step();
+  const SequenceId queued = with_deadline(kLocal, 4);
+  now_ += milliseconds(9);
+  Expire();
+  EXPECT_EQ(Count<FinishedEvent>(queued), 0);
+  EXPECT_EQ(scheduler_->NextWake(now_), now_ + milliseconds(1));
+  now_ += milliseconds(1);
+  Expire();
+  for (const SequenceId id : {queued, reserved, prefilling, decoding}) {
+    ASSERT_EQ(Count<FinishedEvent>(id), 1) << id.value();
+    EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kDeadline);
+    EXPECT_EQ(Last<FinishedEvent>(id)->status.code(), absl::StatusCode::kDeadlineExceeded);
+  }
+  EXPECT_EQ(scheduler_->figures().reservations_expired, 1u);
+  ReturnLease(reserved);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, TheReservationLineEndsWithFull) {
+  Start(4);
+  const SequenceId runs = Add(kLocal, 10, 6);
+  ASSERT_TRUE(Step());
+  SequenceSpec spec = Spec(kReserved, 10, 4);
+  spec.reserve_timeout = milliseconds(50);
+  const SequenceId id = Add(spec);
+  Step();
+  EXPECT_EQ(scheduler_->NextWake(now_), now_ + milliseconds(50));
+  now_ += milliseconds(50);
+  Expire();
+  ASSERT_EQ(Count<RefusedEvent>(id), 1);
+  EXPECT_EQ(ReasonOf(Last<RefusedEvent>(id)->status), Reason::kFull);
+  EXPECT_EQ(scheduler_->NextWake(now_), base::kNever);
+  Cancel(runs);
+}
+
+TEST_F(SchedulerLifeTest, ADeadlineInTheLineIsARefusal) {
+  Start(4);
+  const SequenceId runs = Add(kLocal, 10, 6);
+  ASSERT_TRUE(Step());
+  SequenceSpec spec = Spec(kReserved, 10, 4);
+  spec.deadline = now_ + milliseconds(5);
+  const SequenceId id = Add(spec);
+  now_ += milliseconds(5);
+  Expire();
+  ASSERT_EQ(Count<RefusedEvent>(id), 1);
+  EXPECT_EQ(Last<RefusedEvent>(id)->status.code(), absl::StatusCode::kDeadlineExceeded);
+  Cancel(runs);
+}
+
+TEST_F(SchedulerLifeTest, APrefillBatchWaitsToFillButNoLongerThanAsked) {
+  options_.prefill_batch_wait = milliseconds(20);
+  options_.max_prefill_tokens = 20;
+  Start(32);
+  const SequenceId first = Add(kLocal, 8, 2);
+  EXPECT_FALSE(Step());
+  EXPECT_EQ(scheduler_->NextWake(now_), now_ + milliseconds(20));
+  now_ += milliseconds(10);
+  const SequenceId second = Add(kLocal, 8, 2);
+  EXPECT_FALSE(Step());  // 16 of 20 tokens
+  now_ += milliseconds(10);
+  const StepPlan plan = Plan();
+  EXPECT_EQ(plan.rows.size(), 2u);
+  Commit(plan);
+  StepAll();
+  EXPECT_EQ(Count<TokenEvent>(first) + Count<TokenEvent>(second), 4);
+}
+
+TEST_F(SchedulerLifeTest, AFullPrefillBatchDoesNotWait) {
+  options_.prefill_batch_wait = milliseconds(20);
+  options_.max_prefill_tokens = 16;
+  Start(32);
+  Add(kLocal, 8, 2);
+  Add(kLocal, 8, 2);
+  EXPECT_TRUE(Step());
+}
+
+TEST_F(SchedulerLifeTest, ReservationsDoNotWaitForThePrefillBatch) {
+  options_.prefill_batch_wait = milliseconds(20);
+  Start(32);
+  Add(kLocal, 8, 2);
+  const SequenceId id = Add(kReserved, 8, 2);
+  Step();
+  EXPECT_EQ(Count<BlocksGranted>(id), 1);
+}
+
+TEST_F(SchedulerLifeTest, RunningAndReservedCountAgainstMaxNumSeqs) {
+  options_.max_num_seqs = 2;
+  Start(32);
+  Add(kLocal, 4, 5);
+  const SequenceId reserved = Add(kReserved, 4, 5);
+  const SequenceId third = Add(kLocal, 4, 5);
+  for (int i = 0; i < 4; ++i) Step();
+  EXPECT_EQ(Count<BlocksGranted>(reserved), 1);
+  EXPECT_EQ(Count<StateEvent>(third), 0);
+  Cancel(reserved);
+  Step();
+  EXPECT_EQ(StateOf(third), SequenceState::kDecoding);
+}
+
+}  // namespace
+}  // namespace baton
