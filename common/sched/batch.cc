@@ -1,14 +1,14 @@
 #include "common/sched/batch.h"
 
 #include <algorithm>
-#include <cstddef>
 
 namespace baton {
+namespace {
 
-std::vector<int32_t> ShareStep(const std::vector<BatchCandidate>& candidates,
-                               const BatchBudget& budget) {
-  std::vector<int32_t> shares(candidates.size(), 0);
-  std::vector<size_t> turn;  // those that must not wait for others
+// Those that must not wait for others: every decode row and the first prefill row, the longest
+// waiting first.
+std::vector<size_t> InTurn(const std::vector<BatchCandidate>& candidates) {
+  std::vector<size_t> turn;
   bool has_prefill = false;
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (!candidates[i].decodes && has_prefill) continue;
@@ -16,27 +16,37 @@ std::vector<int32_t> ShareStep(const std::vector<BatchCandidate>& candidates,
     turn.push_back(i);
   }
   std::stable_sort(turn.begin(), turn.end(), [&](size_t a, size_t b) {
-    return candidates[a].last_step < candidates[b].last_step;
+    return candidates[a].last_turn < candidates[b].last_turn;
   });
+  return turn;
+}
 
+}  // namespace
+
+std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
+                                  const BatchBudget& budget) {
+  std::vector<BatchShare> shares;
   int32_t tokens = budget.max_tokens;
   int32_t prefill = budget.max_prefill_tokens;
-  int32_t rows = budget.max_rows;
-  for (const size_t i : turn) {
-    if (tokens == 0 || rows == 0) break;
-    shares[i] = 1;
+  size_t first_prefill = candidates.size();  // place in `shares` of the prefill row that got a turn
+  for (const size_t i : InTurn(candidates)) {
+    if (tokens == 0 || shares.size() == static_cast<size_t>(budget.max_rows)) break;
+    if (!candidates[i].decodes) first_prefill = shares.size();
+    shares.push_back({.candidate = i, .tokens = 1});
     --tokens;
-    --rows;
     if (!candidates[i].decodes) --prefill;
   }
   for (size_t i = 0; i < candidates.size(); ++i) {
-    const BatchCandidate& candidate = candidates[i];
-    const bool has_row = shares[i] > 0;
-    if (candidate.decodes || (!has_row && rows == 0)) continue;
-    const int32_t more = std::min({candidate.pending - shares[i], tokens, prefill});
+    if (candidates[i].decodes) continue;
+    const bool has_row = first_prefill < shares.size() && shares[first_prefill].candidate == i;
+    if (!has_row && shares.size() == static_cast<size_t>(budget.max_rows)) break;
+    const int32_t more = std::min({candidates[i].pending - (has_row ? 1 : 0), tokens, prefill});
     if (more <= 0) continue;
-    if (!has_row) --rows;
-    shares[i] += more;
+    if (has_row) {
+      shares[first_prefill].tokens += more;
+    } else {
+      shares.push_back({.candidate = i, .tokens = more});
+    }
     tokens -= more;
     prefill -= more;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,7 +10,7 @@ namespace baton {
 struct BatchCandidate {
   int32_t pending = 0;     // tokens it could feed, >= 1
   bool decodes = false;    // one token behind a complete KV; else part of a prompt or a recompute
-  uint64_t last_step = 0;  // last step that it had a row in; 0 = none
+  uint64_t last_turn = 0;  // when it was last served, in any unit that grows; 0 = never
 };
 
 struct BatchBudget {
@@ -18,11 +19,17 @@ struct BatchBudget {
   int32_t max_prefill_tokens = 0;  // of rows that do not decode
 };
 
-// How many tokens each candidate feeds in the next step; 0 = none. Candidates come in policy order.
-// Decode rows take one token each and the first prefill row at least one; when these exceed the
-// budget they take turns, the longest waiting first, so everybody moves. What is left goes to
-// prefill rows in order.
-std::vector<int32_t> ShareStep(const std::vector<BatchCandidate>& candidates,
-                               const BatchBudget& budget);
+// A row of the next step.
+struct BatchShare {
+  size_t candidate = 0;  // index
+  int32_t tokens = 0;    // >= 1
+};
+
+// Shares a step among candidates, which come in policy order. Decode rows take one token each and
+// the first prefill row at least one; when these exceed the budget they take turns, the longest
+// waiting first, so everybody moves. What is left goes to prefill rows in order. The result is in
+// the order of service: numbering it gives the next `last_turn`.
+std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
+                                  const BatchBudget& budget);
 
 }  // namespace baton

@@ -46,7 +46,7 @@ struct LiveSequence {
   bool over = false;                           // ended; only its lease keeps it here
   bool in_flight = false;                      // part of the uncommitted plan
   bool decoded = false;                        // reached kDecoding once
-  uint64_t last_step = 0;                      // that had a row of ours
+  uint64_t last_turn = 0;                      // number of our last row, over all rows
   std::optional<FinishReason> end_after_step;  // asked for while in flight
 
   int32_t preemptions = 0;

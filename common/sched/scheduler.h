@@ -141,6 +141,7 @@ class Scheduler {
   std::vector<SchedEvent> events_;
   std::vector<SequenceId> forgotten_;
   uint64_t step_ = 0;
+  uint64_t last_turn_ = 0;
   bool plan_out_ = false;
   StepShape shape_;
   SchedulerFigures counters_;

@@ -186,9 +186,9 @@ StepPlan Scheduler::BuildPlan() {
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());
   for (const LiveSequence* sequence : ready) {
-    candidates.push_back({sequence->pending(), sequence->decodes(), sequence->last_step});
+    candidates.push_back({sequence->pending(), sequence->decodes(), sequence->last_turn});
   }
-  const std::vector<int32_t> shares =
+  const std::vector<BatchShare> shares =
       ShareStep(candidates, {.max_rows = options_.max_num_seqs,
                              .max_tokens = options_.max_num_batched_tokens,
                              .max_prefill_tokens = options_.max_prefill_tokens});
@@ -197,9 +197,7 @@ StepPlan Scheduler::BuildPlan() {
   if (ready.empty()) return plan;
   plan.step = ++step_;
   plan_out_ = true;
-  for (size_t i = 0; i < ready.size(); ++i) {
-    if (shares[i] > 0) AddRow(ready[i], shares[i], &plan);
-  }
+  for (const BatchShare& share : shares) AddRow(ready[share.candidate], share.tokens, &plan);
   counters_.largest_batch =
       std::max(counters_.largest_batch, static_cast<int32_t>(plan.rows.size()));
   return plan;
@@ -229,7 +227,7 @@ void Scheduler::AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan) {
   }
   plan->num_tokens += tokens;
   sequence->in_flight = true;
-  sequence->last_step = plan->step;
+  sequence->last_turn = ++last_turn_;
   plan->rows.push_back(row);
 }
 
