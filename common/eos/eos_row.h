@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/base/eos_signal.h"
+#include "common/base/ids.h"
+#include "common/sample/params.h"
+
+namespace baton {
+
+// What every row of one request has in common.
+struct EosRequestFacts {
+  std::string request_id;
+  std::optional<TokenId> eos_token_id;  // the tokenizer's primary EOS
+  int32_t prompt_length = 0;
+  EosPolicy policy = EosPolicy::kHonor;
+};
+
+// One accepted token. The signal is of the distribution that produced `token`.
+struct EosRow {
+  std::shared_ptr<const EosRequestFacts> request;  // shared by the rows of a request in the queue
+  double timestamp = 0;                            // Unix seconds, when sampled
+  int32_t step = 0;  // tokens sampled including this one and EOS, over all attempts
+  TokenId token = 0;
+  EosSignal signal;
+  // kNone: the request went on. Set only in a request's last row.
+  FinishReason finish_reason = FinishReason::kNone;
+  std::optional<int32_t> natural_end_step;  // once it is known
+  int32_t attempt = 1;
+};
+
+// The row as one line of the EOS log, newline included: the keys of the log in their order, numbers
+// with at least 9 significant digits, what is not finite as null.
+void AppendEosLine(const EosRow& row, std::string* out);
+
+// `value` as JSON with 9 significant digits or more; null when it is not finite.
+void AppendJsonNumber(double value, std::string* out);
+void AppendJsonString(std::string_view text, std::string* out);
+
+}  // namespace baton

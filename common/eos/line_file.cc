@@ -1,0 +1,97 @@
+#include "common/eos/line_file.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+
+namespace baton {
+namespace {
+
+absl::Status Failed(std::string_view what, const std::string& path, int error) {
+  return absl::ErrnoToStatus(error, absl::StrCat("cannot ", std::string(what), " ", path));
+}
+
+// Returns the bytes written before the first error, and that error or 0.
+std::pair<int64_t, int> WriteAll(int fd, std::string_view bytes) {
+  int64_t done = 0;
+  while (done < static_cast<int64_t>(bytes.size())) {
+    const ssize_t n = write(fd, bytes.data() + done, bytes.size() - static_cast<size_t>(done));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return {done, errno};
+    done += n;
+  }
+  return {done, 0};
+}
+
+}  // namespace
+
+absl::StatusOr<LineFile> LineFile::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed("open", path, errno);
+  LineFile file(path, fd);
+  struct stat info {};
+  if (fstat(fd, &info) != 0) return Failed("examine", path, errno);
+  // A device or a pipe has no end to go on from.
+  if (!S_ISREG(info.st_mode)) return file;
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is written by another process; give each its own file"));
+  }
+  file.size_ = info.st_size;
+  if (absl::Status dropped = file.DropPartialLine(); !dropped.ok()) return dropped;
+  return file;
+}
+
+LineFile::~LineFile() {
+  if (fd_ >= 0) close(fd_);
+}
+
+absl::Status LineFile::DropPartialLine() {
+  const int64_t end = size_;
+  char buffer[4096];
+  while (size_ > 0) {
+    const int64_t from = std::max<int64_t>(0, size_ - static_cast<int64_t>(sizeof(buffer)));
+    const ssize_t n = pread(fd_, buffer, static_cast<size_t>(size_ - from), from);
+    if (n <= 0) return Failed("read", path_, errno);
+    const auto* newline = static_cast<const char*>(memrchr(buffer, '\n', static_cast<size_t>(n)));
+    if (newline != nullptr) {
+      size_ = from + (newline - buffer) + 1;
+      break;
+    }
+    size_ = from;
+  }
+  if (size_ != end && ftruncate(fd_, size_) != 0) return Failed("truncate", path_, errno);
+  return absl::OkStatus();
+}
+
+absl::Status LineFile::Append(std::string_view lines) {
+  const auto [done, error] = WriteAll(fd_, lines);
+  if (error == 0) {
+    size_ += done;
+    return absl::OkStatus();
+  }
+  // Readers must not see half a line; a device that cannot be truncated has no readers of lines.
+  if (done > 0 && ftruncate(fd_, size_) != 0) size_ += done;
+  return Failed("write", path_, error);
+}
+
+absl::Status WriteWholeFile(const std::string& path, std::string_view content) {
+  const std::string temporary = path + ".tmp";
+  const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed("open", temporary, errno);
+  const auto [done, error] = WriteAll(fd, content);
+  close(fd);
+  if (error != 0) return Failed("write", temporary, error);
+  if (std::rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename to", path, errno);
+  return absl::OkStatus();
+}
+
+}  // namespace baton

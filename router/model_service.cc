@@ -1,0 +1,71 @@
+#include "router/model_service.h"
+
+#include <string>
+
+#include "common/rpc/status_map.h"
+#include "router/validation.h"
+
+namespace baton {
+namespace {
+
+v1::EosTokenSource SourceToProto(const std::string& source) {
+  if (source == "tokenizer") return v1::EOS_TOKEN_SOURCE_TOKENIZER;
+  if (source == "config.json") return v1::EOS_TOKEN_SOURCE_CONFIG;
+  if (source == "generation_config.json") return v1::EOS_TOKEN_SOURCE_GENERATION_CONFIG;
+  return v1::EOS_TOKEN_SOURCE_UNSPECIFIED;
+}
+
+void FillModel(const ServedModel& model, v1::GetModelInfoResponse* out) {
+  out->set_name(model.name);
+  out->set_architecture(model.config.architecture);
+  out->set_max_model_len(model.config.max_positions);
+  out->set_vocab_size(model.config.vocab);
+  out->set_layers(model.config.layers);
+  out->set_chat_template_present(model.chat_template != nullptr);
+  for (const StopSetEntry& entry : model.eos) {
+    v1::EosToken* token = out->add_eos_tokens();
+    token->set_id(entry.id);
+    token->set_text(entry.text);
+    for (const std::string& source : entry.sources) token->add_sources(SourceToProto(source));
+  }
+  const SamplingParams sampling = model.DefaultSampling();
+  v1::SamplingDefaults* defaults = out->mutable_default_sampling();
+  defaults->set_temperature(sampling.temperature);
+  defaults->set_top_p(sampling.top_p);
+  defaults->set_top_k(sampling.top_k);
+  defaults->set_min_p(sampling.min_p);
+  defaults->set_repetition_penalty(sampling.repetition_penalty);
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerContext* context,
+                                                       const v1::ListModelsRequest* /*request*/,
+                                                       v1::ListModelsResponse* response) {
+  response->add_names(model_.name);
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ModelServiceImpl::GetModelInfo(grpc::CallbackServerContext* context,
+                                                         const v1::GetModelInfoRequest* request,
+                                                         v1::GetModelInfoResponse* response) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (const absl::Status known = CheckModelName(request->model(), model_); !known.ok()) {
+    reactor->Finish(ToGrpcStatus(known));
+    return reactor;
+  }
+  FillModel(model_, response);
+  const std::vector<WorkerView> workers = directory_->Healthy(WorkerKind::kDecode);
+  if (!workers.empty()) {
+    response->set_compute_dtype(workers.front().facts.compute_dtype);
+    response->set_kv_block_size(workers.front().facts.layout.block_size);
+    response->set_kv_blocks(directory_->TotalBlocks());
+    response->set_max_model_len(directory_->ContextLimit());
+  }
+  reactor->Finish(grpc::Status::OK);
+  return reactor;
+}
+
+}  // namespace baton

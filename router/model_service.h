@@ -1,0 +1,28 @@
+#pragma once
+
+#include "baton/v1/model.grpc.pb.h"
+#include "router/served_model.h"
+#include "router/worker_directory.h"
+
+namespace baton {
+
+// baton.v1.ModelService: facts about the one served model.
+class ModelServiceImpl final : public v1::ModelService::CallbackService {
+ public:
+  // Both must outlive this.
+  ModelServiceImpl(const ServedModel& model, const WorkerDirectory* directory)
+      : model_(model), directory_(directory) {}
+
+  grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
+                                       const v1::ListModelsRequest* request,
+                                       v1::ListModelsResponse* response) override;
+  grpc::ServerUnaryReactor* GetModelInfo(grpc::CallbackServerContext* context,
+                                         const v1::GetModelInfoRequest* request,
+                                         v1::GetModelInfoResponse* response) override;
+
+ private:
+  const ServedModel& model_;
+  const WorkerDirectory* const directory_;
+};
+
+}  // namespace baton

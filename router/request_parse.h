@@ -1,0 +1,17 @@
+#pragma once
+
+#include "absl/status/status.h"
+#include "google/protobuf/message.h"
+#include "grpcpp/support/byte_buffer.h"
+
+namespace baton {
+
+// Reads a request from the wire. gRPC itself answers UNIMPLEMENTED without a word when a message
+// does not parse; this names the field: INVALID_ARGUMENT with INVALID_TEXT for a string that is not
+// UTF-8, plain INVALID_ARGUMENT for anything else.
+absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* request);
+
+// The other way; every message of ours serializes.
+grpc::ByteBuffer SerializeResponse(const google::protobuf::Message& response);
+
+}  // namespace baton

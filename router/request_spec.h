@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/base/ids.h"
+#include "common/sample/params.h"
+#include "common/text/chat_template.h"
+
+namespace baton {
+
+// What is generated from: text, ids used verbatim, or a conversation for the chat template.
+using RequestInput = std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>>;
+
+// A request that passed validation, with every default filled in.
+struct RequestSpec {
+  std::string request_id;
+  RequestInput input;
+  std::vector<TokenId> prompt;  // once the input is tokenized
+  SamplingParams sampling;
+  StopParams stop;  // max_tokens 0: as many as fit
+  std::vector<std::string> stop_strings;
+  bool include_stop = false;
+  bool skip_special_tokens = true;
+  bool logprobs = false;   // to the client; sampling.num_top_logprobs says how many beside
+  bool eos_steps = false;  // to the client
+  std::string cache_salt;
+};
+
+// How long things may be, in tokens.
+struct LengthLimits {
+  int32_t context = 0;  // prompt and output
+  int32_t input = 0;    // 0 = only by the context
+  int32_t output = 0;   // 0 = only by the context
+};
+
+}  // namespace baton

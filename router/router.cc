@@ -1,0 +1,143 @@
+#include "router/router.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "router/request_flow.h"
+
+namespace baton {
+namespace {
+
+// Status grows old without an event.
+constexpr base::Duration kHealthEvery = std::chrono::milliseconds(250);
+// For streams whose end the client has not taken yet.
+constexpr std::chrono::milliseconds kShutdownGrace{1000};
+
+const std::vector<std::string>& ServiceNames() {
+  static const auto& names = *new std::vector<std::string>{
+      "", v1::InferenceService::service_full_name(), v1::ModelService::service_full_name()};
+  return names;
+}
+
+DirectoryOptions DirectoryOptionsOf(const RouterOptions& options, const RpcServerOptions& server) {
+  return {.prefill_targets = options.prefill_workers,
+          .decode_targets = options.decode_workers,
+          .tls = server.tls,
+          .deadlines = options.deadlines,
+          .accept = nullptr};
+}
+
+}  // namespace
+
+Router::Router(Parts parts)
+    : options_(std::move(parts.options)),
+      server_options_(std::move(parts.server)),
+      model_(std::move(parts.model)),
+      eos_log_(std::move(parts.eos_log)),
+      clock_(parts.clock),
+      probe_(parts.metrics),
+      timers_(clock_),
+      directory_([this] {
+        DirectoryOptions directory = DirectoryOptionsOf(options_, server_options_);
+        directory.accept = [this](const WorkerFacts& facts) { return AcceptWorker(facts); };
+        return WorkerDirectory::Create(std::move(directory), clock_, &timers_);
+      }()),
+      placer_(options_, directory_.get(), &probe_, clock_),
+      admission_(options_, &placer_, directory_.get(), clock_,
+                 [this] { return eos_log_ != nullptr && eos_log_->Congested(); }),
+      context_{.options = options_,
+               .model = *model_,
+               .clock = clock_,
+               .directory = directory_.get(),
+               .placer = &placer_,
+               .admission = &admission_,
+               .timers = &timers_,
+               .pool = &pool_,
+               .probe = &probe_,
+               .registry = &registry_,
+               .eos_log = eos_log_.get()},
+      pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
+            static_cast<size_t>(options_.max_num_queued_reqs)),
+      inference_(&context_),
+      models_(*model_, directory_.get()),
+      alive_(std::make_shared<int>(0)) {
+  probe_.WatchWorkers(directory_.get());
+}
+
+absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
+  if (parts.options.decode_workers.empty()) {
+    return absl::InvalidArgumentError(
+        "no decode workers; name them with --decode-workers host:port,…");
+  }
+  std::unique_ptr<Router> router(new Router(std::move(parts)));
+  BATON_ASSIGN_OR_RETURN(
+      router->server_,
+      RpcServer::Start(router->server_options_, {&router->inference_, &router->models_}));
+  router->directory_->Start([router = router.get()] {
+    router->admission_.Wake();
+    router->UpdateHealth();
+  });
+  router->WatchHealth();
+  return router;
+}
+
+Router::~Router() {
+  alive_.reset();
+  Drain(base::Duration::zero());
+  directory_->Stop();
+  if (server_ != nullptr) server_->Shutdown(kShutdownGrace);
+}
+
+absl::Status Router::AcceptWorker(const WorkerFacts& facts) const {
+  if (facts.protocol_major != kProtocolMajor) {
+    return absl::FailedPreconditionError(absl::StrCat("it speaks protocol ", facts.protocol_major,
+                                                      ", this router ", kProtocolMajor,
+                                                      "; run the same release"));
+  }
+  const ModelConfig& config = model_->config;
+  const KvShape& layout = facts.layout;
+  if (layout.layers != config.layers || layout.head_dim != config.head_dim ||
+      layout.kv_heads * layout.tensor_parallel != config.kv_heads) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it serves another model: ", layout.Describe(), "; expected layers ", config.layers,
+        " kv_heads ", config.kv_heads, " head_dim ", config.head_dim, " of ", model_->name));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Router::ready() const {
+  if (draining_) return absl::UnavailableError("draining");
+  if (!has_worker_) return absl::UnavailableError("no healthy decode worker");
+  return absl::OkStatus();
+}
+
+void Router::UpdateHealth() {
+  has_worker_ = !directory_->NoDecodeSince().has_value();
+  base::MutexLock lock(&health_mutex_);
+  const bool serving = has_worker_ && !draining_;
+  if (serving == serving_) return;
+  serving_ = serving;
+  server_->SetServing(ServiceNames(), serving);
+}
+
+void Router::WatchHealth() {
+  timers_.At(clock_->Now() + kHealthEvery, [this, weak = std::weak_ptr<int>(alive_)] {
+    if (weak.expired()) return;
+    UpdateHealth();
+    WatchHealth();
+  });
+}
+
+void Router::Drain(base::Duration timeout) {
+  draining_ = true;
+  inference_.Drain();
+  if (server_ != nullptr) UpdateHealth();
+  if (registry_.WaitEmpty(clock_->Now() + timeout)) return;
+  for (const auto& flow : registry_.All()) flow->EndByDrain();
+  // Each ends in its next event, which is this one.
+  registry_.WaitEmpty(clock_->Now() + std::chrono::seconds(5));
+}
+
+}  // namespace baton

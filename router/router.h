@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/eos/eos_log.h"
+#include "common/metrics/registry.h"
+#include "common/rpc/server.h"
+#include "router/admission.h"
+#include "router/flow_context.h"
+#include "router/model_service.h"
+#include "router/placer.h"
+#include "router/router_options.h"
+#include "router/router_probe.h"
+#include "router/router_service.h"
+#include "router/served_model.h"
+#include "router/timer_queue.h"
+#include "router/work_pool.h"
+#include "router/worker_directory.h"
+
+namespace baton {
+
+// A router in one object: services, queue, workers' directory. main.cc and the tests start it.
+//
+// Threads: gRPC's callbacks (run the flows), one that places, one for timers, one that resolves
+// names, the tokenizing pool, and the EOS log's writer.
+class Router final {
+ public:
+  struct Parts {
+    RouterOptions options;
+    RpcServerOptions server;
+    std::unique_ptr<ServedModel> model;
+    std::unique_ptr<EosLog> eos_log;     // null: off
+    MetricsRegistry* metrics = nullptr;  // outlives the router
+    const base::Clock* clock = nullptr;  // likewise
+  };
+  // Listens and looks for workers. ALREADY_EXISTS when the port is in use.
+  static absl::StatusOr<std::unique_ptr<Router>> Start(Parts parts);
+  ~Router();
+
+  std::string address() const { return server_->address(); }
+  // OK while a healthy decode worker is known and no drain has begun; else why not.
+  absl::Status ready() const;
+  size_t in_flight() const { return registry_.size(); }
+
+  // Refuses new requests, lets those in flight end until `timeout`, ends the rest with DRAINED.
+  void Drain(base::Duration timeout);
+
+ private:
+  explicit Router(Parts parts);
+  absl::Status AcceptWorker(const WorkerFacts& facts) const;
+  void UpdateHealth();
+  void WatchHealth();
+
+  const RouterOptions options_;
+  const RpcServerOptions server_options_;
+  const std::unique_ptr<ServedModel> model_;
+  const std::unique_ptr<EosLog> eos_log_;
+  const base::Clock* const clock_;
+
+  RouterProbe probe_;
+  FlowRegistry registry_;
+  TimerQueue timers_;
+  std::shared_ptr<WorkerDirectory> directory_;
+  Placer placer_;
+  Admission admission_;
+  FlowContext context_;
+  WorkPool pool_;  // its last work may still read the context
+  RouterService inference_;
+  ModelServiceImpl models_;
+  std::unique_ptr<RpcServer> server_;
+
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> has_worker_{false};
+  base::Mutex health_mutex_;
+  bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
+  std::shared_ptr<int> alive_;  // timers hold it weakly
+};
+
+}  // namespace baton

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+
+namespace baton {
+
+enum class IgnoreEosRule { kAllow, kWarn, kRefuse };
+
+// How long the router waits for what. Only `request` may be overridden by the client.
+struct RouterDeadlines {
+  base::Duration request = std::chrono::seconds(600);
+  // For a place in a decode worker; the worker is told, the router waits `answer_grace` longer.
+  base::Duration reserve = std::chrono::seconds(5);
+  base::Duration answer_grace = std::chrono::seconds(1);
+  // From the prefill worker's last word until `Started`.
+  base::Duration commit_to_started = std::chrono::seconds(5);
+  // Without a healthy worker, until queued requests are refused.
+  base::Duration no_worker = std::chrono::seconds(30);
+  // Without the client taking anything that is ready for it.
+  base::Duration slow_client = std::chrono::seconds(30);
+  // Older status says nothing.
+  base::Duration status_fresh = std::chrono::seconds(2);
+  base::Duration resolve_every = std::chrono::seconds(5);
+  // How long a worker that broke, refused or failed a push is passed over if there is another.
+  base::Duration avoid = std::chrono::seconds(10);
+  // How long a worker that answered FULL gets nothing new.
+  base::Duration full_backoff = std::chrono::milliseconds(200);
+  // For a released or cancelled stream to end by itself.
+  base::Duration release = std::chrono::seconds(5);
+  // For proof that a process died, before a request that may have killed it is tried again.
+  base::Duration settle = std::chrono::seconds(1);
+};
+
+struct RouterOptions {
+  std::string served_model_name;             // what requests call the model
+  std::vector<std::string> prefill_workers;  // host:port or name:port; empty = decode prefills
+  std::vector<std::string> decode_workers;
+  std::optional<uint64_t> seed;   // of the generator that draws missing request seeds
+  int32_t max_input_length = 0;   // tokens; 0 = what the workers take
+  int32_t max_output_length = 0;  // tokens; 0 = what the workers take
+  int32_t max_num_queued_reqs = 1024;
+  IgnoreEosRule ignore_eos = IgnoreEosRule::kWarn;
+  int32_t local_prefill_below = 0;  // uncached tokens that decode workers prefill themselves
+  int64_t client_buffer = int64_t{4} << 20;  // bytes held for a slow client
+  int32_t text_threads = 0;                  // of the tokenizing pool; 0 = by the cores
+  int32_t max_counted_attempts = 4;
+  int32_t max_killed_workers = 3;
+  RouterDeadlines deadlines;
+};
+
+}  // namespace baton

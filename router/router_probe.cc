@@ -1,0 +1,152 @@
+#include "router/router_probe.h"
+
+#include <utility>
+
+#include "common/base/status.h"
+#include "router/request_summary.h"
+
+namespace baton {
+namespace {
+
+std::string EndLabel(const RequestFigures& figures) {
+  if (figures.rejected) return "rejected";
+  switch (figures.reason) {
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAborted:
+      return "abort";
+    case FinishReason::kDeadline:
+      return "deadline";
+    case FinishReason::kError:
+    case FinishReason::kNone:
+      return "error";
+    default:
+      return "stop";
+  }
+}
+
+std::string ReasonLabel(const absl::Status& status) {
+  const Reason reason = ReasonOf(status);
+  return reason == Reason::kNone ? "none" : std::string(ReasonName(reason));
+}
+
+}  // namespace
+
+RouterProbe::RouterProbe(MetricsRegistry* registry)
+    : registry_(registry),
+      received_(registry->counter(Metric::kRequestsReceived, {"grpc"})),
+      inflight_(registry->gauge(Metric::kRequestsInflight)),
+      ttft_(registry->histogram(Metric::kTimeToFirstToken)),
+      inter_token_(registry->histogram(Metric::kInterTokenLatency)),
+      generated_(registry->counter(Metric::kGenerationTokens)) {}
+
+void RouterProbe::RequestReceived() {
+  inflight_.Increment();
+  received_.Increment();
+}
+
+void RouterProbe::RefusedAtTheDoor(const absl::Status& status) {
+  RequestEnded({.reason = FinishReason::kError, .rejected = true, .status = status});
+}
+
+void RouterProbe::RequestEnded(const RequestFigures& figures) {
+  const FinishReason cause = figures.rejected ? FinishReason::kError : figures.reason;
+  registry_
+      ->counter(Metric::kRequestSuccess, {EndLabel(figures), std::string(StopCauseName(cause))})
+      .Increment();
+  inflight_.Decrement();
+  if (!figures.status.ok()) {
+    registry_
+        ->counter(Metric::kRequestErrors,
+                  {std::string(CodeName(figures.status.code())), ReasonLabel(figures.status)})
+        .Increment();
+  }
+  if (figures.rejected) return;
+  registry_->histogram(Metric::kE2eRequestLatency).Observe(base::Seconds(figures.total));
+  registry_->histogram(Metric::kRequestDeadlineSlack)
+      .Observe(std::max(0.0, base::Seconds(figures.slack)));
+  registry_->histogram(Metric::kRequestPromptTokens).Observe(figures.prompt_tokens);
+  registry_->histogram(Metric::kRequestGenerationTokens).Observe(figures.output_tokens);
+  registry_->counter(Metric::kPromptTokens).Increment(figures.prompt_tokens);
+  if (figures.decoding) {
+    registry_->histogram(Metric::kRequestTimePerOutputToken)
+        .Observe(base::Seconds(*figures.decoding) / (figures.output_tokens - 1));
+  }
+  if (figures.natural_end_step) {
+    registry_->histogram(Metric::kEosFirstNaturalPosition).Observe(*figures.natural_end_step);
+  }
+}
+
+void RouterProbe::MaxTokensAsked(int32_t max_tokens) {
+  registry_->histogram(Metric::kRequestParamsMaxTokens).Observe(max_tokens);
+}
+
+void RouterProbe::AskedToIgnoreEos(EosPolicy policy) {
+  registry_->counter(Metric::kIgnoreEosRequests, {std::string(EosPolicyName(policy))}).Increment();
+}
+
+void RouterProbe::StageChanged(std::string_view from, std::string_view to) {
+  if (from == to) return;
+  if (!from.empty()) registry_->gauge(Metric::kNumRequestsInStage, {std::string(from)}).Decrement();
+  if (!to.empty()) registry_->gauge(Metric::kNumRequestsInStage, {std::string(to)}).Increment();
+}
+
+void RouterProbe::QueueRefused() {
+  registry_->counter(Metric::kQueueRejections, {"requests"}).Increment();
+}
+
+void RouterProbe::DiedInQueue() {
+  registry_->counter(Metric::kQueueRejections, {"deadline"}).Increment();
+}
+
+void RouterProbe::Picked(base::Duration took, bool found) {
+  registry_->histogram(Metric::kRouterPickDuration).Observe(base::Seconds(took));
+  registry_->counter(Metric::kRouterPicks, {"power_of_two", found ? "picked" : "none"}).Increment();
+}
+
+void RouterProbe::AttemptOpened(const Placement& placement) {
+  const bool split = placement.prefill.has_value();
+  registry_->counter(Metric::kPdDecision, {split ? "split" : "local"}).Increment();
+  if (split && placement.prefill->view.facts.numerics != placement.decode.view.facts.numerics) {
+    registry_->counter(Metric::kRouterNumericsMismatch).Increment();
+  }
+}
+
+void RouterProbe::AttemptEnded(AttemptOutcome outcome) {
+  registry_->counter(Metric::kAttempts, {std::string(AttemptOutcomeName(outcome))}).Increment();
+}
+
+void RouterProbe::PrefillOfferedAgain(bool accepted) {
+  registry_->counter(Metric::kRouterWorkerRetries, {accepted ? "accepted" : "refused"}).Increment();
+}
+
+void RouterProbe::FirstToken(base::Duration since_arrival) {
+  ttft_.Observe(base::Seconds(since_arrival));
+  generated_.Increment();
+}
+
+void RouterProbe::NextToken(base::Duration since_last) {
+  inter_token_.Observe(base::Seconds(since_last));
+  generated_.Increment();
+}
+
+void RouterProbe::WatchWorkers(WorkerDirectory* directory) {
+  registry_->OnScrape([this, directory] { UpdateWorkers(directory->Report()); });
+}
+
+void RouterProbe::UpdateWorkers(const std::vector<WorkerReport>& workers) {
+  std::set<std::pair<std::string, WorkerKind>> gone = std::exchange(shown_workers_, {});
+  const auto up = [&](const std::string& address, WorkerKind kind) -> prometheus::Gauge& {
+    return registry_->gauge(Metric::kRouterWorkerUp, {address, std::string(WorkerKindName(kind))});
+  };
+  for (const WorkerReport& worker : workers) {
+    shown_workers_.insert({worker.address, worker.kind});
+    gone.erase({worker.address, worker.kind});
+    up(worker.address, worker.kind).Set(worker.healthy ? 1 : 0);
+  }
+  for (const auto& [address, kind] : gone) {
+    registry_->Remove(Metric::kRouterWorkerUp, {address, std::string(WorkerKindName(kind))});
+  }
+}
+
+}  // namespace baton

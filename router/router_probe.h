@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "common/metrics/registry.h"
+#include "common/sample/params.h"
+#include "router/attempt_ledger.h"
+#include "router/placer.h"
+
+namespace baton {
+
+// How one request ended.
+struct RequestFigures {
+  FinishReason reason = FinishReason::kNone;
+  bool rejected = false;  // refused before it ran
+  absl::Status status;
+  base::Duration total{};
+  base::Duration slack{};                  // left of its deadline
+  std::optional<base::Duration> decoding;  // first to last token, of two or more
+  int32_t prompt_tokens = 0;
+  int32_t output_tokens = 0;
+  std::optional<int32_t> natural_end_step;
+};
+
+// What the router tells its metrics, as verbs. Thread-safe.
+class RouterProbe final {
+ public:
+  // `registry` must outlive this.
+  explicit RouterProbe(MetricsRegistry* registry);
+
+  void RequestReceived();
+  // Received, and refused before it became a flow.
+  void RefusedAtTheDoor(const absl::Status& status);
+  void RequestEnded(const RequestFigures& figures);
+  void MaxTokensAsked(int32_t max_tokens);
+  void AskedToIgnoreEos(EosPolicy policy);
+
+  // Of one request; "" = not in any.
+  void StageChanged(std::string_view from, std::string_view to);
+  void QueueRefused();
+  void DiedInQueue();
+  void Picked(base::Duration took, bool found);
+
+  void AttemptOpened(const Placement& placement);
+  void AttemptEnded(AttemptOutcome outcome);
+  void PrefillOfferedAgain(bool accepted);
+
+  void FirstToken(base::Duration since_arrival);
+  void NextToken(base::Duration since_last);
+
+  // Keeps baton_router_worker_up in step with the directory at every scrape.
+  void WatchWorkers(WorkerDirectory* directory);
+
+ private:
+  void UpdateWorkers(const std::vector<WorkerReport>& workers);
+
+  MetricsRegistry* const registry_;
+  prometheus::Counter& received_;
+  prometheus::Gauge& inflight_;
+  prometheus::Histogram& ttft_;
+  prometheus::Histogram& inter_token_;
+  prometheus::Counter& generated_;
+  std::set<std::pair<std::string, WorkerKind>> shown_workers_;  // the scrape's own
+};
+
+}  // namespace baton

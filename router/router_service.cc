@@ -1,0 +1,191 @@
+#include "router/router_service.h"
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/ticket.h"
+#include "common/rpc/status_map.h"
+#include "router/request_flow.h"
+#include "router/request_parse.h"
+#include "router/validation.h"
+
+namespace baton {
+namespace {
+
+template <typename Request>
+RequestInput InputOf(Request* request) {
+  if (request->has_token_ids()) {
+    const auto& ids = request->token_ids().ids();
+    return std::vector<TokenId>(ids.begin(), ids.end());
+  }
+  return std::move(*request->mutable_text());
+}
+
+RequestInput InputOf(v1::ChatGenerateRequest* request) {
+  std::vector<ChatMessage> messages;
+  for (v1::ChatMessage& message : *request->mutable_messages()) {
+    messages.push_back({std::move(*message.mutable_role()), std::move(*message.mutable_content())});
+  }
+  return messages;
+}
+
+base::Instant DeadlineOf(const grpc::CallbackServerContext& context, base::Instant now,
+                         base::Duration fallback) {
+  const auto given = context.deadline();
+  if (given == std::chrono::system_clock::time_point::max()) return now + fallback;
+  const auto left = given - std::chrono::system_clock::now();
+  // Far enough away is never, and must not overflow.
+  if (left > std::chrono::hours(24 * 365)) return now + fallback;
+  return now + std::chrono::duration_cast<base::Duration>(left);
+}
+
+// Runs `work` on the pool and ends the call with what it returns.
+grpc::ServerUnaryReactor* RunOnPool(grpc::CallbackServerContext* context, WorkPool* pool,
+                                    std::function<absl::Status()> work) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  const bool taken =
+      pool->TrySubmit([reactor, work = std::move(work)] { reactor->Finish(ToGrpcStatus(work())); });
+  if (!taken) {
+    reactor->Finish(ToGrpcStatus(
+        MakeError(absl::StatusCode::kResourceExhausted,
+                  {.reason = Reason::kQueueFull, .retry_after = std::chrono::milliseconds(1000)},
+                  "too many texts wait to be processed; try again later")));
+  }
+  return reactor;
+}
+
+}  // namespace
+
+RouterService::RouterService(FlowContext* context)
+    : context_(context), random_(context->options.seed.value_or(RandomBits())) {}
+
+uint64_t RouterService::DrawSeed() {
+  base::MutexLock lock(&mutex_);
+  return random_();
+}
+
+std::shared_ptr<StreamSink> RouterService::MakeStream(grpc::CallbackServerContext* context) {
+  return StreamSink::Create(context,
+                            {.buffer_bytes = static_cast<size_t>(context_->options.client_buffer),
+                             .linger = context_->options.deadlines.slow_client,
+                             .clock = context_->clock,
+                             .timers = context_->timers});
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  const auto sink = MakeStream(context);
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
+  v1::GenerateRequest message;
+  const absl::Status parsed = ParseRequest(*request, &message);
+  Accept(*context, {parsed, message.spec(), InputOf(&message)}, sink);
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* RouterService::GenerateOnce(grpc::CallbackServerContext* context,
+                                                      const grpc::ByteBuffer* request,
+                                                      grpc::ByteBuffer* response) {
+  const auto sink = UnarySink::Create(response);
+  grpc::ServerUnaryReactor* reactor = sink.get();
+  v1::GenerateOnceRequest message;
+  const absl::Status parsed = ParseRequest(*request, &message);
+  Accept(*context, {parsed, message.spec(), InputOf(&message)}, sink);
+  return reactor;
+}
+
+grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::ChatGenerate(
+    grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
+  const auto sink = MakeStream(context);
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
+  v1::ChatGenerateRequest message;
+  const absl::Status parsed = ParseRequest(*request, &message);
+  Accept(*context, {parsed, message.spec(), InputOf(&message)}, sink);
+  return reactor;
+}
+
+absl::StatusOr<RequestSpec> RouterService::Check(Incoming incoming) {
+  if (draining_) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     {.reason = Reason::kDraining, .retry_after = std::chrono::milliseconds(1000)},
+                     "this router shuts down; send the request again");
+  }
+  BATON_RETURN_IF_ERROR(incoming.parsed);
+  BATON_ASSIGN_OR_RETURN(RequestSpec spec,
+                         ValidateSpec(incoming.spec, std::move(incoming.input), context_->model,
+                                      context_->options, DrawSeed()));
+  if (spec.request_id.empty()) {
+    spec.request_id = absl::StrFormat("req-%016x", RandomBits());
+  }
+  return spec;
+}
+
+void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming incoming,
+                           std::shared_ptr<ClientSink> sink) {
+  RouterProbe* probe = context_->probe;
+  probe->RequestReceived();
+  const base::Instant now = context_->clock->Now();
+  absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
+  if (spec.ok()) {
+    const std::string id = spec->request_id;
+    const StopParams stop = spec->stop;
+    const auto flow = std::make_shared<RequestFlow>(
+        context_, std::move(spec).value(), sink, now,
+        DeadlineOf(context, now, context_->options.deadlines.request));
+    if (context_->registry->Add(id, flow)) {
+      if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
+      if (stop.eos_policy != EosPolicy::kHonor) {
+        probe->AskedToIgnoreEos(stop.eos_policy);
+        if (context_->options.ignore_eos == IgnoreEosRule::kWarn) {
+          spdlog::warn("request {} ignores EOS ({})", id,
+                       std::string(EosPolicyName(stop.eos_policy)));
+        }
+      }
+      return flow->Begin();
+    }
+    spec = InvalidArgument(
+        Reason::kConflictingOptions, "spec.request_id",
+        absl::StrCat("request_id '", id, "' is in flight; use another one or leave it out"));
+  }
+  sink->Fail(spec.status());
+  probe->RefusedAtTheDoor(spec.status());
+}
+
+grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* context,
+                                                  const grpc::ByteBuffer* request,
+                                                  grpc::ByteBuffer* response) {
+  return RunOnPool(context, context_->pool, [this, request, response]() -> absl::Status {
+    v1::TokenizeRequest message;
+    BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
+    BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
+    const bool special = !message.has_add_special_tokens() || message.add_special_tokens();
+    BATON_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
+                           context_->model.tokenizer->Encode(message.text(), special));
+    v1::TokenizeResponse answer;
+    answer.mutable_token_ids()->Add(ids.begin(), ids.end());
+    *response = SerializeResponse(answer);
+    return absl::OkStatus();
+  });
+}
+
+grpc::ServerUnaryReactor* RouterService::Detokenize(grpc::CallbackServerContext* context,
+                                                    const grpc::ByteBuffer* request,
+                                                    grpc::ByteBuffer* response) {
+  return RunOnPool(context, context_->pool, [this, request, response]() -> absl::Status {
+    v1::DetokenizeRequest message;
+    BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
+    BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
+    const std::vector<TokenId> ids(message.token_ids().begin(), message.token_ids().end());
+    BATON_RETURN_IF_ERROR(CheckTokenIds(ids, context_->model));
+    const bool skip = !message.has_skip_special_tokens() || message.skip_special_tokens();
+    v1::DetokenizeResponse answer;
+    answer.set_text(context_->model.tokenizer->Decode(ids, skip));
+    *response = SerializeResponse(answer);
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace baton

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <random>
+
+#include "baton/v1/inference.grpc.pb.h"
+#include "baton/v1/model.grpc.pb.h"
+#include "common/base/mutex.h"
+#include "router/client_sink.h"
+#include "router/flow_context.h"
+#include "router/request_spec.h"
+
+namespace baton {
+
+// The public methods take bytes, so that what does not parse gets an answer that says why.
+using RawInferenceService = v1::InferenceService::WithRawCallbackMethod_Generate<
+    v1::InferenceService::WithRawCallbackMethod_GenerateOnce<
+        v1::InferenceService::WithRawCallbackMethod_ChatGenerate<
+            v1::InferenceService::WithRawCallbackMethod_Tokenize<
+                v1::InferenceService::WithRawCallbackMethod_Detokenize<
+                    v1::InferenceService::Service>>>>>;
+
+// baton.v1.InferenceService: turns calls into flows. Its methods run in gRPC callbacks and never
+// wait.
+class RouterService final : public RawInferenceService {
+ public:
+  // `context` must outlive this.
+  explicit RouterService(FlowContext* context);
+
+  // From now on new requests are refused.
+  void Drain() { draining_ = true; }
+
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
+                                                       const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* GenerateOnce(grpc::CallbackServerContext* context,
+                                         const grpc::ByteBuffer* request,
+                                         grpc::ByteBuffer* response) override;
+  grpc::ServerWriteReactor<grpc::ByteBuffer>* ChatGenerate(
+      grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) override;
+  grpc::ServerUnaryReactor* Tokenize(grpc::CallbackServerContext* context,
+                                     const grpc::ByteBuffer* request,
+                                     grpc::ByteBuffer* response) override;
+  grpc::ServerUnaryReactor* Detokenize(grpc::CallbackServerContext* context,
+                                       const grpc::ByteBuffer* request,
+                                       grpc::ByteBuffer* response) override;
+
+ private:
+  // What the request says, or why it cannot be read.
+  struct Incoming {
+    absl::Status parsed;
+    v1::GenerationSpec spec;
+    RequestInput input;
+  };
+  void Accept(const grpc::CallbackServerContext& context, Incoming incoming,
+              std::shared_ptr<ClientSink> sink);
+  absl::StatusOr<RequestSpec> Check(Incoming incoming);
+  std::shared_ptr<StreamSink> MakeStream(grpc::CallbackServerContext* context);
+  uint64_t DrawSeed();
+
+  FlowContext* const context_;
+  std::atomic<bool> draining_{false};
+  base::Mutex mutex_;
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace baton

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "common/base/bounded_queue.h"
+
+namespace baton {
+
+// Threads for work that takes milliseconds (tokenizing, templates), so that no gRPC callback does
+// it. Thread-safe.
+class WorkPool final {
+ public:
+  WorkPool(int threads, size_t capacity);
+  // Finishes what was taken.
+  ~WorkPool();
+
+  // False when `capacity` pieces of work wait already.
+  bool TrySubmit(std::function<void()> work) { return queue_.TryPush(std::move(work)); }
+
+  // As many threads as help on this machine without starving the callbacks.
+  static int DefaultThreads();
+
+ private:
+  base::BoundedQueue<std::function<void()>> queue_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace baton

@@ -1,0 +1,329 @@
+#include "tests/fakes/fake_worker.h"
+
+#include <chrono>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/ticket.h"
+#include "common/rpc/status_map.h"
+#include "grpcpp/server.h"
+#include "grpcpp/server_builder.h"
+#include "tests/fakes/fake_worker_decode.h"
+#include "tests/fakes/fake_worker_state.h"
+
+namespace baton::testing {
+namespace {
+
+uint64_t HashOf(const std::vector<int32_t>& history) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const int32_t id : history) hash = (hash ^ static_cast<uint64_t>(id)) * 0x100000001b3;
+  return hash ^ (hash >> 29);
+}
+
+class FakeDecodeService final : public worker::v1::DecodeService::CallbackService {
+ public:
+  explicit FakeDecodeService(std::shared_ptr<FakeWorkerState> state) : state_(std::move(state)) {}
+  grpc::ServerBidiReactor<worker::v1::DecodeRequest, worker::v1::DecodeResponse>* Decode(
+      grpc::CallbackServerContext* /*context*/) override {
+    return new FakeDecodeStream(state_);
+  }
+
+ private:
+  const std::shared_ptr<FakeWorkerState> state_;
+};
+
+class FakePrefillService final : public worker::v1::PrefillService::Service {
+ public:
+  explicit FakePrefillService(std::shared_ptr<FakeWorkerState> state) : state_(std::move(state)) {}
+
+  grpc::Status Prefill(grpc::ServerContext* context, const worker::v1::PrefillRequest* request,
+                       grpc::ServerWriter<worker::v1::PrefillResponse>* writer) override {
+    ++state_->prefill_streams;
+    ++state_->open_streams;
+    state_->Saw(request->generation());
+    const grpc::Status status = Play(context, *request, writer);
+    --state_->open_streams;
+    return status;
+  }
+
+ private:
+  grpc::Status Play(grpc::ServerContext* context, const worker::v1::PrefillRequest& request,
+                    grpc::ServerWriter<worker::v1::PrefillResponse>* writer) {
+    const worker::v1::Generation& generation = request.generation();
+    grpc::Status status;
+    if (!Pass(context, FakePoint::kPrefillOpen, generation, &status)) return status;
+    const worker::v1::Token token = FakeToken(*state_, generation, FakeHistory(generation));
+    const auto ending = FakeEndingOf(*state_, generation, token);
+    if (!Pass(context, FakePoint::kFirstToken, generation, &status)) return status;
+    worker::v1::PrefillResponse first;
+    *first.mutable_first_token()->mutable_token() = token;
+    first.mutable_first_token()->set_cached_tokens(3);
+    if (ending) *first.mutable_first_token()->mutable_ending() = *ending;
+    if (!skip_) writer->Write(first);
+    if (!ending) {
+      if (!Pass(context, FakePoint::kCommit, generation, &status)) return status;
+      if (!skip_ && !state_->cluster->Commit(request.ticket(), token)) {
+        return ToGrpcStatus(MakeError(absl::StatusCode::kUnavailable,
+                                      {.reason = Reason::kPushFailed}, "unknown ticket"));
+      }
+    }
+    if (!Pass(context, FakePoint::kPrefillFinal, generation, &status)) return status;
+    worker::v1::PrefillResponse last;
+    last.mutable_final()->mutable_timings()->set_prefill_ms(2.5);
+    last.mutable_final()->set_transfer_ms(0.5);
+    if (!skip_) writer->Write(last);
+    return grpc::Status::OK;
+  }
+
+  bool Pass(grpc::ServerContext* context, FakePoint point, const worker::v1::Generation& generation,
+            grpc::Status* status) {
+    const FakeAction action = state_->Ask(point, generation, generation.generated_ids_size());
+    skip_ = action.kind == FakeAction::Kind::kSkip;
+    if (action.kind == FakeAction::Kind::kGo || skip_) return true;
+    *status = grpc::Status(grpc::StatusCode::CANCELLED, "gone");
+    if (action.kind == FakeAction::Kind::kFail) {
+      *status = ToGrpcStatus(action.status);
+      return false;
+    }
+    if (action.kind == FakeAction::Kind::kDie) state_->die();
+    base::MutexLock lock(&state_->mutex);
+    while (!context->IsCancelled()) {
+      state_->changed.WaitUntil(&state_->mutex,
+                                std::chrono::steady_clock::now() + std::chrono::milliseconds(2));
+    }
+    return false;
+  }
+
+  const std::shared_ptr<FakeWorkerState> state_;
+  static thread_local bool skip_;  // one handler per thread
+};
+
+thread_local bool FakePrefillService::skip_ = false;
+
+class FakeStatusService final : public worker::v1::StatusService::Service {
+ public:
+  explicit FakeStatusService(std::shared_ptr<FakeWorkerState> state) : state_(std::move(state)) {}
+
+  grpc::Status Watch(grpc::ServerContext* context, const worker::v1::WatchRequest* /*request*/,
+                     grpc::ServerWriter<worker::v1::WatchResponse>* writer) override {
+    worker::v1::WatchResponse response;
+    FillIdentity(response.mutable_identity());
+    uint64_t told = 0;
+    auto told_at = std::chrono::steady_clock::now();
+    while (!context->IsCancelled() && !state_->dead) {
+      base::MutexLock lock(&state_->mutex);
+      const auto now = std::chrono::steady_clock::now();
+      if (told != state_->load_version || now - told_at > std::chrono::milliseconds(300)) {
+        told = state_->load_version;
+        told_at = now;
+        *response.mutable_load() = state_->load;
+        if (!writer->Write(response)) break;
+        response.clear_identity();
+      }
+      state_->changed.WaitUntil(&state_->mutex, now + std::chrono::milliseconds(5));
+    }
+    return grpc::Status(grpc::StatusCode::UNAVAILABLE, "the worker ends");
+  }
+
+ private:
+  void FillIdentity(worker::v1::WorkerIdentity* identity) const {
+    const FakeWorkerOptions& options = state_->options;
+    identity->set_role(options.role);
+    identity->set_incarnation(state_->incarnation);
+    identity->mutable_protocol()->set_major(options.protocol_major);
+    identity->set_model_fingerprint(options.fingerprint);
+    *identity->mutable_layout() = options.layout;
+    identity->set_numerics(options.numerics);
+    identity->set_max_model_len(options.max_model_len);
+    identity->set_compute_dtype("float32");
+  }
+
+  const std::shared_ptr<FakeWorkerState> state_;
+};
+
+}  // namespace
+
+int32_t FakeLetter(const std::vector<int32_t>& history) {
+  return 'a' + static_cast<int32_t>(HashOf(history) % 26);
+}
+
+std::vector<int32_t> FakeHistory(const worker::v1::Generation& generation) {
+  std::vector<int32_t> history(generation.prompt_ids().begin(), generation.prompt_ids().end());
+  history.insert(history.end(), generation.generated_ids().begin(),
+                 generation.generated_ids().end());
+  return history;
+}
+
+worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Generation& generation,
+                            const std::vector<int32_t>& history) {
+  worker::v1::Token token;
+  token.set_index(static_cast<int32_t>(history.size()) - generation.prompt_ids_size());
+  token.set_id(state.options.model(history));
+  token.set_logprob(-0.25F);
+  token.set_unix_time(1'700'000'000.5 + token.index());
+  if (generation.eos_signals()) {
+    const float logprob = -1.0F - static_cast<float>(HashOf(history) % 1000) / 256.0F;
+    token.mutable_eos()->set_eos_logprob(logprob);
+    token.mutable_eos()->set_eos_prob_sampling(std::exp(logprob) / 2);
+    token.mutable_eos()->set_eos_rank(1 + static_cast<int32_t>(HashOf(history) % 7));
+    token.mutable_eos()->set_entropy(1.5F);
+    token.mutable_eos()->set_top1_prob(0.5F);
+  }
+  return token;
+}
+
+std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
+                                               const worker::v1::Generation& generation,
+                                               const worker::v1::Token& token) {
+  const worker::v1::Stopping& stopping = generation.stopping();
+  worker::v1::Ending ending;
+  ending.set_stop_token_id(token.id());
+  const bool honor = stopping.eos_handling() == worker::v1::EOS_HANDLING_HONOR;
+  const auto& eos = state.options.eos_ids;
+  const auto& stops = stopping.stop_token_ids();
+  if (honor && std::find(eos.begin(), eos.end(), token.id()) != eos.end()) {
+    ending.set_cause(worker::v1::FINISH_CAUSE_STOP_EOS);
+    return ending;
+  }
+  if (honor && std::find(stops.begin(), stops.end(), token.id()) != stops.end()) {
+    ending.set_cause(worker::v1::FINISH_CAUSE_STOP_TOKEN);
+    return ending;
+  }
+  const int32_t fits = state.options.max_model_len - generation.prompt_ids_size();
+  const int32_t most = stopping.max_tokens() > 0 ? stopping.max_tokens() : fits;
+  if (token.index() + 1 < most) return std::nullopt;
+  ending.clear_stop_token_id();
+  ending.set_cause(worker::v1::FINISH_CAUSE_LENGTH);
+  return ending;
+}
+
+bool FakeCluster::Commit(const worker::v1::Ticket& ticket, const worker::v1::Token& first) {
+  base::MutexLock lock(&mutex_);
+  const auto it = open_.find(ticket.secret());
+  if (it == open_.end()) return false;
+  it->second(first);
+  return true;
+}
+
+void FakeCluster::Open(const std::string& secret,
+                       std::function<void(const worker::v1::Token&)> committed) {
+  base::MutexLock lock(&mutex_);
+  open_[secret] = std::move(committed);
+}
+
+void FakeCluster::Close(const std::string& secret) {
+  base::MutexLock lock(&mutex_);
+  open_.erase(secret);
+}
+
+void FakeCluster::Ended(FakeEnding ending) {
+  base::MutexLock lock(&mutex_);
+  endings_.push_back(std::move(ending));
+}
+
+std::vector<FakeEnding> FakeCluster::endings() const {
+  base::MutexLock lock(&mutex_);
+  return endings_;
+}
+
+class FakeWorker::Impl {
+ public:
+  Impl(FakeCluster* cluster, FakeWorkerOptions options)
+      : cluster_(cluster), options_(std::move(options)) {
+    Start();
+  }
+  ~Impl() { Stop(); }
+
+  void Start() {
+    state_ = std::make_shared<FakeWorkerState>();
+    state_->cluster = cluster_;
+    state_->options = options_;
+    state_->incarnation = RandomBits();
+    state_->die = [this] { Kill(); };
+    {
+      base::MutexLock lock(&state_->mutex);
+      state_->load.set_ready(options_.ready);
+      state_->load.set_prefill_slots_free(options_.prefill_slots_free);
+      state_->load.set_blocks_total(options_.blocks_total);
+      state_->load.set_blocks_free(options_.blocks_total);
+    }
+    decode_ = std::make_unique<FakeDecodeService>(state_);
+    prefill_ = std::make_unique<FakePrefillService>(state_);
+    status_ = std::make_unique<FakeStatusService>(state_);
+    grpc::ServerBuilder builder;
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddListeningPort("127.0.0.1:" + std::to_string(port_),
+                             grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(decode_.get());
+    builder.RegisterService(prefill_.get());
+    builder.RegisterService(status_.get());
+    server_ = builder.BuildAndStart();
+    BATON_CHECK(server_ != nullptr) << "fake worker on port " << port_;
+  }
+
+  // From any thread, also a stream's own; the server ends behind its back.
+  void Kill() {
+    if (state_->dead.exchange(true)) return;
+    base::MutexLock lock(&mutex_);
+    killers_.emplace_back(
+        [this, server = server_.get()] { server->Shutdown(std::chrono::system_clock::now()); });
+  }
+
+  void Stop() {
+    Kill();
+    std::vector<std::thread> killers;
+    {
+      base::MutexLock lock(&mutex_);
+      killers.swap(killers_);
+    }
+    for (std::thread& killer : killers) killer.join();
+    server_->Wait();
+    server_.reset();
+    // Decode streams delete themselves a moment after the server is done with them.
+    while (state_.use_count() > 4) std::this_thread::yield();
+  }
+
+  FakeCluster* const cluster_;
+  const FakeWorkerOptions options_;
+  std::shared_ptr<FakeWorkerState> state_;
+  std::unique_ptr<FakeDecodeService> decode_;
+  std::unique_ptr<FakePrefillService> prefill_;
+  std::unique_ptr<FakeStatusService> status_;
+  std::unique_ptr<grpc::Server> server_;
+  int port_ = 0;
+  base::Mutex mutex_;
+  std::vector<std::thread> killers_ ABSL_GUARDED_BY(mutex_);
+};
+
+FakeWorker::FakeWorker(FakeCluster* cluster, FakeWorkerOptions options)
+    : impl_(std::make_unique<Impl>(cluster, std::move(options))),
+      address_("127.0.0.1:" + std::to_string(impl_->port_)) {}
+
+FakeWorker::~FakeWorker() = default;
+
+void FakeWorker::Kill() { impl_->Kill(); }
+
+void FakeWorker::Restart() {
+  impl_->Stop();
+  impl_->Start();
+}
+
+void FakeWorker::SetLoad(std::function<void(worker::v1::WorkerLoad*)> change) {
+  base::MutexLock lock(&impl_->state_->mutex);
+  change(&impl_->state_->load);
+  ++impl_->state_->load_version;
+  impl_->state_->changed.NotifyAll();
+}
+
+int FakeWorker::decode_streams() const { return impl_->state_->decode_streams; }
+int FakeWorker::prefill_streams() const { return impl_->state_->prefill_streams; }
+int FakeWorker::open_streams() const { return impl_->state_->open_streams; }
+
+std::vector<worker::v1::Generation> FakeWorker::seen() const {
+  base::MutexLock lock(&impl_->state_->mutex);
+  return impl_->state_->seen;
+}
+
+}  // namespace baton::testing

@@ -1,0 +1,133 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "baton/worker/v1/decode.grpc.pb.h"
+#include "baton/worker/v1/prefill.grpc.pb.h"
+#include "baton/worker/v1/status.grpc.pb.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+
+namespace baton::testing {
+
+// Where a script may interfere.
+enum class FakePoint {
+  kDecodeOpen,    // the start was read
+  kReserved,      // before Reserved is written
+  kStarted,       // before Started is written
+  kToken,         // before the token with `index` is written
+  kFinal,         // before Final is written
+  kPrefillOpen,   // the request was read
+  kFirstToken,    // before the first token is written
+  kCommit,        // before the commit, after the first token
+  kPrefillFinal,  // before the prefill worker's last word
+};
+
+// What happens there.
+struct FakeAction {
+  enum class Kind {
+    kGo,
+    kDie,   // the worker's process dies: every stream and the Watch break
+    kHang,  // nothing more happens on this stream
+    kFail,  // the stream ends with `status`
+    kSkip,  // this message is left out
+  };
+  Kind kind = Kind::kGo;
+  absl::Status status;
+
+  static FakeAction Go() { return {}; }
+  static FakeAction Die() { return {.kind = Kind::kDie, .status = {}}; }
+  static FakeAction Hang() { return {.kind = Kind::kHang, .status = {}}; }
+  static FakeAction Skip() { return {.kind = Kind::kSkip, .status = {}}; }
+  static FakeAction Fail(absl::Status status) {
+    return {.kind = Kind::kFail, .status = std::move(status)};
+  }
+};
+
+// What a moment of a script is about.
+struct FakeMoment {
+  FakePoint point = FakePoint::kToken;
+  const worker::v1::Generation& generation;
+  int32_t index = 0;  // of the token that would be written next
+};
+
+// How a release or a cancel reached a decode stream.
+struct FakeEnding {
+  std::string request_id;
+  int32_t attempt = 0;
+  worker::v1::FinishCause release = worker::v1::FINISH_CAUSE_UNSPECIFIED;  // UNSPECIFIED: cancel
+};
+
+// What a group of fake workers shares: the tickets of open reservations, and what was seen.
+class FakeCluster final {
+ public:
+  // The prefill worker's commit. False for an unknown ticket.
+  bool Commit(const worker::v1::Ticket& ticket, const worker::v1::Token& first);
+  void Open(const std::string& secret, std::function<void(const worker::v1::Token&)> committed);
+  void Close(const std::string& secret);
+
+  void Ended(FakeEnding ending);
+  std::vector<FakeEnding> endings() const;
+
+ private:
+  mutable base::Mutex mutex_;
+  std::map<std::string, std::function<void(const worker::v1::Token&)>> open_
+      ABSL_GUARDED_BY(mutex_);
+  std::vector<FakeEnding> endings_ ABSL_GUARDED_BY(mutex_);
+};
+
+// The model: the next token is a pure function of the history (prompt, then generated).
+using FakeModel = std::function<int32_t(const std::vector<int32_t>& history)>;
+// Letters 'a' to 'z' of a byte vocabulary, by a hash of the history.
+int32_t FakeLetter(const std::vector<int32_t>& history);
+
+struct FakeWorkerOptions {
+  worker::v1::WorkerRole role = worker::v1::WORKER_ROLE_DECODE;
+  FakeModel model = FakeLetter;
+  std::vector<int32_t> eos_ids;
+  std::function<FakeAction(const FakeMoment&)> script;  // null: nothing happens
+  base::Duration token_delay{};
+  std::string fingerprint = "model";
+  std::string numerics = "fake";
+  int32_t protocol_major = 1;
+  worker::v1::KvLayout layout;
+  int32_t max_model_len = 4096;
+  int32_t blocks_total = 4096;
+  int32_t prefill_slots_free = 64;
+  bool ready = true;
+};
+
+// A worker of either role in this process, on a loopback port: speaks the real protocol, computes
+// nothing, and does what its script says. Pushes go through the cluster, not over the network.
+class FakeWorker final {
+ public:
+  FakeWorker(FakeCluster* cluster, FakeWorkerOptions options);
+  ~FakeWorker();
+
+  const std::string& address() const { return address_; }
+  // The process dies: every stream breaks at once.
+  void Kill();
+  // A new process at the same address.
+  void Restart();
+  // Changes what the Watch says.
+  void SetLoad(std::function<void(worker::v1::WorkerLoad*)> change);
+
+  int decode_streams() const;   // opened so far
+  int prefill_streams() const;  // likewise
+  int open_streams() const;     // now
+  std::vector<worker::v1::Generation> seen() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+  std::string address_;
+};
+
+}  // namespace baton::testing

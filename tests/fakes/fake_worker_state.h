@@ -1,0 +1,47 @@
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <vector>
+
+#include "tests/fakes/fake_worker.h"
+
+namespace baton::testing {
+
+// What the streams of one fake process share.
+struct FakeWorkerState {
+  FakeCluster* cluster = nullptr;
+  FakeWorkerOptions options;
+  uint64_t incarnation = 0;
+
+  std::atomic<bool> dead{false};
+  std::function<void()> die;  // returns at once
+  std::atomic<int> decode_streams{0};
+  std::atomic<int> prefill_streams{0};
+  std::atomic<int> open_streams{0};
+
+  base::Mutex mutex;
+  base::CondVar changed;
+  worker::v1::WorkerLoad load ABSL_GUARDED_BY(mutex);
+  uint64_t load_version ABSL_GUARDED_BY(mutex) = 1;
+  std::vector<worker::v1::Generation> seen ABSL_GUARDED_BY(mutex);
+
+  FakeAction Ask(FakePoint point, const worker::v1::Generation& generation, int32_t index) {
+    return options.script ? options.script({point, generation, index}) : FakeAction::Go();
+  }
+  void Saw(const worker::v1::Generation& generation) {
+    base::MutexLock lock(&mutex);
+    seen.push_back(generation);
+  }
+};
+
+// The token after `history`, as every fake worker draws it.
+worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Generation& generation,
+                            const std::vector<int32_t>& history);
+// Whether `token` ends the request, as the engine would decide.
+std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
+                                               const worker::v1::Generation& generation,
+                                               const worker::v1::Token& token);
+std::vector<int32_t> FakeHistory(const worker::v1::Generation& generation);
+
+}  // namespace baton::testing

@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using GenerateTest = RouterTest;
+
+TEST_F(GenerateTest, SplitAnswerHasEveryTokenOnceAndAFinal) {
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 10));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("hello", 10)));
+  EXPECT_EQ(answer.text, TextOf(Expected("hello", 10)));
+  ASSERT_TRUE(answer.messages.front().has_started());
+  EXPECT_EQ(answer.started.model(), "tiny");
+  EXPECT_EQ(answer.started.prompt_tokens(), 6);
+  EXPECT_FALSE(answer.started.request_id().empty());
+  ASSERT_TRUE(answer.final.has_value());
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(answer.final->stop_cause(), v1::STOP_CAUSE_NONE);
+  EXPECT_EQ(answer.final->usage().prompt_tokens(), 6);
+  EXPECT_EQ(answer.final->usage().completion_tokens(), 10);
+  EXPECT_EQ(answer.final->usage().cached_tokens(), 3);
+  EXPECT_EQ(answer.final->attempts(), 1);
+  EXPECT_EQ(answer.final->prefill_worker(), prefill_[0]->address());
+  EXPECT_EQ(answer.final->decode_worker(), decode_[0]->address());
+  EXPECT_EQ(answer.final->timings().prefill_ms(), 2.5);
+  EXPECT_GT(answer.final->timings().ttft_ms(), 0);
+  EXPECT_GE(answer.final->timings().total_ms(), answer.final->timings().ttft_ms());
+  EXPECT_EQ(Metric("baton_pd_decision_total{decision=\"split\""), 1);
+}
+
+TEST_F(GenerateTest, WithoutPrefillWorkersTheDecodeWorkerPrefills) {
+  AddDecode();
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 10));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("hello", 10)));
+  EXPECT_EQ(answer.final->prefill_worker(), "");
+  EXPECT_EQ(answer.final->timings().prefill_ms(), 1.5);
+  EXPECT_EQ(Metric("baton_pd_decision_total{decision=\"local\""), 1);
+}
+
+TEST_F(GenerateTest, EndOfSequenceEndsTheAnswerAndItsTextIsNotSent) {
+  const auto model = [](const std::vector<int32_t>& history) {
+    return history.size() >= 8 ? kEos : FakeLetter(history);
+  };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  AddDecode(decode);
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 0));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("hello", 3, model)));
+  EXPECT_EQ(answer.text, TextOf(Expected("hello", 2, model)));
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_EOS);
+  EXPECT_EQ(answer.final->stop_cause(), v1::STOP_CAUSE_EOS);
+  EXPECT_EQ(answer.final->stop_token_id(), kEos);
+  EXPECT_EQ(answer.final->usage().completion_tokens(), 3);
+}
+
+TEST_F(GenerateTest, FirstTokenThatEndsTheRequestReleasesTheReservation) {
+  const auto model = [](const std::vector<int32_t>&) { return kEos; };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
+  prefill.model = model;
+  AddDecode(decode);
+  AddPrefill(prefill);
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 5));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray({kEos}));
+  EXPECT_EQ(answer.text, "");
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_EOS);
+  EXPECT_EQ(answer.final->timings().prefill_ms(), 2.5);
+  ASSERT_TRUE(Eventually([&] { return cluster_.endings().size() == 1; }));
+  EXPECT_EQ(cluster_.endings()[0].release, worker::v1::FINISH_CAUSE_STOP_EOS);
+}
+
+TEST_F(GenerateTest, GenerateOnceGivesTheSameInOneMessage) {
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  v1::GenerateOnceRequest request;
+  request.set_text("hello");
+  request.mutable_spec()->mutable_stop()->set_max_tokens(4);
+  v1::GenerateOnceResponse response;
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub_->GenerateOnce(&context, request, &response).ok());
+  EXPECT_EQ(response.output().text(), TextOf(Expected("hello", 4)));
+  EXPECT_EQ(response.output().token_ids_size(), 4);
+  EXPECT_EQ(response.final().finish_reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(response.started().prompt_tokens(), 6);
+}
+
+TEST_F(GenerateTest, ChatAppliesTheTemplateOnTheServer) {
+  AddDecode();
+  StartRouter();
+  v1::ChatGenerateRequest request;
+  v1::ChatMessage* message = request.add_messages();
+  message->set_role("user");
+  message->set_content("hi");
+  request.mutable_spec()->mutable_stop()->set_max_tokens(3);
+  grpc::ClientContext context;
+  const auto reader = stub_->ChatGenerate(&context, request);
+  v1::ChatGenerateResponse response;
+  int tokens = 0;
+  while (reader->Read(&response)) tokens += response.delta().token_ids_size();
+  ASSERT_TRUE(reader->Finish().ok());
+  EXPECT_EQ(tokens, 3);
+  // <|bos|>[user] hi<|eot|>[assistant]␠
+  const auto seen = decode_[0]->seen();
+  ASSERT_EQ(seen.size(), 1u);
+  EXPECT_EQ(seen[0].prompt_ids(0), kBos);
+  EXPECT_EQ(seen[0].prompt_ids_size(), 1 + 9 + 1 + 12);
+}
+
+TEST_F(GenerateTest, TokenIdsAreUsedVerbatim) {
+  AddDecode();
+  StartRouter();
+  v1::GenerateRequest request;
+  for (const int32_t id : {7, 300, 9}) request.mutable_token_ids()->add_ids(id);
+  request.mutable_spec()->mutable_stop()->set_max_tokens(2);
+  const Answer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(decode_[0]->seen()[0].prompt_ids(), ElementsAreArray({7, 300, 9}));
+}
+
+TEST_F(GenerateTest, TheSeedOfTheRequestOrADrawnOneIsReported) {
+  AddDecode();
+  StartRouter();
+  v1::GenerateRequest request = Request("a", 1);
+  request.mutable_spec()->mutable_sampling()->set_seed(77);
+  EXPECT_EQ(Generate(request).started.seed(), 77u);
+  request.mutable_spec()->mutable_sampling()->clear_seed();
+  const Answer drawn = Generate(request);
+  EXPECT_EQ(decode_[0]->seen().back().sampling().seed(), drawn.started.seed());
+  EXPECT_NE(Generate(request).started.seed(), drawn.started.seed());
+}
+
+TEST_F(GenerateTest, EosStepsAndLogprobsComeOnlyWhenAskedFor) {
+  AddDecode();
+  StartRouter();
+  v1::GenerateRequest request = Request("abc", 3);
+  EXPECT_TRUE(Generate(request).eos_steps.empty());
+  EXPECT_FALSE(decode_[0]->seen().back().eos_signals());
+  request.mutable_spec()->mutable_eos()->set_steps(true);
+  request.mutable_spec()->mutable_output()->set_logprobs(0);
+  const Answer answer = Generate(request);
+  ASSERT_EQ(answer.eos_steps.size(), 3u);
+  EXPECT_EQ(answer.eos_steps[2].step(), 3);
+  EXPECT_NEAR(answer.eos_steps[1].eos_prob(), std::exp(answer.eos_steps[1].eos_logprob()), 1e-9);
+  ASSERT_EQ(answer.logprobs.size(), 3u);
+  EXPECT_EQ(answer.logprobs[0].logprob(), -0.25F);
+}
+
+}  // namespace
+}  // namespace baton::testing

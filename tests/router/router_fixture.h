@@ -1,0 +1,81 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baton/v1/inference.grpc.pb.h"
+#include "baton/v1/model.grpc.pb.h"
+#include "common/base/status.h"
+#include "common/metrics/registry.h"
+#include "grpcpp/channel.h"
+#include "gtest/gtest.h"
+#include "router/router.h"
+#include "tests/fakes/fake_worker.h"
+
+namespace baton::testing {
+
+// A byte tokenizer: text bytes are ids 0..255, 257 and 258 are EOS ids, a template is there.
+constexpr int32_t kBos = 256;
+constexpr int32_t kEos = 257;
+constexpr int32_t kContext = 512;
+
+// What one streaming call brought.
+struct Answer {
+  std::vector<v1::GenerateResponse> messages;
+  v1::Started started;
+  std::string text;
+  std::vector<int32_t> ids;
+  std::vector<v1::EosStep> eos_steps;
+  std::vector<v1::TokenLogprobs> logprobs;
+  std::optional<v1::Final> final;
+  absl::Status status;  // with details
+};
+
+// A router over loopback with fake workers behind it.
+class RouterTest : public ::testing::Test {
+ protected:
+  RouterTest();
+  ~RouterTest() override;
+
+  FakeWorkerOptions WorkerOptions(worker::v1::WorkerRole role) const;
+  FakeWorker* AddDecode(FakeWorkerOptions options);
+  FakeWorker* AddPrefill(FakeWorkerOptions options);
+  FakeWorker* AddDecode() { return AddDecode(WorkerOptions(worker::v1::WORKER_ROLE_DECODE)); }
+  FakeWorker* AddPrefill() { return AddPrefill(WorkerOptions(worker::v1::WORKER_ROLE_PREFILL)); }
+
+  // Starts the router and waits until it sees every worker that is added as healthy.
+  void StartRouter(bool wait = true);
+  std::unique_ptr<Router> MakeRouter(MetricsRegistry* metrics, std::unique_ptr<EosLog> eos_log);
+  std::unique_ptr<v1::InferenceService::Stub> Stub(const Router& router) const;
+
+  static v1::GenerateRequest Request(const std::string& text, int max_tokens);
+  Answer Generate(const v1::GenerateRequest& request) { return Generate(request, nullptr); }
+  // `context` may be null.
+  Answer Generate(const v1::GenerateRequest& request, grpc::ClientContext* context);
+  // What the model says after `prompt`, BOS included: `count` tokens.
+  static std::vector<int32_t> Expected(const std::string& prompt, int count,
+                                       const FakeModel& model = FakeLetter);
+  static std::string TextOf(const std::vector<int32_t>& ids);
+
+  double Metric(const std::string& series);
+  // Until `condition` holds; false after 10 s.
+  static bool Eventually(const std::function<bool()>& condition);
+
+  RouterOptions options_;
+  base::SteadyClock clock_;
+  FakeCluster cluster_;
+  std::vector<std::unique_ptr<FakeWorker>> decode_;
+  std::vector<std::unique_ptr<FakeWorker>> prefill_;
+  std::unique_ptr<MetricsRegistry> metrics_;
+  std::unique_ptr<EosLog> eos_log_;
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<v1::InferenceService::Stub> stub_;
+};
+
+std::string ModelDir();
+// The reason that a refusal carries, as spelled on the wire.
+std::string ReasonText(const absl::Status& status);
+Answer ReadAnswer(grpc::ClientReader<v1::GenerateResponse>* reader);
+
+}  // namespace baton::testing
