@@ -55,6 +55,7 @@ class FlagSet {
   void Add(Flag flag);
   // Runs after every value was set; for conditions over several settings.
   void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
+  void ClearChecks() { checks_.clear(); }
   // Takes a flag out again, or gives access to change its help or group; it must be there.
   void Remove(std::string_view name);
   Flag& Edit(std::string_view name);

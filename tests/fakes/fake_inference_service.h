@@ -1,0 +1,84 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "baton/v1/inference.grpc.pb.h"
+#include "common/base/mutex.h"
+#include "grpcpp/grpcpp.h"
+
+namespace baton {
+
+// A router's public face for tests of clients: answers every request with what `script` says, and
+// keeps what it was sent. Thread-safe.
+class FakeInferenceService final : public baton::v1::InferenceService::Service {
+ public:
+  // What one request gets: events in order, then the status. `text` is the prompt, or the content
+  // of the last message.
+  struct Answer {
+    std::vector<baton::v1::GenerateResponse> events;
+    grpc::Status status;
+  };
+  using Script = std::function<Answer(const baton::v1::GenerationSpec&, const std::string& text)>;
+
+  explicit FakeInferenceService(Script script) : script_(std::move(script)) {
+    grpc::ServerBuilder builder;
+    builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
+    builder.RegisterService(this);
+    server_ = builder.BuildAndStart();
+  }
+  ~FakeInferenceService() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
+
+  std::vector<baton::v1::GenerateRequest> generate_requests() const {
+    base::MutexLock lock(&mutex_);
+    return generate_requests_;
+  }
+  std::vector<baton::v1::ChatGenerateRequest> chat_requests() const {
+    base::MutexLock lock(&mutex_);
+    return chat_requests_;
+  }
+
+ private:
+  grpc::Status Generate(grpc::ServerContext*, const baton::v1::GenerateRequest* request,
+                        grpc::ServerWriter<baton::v1::GenerateResponse>* writer) override {
+    {
+      base::MutexLock lock(&mutex_);
+      generate_requests_.push_back(*request);
+    }
+    const Answer answer = script_(request->spec(), request->text());
+    for (const auto& event : answer.events) writer->Write(event);
+    return answer.status;
+  }
+
+  grpc::Status ChatGenerate(grpc::ServerContext*, const baton::v1::ChatGenerateRequest* request,
+                            grpc::ServerWriter<baton::v1::ChatGenerateResponse>* writer) override {
+    {
+      base::MutexLock lock(&mutex_);
+      chat_requests_.push_back(*request);
+    }
+    const int count = request->messages_size();
+    const Answer answer =
+        script_(request->spec(), count > 0 ? request->messages(count - 1).content() : "");
+    for (const auto& event : answer.events) {
+      baton::v1::ChatGenerateResponse response;
+      if (event.has_started()) *response.mutable_started() = event.started();
+      if (event.has_delta()) *response.mutable_delta() = event.delta();
+      if (event.has_final()) *response.mutable_final() = event.final();
+      writer->Write(response);
+    }
+    return answer.status;
+  }
+
+  const Script script_;
+  int port_ = 0;
+  std::unique_ptr<grpc::Server> server_;
+  mutable base::Mutex mutex_;
+  std::vector<baton::v1::GenerateRequest> generate_requests_ ABSL_GUARDED_BY(mutex_);
+  std::vector<baton::v1::ChatGenerateRequest> chat_requests_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace baton

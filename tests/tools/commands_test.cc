@@ -1,0 +1,104 @@
+#include "tools/commands.h"
+
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/tools/run_tool.h"
+
+namespace baton {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+TEST(RunBaton, AnUnknownCommandNamesTheNearest) {
+  const ToolRun run = RunTool({"generat"});
+  EXPECT_EQ(run.exit, 2);
+  EXPECT_THAT(run.err, HasSubstr("Try: baton generate"));
+  EXPECT_THAT(RunTool({"model", "inspekt"}).err, HasSubstr("Try: baton model inspect"));
+  EXPECT_EQ(RunTool({"model"}).exit, 2);
+}
+
+TEST(RunBaton, HelpListsEveryCommand) {
+  const ToolRun run = RunTool({"--help"});
+  EXPECT_EQ(run.exit, 0);
+  for (const Command& command : Commands()) {
+    EXPECT_THAT(run.out, HasSubstr(std::string(command.name)));
+  }
+  EXPECT_EQ(RunTool({}).exit, 2);
+}
+
+TEST(RunBaton, EveryCommandHasHelp) {
+  for (const Command& command : Commands()) {
+    Arguments arguments;
+    const std::string name(command.name);
+    const size_t space = name.find(' ');
+    arguments.push_back(name.substr(0, space));
+    if (space != std::string::npos) arguments.push_back(name.substr(space + 1));
+    arguments.emplace_back("--help");
+    const ToolRun run = RunTool(arguments);
+    EXPECT_EQ(run.exit, 0) << name;
+    EXPECT_THAT(run.out, HasSubstr("Usage: baton " + name)) << name;
+  }
+}
+
+TEST(VersionCommand, SaysWhatItIs) {
+  EXPECT_THAT(RunTool({"version"}).out, StartsWith("baton 0."));
+  const auto json = nlohmann::json::parse(RunTool({"version", "--json"}).out);
+  EXPECT_TRUE(json["version"].is_string());
+  EXPECT_EQ(RunTool({"version", "--jsn"}).exit, 2);
+}
+
+TEST(MetricsListCommand, HasThreeForms) {
+  EXPECT_THAT(RunTool({"metrics", "list"}).out, HasSubstr("baton_time_to_first_token_seconds"));
+  EXPECT_THAT(RunTool({"metrics", "list", "--markdown"}).out, StartsWith("# Metrics"));
+  EXPECT_TRUE(nlohmann::json::parse(RunTool({"metrics", "list", "--json"}).out).is_array());
+  EXPECT_EQ(RunTool({"metrics", "list", "--json", "--markdown"}).exit, 2);
+}
+
+class ConfigCommand : public ::testing::Test {
+ protected:
+  ~ConfigCommand() override { std::remove(file_.c_str()); }
+  std::string File(const std::string& text) {
+    std::ofstream(file_) << text;
+    return file_;
+  }
+  const std::string file_ = ::testing::TempDir() + "config_command_" +
+                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
+  const ToolRun run =
+      RunTool({"config", "print", "--port", "7", "--config", File("prefill = 3\n")});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out, ::testing::ContainsRegex("port = 7 +# command line"));
+  EXPECT_THAT(run.out, ::testing::ContainsRegex("prefill = 3 +# file"));
+  EXPECT_THAT(run.out, ::testing::ContainsRegex("kv-cache-memory = \"512MiB\" +# default"));
+  EXPECT_THAT(run.out, ::testing::ContainsRegex("ignore-eos = \"allow\" +# default"));
+}
+
+TEST_F(ConfigCommand, WhatPrintWritesCheckAccepts) {
+  for (const char* command : {"serve", "router", "prefill", "decode"}) {
+    const ToolRun print = RunTool({"config", "print", "--for", command, "m"});
+    ASSERT_EQ(print.exit, 0) << print.err;
+    const ToolRun check = RunTool({"config", "check", File(print.out), "--for", command});
+    EXPECT_EQ(check.exit, 0) << check.err << print.out;
+  }
+}
+
+TEST_F(ConfigCommand, CheckNamesWhatIsWrong) {
+  const ToolRun run = RunTool({"config", "check", File("prot = 5\n")});
+  EXPECT_EQ(run.exit, 2);
+  EXPECT_THAT(run.err, HasSubstr("'prot'"));
+  EXPECT_THAT(run.err, HasSubstr("Try: port"));
+  EXPECT_EQ(RunTool({"config", "check", File("port = 99999\n")}).exit, 2);
+  EXPECT_EQ(RunTool({"config", "check"}).exit, 2);
+  EXPECT_EQ(RunTool({"config", "check", "/nowhere.toml"}).exit, 2);
+  EXPECT_THAT(RunTool({"config", "check", File("port = 5\n"), "--for", "decod"}).err,
+              HasSubstr("Try: --for decode"));
+}
+
+}  // namespace
+}  // namespace baton

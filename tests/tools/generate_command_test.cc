@@ -1,0 +1,159 @@
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "common/base/status.h"
+#include "common/rpc/status_map.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/fakes/fake_inference_service.h"
+#include "tests/tools/answers.h"
+#include "tools/commands.h"
+
+namespace baton {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct Run {
+  int exit = 0;
+  std::string out, err;
+  std::vector<nlohmann::json> lines() const {
+    std::vector<nlohmann::json> parsed;
+    std::istringstream stream(out);
+    for (std::string line; std::getline(stream, line);) {
+      parsed.push_back(nlohmann::json::parse(line, nullptr, false));
+    }
+    return parsed;
+  }
+};
+
+Run Generate(const Arguments& arguments, const std::string& input = "") {
+  std::istringstream stream(input);
+  std::streambuf* const old = std::cin.rdbuf(stream.rdbuf());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  Run run;
+  run.exit = GenerateCommand(arguments);
+  run.out = ::testing::internal::GetCapturedStdout();
+  run.err = ::testing::internal::GetCapturedStderr();
+  std::cin.rdbuf(old);
+  return run;
+}
+
+TEST(GenerateCommand, StreamsTheAnswerAndTellsHowItEnded) {
+  FakeInferenceService server(GoodAnswer);
+  const Run run = Generate({"--server", server.address(), "--prompt", "hello", "--eos-steps"});
+  EXPECT_EQ(run.exit, 0);
+  EXPECT_EQ(run.out, "hello\n");
+  EXPECT_THAT(run.err, HasSubstr("TTFT 10.0 ms, 50.0 tokens/s, 5+2 tokens, ended by stop_eos"));
+  EXPECT_THAT(run.err, HasSubstr("EOS ▅█  at most 0.75, at step 2 of 2"));
+}
+
+TEST(GenerateCommand, SendsWhatTheFlagsSayAndNothingElse) {
+  FakeInferenceService server(GoodAnswer);
+  Generate({"--server", server.address(), "--prompt", "x", "--max-tokens", "0", "--temperature",
+            "nan", "--stop", "a", "--stop", "b", "--stop-token-id", "4", "--seed", "0", "--eos",
+            "continue"});
+  const auto requests = server.generate_requests();
+  ASSERT_EQ(requests.size(), 1u);
+  const auto& spec = requests[0].spec();
+  EXPECT_TRUE(spec.stop().has_max_tokens());
+  EXPECT_EQ(spec.stop().max_tokens(), 0);
+  EXPECT_TRUE(std::isnan(spec.sampling().temperature()));
+  EXPECT_EQ(spec.stop().stop_size(), 2);
+  EXPECT_EQ(spec.stop().stop_token_ids(0), 4);
+  EXPECT_TRUE(spec.sampling().has_seed());
+  EXPECT_EQ(spec.stop().eos_policy(), v1::EOS_POLICY_IGNORE_CONTINUE);
+  EXPECT_FALSE(spec.sampling().has_top_p());
+  EXPECT_FALSE(spec.output().has_logprobs());
+  EXPECT_FALSE(spec.eos().steps());
+}
+
+TEST(GenerateCommand, JsonHasOneLinePerRequestInTheirOrder) {
+  FakeInferenceService server(GoodAnswer);
+  std::string input;
+  for (int i = 0; i < 20; ++i) input += R"({"prompt":"p)" + std::to_string(i) + "\"}\n";
+  const Run run = Generate(
+      {"--server", server.address(), "--prompts", "-", "--json", "--concurrency", "7"}, input);
+  EXPECT_EQ(run.exit, 0);
+  const auto lines = run.lines();
+  ASSERT_EQ(lines.size(), 20u);
+  for (size_t i = 0; i < lines.size(); ++i) EXPECT_EQ(lines[i]["text"], "p" + std::to_string(i));
+  EXPECT_EQ(lines[0]["request_id"], "made-by-server");
+}
+
+TEST(GenerateCommand, ChatSendsMessages) {
+  FakeInferenceService server(GoodAnswer);
+  const Run run = Generate({"--server", server.address(), "--prompt", "hi", "--chat", "--json"});
+  EXPECT_EQ(run.exit, 0);
+  ASSERT_EQ(server.chat_requests().size(), 1u);
+  EXPECT_EQ(server.chat_requests()[0].messages(0).role(), "user");
+  EXPECT_EQ(run.lines()[0]["text"], "hi");
+}
+
+TEST(GenerateCommand, AFailedRequestIsAnErrorLineAndExit1) {
+  FakeInferenceService server([](const auto& spec, const std::string& text) {
+    if (text != "bad") return GoodAnswer(spec, text);
+    FakeInferenceService::Answer answer;
+    answer.status = ToGrpcStatus(InvalidArgument(Reason::kTooLong, "prompt", "too long"));
+    return answer;
+  });
+  const Run run = Generate({"--server", server.address(), "--prompts", "-", "--json"},
+                           "{\"prompt\":\"a\"}\n{\"prompt\":\"bad\",\"request_id\":\"r\"}\n"
+                           "{\"prompt\":\"c\",\"request_id\":\"s\",\"top_k\":\"x\"}\n"
+                           "{\"prompt\":\"d\"}\n");
+  EXPECT_EQ(run.exit, 1);
+  const auto lines = run.lines();
+  ASSERT_EQ(lines.size(), 4u);
+  EXPECT_EQ(lines[1]["error"]["code"], "INVALID_ARGUMENT");
+  EXPECT_EQ(lines[1]["error"]["reason"], "TOO_LONG");
+  EXPECT_EQ(lines[1]["request_id"], "r");
+  EXPECT_EQ(lines[2]["error"]["reason"], "INVALID_SAMPLING");
+  EXPECT_EQ(lines[3]["text"], "d");
+  EXPECT_EQ(server.generate_requests().size(), 3u) << "what the API cannot hold is not sent";
+}
+
+TEST(GenerateCommand, AStreamWithoutFinalIsAFailure) {
+  FakeInferenceService server([](const auto& spec, const std::string& text) {
+    auto answer = GoodAnswer(spec, text);
+    answer.events.pop_back();
+    return answer;
+  });
+  const Run run = Generate({"--server", server.address(), "--prompt", "x", "--json"});
+  EXPECT_EQ(run.exit, 1);
+  EXPECT_EQ(run.lines()[0]["error"]["code"], "INTERNAL");
+}
+
+TEST(GenerateCommand, AnUnreachableServerIsAFailure) {
+  const Run run =
+      Generate({"--server", "127.0.0.1:1", "--prompt", "x", "--json", "--timeout", "5s"});
+  EXPECT_EQ(run.exit, 1);
+  EXPECT_EQ(run.lines()[0]["error"]["code"], "UNAVAILABLE");
+}
+
+TEST(GenerateCommand, ALineThatIsNotJsonExits2AndSendsNothing) {
+  FakeInferenceService server(GoodAnswer);
+  const Run run = Generate({"--server", server.address(), "--prompts", "-", "--json"},
+                           "{\"prompt\":\"a\"}\nnot json\n");
+  EXPECT_EQ(run.exit, 2);
+  EXPECT_EQ(run.out, "");
+  EXPECT_THAT(run.err, HasSubstr("standard input line 2"));
+  EXPECT_TRUE(server.generate_requests().empty());
+}
+
+TEST(GenerateCommand, WrongUsageExits2) {
+  EXPECT_EQ(Generate({}).exit, 2);
+  EXPECT_EQ(Generate({"--prompt", "x", "--prompts", "f"}).exit, 2);
+  EXPECT_EQ(Generate({"--prompts", "/nowhere.jsonl"}).exit, 2);
+  EXPECT_EQ(Generate({"--prompt", "x", "--max-tokens", "many"}).exit, 2);
+  const Run typo = Generate({"--prompt", "x", "--max-token", "5"});
+  EXPECT_EQ(typo.exit, 2);
+  EXPECT_THAT(typo.err, HasSubstr("Try: --max-tokens"));
+  EXPECT_THAT(typo.err, StartsWith("baton generate: fatal: "));
+}
+
+}  // namespace
+}  // namespace baton

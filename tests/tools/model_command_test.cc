@@ -1,0 +1,109 @@
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/tools/run_tool.h"
+
+namespace baton {
+namespace {
+
+using ::testing::HasSubstr;
+
+class ModelCommand : public ::testing::Test {
+ protected:
+  ModelCommand() { std::filesystem::remove_all(folder_); }
+  ~ModelCommand() override { std::filesystem::remove_all(folder_); }
+
+  void WriteConfig(const std::string& json) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/config.json") << json;
+  }
+
+  const std::string folder_ = ::testing::TempDir() + "model_command_" +
+                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+constexpr char kLlama31[] = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+  "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 131072,
+  "rms_norm_eps": 1e-05, "rope_theta": 500000.0, "tie_word_embeddings": false,
+  "torch_dtype": "bfloat16", "hidden_act": "silu", "bos_token_id": 128000,
+  "eos_token_id": [128001, 128008, 128009],
+  "rope_scaling": {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                   "original_max_position_embeddings": 8192, "rope_type": "llama3"}})";
+
+TEST_F(ModelCommand, InspectNeedsNoMoreThanConfigJson) {
+  WriteConfig(kLlama31);
+  const ToolRun run =
+      RunTool({"model", "inspect", folder_, "--json", "--tokens", "1024", "--memory", "16GiB"});
+  ASSERT_EQ(run.exit, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  // 128256 * 4096 * 2 embeddings, 32 layers of 218 112 000, and the last norm.
+  EXPECT_EQ(json["parameters"], 8'030'261'248);
+  EXPECT_EQ(json["weight_bytes"], nlohmann::json({{"bfloat16", 16'060'522'496}}));
+  EXPECT_EQ(json["kv_bytes_per_token"], 131072);
+  EXPECT_EQ(json["max_concurrency"], 128);  // 16 GiB of 128 MiB each
+  EXPECT_EQ(json["stop_set"].size(), 3u);
+  EXPECT_EQ(json["stop_set"][0]["id"], 128001);
+  EXPECT_EQ(json["stop_set"][0]["sources"], nlohmann::json({"config.json"}));
+  for (const char* key : {"activation_peak_bytes", "prefill_flops", "decode_step_flops"}) {
+    EXPECT_GT(json[key].get<double>(), 0) << key;
+  }
+}
+
+TEST_F(ModelCommand, InspectSaysTheSameInWords) {
+  WriteConfig(kLlama31);
+  const ToolRun run = RunTool({"model", "inspect", folder_});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("LlamaForCausalLM, 32 layers"));
+  EXPECT_THAT(run.out, HasSubstr("131072 B"));
+  EXPECT_THAT(run.out, HasSubstr("cannot be served"));
+}
+
+TEST_F(ModelCommand, InspectCountsInTheAskedDtype) {
+  WriteConfig(kLlama31);
+  const ToolRun run = RunTool({"model", "inspect", folder_, "--json", "--kv-dtype", "float32"});
+  EXPECT_EQ(nlohmann::json::parse(run.out)["kv_bytes_per_token"], 2 * 131072);
+}
+
+TEST_F(ModelCommand, InspectRefusesWhatItCannotRead) {
+  EXPECT_EQ(RunTool({"model", "inspect", folder_}).exit, 3);
+  WriteConfig(R"({"architectures": ["MambaForCausalLM"], "model_type": "mamba"})");
+  const ToolRun run = RunTool({"model", "inspect", folder_});
+  EXPECT_EQ(run.exit, 3);
+  EXPECT_THAT(run.err, HasSubstr("MambaForCausalLM"));
+  EXPECT_THAT(run.err, HasSubstr("LlamaForCausalLM"));
+  EXPECT_EQ(RunTool({"model", "inspect"}).exit, 2);
+  EXPECT_EQ(RunTool({"model", "inspect", folder_, "--memory", "lots"}).exit, 2);
+}
+
+TEST_F(ModelCommand, MakeRandomWritesAModelThatInspects) {
+  const ToolRun made = RunTool({"model", "make-random", folder_,   "--arch",  "qwen3", "--layers",
+                                "2",     "--hidden",    "64",      "--heads", "4",     "--kv-heads",
+                                "2",     "--head-dim",  "16",      "--ffn",   "96",    "--vocab",
+                                "300",   "--dtype",     "float32", "--seed",  "5"});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  for (const char* file : {"config.json", "tokenizer.json", "model.safetensors"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder_ + "/" + file)) << file;
+  }
+  const ToolRun run = RunTool({"model", "inspect", folder_, "--json"});
+  ASSERT_EQ(run.exit, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_EQ(json["kv_bytes_per_token"], 2 * 2 * 2 * 16 * 4);
+  EXPECT_FALSE(json["stop_set"].empty());
+}
+
+TEST_F(ModelCommand, MakeRandomRefusesBadShapesAndFullFolders) {
+  EXPECT_EQ(RunTool({"model", "make-random"}).exit, 2);
+  EXPECT_EQ(RunTool({"model", "make-random", folder_, "--arch", "gpt2"}).exit, 2);
+  EXPECT_EQ(RunTool({"model", "make-random", folder_, "--heads", "3", "--kv-heads", "2"}).exit, 2);
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/model.safetensors"));
+  WriteConfig("{}");
+  EXPECT_NE(RunTool({"model", "make-random", folder_}).exit, 0);
+}
+
+}  // namespace
+}  // namespace baton

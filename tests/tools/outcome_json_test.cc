@@ -1,0 +1,89 @@
+#include "tools/generate/outcome_json.h"
+
+#include "common/base/status.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tests/tools/answers.h"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Outcome Good() {
+  Outcome outcome;
+  outcome.request_id = "r";
+  outcome.text = "a \"b\"\n";
+  outcome.token_ids = {7, 2};
+  outcome.final = GoodAnswer({}, "").events[3].final();
+  return outcome;
+}
+
+std::vector<std::string> KeysOf(const Json& json) {
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : json.items()) keys.push_back(key);
+  return keys;
+}
+
+TEST(OutcomeAsJson, HasTheDocumentedKeysInOrder) {
+  const std::string line = OutcomeAsJson(Good());
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  const Json json = Json::parse(line);
+  EXPECT_EQ(KeysOf(json),
+            (std::vector<std::string>{"request_id", "text", "token_ids", "finish_reason",
+                                      "stop_cause", "stop_match", "usage", "timings_ms", "logprobs",
+                                      "eos", "attempts", "workers"}));
+  EXPECT_EQ(KeysOf(json["usage"]),
+            (std::vector<std::string>{"prompt_tokens", "cached_tokens", "completion_tokens",
+                                      "natural_end_step"}));
+  EXPECT_EQ(KeysOf(json["timings_ms"]),
+            (std::vector<std::string>{"queue", "prefill", "kv_transfer", "ttft", "total"}));
+  EXPECT_EQ(json["text"], "a \"b\"\n");
+  EXPECT_EQ(json["token_ids"], Json({7, 2}));
+  EXPECT_EQ(json["finish_reason"], "stop_eos");
+  EXPECT_EQ(json["stop_cause"], "eos");
+  EXPECT_EQ(json["stop_match"], 2);
+  EXPECT_TRUE(json["usage"]["natural_end_step"].is_null());
+  EXPECT_EQ(json["workers"]["decode"], "127.0.0.1:2");
+  EXPECT_TRUE(json["logprobs"].empty());
+}
+
+TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
+  Outcome outcome = Good();
+  outcome.logprobs.resize(2);
+  outcome.logprobs[0].set_logprob(-0.5);
+  auto* top = outcome.logprobs[0].add_top();
+  top->set_token_id(9);
+  top->set_logprob(-0.25);
+  outcome.eos_steps.resize(1);
+  outcome.eos_steps[0].set_step(1);
+  outcome.final.mutable_usage()->set_natural_end_step(3);
+  outcome.final.set_stop_string("end");
+  outcome.final.clear_prefill_worker();
+  const Json json = Json::parse(OutcomeAsJson(outcome));
+  EXPECT_EQ(json["logprobs"][0],
+            Json::parse(R"({"token_id":7,"logprob":-0.5,"top":[{"token_id":9,"logprob":-0.25}]})"));
+  EXPECT_EQ(json["eos"][0]["step"], 1);
+  EXPECT_TRUE(json["eos"][0]["eos_prob"].is_null()) << "a model without EOS has none";
+  EXPECT_EQ(json["usage"]["natural_end_step"], 3);
+  EXPECT_EQ(json["stop_match"], "end");
+  EXPECT_TRUE(json["workers"]["prefill"].is_null());
+}
+
+TEST(OutcomeAsJson, AFailureIsItsError) {
+  Outcome outcome;
+  outcome.request_id = "r";
+  outcome.text = "half of";
+  outcome.status = InvalidArgument(Reason::kTooLong, "prompt", "have 9, limit 4");
+  EXPECT_EQ(OutcomeAsJson(outcome),
+            R"({"request_id":"r","error":{"code":"INVALID_ARGUMENT","reason":"TOO_LONG",)"
+            R"("message":"have 9, limit 4"}})");
+  outcome.request_id.clear();
+  outcome.status = absl::UnavailableError("nobody there");
+  EXPECT_EQ(OutcomeAsJson(outcome),
+            R"({"request_id":null,"error":{"code":"UNAVAILABLE","reason":"",)"
+            R"("message":"nobody there"}})");
+}
+
+}  // namespace
+}  // namespace baton

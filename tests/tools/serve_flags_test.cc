@@ -1,0 +1,143 @@
+#include "tools/serve/serve_flags.h"
+
+#include <map>
+
+#include "common/config/bind.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/serve/supervisor.h"
+
+namespace baton {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+struct Parsed {
+  explicit Parsed(const std::vector<std::string>& arguments) {
+    BindServe(&set, &flags);
+    status = set.Parse(arguments, {});
+  }
+  FlagSet set{"baton serve", "serve", ""};
+  ServeFlags flags;
+  absl::Status status;
+};
+
+TEST(BindServe, DefaultsAreTheDocumentedOnes) {
+  const Parsed parsed({"m"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  EXPECT_EQ(parsed.flags.prefill, 1);
+  EXPECT_EQ(parsed.flags.decode, 1);
+  EXPECT_FALSE(parsed.flags.unified);
+  EXPECT_EQ(parsed.flags.router.server.port, 50051);
+  EXPECT_EQ(parsed.flags.router.server.admin_port, 8080);
+  EXPECT_EQ(parsed.flags.router.ignore_eos, IgnoreEosFlag::kAllow);
+  EXPECT_EQ(parsed.flags.router.eos_log, "./eos_probabilities.jsonl");
+}
+
+TEST(BindServe, RefusesNonsense) {
+  EXPECT_FALSE(Parsed({}).status.ok());
+  EXPECT_FALSE(Parsed({"m", "--prefill", "0"}).status.ok());
+  EXPECT_FALSE(Parsed({"m", "--mode", "both"}).status.ok());
+}
+
+TEST(BindServe, TheQueueBoundIsTheRouters) {
+  const Parsed parsed({"m", "--max-num-queued-reqs", "7"});
+  EXPECT_EQ(parsed.flags.router.max_num_queued_reqs, 7);
+  EXPECT_THAT(RouterArguments(parsed.set, parsed.flags, {}, {"d:1"}),
+              Contains("--max-num-queued-reqs=7"));
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 1, {}),
+              Not(Contains("--max-num-queued-reqs=7")));
+}
+
+TEST(WorkerArguments, PassEngineFlagsThatWereGiven) {
+  const Parsed parsed({"m", "--max-num-seqs", "3", "--kv-cache-tokens", "64", "--dtype", "float32",
+                       "--no-enable-prefix-caching", "--log-level", "debug", "--port", "5"});
+  ASSERT_TRUE(parsed.status.ok());
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}),
+              ElementsAre("m", "--host=127.0.0.1", "--port=0", "--admin-port=0", "--max-num-seqs=3",
+                          "--kv-cache-tokens=64", "--enable-prefix-caching=false",
+                          "--dtype=float32", "--threads=2", "--log-level=debug"));
+}
+
+TEST(WorkerArguments, GivenThreadsAreTakenAsTheyAre) {
+  const Parsed parsed({"m", "--threads", "5"});
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}), Contains("--threads=5"));
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}), Not(Contains("--threads=2")));
+}
+
+TEST(WorkerArguments, ALaterLifeComesBackWhereItWas) {
+  const Parsed parsed({"m"});
+  const auto arguments = WorkerArguments(parsed.set, parsed.flags, 1, {4001, 4002});
+  EXPECT_THAT(arguments, Contains("--port=4001"));
+  EXPECT_THAT(arguments, Contains("--admin-port=4002"));
+}
+
+// What serve spells must be what the binaries read.
+TEST(WorkerArguments, AreUnderstoodByTheWorker) {
+  const Parsed parsed({"m", "--kv-cache-memory", "3MiB", "--prefill-batch-wait-ms", "5",
+                       "--drain-timeout", "2s", "--isa", "avx2", "--enable-failpoints"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  WorkerFlags worker;
+  FlagSet set("baton-decode", "decode", "");
+  BindWorker(&set, &worker);
+  const auto status = set.Parse(WorkerArguments(parsed.set, parsed.flags, 2, {}), {});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(worker.model_dir, "m");
+  EXPECT_EQ(worker.engine.kv_cache_memory, 3 << 20);
+  EXPECT_EQ(worker.engine.prefill_batch_wait, std::chrono::milliseconds(5));
+  EXPECT_EQ(worker.engine.isa, IsaFlag::kAvx2);
+  EXPECT_EQ(worker.engine.threads, 2);
+  EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
+  EXPECT_TRUE(worker.server.enable_failpoints);
+}
+
+TEST(RouterArguments, AreUnderstoodByTheRouter) {
+  const Parsed parsed({"m", "--port", "0", "--host", "0.0.0.0", "--served-model-name", "a b",
+                       "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  RouterFlags router;
+  FlagSet set("baton-router", "router", "");
+  BindRouter(&set, &router);
+  const auto status =
+      set.Parse(RouterArguments(parsed.set, parsed.flags, {"p:1"}, {"d:1", "d:2"}), {});
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(router.server.host, "0.0.0.0");
+  EXPECT_EQ(router.server.port, 0);
+  EXPECT_EQ(router.server.admin_port, 8080);
+  EXPECT_EQ(router.served_model_name, "a b");
+  EXPECT_EQ(router.seed, 3u);
+  EXPECT_EQ(router.eos_log, "");
+  EXPECT_EQ(router.ignore_eos, IgnoreEosFlag::kAllow);
+  EXPECT_EQ(router.client_buffer, 1 << 20);
+  EXPECT_THAT(router.prefill_workers, ElementsAre("p:1"));
+  EXPECT_THAT(router.decode_workers, ElementsAre("d:1", "d:2"));
+}
+
+TEST(DivideThreads, GivesEveryWorkerAtLeastOneAndTheRestToTheFirst) {
+  EXPECT_THAT(DivideThreads(2, 2), ElementsAre(1, 1));
+  EXPECT_THAT(DivideThreads(8, 3), ElementsAre(3, 3, 2));
+  EXPECT_THAT(DivideThreads(1, 3), ElementsAre(1, 1, 1));
+  EXPECT_THAT(DivideThreads(4, 1), ElementsAre(4));
+}
+
+TEST(ChildEnvironment, HasNoSettingsButWhatLibgompMustKnow) {
+  setenv("BATON_PORT", "5", 1);
+  setenv("BATON_FAILPOINT", "decoding:stop", 1);
+  for (const bool failpoints : {true, false}) {
+    const auto environment = ChildEnvironment(failpoints);
+    EXPECT_THAT(environment, Contains(StartsWith("GOMP_SPINCOUNT=")));
+    EXPECT_THAT(environment, Contains(StartsWith("PATH=")));
+    EXPECT_THAT(environment, Not(Contains(HasSubstr("BATON_PORT"))));
+    EXPECT_EQ(std::count(environment.begin(), environment.end(), "BATON_FAILPOINT=decoding:stop"),
+              failpoints ? 1 : 0);
+  }
+  unsetenv("BATON_PORT");
+  unsetenv("BATON_FAILPOINT");
+}
+
+}  // namespace
+}  // namespace baton

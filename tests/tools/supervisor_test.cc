@@ -1,0 +1,153 @@
+#include "tools/serve/supervisor.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using ::testing::HasSubstr;
+
+constexpr char kReady[] = R"(echo '{"ready":true,"role":"decode","grpc":"h:1","admin":"h:2"}'; )";
+
+class SupervisorTest : public ::testing::Test {
+ protected:
+  SupervisorTest()
+      : supervisor_({.drain_timeout = seconds(10),
+                     .start_timeout = seconds(60),
+                     .first_backoff = milliseconds(20),
+                     .max_backoff = milliseconds(40)},
+                    &clock_) {}
+
+  static ServiceSpec Shell(const std::string& script) {
+    return {.role = "decode",
+            .name = "decode-0",
+            .program = "/bin/sh",
+            .arguments = [script](const std::optional<ReadyLine>& before) {
+              return std::vector<std::string>{"-c", script, "sh", before ? before->grpc : "none"};
+            }};
+  }
+  void Drain() { supervisor_.Drain({"decode"}); }
+  base::Instant Soon() const { return clock_.Now() + seconds(30); }
+
+  const base::SteadyClock clock_;
+  Supervisor supervisor_;
+};
+
+TEST_F(SupervisorTest, WaitsForReadyLinesAndForwardsLogs) {
+  ::testing::internal::CaptureStderr();
+  const auto failure = supervisor_.StartAll(
+      {Shell(std::string("echo starting >&2; echo noise; ") + kReady + "exec sleep 100"),
+       Shell(std::string(kReady) + "exec sleep 100")});
+  Drain();
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_FALSE(failure.has_value());
+  EXPECT_THAT(log, HasSubstr("[decode-0] starting\n"));
+}
+
+TEST_F(SupervisorTest, ReportsTheExitCodeOfAServiceThatCannotStart) {
+  const auto failure =
+      supervisor_.StartAll({Shell(std::string(kReady) + "exec sleep 100"), Shell("exit 3")});
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->code, ExitCode::kModel);
+  Drain();
+}
+
+TEST_F(SupervisorTest, ACrashAtStartIsAResourceFailure) {
+  const auto failure = supervisor_.StartAll({Shell("kill -9 $$")});
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->code, ExitCode::kResources);
+  EXPECT_THAT(failure->why, HasSubstr("137"));
+}
+
+TEST_F(SupervisorTest, AMissingBinarySaysWhereToLook) {
+  ServiceSpec spec = Shell("");
+  spec.program = "/nowhere/baton-decode";
+  const auto failure = supervisor_.StartAll({spec});
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_THAT(failure->next, HasSubstr("BATON_BIN_DIR"));
+}
+
+TEST_F(SupervisorTest, RestartsWhatDiesWhereItWas) {
+  const std::string file = ::testing::TempDir() + "lives" + std::to_string(getpid());
+  const auto failure =
+      supervisor_.StartAll({Shell("echo $1 >> " + file + "; " + kReady + "exec sleep 100")});
+  ASSERT_FALSE(failure.has_value());
+  const pid_t first = supervisor_.pids()[0];
+  kill(first, SIGKILL);
+  supervisor_.RunUntil(
+      [&] { return supervisor_.pids()[0] != first && supervisor_.ready_lines()[0].grpc == "h:1"; },
+      Soon());
+  EXPECT_NE(supervisor_.pids()[0], first);
+  EXPECT_GT(supervisor_.pids()[0], 0);
+  Drain();
+  std::ifstream lives(file);
+  std::string one, two;
+  std::getline(lives, one);
+  std::getline(lives, two);
+  EXPECT_EQ(one, "none");
+  EXPECT_EQ(two, "h:1");
+  std::filesystem::remove(file);
+}
+
+TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
+  const std::string file = ::testing::TempDir() + "deaths" + std::to_string(getpid());
+  // The first life gets ready and dies at once, as do all others.
+  ASSERT_FALSE(supervisor_.StartAll({Shell("echo x >> " + file + "; " + kReady)}).has_value());
+  const base::Instant begin = clock_.Now();
+  const auto lives = [&] {
+    std::ifstream stream(file);
+    int count = 0;
+    for (std::string line; std::getline(stream, line);) ++count;
+    return count;
+  };
+  supervisor_.RunUntil([&] { return lives() >= 4; }, Soon());
+  EXPECT_GE(lives(), 4);
+  EXPECT_GE(clock_.Now() - begin, milliseconds(20 + 40 + 40));
+  Drain();
+  std::filesystem::remove(file);
+}
+
+TEST_F(SupervisorTest, DrainSendsSigtermAndWaits) {
+  ASSERT_FALSE(supervisor_
+                   .StartAll({Shell("trap 'echo bye >&2; exit 0' TERM; " + std::string(kReady) +
+                                    "while :; do sleep 0.01; done")})
+                   .has_value());
+  ::testing::internal::CaptureStderr();
+  Drain();
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("[decode-0] bye"));
+  EXPECT_EQ(supervisor_.pids()[0], -1);
+}
+
+TEST_F(SupervisorTest, ASignalAsksToStop) {
+  ASSERT_FALSE(supervisor_.StartAll({Shell(std::string(kReady) + "exec sleep 100")}).has_value());
+  kill(getpid(), SIGTERM);
+  supervisor_.RunUntil([] { return false; }, Soon());
+  EXPECT_TRUE(supervisor_.stop_requested());
+  Drain();
+}
+
+TEST_F(SupervisorTest, ASecondSignalKillsAtOnce) {
+  ASSERT_FALSE(supervisor_
+                   .StartAll({Shell("trap '' TERM; " + std::string(kReady) +
+                                    "while :; do sleep 0.01; done")})
+                   .has_value());
+  kill(getpid(), SIGTERM);
+  supervisor_.RunUntil([] { return false; }, Soon());
+  kill(getpid(), SIGINT);
+  const base::Instant begin = clock_.Now();
+  Drain();
+  EXPECT_LT(clock_.Now() - begin, seconds(10));
+  EXPECT_EQ(supervisor_.pids()[0], -1);
+}
+
+}  // namespace
+}  // namespace baton

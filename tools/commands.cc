@@ -1,0 +1,94 @@
+#include "tools/commands.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+
+#include "common/config/edit_distance.h"
+#include "common/config/exit_code.h"
+
+namespace baton {
+namespace {
+
+constexpr std::array<Command, 10> kCommands = {{
+    {"serve", "start router and workers for a model directory", &ServeCommand},
+    {"generate", "send prompts and print the answers", &GenerateCommand},
+    {"chat", "talk to a served model", &ChatCommand},
+    {"probe", "ask a server for its health", &ProbeCommand},
+    {"model inspect", "what a model directory holds and what it costs", &ModelInspectCommand},
+    {"model make-random", "write a model of a shape with random weights", &ModelMakeRandomCommand},
+    {"config print", "show every setting and where it came from", &ConfigPrintCommand},
+    {"config check", "check a configuration file", &ConfigCheckCommand},
+    {"metrics list", "every metric with its labels and meaning", &MetricsListCommand},
+    {"version", "what this binary is", &VersionCommand},
+}};
+
+std::string Usage() {
+  std::string text =
+      "Baton serves large language models with prefill and decode in separate services.\n\n"
+      "Usage: baton COMMAND [arguments]\n\n";
+  for (const Command& command : kCommands) {
+    std::string name = "  " + std::string(command.name);
+    name.resize(22, ' ');
+    text += name + std::string(command.summary) + "\n";
+  }
+  return text + "\nbaton COMMAND --help says what a command takes.\n";
+}
+
+// How many leading arguments spell the command's name; 0 = they do not.
+size_t MatchedWords(const Command& command, const Arguments& arguments) {
+  const size_t space = command.name.find(' ');
+  if (space == std::string_view::npos) {
+    return !arguments.empty() && arguments[0] == command.name ? 1 : 0;
+  }
+  return arguments.size() >= 2 && arguments[0] == command.name.substr(0, space) &&
+                 arguments[1] == command.name.substr(space + 1)
+             ? 2
+             : 0;
+}
+
+int UnknownCommand(const Arguments& arguments) {
+  std::string given = arguments[0];
+  std::vector<std::string> candidates;
+  bool first_word_known = false;
+  for (const Command& command : kCommands) {
+    candidates.emplace_back(command.name);
+    first_word_known |= command.name.starts_with(arguments[0] + " ");
+  }
+  if (first_word_known && arguments.size() > 1) given += " " + arguments[1];
+  const std::string nearest = NearestName(given, candidates);
+  return ReportFatal("baton", {.code = ExitCode::kUsage,
+                               .what = "unknown command '" + given + "'",
+                               .why = "baton has no such command",
+                               .next = nearest.empty() ? "baton --help" : "baton " + nearest});
+}
+
+}  // namespace
+
+std::span<const Command> Commands() { return kCommands; }
+
+void Print(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+int RunBaton(const Arguments& arguments) {
+  for (const Command& command : kCommands) {
+    const size_t words = MatchedWords(command, arguments);
+    if (words == 0) continue;
+    return command.run(
+        Arguments(arguments.begin() + static_cast<ptrdiff_t>(words), arguments.end()));
+  }
+  if (arguments.empty()) {
+    std::fputs(Usage().c_str(), stderr);
+    return ToInt(ExitCode::kUsage);
+  }
+  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
+    Print(Usage());
+    return ToInt(ExitCode::kOk);
+  }
+  if (arguments[0] == "--version") return VersionCommand({});
+  return UnknownCommand(arguments);
+}
+
+}  // namespace baton

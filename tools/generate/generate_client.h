@@ -1,0 +1,48 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "baton/v1/inference.grpc.pb.h"
+#include "common/base/clock.h"
+#include "tools/generate/generate_flags.h"
+#include "tools/generate/prompt_request.h"
+
+namespace baton {
+
+// What came of one request.
+struct Outcome {
+  absl::Status status;     // not OK: what stands below is what came before
+  std::string request_id;  // "" when it failed before the server named it
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<baton::v1::TokenLogprobs> logprobs;
+  std::vector<baton::v1::EosStep> eos_steps;
+  baton::v1::Final final;
+  double ttft_ms = 0;  // seen here
+  double total_ms = 0;
+};
+
+// Sends requests over one connection. Thread-safe.
+class GenerateClient final {
+ public:
+  using OnDelta = std::function<void(const baton::v1::Delta&)>;
+
+  static absl::StatusOr<std::unique_ptr<GenerateClient>> Connect(const ClientFlags& flags);
+
+  // Blocks until the request ended or its time is over; `on_delta` may be empty.
+  Outcome Run(const PromptRequest& request, const OnDelta& on_delta);
+
+ private:
+  GenerateClient(std::unique_ptr<baton::v1::InferenceService::Stub> stub, base::Duration timeout)
+      : stub_(std::move(stub)), timeout_(timeout) {}
+
+  std::unique_ptr<baton::v1::InferenceService::Stub> stub_;
+  const base::Duration timeout_;
+};
+
+}  // namespace baton

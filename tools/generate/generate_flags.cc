@@ -1,0 +1,118 @@
+#include "tools/generate/generate_flags.h"
+
+#include "common/base/status.h"
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton {
+namespace {
+
+constexpr IntRange kAnyInt = {.min = INT32_MIN, .max = INT32_MAX};  // the server judges
+
+void BindLengths(FlagSet* set, RequestFlags* flags) {
+  const std::string group = "Length and end";
+  set->Add(Common(With(OptionalIntFlag("max-tokens", &flags->max_tokens, kAnyInt), group,
+                       "tokens to generate at most, EOS included; default: what fits")));
+  set->Add(With(OptionalIntFlag("min-tokens", &flags->min_tokens, kAnyInt), group,
+                "no end before as many"));
+  set->Add(Common(With(TextListFlag("stop", &flags->stop), group,
+                       "end before this text; may be given several times")));
+  Flag ids = Valued(IntListFlag("stop-token-id", &flags->stop_token_ids), "ID");
+  set->Add(With(std::move(ids), group, "end at this token; may be given several times"));
+  using baton::v1::EosPolicy;
+  const Choices<EosPolicy> policies = {{{"honor", baton::v1::EOS_POLICY_HONOR},
+                                        {"continue", baton::v1::EOS_POLICY_IGNORE_CONTINUE},
+                                        {"mask", baton::v1::EOS_POLICY_IGNORE_MASK}},
+                                       {}};
+  set->Add(Common(With(ChoiceFlag("eos", &flags->eos, policies), group,
+                       "end at EOS; or run to --max-tokens, feeding EOS back or masking it")));
+  set->Add(Common(With(SwitchFlag("eos-steps", &flags->eos_steps), group,
+                       "report the EOS probability of every step")));
+}
+
+void BindSampling(FlagSet* set, RequestFlags* flags) {
+  const std::string group = "Sampling";
+  const auto real = [&](const char* name, std::optional<float>* target, const char* help) {
+    set->Add(With(OptionalFloatFlag(name, target), group, help));
+  };
+  set->Add(Common(With(OptionalFloatFlag("temperature", &flags->temperature), group,
+                       "0 = greedy; default: the model's")));
+  set->Add(With(OptionalIntFlag("top-k", &flags->top_k, kAnyInt), group, "0 = off"));
+  real("top-p", &flags->top_p, "1 = off");
+  real("min-p", &flags->min_p, "0 = off");
+  real("repetition-penalty", &flags->repetition_penalty, "over prompt and output; 1 = off");
+  real("presence-penalty", &flags->presence_penalty, "over the output; 0 = off");
+  real("frequency-penalty", &flags->frequency_penalty, "over the output; 0 = off");
+  set->Add(With(OptionalIntFlag("no-repeat-ngram-size", &flags->no_repeat_ngram_size, kAnyInt),
+                group, "0 = off"));
+  set->Add(Common(With(OptionalUint64Flag("seed", &flags->seed), group,
+                       "the same seed gives the same tokens; default: drawn by the server")));
+  set->Add(With(OptionalIntFlag("logprobs", &flags->logprobs, kAnyInt), group,
+                "alternatives to report per token; 0 = the drawn one only"));
+}
+
+}  // namespace
+
+void BindClient(FlagSet* set, ClientFlags* flags) {
+  const std::string group = "Server";
+  set->Add(
+      Common(With(Valued(TextFlag("server", &flags->server), "HOST:PORT"), group, "the router")));
+  set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
+                "how long a request may take"));
+  BindTls(set, &flags->tls);
+}
+
+void BindRequest(FlagSet* set, RequestFlags* flags) {
+  set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), "Server",
+                "default: the model it serves"));
+  BindLengths(set, flags);
+  BindSampling(set, flags);
+}
+
+void BindGenerate(FlagSet* set, GenerateFlags* flags) {
+  const std::string group = "Prompts";
+  set->Add(Common(With(TextFlag("prompt", &flags->prompt), group, "one prompt")));
+  Flag file = Valued(TextFlag("prompts", &flags->prompts_file), "FILE|-");
+  file.exclusive_with = "prompt";
+  set->Add(Common(With(std::move(file), group,
+                       "JSON lines with prompt, token_ids or messages; - = standard input")));
+  set->Add(Common(
+      With(SwitchFlag("chat", &flags->chat), group, "put prompts into the model's chat template")));
+  set->Add(With(IntFlag("concurrency", &flags->concurrency, {.min = 1, .max = 4096}), group,
+                "requests under way at once"));
+  BindRequest(set, &flags->request);
+  BindClient(set, &flags->client);
+  set->Add(Common(With(SwitchFlag("json", &flags->json), "Output",
+                       "one JSON line per request, in the order of the prompts")));
+  set->AddCheck([set] {
+    if (set->Given("prompt") || set->Given("prompts")) return absl::OkStatus();
+    return UsageError("no prompt", "expected --prompt or --prompts",
+                      "baton generate --prompt \"Once upon a time\"");
+  });
+}
+
+baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
+  baton::v1::GenerationSpec spec;
+  spec.set_model(flags.model);
+  auto* sampling = spec.mutable_sampling();
+  if (flags.temperature) sampling->set_temperature(*flags.temperature);
+  if (flags.top_p) sampling->set_top_p(*flags.top_p);
+  if (flags.top_k) sampling->set_top_k(*flags.top_k);
+  if (flags.min_p) sampling->set_min_p(*flags.min_p);
+  if (flags.repetition_penalty) sampling->set_repetition_penalty(*flags.repetition_penalty);
+  if (flags.presence_penalty) sampling->set_presence_penalty(*flags.presence_penalty);
+  if (flags.frequency_penalty) sampling->set_frequency_penalty(*flags.frequency_penalty);
+  if (flags.no_repeat_ngram_size) sampling->set_no_repeat_ngram_size(*flags.no_repeat_ngram_size);
+  if (flags.seed) sampling->set_seed(*flags.seed);
+  auto* stop = spec.mutable_stop();
+  if (flags.max_tokens) stop->set_max_tokens(*flags.max_tokens);
+  if (flags.min_tokens) stop->set_min_tokens(*flags.min_tokens);
+  for (const std::string& text : flags.stop) stop->add_stop(text);
+  for (const int32_t id : flags.stop_token_ids) stop->add_stop_token_ids(id);
+  stop->set_eos_policy(flags.eos);
+  if (flags.logprobs) spec.mutable_output()->set_logprobs(*flags.logprobs);
+  spec.mutable_eos()->set_steps(flags.eos_steps);
+  return spec;
+}
+
+}  // namespace baton

@@ -1,0 +1,132 @@
+#include "tools/generate/outcome_json.h"
+
+#include "common/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
+
+Json UsageOf(const v1::Usage& usage) {
+  return {
+      {"prompt_tokens", usage.prompt_tokens()},
+      {"cached_tokens", usage.cached_tokens()},
+      {"completion_tokens", usage.completion_tokens()},
+      {"natural_end_step", usage.has_natural_end_step() ? Json(usage.natural_end_step()) : Json()}};
+}
+
+Json TimingsOf(const v1::Timings& timings) {
+  return {{"queue", timings.queue_ms()},
+          {"prefill", timings.prefill_ms()},
+          {"kv_transfer", timings.kv_transfer_ms()},
+          {"ttft", timings.ttft_ms()},
+          {"total", timings.total_ms()}};
+}
+
+Json StopMatchOf(const v1::Final& final) {
+  if (final.has_stop_token_id()) return final.stop_token_id();
+  if (final.has_stop_string()) return final.stop_string();
+  return {};
+}
+
+Json LogprobsOf(const Outcome& outcome) {
+  Json list = Json::array();
+  for (size_t i = 0; i < outcome.logprobs.size(); ++i) {
+    const v1::TokenLogprobs& logprobs = outcome.logprobs[i];
+    Json top = Json::array();
+    for (const v1::TokenLogprob& entry : logprobs.top()) {
+      top.push_back({{"token_id", entry.token_id()}, {"logprob", entry.logprob()}});
+    }
+    const Json id = i < outcome.token_ids.size() ? Json(outcome.token_ids[i]) : Json();
+    list.push_back({{"token_id", id}, {"logprob", logprobs.logprob()}, {"top", top}});
+  }
+  return list;
+}
+
+Json EosOf(const Outcome& outcome) {
+  Json list = Json::array();
+  for (const v1::EosStep& step : outcome.eos_steps) {
+    list.push_back({{"step", step.step()},
+                    {"timestamp", step.timestamp()},
+                    {"eos_logprob", step.has_eos_logprob() ? Json(step.eos_logprob()) : Json()},
+                    {"eos_prob", step.has_eos_prob() ? Json(step.eos_prob()) : Json()},
+                    {"eos_prob_sampling", step.eos_prob_sampling()},
+                    {"eos_rank", step.eos_rank()},
+                    {"entropy", step.entropy()},
+                    {"top1_prob", step.top1_prob()}});
+  }
+  return list;
+}
+
+Json AnswerOf(const Outcome& outcome) {
+  const v1::Final& final = outcome.final;
+  return {{"request_id", outcome.request_id},
+          {"text", outcome.text},
+          {"token_ids", outcome.token_ids},
+          {"finish_reason", FinishReasonText(final.finish_reason())},
+          {"stop_cause", StopCauseText(final.stop_cause())},
+          {"stop_match", StopMatchOf(final)},
+          {"usage", UsageOf(final.usage())},
+          {"timings_ms", TimingsOf(final.timings())},
+          {"logprobs", LogprobsOf(outcome)},
+          {"eos", EosOf(outcome)},
+          {"attempts", final.attempts()},
+          {"workers",
+           {{"prefill", StringOrNull(final.prefill_worker())},
+            {"decode", StringOrNull(final.decode_worker())}}}};
+}
+
+Json ErrorOf(const Outcome& outcome) {
+  const absl::Status& status = outcome.status;
+  return {{"request_id", StringOrNull(outcome.request_id)},
+          {"error",
+           {{"code", CodeName(status.code())},
+            {"reason", ReasonName(ReasonOf(status))},
+            {"message", std::string(status.message().data(), status.message().size())}}}};
+}
+
+}  // namespace
+
+std::string_view FinishReasonText(v1::FinishReason reason) {
+  switch (reason) {
+    case v1::FINISH_REASON_STOP_EOS:
+      return "stop_eos";
+    case v1::FINISH_REASON_STOP_TOKEN:
+      return "stop_token";
+    case v1::FINISH_REASON_STOP_STRING:
+      return "stop_string";
+    case v1::FINISH_REASON_STOP_GRAMMAR:
+      return "stop_grammar";
+    case v1::FINISH_REASON_LENGTH:
+      return "length";
+    default:
+      return "";
+  }
+}
+
+std::string_view StopCauseText(v1::StopCause cause) {
+  switch (cause) {
+    case v1::STOP_CAUSE_NONE:
+      return "none";
+    case v1::STOP_CAUSE_EOS:
+      return "eos";
+    case v1::STOP_CAUSE_TOKEN:
+      return "token";
+    case v1::STOP_CAUSE_STRING:
+      return "string";
+    case v1::STOP_CAUSE_GRAMMAR:
+      return "grammar";
+    default:
+      return "";
+  }
+}
+
+std::string OutcomeAsJson(const Outcome& outcome) {
+  const Json json = outcome.status.ok() ? AnswerOf(outcome) : ErrorOf(outcome);
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace baton

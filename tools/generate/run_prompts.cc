@@ -1,0 +1,60 @@
+#include "tools/generate/run_prompts.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+#include <thread>
+
+#include "common/base/mutex.h"
+
+namespace baton {
+namespace {
+
+// Outcomes by the index of their request.
+class Outcomes {
+ public:
+  explicit Outcomes(size_t count) : slots_(count) {}
+
+  void Put(size_t index, Outcome outcome) {
+    {
+      base::MutexLock lock(&mutex_);
+      slots_[index] = std::move(outcome);
+    }
+    changed_.NotifyAll();
+  }
+
+  // Waits; every request ends at its own deadline at the latest.
+  Outcome Take(size_t index) {
+    base::MutexLock lock(&mutex_);
+    while (!slots_[index]) changed_.Wait(&mutex_);
+    Outcome outcome = std::move(*slots_[index]);
+    slots_[index] = Outcome();
+    return outcome;
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::vector<std::optional<Outcome>> slots_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace
+
+void RunPrompts(GenerateClient* client, const std::vector<PromptRequest>& requests,
+                int32_t concurrency, const std::function<void(Outcome)>& on_outcome) {
+  Outcomes outcomes(requests.size());
+  std::atomic<size_t> next{0};
+  std::vector<std::thread> threads;
+  const size_t count = std::min(static_cast<size_t>(concurrency), requests.size());
+  for (size_t i = 0; i < count; ++i) {
+    threads.emplace_back([&] {
+      for (size_t index = next++; index < requests.size(); index = next++) {
+        outcomes.Put(index, client->Run(requests[index], {}));
+      }
+    });
+  }
+  for (size_t i = 0; i < requests.size(); ++i) on_outcome(outcomes.Take(i));
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace baton

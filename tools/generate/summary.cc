@@ -1,0 +1,66 @@
+#include "tools/generate/summary.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
+#include "tools/generate/eos_curve.h"
+#include "tools/generate/outcome_json.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kCurveColumns = 60;
+
+// Tokens per second after the first one.
+double RateOf(const Outcome& outcome) {
+  const auto& timings = outcome.final.timings();
+  const double seconds = 1e-3 * (timings.total_ms() - timings.ttft_ms());
+  const auto later = static_cast<double>(outcome.final.usage().completion_tokens() - 1);
+  return seconds > 0 && later > 0 ? later / seconds : 0;
+}
+
+std::string CurveOf(const Outcome& outcome) {
+  std::vector<double> probabilities;
+  for (const v1::EosStep& step : outcome.eos_steps) probabilities.push_back(step.eos_prob());
+  if (probabilities.empty()) return "";
+  const auto highest = std::max_element(probabilities.begin(), probabilities.end());
+  return absl::StrFormat("  EOS %s  at most %.3g, at step %d of %d\n",
+                         EosCurve(probabilities, kCurveColumns), *highest,
+                         highest - probabilities.begin() + 1, probabilities.size());
+}
+
+std::string MatchOf(const v1::Final& final) {
+  if (final.has_stop_token_id()) return absl::StrCat(" ", final.stop_token_id());
+  if (final.has_stop_string()) return absl::StrCat(" \"", final.stop_string(), "\"");
+  return "";
+}
+
+}  // namespace
+
+std::string SummaryOf(const Outcome& outcome) {
+  if (!outcome.status.ok()) return "  failed: " + ErrorText(outcome.status) + "\n";
+  const v1::Final& final = outcome.final;
+  const v1::Usage& usage = final.usage();
+  std::string text = absl::StrFormat(
+      "  TTFT %.1f ms, %.1f tokens/s, %d+%d tokens, ended by %s (cause: %s%s)",
+      final.timings().ttft_ms(), RateOf(outcome), usage.prompt_tokens(), usage.completion_tokens(),
+      std::string(FinishReasonText(final.finish_reason())),
+      std::string(StopCauseText(final.stop_cause())), MatchOf(final));
+  if (usage.has_natural_end_step()) {
+    absl::StrAppend(&text, ", natural end at step ", usage.natural_end_step());
+  }
+  if (final.attempts() > 1) absl::StrAppend(&text, ", ", final.attempts(), " attempts");
+  return text + "\n" + CurveOf(outcome);
+}
+
+std::string ErrorText(const absl::Status& status) {
+  const std::string code(CodeName(status.code()));
+  const std::string reason(ReasonName(ReasonOf(status)));
+  const std::string message(status.message().data(), status.message().size());
+  return (reason.empty() ? code : reason + " (" + code + ")") + ": " + message;
+}
+
+}  // namespace baton

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <string>
+
+#include "tools/generate/generate_client.h"
+
+namespace baton {
+
+// What a terminal shows after an answer: times, rate, how it ended, and the curve of the EOS
+// probability when the steps were asked for. Ends with a newline.
+std::string SummaryOf(const Outcome& outcome);
+
+// "TOO_LONG (INVALID_ARGUMENT): the prompt has …", for a failed request.
+std::string ErrorText(const absl::Status& status);
+
+}  // namespace baton

@@ -1,0 +1,85 @@
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+
+#include "common/base/status.h"
+#include "common/config/exit_code.h"
+#include "tools/commands.h"
+#include "tools/generate/generate_client.h"
+#include "tools/generate/generate_flags.h"
+#include "tools/generate/outcome_json.h"
+#include "tools/generate/prompt_request.h"
+#include "tools/generate/run_prompts.h"
+#include "tools/generate/summary.h"
+
+namespace baton {
+namespace {
+
+absl::StatusOr<std::vector<PromptRequest>> Requests(const GenerateFlags& flags) {
+  const PromptDefaults defaults = {.spec = SpecOf(flags.request), .chat = flags.chat};
+  if (flags.prompts_file.empty()) {
+    return std::vector<PromptRequest>{RequestOfPrompt(flags.prompt, defaults)};
+  }
+  if (flags.prompts_file == "-") return ReadPrompts(&std::cin, "standard input", defaults);
+  std::ifstream file(flags.prompts_file);
+  if (!file.good()) {
+    return UsageError("cannot read " + flags.prompts_file, "it does not exist or is not readable",
+                      "--prompts FILE, or - for standard input");
+  }
+  return ReadPrompts(&file, flags.prompts_file, defaults);
+}
+
+// The summary goes to stderr, so that stdout holds the answers only.
+void PrintSummary(const Outcome& outcome) {
+  const std::string summary = SummaryOf(outcome);
+  std::fwrite(summary.data(), 1, summary.size(), stderr);
+}
+
+// One after the other, each token as it comes.
+bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) {
+  bool all_ok = true;
+  for (const PromptRequest& request : requests) {
+    const Outcome outcome =
+        client->Run(request, [](const v1::Delta& delta) { Print(delta.text()); });
+    Print("\n");
+    PrintSummary(outcome);
+    all_ok &= outcome.status.ok();
+  }
+  return all_ok;
+}
+
+bool Collect(GenerateClient* client, const std::vector<PromptRequest>& requests,
+             const GenerateFlags& flags) {
+  bool all_ok = true;
+  RunPrompts(client, requests, flags.concurrency, [&](const Outcome& outcome) {
+    all_ok &= outcome.status.ok();
+    Print((flags.json ? OutcomeAsJson(outcome) : outcome.text) + "\n");
+    if (!flags.json) PrintSummary(outcome);
+  });
+  return all_ok;
+}
+
+int UsageFailure(const FlagSet& set, const absl::Status& status) {
+  const std::string message(status.message().data(), status.message().size());
+  std::fputs((set.program() + ": fatal: " + message + "\n").c_str(), stderr);
+  return ToInt(ExitCode::kUsage);
+}
+
+}  // namespace
+
+int GenerateCommand(const Arguments& arguments) {
+  GenerateFlags flags;
+  FlagSet set("baton generate", "generate", "Sends prompts to a router and prints the answers.");
+  BindGenerate(&set, &flags);
+  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  const auto requests = Requests(flags);
+  if (!requests.ok()) return UsageFailure(set, requests.status());
+  const auto client = GenerateClient::Connect(flags.client);
+  if (!client.ok()) return UsageFailure(set, client.status());
+  const bool stream = !flags.json && flags.concurrency == 1;
+  const bool all_ok =
+      stream ? Stream(client->get(), *requests) : Collect(client->get(), *requests, flags);
+  return ToInt(all_ok ? ExitCode::kOk : ExitCode::kRequestFailed);
+}
+
+}  // namespace baton

@@ -1,0 +1,179 @@
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
+#include "common/config/bind.h"
+#include "common/config/exit_code.h"
+#include "common/config/flag_types.h"
+#include "common/formats/generation_config.h"
+#include "common/formats/model_config.h"
+#include "common/model/footprint.h"
+#include "common/text/special_tokens.h"
+#include "common/text/tokenizer.h"
+#include "nlohmann/json.hpp"
+#include "tools/commands.h"
+
+namespace baton {
+namespace {
+
+struct InspectFlags {
+  std::string directory;
+  bool as_json = false;
+  FootprintQuery query;
+  DtypeFlag dtype = DtypeFlag::kAuto;
+  DtypeFlag kv_dtype = DtypeFlag::kAuto;
+};
+
+struct Inspection {
+  ModelConfig config;
+  Footprint footprint;
+  std::vector<StopSetEntry> stop_set;
+  bool has_tokenizer = false;
+};
+
+void BindInspect(FlagSet* set, InspectFlags* flags) {
+  BindModelDir(set, &flags->directory);
+  const Choices<DtypeFlag> dtypes = {{{"auto", DtypeFlag::kAuto},
+                                      {"float32", DtypeFlag::kFloat32},
+                                      {"bfloat16", DtypeFlag::kBfloat16}},
+                                     {}};
+  set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
+  set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Question",
+                       "length of prompt and sequence")));
+  set->Add(Common(
+      With(SizeFlag("memory", &flags->query.memory_bytes, {.min = 0, .max = int64_t{1} << 50}),
+           "Question", "for the KV cache")));
+  set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), "Question",
+                "of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, dtypes), "Question",
+                "of the KV cache; auto: the compute dtype"));
+  set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}),
+                "Question", "tokens in a KV block"));
+}
+
+kernels::DType Resolve(DtypeFlag flag, kernels::DType automatic) {
+  if (flag == DtypeFlag::kAuto) return automatic;
+  return flag == DtypeFlag::kFloat32 ? kernels::DType::kF32 : kernels::DType::kBF16;
+}
+
+// Empty when the directory has no tokenizer.json: config.json alone suffices.
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& directory) {
+  auto tokenizer = LoadTokenizer(directory);
+  if (tokenizer.status().code() == absl::StatusCode::kNotFound) {
+    return std::unique_ptr<Tokenizer>();
+  }
+  return tokenizer;
+}
+
+absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& directory,
+                                                    const ModelConfig& config,
+                                                    const Tokenizer* tokenizer) {
+  BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(directory));
+  BATON_ASSIGN_OR_RETURN(const SpecialTokens special, LoadSpecialTokens(directory));
+  if (tokenizer == nullptr) return BuildStopSet(config, generation, std::nullopt, nullptr);
+  std::optional<TokenizerEos> eos;
+  if (special.eos_token) {
+    const auto id = tokenizer->TokenToId(*special.eos_token);
+    if (id) eos = TokenizerEos{.id = *id, .text = *special.eos_token};
+  }
+  return BuildStopSet(config, generation, eos,
+                      [&](TokenId id) { return std::string(tokenizer->TokenText(id)); });
+}
+
+absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
+  Inspection result;
+  BATON_ASSIGN_OR_RETURN(result.config, LoadModelConfig(flags.directory));
+  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
+                         TokenizerIfAny(flags.directory));
+  result.has_tokenizer = tokenizer != nullptr;
+  BATON_ASSIGN_OR_RETURN(result.stop_set,
+                         StopSetOf(flags.directory, result.config, tokenizer.get()));
+  FootprintQuery query = flags.query;
+  const bool fp32 = result.config.dtype == "float32";
+  query.compute_dtype = Resolve(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
+  query.kv_dtype = Resolve(flags.kv_dtype, query.compute_dtype);
+  result.footprint = ComputeFootprint(result.config, query);
+  return result;
+}
+
+std::string AsJson(const Inspection& inspection) {
+  const Footprint& costs = inspection.footprint;
+  nlohmann::ordered_json stop_set = nlohmann::ordered_json::array();
+  for (const StopSetEntry& entry : inspection.stop_set) {
+    stop_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
+  }
+  const nlohmann::ordered_json json = {{"parameters", costs.parameters},
+                                       {"weight_bytes", costs.weight_bytes},
+                                       {"kv_bytes_per_token", costs.kv_bytes_per_token},
+                                       {"activation_peak_bytes", costs.activation_peak_bytes},
+                                       {"prefill_flops", costs.prefill_flops},
+                                       {"decode_step_flops", costs.decode_step_flops},
+                                       {"max_concurrency", costs.max_concurrency},
+                                       {"stop_set", stop_set}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+// 131072 as "131072 B", 134217728 as "134.2 MB".
+std::string Bytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
+  if (bytes < 1'000'000) return absl::StrFormat("%d B", bytes);
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1000 && unit < 4; ++unit) value /= 1000;
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
+std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
+  const ModelConfig& config = inspection.config;
+  const Footprint& costs = inspection.footprint;
+  const int32_t tokens = flags.query.tokens;
+  std::string text = absl::StrFormat(
+      "%s: %s, %d layers, hidden %d, heads %d/%d of %d, ffn %d, vocabulary %d, context %d\n",
+      flags.directory, config.architecture, config.layers, config.hidden, config.heads,
+      config.kv_heads, config.head_dim, config.ffn, config.vocab, config.max_positions);
+  text += absl::StrFormat("parameters             %d\n", costs.parameters);
+  for (const auto& [dtype, bytes] : costs.weight_bytes) {
+    text += absl::StrFormat("weights, %-13s %s\n", dtype, Bytes(bytes));
+  }
+  text += absl::StrFormat("KV cache per token     %s\n", Bytes(costs.kv_bytes_per_token));
+  text += absl::StrFormat("activations at most    %s in a step of %d tokens\n",
+                          Bytes(costs.activation_peak_bytes), tokens);
+  text += absl::StrFormat("prefill of %-10d  %.3g GFLOP\n", tokens, costs.prefill_flops * 1e-9);
+  text +=
+      absl::StrFormat("decode step at %-6d  %.3g GFLOP\n", tokens, costs.decode_step_flops * 1e-9);
+  text += absl::StrFormat("concurrency            %d sequences of %d tokens in %s\n",
+                          costs.max_concurrency, tokens, FormatSize(flags.query.memory_bytes));
+  for (const StopSetEntry& entry : inspection.stop_set) {
+    std::string sources;
+    for (const std::string& source : entry.sources) {
+      sources += (sources.empty() ? "" : ", ") + source;
+    }
+    text += absl::StrFormat("ends at                %d %s (%s)\n", entry.id, entry.text, sources);
+  }
+  if (inspection.stop_set.empty()) text += "ends at                no EOS token known\n";
+  if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";
+  return text;
+}
+
+}  // namespace
+
+int ModelInspectCommand(const Arguments& arguments) {
+  InspectFlags flags;
+  FlagSet set("baton model inspect", "model", "What a model directory holds and what it costs.");
+  BindInspect(&set, &flags);
+  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  const auto inspection = Inspect(flags);
+  if (!inspection.ok()) {
+    const absl::Status& status = inspection.status();
+    return ReportFatal(
+        set.program(),
+        {.code = ExitCode::kModel,
+         .what = "cannot read the model in " + flags.directory,
+         .why = std::string(status.message().data(), status.message().size()),
+         .next = "a Hugging Face directory with a config.json of " + SupportedArchitectures()});
+  }
+  Print(flags.as_json ? AsJson(*inspection) : AsText(flags, *inspection));
+  return 0;
+}
+
+}  // namespace baton

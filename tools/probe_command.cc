@@ -1,0 +1,44 @@
+#include <chrono>
+
+#include "common/config/bind.h"
+#include "common/config/exit_code.h"
+#include "common/config/flag_types.h"
+#include "tools/commands.h"
+#include "tools/health_client.h"
+
+namespace baton {
+
+int ProbeCommand(const Arguments& arguments) {
+  std::string address;
+  std::string service;
+  base::Duration timeout = std::chrono::seconds(2);
+  TlsFlags tls;
+  std::string role = "router";
+  FlagSet set("baton probe", "probe",
+              "Asks a server for its health: exit 0 when it serves, else 1.");
+  Flag positional = Valued(TextFlag("address", &address), "ADDR");
+  positional.help = "host:port of a gRPC server";
+  positional.positional = positional.required = true;
+  set.Add(std::move(positional));
+  set.Add(Common(With(Valued(TextFlag("service", &service), "NAME"), "Question",
+                      "one service, e.g. baton.v1.InferenceService; default: the whole server")));
+  set.Add(Common(With(DurationFlag("timeout", &timeout, std::chrono::seconds(1)), "Question",
+                      "how long to wait for the answer")));
+  set.Add(With(Valued(TextFlag("tls-role", &role), "NAME"), "TLS",
+               "the role that the server's certificate names"));
+  BindTls(&set, &tls);
+  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  const auto health = CheckHealth(address, service, timeout, {.tls = tls, .role = role});
+  if (!health.ok()) {
+    const absl::Status& status = health.status();
+    return ReportFatal(set.program(),
+                       {.code = ExitCode::kRequestFailed,
+                        .what = "cannot probe " + address,
+                        .why = std::string(status.message().data(), status.message().size()),
+                        .next = "the address of a running server; a service name it knows"});
+  }
+  Print(std::string(HealthName(*health)) + "\n");
+  return ToInt(*health == Health::kServing ? ExitCode::kOk : ExitCode::kRequestFailed);
+}
+
+}  // namespace baton

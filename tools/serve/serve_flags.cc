@@ -1,0 +1,106 @@
+#include "tools/serve/serve_flags.h"
+
+#include <algorithm>
+#include <array>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton {
+namespace {
+
+constexpr std::array<std::string_view, 3> kEngineGroups = {"Batching", "KV cache", "Device"};
+constexpr std::array<std::string_view, 4> kRouterGroups = {"Model", "Request limits",
+                                                           "End of sequence", "Workers"};
+constexpr std::array<std::string_view, 2> kSharedGroups = {"Logging", "Lifecycle"};
+
+template <size_t n>
+bool IsIn(const std::array<std::string_view, n>& groups, const std::string& group) {
+  return std::find(groups.begin(), groups.end(), group) != groups.end();
+}
+
+void Spell(const Flag& flag, std::vector<std::string>* arguments) {
+  for (const std::string& value : flag.get()) {
+    arguments->push_back(absl::StrCat("--", flag.name, "=", value));
+  }
+}
+
+// The flags of `groups` that were given.
+template <size_t n>
+void SpellGiven(const FlagSet& set, const std::array<std::string_view, n>& groups,
+                std::vector<std::string>* arguments) {
+  for (const Flag& flag : set.flags()) {
+    if (IsIn(groups, flag.group) && set.Given(flag.name)) Spell(flag, arguments);
+  }
+}
+
+std::string Joined(const std::vector<std::string>& parts) {
+  std::string joined;
+  for (const std::string& part : parts) joined += (joined.empty() ? "" : ",") + part;
+  return joined;
+}
+
+}  // namespace
+
+void BindServe(FlagSet* set, ServeFlags* flags) {
+  BindModelDir(set, &flags->router.model_dir);
+  const std::string group = "Processes";
+  set->Add(Common(
+      With(IntFlag("prefill", &flags->prefill, {.min = 1, .max = 256}), group, "prefill workers")));
+  set->Add(Common(
+      With(IntFlag("decode", &flags->decode, {.min = 1, .max = 256}), group, "decode workers")));
+  set->Add(Common(With(
+      ChoiceFlag("mode", &flags->unified, Choices<bool>{{{"split", false}, {"unified", true}}, {}}),
+      group, "unified: decode workers prefill too, there are no others")));
+  BindListen(set, &flags->router.server);
+  BindEngine(set, &flags->engine);
+  set->Remove("max-num-queued-reqs");
+  BindRouting(set, &flags->router);
+  BindLog(set, &flags->router.server);
+  BindLifecycle(set, &flags->router.server);
+}
+
+std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
+                                         int32_t threads, WorkerAddress address) {
+  std::vector<std::string> arguments = {flags.router.model_dir, "--host=127.0.0.1",
+                                        absl::StrCat("--port=", address.port),
+                                        absl::StrCat("--admin-port=", address.admin_port)};
+  SpellGiven(set, kEngineGroups, &arguments);
+  if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", threads));
+  SpellGiven(set, kSharedGroups, &arguments);
+  return arguments;
+}
+
+std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& flags,
+                                         const std::vector<std::string>& prefill_addresses,
+                                         const std::vector<std::string>& decode_addresses) {
+  std::vector<std::string> arguments = {flags.router.model_dir,
+                                        "--decode-workers=" + Joined(decode_addresses)};
+  if (!prefill_addresses.empty()) {
+    arguments.push_back("--prefill-workers=" + Joined(prefill_addresses));
+  }
+  for (const char* name : {"host", "port", "admin-port", "ignore-eos", "eos-log"}) {
+    for (const Flag& flag : set.flags()) {
+      if (flag.name == name) Spell(flag, &arguments);
+    }
+  }
+  for (const Flag& flag : set.flags()) {
+    const bool spelled = flag.name == "ignore-eos" || flag.name == "eos-log";
+    if (!spelled && IsIn(kRouterGroups, flag.group) && set.Given(flag.name)) {
+      Spell(flag, &arguments);
+    }
+  }
+  SpellGiven(set, kSharedGroups, &arguments);
+  return arguments;
+}
+
+std::vector<int32_t> DivideThreads(int32_t cores, int32_t workers) {
+  std::vector<int32_t> threads(static_cast<size_t>(workers), std::max(1, cores / workers));
+  for (int32_t i = 0; i < cores % workers && cores > workers; ++i)
+    ++threads[static_cast<size_t>(i)];
+  return threads;
+}
+
+}  // namespace baton

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/config/flag_set.h"
+#include "common/config/options.h"
+
+namespace baton {
+
+// `baton serve DIR`: the router's own settings and those that every worker gets.
+struct ServeFlags {
+  ServeFlags() {
+    router.ignore_eos = IgnoreEosFlag::kAllow;
+    router.eos_log = "./eos_probabilities.jsonl";
+  }
+
+  RouterFlags router;  // with the model directory and the server's settings
+  EngineFlags engine;
+  int32_t prefill = 1;  // workers
+  int32_t decode = 1;
+  bool unified = false;  // decode workers prefill too; none else
+};
+
+// `--max-num-queued-reqs` is the router's.
+void BindServe(FlagSet* set, ServeFlags* flags);
+
+// The command lines that `serve` starts its processes with, without the program's name. Every
+// setting that was given is spelled out: the children get no BATON_* variables and no file.
+//
+// `threads` of the computation; `address` of an earlier life, "" = any free ports.
+struct WorkerAddress {
+  int32_t port = 0;
+  int32_t admin_port = 0;
+};
+std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
+                                         int32_t threads, WorkerAddress address);
+std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& flags,
+                                         const std::vector<std::string>& prefill_addresses,
+                                         const std::vector<std::string>& decode_addresses);
+
+// How `cores` are divided among `workers`, at least one each; the first get what is left over.
+std::vector<int32_t> DivideThreads(int32_t cores, int32_t workers);
+
+}  // namespace baton

@@ -1,0 +1,267 @@
+#include "tools/serve/supervisor.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/config/flag_set.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr base::Duration kPollStep = milliseconds(50);
+constexpr base::Duration kStableAfter = std::chrono::seconds(30);  // a life that ends the back-off
+constexpr base::Duration kKillGrace = std::chrono::seconds(5);     // beyond the drain timeout
+
+sigset_t HandledSignals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, signal);
+  return set;
+}
+
+bool IsOneOf(const std::vector<std::string>& roles, const std::string& role) {
+  return std::find(roles.begin(), roles.end(), role) != roles.end();
+}
+
+}  // namespace
+
+struct Supervisor::Service {
+  ServiceSpec spec;
+  std::optional<ChildProcess> process;
+  LineReader out_reader, err_reader;
+  std::optional<ReadyLine> ready;    // of this life
+  std::optional<ReadyLine> address;  // of the first life that got ready
+  std::optional<int> exit_code;      // of the last life, while there is no process
+  base::Instant started_at{}, restart_at = base::kNever;
+  base::Duration backoff{};
+  int lives = 0;
+};
+
+Supervisor::Supervisor(SupervisorOptions options, const base::Clock* clock)
+    : options_(options), clock_(clock) {
+  const sigset_t handled = HandledSignals();
+  pthread_sigmask(SIG_BLOCK, &handled, nullptr);
+  signals_ = UniqueFd(signalfd(-1, &handled, SFD_NONBLOCK | SFD_CLOEXEC));
+  BATON_CHECK(signals_.get() >= 0) << "no signalfd";
+}
+
+Supervisor::~Supervisor() {
+  services_.clear();
+  const sigset_t handled = HandledSignals();
+  ReadSignals();  // what is pending must not strike after the unblocking
+  pthread_sigmask(SIG_UNBLOCK, &handled, nullptr);
+}
+
+absl::Status Supervisor::Launch(Service* service) {
+  service->restart_at = base::kNever;
+  service->ready.reset();
+  service->exit_code.reset();
+  service->out_reader = LineReader();
+  service->err_reader = LineReader();
+  service->started_at = clock_->Now();
+  // A failpoint that stopped a process would stop its successor too.
+  const bool first = service->lives++ == 0;
+  BATON_ASSIGN_OR_RETURN(
+      service->process, ChildProcess::Start({.program = service->spec.program,
+                                             .arguments = service->spec.arguments(service->address),
+                                             .environment = ChildEnvironment(first)}));
+  return absl::OkStatus();
+}
+
+std::optional<Fatal> Supervisor::StartAll(const std::vector<ServiceSpec>& specs) {
+  restart_ = false;
+  const size_t first = services_.size();
+  for (const ServiceSpec& spec : specs) {
+    services_.push_back(std::make_unique<Service>());
+    services_.back()->spec = spec;
+    services_.back()->backoff = options_.first_backoff;
+    const absl::Status status = Launch(services_.back().get());
+    if (!status.ok()) {
+      return Fatal{.code = ExitCode::kResources,
+                   .what = "cannot start " + spec.name,
+                   .why = std::string(status.message().data(), status.message().size()),
+                   .next = "BATON_BIN_DIR with the folder that holds the baton binaries"};
+    }
+  }
+  const base::Instant deadline = clock_->Now() + options_.start_timeout;
+  const auto settled = [&] {
+    return StartFailure().has_value() ||
+           std::all_of(services_.begin() + static_cast<ptrdiff_t>(first), services_.end(),
+                       [](const auto& service) { return service->ready.has_value(); });
+  };
+  RunUntil(settled, deadline);
+  if (const auto failure = StartFailure()) return failure;
+  if (!stop_requested() && clock_->Now() >= deadline) {
+    return Fatal{.code = ExitCode::kResources,
+                 .what = "a service did not get ready",
+                 .why = "no ready line within " +
+                        std::to_string(base::Seconds(options_.start_timeout)) + " s",
+                 .next = "its log lines above"};
+  }
+  restart_ = true;
+  return std::nullopt;
+}
+
+std::optional<Fatal> Supervisor::StartFailure() const {
+  for (const auto& service : services_) {
+    if (!service->exit_code) continue;
+    const int code = *service->exit_code;
+    const bool ours = code >= ToInt(ExitCode::kUsage) && code <= ToInt(ExitCode::kPortInUse);
+    return Fatal{.code = ours ? static_cast<ExitCode>(code) : ExitCode::kResources,
+                 .what = "cannot start " + service->spec.name,
+                 .why = absl::StrCat("it ended with exit code ", code),
+                 .next = "what its log lines above say"};
+  }
+  return std::nullopt;
+}
+
+void Supervisor::RunUntil(const std::function<bool()>& done, base::Instant deadline) {
+  while (!stop_requested() && clock_->Now() < deadline && !done()) {
+    Poll(std::min(kPollStep, deadline - clock_->Now()));
+  }
+}
+
+void Supervisor::Poll(base::Duration at_most) {
+  std::vector<pollfd> fds = {{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+  for (const auto& service : services_) {
+    // poll ignores negative descriptors.
+    fds.push_back({service->process ? service->process->out() : -1, POLLIN, 0});
+    fds.push_back({service->process ? service->process->err() : -1, POLLIN, 0});
+  }
+  const auto timeout = std::chrono::duration_cast<milliseconds>(at_most).count() + 1;
+  poll(fds.data(), fds.size(), static_cast<int>(timeout));
+  ReadSignals();
+  for (size_t i = 0; i < services_.size(); ++i) {
+    Service* service = services_[i].get();
+    if (!service->process) continue;
+    if (fds[2 * i + 1].revents != 0) ReadOutput(service);
+    if (fds[2 * i + 2].revents != 0) ReadLog(service);
+    Reap(service);
+  }
+  if (restart_) RestartDue();
+}
+
+void Supervisor::ReadSignals() {
+  signalfd_siginfo info{};
+  while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) {
+    if (info.ssi_signo != SIGCHLD) ++stops_;
+  }
+}
+
+void Supervisor::ReadOutput(Service* service) {
+  bool at_end = false;
+  for (const std::string& line : service->out_reader.Read(service->process->out(), &at_end)) {
+    const auto ready = ParseReadyLine(line);
+    if (!ready) {
+      spdlog::info("{} printed: {}", service->spec.name, line);
+      continue;
+    }
+    service->ready = ready;
+    if (!service->address) service->address = ready;
+    spdlog::info("{} is ready: gRPC {}, admin {}, pid {}", service->spec.name, ready->grpc,
+                 ready->admin, service->process->pid());
+  }
+  if (at_end) service->process->CloseOut();
+}
+
+void Supervisor::ReadLog(Service* service) {
+  bool at_end = false;
+  std::string text;
+  for (const std::string& line : service->err_reader.Read(service->process->err(), &at_end)) {
+    if (options_.prefix_logs) text += "[" + service->spec.name + "] ";
+    text += line + "\n";
+  }
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  if (at_end) service->process->CloseErr();
+}
+
+void Supervisor::Reap(Service* service) {
+  const std::optional<int> code = service->process->Reap();
+  if (!code) return;
+  if (service->process->out() >= 0) ReadOutput(service);
+  if (service->process->err() >= 0) ReadLog(service);
+  service->process.reset();
+  service->ready.reset();
+  service->exit_code = code;
+  if (!restart_) return;
+  const base::Instant now = clock_->Now();
+  if (now - service->started_at >= kStableAfter) service->backoff = options_.first_backoff;
+  service->restart_at = now + service->backoff;
+  spdlog::warn("{} ended with exit code {}; it starts again in {:.1f} s", service->spec.name, *code,
+               base::Seconds(service->backoff));
+  service->backoff = std::min(2 * service->backoff, options_.max_backoff);
+}
+
+void Supervisor::RestartDue() {
+  for (const auto& service : services_) {
+    if (service->process || clock_->Now() < service->restart_at) continue;
+    const absl::Status status = Launch(service.get());
+    if (status.ok()) continue;
+    spdlog::error("cannot start {}: {}", service->spec.name, status.ToString());
+    service->restart_at = clock_->Now() + service->backoff;
+  }
+}
+
+void Supervisor::Drain(const std::vector<std::string>& roles) {
+  restart_ = false;
+  const int stops_before = std::max(stops_, 1);
+  const auto each = [&](const std::function<void(Service*)>& act) {
+    for (const auto& service : services_) {
+      if (service->process && IsOneOf(roles, service->spec.role)) act(service.get());
+    }
+  };
+  each([](Service* service) { service->process->Signal(SIGTERM); });
+  const base::Instant deadline = clock_->Now() + options_.drain_timeout + kKillGrace;
+  const auto alive = [&] {
+    size_t count = 0;
+    each([&](Service*) { ++count; });
+    return count;
+  };
+  while (alive() > 0 && clock_->Now() < deadline && stops_ <= stops_before) Poll(kPollStep);
+  if (alive() == 0) return;
+  each([](Service* service) {
+    spdlog::warn("{} did not end in time and is killed", service->spec.name);
+    service->process->Signal(SIGKILL);
+  });
+  while (alive() > 0) Poll(kPollStep);
+}
+
+std::vector<ReadyLine> Supervisor::ready_lines() const {
+  std::vector<ReadyLine> lines;
+  for (const auto& service : services_) lines.push_back(service->ready.value_or(ReadyLine()));
+  return lines;
+}
+
+std::vector<pid_t> Supervisor::pids() const {
+  std::vector<pid_t> pids;
+  for (const auto& service : services_) {
+    pids.push_back(service->process ? service->process->pid() : -1);
+  }
+  return pids;
+}
+
+std::vector<std::string> ChildEnvironment(bool failpoints) {
+  FlagSet::Environment variables = FlagSet::ProcessEnvironment();
+  // libgomp's default spinning stalls workers that share cores.
+  variables.try_emplace("GOMP_SPINCOUNT", "1000");
+  std::vector<std::string> environment;
+  for (const auto& [name, value] : variables) {
+    const bool setting = name.starts_with("BATON_");
+    if (!setting || (failpoints && name == "BATON_FAILPOINT")) {
+      environment.push_back(name + "=" + value);
+    }
+  }
+  return environment;
+}
+
+}  // namespace baton

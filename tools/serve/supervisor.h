@@ -1,0 +1,85 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/config/exit_code.h"
+#include "common/config/ready_line.h"
+#include "tools/serve/child_process.h"
+#include "tools/serve/line_reader.h"
+
+namespace baton {
+
+// One program to keep running.
+struct ServiceSpec {
+  std::string role;  // router, prefill or decode
+  std::string name;  // "decode-0", in front of its log lines
+  std::string program;
+  // The command line; `before` is where its earlier life was reached, so that it comes back there.
+  std::function<std::vector<std::string>(const std::optional<ReadyLine>& before)> arguments;
+};
+
+struct SupervisorOptions {
+  bool prefix_logs = true;  // put "[decode-0] " in front of the children's lines
+  base::Duration drain_timeout = std::chrono::seconds(30);
+  base::Duration start_timeout = std::chrono::minutes(10);  // a large model on a slow disk
+  base::Duration first_backoff = std::chrono::milliseconds(500);
+  base::Duration max_backoff = std::chrono::seconds(10);
+};
+
+// Starts programs, forwards what they log to stderr, restarts those that die, and ends them.
+// Single-threaded: everything happens inside its calls, in the thread that made it. Blocks SIGTERM,
+// SIGINT and SIGCHLD of that thread; make it before any other thread.
+class Supervisor final {
+ public:
+  Supervisor(SupervisorOptions options, const base::Clock* clock);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Starts `specs` and waits until each printed its ready line. Empty on success; on failure says
+  // what to exit with. `stop_requested` afterwards means that a signal came first.
+  std::optional<Fatal> StartAll(const std::vector<ServiceSpec>& specs);
+
+  // Handles events until `done` holds, a signal asks to stop, or `deadline` passed. `done` is asked
+  // at least every 50 ms.
+  void RunUntil(const std::function<bool()>& done, base::Instant deadline);
+
+  // SIGTERM to the services of `roles`, then waits until they ended; SIGKILL after the drain
+  // timeout and a grace. A second signal to us kills at once.
+  void Drain(const std::vector<std::string>& roles);
+
+  bool stop_requested() const { return stops_ > 0; }
+  // In the order they were started; empty fields for a service that is not ready.
+  std::vector<ReadyLine> ready_lines() const;
+  std::vector<pid_t> pids() const;
+
+ private:
+  struct Service;
+
+  absl::Status Launch(Service* service);
+  void Poll(base::Duration at_most);
+  void ReadSignals();
+  void ReadOutput(Service* service);
+  void ReadLog(Service* service);
+  void Reap(Service* service);
+  void RestartDue();
+  std::optional<Fatal> StartFailure() const;
+
+  const SupervisorOptions options_;
+  const base::Clock* const clock_;
+  UniqueFd signals_;
+  int stops_ = 0;  // SIGTERM or SIGINT so far
+  bool restart_ = false;
+  std::vector<std::unique_ptr<Service>> services_;
+};
+
+// This process's environment for a child: without BATON_* settings, which the parent spells out as
+// flags, and with what libgomp must know before main. `failpoints` keeps BATON_FAILPOINT.
+std::vector<std::string> ChildEnvironment(bool failpoints);
+
+}  // namespace baton

@@ -1,0 +1,40 @@
+#include "tools/settings_of.h"
+
+#include <utility>
+
+#include "common/config/bind.h"
+#include "common/config/edit_distance.h"
+#include "tools/serve/serve_flags.h"
+
+namespace baton {
+namespace {
+
+template <typename Options, typename Bind>
+CommandSettings Make(Options defaults, Bind bind, std::string program, std::string section) {
+  auto options = std::make_shared<Options>(std::move(defaults));
+  CommandSettings settings;
+  settings.set = std::make_unique<FlagSet>(std::move(program), std::move(section), "");
+  bind(settings.set.get(), options.get());
+  settings.options = std::move(options);
+  return settings;
+}
+
+}  // namespace
+
+std::vector<std::string> ConfigurableCommands() { return {"serve", "router", "prefill", "decode"}; }
+
+absl::StatusOr<CommandSettings> SettingsOf(std::string_view command, std::string program) {
+  if (command == "serve") return Make(ServeFlags(), BindServe, std::move(program), "serve");
+  if (command == "router") return Make(RouterFlags(), BindRouter, std::move(program), "router");
+  if (command == "prefill") {
+    return Make(DefaultPrefillFlags(), BindWorker, std::move(program), "prefill");
+  }
+  if (command == "decode") {
+    return Make(DefaultDecodeFlags(), BindWorker, std::move(program), "decode");
+  }
+  const std::string nearest = NearestName(command, ConfigurableCommands());
+  return UsageError("--for " + std::string(command), "expected serve, router, prefill or decode",
+                    "--for " + (nearest.empty() ? "serve" : nearest));
+}
+
+}  // namespace baton
