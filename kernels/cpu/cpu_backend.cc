@@ -188,21 +188,29 @@ void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sha
       });
 }
 
-// Tasks are the same for all layers of a step.
+// Tasks are the same for all layers of a step. Few queries take several KV heads into a task, as
+// long as every thread has work.
 void CpuBackend::PlanAttention(const AttentionShape& shape) {
-  const int queries = cpu::AttentionQueriesPerTask(shape);
+  const int32_t rows = cpu::AttentionRowsPerTask(shape);
+  const int32_t group = shape.q_heads / shape.kv_heads;
+  const int32_t queries = rows / group;
+  const auto sequences = static_cast<int32_t>(layout_.sequences.size());
+  const int32_t heads_for_threads = std::max(1, shape.kv_heads * sequences / (4 * info_.threads));
   for (const StepLayout::Sequence& sequence : layout_.sequences) {
+    const int32_t in_task = std::min(queries, sequence.num_tokens) * group;
+    const int32_t heads = std::min({shape.kv_heads, heads_for_threads, rows / in_task});
     // The last queries see the most: they go first, so that no thread is left with a long task.
     const int32_t parts = (sequence.num_tokens + queries - 1) / queries;
     for (int32_t part = parts - 1; part >= 0; --part) {
       const int32_t first = part * queries;
-      for (int32_t head = 0; head < shape.kv_heads; ++head) {
+      for (int32_t head = 0; head < shape.kv_heads; head += heads) {
         attention_tasks_.push_back(
             {.blocks = sequence.blocks.data(),
              .first_row = sequence.token_begin + first,
              .queries = std::min(queries, sequence.num_tokens - first),
              .first_position = sequence.context - sequence.num_tokens + first,
-             .kv_head = head});
+             .kv_head = head,
+             .kv_heads = std::min(heads, shape.kv_heads - head)});
       }
     }
   }

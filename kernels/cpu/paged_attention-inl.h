@@ -68,52 +68,57 @@ struct AttentionMemory {
   float* scores_;
 };
 
-using Block128 = hn::FixedTag<uint32_t, 4>;
+using Words = hn::RebindToUnsigned<FloatTag>;
 
-// Transposes 4 rows of 4 words.
-HWY_INLINE void Transpose4x4(const uint32_t* from, int64_t from_stride, uint32_t out[4][4]) {
-  const Block128 d;
-  const hn::FixedTag<uint64_t, 2> d64;
-  const auto r0 = hn::LoadU(d, from);
-  const auto r1 = hn::LoadU(d, from + from_stride);
-  const auto r2 = hn::LoadU(d, from + 2 * from_stride);
-  const auto r3 = hn::LoadU(d, from + 3 * from_stride);
-  const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
-  const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
-  const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
-  const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, low01, low23)), d, out[0]);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, low01, low23)), d, out[1]);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveLower(d64, high01, high23)), d, out[2]);
-  hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(d64, high01, high23)), d, out[3]);
-}
-
-// Four tokens at column `token` of keys [dim, stride]; a word is one fp32 element.
-HWY_INLINE void TransposeFour(const float* from, int64_t dim, int64_t stride, float* keys) {
-  const Block128 d;
-  const auto* words = reinterpret_cast<const uint32_t*>(from);
-  for (int64_t i = 0; i < dim; i += 4) {
-    uint32_t columns[4][4];
-    Transpose4x4(words + i, dim, columns);
-    for (int c = 0; c < 4; ++c) {
-      hn::StoreU(hn::LoadU(d, columns[c]), d, reinterpret_cast<uint32_t*>(keys + (i + c) * stride));
-    }
+// Vector of 128-bit blocks: block b holds the four words at from + 4 b stride.
+template <class D>
+HWY_INLINE hn::Vec<D> LoadBlocks(D d, const uint32_t* from, int64_t stride) {
+  if constexpr (sizeof(hn::Vec<D>) == 16) {
+    return hn::LoadU(d, from);
+  } else {
+    const hn::Half<D> half;
+    constexpr int64_t kUpper = sizeof(hn::Vec<D>) / 8;
+    return hn::Combine(d, LoadBlocks(half, from + kUpper * stride, stride),
+                       LoadBlocks(half, from, stride));
   }
 }
 
-// A word is a pair of bf16 elements: the even one in its low half.
-HWY_INLINE void TransposeFour(const uint16_t* from, int64_t dim, int64_t stride, float* keys) {
-  const Block128 d;
+// One word column as it goes to fp32: a word is an fp32 element, or a pair of bf16 elements with
+// the even one in its low half.
+template <class D, typename Kv>
+HWY_INLINE void StoreColumn(D d, hn::Vec<D> words, const Kv* /*type*/, int64_t column,
+                            int64_t stride, float* keys) {
+  if constexpr (sizeof(Kv) == 4) {
+    hn::StoreU(words, d, reinterpret_cast<uint32_t*>(keys + column * stride));
+  } else {
+    auto* even = reinterpret_cast<uint32_t*>(keys + 2 * column * stride);
+    hn::StoreU(hn::ShiftLeft<16>(words), d, even);
+    hn::StoreU(hn::And(words, hn::Set(d, 0xffff0000)), d, even + stride);
+  }
+}
+
+// As many tokens as D has lanes: keys [dim, stride] = transposed rows of [tokens, dim].
+template <class D, typename Kv>
+HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t stride, float* keys) {
+  const hn::Repartition<uint64_t, D> d64;
+  const int64_t width = dim * static_cast<int64_t>(sizeof(Kv)) / 4;  // words in a row
   const auto* words = reinterpret_cast<const uint32_t*>(from);
-  for (int64_t i = 0; i < dim / 2; i += 4) {
-    uint32_t columns[4][4];
-    Transpose4x4(words + i, dim / 2, columns);
-    for (int c = 0; c < 4; ++c) {
-      const auto pair = hn::LoadU(d, columns[c]);
-      auto* even = reinterpret_cast<uint32_t*>(keys + 2 * (i + c) * stride);
-      hn::StoreU(hn::ShiftLeft<16>(pair), d, even);
-      hn::StoreU(hn::And(pair, hn::Set(d, 0xffff0000)), d, even + stride);
-    }
+  for (int64_t i = 0; i < width; i += 4) {
+    const auto r0 = LoadBlocks(d, words + i, width);
+    const auto r1 = LoadBlocks(d, words + i + width, width);
+    const auto r2 = LoadBlocks(d, words + i + 2 * width, width);
+    const auto r3 = LoadBlocks(d, words + i + 3 * width, width);
+    const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
+    const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
+    const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
+    const auto high23 = hn::BitCast(d64, hn::InterleaveUpper(d, r2, r3));
+    const auto store = [&](int64_t column, hn::Vec<decltype(d64)> pairs) {
+      StoreColumn(d, hn::BitCast(d, pairs), from, column, stride, keys);
+    };
+    store(i, hn::InterleaveLower(d64, low01, low23));
+    store(i + 1, hn::InterleaveUpper(d64, low01, low23));
+    store(i + 2, hn::InterleaveLower(d64, high01, high23));
+    store(i + 3, hn::InterleaveUpper(d64, high01, high23));
   }
 }
 
@@ -122,17 +127,22 @@ HWY_INLINE void TransposeFour(const uint16_t* from, int64_t dim, int64_t stride,
 template <typename Kv>
 void TransposeKeys(const Kv* from, int64_t tile, int64_t dim, int64_t stride, float* keys) {
   int64_t token = 0;
+  for (; token + kLanes <= tile; token += kLanes) {
+    TransposeTokens(Words(), from + token * dim, dim, stride, keys + token);
+  }
   for (; token + 4 <= tile; token += 4) {
-    TransposeFour(from + token * dim, dim, stride, keys + token);
+    TransposeTokens(hn::FixedTag<uint32_t, 4>(), from + token * dim, dim, stride, keys + token);
   }
   for (; token < tile; ++token) {
     for (int64_t i = 0; i < dim; ++i) {
+      float element;
       if constexpr (sizeof(Kv) == 4) {
-        keys[i * stride + token] = from[token * dim + i];
+        element = from[token * dim + i];
       } else {
         const uint32_t bits = static_cast<uint32_t>(from[token * dim + i]) << 16;
-        std::memcpy(&keys[i * stride + token], &bits, sizeof(bits));
+        std::memcpy(&element, &bits, sizeof(bits));
       }
+      keys[i * stride + token] = element;
     }
   }
 }

@@ -31,10 +31,11 @@ class AttentionRun {
         task_(task),
         group_(args.shape.q_heads / args.shape.kv_heads),
         rows_(task.queries * group_),
+        all_rows_(rows_ * task.kv_heads),
         dim_(args.shape.head_dim),
         tile_(args.kv.layout.block_size),
         split_blocks_(AttentionSplitBlocks(tile_)),
-        memory_(scratch, rows_, dim_, tile_, split_blocks_) {}
+        memory_(scratch, all_rows_, dim_, tile_, split_blocks_) {}
 
   void Run() {
     LoadQueries();
@@ -48,16 +49,22 @@ class AttentionRun {
   }
 
  private:
+  // `row` is within one KV head.
   Visible SeenBy(int32_t row) const {
     const int32_t position = task_.first_position + row / group_;
     const int32_t window = args_.shape.sliding_window;
     return {window > 0 ? std::max(0, position - window + 1) : 0, position + 1};
   }
 
+  // Column of a row's query head in qkv and out, and its token there.
+  int64_t ColumnOf(int32_t row) const {
+    return (int64_t{task_.kv_head + row / rows_} * group_ + row % group_) * dim_;
+  }
+  int64_t TokenOf(int32_t row) const { return task_.first_row + row % rows_ / group_; }
+
   void LoadQueries() {
-    for (int32_t row = 0; row < rows_; ++row) {
-      const auto* q = static_cast<const Activation*>(args_.qkv.row(task_.first_row + row / group_));
-      q += (int64_t{task_.kv_head} * group_ + row % group_) * dim_;
+    for (int32_t row = 0; row < all_rows_; ++row) {
+      const auto* q = static_cast<const Activation*>(args_.qkv.row(TokenOf(row))) + ColumnOf(row);
       float* to = memory_.query(row);
       ForEachVector(dim_, [&](int64_t i, int64_t count) {
         StorePartial(LoadPartial(q + i, count), to + i, count);
@@ -67,24 +74,45 @@ class AttentionRun {
     }
   }
 
-  const Kv* Plane(int32_t block_index, int plane) const {
+  const Kv* Tile(int32_t block_index, int plane, int32_t head) const {
     const auto* block = reinterpret_cast<const Kv*>(args_.kv.block(task_.blocks[block_index]));
-    return block + args_.kv.offset(args_.layer, plane, task_.kv_head, 0);
+    return block + args_.kv.offset(args_.layer, plane, task_.kv_head + head, 0);
+  }
+
+  // Asks for one half of the tile that this KV head uses next in this plane. Blocks lie far apart,
+  // so the hardware does not guess them; more than half a tile at once would stall on the requests.
+  // Inlined, because GCC drops calls of a function that does nothing but prefetch.
+  HWY_INLINE void Prefetch(int32_t block, int plane, int32_t head, int half) const {
+    if (block + 1 >= split_end_) return;
+    const auto* tile = reinterpret_cast<const char*>(Tile(block + 1, plane, head));
+    const int64_t bytes = tile_ * dim_ * static_cast<int64_t>(sizeof(Kv)) / 2;
+    for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile + half * bytes + i);
+  }
+
+  // Whether every row of [rows.begin, rows.end) sees the whole tile, which has no padding.
+  bool AllSeen(Visible rows, int32_t block) const {
+    return tile_ == memory_.tile_padded && SeenBy(rows.begin).end >= (block + 1) * tile_ &&
+           SeenBy(rows.end - 1).begin <= block * tile_;
   }
 
   // Blocks [begin, end) of the sequence, of which only those up to the last position are touched.
   void RunSplit(int32_t begin, int32_t end, int32_t last) {
     begin = std::max(begin, SeenBy(0).begin / tile_);
     end = std::min(end, last / tile_ + 1);
-    for (int32_t block = begin; block < end; ++block) Scores(block, block - begin);
-    for (int32_t row = 0; row < rows_; ++row) Softmax(row, begin, end);
-    for (int32_t block = begin; block < end; ++block) Values(block, block - begin);
-    for (int32_t row = 0; row < rows_; ++row) Merge(row, begin, end);
+    split_end_ = end;
+    for (int32_t block = begin; block < end; ++block) {
+      for (int32_t head = 0; head < task_.kv_heads; ++head) Scores(block, block - begin, head);
+    }
+    for (int32_t row = 0; row < all_rows_; ++row) Softmax(row, begin, end);
+    for (int32_t block = begin; block < end; ++block) {
+      for (int32_t head = 0; head < task_.kv_heads; ++head) Values(block, block - begin, head);
+    }
+    for (int32_t row = 0; row < all_rows_; ++row) Merge(row, begin, end);
   }
 
   // Blocks of [begin, end) that `row` sees.
   Visible SeenBlocks(int32_t row, int32_t begin, int32_t end) const {
-    const Visible seen = SeenBy(row);
+    const Visible seen = SeenBy(row % rows_);
     return {std::max(begin, seen.begin / tile_), std::min(end, (seen.end - 1) / tile_ + 1)};
   }
 
@@ -98,13 +126,16 @@ class AttentionRun {
     return rows;
   }
 
-  void Scores(int32_t block, int32_t column_tile) {
+  void Scores(int32_t block, int32_t column_tile, int32_t head) {
     const Visible rows = RowsOf(block);
     if (rows.begin >= rows.end) return;
-    TransposeKeys(Plane(block, 0), tile_, dim_, memory_.tile_padded, memory_.keys);
-    float* scores = memory_.score(0) + int64_t{column_tile} * memory_.tile_padded;
-    ScoreRows(memory_.query(0), dim_, memory_.keys, memory_.tile_padded, args_.shape.scale, scores,
-              memory_.score_stride, rows.begin, rows.end);
+    Prefetch(block, 0, head, 0);
+    TransposeKeys(Tile(block, 0, head), tile_, dim_, memory_.tile_padded, memory_.keys);
+    Prefetch(block, 0, head, 1);
+    float* scores = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;
+    ScoreRows(memory_.query(head * rows_), dim_, memory_.keys, memory_.tile_padded,
+              args_.shape.scale, scores, memory_.score_stride, rows.begin, rows.end);
+    if (AllSeen(rows, block)) return;
     const float masked = -std::numeric_limits<float>::infinity();
     for (int32_t row = rows.begin; row < rows.end; ++row) {
       float* line = scores + int64_t{row} * memory_.score_stride;
@@ -138,11 +169,19 @@ class AttentionRun {
 
   // Adds weight x value of one block to the rows' partial results. Rows that see the whole tile go
   // together; the others query by query, over what they see: a slot that nobody wrote is not read.
-  void Values(int32_t block, int32_t column_tile) {
+  void Values(int32_t block, int32_t column_tile, int32_t head) {
     const Visible rows = RowsOf(block);
     if (rows.begin >= rows.end) return;
-    WidenValues(Plane(block, 1), tile_, dim_, memory_.dim_padded, memory_.values);
-    const float* weights = memory_.score(0) + int64_t{column_tile} * memory_.tile_padded;
+    Prefetch(block, 1, head, 0);
+    WidenValues(Tile(block, 1, head), tile_, dim_, memory_.dim_padded, memory_.values);
+    Prefetch(block, 1, head, 1);
+    float* outs = memory_.split_out(head * rows_);
+    const float* weights = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;
+    if (AllSeen(rows, block)) {
+      AddValues(weights, memory_.score_stride, memory_.values, memory_.dim_padded, outs, rows.begin,
+                rows.end, 0, tile_);
+      return;
+    }
     for (int32_t row = rows.begin; row < rows.end;) {
       const Visible seen = SeenBy(row).Within(block * tile_, tile_);
       int32_t next = row + group_;
@@ -151,8 +190,8 @@ class AttentionRun {
         if (other.begin != seen.begin || other.end != seen.end) break;
         next += group_;
       }
-      AddValues(weights, memory_.score_stride, memory_.values, memory_.dim_padded,
-                memory_.split_out(0), row, next, seen.begin, seen.end);
+      AddValues(weights, memory_.score_stride, memory_.values, memory_.dim_padded, outs, row, next,
+                seen.begin, seen.end);
       row = next;
     }
   }
@@ -184,9 +223,8 @@ class AttentionRun {
   }
 
   void StoreResults() {
-    for (int32_t row = 0; row < rows_; ++row) {
-      auto* to = static_cast<Activation*>(args_.out.row(task_.first_row + row / group_));
-      to += (int64_t{task_.kv_head} * group_ + row % group_) * dim_;
+    for (int32_t row = 0; row < all_rows_; ++row) {
+      auto* to = static_cast<Activation*>(args_.out.row(TokenOf(row))) + ColumnOf(row);
       const auto total = hn::Set(kFloat, memory_.total[row]);
       const float* out = memory_.out(row);
       ForEachVector(dim_, [&](int64_t i, int64_t count) {
@@ -198,10 +236,12 @@ class AttentionRun {
   const AttentionArgs& args_;
   const AttentionTask& task_;
   const int32_t group_;
-  const int32_t rows_;
+  const int32_t rows_;      // of one KV head
+  const int32_t all_rows_;  // of all KV heads of the task, head by head
   const int64_t dim_;
   const int32_t tile_;
   const int32_t split_blocks_;
+  int32_t split_end_ = 0;  // first block after the split at work
   AttentionMemory memory_;
 };
 
@@ -231,14 +271,13 @@ namespace baton::kernels::cpu {
 
 int AttentionSplitBlocks(int block_size) { return std::max(1, 256 / block_size); }
 
-int AttentionQueriesPerTask(const AttentionShape& shape) {
+int AttentionRowsPerTask(const AttentionShape& shape) {
   constexpr int kRows = 64;
-  return std::max(1, kRows / (shape.q_heads / shape.kv_heads));
+  return std::max(kRows, shape.q_heads / shape.kv_heads);
 }
 
 size_t AttentionScratch(const AttentionShape& shape, int block_size) {
-  const int rows = AttentionQueriesPerTask(shape) * (shape.q_heads / shape.kv_heads);
-  return N_AVX3::AttentionMemory::Floats(rows, shape.head_dim, block_size,
+  return N_AVX3::AttentionMemory::Floats(AttentionRowsPerTask(shape), shape.head_dim, block_size,
                                          AttentionSplitBlocks(block_size));
 }
 

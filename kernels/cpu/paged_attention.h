@@ -24,19 +24,22 @@ struct AttentionArgs {
   AttentionShape shape;
 };
 
-// Consecutive queries of one sequence and the query heads of one KV head.
+// Consecutive queries of one sequence and the query heads of some consecutive KV heads, whose tiles
+// lie one after the other in a block.
 struct AttentionTask {
   const int32_t* blocks = nullptr;  // block table of the sequence
   int64_t first_row = 0;            // of qkv and out
   int32_t queries = 0;
   int32_t first_position = 0;
-  int32_t kv_head = 0;
+  int32_t kv_head = 0;  // the first
+  int32_t kv_heads = 1;
 };
 
 // Tokens of a softmax split, a whole number of blocks.
 int AttentionSplitBlocks(int block_size);
-// Queries that one task should hold, so that its rows (queries x heads of a group) fill the caches.
-int AttentionQueriesPerTask(const AttentionShape& shape);
+// Rows (queries x query heads) that a task holds at most: what fits the caches, but at least one
+// group of heads.
+int AttentionRowsPerTask(const AttentionShape& shape);
 // Floats of scratch for a task, 64-byte aligned.
 size_t AttentionScratch(const AttentionShape& shape, int block_size);
 
