@@ -96,7 +96,8 @@ void BenchOperations(Bench& bench, LlamaStep& step) {
   step.Begin(32, 1, 256);
   bench.Line("attention, 32 x context 256", Limit::kBytes, step.attention_bytes(32, 256),
              [&] { step.Attention(); });
-  SampleRow greedy;
+  step.FillLogits();
+  const SampleRow greedy;
   bench.Line("sample, greedy, 32 rows", Limit::kBytes, step.logit_bytes(32),
              [&] { step.Sample(greedy); });
   const SampleRow drawn{.temperature = 0.8f, .top_k = 50, .top_p = 0.95f};

@@ -178,6 +178,13 @@ void LlamaStep::Embed() {
   backend_.EmbedFromPacked(*head_, View(*residual_, DType::kF32, rows_, kHidden));
 }
 
+void LlamaStep::FillLogits() {
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, 2.5f);
+  float* logits = static_cast<float*>(logits_->data());
+  for (int64_t i = 0; i < int64_t{sequences_} * kVocab; ++i) logits[i] = normal(random);
+}
+
 void LlamaStep::Sample(const SampleRow& row) {
   std::vector<SampleRow> rows(sequences_, row);
   for (int i = 0; i < sequences_; ++i) rows[i].seed = static_cast<uint64_t>(i);

@@ -27,6 +27,8 @@ class LlamaStep {
   void Attention();
   void Embed();
   void Sample(const SampleRow& row);
+  // Logits with a spread as trained models have it.
+  void FillLogits();
 
   double weight_bytes() const;
   double matmul_flops(int rows) const;  // of the layers

@@ -68,9 +68,15 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, 
       candidates_.push_back({logits[id], static_cast<int32_t>(id)});
     }
   }
-  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  // Ids are ascending already: nothing to sort where all logits are equal.
+  const bool flat = std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
+    return c.logit == candidates_.front().logit;
   });
+  if (!flat) {
+    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+      return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+    });
+  }
   Cut cut{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()};
   for (const Candidate& candidate : candidates_) {
     before += value(candidate.id);
