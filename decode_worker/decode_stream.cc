@@ -119,6 +119,7 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   spec.reserve_timeout = start.reserve_timeout_ms() > 0
                              ? std::chrono::milliseconds(start.reserve_timeout_ms())
                              : core_->timeouts().default_reserve;
+  admitted_at_ = core_->clock().Now();
   auto admitted = core_->events().Admit(std::move(spec), shared_from_this(),
                                         [this](SequenceId id) { sequence_ = id.value(); });
   if (!admitted.ok()) return admitted.status();
@@ -172,6 +173,7 @@ void DecodeStream::OnEngineFault(const absl::Status& status) { End(status); }
 
 void DecodeStream::On(const ReservedEvent& event) {
   base::Failpoint("reserved");
+  core_->probe().ReservationGranted(core_->clock().Now() - admitted_at_);
   std::weak_ptr<DecodeStream> weak = weak_from_this();
   auto reservation = std::make_shared<Reservation>(
       event.lease, first_index_, core_->identity().vocab_size, &core_->clock(),

@@ -83,6 +83,7 @@ class DecodeStream final
   bool eos_signals_ = false;
   int32_t first_index_ = 0;
   int32_t prefix_tokens_ = 0;  // prompt and generated
+  base::Instant admitted_at_{};
 
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // a status was decided, or Final was sent

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "common/base/status.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/keepalive.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
@@ -18,8 +19,21 @@
 namespace baton {
 namespace {
 
-// Why a port could not be opened: gRPC only says that it failed.
-absl::Status ExplainListenFailure(const std::string& host, int port) {
+void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
+  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
+  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
+                              kServerMinPingIntervalMs);
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
+  builder->SetMaxReceiveMessageSize(options.max_message_bytes);
+}
+
+}  // namespace
+
+absl::Status CheckListen(const std::string& host, int port) {
   const std::string address = JoinHostPort(host, port);
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -44,24 +58,10 @@ absl::Status ExplainListenFailure(const std::string& host, int port) {
                                     " is in use; stop its owner or give another --port "
                                     "(0 = any free one)");
   }
-  return absl::InvalidArgumentError("cannot listen on " + address + ": " +
-                                    (error != 0 ? std::strerror(error) : "gRPC refused it") +
+  if (error == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError("cannot listen on " + address + ": " + std::strerror(error) +
                                     "; give another --host or --port");
 }
-
-void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
-  builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);
-  builder->AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  builder->AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS,
-                              kServerMinPingIntervalMs);
-  builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
-  builder->SetMaxReceiveMessageSize(options.max_message_bytes);
-}
-
-}  // namespace
 
 bool IsLoopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host == "[::1]" || host.substr(0, 4) == "127.";
@@ -100,7 +100,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
     server.reset();
-    return ExplainListenFailure(options.host, options.port);
+    // gRPC only says that it failed.
+    BATON_RETURN_IF_ERROR(CheckListen(options.host, options.port));
+    return absl::InternalError("gRPC could not listen on " +
+                               JoinHostPort(options.host, options.port) + "; try again");
   }
   server->GetHealthCheckService()->SetServingStatus(false);
   return std::unique_ptr<RpcServer>(new RpcServer(options.host, std::move(server), port));

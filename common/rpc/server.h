@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/rpc/tls.h"
 
@@ -53,6 +54,10 @@ class RpcServer final {
   std::unique_ptr<grpc::Server> server_;
   int port_;
 };
+
+// Whether a server could listen there now: OK, ALREADY_EXISTS when the port is in use, or
+// INVALID_ARGUMENT. For telling a user before a long start.
+absl::Status CheckListen(const std::string& host, int port);
 
 // Whether `host` can only be reached from this machine.
 bool IsLoopback(std::string_view host);

@@ -22,6 +22,7 @@ absl::StatusOr<SequenceId> EventRouter::Admit(SequenceSpec spec, std::shared_ptr
   }
   auto id = engine_->Admit(std::move(spec));
   if (id.ok()) {
+    if (listeners_.admitted) listeners_.admitted();
     on_admitted(*id);
     sinks_.emplace(*id, std::move(sink));
   }

@@ -26,6 +26,7 @@ class SequenceSink {
 class EventRouter final {
  public:
   struct Listeners {
+    std::function<void()> admitted;                      // before the first event
     std::function<void(const SequenceEvent&)> sequence;  // every one, before its sink
     std::function<void(const StepEvent&)> step;
     std::function<void(const absl::Status&)> fault;  // after the sinks

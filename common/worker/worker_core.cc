@@ -15,7 +15,8 @@ namespace {
 
 EventRouter::Listeners ListenersOf(WorkerProbe* probe,
                                    std::function<void(const absl::Status&)> on_fault) {
-  return {.sequence =
+  return {.admitted = [probe] { probe->SequenceAdmitted(); },
+          .sequence =
               [probe](const SequenceEvent& event) {
                 if (const auto* state = std::get_if<StateEvent>(&event.what)) {
                   probe->StateChanged(state->from, state->to);

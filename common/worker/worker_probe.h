@@ -15,6 +15,7 @@ class WorkerProbe {
  public:
   virtual ~WorkerProbe() = default;
 
+  virtual void SequenceAdmitted() {}
   virtual void StepDone(const StepEvent&) {}
   virtual void StateChanged(SequenceState /*from*/, SequenceState /*to*/) {}
   virtual void SequenceFinished(const FinishedEvent&) {}

@@ -43,8 +43,12 @@ TEST(DecodeServiceTest, ResumesAfterAcceptedTokens) {
 }
 
 TEST(DecodeServiceTest, ReleaseEndsWithTheRoutersCause) {
-  WorkerHarness worker({});
-  DecodeCall call(worker, LocalStart(MakeGeneration(10, 200)));
+  // Far longer than a release takes to arrive.
+  WorkerHarness::Options longer;
+  longer.engine.max_model_len = 8000;
+  longer.num_blocks = 2000;
+  WorkerHarness worker(longer);
+  DecodeCall call(worker, LocalStart(MakeGeneration(10, 7900)));
   worker_pb::DecodeResponse response;
   ASSERT_TRUE(call.Read(&response));
   ASSERT_TRUE(response.has_started());

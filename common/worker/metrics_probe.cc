@@ -1,0 +1,142 @@
+#include "common/worker/metrics_probe.h"
+
+#include <cmath>
+
+#include "common/base/clock.h"
+
+namespace baton {
+namespace {
+
+constexpr double kHalfLifeSeconds = 5;
+
+std::string StageOf(SequenceState state) { return std::string(SequenceStateName(state)); }
+
+bool IsStage(SequenceState state) {
+  return state != SequenceState::kDone && state != SequenceState::kFailed;
+}
+
+}  // namespace
+
+MetricsProbe::MetricsProbe(MetricsRegistry* registry, const WorkModel& work)
+    : registry_(registry), work_(work) {}
+
+void MetricsProbe::Observe(const Engine* engine) {
+  engine_ = engine;
+  registry_->OnScrape([this] { Scrape(engine_->figures()); });
+}
+
+void MetricsProbe::SequenceAdmitted() {
+  registry_->gauge(Metric::kNumRequestsInStage, {"queued"}).Increment();
+}
+
+void MetricsProbe::StateChanged(SequenceState from, SequenceState to) {
+  registry_->counter(Metric::kStageTransitions, {StageOf(from), StageOf(to)}).Increment();
+  registry_->gauge(Metric::kNumRequestsInStage, {StageOf(from)}).Decrement();
+  if (IsStage(to)) registry_->gauge(Metric::kNumRequestsInStage, {StageOf(to)}).Increment();
+}
+
+void MetricsProbe::StepDone(const StepEvent& step) {
+  const bool prefill = step.prefill_sequences > 0;
+  const bool decode = step.decode_sequences > 0;
+  const std::string phase = prefill && decode ? "mixed" : prefill ? "prefill" : "decode";
+  registry_->histogram(Metric::kIterationTokens).Observe(step.prefill_tokens + step.decode_tokens);
+  registry_->histogram(Metric::kIterationDuration, {phase}).Observe(base::Seconds(step.duration));
+  if (prefill) {
+    registry_->histogram(Metric::kBatchSize, {"prefill"}).Observe(step.prefill_sequences);
+  }
+  if (decode) {
+    registry_->histogram(Metric::kBatchSize, {"decode"}).Observe(step.decode_sequences);
+  }
+  NoteWork(step);
+}
+
+void MetricsProbe::NoteWork(const StepEvent& step) {
+  const double seconds = base::Seconds(step.duration);
+  const double flops = step.prefill_tokens * work_.prefill_flops_per_token +
+                       step.decode_tokens * work_.decode_flops_per_token;
+  double bytes = work_.weight_bytes;
+  if (step.decode_sequences > 0 && engine_ != nullptr) {
+    bytes += engine_->figures().blocks_used * work_.block_bytes;
+  }
+  base::MutexLock lock(&mutex_);
+  const double keep = std::exp2(-seconds / kHalfLifeSeconds);
+  recent_.seconds = recent_.seconds * keep + seconds;
+  recent_.flops = recent_.flops * keep + flops;
+  recent_.bytes = recent_.bytes * keep + bytes;
+}
+
+void MetricsProbe::SequenceFinished(const FinishedEvent& event) {
+  const double prefill = base::Seconds(event.prefill_time);
+  const double decode = base::Seconds(event.decode_time);
+  registry_->histogram(Metric::kRequestQueueTime).Observe(base::Seconds(event.queue_time));
+  if (prefill > 0) registry_->histogram(Metric::kRequestPrefillTime).Observe(prefill);
+  if (decode > 0) registry_->histogram(Metric::kRequestDecodeTime).Observe(decode);
+  if (prefill + decode > 0) {
+    registry_->histogram(Metric::kRequestInferenceTime).Observe(prefill + decode);
+  }
+}
+
+void MetricsProbe::ReservationGranted(base::Duration waited) {
+  registry_->histogram(Metric::kKvTransferDuration, {"reserve"}).Observe(base::Seconds(waited));
+}
+
+void MetricsProbe::ReservationExpired() {
+  registry_->counter(Metric::kReservationsExpired).Increment();
+}
+
+void MetricsProbe::PushDone(int64_t bytes, base::Duration sending, base::Duration committing) {
+  registry_->histogram(Metric::kKvTransferDuration, {"send"}).Observe(base::Seconds(sending));
+  registry_->histogram(Metric::kKvTransferDuration, {"ack"}).Observe(base::Seconds(committing));
+  registry_->histogram(Metric::kKvTransferBytes).Observe(static_cast<double>(bytes));
+}
+
+void MetricsProbe::PushFailed(Reason reason) { CountFailure(reason); }
+void MetricsProbe::PushRefused(Reason reason) { CountFailure(reason); }
+
+void MetricsProbe::CountFailure(Reason reason) {
+  // Reasons without a name of their own, such as a broken stream, are counted under "other".
+  const std::string name = reason == Reason::kNone ? "other" : std::string(ReasonName(reason));
+  registry_->counter(Metric::kKvTransferFailures, {name}).Increment();
+}
+
+void MetricsProbe::Scrape(const EngineFigures& f) {
+  const auto set = [this](Metric metric, double value, const MetricsRegistry::Labels& labels = {}) {
+    registry_->gauge(metric, labels).Set(value);
+  };
+  const auto raise = [this](Metric metric, uint64_t total,
+                            const MetricsRegistry::Labels& labels = {}) {
+    MetricsRegistry::AdvanceTo(&registry_->counter(metric, labels), static_cast<double>(total));
+  };
+  set(Metric::kNumRequestsRunning, f.running);
+  set(Metric::kNumRequestsWaiting, f.waiting + f.reserved);
+  set(Metric::kNumRequestsWaitingByReason, f.waiting, {"capacity"});
+  set(Metric::kNumRequestsWaitingByReason, f.reserved, {"transfer"});
+  raise(Metric::kNumPreemptions, f.preemptions);
+  raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});
+  raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
+  raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});
+  const int32_t busy = f.blocks_used + f.blocks_quarantined;
+  set(Metric::kKvCacheUsage, f.blocks_total > 0 ? 1.0 * busy / f.blocks_total : 0);
+  set(Metric::kKvBlocks, f.blocks_free, {"free"});
+  set(Metric::kKvBlocks, f.blocks_cached, {"cached"});
+  set(Metric::kKvBlocks, f.blocks_quarantined, {"quarantined"});
+  set(Metric::kKvBlocks, f.blocks_used, {"used"});
+  raise(Metric::kPrefixCacheQueries, f.prefix_queries);
+  raise(Metric::kPrefixCacheHits, f.prefix_hits);
+  raise(Metric::kKvEvictedBlocks, f.evicted_blocks, {"capacity"});
+  Recent recent;
+  {
+    base::MutexLock lock(&mutex_);
+    recent = recent_;
+  }
+  if (recent.seconds <= 0) return;
+  if (work_.peak_flops_per_s > 0) {
+    set(Metric::kModelFlopsUtilization, recent.flops / recent.seconds / work_.peak_flops_per_s);
+  }
+  if (work_.peak_read_bytes_per_s > 0) {
+    set(Metric::kMemoryBandwidthUtilization,
+        recent.bytes / recent.seconds / work_.peak_read_bytes_per_s);
+  }
+}
+
+}  // namespace baton

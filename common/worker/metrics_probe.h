@@ -1,0 +1,57 @@
+#pragma once
+
+#include <string>
+
+#include "common/base/mutex.h"
+#include "common/metrics/registry.h"
+#include "common/worker/worker_probe.h"
+
+namespace baton {
+
+// What a step of this model costs and what the machine can do, for the utilization gauges.
+struct WorkModel {
+  double prefill_flops_per_token = 0;
+  double decode_flops_per_token = 0;
+  double weight_bytes = 0;  // read once per step
+  double block_bytes = 0;   // of one KV block; decode steps read those of their sequences
+  double peak_flops_per_s = 0;
+  double peak_read_bytes_per_s = 0;
+};
+
+// Feeds a worker's events into its metrics. Thread-safe.
+class MetricsProbe final : public WorkerProbe {
+ public:
+  // `registry` outlives the probe.
+  MetricsProbe(MetricsRegistry* registry, const WorkModel& work);
+
+  // Engine figures are read at every scrape from now on; `engine` outlives the last scrape.
+  void Observe(const Engine* engine);
+
+  void SequenceAdmitted() override;
+  void StepDone(const StepEvent& step) override;
+  void StateChanged(SequenceState from, SequenceState to) override;
+  void SequenceFinished(const FinishedEvent& event) override;
+  void ReservationGranted(base::Duration waited) override;
+  void ReservationExpired() override;
+  void PushDone(int64_t bytes, base::Duration sending, base::Duration committing) override;
+  void PushFailed(Reason reason) override;
+  void PushRefused(Reason reason) override;
+
+ private:
+  // Sums over recent steps, each halved in weight every few seconds of work.
+  struct Recent {
+    double seconds = 0, flops = 0, bytes = 0;
+  };
+
+  void Scrape(const EngineFigures& figures);
+  void NoteWork(const StepEvent& step);
+  void CountFailure(Reason reason);
+
+  MetricsRegistry* const registry_;
+  const WorkModel work_;
+  const Engine* engine_ = nullptr;  // set once, before the first event
+  base::Mutex mutex_;
+  Recent recent_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace baton

@@ -1,0 +1,145 @@
+#include "common/worker/worker_model.h"
+
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/model/footprint.h"
+#include "common/text/special_tokens.h"
+#include "common/text/tokenizer.h"
+#include "kernels/machine_limits.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+namespace {
+
+constexpr int32_t kTypicalPrompt = 512;
+
+ModelOptions ModelOptionsOf(const EngineFlags& flags) {
+  ModelOptions options;
+  options.dtype = DtypeFlagName(flags.dtype);
+  options.kv_dtype = DtypeFlagName(flags.kv_dtype);
+  options.device = flags.device;
+  options.isa = IsaFlagName(flags.isa);
+  options.threads = flags.threads;
+  options.block_size = flags.block_size;
+  if (flags.kv_cache_tokens) {
+    options.kv.tokens = *flags.kv_cache_tokens;
+  } else {
+    options.kv.memory_bytes = flags.kv_cache_memory;
+  }
+  options.limits = {.max_tokens = flags.max_num_batched_tokens, .max_samples = flags.max_num_seqs};
+  return options;
+}
+
+EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
+                              const std::vector<StopSetEntry>& stop_set) {
+  EngineOptions options;
+  options.max_model_len = flags.max_model_len > 0 ? flags.max_model_len : config.max_positions;
+  options.max_num_seqs = flags.max_num_seqs;
+  options.max_prefill_tokens = flags.max_prefill_tokens;
+  options.max_num_batched_tokens = flags.max_num_batched_tokens;
+  options.enable_prefix_caching = flags.enable_prefix_caching;
+  options.prefill_batch_wait = flags.prefill_batch_wait;
+  options.policy = flags.policy;
+  options.max_num_queued_reqs = flags.max_num_queued_reqs;
+  for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
+  options.vocab_size = config.vocab;
+  return options;
+}
+
+WorkModel WorkModelOf(const LoadedModel& model) {
+  FootprintQuery query;
+  query.tokens = kTypicalPrompt;
+  query.compute_dtype = model.backend->info().compute_dtype;
+  query.kv_dtype = model.kv().layout.dtype;
+  query.block_size = model.kv().layout.block_size;
+  const Footprint footprint = ComputeFootprint(model.config, query);
+  const kernels::MachineLimits limits = kernels::MeasureMachineLimits(model.backend->info());
+  return {.prefill_flops_per_token = footprint.prefill_flops / kTypicalPrompt,
+          .decode_flops_per_token = footprint.decode_step_flops,
+          .weight_bytes = static_cast<double>(model.weight_bytes),
+          .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
+          .peak_flops_per_s = limits.flops_per_s,
+          .peak_read_bytes_per_s = limits.read_bytes_per_s};
+}
+
+absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& config) {
+  if (flags.max_model_len <= config.max_positions) return absl::OkStatus();
+  return absl::OutOfRangeError("--max-model-len is " + std::to_string(flags.max_model_len) +
+                               " and the model knows positions up to " +
+                               std::to_string(config.max_positions) +
+                               "; give at most that, or leave the flag out");
+}
+
+void LogModel(const WorkerModel& model) {
+  const kernels::PagedKv& kv = model.loaded->kv();
+  const char* spin = std::getenv("GOMP_SPINCOUNT");
+  spdlog::info("model {}: weights {} MiB packed, numerics {}, {} threads, GOMP_SPINCOUNT {}",
+               model.loaded->fingerprint, model.loaded->weight_bytes >> 20, model.numerics,
+               model.loaded->backend->info().threads, spin == nullptr ? "unset" : spin);
+  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}", kv.num_blocks,
+               kv.layout.block_size,
+               (static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes()) >> 20,
+               model.engine.max_model_len);
+  if (model.stop_set.empty()) {
+    spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
+  }
+  for (const StopSetEntry& entry : model.stop_set) {
+    std::string sources;
+    for (const std::string& source : entry.sources) {
+      sources += (sources.empty() ? "" : ", ") + source;
+    }
+    spdlog::info("EOS id {} '{}' from {}", entry.id, entry.text, sources);
+  }
+}
+
+// A line per tenth, so that a long load shows that it lives.
+LoadProgress TenthsLogged() {
+  return [last = -1](int64_t done, int64_t total) mutable {
+    const int tenth = total > 0 ? static_cast<int>(done * 10 / total) : 10;
+    if (tenth == last) return;
+    last = tenth;
+    spdlog::info("loading weights: {} % of {} MiB", tenth * 10, total >> 20);
+  };
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_dir,
+                                                      const ModelConfig& config,
+                                                      const GenerationConfig& generation) {
+  auto tokenizer = LoadTokenizer(model_dir);
+  if (absl::IsNotFound(tokenizer.status())) {
+    spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
+    return BuildStopSet(config, generation, std::nullopt, nullptr);
+  }
+  if (!tokenizer.ok()) return tokenizer.status();
+  BATON_ASSIGN_OR_RETURN(const SpecialTokens special, LoadSpecialTokens(model_dir));
+  std::optional<TokenizerEos> eos;
+  if (special.eos_token) {
+    if (const auto id = (*tokenizer)->TokenToId(*special.eos_token)) {
+      eos = TokenizerEos{*id, *special.eos_token};
+    }
+  }
+  return BuildStopSet(config, generation, eos,
+                      [&](TokenId id) { return std::string((*tokenizer)->TokenText(id)); });
+}
+
+absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir,
+                                            const EngineFlags& flags) {
+  WorkerModel model;
+  BATON_ASSIGN_OR_RETURN(model.loaded, LoadModel(model_dir, ModelOptionsOf(flags), TenthsLogged()));
+  BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
+  BATON_ASSIGN_OR_RETURN(model.stop_set,
+                         LoadStopSet(model_dir, model.loaded->config, model.loaded->generation));
+  model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
+  model.work = WorkModelOf(*model.loaded);
+  model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
+  model.numerics = model.loaded->backend->info().numerics();
+  LogModel(model);
+  return model;
+}
+
+}  // namespace baton

@@ -1,0 +1,315 @@
+#include "common/worker/worker_process.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include "common/admin/admin_server.h"
+#include "common/base/failpoint.h"
+#include "common/base/status.h"
+#include "common/base/ticket.h"
+#include "common/config/exit_code.h"
+#include "common/config/ready_line.h"
+#include "common/metrics/process.h"
+#include "common/metrics/registry.h"
+#include "common/model/kv_arena.h"
+#include "common/rpc/server.h"
+#include "common/worker/kv_shape_of.h"
+#include "common/worker/status_service.h"
+#include "common/worker/worker_model.h"
+#include "grpcpp/impl/service_type.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+namespace {
+
+constexpr auto kSignalPoll = std::chrono::milliseconds(50);
+// After the drain timeout: for the last statuses to reach the routers.
+constexpr auto kLastWords = std::chrono::seconds(2);
+
+TlsOptions TlsOf(const TlsFlags& flags) {
+  return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
+}
+
+std::string ModelNameOf(const std::string& model_dir) {
+  const std::filesystem::path path = std::filesystem::path(model_dir).lexically_normal();
+  return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+// Which of the exit codes a failed start is.
+ExitCode CodeOf(const absl::Status& status, ExitCode otherwise) {
+  switch (status.code()) {
+    case absl::StatusCode::kAlreadyExists:
+      return ExitCode::kPortInUse;
+    case absl::StatusCode::kResourceExhausted:
+      return ExitCode::kResources;
+    case absl::StatusCode::kOutOfRange:
+      return ExitCode::kUsage;
+    default:
+      return otherwise;
+  }
+}
+
+// Messages of this code base read "what; what to do".
+Fatal FatalOf(const absl::Status& status, ExitCode otherwise, const std::string& what) {
+  const std::string message(status.message());
+  const size_t split = message.rfind("; ");
+  return {.code = CodeOf(status, otherwise),
+          .what = what,
+          .why = message.substr(0, split),
+          .next = split == std::string::npos ? "" : message.substr(split + 2)};
+}
+
+// What happens to the process from outside or inside.
+class Signals final {
+ public:
+  // Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE.
+  Signals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    std::signal(SIGPIPE, SIG_IGN);
+  }
+  // True when one arrived within `wait`.
+  bool Arrived(std::chrono::nanoseconds wait) const {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
+    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (wait - seconds).count()};
+    return sigtimedwait(&set_, nullptr, &limit) > 0;
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+// A worker between its start and its end. Members are destroyed in the order that their threads
+// need: server, services, core (which stops the engine), engine, model.
+class Worker final {
+ public:
+  Worker(const WorkerRoleSpec& spec, const WorkerFlags& flags)
+      : spec_(spec),
+        flags_(flags),
+        registry_(
+            {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
+             .model_name = ModelNameOf(flags.model_dir)}) {}
+
+  // Scrapes end first: they read the engine.
+  ~Worker() { admin_.reset(); }
+
+  // Empty when serving; else why not.
+  std::optional<Fatal> Start();
+  // Until a signal, or a fault of the engine. Returns the exit code.
+  int Run(const Signals& signals);
+
+ private:
+  std::optional<Fatal> StartAdmin();
+  std::optional<Fatal> StartEngine();
+  std::optional<Fatal> StartServer();
+  RpcServerOptions ServerOptions() const;
+  void PublishConfig(base::Duration load_time);
+  void SetState(const char* state);
+  int Drain(const Signals& signals);
+  [[noreturn]] void Die();
+
+  const WorkerRoleSpec& spec_;
+  const WorkerFlags& flags_;
+  const base::SteadyClock clock_;
+  MetricsRegistry registry_;
+  std::atomic<const char*> state_{"starting"};
+  std::atomic<bool> faulted_{false};
+  std::unique_ptr<AdminServer> admin_;
+  WorkerModel model_;
+  std::unique_ptr<MetricsProbe> probe_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<WorkerCore> core_;
+  std::unique_ptr<grpc::Service> status_;
+  std::unique_ptr<RoleServices> services_;
+  std::unique_ptr<RpcServer> server_;
+};
+
+void Worker::SetState(const char* state) {
+  state_ = state;
+  registry_.SetServerState(state);
+}
+
+std::optional<Fatal> Worker::StartAdmin() {
+  AddProcessMetrics(&registry_);
+  SetState("starting");
+  auto admin = AdminServer::Start(
+      {.host = flags_.server.host,
+       .port = flags_.server.admin_port,
+       .metrics = [this] { return registry_.Expose(); },
+       .ready =
+           [this] {
+             const std::string state = state_.load();
+             return state == "ready" ? absl::OkStatus()
+                                     : absl::UnavailableError("the worker is " + state);
+           },
+       .healthy =
+           [this] {
+             return faulted_ ? absl::InternalError("the engine has stopped") : absl::OkStatus();
+           }});
+  if (!admin.ok()) {
+    return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page");
+  }
+  admin_ = *std::move(admin);
+  return std::nullopt;
+}
+
+std::optional<Fatal> Worker::StartEngine() {
+  const base::Instant begin = clock_.Now();
+  auto model = LoadWorkerModel(flags_.model_dir, flags_.engine);
+  if (!model.ok()) {
+    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir);
+  }
+  model_ = *std::move(model);
+  PublishConfig(clock_.Now() - begin);
+  probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work);
+  model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
+  auto engine =
+      Engine::Start(model_.engine, model_.loaded->kv(), std::move(model_.loaded->runner), &clock_);
+  if (!engine.ok()) return FatalOf(engine.status(), ExitCode::kUsage, "cannot start the engine");
+  engine_ = *std::move(engine);
+  probe_->Observe(engine_.get());
+  WorkerIdentity identity{.role = spec_.role,
+                          .incarnation = RandomBits(),
+                          .model_fingerprint = model_.loaded->fingerprint,
+                          .shape = KvShapeOf(model_.loaded->kv().layout, kKvLayoutVersion),
+                          .numerics = model_.numerics,
+                          .compute_dtype = model_.compute_dtype,
+                          .max_model_len = model_.engine.max_model_len,
+                          .vocab_size = model_.engine.vocab_size,
+                          .push_address = flags_.server.advertise,
+                          .tls = flags_.server.tls.enabled()};
+  core_ =
+      std::make_unique<WorkerCore>(std::move(identity), engine_.get(), &clock_, WorkerTimeouts(),
+                                   probe_.get(), [this](const absl::Status&) { faulted_ = true; });
+  return std::nullopt;
+}
+
+void Worker::PublishConfig(base::Duration load_time) {
+  const EngineFlags& engine = flags_.engine;
+  const kernels::PagedKv& kv = model_.loaded->kv();
+  registry_.gauge(Metric::kModelLoadDuration, {"total"}).Set(base::Seconds(load_time));
+  registry_
+      .gauge(Metric::kConfigInfo,
+             {std::to_string(model_.engine.max_model_len), std::to_string(engine.max_num_seqs),
+              std::to_string(engine.max_num_batched_tokens),
+              std::to_string(engine.max_num_queued_reqs), model_.compute_dtype,
+              model_.loaded->backend->info().isa,
+              std::to_string(model_.loaded->backend->info().threads)})
+      .Set(1);
+  registry_
+      .gauge(Metric::kCacheConfigInfo,
+             {std::to_string(kv.layout.block_size), std::to_string(kv.num_blocks),
+              std::string(kernels::Name(kv.layout.dtype))})
+      .Set(1);
+}
+
+RpcServerOptions Worker::ServerOptions() const {
+  return {.host = flags_.server.host,
+          .port = flags_.server.port,
+          .tls = TlsOf(flags_.server.tls),
+          .insecure = flags_.server.insecure};
+}
+
+std::optional<Fatal> Worker::StartServer() {
+  status_ = MakeStatusService(core_.get());
+  services_ = spec_.make_services(core_.get(), TlsOf(flags_.server.tls));
+  std::vector<grpc::Service*> all = services_->services();
+  all.push_back(status_.get());
+  auto server = RpcServer::Start(ServerOptions(), all);
+  if (!server.ok()) return FatalOf(server.status(), ExitCode::kUsage, "cannot serve gRPC");
+  server_ = *std::move(server);
+  return std::nullopt;
+}
+
+std::optional<Fatal> Worker::Start() {
+  // A port in use shows before a long load.
+  const absl::Status port = CheckListen(flags_.server.host, flags_.server.port);
+  if (!port.ok()) return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC");
+  if (auto fatal = StartAdmin()) return fatal;
+  if (auto fatal = StartEngine()) return fatal;
+  if (auto fatal = StartServer()) return fatal;
+  server_->SetServing(spec_.service_names, true);
+  SetState("ready");
+  const std::string role(WorkerRoleName(spec_.role));
+  spdlog::info("{} worker serves gRPC on {}, admin on {}", role, server_->address(),
+               admin_->address());
+  PrintReadyLine({.role = role, .grpc = server_->address(), .admin = admin_->address()});
+  return std::nullopt;
+}
+
+int Worker::Run(const Signals& signals) {
+  while (!signals.Arrived(kSignalPoll)) {
+    if (faulted_) Die();
+  }
+  return Drain(signals);
+}
+
+int Worker::Drain(const Signals& signals) {
+  SetState("draining");
+  server_->SetServing(spec_.service_names, false);
+  core_->BeginDrain();
+  spdlog::info("draining {} streams, at most {} s", core_->streams(),
+               base::Seconds(flags_.server.drain_timeout));
+  const base::Instant deadline = clock_.Now() + flags_.server.drain_timeout;
+  while (!core_->WaitUntilIdle(std::min(deadline, clock_.Now() + kSignalPoll))) {
+    if (faulted_) Die();
+    // A second signal means: now.
+    if (clock_.Now() >= deadline || signals.Arrived(std::chrono::nanoseconds(0))) break;
+  }
+  core_->EndStreams();
+  if (!core_->WaitUntilIdle(clock_.Now() + kLastWords)) {
+    spdlog::warn("{} streams did not end in time", core_->streams());
+  }
+  server_->Shutdown(kLastWords);
+  spdlog::info("drained");
+  return ToInt(ExitCode::kOk);
+}
+
+// The engine may be stuck in the device, so nothing is joined. Its streams have ended already.
+void Worker::Die() {
+  SetState("unhealthy");
+  server_->SetServing(spec_.service_names, false);
+  core_->WaitUntilIdle(clock_.Now() + kLastWords);
+  const int code = ReportFatal(spec_.program, {.code = ExitCode::kResources,
+                                               .what = "the engine stopped",
+                                               .why = "a step failed or did not finish",
+                                               .next = "restart this worker; see its log above"});
+  _exit(code);
+}
+
+std::optional<Fatal> ArmFromEnvironment(const WorkerFlags& flags) {
+  const char* failpoint = std::getenv("BATON_FAILPOINT");
+  if (failpoint == nullptr) return std::nullopt;
+  if (!flags.server.enable_failpoints) {
+    spdlog::warn("BATON_FAILPOINT is set and ignored: --enable-failpoints was not given");
+    return std::nullopt;
+  }
+  const absl::Status armed = base::ArmFailpoints(failpoint);
+  if (armed.ok()) return std::nullopt;
+  return FatalOf(armed, ExitCode::kUsage, "cannot arm failpoints");
+}
+
+}  // namespace
+
+int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
+  const absl::Status log = base::InitLog(flags.server.log_format, flags.server.log_level);
+  if (!log.ok()) {
+    return ReportFatal(spec.program, FatalOf(log, ExitCode::kUsage, "cannot log"));
+  }
+  const Signals signals;
+  if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
+  Worker worker(spec, flags);
+  if (auto fatal = worker.Start()) return ReportFatal(spec.program, *fatal);
+  return worker.Run(signals);
+}
+
+}  // namespace baton

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/config/options.h"
+#include "common/rpc/tls.h"
+#include "common/worker/worker_core.h"
+
+namespace grpc {
+class Service;
+}  // namespace grpc
+
+namespace baton {
+
+// The services of a role, with what they own. Destroyed after the server that runs them.
+class RoleServices {
+ public:
+  virtual ~RoleServices() = default;
+  virtual std::vector<grpc::Service*> services() = 0;
+};
+
+// What makes a worker a prefill or a decode worker.
+struct WorkerRoleSpec {
+  WorkerRole role = WorkerRole::kDecode;
+  std::string program;                     // "baton-decode"
+  std::vector<std::string> service_names;  // for grpc.health.v1
+  std::function<std::unique_ptr<RoleServices>(WorkerCore*, const TlsOptions&)> make_services;
+};
+
+// The life of a worker process: log, failpoints, model, engine, server, ready line; then until
+// SIGTERM or SIGINT, drain, exit 0. Returns the exit code; a fatal line says why it is not 0.
+//
+// Call before any thread was started: signals are blocked for all threads.
+int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags);
+
+}  // namespace baton

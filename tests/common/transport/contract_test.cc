@@ -1,0 +1,357 @@
+// What every KvTransport owes its users. One suite, every transport.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <future>
+#include <map>
+#include <random>
+#include <thread>
+
+#include "common/base/crc32c.h"
+#include "common/base/status.h"
+#include "common/rpc/server.h"
+#include "common/transport/grpc_stream.h"
+#include "common/transport/in_process.h"
+#include "grpcpp/impl/service_type.h"
+
+namespace baton {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+
+// A receiver that keeps what arrives.
+class FakeInbox final : public KvInbox {
+ public:
+  absl::Status Write(const KvPiece& piece) override {
+    base::MutexLock lock(&mutex_);
+    while (stalled_) changed_.Wait(&mutex_);
+    if (!refuse_pieces_.ok()) return refuse_pieces_;
+    if (base::Crc32c(piece.data) != piece.crc32c) return absl::DataLossError("checksum");
+    EXPECT_LE(piece.data.size(), kMaxPieceBytes);
+    std::string& block = blocks_[piece.ordinal];
+    EXPECT_EQ(static_cast<int64_t>(block.size()), piece.offset);
+    block.append(reinterpret_cast<const char*>(piece.data.data()), piece.data.size());
+    ++pieces_;
+    changed_.NotifyAll();
+    return absl::OkStatus();
+  }
+  void Progress(int32_t computed_tokens) override {
+    base::MutexLock lock(&mutex_);
+    progress_ = computed_tokens;
+    changed_.NotifyAll();
+  }
+  void Commit(PushCommitment commitment) override {
+    std::shared_ptr<KvPushReply> reply;
+    {
+      base::MutexLock lock(&mutex_);
+      commitment_ = std::move(commitment);
+      reply = answer_commits_ ? reply_ : nullptr;
+      changed_.NotifyAll();
+    }
+    if (reply != nullptr) reply->Answer(static_cast<int32_t>(blocks_.size()));
+  }
+  void Closed() override {
+    base::MutexLock lock(&mutex_);
+    EXPECT_FALSE(closed_) << "Closed twice";
+    closed_ = true;
+    reply_.reset();
+    changed_.NotifyAll();
+  }
+
+  bool WaitFor(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    base::MutexLock lock(&mutex_);
+    while (!done()) {
+      if (!changed_.WaitUntil(&mutex_, deadline)) return done();
+    }
+    return true;
+  }
+  void Stall(bool on) {
+    base::MutexLock lock(&mutex_);
+    stalled_ = on;
+    changed_.NotifyAll();
+  }
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  std::map<int32_t, std::string> blocks_;
+  std::optional<PushCommitment> commitment_;
+  std::shared_ptr<KvPushReply> reply_;
+  absl::Status refuse_pieces_;
+  bool answer_commits_ = true;
+  int32_t progress_ = -1;
+  int pieces_ = 0;
+  bool closed_ = false;
+  bool stalled_ = false;
+};
+
+class FakeInboxes final : public KvInboxes {
+ public:
+  absl::StatusOr<std::shared_ptr<KvInbox>> Open(const PushHello& hello,
+                                                std::shared_ptr<KvPushReply> reply) override {
+    if (!refusal_.ok()) return refusal_;
+    hello_ = hello;
+    inbox_->reply_ = std::move(reply);
+    return std::shared_ptr<KvInbox>(inbox_);
+  }
+  absl::Status refusal_;
+  PushHello hello_;
+  std::shared_ptr<FakeInbox> inbox_ = std::make_shared<FakeInbox>();
+};
+
+class Observer final : public KvPushObserver {
+ public:
+  void OnPushDone(absl::Status status) override { done_.set_value(std::move(status)); }
+  // The end of the push; a second call of OnPushDone would throw.
+  absl::Status Wait() {
+    if (future_.wait_for(kPatience) != std::future_status::ready) {
+      return absl::DeadlineExceededError("the push did not end");
+    }
+    return future_.get();
+  }
+  bool over() const {
+    return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+
+ private:
+  std::promise<absl::Status> done_;
+  std::shared_future<absl::Status> future_{done_.get_future()};
+};
+
+// A transport with a receiving end behind it.
+class Fixture {
+ public:
+  virtual ~Fixture() = default;
+  virtual KvTransport& transport() = 0;
+  virtual std::string address() = 0;
+};
+
+class InProcessFixture final : public Fixture {
+ public:
+  explicit InProcessFixture(KvInboxes* inboxes) : transport_(inboxes, &clock_) {}
+  KvTransport& transport() override { return transport_; }
+  std::string address() override { return "here"; }
+
+ private:
+  base::SteadyClock clock_;
+  InProcessTransport transport_;
+};
+
+class GrpcFixture final : public Fixture {
+ public:
+  explicit GrpcFixture(KvInboxes* inboxes)
+      : service_(MakeKvTransferService(inboxes, false)), transport_({}, &clock_) {
+    server_ = *RpcServer::Start({}, {service_.get()});
+  }
+  KvTransport& transport() override { return transport_; }
+  std::string address() override { return server_->address(); }
+
+ private:
+  base::SteadyClock clock_;
+  std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<RpcServer> server_;
+  GrpcStreamTransport transport_;
+};
+
+struct TransportCase {
+  std::string name;
+  std::function<std::unique_ptr<Fixture>(KvInboxes*)> make;
+};
+
+class KvTransportContractTest : public testing::TestWithParam<TransportCase> {
+ protected:
+  KvTransportContractTest() : fixture_(GetParam().make(&inboxes_)) {}
+  ~KvTransportContractTest() override { inboxes_.inbox_->Stall(false); }
+
+  FakeInbox& inbox() { return *inboxes_.inbox_; }
+  std::shared_ptr<KvPush> Open() {
+    return fixture_->transport().Open(
+        fixture_->address(),
+        {.ticket = ticket_,
+         .shape = {.dtype = "float32", .block_size = 16, .layers = 2, .kv_heads = 3, .head_dim = 8},
+         .model_fingerprint = "fp",
+         .numerics = "n"},
+        observer_);
+  }
+  // `count` blocks of `bytes` random bytes.
+  std::vector<KvSource> MakeBlocks(int32_t count, size_t bytes, int32_t first = 0) {
+    std::vector<KvSource> blocks;
+    for (int32_t i = 0; i < count; ++i) {
+      auto& memory = memory_.emplace_back(std::make_unique<std::string>(bytes, '\0'));
+      for (char& c : *memory) c = static_cast<char>(random_());
+      blocks.push_back({first + i, std::as_bytes(std::span(*memory))});
+    }
+    return blocks;
+  }
+  static std::string BytesOf(const KvSource& block) {
+    return {reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size()};
+  }
+
+  const Ticket ticket_ = Ticket::Draw(7);
+  FakeInboxes inboxes_;
+  std::shared_ptr<Observer> observer_ = std::make_shared<Observer>();
+  std::vector<std::unique_ptr<std::string>> memory_;
+  std::minstd_rand random_{42};
+  std::unique_ptr<Fixture> fixture_;
+};
+
+TEST_P(KvTransportContractTest, BlocksArriveWholeAndTheCommitIsAnswered) {
+  auto push = Open();
+  // Blocks below, at and above the size of a piece.
+  auto blocks = MakeBlocks(3, 1000);
+  const auto large = MakeBlocks(2, 2 * kMaxPieceBytes + 17, 3);
+  const auto exact = MakeBlocks(1, kMaxPieceBytes, 5);
+  push->Send(blocks);
+  push->Send(large);
+  push->Send(exact);
+  blocks.insert(blocks.end(), large.begin(), large.end());
+  blocks.insert(blocks.end(), exact.begin(), exact.end());
+  SampledToken token{.token = 17, .logprob = -0.5f, .top_logprobs = {{17, -0.5f}, {3, -1.5f}}};
+  token.eos = {.eos_logprob = -2,
+               .eos_prob_sampling = 0.25f,
+               .eos_rank = 3,
+               .entropy = 1.5f,
+               .top1_prob = 0.6f};
+  push->Commit({.block_count = 6,
+                .byte_count = 99,
+                .first_index = 4,
+                .first_token = token,
+                .unix_time = 12.5});
+  EXPECT_TRUE(observer_->Wait().ok());
+  EXPECT_TRUE(SameTicket(inboxes_.hello_.ticket, ticket_));
+  EXPECT_EQ(inboxes_.hello_.shape.kv_heads, 3);
+  EXPECT_EQ(inboxes_.hello_.model_fingerprint, "fp");
+  ASSERT_EQ(inbox().blocks_.size(), 6u);
+  for (const KvSource& block : blocks) EXPECT_EQ(inbox().blocks_[block.ordinal], BytesOf(block));
+  ASSERT_TRUE(inbox().commitment_);
+  const PushCommitment& seen = *inbox().commitment_;
+  EXPECT_EQ(seen.block_count, 6);
+  EXPECT_EQ(seen.byte_count, 99);
+  EXPECT_EQ(seen.first_index, 4);
+  EXPECT_EQ(seen.unix_time, 12.5);
+  EXPECT_EQ(seen.first_token.token, 17);
+  EXPECT_EQ(seen.first_token.top_logprobs.size(), 2u);
+  EXPECT_EQ(seen.first_token.eos.eos_prob_sampling, 0.25f);
+  EXPECT_EQ(seen.first_token.eos.eos_rank, 3);
+  EXPECT_TRUE(inbox().WaitFor([&] { return inbox().closed_; }));
+}
+
+TEST_P(KvTransportContractTest, AnEmptyPushCommits) {
+  auto push = Open();
+  push->Commit({.block_count = 0, .first_token = {.token = 1}});
+  EXPECT_TRUE(observer_->Wait().ok());
+}
+
+TEST_P(KvTransportContractTest, RefusalAtOpenArrivesWithItsReason) {
+  inboxes_.refusal_ =
+      MakeError(absl::StatusCode::kNotFound, {.reason = Reason::kUnknownTicket}, "no such ticket");
+  auto push = Open();
+  // Nothing more is sent: the refusal must show by itself.
+  const absl::Status status = observer_->Wait();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReasonOf(status), Reason::kUnknownTicket);
+}
+
+TEST_P(KvTransportContractTest, ReceiverMayEndAnIdlePush) {
+  auto push = Open();
+  push->Send(MakeBlocks(1, 100));
+  ASSERT_TRUE(inbox().WaitFor([&] { return inbox().pieces_ == 1; }));
+  std::shared_ptr<KvPushReply> reply = inbox().reply_;
+  reply->Answer(MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked}, "revoked"));
+  EXPECT_EQ(ReasonOf(observer_->Wait()), Reason::kRevoked);
+  // Calls after the end have no effect.
+  push->Send(MakeBlocks(1, 100, 1));
+  push->Progress(1);
+  push->Commit({});
+  push->Cancel();
+  reply->Answer(1);
+}
+
+TEST_P(KvTransportContractTest, ARefusedPieceEndsThePush) {
+  inbox().refuse_pieces_ = absl::DataLossError("bad piece");
+  auto push = Open();
+  push->Send(MakeBlocks(4, 100));
+  EXPECT_EQ(observer_->Wait().code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_P(KvTransportContractTest, CancelEndsBothSidesOnce) {
+  auto push = Open();
+  push->Send(MakeBlocks(1, 100));
+  ASSERT_TRUE(inbox().WaitFor([&] { return inbox().pieces_ == 1; }));
+  push->Cancel();
+  push->Cancel();
+  EXPECT_EQ(observer_->Wait().code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(inbox().WaitFor([&] { return inbox().closed_; }));
+  EXPECT_FALSE(inbox().commitment_);
+}
+
+TEST_P(KvTransportContractTest, ProgressArrivesWhenThereIsNothingElse) {
+  auto push = Open();
+  push->Progress(42);
+  EXPECT_TRUE(inbox().WaitFor([&] { return inbox().progress_ == 42; }));
+  push->Cancel();
+  EXPECT_FALSE(observer_->Wait().ok());
+}
+
+TEST_P(KvTransportContractTest, ASlowReceiverIsFeltAndTheSourceIsLeftAloneAfterTheEnd) {
+  inbox().Stall(true);
+  auto push = Open();
+  // More than the flow-control windows and socket buffers of a connection hold.
+  push->Send(MakeBlocks(48, kMaxPieceBytes));
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto enough = std::chrono::milliseconds(200);
+  base::SteadyClock clock;
+  while (push->waiting_since() == base::kNever || clock.Now() - push->waiting_since() < enough) {
+    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the push does not feel its receiver";
+    std::this_thread::yield();
+  }
+  push->Cancel();
+  inbox().Stall(false);
+  EXPECT_EQ(observer_->Wait().code(), absl::StatusCode::kCancelled);
+  // ASan and the bytes below would tell of a read after the end.
+  memory_.clear();
+  EXPECT_TRUE(inbox().WaitFor([&] { return inbox().closed_; }));
+  EXPECT_LT(inbox().pieces_, 48);
+}
+
+TEST_P(KvTransportContractTest, AnUnansweredCommitKeepsWaiting) {
+  inbox().answer_commits_ = false;
+  auto push = Open();
+  push->Commit({.first_token = {.token = 1}});
+  ASSERT_TRUE(inbox().WaitFor([&] { return inbox().commitment_.has_value(); }));
+  EXPECT_NE(push->waiting_since(), base::kNever);
+  EXPECT_FALSE(observer_->over());
+  std::shared_ptr<KvPushReply> reply = inbox().reply_;
+  reply->Answer(0);
+  EXPECT_TRUE(observer_->Wait().ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Transports, KvTransportContractTest,
+    testing::Values(TransportCase{"InProcess",
+                                  [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
+                                    return std::make_unique<InProcessFixture>(inboxes);
+                                  }},
+                    TransportCase{"GrpcStream",
+                                  [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
+                                    return std::make_unique<GrpcFixture>(inboxes);
+                                  }}),
+    [](const auto& test) { return test.param.name; });
+
+// Beyond the contract: what only a network can do.
+TEST(GrpcStreamTest, AnUnreachablePeerShowsAtTheEnd) {
+  base::SteadyClock clock;
+  GrpcStreamTransport transport({}, &clock);
+  auto observer = std::make_shared<Observer>();
+  std::string address;
+  {
+    FakeInboxes inboxes;
+    address = GrpcFixture(&inboxes).address();
+  }
+  auto push = transport.Open(address, {.ticket = Ticket::Draw(1)}, observer);
+  EXPECT_EQ(observer->Wait().code(), absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace baton
