@@ -16,6 +16,7 @@ struct StepLimits {
 
 // Sizes in bytes of the fixed buffers of a step. Two activation buffers take turns: `wide` holds
 // q, k and v, then gate and up; `narrow` what is read from or written to them.
+// A step has at least as many tokens as samples.
 struct ActivationPlan {
   int64_t residual = 0;  // fp32 [tokens, hidden]
   int64_t narrow = 0;    // compute dtype [tokens, max(hidden, q size, ffn)]

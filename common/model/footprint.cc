@@ -40,6 +40,10 @@ double AttentionFlops(const ModelConfig& c, int64_t begin, int64_t end) {
 
 }  // namespace
 
+double LastLayerTailFlops(const ModelConfig& config) {
+  return 2.0 * config.hidden * (config.q_size() + 3.0 * config.ffn);
+}
+
 Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query) {
   using kernels::DType;
   const LocalShape whole = {config.heads, config.kv_heads, config.ffn, 0};

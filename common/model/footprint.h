@@ -24,12 +24,17 @@ struct Footprint {
   std::map<std::string, int64_t> weight_bytes;  // per dtype: float32, bfloat16, float16
   int64_t kv_bytes_per_token = 0;     // 2 · layers · kv_heads · head_dim · dtype bytes
   int64_t activation_peak_bytes = 0;  // buffers of a step of `tokens` tokens that draws one
-  // Multiply and add count as two. As executed: the output projection for the last token only,
-  // attention over what each token sees; norms and other element-wise work are left out.
+  // Of the projections and of attention over what each token sees; multiply and add count as two.
+  // Every token passes all layers, the last one the output projection too. (The transformer leaves
+  // out what no sampled token reads: see LastLayerTailFlops.)
   double prefill_flops = 0;      // of a prompt of `tokens`
   double decode_step_flops = 0;  // of the token after `tokens` others
   int64_t max_concurrency = 0;   // sequences of `tokens` whose KV blocks fit into the memory
 };
+
+// Of one token in the last layer, from the attention's output on: not executed for tokens that do
+// not sample.
+double LastLayerTailFlops(const ModelConfig& config);
 
 Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query);
 

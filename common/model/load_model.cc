@@ -3,9 +3,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/formats/safetensors.h"
+#include "common/model/activations.h"
 #include "common/model/fingerprint.h"
+#include "common/model/host_limits.h"
 #include "common/model/tensor_specs.h"
 
 namespace baton {
@@ -35,6 +38,27 @@ absl::StatusOr<DType> ResolveKvDType(const std::string& dtype, DType compute) {
       absl::StrCat("--kv-dtype ", dtype, "; expected auto, float32 or bfloat16"));
 }
 
+namespace {
+
+// Refuses before the long part of a load, instead of dying in it.
+absl::Status CheckMemory(const ModelConfig& config, const LocalShape& shape, DType dtype,
+                         double kv_bytes, const StepLimits& limits) {
+  const double weights = static_cast<double>(CountParameters(config)) * SizeOf(dtype);
+  const double activations =
+      static_cast<double>(PlanActivations(config, shape, dtype, limits).total());
+  const double available = static_cast<double>(AvailableMemoryBytes());
+  const double need = weights + kv_bytes + activations;
+  if (need <= available) return absl::OkStatus();
+  const auto megabytes = [](double bytes) { return absl::StrFormat("%.0f MB", bytes / 1e6); };
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "the model needs ", megabytes(need), " (weights ", megabytes(weights), ", KV cache ",
+      megabytes(kv_bytes), ", activations ", megabytes(activations), "), the machine has ",
+      megabytes(available), " available; lower --kv-cache-memory or --kv-cache-tokens, ",
+      "--max-num-batched-tokens or --max-num-seqs"));
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_dir,
                                                        const ModelOptions& options,
                                                        const LoadProgress& progress) {
@@ -55,6 +79,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   const kernels::KvLayout layout = KvLayoutOf(model->config, shape, kv_dtype, options.block_size);
   BATON_ASSIGN_OR_RETURN(const int32_t num_blocks, BlocksFor(options.kv, layout));
 
+  const double kv_bytes = static_cast<double>(layout.block_bytes()) * num_blocks;
+  BATON_RETURN_IF_ERROR(CheckMemory(model->config, shape, dtype, kv_bytes, options.limits));
   BATON_ASSIGN_OR_RETURN(model->backend, kernels::MakeBackend({.device = options.device,
                                                                .isa = options.isa,
                                                                .compute_dtype = dtype,

@@ -1,5 +1,6 @@
 #include "common/model/transformer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -33,8 +34,11 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                                                    " tokens and ", limits.max_samples,
                                                    " samples; expected at least one of each"));
   }
+  // A row has a token at least.
+  const StepLimits tight = {.max_tokens = limits.max_tokens,
+                            .max_samples = std::min(limits.max_samples, limits.max_tokens)};
   auto transformer = std::unique_ptr<Transformer>(
-      new Transformer(config, shape, std::move(weights), backend, limits));
+      new Transformer(config, shape, std::move(weights), backend, tight));
   BATON_RETURN_IF_ERROR(transformer->AllocateBuffers());
   const auto projections = transformer->weights_.projections();
   BATON_RETURN_IF_ERROR(backend->Prepare(projections, limits.max_tokens));
@@ -52,14 +56,24 @@ absl::Status Transformer::AllocateBuffers() {
   return absl::OkStatus();
 }
 
-Matrix Transformer::Residual(int64_t tokens) const {
-  return Matrix::Dense(residual_->data(), DType::kF32, tokens, config_.hidden);
+Matrix Transformer::Narrow(int64_t rows, int64_t cols) const {
+  return Matrix::Dense(narrow_->data(), dtype_, rows, cols);
 }
-Matrix Transformer::Narrow(int64_t tokens, int64_t cols) const {
-  return Matrix::Dense(narrow_->data(), dtype_, tokens, cols);
+Matrix Transformer::Wide(int64_t rows, int64_t cols) const {
+  return Matrix::Dense(wide_->data(), dtype_, rows, cols);
 }
-Matrix Transformer::Wide(int64_t tokens, int64_t cols) const {
-  return Matrix::Dense(wide_->data(), dtype_, tokens, cols);
+
+kernels::AttentionShape Transformer::AttentionOf(int32_t layer) const {
+  return {.q_heads = shape_.q_heads,
+          .kv_heads = shape_.kv_heads,
+          .head_dim = config_.head_dim,
+          .sliding_window = config_.windows[layer],
+          .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim))};
+}
+
+void Transformer::Gather(Matrix in, std::span<const int32_t> rows, Matrix out) {
+  backend_->GatherRows(in, rows, out);
+  CountOperation();
 }
 
 void Transformer::Norm(Matrix in, const kernels::Buffer& weight, Matrix out) {
@@ -73,62 +87,68 @@ void Transformer::Project(const kernels::PackedWeight& weight, Matrix in, Matrix
   CountOperation();
 }
 
-void Transformer::Embed(int64_t tokens) {
+void Transformer::Embed(Matrix residual) {
   if (weights_.embedding != nullptr) {
-    backend_->Embed(*weights_.embedding, Residual(tokens));
+    backend_->Embed(*weights_.embedding, residual);
   } else {
-    backend_->EmbedFromPacked(*weights_.output, Residual(tokens));
+    backend_->EmbedFromPacked(*weights_.output, residual);
   }
   CountOperation();
 }
 
-void Transformer::Attention(int32_t layer, int64_t tokens) {
+Matrix Transformer::StoreKv(int32_t layer, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
-  const int64_t q_size = int64_t{shape_.q_heads} * config_.head_dim;
-  const int64_t kv_size = int64_t{shape_.kv_heads} * config_.head_dim;
-  const kernels::AttentionShape attention = {
-      .q_heads = shape_.q_heads,
-      .kv_heads = shape_.kv_heads,
-      .head_dim = config_.head_dim,
-      .sliding_window = config_.windows[layer],
-      .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim))};
   const kernels::RopeShape rope = {
       .inv_freq = inv_freq_, .attention_factor = static_cast<float>(config_.rope.attention_factor)};
   const kernels::QkNorm norm = {
       .q = w.q_norm.get(), .k = w.k_norm.get(), .eps = static_cast<float>(config_.rms_eps)};
-
-  const Matrix input = Narrow(tokens, config_.hidden);
-  Norm(Residual(tokens), *w.attention_norm, input);
-  const Matrix qkv = Wide(tokens, q_size + 2 * kv_size);
+  const Matrix input = Narrow(residual.rows, config_.hidden);
+  Norm(residual, *w.attention_norm, input);
+  const int64_t heads = shape_.q_heads + 2 * int64_t{shape_.kv_heads};
+  const Matrix qkv = Wide(residual.rows, heads * config_.head_dim);
   Project(*w.qkv, input, qkv, {.bias = w.qkv_bias.get()});
-  backend_->RopeAndStoreKv(qkv, layer, attention, rope, norm);
+  backend_->RopeAndStoreKv(qkv, layer, AttentionOf(layer), rope, norm);
   CountOperation();
-  const Matrix heads = Narrow(tokens, q_size);
-  backend_->PagedAttention(qkv, layer, attention, heads);
-  CountOperation();
-  Project(*w.o, heads, Residual(tokens), {.bias = w.o_bias.get(), .accumulate = true});
+  return qkv;
 }
 
-void Transformer::Mlp(int32_t layer, int64_t tokens) {
+Matrix Transformer::Attend(int32_t layer, Matrix qkv) {
+  const Matrix heads = Narrow(qkv.rows, int64_t{shape_.q_heads} * config_.head_dim);
+  backend_->PagedAttention(qkv, layer, AttentionOf(layer), heads);
+  CountOperation();
+  return heads;
+}
+
+void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
-  const Matrix input = Narrow(tokens, config_.hidden);
-  Norm(Residual(tokens), *w.mlp_norm, input);
-  const Matrix gate_up = Wide(tokens, 2 * int64_t{shape_.ffn});
+  Project(*w.o, heads, residual, {.bias = w.o_bias.get(), .accumulate = true});
+  const Matrix input = Narrow(residual.rows, config_.hidden);
+  Norm(residual, *w.mlp_norm, input);
+  const Matrix gate_up = Wide(residual.rows, 2 * int64_t{shape_.ffn});
   Project(*w.gate_up, input, gate_up, {.bias = w.gate_up_bias.get()});
-  const Matrix gated = Narrow(tokens, shape_.ffn);
+  const Matrix gated = Narrow(residual.rows, shape_.ffn);
   backend_->SiluMul(gate_up, gated);
   CountOperation();
-  Project(*w.down, gated, Residual(tokens), {.bias = w.down_bias.get(), .accumulate = true});
+  Project(*w.down, gated, residual, {.bias = w.down_bias.get(), .accumulate = true});
 }
 
-Matrix Transformer::Logits(int64_t tokens, std::span<const int32_t> rows) {
+// After the last layer's K and V are stored, only the rows that sample matter.
+Matrix Transformer::LastLayer(Matrix residual, std::span<const int32_t> rows) {
+  const int32_t layer = config_.layers - 1;
+  const Matrix heads = Attend(layer, StoreKv(layer, residual));
   const int64_t count = static_cast<int64_t>(rows.size());
   const Matrix sampled = Matrix::Dense(sampled_->data(), DType::kF32, count, config_.hidden);
-  backend_->GatherRows(Residual(tokens), rows, sampled);
-  CountOperation();
-  const Matrix normed = Matrix::Dense(normed_->data(), dtype_, count, config_.hidden);
+  Gather(residual, rows, sampled);
+  const Matrix sampled_heads = Wide(count, heads.cols);
+  Gather(heads, rows, sampled_heads);
+  FinishLayer(layer, sampled_heads, sampled);
+  return sampled;
+}
+
+Matrix Transformer::Logits(Matrix sampled) {
+  const Matrix normed = Matrix::Dense(normed_->data(), dtype_, sampled.rows, config_.hidden);
   Norm(sampled, *weights_.final_norm, normed);
-  const Matrix logits = Matrix::Dense(logits_->data(), DType::kF32, count, config_.vocab);
+  const Matrix logits = Matrix::Dense(logits_->data(), DType::kF32, sampled.rows, config_.vocab);
   Project(*weights_.output, normed, logits, {});
   return logits;
 }
@@ -142,12 +162,16 @@ absl::StatusOr<Matrix> Transformer::Forward(const kernels::StepLayout& layout,
   BATON_CHECK(static_cast<int64_t>(rows.size()) <= limits_.max_samples)
       << rows.size() << " samples in a step of at most " << limits_.max_samples;
   BATON_RETURN_IF_ERROR(backend_->BeginStep(layout, kv));
-  Embed(tokens);
-  for (int32_t layer = 0; layer < config_.layers; ++layer) {
-    Attention(layer, tokens);
-    Mlp(layer, tokens);
+  const Matrix residual = Matrix::Dense(residual_->data(), DType::kF32, tokens, config_.hidden);
+  Embed(residual);
+  for (int32_t layer = 0; layer < config_.layers - 1; ++layer) {
+    FinishLayer(layer, Attend(layer, StoreKv(layer, residual)), residual);
   }
-  return rows.empty() ? Matrix{} : Logits(tokens, rows);
+  if (rows.empty()) {
+    StoreKv(config_.layers - 1, residual);
+    return Matrix{};
+  }
+  return Logits(LastLayer(residual, rows));
 }
 
 }  // namespace baton

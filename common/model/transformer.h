@@ -47,18 +47,24 @@ class Transformer final {
               kernels::Backend* backend, const StepLimits& limits);
   absl::Status AllocateBuffers();
 
-  void Embed(int64_t tokens);
-  void Attention(int32_t layer, int64_t tokens);
-  void Mlp(int32_t layer, int64_t tokens);
-  kernels::Matrix Logits(int64_t tokens, std::span<const int32_t> rows);
+  void Embed(kernels::Matrix residual);
+  // K and V of the residual stream's tokens into the cache; their q, k and v.
+  kernels::Matrix StoreKv(int32_t layer, kernels::Matrix residual);
+  // What the heads read from the cache, before the output projection.
+  kernels::Matrix Attend(int32_t layer, kernels::Matrix qkv);
+  // Of the heads' output `heads` and the MLP into `residual`, row by row.
+  void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
+  kernels::Matrix LastLayer(kernels::Matrix residual, std::span<const int32_t> rows);
+  kernels::Matrix Logits(kernels::Matrix sampled);
 
+  void Gather(kernels::Matrix in, std::span<const int32_t> rows, kernels::Matrix out);
   void Norm(kernels::Matrix in, const kernels::Buffer& weight, kernels::Matrix out);
   void Project(const kernels::PackedWeight& weight, kernels::Matrix in, kernels::Matrix out,
                const kernels::MatMulEpilogue& epilogue);
-  // Views of the buffers: the residual stream, and `cols` columns of the two activation buffers.
-  kernels::Matrix Residual(int64_t tokens) const;
-  kernels::Matrix Narrow(int64_t tokens, int64_t cols) const;
-  kernels::Matrix Wide(int64_t tokens, int64_t cols) const;
+  // Views of the two activation buffers, which take turns.
+  kernels::Matrix Narrow(int64_t rows, int64_t cols) const;
+  kernels::Matrix Wide(int64_t rows, int64_t cols) const;
+  kernels::AttentionShape AttentionOf(int32_t layer) const;
 
   const ModelConfig config_;
   const LocalShape shape_;

@@ -1,5 +1,6 @@
 #include "common/formats/model_config.h"
 
+#include <random>
 #include <string>
 
 #include "gmock/gmock.h"
@@ -141,6 +142,12 @@ TEST(ModelConfigTest, ReadsLinearAndYarnRopes) {
       {"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 32768}};
   EXPECT_EQ(Parse(config)->rope.scaling, RopeConfig::Scaling::kYarn);
   EXPECT_NEAR(Parse(config)->rope.attention_factor, 1.1386294, 1e-6);  // 0.1 ln 4 + 1
+
+  // Value of transformers' own function.
+  config["rope_scaling"] = {
+      {"rope_type", "yarn"}, {"factor", 8.0}, {"mscale", 0.7}, {"mscale_all_dim", 1.5}};
+  EXPECT_NEAR(Parse(config)->rope.attention_factor, 0.8731967, 1e-6);
+  EXPECT_EQ(Parse(config)->rope.original_positions, 2048);
 }
 
 TEST(ModelConfigTest, RefusesRopesThatDependOnTheLength) {
@@ -209,6 +216,50 @@ TEST(ModelConfigTest, RefusesWhatIsNotAnObject) {
         << text;
   }
   EXPECT_EQ(LoadModelConfig("/nonexistent").status().code(), absl::StatusCode::kNotFound);
+}
+
+// Whatever stands in the file, the answer is a config within bounds or a refusal.
+TEST(ModelConfigTest, SurvivesMutatedFiles) {
+  const json values[] = {nullptr,
+                         -1,
+                         0,
+                         1,
+                         7,
+                         1e308,
+                         -0.5,
+                         "",
+                         "default",
+                         json::array(),
+                         true,
+                         json::object(),
+                         json::array({1, "x"}),
+                         INT64_MIN,
+                         UINT64_MAX};
+  constexpr uint64_t kSeed = 20240607;
+  std::mt19937_64 random(kSeed);
+  int accepted = 0;
+  for (int round = 0; round < 3000; ++round) {
+    json config = round % 2 == 0 ? Llama31() : Small("Qwen2ForCausalLM");
+    config["layer_types"] = nullptr;
+    config["sliding_window"] = 64;
+    for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) {
+      json* target = &config;
+      if (random() % 4 == 0 && config["rope_scaling"].is_object()) target = &config["rope_scaling"];
+      if (target->empty()) continue;
+      auto entry = target->begin();
+      std::advance(entry, static_cast<int64_t>(random() % target->size()));
+      *entry = values[random() % std::size(values)];
+    }
+    std::string text = config.dump();
+    if (random() % 3 == 0) text[random() % text.size()] = static_cast<char>(random());
+    const auto parsed = ParseModelConfig(text, "config.json");
+    if (!parsed.ok()) continue;
+    ++accepted;
+    EXPECT_TRUE(parsed->head_dim % 8 == 0 && parsed->head_dim <= 256) << "seed " << kSeed << text;
+    EXPECT_EQ(parsed->heads % parsed->kv_heads, 0) << "seed " << kSeed << text;
+    EXPECT_EQ(parsed->windows.size(), static_cast<size_t>(parsed->layers)) << text;
+  }
+  EXPECT_GT(accepted, 100);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ TEST(FootprintTest, KnowsTheFiguresOfLlama31) {
   EXPECT_EQ(footprint.max_concurrency, 128);
 }
 
-TEST(FootprintTest, CountsFlopsAsTheyAreExecuted) {
+TEST(FootprintTest, CountsTheFlopsOfProjectionsAndAttention) {
   // Per layer: q and o 4096², k and v 4096 · 1024, three of 4096 · 14336; output 4096 · 128256.
   const double layer = 2.0 * (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336);
   const double output = 2.0 * 4096 * 128256;

@@ -163,6 +163,35 @@ TEST_F(WeightsTest, PartialProductsOfTheRanksAddUp) {
   for (size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(sum[i], expected[i], 1e-3) << i;
 }
 
+TEST_F(WeightsTest, ALoadThatCannotFitIsRefusedBeforeItBegins) {
+  ModelOptions options;
+  options.device = "reference";
+  options.limits.max_tokens = INT32_MAX;
+  bool began = false;
+  const auto model = LoadModel(dir_ / "m", options, [&](int64_t, int64_t) { began = true; });
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(
+      std::string(model.status().message()),
+      AllOf(HasSubstr("needs"), HasSubstr("available"), HasSubstr("--max-num-batched-tokens")));
+  EXPECT_FALSE(began);
+}
+
+TEST_F(WeightsTest, RefusesUnknownDtypesByFlag) {
+  ModelOptions options;
+  options.device = "reference";
+  options.dtype = "int8";
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              HasSubstr("--dtype int8"));
+  options.dtype = "auto";
+  options.kv_dtype = "float16";
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              HasSubstr("--kv-dtype float16"));
+  options.kv_dtype = "auto";
+  options.block_size = 0;
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              HasSubstr("--block-size 0"));
+}
+
 class FingerprintTest : public WeightsTest {
  protected:
   std::string Fingerprint(kernels::DType dtype = kernels::DType::kF32) {

@@ -1,0 +1,200 @@
+// Load, memory, prefill and decode of one model, beside the machine's limits measured in the same
+// run.
+//   bench_model [--threads N] [--load-only] [DIR]
+// Where there is no DIR, it makes one: a random Llama of 430 M parameters, bf16.
+#include <fcntl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/model/footprint.h"
+#include "tests/common/model/model_harness.h"
+
+namespace baton::test {
+namespace {
+
+double Seconds(const std::function<void()>& work) {
+  const base::SteadyClock clock;
+  const base::Instant begin = clock.Now();
+  work();
+  return base::Seconds(clock.Now() - begin);
+}
+
+// Of all threads of the process: what a phase costs on a machine that others use too.
+double CpuSeconds() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Median of `count` runs.
+double MedianSeconds(int count, const std::function<void()>& work) {
+  std::vector<double> seconds;
+  for (int i = 0; i < count; ++i) seconds.push_back(Seconds(work));
+  std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.end());
+  return seconds[count / 2];
+}
+
+// All threads read their part of a file in pieces of 1 MiB: what the page cache or disk gives.
+double ReadBytesPerSecond(const std::string& path, int threads) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const off_t size = lseek(file, 0, SEEK_END);
+  const double seconds = Seconds([&] {
+    std::vector<std::thread> readers;
+    for (int t = 0; t < threads; ++t) {
+      readers.emplace_back([=] {
+        std::vector<char> piece(1 << 20);
+        for (off_t at = size / threads * t; at < size / threads * (t + 1); at += 1 << 20) {
+          if (pread(file, piece.data(), piece.size(), at) < 0) std::abort();
+        }
+      });
+    }
+    for (std::thread& reader : readers) reader.join();
+  });
+  close(file);
+  return static_cast<double>(size) / seconds;
+}
+
+int64_t StatusBytes(const char* key) {
+  std::ifstream file("/proc/self/status");
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.starts_with(key)) return std::atoll(line.c_str() + std::strlen(key)) * 1024;
+  }
+  return 0;
+}
+
+struct Bench {
+  LoadedModel& model;
+  int threads;
+
+  // Sequences of `context` computed tokens each.
+  std::vector<TestSequence> Prefilled(RunnerDriver& driver, int32_t count, int32_t context) {
+    std::vector<TestSequence> sequences(count);
+    for (int32_t i = 0; i < count; ++i) {
+      for (int32_t p = 0; p < context; ++p) sequences[i].prompt.push_back((p * 7 + i) % 256);
+      driver.Step({&sequences[i]}, context);
+    }
+    return sequences;
+  }
+
+  void Prefill(int32_t tokens) {
+    RunnerDriver driver(model);
+    TestSequence sequence;
+    for (int32_t p = 0; p < tokens; ++p) sequence.prompt.push_back(p % 256);
+    const double seconds = MedianSeconds(5, [&] {
+      driver.Preempt(sequence);
+      sequence.output.clear();
+      driver.Step({&sequence}, tokens);
+    });
+    const double flops = ComputeFootprint(model.config, {.tokens = tokens}).prefill_flops -
+                         (tokens - 1) * LastLayerTailFlops(model.config);
+    std::printf("prefill %d tokens: %.1f ms, %.0f tokens/s, %.1f GFLOP/s\n", tokens, 1e3 * seconds,
+                tokens / seconds, flops / seconds / 1e9);
+  }
+
+  void Decode(int32_t batch, int32_t context) {
+    RunnerDriver driver(model);
+    std::vector<TestSequence> sequences = Prefilled(driver, batch, context);
+    std::vector<TestSequence*> pointers;
+    for (TestSequence& sequence : sequences) pointers.push_back(&sequence);
+    const double seconds = MedianSeconds(15, [&] { driver.Step(pointers, 1); });
+    const double bytes = static_cast<double>(model.weight_bytes) +
+                         static_cast<double>(model.kv().layout.bytes_per_token()) * batch * context;
+    std::printf("decode batch %d at %d tokens: %.2f ms, %.0f tokens/s, %.1f GB/s read\n", batch,
+                context, 1e3 * seconds, batch / seconds, bytes / seconds / 1e9);
+  }
+};
+
+int Main(int argc, char** argv) {
+  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  bool load_only = false;
+  std::string dir;
+  for (int i = 1; i < argc; ++i) {
+    if (std::string(argv[i]) == "--threads" && i + 1 < argc) {
+      threads = std::atoi(argv[++i]);
+    } else if (std::string(argv[i]) == "--load-only") {
+      load_only = true;
+    } else {
+      dir = argv[i];
+    }
+  }
+  TempDir temporary;
+  if (dir.empty()) dir = temporary / "llama-430m";
+  if (!std::filesystem::exists(dir)) {
+    absl::Status written;
+    const double seconds = Seconds([&] {
+      written = WriteRandomModel({.layers = 24,
+                                  .hidden = 1024,
+                                  .heads = 16,
+                                  .kv_heads = 4,
+                                  .head_dim = 64,
+                                  .ffn = 4096,
+                                  .vocab = 32000},
+                                 dir);
+    });
+    std::printf("make-random: %.1f s %s\n", seconds, written.ToString().c_str());
+    if (!written.ok()) return 1;
+  }
+  const std::string weights = dir + "/model.safetensors";
+  (void)ReadBytesPerSecond(weights, threads);
+  const double read = ReadBytesPerSecond(weights, threads);
+  ModelOptions options;
+  options.threads = threads;
+  options.kv.tokens = 16384;
+  absl::StatusOr<std::unique_ptr<LoadedModel>> model;
+  double packed_seconds = 0;
+  double packed_cpu = 0;
+  const double cpu_begin = CpuSeconds();
+  const base::SteadyClock clock;
+  const base::Instant begin = clock.Now();
+  const double load = Seconds([&] {
+    model = LoadModel(dir, options, [&](int64_t, int64_t) {
+      packed_seconds = base::Seconds(clock.Now() - begin);
+      packed_cpu = CpuSeconds() - cpu_begin;
+    });
+  });
+  if (!model.ok()) {
+    std::printf("%s\n", model.status().ToString().c_str());
+    return 1;
+  }
+  LoadedModel& loaded = **model;
+  const double packed = static_cast<double>(loaded.weight_bytes);
+  const double kv = static_cast<double>(loaded.kv().layout.block_bytes()) * loaded.kv().num_blocks;
+  std::printf(
+      "load: packed in %.2f s (%.2f s CPU), ready in %.2f s (%.2f s CPU), %.2f GB/s; file reads at "
+      "%.2f GB/s: %.0f %%\n",
+      packed_seconds, packed_cpu, load, CpuSeconds() - cpu_begin, packed / packed_seconds / 1e9,
+      read / 1e9, 100 * packed / packed_seconds / read);
+  const double limit = 1.1 * (packed + kv) + 150 * 1048576.0;
+  std::printf("memory: now %.0f MB, peak %.0f MB; weights %.0f MB, KV %.0f MB, limit %.0f MB\n",
+              static_cast<double>(StatusBytes("VmRSS:")) / 1e6,
+              static_cast<double>(StatusBytes("VmHWM:")) / 1e6, packed / 1e6, kv / 1e6,
+              limit / 1e6);
+  std::printf("backend: %s\n", loaded.backend->info().numerics().c_str());
+  if (load_only) return 0;
+  Bench bench{loaded, threads};
+  bench.Prefill(512);
+  bench.Decode(1, 256);
+  bench.Decode(32, 256);
+  std::printf("memory after: now %.0f MB, peak %.0f MB\n",
+              static_cast<double>(StatusBytes("VmRSS:")) / 1e6,
+              static_cast<double>(StatusBytes("VmHWM:")) / 1e6);
+  return 0;
+}
+
+}  // namespace
+}  // namespace baton::test
+
+int main(int argc, char** argv) { return baton::test::Main(argc, argv); }
