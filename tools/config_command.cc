@@ -54,7 +54,8 @@ std::string TomlValue(const Flag& flag) {
   const std::vector<std::string> values = flag.get();
   if (flag.repeatable) return nlohmann::json(values).dump();
   const std::string value = values.empty() ? "" : values.front();
-  const bool bare = flag.value.empty() || (flag.value == "N" && !value.empty());
+  const bool bare =
+      flag.value.empty() || ((flag.value == "N" || flag.value == "PORT") && !value.empty());
   return bare ? value : nlohmann::json(value).dump();
 }
 

@@ -16,7 +16,8 @@ std::string Wrapped(const std::string& text) {
   while (begin < text.size()) {
     const size_t end = std::min(text.find(' ', begin), text.size());
     if (column + (end - begin) > kWidth && column > kColumn) {
-      result += "\n" + std::string(kColumn, ' ');
+      result.back() = '\n';  // the space before
+      result += std::string(kColumn, ' ');
       column = kColumn;
     }
     result += text.substr(begin, end - begin) + " ";

@@ -1,4 +1,4 @@
-#include <fstream>
+#include <cmath>
 #include <iostream>
 #include <sstream>
 
@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-struct Run {
+struct Output {
   int exit = 0;
   std::string out, err;
   std::vector<nlohmann::json> lines() const {
@@ -30,12 +30,12 @@ struct Run {
   }
 };
 
-Run Generate(const Arguments& arguments, const std::string& input = "") {
+Output Generate(const Arguments& arguments, const std::string& input = "") {
   std::istringstream stream(input);
   std::streambuf* const old = std::cin.rdbuf(stream.rdbuf());
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  Run run;
+  Output run;
   run.exit = GenerateCommand(arguments);
   run.out = ::testing::internal::GetCapturedStdout();
   run.err = ::testing::internal::GetCapturedStderr();
@@ -45,7 +45,7 @@ Run Generate(const Arguments& arguments, const std::string& input = "") {
 
 TEST(GenerateCommand, StreamsTheAnswerAndTellsHowItEnded) {
   FakeInferenceService server(GoodAnswer);
-  const Run run = Generate({"--server", server.address(), "--prompt", "hello", "--eos-steps"});
+  const Output run = Generate({"--server", server.address(), "--prompt", "hello", "--eos-steps"});
   EXPECT_EQ(run.exit, 0);
   EXPECT_EQ(run.out, "hello\n");
   EXPECT_THAT(run.err, HasSubstr("TTFT 10.0 ms, 50.0 tokens/s, 5+2 tokens, ended by stop_eos"));
@@ -76,7 +76,7 @@ TEST(GenerateCommand, JsonHasOneLinePerRequestInTheirOrder) {
   FakeInferenceService server(GoodAnswer);
   std::string input;
   for (int i = 0; i < 20; ++i) input += R"({"prompt":"p)" + std::to_string(i) + "\"}\n";
-  const Run run = Generate(
+  const Output run = Generate(
       {"--server", server.address(), "--prompts", "-", "--json", "--concurrency", "7"}, input);
   EXPECT_EQ(run.exit, 0);
   const auto lines = run.lines();
@@ -87,7 +87,7 @@ TEST(GenerateCommand, JsonHasOneLinePerRequestInTheirOrder) {
 
 TEST(GenerateCommand, ChatSendsMessages) {
   FakeInferenceService server(GoodAnswer);
-  const Run run = Generate({"--server", server.address(), "--prompt", "hi", "--chat", "--json"});
+  const Output run = Generate({"--server", server.address(), "--prompt", "hi", "--chat", "--json"});
   EXPECT_EQ(run.exit, 0);
   ASSERT_EQ(server.chat_requests().size(), 1u);
   EXPECT_EQ(server.chat_requests()[0].messages(0).role(), "user");
@@ -101,10 +101,10 @@ TEST(GenerateCommand, AFailedRequestIsAnErrorLineAndExit1) {
     answer.status = ToGrpcStatus(InvalidArgument(Reason::kTooLong, "prompt", "too long"));
     return answer;
   });
-  const Run run = Generate({"--server", server.address(), "--prompts", "-", "--json"},
-                           "{\"prompt\":\"a\"}\n{\"prompt\":\"bad\",\"request_id\":\"r\"}\n"
-                           "{\"prompt\":\"c\",\"request_id\":\"s\",\"top_k\":\"x\"}\n"
-                           "{\"prompt\":\"d\"}\n");
+  const Output run = Generate({"--server", server.address(), "--prompts", "-", "--json"},
+                              "{\"prompt\":\"a\"}\n{\"prompt\":\"bad\",\"request_id\":\"r\"}\n"
+                              "{\"prompt\":\"c\",\"request_id\":\"s\",\"top_k\":\"x\"}\n"
+                              "{\"prompt\":\"d\"}\n");
   EXPECT_EQ(run.exit, 1);
   const auto lines = run.lines();
   ASSERT_EQ(lines.size(), 4u);
@@ -122,13 +122,13 @@ TEST(GenerateCommand, AStreamWithoutFinalIsAFailure) {
     answer.events.pop_back();
     return answer;
   });
-  const Run run = Generate({"--server", server.address(), "--prompt", "x", "--json"});
+  const Output run = Generate({"--server", server.address(), "--prompt", "x", "--json"});
   EXPECT_EQ(run.exit, 1);
   EXPECT_EQ(run.lines()[0]["error"]["code"], "INTERNAL");
 }
 
 TEST(GenerateCommand, AnUnreachableServerIsAFailure) {
-  const Run run =
+  const Output run =
       Generate({"--server", "127.0.0.1:1", "--prompt", "x", "--json", "--timeout", "5s"});
   EXPECT_EQ(run.exit, 1);
   EXPECT_EQ(run.lines()[0]["error"]["code"], "UNAVAILABLE");
@@ -136,8 +136,8 @@ TEST(GenerateCommand, AnUnreachableServerIsAFailure) {
 
 TEST(GenerateCommand, ALineThatIsNotJsonExits2AndSendsNothing) {
   FakeInferenceService server(GoodAnswer);
-  const Run run = Generate({"--server", server.address(), "--prompts", "-", "--json"},
-                           "{\"prompt\":\"a\"}\nnot json\n");
+  const Output run = Generate({"--server", server.address(), "--prompts", "-", "--json"},
+                              "{\"prompt\":\"a\"}\nnot json\n");
   EXPECT_EQ(run.exit, 2);
   EXPECT_EQ(run.out, "");
   EXPECT_THAT(run.err, HasSubstr("standard input line 2"));
@@ -149,7 +149,7 @@ TEST(GenerateCommand, WrongUsageExits2) {
   EXPECT_EQ(Generate({"--prompt", "x", "--prompts", "f"}).exit, 2);
   EXPECT_EQ(Generate({"--prompts", "/nowhere.jsonl"}).exit, 2);
   EXPECT_EQ(Generate({"--prompt", "x", "--max-tokens", "many"}).exit, 2);
-  const Run typo = Generate({"--prompt", "x", "--max-token", "5"});
+  const Output typo = Generate({"--prompt", "x", "--max-token", "5"});
   EXPECT_EQ(typo.exit, 2);
   EXPECT_THAT(typo.err, HasSubstr("Try: --max-tokens"));
   EXPECT_THAT(typo.err, StartsWith("baton generate: fatal: "));

@@ -43,7 +43,8 @@ TEST_F(ModelCommand, InspectNeedsNoMoreThanConfigJson) {
   const auto json = nlohmann::json::parse(run.out);
   // 128256 * 4096 * 2 embeddings, 32 layers of 218 112 000, and the last norm.
   EXPECT_EQ(json["parameters"], 8'030'261'248);
-  EXPECT_EQ(json["weight_bytes"], nlohmann::json({{"bfloat16", 16'060'522'496}}));
+  EXPECT_EQ(json["weight_bytes"]["bfloat16"], 16'060'522'496);
+  EXPECT_EQ(json["weight_bytes"]["float32"], 32'121'044'992);
   EXPECT_EQ(json["kv_bytes_per_token"], 131072);
   EXPECT_EQ(json["max_concurrency"], 128);  // 16 GiB of 128 MiB each
   EXPECT_EQ(json["stop_set"].size(), 3u);
