@@ -60,8 +60,9 @@ void RequestFlow::Finish(const OutputEnd& end) {
   }
   timings_.set_total_ms(base::Milliseconds(context_->clock->Now() - arrived_));
   end_ = ended;
-  sink_->Finish(FinalMessage(ended));
+  // Books first: whoever has the answer finds the request in the figures and its id free again.
   Close(ended.reason, absl::OkStatus());
+  sink_->Finish(FinalMessage(ended));
 }
 
 v1::Final RequestFlow::FinalMessage(const OutputEnd& end) const {
@@ -87,9 +88,9 @@ void RequestFlow::Fail(const absl::Status& status, FinishReason reason) {
                                  : reason == FinishReason::kDeadline ? AttemptOutcome::kDeadline
                                                                      : AttemptOutcome::kOther;
   EndAttempt(outcome, FinishReason::kNone);
-  sink_->Fail(status);
   timings_.set_total_ms(base::Milliseconds(context_->clock->Now() - arrived_));
   Close(reason, status);
+  sink_->Fail(status);
 }
 
 void RequestFlow::FailByDeadline() {
@@ -101,8 +102,8 @@ void RequestFlow::FailByDeadline() {
 
 void RequestFlow::Reject(const absl::Status& status) {
   rejected_ = true;
-  sink_->Fail(status);
   Close(FinishReason::kError, status);
+  sink_->Fail(status);
 }
 
 void RequestFlow::Close(FinishReason reason, const absl::Status& status) {

@@ -150,8 +150,8 @@ void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming 
         Reason::kConflictingOptions, "spec.request_id",
         absl::StrCat("request_id '", id, "' is in flight; use another one or leave it out"));
   }
-  sink->Fail(spec.status());
   probe->RefusedAtTheDoor(spec.status());
+  sink->Fail(spec.status());
 }
 
 grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* context,

@@ -1,0 +1,144 @@
+#include "common/eos/eos_log.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+class EosLogTest : public ::testing::Test {
+ protected:
+  EosLogTest()
+      : folder_(std::filesystem::path(::testing::TempDir()) /
+                ("eos_log_" + std::to_string(getpid()))) {
+    std::filesystem::create_directories(folder_);
+    path_ = folder_ / "eos.jsonl";
+  }
+  ~EosLogTest() override { std::filesystem::remove_all(folder_); }
+
+  std::unique_ptr<EosLog> Open(size_t queue_rows = 1024) {
+    auto log = EosLog::Open({.path = path_, .meta_json = "{\"a\":1}\n", .queue_rows = queue_rows});
+    EXPECT_TRUE(log.ok()) << log.status();
+    return std::move(log).value();
+  }
+  static std::string Read(const std::filesystem::path& path) {
+    std::ifstream file(path);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
+  }
+  std::vector<nlohmann::json> Rows() const {
+    std::vector<nlohmann::json> rows;
+    std::istringstream text(Read(path_));
+    for (std::string line; std::getline(text, line);) rows.push_back(nlohmann::json::parse(line));
+    return rows;
+  }
+  static EosRequestLog::Token Token(int step) {
+    return {.timestamp = 1.5, .step = step, .id = 7, .signal = {}, .attempt = 1};
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path path_;
+};
+
+TEST_F(EosLogTest, HoldsTheLastRowUntilTheEndIsKnown) {
+  const auto log = Open();
+  EosRequestLog request(log.get(), {.request_id = "r"});
+  for (int step = 1; step <= 3; ++step) request.Accept(Token(step));
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (log->rows_written() < 2 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(Rows().size(), 2u);
+  EXPECT_EQ(Rows()[1]["is_finished"], false);
+  request.Finish(FinishReason::kLength);
+  while (log->rows_written() < 3 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  ASSERT_EQ(Rows().size(), 3u);
+  EXPECT_EQ(Rows()[2]["finish_reason"], "length");
+  EXPECT_EQ(log->rows_dropped(), 0u);
+}
+
+TEST_F(EosLogTest, RequestWithoutTokensHasNoRow) {
+  {
+    const auto log = Open();
+    EosRequestLog(log.get(), {.request_id = "r"}).Finish(FinishReason::kError);
+    log->AppendSummary("{\"request_id\":\"r\"}");
+  }
+  EXPECT_TRUE(Rows().empty());
+  EXPECT_EQ(Read(path_.string() + ".requests.jsonl"), "{\"request_id\":\"r\"}\n");
+  EXPECT_EQ(Read(path_.string() + ".meta.json"), "{\"a\":1}\n");
+}
+
+TEST_F(EosLogTest, RowsOfManyThreadsAreWholeLinesAndNoneIsLost) {
+  {
+    const auto log = Open(size_t{1} << 16);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        EosRequestLog request(log.get(), {.request_id = std::to_string(t)});
+        for (int step = 1; step <= 500; ++step) request.Accept(Token(step));
+        request.Finish(FinishReason::kLength);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  std::map<std::string, int> steps;
+  for (const auto& row : Rows()) EXPECT_EQ(row["step"], ++steps[row["request_id"]]);
+  EXPECT_EQ(steps, (std::map<std::string, int>{{"0", 500}, {"1", 500}, {"2", 500}, {"3", 500}}));
+}
+
+TEST_F(EosLogTest, GoesOnAfterTheLastWholeLineOfAnOldFile) {
+  std::ofstream(path_) << "{\"old\":1}\n{\"torn\":";
+  {
+    const auto log = Open();
+    EosRequestLog request(log.get(), {.request_id = "r"});
+    request.Accept(Token(1));
+    request.Finish(FinishReason::kLength);
+  }
+  ASSERT_EQ(Rows().size(), 2u);
+  EXPECT_EQ(Rows()[0]["old"], 1);
+  EXPECT_EQ(Rows()[1]["step"], 1);
+}
+
+TEST_F(EosLogTest, FileOfAnotherProcessIsRefused) {
+  const auto log = Open();
+  const auto second = EosLog::Open({.path = path_, .meta_json = "{}"});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(EosLogTest, FileThatCannotBeOpenedIsRefusedWithItsName) {
+  const auto log = EosLog::Open({.path = folder_ / "no" / "such.jsonl", .meta_json = "{}"});
+  ASSERT_FALSE(log.ok());
+  EXPECT_NE(std::string(log.status().message()).find("such.jsonl"), std::string::npos);
+}
+
+// /dev/full takes no byte: a disk without room.
+TEST_F(EosLogTest, FullDiskDropsAndCountsAndNeverWaits) {
+  auto rows = LineFile::Open("/dev/full");
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->Append("line\n").code(), absl::StatusCode::kResourceExhausted);
+  std::filesystem::create_symlink("/dev/full", path_);
+  const auto log = Open();
+  EosRequestLog request(log.get(), {.request_id = "r"});
+  for (int step = 1; step <= 50; ++step) request.Accept(Token(step));
+  request.Finish(FinishReason::kLength);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (log->rows_dropped() < 50 && std::chrono::steady_clock::now() < end) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(log->rows_dropped(), 50u);
+  EXPECT_EQ(log->rows_written(), 0u);
+}
+
+}  // namespace
+}  // namespace baton

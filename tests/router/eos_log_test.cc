@@ -1,0 +1,195 @@
+// The EOS log as the router writes it: FILE, FILE.meta.json and FILE.requests.jsonl.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "nlohmann/json.hpp"
+#include "router/eos_meta.h"
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::vector<Json> Lines(const std::string& path) {
+  std::vector<Json> lines;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+class EosLogTest : public RouterTest {
+ protected:
+  EosLogTest() {
+    path_ = std::filesystem::path(::testing::TempDir()) /
+            ("eos_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
+             std::to_string(getpid()) + ".jsonl");
+    auto log = EosLog::Open({.path = path_, .meta_json = "{}\n"});
+    EXPECT_TRUE(log.ok()) << log.status();
+    eos_log_ = std::move(log).value();
+  }
+  ~EosLogTest() override {
+    for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
+      std::filesystem::remove(path_.string() + suffix);
+    }
+  }
+
+  // The rows once the router is gone.
+  std::vector<Json> Rows() {
+    stub_.reset();
+    router_.reset();
+    return Lines(path_);
+  }
+  std::vector<Json> Summaries() const { return Lines(path_.string() + ".requests.jsonl"); }
+
+  std::filesystem::path path_;
+};
+
+TEST_F(EosLogTest, RowsStandOnceEachAndOnlyTheLastOneIsFinished) {
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  const Answer answer = Generate(Request("log", 6));
+  ASSERT_TRUE(answer.status.ok());
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 6u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int step = static_cast<int>(i) + 1;
+    EXPECT_EQ(rows[i]["request_id"], answer.started.request_id());
+    EXPECT_EQ(rows[i]["step"], step);
+    EXPECT_EQ(rows[i]["output_length"], step);
+    EXPECT_EQ(rows[i]["prompt_length"], 4);
+    EXPECT_EQ(rows[i]["total_length"], 4 + step);
+    EXPECT_EQ(rows[i]["current_token_id"], answer.ids[i]);
+    EXPECT_EQ(rows[i]["eos_token_id"], kEos);
+    EXPECT_EQ(rows[i]["is_finished"], step == 6);
+    EXPECT_EQ(rows[i]["finish_reason"], step == 6 ? Json("length") : Json(nullptr));
+    EXPECT_NEAR(rows[i]["eos_prob"], std::exp(rows[i]["eos_logprob"].get<double>()), 1e-8);
+    EXPECT_EQ(rows[i]["attempt"], 1);
+  }
+}
+
+TEST_F(EosLogTest, RowsStandOnceEachAfterAKilledWorker) {
+  const auto left = std::make_shared<std::atomic<int>>(1);
+  for (int i = 0; i < 2; ++i) {
+    auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+    decode.script = [=](const FakeMoment& moment) {
+      const bool here = moment.point == FakePoint::kToken && moment.index == 4;
+      return here && left->fetch_sub(1) > 0 ? FakeAction::Die() : FakeAction::Go();
+    };
+    AddDecode(decode);
+  }
+  AddPrefill();
+  StartRouter();
+  const Answer answer = Generate(Request("log", 9));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.final->attempts(), 2);
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 9u);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i]["step"], static_cast<int>(i) + 1);
+    EXPECT_EQ(rows[i]["current_token_id"], answer.ids[i]);
+    EXPECT_EQ(rows[i]["attempt"], i < 4 ? 1 : 2);
+  }
+}
+
+TEST_F(EosLogTest, CancelledRequestEndsAborted) {
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.script = [](const FakeMoment& moment) {
+    const bool here = moment.point == FakePoint::kToken && moment.index == 3;
+    return here ? FakeAction::Hang() : FakeAction::Go();
+  };
+  AddDecode(decode);
+  StartRouter();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("log", 9));
+  v1::GenerateResponse message;
+  int tokens = 0;
+  while (tokens < 3 && reader->Read(&message)) tokens += message.delta().token_ids_size();
+  context.TryCancel();
+  ReadAnswer(reader.get());
+  ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[2]["finish_reason"], "aborted");
+  EXPECT_EQ(rows[2]["is_finished"], true);
+  const auto summaries = Summaries();
+  ASSERT_EQ(summaries.size(), 1u);
+  EXPECT_EQ(summaries[0]["finish_reason"], "aborted");
+  EXPECT_EQ(summaries[0]["output_length"], 3);
+}
+
+TEST_F(EosLogTest, DeadlineAndErrorAreReasonsOfTheirOwn) {
+  options_.deadlines.request = std::chrono::milliseconds(150);
+  options_.max_counted_attempts = 1;
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.script = [](const FakeMoment& moment) {
+    if (moment.point != FakePoint::kToken || moment.index != 2) return FakeAction::Go();
+    return moment.generation.prompt_ids_size() > 4
+               ? FakeAction::Hang()
+               : FakeAction::Fail(absl::UnavailableError("lost"));
+  };
+  AddDecode(decode);
+  StartRouter();
+  EXPECT_EQ(Generate(Request("hangs", 9)).status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(ReasonText(Generate(Request("err", 9)).status), "ATTEMPTS_EXHAUSTED");
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1]["finish_reason"], "deadline");
+  EXPECT_EQ(rows[3]["finish_reason"], "error");
+}
+
+TEST_F(EosLogTest, TokensPastAStopStringAreNotLogged) {
+  AddDecode();
+  StartRouter();
+  const std::string text = TextOf(Expected("log", 12));
+  v1::GenerateRequest request = Request("log", 12);
+  request.mutable_spec()->mutable_stop()->add_stop(text.substr(4, 3));
+  const Answer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_STRING);
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), static_cast<size_t>(answer.final->usage().completion_tokens()));
+  EXPECT_EQ(rows.back()["finish_reason"], "stop_string");
+  EXPECT_EQ(Summaries()[0]["stop_match"], text.substr(4, 3));
+}
+
+TEST_F(EosLogTest, RowIsInTheFileHalfASecondAfterItIsComplete) {
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.script = [](const FakeMoment& moment) {
+    const bool here = moment.point == FakePoint::kToken && moment.index == 3;
+    return here ? FakeAction::Hang() : FakeAction::Go();
+  };
+  AddDecode(decode);
+  StartRouter();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("log", 9));
+  v1::GenerateResponse message;
+  int tokens = 0;
+  while (tokens < 3 && reader->Read(&message)) tokens += message.delta().token_ids_size();
+  const auto begin = std::chrono::steady_clock::now();
+  // Three tokens were accepted; the third's row waits for the end.
+  ASSERT_TRUE(Eventually([&] { return Lines(path_).size() == 2; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));
+  context.TryCancel();
+  ReadAnswer(reader.get());
+}
+
+TEST_F(EosLogTest, MetaTellsTheModelItsStopSetAndDefaults) {
+  const auto model = LoadServedModel(ModelDir(), "tiny");
+  ASSERT_TRUE(model.ok());
+  const Json meta = Json::parse(EosMetaJson(**model, options_, 12.5));
+  EXPECT_EQ(meta["model"], "tiny");
+  EXPECT_EQ(meta["eos_token_id"], kEos);
+  ASSERT_EQ(meta["stop_set"].size(), 2u);
+  EXPECT_EQ(meta["stop_set"][0]["id"], kEos);
+  EXPECT_EQ(meta["stop_set"][1]["sources"].size(), 2u);
+  EXPECT_EQ(meta["sampling_defaults"]["temperature"], 1.0);
+  EXPECT_FALSE(meta["baton_version"].get<std::string>().empty());
+}
+
+}  // namespace
+}  // namespace baton::testing

@@ -1,0 +1,277 @@
+#include <gmock/gmock.h>
+
+#include <atomic>
+
+#include "absl/strings/str_cat.h"
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+// A fault that happens once, at the `count`th time that some worker is at its point.
+struct OneFault {
+  FakePoint point;
+  int32_t index = -1;  // -1: at any
+  FakeAction action;
+  std::shared_ptr<std::atomic<int>> left = std::make_shared<std::atomic<int>>(1);
+
+  FakeAction operator()(const FakeMoment& moment) const {
+    const bool here = moment.point == point && (index < 0 || moment.index == index);
+    if (!here || left->fetch_sub(1) <= 0) return FakeAction::Go();
+    return action;
+  }
+};
+
+absl::Status Lost() { return absl::UnavailableError("connection lost"); }
+absl::Status WithReason(absl::StatusCode code, Reason reason) {
+  return MakeError(code, {.reason = reason}, "scripted");
+}
+
+class FaultsTest : public RouterTest {
+ protected:
+  FaultsTest() {
+    options_.deadlines.avoid = std::chrono::milliseconds(300);
+    options_.deadlines.full_backoff = std::chrono::milliseconds(20);
+  }
+
+  void StartSplit(const std::function<FakeAction(const FakeMoment&)>& script, int workers = 2) {
+    for (int i = 0; i < workers; ++i) {
+      auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+      decode.script = script;
+      AddDecode(decode);
+      auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
+      prefill.script = script;
+      AddPrefill(prefill);
+    }
+    StartRouter();
+  }
+
+  void ExpectUndisturbed(const Answer& answer, int attempts) {
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_THAT(answer.ids, ElementsAreArray(Expected("fault", 12)));
+    EXPECT_EQ(answer.text, TextOf(Expected("fault", 12)));
+    EXPECT_EQ(answer.final->usage().completion_tokens(), 12);
+    EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_LENGTH);
+    EXPECT_EQ(answer.final->attempts(), attempts);
+  }
+};
+
+struct FaultCase {
+  std::string name;
+  FakePoint point;
+  int32_t index;
+};
+
+class EveryPointTest : public FaultsTest, public ::testing::WithParamInterface<FaultCase> {};
+
+TEST_P(EveryPointTest, WorkerThatDiesThereCostsAnAttemptAndNoToken) {
+  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Die()});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  // A replay whose first token is the last one is released, not finished.
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"finished\"") +
+                Metric("baton_attempts_total{outcome=\"released\""),
+            1);
+}
+
+TEST_P(EveryPointTest, StreamThatBreaksThereCostsAnAttemptAndNoToken) {
+  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Fail(Lost())});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 1);
+}
+
+TEST_P(EveryPointTest, OneWorkerOfEachRoleIsEnoughToRecover) {
+  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Fail(Lost())}, 1);
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+}
+
+TEST_P(EveryPointTest, ClientThatCancelsThereLeavesNoStreamBehind) {
+  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Hang()});
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("fault", 12));
+  const auto open = [&] {
+    int streams = 0;
+    for (const auto& worker : decode_) streams += worker->open_streams();
+    for (const auto& worker : prefill_) streams += worker->open_streams();
+    return streams;
+  };
+  ASSERT_TRUE(Eventually([&] { return open() > 0; }));
+  context.TryCancel();
+  EXPECT_EQ(ReadAnswer(reader.get()).status.code(), absl::StatusCode::kCancelled);
+  EXPECT_TRUE(Eventually([&] { return open() == 0; })) << open();
+  EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  EXPECT_EQ(Metric("baton_request_success_total{finished_reason=\"abort\""), 1);
+}
+
+TEST_P(EveryPointTest, DeadlineThatPassesThereEndsTheRequest) {
+  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Hang()});
+  options_.deadlines.request = std::chrono::milliseconds(300);
+  auto metrics = std::make_unique<MetricsRegistry>(
+      MetricsOptions{.role = MetricRole::kRouter, .model_name = "tiny"});
+  const auto router = MakeRouter(metrics.get(), nullptr);
+  ASSERT_TRUE(Eventually([&] { return router->ready().ok(); }));
+  stub_ = Stub(*router);
+  const Answer answer = Generate(Request("fault", 12));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kDeadlineExceeded) << answer.status;
+  EXPECT_TRUE(Eventually([&] { return router->in_flight() == 0; }));
+  stub_.reset();
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, EveryPointTest,
+                         ::testing::Values(FaultCase{"DecodeOpen", FakePoint::kDecodeOpen, -1},
+                                           FaultCase{"Reserved", FakePoint::kReserved, -1},
+                                           FaultCase{"PrefillOpen", FakePoint::kPrefillOpen, -1},
+                                           FaultCase{"FirstToken", FakePoint::kFirstToken, -1},
+                                           FaultCase{"Commit", FakePoint::kCommit, -1},
+                                           FaultCase{"Started", FakePoint::kStarted, -1},
+                                           FaultCase{"SecondToken", FakePoint::kToken, 1},
+                                           FaultCase{"LaterToken", FakePoint::kToken, 7},
+                                           FaultCase{"LastToken", FakePoint::kToken, 11}),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_F(FaultsTest, WorkerThatDiesBeforeItsFinalWordIsNotNeededAgain) {
+  StartSplit(OneFault{FakePoint::kFinal, -1, FakeAction::Die()});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+}
+
+TEST_F(FaultsTest, PrefillWorkerThatDiesAfterTheCommitDisturbsNothing) {
+  StartSplit(OneFault{FakePoint::kPrefillFinal, -1, FakeAction::Hang()});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+}
+
+TEST_F(FaultsTest, GapInAnAttemptEndsTheAttempt) {
+  StartSplit(OneFault{FakePoint::kToken, 5, FakeAction::Skip()});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+}
+
+TEST_F(FaultsTest, FirstTokensThatDisagreeEndTheAttempt) {
+  // The decode workers' model draws another first token; what was sent stays.
+  auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
+  AddPrefill(prefill);
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  OneFault once{FakePoint::kStarted, -1, FakeAction::Skip()};
+  decode.script = once;
+  AddDecode(decode);
+  StartRouter();
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+}
+
+TEST_F(FaultsTest, RevokedExpiredAndDrainedAttemptsAreNotCounted) {
+  for (const Reason reason : {Reason::kRevoked, Reason::kExpired, Reason::kDrained}) {
+    const auto left = std::make_shared<std::atomic<int>>(7);
+    decode_.clear();
+    prefill_.clear();
+    router_.reset();
+    StartSplit([=](const FakeMoment& moment) {
+      const bool here = moment.point == FakePoint::kToken;
+      if (!here || left->fetch_sub(1) <= 0) return FakeAction::Go();
+      return FakeAction::Fail(WithReason(absl::StatusCode::kAborted, reason));
+    });
+    ExpectUndisturbed(Generate(Request("fault", 12)), 8);
+    EXPECT_THAT(decode_[0]->seen().back().generated_ids_size(), ::testing::Ge(0));
+  }
+}
+
+TEST_F(FaultsTest, FullDecodeWorkersAreTriedAgainUntilOneHasRoom) {
+  const auto left = std::make_shared<std::atomic<int>>(6);
+  StartSplit([=](const FakeMoment& moment) {
+    if (moment.point != FakePoint::kDecodeOpen || left->fetch_sub(1) <= 0) return FakeAction::Go();
+    return FakeAction::Fail(WithReason(absl::StatusCode::kResourceExhausted, Reason::kFull));
+  });
+  ExpectUndisturbed(Generate(Request("fault", 12)), 7);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 6);
+}
+
+TEST_F(FaultsTest, PrefillRefusedBeforeAnyWorkGoesToAnotherUnderTheSameReservation) {
+  StartSplit(
+      OneFault{FakePoint::kPrefillOpen, -1,
+               FakeAction::Fail(WithReason(absl::StatusCode::kResourceExhausted, Reason::kFull))});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+  EXPECT_EQ(prefill_[0]->prefill_streams() + prefill_[1]->prefill_streams(), 2);
+  EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 1);
+  EXPECT_EQ(Metric("baton_router_worker_retries_total{outcome=\"accepted\""), 1);
+}
+
+TEST_F(FaultsTest, FailedPushIsRepeatedOnAnotherPair) {
+  StartSplit(
+      OneFault{FakePoint::kCommit, -1,
+               FakeAction::Fail(WithReason(absl::StatusCode::kUnavailable, Reason::kPushFailed))});
+  const Answer answer = Generate(Request("fault", 12));
+  ExpectUndisturbed(answer, 2);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"push_failed\""), 1);
+}
+
+TEST_F(FaultsTest, FourCountedAttemptsEndTheRequestUnavailable) {
+  StartSplit([](const FakeMoment& moment) {
+    return moment.point == FakePoint::kToken && moment.index >= 3 ? FakeAction::Fail(Lost())
+                                                                  : FakeAction::Go();
+  });
+  const Answer answer = Generate(Request("fault", 12));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonText(answer.status), "ATTEMPTS_EXHAUSTED");
+  EXPECT_FALSE(answer.final.has_value());
+  // Each attempt brings at least its first token, which is accepted: what was sent is right.
+  const auto expected = Expected("fault", static_cast<int>(answer.ids.size()));
+  EXPECT_THAT(answer.ids, ElementsAreArray(expected));
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 4);
+}
+
+TEST_F(FaultsTest, RequestThatKilledThreeProcessesIsNotTriedAgain) {
+  StartSplit(
+      [](const FakeMoment& moment) {
+        return moment.point == FakePoint::kToken && moment.index >= 3 ? FakeAction::Die()
+                                                                      : FakeAction::Go();
+      },
+      5);
+  const Answer answer = Generate(Request("fault", 12));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kInternal) << answer.status;
+  EXPECT_EQ(ReasonText(answer.status), "REQUEST_KILLED_WORKERS");
+  int dead = 0;
+  for (const auto& worker : decode_) dead += worker->decode_streams() > 0;
+  EXPECT_EQ(dead, 3);
+}
+
+TEST_F(FaultsTest, CommitWithoutStartedIsAFailedPush) {
+  options_.deadlines.commit_to_started = std::chrono::milliseconds(100);
+  StartSplit(OneFault{FakePoint::kStarted, -1, FakeAction::Hang()});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"push_failed\""), 1);
+}
+
+TEST_F(FaultsTest, SilentDecodeWorkerCostsTheReserveDeadlineAndAnAttempt) {
+  options_.deadlines.reserve = std::chrono::milliseconds(100);
+  options_.deadlines.answer_grace = std::chrono::milliseconds(50);
+  StartSplit(OneFault{FakePoint::kReserved, -1, FakeAction::Hang()});
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  EXPECT_EQ(decode_[0]->seen().size() + decode_[1]->seen().size(), 2u);
+}
+
+TEST_F(FaultsTest, TooLongForAWorkerIsTheRequestsFault) {
+  StartSplit(OneFault{FakePoint::kDecodeOpen, -1,
+                      FakeAction::Fail(InvalidArgument(Reason::kTooLong, "max_tokens", "no"))});
+  const Answer answer = Generate(Request("fault", 12));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ReasonText(answer.status), "TOO_LONG");
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"too_long\""), 1);
+}
+
+TEST_F(FaultsTest, RestartedWorkerServesAgain) {
+  StartSplit({}, 1);
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+  decode_[0]->Restart();
+  prefill_[0]->Restart();
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+}
+
+TEST_F(FaultsTest, WithoutHealthyPrefillWorkerTheDecodeWorkerPrefills) {
+  StartSplit({}, 1);
+  prefill_[0]->Kill();
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_router_worker_up") == 1; }));
+  const Answer answer = Generate(Request("fault", 12));
+  ExpectUndisturbed(answer, 1);
+  EXPECT_EQ(answer.final->prefill_worker(), "");
+}
+
+}  // namespace
+}  // namespace baton::testing
