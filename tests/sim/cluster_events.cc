@@ -112,8 +112,9 @@ void ClusterSim::Accept(Request* request, const SampledToken& token, int32_t ind
   if (index != next) {
     return Broken(absl::StrCat("index ", index, " came, expected ", next));
   }
-  if (static_cast<size_t>(next) >= request->expected.size()) return Broken("a token too many");
-  const TokenId expected = request->expected[static_cast<size_t>(next)];
+  if (static_cast<size_t>(next) >= request->expected.tokens.size())
+    return Broken("a token too many");
+  const TokenId expected = request->expected.tokens[static_cast<size_t>(next)];
   if (token.token != expected) {
     Broken(absl::StrCat("token ", index, " is ", token.token, ", undisturbed it is ", expected));
   }

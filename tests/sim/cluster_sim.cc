@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
-#include "common/sample/stop.h"
 
 namespace baton::sim {
 namespace {
@@ -96,28 +95,9 @@ bool ClusterSim::MakeRequest(Request* request) {
         static_cast<int64_t>(spec.prompt.size()) + ResolveMaxTokens(spec, decoders_[0]->limits());
     if (longest > worker->limits().pool_tokens) return false;  // must hold every resume
   }
-  Predict(request);
+  request->expected = Predict(model_, decoders_[0]->kv().layout(), spec, {2, 3},
+                              ResolveMaxTokens(spec, decoders_[0]->limits()));
   return true;
-}
-
-// What an undisturbed run gives, from the model's definition alone.
-void ClusterSim::Predict(Request* request) const {
-  const SequenceSpec& spec = request->spec;
-  const std::vector<TokenId> eos_ids = {2, 3};
-  const int32_t limit = ResolveMaxTokens(spec, decoders_[0]->limits());
-  StopCriteria stop(spec.stop, eos_ids, limit, std::nullopt);
-  std::vector<TokenId> history = spec.prompt;
-  while (request->expected_reason == FinishReason::kNone) {
-    const auto prompt_tokens = static_cast<int32_t>(spec.prompt.size());
-    const auto row = MakeSampleRow(spec.sampling, stop, history, prompt_tokens);
-    SampledToken token =
-        FakeDraw(model_, FakeHistoryHash(decoders_[0]->kv().layout(), history), row);
-    request->expected.push_back(token.token);
-    const auto decision = stop.Take(static_cast<int32_t>(request->expected.size()), &token);
-    request->expected_reason = decision.reason;
-    history.push_back(token.token);
-  }
-  request->expected_natural_end = stop.natural_end_step();
 }
 
 std::string ClusterSim::Run(Coverage* coverage) {
@@ -251,15 +231,15 @@ void ClusterSim::EndAttempt(Request* request) {
 }
 
 void ClusterSim::Complete(Request* request, FinishReason reason) {
-  if (reason != request->expected_reason) {
+  if (reason != request->expected.reason) {
     Broken(absl::StrCat("finished as ", std::string(FinishReasonName(reason)), ", expected ",
-                        std::string(FinishReasonName(request->expected_reason))));
+                        std::string(FinishReasonName(request->expected.reason))));
   }
-  if (request->accepted.size() != request->expected.size()) {
+  if (request->accepted.size() != request->expected.tokens.size()) {
     Broken(absl::StrCat("finished after ", request->accepted.size(), " tokens, expected ",
-                        request->expected.size()));
+                        request->expected.tokens.size()));
   }
-  if (request->natural_end != request->expected_natural_end) Broken("wrong natural end");
+  if (request->natural_end != request->expected.natural_end) Broken("wrong natural end");
   request->done = true;
   ++coverage_.finished;
   EndAttempt(request);
@@ -271,7 +251,7 @@ void ClusterSim::DisturbSomething() {
   Request& request =
       requests_[static_cast<size_t>(dice_.Int(0, static_cast<int32_t>(requests_.size()) - 1))];
   if (request.done || !request.decode) return;
-  if (request.accepted.size() == request.expected.size()) return;  // its end is on the way
+  if (request.accepted.size() == request.expected.tokens.size()) return;  // its end is on the way
   if (dice_.Chance(30)) {
     request.done = true;
     ++coverage_.cancelled;

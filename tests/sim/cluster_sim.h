@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/oracle.h"
 #include "tests/sim/sim_worker.h"
 
 namespace baton::sim {
@@ -34,9 +35,7 @@ class ClusterSim {
   enum class Side { kDecode, kPrefill };
   struct Request {
     SequenceSpec spec;
-    std::vector<TokenId> expected;
-    FinishReason expected_reason = FinishReason::kNone;
-    std::optional<int32_t> expected_natural_end;
+    Expected expected;
     int32_t starts_at_tick = 0;
     std::vector<TokenId> accepted;
     std::optional<int32_t> natural_end;
@@ -74,7 +73,6 @@ class ClusterSim {
 
   void MakeRequests();
   bool MakeRequest(Request* request);
-  void Predict(Request* request) const;
   void Tick();
   void StepWorker(SimWorker* worker);
   void HandleEvents(SimWorker* worker);

@@ -1,0 +1,26 @@
+#include "tests/sim/oracle.h"
+
+#include "common/sample/stop.h"
+
+namespace baton::sim {
+
+Expected Predict(const FakeModelOptions& model, const kernels::KvLayout& layout,
+                 const SequenceSpec& spec, const std::vector<TokenId>& eos_ids,
+                 int32_t max_tokens) {
+  Expected expected;
+  StopCriteria stop(spec.stop, eos_ids, max_tokens, std::nullopt);
+  std::vector<TokenId> history = spec.prompt;
+  while (expected.reason == FinishReason::kNone) {
+    const auto prompt_tokens = static_cast<int32_t>(spec.prompt.size());
+    const auto row = MakeSampleRow(spec.sampling, stop, history, prompt_tokens);
+    SampledToken token = FakeDraw(model, FakeHistoryHash(layout, history), row);
+    expected.tokens.push_back(token.token);
+    const auto step = static_cast<int32_t>(expected.tokens.size());
+    expected.reason = stop.Take(step, &token).reason;
+    history.push_back(token.token);
+  }
+  expected.natural_end = stop.natural_end_step();
+  return expected;
+}
+
+}  // namespace baton::sim
