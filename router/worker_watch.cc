@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/rpc/generation.h"
+#include "common/rpc/protocol_version.h"
 
 namespace baton {
 

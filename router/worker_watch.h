@@ -38,10 +38,6 @@ class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchRespon
   std::shared_ptr<WorkerWatch> self_;
 };
 
-// What this router speaks.
-constexpr int32_t kProtocolMajor = 1;
-constexpr int32_t kProtocolMinor = 0;
-
 WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity);
 
 }  // namespace baton

@@ -1,0 +1,261 @@
+// What bounds the router: its queue, its patience, and slow clients.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using LimitsTest = RouterTest;
+
+// Until told otherwise, tokens from index 1 on hang.
+FakeAction HangAfterFirst(const FakeMoment& moment) {
+  return moment.point == FakePoint::kToken ? FakeAction::Hang() : FakeAction::Go();
+}
+
+class OpenCall {
+ public:
+  OpenCall(v1::InferenceService::Stub* stub, const v1::GenerateRequest& request)
+      : reader_(stub->Generate(&context_, request)) {}
+  ~OpenCall() {
+    context_.TryCancel();
+    ReadAnswer(reader_.get());
+  }
+  grpc::ClientReader<v1::GenerateResponse>* reader() { return reader_.get(); }
+
+ private:
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> reader_;
+};
+
+TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
+  options_.max_num_queued_reqs = 2;
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.prefill_slots_free = 0;
+  AddDecode(decode);
+  StartRouter();
+  std::vector<Answer> waiting(2);
+  std::vector<std::thread> clients;
+  for (Answer& answer : waiting) {
+    clients.emplace_back([&] { answer = Generate(Request("wait", 3)); });
+  }
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_num_requests_in_stage{engine") == 2; }));
+  const Answer refused = Generate(Request("more", 3));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonText(refused.status), "QUEUE_FULL");
+  EXPECT_TRUE(DetailOf(refused.status).retry_after.has_value());
+  EXPECT_EQ(Metric("baton_queue_rejections_total{engine"), 1);
+  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(8); });
+  for (std::thread& client : clients) client.join();
+  for (const Answer& answer : waiting) {
+    EXPECT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_THAT(answer.ids, ElementsAreArray(Expected("wait", 3)));
+  }
+}
+
+TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreeSlot) {
+  auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
+  prefill.prefill_slots_free = 1;
+  prefill.script = [](const FakeMoment& moment) {
+    return moment.point == FakePoint::kFirstToken ? FakeAction::Hang() : FakeAction::Go();
+  };
+  AddPrefill(prefill);
+  AddDecode();
+  StartRouter();
+  OpenCall first(stub_.get(), Request("first", 3));
+  ASSERT_TRUE(Eventually([&] { return prefill_[0]->prefill_streams() == 1; }));
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(0); });
+  OpenCall second(stub_.get(), Request("second", 3));
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_router_picks_total{engine") > 5; }));
+  EXPECT_EQ(decode_[0]->decode_streams(), 1);
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(1); });
+  EXPECT_TRUE(Eventually([&] { return prefill_[0]->prefill_streams() == 2; }));
+}
+
+TEST_F(LimitsTest, WithoutHealthyWorkerRequestsAreRefusedAfterAWhile) {
+  options_.deadlines.no_worker = std::chrono::milliseconds(200);
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.ready = false;
+  AddDecode(decode);
+  StartRouter(/*wait=*/false);
+  const Answer answer = Generate(Request("nobody", 3));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonText(answer.status), "NO_WORKER");
+  EXPECT_TRUE(DetailOf(answer.status).retry_after.has_value());
+  EXPECT_FALSE(router_->ready().ok());
+}
+
+TEST_F(LimitsTest, WorkerThatComesBackInTimeServesTheQueue) {
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.ready = false;
+  AddDecode(decode);
+  StartRouter(/*wait=*/false);
+  Answer answer;
+  std::thread client([&] { answer = Generate(Request("later", 3)); });
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_num_requests_in_stage{engine") == 1; }));
+  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_ready(true); });
+  client.join();
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+}
+
+TEST_F(LimitsTest, WorkersOfAnotherModelOrProtocolGetNothing) {
+  options_.deadlines.no_worker = std::chrono::milliseconds(200);
+  auto other = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  other.layout.set_layers(99);
+  AddDecode(other);
+  auto newer = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  newer.protocol_major = 2;
+  AddDecode(newer);
+  StartRouter(/*wait=*/false);
+  EXPECT_EQ(ReasonText(Generate(Request("nobody", 3)).status), "NO_WORKER");
+  EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 0);
+}
+
+TEST_F(LimitsTest, WorkersOfDifferentFingerprintsAreNeverPaired) {
+  AddDecode();
+  auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
+  prefill.fingerprint = "another";
+  AddPrefill(prefill);
+  StartRouter();
+  const Answer answer = Generate(Request("alone", 3));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(prefill_[0]->prefill_streams(), 0);
+}
+
+TEST_F(LimitsTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
+  options_.client_buffer = 8 << 10;
+  const auto wordy = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = wordy;
+  decode.max_model_len = 1 << 20;
+  decode.blocks_total = 1 << 20;
+  AddDecode(decode);
+  StartRouter();
+  // Answers are large: twenty alternatives per token would do, here it is their number.
+  v1::GenerateRequest request = Request("much", 400'000);
+  request.mutable_spec()->mutable_eos()->set_steps(true);
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, request);
+  ASSERT_TRUE(Eventually([&] {
+    return Metric(
+               "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
+               "code=\"RESOURCE_EXHAUSTED\",reason=\"SLOW_CLIENT\"") == 1;
+  }));
+  EXPECT_EQ(router_->in_flight(), 0u);
+  EXPECT_TRUE(Eventually([&] { return decode_[0]->open_streams() == 0; }));
+  EXPECT_TRUE(Generate(Request("other", 5)).status.ok());
+  const Answer answer = ReadAnswer(reader.get());
+  EXPECT_EQ(ReasonText(answer.status), "SLOW_CLIENT") << answer.status;
+  EXPECT_FALSE(answer.final.has_value());
+}
+
+TEST_F(LimitsTest, ClientWithoutProgressEndsSlow) {
+  options_.deadlines.slow_client = std::chrono::milliseconds(500);
+  options_.client_buffer = int64_t{1} << 30;
+  const auto wordy = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = wordy;
+  decode.max_model_len = 1 << 24;
+  decode.blocks_total = 1 << 20;
+  AddDecode(decode);
+  StartRouter();
+  // Goes on for longer than the test: it ends because nothing is taken, not by its length.
+  v1::GenerateRequest request = Request("much", 10'000'000);
+  request.mutable_spec()->mutable_eos()->set_steps(true);
+  OpenCall call(stub_.get(), request);
+  EXPECT_TRUE(Eventually([&] {
+    return Metric(
+               "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
+               "code=\"RESOURCE_EXHAUSTED\",reason=\"SLOW_CLIENT\"") == 1;
+  }));
+  EXPECT_TRUE(Eventually([&] { return decode_[0]->open_streams() == 0; }));
+}
+
+TEST_F(LimitsTest, DrainFinishesWhatRunsRefusesWhatComesAndEndsTheRest) {
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.script = HangAfterFirst;
+  AddDecode(decode);
+  StartRouter();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("hangs", 5));
+  v1::GenerateResponse message;
+  ASSERT_TRUE(reader->Read(&message));
+  std::thread drain([&] { router_->Drain(std::chrono::milliseconds(300)); });
+  ASSERT_TRUE(Eventually([&] { return !router_->ready().ok(); }));
+  const Answer refused = Generate(Request("new", 5));
+  EXPECT_EQ(refused.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonText(refused.status), "DRAINING");
+  const Answer ended = ReadAnswer(reader.get());
+  EXPECT_EQ(ended.status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonText(ended.status), "DRAINED");
+  drain.join();
+  EXPECT_EQ(router_->in_flight(), 0u);
+}
+
+TEST_F(LimitsTest, ShortPromptsArePrefilledLocallyBelowTheLimit) {
+  options_.local_prefill_below = 10;
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  EXPECT_EQ(Generate(Request("short", 3)).final->prefill_worker(), "");
+  EXPECT_EQ(Generate(Request("long enough", 3)).final->prefill_worker(), prefill_[0]->address());
+}
+
+TEST_F(LimitsTest, ManyClientsSomeCancellingLeaveNothingBehind) {
+  AddDecode();
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  std::vector<std::thread> clients;
+  std::atomic<int> right{0};
+  for (int i = 0; i < 60; ++i) {
+    clients.emplace_back([&, i] {
+      grpc::ClientContext context;
+      const auto reader = stub_->Generate(&context, Request("many", 40));
+      v1::GenerateResponse message;
+      if (i % 10 == 0) {
+        for (int n = 0; n < i / 10 && reader->Read(&message); ++n) {
+        }
+        context.TryCancel();
+        ReadAnswer(reader.get());
+        return;
+      }
+      const Answer answer = ReadAnswer(reader.get());
+      right += answer.status.ok() && answer.ids == Expected("many", 40);
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(right, 54);
+  EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  const double ended = Metric("baton_request_success_total");
+  EXPECT_EQ(Metric("baton_requests_received_total"), ended);
+  EXPECT_EQ(ended, 60);
+  EXPECT_TRUE(Eventually([&] {
+    return decode_[0]->open_streams() + decode_[1]->open_streams() + prefill_[0]->open_streams() ==
+           0;
+  }));
+}
+
+TEST_F(LimitsTest, TwoRoutersShareTheWorkers) {
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  MetricsRegistry other_metrics({.role = MetricRole::kRouter, .model_name = "tiny"});
+  auto other = MakeRouter(&other_metrics, nullptr);
+  ASSERT_TRUE(Eventually([&] { return other->ready().ok(); }));
+  const auto stub = Stub(*other);
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_THAT(Generate(Request("one", 8)).ids, ElementsAreArray(Expected("one", 8)));
+    grpc::ClientContext context;
+    const auto reader = stub->Generate(&context, Request("two", 8));
+    EXPECT_THAT(ReadAnswer(reader.get()).ids, ElementsAreArray(Expected("two", 8)));
+  }
+  other.reset();
+  EXPECT_TRUE(Generate(Request("one", 8)).status.ok());
+}
+
+}  // namespace
+}  // namespace baton::testing

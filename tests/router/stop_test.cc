@@ -1,0 +1,155 @@
+// How requests end, and what the client is told about it.
+#include <gmock/gmock.h>
+
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+using StopTest = RouterTest;
+
+v1::StopParams* Stop(v1::GenerateRequest* request) {
+  return request->mutable_spec()->mutable_stop();
+}
+
+TEST_F(StopTest, StopStringCutsTheTextAndReleasesTheWorker) {
+  AddDecode();
+  AddPrefill();
+  StartRouter();
+  const auto ids = Expected("stop", 40);
+  const std::string text = TextOf(ids);
+  v1::GenerateRequest request = Request("stop", 40);
+  Stop(&request)->add_stop(text.substr(6, 4));
+  const size_t at = text.find(text.substr(6, 4));
+  const Answer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.text, text.substr(0, at));
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_STRING);
+  EXPECT_EQ(answer.final->stop_cause(), v1::STOP_CAUSE_STRING);
+  EXPECT_EQ(answer.final->stop_string(), text.substr(6, 4));
+  EXPECT_EQ(answer.final->usage().completion_tokens(), static_cast<int>(at) + 4);
+  EXPECT_EQ(answer.ids.size(), at + 4);
+  ASSERT_TRUE(Eventually([&] { return cluster_.endings().size() == 1; }));
+  EXPECT_EQ(cluster_.endings()[0].release, worker::v1::FINISH_CAUSE_STOP_STRING);
+  EXPECT_EQ(Metric("baton_attempts_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
+                   "outcome=\"released\""),
+            1);
+}
+
+TEST_F(StopTest, StopStringStaysWhenAskedFor) {
+  AddDecode();
+  StartRouter();
+  const std::string text = TextOf(Expected("stop", 12));
+  v1::GenerateRequest request = Request("stop", 40);
+  Stop(&request)->add_stop(text.substr(6, 4));
+  Stop(&request)->set_include_stop_in_output(true);
+  EXPECT_EQ(Generate(request).text, text.substr(0, text.find(text.substr(6, 4)) + 4));
+}
+
+TEST_F(StopTest, StopStringsAreIgnoredUntilMinTokens) {
+  const auto model = [](const std::vector<int32_t>&) { return int32_t{'x'}; };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  AddDecode(decode);
+  StartRouter();
+  v1::GenerateRequest request = Request("stop", 20);
+  Stop(&request)->add_stop("x");
+  Stop(&request)->set_min_tokens(5);
+  const Answer answer = Generate(request);
+  EXPECT_EQ(answer.text, "xxxxx");
+  EXPECT_EQ(answer.final->usage().completion_tokens(), 6);
+}
+
+TEST_F(StopTest, HeldBackTextIsFlushedAtTheEnd) {
+  const auto model = [](const std::vector<int32_t>&) { return int32_t{'x'}; };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  AddDecode(decode);
+  StartRouter();
+  v1::GenerateRequest request = Request("stop", 3);
+  Stop(&request)->add_stop("xxxx");
+  const Answer answer = Generate(request);
+  EXPECT_EQ(answer.text, "xxx");
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_LENGTH);
+}
+
+TEST_F(StopTest, StopTokenIdEndsAndIsNamed) {
+  AddDecode();
+  StartRouter();
+  const auto ids = Expected("stop", 12);
+  v1::GenerateRequest request = Request("stop", 12);
+  Stop(&request)->add_stop_token_ids(ids[5]);
+  const Answer answer = Generate(request);
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_TOKEN);
+  EXPECT_EQ(answer.final->stop_cause(), v1::STOP_CAUSE_TOKEN);
+  EXPECT_EQ(answer.final->stop_token_id(), ids[5]);
+  EXPECT_EQ(answer.ids.back(), ids[5]);
+}
+
+TEST_F(StopTest, EosAtTheLastAllowedIndexIsEos) {
+  const auto model = [](const std::vector<int32_t>& history) {
+    return history.size() >= 8 ? kEos : FakeLetter(history);
+  };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  AddDecode(decode);
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 3));
+  EXPECT_EQ(answer.ids.size(), 3u);
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_EOS);
+}
+
+TEST_F(StopTest, IgnoredEosIsFedBackAndItsTextIsSkipped) {
+  const auto model = [](const std::vector<int32_t>& history) {
+    return history.size() == 8 ? kEos : FakeLetter(history);
+  };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  AddDecode(decode);
+  StartRouter();
+  v1::GenerateRequest request = Request("hello", 6);
+  Stop(&request)->set_eos_policy(v1::EOS_POLICY_IGNORE_CONTINUE);
+  const Answer answer = Generate(request);
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("hello", 6, model)));
+  EXPECT_EQ(answer.text.size(), 5u);
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_LENGTH);
+  EXPECT_EQ(Metric("baton_ignore_eos_requests_total{engine=\"0\",model_name=\"tiny\","
+                   "role=\"router\",policy=\"continue\""),
+            1);
+}
+
+TEST_F(StopTest, WorkerThatGoesOnPastTheEndIsReleased) {
+  // The worker does not know the EOS id; the router does.
+  const auto model = [](const std::vector<int32_t>& history) {
+    return history.size() == 8 ? kEos : FakeLetter(history);
+  };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  decode.eos_ids = {};
+  AddDecode(decode);
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 20));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.ids.size(), 3u);
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_STOP_EOS);
+}
+
+TEST_F(StopTest, CharactersAreNeverSplit) {
+  // "é" is two byte tokens; the answer alternates between its halves.
+  const auto model = [](const std::vector<int32_t>& history) {
+    return history.size() % 2 == 0 ? int32_t{0xc3} : int32_t{0xa9};
+  };
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.model = model;
+  AddDecode(decode);
+  StartRouter();
+  const Answer answer = Generate(Request("abcde", 6));
+  EXPECT_EQ(answer.text, "ééé");
+  for (const auto& message : answer.messages) {
+    EXPECT_EQ(message.delta().text().size() % 2, 0u);
+  }
+}
+
+}  // namespace
+}  // namespace baton::testing
