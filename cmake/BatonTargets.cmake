@@ -34,6 +34,11 @@ function(baton_test name)
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
+  set(environment GOMP_SPINCOUNT=1000)
+  if(BATON_SANITIZE STREQUAL "thread")
+    # ThreadSanitizer does not see the barriers of Debian's libgomp.
+    list(APPEND environment OMP_THREAD_LIMIT=1)
+  endif()
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
-    ENVIRONMENT "GOMP_SPINCOUNT=1000")
+    ENVIRONMENT "${environment}")
 endfunction()

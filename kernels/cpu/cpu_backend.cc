@@ -37,7 +37,7 @@ void CheckHeads(const AttentionShape& shape) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
-  BATON_ASSIGN_OR_RETURN(const cpu::Isa isa, cpu::ChooseIsa(options.isa, options.compute_dtype));
+  BATON_ASSIGN_OR_RETURN(cpu::Isa isa, cpu::ChooseIsa(options.isa, options.compute_dtype));
   if (options.threads < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
@@ -46,10 +46,16 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
   omp_set_num_threads(threads);
   std::unique_ptr<cpu::Gemm> gemm;
   if (isa == cpu::Isa::kAvx512) {
-    BATON_ASSIGN_OR_RETURN(gemm, cpu::OneDnnGemm::Create(options.compute_dtype));
-  } else {
-    gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
+    auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
+    if (made.ok()) {
+      gemm = std::move(made).value();
+    } else if (options.isa == "auto") {
+      isa = cpu::Isa::kAvx2;
+    } else {
+      return made.status();
+    }
   }
+  if (gemm == nullptr) gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
   BackendInfo info{.device = "cpu",
                    .isa = std::string(cpu::Name(isa)),
                    .matmul = gemm->implementation(),

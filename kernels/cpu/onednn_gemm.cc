@@ -170,7 +170,7 @@ void OneDnnGemm::RunRung(const PackedWeight& weight, Matrix in, Matrix out, cons
 }
 
 void OneDnnGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
-                     const MatMulEpilogue& epilogue) {
+                     const MatMulEpilogue& epilogue) try {
   BATON_CHECK(!epilogue.accumulate || out.dtype == DType::kF32)
       << "a matmul accumulates into fp32 only";
   zeros_.resize(std::max<size_t>(zeros_.size(), weight.out()), 0.0f);
@@ -195,6 +195,8 @@ void OneDnnGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
     RunRung(weight, part_in, part_out, bias, kind);
     row += rung;
   }
+} catch (const dnnl::error& error) {
+  BATON_CHECK(false) << "oneDNN matmul of " << in.rows << " rows: " << error.what();
 }
 
 void OneDnnGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) {
