@@ -114,6 +114,7 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   eos_signals_ = start.generation().eos_signals();
   first_index_ = static_cast<int32_t>(spec.generated.size());
   prefix_tokens_ = static_cast<int32_t>(spec.prompt.size() + spec.generated.size());
+  eos_policy_ = spec.stop.eos_policy;
   spec.kind = local_prefill_ ? SequenceKind::kLocal : SequenceKind::kReserved;
   spec.deadline = deadline_;
   spec.reserve_timeout = start.reserve_timeout_ms() > 0
@@ -229,6 +230,8 @@ void DecodeStream::On(const StateEvent& event) {
 void DecodeStream::On(const BlocksReadyEvent&) {}
 
 void DecodeStream::On(const TokenEvent& event) {
+  core_->probe().TokenSampled(event.token, eos_policy_);
+  last_signal_ = event.token.eos;
   const PlacedToken token{event.index, event.token, event.unix_time};
   if (local_prefill_ && event.index == first_index_) {
     return SendStarted(token, event.cached_tokens);
@@ -253,6 +256,7 @@ void DecodeStream::On(const FinishedEvent& event) {
   }
   if (!ended && reason != FinishReason::kError) {
     base::Failpoint("finishing");
+    if (reason == FinishReason::kStopEos) core_->probe().StoppedByEos(last_signal_);
     DropReservation(DecodeOver());
     Send(FinalOf(event, reason));
     writer_.Finish(grpc::Status::OK);

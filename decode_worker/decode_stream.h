@@ -83,7 +83,9 @@ class DecodeStream final
   bool eos_signals_ = false;
   int32_t first_index_ = 0;
   int32_t prefix_tokens_ = 0;  // prompt and generated
+  EosPolicy eos_policy_ = EosPolicy::kHonor;
   base::Instant admitted_at_{};
+  EosSignal last_signal_;  // of the last token; the engine's router only
 
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // a status was decided, or Final was sent

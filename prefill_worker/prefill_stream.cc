@@ -91,6 +91,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(request.generation()));
   spec.kind = SequenceKind::kPrefill;
   spec.deadline = deadline_;
+  eos_policy_ = spec.stop.eos_policy;
   eos_signals_ = request.generation().eos_signals();
   sender_ = std::make_shared<KvSender>(
       core_, request.skip_blocks(),
@@ -171,6 +172,7 @@ void PrefillStream::On(const BlocksReadyEvent& event) {
 }
 
 void PrefillStream::On(const TokenEvent& event) {
+  core_->probe().TokenSampled(event.token, eos_policy_);
   base::MutexLock lock(&mutex_);
   // Finished, which comes in the same breath, tells whether it ends the request.
   token_ = PlacedToken{event.index, event.token, event.unix_time};
@@ -210,6 +212,7 @@ void PrefillStream::SendFirstToken(const FinishedEvent& event) {
     first->set_cached_tokens(cached_tokens_);
   }
   TokenToProto(token, eos_signals_, first->mutable_token());
+  if (event.reason == FinishReason::kStopEos) core_->probe().StoppedByEos(token.token.eos);
   const bool goes_on = event.reason == FinishReason::kNone;
   if (!goes_on) {
     EndingToProto({event.reason, event.stop_token, event.natural_end_step},

@@ -71,7 +71,9 @@ class PrefillStream final : public grpc::ServerWriteReactor<worker_pb::PrefillRe
   // Shared with the push's transport. Set before the sequence is admitted.
   std::shared_ptr<KvSender> sender_;
   std::atomic<uint64_t> sequence_{SequenceId::kNoneValue};
-  bool eos_signals_ = false;  // set before the sequence is admitted
+  // Set before the sequence is admitted.
+  bool eos_signals_ = false;
+  EosPolicy eos_policy_ = EosPolicy::kHonor;
 
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // a status was decided

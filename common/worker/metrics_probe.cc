@@ -76,6 +76,18 @@ void MetricsProbe::SequenceFinished(const FinishedEvent& event) {
   }
 }
 
+void MetricsProbe::TokenSampled(const SampledToken& token, EosPolicy policy) {
+  if (std::isnan(token.eos.eos_logprob)) return;  // the model has no EOS
+  registry_->histogram(Metric::kEosStepProbability).Observe(std::exp(token.eos.eos_logprob));
+  if (policy != EosPolicy::kHonor && token.eos.eos_rank == 1) {
+    registry_->counter(Metric::kEosIgnoredSteps).Increment();
+  }
+}
+
+void MetricsProbe::StoppedByEos(const EosSignal& signal) {
+  registry_->histogram(Metric::kEosProbabilityAtStop).Observe(std::exp(signal.eos_logprob));
+}
+
 void MetricsProbe::ReservationGranted(base::Duration waited) {
   registry_->histogram(Metric::kKvTransferDuration, {"reserve"}).Observe(base::Seconds(waited));
 }

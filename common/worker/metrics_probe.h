@@ -31,6 +31,8 @@ class MetricsProbe final : public WorkerProbe {
   void StepDone(const StepEvent& step) override;
   void StateChanged(SequenceState from, SequenceState to) override;
   void SequenceFinished(const FinishedEvent& event) override;
+  void TokenSampled(const SampledToken& token, EosPolicy policy) override;
+  void StoppedByEos(const EosSignal& signal) override;
   void ReservationGranted(base::Duration waited) override;
   void ReservationExpired() override;
   void PushDone(int64_t bytes, base::Duration sending, base::Duration committing) override;

@@ -19,6 +19,9 @@ class WorkerProbe {
   virtual void StepDone(const StepEvent&) {}
   virtual void StateChanged(SequenceState /*from*/, SequenceState /*to*/) {}
   virtual void SequenceFinished(const FinishedEvent&) {}
+  virtual void TokenSampled(const SampledToken&, EosPolicy) {}
+  // The token that drew EOS and ended its sequence.
+  virtual void StoppedByEos(const EosSignal&) {}
   virtual void StreamRefused(Reason) {}
   virtual void ReservationGranted(base::Duration /*waited*/) {}
   virtual void ReservationExpired() {}

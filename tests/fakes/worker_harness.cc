@@ -206,10 +206,15 @@ bool PushCall::Commit(int32_t blocks, int64_t bytes, int32_t index, int32_t toke
   request.mutable_commit()->set_byte_count(bytes);
   request.mutable_commit()->mutable_first_token()->set_index(index);
   request.mutable_commit()->mutable_first_token()->set_id(token);
-  return Write(request) && writer_->WritesDone();
+  return Write(request) && Close();
 }
 
-absl::Status PushCall::Finish() { return FromGrpcStatus(writer_->Finish()); }
+bool PushCall::Close() { return !std::exchange(closed_, true) && writer_->WritesDone(); }
+
+absl::Status PushCall::Finish() {
+  Close();
+  return FromGrpcStatus(writer_->Finish());
+}
 
 worker_pb::PrefillRequest PrefillRequestFor(const worker_pb::Generation& generation,
                                             const worker_pb::Reserved& reserved,

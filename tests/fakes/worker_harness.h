@@ -133,14 +133,17 @@ class PushCall final {
   bool Progress();
   bool Commit(int32_t blocks, int64_t bytes, int32_t index, int32_t token);
   void Cancel() { context_.TryCancel(); }
+  // Closes the sender's side and waits for the answer.
   absl::Status Finish();
 
  private:
+  bool Close();
   bool Write(const worker_pb::PushRequest& request) { return writer_->Write(request); }
 
   std::unique_ptr<worker_pb::KvTransferService::Stub> stub_;
   grpc::ClientContext context_;
   worker_pb::PushResponse response_;
+  bool closed_ = false;
   std::unique_ptr<grpc::ClientWriter<worker_pb::PushRequest>> writer_;
 };
 

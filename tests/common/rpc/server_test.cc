@@ -1,0 +1,225 @@
+// A server as peers find it: ports, limits, health, reflection, roles.
+#include "common/rpc/server.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "baton/worker/v1/status.grpc.pb.h"
+#include "common/rpc/channel.h"
+#include "common/rpc/credentials.h"
+#include "grpcpp/client_context.h"
+#include "grpcpp/generic/generic_stub.h"
+#include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/codegen/proto_utils.h"
+
+namespace baton {
+namespace {
+
+namespace pb = ::baton::worker::v1;
+
+// Ends every Watch at once with OK, or with what the role check says.
+class EchoService final : public pb::StatusService::CallbackService {
+ public:
+  explicit EchoService(bool tls = false, std::string role = "router")
+      : tls_(tls), role_(std::move(role)) {}
+  grpc::ServerWriteReactor<pb::WatchResponse>* Watch(grpc::CallbackServerContext* context,
+                                                     const pb::WatchRequest*) override {
+    class Reactor final : public grpc::ServerWriteReactor<pb::WatchResponse> {
+     public:
+      explicit Reactor(const absl::Status& status) {
+        Finish(grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                            std::string(status.message())));
+      }
+      void OnDone() override { delete this; }
+    };
+    return new Reactor(CheckPeerRole(context->auth_context().get(), tls_, role_));
+  }
+
+ private:
+  const bool tls_;
+  const std::string role_;
+};
+
+grpc::Status Watch(const std::string& address, const ChannelOptions& options,
+                   const pb::WatchRequest& request = {}) {
+  const auto channel = MakeChannel(address, options);
+  EXPECT_TRUE(channel.ok()) << channel.status();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  auto stub = pb::StatusService::NewStub(*channel);
+  auto reader = stub->Watch(&context, request);
+  pb::WatchResponse response;
+  while (reader->Read(&response)) {
+  }
+  return reader->Finish();
+}
+
+TEST(RpcServerTest, ServesOnAFreePort) {
+  EchoService service;
+  auto server = RpcServer::Start({}, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_GT((*server)->port(), 0);
+  EXPECT_EQ((*server)->address(), "127.0.0.1:" + std::to_string((*server)->port()));
+  EXPECT_TRUE(Watch((*server)->address(), {}).ok());
+}
+
+TEST(RpcServerTest, APortInUseIsAlreadyExistsAndNamesThePort) {
+  EchoService first_service, second_service;
+  auto first = RpcServer::Start({}, {&first_service});
+  ASSERT_TRUE(first.ok());
+  const int port = (*first)->port();
+  const auto second = RpcServer::Start({.port = port}, {&second_service});
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_NE(std::string(second.status().message()).find(std::to_string(port)), std::string::npos);
+  EXPECT_EQ(CheckListen("127.0.0.1", port).code(), absl::StatusCode::kAlreadyExists);
+}
+
+TEST(RpcServerTest, RefusesHostsThatCannotServe) {
+  EchoService service;
+  EXPECT_EQ(RpcServer::Start({.host = "no.such.host.invalid"}, {&service}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  const auto open = RpcServer::Start({.host = "0.0.0.0"}, {&service});
+  EXPECT_EQ(open.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(open.status().message()).find("--insecure"), std::string::npos);
+  EXPECT_TRUE(RpcServer::Start({.host = "0.0.0.0", .insecure = true}, {&service}).ok());
+}
+
+TEST(RpcServerTest, RefusesMessagesOverTheLimit) {
+  EchoService service;
+  auto server = RpcServer::Start({.max_message_bytes = 1000}, {&service});
+  ASSERT_TRUE(server.ok());
+  pb::WatchRequest large;
+  large.GetReflection()->MutableUnknownFields(&large)->AddLengthDelimited(100,
+                                                                          std::string(2000, 'x'));
+  EXPECT_EQ(Watch((*server)->address(), {}, large).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(Watch((*server)->address(), {}).ok());
+}
+
+// grpc.health.v1.Health/Check without its generated code: the status is field 1, a varint.
+int HealthOf(const std::string& address, const std::string& service) {
+  const auto channel = *MakeChannel(address, {});
+  grpc::TemplatedGenericStub<grpc::ByteBuffer, grpc::ByteBuffer> stub(channel);
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  const std::string body =
+      service.empty() ? "" : std::string("\x0a") + static_cast<char>(service.size()) + service;
+  grpc::Slice slice(body);
+  grpc::ByteBuffer request(&slice, 1), response;
+  grpc::CompletionQueue queue;
+  auto call = stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
+  call->StartCall();
+  grpc::Status status;
+  call->Finish(&response, &status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  queue.Shutdown();
+  if (!status.ok()) return -static_cast<int>(status.error_code());
+  std::vector<grpc::Slice> slices;
+  EXPECT_TRUE(response.Dump(&slices).ok());
+  std::string bytes;
+  for (const grpc::Slice& part : slices) {
+    bytes.append(reinterpret_cast<const char*>(part.begin()), part.size());
+  }
+  return bytes.size() == 2 ? bytes[1] : 0;
+}
+
+TEST(RpcServerTest, HealthIsPerServiceAndStartsAsNotServing) {
+  EchoService service;
+  auto server = RpcServer::Start({}, {&service});
+  ASSERT_TRUE(server.ok());
+  const std::string name = "baton.worker.v1.StatusService";
+  EXPECT_EQ(HealthOf((*server)->address(), ""), 2);
+  (*server)->SetServing({name}, true);
+  EXPECT_EQ(HealthOf((*server)->address(), name), 1);
+  EXPECT_EQ(HealthOf((*server)->address(), ""), 1);
+  (*server)->SetServing({name}, false);
+  EXPECT_EQ(HealthOf((*server)->address(), name), 2);
+  EXPECT_EQ(HealthOf((*server)->address(), "no.such.Service"),
+            -static_cast<int>(grpc::StatusCode::NOT_FOUND));
+}
+
+// A CA and a certificate per role, made by the openssl command line.
+class TlsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = testing::TempDir() + "baton_tls_XXXXXX";
+    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+    Run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "
+        "/CN=test-ca -keyout ca.key -out ca.pem");
+    for (const std::string role : {"router", "prefill", "decode"}) {
+      Run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=w -keyout " +
+          role + ".key -out " + role + ".csr");
+      std::ofstream(dir_ + "/ext") << "subjectAltName=DNS:" << role << "\n";
+      Run("openssl x509 -req -days 2 -in " + role +
+          ".csr -CA ca.pem -CAkey ca.key "
+          "-CAcreateserial -extfile ext -out " +
+          role + ".pem");
+    }
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  void Run(const std::string& command) {
+    ASSERT_EQ(std::system(("cd " + dir_ + " && " + command + " >log 2>&1").c_str()), 0) << command;
+  }
+  TlsOptions Of(const std::string& role) const {
+    return {.cert_file = dir_ + "/" + role + ".pem",
+            .key_file = dir_ + "/" + role + ".key",
+            .ca_file = dir_ + "/ca.pem"};
+  }
+  std::string dir_;
+};
+
+TEST_F(TlsTest, OnlyTheNamedRoleMayCall) {
+  EchoService service(true, "router");
+  auto server = RpcServer::Start({.tls = Of("decode")}, {&service});
+  ASSERT_TRUE(server.ok()) << server.status();
+  const std::string address = (*server)->address();
+  EXPECT_TRUE(Watch(address, {.tls = Of("router"), .peer_role = "decode"}).ok());
+  const grpc::Status prefill = Watch(address, {.tls = Of("prefill"), .peer_role = "decode"});
+  EXPECT_EQ(prefill.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+  EXPECT_NE(prefill.error_message().find("'prefill'"), std::string::npos);
+  EXPECT_NE(prefill.error_message().find("'router'"), std::string::npos);
+}
+
+TEST_F(TlsTest, ConnectionsThatCannotProveThemselvesFail) {
+  EchoService service(true, "router");
+  auto server = RpcServer::Start({.tls = Of("decode")}, {&service});
+  ASSERT_TRUE(server.ok());
+  const std::string address = (*server)->address();
+  // Plain text.
+  EXPECT_EQ(Watch(address, {}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  // The server is a decode worker, not a prefill worker.
+  EXPECT_EQ(Watch(address, {.tls = Of("router"), .peer_role = "prefill"}).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+  // A certificate of another CA.
+  Run("mkdir other && cp ca.pem other/own-ca.pem && openssl req -x509 -newkey ec -pkeyopt "
+      "ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=router -keyout other/router.key -out "
+      "other/router.pem");
+  const TlsOptions stranger{.cert_file = dir_ + "/other/router.pem",
+                            .key_file = dir_ + "/other/router.key",
+                            .ca_file = dir_ + "/ca.pem"};
+  EXPECT_EQ(Watch(address, {.tls = stranger, .peer_role = "decode"}).error_code(),
+            grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(TlsTest, IncompleteOrUnreadableFilesAreRefusedByFlag) {
+  EchoService service;
+  TlsOptions half = Of("decode");
+  half.ca_file.clear();
+  const auto no_ca = RpcServer::Start({.tls = half}, {&service});
+  EXPECT_EQ(no_ca.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(no_ca.status().message()).find("--tls-ca"), std::string::npos);
+  TlsOptions missing = Of("decode");
+  missing.key_file = dir_ + "/absent";
+  EXPECT_NE(
+      std::string(RpcServer::Start({.tls = missing}, {&service}).status().message()).find("absent"),
+      std::string::npos);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,105 @@
+// StatusService.Watch as a router sees it.
+#include <gtest/gtest.h>
+
+#include "tests/fakes/worker_harness.h"
+
+namespace baton {
+namespace {
+
+// One open Watch.
+class Watching final {
+ public:
+  explicit Watching(WorkerHarness& worker, int32_t major = 1)
+      : stub_(worker_pb::StatusService::NewStub(worker.channel())) {
+    context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
+    worker_pb::WatchRequest request;
+    request.mutable_protocol()->set_major(major);
+    reader_ = stub_->Watch(&context_, request);
+  }
+  ~Watching() { context_.TryCancel(); }
+  bool Read(worker_pb::WatchResponse* response) { return reader_->Read(response); }
+  grpc::Status Finish() { return reader_->Finish(); }
+  // Reads until a load satisfies `done`.
+  bool ReadUntil(const std::function<bool(const worker_pb::WorkerLoad&)>& done) {
+    worker_pb::WatchResponse response;
+    while (Read(&response)) {
+      if (done(response.load())) return true;
+    }
+    return false;
+  }
+
+ private:
+  std::unique_ptr<worker_pb::StatusService::Stub> stub_;
+  grpc::ClientContext context_;
+  std::unique_ptr<grpc::ClientReader<worker_pb::WatchResponse>> reader_;
+};
+
+TEST(StatusServiceTest, IdentityComesFirstAndOnce) {
+  WorkerHarness worker({});
+  Watching watch(worker);
+  worker_pb::WatchResponse first, second;
+  ASSERT_TRUE(watch.Read(&first));
+  ASSERT_TRUE(first.has_identity());
+  EXPECT_EQ(first.identity().role(), worker_pb::WORKER_ROLE_DECODE);
+  EXPECT_EQ(first.identity().incarnation(), worker.core().identity().incarnation);
+  EXPECT_EQ(first.identity().model_fingerprint(), "fp-a");
+  EXPECT_EQ(first.identity().max_model_len(), 256);
+  EXPECT_EQ(KvShapeFromProto(first.identity().layout()), worker.shape());
+  EXPECT_TRUE(first.load().ready());
+  EXPECT_EQ(first.load().blocks_total(), 64);
+  EXPECT_EQ(first.load().blocks_free(), 64);
+  EXPECT_GT(first.load().prefill_slots_free(), 0);
+  // Nothing changes, yet a message comes: a sign of life.
+  ASSERT_TRUE(watch.Read(&second));
+  EXPECT_FALSE(second.has_identity());
+}
+
+TEST(StatusServiceTest, LoadFollowsTheEngine) {
+  WorkerHarness worker({});
+  Watching watch(worker);
+  worker.control().Pause();
+  worker_pb::DecodeStart start;
+  *start.mutable_generation() = MakeGeneration(10, 6);
+  start.set_local_prefill(true);
+  DecodeCall call(worker, start);
+  EXPECT_TRUE(watch.ReadUntil([](const auto& load) {
+    return load.running() == 1 && load.blocks_used() > 0 &&
+           load.blocks_free() + load.blocks_cached() + load.blocks_used() +
+                   load.blocks_quarantined() ==
+               load.blocks_total();
+  }));
+  worker.control().Resume();
+  EXPECT_TRUE(watch.ReadUntil([](const auto& load) { return load.running() == 0; }));
+  call.ReadAll();
+  EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST(StatusServiceTest, DrainShows) {
+  WorkerHarness worker({});
+  Watching watch(worker);
+  worker.core().BeginDrain();
+  EXPECT_TRUE(watch.ReadUntil([](const auto& load) { return load.draining() && !load.ready(); }));
+}
+
+TEST(StatusServiceTest, RefusesAnotherProtocolMajor) {
+  WorkerHarness worker({});
+  Watching watch(worker, 2);
+  worker_pb::WatchResponse response;
+  EXPECT_FALSE(watch.Read(&response));
+  const grpc::Status status = watch.Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_NE(status.error_message().find("protocol 2"), std::string::npos);
+}
+
+TEST(StatusServiceTest, ManyRoutersWatchOneWorker) {
+  WorkerHarness worker({});
+  std::vector<std::unique_ptr<Watching>> watches;
+  for (int i = 0; i < 20; ++i) watches.push_back(std::make_unique<Watching>(worker));
+  for (auto& watch : watches) {
+    worker_pb::WatchResponse response;
+    EXPECT_TRUE(watch->Read(&response));
+  }
+}
+
+}  // namespace
+}  // namespace baton

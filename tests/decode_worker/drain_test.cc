@@ -1,0 +1,116 @@
+// Drain: new streams are refused, granted tickets are honoured, the rest ends in time.
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "tests/fakes/worker_harness.h"
+
+namespace baton {
+namespace {
+
+worker_pb::DecodeStart LocalStart(int32_t max_tokens = 6) {
+  worker_pb::DecodeStart start;
+  *start.mutable_generation() = MakeGeneration(10, max_tokens);
+  start.set_local_prefill(true);
+  return start;
+}
+
+base::Instant Soon() { return base::SteadyClock().Now() + std::chrono::seconds(10); }
+
+TEST(DrainTest, RefusesNewStreamsAndFinishesRunningOnes) {
+  WorkerHarness worker({});
+  worker.control().Pause();
+  DecodeCall running(worker, LocalStart());
+  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.figures().running == 1; }));
+  worker.core().BeginDrain();
+  DecodeCall late(worker, LocalStart());
+  late.ReadAll();
+  const absl::Status refused = late.Finish();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(refused), Reason::kDraining);
+  worker.control().Resume();
+  running.ReadAll();
+  EXPECT_TRUE(running.Finish().ok());
+  EXPECT_EQ(running.tokens.size(), 6u);
+  EXPECT_TRUE(worker.core().WaitUntilIdle(Soon()));
+}
+
+TEST(DrainTest, AcceptsPushesForGrantedTickets) {
+  WorkerHarness prefill({.role = WorkerRole::kPrefill}), decode({});
+  const auto generation = MakeGeneration(10, 6);
+  worker_pb::DecodeStart start;
+  *start.mutable_generation() = generation;
+  DecodeCall call(decode, start);
+  worker_pb::DecodeResponse reserved;
+  ASSERT_TRUE(call.Read(&reserved));
+  decode.core().BeginDrain();
+  PrefillCall prefill_call(prefill, PrefillRequestFor(generation, reserved.reserved(), decode));
+  prefill_call.ReadAll();
+  EXPECT_TRUE(prefill_call.Finish().ok());
+  call.ReadAll();
+  EXPECT_TRUE(call.Finish().ok());
+  EXPECT_EQ(call.tokens.size(), 6u);
+}
+
+TEST(DrainTest, WhatIsLeftAtTheTimeoutEndsAsDrained) {
+  WorkerHarness worker({});
+  worker.control().Pause();
+  DecodeCall running(worker, LocalStart(100));
+  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.figures().running == 1; }));
+  worker.core().BeginDrain();
+  EXPECT_FALSE(worker.core().WaitUntilIdle(base::SteadyClock().Now()));
+  worker.core().EndStreams();
+  running.ReadAll();
+  const absl::Status status = running.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(status), Reason::kDrained);
+  worker.control().Resume();
+  EXPECT_TRUE(worker.Idle());
+}
+
+TEST(DrainTest, APrefillWorkerRefusesTooAndEndsAsDrained) {
+  WorkerHarness prefill({.role = WorkerRole::kPrefill}), decode({});
+  const auto generation = MakeGeneration(10, 6);
+  worker_pb::DecodeStart start;
+  *start.mutable_generation() = generation;
+  DecodeCall call(decode, start);
+  worker_pb::DecodeResponse reserved;
+  ASSERT_TRUE(call.Read(&reserved));
+  const auto request = PrefillRequestFor(generation, reserved.reserved(), decode);
+  prefill.control().Pause();
+  PrefillCall running(prefill, request);
+  ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.figures().running == 1; }));
+  prefill.core().BeginDrain();
+  PrefillCall late(prefill, request);
+  late.ReadAll();
+  EXPECT_EQ(ReasonOf(late.Finish()), Reason::kDraining);
+  prefill.core().EndStreams();
+  running.ReadAll();
+  EXPECT_EQ(ReasonOf(running.Finish()), Reason::kDrained);
+  prefill.control().Resume();
+  EXPECT_TRUE(prefill.Idle());
+}
+
+TEST(SlowRouterTest, AStreamThatIsNotReadIsEndedAndOthersGoOn) {
+  WorkerHarness::Options options;
+  options.engine.max_model_len = 8000;
+  options.num_blocks = 4000;
+  options.timeouts.stream_buffer_bytes = 20'000;
+  WorkerHarness worker(options);
+  worker_pb::DecodeStart start;
+  *start.mutable_generation() = MakeGeneration(10, 7900);
+  start.mutable_generation()->mutable_sampling()->set_num_top_logprobs(20);
+  start.set_local_prefill(true);
+  // Nobody reads; the flow-control window fills, then the worker's buffer.
+  DecodeCall slow(worker, start);
+  EXPECT_TRUE(WorkerHarness::Eventually([&] { return worker.core().streams() == 0; }));
+  slow.ReadAll();
+  EXPECT_FALSE(slow.Finish().ok());
+  EXPECT_FALSE(slow.final);
+  DecodeCall other(worker, LocalStart());
+  other.ReadAll();
+  EXPECT_TRUE(other.Finish().ok());
+  EXPECT_TRUE(worker.Idle());
+}
+
+}  // namespace
+}  // namespace baton

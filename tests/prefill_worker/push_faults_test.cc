@@ -1,0 +1,172 @@
+// The sending half of a handoff when something breaks.
+#include <gtest/gtest.h>
+
+#include "common/base/status.h"
+#include "tests/fakes/worker_harness.h"
+
+namespace baton {
+namespace {
+
+WorkerHarness::Options Prefill() { return {.role = WorkerRole::kPrefill}; }
+
+std::string ValueOf(const absl::Status& status, const std::string& key) {
+  for (const auto& [name, value] : DetailOf(status).values) {
+    if (name == key) return value;
+  }
+  return "";
+}
+
+// A reservation on `decode`, its Decode stream open.
+struct Reserving {
+  explicit Reserving(WorkerHarness& decode, const worker_pb::Generation& generation) {
+    worker_pb::DecodeStart start;
+    *start.mutable_generation() = generation;
+    call = std::make_unique<DecodeCall>(decode, start);
+    worker_pb::DecodeResponse response;
+    EXPECT_TRUE(call->Read(&response));
+    reserved = response.reserved();
+  }
+  std::unique_ptr<DecodeCall> call;
+  worker_pb::Reserved reserved;
+};
+
+TEST(PushFaultsTest, AStaleTicketIsPushFailedWithTheReason) {
+  WorkerHarness prefill(Prefill()), decode({});
+  const auto generation = MakeGeneration(10, 6);
+  Reserving reserving(decode, generation);
+  auto request = PrefillRequestFor(generation, reserving.reserved, decode);
+  reserving.call->Cancel();
+  ASSERT_TRUE(decode.Idle());
+  PrefillCall call(prefill, request);
+  call.ReadAll();
+  const absl::Status status = call.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(ReasonOf(status), Reason::kPushFailed) << status;
+  EXPECT_EQ(ValueOf(status, "push_reason"), "UNKNOWN_TICKET");
+  EXPECT_EQ(ValueOf(status, "push_code"), "NOT_FOUND");
+  EXPECT_TRUE(prefill.Idle());
+}
+
+TEST(PushFaultsTest, AnUnreachableDecodeWorkerIsPushFailed) {
+  WorkerHarness prefill(Prefill());
+  const auto generation = MakeGeneration(10, 6);
+  worker_pb::PrefillRequest request;
+  {
+    WorkerHarness decode({});
+    Reserving reserving(decode, generation);
+    request = PrefillRequestFor(generation, reserving.reserved, decode);
+    reserving.call->Cancel();
+  }
+  PrefillCall call(prefill, request);
+  call.ReadAll();
+  EXPECT_EQ(ReasonOf(call.Finish()), Reason::kPushFailed);
+  EXPECT_TRUE(prefill.Idle());
+}
+
+TEST(PushFaultsTest, ADecodeWorkerThatAcceptsNothingIsGivenUp) {
+  auto options = Prefill();
+  options.timeouts.piece = std::chrono::milliseconds(100);
+  WorkerHarness prefill(options), decode({});
+  const auto generation = MakeGeneration(10, 6);
+  Reserving reserving(decode, generation);
+  // The engine there never answers the commit.
+  decode.control().Pause();
+  worker_pb::DecodeStart local;
+  *local.mutable_generation() = MakeGeneration(10, 6, 1);
+  local.set_local_prefill(true);
+  DecodeCall busy(decode, local);
+  ASSERT_TRUE(WorkerHarness::Eventually([&] { return decode.figures().running == 1; }));
+  PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
+  call.ReadAll();
+  const absl::Status status = call.Finish();
+  EXPECT_TRUE(call.first) << "the first token does not wait for the push";
+  EXPECT_EQ(ReasonOf(status), Reason::kPushFailed) << status;
+  EXPECT_NE(ValueOf(status, "push_message").find("accepted nothing"), std::string::npos) << status;
+  EXPECT_TRUE(prefill.Idle());
+  decode.control().Resume();
+}
+
+TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
+  for (const int32_t steps_before : {0, 1, 3}) {
+    auto options = Prefill();
+    options.engine.max_prefill_tokens = 8;
+    WorkerHarness prefill(options), decode({});
+    const auto generation = MakeGeneration(64, 6);
+    Reserving reserving(decode, generation);
+    if (steps_before == 0) prefill.control().Pause();
+    PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
+    ASSERT_TRUE(WorkerHarness::Eventually(
+        [&] { return prefill.control().steps() >= static_cast<uint64_t>(steps_before); }));
+    call.Cancel();
+    reserving.call->Cancel();
+    call.ReadAll();
+    EXPECT_FALSE(call.Finish().ok() && steps_before == 0);
+    prefill.control().Resume();
+    EXPECT_TRUE(prefill.Idle()) << steps_before;
+    EXPECT_TRUE(decode.Idle()) << steps_before;
+  }
+}
+
+TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
+  WorkerHarness prefill(Prefill()), decode({});
+  const auto generation = MakeGeneration(10, 6);
+  Reserving reserving(decode, generation);
+  const auto good = PrefillRequestFor(generation, reserving.reserved, decode);
+  const auto refusal = [&](const worker_pb::PrefillRequest& request) {
+    PrefillCall call(prefill, request);
+    call.ReadAll();
+    EXPECT_FALSE(call.first);
+    return call.Finish();
+  };
+  auto layout = good;
+  layout.mutable_layout()->set_block_size(8);
+  EXPECT_EQ(ReasonOf(refusal(layout)), Reason::kLayoutMismatch);
+  auto model = good;
+  model.mutable_generation()->set_model_fingerprint("fp-b");
+  EXPECT_EQ(ReasonOf(refusal(model)), Reason::kLayoutMismatch);
+  auto ticket = good;
+  ticket.mutable_ticket()->set_secret("short");
+  EXPECT_EQ(ReasonOf(refusal(ticket)), Reason::kUnknownTicket);
+  auto skip = good;
+  skip.set_skip_blocks(4);
+  EXPECT_EQ(refusal(skip).code(), absl::StatusCode::kInvalidArgument);
+  auto address = good;
+  address.clear_push_address();
+  EXPECT_EQ(refusal(address).code(), absl::StatusCode::kInvalidArgument);
+  auto id = good;
+  id.mutable_generation()->set_prompt_ids(0, -1);
+  EXPECT_EQ(ReasonOf(refusal(id)), Reason::kInvalidTokenId);
+  EXPECT_EQ(prefill.figures().steps, 0u);
+  // The reservation was not touched: another prefill worker may use it.
+  PrefillCall call(prefill, good);
+  call.ReadAll();
+  EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
+  auto options = Prefill();
+  options.engine.max_num_seqs = 1;
+  options.engine.max_num_queued_reqs = 1;
+  WorkerHarness prefill(options), decode({});
+  prefill.control().Pause();
+  std::vector<std::unique_ptr<Reserving>> reservings;
+  std::vector<std::unique_ptr<PrefillCall>> calls;
+  for (int32_t i = 0; i < 3; ++i) {
+    const auto generation = MakeGeneration(10, 6, i);
+    reservings.push_back(std::make_unique<Reserving>(decode, generation));
+    calls.push_back(std::make_unique<PrefillCall>(
+        prefill, PrefillRequestFor(generation, reservings.back()->reserved, decode)));
+    if (i == 0) {
+      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.figures().running == 1; }));
+    }
+    if (i == 1) {
+      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.core().streams() == 2; }));
+    }
+  }
+  calls[2]->ReadAll();
+  EXPECT_EQ(ReasonOf(calls[2]->Finish()), Reason::kFull);
+  prefill.control().Resume();
+}
+
+}  // namespace
+}  // namespace baton
