@@ -149,8 +149,6 @@ absl::StatusOr<ModelConfig> FromJson(const nlohmann::json& json, const std::stri
   ReadArithmetic(reader, config);
   ReadWindows(reader, *family, config);
   config.eos_ids = reader.TokenIds("eos_token_id", config.vocab);
-  const std::vector<TokenId> bos = reader.TokenIds("bos_token_id", INT32_MAX);
-  if (!bos.empty() && bos[0] < config.vocab) config.bos_id = bos[0];
   BATON_RETURN_IF_ERROR(reader.status());
   BATON_ASSIGN_OR_RETURN(config.rope, ReadRopeConfig(json, where, config.max_positions));
   return config;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,7 +52,6 @@ struct ModelConfig {
 
   std::string dtype;  // of the checkpoint: float32, bfloat16, float16; "" when not stated
   std::vector<TokenId> eos_ids;
-  std::optional<TokenId> bos_id;
 
   int32_t q_size() const { return heads * head_dim; }
   int32_t kv_size() const { return kv_heads * head_dim; }

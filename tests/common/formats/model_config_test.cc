@@ -57,7 +57,6 @@ TEST(ModelConfigTest, ReadsTheTransformers4Form) {
   EXPECT_EQ(config->rope.theta, 500000);
   EXPECT_EQ(config->rope.original_positions, 8192);
   EXPECT_THAT(config->eos_ids, ElementsAre(128001, 128008, 128009));
-  EXPECT_EQ(config->bos_id, 128000);
   EXPECT_FALSE(config->tied_embeddings);
   EXPECT_THAT(config->windows, AllOf(testing::SizeIs(32), Each(0)));
 }
