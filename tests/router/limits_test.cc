@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "grpcpp/create_channel.h"
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {
@@ -125,6 +126,16 @@ TEST_F(LimitsTest, WorkersOfDifferentFingerprintsAreNeverPaired) {
   EXPECT_EQ(prefill_[0]->prefill_streams(), 0);
 }
 
+// A client whose transport takes 64 KiB at most before somebody reads.
+std::unique_ptr<v1::InferenceService::Stub> NarrowStub(const Router& router) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return v1::InferenceService::NewStub(
+      grpc::CreateCustomChannel(router.address(), grpc::InsecureChannelCredentials(), arguments));
+}
+
 TEST_F(LimitsTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
   options_.client_buffer = 8 << 10;
   const auto wordy = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
@@ -134,11 +145,11 @@ TEST_F(LimitsTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
   decode.blocks_total = 1 << 20;
   AddDecode(decode);
   StartRouter();
-  // Answers are large: twenty alternatives per token would do, here it is their number.
   v1::GenerateRequest request = Request("much", 400'000);
   request.mutable_spec()->mutable_eos()->set_steps(true);
   grpc::ClientContext context;
-  const auto reader = stub_->Generate(&context, request);
+  const auto narrow = NarrowStub(*router_);
+  const auto reader = narrow->Generate(&context, request);
   ASSERT_TRUE(Eventually([&] {
     return Metric(
                "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
@@ -165,7 +176,8 @@ TEST_F(LimitsTest, ClientWithoutProgressEndsSlow) {
   // Goes on for longer than the test: it ends because nothing is taken, not by its length.
   v1::GenerateRequest request = Request("much", 10'000'000);
   request.mutable_spec()->mutable_eos()->set_steps(true);
-  OpenCall call(stub_.get(), request);
+  const auto narrow = NarrowStub(*router_);
+  OpenCall call(narrow.get(), request);
   EXPECT_TRUE(Eventually([&] {
     return Metric(
                "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
