@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -35,18 +36,18 @@ struct LiveSequence {
   base::Instant arrived, state_since;
 
   BlockTable table;
-  PrefixCache::Chain chain;                    // blocks of ours that entered the prefix cache
-  int32_t computed = 0;                        // tokens
-  int32_t started_at = 0;                      // `computed` when it last got its blocks
-  int32_t blocks_reported = 0;                 // kPrefill: blocks already in a BlocksProven
-  int32_t cached_tokens = 0;                   // of the prompt, found when it first got its blocks
-  int32_t leased_from = 0;                     // kReserved: first leased ordinal
-  bool lease_out = false;                      // somebody outside may touch our blocks
-  bool lease_closed = false;                   // given back: nothing is leased any more
-  bool over = false;                           // ended; only its lease keeps it here
-  bool in_flight = false;                      // part of the uncommitted plan
-  bool decoded = false;                        // reached kDecoding once
-  uint64_t last_turn = 0;                      // number of our last row, over all rows
+  PrefixCache::Chain chain;     // blocks of ours that entered the prefix cache
+  int32_t computed = 0;         // tokens
+  int32_t started_at = 0;       // `computed` when it last got its blocks
+  int32_t blocks_reported = 0;  // kPrefill: blocks already in a BlocksProven
+  int32_t cached_tokens = 0;    // found in the prefix cache when it first got its blocks
+  int32_t leased_from = 0;      // kReserved: first leased ordinal
+  bool lease_out = false;       // somebody outside may touch our blocks
+  bool lease_closed = false;    // given back: nothing is leased any more
+  bool over = false;            // ended; only its lease keeps it here
+  bool in_flight = false;       // part of the uncommitted plan
+  bool decoded = false;         // reached kDecoding once
+  uint64_t last_turn = 0;       // number of our last row, over all rows
   std::optional<FinishReason> end_after_step;  // asked for while in flight
 
   int32_t preemptions = 0;
@@ -54,6 +55,7 @@ struct LiveSequence {
   base::Instant first_token_at{};
 
   int32_t prompt_tokens() const { return static_cast<int32_t>(spec.prompt.size()); }
+  int32_t cached_prompt_tokens() const { return std::min(cached_tokens, prompt_tokens()); }
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t generated() const { return length() - prompt_tokens(); }
   int32_t pending() const { return length() - computed; }

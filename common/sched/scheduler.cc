@@ -249,7 +249,7 @@ FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now
   FinishedEvent finished;
   finished.natural_end_step = sequence.stop.natural_end_step();
   finished.prompt_tokens = sequence.prompt_tokens();
-  finished.cached_tokens = sequence.cached_tokens;
+  finished.cached_tokens = sequence.cached_prompt_tokens();
   finished.preemptions = sequence.preemptions;
   const bool queued = sequence.state == SequenceState::kQueued;
   finished.queue_time = queued ? now - sequence.arrived : sequence.queue_time;

@@ -87,7 +87,7 @@ void Scheduler::ReportProven(LiveSequence* sequence, bool last, base::Instant no
   if (final_blocks == sequence->blocks_reported && !last) return;
   BlocksProven proven{.blocks = {},
                       .last_block_tokens = sequence->computed - (final_blocks - 1) * block_size,
-                      .cached_tokens = sequence->cached_tokens,
+                      .cached_tokens = sequence->cached_prompt_tokens(),
                       .last = last};
   proven.last_block_tokens = std::min(proven.last_block_tokens, block_size);
   for (int32_t i = sequence->blocks_reported; i < final_blocks; ++i) {

@@ -147,8 +147,8 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   sequence->computed = sequence->started_at = matched * options_.block_size;
   counters_.prefix_hits += static_cast<uint64_t>(sequence->computed);
   if (sequence->state == SequenceState::kQueued) {
-    sequence->cached_tokens = std::min(sequence->computed, sequence->prompt_tokens());
-    counters_.prompt_tokens_cached += static_cast<uint64_t>(sequence->cached_tokens);
+    sequence->cached_tokens = sequence->computed;
+    counters_.prompt_tokens_cached += static_cast<uint64_t>(sequence->cached_prompt_tokens());
   }
   if (reserves) {
     Grant(sequence, now);
