@@ -285,6 +285,9 @@ void RequestFlow::FailAttempt(AttemptOutcome outcome, const absl::Status& status
   if (push_failed && !attempt_->local()) {
     context_->directory->MarkFailedPair(prefill_worker_, decode_worker_);
   }
+  if (outcome == AttemptOutcome::kStreamBroken || push_failed) {
+    context_->directory->MarkSuspect(suspect);
+  }
   if (outcome == AttemptOutcome::kStreamBroken && !context_->directory->IsAlive(suspect)) {
     outcome = AttemptOutcome::kWorkerDied;
   }

@@ -96,6 +96,8 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
                                    bool computes);
   // The worker answered FULL: nothing new for a moment.
   void MarkFull(const WorkerKey& key);
+  // A stream to the worker broke: what it said before counts no more, until it speaks again.
+  void MarkSuspect(const WorkerKey& key);
   void MarkFailedPair(const std::string& prefill, const std::string& decode);
 
  private:

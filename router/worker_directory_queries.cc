@@ -163,6 +163,11 @@ void WorkerDirectory::MarkFull(const WorkerKey& key) {
   });
 }
 
+void WorkerDirectory::MarkSuspect(const WorkerKey& key) {
+  base::MutexLock lock(&mutex_);
+  if (Entry* entry = FindLocked(key)) entry->status_at = base::Instant();
+}
+
 void WorkerDirectory::MarkFailedPair(const std::string& prefill, const std::string& decode) {
   base::MutexLock lock(&mutex_);
   std::erase_if(failed_pairs_, [&](const auto& item) { return item.second <= clock_->Now(); });

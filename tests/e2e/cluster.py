@@ -134,7 +134,9 @@ class Cluster:
         self.folder = tempfile.TemporaryDirectory(prefix="baton-e2e-")
         self.path = pathlib.Path(self.folder.name)
         self.model = model
-        self.flags = ["--threads", "1", "--kv-cache-memory", "64MiB", *flags]
+        self.flags = ["--threads", "1", *flags]
+        if "--kv-cache-tokens" not in flags:
+            self.flags += ["--kv-cache-memory", "64MiB"]
         self.decode_flags, self.prefill_flags = list(decode_flags), list(prefill_flags)
         self.router_flags = list(router_flags)
         self.worker_environment = worker_environment or {}

@@ -7,7 +7,7 @@ import unittest
 
 from cluster import Cluster, wait_until
 
-QUESTION = "Tell me a story about a fox."
+QUESTION = "Tell me a long story about a fox who looked for a friend in the forest and by the river."
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
 
 
@@ -15,7 +15,7 @@ def requests(count, greedy):
     """`count` different requests; the first is the one that all ways are compared on."""
     made = []
     for i in range(count):
-        text = QUESTION if i == 0 else f"Tell me a story about a {WORDS[i % 8]} and {i} friends."
+        text = QUESTION if i == 0 else f"Tell me a story about a {WORDS[i % 8]} and {i} friends who looked for a boat."
         made.append({"request_id": f"r{i}", "messages": [{"role": "user", "content": text}],
                      "temperature": 0 if greedy else 0.9, "seed": 11 + i, "max_tokens": 64,
                      "eos": "mask"})
@@ -68,8 +68,8 @@ class Ways(unittest.TestCase):
             service.assert_nothing_held()
 
     def chunked_and_preempted(self, made, expected):
-        tight = ["--max-num-batched-tokens", "7", "--kv-cache-tokens", "320"]
-        with Cluster(prefill=0, flags=self.flags(*tight)[:]) as service:
+        tight = ["--max-num-batched-tokens", "7", "--kv-cache-tokens", "160"]
+        with Cluster(prefill=0, flags=self.flags(*tight)) as service:
             self.same(service.generate(made, "--chat", concurrency=8), expected)
             self.assertGreaterEqual(
                 service.decode[0].metrics().sum("baton_num_preemptions_total"), 1)
