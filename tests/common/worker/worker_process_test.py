@@ -1,0 +1,118 @@
+"""The worker binaries as an operator meets them: ready line, probes, exit codes, drain."""
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
+import cluster  # noqa: E402
+
+MODEL = cluster.ROOT / "tests/golden/models/llama2_hd64"
+SMALL = ["--kv-cache-tokens", "4096"]
+ROLES = ("prefill", "decode")
+
+
+def run_to_exit(role, arguments, environment=None):
+    """Exit code and stderr of a worker that is expected not to start."""
+    env = dict(os.environ, **(environment or {}))
+    done = subprocess.run([str(cluster.BIN / f"baton-{role}"), *map(str, arguments)],
+                          stdin=subprocess.DEVNULL, capture_output=True, env=env,
+                          timeout=cluster.PATIENCE_S)
+    return done.returncode, done.stderr.decode()
+
+
+class WorkerProcessTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(prefix="baton_worker_")
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def start(self, role, *arguments, environment=None):
+        process = cluster.Process(
+            role, [cluster.BIN / f"baton-{role}", MODEL, "--port", 0, "--admin-port", 0, *SMALL,
+                   *arguments], self.folder, environment)
+        self.addCleanup(process.kill)
+        return process.wait_ready()
+
+    def test_ready_line_probes_and_drain(self):
+        for role in ROLES:
+            with self.subTest(role):
+                worker = self.start(role)
+                self.assertEqual(worker.ready["role"], role)
+                self.assertTrue(worker.ready["ready"])
+                self.assertEqual(worker.get("/readyz").strip(), "ok")
+                self.assertEqual(worker.get("/healthz").strip(), "ok")
+                self.assertEqual(worker.terminate(), 0, worker.tail())
+
+    def test_metrics_page_is_valid_and_blocks_add_up(self):
+        worker = self.start("decode")
+        page = worker.get("/metrics")
+        states = {}
+        for line in page.splitlines():
+            if line.startswith("baton_kv_blocks{"):
+                states[line.partition('state="')[2].partition('"')[0]] = float(line.split()[-1])
+        self.assertEqual(set(states), {"free", "cached", "quarantined", "used"})
+        self.assertEqual(sum(states.values()), 4096 / 16)
+        self.assertIn('baton_server_state{', page)
+        promtool = shutil.which("promtool")
+        if promtool:
+            check = subprocess.run([promtool, "check", "metrics"], input=page.encode(),
+                                   capture_output=True)
+            self.assertEqual(check.returncode, 0, check.stderr + check.stdout)
+
+    def test_a_port_in_use_exits_5_and_names_it(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            for role in ROLES:
+                for flag in ("--port", "--admin-port"):
+                    other = "--admin-port" if flag == "--port" else "--port"
+                    code, text = run_to_exit(role, [MODEL, flag, port, other, 0, *SMALL])
+                    self.assertEqual(code, 5, text)
+                    self.assertIn(str(port), text)
+
+    def test_model_errors_exit_3(self):
+        broken = pathlib.Path(self.folder) / "broken"
+        shutil.copytree(MODEL, broken)
+        (broken / "model.safetensors").write_bytes(b"\xff" * 64)
+        for directory in (pathlib.Path(self.folder) / "absent", broken):
+            for role in ROLES:
+                code, text = run_to_exit(role, [directory, "--port", 0, "--admin-port", 0])
+                self.assertEqual(code, 3, text)
+                self.assertIn("fatal", text)
+
+    def test_too_little_memory_exits_4(self):
+        code, text = run_to_exit(
+            "decode", [MODEL, "--port", 0, "--admin-port", 0, "--kv-cache-memory", "500000GiB"])
+        self.assertEqual(code, 4, text)
+        self.assertIn("--kv-cache", text)
+
+    def test_usage_errors_exit_2(self):
+        for arguments, word in (
+                ([MODEL, "--prot", 0], "--port"),
+                ([MODEL, "--host", "0.0.0.0", "--port", 0], "--insecure"),
+                ([MODEL, "--port", 0, "--admin-port", 0, "--max-model-len", 10 ** 6, *SMALL],
+                 "--max-model-len"),
+                ([MODEL, "--port", 0, "--admin-port", 0, "--policy", "best", *SMALL], "best")):
+            code, text = run_to_exit("decode", arguments)
+            self.assertEqual(code, 2, text)
+            self.assertIn(word, text)
+
+    def test_failpoints_need_their_flag(self):
+        # Without the flag the variable is ignored, with it a bad one is refused.
+        worker = self.start("decode", environment={"BATON_FAILPOINT": "nonsense"})
+        self.assertEqual(worker.terminate(), 0)
+        code, text = run_to_exit(
+            "decode", [MODEL, "--port", 0, "--admin-port", 0, "--enable-failpoints", *SMALL],
+            {"BATON_FAILPOINT": "nonsense"})
+        self.assertEqual(code, 2, text)
+        self.assertIn("nonsense", text)
+
+
+if __name__ == "__main__":
+    unittest.main()
