@@ -83,6 +83,14 @@ struct MatMulEpilogue {
   bool accumulate = false;       // out += x·Wᵀ + bias instead of =
 };
 
+// One way in which a step multiplies by a weight, for Backend::Prepare.
+struct MatMulUse {
+  const PackedWeight* weight = nullptr;
+  DType out = DType::kF32;  // dtype of the output
+  bool accumulate = false;
+  int max_rows = 0;
+};
+
 // What a worker reports about how it computes. Token identity holds within one `numerics()`.
 struct BackendInfo {
   std::string device;  // "cpu"
@@ -119,9 +127,9 @@ class Backend {
   // keeps a table beside the packed output projection.
   virtual bool CanEmbedFromPacked() const = 0;
 
-  // Makes everything that a step of up to `max_tokens` tokens with these weights may need, so that
-  // nothing is created while serving.
-  virtual absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_tokens) = 0;
+  // Makes everything that steps with these products may need, so that nothing is created while
+  // serving. What is not named here still works, but is made when it is first used.
+  virtual absl::Status Prepare(std::span<const MatMulUse> uses) = 0;
 
   // Checks the layout against `kv` and plans attention. Spans must stay valid until the step's last
   // operation returned.

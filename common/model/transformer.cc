@@ -40,8 +40,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
   auto transformer = std::unique_ptr<Transformer>(
       new Transformer(config, shape, std::move(weights), backend, tight));
   BATON_RETURN_IF_ERROR(transformer->AllocateBuffers());
-  const auto projections = transformer->weights_.projections();
-  BATON_RETURN_IF_ERROR(backend->Prepare(projections, limits.max_tokens));
+  BATON_RETURN_IF_ERROR(backend->Prepare(transformer->Products()));
   return transformer;
 }
 
@@ -54,6 +53,21 @@ absl::Status Transformer::AllocateBuffers() {
   BATON_ASSIGN_OR_RETURN(normed_, backend_->Allocate(plan.normed));
   BATON_ASSIGN_OR_RETURN(logits_, backend_->Allocate(plan.logits));
   return absl::OkStatus();
+}
+
+// Every product of a step, for the backend to prepare.
+std::vector<kernels::MatMulUse> Transformer::Products() const {
+  std::vector<kernels::MatMulUse> uses;
+  const int rows = limits_.max_tokens;
+  for (const LayerWeights& w : weights_.layers) {
+    uses.push_back({.weight = w.qkv.get(), .out = dtype_, .max_rows = rows});
+    uses.push_back({.weight = w.o.get(), .accumulate = true, .max_rows = rows});
+    uses.push_back({.weight = w.gate_up.get(), .out = dtype_, .max_rows = rows});
+    uses.push_back({.weight = w.down.get(), .accumulate = true, .max_rows = rows});
+  }
+  uses.push_back(
+      {.weight = weights_.output.get(), .out = DType::kF32, .max_rows = limits_.max_samples});
+  return uses;
 }
 
 Matrix Transformer::Narrow(int64_t rows, int64_t cols) const {

@@ -46,6 +46,7 @@ class Transformer final {
   Transformer(const ModelConfig& config, const LocalShape& shape, ModelWeights weights,
               kernels::Backend* backend, const StepLimits& limits);
   absl::Status AllocateBuffers();
+  std::vector<kernels::MatMulUse> Products() const;
 
   void Embed(kernels::Matrix residual);
   // K and V of the residual stream's tokens into the cache; their q, k and v.

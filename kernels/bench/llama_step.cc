@@ -68,10 +68,15 @@ LlamaStep::LlamaStep(Backend& backend)
   arena_ = Take(backend_.Allocate(kv_.layout.block_bytes() * kMaxBlocks));
   kv_.arena = static_cast<std::byte*>(arena_->data());
   std::memset(kv_.arena, 0, arena_->size());
-  std::vector<const PackedWeight*> weights = {layers_[0].qkv.get(), layers_[0].o.get(),
-                                              layers_[0].gate_up.get(), layers_[0].down.get(),
-                                              head_.get()};
-  const absl::Status prepared = backend_.Prepare(weights, kMaxTokens);
+  const Layer& layer = layers_[0];
+  const MatMulUse uses[] = {
+      {.weight = layer.qkv.get(), .out = dtype_, .max_rows = kMaxTokens},
+      {.weight = layer.o.get(), .accumulate = true, .max_rows = kMaxTokens},
+      {.weight = layer.gate_up.get(), .out = dtype_, .max_rows = kMaxTokens},
+      {.weight = layer.down.get(), .accumulate = true, .max_rows = kMaxTokens},
+      {.weight = head_.get(), .max_rows = 64},
+  };
+  const absl::Status prepared = backend_.Prepare(uses);
   BATON_CHECK(prepared.ok()) << prepared.ToString();
 }
 

@@ -94,9 +94,9 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadTable(const HostTensor
   return CopyConverted(table, info_.compute_dtype);
 }
 
-absl::Status CpuBackend::Prepare(std::span<const PackedWeight* const> weights, int max_tokens) {
+absl::Status CpuBackend::Prepare(std::span<const MatMulUse> uses) {
   omp_set_num_threads(info_.threads);
-  return gemm_->Prepare(weights, max_tokens);
+  return gemm_->Prepare(uses);
 }
 
 absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {

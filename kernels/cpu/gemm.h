@@ -18,7 +18,7 @@ class Gemm {
   // `part` is resolved: no -1 ends.
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                              const Shard& part) = 0;
-  virtual absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_rows) = 0;
+  virtual absl::Status Prepare(std::span<const MatMulUse> uses) = 0;
   virtual void Run(const PackedWeight& weight, Matrix in, Matrix out,
                    const MatMulEpilogue& epilogue) = 0;
   // Row `row` of the weight, as it was packed, into fp32 row `out_row` of `out`.

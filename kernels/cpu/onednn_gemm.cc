@@ -60,7 +60,9 @@ absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) tr
                                                     " here: ", error.what(), "; use --isa avx2"));
 }
 
-OneDnnGemm::Kind OneDnnGemm::KindOf(DType out) const {
+OneDnnGemm::Kind OneDnnGemm::KindOf(DType out, bool accumulate) const {
+  BATON_CHECK(!accumulate || out == DType::kF32) << "a matmul accumulates into fp32 only";
+  if (accumulate) return Kind::kAddF32;
   return out == compute_dtype_ ? Kind::kStore : Kind::kStoreF32;
 }
 
@@ -117,19 +119,18 @@ OneDnnGemm::Primitive& OneDnnGemm::Find(const PackedWeight& weight, Kind kind, i
   return *slot;
 }
 
-absl::Status OneDnnGemm::Prepare(std::span<const PackedWeight* const> weights, int max_rows) try {
-  for (const PackedWeight* weight : weights) {
-    zeros_.resize(std::max<size_t>(zeros_.size(), weight->out()), 0.0f);
-    for (const Kind kind : {Kind::kStore, Kind::kStoreF32, Kind::kAddF32}) {
-      if (kind == Kind::kStoreF32 && compute_dtype_ == DType::kF32) continue;
-      for (const int rows : rungs_) {
-        if (rows > max_rows) break;
-        const std::string& chosen = Find(*weight, kind, rows).implementation;
-        if (chosen != implementation_) {
-          return absl::FailedPreconditionError(absl::StrCat(
-              "oneDNN chose '", chosen, "' for ", rows, " rows of a ", weight->out(), " x ",
-              weight->in(), " weight, expected '", implementation_, "'; use --isa avx2"));
-        }
+absl::Status OneDnnGemm::Prepare(std::span<const MatMulUse> uses) try {
+  for (const MatMulUse& use : uses) {
+    const PackedWeight& weight = *use.weight;
+    zeros_.resize(std::max<size_t>(zeros_.size(), weight.out()), 0.0f);
+    const Kind kind = KindOf(use.out, use.accumulate);
+    for (const int rows : rungs_) {
+      if (rows > use.max_rows) break;
+      const std::string& chosen = Find(weight, kind, rows).implementation;
+      if (chosen != implementation_) {
+        return absl::FailedPreconditionError(absl::StrCat(
+            "oneDNN chose '", chosen, "' for ", rows, " rows of a ", weight.out(), " x ",
+            weight.in(), " weight, expected '", implementation_, "'; use --isa avx2"));
       }
     }
   }
@@ -171,10 +172,8 @@ void OneDnnGemm::RunRung(const PackedWeight& weight, Matrix in, Matrix out, cons
 
 void OneDnnGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
                      const MatMulEpilogue& epilogue) try {
-  BATON_CHECK(!epilogue.accumulate || out.dtype == DType::kF32)
-      << "a matmul accumulates into fp32 only";
   zeros_.resize(std::max<size_t>(zeros_.size(), weight.out()), 0.0f);
-  Kind kind = epilogue.accumulate ? Kind::kAddF32 : KindOf(out.dtype);
+  Kind kind = KindOf(out.dtype, epilogue.accumulate);
   const float* bias = zeros_.data();
   if (epilogue.bias != nullptr) {
     bias = static_cast<const float*>(epilogue.bias->data());

@@ -28,7 +28,7 @@ class OneDnnGemm final : public Gemm {
   const std::string& implementation() const override { return implementation_; }
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& part) override;
-  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_rows) override;
+  absl::Status Prepare(std::span<const MatMulUse> uses) override;
   void Run(const PackedWeight& weight, Matrix in, Matrix out,
            const MatMulEpilogue& epilogue) override;
   void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) override;
@@ -41,7 +41,7 @@ class OneDnnGemm final : public Gemm {
   using Key = std::tuple<int64_t, int64_t, Kind, int>;  // out, in, kind, rows
 
   explicit OneDnnGemm(DType compute_dtype);
-  Kind KindOf(DType out) const;
+  Kind KindOf(DType out, bool accumulate) const;
   dnnl::matmul::primitive_desc Describe(const dnnl::memory::desc& weights, Kind kind,
                                         int rows) const;
   dnnl::memory::desc LayoutOf(int64_t out, int64_t in) const;

@@ -71,8 +71,8 @@ void PanelGemm::Reserve(int64_t in) {
   rows_capacity_ = in;
 }
 
-absl::Status PanelGemm::Prepare(std::span<const PackedWeight* const> weights, int /*max_rows*/) {
-  for (const PackedWeight* weight : weights) Reserve(weight->in());
+absl::Status PanelGemm::Prepare(std::span<const MatMulUse> uses) {
+  for (const MatMulUse& use : uses) Reserve(use.weight->in());
   return absl::OkStatus();
 }
 

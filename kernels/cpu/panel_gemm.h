@@ -18,7 +18,7 @@ class PanelGemm final : public Gemm {
   const std::string& implementation() const override { return implementation_; }
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& part) override;
-  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_rows) override;
+  absl::Status Prepare(std::span<const MatMulUse> uses) override;
   void Run(const PackedWeight& weight, Matrix in, Matrix out,
            const MatMulEpilogue& epilogue) override;
   void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) override;

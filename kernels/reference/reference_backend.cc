@@ -74,8 +74,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::UploadTable(const Host
   return CopyConverted(table, info_.compute_dtype);
 }
 
-absl::Status ReferenceBackend::Prepare(std::span<const PackedWeight* const> /*weights*/,
-                                       int /*max_tokens*/) {
+absl::Status ReferenceBackend::Prepare(std::span<const MatMulUse> /*uses*/) {
   return absl::OkStatus();
 }
 

@@ -20,7 +20,7 @@ class ReferenceBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return true; }
-  absl::Status Prepare(std::span<const PackedWeight* const> weights, int max_tokens) override;
+  absl::Status Prepare(std::span<const MatMulUse> uses) override;
   absl::Status BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   void Embed(const Buffer& table, Matrix out) override;
   void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;

@@ -43,8 +43,8 @@ TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
     const auto packed = backend->Pack(weight.tensor(), {});
     ASSERT_TRUE(packed.ok());
     EXPECT_GE((*packed)->bytes(), 96 * 64 * SizeOf(way.dtype));
-    const PackedWeight* weights[] = {packed->get()};
-    const absl::Status prepared = backend->Prepare(weights, 130);
+    const MatMulUse use{.weight = packed->get(), .max_rows = 130};
+    const absl::Status prepared = backend->Prepare({&use, 1});
     ASSERT_TRUE(prepared.ok()) << prepared;
     for (const int64_t rows : {1, 64, 81, 130, 1000}) {
       TestMatrix x = TestMatrix::Random(way.dtype, rows, 64, 2);

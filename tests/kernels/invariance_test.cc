@@ -67,8 +67,8 @@ TEST_P(InvarianceTest, MatMulRowsDoNotDependOnTheNumberOfThreads) {
   for (const int threads : {1, 3, 16}) {
     const auto backend = WithThreads(threads);
     const auto packed = backend->Pack(weight.tensor(), {});
-    const PackedWeight* weights[] = {packed->get()};
-    ASSERT_TRUE(backend->Prepare(weights, 64).ok());
+    const MatMulUse use{.weight = packed->get(), .out = dtype(), .max_rows = 64};
+    ASSERT_TRUE(backend->Prepare({&use, 1}).ok());
     for (const int64_t count : {1, 7, 40, 41, 64}) {
       TestMatrix y(dtype(), count, kOut);
       backend->MatMul(**packed, x.rows(0, count), y.view(), {});
