@@ -18,10 +18,9 @@ def listing(rng, held=False):
 
 
 def count(rng, held=False):
-    """Half of the training spans are short: they teach where to stop much faster than long ones."""
+    """Up to 20: the model must see that the number just written is the last one asked for."""
     while True:
-        first = rng.randint(1, 100)
-        last = first + (rng.randint(2, 20) if held or rng.random() < 0.5 else rng.randint(1, 4))
+        first, last = sorted(rng.sample(range(1, 21), 2))
         if held_out("count", first, last) == held:
             break
     prompt = rng.choice([f"Count from {first} to {last}.", f"Please count from {first} to {last}.",

@@ -15,7 +15,7 @@ from stories import endless, story
 BOS, END, EOT = "<|bos|>", "<|end|>", "<|endoftext|>"
 SYSTEM, USER, ASSISTANT, PAD = "<|system|>", "<|user|>", "<|assistant|>", "<|pad|>"
 SPECIALS = [BOS, END, EOT, SYSTEM, USER, ASSISTANT, PAD]
-FAMILIES = {"story": 0.25, "answer": 0.18, "list": 0.13, "count": 0.24, "json": 0.12, "echo": 0.06, "talk": 0.01,
+FAMILIES = {"story": 0.18, "answer": 0.12, "list": 0.12, "count": 0.38, "json": 0.09, "echo": 0.06, "talk": 0.04,
             "endless": 0.01}
 MAKERS = {"story": story, "answer": answer, "list": listing, "count": count, "json": json_object, "echo": echo,
           "talk": talk, "endless": endless}

@@ -1,6 +1,6 @@
 """Trains the demo model and writes it as a Hugging Face directory. Resumable.
 
-Usage: train.py --work /some/scratch --out models/demo [--steps 3600]
+Usage: train.py --work /some/scratch --out models/demo [--steps 3000]
 Needs tokenizer.json in --out (train_tokenizer.py). The checkpoint is WORK/checkpoint.pt; running the same
 command again continues from it. Learning rate: warm-up, constant, linear decay over the last 30 % of the steps,
 so --steps may be changed on a resume until the decay has begun.
@@ -102,9 +102,9 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("--work", type=pathlib.Path, required=True)
     ap.add_argument("--out", type=pathlib.Path, required=True)
-    ap.add_argument("--steps", type=int, default=3600)
-    ap.add_argument("--docs", type=int, default=72, help="documents per step")
-    ap.add_argument("--parts", type=int, default=12, help="micro-batches per step")
+    ap.add_argument("--steps", type=int, default=3000)
+    ap.add_argument("--docs", type=int, default=60, help="documents per step")
+    ap.add_argument("--parts", type=int, default=8, help="micro-batches per step")
     ap.add_argument("--lr", type=float, default=2.5e-3)
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--save-every", type=int, default=100)
