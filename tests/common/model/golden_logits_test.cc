@@ -3,6 +3,7 @@
 #include <numeric>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "common/model/load_model.h"
 #include "gtest/gtest.h"
@@ -81,6 +82,19 @@ TEST_P(GoldenLogitsTest, StayNearTransformersInBf16) {
   for (size_t i = 0; i < logits.size(); ++i) {
     EXPECT_LT(RelativeError(logits[i], golden_.logits[i].values), 0.05)
         << "position " << golden_.logits[i].position;
+  }
+}
+
+TEST_P(GoldenLogitsTest, StayNearTransformersWithKvOfTheOtherDtype) {
+  for (const auto& [dtype, kv_dtype] :
+       {std::pair("float32", "bfloat16"), std::pair("bfloat16", "float32")}) {
+    auto model = MustLoad(golden_.dir, device_, dtype, 512, kv_dtype);
+    ASSERT_NE(model->kv().layout.dtype, model->backend->info().compute_dtype);
+    const auto logits = ComputeLogits(*model);
+    for (size_t i = 0; i < logits.size(); ++i) {
+      EXPECT_LT(RelativeError(logits[i], golden_.logits[i].values), 0.05)
+          << dtype << " position " << golden_.logits[i].position;
+    }
   }
 }
 

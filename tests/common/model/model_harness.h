@@ -36,9 +36,11 @@ class TempDir final {
   std::string path_;
 };
 
-// Loads with 2048 tokens of KV cache, steps of up to 512 tokens and 64 samples, one or two threads.
+// Loads with 8192 tokens of KV cache, steps of up to `max_tokens` tokens and 64 samples, two
+// threads.
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
-                                      const std::string& dtype, int32_t max_tokens = 512);
+                                      const std::string& dtype, int32_t max_tokens = 512,
+                                      const std::string& kv_dtype = "auto");
 
 // One request as an engine would drive it: fed in chunks, then token by token.
 struct TestSequence {

@@ -127,6 +127,14 @@ TEST_P(TokenIdentityTest, RecomputedAfterPreemptionEqualsUndisturbed) {
   }
 }
 
+TEST_P(TokenIdentityTest, HoldsWithKvOfTheOtherDtypeToo) {
+  const std::string other = GetParam().dtype == "float32" ? "bfloat16" : "float32";
+  auto model = MustLoad(*dir_ / "qwen2", GetParam().device, GetParam().dtype, 4096, other);
+  ASSERT_NE(model->kv().layout.dtype, model->backend->info().compute_dtype);
+  RunnerDriver driver(*model);
+  EXPECT_EQ(Alone(*model), Batched(driver, 9));
+}
+
 // What travels beside the tokens is bitwise equal as well.
 TEST_P(TokenIdentityTest, SignalsOfABatchEqualThoseOfOneAlone) {
   auto model = Load("llama");
