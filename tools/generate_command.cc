@@ -35,10 +35,27 @@ void PrintSummary(const Outcome& outcome) {
   std::fwrite(summary.data(), 1, summary.size(), stderr);
 }
 
+// What is answered next, on stderr like the summary.
+void PrintPrompt(const PromptRequest& request) {
+  constexpr size_t kShown = 120;
+  std::string prompt;
+  if (const auto* text = std::get_if<std::string>(&request.input)) prompt = *text;
+  if (const auto* messages = std::get_if<PromptRequest::Messages>(&request.input)) {
+    if (!messages->empty()) prompt = messages->back().content();
+  }
+  if (prompt.size() > kShown) {
+    size_t end = kShown;
+    while (end > 0 && (static_cast<unsigned char>(prompt[end]) & 0xC0) == 0x80) --end;  // UTF-8
+    prompt = prompt.substr(0, end) + "...";
+  }
+  std::fputs(("> " + prompt + "\n").c_str(), stderr);
+}
+
 // One after the other, each token as it comes.
 bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) {
   bool all_ok = true;
   for (const PromptRequest& request : requests) {
+    if (requests.size() > 1) PrintPrompt(request);
     const Outcome outcome =
         client->Run(request, [](const v1::Delta& delta) { Print(delta.text()); });
     Print("\n");

@@ -5,6 +5,7 @@
 #include "common/config/bind.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
+#include "common/config/units.h"
 #include "common/formats/generation_config.h"
 #include "common/formats/model_config.h"
 #include "common/model/footprint.h"

@@ -1,5 +1,6 @@
 #include <sched.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
@@ -137,6 +138,8 @@ int ServeCommand(const Arguments& arguments) {
   const ServerFlags& server = flags.router.server;
   const absl::Status logging = base::InitLog(server.log_format, server.log_level);
   BATON_CHECK(logging.ok()) << logging;
+  // Whoever reads the logs may leave; the service goes on.
+  std::signal(SIGPIPE, SIG_IGN);
   const base::SteadyClock clock;
   Supervisor supervisor({.prefix_logs = server.log_format == base::LogFormat::kText,
                          .drain_timeout = server.drain_timeout},

@@ -83,15 +83,8 @@ void BindWorker(FlagSet* set, WorkerFlags* flags) {
   BindModelDir(set, &flags->model_dir);
   BindEngine(set, &flags->engine);
   BindServer(set, &flags->server);
-  set->AddCheck([flags] {
-    const ServerFlags& server = flags->server;
-    const bool loopback = server.host == "localhost" || server.host == "::1" ||
-                          server.host == "[::1]" || server.host.starts_with("127.");
-    if (loopback || server.insecure || server.tls.enabled()) return absl::OkStatus();
-    return UsageError(absl::StrCat("--host ", server.host, " without TLS"),
-                      "a worker would take prompts and KV blocks from anyone who reaches it",
-                      "--tls-cert, --tls-key and --tls-ca, or --insecure in a trusted network");
-  });
+  set->Add(With(Valued(TextFlag("advertise", &flags->server.advertise), "HOST:PORT"), "Network",
+                "where others reach this process, if not where they dialled"));
 }
 
 WorkerFlags DefaultPrefillFlags() {

@@ -54,14 +54,24 @@ void BindLifecycle(FlagSet* set, ServerFlags* flags) {
   set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));
 }
 
+void BindExposure(FlagSet* set, ServerFlags* flags) {
+  set->Add(With(SwitchFlag("insecure", &flags->insecure), "Network",
+                "without TLS, listen on more than loopback"));
+  BindTls(set, &flags->tls);
+  set->AddCheck([flags] {
+    const std::string& host = flags->host;
+    const bool loopback =
+        host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+    if (loopback || flags->insecure || flags->tls.enabled()) return absl::OkStatus();
+    return UsageError(absl::StrCat("--host ", host, " without TLS"),
+                      "it would answer anyone who reaches it, in clear text",
+                      "--tls-cert, --tls-key and --tls-ca, or --insecure in a trusted network");
+  });
+}
+
 void BindServer(FlagSet* set, ServerFlags* flags) {
   BindListen(set, flags);
-  const std::string group = "Network";
-  set->Add(With(Valued(TextFlag("advertise", &flags->advertise), "HOST:PORT"), group,
-                "where others reach this process, if not where they dialled"));
-  set->Add(With(SwitchFlag("insecure", &flags->insecure), group,
-                "without TLS, a worker may listen on more than loopback"));
-  BindTls(set, &flags->tls);
+  BindExposure(set, flags);
   BindLog(set, flags);
   BindLifecycle(set, flags);
 }

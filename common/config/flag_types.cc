@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/status.h"
+#include "common/config/numbers.h"
+#include "common/config/units.h"
 
 namespace baton {
 namespace {
@@ -18,24 +17,10 @@ absl::Status Wrong(std::string_view found, std::string_view expected) {
                                     std::string(expected));
 }
 
-template <typename T>
-std::optional<T> ParseNumber(std::string_view text) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty()) return std::nullopt;
-  return value;
-}
-
 absl::StatusOr<int64_t> ParseInt(std::string_view text, IntRange range) {
   const auto value = ParseNumber<int64_t>(text);
   if (value && *value >= range.min && *value <= range.max) return *value;
   return Wrong(text, absl::StrCat("an integer from ", range.min, " to ", range.max));
-}
-
-std::string FormatDouble(double value) {
-  std::array<char, 32> buffer{};
-  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value);
-  return error == std::errc() ? std::string(buffer.data(), end) : std::string();
 }
 
 // `parse` gives StatusOr of what `*target` takes; `format` the inverse, for a present value.
@@ -65,29 +50,6 @@ Flag OptionalInteger(std::string name, std::optional<T>* target, IntRange range)
   return flag;
 }
 
-struct Unit {
-  std::string_view suffix;
-  double factor;
-};
-
-// A non-negative decimal number followed by one of `units`, in units of factor 1.
-std::optional<double> ParseWithUnit(std::string_view text, std::span<const Unit> units,
-                                    double bare_factor) {
-  double factor = bare_factor;
-  for (const Unit& unit : units) {
-    if (text.size() > unit.suffix.size() && text.ends_with(unit.suffix)) {
-      text.remove_suffix(unit.suffix.size());
-      factor = unit.factor;
-      break;
-    }
-  }
-  const auto number = ParseNumber<double>(text);
-  if (!number || !std::isfinite(*number) || *number < 0) return std::nullopt;
-  const double value = *number * factor;
-  if (value >= 9e18) return std::nullopt;
-  return value;
-}
-
 }  // namespace
 
 namespace config_internal {
@@ -111,44 +73,6 @@ absl::Status WrongChoice(const std::string& found, const std::vector<std::string
 }
 
 }  // namespace config_internal
-
-absl::StatusOr<int64_t> ParseSize(std::string_view text) {
-  constexpr std::array<Unit, 5> kUnits = {{{"KiB", 1024.0},
-                                           {"MiB", 1024.0 * 1024},
-                                           {"GiB", 1024.0 * 1024 * 1024},
-                                           {"TiB", 1024.0 * 1024 * 1024 * 1024},
-                                           {"B", 1.0}}};
-  // Exact beyond 2^53 for plain bytes.
-  if (const auto bytes = ParseNumber<int64_t>(text); bytes && *bytes >= 0) return *bytes;
-  if (const auto value = ParseWithUnit(text, kUnits, 1)) return std::llround(*value);
-  return Wrong(text, "bytes, or a number with KiB, MiB or GiB, e.g. 512MiB");
-}
-
-absl::StatusOr<base::Duration> ParseDuration(std::string_view text,
-                                             std::chrono::milliseconds unit) {
-  constexpr std::array<Unit, 4> kUnits = {{{"ms", 1e6}, {"s", 1e9}, {"m", 60e9}, {"h", 3600e9}}};
-  const double bare = 1e6 * static_cast<double>(unit.count());
-  if (const auto value = ParseWithUnit(text, kUnits, bare)) {
-    return std::chrono::nanoseconds(std::llround(*value));
-  }
-  return Wrong(text, "a duration, e.g. 500ms, 30s or 2m");
-}
-
-std::string FormatSize(int64_t bytes) {
-  constexpr std::array<std::string_view, 4> kSuffixes = {"", "KiB", "MiB", "GiB"};
-  size_t suffix = 0;
-  while (bytes != 0 && bytes % 1024 == 0 && suffix + 1 < kSuffixes.size()) {
-    bytes /= 1024;
-    ++suffix;
-  }
-  return std::to_string(bytes) + std::string(kSuffixes.at(suffix));
-}
-
-std::string FormatDuration(base::Duration duration) {
-  const double ms = base::Milliseconds(duration);
-  if (ms >= 1000 && std::fmod(ms, 1000) == 0) return FormatDouble(ms / 1000) + "s";
-  return FormatDouble(ms) + "ms";
-}
 
 Flag IntFlag(std::string name, int32_t* target, IntRange range) {
   Flag flag = Scalar(std::move(name), "N", target,

@@ -59,11 +59,6 @@ Flag With(Flag flag, std::string group, std::string help);
 Flag Valued(Flag flag, std::string value);
 Flag Common(Flag flag);
 
-absl::StatusOr<int64_t> ParseSize(std::string_view text);
-absl::StatusOr<base::Duration> ParseDuration(std::string_view text, std::chrono::milliseconds unit);
-std::string FormatSize(int64_t bytes);
-std::string FormatDuration(base::Duration duration);
-
 // --- implementation of the template ---
 
 namespace config_internal {

@@ -20,7 +20,7 @@ struct ProcessFigures {
 
 ProcessFigures ReadProcessFigures();
 
-// Keeps the process_* series and baton_build_info up to date at every scrape.
+// Keeps the process_* series up to date at every scrape, and sets baton_build_info. Call it once.
 void AddProcessMetrics(MetricsRegistry* registry);
 
 }  // namespace baton

@@ -19,9 +19,8 @@ MetricInfo Row(Metric id, MetricType type, std::string name, std::string help,
 
 std::vector<MetricInfo> ProcessMetrics() {
   const auto gauge = MetricType::kGauge;
-  MetricInfo load =
-      Row(Metric::kModelLoadDuration, gauge, "baton_model_load_duration_seconds",
-          "Time to get the model ready, once at start.", {{"phase", {"weights", "total"}}});
+  MetricInfo load = Row(Metric::kModelLoadDuration, gauge, "baton_model_load_duration_seconds",
+                        "Time to get the model ready, once at start.", {{"phase", {"total"}}});
   load.owners = kWorkersOwn;
   return {
       Row(Metric::kServerState, gauge, "baton_server_state", "1 for the present state, else 0.",

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "common/base/check.h"
-#include "common/metrics/process.h"
 #include "prometheus/text_serializer.h"
 
 namespace baton {
@@ -36,7 +35,6 @@ MetricsRegistry::MetricsRegistry(MetricsOptions options) : options_(std::move(op
   for (const MetricInfo& info : MetricTable()) {
     if (info.OwnedBy(options_.role)) AddFamily(info);
   }
-  AddProcessMetrics(this);
 }
 
 void MetricsRegistry::AddFamily(const MetricInfo& info) {

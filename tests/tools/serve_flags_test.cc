@@ -42,6 +42,7 @@ TEST(BindServe, RefusesNonsense) {
   EXPECT_FALSE(Parsed({}).status.ok());
   EXPECT_FALSE(Parsed({"m", "--prefill", "0"}).status.ok());
   EXPECT_FALSE(Parsed({"m", "--mode", "both"}).status.ok());
+  EXPECT_FALSE(Parsed({"m", "--host", "0.0.0.0"}).status.ok()) << "without TLS or --insecure";
 }
 
 TEST(BindServe, TheQueueBoundIsTheRouters) {
@@ -96,8 +97,8 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
 }
 
 TEST(RouterArguments, AreUnderstoodByTheRouter) {
-  const Parsed parsed({"m", "--port", "0", "--host", "0.0.0.0", "--served-model-name", "a b",
-                       "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB"});
+  const Parsed parsed({"m", "--port", "0", "--host", "0.0.0.0", "--insecure", "--served-model-name",
+                       "a b", "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   RouterFlags router;
   FlagSet set("baton-router", "router", "");
@@ -115,6 +116,16 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
   EXPECT_EQ(router.client_buffer, 1 << 20);
   EXPECT_THAT(router.prefill_workers, ElementsAre("p:1"));
   EXPECT_THAT(router.decode_workers, ElementsAre("d:1", "d:2"));
+}
+
+TEST(ChildArguments, TlsIsForEveryProcess) {
+  const Parsed parsed({"m", "--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  for (const auto& arguments : {WorkerArguments(parsed.set, parsed.flags, 1, {}),
+                                RouterArguments(parsed.set, parsed.flags, {}, {"d:1"})}) {
+    EXPECT_THAT(arguments, Contains("--tls-cert=c"));
+    EXPECT_THAT(arguments, Contains("--tls-ca=a"));
+  }
 }
 
 TEST(DivideThreads, GivesEveryWorkerAtLeastOneAndTheRestToTheFirst) {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<std::string_view, 3> kEngineGroups = {"Batching", "KV cache", "Device"};
 constexpr std::array<std::string_view, 4> kRouterGroups = {"Model", "Request limits",
                                                            "End of sequence", "Workers"};
-constexpr std::array<std::string_view, 2> kSharedGroups = {"Logging", "Lifecycle"};
+constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
 
 template <size_t n>
 bool IsIn(const std::array<std::string_view, n>& groups, const std::string& group) {
@@ -55,6 +55,8 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
       ChoiceFlag("mode", &flags->unified, Choices<bool>{{{"split", false}, {"unified", true}}, {}}),
       group, "unified: decode workers prefill too, there are no others")));
   BindListen(set, &flags->router.server);
+  BindExposure(set, &flags->router.server);
+  set->Edit("tls-cert").help = "certificate chain of all processes, PEM; it names all three roles";
   BindEngine(set, &flags->engine);
   set->Remove("max-num-queued-reqs");
   BindRouting(set, &flags->router);
@@ -81,7 +83,7 @@ std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& f
   if (!prefill_addresses.empty()) {
     arguments.push_back("--prefill-workers=" + Joined(prefill_addresses));
   }
-  for (const char* name : {"host", "port", "admin-port", "ignore-eos", "eos-log"}) {
+  for (const char* name : {"host", "port", "admin-port", "insecure", "ignore-eos", "eos-log"}) {
     for (const Flag& flag : set.flags()) {
       if (flag.name == name) Spell(flag, &arguments);
     }

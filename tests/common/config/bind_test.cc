@@ -176,6 +176,15 @@ TEST(BindRouter, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(ServedModelName(flags), "m");
 }
 
+TEST(BindRouter, ListensBeyondLoopbackOnlyWithTlsOrInsecure) {
+  RouterFlags flags;
+  const std::vector<std::string> open = {"m", "--decode-workers", "b:2", "--host", "0.0.0.0"};
+  EXPECT_THAT(std::string(ParseRouter(open, &flags).message()), HasSubstr("--insecure"));
+  std::vector<std::string> insecure = open;
+  insecure.emplace_back("--insecure");
+  EXPECT_TRUE(ParseRouter(insecure, &flags).ok());
+}
+
 TEST(BindRouter, NeedsADecodeWorker) {
   RouterFlags flags;
   EXPECT_THAT(std::string(ParseRouter({"m"}, &flags).message()), HasSubstr("--decode-workers"));

@@ -1,8 +1,11 @@
 #include "common/metrics/metric_table.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <set>
+#include <sstream>
 
 #include "common/metrics/metric.h"
 #include "gmock/gmock.h"
@@ -13,6 +16,13 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::UnorderedElementsAre;
+
+std::string TextOf(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
 
 bool HoldsAll(const std::vector<double>& buckets, const std::vector<double>& expected) {
   return std::includes(buckets.begin(), buckets.end(), expected.begin(), expected.end());
@@ -92,6 +102,31 @@ TEST(MetricTable, KeepsTheBoundariesOfVllm) {
       {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}));
   EXPECT_TRUE(HoldsAll(InfoOf(Metric::kIterationTokens).buckets,
                        {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}));
+}
+
+// A series that nobody writes is a lie. The names stand in metric.h in the order of the table.
+TEST(MetricTable, EveryMetricIsWrittenSomewhere) {
+  const std::string root = BATON_SOURCE_DIR;
+  std::string code =
+      TextOf(root + "/common/metrics/process.cc") + TextOf(root + "/common/metrics/registry.cc");
+  for (const char* folder : {"/router", "/prefill_worker", "/decode_worker", "/common/worker"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(root + folder)) {
+      if (entry.path().extension() == ".cc") code += TextOf(entry.path());
+    }
+  }
+  std::string header = TextOf(root + "/common/metrics/metric.h");
+  header = header.substr(header.find("enum class Metric {"));
+  header = header.substr(0, header.find("};"));
+  const std::regex name("k[A-Z][A-Za-z0-9]+");
+  size_t count = 0;
+  for (std::sregex_iterator match(header.begin(), header.end(), name), end; match != end; ++match) {
+    const std::string use = "Metric::" + match->str();
+    const bool used =
+        code.find(use + ",") != std::string::npos || code.find(use + ")") != std::string::npos;
+    EXPECT_TRUE(used) << use;
+    ++count;
+  }
+  EXPECT_EQ(count, MetricTable().size());
 }
 
 TEST(OneTwoFive, EndsAtTheLastBoundThatIsNotBeyondTheMaximum) {

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "common/metrics/process.h"
 #include "gtest/gtest.h"
 
 namespace baton {
@@ -33,6 +34,7 @@ size_t SeriesIn(const std::string& page) {
 
 TEST(MetricsRegistry, ClosedSeriesExistFromTheStart) {
   MetricsRegistry registry(Router());
+  AddProcessMetrics(&registry);
   const std::string page = registry.Expose();
   EXPECT_TRUE(Has(page,
                   "baton_request_success_total{engine=\"0\",model_name=\"demo\",role=\"router\","
@@ -167,6 +169,7 @@ TEST(MetricsRegistry, PassesPromtool) {
       << "promtool is in the Debian package prometheus";
   for (const MetricRole role : {MetricRole::kRouter, MetricRole::kPrefill, MetricRole::kDecode}) {
     MetricsRegistry registry({.role = role, .model_name = "a \"quoted\" name"});
+    AddProcessMetrics(&registry);
     const std::string path = ::testing::TempDir() + "metrics_" + std::string(MetricRoleName(role)) +
                              std::to_string(getpid());
     std::ofstream(path) << registry.Expose();
