@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cpu/cores.h"
 #include "kernels/cpu/onednn_gemm.h"
 #include "kernels/cpu/panel_gemm.h"
 #include "kernels/cpu/parallel.h"
@@ -42,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
   }
-  const int threads = options.threads > 0 ? options.threads : omp_get_num_procs();
+  const int threads = options.threads > 0 ? options.threads : cpu::UsableCores();
   omp_set_num_threads(threads);
   std::unique_ptr<cpu::Gemm> gemm;
   if (isa == cpu::Isa::kAvx512) {

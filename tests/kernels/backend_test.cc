@@ -1,4 +1,6 @@
 // Choosing a backend, what it reports, and what it refuses.
+#include "kernels/cpu/cores.h"
+#include "kernels/machine_limits.h"
 #include "tests/kernels/kernel_fixture.h"
 
 namespace baton::kernels {
@@ -55,6 +57,27 @@ TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
       EXPECT_NEAR(y.at(rows - 1, 95), sum, 1e-3);
     }
   }
+}
+
+TEST(MachineLimitsTest, MeasuresSomethingPlausible) {
+  for (const Way& way : CpuWays()) {
+    const MachineLimits limits = MeasureMachineLimits(Make(way)->info());
+    EXPECT_GT(limits.flops_per_s, 0) << way.name();
+    EXPECT_LT(limits.flops_per_s, 1e15) << way.name();
+    EXPECT_GT(limits.read_bytes_per_s, 0) << way.name();
+    EXPECT_LT(limits.read_bytes_per_s, 1e13) << way.name();
+  }
+}
+
+TEST(CoresTest, AContainersQuotaLimitsTheThreads) {
+  EXPECT_EQ(cpu::CoresOfQuota("200000 100000"), 2);
+  EXPECT_EQ(cpu::CoresOfQuota("150000 100000"), 1);
+  EXPECT_EQ(cpu::CoresOfQuota("50000 100000"), 1);
+  EXPECT_EQ(cpu::CoresOfQuota("max 100000"), 0);
+  EXPECT_EQ(cpu::CoresOfQuota(""), 0);
+  EXPECT_EQ(cpu::CoresOfQuota("100000"), 0);
+  EXPECT_EQ(cpu::CoresOfQuota("100000 0"), 0);
+  EXPECT_GE(cpu::UsableCores(), 1);
 }
 
 TEST(BackendFactoryTest, AllocatedMemoryIsAligned) {
