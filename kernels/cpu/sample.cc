@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "kernels/sample_weights.h"
 
@@ -32,22 +33,14 @@ class Binning {
 
 }  // namespace
 
-uint64_t RowSampler::TotalMass(std::span<const float> logits, const Cut* within) const {
-  uint64_t total = 0;
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (within != nullptr && !within->Keeps(logits[id], static_cast<int32_t>(id))) continue;
-    total += NucleusMass(weights_[id]);
-  }
-  return total;
-}
-
-// The last id kept when ids ranked one after the other are taken until their measure (ids, or
-// nucleus mass) reaches `needed`. A histogram finds the bin of that id; only the bin is sorted.
+// The last id kept when ids ranked one after the other are taken until `count` of them, or the
+// share `top_p` of the nucleus mass, is reached. A histogram finds the bin of that id; only the bin
+// is sorted.
 Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, const Cut* within,
-                        Measure measure, double needed) {
+                        const Wanted& wanted) {
   const Binning binning(range);
   const auto value = [&](size_t id) {
-    return measure == Measure::kCount ? uint64_t{1} : NucleusMass(weights_[id]);
+    return wanted.count > 0 ? uint64_t{1} : NucleusMass(weights_[id]);
   };
   const auto kept = [&](size_t id) {
     return within == nullptr || within->Keeps(logits[id], static_cast<int32_t>(id));
@@ -56,6 +49,11 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, 
   for (size_t id = 0; id < logits.size(); ++id) {
     if (kept(id)) histogram_[binning.Bin(logits[id])] += value(id);
   }
+  const double needed =
+      wanted.count > 0
+          ? static_cast<double>(wanted.count)
+          : NucleusNeeded(wanted.top_p,
+                          std::accumulate(histogram_.begin(), histogram_.end(), uint64_t{0}));
   uint64_t before = 0;
   int bin = 0;
   while (bin < kBins - 1 &&
@@ -90,13 +88,11 @@ bool RowSampler::FindTopCuts(const SampleRow& row, std::span<const float> logits
                              const LogitRange& range, Cut* cut) {
   bool found = false;
   if (row.top_k > 0 && static_cast<size_t>(row.top_k) < logits.size()) {
-    *cut = FindCut(logits, range, nullptr, Measure::kCount, row.top_k);
+    *cut = FindCut(logits, range, nullptr, {.count = row.top_k});
     found = true;
   }
   if (row.top_p < 1) {
-    const Cut* within = found ? cut : nullptr;
-    const uint64_t total = TotalMass(logits, within);
-    *cut = FindCut(logits, range, within, Measure::kMass, NucleusNeeded(row.top_p, total));
+    *cut = FindCut(logits, range, found ? cut : nullptr, {.top_p = row.top_p});
     found = true;
   }
   return found;
@@ -148,7 +144,7 @@ RowSampler::Draw RowSampler::DrawOne(const SampleRow& row, std::span<const float
 void RowSampler::TopLogprobs(const SampleRow& row, std::span<const float> raw,
                              const LogitRange& range, double log_total, SampledToken& result) {
   const size_t count = std::min(raw.size(), static_cast<size_t>(row.num_top_logprobs));
-  const Cut cut = FindCut(raw, range, nullptr, Measure::kCount, static_cast<double>(count));
+  const Cut cut = FindCut(raw, range, nullptr, {.count = static_cast<int64_t>(count)});
   candidates_.clear();
   for (size_t id = 0; id < raw.size(); ++id) {
     if (cut.Keeps(raw[id], static_cast<int32_t>(id))) {

@@ -66,7 +66,11 @@ class RowSampler {
     float logit;
     int32_t id;
   };
-  enum class Measure { kCount, kMass };
+  // How much a cut keeps: so many ids, or (count 0) this share of the nucleus mass.
+  struct Wanted {
+    int64_t count = 0;
+    float top_p = 1;
+  };
 
   Draw DrawOne(const SampleRow& row, std::span<const float> logits, const LogitRange& range,
                uint32_t draw);
@@ -74,8 +78,7 @@ class RowSampler {
   bool FindTopCuts(const SampleRow& row, std::span<const float> logits, const LogitRange& range,
                    Cut* cut);
   Cut FindCut(std::span<const float> logits, const LogitRange& range, const Cut* within,
-              Measure measure, double needed);
-  uint64_t TotalMass(std::span<const float> logits, const Cut* within) const;
+              const Wanted& wanted);
   void TopLogprobs(const SampleRow& row, std::span<const float> raw, const LogitRange& range,
                    double log_total, SampledToken& result);
 
