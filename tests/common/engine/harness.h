@@ -56,18 +56,21 @@ class EngineHarness {
   }
 
   explicit EngineHarness(Options options)
-      : arena_(options.num_blocks, options.block_size),
-        control_(std::make_shared<FakeRunnerControl>()),
-        model_(options.model) {
-    model_.vocab_size = options.engine.vocab_size;
-    auto engine = Engine::Start(options.engine, arena_.kv(),
-                                std::make_unique<FakeRunner>(arena_.kv(), model_, control_),
-                                options.clock != nullptr ? options.clock : &clock_);
-    BATON_CHECK(engine.ok()) << engine.status().ToString();
-    engine_ = std::move(*engine);
+      : arena_(std::make_unique<FakeArena>(options.num_blocks, options.block_size)),
+        control_(std::make_shared<FakeRunnerControl>()) {
+    options.model.vocab_size = options.engine.vocab_size;
+    Start(options.engine, arena_->kv(),
+          std::make_unique<FakeRunner>(arena_->kv(), options.model, control_),
+          options.clock != nullptr ? options.clock : &clock_);
+  }
+  // Over a model of the test's own.
+  EngineHarness(const EngineOptions& options, const kernels::PagedKv& kv,
+                std::unique_ptr<ModelRunner> runner) {
+    Start(options, kv, std::move(runner), &clock_);
   }
 
   Engine& engine() { return *engine_; }
+  // Of the fake model.
   FakeRunnerControl& control() { return *control_; }
   EngineFigures figures() const { return engine_->figures(); }
   Seen& seen(SequenceId id) { return seen_[id]; }
@@ -121,6 +124,12 @@ class EngineHarness {
   }
 
  private:
+  void Start(const EngineOptions& options, const kernels::PagedKv& kv,
+             std::unique_ptr<ModelRunner> runner, const base::Clock* clock) {
+    auto engine = Engine::Start(options, kv, std::move(runner), clock);
+    BATON_CHECK(engine.ok()) << engine.status().ToString();
+    engine_ = std::move(*engine);
+  }
   void Take(EngineEvent event) {
     if (auto* step = std::get_if<StepEvent>(&event)) steps_.push_back(*step);
     if (auto* fault = std::get_if<FaultEvent>(&event)) fault_ = fault->status;
@@ -173,9 +182,8 @@ class EngineHarness {
   static void Note(Seen* seen, DetachEvent) { seen->detached = true; }
 
   base::SteadyClock clock_;
-  FakeArena arena_;
+  std::unique_ptr<FakeArena> arena_;
   std::shared_ptr<FakeRunnerControl> control_;
-  FakeModelOptions model_;
   std::unique_ptr<Engine> engine_;
   std::map<SequenceId, Seen> seen_;
   std::vector<StepEvent> steps_;
