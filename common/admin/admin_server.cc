@@ -89,6 +89,10 @@ AdminServer::~AdminServer() {
   impl_->thread.join();
 }
 
-std::string AdminServer::address() const { return absl::StrCat(options_.host, ":", port_); }
+std::string AdminServer::address() const {
+  const bool ipv6 = options_.host.find(':') != std::string::npos && options_.host[0] != '[';
+  return ipv6 ? absl::StrCat("[", options_.host, "]:", port_)
+              : absl::StrCat(options_.host, ":", port_);
+}
 
 }  // namespace baton

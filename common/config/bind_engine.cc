@@ -81,6 +81,8 @@ void BindEngine(FlagSet* set, EngineFlags* flags) {
 
 void BindWorker(FlagSet* set, WorkerFlags* flags) {
   BindModelDir(set, &flags->model_dir);
+  set->Add(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"), "Model",
+                "the name in metrics; default: last part of DIR"));
   BindEngine(set, &flags->engine);
   BindServer(set, &flags->server);
   set->Add(With(Valued(TextFlag("advertise", &flags->server.advertise), "HOST:PORT"), "Network",

@@ -4,12 +4,24 @@
 
 namespace baton {
 
-std::string ServedModelName(const RouterFlags& flags) {
-  if (!flags.served_model_name.empty()) return flags.served_model_name;
+namespace {
+
+std::string NameOf(const std::string& given, const std::string& model_dir) {
+  if (!given.empty()) return given;
   std::error_code error;
-  std::filesystem::path path = std::filesystem::absolute(flags.model_dir, error);
+  std::filesystem::path path = std::filesystem::absolute(model_dir, error);
   path = path.lexically_normal();
   return (path.has_filename() ? path : path.parent_path()).filename().string();
+}
+
+}  // namespace
+
+std::string ServedModelName(const RouterFlags& flags) {
+  return NameOf(flags.served_model_name, flags.model_dir);
+}
+
+std::string ServedModelName(const WorkerFlags& flags) {
+  return NameOf(flags.served_model_name, flags.model_dir);
 }
 
 std::string DtypeFlagName(DtypeFlag dtype) {

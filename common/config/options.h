@@ -64,6 +64,7 @@ struct EngineFlags {
 
 struct WorkerFlags {
   std::string model_dir;
+  std::string served_model_name;  // label of the metrics; see ServedModelName
   ServerFlags server;
   EngineFlags engine;
 };
@@ -89,5 +90,6 @@ struct RouterFlags {
 
 // The name that requests use: `--served-model-name`, else the last part of the model directory.
 std::string ServedModelName(const RouterFlags& flags);
+std::string ServedModelName(const WorkerFlags& flags);
 
 }  // namespace baton

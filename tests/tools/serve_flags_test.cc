@@ -64,6 +64,11 @@ TEST(WorkerArguments, PassEngineFlagsThatWereGiven) {
                           "--dtype=float32", "--threads=2", "--log-level=debug"));
 }
 
+TEST(WorkerArguments, TheModelHasOneNameInAllMetrics) {
+  const Parsed parsed({"m", "--served-model-name", "n"});
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 1, {}), Contains("--served-model-name=n"));
+}
+
 TEST(WorkerArguments, GivenThreadsAreTakenAsTheyAre) {
   const Parsed parsed({"m", "--threads", "5"});
   EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}), Contains("--threads=5"));

@@ -69,6 +69,9 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
   std::vector<std::string> arguments = {flags.router.model_dir, "--host=127.0.0.1",
                                         absl::StrCat("--port=", address.port),
                                         absl::StrCat("--admin-port=", address.admin_port)};
+  if (!flags.router.served_model_name.empty()) {
+    arguments.push_back("--served-model-name=" + flags.router.served_model_name);
+  }
   SpellGiven(set, kEngineGroups, &arguments);
   if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", threads));
   SpellGiven(set, kSharedGroups, &arguments);

@@ -85,6 +85,7 @@ TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(flags.engine.kv_cache_memory, int64_t{512} << 20);
   EXPECT_FALSE(flags.engine.kv_cache_tokens.has_value());
   EXPECT_EQ(flags.server.host, "127.0.0.1");
+  EXPECT_EQ(ServedModelName(flags), "m");
 }
 
 TEST(BindWorker, CacheSizeHasAnAliasAndOneRival) {
