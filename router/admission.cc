@@ -125,7 +125,6 @@ std::vector<Admission::Answer> Admission::Pump() {
   bool busy = paused;
   for (auto it = queue_.begin(); it != queue_.end();) {
     const auto current = it++;
-    if (clock_->Now() < current->waiter.not_before) continue;
     absl::StatusOr<Placement> result = absl::UnknownError("");
     if (!busy) {
       Placer::Outcome outcome = placer_->Place(current->waiter.need);

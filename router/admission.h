@@ -25,7 +25,6 @@ class Admission final {
   struct Waiter {
     uint64_t id = 0;
     RoutingNeed need;
-    base::Instant not_before{};
     std::function<void(absl::StatusOr<Placement>)> done;
   };
 

@@ -76,6 +76,9 @@ void RequestFlow::Begin() {
   sink_->Attach([weak] {
     if (const auto self = weak.lock()) self->Post(ClientGone{});
   });
+  if (const absl::Status fits = CheckTextSize(spec_.input, Limits(), context_->model); !fits.ok()) {
+    return Post(PromptReady{fits});
+  }
   const bool taken = context_->pool->TrySubmit([weak, context = context_] {
     const auto self = weak.lock();
     if (self == nullptr) return;
@@ -94,11 +97,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   if (!ready.prompt.ok()) return Reject(ready.prompt.status());
   spec_.prompt = std::move(ready.prompt).value();
   spec_.input = std::string();  // no longer needed
-  const int32_t known = context_->directory->ContextLimit();
-  const LengthLimits limits{.context = known > 0 ? known : context_->model.config.max_positions,
-                            .input = context_->options.max_input_length,
-                            .output = context_->options.max_output_length};
-  if (const absl::Status fits = FitLengths(limits, context_->model, &spec_); !fits.ok()) {
+  if (const absl::Status fits = FitLengths(Limits(), context_->model, &spec_); !fits.ok()) {
     return Reject(fits);
   }
   output_.emplace(spec_, context_->model);
@@ -118,6 +117,13 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   started.set_prompt_tokens(static_cast<int32_t>(spec_.prompt.size()));
   started.set_seed(spec_.sampling.seed);
   sink_->Start(std::move(started));
+}
+
+LengthLimits RequestFlow::Limits() const {
+  const int32_t known = context_->directory->ContextLimit();
+  return {.context = known > 0 ? known : context_->model.config.max_positions,
+          .input = context_->options.max_input_length,
+          .output = context_->options.max_output_length};
 }
 
 RoutingNeed RequestFlow::NeedNow() const {

@@ -73,6 +73,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   // Life: request_flow.cc.
   void OnPromptReady(PromptReady& ready);
   void EnterQueue();
+  LengthLimits Limits() const;
   RoutingNeed NeedNow() const;
   void OnPlaced(Placed& placed);
   void OnClientGone();

@@ -62,8 +62,7 @@ Router::Router(Parts parts)
       pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
             static_cast<size_t>(options_.max_num_queued_reqs)),
       inference_(&context_),
-      models_(*model_, directory_.get()),
-      alive_(std::make_shared<int>(0)) {
+      models_(*model_, directory_.get()) {
   probe_.WatchWorkers(directory_.get());
 }
 
@@ -76,6 +75,7 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
   BATON_ASSIGN_OR_RETURN(
       router->server_,
       RpcServer::Start(router->server_options_, {&router->inference_, &router->models_}));
+  router->server_->SetServing(ServiceNames(), false);
   router->directory_->Start([router = router.get()] {
     router->admission_.Wake();
     router->UpdateHealth();
@@ -85,10 +85,10 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
 }
 
 Router::~Router() {
-  alive_.reset();
   Drain(base::Duration::zero());
   directory_->Stop();
   if (server_ != nullptr) server_->Shutdown(kShutdownGrace);
+  timers_.Stop();
 }
 
 absl::Status Router::AcceptWorker(const WorkerFacts& facts) const {
@@ -124,8 +124,7 @@ void Router::UpdateHealth() {
 }
 
 void Router::WatchHealth() {
-  timers_.At(clock_->Now() + kHealthEvery, [this, weak = std::weak_ptr<int>(alive_)] {
-    if (weak.expired()) return;
+  timers_.At(clock_->Now() + kHealthEvery, [this] {
     UpdateHealth();
     WatchHealth();
   });

@@ -77,7 +77,6 @@ class Router final {
   std::atomic<bool> has_worker_{false};
   base::Mutex health_mutex_;
   bool serving_ ABSL_GUARDED_BY(health_mutex_) = false;
-  std::shared_ptr<int> alive_;  // timers hold it weakly
 };
 
 }  // namespace baton

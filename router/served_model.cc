@@ -71,6 +71,10 @@ absl::StatusOr<std::unique_ptr<ServedModel>> LoadServedModel(const std::string& 
   BATON_ASSIGN_OR_RETURN(
       model->eos, BuildStopSet(model->config, model->generation, tokenizer_eos,
                                [&](TokenId id) { return std::string(tokenizer.TokenText(id)); }));
+  for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
+    model->longest_token_bytes =
+        std::max(model->longest_token_bytes, tokenizer.TokenBytes(id).size());
+  }
   LogStopSet(*model);
   return model;
 }

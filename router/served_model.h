@@ -25,6 +25,7 @@ struct ServedModel {
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
   std::vector<StopSetEntry> eos;                // the EOS set with sources, the tokenizer's first
+  size_t longest_token_bytes = 0;
 
   bool IsEos(TokenId id) const;
   // What the EOS log calls eos_token_id.

@@ -6,13 +6,15 @@ namespace baton {
 
 TimerQueue::TimerQueue(const base::Clock* clock) : clock_(clock), thread_([this] { Run(); }) {}
 
-TimerQueue::~TimerQueue() {
+TimerQueue::~TimerQueue() { Stop(); }
+
+void TimerQueue::Stop() {
   {
     base::MutexLock lock(&mutex_);
     stopping_ = true;
   }
   changed_.NotifyAll();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 void TimerQueue::At(base::Instant when, std::function<void()> callback) {

@@ -20,6 +20,8 @@ class TimerQueue final {
   TimerQueue& operator=(const TimerQueue&) = delete;
 
   void At(base::Instant when, std::function<void()> callback);
+  // No callback runs after it.
+  void Stop();
 
  private:
   struct Entry {

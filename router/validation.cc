@@ -125,6 +125,12 @@ absl::Status CheckInput(const RequestInput& input, const ServedModel& model) {
 }
 
 absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& options) {
+  const int32_t most = options.max_output_length;
+  if (most > 0 && stop.min_tokens() > most) {
+    return InvalidArgument(Reason::kInvalidMaxTokens, "spec.stop.min_tokens",
+                           absl::StrCat("min_tokens is ", stop.min_tokens(),
+                                        "; this server allows outputs of at most ", most));
+  }
   if (!stop.has_max_tokens()) return absl::OkStatus();
   if (stop.max_tokens() < 1) {
     return InvalidArgument(
@@ -132,14 +138,13 @@ absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& opt
         absl::StrCat("max_tokens is ", stop.max_tokens(),
                      "; expected at least 1, or leave it out for as many as fit"));
   }
-  if (options.max_output_length > 0 && stop.max_tokens() > options.max_output_length) {
-    return MakeError(absl::StatusCode::kInvalidArgument,
-                     {.reason = Reason::kInvalidMaxTokens,
-                      .field = "spec.stop.max_tokens",
-                      .values = {{"have", absl::StrCat(stop.max_tokens())},
-                                 {"limit", absl::StrCat(options.max_output_length)}}},
-                     absl::StrCat("max_tokens is ", stop.max_tokens(),
-                                  "; this server allows at most ", options.max_output_length));
+  if (most > 0 && stop.max_tokens() > most) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        {.reason = Reason::kInvalidMaxTokens,
+         .field = "spec.stop.max_tokens",
+         .values = {{"have", absl::StrCat(stop.max_tokens())}, {"limit", absl::StrCat(most)}}},
+        absl::StrCat("max_tokens is ", stop.max_tokens(), "; this server allows at most ", most));
   }
   return absl::OkStatus();
 }
@@ -212,6 +217,21 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.eos_steps = spec.eos().steps();
   resolved.cache_salt = spec.cache_salt();
   return resolved;
+}
+
+absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
+                           const ServedModel& model) {
+  size_t bytes = 0;
+  if (const auto* text = std::get_if<std::string>(&input)) bytes = text->size();
+  if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&input)) {
+    for (const ChatMessage& message : *messages) bytes += message.content.size();
+  }
+  // No token stands for more bytes than the longest; normalizers that drop bytes get as many again.
+  const auto longest = static_cast<int64_t>(std::max<size_t>(1, model.longest_token_bytes));
+  const auto at_least = static_cast<int64_t>(bytes) / longest / 2;
+  const int64_t limit = limits.input > 0 ? std::min(limits.input, limits.context) : limits.context;
+  if (at_least <= limit) return absl::OkStatus();
+  return TooLong("the prompt, even in the longest tokens,", at_least, limit);
 }
 
 absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec) {

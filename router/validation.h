@@ -18,6 +18,11 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
                                          const ServedModel& model, const RouterOptions& options,
                                          uint64_t seed);
 
+// TOO_LONG for a text that cannot fit whatever its tokens are, so that nobody makes the pool
+// tokenize megabytes in vain.
+absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
+                           const ServedModel& model);
+
 // The rest, once `spec->prompt` is known: EMPTY_PROMPT, TOO_LONG. Resolves an absent max_tokens
 // from the model's max_new_tokens and the output limit; it stays 0 for "as many as fit".
 absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec);

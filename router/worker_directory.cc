@@ -174,6 +174,7 @@ void WorkerDirectory::OnStatus(const EntryKey& key, const worker::v1::WatchRespo
     if (response.has_identity()) Learn(&entry, response.identity());
     if (response.has_load()) entry.load = response.load();
     entry.status_at = clock_->Now();
+    entry.suspect = false;
     entry.slots_taken = 0;
     entry.tokens_added = 0;
     entry.tokens_placed = 0;

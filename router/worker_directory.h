@@ -96,7 +96,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
                                    bool computes);
   // The worker answered FULL: nothing new for a moment.
   void MarkFull(const WorkerKey& key);
-  // A stream to the worker broke: what it said before counts no more, until it speaks again.
+  // A stream to the worker broke: nothing new until it speaks again.
   void MarkSuspect(const WorkerKey& key);
   void MarkFailedPair(const std::string& prefill, const std::string& decode);
 
@@ -107,6 +107,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     std::shared_ptr<WorkerWatch> watch;  // null between two tries
     bool listed = true;                  // the list or the name still has it
     bool accepted = false;
+    bool suspect = false;              // a stream to it broke since its last status
     std::optional<WorkerFacts> facts;  // of the process that the watch speaks to
     worker::v1::WorkerLoad load;
     base::Instant status_at{};

@@ -39,7 +39,9 @@ WorkerView WorkerDirectory::ViewOf(const Entry& entry) const {
 std::vector<WorkerView> WorkerDirectory::Healthy(WorkerKind kind) const {
   base::MutexLock lock(&mutex_);
   std::vector<WorkerView> views;
-  for (const Entry* entry : HealthyLocked(kind)) views.push_back(ViewOf(*entry));
+  for (const Entry* entry : HealthyLocked(kind)) {
+    if (!entry->suspect) views.push_back(ViewOf(*entry));
+  }
   return views;
 }
 
@@ -165,7 +167,7 @@ void WorkerDirectory::MarkFull(const WorkerKey& key) {
 
 void WorkerDirectory::MarkSuspect(const WorkerKey& key) {
   base::MutexLock lock(&mutex_);
-  if (Entry* entry = FindLocked(key)) entry->status_at = base::Instant();
+  if (Entry* entry = FindLocked(key)) entry->suspect = true;
 }
 
 void WorkerDirectory::MarkFailedPair(const std::string& prefill, const std::string& decode) {

@@ -14,7 +14,13 @@ v1::StopParams* Stop(v1::GenerateRequest* request) {
 }
 
 TEST_F(StopTest, StopStringCutsTheTextAndReleasesTheWorker) {
-  AddDecode();
+  // Waits past the stop, so that it cannot have ended by itself.
+  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.script = [](const FakeMoment& moment) {
+    const bool past = moment.point == FakePoint::kToken && moment.index >= 12;
+    return past ? FakeAction::Hang() : FakeAction::Go();
+  };
+  AddDecode(decode);
   AddPrefill();
   StartRouter();
   const auto ids = Expected("stop", 40);
