@@ -41,9 +41,6 @@ struct LeasedBlock {
 // others. The holder may write `lease` until it gets Detach; it answers Detach with ReturnLease.
 struct ReservedEvent {
   int32_t cached_blocks = 0;
-  // Of all attempts, as many as fit here when the request left it open. The prefill worker, whose
-  // pool may differ, must be given this one, so that both agree on whether its token is the last.
-  int32_t max_tokens = 0;
   std::vector<LeasedBlock> lease;
 };
 // kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt

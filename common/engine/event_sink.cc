@@ -19,9 +19,7 @@ std::vector<LeasedBlock> Addresses(const std::vector<BlockAt>& blocks, const KvC
 }
 
 ReservedEvent Convert(const BlocksGranted& granted, const KvCache& kv, double) {
-  return {.cached_blocks = granted.cached_blocks,
-          .max_tokens = granted.max_tokens,
-          .lease = Addresses(granted.lease, kv)};
+  return {.cached_blocks = granted.cached_blocks, .lease = Addresses(granted.lease, kv)};
 }
 
 BlocksReadyEvent Convert(const BlocksProven& proven, const KvCache& kv, double) {

@@ -53,11 +53,9 @@ struct BlockAt {
   int32_t ordinal = 0;
   BlockId block;
 };
-// kReserved was granted; the first `cached_blocks` hold proven KV, the others are leased. The
-// request may generate `max_tokens` in all, also when it did not say so itself.
+// kReserved was granted; the first `cached_blocks` hold proven KV, the others are leased.
 struct BlocksGranted {
   int32_t cached_blocks = 0;
-  int32_t max_tokens = 0;
   std::vector<BlockAt> lease;
 };
 // kPrefill: these blocks are final. The last one holds `last_block_tokens` tokens.

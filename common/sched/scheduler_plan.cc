@@ -166,7 +166,6 @@ void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {
   SetState(sequence, SequenceState::kReserved, now);
   BlocksGranted granted;
   granted.cached_blocks = sequence->computed / options_.block_size;
-  granted.max_tokens = sequence->stop.max_tokens();
   for (int32_t i = granted.cached_blocks; i < sequence->table.size(); ++i) {
     granted.lease.push_back({.ordinal = i, .block = sequence->table[i]});
   }

@@ -19,7 +19,6 @@ void ClusterSim::HandleEvents(SimWorker* worker) {
 void ClusterSim::Handle(Track* track, const BlocksGranted& granted) {
   if (track->granted) Broken("granted twice");
   track->granted = true;
-  track->max_tokens = granted.max_tokens;
   track->lease_out = true;
   for (const BlockAt& at : granted.lease) {
     track->lease[at.ordinal] = track->worker->kv().bytes(at.block);

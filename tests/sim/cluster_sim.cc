@@ -156,6 +156,10 @@ void ClusterSim::OpenAttempt(size_t index) {
   spec.kind = dice_.Chance(35) ? SequenceKind::kLocal : SequenceKind::kReserved;
   spec.generated = request.accepted;
   spec.natural_end_step = request.natural_end;
+  // An open request that filled its context with the prefill worker's token, and then lost its
+  // reservation, has come to its end: the router learns so from the refusal.
+  if (!CheckSpec(spec, decoders_[0]->limits()).ok())
+    return Complete(&request, FinishReason::kLength);
   if (dice_.Chance(10)) spec.deadline = now_ + std::chrono::milliseconds(dice_.Int(1, 800));
   ++request.attempt;
   ++coverage_.attempts;
@@ -171,8 +175,6 @@ void ClusterSim::OpenPrefill(Request* request) {
   spec.kind = SequenceKind::kPrefill;
   spec.generated = request->accepted;
   spec.natural_end_step = request->natural_end;
-  // The decode worker's answer, so that both agree on where an unlimited request ends.
-  spec.stop.max_tokens = DecodeTrack(*request)->max_tokens;
   const auto last = static_cast<int32_t>(prefillers_.size()) - 1;
   SimWorker* const worker = prefillers_[static_cast<size_t>(dice_.Int(0, last))].get();
   const auto index = static_cast<size_t>(request - requests_.data());

@@ -63,7 +63,6 @@ class ClusterSim {
     std::optional<FinishReason> reason;
     std::map<int32_t, std::span<std::byte>> lease;  // kDecode: ordinals still to be written
     bool granted = false;
-    int32_t max_tokens = 0;  // as granted
     bool committed = false;
     SampledToken first;              // of the commit
     std::map<int32_t, Ready> ready;  // kPrefill
