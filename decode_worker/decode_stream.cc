@@ -79,10 +79,7 @@ void DecodeStream::Start(const absl::Status& allowed) {
   self_ = shared_from_this();
   absl::Status status = allowed;
   if (status.ok()) status = core_->Join(self_);
-  if (!status.ok()) {
-    core_->probe().StreamRefused(ReasonOf(status));
-    return End(status);
-  }
+  if (!status.ok()) return End(status);
   StartRead(&request_);
 }
 
@@ -96,7 +93,6 @@ void DecodeStream::OnReadDone(bool ok) {
   if (!std::exchange(started_reading_, true)) {
     status = request_.has_start() ? Admit(request_.start())
                                   : absl::InvalidArgumentError("the first message must be `start`");
-    if (!status.ok()) core_->probe().StreamRefused(ReasonOf(status));
   } else if (request_.has_release()) {
     OnRelease(request_.release());
   } else {
@@ -203,7 +199,6 @@ void DecodeStream::On(const ReservedEvent& event) {
 }
 
 void DecodeStream::On(const RefusedEvent& event) {
-  core_->probe().StreamRefused(ReasonOf(event.status));
   End(event.status);
   LeaveEngine();
 }
@@ -211,20 +206,6 @@ void DecodeStream::On(const RefusedEvent& event) {
 void DecodeStream::On(const StateEvent& event) {
   if (event.to == SequenceState::kPrefilling) base::Failpoint("prefilling");
   if (event.to == SequenceState::kPreempted) base::Failpoint("preempted");
-  if (event.from != SequenceState::kReserved || event.to != SequenceState::kDecoding) return;
-  std::shared_ptr<Reservation> reservation;
-  std::optional<PlacedToken> token;
-  int32_t cached_tokens = 0;
-  {
-    base::MutexLock lock(&mutex_);
-    if (ended_) return;
-    reservation = reservation_;
-    token = std::move(committed_);
-    cached_tokens = std::min(cached_blocks_ * core_->identity().shape.block_size, prefix_tokens_);
-  }
-  SendStarted(*token, cached_tokens);
-  reservation->Accept();
-  core_->probe().PushReceived(reservation->received_bytes());
 }
 
 void DecodeStream::On(const BlocksReadyEvent&) {}
@@ -274,15 +255,22 @@ void DecodeStream::On(const RevokedEvent&) {
 void DecodeStream::On(const DetachEvent&) { LeaveEngine(); }
 
 void DecodeStream::OnCommitted(const PushCommitment& commitment) {
+  std::shared_ptr<Reservation> reservation;
   std::optional<Ticket> ticket;
+  int32_t cached_tokens = 0;
   {
     base::MutexLock lock(&mutex_);
     if (ended_) return;
+    reservation = reservation_;
     ticket = std::exchange(ticket_, std::nullopt);
-    committed_ = PlacedToken{commitment.first_index, commitment.first_token, commitment.unix_time};
+    cached_tokens = std::min(cached_blocks_ * core_->identity().shape.block_size, prefix_tokens_);
   }
   if (ticket) receiver_->Void(*ticket);
-  // Answered when the engine says that the sequence decodes.
+  // Before the engine knows, so that no token and no end can overtake them. It takes over at its
+  // next step; should it have revoked the blocks meanwhile, Revoked ends the stream.
+  SendStarted({commitment.first_index, commitment.first_token, commitment.unix_time},
+              cached_tokens);
+  reservation->Accept();
   core_->engine().CommitImport(sequence(), commitment.first_token);
 }
 

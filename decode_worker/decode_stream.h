@@ -91,7 +91,6 @@ class DecodeStream final
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // a status was decided, or Final was sent
   std::shared_ptr<Reservation> reservation_ ABSL_GUARDED_BY(mutex_);  // shared with its push
   std::optional<Ticket> ticket_ ABSL_GUARDED_BY(mutex_);              // while it is valid
-  std::optional<PlacedToken> committed_ ABSL_GUARDED_BY(mutex_);
   std::optional<FinishReason> release_ ABSL_GUARDED_BY(mutex_);
   int32_t cached_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
 };

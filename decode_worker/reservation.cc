@@ -180,9 +180,4 @@ base::Instant Reservation::last_sign_of_life() const {
   return last_sign_;
 }
 
-int64_t Reservation::received_bytes() const {
-  base::MutexLock lock(&mutex_);
-  return received_bytes_;
-}
-
 }  // namespace baton

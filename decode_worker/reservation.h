@@ -41,7 +41,7 @@ class Reservation final : public KvInbox {
   void Commit(PushCommitment commitment) override;
   void Closed() override;
 
-  // Answers the push: after the engine took the sequence over.
+  // Answers the push: it is committed.
   void Accept();
   // Ends the push, if there is one, with `status`.
   void Refuse(const absl::Status& status);
@@ -51,7 +51,6 @@ class Reservation final : public KvInbox {
 
   // When the push last carried a piece or a progress message; before that, when it was granted.
   base::Instant last_sign_of_life() const;
-  int64_t received_bytes() const;
 
  private:
   struct Slot {

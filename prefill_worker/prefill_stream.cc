@@ -55,9 +55,7 @@ void PrefillStream::Start(const absl::Status& allowed, const worker_pb::PrefillR
   absl::Status status = allowed;
   if (status.ok()) status = core_->Join(self_);
   if (status.ok()) status = Admit(request);
-  if (status.ok()) return;
-  core_->probe().StreamRefused(ReasonOf(status));
-  End(status);
+  if (!status.ok()) End(status);
 }
 
 absl::Status PrefillStream::Check(const worker_pb::PrefillRequest& request) const {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
 #include "common/base/clock.h"
 #include "common/base/status.h"
@@ -22,7 +21,6 @@ class WorkerProbe {
   virtual void TokenSampled(const SampledToken&, EosPolicy) {}
   // The token that drew EOS and ended its sequence.
   virtual void StoppedByEos(const EosSignal&) {}
-  virtual void StreamRefused(Reason) {}
   virtual void ReservationGranted(base::Duration /*waited*/) {}
   virtual void ReservationExpired() {}
   // Sender side.
@@ -30,10 +28,7 @@ class WorkerProbe {
                         base::Duration /*committing*/) {}
   virtual void PushFailed(Reason) {}
   // Receiver side.
-  virtual void PushReceived(int64_t /*bytes*/) {}
   virtual void PushRefused(Reason) {}
-  // The sender computes with other kernels than this worker: tokens may differ from a replay's.
-  virtual void NumericsDiffer(std::string_view /*theirs*/) {}
 };
 
 }  // namespace baton

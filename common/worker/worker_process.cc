@@ -7,7 +7,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <utility>
 
 #include "common/admin/admin_server.h"
@@ -32,14 +31,11 @@ namespace {
 constexpr auto kSignalPoll = std::chrono::milliseconds(50);
 // After the drain timeout: for the last statuses to reach the routers.
 constexpr auto kLastWords = std::chrono::seconds(2);
+// Watch streams are still open then; a router takes their end as the end of the worker.
+constexpr auto kShutdownGrace = std::chrono::milliseconds(100);
 
 TlsOptions TlsOf(const TlsFlags& flags) {
   return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
-}
-
-std::string ModelNameOf(const std::string& model_dir) {
-  const std::filesystem::path path = std::filesystem::path(model_dir).lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
 }
 
 // Which of the exit codes a failed start is.
@@ -97,7 +93,7 @@ class Worker final {
         flags_(flags),
         registry_(
             {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
-             .model_name = ModelNameOf(flags.model_dir)}) {}
+             .model_name = ServedModelName(flags)}) {}
 
   // Scrapes end first: they read the engine.
   ~Worker() { admin_.reset(); }
@@ -269,7 +265,7 @@ int Worker::Drain(const Signals& signals) {
   if (!core_->WaitUntilIdle(clock_.Now() + kLastWords)) {
     spdlog::warn("{} streams did not end in time", core_->streams());
   }
-  server_->Shutdown(kLastWords);
+  server_->Shutdown(kShutdownGrace);
   spdlog::info("drained");
   return ToInt(ExitCode::kOk);
 }

@@ -133,6 +133,17 @@ TEST(DecodeServiceTest, EngineFaultEndsStreamsAsDeviceFault) {
   EXPECT_EQ(ReasonOf(after.Finish()), Reason::kDeviceFault);
 }
 
+TEST(DecodeServiceTest, AStalledEngineEndsStreamsAsDeviceFault) {
+  WorkerHarness::Options options;
+  options.engine.stall_timeout = std::chrono::milliseconds(50);
+  WorkerHarness worker(options);
+  worker.control().Pause();
+  DecodeCall call(worker, LocalStart(MakeGeneration(10, 6)));
+  call.ReadAll();
+  EXPECT_EQ(ReasonOf(call.Finish()), Reason::kDeviceFault);
+  EXPECT_TRUE(WorkerHarness::Eventually([&] { return worker.core().streams() == 0; }));
+}
+
 TEST(DecodeServiceTest, PreemptionKeepsTheTokens) {
   WorkerHarness alone({});
   WorkerHarness::Options tight;

@@ -188,13 +188,14 @@ TEST_F(ReservationTest, RefusesAFirstTokenOfAnotherIndexOrVocabulary) {
 
 TEST_F(ReservationTest, SilenceExpiresAndProgressKeepsAlive) {
   WorkerHarness::Options options;
-  options.timeouts.reservation_silence = std::chrono::milliseconds(150);
+  // Longer than a busy machine keeps a thread waiting.
+  options.timeouts.reservation_silence = std::chrono::seconds(1);
   Serve(options);
   PushCall push(*worker_);
   OpenPush(&push);
   base::SteadyClock clock;
   // Alive for twice the limit.
-  const base::Instant until = clock.Now() + std::chrono::milliseconds(300);
+  const base::Instant until = clock.Now() + std::chrono::seconds(2);
   while (clock.Now() < until) ASSERT_TRUE(push.Progress());
   EXPECT_EQ(worker_->receiver().granted(), 1u);
   const absl::Status decode = EndOfDecode();
@@ -213,6 +214,12 @@ TEST_F(ReservationTest, ADecodeStreamThatEndsEndsItsPush) {
   PushCall push(*worker_);
   OpenPush(&push);
   ASSERT_TRUE(push.Piece(0, 0, Block()));
+  // The push is open when its ticket is taken.
+  ASSERT_TRUE(WorkerHarness::Eventually([&] {
+    PushCall second(*worker_);
+    OpenPush(&second);
+    return ReasonOf(second.Finish()) == Reason::kUnknownTicket;
+  }));
   call_->Cancel();
   ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->receiver().granted() == 0; }));
   EXPECT_EQ(push.Finish().code(), absl::StatusCode::kAborted);
@@ -271,7 +278,7 @@ TEST_F(ReservationTest, TheLineIsAgedAndBounded) {
   worker_pb::DecodeResponse response;
   ASSERT_TRUE(big.Read(&response));
   worker_pb::DecodeStart start = Start(40);
-  start.set_reserve_timeout_ms(50);
+  start.set_reserve_timeout_ms(1000);
   DecodeCall waits(*worker_, start);
   ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->figures().waiting == 1; }));
   DecodeCall third(*worker_, Start(40));

@@ -1,6 +1,7 @@
 // The sending half of a handoff when something breaks.
 #include <gtest/gtest.h>
 
+#include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "tests/fakes/worker_harness.h"
 
@@ -69,13 +70,8 @@ TEST(PushFaultsTest, ADecodeWorkerThatAcceptsNothingIsGivenUp) {
   WorkerHarness prefill(options), decode({});
   const auto generation = MakeGeneration(10, 6);
   Reserving reserving(decode, generation);
-  // The engine there never answers the commit.
-  decode.control().Pause();
-  worker_pb::DecodeStart local;
-  *local.mutable_generation() = MakeGeneration(10, 6, 1);
-  local.set_local_prefill(true);
-  DecodeCall busy(decode, local);
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return decode.figures().running == 1; }));
+  // Every piece takes longer than the sender's patience.
+  ASSERT_TRUE(base::ArmFailpoints("receiving:delay_ms=500").ok());
   PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
   call.ReadAll();
   const absl::Status status = call.Finish();
@@ -83,7 +79,7 @@ TEST(PushFaultsTest, ADecodeWorkerThatAcceptsNothingIsGivenUp) {
   EXPECT_EQ(ReasonOf(status), Reason::kPushFailed) << status;
   EXPECT_NE(ValueOf(status, "push_message").find("accepted nothing"), std::string::npos) << status;
   EXPECT_TRUE(prefill.Idle());
-  decode.control().Resume();
+  base::DisarmFailpoints();
 }
 
 TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {

@@ -1,0 +1,85 @@
+#include "common/base/failpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "common/base/ticket.h"
+
+namespace baton {
+namespace {
+
+class FailpointTest : public testing::Test {
+ protected:
+  ~FailpointTest() override { base::DisarmFailpoints(); }
+  static std::chrono::nanoseconds TimeOf(const char* state) {
+    const auto begin = std::chrono::steady_clock::now();
+    base::Failpoint(state);
+    return std::chrono::steady_clock::now() - begin;
+  }
+};
+
+TEST_F(FailpointTest, RefusesMalformedSpecs) {
+  for (const char* spec : {"reserved", "reserved:", ":stop", "reserved:jump",
+                           "reserved:delay_ms=", "reserved:delay_ms=-1", "reserved@0:stop",
+                           "reserved@x:stop", "reserved:stop,,", "a:stop,b"}) {
+    EXPECT_FALSE(base::ArmFailpoints(spec).ok()) << spec;
+  }
+}
+
+TEST_F(FailpointTest, ActsInItsStateOnly) {
+  ASSERT_TRUE(base::ArmFailpoints("reserved:delay_ms=30,other:delay_ms=1").ok());
+  EXPECT_GE(TimeOf("reserved"), std::chrono::milliseconds(30));
+  EXPECT_LT(TimeOf("decoding"), std::chrono::milliseconds(30));
+  base::DisarmFailpoints();
+  EXPECT_LT(TimeOf("reserved"), std::chrono::milliseconds(30));
+}
+
+TEST_F(FailpointTest, CountsHits) {
+  ASSERT_TRUE(base::ArmFailpoints("reserved@2:delay_ms=30").ok());
+  EXPECT_LT(TimeOf("reserved"), std::chrono::milliseconds(30));
+  EXPECT_GE(TimeOf("reserved"), std::chrono::milliseconds(30));
+  EXPECT_LT(TimeOf("reserved"), std::chrono::milliseconds(30));
+}
+
+TEST_F(FailpointTest, ExitsWithItsOwnCode) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(
+      {
+        (void)base::ArmFailpoints("reserved:exit");
+        base::Failpoint("reserved");
+      },
+      testing::ExitedWithCode(86), "");
+}
+
+TEST(TicketTest, DrawsDiffer) {
+  const Ticket a = Ticket::Draw(1), b = Ticket::Draw(1);
+  EXPECT_TRUE(SameTicket(a, a));
+  EXPECT_FALSE(SameTicket(a, b));
+}
+
+TEST(TicketTest, EveryBitCounts) {
+  const Ticket ticket = Ticket::Draw(1);
+  for (size_t byte = 0; byte < Ticket::kSecretBytes; ++byte) {
+    for (int bit = 0; bit < 8; ++bit) {
+      Ticket other = ticket;
+      other.secret[byte] = static_cast<uint8_t>(other.secret[byte] ^ (1 << bit));
+      EXPECT_FALSE(SameTicket(ticket, other));
+    }
+  }
+  Ticket other = ticket;
+  other.incarnation = 2;
+  EXPECT_FALSE(SameTicket(ticket, other));
+}
+
+TEST(TicketTest, WireFormHasExactlyItsLength) {
+  const Ticket ticket = Ticket::Draw(9);
+  const auto back = Ticket::FromWire(9, ticket.SecretBytes());
+  ASSERT_TRUE(back);
+  EXPECT_TRUE(SameTicket(*back, ticket));
+  EXPECT_FALSE(Ticket::FromWire(9, ticket.SecretBytes() + "x"));
+  EXPECT_FALSE(Ticket::FromWire(9, ""));
+}
+
+}  // namespace
+}  // namespace baton
