@@ -100,8 +100,12 @@ TEST_F(SupervisorTest, RestartsWhatDiesWhereItWas) {
 
 TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
   const std::string file = ::testing::TempDir() + "deaths" + std::to_string(getpid());
-  // The first life gets ready and dies at once, as do all others.
-  ASSERT_FALSE(supervisor_.StartAll({Shell("echo x >> " + file + "; " + kReady)}).has_value());
+  // The first life waits to be killed; all later ones get ready and die at once.
+  ASSERT_FALSE(supervisor_
+                   .StartAll({Shell("echo x >> " + file + "; " + kReady +
+                                    "if [ $1 = none ]; then exec sleep 100; fi")})
+                   .has_value());
+  kill(supervisor_.pids()[0], SIGKILL);
   const base::Instant begin = clock_.Now();
   const auto lives = [&] {
     std::ifstream stream(file);
@@ -129,7 +133,8 @@ TEST_F(SupervisorTest, DrainSendsSigtermAndWaits) {
 
 TEST_F(SupervisorTest, ASignalAsksToStop) {
   ASSERT_FALSE(supervisor_.StartAll({Shell(std::string(kReady) + "exec sleep 100")}).has_value());
-  kill(getpid(), SIGTERM);
+  // To this thread: another one, of gRPC say, would not have it blocked.
+  raise(SIGTERM);
   supervisor_.RunUntil([] { return false; }, Soon());
   EXPECT_TRUE(supervisor_.stop_requested());
   Drain();
@@ -140,9 +145,9 @@ TEST_F(SupervisorTest, ASecondSignalKillsAtOnce) {
                    .StartAll({Shell("trap '' TERM; " + std::string(kReady) +
                                     "while :; do sleep 0.01; done")})
                    .has_value());
-  kill(getpid(), SIGTERM);
+  raise(SIGTERM);
   supervisor_.RunUntil([] { return false; }, Soon());
-  kill(getpid(), SIGINT);
+  raise(SIGINT);
   const base::Instant begin = clock_.Now();
   Drain();
   EXPECT_LT(clock_.Now() - begin, seconds(10));
