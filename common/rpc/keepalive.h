@@ -7,5 +7,7 @@ namespace baton {
 constexpr int kKeepaliveTimeMs = 10'000;
 constexpr int kKeepaliveTimeoutMs = 5'000;
 constexpr int kServerMinPingIntervalMs = 5'000;
+// One attempt to connect, handshakes included.
+constexpr int kConnectTimeoutMs = 5'000;
 
 }  // namespace baton

@@ -11,7 +11,35 @@
 #include "grpcpp/impl/codegen/proto_utils.h"
 
 namespace baton {
+
+// How many pushes still hold a channel.
+class LivePushCount final {
+ public:
+  void Add() {
+    base::MutexLock lock(&mutex_);
+    ++count_;
+  }
+  void Remove() {
+    base::MutexLock lock(&mutex_);
+    --count_;
+    changed_.NotifyAll();
+  }
+  void WaitForNone(base::Instant deadline) {
+    base::MutexLock lock(&mutex_);
+    while (count_ > 0 && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  int count_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
 namespace {
+
+// A cancelled push ends within moments.
+constexpr auto kLastPush = std::chrono::seconds(10);
 
 constexpr char kPushMethod[] = "/baton.worker.v1.KvTransferService/Push";
 // Idle connections to workers that left are dropped beyond this.
@@ -55,13 +83,19 @@ class GrpcPush final
     : public KvPush,
       public grpc::ClientBidiReactor<worker_pb::PushRequest, worker_pb::PushResponse> {
  public:
-  GrpcPush(std::shared_ptr<grpc::Channel> channel, std::shared_ptr<KvPushObserver> observer,
-           const base::Clock* clock)
-      : stub_(std::move(channel)), observer_(std::move(observer)), clock_(clock) {}
+  GrpcPush(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<KvPushObserver> observer,
+           const base::Clock* clock, std::shared_ptr<LivePushCount> live)
+      : observer_(std::move(observer)),
+        clock_(clock),
+        live_(std::move(live)),
+        stub_(std::make_unique<Stub>(channel)),
+        context_(std::make_unique<grpc::ClientContext>()) {
+    live_->Add();
+  }
 
   void Start(const PushHello& hello, std::shared_ptr<GrpcPush> self) {
     self_ = std::move(self);
-    stub_.PrepareBidiStreamingCall(&context_, kPushMethod, {}, this);
+    stub_->PrepareBidiStreamingCall(context_.get(), kPushMethod, {}, this);
     AddHold();
     {
       base::MutexLock lock(&mutex_);
@@ -95,7 +129,10 @@ class GrpcPush final
     }
     Pump();
   }
-  void Cancel() override { context_.TryCancel(); }
+  void Cancel() override {
+    base::MutexLock lock(&mutex_);
+    if (context_ != nullptr) context_->TryCancel();
+  }
   base::Instant waiting_since() const override {
     base::MutexLock lock(&mutex_);
     return waiting_since_;
@@ -127,6 +164,15 @@ class GrpcPush final
     if (result.ok() && !answered_) {
       result = absl::InternalError("the decode worker ended the push without an answer");
     }
+    std::unique_ptr<grpc::ClientContext> context;
+    {
+      base::MutexLock lock(&mutex_);
+      context = std::move(context_);
+    }
+    // Both hold the channel; the transport waits for this before it lets go of its own reference.
+    context.reset();
+    stub_.reset();
+    live_->Remove();
     observer_->OnPushDone(std::move(result));
     self_.reset();
   }
@@ -162,16 +208,19 @@ class GrpcPush final
     if (release) RemoveHold();
   }
 
-  grpc::TemplatedGenericStub<worker_pb::PushRequest, worker_pb::PushResponse> stub_;
-  grpc::ClientContext context_;
+  using Stub = grpc::TemplatedGenericStub<worker_pb::PushRequest, worker_pb::PushResponse>;
+
   const std::shared_ptr<KvPushObserver> observer_;  // shared with its owner until told
   const base::Clock* const clock_;
-  std::shared_ptr<GrpcPush> self_;  // until OnDone
-  worker_pb::PushRequest request_;  // owned by the outstanding write
+  const std::shared_ptr<LivePushCount> live_;  // shared with the transport
+  std::unique_ptr<Stub> stub_;                 // until OnDone
+  std::shared_ptr<GrpcPush> self_;             // until OnDone
+  worker_pb::PushRequest request_;             // owned by the outstanding write
   worker_pb::PushResponse response_;
   bool answered_ = false;  // written by OnReadDone, read by OnDone after it
 
   mutable base::Mutex mutex_;
+  std::unique_ptr<grpc::ClientContext> context_;  // until OnDone
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool building_ ABSL_GUARDED_BY(mutex_) = false;
@@ -193,9 +242,11 @@ class FailedPush final : public KvPush {
 }  // namespace
 
 GrpcStreamTransport::GrpcStreamTransport(ChannelOptions options, const base::Clock* clock)
-    : options_(std::move(options)), clock_(clock) {}
+    : options_(std::move(options)), clock_(clock), live_(std::make_shared<LivePushCount>()) {}
 
-GrpcStreamTransport::~GrpcStreamTransport() = default;
+GrpcStreamTransport::~GrpcStreamTransport() {
+  live_->WaitForNone(std::chrono::steady_clock::now() + kLastPush);
+}
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcStreamTransport::ChannelTo(
     const std::string& address) {
@@ -218,7 +269,7 @@ std::shared_ptr<KvPush> GrpcStreamTransport::Open(const std::string& address,
     observer->OnPushDone(channel.status());
     return std::make_shared<FailedPush>();
   }
-  auto push = std::make_shared<GrpcPush>(*std::move(channel), std::move(observer), clock_);
+  auto push = std::make_shared<GrpcPush>(*channel, std::move(observer), clock_, live_);
   push->Start(hello, push);
   return push;
 }

@@ -17,12 +17,16 @@ class Service;
 
 namespace baton {
 
+class LivePushCount;
+
 // KV blocks as pieces of at most 1 MiB on one KvTransferService.Push stream per push. One write and
 // one read are outstanding, so HTTP/2 is the flow control. Works between any two machines.
 class GrpcStreamTransport final : public KvTransport {
  public:
   // `clock` outlives the transport and its pushes.
   GrpcStreamTransport(ChannelOptions options, const base::Clock* clock);
+  // Waits for its pushes, which must have ended or been cancelled. gRPC's callback threads end with
+  // the last channel of a process, so that one must not be destroyed by such a thread.
   ~GrpcStreamTransport() override;
 
   std::shared_ptr<KvPush> Open(const std::string& address, const PushHello& hello,
@@ -33,6 +37,7 @@ class GrpcStreamTransport final : public KvTransport {
 
   const ChannelOptions options_;
   const base::Clock* const clock_;
+  const std::shared_ptr<LivePushCount> live_;  // shared with the pushes
   base::Mutex mutex_;
   // One connection per decode worker, so that pushes do not wait for a handshake.
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);

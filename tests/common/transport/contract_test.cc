@@ -218,7 +218,8 @@ TEST_P(KvTransportContractTest, BlocksArriveWholeAndTheCommitIsAnswered) {
                 .first_index = 4,
                 .first_token = token,
                 .unix_time = 12.5});
-  EXPECT_TRUE(observer_->Wait().ok());
+  const absl::Status status = observer_->Wait();
+  ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(SameTicket(inboxes_.hello_.ticket, ticket_));
   EXPECT_EQ(inboxes_.hello_.shape.kv_heads, 3);
   EXPECT_EQ(inboxes_.hello_.model_fingerprint, "fp");
