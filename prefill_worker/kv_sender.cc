@@ -92,9 +92,11 @@ void KvSender::NoteComputed(int32_t tokens) {
 
 void KvSender::OnPushDone(absl::Status status) {
   PushOutcome outcome;
+  std::function<void(const PushOutcome&)> done;
   {
     base::MutexLock lock(&mutex_);
     over_ = true;
+    done = std::exchange(done_, nullptr);
     push_.reset();
     const base::Instant now = core_->clock().Now();
     // Our own reason says more than the CANCELLED that it caused. OK stays OK: it is committed.
@@ -105,7 +107,7 @@ void KvSender::OnPushDone(absl::Status status) {
       core_->probe().PushDone(outcome.bytes, committed_ - opened_, outcome.committing);
     }
   }
-  done_(outcome);
+  done(outcome);
 }
 
 void KvSender::Schedule() {

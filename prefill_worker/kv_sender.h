@@ -26,7 +26,8 @@ struct PushOutcome {
 // alive, and gives up on a peer that accepts nothing. Thread-safe; no call blocks.
 class KvSender final : public KvPushObserver, public std::enable_shared_from_this<KvSender> {
  public:
-  // `done` is called exactly once, when no byte of any block can be read any more.
+  // `done` is called exactly once, when no byte of any block can be read any more, and dropped
+  // then: it may own who owns this.
   KvSender(WorkerCore* core, int32_t skip_blocks, std::function<void(const PushOutcome&)> done);
 
   void Open(KvTransport* transport, const std::string& address, const Ticket& ticket);
@@ -45,8 +46,8 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
 
   WorkerCore* const core_;
   const int32_t skip_blocks_;
-  const std::function<void(const PushOutcome&)> done_;
   base::Mutex mutex_;
+  std::function<void(const PushOutcome&)> done_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KvPush> push_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
   absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of our own cancel
   PushOutcome outcome_ ABSL_GUARDED_BY(mutex_);

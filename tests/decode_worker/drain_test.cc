@@ -95,13 +95,18 @@ TEST(SlowRouterTest, AStreamThatIsNotReadIsEndedAndOthersGoOn) {
   options.engine.max_model_len = 8000;
   options.num_blocks = 4000;
   options.timeouts.stream_buffer_bytes = 20'000;
+  options.narrow_client = true;
   WorkerHarness worker(options);
   worker_pb::DecodeStart start;
   *start.mutable_generation() = MakeGeneration(10, 7900);
   start.mutable_generation()->mutable_sampling()->set_num_top_logprobs(20);
+  start.mutable_generation()->mutable_stopping()->set_eos_handling(
+      worker_pb::EOS_HANDLING_IGNORE_CONTINUE);
   start.set_local_prefill(true);
-  // Nobody reads; the flow-control window fills, then the worker's buffer.
+  // Nobody reads beyond the first message; the flow-control window fills, then the worker's buffer.
   DecodeCall slow(worker, start);
+  worker_pb::DecodeResponse first;
+  ASSERT_TRUE(slow.Read(&first));
   EXPECT_TRUE(WorkerHarness::Eventually([&] { return worker.core().streams() == 0; }));
   slow.ReadAll();
   EXPECT_FALSE(slow.Finish().ok());

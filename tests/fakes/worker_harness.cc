@@ -8,6 +8,7 @@
 #include "common/rpc/status_map.h"
 #include "common/worker/kv_shape_of.h"
 #include "common/worker/status_service.h"
+#include "grpcpp/create_channel.h"
 
 namespace baton {
 namespace {
@@ -27,6 +28,19 @@ EngineOptions WorkerHarness::DefaultEngine() {
   options.eos_ids = {2};
   return options;
 }
+
+namespace {
+
+// Takes 64 KiB at most before somebody reads.
+std::shared_ptr<grpc::Channel> NarrowChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+  arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
+  arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+}
+
+}  // namespace
 
 WorkerHarness::WorkerHarness(Options options)
     : options_(std::move(options)),
@@ -68,7 +82,7 @@ WorkerHarness::WorkerHarness(Options options)
   auto channel = MakeChannel(
       address(), {.tls = options_.tls, .peer_role = std::string(WorkerRoleName(options_.role))});
   BATON_CHECK(channel.ok()) << channel.status().ToString();
-  channel_ = *std::move(channel);
+  channel_ = options_.narrow_client ? NarrowChannel(address()) : *std::move(channel);
 }
 
 WorkerHarness::~WorkerHarness() {

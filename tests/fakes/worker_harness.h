@@ -36,6 +36,7 @@ class WorkerHarness final {
     std::string fingerprint = "fp-a";
     std::string numerics = "fake/1";
     TlsOptions tls;
+    bool narrow_client = false;  // its channel takes 64 KiB at most before somebody reads
   };
   static EngineOptions DefaultEngine();
 
