@@ -83,7 +83,7 @@ void Act(const Point& point) {
   spdlog::warn("failpoint {} hit", point.state);
   switch (point.action) {
     case Action::kStop:
-      kill(getpid(), SIGSTOP);
+      raise(SIGSTOP);
       break;
     case Action::kExit:
       _exit(kExitCode);
