@@ -185,13 +185,13 @@ class Cluster:
         (self.decode if role == "decode" else self.prefill).append(process)
         return process
 
-    def spawn_router(self):
+    def spawn_router(self, name="router"):
         arguments = [BIN / "baton-router", self.model, "--host", "127.0.0.1", "--port", "0",
-                     "--admin-port", "0", "--eos-log", self.eos_log,
+                     "--admin-port", "0", "--eos-log", self.eos_log if name == "router" else self.path / f"{name}.jsonl",
                      "--decode-workers", ",".join(worker.grpc for worker in self.decode)]
         if self.prefill:
             arguments += ["--prefill-workers", ",".join(worker.grpc for worker in self.prefill)]
-        return Process("router", [*arguments, *self.router_flags], self.path)
+        return Process(name, [*arguments, *self.router_flags], self.path)
 
     def processes(self):
         return [*self.decode, *self.prefill, *([self.router] if self.router else [])]

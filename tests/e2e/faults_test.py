@@ -125,7 +125,7 @@ class Restart(unittest.TestCase):
     def test_two_routers_side_by_side(self):
         with Cluster(decode=2, prefill=2) as service:
             first = service.router
-            second = service.spawn_router().wait_ready()
+            second = service.spawn_router("second").wait_ready()
             try:
                 service.wait_routable(second)
                 expected = service.generate([{**REQUEST, "request_id": "x"}], "--chat")
