@@ -35,9 +35,7 @@ def armed(role, state, local):
 
 def ends_before(state):
     """How the request may have ended already when a worker reaches `state`."""
-    # The stop takes the other threads with it a moment later: a push that was handed over may go on.
-    late = ("finishing", "committed", "committing", "first_token_sent", "first_token", "started")
-    return ["length"] if state in late else []
+    return ["length"] if state in ("finishing", "committed") else []
 
 
 def victim_of(service, role):
