@@ -1,6 +1,9 @@
 // The decode worker as a router sees it, with local prefill: tokens, ends, refusals.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "common/base/status.h"
 #include "tests/fakes/worker_harness.h"
 
@@ -43,11 +46,13 @@ TEST(DecodeServiceTest, ResumesAfterAcceptedTokens) {
 }
 
 TEST(DecodeServiceTest, ReleaseEndsWithTheRoutersCause) {
-  // Far longer than a release takes to arrive.
+  // Far longer than a release takes to arrive: 7 900 steps of at least a millisecond.
   WorkerHarness::Options longer;
   longer.engine.max_model_len = 8000;
   longer.num_blocks = 2000;
   WorkerHarness worker(longer);
+  worker.control().set_on_step(
+      [](const StepPlan&) { std::this_thread::sleep_for(std::chrono::milliseconds(1)); });
   DecodeCall call(worker, LocalStart(MakeGeneration(10, 7900)));
   worker_pb::DecodeResponse response;
   ASSERT_TRUE(call.Read(&response));
@@ -154,7 +159,7 @@ TEST(DecodeServiceTest, PreemptionKeepsTheTokens) {
   for (int32_t i = 0; i < 3; ++i) {
     calls.push_back(std::make_unique<DecodeCall>(worker, LocalStart(MakeGeneration(20, 30, i))));
   }
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.core().streams() == 3; }));
+  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.admitted() == 3; }));
   worker.control().Resume();
   int32_t preemptions = 0;
   for (int32_t i = 0; i < 3; ++i) {

@@ -257,7 +257,7 @@ TEST_F(ReservationTest, RunningRequestsRevokeIt) {
   DecodeCall running(*worker_, local);
   ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->figures().running == 1; }));
   DecodeCall reserved(*worker_, Start(33));
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->core().streams() == 2; }));
+  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->admitted() == 2; }));
   worker_->control().Resume();
   worker_pb::DecodeResponse response;
   ASSERT_TRUE(reserved.Read(&response));

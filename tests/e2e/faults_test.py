@@ -19,9 +19,11 @@ PREFILL_STATES = ["accepted", "queued", "prefilling", "pushing", "first_token", 
                   "committing", "committed"]
 REQUEST = {"messages": [{"role": "user", "content": "Tell me a story about a fox and a mouse by a river."}],
            "temperature": 0.9, "seed": 5, "max_tokens": 40, "eos": "mask"}
+# Long enough that it is still running when a worker's stop is seen: a failpoint stops the thread that
+# hits it, and until then the other threads go on with the request.
 WIRE = {"messages": REQUEST["messages"],
         "spec": {"sampling": {"temperature": 0.9, "seed": "5"},
-                 "stop": {"maxTokens": 40, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}
+                 "stop": {"maxTokens": 1500, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}
 FAST = ["--max-num-batched-tokens", "16"]  # several chunks a prompt
 
 

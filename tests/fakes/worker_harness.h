@@ -2,7 +2,10 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +52,8 @@ class WorkerHarness final {
   RpcServer& server() { return *server_; }
   FakeRunnerControl& control() { return *control_; }
   EngineFigures figures() { return engine_->figures(); }
+  // Sequences that the engine has taken in since the start, whatever became of them.
+  int admitted() const { return probe_.admitted; }
   KvShape shape() const { return core_->identity().shape; }
   const absl::Status& fault() const { return fault_; }
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
@@ -59,9 +64,14 @@ class WorkerHarness final {
   static bool Eventually(const std::function<bool()>& done);
 
  private:
+  struct CountingProbe final : WorkerProbe {
+    void SequenceAdmitted() override { ++admitted; }
+    std::atomic<int> admitted{0};
+  };
+
   const Options options_;
   base::SteadyClock clock_;
-  WorkerProbe probe_;
+  CountingProbe probe_;
   FakeArena arena_;
   std::shared_ptr<FakeRunnerControl> control_;  // the runner holds the other end
   absl::Status fault_;

@@ -156,7 +156,7 @@ TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
       ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.figures().running == 1; }));
     }
     if (i == 1) {
-      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.core().streams() == 2; }));
+      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.admitted() == 2; }));
     }
   }
   calls[2]->ReadAll();
