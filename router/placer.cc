@@ -29,6 +29,7 @@ Placer::Outcome Placer::Place(RoutingNeed need) {
   const RoutingInput input{.decode = decode,
                            .prefill = prefill,
                            .failed_pairs = failed,
+                           .hints = &directory_->prefix_hints(),
                            .local_prefill_below = options_.local_prefill_below,
                            .now = clock_->Now()};
   // The lock makes the choice and its hold one step for placements that run beside each other.
@@ -40,6 +41,7 @@ Placer::Outcome Placer::Place(RoutingNeed need) {
   const bool local = !route->prefill.has_value();
   placement.decode = {route->decode,
                       directory_->Hold(route->decode, need.tokens, need.peak_tokens, local)};
+  placement.held_tokens = route->held_tokens;
   if (!local) placement.prefill = Claim(*route->prefill, need);
   return {std::move(placement), Obstacle::kBusy};
 }

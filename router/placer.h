@@ -24,6 +24,7 @@ struct PlacedWorker {
 struct Placement {
   PlacedWorker decode;
   std::optional<PlacedWorker> prefill;  // empty: the decode worker prefills
+  int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
 };
 
 // Applies the routing policy to what the directory knows now. Thread-safe.

@@ -75,6 +75,9 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void EnterQueue();
   LengthLimits Limits() const;
   RoutingNeed NeedNow() const;
+  // What a decode worker's cache may hold: the prompt and `generated` tokens; null when nobody
+  // asks.
+  std::shared_ptr<const PrefixChain> PrefixOf(size_t generated) const;
   void OnPlaced(Placed& placed);
   void OnClientGone();
   void OnTick();
@@ -101,6 +104,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnDecodeMessage(worker::v1::DecodeResponse& message);
   void OnReserved(const worker::v1::Reserved& reserved);
   void OnStarted(const worker::v1::DecodeStarted& started);
+  void LearnPrefix(const worker::v1::DecodeStarted& started);
   void OnTokens(const worker::v1::Tokens& tokens);
   void OnDecodeFinal(const worker::v1::DecodeFinal& final);
   void OnDecodeEnded(const absl::Status& status);

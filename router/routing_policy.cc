@@ -61,6 +61,11 @@ Candidates PrefillCandidates(const RoutingNeed& need, const WorkerView& decode,
   return candidates;
 }
 
+int64_t HeldTokens(const WorkerView& decode, const RoutingNeed& need, const RoutingInput& input) {
+  if (input.hints == nullptr || need.prefix == nullptr) return 0;
+  return input.hints->HeldTokens(decode.key(), *need.prefix);
+}
+
 double QueuedTokens(const WorkerView& view) { return static_cast<double>(view.queued_tokens); }
 
 const WorkerView* PickDecode(const RoutingNeed& need, const RoutingInput& input,
@@ -88,16 +93,17 @@ std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& inpu
                                std::mt19937_64* random) {
   const WorkerView* decode = PickDecode(need, input, random);
   if (decode == nullptr) return std::nullopt;
-  const bool local = need.tokens < input.local_prefill_below ||
+  const int64_t held = HeldTokens(*decode, need, input);
+  const bool local = need.tokens - held < input.local_prefill_below ||
                      PrefillCandidates(need, *decode, input, /*with_slot=*/false).empty();
   if (local) {
     if (decode->slots_free < 1) return std::nullopt;
-    return Route{*decode, std::nullopt};
+    return Route{*decode, std::nullopt, held};
   }
   const Candidates candidates = PrefillCandidates(need, *decode, input, /*with_slot=*/true);
   const WorkerView* prefill = PickOfTwo(candidates, random, QueuedTokens);
   if (prefill == nullptr) return std::nullopt;
-  return Route{*decode, *prefill};
+  return Route{*decode, *prefill, held};
 }
 
 std::optional<WorkerView> PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <random>
 #include <set>
@@ -8,6 +9,7 @@
 #include <utility>
 
 #include "common/base/clock.h"
+#include "router/prefix_hints.h"
 #include "router/worker_view.h"
 
 namespace baton {
@@ -19,6 +21,8 @@ struct RoutingNeed {
   // Only workers of this model: the one that drew the first tokens. "" = any.
   std::string fingerprint;
   std::set<WorkerKey> avoid;  // passed over while there is another
+  // Of those tokens; null: nothing depends on it. Shared because needs are copied.
+  std::shared_ptr<const PrefixChain> prefix;
 };
 
 // Prefill and decode workers between which a push failed lately, by address.
@@ -28,13 +32,15 @@ struct RoutingInput {
   std::span<const WorkerView> decode;   // healthy ones of one model
   std::span<const WorkerView> prefill;  // healthy
   const PairSet& failed_pairs;
-  int64_t local_prefill_below = 0;
+  const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
+  int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
   base::Instant now{};
 };
 
 struct Route {
   WorkerView decode;
   std::optional<WorkerView> prefill;  // empty: the decode worker prefills
+  int64_t held_tokens = 0;            // of the prompt, believed to be in its prefix cache
 };
 
 // Picks workers by power of two choices: the decode worker by the blocks it will need at its peak,

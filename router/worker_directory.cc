@@ -151,6 +151,7 @@ void WorkerDirectory::OpenWatch(const EntryKey& key, Entry* entry) {
 }
 
 void WorkerDirectory::Learn(Entry* entry, const worker::v1::WorkerIdentity& identity) {
+  if (entry->facts) prefix_hints_.Drop({entry->link->address, entry->facts->incarnation});
   entry->facts = FactsFromProto(identity);
   entry->backoff = kFirstBackoff;
   const absl::Status accepted = options_.accept(*entry->facts);
@@ -192,6 +193,7 @@ void WorkerDirectory::OnWatchEnded(const EntryKey& key, const grpc::Status& stat
       spdlog::warn("{} worker {} is gone: {}", WorkerKindName(key.first), key.second,
                    status.error_message());
     }
+    if (entry.facts) prefix_hints_.Drop({entry.link->address, entry.facts->incarnation});
     entry.facts.reset();
     entry.watch = nullptr;
     entry.growth_tokens = 0;

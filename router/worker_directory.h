@@ -12,6 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/tls.h"
+#include "router/prefix_hints.h"
 #include "router/router_options.h"
 #include "router/routing_policy.h"
 #include "router/timer_queue.h"
@@ -90,6 +91,9 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   int32_t ContextLimit() const;
   // Free and cached ones too, over healthy decode workers.
   int64_t TotalBlocks() const;
+  // Tokens in a block of the healthy decode workers.
+  int32_t BlockTokens() const;
+  const PrefixHints& prefix_hints() const { return prefix_hints_; }
 
   // `computes`: the prompt is computed there and takes a slot until PrefillDone.
   std::unique_ptr<WorkerHold> Hold(const WorkerView& view, int64_t tokens, int64_t peak_tokens,
@@ -99,6 +103,10 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   // A stream to the worker broke: nothing new until it speaks again.
   void MarkSuspect(const WorkerKey& key);
   void MarkFailedPair(const std::string& prefill, const std::string& decode);
+  // The worker has the KV cache of `prefix`; forgotten when that process goes.
+  void MarkHeld(const WorkerKey& key, const PrefixChain& prefix);
+  // It did not have what was believed.
+  void MarkNotHeld(const WorkerKey& key);
 
  private:
   friend class WorkerHold;
@@ -151,6 +159,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   std::map<EntryKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
   std::map<std::pair<std::string, std::string>, base::Instant> failed_pairs_
       ABSL_GUARDED_BY(mutex_);
+  PrefixHints prefix_hints_;  // of processes in `entries_` only
   std::string serving_fingerprint_ ABSL_GUARDED_BY(mutex_);
   std::optional<base::Instant> no_decode_since_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

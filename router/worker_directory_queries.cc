@@ -112,6 +112,13 @@ int64_t WorkerDirectory::TotalBlocks() const {
   return blocks;
 }
 
+int32_t WorkerDirectory::BlockTokens() const {
+  base::MutexLock lock(&mutex_);
+  const auto healthy = HealthyLocked(WorkerKind::kDecode);
+  return healthy.empty() ? PrefixChain{}.block_tokens
+                         : std::max(1, healthy.front()->facts->layout.block_size);
+}
+
 std::unique_ptr<WorkerHold> WorkerDirectory::Hold(const WorkerView& view, int64_t tokens,
                                                   int64_t peak_tokens, bool computes) {
   base::MutexLock lock(&mutex_);
@@ -168,6 +175,19 @@ void WorkerDirectory::MarkFull(const WorkerKey& key) {
 void WorkerDirectory::MarkSuspect(const WorkerKey& key) {
   base::MutexLock lock(&mutex_);
   if (Entry* entry = FindLocked(key)) entry->suspect = true;
+}
+
+void WorkerDirectory::MarkHeld(const WorkerKey& key, const PrefixChain& prefix) {
+  base::MutexLock lock(&mutex_);
+  const Entry* entry = FindLocked(key);
+  if (entry == nullptr) return;
+  prefix_hints_.Note(key, prefix, entry->load.blocks_total(), clock_->Now());
+}
+
+void WorkerDirectory::MarkNotHeld(const WorkerKey& key) {
+  base::MutexLock lock(&mutex_);
+  if (FindLocked(key) == nullptr) return;
+  prefix_hints_.Distrust(key, clock_->Now() + options_.deadlines.avoid);
 }
 
 void WorkerDirectory::MarkFailedPair(const std::string& prefill, const std::string& decode) {

@@ -13,7 +13,7 @@ readonly build_packages=(
   prometheus-cpp-dev libcpp-httplib-dev)
 # What the tests need on top.
 readonly test_packages=(
-  libgtest-dev libgmock-dev libbenchmark-dev clang-format python3 python3-grpcio
+  libgtest-dev libgmock-dev clang-format python3 python3-grpcio
   python3-protobuf prometheus)
 readonly rust_packages=(rustc-web cargo-web)
 
@@ -82,13 +82,18 @@ fetch_crates() {
     die "the Rust crates could not be fetched; type: cargo fetch --locked --manifest-path $manifest" 2
 }
 
-# configure PRESET [cmake options]: only when not done yet, CMake redoes it by itself after that.
+# configure PRESET tests|binaries: only when not done yet, CMake redoes it by itself after that. Without
+# the tests their packages are not needed; a build folder that has them serves for both.
 configure() {
+  local preset=$1 want=$2 options=()
+  local cache=$root/build/$preset/CMakeCache.txt
+  if [ -f "$root/build/$preset/build.ninja" ]; then
+    [ "$want" = binaries ] && return
+    grep -q '^BATON_TESTS:BOOL=ON' "$cache" && return
+  fi
+  [ "$want" = binaries ] && options=(-DBATON_TESTS=OFF -DBATON_BENCHMARKS=OFF)
   mkdir -p "$root/build"
-  local preset=$1
-  shift
-  [ -f "$root/build/$preset/build.ninja" ] && [ $# -eq 0 ] && return
-  (cd "$root" && cmake --preset "$preset" "$@" >"$root/build/$preset.configure.log" 2>&1) ||
+  (cd "$root" && cmake --preset "$preset" "${options[@]}" >"$root/build/$preset.configure.log" 2>&1) ||
     { cat "$root/build/$preset.configure.log" >&2; die "configuring $preset failed"; }
   rm -f "$root/build/$preset.configure.log"
 }

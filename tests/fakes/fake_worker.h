@@ -101,6 +101,7 @@ struct FakeWorkerOptions {
   int32_t max_model_len = 4096;
   int32_t blocks_total = 4096;
   int32_t prefill_slots_free = 64;
+  int32_t cached_tokens = 0;  // that Started tells of
   bool ready = true;
 };
 
