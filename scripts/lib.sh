@@ -24,11 +24,13 @@ step_total=${step_total:-0}
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$1"; exit "${2:-1}"; }
 
-# step "what": numbered, with the time since the script began.
+# Since the script began, as minutes:seconds.
+elapsed() { printf '%d:%02d' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)); }
+
+# step "what": numbered, with the time.
 step() {
   step_number=$((step_number + 1))
-  local elapsed=$((SECONDS - started))
-  say "[$(printf '%d:%02d' $((elapsed / 60)) $((elapsed % 60)))] step $step_number of $step_total: $1"
+  say "[$(elapsed)] step $step_number of $step_total: $1"
 }
 
 missing_packages() {
