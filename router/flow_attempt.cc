@@ -147,7 +147,7 @@ void RequestFlow::OnStarted(const worker::v1::DecodeStarted& started) {
   if (attempt_->local()) attempt_->placement.decode.hold->PrefillDone();
   const PlacedToken token = TokenFromProto(started.token());
   if (attempt_->local() && token.index == 0) cached_tokens_ = started.cached_tokens();
-  LearnPrefix(started);
+  LearnPrompt(started);
   EnterState(State::kDecoding);
   if (token.index != attempt_->first_index) {
     return FailAttempt(AttemptOutcome::kOther,
@@ -156,18 +156,6 @@ void RequestFlow::OnStarted(const worker::v1::DecodeStarted& started) {
                        WorkerKind::kDecode);
   }
   TakeToken(token, /*may_repeat=*/!attempt_->local());
-}
-
-void RequestFlow::LearnPrefix(const worker::v1::DecodeStarted& started) {
-  const PrefixChain* prefix = attempt_->need.prefix.get();
-  if (prefix == nullptr) return;
-  const WorkerKey key = attempt_->placement.decode.view.key();
-  // A first attempt's prompt is all that is computed, so that the worker's count tells.
-  const bool tells = attempt_->local() && attempt_->first_index == 0;
-  if (tells && started.cached_tokens() < attempt_->placement.held_tokens) {
-    context_->directory->MarkNotHeld(key);
-  }
-  context_->directory->MarkHeld(key, *prefix);
 }
 
 void RequestFlow::OnTokens(const worker::v1::Tokens& tokens) {
@@ -323,12 +311,7 @@ void RequestFlow::EndAttempt(AttemptOutcome outcome, FinishReason release) {
   const std::unique_ptr<Attempt> attempt = std::move(attempt_);
   if (output_->size() > 0) fingerprint_ = attempt->placement.decode.view.facts.fingerprint;
   context_->probe->AttemptEnded(outcome);
-  if (attempt->started && output_->size() > attempt->first_index) {
-    // The answer too: a conversation's next prompt begins with it.
-    if (const auto prefix = PrefixNow()) {
-      context_->directory->MarkHeld(attempt->placement.decode.view.key(), *prefix);
-    }
-  }
+  LearnAnswer(*attempt);
   if (attempt->prefill != nullptr) {
     attempt->prefill_over ? attempt->prefill->Forget() : attempt->prefill->Cancel();
   }

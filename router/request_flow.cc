@@ -134,16 +134,8 @@ RoutingNeed RequestFlow::NeedNow() const {
   need.peak_tokens = need.tokens + std::max<int64_t>(0, left);
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
-  need.prefix = PrefixNow();
+  need.prefix = PrefixOf(output_->ids().size());
   return need;
-}
-
-std::shared_ptr<const PrefixChain> RequestFlow::PrefixNow() const {
-  const bool wanted =
-      context_->options.local_prefill_below > 0 && !context_->options.prefill_workers.empty();
-  if (!wanted) return nullptr;
-  return std::make_shared<PrefixChain>(
-      ChainOf(spec_.cache_salt, spec_.prompt, output_->ids(), context_->directory->BlockTokens()));
 }
 
 void RequestFlow::EnterQueue() {

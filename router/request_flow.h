@@ -75,9 +75,6 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void EnterQueue();
   LengthLimits Limits() const;
   RoutingNeed NeedNow() const;
-  // What a decode worker's cache may hold: the prompt and `generated` tokens; null when nobody
-  // asks.
-  std::shared_ptr<const PrefixChain> PrefixOf(size_t generated) const;
   void OnPlaced(Placed& placed);
   void OnClientGone();
   void OnTick();
@@ -104,7 +101,6 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnDecodeMessage(worker::v1::DecodeResponse& message);
   void OnReserved(const worker::v1::Reserved& reserved);
   void OnStarted(const worker::v1::DecodeStarted& started);
-  void LearnPrefix(const worker::v1::DecodeStarted& started);
   void OnTokens(const worker::v1::Tokens& tokens);
   void OnDecodeFinal(const worker::v1::DecodeFinal& final);
   void OnDecodeEnded(const absl::Status& status);
@@ -115,6 +111,11 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void FailAttempt(AttemptOutcome outcome, const absl::Status& status, WorkerKind blamed);
   // `release`: told to the decode worker; kNone cancels it, unless it is done by itself.
   void EndAttempt(AttemptOutcome outcome, FinishReason release);
+
+  // Prefix caches: flow_prefix.cc. The prompt and `generated` tokens; null when nobody asks.
+  std::shared_ptr<const PrefixChain> PrefixOf(size_t generated) const;
+  void LearnPrompt(const worker::v1::DecodeStarted& started);
+  void LearnAnswer(const Attempt& attempt);
 
   // Tokens: flow_tokens.cc. False when the flow or its attempt ended by it.
   bool TakeToken(const PlacedToken& token, bool may_repeat);

@@ -172,6 +172,33 @@ class ServiceTest(unittest.TestCase):
         self.assertEqual(closed.returncode, 1)
 
 
+class LocalPrefillTest(unittest.TestCase):
+    """--local-prefill-below counts what the decode worker does not hold yet."""
+
+    def test_a_repeated_long_prompt_stays_at_its_decode_worker(self):
+        prompt = "Once upon a time there was a fox who lived in a wood. " * 12
+
+        with Cluster(router_flags=["--local-prefill-below", "40"]) as cluster:
+            def ask(text, salt=""):
+                request = {"text": text, "spec": {"sampling": {"seed": "5"}, "stop": {"maxTokens": 8},
+                                                  "cacheSalt": salt}}
+                answer = caller.unary("baton.v1.InferenceService/GenerateOnce", request)
+                return list(answer.output.token_ids), answer.final
+
+            caller = client.Client(cluster.router.grpc)
+            first_ids, first = ask(prompt)
+            self.assertTrue(first.prefill_worker)
+            again_ids, again = ask(prompt)
+            self.assertFalse(again.prefill_worker, "the decode worker holds it")
+            self.assertEqual(again_ids, first_ids)
+            self.assertGreater(again.usage.cached_tokens, again.usage.prompt_tokens - 40)
+            for text, what in [(prompt + "It slept.", "held and a bit"), ("A fox", "short")]:
+                self.assertFalse(ask(text)[1].prefill_worker, what)
+            self.assertTrue(ask(prompt, "tenant")[1].prefill_worker, "another salt, another cache")
+            caller.close()
+            cluster.assert_nothing_held()
+
+
 class StartTest(unittest.TestCase):
     """What goes wrong at start ends with its own exit code and a line that helps."""
 

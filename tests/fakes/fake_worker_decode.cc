@@ -136,6 +136,7 @@ grpc::Status FakeDecodeStream::Generate(worker::v1::Token token) {
       *message.mutable_tokens()->add_tokens() = token;
     } else {
       *message.mutable_started()->mutable_token() = token;
+      message.mutable_started()->set_cached_tokens(state_->options.cached_tokens);
     }
     if (!skip && !Write(message)) return Gone();
     started = true;

@@ -207,15 +207,6 @@ TEST_F(LimitsTest, DrainFinishesWhatRunsRefusesWhatComesAndEndsTheRest) {
   EXPECT_EQ(router_->in_flight(), 0u);
 }
 
-TEST_F(LimitsTest, ShortPromptsArePrefilledLocallyBelowTheLimit) {
-  options_.local_prefill_below = 10;
-  AddDecode();
-  AddPrefill();
-  StartRouter();
-  EXPECT_EQ(Generate(Request("short", 3)).final->prefill_worker(), "");
-  EXPECT_EQ(Generate(Request("long enough", 3)).final->prefill_worker(), prefill_[0]->address());
-}
-
 TEST_F(LimitsTest, ManyClientsSomeCancellingLeaveNothingBehind) {
   AddDecode();
   AddDecode();

@@ -30,6 +30,7 @@ class RoutingPolicyTest : public ::testing::Test {
     const RoutingInput input{.decode = decode_,
                              .prefill = prefill_,
                              .failed_pairs = failed_,
+                             .hints = &hints_,
                              .local_prefill_below = local_below_,
                              .now = now_};
     return PickRoute(need, input, &random_);
@@ -48,6 +49,7 @@ class RoutingPolicyTest : public ::testing::Test {
   std::vector<WorkerView> prefill_ = {View("p1", WorkerKind::kPrefill),
                                       View("p2", WorkerKind::kPrefill)};
   PairSet failed_;
+  PrefixHints hints_;
   int64_t local_below_ = 0;
   base::Instant now_ = base::Instant(std::chrono::hours(1));
   std::mt19937_64 random_{17};
@@ -98,6 +100,19 @@ TEST_F(RoutingPolicyTest, ShortPromptsStayLocal) {
   local_below_ = 32;
   EXPECT_FALSE(Pick({.tokens = 31})->prefill.has_value());
   EXPECT_TRUE(Pick({.tokens = 32})->prefill.has_value());
+}
+
+TEST_F(RoutingPolicyTest, OnlyWhatTheDecodeWorkerDoesNotHoldCounts) {
+  local_below_ = 32;
+  decode_.pop_back();
+  const std::vector<TokenId> prompt(100, 7);
+  const auto prefix = std::make_shared<PrefixChain>(ChainOf("", prompt, {}, 16));
+  const RoutingNeed need{.tokens = 100, .prefix = prefix};
+  EXPECT_TRUE(Pick(need)->prefill.has_value());
+  hints_.Note(decode_[0].key(), *prefix, 100, now_);
+  const auto route = Pick(need);
+  EXPECT_FALSE(route->prefill.has_value());
+  EXPECT_EQ(route->held_tokens, 96);
 }
 
 TEST_F(RoutingPolicyTest, OnlyEqualModelLayoutAndProtocolArePaired) {
