@@ -23,15 +23,17 @@ constexpr std::array<Command, 10> kCommands = {{
     {"version", "what this binary is", &VersionCommand},
 }};
 
+std::string UsageLine(const Command& command) {
+  std::string name = "  " + std::string(command.name);
+  name.resize(22, ' ');
+  return name + std::string(command.summary) + "\n";
+}
+
 std::string Usage() {
   std::string text =
       "Baton serves large language models with prefill and decode in separate services.\n\n"
       "Usage: baton COMMAND [arguments]\n\n";
-  for (const Command& command : kCommands) {
-    std::string name = "  " + std::string(command.name);
-    name.resize(22, ' ');
-    text += name + std::string(command.summary) + "\n";
-  }
+  for (const Command& command : kCommands) text += UsageLine(command);
   return text + "\nbaton COMMAND --help says what a command takes.\n";
 }
 
@@ -45,6 +47,19 @@ size_t MatchedWords(const Command& command, const Arguments& arguments) {
                  arguments[1] == command.name.substr(space + 1)
              ? 2
              : 0;
+}
+
+// The commands that begin with `word`, for `baton model --help`; empty when none does.
+std::string UsageOfGroup(const std::string& word) {
+  std::string text;
+  for (const Command& command : kCommands) {
+    if (command.name.starts_with(word + " ")) text += UsageLine(command);
+  }
+  return text.empty() ? text : "Usage: baton " + word + " COMMAND [arguments]\n\n" + text;
+}
+
+bool IsHelp(const std::string& argument) {
+  return argument == "--help" || argument == "-h" || argument == "help";
 }
 
 int UnknownCommand(const Arguments& arguments) {
@@ -83,11 +98,20 @@ int RunBaton(const Arguments& arguments) {
     std::fputs(Usage().c_str(), stderr);
     return ToInt(ExitCode::kUsage);
   }
-  if (arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
+  if (IsHelp(arguments[0])) {
     Print(Usage());
     return ToInt(ExitCode::kOk);
   }
   if (arguments[0] == "--version") return VersionCommand({});
+  const std::string group = UsageOfGroup(arguments[0]);
+  if (!group.empty() && arguments.size() > 1 && IsHelp(arguments[1])) {
+    Print(group);
+    return ToInt(ExitCode::kOk);
+  }
+  if (!group.empty() && arguments.size() == 1) {
+    std::fputs(group.c_str(), stderr);
+    return ToInt(ExitCode::kUsage);
+  }
   return UnknownCommand(arguments);
 }
 

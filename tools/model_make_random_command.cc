@@ -9,14 +9,16 @@ namespace {
 void BindShape(FlagSet* set, RandomModelSpec* spec) {
   const std::string group = "Shape";
   const IntRange positive = {.min = 1};
-  set->Add(Common(With(IntFlag("layers", &spec->layers, positive), group, "")));
-  set->Add(Common(With(IntFlag("hidden", &spec->hidden, positive), group, "")));
+  set->Add(Common(With(IntFlag("layers", &spec->layers, positive), group, "transformer layers")));
+  set->Add(Common(
+      With(IntFlag("hidden", &spec->hidden, positive), group, "width of the residual stream")));
   set->Add(Common(With(IntFlag("heads", &spec->heads, positive), group, "query heads")));
   set->Add(Common(With(IntFlag("kv-heads", &spec->kv_heads, positive), group,
                        "key and value heads; divides --heads")));
   set->Add(Common(
       With(IntFlag("head-dim", &spec->head_dim, positive), group, "multiple of 8, at most 256")));
-  set->Add(Common(With(IntFlag("ffn", &spec->ffn, positive), group, "")));
+  set->Add(
+      Common(With(IntFlag("ffn", &spec->ffn, positive), group, "width of the feed-forward layer")));
   set->Add(Common(With(IntFlag("vocab", &spec->vocab, {.min = 258}), group,
                        "256 bytes, BOS, EOS; further ids have no text")));
   set->Add(With(IntFlag("max-positions", &spec->max_positions, positive), group, "context length"));

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_join.h"
 #include "common/config/bind.h"
 #include "common/config/edit_distance.h"
 #include "tools/serve/serve_flags.h"
@@ -11,9 +12,12 @@ namespace {
 
 template <typename Options, typename Bind>
 CommandSettings Make(Options defaults, Bind bind, std::string program, std::string section) {
+  const std::string description = "Shows the settings of `" + section +
+                                  "` and where each came from; of another: --for " +
+                                  absl::StrJoin(ConfigurableCommands(), "|") + ".";
   auto options = std::make_shared<Options>(std::move(defaults));
   CommandSettings settings;
-  settings.set = std::make_unique<FlagSet>(std::move(program), std::move(section), "");
+  settings.set = std::make_unique<FlagSet>(std::move(program), std::move(section), description);
   bind(settings.set.get(), options.get());
   settings.options = std::move(options);
   return settings;

@@ -30,6 +30,17 @@ TEST(RunBaton, HelpListsEveryCommand) {
   EXPECT_EQ(RunTool({}).exit, 2);
 }
 
+TEST(RunBaton, AFirstWordListsItsCommands) {
+  const ToolRun help = RunTool({"model", "--help"});
+  EXPECT_EQ(help.exit, 0);
+  EXPECT_THAT(help.out, HasSubstr("model inspect"));
+  EXPECT_THAT(help.out, HasSubstr("model make-random"));
+  EXPECT_THAT(help.out, ::testing::Not(HasSubstr("serve")));
+  const ToolRun alone = RunTool({"config"});
+  EXPECT_EQ(alone.exit, 2);
+  EXPECT_THAT(alone.err, HasSubstr("config print"));
+}
+
 TEST(RunBaton, EveryCommandHasHelp) {
   for (const Command& command : Commands()) {
     Arguments arguments;
@@ -41,6 +52,7 @@ TEST(RunBaton, EveryCommandHasHelp) {
     const ToolRun run = RunTool(arguments);
     EXPECT_EQ(run.exit, 0) << name;
     EXPECT_THAT(run.out, HasSubstr("Usage: baton " + name)) << name;
+    EXPECT_FALSE(run.out.starts_with("\n")) << name << " says nothing of what it is";
   }
 }
 
