@@ -53,10 +53,9 @@ absl::StatusOr<std::span<std::byte>> Reservation::BeginCopy(const KvPiece& piece
                     ", which is not in the lease of " + std::to_string(slots_.size()) + " blocks");
   }
   const Slot& slot = found->second;
-  const auto size = static_cast<int64_t>(piece.data.size());
+  const auto size = static_cast<int64_t>(piece.size());
   const auto room = static_cast<int64_t>(slot.bytes.size()) - slot.filled;
-  if (piece.offset != slot.filled || size == 0 || size > room ||
-      piece.data.size() > kMaxPieceBytes) {
+  if (piece.offset != slot.filled || size == 0 || size > room || piece.size() > kMaxPieceBytes) {
     return BadPiece("a piece of " + std::to_string(size) + " bytes at offset " +
                     std::to_string(piece.offset) + " of block " + std::to_string(piece.ordinal) +
                     "; expected offset " + std::to_string(slot.filled) + " and 1 to " +
@@ -64,7 +63,7 @@ absl::StatusOr<std::span<std::byte>> Reservation::BeginCopy(const KvPiece& piece
   }
   copying_ = true;
   last_sign_ = clock_->Now();
-  return slot.bytes.subspan(static_cast<size_t>(piece.offset), piece.data.size());
+  return slot.bytes.subspan(static_cast<size_t>(piece.offset), piece.size());
 }
 
 void Reservation::EndCopy(const KvPiece& piece, bool copied) {
@@ -75,8 +74,8 @@ void Reservation::EndCopy(const KvPiece& piece, bool copied) {
     idle = std::exchange(idle_, nullptr);
     if (copied) {
       Slot& slot = slots_[piece.ordinal];
-      slot.filled += static_cast<int64_t>(piece.data.size());
-      received_bytes_ += static_cast<int64_t>(piece.data.size());
+      slot.filled += static_cast<int64_t>(piece.size());
+      received_bytes_ += static_cast<int64_t>(piece.size());
       if (slot.filled == static_cast<int64_t>(slot.bytes.size())) ++complete_blocks_;
     }
   }
@@ -87,9 +86,13 @@ absl::Status Reservation::Write(const KvPiece& piece) {
   base::Failpoint("receiving");
   BATON_ASSIGN_OR_RETURN(const std::span<std::byte> target, BeginCopy(piece));
   // The checksum is computed from the message before the copy: a bad piece never reaches a block.
-  const uint32_t crc = base::Crc32c(piece.data);
+  uint32_t crc = 0;
+  for (const std::span<const std::byte> part : piece.parts) crc = base::Crc32c(part, crc);
   const bool good = crc == piece.crc32c;
-  if (good) std::copy(piece.data.begin(), piece.data.end(), target.begin());
+  if (good) {
+    auto to = target.begin();
+    for (const std::span<const std::byte> part : piece.parts) to = std::ranges::copy(part, to).out;
+  }
   EndCopy(piece, good);
   if (good) return absl::OkStatus();
   absl::Status status =

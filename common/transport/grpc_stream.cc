@@ -5,8 +5,11 @@
 #include "baton/worker/v1/kv_transfer.pb.h"
 #include "common/base/status.h"
 #include "common/rpc/generation.h"
+#include "common/rpc/keepalive.h"
 #include "common/rpc/status_map.h"
 #include "common/transport/outbox.h"
+#include "common/transport/push_wire.h"
+#include "grpcpp/alarm.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
 
@@ -38,8 +41,10 @@ class LivePushCount final {
 
 namespace {
 
-// A cancelled push ends within moments.
-constexpr auto kLastPush = std::chrono::seconds(10);
+// A cancelled push ends within moments, or when keepalive has given up its connection.
+constexpr auto kLastPush =
+    std::chrono::milliseconds(kKeepaliveTimeMs + kKeepaliveTimeoutMs + 5'000);
+constexpr auto kReadsPoll = std::chrono::milliseconds(5);
 
 constexpr char kPushMethod[] = "/baton.worker.v1.KvTransferService/Push";
 // Idle connections to workers that left are dropped beyond this.
@@ -55,33 +60,29 @@ worker_pb::PushRequest HelloToProto(const PushHello& hello) {
   return request;
 }
 
-void FillRequest(const OutboxItem& item, worker_pb::PushRequest* request) {
-  if (const auto* piece = std::get_if<KvPiece>(&item)) {
-    worker_pb::PushPiece* proto = request->mutable_piece();
-    proto->set_ordinal(piece->ordinal);
-    proto->set_offset(piece->offset);
-    proto->set_data(piece->data.data(), piece->data.size());
-    proto->set_crc32c(piece->crc32c);
-  } else if (const auto* note = std::get_if<PushProgressNote>(&item)) {
-    request->mutable_progress()->set_computed_tokens(note->computed_tokens);
+grpc::ByteBuffer MessageOf(const OutboxItem& item, SourceReads* reads) {
+  if (const auto* piece = std::get_if<KvPiece>(&item)) return EncodePiece(*piece, reads);
+  worker_pb::PushRequest request;
+  if (const auto* note = std::get_if<PushProgressNote>(&item)) {
+    request.mutable_progress()->set_computed_tokens(note->computed_tokens);
   } else {
     const auto& commit = std::get<PushCommitment>(item);
-    worker_pb::PushCommit* proto = request->mutable_commit();
+    worker_pb::PushCommit* proto = request.mutable_commit();
     proto->set_block_count(commit.block_count);
     proto->set_byte_count(commit.byte_count);
     TokenToProto({commit.first_index, commit.first_token, commit.unix_time},
                  /*with_eos_signal=*/true, proto->mutable_first_token());
   }
+  return EncodeMessage(request);
 }
 
 // Push is called as a stream in both directions, so that a refusal shows at once as the end of the
 // read and not only when the next write fails; on the wire it is the same.
 //
-// Keeps itself alive until OnDone. Operations start outside of reactions, hence the hold; it is
-// given up when the peer has ended the call and no source byte is being read.
-class GrpcPush final
-    : public KvPush,
-      public grpc::ClientBidiReactor<worker_pb::PushRequest, worker_pb::PushResponse> {
+// Keeps itself alive until its observer was told. Operations start outside of reactions, hence the
+// hold; it is given up when the peer has ended the call and no source byte is being read.
+class GrpcPush final : public KvPush,
+                       public grpc::ClientBidiReactor<grpc::ByteBuffer, worker_pb::PushResponse> {
  public:
   GrpcPush(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<KvPushObserver> observer,
            const base::Clock* clock, std::shared_ptr<LivePushCount> live)
@@ -99,11 +100,11 @@ class GrpcPush final
     AddHold();
     {
       base::MutexLock lock(&mutex_);
-      request_ = HelloToProto(hello);
+      message_ = EncodeMessage(HelloToProto(hello));
       writing_ = true;
       waiting_since_ = clock_->Now();
       StartRead(&response_);
-      StartWrite(&request_);
+      StartWrite(&message_);
     }
     StartCall();
   }
@@ -142,6 +143,7 @@ class GrpcPush final
     {
       base::MutexLock lock(&mutex_);
       writing_ = false;
+      message_.Clear();
       if (!committed_) waiting_since_ = base::kNever;
     }
     if (ok) Pump();
@@ -172,9 +174,8 @@ class GrpcPush final
     // Both hold the channel; the transport waits for this before it lets go of its own reference.
     context.reset();
     stub_.reset();
-    live_->Remove();
-    observer_->OnPushDone(std::move(result));
-    self_.reset();
+    result_ = std::move(result);
+    TellWhenUnread();
   }
 
  private:
@@ -190,33 +191,52 @@ class GrpcPush final
       writing_ = true;
       building_ = true;
     }
-    FillRequest(*item, &request_);
+    message_ = MessageOf(*item, &reads_);
     bool release = false;
     {
       base::MutexLock lock(&mutex_);
       building_ = false;
       if (closed_) {
+        message_.Clear();
         release = true;
       } else {
         waiting_since_ = clock_->Now();
         committed_ = std::holds_alternative<PushCommitment>(*item);
         grpc::WriteOptions options;
         if (committed_) options.set_last_message();
-        StartWrite(&request_, options);
+        StartWrite(&message_, options);
       }
     }
     if (release) RemoveHold();
   }
 
-  using Stub = grpc::TemplatedGenericStub<worker_pb::PushRequest, worker_pb::PushResponse>;
+  // After OnDone. gRPC may still hold what a call that was cut off has left in its output. The last
+  // slice itself does not tell: gRPC drops it under locks of its own.
+  void TellWhenUnread() {
+    if (!reads_.none()) {
+      alarm_ = std::make_unique<grpc::Alarm>();
+      alarm_->Set(std::chrono::system_clock::now() + kReadsPoll,
+                  [this](bool) { TellWhenUnread(); });
+      return;
+    }
+    const std::shared_ptr<LivePushCount> live = live_;
+    observer_->OnPushDone(std::move(result_));
+    self_.reset();
+    live->Remove();
+  }
+
+  using Stub = grpc::TemplatedGenericStub<grpc::ByteBuffer, worker_pb::PushResponse>;
 
   const std::shared_ptr<KvPushObserver> observer_;  // shared with its owner until told
   const base::Clock* const clock_;
   const std::shared_ptr<LivePushCount> live_;  // shared with the transport
   std::unique_ptr<Stub> stub_;                 // until OnDone
-  std::shared_ptr<GrpcPush> self_;             // until OnDone
-  worker_pb::PushRequest request_;             // owned by the outstanding write
+  std::shared_ptr<GrpcPush> self_;             // until the observer was told
+  SourceReads reads_;
+  std::unique_ptr<grpc::Alarm> alarm_;  // of TellWhenUnread
+  grpc::ByteBuffer message_;            // owned by the outstanding write
   worker_pb::PushResponse response_;
+  absl::Status result_;    // from OnDone on
   bool answered_ = false;  // written by OnReadDone, read by OnDone after it
 
   mutable base::Mutex mutex_;

@@ -6,6 +6,7 @@
 #include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
 #include "common/transport/grpc_stream.h"
+#include "common/transport/push_wire.h"
 
 namespace baton {
 namespace {
@@ -16,17 +17,23 @@ absl::Status UnknownTicket() {
                    "this worker has no reservation of that ticket; open a new attempt");
 }
 
+grpc::ByteBuffer ResponseOf(int32_t blocks) {
+  worker_pb::PushResponse response;
+  response.set_block_count(blocks);
+  const grpc::Slice slice(response.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
 // One Push call. Keeps itself alive until OnDone.
-class PushReactor final : public grpc::ServerReadReactor<worker_pb::PushRequest>,
-                          public KvPushReply {
+class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public KvPushReply {
  public:
-  PushReactor(KvInboxes* inboxes, worker_pb::PushResponse* response)
+  PushReactor(KvInboxes* inboxes, grpc::ByteBuffer* response)
       : inboxes_(inboxes), response_(response) {}
 
   void Start(std::shared_ptr<PushReactor> self, const absl::Status& allowed) {
     self_ = std::move(self);
     if (!allowed.ok()) return Answer(allowed);
-    StartRead(&request_);
+    StartRead(&message_);
   }
 
   void OnReadDone(bool ok) override {
@@ -36,8 +43,9 @@ class PushReactor final : public grpc::ServerReadReactor<worker_pb::PushRequest>
       return;
     }
     absl::Status status = Handle();
+    message_.Clear();
     if (!status.ok()) return Answer(std::move(status));
-    if (!committed_) StartRead(&request_);
+    if (!committed_) StartRead(&message_);
   }
   void OnCancel() override { Answer(absl::CancelledError("the push was cancelled")); }
   void OnDone() override {
@@ -50,38 +58,48 @@ class PushReactor final : public grpc::ServerReadReactor<worker_pb::PushRequest>
       base::MutexLock lock(&mutex_);
       if (answered_) return;
       answered_ = true;
-      if (blocks.ok()) response_->set_block_count(*blocks);
+      if (blocks.ok()) *response_ = ResponseOf(*blocks);
     }
     Finish(ToGrpcStatus(blocks.status()));
   }
 
  private:
   absl::Status Handle() {
-    if (inbox_ == nullptr) return Open();
-    switch (request_.message_case()) {
+    if (inbox_ != nullptr) {
+      if (const std::optional<KvPiece> piece = DecodePiece(&message_)) return inbox_->Write(*piece);
+    }
+    worker_pb::PushRequest request;
+    if (!ParseMessage(&message_, &request)) {
+      return absl::InvalidArgumentError("a message of the push is no PushRequest");
+    }
+    return inbox_ == nullptr ? Open(request) : Handle(request);
+  }
+
+  absl::Status Handle(const worker_pb::PushRequest& request) {
+    switch (request.message_case()) {
       case worker_pb::PushRequest::kPiece: {
-        const worker_pb::PushPiece& piece = request_.piece();
+        const worker_pb::PushPiece& piece = request.piece();
         return inbox_->Write({.ordinal = piece.ordinal(),
                               .offset = piece.offset(),
-                              .data = std::as_bytes(std::span(piece.data())),
+                              .parts = {std::as_bytes(std::span(piece.data()))},
                               .crc32c = piece.crc32c()});
       }
       case worker_pb::PushRequest::kProgress:
-        inbox_->Progress(request_.progress().computed_tokens());
+        inbox_->Progress(request.progress().computed_tokens());
         return absl::OkStatus();
       case worker_pb::PushRequest::kCommit:
         committed_ = true;
-        return Commit(request_.commit());
+        return Commit(request.commit());
       default:
         return absl::InvalidArgumentError("a push carries one open, then pieces, progress, commit");
     }
   }
 
-  absl::Status Open() {
-    if (!request_.has_open()) {
+  absl::Status Open(const worker_pb::PushRequest& request) {
+    if (!request.has_open()) {
       return absl::InvalidArgumentError("a push must begin with open");
     }
-    const worker_pb::PushOpen& open = request_.open();
+    const worker_pb::PushOpen& open = request.open();
     const std::optional<Ticket> ticket = TicketFromProto(open.ticket());
     if (!ticket) return UnknownTicket();
     auto inbox = inboxes_->Open({.ticket = *ticket,
@@ -105,21 +123,23 @@ class PushReactor final : public grpc::ServerReadReactor<worker_pb::PushRequest>
   }
 
   KvInboxes* const inboxes_;
-  worker_pb::PushResponse* const response_;
+  grpc::ByteBuffer* const response_;
   std::shared_ptr<PushReactor> self_;  // until OnDone
-  worker_pb::PushRequest request_;
-  std::shared_ptr<KvInbox> inbox_;  // shared with the reservation's owner
+  grpc::ByteBuffer message_;           // owned by the outstanding read
+  std::shared_ptr<KvInbox> inbox_;     // shared with the reservation's owner
   bool committed_ = false;
   base::Mutex mutex_;
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-class KvTransferServiceImpl final : public worker_pb::KvTransferService::CallbackService {
+// Takes its messages raw: see push_wire.h.
+class KvTransferServiceImpl final : public worker_pb::KvTransferService::WithRawCallbackMethod_Push<
+                                        worker_pb::KvTransferService::Service> {
  public:
   KvTransferServiceImpl(KvInboxes* inboxes, bool tls) : inboxes_(inboxes), tls_(tls) {}
 
-  grpc::ServerReadReactor<worker_pb::PushRequest>* Push(
-      grpc::CallbackServerContext* context, worker_pb::PushResponse* response) override {
+  grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
+                                                  grpc::ByteBuffer* response) override {
     auto reactor = std::make_shared<PushReactor>(inboxes_, response);
     PushReactor* const raw = reactor.get();
     raw->Start(std::move(reactor), CheckPeerRole(context->auth_context().get(), tls_, "prefill"));

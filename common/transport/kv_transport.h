@@ -37,12 +37,19 @@ struct KvSource {
   std::span<const std::byte> bytes;
 };
 
-// A part of a block as it arrives.
+// A part of a block on its way.
 struct KvPiece {
   int32_t ordinal = 0;
-  int64_t offset = 0;  // of data[0] in the block
-  std::span<const std::byte> data;
-  uint32_t crc32c = 0;  // of `data`, computed by the sender
+  int64_t offset = 0;  // of the first byte in the block
+  // The bytes, one after the other: as many parts as the network made of them.
+  std::vector<std::span<const std::byte>> parts;
+  uint32_t crc32c = 0;  // of all bytes, computed by the sender
+
+  size_t size() const {
+    size_t sum = 0;
+    for (const std::span<const std::byte> part : parts) sum += part.size();
+    return sum;
+  }
 };
 
 // The end of a push: what was sent, and the token with which decoding goes on.
@@ -61,7 +68,8 @@ class KvPushObserver {
  public:
   virtual ~KvPushObserver() = default;
   // Exactly once per push. OK only if the receiver committed; else its refusal or what broke. From
-  // here on nobody reads the source bytes.
+  // here on nobody reads the source bytes, so after a Cancel it may take until a connection to a
+  // peer that reads nothing is given up.
   virtual void OnPushDone(absl::Status status) = 0;
 };
 

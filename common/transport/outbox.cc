@@ -22,10 +22,11 @@ std::optional<OutboxItem> Outbox::Next() {
   if (!blocks_.empty()) {
     const KvSource& block = blocks_.front();
     const size_t size = std::min(kMaxPieceBytes, block.bytes.size() - offset_);
+    const std::span<const std::byte> bytes = block.bytes.subspan(offset_, size);
     KvPiece piece{.ordinal = block.ordinal,
                   .offset = static_cast<int64_t>(offset_),
-                  .data = block.bytes.subspan(offset_, size)};
-    piece.crc32c = base::Crc32c(piece.data);
+                  .parts = {bytes},
+                  .crc32c = base::Crc32c(bytes)};
     offset_ += size;
     if (offset_ == block.bytes.size()) {
       blocks_.pop_front();

@@ -1,131 +1,16 @@
 // What every KvTransport owes its users. One suite, every transport.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <functional>
-#include <future>
-#include <map>
 #include <random>
 #include <thread>
 
-#include "common/base/crc32c.h"
 #include "common/base/status.h"
-#include "common/rpc/server.h"
-#include "common/transport/grpc_stream.h"
 #include "common/transport/in_process.h"
-#include "grpcpp/impl/service_type.h"
+#include "tests/common/transport/push_fakes.h"
 
 namespace baton {
 namespace {
-
-constexpr auto kPatience = std::chrono::seconds(20);
-
-// A receiver that keeps what arrives.
-class FakeInbox final : public KvInbox {
- public:
-  absl::Status Write(const KvPiece& piece) override {
-    base::MutexLock lock(&mutex_);
-    while (stalled_) changed_.Wait(&mutex_);
-    if (!refuse_pieces_.ok()) return refuse_pieces_;
-    if (base::Crc32c(piece.data) != piece.crc32c) return absl::DataLossError("checksum");
-    EXPECT_LE(piece.data.size(), kMaxPieceBytes);
-    std::string& block = blocks_[piece.ordinal];
-    EXPECT_EQ(static_cast<int64_t>(block.size()), piece.offset);
-    block.append(reinterpret_cast<const char*>(piece.data.data()), piece.data.size());
-    ++pieces_;
-    changed_.NotifyAll();
-    return absl::OkStatus();
-  }
-  void Progress(int32_t computed_tokens) override {
-    base::MutexLock lock(&mutex_);
-    progress_ = computed_tokens;
-    changed_.NotifyAll();
-  }
-  void Commit(PushCommitment commitment) override {
-    std::shared_ptr<KvPushReply> reply;
-    {
-      base::MutexLock lock(&mutex_);
-      commitment_ = std::move(commitment);
-      reply = answer_commits_ ? reply_ : nullptr;
-      changed_.NotifyAll();
-    }
-    if (reply != nullptr) reply->Answer(static_cast<int32_t>(blocks_.size()));
-  }
-  void Closed() override {
-    base::MutexLock lock(&mutex_);
-    EXPECT_FALSE(closed_) << "Closed twice";
-    closed_ = true;
-    reply_.reset();
-    changed_.NotifyAll();
-  }
-
-  bool WaitFor(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    base::MutexLock lock(&mutex_);
-    while (!done()) {
-      if (!changed_.WaitUntil(&mutex_, deadline)) return done();
-    }
-    return true;
-  }
-  void Stall(bool on) {
-    base::MutexLock lock(&mutex_);
-    stalled_ = on;
-    changed_.NotifyAll();
-  }
-
-  base::Mutex mutex_;
-  base::CondVar changed_;
-  std::map<int32_t, std::string> blocks_;
-  std::optional<PushCommitment> commitment_;
-  std::shared_ptr<KvPushReply> reply_;
-  absl::Status refuse_pieces_;
-  bool answer_commits_ = true;
-  int32_t progress_ = -1;
-  int pieces_ = 0;
-  bool closed_ = false;
-  bool stalled_ = false;
-};
-
-class FakeInboxes final : public KvInboxes {
- public:
-  absl::StatusOr<std::shared_ptr<KvInbox>> Open(const PushHello& hello,
-                                                std::shared_ptr<KvPushReply> reply) override {
-    if (!refusal_.ok()) return refusal_;
-    hello_ = hello;
-    inbox_->reply_ = std::move(reply);
-    return std::shared_ptr<KvInbox>(inbox_);
-  }
-  absl::Status refusal_;
-  PushHello hello_;
-  std::shared_ptr<FakeInbox> inbox_ = std::make_shared<FakeInbox>();
-};
-
-class Observer final : public KvPushObserver {
- public:
-  void OnPushDone(absl::Status status) override { done_.set_value(std::move(status)); }
-  // The end of the push; a second call of OnPushDone would throw.
-  absl::Status Wait() {
-    if (future_.wait_for(kPatience) != std::future_status::ready) {
-      return absl::DeadlineExceededError("the push did not end");
-    }
-    return future_.get();
-  }
-  bool over() const {
-    return future_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  }
-
- private:
-  std::promise<absl::Status> done_;
-  std::shared_future<absl::Status> future_{done_.get_future()};
-};
-
-// A transport with a receiving end behind it.
-class Fixture {
- public:
-  virtual ~Fixture() = default;
-  virtual KvTransport& transport() = 0;
-  virtual std::string address() = 0;
-};
 
 class InProcessFixture final : public Fixture {
  public:
@@ -136,22 +21,6 @@ class InProcessFixture final : public Fixture {
  private:
   base::SteadyClock clock_;
   InProcessTransport transport_;
-};
-
-class GrpcFixture final : public Fixture {
- public:
-  explicit GrpcFixture(KvInboxes* inboxes)
-      : service_(MakeKvTransferService(inboxes, false)), transport_({}, &clock_) {
-    server_ = *RpcServer::Start({}, {service_.get()});
-  }
-  KvTransport& transport() override { return transport_; }
-  std::string address() override { return server_->address(); }
-
- private:
-  base::SteadyClock clock_;
-  std::unique_ptr<grpc::Service> service_;
-  std::unique_ptr<RpcServer> server_;
-  GrpcStreamTransport transport_;
 };
 
 struct TransportCase {
@@ -339,20 +208,6 @@ INSTANTIATE_TEST_SUITE_P(
                                     return std::make_unique<GrpcFixture>(inboxes);
                                   }}),
     [](const auto& test) { return test.param.name; });
-
-// Beyond the contract: what only a network can do.
-TEST(GrpcStreamTest, AnUnreachablePeerShowsAtTheEnd) {
-  base::SteadyClock clock;
-  GrpcStreamTransport transport({}, &clock);
-  auto observer = std::make_shared<Observer>();
-  std::string address;
-  {
-    FakeInboxes inboxes;
-    address = GrpcFixture(&inboxes).address();
-  }
-  auto push = transport.Open(address, {.ticket = Ticket::Draw(1)}, observer);
-  EXPECT_EQ(observer->Wait().code(), absl::StatusCode::kUnavailable);
-}
 
 }  // namespace
 }  // namespace baton

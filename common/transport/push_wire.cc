@@ -1,0 +1,136 @@
+#include "common/transport/push_wire.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
+#include "google/protobuf/wire_format_lite.h"
+#include "grpcpp/support/proto_buffer_reader.h"
+
+namespace baton {
+namespace {
+
+using google::protobuf::internal::WireFormatLite;
+using google::protobuf::io::CodedInputStream;
+using google::protobuf::io::CodedOutputStream;
+using google::protobuf::io::StringOutputStream;
+using worker::v1::PushPiece;
+using worker::v1::PushRequest;
+
+constexpr uint32_t LengthTag(int field) {
+  return WireFormatLite::MakeTag(field, WireFormatLite::WIRETYPE_LENGTH_DELIMITED);
+}
+constexpr uint32_t kPieceTag = LengthTag(PushRequest::kPieceFieldNumber);
+constexpr uint32_t kDataTag = LengthTag(PushPiece::kDataFieldNumber);
+constexpr uint32_t kOrdinalTag =
+    WireFormatLite::MakeTag(PushPiece::kOrdinalFieldNumber, WireFormatLite::WIRETYPE_VARINT);
+constexpr uint32_t kOffsetTag =
+    WireFormatLite::MakeTag(PushPiece::kOffsetFieldNumber, WireFormatLite::WIRETYPE_VARINT);
+constexpr uint32_t kCrcTag =
+    WireFormatLite::MakeTag(PushPiece::kCrc32CFieldNumber, WireFormatLite::WIRETYPE_FIXED32);
+
+// Everything of the message that stands before the bytes of `data`, which come last.
+std::string HeaderOf(const KvPiece& piece) {
+  PushPiece rest;
+  rest.set_ordinal(piece.ordinal);
+  rest.set_offset(piece.offset);
+  rest.set_crc32c(piece.crc32c);
+  const std::string fields = rest.SerializeAsString();
+  const auto size = static_cast<uint32_t>(piece.size());
+  const size_t inner = fields.size() + CodedOutputStream::VarintSize32(kDataTag) +
+                       CodedOutputStream::VarintSize32(size) + size;
+  std::string header;
+  {
+    StringOutputStream stream(&header);
+    CodedOutputStream out(&stream);
+    out.WriteTag(kPieceTag);
+    out.WriteVarint32(static_cast<uint32_t>(inner));
+    out.WriteString(fields);
+    out.WriteTag(kDataTag);
+    out.WriteVarint32(size);
+  }
+  return header;
+}
+
+bool ReadData(CodedInputStream* in, KvPiece* piece) {
+  int left = 0;
+  if (!in->ReadVarintSizeAsInt(&left) || static_cast<size_t>(left) > kMaxPieceBytes) return false;
+  piece->parts.clear();  // of a repeated field the last one counts
+  while (left > 0) {
+    const void* data = nullptr;
+    int size = 0;
+    if (!in->GetDirectBufferPointer(&data, &size)) return false;
+    size = std::min(size, left);
+    piece->parts.emplace_back(static_cast<const std::byte*>(data), static_cast<size_t>(size));
+    in->Skip(size);
+    left -= size;
+  }
+  return true;
+}
+
+bool ReadField(CodedInputStream* in, uint32_t tag, KvPiece* piece) {
+  uint64_t number = 0;
+  switch (tag) {
+    case kOrdinalTag:
+      if (!in->ReadVarint64(&number)) return false;
+      piece->ordinal = static_cast<int32_t>(number);  // as protobuf: the low bits
+      return true;
+    case kOffsetTag:
+      if (!in->ReadVarint64(&number)) return false;
+      piece->offset = static_cast<int64_t>(number);
+      return true;
+    case kCrcTag:
+      return in->ReadLittleEndian32(&piece->crc32c);
+    case kDataTag:
+      return ReadData(in, piece);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+void SourceReads::Release(void* reads) {
+  static_cast<SourceReads*>(reads)->out_.fetch_sub(1, std::memory_order_release);
+}
+
+grpc::ByteBuffer EncodePiece(const KvPiece& piece, SourceReads* reads) {
+  std::vector<grpc::Slice> slices = {grpc::Slice(HeaderOf(piece))};
+  for (const std::span<const std::byte> part : piece.parts) {
+    reads->out_.fetch_add(1, std::memory_order_relaxed);
+    // gRPC does not write to it; its type of a foreign slice is just not const.
+    slices.emplace_back(const_cast<std::byte*>(part.data()), part.size(), SourceReads::Release,
+                        reads);
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
+grpc::ByteBuffer EncodeMessage(const PushRequest& request) {
+  const grpc::Slice slice(request.SerializeAsString());
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+std::optional<KvPiece> DecodePiece(grpc::ByteBuffer* message) {
+  grpc::ProtoBufferReader stream(message);
+  CodedInputStream in(&stream);
+  int size = 0;
+  if (in.ReadTag() != kPieceTag || !in.ReadVarintSizeAsInt(&size)) return std::nullopt;
+  const CodedInputStream::Limit outer = in.PushLimit(size);
+  KvPiece piece;
+  while (in.BytesUntilLimit() > 0) {
+    if (!ReadField(&in, in.ReadTag(), &piece)) return std::nullopt;
+  }
+  in.PopLimit(outer);
+  // Another field would have to be merged with this one.
+  if (in.ReadTag() != 0 || !in.ConsumedEntireMessage()) return std::nullopt;
+  return piece;
+}
+
+bool ParseMessage(grpc::ByteBuffer* message, PushRequest* request) {
+  grpc::ProtoBufferReader stream(message);
+  return stream.status().ok() && request->ParseFromZeroCopyStream(&stream);
+}
+
+}  // namespace baton
