@@ -1,7 +1,7 @@
 // Load, memory, prefill and decode of one model, beside the machine's limits measured in the same
 // run.
 //   bench_model [--threads N] [--load-only] [DIR]
-// Where there is no DIR, it makes one: a random Llama of 430 M parameters, bf16.
+// Without DIR, or where nothing is there, it makes one: a random Llama of 430 M parameters, bf16.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -14,6 +14,8 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -142,82 +144,112 @@ struct Bench {
   }
 };
 
-int Main(int argc, char** argv) {
+struct Options {
   int threads = static_cast<int>(std::thread::hardware_concurrency());
   bool load_only = false;
-  std::string dir;
+  std::string dir;  // empty: a model is made and thrown away
+};
+
+// Empty when the command line is wrong or asks for help.
+std::optional<Options> ParseOptions(int argc, char** argv) {
+  Options options;
   for (int i = 1; i < argc; ++i) {
-    if (std::string(argv[i]) == "--threads" && i + 1 < argc) {
-      threads = std::atoi(argv[++i]);
-    } else if (std::string(argv[i]) == "--load-only") {
-      load_only = true;
+    const std::string argument = argv[i];
+    if (argument == "--threads" && i + 1 < argc) {
+      options.threads = std::atoi(argv[++i]);
+    } else if (argument == "--load-only") {
+      options.load_only = true;
+    } else if (!argument.starts_with("-") && options.dir.empty()) {
+      options.dir = argument;
     } else {
-      dir = argv[i];
+      return std::nullopt;
     }
   }
-  TempDir temporary;
-  if (dir.empty()) dir = temporary / "llama-430m";
-  if (!std::filesystem::exists(dir)) {
-    absl::Status written;
-    const double seconds = Seconds([&] {
-      written = WriteRandomModel({.layers = 24,
-                                  .hidden = 1024,
-                                  .heads = 16,
-                                  .kv_heads = 4,
-                                  .head_dim = 64,
-                                  .ffn = 4096,
-                                  .vocab = 32000},
-                                 dir);
-    });
-    std::printf("make-random: %.1f s %s\n", seconds, written.ToString().c_str());
-    if (!written.ok()) return 1;
-  }
+  if (options.threads < 1) return std::nullopt;
+  return options;
+}
+
+// A Llama of 430 M parameters at `dir`, unless something is there.
+bool MakeModel(const std::string& dir) {
+  if (std::filesystem::exists(dir)) return true;
+  absl::Status written;
+  const double seconds = Seconds([&] {
+    written = WriteRandomModel({.layers = 24,
+                                .hidden = 1024,
+                                .heads = 16,
+                                .kv_heads = 4,
+                                .head_dim = 64,
+                                .ffn = 4096,
+                                .vocab = 32000},
+                               dir);
+  });
+  std::printf("make-random: %.1f s %s\n", seconds, written.ToString().c_str());
+  return written.ok();
+}
+
+void PrintMemory(const char* when) {
+  std::printf("%s: now %.0f MB, peak %.0f MB", when,
+              static_cast<double>(StatusBytes("VmRSS:")) / 1e6,
+              static_cast<double>(StatusBytes("VmHWM:")) / 1e6);
+}
+
+// Loads `dir` and prints time and memory beside their limits; null when it does not load.
+std::unique_ptr<LoadedModel> Load(const std::string& dir, int threads) {
   const std::string weights = dir + "/model.safetensors";
-  (void)ReadBytesPerSecond(weights, threads);
+  (void)ReadBytesPerSecond(weights, threads);  // into the page cache
   const double read = ReadBytesPerSecond(weights, threads);
   ModelOptions options;
   options.threads = threads;
   options.kv.tokens = 16384;
-  absl::StatusOr<std::unique_ptr<LoadedModel>> model;
   double packed_seconds = 0;
   double packed_cpu = 0;
   const double cpu_begin = CpuSeconds();
   const base::SteadyClock clock;
   const base::Instant begin = clock.Now();
-  const double load = Seconds([&] {
-    model = LoadModel(dir, options, [&](int64_t, int64_t) {
-      packed_seconds = base::Seconds(clock.Now() - begin);
-      packed_cpu = CpuSeconds() - cpu_begin;
-    });
+  auto model = LoadModel(dir, options, [&](int64_t, int64_t) {
+    packed_seconds = base::Seconds(clock.Now() - begin);
+    packed_cpu = CpuSeconds() - cpu_begin;
   });
+  const double load = base::Seconds(clock.Now() - begin);
   if (!model.ok()) {
     std::printf("%s\n", model.status().ToString().c_str());
-    return 1;
+    return nullptr;
   }
-  LoadedModel& loaded = **model;
-  const double packed = static_cast<double>(loaded.weight_bytes);
-  const double kv = static_cast<double>(loaded.kv().layout.block_bytes()) * loaded.kv().num_blocks;
+  const double packed = static_cast<double>((*model)->weight_bytes);
+  const kernels::PagedKv& pool = (*model)->kv();
+  const double kv = static_cast<double>(pool.layout.block_bytes()) * pool.num_blocks;
   std::printf(
       "load: packed in %.2f s (%.2f s CPU), ready in %.2f s (%.2f s CPU), %.2f GB/s; file reads at "
       "%.2f GB/s\n",
       packed_seconds, packed_cpu, load, CpuSeconds() - cpu_begin, packed / packed_seconds / 1e9,
       read / 1e9);
-  const double limit = 1.1 * (packed + kv) + 150 * 1048576.0;
-  std::printf("memory: now %.0f MB, peak %.0f MB; weights %.0f MB, KV %.0f MB, limit %.0f MB\n",
-              static_cast<double>(StatusBytes("VmRSS:")) / 1e6,
-              static_cast<double>(StatusBytes("VmHWM:")) / 1e6, packed / 1e6, kv / 1e6,
-              limit / 1e6);
+  PrintMemory("memory");
+  std::printf("; weights %.0f MB, KV %.0f MB, limit %.0f MB\n", packed / 1e6, kv / 1e6,
+              (1.1 * (packed + kv) + 150 * 1048576.0) / 1e6);
   std::printf("limit of a load: fresh memory is written at %.2f GB/s\n",
               FreshBytesPerSecond(threads) / 1e9);
-  std::printf("backend: %s\n", loaded.backend->info().numerics().c_str());
-  if (load_only) return 0;
-  Bench bench{loaded, threads};
+  std::printf("backend: %s\n", (*model)->backend->info().numerics().c_str());
+  return *std::move(model);
+}
+
+int Main(int argc, char** argv) {
+  const auto options = ParseOptions(argc, argv);
+  if (!options) {
+    std::fprintf(stderr, "usage: bench_model [--threads N] [--load-only] [DIR]\n");
+    return 2;
+  }
+  TempDir temporary;
+  const std::string dir = options->dir.empty() ? temporary / "llama-430m" : options->dir;
+  if (!MakeModel(dir)) return 1;
+  const std::unique_ptr<LoadedModel> model = Load(dir, options->threads);
+  if (model == nullptr) return 1;
+  if (options->load_only) return 0;
+  Bench bench{*model, options->threads};
   bench.Prefill(512);
   bench.Decode(1, 256);
   bench.Decode(32, 256);
-  std::printf("memory after: now %.0f MB, peak %.0f MB\n",
-              static_cast<double>(StatusBytes("VmRSS:")) / 1e6,
-              static_cast<double>(StatusBytes("VmHWM:")) / 1e6);
+  PrintMemory("memory after");
+  std::printf("\n");
   return 0;
 }
 
