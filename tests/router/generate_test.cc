@@ -9,7 +9,9 @@ using ::testing::ElementsAreArray;
 using GenerateTest = RouterTest;
 
 TEST_F(GenerateTest, SplitAnswerHasEveryTokenOnceAndAFinal) {
-  AddDecode();
+  FakeWorkerOptions decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  decode.token_delay = std::chrono::milliseconds(20);  // the prefill worker's figures come first
+  AddDecode(decode);
   AddPrefill();
   StartRouter();
   const Answer answer = Generate(Request("hello", 10));
