@@ -60,8 +60,10 @@ absl::StatusOr<std::shared_ptr<KvInbox>> KvReceiver::Open(const PushHello& hello
     core_->probe().PushRefused(ReasonOf(status));
     return status;
   }
-  if (hello.numerics != core_->identity().numerics) {
+  // A sender need not say.
+  if (!hello.numerics.empty() && hello.numerics != core_->identity().numerics) {
     // Legal, but a replayed request may get other tokens than the first attempt would have.
+    core_->probe().PushFromOtherNumerics();
     spdlog::info("a push comes from numerics {}, this worker has {}", hello.numerics,
                  core_->identity().numerics);
   }

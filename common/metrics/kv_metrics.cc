@@ -67,6 +67,11 @@ std::vector<MetricInfo> KvMetrics() {
   rows.push_back(Row(Metric::kReservationsExpired, MetricType::kCounter, kDecodeOwns,
                      "baton_reservations_expired_total",
                      "Reservations that ended because their push showed no sign of life."));
+  rows.push_back(
+      Row(Metric::kKvTransferNumericsMismatch, MetricType::kCounter, kDecodeOwns,
+          "baton_kv_transfer_numerics_mismatch_total",
+          "Accepted pushes whose sender named other numerics than this worker's, so that "
+          "tokens may differ from a run on equal ones."));
   rows.push_back(Row(Metric::kPdDecision, MetricType::kCounter, kRouterOwns,
                      "baton_pd_decision_total",
                      "Attempts whose prompt a prefill worker computes (split), or the decode "

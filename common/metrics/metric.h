@@ -56,6 +56,7 @@ enum class Metric {
   kKvTransferBytes,
   kKvTransferFailures,
   kReservationsExpired,
+  kKvTransferNumericsMismatch,
   kPdDecision,
   // Routing.
   kRouterWorkerUp,

@@ -105,6 +105,10 @@ void MetricsProbe::PushDone(int64_t bytes, base::Duration sending, base::Duratio
 void MetricsProbe::PushFailed(Reason reason) { CountFailure(reason); }
 void MetricsProbe::PushRefused(Reason reason) { CountFailure(reason); }
 
+void MetricsProbe::PushFromOtherNumerics() {
+  registry_->counter(Metric::kKvTransferNumericsMismatch).Increment();
+}
+
 void MetricsProbe::CountFailure(Reason reason) {
   // Reasons without a name of their own, such as a broken stream, are counted under "other".
   const std::string name = reason == Reason::kNone ? "other" : std::string(ReasonName(reason));

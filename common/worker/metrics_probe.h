@@ -38,6 +38,7 @@ class MetricsProbe final : public WorkerProbe {
   void PushDone(int64_t bytes, base::Duration sending, base::Duration committing) override;
   void PushFailed(Reason reason) override;
   void PushRefused(Reason reason) override;
+  void PushFromOtherNumerics() override;
 
  private:
   // Sums over recent steps, each halved in weight every few seconds of work.

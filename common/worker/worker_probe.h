@@ -29,6 +29,7 @@ class WorkerProbe {
   virtual void PushFailed(Reason) {}
   // Receiver side.
   virtual void PushRefused(Reason) {}
+  virtual void PushFromOtherNumerics() {}
 };
 
 }  // namespace baton

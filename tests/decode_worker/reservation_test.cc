@@ -119,6 +119,27 @@ TEST_F(ReservationTest, RefusesAnotherLayoutOrModelWithBothSidesPrinted) {
   EXPECT_EQ(ReasonOf(model.Finish()), Reason::kLayoutMismatch);
 }
 
+TEST_F(ReservationTest, CountsAcceptedPushesOfOtherNumerics) {
+  Serve({.numerics = "cpu/avx512"});
+  const auto send = [this](const std::string& numerics, const std::string& fingerprint) {
+    DecodeCall call(*worker_, Start());
+    worker_pb::DecodeResponse response;
+    EXPECT_TRUE(call.Read(&response));
+    PushCall push(*worker_);
+    push.Open(response.reserved().ticket(), worker_->shape(), fingerprint, numerics);
+    // Its refusal shows that the receiver has seen the whole push.
+    push.Commit(0, 0, 0, 0);
+    EXPECT_FALSE(push.Finish().ok());
+    call.Cancel();
+  };
+  send("cpu/avx512", "fp-a");
+  send("", "fp-a");
+  send("cpu/avx2", "fp-b");
+  EXPECT_EQ(worker_->other_numerics(), 0);
+  send("cpu/avx2", "fp-a");
+  EXPECT_EQ(worker_->other_numerics(), 1);
+}
+
 TEST_F(ReservationTest, RefusesPiecesOutsideTheLease) {
   const std::vector<std::function<void(PushCall*)>> bad = {
       [&](PushCall* push) { push->Piece(kBlocks, 0, Block()); },

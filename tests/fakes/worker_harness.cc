@@ -182,11 +182,12 @@ PushCall::PushCall(WorkerHarness& worker, std::chrono::milliseconds deadline)
 }
 
 bool PushCall::Open(const worker_pb::Ticket& ticket, const KvShape& shape,
-                    const std::string& fingerprint) {
+                    const std::string& fingerprint, const std::string& numerics) {
   worker_pb::PushRequest request;
   *request.mutable_open()->mutable_ticket() = ticket;
   KvShapeToProto(shape, request.mutable_open()->mutable_layout());
   request.mutable_open()->set_model_fingerprint(fingerprint);
+  request.mutable_open()->set_numerics(numerics);
   return Write(request);
 }
 

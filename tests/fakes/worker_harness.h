@@ -54,6 +54,8 @@ class WorkerHarness final {
   EngineFigures figures() { return engine_->figures(); }
   // Sequences that the engine has taken in since the start, whatever became of them.
   int admitted() const { return probe_.admitted; }
+  // Pushes that were counted as coming from other numerics.
+  int other_numerics() const { return probe_.other_numerics; }
   KvShape shape() const { return core_->identity().shape; }
   const absl::Status& fault() const { return fault_; }
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
@@ -66,7 +68,9 @@ class WorkerHarness final {
  private:
   struct CountingProbe final : WorkerProbe {
     void SequenceAdmitted() override { ++admitted; }
+    void PushFromOtherNumerics() override { ++other_numerics; }
     std::atomic<int> admitted{0};
+    std::atomic<int> other_numerics{0};
   };
 
   const Options options_;
@@ -138,7 +142,8 @@ class PushCall final {
  public:
   explicit PushCall(WorkerHarness& worker,
                     std::chrono::milliseconds deadline = std::chrono::seconds(20));
-  bool Open(const worker_pb::Ticket& ticket, const KvShape& shape, const std::string& fingerprint);
+  bool Open(const worker_pb::Ticket& ticket, const KvShape& shape, const std::string& fingerprint,
+            const std::string& numerics = "");
   bool Piece(int32_t ordinal, int64_t offset, const std::string& data);
   bool BadPiece(int32_t ordinal, int64_t offset, const std::string& data);  // wrong checksum
   bool Progress();
