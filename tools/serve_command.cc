@@ -91,8 +91,8 @@ bool AnswersReady(const std::string& admin_address) {
   return response && response->status == 200;
 }
 
-std::string ServeReadyLine(const ReadyLine& router, const std::vector<ReadyLine>& workers,
-                           const std::vector<pid_t>& pids) {
+std::string ServeReadyLine(const std::string& grpc, const ReadyLine& router,
+                           const std::vector<ReadyLine>& workers, const std::vector<pid_t>& pids) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
   for (size_t i = 0; i < workers.size(); ++i) {
     list.push_back({{"role", workers[i].role},
@@ -101,7 +101,7 @@ std::string ServeReadyLine(const ReadyLine& router, const std::vector<ReadyLine>
                     {"admin", workers[i].admin}});
   }
   const nlohmann::ordered_json json = {
-      {"ready", true}, {"grpc", router.grpc}, {"admin", router.admin}, {"workers", list}};
+      {"ready", true}, {"grpc", grpc}, {"admin", router.admin}, {"workers", list}};
   return json.dump() + "\n";
 }
 
@@ -117,7 +117,10 @@ std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const S
   supervisor->RunUntil([&] { return ready = AnswersReady(supervisor->ready_lines().back().admin); },
                        base::SteadyClock().Now() + kRouterReadyTimeout);
   if (ready) {
-    Print(ServeReadyLine(supervisor->ready_lines().back(), workers, supervisor->pids()));
+    // The router's own line says where it listens, which a restart of it needs.
+    const ReadyLine router = supervisor->ready_lines().back();
+    const std::string& grpc = Advertised(flags.router.server, router.grpc);
+    Print(ServeReadyLine(grpc, router, workers, supervisor->pids()));
   } else if (!supervisor->stop_requested()) {
     return Fatal{.code = ExitCode::kResources,
                  .what = "the router did not find its workers",

@@ -85,8 +85,6 @@ void BindWorker(FlagSet* set, WorkerFlags* flags) {
                 "the name in metrics; default: last part of DIR"));
   BindEngine(set, &flags->engine);
   BindServer(set, &flags->server);
-  set->Add(With(Valued(TextFlag("advertise", &flags->server.advertise), "HOST:PORT"), "Network",
-                "where others reach this process, if not where they dialled"));
 }
 
 WorkerFlags DefaultPrefillFlags() {

@@ -44,6 +44,9 @@ void BindListen(FlagSet* set, ServerFlags* flags) {
   set->Add(Common(With(PortFlag("port", &flags->port), group, "gRPC port; 0 = any free one")));
   set->Add(Common(With(PortFlag("admin-port", &flags->admin_port), group,
                        "HTTP port of /metrics, /healthz and /readyz; 0 = any free one")));
+  set->Add(With(AddressFlag("advertise", &flags->advertise), group,
+                "where others reach the gRPC port, for the ready line and, of a decode worker, for "
+                "pushes; default: --host and the port"));
 }
 
 void BindLifecycle(FlagSet* set, ServerFlags* flags) {

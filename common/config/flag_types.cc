@@ -238,4 +238,20 @@ Flag PortFlag(std::string name, int32_t* target) {
   return flag;
 }
 
+Flag AddressFlag(std::string name, std::string* target) {
+  Flag flag = TextFlag(std::move(name), target);
+  flag.value = "HOST:PORT";
+  flag.set = [target](const std::vector<std::string>& values) -> absl::Status {
+    const std::string& text = values.back();
+    const size_t colon = text.rfind(':');
+    const bool host = colon != std::string::npos && colon > 0 && text.find('/') == text.npos;
+    if (!host || !ParseInt(text.substr(colon + 1), {.min = 1, .max = 65535}).ok()) {
+      return Wrong(text, "host:port that others can dial, without a scheme");
+    }
+    *target = text;
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
 }  // namespace baton

@@ -43,6 +43,8 @@ Flag SizeFlag(std::string name, int64_t* target, IntRange range);
 // "30s", "500ms", "2m"; a bare number counts in `unit`.
 Flag DurationFlag(std::string name, base::Duration* target, std::chrono::milliseconds unit);
 Flag PortFlag(std::string name, int32_t* target);
+// HOST:PORT that others can dial: both are there, the port is not 0. Empty is refused too.
+Flag AddressFlag(std::string name, std::string* target);
 
 // One of a closed set of words. `refused` are words that mean something that this build cannot do,
 // with the reason.

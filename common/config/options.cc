@@ -24,6 +24,10 @@ std::string ServedModelName(const WorkerFlags& flags) {
   return NameOf(flags.served_model_name, flags.model_dir);
 }
 
+const std::string& Advertised(const ServerFlags& flags, const std::string& listening) {
+  return flags.advertise.empty() ? listening : flags.advertise;
+}
+
 std::string DtypeFlagName(DtypeFlag dtype) {
   if (dtype == DtypeFlag::kAuto) return "auto";
   return dtype == DtypeFlag::kFloat32 ? "float32" : "bfloat16";

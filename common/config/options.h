@@ -27,7 +27,7 @@ struct ServerFlags {
   std::string host = "127.0.0.1";
   int32_t port = 50051;       // 0 = any free port
   int32_t admin_port = 8080;  // metrics and probes over HTTP; 0 = any free port
-  std::string advertise;      // host:port that others reach this process at; "" = where dialled
+  std::string advertise;      // host:port that others reach the gRPC port at; "" = where it listens
   TlsFlags tls;
   bool insecure = false;  // without TLS, a worker may bind more than loopback
   base::LogFormat log_format = base::LogFormat::kText;
@@ -88,6 +88,8 @@ struct RouterFlags {
   int64_t client_buffer = int64_t{4} << 20;  // bytes held for a slow client
 };
 
+// What others are told of the gRPC port: `--advertise`, else where it listens.
+const std::string& Advertised(const ServerFlags& flags, const std::string& listening);
 // The name that requests use: `--served-model-name`, else the last part of the model directory.
 std::string ServedModelName(const RouterFlags& flags);
 std::string ServedModelName(const WorkerFlags& flags);

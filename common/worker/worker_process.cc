@@ -160,7 +160,7 @@ std::optional<Fatal> Worker::StartAdmin() {
 
 std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
-  auto model = LoadWorkerModel(flags_.model_dir, flags_.engine);
+  auto model = LoadWorkerModel(flags_.model_dir, flags_.engine, clock_);
   if (!model.ok()) {
     return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir);
   }
@@ -192,7 +192,13 @@ std::optional<Fatal> Worker::StartEngine() {
 void Worker::PublishConfig(base::Duration load_time) {
   const EngineFlags& engine = flags_.engine;
   const kernels::PagedKv& kv = model_.loaded->kv();
-  registry_.gauge(Metric::kModelLoadDuration, {"total"}).Set(base::Seconds(load_time));
+  const LoadTimes& times = model_.loaded->times;
+  for (const auto& [phase, time] :
+       {std::pair("checkpoint", times.checkpoint), std::pair("weights", times.weights),
+        std::pair("kv_cache", times.kv_cache), std::pair("kernels", times.kernels),
+        std::pair("total", load_time)}) {
+    registry_.gauge(Metric::kModelLoadDuration, {phase}).Set(base::Seconds(time));
+  }
   registry_
       .gauge(Metric::kConfigInfo,
              {std::to_string(model_.engine.max_model_len), std::to_string(engine.max_num_seqs),
@@ -238,7 +244,9 @@ std::optional<Fatal> Worker::Start() {
   const std::string role(WorkerRoleName(spec_.role));
   spdlog::info("{} worker serves gRPC on {}, admin on {}", role, server_->address(),
                admin_->address());
-  PrintReadyLine({.role = role, .grpc = server_->address(), .admin = admin_->address()});
+  PrintReadyLine({.role = role,
+                  .grpc = Advertised(flags_.server, server_->address()),
+                  .admin = admin_->address()});
   return std::nullopt;
 }
 

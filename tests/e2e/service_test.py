@@ -8,7 +8,7 @@ import unittest
 import grpc
 
 import client
-from cluster import BIN, Cluster, wait_until
+from cluster import BIN, DEMO_MODEL, Cluster, wait_until
 
 STORY = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}]}
 
@@ -222,6 +222,21 @@ class StartTest(unittest.TestCase):
                 result = self.start(name, *arguments)
                 self.assertEqual(result.returncode, code, result.stderr)
                 self.assertTrue(result.stderr.strip())
+
+    def test_advertised_addresses_stand_in_the_ready_lines(self):
+        with Cluster(prefill=0, decode=1) as cluster:
+            spare = cluster.spawn_worker("decode", extra=["--advertise", "decode.example:7001"])
+            self.assertEqual(spare.wait_ready().grpc, "decode.example:7001")
+            cluster.decode.remove(spare)
+            cluster.router_flags = ["--advertise", "[fd00::1]:7000"]
+            router = cluster.spawn_router("advertised").wait_ready()
+            self.assertEqual(router.grpc, "[fd00::1]:7000")
+            for process in (spare, router):
+                self.assertEqual(process.terminate(), 0)
+        for wrong in ("example", "example:0", "http://example:7000", ":7000", "example:x"):
+            result = self.start("baton-decode", DEMO_MODEL, "--advertise", wrong)
+            self.assertEqual(result.returncode, 2, wrong)
+            self.assertIn("expected host:port", result.stderr)
 
     def test_port_in_use(self):
         with Cluster(prefill=0) as cluster:

@@ -92,6 +92,17 @@ TEST_F(ServeCommandTest, StartsEverythingAndPrintsOneReadyLine) {
   }
 }
 
+TEST_F(ServeCommandTest, TellsTheAdvertisedAddressAndKeepsItFromItsProcesses) {
+  Start({"m", "--advertise", "baton.example:7000", "--admin-port", "0", "--port", "0"});
+  const auto ready = WaitReady();
+  ASSERT_TRUE(ready.is_object()) << out_ << err_;
+  EXPECT_EQ(ready["grpc"], "baton.example:7000");
+  EXPECT_THAT(ready["workers"][0]["grpc"].get<std::string>(), HasSubstr("127.0.0.1:"));
+  serve_->Signal(SIGTERM);
+  EXPECT_EQ(WaitExit(), 0) << err_;
+  EXPECT_THAT(err_, Not(HasSubstr("--advertise")));
+}
+
 TEST_F(ServeCommandTest, UnifiedModeHasDecodeWorkersOnly) {
   Start({"m", "--mode", "unified", "--decode", "1", "--admin-port", "0"});
   const auto ready = WaitReady();
