@@ -70,9 +70,11 @@ packages listed in scripts/lib.sh by other means and build with: cmake --preset 
   fi
   local minor
   minor=$(rust_minor)
-  [ "$minor" -ge "$min_rust_minor" ] || die "cargo 1.$minor is too old, 1.$min_rust_minor or newer is
-needed; type this, then run again:
-  sudo apt-get install -y ${rust_packages[*]}" 2
+  if [ "$minor" -lt "$min_rust_minor" ]; then
+    [ "$minor" -eq 0 ] && say "cargo was not found" || say "cargo 1.$minor is too old"
+    say "Rust 1.$min_rust_minor or newer is needed; type this, then run again:"
+    die "  sudo apt-get install -y ${rust_packages[*]}" 2
+  fi
 }
 
 # Crates are fetched once; the build itself is offline.
