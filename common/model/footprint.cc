@@ -38,10 +38,19 @@ double AttentionFlops(const ModelConfig& c, int64_t begin, int64_t end) {
   return 4.0 * c.q_size() * pairs;
 }
 
+double PrefillFlops(const ModelConfig& c, int64_t tokens) {
+  return ProjectionFlops(c) * static_cast<double>(tokens) + OutputFlops(c) +
+         AttentionFlops(c, 0, tokens);
+}
+
 }  // namespace
 
 double LastLayerTailFlops(const ModelConfig& config) {
   return 2.0 * config.hidden * (config.q_size() + 3.0 * config.ffn);
+}
+
+double ExecutedPrefillFlops(const ModelConfig& config, int32_t tokens) {
+  return PrefillFlops(config, tokens) - (tokens - 1) * LastLayerTailFlops(config);
 }
 
 Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query) {
@@ -59,11 +68,9 @@ Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& quer
   footprint.activation_peak_bytes = PlanActivations(config, whole, query.compute_dtype,
                                                     {.max_tokens = query.tokens, .max_samples = 1})
                                         .total();
-  const double projections = ProjectionFlops(config);
-  const double output = OutputFlops(config);
-  footprint.prefill_flops =
-      projections * static_cast<double>(tokens) + output + AttentionFlops(config, 0, tokens);
-  footprint.decode_step_flops = projections + output + AttentionFlops(config, tokens, tokens + 1);
+  footprint.prefill_flops = PrefillFlops(config, tokens);
+  footprint.decode_step_flops =
+      ProjectionFlops(config) + OutputFlops(config) + AttentionFlops(config, tokens, tokens + 1);
   const int64_t blocks = (tokens + query.block_size - 1) / query.block_size;
   footprint.max_concurrency =
       query.memory_bytes / (blocks * static_cast<int64_t>(layout.block_bytes()));

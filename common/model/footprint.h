@@ -36,6 +36,10 @@ struct Footprint {
 // not sample.
 double LastLayerTailFlops(const ModelConfig& config);
 
+// Of a prompt of `tokens` in one step, as executed: only its last token passes the last layer's
+// tail.
+double ExecutedPrefillFlops(const ModelConfig& config, int32_t tokens);
+
 Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query);
 
 }  // namespace baton

@@ -57,11 +57,27 @@ absl::Status CheckMemory(const ModelConfig& config, const LocalShape& shape, DTy
       "--max-num-batched-tokens or --max-num-seqs"));
 }
 
+class Stopwatch final {
+ public:
+  explicit Stopwatch(const base::Clock& clock) : clock_(clock), last_(clock.Now()) {}
+  // Since the last lap.
+  base::Duration Lap() {
+    const base::Instant before = std::exchange(last_, clock_.Now());
+    return last_ - before;
+  }
+
+ private:
+  const base::Clock& clock_;
+  base::Instant last_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_dir,
                                                        const ModelOptions& options,
-                                                       const LoadProgress& progress) {
+                                                       const LoadProgress& progress,
+                                                       const base::Clock& clock) {
+  Stopwatch watch(clock);
   if (options.block_size < 1 || options.block_size > 1024) {
     return absl::InvalidArgumentError(
         absl::StrCat("--block-size ", options.block_size, "; expected 1 to 1024 tokens"));
@@ -86,15 +102,19 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
                                                                .compute_dtype = dtype,
                                                                .threads = options.threads}));
   BATON_ASSIGN_OR_RETURN(model->fingerprint, ModelFingerprint(model_dir, *files, dtype));
+  model->times.checkpoint = watch.Lap();
   BATON_ASSIGN_OR_RETURN(ModelWeights weights,
                          LoadWeights(model->config, shape, *files, *model->backend, progress));
   model->weight_bytes = weights.bytes();
+  model->times.weights = watch.Lap();
   BATON_ASSIGN_OR_RETURN(KvArena arena, KvArena::Create(*model->backend, layout, num_blocks));
   model->arena = std::make_unique<KvArena>(std::move(arena));
+  model->times.kv_cache = watch.Lap();
   BATON_ASSIGN_OR_RETURN(auto transformer,
                          Transformer::Create(model->config, shape, std::move(weights),
                                              model->backend.get(), options.limits));
   model->runner = std::make_unique<TransformerRunner>(std::move(transformer), model->kv());
+  model->times.kernels = watch.Lap();
   return model;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/formats/generation_config.h"
 #include "common/formats/model_config.h"
 #include "common/model/kv_arena.h"
@@ -27,6 +28,14 @@ struct ModelOptions {
   StepLimits limits{.max_tokens = 2048, .max_samples = 64};
 };
 
+// Where the time of a load went.
+struct LoadTimes {
+  base::Duration checkpoint{};  // files opened and checked, fingerprint
+  base::Duration weights{};     // read and packed
+  base::Duration kv_cache{};    // allocated and touched
+  base::Duration kernels{};     // buffers and kernels made for every size of step
+};
+
 // A model that is ready to run. The runner may be moved out; it borrows backend and KV memory, so
 // the model outlives it.
 struct LoadedModel {
@@ -34,6 +43,7 @@ struct LoadedModel {
   GenerationConfig generation;
   std::string fingerprint;
   size_t weight_bytes = 0;  // packed
+  LoadTimes times;
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<KvArena> arena;
   std::unique_ptr<TransformerRunner> runner;
@@ -51,8 +61,8 @@ absl::StatusOr<kernels::DType> ResolveKvDType(const std::string& dtype, kernels:
 
 // Everything from a directory to the first step: checks the files, makes the backend, packs the
 // weights, and allocates and touches the KV arena. `progress` may be null.
-absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_dir,
-                                                       const ModelOptions& options,
-                                                       const LoadProgress& progress);
+absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(
+    const std::string& model_dir, const ModelOptions& options, const LoadProgress& progress,
+    const base::Clock& clock = base::SteadyClock());
 
 }  // namespace baton

@@ -28,6 +28,27 @@ TEST(FootprintTest, KnowsTheFiguresOfLlama31) {
   EXPECT_EQ(footprint.max_concurrency, 128);
 }
 
+TEST(FootprintTest, ExecutedPrefillPassesTheLastTailOnce) {
+  // hidden 16, q 2 · 8, kv 1 · 8, ffn 24, 3 layers, vocabulary 10.
+  const auto config = ParseModelConfig(
+      R"({"architectures": ["LlamaForCausalLM"], "hidden_size": 16, "intermediate_size": 24,
+          "max_position_embeddings": 64, "num_attention_heads": 2, "head_dim": 8,
+          "num_hidden_layers": 3, "num_key_value_heads": 1, "vocab_size": 10})",
+      "config.json");
+  ASSERT_TRUE(config.ok()) << config.status();
+  // Of one token. To the tail of a layer belong o and the MLP.
+  const double qkv = 2 * 16 * (16 + 8 + 8);
+  const double tail = 2 * (16 * 16 + 3 * 16 * 24);
+  const double output = 2 * 16 * 10;
+  // 5 queries see 1 + 2 + 3 + 4 + 5 keys in each layer: 4 FLOPs per element of the query heads.
+  const double attention = 3 * 15 * 4 * 16;
+  EXPECT_EQ(ExecutedPrefillFlops(*config, 5),
+            5 * 3 * qkv + (5 * 2 + 1) * tail + output + attention);
+  EXPECT_EQ(LastLayerTailFlops(*config), tail);
+  EXPECT_EQ(ExecutedPrefillFlops(*config, 1),
+            ComputeFootprint(*config, {.tokens = 1}).prefill_flops);
+}
+
 TEST(FootprintTest, CountsTheFlopsOfProjectionsAndAttention) {
   // Per layer: q and o 4096², k and v 4096 · 1024, three of 4096 · 14336; output 4096 · 128256.
   const double layer = 2.0 * (2 * 4096.0 * 4096 + 2 * 4096.0 * 1024 + 3 * 4096.0 * 14336);

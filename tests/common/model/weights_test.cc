@@ -176,6 +176,29 @@ TEST_F(WeightsTest, ALoadThatCannotFitIsRefusedBeforeItBegins) {
   EXPECT_FALSE(began);
 }
 
+TEST_F(WeightsTest, TheTimeOfALoadIsThatOfItsPhase) {
+  ModelOptions options;
+  options.device = "reference";
+  options.kv.tokens = 64;
+  base::ManualClock clock;  // stands still but while weights are packed
+  const auto model = LoadModel(
+      dir_ / "m", options,
+      [&](int64_t done, int64_t total) {
+        if (done == total) clock.Advance(std::chrono::seconds(3));
+      },
+      clock);
+  ASSERT_TRUE(model.ok()) << model.status();
+  const LoadTimes& times = (*model)->times;
+  EXPECT_GE(times.weights, std::chrono::seconds(3));
+  EXPECT_EQ(times.checkpoint + times.kv_cache + times.kernels, base::Duration::zero());
+  const auto real = LoadModel(dir_ / "m", options, nullptr);
+  ASSERT_TRUE(real.ok()) << real.status();
+  for (const base::Duration time : {(*real)->times.checkpoint, (*real)->times.weights,
+                                    (*real)->times.kv_cache, (*real)->times.kernels}) {
+    EXPECT_GT(time, base::Duration::zero());
+  }
+}
+
 TEST_F(WeightsTest, RefusesUnknownDtypesByFlag) {
   ModelOptions options;
   options.device = "reference";
