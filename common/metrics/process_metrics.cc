@@ -20,7 +20,11 @@ MetricInfo Row(Metric id, MetricType type, std::string name, std::string help,
 std::vector<MetricInfo> ProcessMetrics() {
   const auto gauge = MetricType::kGauge;
   MetricInfo load = Row(Metric::kModelLoadDuration, gauge, "baton_model_load_duration_seconds",
-                        "Time to get the model ready, once at start.", {{"phase", {"total"}}});
+                        "Time to get the model ready, once at start. checkpoint: files opened, "
+                        "checked and fingerprinted; weights: read and packed; kv_cache: allocated "
+                        "and touched; kernels: made for every size of step; total: these and the "
+                        "tokenizer and the measurement of the machine.",
+                        {{"phase", {"checkpoint", "weights", "kv_cache", "kernels", "total"}}});
   load.owners = kWorkersOwn;
   return {
       Row(Metric::kServerState, gauge, "baton_server_state", "1 for the present state, else 0.",

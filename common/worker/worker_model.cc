@@ -8,6 +8,7 @@
 #include "common/model/footprint.h"
 #include "common/text/special_tokens.h"
 #include "common/text/tokenizer.h"
+#include "common/worker/load_progress.h"
 #include "kernels/machine_limits.h"
 #include "spdlog/spdlog.h"
 
@@ -57,7 +58,8 @@ WorkModel WorkModelOf(const LoadedModel& model) {
   query.block_size = model.kv().layout.block_size;
   const Footprint footprint = ComputeFootprint(model.config, query);
   const kernels::MachineLimits limits = kernels::MeasureMachineLimits(model.backend->info());
-  return {.prefill_flops_per_token = footprint.prefill_flops / kTypicalPrompt,
+  return {.prefill_flops_per_token =
+              ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
           .decode_flops_per_token = footprint.decode_step_flops,
           .weight_bytes = static_cast<double>(model.weight_bytes),
           .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
@@ -95,16 +97,6 @@ void LogModel(const WorkerModel& model) {
   }
 }
 
-// A line per tenth, so that a long load shows that it lives.
-LoadProgress TenthsLogged() {
-  return [last = -1](int64_t done, int64_t total) mutable {
-    const int tenth = total > 0 ? static_cast<int>(done * 10 / total) : 10;
-    if (tenth == last) return;
-    last = tenth;
-    spdlog::info("loading weights: {} % of {} MiB", tenth * 10, total >> 20);
-  };
-}
-
 }  // namespace
 
 absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_dir,
@@ -127,10 +119,15 @@ absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_d
                       [&](TokenId id) { return std::string((*tokenizer)->TokenText(id)); });
 }
 
-absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir,
-                                            const EngineFlags& flags) {
+absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags,
+                                            const base::Clock& clock) {
   WorkerModel model;
-  BATON_ASSIGN_OR_RETURN(model.loaded, LoadModel(model_dir, ModelOptionsOf(flags), TenthsLogged()));
+  LoadProgressLog progress(&clock, [](const std::string& line) { spdlog::info("{}", line); });
+  BATON_ASSIGN_OR_RETURN(
+      model.loaded,
+      LoadModel(
+          model_dir, ModelOptionsOf(flags),
+          [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
   BATON_ASSIGN_OR_RETURN(model.stop_set,
                          LoadStopSet(model_dir, model.loaded->config, model.loaded->generation));

@@ -30,6 +30,7 @@ absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_d
 
 // From the flags to a model whose engine can be started. Logs progress, the EOS set with its
 // sources, and what "auto" became.
-absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags);
+absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags,
+                                            const base::Clock& clock);
 
 }  // namespace baton

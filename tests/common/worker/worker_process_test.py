@@ -44,6 +44,8 @@ class WorkerProcessTest(unittest.TestCase):
                 worker = self.start(role)
                 self.assertEqual(worker.ready["role"], role)
                 self.assertTrue(worker.ready["ready"])
+                self.assertEqual(list(worker.ready), ["ready", "role", "pid", "grpc", "admin"])
+                self.assertEqual(worker.ready["pid"], worker.pid)
                 self.assertEqual(worker.get("/readyz").strip(), "ok")
                 self.assertEqual(worker.get("/healthz").strip(), "ok")
                 self.assertEqual(worker.terminate(), 0, worker.tail())
@@ -63,6 +65,20 @@ class WorkerProcessTest(unittest.TestCase):
             check = subprocess.run([promtool, "check", "metrics"], input=page.encode(),
                                    capture_output=True)
             self.assertEqual(check.returncode, 0, check.stderr + check.stdout)
+
+    def test_the_phases_of_the_load_are_published_and_add_up(self):
+        worker = self.start("prefill")
+        phases = {}
+        for line in worker.get("/metrics").splitlines():
+            if line.startswith("baton_model_load_duration_seconds{"):
+                phases[line.partition('phase="')[2].partition('"')[0]] = float(line.split()[-1])
+        total = phases.pop("total")
+        self.assertEqual(set(phases), {"checkpoint", "weights", "kv_cache", "kernels"})
+        self.assertGreater(min(phases.values()), 0, phases)
+        self.assertLess(sum(phases.values()), total)
+        # A load of moments says so once.
+        self.assertEqual(worker.tail().count("weights loaded: "), 1, worker.tail())
+        self.assertNotIn("loading weights: ", worker.tail())
 
     def test_a_port_in_use_exits_5_and_names_it(self):
         with socket.socket() as taken:
