@@ -1,5 +1,7 @@
 #include "common/config/ready_line.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 
 #include "nlohmann/json.hpp"
@@ -7,15 +9,20 @@
 namespace baton {
 
 std::string FormatReadyLine(const ReadyLine& ready) {
-  const nlohmann::ordered_json json = {
-      {"ready", true}, {"role", ready.role}, {"grpc", ready.grpc}, {"admin", ready.admin}};
+  const nlohmann::ordered_json json = {{"ready", true},
+                                       {"role", ready.role},
+                                       {"pid", ready.pid},
+                                       {"grpc", ready.grpc},
+                                       {"admin", ready.admin}};
   return json.dump();
 }
 
 std::optional<ReadyLine> ParseReadyLine(std::string_view line) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object() || !json.contains("ready") || json["ready"] != true) return std::nullopt;
+  if (!json.contains("pid") || !json["pid"].is_number_integer()) return std::nullopt;
   ReadyLine ready;
+  ready.pid = json["pid"].get<int64_t>();
   for (const auto& [key, target] : {std::pair{"role", &ready.role}, std::pair{"grpc", &ready.grpc},
                                     std::pair{"admin", &ready.admin}}) {
     if (!json.contains(key) || !json[key].is_string()) return std::nullopt;
@@ -24,7 +31,8 @@ std::optional<ReadyLine> ParseReadyLine(std::string_view line) {
   return ready;
 }
 
-void PrintReadyLine(const ReadyLine& ready) {
+void PrintReadyLine(ReadyLine ready) {
+  ready.pid = getpid();
   const std::string line = FormatReadyLine(ready) + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,16 +10,20 @@ namespace baton {
 // What a server prints on stdout, once, when it takes requests. Addresses are host:port.
 struct ReadyLine {
   std::string role;  // router, prefill or decode
+  int64_t pid = 0;
   std::string grpc;
   std::string admin;
+
+  bool operator==(const ReadyLine&) const = default;
 };
 
-// {"ready":true,"role":"decode","grpc":"127.0.0.1:50053","admin":"127.0.0.1:8082"}, no newline.
+// {"ready":true,"role":"decode","pid":7,"grpc":"127.0.0.1:50053","admin":"127.0.0.1:8082"}, no
+// newline.
 std::string FormatReadyLine(const ReadyLine& ready);
 // Empty for any other line.
 std::optional<ReadyLine> ParseReadyLine(std::string_view line);
 
-// Writes the line to stdout and flushes.
-void PrintReadyLine(const ReadyLine& ready);
+// Writes the line, with the pid of this process, to stdout and flushes.
+void PrintReadyLine(ReadyLine ready);
 
 }  // namespace baton

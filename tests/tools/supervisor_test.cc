@@ -16,7 +16,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-constexpr char kReady[] = R"(echo '{"ready":true,"role":"decode","grpc":"h:1","admin":"h:2"}'; )";
+constexpr char kReady[] =
+    R"(echo '{"ready":true,"role":"decode","pid":1,"grpc":"h:1","admin":"h:2"}'; )";
 
 class SupervisorTest : public ::testing::Test {
  protected:

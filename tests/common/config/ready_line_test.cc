@@ -1,5 +1,7 @@
 #include "common/config/ready_line.h"
 
+#include <unistd.h>
+
 #include "gtest/gtest.h"
 
 namespace baton {
@@ -7,23 +9,32 @@ namespace {
 
 TEST(ReadyLine, IsOneJsonObjectWithBareAddresses) {
   EXPECT_EQ(
-      FormatReadyLine({.role = "decode", .grpc = "127.0.0.1:50053", .admin = "127.0.0.1:8082"}),
-      R"({"ready":true,"role":"decode","grpc":"127.0.0.1:50053","admin":"127.0.0.1:8082"})");
+      FormatReadyLine(
+          {.role = "decode", .pid = 7, .grpc = "127.0.0.1:50053", .admin = "127.0.0.1:8082"}),
+      R"({"ready":true,"role":"decode","pid":7,"grpc":"127.0.0.1:50053","admin":"127.0.0.1:8082"})");
 }
 
 TEST(ReadyLine, ParsesWhatItFormats) {
-  const auto parsed = ParseReadyLine(FormatReadyLine({"router", "[::1]:1", "[::1]:2"}));
-  ASSERT_TRUE(parsed.has_value());
-  EXPECT_EQ(parsed->role, "router");
-  EXPECT_EQ(parsed->grpc, "[::1]:1");
-  EXPECT_EQ(parsed->admin, "[::1]:2");
+  const ReadyLine ready = {"router", 4'000'000, "[::1]:1", "[::1]:2"};
+  EXPECT_EQ(ParseReadyLine(FormatReadyLine(ready)), ready);
+}
+
+TEST(ReadyLine, IsPrintedWithThePidOfTheProcess) {
+  testing::internal::CaptureStdout();
+  PrintReadyLine({.role = "decode", .grpc = "h:1", .admin = "h:2"});
+  const std::string printed = testing::internal::GetCapturedStdout();
+  EXPECT_EQ(
+      printed,
+      FormatReadyLine({.role = "decode", .pid = getpid(), .grpc = "h:1", .admin = "h:2"}) + "\n");
 }
 
 TEST(ReadyLine, AnythingElseIsNone) {
   for (const char* line :
-       {"", "listening", "[]", "{}", R"({"ready":false,"role":"a","grpc":"b","admin":"c"})",
-        R"({"ready":true,"role":"a","grpc":"b"})",
-        R"({"ready":true,"role":"a","grpc":1,"admin":"c"})"}) {
+       {"", "listening", "[]", "{}", R"({"ready":false,"role":"a","pid":1,"grpc":"b","admin":"c"})",
+        R"({"ready":true,"role":"a","pid":1,"grpc":"b"})",
+        R"({"ready":true,"role":"a","grpc":"b","admin":"c"})",
+        R"({"ready":true,"role":"a","pid":"1","grpc":"b","admin":"c"})",
+        R"({"ready":true,"role":"a","pid":1,"grpc":1,"admin":"c"})"}) {
     EXPECT_FALSE(ParseReadyLine(line).has_value()) << line;
   }
 }
