@@ -7,64 +7,10 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/rpc/status_map.h"
+#include "common/worker/sequence_end.h"
+#include "decode_worker/decode_messages.h"
 
 namespace baton {
-namespace {
-
-// While a write is out, token messages become one.
-bool MergeTokens(worker_pb::DecodeResponse* last, worker_pb::DecodeResponse* next) {
-  if (!last->has_tokens() || !next->has_tokens()) return false;
-  auto* more = next->mutable_tokens()->mutable_tokens();
-  auto* tokens = last->mutable_tokens()->mutable_tokens();
-  for (worker_pb::Token& token : *more) *tokens->Add() = std::move(token);
-  return true;
-}
-
-absl::Status SlowRouter(size_t limit) {
-  return MakeError(
-      absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
-      "the router did not read " + std::to_string(limit) + " bytes of this stream; it was ended");
-}
-
-absl::Status Expired(base::Duration silence) {
-  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kExpired},
-                   "the reservation's push gave no sign of life for " +
-                       std::to_string(base::Seconds(silence)) + " s; open a new attempt");
-}
-
-absl::Status Revoked() {
-  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked},
-                   "running requests needed the reserved blocks; open a new attempt");
-}
-
-// Why a push ends when its Decode stream does.
-absl::Status DecodeOver() {
-  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked},
-                   "the Decode stream of this reservation has ended");
-}
-
-worker_pb::DecodeResponse FinalOf(const FinishedEvent& event, FinishReason reason) {
-  worker_pb::DecodeResponse response;
-  worker_pb::DecodeFinal* final = response.mutable_final();
-  EndingToProto({reason, event.stop_token, event.natural_end_step}, final->mutable_ending());
-  final->mutable_timings()->set_queue_ms(base::Milliseconds(event.queue_time));
-  final->mutable_timings()->set_prefill_ms(base::Milliseconds(event.prefill_time));
-  final->mutable_timings()->set_decode_ms(base::Milliseconds(event.decode_time));
-  final->set_preemptions(event.preemptions);
-  return response;
-}
-
-absl::Status StatusOf(const FinishedEvent& event) {
-  if (!event.status.ok()) return event.status;
-  if (event.reason == FinishReason::kDeadline) {
-    return absl::DeadlineExceededError("the request's deadline passed on the decode worker");
-  }
-  return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDrained},
-                   "the engine ended this sequence; open a new attempt");
-}
-
-}  // namespace
-
 DecodeStream::DecodeStream(WorkerCore* core, KvReceiver* receiver, base::Instant deadline,
                            std::function<void()> cancel_call)
     : core_(core),
@@ -230,19 +176,16 @@ void DecodeStream::On(const FinishedEvent& event) {
     base::MutexLock lock(&mutex_);
     ended = ended_;
     if (reason == FinishReason::kAborted && release_) reason = *release_;
-    const bool natural = reason != FinishReason::kAborted && reason != FinishReason::kDeadline &&
-                         reason != FinishReason::kError;
-    if (!ended && natural) ended_ = true;
-    if (!natural) reason = FinishReason::kError;
+    if (!EndedEarly(reason)) ended_ = true;
   }
-  if (!ended && reason != FinishReason::kError) {
+  if (!ended && !EndedEarly(reason)) {
     base::Failpoint("finishing");
     if (reason == FinishReason::kStopEos) core_->probe().StoppedByEos(last_signal_);
     DropReservation(DecodeOver());
     Send(FinalOf(event, reason));
     writer_.Finish(grpc::Status::OK);
   } else if (!ended) {
-    End(StatusOf(event));
+    End(StatusOfEnd(event, WorkerRole::kDecode));
   }
   LeaveEngine();
 }

@@ -6,6 +6,7 @@
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/rpc/status_map.h"
+#include "common/worker/sequence_end.h"
 
 namespace baton {
 namespace {
@@ -22,20 +23,6 @@ absl::Status PushFailed(const absl::Status& cause) {
 
 absl::Status NotNeeded() {
   return absl::CancelledError("the first token ended the request; nothing is handed over");
-}
-
-absl::Status StatusOf(const FinishedEvent& event) {
-  if (!event.status.ok()) return event.status;
-  if (event.reason == FinishReason::kDeadline) {
-    return absl::DeadlineExceededError("the request's deadline passed on the prefill worker");
-  }
-  return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDrained},
-                   "the engine ended this sequence; open a new attempt");
-}
-
-bool EndedEarly(FinishReason reason) {
-  return reason == FinishReason::kAborted || reason == FinishReason::kDeadline ||
-         reason == FinishReason::kError;
 }
 
 }  // namespace
@@ -187,7 +174,7 @@ void PrefillStream::On(const FinishedEvent& event) {
     sequence_over_ = true;
   }
   if (EndedEarly(event.reason)) {
-    End(StatusOf(event));
+    End(StatusOfEnd(event, WorkerRole::kPrefill));
   } else if (!ended) {
     SendFirstToken(event);
   }
@@ -248,8 +235,7 @@ void PrefillStream::FinishIfOver() {
     base::MutexLock lock(&mutex_);
     if (ended_ || !finished_ || !outcome_) return;
     ended_ = true;
-    final->mutable_timings()->set_queue_ms(base::Milliseconds(finished_->queue_time));
-    final->mutable_timings()->set_prefill_ms(base::Milliseconds(finished_->prefill_time));
+    TimingsToProto(*finished_, final->mutable_timings());
     if (outcome_->status.ok()) {
       final->set_transfer_ms(base::Milliseconds(core_->clock().Now() - first_token_at_));
       final->set_pushed_bytes(outcome_->bytes);

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "baton/worker/v1/decode.pb.h"
+#include "common/base/clock.h"
+#include "common/engine/engine.h"
+
+// What a Decode stream says, apart from when it says it.
+namespace baton {
+
+// Appends `next` to `last` when both carry tokens: while a write is out, they become one message.
+bool MergeTokens(worker::v1::DecodeResponse* last, worker::v1::DecodeResponse* next);
+
+// The last message of a stream that ended by itself or by Release, with `reason`.
+worker::v1::DecodeResponse FinalOf(const FinishedEvent& event, FinishReason reason);
+
+// --- Why a stream ended. ---
+
+// The router read nothing while `limit` bytes waited.
+absl::Status SlowRouter(size_t limit);
+// The reservation's push was silent for so long.
+absl::Status Expired(base::Duration silence);
+// Running sequences took the reserved blocks.
+absl::Status Revoked();
+// Said to the push, whose Decode stream has ended.
+absl::Status DecodeOver();
+
+}  // namespace baton
