@@ -1,11 +1,9 @@
 #include "common/worker/worker_process.h"
 
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstdlib>
 #include <utility>
 
@@ -21,6 +19,7 @@
 #include "common/rpc/server.h"
 #include "common/worker/kv_shape_of.h"
 #include "common/worker/status_service.h"
+#include "common/worker/stop_signals.h"
 #include "common/worker/worker_model.h"
 #include "grpcpp/impl/service_type.h"
 #include "spdlog/spdlog.h"
@@ -62,28 +61,6 @@ Fatal FatalOf(const absl::Status& status, ExitCode otherwise, const std::string&
           .next = split == std::string::npos ? "" : message.substr(split + 2)};
 }
 
-// What happens to the process from outside or inside.
-class Signals final {
- public:
-  // Blocks SIGTERM and SIGINT in this thread and those it starts, and ignores SIGPIPE.
-  Signals() {
-    sigemptyset(&set_);
-    sigaddset(&set_, SIGTERM);
-    sigaddset(&set_, SIGINT);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-    std::signal(SIGPIPE, SIG_IGN);
-  }
-  // True when one arrived within `wait`.
-  bool Arrived(std::chrono::nanoseconds wait) const {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
-    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (wait - seconds).count()};
-    return sigtimedwait(&set_, nullptr, &limit) > 0;
-  }
-
- private:
-  sigset_t set_{};
-};
-
 // A worker between its start and its end. Members are destroyed in the order that their threads
 // need: server, services, core (which stops the engine), engine, model.
 class Worker final {
@@ -101,7 +78,7 @@ class Worker final {
   // Empty when serving; else why not.
   std::optional<Fatal> Start();
   // Until a signal, or a fault of the engine. Returns the exit code.
-  int Run(const Signals& signals);
+  int Run(const StopSignals& signals);
 
  private:
   std::optional<Fatal> StartAdmin();
@@ -110,7 +87,7 @@ class Worker final {
   RpcServerOptions ServerOptions() const;
   void PublishConfig(base::Duration load_time);
   void SetState(const char* state);
-  int Drain(const Signals& signals);
+  int Drain(const StopSignals& signals);
   [[noreturn]] void Die();
 
   const WorkerRoleSpec& spec_;
@@ -250,14 +227,14 @@ std::optional<Fatal> Worker::Start() {
   return std::nullopt;
 }
 
-int Worker::Run(const Signals& signals) {
+int Worker::Run(const StopSignals& signals) {
   while (!signals.Arrived(kSignalPoll)) {
     if (faulted_) Die();
   }
   return Drain(signals);
 }
 
-int Worker::Drain(const Signals& signals) {
+int Worker::Drain(const StopSignals& signals) {
   SetState("draining");
   server_->SetServing(spec_.service_names, false);
   core_->BeginDrain();
@@ -309,7 +286,7 @@ int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
   if (!log.ok()) {
     return ReportFatal(spec.program, FatalOf(log, ExitCode::kUsage, "cannot log"));
   }
-  const Signals signals;
+  const StopSignals signals;
   if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
   Worker worker(spec, flags);
   if (auto fatal = worker.Start()) return ReportFatal(spec.program, *fatal);

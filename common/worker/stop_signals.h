@@ -1,0 +1,32 @@
+#pragma once
+
+#include <signal.h>
+
+#include <chrono>
+#include <ctime>
+
+namespace baton {
+
+// SIGTERM and SIGINT, which ask a process to drain. Made before any other thread is started.
+class StopSignals final {
+ public:
+  // Blocks them in this thread and those it starts, and ignores SIGPIPE.
+  StopSignals() {
+    sigemptyset(&set_);
+    sigaddset(&set_, SIGTERM);
+    sigaddset(&set_, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
+    signal(SIGPIPE, SIG_IGN);
+  }
+  // True when one arrived within `wait`.
+  bool Arrived(std::chrono::nanoseconds wait) const {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(wait);
+    const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (wait - seconds).count()};
+    return sigtimedwait(&set_, nullptr, &limit) > 0;
+  }
+
+ private:
+  sigset_t set_{};
+};
+
+}  // namespace baton
