@@ -97,6 +97,10 @@ std::optional<Fatal> RouterProcess::StartRouter() {
                      .model_name = parts.options.served_model_name,
                      .max_model_len = (*model)->config.max_positions});
   AddProcessMetrics(registry_.get());
+  registry_
+      ->gauge(Metric::kConfigInfo,
+              {"", "", "", std::to_string(flags_.max_num_queued_reqs), "", "", ""})
+      .Set(1);
   registry_->SetServerState("starting");
   parts.metrics = registry_.get();
   if (!flags_.eos_log.empty()) {
@@ -129,7 +133,9 @@ std::optional<Fatal> RouterProcess::Start() {
   if (auto fatal = StartAdmin()) return fatal;
   registry_->SetServerState("ready");
   spdlog::info("router serves gRPC on {}, admin on {}", router_->address(), admin_->address());
-  PrintReadyLine({.role = "router", .grpc = router_->address(), .admin = admin_->address()});
+  PrintReadyLine({.role = "router",
+                  .grpc = Advertised(flags_.server, router_->address()),
+                  .admin = admin_->address()});
   return std::nullopt;
 }
 

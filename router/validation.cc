@@ -157,6 +157,32 @@ absl::Status TooLong(std::string_view what, int64_t have, int64_t limit) {
                    absl::StrCat(std::string(what), " is ", have, " tokens; the limit is ", limit));
 }
 
+absl::Status CheckRequestId(const std::string& id) {
+  if (id.size() > kMaxRequestIdBytes) {
+    return InvalidArgument(Reason::kInvalidText, "spec.request_id",
+                           absl::StrCat("request_id has ", id.size(), " bytes; expected at most ",
+                                        kMaxRequestIdBytes));
+  }
+  // It stands in log lines.
+  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (std::any_of(id.begin(), id.end(), control)) {
+    return InvalidArgument(Reason::kInvalidText, "spec.request_id",
+                           "request_id has a control character; expected text on one line");
+  }
+  return absl::OkStatus();
+}
+
+// `status` with its field spelled as in GenerationSpec: the sampler's checks know no messages.
+absl::Status InSpec(const absl::Status& status, std::string_view message_path) {
+  if (status.ok()) return status;
+  ErrorDetail detail = DetailOf(status);
+  const bool output = detail.field == "logprobs";
+  detail.field =
+      absl::StrCat(output ? "spec.output." : std::string(message_path), std::move(detail.field));
+  return MakeError(status.code(), std::move(detail),
+                   {status.message().data(), status.message().size()});
+}
+
 StopParams ResolveStop(const v1::StopParams& given) {
   StopParams stop;
   stop.max_tokens = given.max_tokens();
@@ -193,11 +219,7 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
                                          uint64_t seed) {
   BATON_RETURN_IF_ERROR(CheckModelName(spec.model(), model));
   BATON_RETURN_IF_ERROR(CheckUnsupported(spec));
-  if (spec.request_id().size() > kMaxRequestIdBytes) {
-    return InvalidArgument(Reason::kInvalidText, "spec.request_id",
-                           absl::StrCat("request_id has ", spec.request_id().size(),
-                                        " bytes; expected at most ", kMaxRequestIdBytes));
-  }
+  BATON_RETURN_IF_ERROR(CheckRequestId(spec.request_id()));
   BATON_RETURN_IF_ERROR(CheckInput(input, model));
   BATON_RETURN_IF_ERROR(CheckMaxTokens(spec.stop(), options));
   BATON_RETURN_IF_ERROR(CheckStopStrings(spec.stop()));
@@ -206,9 +228,10 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.request_id = spec.request_id();
   resolved.input = std::move(input);
   resolved.sampling = ResolveSampling(spec, model, seed);
-  BATON_RETURN_IF_ERROR(ValidateSampling(resolved.sampling, model.config.vocab));
+  BATON_RETURN_IF_ERROR(
+      InSpec(ValidateSampling(resolved.sampling, model.config.vocab), "spec.sampling."));
   resolved.stop = ResolveStop(spec.stop());
-  BATON_RETURN_IF_ERROR(ValidateStop(resolved.stop, model.config.vocab));
+  BATON_RETURN_IF_ERROR(InSpec(ValidateStop(resolved.stop, model.config.vocab), "spec.stop."));
   resolved.stop_strings.assign(spec.stop().stop().begin(), spec.stop().stop().end());
   resolved.include_stop = spec.stop().include_stop_in_output();
   resolved.skip_special_tokens =

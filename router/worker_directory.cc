@@ -93,13 +93,14 @@ void WorkerDirectory::ResolveKind(WorkerKind kind, const std::vector<std::string
   bool complete = true;
   for (const std::string& target : targets) {
     const auto addresses = ResolveTarget(target);
+    base::MutexLock lock(&mutex_);
     if (!addresses.ok()) {
       // What was known under this name stays until the resolver answers again.
-      spdlog::debug("{} workers: {}", WorkerKindName(kind),
-                    std::string(addresses.status().message()));
+      ReportUnresolved(kind, target, addresses.status());
       complete = false;
       continue;
     }
+    unresolved_.erase(target);
     found.insert(addresses->begin(), addresses->end());
   }
   base::MutexLock lock(&mutex_);
@@ -111,6 +112,14 @@ void WorkerDirectory::ResolveKind(WorkerKind kind, const std::vector<std::string
     const bool gone = it->first.first == kind && !entry.listed && entry.watch == nullptr;
     it = gone ? entries_.erase(it) : std::next(it);
   }
+}
+
+// Once, until the name resolves again.
+void WorkerDirectory::ReportUnresolved(WorkerKind kind, const std::string& target,
+                                       const absl::Status& why) {
+  if (!unresolved_.insert(target).second) return;
+  spdlog::warn("{} workers: {}; trying again every {} s", WorkerKindName(kind),
+               std::string(why.message()), base::Seconds(options_.deadlines.resolve_every));
 }
 
 void WorkerDirectory::AddEntry(WorkerKind kind, const std::string& address) {
@@ -154,6 +163,7 @@ void WorkerDirectory::Learn(Entry* entry, const worker::v1::WorkerIdentity& iden
   if (entry->facts) prefix_hints_.Drop({entry->link->address, entry->facts->incarnation});
   entry->facts = FactsFromProto(identity);
   entry->backoff = kFirstBackoff;
+  entry->reported_unreached = false;
   const absl::Status accepted = options_.accept(*entry->facts);
   entry->accepted = accepted.ok();
   const std::string& address = entry->link->address;
@@ -192,6 +202,9 @@ void WorkerDirectory::OnWatchEnded(const EntryKey& key, const grpc::Status& stat
     if (entry.facts) {
       spdlog::warn("{} worker {} is gone: {}", WorkerKindName(key.first), key.second,
                    status.error_message());
+    } else if (!std::exchange(entry.reported_unreached, true)) {
+      spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(key.first),
+                   key.second, status.error_message());
     }
     if (entry.facts) prefix_hints_.Drop({entry.link->address, entry.facts->incarnation});
     entry.facts.reset();

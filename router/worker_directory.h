@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -115,7 +116,9 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     std::shared_ptr<WorkerWatch> watch;  // null between two tries
     bool listed = true;                  // the list or the name still has it
     bool accepted = false;
+    bool complained = false;           // in the log, that it cannot be reached
     bool suspect = false;              // a stream to it broke since its last status
+    bool reported_unreached = false;   // the log says that it does not answer
     std::optional<WorkerFacts> facts;  // of the process that the watch speaks to
     worker::v1::WorkerLoad load;
     base::Instant status_at{};
@@ -134,6 +137,8 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   void ResolveLoop();
   void ResolveAll();
   void ResolveKind(WorkerKind kind, const std::vector<std::string>& targets);
+  void ReportUnresolved(WorkerKind kind, const std::string& target, const absl::Status& why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void AddEntry(WorkerKind kind, const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OpenWatch(const EntryKey& key, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void OnStatus(const EntryKey& key, const worker::v1::WatchResponse& response);
@@ -157,6 +162,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   mutable base::Mutex mutex_;
   base::CondVar stop_changed_;
   std::map<EntryKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::set<std::string> unresolved_ ABSL_GUARDED_BY(mutex_);  // targets that the log complained of
   std::map<std::pair<std::string, std::string>, base::Instant> failed_pairs_
       ABSL_GUARDED_BY(mutex_);
   PrefixHints prefix_hints_;  // of processes in `entries_` only
