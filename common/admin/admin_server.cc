@@ -75,7 +75,8 @@ absl::Status AdminServer::Listen() {
     const int error = errno;
     return absl::UnavailableError(
         absl::StrCat("cannot listen for HTTP on ", options_.host, ":", options_.port, ": ",
-                     error != 0 ? std::strerror(error) : "no such address"));
+                     error != 0 ? std::strerror(error) : "no such address",
+                     "; give another --admin-port (0 = any free one)"));
   }
   impl_->thread = std::thread([&http] { http.listen_after_bind(); });
   // The socket accepts already; only `stop` needs the loop to run.

@@ -1,5 +1,6 @@
 #include "common/base/log.h"
 
+#include <cerrno>
 #include <ctime>
 #include <utility>
 
@@ -10,18 +11,32 @@
 namespace baton::base {
 namespace {
 
+void AppendQuoted(std::string text, spdlog::memory_buf_t* out) {
+  const auto replace = nlohmann::json::error_handler_t::replace;
+  const std::string quoted = nlohmann::json(std::move(text)).dump(-1, ' ', false, replace);
+  out->append(quoted.data(), quoted.data() + quoted.size());
+}
+
 // `%v` alone would break JSON on quotes and newlines, so the message is a custom flag.
 class JsonMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg& message, const std::tm&,
               spdlog::memory_buf_t& out) override {
-    const std::string text(message.payload.data(), message.payload.size());
-    const auto replace = nlohmann::json::error_handler_t::replace;
-    const std::string quoted = nlohmann::json(text).dump(-1, ' ', false, replace);
-    out.append(quoted.data(), quoted.data() + quoted.size());
+    AppendQuoted(std::string(message.payload.data(), message.payload.size()), &out);
   }
   std::unique_ptr<custom_flag_formatter> clone() const override {
     return spdlog::details::make_unique<JsonMessage>();
+  }
+};
+
+// `baton serve` mixes the lines of several processes.
+class ProgramName final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg&, const std::tm&, spdlog::memory_buf_t& out) override {
+    AppendQuoted(program_invocation_short_name, &out);
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return spdlog::details::make_unique<ProgramName>();
   }
 };
 
@@ -36,8 +51,8 @@ absl::Status InitLog(LogFormat format, std::string_view level) {
   auto logger = spdlog::stderr_color_mt("baton");
   if (format == LogFormat::kJson) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();
-    formatter->add_flag<JsonMessage>('*').set_pattern(
-        R"({"ts":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","msg":%*})");
+    formatter->add_flag<JsonMessage>('*').add_flag<ProgramName>('N').set_pattern(
+        R"({"ts":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","program":%N,"pid":%P,"msg":%*})");
     logger->set_formatter(std::move(formatter));
   } else {
     logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%L%$ %v");

@@ -25,7 +25,7 @@ bool IsPlainFileName(std::string_view name) {
 
 absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::NotFoundError(path + " cannot be opened");
+  if (!file) return absl::NotFoundError(path + " cannot be opened; check its rights");
   const auto refuse = [&path](const std::string& what) {
     return absl::InvalidArgumentError(path + ": " + what);
   };
@@ -55,7 +55,7 @@ absl::Status CheckShards(const std::string& index_path, const WeightMap& weight_
   for (const auto& [tensor, shard] : weight_map) {
     if (shards.at(shard)->Find(tensor) == nullptr) {
       return absl::InvalidArgumentError(index_path + " places tensor " + tensor + " in " + shard +
-                                        ", which does not contain it");
+                                        ", which does not contain it; download them again");
     }
   }
   for (const auto& [shard, file] : shards) {
@@ -63,7 +63,8 @@ absl::Status CheckShards(const std::string& index_path, const WeightMap& weight_
       const auto entry = weight_map.find(tensor.name);
       if (entry == weight_map.end() || entry->second != shard) {
         return absl::InvalidArgumentError(shard + " contains tensor " + tensor.name + ", which " +
-                                          index_path + " does not place there");
+                                          index_path +
+                                          " does not place there; download them again");
       }
     }
   }

@@ -27,7 +27,10 @@ std::string Shown(const nlohmann::json* value) {
 absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error) return absl::NotFoundError(absl::StrCat(path, ": ", error.message()));
+  if (error) {
+    return absl::NotFoundError(
+        absl::StrCat(path, ": ", error.message(), "; give a model directory in Hugging Face form"));
+  }
   if (size > kMaxFileBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " has ", size, " bytes; expected at most ", kMaxFileBytes));
@@ -35,9 +38,11 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::stringstream text;
   text << file.rdbuf();
-  if (!file) return absl::NotFoundError(absl::StrCat(path, " cannot be read"));
+  if (!file) return absl::NotFoundError(absl::StrCat(path, " cannot be read; check its rights"));
   nlohmann::json json = nlohmann::json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
-  if (json.is_discarded()) return absl::InvalidArgumentError(absl::StrCat(path, " is not JSON"));
+  if (json.is_discarded()) {
+    return absl::InvalidArgumentError(absl::StrCat(path, " is not JSON; download it again"));
+  }
   if (!json.is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, " holds a JSON ", json.type_name(), "; expected an object"));

@@ -51,7 +51,7 @@ absl::StatusOr<const FamilyDefaults*> FindFamily(JsonReader& reader) {
   std::string found = names.empty() ? absl::StrCat("model_type \"", model_type, "\"") : "";
   for (const std::string& name : names) absl::StrAppend(&found, found.empty() ? "" : ", ", name);
   return absl::InvalidArgumentError(absl::StrCat(reader.where(), ": architecture ", found,
-                                                 " is not supported; supported are ",
+                                                 " is not supported; take a model of ",
                                                  SupportedArchitectures()));
 }
 

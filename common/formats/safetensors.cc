@@ -42,10 +42,12 @@ absl::StatusOr<std::span<const std::byte>> MapFile(const std::string& path) {
   if (file.get() < 0) return SystemError(path, errno);
   struct stat info = {};
   if (fstat(file.get(), &info) != 0) return SystemError(path, errno);
-  if (!S_ISREG(info.st_mode)) return absl::InvalidArgumentError(path + " is not a regular file");
+  if (!S_ISREG(info.st_mode)) {
+    return absl::InvalidArgumentError(path + " is not a regular file; give a file");
+  }
   if (info.st_size < static_cast<off_t>(kLengthBytes)) {
     return absl::InvalidArgumentError(path + " has " + std::to_string(info.st_size) +
-                                      " bytes; a safetensors file has at least 10");
+                                      " bytes, a safetensors file at least 10; download it again");
   }
   const auto bytes = static_cast<size_t>(info.st_size);
   void* address = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, file.get(), 0);
@@ -83,7 +85,7 @@ absl::Status SafetensorsFile::ReadHeader() {
   if (status != BATON_OK) {
     const absl::Status failure = rust::TakeError(status, error);
     return absl::Status(failure.code(), path_ + " is not a valid safetensors file: " +
-                                            std::string(failure.message()));
+                                            std::string(failure.message()) + "; download it again");
   }
   const rust::Handle<BatonSafetensors, baton_safetensors_free> header(read);
   uint64_t header_bytes = 0;
@@ -95,7 +97,7 @@ absl::Status SafetensorsFile::ReadHeader() {
     const BatonTensor row = baton_safetensors_tensor(header.get(), i);
     if (row.begin > row.end || row.end > mapping_.size()) {
       return absl::InvalidArgumentError(path_ + ": tensor " + std::string(rust::ViewOf(row.name)) +
-                                        " lies outside the file");
+                                        " lies outside the file; download it again");
     }
     tensors_.push_back(FromRow(row, mapping_));
     index_.emplace(tensors_.back().name, i);

@@ -96,22 +96,22 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
     if (tensor == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", spec.name, " [", shape, "] is missing from the checkpoint, which holds ",
-          files.tensors().size(), " tensors; config.json and the weights belong to two models, or ",
-          "the download is incomplete"));
+          files.tensors().size(), " tensors; complete the download, or take config.json and ",
+          "weights of one model"));
     }
     BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
     if (tensor->shape != spec.shape) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor ", spec.name, " has shape [",
-                                                     absl::StrJoin(tensor->shape, ", "),
-                                                     "]; config.json implies [", shape, "]"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", spec.name, " has shape [", absl::StrJoin(tensor->shape, ", "),
+                       "], config.json implies [", shape, "]; take both of one model"));
     }
     expected.insert(spec.name);
   }
   for (const StoredTensor* tensor : files.tensors()) {
     if (expected.contains(tensor->name) || IsHarmlessExtra(config, tensor->name)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("tensor ", tensor->name, " has no place in a ",
-                                                   config.architecture, " of ", config.layers,
-                                                   " layers as config.json describes it"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", tensor->name, " has no place in a ", config.architecture, " of ",
+                     config.layers, " layers as config.json describes it; take both of one model"));
   }
   return absl::OkStatus();
 }

@@ -1,4 +1,6 @@
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -101,6 +103,8 @@ TEST(InitLog, WritesOneJsonObjectPerLineWhateverTheMessage) {
   EXPECT_EQ(json["level"], "warning");
   EXPECT_EQ(json["msg"], "a \"quoted\"\nmessage \xEF\xBF\xBD");
   EXPECT_TRUE(json.contains("ts"));
+  EXPECT_EQ(json["program"], program_invocation_short_name);
+  EXPECT_EQ(json["pid"], getpid());
 }
 
 }  // namespace
