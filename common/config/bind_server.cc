@@ -127,9 +127,9 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
 
 void BindRouter(FlagSet* set, RouterFlags* flags) {
   BindModelDir(set, &flags->model_dir);
-  set->Add(Common(With(CommaListFlag("decode-workers", &flags->decode_workers), "Workers",
-                       "host:port of each, or dns names that resolve to them")));
-  set->Add(Common(With(CommaListFlag("prefill-workers", &flags->prefill_workers), "Workers",
+  set->Add(Common(With(AddressListFlag("decode-workers", &flags->decode_workers), "Workers",
+                       "host:port of each, or name:port of dns names that resolve to them")));
+  set->Add(Common(With(AddressListFlag("prefill-workers", &flags->prefill_workers), "Workers",
                        "likewise; without any, decode workers prefill too")));
   BindRouting(set, flags);
   BindServer(set, &flags->server);

@@ -1,8 +1,38 @@
 #include "common/config/exit_code.h"
 
 #include <cstdio>
+#include <utility>
 
 namespace baton {
+namespace {
+
+ExitCode CodeOf(const absl::Status& status, ExitCode otherwise) {
+  switch (status.code()) {
+    case absl::StatusCode::kAlreadyExists:
+      return ExitCode::kPortInUse;
+    case absl::StatusCode::kResourceExhausted:
+      return ExitCode::kResources;
+    case absl::StatusCode::kOutOfRange:
+      return ExitCode::kUsage;
+    default:
+      return otherwise;
+  }
+}
+
+}  // namespace
+
+Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what, std::string next) {
+  Fatal fatal{.code = CodeOf(status, otherwise),
+              .what = std::move(what),
+              .why = std::string(status.message()),
+              .next = std::move(next)};
+  const size_t split = fatal.why.rfind("; ");
+  // "; expected …" belongs to what was found.
+  if (split == std::string::npos || fatal.why.compare(split, 10, "; expected") == 0) return fatal;
+  fatal.next = fatal.why.substr(split + 2);
+  fatal.why.resize(split);
+  return fatal;
+}
 
 std::string FatalLine(std::string_view program, const Fatal& fatal) {
   std::string line(program);

@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+
 namespace baton {
 
 // What every Baton binary exits with.
@@ -27,6 +29,12 @@ struct Fatal {
 
 // "baton-router: fatal: cannot listen on 127.0.0.1:50051: the port is in use. Try: --port 0 …"
 std::string FatalLine(std::string_view program, const Fatal& fatal);
+
+// Of a failed start. Messages of this code base read "what is wrong; what to do"; `next` stands in
+// where one says nothing to do. Codes that name their exit code do so: ALREADY_EXISTS is a port in
+// use, RESOURCE_EXHAUSTED is resources, OUT_OF_RANGE is usage.
+Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what,
+              std::string next = "");
 
 // Prints the line to stderr and returns the number to exit with.
 int ReportFatal(std::string_view program, const Fatal& fatal);

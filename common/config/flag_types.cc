@@ -50,6 +50,13 @@ Flag OptionalInteger(std::string name, std::optional<T>* target, IntRange range)
   return flag;
 }
 
+// "host:port", "[v6]:port" or "name:port" with a port that is not 0.
+bool CanBeDialled(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  const bool host = colon != std::string::npos && colon > 0 && text.find('/') == text.npos;
+  return host && ParseInt(text.substr(colon + 1), {.min = 1, .max = 65535}).ok();
+}
+
 }  // namespace
 
 namespace config_internal {
@@ -243,12 +250,24 @@ Flag AddressFlag(std::string name, std::string* target) {
   flag.value = "HOST:PORT";
   flag.set = [target](const std::vector<std::string>& values) -> absl::Status {
     const std::string& text = values.back();
-    const size_t colon = text.rfind(':');
-    const bool host = colon != std::string::npos && colon > 0 && text.find('/') == text.npos;
-    if (!host || !ParseInt(text.substr(colon + 1), {.min = 1, .max = 65535}).ok()) {
-      return Wrong(text, "host:port that others can dial, without a scheme");
-    }
+    if (!CanBeDialled(text)) return Wrong(text, "host:port that others can dial, without a scheme");
     *target = text;
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
+Flag AddressListFlag(std::string name, std::vector<std::string>* target) {
+  Flag flag = CommaListFlag(std::move(name), target);
+  flag.set = [target, split = std::move(flag.set)](const std::vector<std::string>& values) {
+    BATON_RETURN_IF_ERROR(split(values));
+    for (const std::string& text : *target) {
+      constexpr std::string_view kDns = "dns:///";
+      const bool named = text.starts_with(kDns);
+      if (!CanBeDialled(named ? text.substr(kDns.size()) : text)) {
+        return Wrong(text, "host:port of each worker, or the port behind a dns name");
+      }
+    }
     return absl::OkStatus();
   };
   return flag;

@@ -45,6 +45,8 @@ Flag DurationFlag(std::string name, base::Duration* target, std::chrono::millise
 Flag PortFlag(std::string name, int32_t* target);
 // HOST:PORT that others can dial: both are there, the port is not 0. Empty is refused too.
 Flag AddressFlag(std::string name, std::string* target);
+// A comma list of them, each perhaps with "dns:///" in front.
+Flag AddressListFlag(std::string name, std::vector<std::string>* target);
 
 // One of a closed set of words. `refused` are words that mean something that this build cannot do,
 // with the reason.

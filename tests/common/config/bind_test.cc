@@ -186,6 +186,17 @@ TEST(BindRouter, ListensBeyondLoopbackOnlyWithTlsOrInsecure) {
   EXPECT_TRUE(ParseRouter(insecure, &flags).ok());
 }
 
+TEST(BindRouter, TakesWorkersByAddressAndByName) {
+  RouterFlags flags;
+  ASSERT_TRUE(
+      ParseRouter({"m", "--decode-workers", "dns:///decode.ns:5,[::1]:6,10.0.0.1:7"}, &flags).ok());
+  EXPECT_THAT(flags.decode_workers, ElementsAre("dns:///decode.ns:5", "[::1]:6", "10.0.0.1:7"));
+  for (const char* wrong : {"decode", "decode:", ":5", "decode:0", "decode:70000", "http://a:5"}) {
+    const absl::Status status = ParseRouter({"m", "--decode-workers", wrong}, &flags);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("host:port")) << wrong;
+  }
+}
+
 TEST(BindRouter, NeedsADecodeWorker) {
   RouterFlags flags;
   EXPECT_THAT(std::string(ParseRouter({"m"}, &flags).message()), HasSubstr("--decode-workers"));

@@ -16,6 +16,42 @@ TEST(FatalLine, SaysWhatWhyAndWhatToTypeNext) {
   EXPECT_EQ(ReportFatal("baton-router", fatal), 5);
 }
 
+TEST(FatalOf, SplitsAdviceFromTheReasonAndNeverLeavesItOut) {
+  const auto of = [](const absl::Status& status) {
+    return FatalLine("p", FatalOf(status, ExitCode::kModel, "cannot", "this"));
+  };
+  EXPECT_EQ(of(absl::NotFoundError("a; b; do it")), "p: fatal: cannot: a; b. Try: do it");
+  EXPECT_EQ(of(absl::NotFoundError("it is gone")), "p: fatal: cannot: it is gone. Try: this");
+  EXPECT_EQ(of(absl::NotFoundError("found 1; expected 2")),
+            "p: fatal: cannot: found 1; expected 2. Try: this");
+}
+
+TEST(FatalOf, GivesPortsResourcesAndFlagsTheirOwnCodes) {
+  const auto of = [](const absl::Status& status) {
+    return FatalOf(status, ExitCode::kModel, "").code;
+  };
+  EXPECT_EQ(of(absl::AlreadyExistsError("")), ExitCode::kPortInUse);
+  EXPECT_EQ(of(absl::ResourceExhaustedError("")), ExitCode::kResources);
+  EXPECT_EQ(of(absl::OutOfRangeError("")), ExitCode::kUsage);
+  EXPECT_EQ(of(absl::InvalidArgumentError("")), ExitCode::kModel);
+}
+
+TEST(FatalOf, SplitsTheMessageAndTakesTheCodeOfTheStatus) {
+  const Fatal port = FatalOf(absl::AlreadyExistsError("h:1 is in use; stop its owner; or not"),
+                             ExitCode::kUsage, "cannot serve");
+  EXPECT_EQ(port.code, ExitCode::kPortInUse);
+  EXPECT_EQ(port.what, "cannot serve");
+  EXPECT_EQ(port.why, "h:1 is in use; stop its owner");
+  EXPECT_EQ(port.next, "or not");
+  const Fatal plain = FatalOf(absl::InternalError("broken"), ExitCode::kModel, "x");
+  EXPECT_EQ(plain.code, ExitCode::kModel);
+  EXPECT_EQ(plain.why, "broken");
+  EXPECT_EQ(plain.next, "");
+  EXPECT_EQ(FatalOf(absl::ResourceExhaustedError("a"), ExitCode::kModel, "x").code,
+            ExitCode::kResources);
+  EXPECT_EQ(FatalOf(absl::OutOfRangeError("a"), ExitCode::kModel, "x").code, ExitCode::kUsage);
+}
+
 TEST(ExitCode, NumbersAreTheDocumentedOnes) {
   EXPECT_EQ(ToInt(ExitCode::kOk), 0);
   EXPECT_EQ(ToInt(ExitCode::kRequestFailed), 1);
