@@ -35,8 +35,9 @@ def message(name):
 class Client:
     """One channel. Requests are dicts in proto JSON form."""
 
-    def __init__(self, address):
-        self._channel = grpc.insecure_channel(address)
+    def __init__(self, address, credentials=None, options=()):
+        self._channel = (grpc.secure_channel(address, credentials, options) if credentials
+                         else grpc.insecure_channel(address, options))
 
     def close(self):
         self._channel.close()
@@ -48,16 +49,29 @@ class Client:
     def unary(self, method, request, timeout_s=60):
         return self._call(self._channel.unary_unary, method, request, timeout_s)
 
+    def exchange(self, method, requests, timeout_s=60):
+        """A call that streams `requests` and whose answers stream too; a list of these."""
+        descriptor = self._method(method)
+        bodies = [self._body(descriptor, request) for request in requests]
+        return list(self._stub(self._channel.stream_stream, method)(iter(bodies), timeout=timeout_s))
+
+    def _call(self, kind, method, request, timeout_s):
+        return self._stub(kind, method)(self._body(self._method(method), request), timeout=timeout_s)
+
     @staticmethod
-    def _call(kind, method, request, timeout_s):
+    def _method(method):
         service, name = method.split("/")
-        descriptor = _pool().FindServiceByName(service).methods_by_name[name]
-        call = kind(
+        return _pool().FindServiceByName(service).methods_by_name[name]
+
+    @staticmethod
+    def _body(descriptor, request):
+        return json_format.ParseDict(request, message(descriptor.input_type.full_name)())
+
+    def _stub(self, kind, method):
+        return kind(
             f"/{method}",
             request_serializer=lambda m: m.SerializeToString(),
-            response_deserializer=message(descriptor.output_type.full_name).FromString)
-        body = json_format.ParseDict(request, message(descriptor.input_type.full_name)())
-        return call(body, timeout=timeout_s)
+            response_deserializer=message(self._method(method).output_type.full_name).FromString)
 
     def generate(self, request, timeout_s=60):
         return self.stream("baton.v1.InferenceService/Generate", request, timeout_s)

@@ -1,0 +1,186 @@
+"""Mutual TLS between all processes and their clients. Each certificate names its role."""
+
+import json
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+import grpc
+
+import client
+from cluster import BIN, DEMO_MODEL, Cluster, Failure, Process, wait_until
+
+REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
+
+
+class Authority:
+    """Makes certificates in a folder."""
+
+    def __init__(self, folder, name):
+        self.folder, self.name = pathlib.Path(folder), name
+        self.ca, self._ca_key = self.folder / f"{name}.pem", self.folder / f"{name}.key"
+        self._openssl("req", "-x509", *self._new_key(self._ca_key), "-days", "2", "-subj", f"/CN={name}",
+                      "-out", self.ca)
+
+    @staticmethod
+    def _new_key(path):
+        return ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", path]
+
+    @staticmethod
+    def _openssl(*arguments):
+        subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True, timeout=30)
+
+    def issue(self, name, roles):
+        """The files of a certificate for `roles`: {"cert", "key", "ca"}."""
+        stem = self.folder / f"{self.name}-{name}"
+        files = {"cert": f"{stem}.pem", "key": f"{stem}.key", "ca": str(self.ca)}
+        extension = pathlib.Path(f"{stem}.ext")
+        extension.write_text("subjectAltName=" + ",".join(f"DNS:{role}" for role in roles))
+        self._openssl("req", *self._new_key(files["key"]), "-subj", f"/CN={name}", "-out", f"{stem}.csr")
+        self._openssl("x509", "-req", "-in", f"{stem}.csr", "-CA", self.ca, "-CAkey", self._ca_key,
+                      "-CAcreateserial", "-days", "2", "-extfile", extension, "-out", files["cert"])
+        return files
+
+
+def flags(files):
+    return [part for kind, path in files.items() for part in (f"--tls-{kind}", path)]
+
+
+def secure(address, files, role="router"):
+    """A client of our own protocol that shows the certificate `files` and expects `role`."""
+    read = lambda kind: pathlib.Path(files[kind]).read_bytes()
+    credentials = grpc.ssl_channel_credentials(read("ca"), read("key"), read("cert"))
+    return client.Client(address, credentials, [("grpc.ssl_target_name_override", role)])
+
+
+def run(*arguments, text=None):
+    return subprocess.run([str(BIN / "baton"), *map(str, arguments)], input=text, capture_output=True,
+                          text=True, timeout=60, check=False)
+
+
+class TlsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="baton-tls-")
+        cls.ours = Authority(cls.folder.name, "ours")
+        cls.foreign = Authority(cls.folder.name, "foreign")
+        cls.files = {role: cls.ours.issue(role, [role]) for role in ("router", "prefill", "decode", "client")}
+        cls.stranger = cls.foreign.issue("client", ["client", "router"])
+        cls.cluster = cls.start()
+        cls.cluster.__enter__()
+
+    @classmethod
+    def start(cls, router="router"):
+        return Cluster(prefill_flags=flags(cls.files["prefill"]), decode_flags=flags(cls.files["decode"]),
+                       router_flags=flags(cls.files[router]))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__(None, None, None)
+        cls.folder.cleanup()
+
+    def tearDown(self):
+        """Whatever was refused, the service goes on."""
+        answer = self.cluster.generate([REQUEST], *flags(self.files["client"]))[0]
+        self.assertEqual(len(answer["token_ids"]), 12)
+        self.assertTrue(answer["workers"]["prefill"], "the KV cache went over TLS too")
+        self.assertEqual(answer["attempts"], 1)
+        self.cluster.assert_nothing_held()
+
+    def generate(self, files):
+        """The one failed outcome of `baton generate`."""
+        result = run("generate", "--server", self.cluster.router.grpc, "--prompts", "-", "--json", "--timeout",
+                     "5s", *flags(files), text=json.dumps(REQUEST))
+        self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+        return json.loads(result.stdout)["error"]
+
+    def test_clients_in_the_clear_are_refused(self):
+        self.assertIn(self.generate({})["code"], ("UNAVAILABLE", "DEADLINE_EXCEEDED"))
+        plain = client.Client(self.cluster.decode[0].grpc)
+        with self.assertRaises(grpc.RpcError) as caught:
+            plain.unary("baton.v1.ModelService/GetModelInfo", {}, timeout_s=5)
+        self.assertEqual(caught.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        plain.close()
+
+    def test_a_foreign_authority_is_refused_on_either_side(self):
+        error = self.generate(self.stranger)
+        self.assertEqual(error["code"], "UNAVAILABLE")
+        self.assertIn("certificate verify failed", error["message"].lower().replace("_", " "))
+        mixed = {**self.stranger, "ca": self.files["client"]["ca"]}
+        self.assertEqual(self.generate(mixed)["code"], "UNAVAILABLE", "the router trusts another CA")
+
+    def test_only_a_router_may_open_decode_and_only_a_prefill_worker_may_push(self):
+        address = self.cluster.decode[0].grpc
+        for role, method, what in [("client", "DecodeService/Decode", "router"),
+                                   ("router", "KvTransferService/Push", "prefill")]:
+            caller = secure(address, self.files[role], "decode")
+            with self.assertRaises(grpc.RpcError) as caught:
+                caller.exchange(f"baton.worker.v1.{method}", [{}])
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.PERMISSION_DENIED, method)
+            self.assertIn(f"'{what}'", caught.exception.details())
+            caller.close()
+
+    def test_a_router_of_another_authority_gets_no_worker_and_says_why(self):
+        kept = self.cluster.router_flags
+        self.cluster.router_flags = flags(self.stranger)
+        router = self.cluster.spawn_router("outsider").wait_ready()
+        self.cluster.router_flags = kept
+        try:
+            for worker in (self.cluster.decode[0], self.cluster.prefill[0]):
+                wait_until(lambda w=worker: f"{w.grpc} does not answer" in router.log.read_text(),
+                           "a log line that names the worker")
+            self.assertIn("handshake failed", router.log.read_text())
+            self.assertEqual(self.cluster._status(router, "/readyz"), 503)
+        finally:
+            self.assertEqual(router.terminate(), 0, router.tail())
+
+    def test_probe(self):
+        for role, process in [("router", self.cluster.router), ("decode", self.cluster.decode[0]),
+                              ("prefill", self.cluster.prefill[0])]:
+            probe = ["probe", process.grpc, "--tls-role", role]
+            self.assertEqual(run(*probe, *flags(self.files["client"])).returncode, 0, role)
+            self.assertEqual(run(*probe, *flags(self.stranger)).returncode, 1, role)
+            self.assertEqual(run(*probe).returncode, 1, "in the clear")
+        wrong = run("probe", self.cluster.router.grpc, "--tls-role", "decode", *flags(self.files["client"]))
+        self.assertEqual(wrong.returncode, 1, "it expects another role")
+
+    def test_half_a_setup_is_refused_at_start(self):
+        cert = self.files["decode"]
+        for given in ([f"--tls-cert={cert['cert']}"], flags({**cert, "key": "/nonexistent"})):
+            result = subprocess.run([str(BIN / "baton-decode"), DEMO_MODEL, "--port", "0", "--admin-port", "0",
+                                     "--kv-cache-memory", "16MiB", *given],
+                                    capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("--tls-key", result.stderr)
+
+
+class ServeTest(unittest.TestCase):
+    def test_serve_and_its_client(self):
+        with tempfile.TemporaryDirectory(prefix="baton-tls-") as folder:
+            ours = Authority(folder, "ours")
+            all_roles = flags(ours.issue("serve", ["router", "prefill", "decode"]))
+            mine = flags(ours.issue("client", ["client"]))
+            service = Process("serve", [BIN / "baton", "serve", DEMO_MODEL, "--port", "0", "--admin-port", "0",
+                                        "--kv-cache-memory", "32MiB", "--eos-log", "off", *all_roles], folder)
+            try:
+                service.wait_ready()
+                result = run("generate", "--server", service.grpc, "--prompts", "-", "--json", *mine,
+                             text=json.dumps(REQUEST))
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                answer = json.loads(result.stdout)
+                self.assertEqual(len(answer["token_ids"]), 12)
+                self.assertTrue(answer["workers"]["prefill"])
+                self.assertEqual(run("probe", service.grpc, *mine).returncode, 0)
+                refused = run("generate", "--server", service.grpc, "--prompt", "x", "--timeout", "5s")
+                self.assertEqual(refused.returncode, 1)
+                self.assertEqual(service.terminate(), 0)
+            except Failure:
+                print(service.tail())
+                raise
+            finally:
+                service.kill()
+
+
+if __name__ == "__main__":
+    unittest.main()
