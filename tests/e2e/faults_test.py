@@ -1,6 +1,6 @@
 """The kill matrix: a worker stops in a named state and is then killed, left by its client, or late.
 
-One row per (role, state). Whatever happens the client has each token exactly once and the same as
+One row per (role, state); `preempted` needs a crowd and a pool that is too small for it. Whatever happens the client has each token exactly once and the same as
 undisturbed, the EOS log has each row once, and no block stays held.
 """
 
@@ -14,7 +14,8 @@ from cluster import Cluster, wait_until
 
 DECODE_STATES = ["accepted", "queued", "reserved", "receiving", "committing", "started",
                  "decoding@7", "finishing"]
-LOCAL_STATES = ["accepted", "queued", "prefilling", "started", "decoding@7", "finishing"]
+# Before a running sequence is preempted, reservations are revoked: only without them it surely comes to it.
+LOCAL_STATES = ["accepted", "queued", "prefilling", "started", "decoding@7", "preempted", "finishing"]
 PREFILL_STATES = ["accepted", "queued", "prefilling", "pushing", "first_token", "first_token_sent",
                   "committing", "committed"]
 REQUEST = {"messages": [{"role": "user", "content": "Tell me a story about a fox and a mouse by a river."}],
@@ -25,19 +26,40 @@ WIRE = {"messages": REQUEST["messages"],
         "spec": {"sampling": {"temperature": 0.9, "seed": "5"},
                  "stop": {"maxTokens": 1500, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}
 FAST = ["--max-num-batched-tokens", "16"]  # several chunks a prompt
+# The pool holds one of these requests to its end, and no two beside each other.
+CROWD = 4
+TIGHT = ["--kv-cache-tokens", "192"]
+LENGTH_IN_A_CROWD = 120
+
+
+def crowd_of(state):
+    """How many requests run side by side in the row of `state`."""
+    return CROWD if state == "preempted" else 1
+
+
+def requests(state):
+    length = {"max_tokens": LENGTH_IN_A_CROWD} if state == "preempted" else {}
+    return [{**REQUEST, **length, "request_id": f"r{i}", "seed": 5 + i} for i in range(crowd_of(state))]
+
+
+def wire_request(state):
+    spec = {**WIRE["spec"], "stop": dict(WIRE["spec"]["stop"])}
+    if state == "preempted":
+        spec["stop"]["maxTokens"] = LENGTH_IN_A_CROWD
+    return {**WIRE, "spec": spec}
 
 
 def armed(role, state, local):
     """A service whose one worker of `role` stops in `state` (the first time, or `state@N`)."""
     spec = state if "@" in state else f"{state}@1"
     flags = {f"{role}_flags": ["--enable-failpoints"]}
-    return Cluster(prefill=0 if local else 1, flags=FAST,
+    return Cluster(prefill=0 if local else 1, flags=FAST + (TIGHT if state == "preempted" else []),
                    worker_environment={"BATON_FAILPOINT": f"{spec}:stop"}, **flags)
 
 
 def ends_before(state):
-    """How the request may have ended already when a worker reaches `state`."""
-    return ["length"] if state in ("finishing", "committed") else []
+    """How a request may have ended already when a worker reaches `state`, others of a crowd too."""
+    return ["length"] if state in ("finishing", "committed", "preempted") else []
 
 
 def victim_of(service, role):
@@ -48,7 +70,8 @@ class KillMatrix(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         with Cluster(flags=FAST) as service:
-            cls.undisturbed = service.generate([{**REQUEST, "request_id": "ref"}], "--chat")[0]
+            cls.undisturbed = {state: service.generate(requests(state), "--chat")
+                               for state in ("", "preempted")}
 
     def rows(self):
         yield from (("decode", state, False) for state in DECODE_STATES)
@@ -59,12 +82,12 @@ class KillMatrix(unittest.TestCase):
         for role, state, local in self.rows():
             with self.subTest(role=role, state=state, local=local), \
                     armed(role, state, local) as service:
-                self.kill_row(service, role)
+                self.kill_row(service, role, state)
 
-    def kill_row(self, service, role):
+    def kill_row(self, service, role, state):
         answers = []
-        thread = threading.Thread(target=lambda: answers.extend(
-            service.generate([{**REQUEST, "request_id": "r"}], "--chat", check=False)))
+        thread = threading.Thread(target=lambda: answers.extend(service.generate(
+            requests(state), "--chat", concurrency=crowd_of(state), check=False)))
         thread.start()
         victim = victim_of(service, role)
         wait_until(victim.stopped, "the failpoint")
@@ -74,28 +97,32 @@ class KillMatrix(unittest.TestCase):
         service.worker_environment = {}
         service.spawn_worker(role, port=port).wait_ready()
         thread.join()
-        answer = answers[0]
-        self.assertEqual(answer.get("token_ids"), self.undisturbed["token_ids"], answer)
-        self.assertEqual(answer["finish_reason"], self.undisturbed["finish_reason"])
-        self.assertEqual(answer["text"], self.undisturbed["text"])
-        n = len(answer["token_ids"])
-        rows = wait_until(
-            lambda: [r for r in service.eos_rows("r")]
-            if service.eos_rows("r") and service.eos_rows("r")[-1]["is_finished"] else None,
-            "the EOS log")
-        self.assertEqual([row["step"] for row in rows], list(range(1, n + 1)))
+        undisturbed = self.undisturbed.get(state, self.undisturbed[""])
+        for answer, expected in zip(answers, undisturbed, strict=True):
+            self.same(service, answer, expected)
         service.assert_nothing_held()
+
+    def same(self, service, answer, expected):
+        for key in ("token_ids", "finish_reason", "text"):
+            self.assertEqual(answer.get(key), expected[key], answer)
+
+        def complete():
+            rows = service.eos_rows(expected["request_id"])
+            return rows if rows and rows[-1]["is_finished"] else None
+        rows = wait_until(complete, "the EOS log")
+        self.assertEqual([row["step"] for row in rows], list(range(1, len(answer["token_ids"]) + 1)))
 
     def test_cancel(self):
         for role, state, local in self.rows():
             with self.subTest(role=role, state=state, local=local), \
                     armed(role, state, local) as service:
                 wire = client.Client(service.router.grpc)
-                call = wire.stream("baton.v1.InferenceService/ChatGenerate", WIRE)
+                calls = self.chat(service, wire, state)
                 victim = victim_of(service, role)
                 wait_until(victim.stopped, "the failpoint")
-                call.cancel()
-                self.counted(service, "abort", *ends_before(state))
+                for call in calls:
+                    call.cancel()
+                self.counted(service, len(calls), "abort", *ends_before(state))
                 os.kill(victim.pid, signal.SIGCONT)
                 service.assert_nothing_held()
                 wire.close()
@@ -105,20 +132,33 @@ class KillMatrix(unittest.TestCase):
             with self.subTest(role=role, state=state, local=local), \
                     armed(role, state, local) as service:
                 wire = client.Client(service.router.grpc)
-                call = wire.stream("baton.v1.InferenceService/ChatGenerate", WIRE, timeout_s=3)
+                calls = self.chat(service, wire, state, timeout_s=3)
                 victim = victim_of(service, role)
                 wait_until(victim.stopped, "the failpoint")
-                self.counted(service, "deadline", "abort", *ends_before(state))
+                self.counted(service, len(calls), "deadline", "abort", *ends_before(state))
                 os.kill(victim.pid, signal.SIGCONT)
                 service.assert_nothing_held()
-                call.cancel()
+                for call in calls:
+                    call.cancel()
                 wire.close()
 
-    def counted(self, service, *reasons):
-        """The request ended for one of `reasons` (a client's deadline can look like its cancel)."""
-        wait_until(lambda: any(service.router.metrics().sum(
-            "baton_request_success_total", finished_reason=reason) == 1 for reason in reasons),
-            f"the request counted as {reasons}")
+    @staticmethod
+    def chat(service, wire, state, **options):
+        """The requests of a row, once the router has them all."""
+        calls = [wire.stream("baton.v1.InferenceService/ChatGenerate", wire_request(state), **options)
+                 for _ in range(crowd_of(state))]
+        wait_until(lambda: service.router.metrics().sum("baton_requests_received_total") == len(calls),
+                   "the requests at the router")
+        return calls
+
+    def counted(self, service, count, *reasons):
+        """The requests ended for one of `reasons` (a client's deadline can look like its cancel)."""
+        wait_until(lambda: sum(service.router.metrics().sum(
+            "baton_request_success_total", finished_reason=reason) for reason in reasons) == count,
+            f"the requests counted as {reasons}")
+        if count > 1:
+            self.assertLess(service.router.metrics().sum(
+                "baton_request_success_total", finished_reason="length"), count, "who was preempted had not ended")
 
 
 class Restart(unittest.TestCase):
