@@ -50,14 +50,15 @@ class Ways(unittest.TestCase):
         self.resumed(made[0], expected[0])
 
     def batched(self, made, expected):
-        with Cluster(prefill=0, flags=self.flags("--max-num-seqs", "32")) as service:
+        # Prompts wait until as many are there as run at once; then one step takes them all.
+        together = ["--max-num-seqs", "32", "--prefill-batch-wait-ms", "60000",
+                    "--max-prefill-tokens", "8192", "--max-num-batched-tokens", "8192"]
+        with Cluster(prefill=0, flags=self.flags(*together)) as service:
             self.same(service.generate(made, "--chat", concurrency=32), expected)
             metrics = service.decode[0].metrics()
-            largest = [v for n, labels, v in metrics.series if n == "baton_batch_size_bucket"
-                       and labels.get("phase") == "decode" and labels["le"] == "+Inf"]
-            at_most_16 = [v for n, labels, v in metrics.series if n == "baton_batch_size_bucket"
-                          and labels.get("phase") == "decode" and labels["le"] == "16"]
-            self.assertGreater(largest[0], at_most_16[0], "no step with more than 16 sequences")
+            steps = metrics.sum("baton_batch_size_count", phase="decode")
+            sequences = metrics.sum("baton_batch_size_sum", phase="decode")
+            self.assertEqual((steps, sequences), (63, 32 * 63), "each step decodes all 32")
             service.assert_nothing_held()
 
     def split(self, made, expected):
