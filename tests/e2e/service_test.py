@@ -1,6 +1,7 @@
 """The service as a user meets it: answers, refusals, pages, the README's call."""
 
 import json
+import re
 import subprocess
 import threading
 import unittest
@@ -8,7 +9,7 @@ import unittest
 import grpc
 
 import client
-from cluster import BIN, DEMO_MODEL, Cluster, wait_until
+from cluster import BIN, DEMO_MODEL, ROOT, Cluster, wait_until
 
 STORY = {"messages": [{"role": "user", "content": "Tell me a story about a fox."}]}
 
@@ -52,10 +53,12 @@ class ServiceTest(unittest.TestCase):
         self.assertEqual(sum(line.lstrip()[:1].isdigit() for line in answers[1]["text"].splitlines()), 5)
 
     def test_readme_call_in_another_language(self):
-        events = list(self.client.generate({
-            "text": "Once upon a time",
-            "spec": {"stop": {"maxTokens": 12, "eosPolicy": "EOS_POLICY_IGNORE_MASK"},
-                     "eos": {"steps": True}}}))
+        readme = (ROOT / "README.md").read_text()
+        body, method = re.search(r"grpcurl -plaintext -d '([^']+)' \S+ (\S+)", readme).groups()
+        request = json.loads(body)
+        request["spec"]["stop"].update(maxTokens=12, eosPolicy="EOS_POLICY_IGNORE_MASK")
+        self.assertTrue(list(self.client.stream(method, json.loads(body)))[-1].final.attempts)
+        events = list(self.client.stream(method, request))
         self.assertEqual(events[0].WhichOneof("event"), "started")
         self.assertEqual(events[-1].WhichOneof("event"), "final")
         deltas = [event.delta for event in events[1:-1]]
@@ -155,8 +158,12 @@ class ServiceTest(unittest.TestCase):
         self.assertLess(cut["usage"]["completion_tokens"], plain["usage"]["completion_tokens"])
 
     def test_pages(self):
+        listed = json.loads(subprocess.check_output([str(BIN / "baton"), "metrics", "list", "--json"]))
         for process in self.cluster.processes():
             page = process.get("/metrics")
+            self.assertEqual({line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")},
+                             {metric["name"] for metric in listed
+                              if process.ready["role"] in metric["owners"]}, process.name)
             checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True,
                                      capture_output=True, check=False)
             self.assertEqual(checked.returncode, 0, f"{process.name}: {checked.stdout}{checked.stderr}")
@@ -212,6 +219,7 @@ class StartTest(unittest.TestCase):
             ("baton-decode", [], 2),
             ("baton-prefill", ["/nonexistent", "--no-such-flag"], 2),
             ("baton-router", ["/nonexistent", "--decode-workers", "127.0.0.1:1"], 3),
+            ("baton-router", ["/nonexistent", "--decode-workers", "no-port"], 2),
             ("baton", ["serve"], 2),
             ("baton", ["nonsense"], 2),
             ("baton", ["generate", "--server", "127.0.0.1:1", "--prompt", "x"], 1),
@@ -221,7 +229,8 @@ class StartTest(unittest.TestCase):
             with self.subTest(name=name, arguments=arguments):
                 result = self.start(name, *arguments)
                 self.assertEqual(result.returncode, code, result.stderr)
-                self.assertTrue(result.stderr.strip())
+                last = result.stderr.strip().splitlines()[-1]
+                self.assertRegex(last, "fatal: .*: .* Try: ." if code > 1 else ".")
 
     def test_advertised_addresses_stand_in_the_ready_lines(self):
         with Cluster(prefill=0, decode=1) as cluster:
