@@ -64,6 +64,7 @@ Router::Router(Parts parts)
       inference_(&context_),
       models_(*model_, directory_.get()) {
   probe_.WatchWorkers(directory_.get());
+  if (eos_log_ != nullptr) probe_.WatchEosLog(eos_log_.get());
 }
 
 absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {

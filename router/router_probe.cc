@@ -130,6 +130,13 @@ void RouterProbe::NextToken(base::Duration since_last) {
   generated_.Increment();
 }
 
+void RouterProbe::WatchEosLog(const EosLog* log) {
+  prometheus::Counter* const dropped = &registry_->counter(Metric::kEosLogDropped);
+  registry_->OnScrape([dropped, log] {
+    MetricsRegistry::AdvanceTo(dropped, static_cast<double>(log->lines_dropped()));
+  });
+}
+
 void RouterProbe::WatchWorkers(WorkerDirectory* directory) {
   registry_->OnScrape([this, directory] { UpdateWorkers(directory->Report()); });
 }

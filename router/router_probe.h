@@ -8,6 +8,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
+#include "common/eos/eos_log.h"
 #include "common/metrics/registry.h"
 #include "common/sample/params.h"
 #include "router/attempt_ledger.h"
@@ -54,6 +55,8 @@ class RouterProbe final {
   void FirstToken(base::Duration since_arrival);
   void NextToken(base::Duration since_last);
 
+  // Keeps baton_eos_log_dropped_total in step with the log at every scrape.
+  void WatchEosLog(const EosLog* log);
   // Keeps baton_router_worker_up in step with the directory at every scrape.
   void WatchWorkers(WorkerDirectory* directory);
 

@@ -62,6 +62,7 @@ void EosLog::Take(Item item) {
     ++rows_waiting_;
   } else {
     summaries_.append(std::get<std::string>(item)).push_back('\n');
+    ++summaries_waiting_;
   }
 }
 
@@ -76,15 +77,15 @@ void EosLog::Flush() {
   }
   if (!summaries_.empty()) {
     const absl::Status written = summaries_file_.Append(summaries_);
-    if (!written.ok()) Drop(1, std::string(written.message()));
+    if (!written.ok()) Drop(summaries_waiting_, std::string(written.message()));
   }
   rows_.clear();
   summaries_.clear();
-  rows_waiting_ = 0;
+  rows_waiting_ = summaries_waiting_ = 0;
 }
 
-void EosLog::Drop(uint64_t rows, std::string_view why) {
-  rows_dropped_ += rows;
+void EosLog::Drop(uint64_t lines, std::string_view why) {
+  lines_dropped_ += lines;
   if (drop_reported_.exchange(true)) return;
   spdlog::error(
       "EOS log {}: lines are lost from here on: {}. Free some space or start with "

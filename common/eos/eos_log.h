@@ -44,7 +44,8 @@ class EosLog final {
 
   bool Congested() const { return queue_.size() > queue_.capacity() / 2; }
   uint64_t rows_written() const { return rows_written_.load(); }
-  uint64_t rows_dropped() const { return rows_dropped_.load(); }
+  // Rows and summaries.
+  uint64_t lines_dropped() const { return lines_dropped_.load(); }
 
  private:
   using Item = std::variant<EosRow, std::string>;
@@ -53,7 +54,7 @@ class EosLog final {
   void Run();
   void Take(Item item);
   void Flush();
-  void Drop(uint64_t rows, std::string_view why);
+  void Drop(uint64_t lines, std::string_view why);
 
   LineFile rows_file_;
   LineFile summaries_file_;
@@ -61,8 +62,9 @@ class EosLog final {
   std::string rows_;       // lines that wait for Flush; the writer thread's own
   std::string summaries_;  // likewise
   uint64_t rows_waiting_ = 0;
+  uint64_t summaries_waiting_ = 0;
   std::atomic<uint64_t> rows_written_{0};
-  std::atomic<uint64_t> rows_dropped_{0};
+  std::atomic<uint64_t> lines_dropped_{0};
   std::atomic<bool> drop_reported_{false};
   std::thread writer_;
 };

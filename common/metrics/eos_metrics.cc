@@ -44,6 +44,14 @@ std::vector<MetricInfo> EosMetrics() {
        .buckets = {},
        .help = "Requests that asked to ignore EOS.",
        .precreated = {}},
+      {.id = Metric::kEosLogDropped,
+       .name = "baton_eos_log_dropped_total",
+       .type = MetricType::kCounter,
+       .owners = kRouterOwns,
+       .labels = {},
+       .buckets = {},
+       .help = "Lines of the EOS log that were lost: the disk was full or too slow.",
+       .precreated = {}},
   };
 }
 

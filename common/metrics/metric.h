@@ -70,6 +70,7 @@ enum class Metric {
   kEosIgnoredSteps,
   kEosFirstNaturalPosition,
   kIgnoreEosRequests,
+  kEosLogDropped,
   // Process.
   kServerState,
   kModelLoadDuration,

@@ -178,6 +178,24 @@ TEST_F(EosLogTest, RowIsInTheFileHalfASecondAfterItIsComplete) {
   ReadAnswer(reader.get());
 }
 
+TEST_F(EosLogTest, LostLinesAreCountedAndTheRequestIsServed) {
+  const std::string full = path_.string() + ".full";
+  std::filesystem::create_symlink("/dev/full", full);
+  auto log = EosLog::Open({.path = full, .meta_json = "{}\n"});
+  ASSERT_TRUE(log.ok()) << log.status();
+  eos_log_ = std::move(log).value();
+  AddDecode();
+  StartRouter();
+  EXPECT_EQ(Metric("baton_eos_log_dropped_total"), 0);
+  EXPECT_EQ(Generate(Request("log", 6)).ids.size(), 6u);
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_eos_log_dropped_total") == 6; }));
+  stub_.reset();
+  router_.reset();
+  for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
+    std::filesystem::remove(full + suffix);
+  }
+}
+
 TEST_F(EosLogTest, MetaTellsTheModelItsStopSetAndDefaults) {
   const auto model = LoadServedModel(ModelDir(), "tiny");
   ASSERT_TRUE(model.ok());

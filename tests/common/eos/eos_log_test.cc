@@ -65,7 +65,7 @@ TEST_F(EosLogTest, HoldsTheLastRowUntilTheEndIsKnown) {
   }
   ASSERT_EQ(Rows().size(), 3u);
   EXPECT_EQ(Rows()[2]["finish_reason"], "length");
-  EXPECT_EQ(log->rows_dropped(), 0u);
+  EXPECT_EQ(log->lines_dropped(), 0u);
 }
 
 TEST_F(EosLogTest, RequestWithoutTokensHasNoRow) {
@@ -133,10 +133,10 @@ TEST_F(EosLogTest, FullDiskDropsAndCountsAndNeverWaits) {
   for (int step = 1; step <= 50; ++step) request.Accept(Token(step));
   request.Finish(FinishReason::kLength);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (log->rows_dropped() < 50 && std::chrono::steady_clock::now() < end) {
+  while (log->lines_dropped() < 50 && std::chrono::steady_clock::now() < end) {
     std::this_thread::yield();
   }
-  EXPECT_EQ(log->rows_dropped(), 50u);
+  EXPECT_EQ(log->lines_dropped(), 50u);
   EXPECT_EQ(log->rows_written(), 0u);
 }
 
