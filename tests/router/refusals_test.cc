@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 
-#include <cmath>
-#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
 
+#include "absl/strings/str_split.h"
 #include "common/rpc/status_map.h"
+#include "google/protobuf/text_format.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "tests/router/router_fixture.h"
@@ -11,123 +14,121 @@
 namespace baton::testing {
 namespace {
 
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kNotFound = absl::StatusCode::kNotFound;
+constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+
+// What is put into a good request, as text, and what the refusal says.
 struct RefusalCase {
-  std::string name;
-  std::function<void(v1::GenerateRequest*)> change;
+  std::string_view change;
   absl::StatusCode code;
-  std::string reason;
-  std::string field;
+  std::string_view reason;
+  std::string_view field;
 };
 
-v1::SamplingParams* Sampling(v1::GenerateRequest* request) {
-  return request->mutable_spec()->mutable_sampling();
-}
+// The model has ids 0 to 319 and the request asks for 8 tokens.
+constexpr RefusalCase kInputs[] = {
+    {"text: ''", kInvalid, "EMPTY_PROMPT", "text"},
+    {"token_ids {}", kInvalid, "EMPTY_PROMPT", "token_ids"},
+    {"token_ids { ids: -1 }", kInvalid, "INVALID_TOKEN_ID", "token_ids"},
+    {"token_ids { ids: 320 }", kInvalid, "INVALID_TOKEN_ID", "token_ids"},
+    {"spec { model: 'gpt' }", kNotFound, "MODEL_NOT_FOUND", "spec.model"},
+    {"spec { request_id: 'a\\nb' }", kInvalid, "INVALID_TEXT", "spec.request_id"},
+};
+constexpr RefusalCase kSampling[] = {
+    {"temperature: -0.1", kInvalid, "INVALID_SAMPLING", "temperature"},
+    {"temperature: nan", kInvalid, "INVALID_SAMPLING", "temperature"},
+    {"temperature: inf", kInvalid, "INVALID_SAMPLING", "temperature"},
+    {"top_k: -1", kInvalid, "INVALID_SAMPLING", "top_k"},
+    {"top_p: 0", kInvalid, "INVALID_SAMPLING", "top_p"},
+    {"min_p: nan", kInvalid, "INVALID_SAMPLING", "min_p"},
+    {"repetition_penalty: 0", kInvalid, "INVALID_SAMPLING", "repetition_penalty"},
+    {"presence_penalty: inf", kInvalid, "INVALID_SAMPLING", "presence_penalty"},
+    {"logit_bias { key: 320 value: 1 }", kInvalid, "INVALID_TOKEN_ID", "logit_bias"},
+    {"n: 2", kUnimplemented, "UNSUPPORTED_FIELD", "n"},
+    {"beam_width: 4", kUnimplemented, "UNSUPPORTED_FIELD", "beam_width"},
+};
+constexpr RefusalCase kStops[] = {
+    {"max_tokens: 0", kInvalid, "INVALID_MAX_TOKENS", "max_tokens"},
+    {"max_tokens: -3", kInvalid, "INVALID_MAX_TOKENS", "max_tokens"},
+    {"min_tokens: 9", kInvalid, "CONFLICTING_OPTIONS", "min_tokens"},
+    {"stop: ''", kInvalid, "CONFLICTING_OPTIONS", "stop"},
+    {"stop_token_ids: 320", kInvalid, "INVALID_TOKEN_ID", "stop_token_ids"},
+    {"eos_policy: 9", kInvalid, "CONFLICTING_OPTIONS", "eos_policy"},
+    {"eos_policy: EOS_POLICY_IGNORE_CONTINUE stop: 'x'", kInvalid, "CONFLICTING_OPTIONS", "stop"},
+    {"eos_policy: EOS_POLICY_IGNORE_MASK stop_token_ids: 5", kInvalid, "CONFLICTING_OPTIONS",
+     "stop_token_ids"},
+};
+constexpr RefusalCase kOthers[] = {
+    {"output { logprobs: 21 }", kInvalid, "INVALID_SAMPLING", "output.logprobs"},
+    {"output { prompt_logprobs: true }", kUnimplemented, "UNSUPPORTED_FIELD",
+     "output.prompt_logprobs"},
+    {"priority: 1", kUnimplemented, "UNSUPPORTED_FIELD", "priority"},
+    {"guided_json: '{}'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_json"},
+    {"guided_regex: 'a'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_regex"},
+    {"guided_grammar: 'a'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_grammar"},
+};
+
 v1::StopParams* Stop(v1::GenerateRequest* request) {
   return request->mutable_spec()->mutable_stop();
 }
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-constexpr auto kUnimplemented = absl::StatusCode::kUnimplemented;
+class RefusalsTest : public RouterTest {
+ protected:
+  // `in` is the message that the changes are of, "" for the request; it ends the field's prefix.
+  void ExpectRefused(std::string_view in, std::span<const RefusalCase> cases) {
+    for (const RefusalCase& refusal : cases) {
+      SCOPED_TRACE(std::string(in) + " " + std::string(refusal.change));
+      v1::GenerateRequest request = Request("hello", 8);
+      google::protobuf::Message* changed = &request;
+      std::string field;
+      const std::vector<std::string> parts =
+          absl::StrSplit(std::string(in), '.', absl::SkipEmpty());
+      for (const std::string& part : parts) {
+        const auto* descriptor = changed->GetDescriptor()->FindFieldByName(part);
+        changed = changed->GetReflection()->MutableMessage(changed, descriptor);
+        field += part + ".";
+      }
+      google::protobuf::TextFormat::Parser parser;
+      ASSERT_TRUE(parser.MergeFromString(std::string(refusal.change), changed));
+      ExpectRefused(request, refusal.code, refusal.reason, field + std::string(refusal.field));
+    }
+  }
 
-std::vector<RefusalCase> Cases() {
-  using R = v1::GenerateRequest*;
-  return {
-      {"EmptyText", [](R r) { r->set_text(""); }, kInvalid, "EMPTY_PROMPT", "text"},
-      {"NoInput", [](R r) { r->clear_input(); }, kInvalid, "EMPTY_PROMPT", "text"},
-      {"NoTokenIds", [](R r) { r->mutable_token_ids(); }, kInvalid, "EMPTY_PROMPT", "token_ids"},
-      {"NegativeTokenId", [](R r) { r->mutable_token_ids()->add_ids(-1); }, kInvalid,
-       "INVALID_TOKEN_ID", "token_ids"},
-      {"UnknownTokenId", [](R r) { r->mutable_token_ids()->add_ids(320); }, kInvalid,
-       "INVALID_TOKEN_ID", "token_ids"},
-      {"UnknownModel", [](R r) { r->mutable_spec()->set_model("gpt"); },
-       absl::StatusCode::kNotFound, "MODEL_NOT_FOUND", "spec.model"},
-      {"LongPrompt", [](R r) { r->set_text(std::string(kContext, 'x')); }, kInvalid, "TOO_LONG",
-       "input"},
-      {"LongOutput", [](R r) { Stop(r)->set_max_tokens(kContext); }, kInvalid, "TOO_LONG", "input"},
-      {"HugeMaxTokens", [](R r) { Stop(r)->set_max_tokens(2147483647); }, kInvalid, "TOO_LONG",
-       "input"},
-      {"ZeroMaxTokens", [](R r) { Stop(r)->set_max_tokens(0); }, kInvalid, "INVALID_MAX_TOKENS",
-       "spec.stop.max_tokens"},
-      {"NegativeMaxTokens", [](R r) { Stop(r)->set_max_tokens(-3); }, kInvalid,
-       "INVALID_MAX_TOKENS", "spec.stop.max_tokens"},
-      {"NegativeTemperature", [](R r) { Sampling(r)->set_temperature(-0.1F); }, kInvalid,
-       "INVALID_SAMPLING", "temperature"},
-      {"NanTemperature", [](R r) { Sampling(r)->set_temperature(kNan); }, kInvalid,
-       "INVALID_SAMPLING", "temperature"},
-      {"InfiniteTemperature", [](R r) { Sampling(r)->set_temperature(kInf); }, kInvalid,
-       "INVALID_SAMPLING", "temperature"},
-      {"NegativeTopK", [](R r) { Sampling(r)->set_top_k(-1); }, kInvalid, "INVALID_SAMPLING",
-       "top_k"},
-      {"ZeroTopP", [](R r) { Sampling(r)->set_top_p(0); }, kInvalid, "INVALID_SAMPLING", "top_p"},
-      {"NanMinP", [](R r) { Sampling(r)->set_min_p(kNan); }, kInvalid, "INVALID_SAMPLING", "min_p"},
-      {"ZeroRepetitionPenalty", [](R r) { Sampling(r)->set_repetition_penalty(0); }, kInvalid,
-       "INVALID_SAMPLING", "repetition_penalty"},
-      {"InfinitePenalty", [](R r) { Sampling(r)->set_presence_penalty(kInf); }, kInvalid,
-       "INVALID_SAMPLING", "presence_penalty"},
-      {"BiasOfUnknownId", [](R r) { (*Sampling(r)->mutable_logit_bias())[320] = 1; }, kInvalid,
-       "INVALID_TOKEN_ID", "logit_bias"},
-      {"TooManyLogprobs", [](R r) { r->mutable_spec()->mutable_output()->set_logprobs(21); },
-       kInvalid, "INVALID_SAMPLING", "logprobs"},
-      {"UnknownStopId", [](R r) { Stop(r)->add_stop_token_ids(320); }, kInvalid, "INVALID_TOKEN_ID",
-       "stop_token_ids"},
-      {"EmptyStopString", [](R r) { Stop(r)->add_stop(""); }, kInvalid, "CONFLICTING_OPTIONS",
-       "spec.stop.stop"},
-      {"MinAboveMax", [](R r) { Stop(r)->set_min_tokens(9); }, kInvalid, "CONFLICTING_OPTIONS",
-       "min_tokens"},
-      {"IgnoreEosWithStopString",
-       [](R r) {
-         Stop(r)->set_eos_policy(v1::EOS_POLICY_IGNORE_CONTINUE);
-         Stop(r)->add_stop("x");
-       },
-       kInvalid, "CONFLICTING_OPTIONS", "spec.stop.stop"},
-      {"IgnoreEosWithStopId",
-       [](R r) {
-         Stop(r)->set_eos_policy(v1::EOS_POLICY_IGNORE_MASK);
-         Stop(r)->add_stop_token_ids(5);
-       },
-       kInvalid, "CONFLICTING_OPTIONS", "stop_token_ids"},
-      {"UnknownEosPolicy", [](R r) { Stop(r)->set_eos_policy(static_cast<v1::EosPolicy>(9)); },
-       kInvalid, "CONFLICTING_OPTIONS", "spec.stop.eos_policy"},
-      {"Priority", [](R r) { r->mutable_spec()->set_priority(1); }, kUnimplemented,
-       "UNSUPPORTED_FIELD", "spec.priority"},
-      {"GuidedJson", [](R r) { r->mutable_spec()->set_guided_json("{}"); }, kUnimplemented,
-       "UNSUPPORTED_FIELD", "spec.guided_json"},
-      {"GuidedRegex", [](R r) { r->mutable_spec()->set_guided_regex("a"); }, kUnimplemented,
-       "UNSUPPORTED_FIELD", "spec.guided_regex"},
-      {"GuidedGrammar", [](R r) { r->mutable_spec()->set_guided_grammar("a"); }, kUnimplemented,
-       "UNSUPPORTED_FIELD", "spec.guided_grammar"},
-      {"SeveralSamples", [](R r) { Sampling(r)->set_n(2); }, kUnimplemented, "UNSUPPORTED_FIELD",
-       "spec.sampling.n"},
-      {"Beams", [](R r) { Sampling(r)->set_beam_width(4); }, kUnimplemented, "UNSUPPORTED_FIELD",
-       "spec.sampling.beam_width"},
-      {"PromptLogprobs",
-       [](R r) { r->mutable_spec()->mutable_output()->set_prompt_logprobs(true); }, kUnimplemented,
-       "UNSUPPORTED_FIELD", "spec.output.prompt_logprobs"},
-  };
-}
+  void ExpectRefused(const v1::GenerateRequest& request, absl::StatusCode code,
+                     std::string_view reason, std::string_view field) {
+    const Answer answer = Generate(request);
+    EXPECT_EQ(answer.status.code(), code) << answer.status;
+    EXPECT_EQ(ReasonText(answer.status), reason);
+    EXPECT_EQ(DetailOf(answer.status).field, field);
+    EXPECT_FALSE(answer.status.message().empty());
+    EXPECT_TRUE(answer.messages.empty());
+    ++refused_;
+  }
 
-using RefusalsTest = RouterTest;
+  int refused_ = 0;
+};
 
 TEST_F(RefusalsTest, EachBadRequestGetsItsCodeReasonAndFieldAndReachesNoWorker) {
   AddDecode();
   AddPrefill();
   StartRouter();
-  for (const RefusalCase& refusal : Cases()) {
-    SCOPED_TRACE(refusal.name);
-    v1::GenerateRequest request = Request("hello", 8);
-    refusal.change(&request);
-    const Answer answer = Generate(request);
-    EXPECT_EQ(answer.status.code(), refusal.code) << answer.status;
-    EXPECT_EQ(ReasonText(answer.status), refusal.reason);
-    EXPECT_EQ(DetailOf(answer.status).field, refusal.field);
-    EXPECT_FALSE(answer.status.message().empty());
-    EXPECT_TRUE(answer.messages.empty());
-  }
+  ExpectRefused("", kInputs);
+  ExpectRefused("spec.sampling", kSampling);
+  ExpectRefused("spec.stop", kStops);
+  ExpectRefused("spec", kOthers);
+  v1::GenerateRequest nothing = Request("", 8);
+  nothing.clear_input();
+  ExpectRefused(nothing, kInvalid, "EMPTY_PROMPT", "text");
+  v1::GenerateRequest long_id = Request("hello", 8);
+  long_id.mutable_spec()->set_request_id(std::string(300, 'x'));
+  ExpectRefused(long_id, kInvalid, "INVALID_TEXT", "spec.request_id");
+  ExpectRefused(Request(std::string(kContext, 'x'), 8), kInvalid, "TOO_LONG", "input");
+  ExpectRefused(Request("hello", kContext), kInvalid, "TOO_LONG", "input");
+  ExpectRefused(Request("hello", 2147483647), kInvalid, "TOO_LONG", "input");
   EXPECT_EQ(decode_[0]->decode_streams(), 0);
   EXPECT_EQ(prefill_[0]->prefill_streams(), 0);
-  const double all = static_cast<double>(Cases().size());
+  const double all = refused_;
   EXPECT_EQ(Metric("baton_requests_received_total"), all);
   EXPECT_EQ(Metric("baton_request_success_total{finished_reason=\"rejected\""), all);
   EXPECT_EQ(Metric("baton_requests_inflight"), 0);
