@@ -9,11 +9,11 @@
 #include "baton/v1/inference.pb.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/timer_queue.h"
 #include "common/rpc/stream_writer.h"
 #include "grpcpp/server_context.h"
 #include "grpcpp/support/byte_buffer.h"
 #include "grpcpp/support/server_callback.h"
-#include "router/timer_queue.h"
 
 namespace baton {
 
@@ -50,7 +50,7 @@ struct StreamSinkOptions {
   size_t buffer_bytes = 0;
   base::Duration linger{};  // for the client to take what is left after the end
   const base::Clock* clock = nullptr;
-  TimerQueue* timers = nullptr;
+  base::TimerQueue* timers = nullptr;
 };
 
 // Generate and ChatGenerate, whose responses are the same on the wire. Lives until gRPC is done

@@ -10,13 +10,13 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
 #include "router/admission.h"
 #include "router/placer.h"
 #include "router/router_options.h"
 #include "router/router_probe.h"
 #include "router/served_model.h"
-#include "router/timer_queue.h"
 #include "router/work_pool.h"
 #include "router/worker_directory.h"
 
@@ -49,7 +49,7 @@ struct FlowContext {
   WorkerDirectory* directory;
   Placer* placer;
   Admission* admission;
-  TimerQueue* timers;
+  base::TimerQueue* timers;
   WorkPool* pool;
   RouterProbe* probe;
   FlowRegistry* registry;

@@ -1,6 +1,3 @@
-#include <signal.h>
-
-#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +5,7 @@
 
 #include "common/admin/admin_server.h"
 #include "common/base/log.h"
+#include "common/base/stop_signals.h"
 #include "common/config/bind.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_set.h"
@@ -23,17 +21,6 @@ namespace baton {
 namespace {
 
 constexpr char kProgram[] = "baton-router";
-
-// Messages of this code base read "what; what to do".
-Fatal FatalOf(const absl::Status& status, ExitCode code, std::string what) {
-  const std::string message(status.message());
-  const size_t split = message.rfind("; ");
-  if (status.code() == absl::StatusCode::kAlreadyExists) code = ExitCode::kPortInUse;
-  return {.code = code,
-          .what = std::move(what),
-          .why = message.substr(0, split),
-          .next = split == std::string::npos ? "" : message.substr(split + 2)};
-}
 
 IgnoreEosRule RuleOf(IgnoreEosFlag flag) {
   if (flag == IgnoreEosFlag::kAllow) return IgnoreEosRule::kAllow;
@@ -87,10 +74,12 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   parts.server = ServerOptionsOf(flags_.server);
   parts.clock = &clock_;
   const absl::Status port = CheckListen(parts.server.host, parts.server.port);
-  if (!port.ok()) return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC");
+  if (!port.ok())
+    return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
   auto model = LoadServedModel(flags_.model_dir, parts.options.served_model_name);
   if (!model.ok()) {
-    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir);
+    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
+                   "baton model inspect " + flags_.model_dir);
   }
   registry_ = std::make_unique<MetricsRegistry>(
       MetricsOptions{.role = MetricRole::kRouter,
@@ -106,12 +95,17 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   if (!flags_.eos_log.empty()) {
     auto log = EosLog::Open({.path = flags_.eos_log,
                              .meta_json = EosMetaJson(**model, parts.options, clock_.UnixNow())});
-    if (!log.ok()) return FatalOf(log.status(), ExitCode::kResources, "cannot write the EOS log");
+    if (!log.ok()) {
+      return FatalOf(log.status(), ExitCode::kResources, "cannot write the EOS log",
+                     "--eos-log with a file in a folder that can be written, or off");
+    }
     parts.eos_log = std::move(log).value();
   }
   parts.model = std::move(model).value();
   auto router = Router::Start(std::move(parts));
-  if (!router.ok()) return FatalOf(router.status(), ExitCode::kUsage, "cannot serve gRPC");
+  if (!router.ok())
+    return FatalOf(router.status(), ExitCode::kUsage, "cannot serve gRPC",
+                   "--port 0 takes any free port");
   router_ = std::move(router).value();
   return std::nullopt;
 }
@@ -122,7 +116,8 @@ std::optional<Fatal> RouterProcess::StartAdmin() {
                                    .metrics = [this] { return registry_->Expose(); },
                                    .ready = [this] { return router_->ready(); }});
   if (!admin.ok()) {
-    return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page");
+    return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
+                   "--admin-port 0 takes any free port");
   }
   admin_ = std::move(admin).value();
   return std::nullopt;
@@ -149,20 +144,14 @@ void RouterProcess::Drain() {
 
 int Run(const RouterFlags& flags) {
   const absl::Status log = base::InitLog(flags.server.log_format, flags.server.log_level);
-  if (!log.ok()) return ReportFatal(kProgram, FatalOf(log, ExitCode::kUsage, "cannot log"));
+  if (!log.ok())
+    return ReportFatal(kProgram, FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
   // What clients send wrong is told to them, with the field; not to our log.
   google::protobuf::SetLogHandler(nullptr);
-  // Blocked here and in every thread started later; sigwait takes them.
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGTERM);
-  sigaddset(&signals, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  const base::StopSignals signals;
   RouterProcess process(flags);
   if (auto fatal = process.Start()) return ReportFatal(kProgram, *fatal);
-  int signal = 0;
-  sigwait(&signals, &signal);
+  signals.Wait();
   process.Drain();
   return ToInt(ExitCode::kOk);
 }

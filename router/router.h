@@ -6,6 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
@@ -17,7 +18,6 @@
 #include "router/router_probe.h"
 #include "router/router_service.h"
 #include "router/served_model.h"
-#include "router/timer_queue.h"
 #include "router/work_pool.h"
 #include "router/worker_directory.h"
 
@@ -63,7 +63,7 @@ class Router final {
 
   RouterProbe probe_;
   FlowRegistry registry_;
-  TimerQueue timers_;
+  base::TimerQueue timers_;
   std::shared_ptr<WorkerDirectory> directory_;
   Placer placer_;
   Admission admission_;

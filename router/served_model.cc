@@ -6,19 +6,10 @@
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/text/special_tokens.h"
+#include "common/text/stop_set.h"
 
 namespace baton {
 namespace {
-
-absl::StatusOr<std::optional<TokenizerEos>> FindTokenizerEos(const std::string& model_dir,
-                                                             const Tokenizer& tokenizer) {
-  BATON_ASSIGN_OR_RETURN(const SpecialTokens special, LoadSpecialTokens(model_dir));
-  if (!special.eos_token) return std::optional<TokenizerEos>();
-  const std::optional<TokenId> id = tokenizer.TokenToId(*special.eos_token);
-  if (!id) return std::optional<TokenizerEos>();
-  return std::optional<TokenizerEos>(TokenizerEos{.id = *id, .text = *special.eos_token});
-}
 
 void LogStopSet(const ServedModel& model) {
   if (model.eos.empty()) {
@@ -66,11 +57,9 @@ absl::StatusOr<std::unique_ptr<ServedModel>> LoadServedModel(const std::string& 
   } else if (chat_template.status().code() != absl::StatusCode::kNotFound) {
     return chat_template.status();
   }
-  BATON_ASSIGN_OR_RETURN(const auto tokenizer_eos, FindTokenizerEos(model_dir, *model->tokenizer));
   const Tokenizer& tokenizer = *model->tokenizer;
-  BATON_ASSIGN_OR_RETURN(
-      model->eos, BuildStopSet(model->config, model->generation, tokenizer_eos,
-                               [&](TokenId id) { return std::string(tokenizer.TokenText(id)); }));
+  BATON_ASSIGN_OR_RETURN(model->eos,
+                         LoadStopSet(model_dir, model->config, model->generation, &tokenizer));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     model->longest_token_bytes =
         std::max(model->longest_token_bytes, tokenizer.TokenBytes(id).size());

@@ -32,12 +32,12 @@ void WorkerHold::PrefillDone() {
 
 std::shared_ptr<WorkerDirectory> WorkerDirectory::Create(DirectoryOptions options,
                                                          const base::Clock* clock,
-                                                         TimerQueue* timers) {
+                                                         base::TimerQueue* timers) {
   return std::shared_ptr<WorkerDirectory>(new WorkerDirectory(std::move(options), clock, timers));
 }
 
 WorkerDirectory::WorkerDirectory(DirectoryOptions options, const base::Clock* clock,
-                                 TimerQueue* timers)
+                                 base::TimerQueue* timers)
     : options_(std::move(options)),
       clock_(clock),
       timers_(timers),

@@ -12,11 +12,11 @@
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/timer_queue.h"
 #include "common/rpc/tls.h"
 #include "router/prefix_hints.h"
 #include "router/router_options.h"
 #include "router/routing_policy.h"
-#include "router/timer_queue.h"
 #include "router/worker_view.h"
 #include "router/worker_watch.h"
 
@@ -69,7 +69,7 @@ struct WorkerReport {
 class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirectory> {
  public:
   static std::shared_ptr<WorkerDirectory> Create(DirectoryOptions options, const base::Clock* clock,
-                                                 TimerQueue* timers);
+                                                 base::TimerQueue* timers);
   ~WorkerDirectory();
 
   // Resolves once before it returns, then in the background. `on_change` is called from gRPC and
@@ -116,7 +116,6 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     std::shared_ptr<WorkerWatch> watch;  // null between two tries
     bool listed = true;                  // the list or the name still has it
     bool accepted = false;
-    bool complained = false;           // in the log, that it cannot be reached
     bool suspect = false;              // a stream to it broke since its last status
     bool reported_unreached = false;   // the log says that it does not answer
     std::optional<WorkerFacts> facts;  // of the process that the watch speaks to
@@ -132,7 +131,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   };
   using EntryKey = std::pair<WorkerKind, std::string>;
 
-  WorkerDirectory(DirectoryOptions options, const base::Clock* clock, TimerQueue* timers);
+  WorkerDirectory(DirectoryOptions options, const base::Clock* clock, base::TimerQueue* timers);
 
   void ResolveLoop();
   void ResolveAll();
@@ -157,7 +156,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
 
   const DirectoryOptions options_;
   const base::Clock* const clock_;
-  TimerQueue* const timers_;
+  base::TimerQueue* const timers_;
 
   mutable base::Mutex mutex_;
   base::CondVar stop_changed_;

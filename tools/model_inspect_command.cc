@@ -9,7 +9,7 @@
 #include "common/formats/generation_config.h"
 #include "common/formats/model_config.h"
 #include "common/model/footprint.h"
-#include "common/text/special_tokens.h"
+#include "common/text/stop_set.h"
 #include "common/text/tokenizer.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -66,29 +66,15 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& dir
   return tokenizer;
 }
 
-absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& directory,
-                                                    const ModelConfig& config,
-                                                    const Tokenizer* tokenizer) {
-  BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(directory));
-  BATON_ASSIGN_OR_RETURN(const SpecialTokens special, LoadSpecialTokens(directory));
-  if (tokenizer == nullptr) return BuildStopSet(config, generation, std::nullopt, nullptr);
-  std::optional<TokenizerEos> eos;
-  if (special.eos_token) {
-    const auto id = tokenizer->TokenToId(*special.eos_token);
-    if (id) eos = TokenizerEos{.id = *id, .text = *special.eos_token};
-  }
-  return BuildStopSet(config, generation, eos,
-                      [&](TokenId id) { return std::string(tokenizer->TokenText(id)); });
-}
-
 absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   Inspection result;
   BATON_ASSIGN_OR_RETURN(result.config, LoadModelConfig(flags.directory));
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                          TokenizerIfAny(flags.directory));
   result.has_tokenizer = tokenizer != nullptr;
+  BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(flags.directory));
   BATON_ASSIGN_OR_RETURN(result.stop_set,
-                         StopSetOf(flags.directory, result.config, tokenizer.get()));
+                         LoadStopSet(flags.directory, result.config, generation, tokenizer.get()));
   FootprintQuery query = flags.query;
   const bool fp32 = result.config.dtype == "float32";
   query.compute_dtype = Resolve(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);

@@ -45,6 +45,7 @@ WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Cloc
       clock_(clock),
       timeouts_(timeouts),
       probe_(probe),
+      timers_(clock),
       router_(engine, ListenersOf(probe, std::move(on_fault))) {}
 
 WorkerCore::~WorkerCore() { engine_->Stop(); }

@@ -11,9 +11,9 @@
 #include "common/base/clock.h"
 #include "common/base/kv_shape.h"
 #include "common/base/mutex.h"
+#include "common/base/timer_queue.h"
 #include "common/engine/engine.h"
 #include "common/worker/event_router.h"
-#include "common/worker/stream_timers.h"
 #include "common/worker/timeouts.h"
 #include "common/worker/worker_probe.h"
 
@@ -62,7 +62,7 @@ class WorkerCore final {
   const base::Clock& clock() const { return *clock_; }
   Engine& engine() { return *engine_; }
   EventRouter& events() { return router_; }
-  StreamTimers& timers() { return timers_; }
+  base::TimerQueue& timers() { return timers_; }
   WorkerProbe& probe() { return *probe_; }
 
   // Refuses a request made for another model or layout, with both sides printed.
@@ -88,7 +88,7 @@ class WorkerCore final {
   const base::Clock* const clock_;
   const WorkerTimeouts timeouts_;
   WorkerProbe* const probe_;
-  StreamTimers timers_;
+  base::TimerQueue timers_;
   std::atomic<bool> draining_{false};
   mutable base::Mutex mutex_;
   base::CondVar left_;

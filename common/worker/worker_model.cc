@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/model/footprint.h"
-#include "common/text/special_tokens.h"
+#include "common/text/stop_set.h"
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
 #include "kernels/machine_limits.h"
@@ -97,27 +97,18 @@ void LogModel(const WorkerModel& model) {
   }
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_dir,
-                                                      const ModelConfig& config,
-                                                      const GenerationConfig& generation) {
+absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& model_dir,
+                                                    const LoadedModel& model) {
   auto tokenizer = LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
     spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
-    return BuildStopSet(config, generation, std::nullopt, nullptr);
+    return LoadStopSet(model_dir, model.config, model.generation, nullptr);
   }
   if (!tokenizer.ok()) return tokenizer.status();
-  BATON_ASSIGN_OR_RETURN(const SpecialTokens special, LoadSpecialTokens(model_dir));
-  std::optional<TokenizerEos> eos;
-  if (special.eos_token) {
-    if (const auto id = (*tokenizer)->TokenToId(*special.eos_token)) {
-      eos = TokenizerEos{*id, *special.eos_token};
-    }
-  }
-  return BuildStopSet(config, generation, eos,
-                      [&](TokenId id) { return std::string((*tokenizer)->TokenText(id)); });
+  return LoadStopSet(model_dir, model.config, model.generation, tokenizer->get());
 }
+
+}  // namespace
 
 absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags,
                                             const base::Clock& clock) {
@@ -129,8 +120,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const 
           model_dir, ModelOptionsOf(flags),
           [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
-  BATON_ASSIGN_OR_RETURN(model.stop_set,
-                         LoadStopSet(model_dir, model.loaded->config, model.loaded->generation));
+  BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(model_dir, *model.loaded));
   model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
   model.work = WorkModelOf(*model.loaded);
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));

@@ -23,11 +23,6 @@ struct WorkerModel {
   std::string numerics;
 };
 
-// The EOS set of a model directory: tokenizer, config.json and generation_config.json.
-absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_dir,
-                                                      const ModelConfig& config,
-                                                      const GenerationConfig& generation);
-
 // From the flags to a model whose engine can be started. Logs progress, the EOS set with its
 // sources, and what "auto" became.
 absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags,

@@ -10,6 +10,7 @@
 #include "common/admin/admin_server.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "common/base/stop_signals.h"
 #include "common/base/ticket.h"
 #include "common/config/exit_code.h"
 #include "common/config/ready_line.h"
@@ -19,7 +20,6 @@
 #include "common/rpc/server.h"
 #include "common/worker/kv_shape_of.h"
 #include "common/worker/status_service.h"
-#include "common/worker/stop_signals.h"
 #include "common/worker/worker_model.h"
 #include "grpcpp/impl/service_type.h"
 #include "spdlog/spdlog.h"
@@ -35,30 +35,6 @@ constexpr auto kShutdownGrace = std::chrono::milliseconds(100);
 
 TlsOptions TlsOf(const TlsFlags& flags) {
   return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
-}
-
-// Which of the exit codes a failed start is.
-ExitCode CodeOf(const absl::Status& status, ExitCode otherwise) {
-  switch (status.code()) {
-    case absl::StatusCode::kAlreadyExists:
-      return ExitCode::kPortInUse;
-    case absl::StatusCode::kResourceExhausted:
-      return ExitCode::kResources;
-    case absl::StatusCode::kOutOfRange:
-      return ExitCode::kUsage;
-    default:
-      return otherwise;
-  }
-}
-
-// Messages of this code base read "what; what to do".
-Fatal FatalOf(const absl::Status& status, ExitCode otherwise, const std::string& what) {
-  const std::string message(status.message());
-  const size_t split = message.rfind("; ");
-  return {.code = CodeOf(status, otherwise),
-          .what = what,
-          .why = message.substr(0, split),
-          .next = split == std::string::npos ? "" : message.substr(split + 2)};
 }
 
 // A worker between its start and its end. Members are destroyed in the order that their threads
@@ -78,7 +54,7 @@ class Worker final {
   // Empty when serving; else why not.
   std::optional<Fatal> Start();
   // Until a signal, or a fault of the engine. Returns the exit code.
-  int Run(const StopSignals& signals);
+  int Run(const base::StopSignals& signals);
 
  private:
   std::optional<Fatal> StartAdmin();
@@ -87,7 +63,7 @@ class Worker final {
   RpcServerOptions ServerOptions() const;
   void PublishConfig(base::Duration load_time);
   void SetState(const char* state);
-  int Drain(const StopSignals& signals);
+  int Drain(const base::StopSignals& signals);
   [[noreturn]] void Die();
 
   const WorkerRoleSpec& spec_;
@@ -129,7 +105,8 @@ std::optional<Fatal> Worker::StartAdmin() {
              return faulted_ ? absl::InternalError("the engine has stopped") : absl::OkStatus();
            }});
   if (!admin.ok()) {
-    return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page");
+    return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
+                   "--admin-port 0 takes any free port");
   }
   admin_ = *std::move(admin);
   return std::nullopt;
@@ -139,7 +116,8 @@ std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
   auto model = LoadWorkerModel(flags_.model_dir, flags_.engine, clock_);
   if (!model.ok()) {
-    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir);
+    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
+                   "baton model inspect " + flags_.model_dir);
   }
   model_ = *std::move(model);
   PublishConfig(clock_.Now() - begin);
@@ -147,7 +125,9 @@ std::optional<Fatal> Worker::StartEngine() {
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine =
       Engine::Start(model_.engine, model_.loaded->kv(), std::move(model_.loaded->runner), &clock_);
-  if (!engine.ok()) return FatalOf(engine.status(), ExitCode::kUsage, "cannot start the engine");
+  if (!engine.ok())
+    return FatalOf(engine.status(), ExitCode::kUsage, "cannot start the engine",
+                   spec_.program + " --help all");
   engine_ = *std::move(engine);
   probe_->Observe(engine_.get());
   WorkerIdentity identity{.role = spec_.role,
@@ -204,7 +184,9 @@ std::optional<Fatal> Worker::StartServer() {
   std::vector<grpc::Service*> all = services_->services();
   all.push_back(status_.get());
   auto server = RpcServer::Start(ServerOptions(), all);
-  if (!server.ok()) return FatalOf(server.status(), ExitCode::kUsage, "cannot serve gRPC");
+  if (!server.ok())
+    return FatalOf(server.status(), ExitCode::kUsage, "cannot serve gRPC",
+                   "--port 0 takes any free port");
   server_ = *std::move(server);
   return std::nullopt;
 }
@@ -212,7 +194,8 @@ std::optional<Fatal> Worker::StartServer() {
 std::optional<Fatal> Worker::Start() {
   // A port in use shows before a long load.
   const absl::Status port = CheckListen(flags_.server.host, flags_.server.port);
-  if (!port.ok()) return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC");
+  if (!port.ok())
+    return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
   if (auto fatal = StartAdmin()) return fatal;
   if (auto fatal = StartEngine()) return fatal;
   if (auto fatal = StartServer()) return fatal;
@@ -227,14 +210,14 @@ std::optional<Fatal> Worker::Start() {
   return std::nullopt;
 }
 
-int Worker::Run(const StopSignals& signals) {
+int Worker::Run(const base::StopSignals& signals) {
   while (!signals.Arrived(kSignalPoll)) {
     if (faulted_) Die();
   }
   return Drain(signals);
 }
 
-int Worker::Drain(const StopSignals& signals) {
+int Worker::Drain(const base::StopSignals& signals) {
   SetState("draining");
   server_->SetServing(spec_.service_names, false);
   core_->BeginDrain();
@@ -276,7 +259,7 @@ std::optional<Fatal> ArmFromEnvironment(const WorkerFlags& flags) {
   }
   const absl::Status armed = base::ArmFailpoints(failpoint);
   if (armed.ok()) return std::nullopt;
-  return FatalOf(armed, ExitCode::kUsage, "cannot arm failpoints");
+  return FatalOf(armed, ExitCode::kUsage, "cannot arm failpoints", "BATON_FAILPOINT=decoding:exit");
 }
 
 }  // namespace
@@ -284,9 +267,10 @@ std::optional<Fatal> ArmFromEnvironment(const WorkerFlags& flags) {
 int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
   const absl::Status log = base::InitLog(flags.server.log_format, flags.server.log_level);
   if (!log.ok()) {
-    return ReportFatal(spec.program, FatalOf(log, ExitCode::kUsage, "cannot log"));
+    return ReportFatal(spec.program,
+                       FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
   }
-  const StopSignals signals;
+  const base::StopSignals signals;
   if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
   Worker worker(spec, flags);
   if (auto fatal = worker.Start()) return ReportFatal(spec.program, *fatal);

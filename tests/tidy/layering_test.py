@@ -13,7 +13,7 @@ CORE_LIBRARIES = ("absl/", "spdlog/")
 MAY = {
     "common/base": (),
     "common/formats": ("common/base", "common/text/shim"),
-    "common/text": ("common/base",),
+    "common/text": ("common/base", "common/formats"),
     "kernels": ("common/base",),
     "common/sample": ("common/base", "kernels/*"),
     "common/eos": ("common/base", "common/sample"),

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "common/worker/stream_timers.h"
 #include "tests/fakes/fake_runner.h"
 
 namespace baton {
@@ -114,27 +113,6 @@ TEST(EventRouterTest, AFaultReachesEverySinkAndRefusesWhatComesAfter) {
   ASSERT_TRUE(f.router->Admit(f.Spec(SequenceKind::kLocal), sink, [](SequenceId) {}).ok());
   EXPECT_TRUE(sink->WaitForFault());
   EXPECT_FALSE(f.router->Admit(f.Spec(SequenceKind::kLocal), sink, [](SequenceId) {}).ok());
-}
-
-TEST(StreamTimersTest, RunsInOrderOfTimeAndMayArmAgain) {
-  base::Mutex mutex;
-  base::CondVar changed;
-  std::vector<int> order;
-  StreamTimers timers;
-  const auto note = [&](int what) {
-    base::MutexLock lock(&mutex);
-    order.push_back(what);
-    changed.NotifyAll();
-  };
-  timers.After(std::chrono::milliseconds(60), [&] { note(3); });
-  timers.After(std::chrono::milliseconds(20), [&] {
-    note(1);
-    timers.After(std::chrono::milliseconds(1), [&] { note(2); });
-  });
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  base::MutexLock lock(&mutex);
-  while (order.size() < 3) ASSERT_TRUE(changed.WaitUntil(&mutex, deadline));
-  EXPECT_EQ(order, (std::vector<int>{1, 2, 3}));
 }
 
 }  // namespace

@@ -1,26 +1,26 @@
-#include "router/timer_queue.h"
+#include "common/base/timer_queue.h"
 
 #include <utility>
 
-namespace baton {
+namespace baton::base {
 
-TimerQueue::TimerQueue(const base::Clock* clock) : clock_(clock), thread_([this] { Run(); }) {}
+TimerQueue::TimerQueue(const Clock* clock) : clock_(clock), thread_([this] { Run(); }) {}
 
 TimerQueue::~TimerQueue() { Stop(); }
 
 void TimerQueue::Stop() {
   {
-    base::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     stopping_ = true;
   }
   changed_.NotifyAll();
   if (thread_.joinable()) thread_.join();
 }
 
-void TimerQueue::At(base::Instant when, std::function<void()> callback) {
+void TimerQueue::At(Instant when, std::function<void()> callback) {
   bool first = false;
   {
-    base::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
     if (stopping_) return;
     first = entries_.empty() || when < entries_.top().when;
     entries_.push({when, next_order_++, std::move(callback)});
@@ -35,7 +35,7 @@ void TimerQueue::Run() {
       changed_.Wait(&mutex_);
       continue;
     }
-    const base::Instant when = entries_.top().when;
+    const Instant when = entries_.top().when;
     if (clock_->Now() < when) {
       changed_.WaitUntil(&mutex_, when);
       continue;
@@ -50,4 +50,4 @@ void TimerQueue::Run() {
   mutex_.Unlock();
 }
 
-}  // namespace baton
+}  // namespace baton::base

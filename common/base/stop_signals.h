@@ -5,7 +5,7 @@
 #include <chrono>
 #include <ctime>
 
-namespace baton {
+namespace baton::base {
 
 // SIGTERM and SIGINT, which ask a process to drain. Made before any other thread is started.
 class StopSignals final {
@@ -24,9 +24,13 @@ class StopSignals final {
     const timespec limit{.tv_sec = seconds.count(), .tv_nsec = (wait - seconds).count()};
     return sigtimedwait(&set_, nullptr, &limit) > 0;
   }
+  void Wait() const {
+    int which = 0;
+    sigwait(&set_, &which);
+  }
 
  private:
   sigset_t set_{};
 };
 
-}  // namespace baton
+}  // namespace baton::base

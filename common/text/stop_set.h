@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/formats/generation_config.h"
+#include "common/formats/model_config.h"
+#include "common/text/tokenizer.h"
+
+namespace baton {
+
+// The EOS set of `model_dir` with the texts and sources of its ids, the tokenizer's own first.
+// `tokenizer` is null for a directory without one: then its EOS token is unknown and ids have no
+// text.
+absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_dir,
+                                                      const ModelConfig& config,
+                                                      const GenerationConfig& generation,
+                                                      const Tokenizer* tokenizer);
+
+}  // namespace baton
