@@ -48,6 +48,7 @@ absl::Status InitLog(LogFormat format, std::string_view level) {
     return absl::InvalidArgumentError("--log-level is '" + std::string(level) +
                                       "'; expected trace, debug, info, warn, error or off");
   }
+  spdlog::drop("baton");  // of an earlier call; spdlog throws when a name is taken
   auto logger = spdlog::stderr_color_mt("baton");
   if (format == LogFormat::kJson) {
     auto formatter = std::make_unique<spdlog::pattern_formatter>();

@@ -12,7 +12,8 @@ namespace baton::base {
 enum class LogFormat { kText, kJson };
 
 // Sets up the process-wide spdlog logger on stderr: text, or one JSON object per line with the keys
-// ts, level, program, pid, msg. `level` is trace|debug|info|warn|error|off. Call once from main.
+// ts, level, program, pid, msg. `level` is trace|debug|info|warn|error|off. From main, before other
+// threads log; the last call counts.
 absl::Status InitLog(LogFormat format, std::string_view level);
 
 }  // namespace baton::base

@@ -89,6 +89,17 @@ TEST(InitLog, RefusesAnUnknownLevel) {
   EXPECT_NE(status.message().find("loud"), absl::string_view::npos);
 }
 
+TEST(InitLog, MayBeCalledAgainAndTheLastCallCounts) {
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(InitLog(LogFormat::kJson, "error").ok());
+  spdlog::warn("first");
+  ASSERT_TRUE(InitLog(LogFormat::kText, "warn").ok());
+  spdlog::warn("second");
+  const std::string text = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text.find("first"), std::string::npos);
+  EXPECT_NE(text.find("W second\n"), std::string::npos) << text;
+}
+
 TEST(InitLog, WritesOneJsonObjectPerLineWhateverTheMessage) {
   ::testing::internal::CaptureStderr();
   ASSERT_TRUE(InitLog(LogFormat::kJson, "warn").ok());
