@@ -42,6 +42,14 @@ v1::StopCause CauseToProto(FinishReason reason) {
   }
 }
 
+// `status` with the id by which logs name the request; the client may not have heard of it yet.
+absl::Status Named(const absl::Status& status, const std::string& request_id) {
+  ErrorDetail detail = DetailOf(status);
+  detail.values.emplace_back("request_id", request_id);
+  return MakeError(status.code(), std::move(detail),
+                   {status.message().data(), status.message().size()});
+}
+
 }  // namespace
 
 void RequestFlow::Finish(const OutputEnd& end) {
@@ -90,7 +98,7 @@ void RequestFlow::Fail(const absl::Status& status, FinishReason reason) {
   EndAttempt(outcome, FinishReason::kNone);
   timings_.set_total_ms(base::Milliseconds(context_->clock->Now() - arrived_));
   Close(reason, status);
-  sink_->Fail(status);
+  sink_->Fail(Named(status, spec_.request_id));
 }
 
 void RequestFlow::FailByDeadline() {
@@ -103,7 +111,7 @@ void RequestFlow::FailByDeadline() {
 void RequestFlow::Reject(const absl::Status& status) {
   rejected_ = true;
   Close(FinishReason::kError, status);
-  sink_->Fail(status);
+  sink_->Fail(Named(status, spec_.request_id));
 }
 
 void RequestFlow::Close(FinishReason reason, const absl::Status& status) {

@@ -121,6 +121,11 @@ class ServiceTest(unittest.TestCase):
             with self.subTest(request=str(request)[:80]):
                 self.refused(request, code, reason)
 
+    def test_a_failed_request_has_the_id_that_logs_know(self):
+        answer = self.cluster.generate([{"prompt": "a", "max_tokens": 99999}], check=False)[0]
+        self.assertEqual(answer["error"]["reason"], "TOO_LONG")
+        self.assertIn(answer["request_id"], self.cluster.router.tail())
+
     def test_a_message_over_the_limit_is_refused(self):
         with self.assertRaises(grpc.RpcError) as caught:
             list(self.client.generate({"text": "a" * (20 << 20)}))

@@ -47,6 +47,9 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
   }
   outcome->total_ms = MillisecondsSince(begin);
   outcome->status = FromGrpcStatus(reader->Finish());
+  for (const auto& [key, value] : DetailOf(outcome->status).values) {
+    if (key == "request_id" && outcome->request_id.empty()) outcome->request_id = value;
+  }
   if (outcome->status.ok() && !finished) {
     outcome->status = absl::InternalError("the stream ended without its final message");
   }
