@@ -151,13 +151,10 @@ int ModelInspectCommand(const Arguments& arguments) {
   if (const auto exit = set.ParseOrExit(arguments)) return *exit;
   const auto inspection = Inspect(flags);
   if (!inspection.ok()) {
-    const absl::Status& status = inspection.status();
-    return ReportFatal(
-        set.program(),
-        {.code = ExitCode::kModel,
-         .what = "cannot read the model in " + flags.directory,
-         .why = std::string(status.message().data(), status.message().size()),
-         .next = "a Hugging Face directory with a config.json of " + SupportedArchitectures()});
+    return ReportFatal(set.program(), FatalOf(inspection.status(), ExitCode::kModel,
+                                              "cannot read the model in " + flags.directory,
+                                              "a Hugging Face directory with a config.json of " +
+                                                  SupportedArchitectures()));
   }
   Print(flags.as_json ? AsJson(*inspection) : AsText(flags, *inspection));
   return 0;
