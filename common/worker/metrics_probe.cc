@@ -1,13 +1,9 @@
 #include "common/worker/metrics_probe.h"
 
-#include <cmath>
-
-#include "common/base/clock.h"
-
 namespace baton {
 namespace {
 
-constexpr double kHalfLifeSeconds = 5;
+constexpr auto kHalfLife = std::chrono::seconds(5);
 
 std::string StageOf(SequenceState state) { return std::string(SequenceStateName(state)); }
 
@@ -17,8 +13,15 @@ bool IsStage(SequenceState state) {
 
 }  // namespace
 
-MetricsProbe::MetricsProbe(MetricsRegistry* registry, const WorkModel& work)
-    : registry_(registry), work_(work) {}
+MetricsProbe::MetricsProbe(MetricsRegistry* registry, const WorkModel& work,
+                           const base::Clock* clock)
+    : registry_(registry),
+      work_(work),
+      clock_(clock),
+      flops_(kHalfLife, clock->Now()),
+      bytes_(kHalfLife, clock->Now()) {
+  registry_->OnScrape([this] { ScrapeUtilization(); });
+}
 
 void MetricsProbe::Observe(const Engine* engine) {
   engine_ = engine;
@@ -51,18 +54,16 @@ void MetricsProbe::StepDone(const StepEvent& step) {
 }
 
 void MetricsProbe::NoteWork(const StepEvent& step) {
-  const double seconds = base::Seconds(step.duration);
   const double flops = step.prefill_tokens * work_.prefill_flops_per_token +
                        step.decode_tokens * work_.decode_flops_per_token;
   double bytes = work_.weight_bytes;
   if (step.decode_sequences > 0 && engine_ != nullptr) {
     bytes += engine_->figures().blocks_used * work_.block_bytes;
   }
+  const base::Instant now = clock_->Now();
   base::MutexLock lock(&mutex_);
-  const double keep = std::exp2(-seconds / kHalfLifeSeconds);
-  recent_.seconds = recent_.seconds * keep + seconds;
-  recent_.flops = recent_.flops * keep + flops;
-  recent_.bytes = recent_.bytes * keep + bytes;
+  flops_.Add(flops, now);
+  bytes_.Add(bytes, now);
 }
 
 void MetricsProbe::SequenceFinished(const FinishedEvent& event) {
@@ -140,18 +141,18 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   raise(Metric::kPrefixCacheQueries, f.prefix_queries);
   raise(Metric::kPrefixCacheHits, f.prefix_hits);
   raise(Metric::kKvEvictedBlocks, f.evicted_blocks, {"capacity"});
-  Recent recent;
-  {
-    base::MutexLock lock(&mutex_);
-    recent = recent_;
-  }
-  if (recent.seconds <= 0) return;
+}
+
+void MetricsProbe::ScrapeUtilization() {
+  const base::Instant now = clock_->Now();
+  base::MutexLock lock(&mutex_);
   if (work_.peak_flops_per_s > 0) {
-    set(Metric::kModelFlopsUtilization, recent.flops / recent.seconds / work_.peak_flops_per_s);
+    registry_->gauge(Metric::kModelFlopsUtilization)
+        .Set(flops_.PerSecond(now) / work_.peak_flops_per_s);
   }
   if (work_.peak_read_bytes_per_s > 0) {
-    set(Metric::kMemoryBandwidthUtilization,
-        recent.bytes / recent.seconds / work_.peak_read_bytes_per_s);
+    registry_->gauge(Metric::kMemoryBandwidthUtilization)
+        .Set(bytes_.PerSecond(now) / work_.peak_read_bytes_per_s);
   }
 }
 

@@ -2,7 +2,9 @@
 
 #include <string>
 
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/metrics/decaying_rate.h"
 #include "common/metrics/registry.h"
 #include "common/worker/worker_probe.h"
 
@@ -21,8 +23,8 @@ struct WorkModel {
 // Feeds a worker's events into its metrics. Thread-safe.
 class MetricsProbe final : public WorkerProbe {
  public:
-  // `registry` outlives the probe.
-  MetricsProbe(MetricsRegistry* registry, const WorkModel& work);
+  // `registry` and `clock` outlive the probe, which outlives the last scrape.
+  MetricsProbe(MetricsRegistry* registry, const WorkModel& work, const base::Clock* clock);
 
   // Engine figures are read at every scrape from now on; `engine` outlives the last scrape.
   void Observe(const Engine* engine);
@@ -41,20 +43,18 @@ class MetricsProbe final : public WorkerProbe {
   void PushFromOtherNumerics() override;
 
  private:
-  // Sums over recent steps, each halved in weight every few seconds of work.
-  struct Recent {
-    double seconds = 0, flops = 0, bytes = 0;
-  };
-
   void Scrape(const EngineFigures& figures);
+  void ScrapeUtilization();
   void NoteWork(const StepEvent& step);
   void CountFailure(Reason reason);
 
   MetricsRegistry* const registry_;
   const WorkModel work_;
+  const base::Clock* const clock_;
   const Engine* engine_ = nullptr;  // set once, before the first event
   base::Mutex mutex_;
-  Recent recent_ ABSL_GUARDED_BY(mutex_);
+  DecayingRate flops_ ABSL_GUARDED_BY(mutex_);
+  DecayingRate bytes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton

@@ -121,7 +121,7 @@ std::optional<Fatal> Worker::StartEngine() {
   }
   model_ = *std::move(model);
   PublishConfig(clock_.Now() - begin);
-  probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work);
+  probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine =
       Engine::Start(model_.engine, model_.loaded->kv(), std::move(model_.loaded->runner), &clock_);

@@ -10,13 +10,42 @@ using ::testing::ContainsRegex;
 
 TEST(MetricsProbe, CountsPushesFromOtherNumerics) {
   MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
-  MetricsProbe probe(&registry, {});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
   EXPECT_THAT(registry.Expose(),
               ContainsRegex("baton_kv_transfer_numerics_mismatch_total\\{[^}]*\\} 0\n"));
   probe.PushFromOtherNumerics();
   probe.PushFromOtherNumerics();
   EXPECT_THAT(registry.Expose(),
               ContainsRegex("baton_kv_transfer_numerics_mismatch_total\\{[^}]*\\} 2\n"));
+}
+
+double GaugeOf(MetricsRegistry& registry, const std::string& name) {
+  const std::string page = registry.Expose();
+  const size_t line = page.find("\n" + name + "{");
+  return line == std::string::npos ? -1 : std::stod(page.substr(page.find("} ", line) + 2));
+}
+
+TEST(MetricsProbe, UtilizationFallsWhenNothingRuns) {
+  MetricsRegistry registry({.role = MetricRole::kPrefill, .model_name = "m"});
+  base::ManualClock clock;
+  const WorkModel work = {.prefill_flops_per_token = 1e6,
+                          .weight_bytes = 5e7,
+                          .peak_flops_per_s = 1e9,
+                          .peak_read_bytes_per_s = 1e9};
+  MetricsProbe probe(&registry, work, &clock);
+  // Ten steps a second of 50 tokens: half of the peak, by both measures.
+  for (int step = 0; step < 100; ++step) {
+    clock.Advance(std::chrono::milliseconds(100));
+    StepEvent event;
+    event.prefill_tokens = 50;
+    event.prefill_sequences = 1;
+    probe.StepDone(event);
+  }
+  EXPECT_NEAR(GaugeOf(registry, "baton_model_flops_utilization"), 0.5, 0.01);
+  EXPECT_NEAR(GaugeOf(registry, "baton_memory_bandwidth_utilization"), 0.5, 0.01);
+  clock.Advance(std::chrono::minutes(2));
+  EXPECT_LT(GaugeOf(registry, "baton_model_flops_utilization"), 1e-6);
 }
 
 }  // namespace
