@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <filesystem>
 
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
@@ -30,6 +31,7 @@ struct Inspection {
   Footprint footprint;
   std::vector<StopSetEntry> stop_set;
   bool has_tokenizer = false;
+  bool has_weights = false;
 };
 
 void BindInspect(FlagSet* set, InspectFlags* flags) {
@@ -66,12 +68,20 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& dir
   return tokenizer;
 }
 
+// Whether there are weights to serve; whether they are whole is seen when they are loaded.
+bool HasWeights(const std::string& directory) {
+  const std::filesystem::path path = directory;
+  return std::filesystem::exists(path / "model.safetensors") ||
+         std::filesystem::exists(path / "model.safetensors.index.json");
+}
+
 absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   Inspection result;
   BATON_ASSIGN_OR_RETURN(result.config, LoadModelConfig(flags.directory));
   BATON_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer,
                          TokenizerIfAny(flags.directory));
   result.has_tokenizer = tokenizer != nullptr;
+  result.has_weights = HasWeights(flags.directory);
   BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(flags.directory));
   BATON_ASSIGN_OR_RETURN(result.stop_set,
                          LoadStopSet(flags.directory, result.config, generation, tokenizer.get()));
@@ -139,6 +149,7 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
   }
   if (inspection.stop_set.empty()) text += "ends at                no EOS token known\n";
   if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";
+  if (!inspection.has_weights) text += "model.safetensors      missing: it cannot be served\n";
   return text;
 }
 

@@ -149,6 +149,9 @@ TEST(GenerateCommand, WrongUsageExits2) {
   EXPECT_EQ(Generate({"--prompt", "x", "--prompts", "f"}).exit, 2);
   EXPECT_EQ(Generate({"--prompts", "/nowhere.jsonl"}).exit, 2);
   EXPECT_EQ(Generate({"--prompt", "x", "--max-tokens", "many"}).exit, 2);
+  for (const char* server : {"", "localhost", "http://localhost:8000", "localhost:0"}) {
+    EXPECT_EQ(Generate({"--server", server, "--prompt", "x"}).exit, 2) << server;
+  }
   const Output typo = Generate({"--prompt", "x", "--max-token", "5"});
   EXPECT_EQ(typo.exit, 2);
   EXPECT_THAT(typo.err, HasSubstr("Try: --max-tokens"));

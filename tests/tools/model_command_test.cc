@@ -10,6 +10,7 @@ namespace baton {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class ModelCommand : public ::testing::Test {
  protected:
@@ -61,7 +62,8 @@ TEST_F(ModelCommand, InspectSaysTheSameInWords) {
   EXPECT_EQ(run.exit, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("LlamaForCausalLM, 32 layers"));
   EXPECT_THAT(run.out, HasSubstr("131072 B"));
-  EXPECT_THAT(run.out, HasSubstr("cannot be served"));
+  EXPECT_THAT(run.out, HasSubstr("tokenizer.json         missing: it cannot be served"));
+  EXPECT_THAT(run.out, HasSubstr("model.safetensors      missing: it cannot be served"));
 }
 
 TEST_F(ModelCommand, InspectCountsInTheAskedDtype) {
@@ -95,6 +97,7 @@ TEST_F(ModelCommand, MakeRandomWritesAModelThatInspects) {
   const auto json = nlohmann::json::parse(run.out);
   EXPECT_EQ(json["kv_bytes_per_token"], 2 * 2 * 2 * 16 * 4);
   EXPECT_FALSE(json["stop_set"].empty());
+  EXPECT_THAT(RunTool({"model", "inspect", folder_}).out, Not(HasSubstr("missing")));
 }
 
 TEST_F(ModelCommand, MakeRandomRefusesBadShapesAndFullFolders) {

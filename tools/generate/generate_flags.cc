@@ -55,8 +55,7 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
 
 void BindClient(FlagSet* set, ClientFlags* flags) {
   const std::string group = "Server";
-  set->Add(
-      Common(With(Valued(TextFlag("server", &flags->server), "HOST:PORT"), group, "the router")));
+  set->Add(Common(With(AddressFlag("server", &flags->server), group, "the router")));
   set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindTls(set, &flags->tls);
