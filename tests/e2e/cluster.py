@@ -47,9 +47,10 @@ class Process:
         self._ready_file = pathlib.Path(folder) / f"{name}.ready"
         env = dict(os.environ, GOMP_SPINCOUNT="1000", **(environment or {}))
         with open(self.log, "wb") as log, open(self._ready_file, "wb") as ready:
+            # The kernel ends it with the test, however that ends.
             self._popen = subprocess.Popen(
-                [str(argument) for argument in arguments], stdin=subprocess.DEVNULL, stdout=ready,
-                stderr=log, env=env, start_new_session=True)
+                ["setpriv", "--pdeathsig", "KILL", *map(str, arguments)], stdin=subprocess.DEVNULL,
+                stdout=ready, stderr=log, env=env, start_new_session=True)
         self.pid = self._popen.pid
         self.ready = None
 
