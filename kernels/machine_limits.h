@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "kernels/backend.h"
 
 namespace baton::kernels {
@@ -13,5 +15,9 @@ struct MachineLimits {
 // Takes at most 200 ms, uses info.threads threads and 128 MiB for the time of the call. Other load
 // on the machine shows in the figures: measure beside what is compared with them.
 MachineLimits MeasureMachineLimits(const BackendInfo& info);
+
+// Bytes per second of one pass over `data` by `threads` that read a part each. The rate of memory
+// only if `bytes` is far more than the caches hold, those of a virtual machine's host included.
+double ReadRate(const std::byte* data, size_t bytes, int threads);
 
 }  // namespace baton::kernels

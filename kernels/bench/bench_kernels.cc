@@ -14,6 +14,7 @@
 
 #include "kernels/backend_factory.h"
 #include "kernels/bench/llama_step.h"
+#include "kernels/host_memory.h"
 #include "kernels/machine_limits.h"
 
 namespace baton::kernels {
@@ -31,7 +32,10 @@ enum class Limit { kFlops, kBytes };
 
 class Bench {
  public:
-  Bench(const BackendInfo& info, int rounds) : info_(info), rounds_(rounds) {}
+  Bench(const BackendInfo& info, int rounds)
+      : info_(info), rounds_(rounds), far_(AllocateHost(kFar).value()) {
+    std::memset(far_->data(), 1, kFar);
+  }
 
   // Runs `operation` and the limit in turn; prints medians. `amount` is FLOPs or bytes of one run.
   void Line(const std::string& name, Limit limit, double amount,
@@ -40,11 +44,13 @@ class Bench {
     std::vector<double> seconds;
     std::vector<double> shares;
     for (int round = 0; round < rounds_; ++round) {
-      const MachineLimits limits = MeasureMachineLimits(info_);
+      const double best =
+          limit == Limit::kFlops
+              ? MeasureMachineLimits(info_).flops_per_s
+              : ReadRate(static_cast<const std::byte*>(far_->data()), kFar, info_.threads);
       const auto begin = Clock::now();
       operation();
       const double took = std::chrono::duration<double>(Clock::now() - begin).count();
-      const double best = limit == Limit::kFlops ? limits.flops_per_s : limits.read_bytes_per_s;
       seconds.push_back(took);
       shares.push_back(amount / took / best);
     }
@@ -56,8 +62,12 @@ class Bench {
   }
 
  private:
+  // As much as the weights, so that no cache holds a part that counts.
+  static constexpr size_t kFar = size_t{768} << 20;
+
   const BackendInfo& info_;
   int rounds_;
+  std::unique_ptr<Buffer> far_;
 };
 
 void BenchMatMuls(Bench& bench, LlamaStep& step) {

@@ -107,23 +107,27 @@ double MeasureReads(int threads) {
   const auto buffer = AllocateHost(kBytes);
   if (!buffer.ok()) return 0;
   auto* data = static_cast<std::byte*>((*buffer)->data());
-  const size_t part = kBytes / static_cast<size_t>(threads) / 128 * 128;
+  const size_t part = kBytes / static_cast<size_t>(threads);
 #pragma omp parallel num_threads(threads)
   std::memset(data + part * static_cast<size_t>(omp_get_thread_num()), 1, part);
-  // The threads share the memory: a round counts as a whole.
   double best = 0;
   const auto start = Clock::now();
   do {
-    const auto begin = Clock::now();
-#pragma omp parallel num_threads(threads)
-    ReadLoop(data + part * static_cast<size_t>(omp_get_thread_num()), part);
-    const double bytes = static_cast<double>(part) * threads;
-    best = std::max(best, bytes / Seconds(Clock::now() - begin));
+    best = std::max(best, ReadRate(data, kBytes, threads));
   } while (Seconds(Clock::now() - start) < 0.05);
   return best;
 }
 
 }  // namespace
+
+double ReadRate(const std::byte* data, size_t bytes, int threads) {
+  const size_t part = bytes / static_cast<size_t>(threads) / 128 * 128;
+  // The threads share the memory: the pass counts as a whole.
+  const auto begin = Clock::now();
+#pragma omp parallel num_threads(threads)
+  ReadLoop(data + part * static_cast<size_t>(omp_get_thread_num()), part);
+  return static_cast<double>(part) * threads / Seconds(Clock::now() - begin);
+}
 
 MachineLimits MeasureMachineLimits(const BackendInfo& info) {
   const bool wide = info.isa == "avx512";
