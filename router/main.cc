@@ -74,8 +74,9 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   parts.server = ServerOptionsOf(flags_.server);
   parts.clock = &clock_;
   const absl::Status port = CheckListen(parts.server.host, parts.server.port);
-  if (!port.ok())
+  if (!port.ok()) {
     return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
+  }
   auto model = LoadServedModel(flags_.model_dir, parts.options.served_model_name);
   if (!model.ok()) {
     return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
@@ -103,9 +104,10 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   }
   parts.model = std::move(model).value();
   auto router = Router::Start(std::move(parts));
-  if (!router.ok())
+  if (!router.ok()) {
     return FatalOf(router.status(), ExitCode::kUsage, "cannot serve gRPC",
                    "--port 0 takes any free port");
+  }
   router_ = std::move(router).value();
   return std::nullopt;
 }
@@ -144,8 +146,9 @@ void RouterProcess::Drain() {
 
 int Run(const RouterFlags& flags) {
   const absl::Status log = base::InitLog(flags.server.log_format, flags.server.log_level);
-  if (!log.ok())
+  if (!log.ok()) {
     return ReportFatal(kProgram, FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
+  }
   // What clients send wrong is told to them, with the field; not to our log.
   google::protobuf::SetLogHandler(nullptr);
   const base::StopSignals signals;

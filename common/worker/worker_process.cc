@@ -125,9 +125,10 @@ std::optional<Fatal> Worker::StartEngine() {
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine =
       Engine::Start(model_.engine, model_.loaded->kv(), std::move(model_.loaded->runner), &clock_);
-  if (!engine.ok())
+  if (!engine.ok()) {
     return FatalOf(engine.status(), ExitCode::kUsage, "cannot start the engine",
                    spec_.program + " --help all");
+  }
   engine_ = *std::move(engine);
   probe_->Observe(engine_.get());
   WorkerIdentity identity{.role = spec_.role,
@@ -184,9 +185,10 @@ std::optional<Fatal> Worker::StartServer() {
   std::vector<grpc::Service*> all = services_->services();
   all.push_back(status_.get());
   auto server = RpcServer::Start(ServerOptions(), all);
-  if (!server.ok())
+  if (!server.ok()) {
     return FatalOf(server.status(), ExitCode::kUsage, "cannot serve gRPC",
                    "--port 0 takes any free port");
+  }
   server_ = *std::move(server);
   return std::nullopt;
 }
@@ -194,8 +196,9 @@ std::optional<Fatal> Worker::StartServer() {
 std::optional<Fatal> Worker::Start() {
   // A port in use shows before a long load.
   const absl::Status port = CheckListen(flags_.server.host, flags_.server.port);
-  if (!port.ok())
+  if (!port.ok()) {
     return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
+  }
   if (auto fatal = StartAdmin()) return fatal;
   if (auto fatal = StartEngine()) return fatal;
   if (auto fatal = StartServer()) return fatal;

@@ -7,24 +7,27 @@
 namespace baton::testing {
 namespace {
 
-class LocalPrefillTest : public RouterTest {};
+class LocalPrefillTest : public RouterTest {
+ protected:
+  // One prefill worker, and a decode worker that reports `cached_tokens` of every prompt as cached.
+  void Start(int local_prefill_below, int cached_tokens) {
+    options_.local_prefill_below = local_prefill_below;
+    FakeWorkerOptions worker = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+    worker.cached_tokens = cached_tokens;
+    AddDecode(worker);
+    AddPrefill();
+    StartRouter();
+  }
+};
 
 TEST_F(LocalPrefillTest, ShortPromptsArePrefilledLocallyBelowTheLimit) {
-  options_.local_prefill_below = 10;
-  AddDecode();
-  AddPrefill();
-  StartRouter();
+  Start(10, 0);
   EXPECT_EQ(Generate(Request("short", 3)).final->prefill_worker(), "");
   EXPECT_EQ(Generate(Request("long enough", 3)).final->prefill_worker(), prefill_[0]->address());
 }
 
 TEST_F(LocalPrefillTest, RepeatedLongPromptIsPrefilledWhereItsCacheIs) {
-  options_.local_prefill_below = 20;
-  FakeWorkerOptions worker = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  worker.cached_tokens = 96;
-  AddDecode(worker);
-  AddPrefill();
-  StartRouter();
+  Start(20, 96);
   const std::string prompt(100, 'p');  // and BOS: six blocks of 16 and five tokens
   EXPECT_EQ(Generate(Request(prompt, 3)).final->prefill_worker(), prefill_[0]->address());
   for (int i = 0; i < 3; ++i) {
@@ -37,12 +40,7 @@ TEST_F(LocalPrefillTest, RepeatedLongPromptIsPrefilledWhereItsCacheIs) {
 }
 
 TEST_F(LocalPrefillTest, AnswerBelongsToThePrefixOfTheNextTurn) {
-  options_.local_prefill_below = 20;
-  FakeWorkerOptions worker = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  worker.cached_tokens = 112;
-  AddDecode(worker);
-  AddPrefill();
-  StartRouter();
+  Start(20, 112);
   const std::string first = "turn one";
   const Answer answer = Generate(Request(first, 120));
   ASSERT_EQ(answer.ids.size(), 120u);
@@ -50,10 +48,7 @@ TEST_F(LocalPrefillTest, AnswerBelongsToThePrefixOfTheNextTurn) {
 }
 
 TEST_F(LocalPrefillTest, WorkerWithoutTheBelievedCacheIsNotBelievedAgainSoon) {
-  options_.local_prefill_below = 20;
-  AddDecode();  // reports no cached token, ever
-  AddPrefill();
-  StartRouter();
+  Start(20, 0);
   const std::string prompt(100, 'p');
   EXPECT_NE(Generate(Request(prompt, 3)).final->prefill_worker(), "");
   EXPECT_EQ(Generate(Request(prompt, 3)).final->prefill_worker(), "") << "believed once";
@@ -62,10 +57,7 @@ TEST_F(LocalPrefillTest, WorkerWithoutTheBelievedCacheIsNotBelievedAgainSoon) {
 }
 
 TEST_F(LocalPrefillTest, RestartedWorkerHoldsNothing) {
-  options_.local_prefill_below = 20;
-  AddDecode();
-  AddPrefill();
-  StartRouter();
+  Start(20, 0);
   const std::string prompt(100, 'p');
   EXPECT_NE(Generate(Request(prompt, 3)).final->prefill_worker(), "");
   decode_[0]->Kill();

@@ -6,6 +6,7 @@
 
 #include "common/rpc/status_map.h"
 #include "grpcpp/create_channel.h"
+#include "grpcpp/generic/generic_stub.h"
 
 namespace baton::testing {
 
@@ -159,6 +160,23 @@ bool RouterTest::Eventually(const std::function<bool()>& condition) {
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
   return condition();
+}
+
+RawAnswer CallRaw(const Router& router, const std::string& method, const std::string& message) {
+  const grpc::Slice slice(message);
+  const grpc::ByteBuffer request(&slice, 1);
+  grpc::GenericStub stub(grpc::CreateChannel(router.address(), grpc::InsecureChannelCredentials()));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
+  grpc::CompletionQueue queue;
+  const auto call = stub.PrepareUnaryCall(&context, method, request, &queue);
+  call->StartCall();
+  RawAnswer answer;
+  call->Finish(&answer.body, &answer.status, nullptr);
+  void* tag = nullptr;
+  bool ok = false;
+  queue.Next(&tag, &ok);
+  return answer;
 }
 
 }  // namespace baton::testing

@@ -9,6 +9,8 @@
 #include "common/base/status.h"
 #include "common/metrics/registry.h"
 #include "grpcpp/channel.h"
+#include "grpcpp/support/byte_buffer.h"
+#include "grpcpp/support/status.h"
 #include "gtest/gtest.h"
 #include "router/router.h"
 #include "tests/fakes/fake_worker.h"
@@ -77,5 +79,12 @@ std::string ModelDir();
 // The reason that a refusal carries, as spelled on the wire.
 std::string ReasonText(const absl::Status& status);
 Answer ReadAnswer(grpc::ClientReader<v1::GenerateResponse>* reader);
+
+struct RawAnswer {
+  grpc::Status status;
+  grpc::ByteBuffer body;
+};
+// A unary call of `method` ("/package.Service/Name") with a message that no stub would send.
+RawAnswer CallRaw(const Router& router, const std::string& method, const std::string& message);
 
 }  // namespace baton::testing

@@ -3,7 +3,6 @@
 
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
-#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "router/request_parse.h"
 #include "tests/router/router_fixture.h"
@@ -22,22 +21,11 @@ int HealthOf(const Router& router, const std::string& service) {
     bytes.push_back(static_cast<char>(service.size()));
     bytes += service;
   }
-  grpc::Slice slice(bytes);
-  const grpc::ByteBuffer request(&slice, 1);
-  grpc::GenericStub stub(grpc::CreateChannel(router.address(), grpc::InsecureChannelCredentials()));
-  grpc::ClientContext context;
-  grpc::CompletionQueue queue;
-  const auto call =
-      stub.PrepareUnaryCall(&context, "/grpc.health.v1.Health/Check", request, &queue);
-  call->StartCall();
-  grpc::ByteBuffer response;
-  grpc::Status status;
-  call->Finish(&response, &status, nullptr);
-  void* tag = nullptr;
-  bool ok = false;
-  queue.Next(&tag, &ok);
+  RawAnswer raw = CallRaw(router, "/grpc.health.v1.Health/Check", bytes);
   grpc::Slice answer;
-  if (!status.ok() || !response.DumpToSingleSlice(&answer).ok() || answer.size() != 2) return -1;
+  if (!raw.status.ok() || !raw.body.DumpToSingleSlice(&answer).ok() || answer.size() != 2) {
+    return -1;
+  }
   return answer.begin()[1];
 }
 
