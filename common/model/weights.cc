@@ -17,6 +17,10 @@ using kernels::HostTensor;
 using kernels::PackedWeight;
 using kernels::Shard;
 
+// On the way from the disk while a tensor is packed: enough to keep a fast disk busy, little enough
+// that the pages are still in memory when their turn comes.
+constexpr int64_t kReadAheadBytes = int64_t{256} << 20;
+
 // Rows [begin, end) of a tensor; a vector's elements count as rows.
 struct RowRange {
   std::string name;
@@ -50,7 +54,10 @@ class WeightLoader final {
 
   const StoredTensor& Find(const std::string& name) const;
   void Finish(const std::string& name);
-  void PrefetchLayer(int32_t layer) const;
+  // The matrices of the model in the order in which Load packs them.
+  std::vector<const StoredTensor*> PackingOrder() const;
+  // Keeps kReadAheadBytes of what comes next on the way from the disk.
+  void ReadAhead();
 
   const ModelConfig& config_;
   const LocalShape& shape_;
@@ -60,6 +67,9 @@ class WeightLoader final {
   std::unique_ptr<std::byte[]> staging_;
   size_t staging_bytes_ = 0;
   int64_t done_ = 0;
+  std::vector<const StoredTensor*> upcoming_;  // in packing order
+  size_t next_ = 0;                            // of upcoming_, to be read ahead
+  int64_t asked_ = 0;                          // bytes of upcoming_ before next_
 };
 
 const StoredTensor& WeightLoader::Find(const std::string& name) const {
@@ -72,6 +82,7 @@ void WeightLoader::Finish(const std::string& name) {
   const StoredTensor& tensor = Find(name);
   CheckpointFiles::DropPages(tensor);
   done_ += static_cast<int64_t>(tensor.data.size());
+  ReadAhead();
   if (progress_) progress_(done_, files_.data_bytes());
 }
 
@@ -200,21 +211,34 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
   return absl::OkStatus();
 }
 
-void WeightLoader::PrefetchLayer(int32_t layer) const {
-  if (layer >= config_.layers) return;
-  for (const char* name : {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                           "self_attn.v_proj.weight", "self_attn.o_proj.weight",
-                           "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"}) {
-    CheckpointFiles::Prefetch(Find(LayerTensor(layer, name)));
+std::vector<const StoredTensor*> WeightLoader::PackingOrder() const {
+  std::vector<const StoredTensor*> order;
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    for (const char* name : {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
+                             "self_attn.v_proj.weight", "self_attn.o_proj.weight",
+                             "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"}) {
+      order.push_back(&Find(LayerTensor(layer, name)));
+    }
+  }
+  order.push_back(&Find("model.embed_tokens.weight"));
+  if (!config_.tied_embeddings) order.push_back(&Find("lm_head.weight"));
+  return order;
+}
+
+void WeightLoader::ReadAhead() {
+  while (next_ < upcoming_.size() && asked_ < done_ + kReadAheadBytes) {
+    CheckpointFiles::Prefetch(*upcoming_[next_]);
+    asked_ += static_cast<int64_t>(upcoming_[next_]->data.size());
+    ++next_;
   }
 }
 
 absl::StatusOr<ModelWeights> WeightLoader::Load() {
   ModelWeights weights;
   weights.layers.resize(config_.layers);
-  PrefetchLayer(0);
+  upcoming_ = PackingOrder();
+  ReadAhead();
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
-    PrefetchLayer(layer + 1);
     BATON_RETURN_IF_ERROR(LoadAttention(layer, weights.layers[layer]));
     BATON_RETURN_IF_ERROR(LoadMlp(layer, weights.layers[layer]));
   }
