@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace baton::bench {
+
+// Output that arrived in one message, seconds since the start of the run.
+struct Chunk {
+  double at = 0;
+  int32_t tokens = 0;
+};
+
+// Where the server says the time to the first token went, in milliseconds. Absent where the
+// protocol does not say.
+struct ServerTimings {
+  double queue_ms = 0;
+  double prefill_ms = 0;
+  double kv_transfer_ms = 0;
+  double ttft_ms = 0;
+};
+
+// What came of one request: raw, so that every figure can be computed again from it. Times are
+// seconds since the start of the run.
+struct RequestRecord {
+  int64_t index = 0;
+  double scheduled = 0;  // arrival by plan; in a closed loop, when the request was sent
+  double sent = 0;
+  double ended = 0;           // last message or failure
+  std::vector<Chunk> chunks;  // in order; the first is the first token
+  absl::Status status;        // not OK: what stands here is what came before
+  bool cancelled = false;  // by us, as the run was over or interrupted; neither success nor failure
+
+  std::string request_id;  // the server's
+  int32_t planned_prompt_tokens = -1;
+  int32_t max_tokens = 0;
+  int32_t prompt_tokens = 0;  // as the server counts
+  int32_t cached_tokens = 0;
+  int32_t output_tokens = 0;                // as the server counts, EOS included
+  std::optional<int32_t> natural_end_step;  // under forced lengths
+  std::string finish_reason;  // as `baton generate --json` spells it; the peer's word for others
+  int32_t attempts = 1;
+  std::optional<ServerTimings> timings;
+
+  bool ok() const { return status.ok() && !cancelled; }
+  double first_token() const { return chunks.empty() ? ended : chunks.front().at; }
+  double last_token() const { return chunks.empty() ? ended : chunks.back().at; }
+};
+
+}  // namespace baton::bench
