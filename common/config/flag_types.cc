@@ -23,6 +23,12 @@ absl::StatusOr<int64_t> ParseInt(std::string_view text, IntRange range) {
   return Wrong(text, absl::StrCat("an integer from ", range.min, " to ", range.max));
 }
 
+absl::StatusOr<double> ParseDouble(std::string_view text, DoubleRange range) {
+  const auto value = ParseNumber<double>(text);  // NaN is in no range
+  if (value && *value >= range.min && *value <= range.max) return *value;
+  return Wrong(text, absl::StrCat("a number from ", range.min, " to ", range.max));
+}
+
 // `parse` gives StatusOr of what `*target` takes; `format` the inverse, for a present value.
 template <typename Target, typename Parse>
 Flag Scalar(std::string name, std::string value, Target* target, Parse parse) {
@@ -123,6 +129,26 @@ Flag OptionalFloatFlag(std::string name, std::optional<float>* target) {
     if (!*target) return {};
     return {FormatDouble(**target)};
   };
+  return flag;
+}
+
+Flag OptionalDoubleFlag(std::string name, std::optional<double>* target, DoubleRange range) {
+  Flag flag = Scalar(std::move(name), "X", target,
+                     [range](const std::string& text) -> absl::StatusOr<std::optional<double>> {
+                       BATON_ASSIGN_OR_RETURN(const double value, ParseDouble(text, range));
+                       return value;
+                     });
+  flag.get = [target]() -> std::vector<std::string> {
+    if (!*target) return {};
+    return {FormatDouble(**target)};
+  };
+  return flag;
+}
+
+Flag DoubleFlag(std::string name, double* target, DoubleRange range) {
+  Flag flag = Scalar(std::move(name), "X", target,
+                     [range](const std::string& text) { return ParseDouble(text, range); });
+  flag.get = [target]() -> std::vector<std::string> { return {FormatDouble(*target)}; };
   return flag;
 }
 

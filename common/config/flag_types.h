@@ -30,6 +30,9 @@ Flag OptionalIntFlag(std::string name, std::optional<int32_t>* target, IntRange 
 Flag OptionalInt64Flag(std::string name, std::optional<int64_t>* target, IntRange range);
 Flag OptionalUint64Flag(std::string name, std::optional<uint64_t>* target);
 Flag OptionalFloatFlag(std::string name, std::optional<float>* target);
+// Finite and inside the range.
+Flag OptionalDoubleFlag(std::string name, std::optional<double>* target, DoubleRange range);
+Flag DoubleFlag(std::string name, double* target, DoubleRange range);
 Flag TextFlag(std::string name, std::string* target);
 // Given once or more, and each time one value.
 Flag TextListFlag(std::string name, std::vector<std::string>* target);

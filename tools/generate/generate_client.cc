@@ -58,10 +58,7 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<GenerateClient>> GenerateClient::Connect(const ClientFlags& flags) {
-  ChannelOptions options;
-  options.tls = {.cert_file = flags.tls.cert, .key_file = flags.tls.key, .ca_file = flags.tls.ca};
-  options.peer_role = "router";
-  BATON_ASSIGN_OR_RETURN(const auto channel, MakeChannel(flags.server, options));
+  BATON_ASSIGN_OR_RETURN(const auto channel, MakeChannel(flags.server, ChannelOptionsOf(flags)));
   return std::unique_ptr<GenerateClient>(
       new GenerateClient(v1::InferenceService::NewStub(channel), flags.timeout));
 }

@@ -53,14 +53,6 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
 
 }  // namespace
 
-void BindClient(FlagSet* set, ClientFlags* flags) {
-  const std::string group = "Server";
-  set->Add(Common(With(AddressFlag("server", &flags->server), group, "the router")));
-  set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
-                "how long a request may take"));
-  BindTls(set, &flags->tls);
-}
-
 void BindRequest(FlagSet* set, RequestFlags* flags) {
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), "Server",
                 "default: the model it serves"));

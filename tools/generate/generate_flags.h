@@ -1,14 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "baton/v1/inference.pb.h"
-#include "common/base/clock.h"
 #include "common/config/flag_set.h"
-#include "common/config/options.h"
+#include "tools/client/client_flags.h"
 
 namespace baton {
 
@@ -25,13 +23,6 @@ struct RequestFlags {
   bool eos_steps = false;
 };
 
-// The server and how to reach it.
-struct ClientFlags {
-  std::string server = "127.0.0.1:50051";
-  base::Duration timeout = std::chrono::seconds(600);  // of one request
-  TlsFlags tls;
-};
-
 struct GenerateFlags {
   ClientFlags client;
   RequestFlags request;
@@ -42,7 +33,6 @@ struct GenerateFlags {
   bool json = false;
 };
 
-void BindClient(FlagSet* set, ClientFlags* flags);
 void BindRequest(FlagSet* set, RequestFlags* flags);
 void BindGenerate(FlagSet* set, GenerateFlags* flags);
 

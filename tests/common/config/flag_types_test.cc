@@ -22,6 +22,19 @@ TEST(IntFlag, HoldsTheRangeAndSaysIt) {
   EXPECT_EQ(value, 10);
 }
 
+TEST(DoubleFlag, HoldsTheRangeAndSaysIt) {
+  double value = 0.5;
+  const Flag flag = DoubleFlag("x", &value, {.min = 0, .max = 10});
+  EXPECT_TRUE(flag.set({"2.25"}).ok());
+  EXPECT_EQ(value, 2.25);
+  EXPECT_THAT(flag.get(), ElementsAre("2.25"));
+  for (const char* bad : {"-1", "11", "x", "", "nan", "inf"}) {
+    EXPECT_EQ(std::string(flag.set({bad}).message()),
+              "found '" + std::string(bad) + "', expected a number from 0 to 10");
+  }
+  EXPECT_EQ(value, 2.25);
+}
+
 TEST(ChoiceFlag, NamesTheWordsAndTheReasonOfARefusedOne) {
   int value = 0;
   const Flag flag =
