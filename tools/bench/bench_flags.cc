@@ -1,0 +1,202 @@
+#include "tools/bench/bench_flags.h"
+
+#include "absl/strings/str_cat.h"
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton::bench {
+namespace {
+
+constexpr char kExample[] = "baton bench --concurrency 8";
+constexpr int32_t kMaxStreams = 65536;
+
+// A URL is taken as it is: only the openai protocol accepts one, and checks it when it connects.
+Flag ServerFlag(std::string* target) {
+  Flag flag = AddressFlag("server", target);
+  flag.value = "HOST:PORT|URL";
+  flag.set = [target, address = flag.set](const std::vector<std::string>& values) -> absl::Status {
+    const std::string& text = values.back();
+    if (!text.starts_with("http://") && !text.starts_with("https://")) return address(values);
+    *target = text;
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
+void BindTarget(FlagSet* set, BenchFlags* flags) {
+  const std::string group = "Server";
+  set->Add(Common(With(ServerFlag(&flags->client.server), group,
+                       "the router; with --protocol openai a URL may carry a path")));
+  const Choices<Protocol> protocols = {{{"baton", Protocol::kBaton}, {"openai", Protocol::kOpenAi}},
+                                       {}};
+  set->Add(Common(With(ChoiceFlag("protocol", &flags->protocol, protocols), group,
+                       "gRPC, or HTTP with server-sent events (/v1/completions)")));
+  set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), group,
+                "default: the model it serves"));
+  set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
+                "how long a request may take"));
+  set->Add(With(IntFlag("connections", &flags->connections, {.min = 1, .max = 256}), group,
+                "TCP connections that gRPC streams share"));
+  set->Add(Common(With(Valued(CommaListFlag("metrics", &flags->metrics), "HOST:PORT,…"), group,
+                       "admin ports of router and workers to read /metrics from")));
+  BindTls(set, &flags->client.tls);
+}
+
+void BindLoad(FlagSet* set, BenchFlags* flags) {
+  const std::string group = "Load";
+  set->Add(Common(With(OptionalDoubleFlag("rate", &flags->rate, {.min = 1e-3, .max = 1e6}), group,
+                       "open loop: requests per second, whatever becomes of them")));
+  Flag concurrency =
+      OptionalIntFlag("concurrency", &flags->concurrency, {.min = 1, .max = kMaxStreams});
+  concurrency.exclusive_with = "rate";
+  set->Add(Common(
+      With(std::move(concurrency), group, "closed loop: as many requests under way, always")));
+  Flag trace = Valued(TextFlag("trace", &flags->trace), "FILE");
+  trace.exclusive_with = "rate";
+  set->Add(Common(With(std::move(trace), group,
+                       "arrivals and lengths of a CSV (Azure) or JSONL (Mooncake) trace")));
+  set->Add(With(DoubleFlag("time-scale", &flags->time_scale, {.min = 1e-3, .max = 1e3}), group,
+                "factor on the trace's times: 2 = half the rate"));
+  const Choices<ArrivalProcess> arrivals = {{{"poisson", ArrivalProcess::kPoisson},
+                                             {"constant", ArrivalProcess::kConstant},
+                                             {"gamma", ArrivalProcess::kGamma}},
+                                            {}};
+  set->Add(With(ChoiceFlag("arrivals", &flags->arrivals, arrivals), group,
+                "how the gaps of --rate are drawn"));
+  set->Add(With(DoubleFlag("burstiness", &flags->burstiness, {.min = 1e-2, .max = 1e4}), group,
+                "shape of --arrivals gamma: 1 = Poisson, less = bursts"));
+  set->Add(With(DurationFlag("warmup", &flags->warmup, std::chrono::seconds(1)), group,
+                "load before the measured part"));
+  set->Add(Common(With(DurationFlag("duration", &flags->duration, std::chrono::seconds(1)), group,
+                       "of the measured part")));
+  Flag requests = OptionalIntFlag("requests", &flags->requests, {.min = 1, .max = 10'000'000});
+  requests.exclusive_with = "duration";
+  set->Add(Common(With(std::move(requests), group, "in the measured part; default: 200")));
+  set->Add(Common(With(IntFlag("runs", &flags->runs, {.min = 1, .max = 100}), group,
+                       "repetitions, each with a seed of its own")));
+  set->Add(With(IntFlag("seed", &flags->seed, {.min = 0, .max = INT32_MAX}), group,
+                "of arrivals, lengths and prompts"));
+}
+
+void BindRequests(FlagSet* set, BenchFlags* flags) {
+  const std::string group = "Requests";
+  set->Add(Common(With(Valued(TextFlag("input-tokens", &flags->input_tokens), "D"), group,
+                       "prompt length: N, LO:HI or a named distribution")));
+  set->Add(Common(With(Valued(TextFlag("output-tokens", &flags->output_tokens), "D"), group,
+                       "max_tokens: N, LO:HI or a named distribution")));
+  Flag prompts = Valued(TextFlag("prompts", &flags->prompts), "FILE");
+  prompts.exclusive_with = "input-tokens";
+  set->Add(
+      With(std::move(prompts), group, "JSON lines with prompt or token_ids, instead of made ones"));
+  set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
+                "that all prompts begin with"));
+  const Choices<PromptForm> forms = {{{"ids", PromptForm::kIds}, {"text", PromptForm::kText}}, {}};
+  set->Add(With(ChoiceFlag("prompt-form", &flags->prompt_form, forms), group,
+                "how prompts are sent; text needs --tokenizer"));
+  set->Add(With(Valued(TextFlag("tokenizer", &flags->tokenizer), "DIR"), group,
+                "model directory whose tokenizer counts, for servers that cannot be asked"));
+  set->Add(With(OptionalIntFlag("vocab-size", &flags->vocab_size, {.min = 2}), group,
+                "ids to draw prompts from, for servers that cannot be asked"));
+  const Choices<EosChoice> eos = {{{"honor", EosChoice::kHonor},
+                                   {"mask", EosChoice::kMask},
+                                   {"continue", EosChoice::kContinue},
+                                   {"both", EosChoice::kBoth}},
+                                  {}};
+  set->Add(Common(With(ChoiceFlag("eos", &flags->eos, eos), group,
+                       "end at EOS; or force --output-tokens; or one after the other")));
+  set->Add(With(DoubleFlag("temperature", &flags->temperature, {.min = 0, .max = 100}), group,
+                "0 = greedy"));
+}
+
+void BindResults(FlagSet* set, BenchFlags* flags) {
+  const std::string group = "Results";
+  set->Add(Common(With(Valued(TextFlag("slo", &flags->slo), "ttft=200ms,tpot=50ms"), group,
+                       "limits at a percentile (99), or reader=silent|listening|visual")));
+  const Choices<SearchKind> kinds = {
+      {{"rate", SearchKind::kRate}, {"concurrency", SearchKind::kConcurrency}}, {}};
+  set->Add(Common(With(ChoiceFlag("find-max", &flags->find_max, kinds), group,
+                       "search the highest load that keeps --slo")));
+  set->Add(Common(With(Valued(TextFlag("out", &flags->out), "FILE"), group, "all figures, JSON")));
+  set->Add(Common(With(Valued(TextFlag("rows", &flags->rows), "FILE"), group,
+                       "one raw line per request, JSONL")));
+  set->Add(Common(With(Valued(TextFlag("plots", &flags->plots), "DIR"), group, "pictures, SVG")));
+  set->Add(Common(With(SwitchFlag("explain", &flags->explain), group,
+                       "print the formula of every figure, and end")));
+}
+
+absl::Status CheckLoad(const FlagSet& set, const BenchFlags& flags) {
+  if (flags.explain) return absl::OkStatus();
+  if (flags.find_max == SearchKind::kNone) {
+    if (flags.rate || flags.concurrency || !flags.trace.empty()) return absl::OkStatus();
+    return UsageError("no load", "expected --rate, --concurrency, --trace or --find-max", kExample);
+  }
+  if (!flags.trace.empty()) {
+    return UsageError("--find-max with --trace", "a trace has its own arrivals",
+                      "--find-max rate --input-tokens chat-in --output-tokens chat-out");
+  }
+  if (flags.slo.empty()) {
+    return UsageError("--find-max without --slo", "a maximum is one that keeps limits",
+                      "--slo ttft=200ms,tpot=50ms");
+  }
+  const bool other_kind =
+      flags.find_max == SearchKind::kRate ? flags.concurrency.has_value() : flags.rate.has_value();
+  if (other_kind) {
+    return UsageError("--find-max with a load of the other kind",
+                      "--rate or --concurrency of the same kind is where the search starts",
+                      "--find-max rate --rate 2");
+  }
+  for (const char* name : {"duration", "requests", "runs"}) {
+    if (!set.Given(name)) continue;
+    return UsageError(absl::StrCat("--find-max with --", name),
+                      "the search decides how many requests each point needs", "without it");
+  }
+  if (flags.eos == EosChoice::kBoth) {
+    return UsageError("--find-max with --eos both", "a search is about one kind of end",
+                      "--eos mask");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRequests(const FlagSet& set, const BenchFlags& flags) {
+  const bool url = flags.client.server.starts_with("http");
+  if (url && flags.protocol == Protocol::kBaton) {
+    return UsageError(absl::StrCat("--server ", flags.client.server),
+                      "the baton protocol is gRPC, expected HOST:PORT", "--protocol openai");
+  }
+  if (flags.prompt_form == PromptForm::kText && flags.tokenizer.empty() && flags.prompts.empty()) {
+    return UsageError("--prompt-form text without --tokenizer",
+                      "made prompts must have an exact number of tokens", "--tokenizer DIR");
+  }
+  const bool counted = !flags.tokenizer.empty() || flags.vocab_size || !flags.prompts.empty();
+  if (flags.protocol == Protocol::kOpenAi && !counted) {
+    return UsageError("--protocol openai without a vocabulary",
+                      "such a server does not say which token ids it takes",
+                      "--tokenizer DIR, or --vocab-size N");
+  }
+  if (set.Given("burstiness") && flags.arrivals != ArrivalProcess::kGamma) {
+    return UsageError("--burstiness without --arrivals gamma", "other arrivals have none",
+                      "--arrivals gamma");
+  }
+  if (!flags.trace.empty() && (set.Given("input-tokens") || set.Given("output-tokens"))) {
+    return UsageError("--trace with --input-tokens or --output-tokens",
+                      "a trace has its own lengths", "only one of them");
+  }
+  if (set.Given("time-scale") && flags.trace.empty()) {
+    return UsageError("--time-scale without --trace", "it stretches a trace's times",
+                      "--rate for another rate");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void BindBench(FlagSet* set, BenchFlags* flags) {
+  BindLoad(set, flags);
+  BindRequests(set, flags);
+  BindResults(set, flags);
+  BindTarget(set, flags);
+  set->AddCheck([set, flags] { return CheckLoad(*set, *flags); });
+  set->AddCheck([set, flags] { return CheckRequests(*set, *flags); });
+}
+
+}  // namespace baton::bench

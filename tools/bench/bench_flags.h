@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/config/flag_set.h"
+#include "tools/client/client_flags.h"
+
+namespace baton::bench {
+
+enum class Protocol { kBaton, kOpenAi };
+enum class ArrivalProcess { kPoisson, kConstant, kGamma };
+enum class EosChoice { kHonor, kMask, kContinue, kBoth };
+enum class SearchKind { kNone, kRate, kConcurrency };
+enum class PromptForm { kIds, kText };
+
+// The settings of `baton bench`, as given.
+struct BenchFlags {
+  // Server. With the openai protocol `server` may be a URL with a path before "/v1".
+  ClientFlags client;
+  Protocol protocol = Protocol::kBaton;
+  std::string model;
+  int32_t connections = 4;
+  std::vector<std::string> metrics;  // HOST:PORT of admin ports
+
+  // Load. One of rate, concurrency, trace, search.
+  std::optional<double> rate;  // requests per second
+  std::optional<int32_t> concurrency;
+  std::string trace;
+  double time_scale = 1;  // of the trace's times; 2 = half as fast
+  ArrivalProcess arrivals = ArrivalProcess::kPoisson;
+  double burstiness = 1;
+  base::Duration warmup{};
+  base::Duration duration{};  // zero: by number
+  std::optional<int32_t> requests;
+  int32_t runs = 3;
+  int32_t seed = 1;
+
+  // Requests.
+  std::string input_tokens = "256";
+  std::string output_tokens = "128";
+  std::string prompts;  // JSONL
+  int32_t shared_prefix_tokens = 0;
+  PromptForm prompt_form = PromptForm::kIds;
+  std::string tokenizer;  // model directory
+  std::optional<int32_t> vocab_size;
+  EosChoice eos = EosChoice::kHonor;
+  double temperature = 0;
+
+  // Judgement and output.
+  std::string slo;
+  SearchKind find_max = SearchKind::kNone;
+  std::string out;
+  std::string rows;
+  std::string plots;
+  bool explain = false;
+};
+
+void BindBench(FlagSet* set, BenchFlags* flags);
+
+}  // namespace baton::bench
