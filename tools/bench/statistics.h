@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace baton::bench {
+
+// A 95 % interval of a statistic.
+struct Interval {
+  double low = 0;
+  double high = 0;
+};
+
+// What is said of a set of samples. Percentiles interpolate linearly between order statistics, as
+// numpy does by default (and vLLM with it); `std` divides by n, likewise. All zero without samples.
+struct Summary {
+  int64_t count = 0;
+  double mean = 0;
+  double std = 0;
+  double min = 0;
+  double max = 0;
+  double p50 = 0;
+  double p90 = 0;
+  double p95 = 0;
+  double p99 = 0;
+  double p999 = 0;
+  // 95 % percentile-bootstrap intervals; {0, 0} with fewer than two samples.
+  Interval mean_ci;
+  Interval p50_ci;
+  Interval p90_ci;
+  Interval p95_ci;
+  Interval p99_ci;
+  Interval p999_ci;
+
+  double median() const { return p50; }
+};
+
+// Sorts `samples` and says what there is to say.
+//
+// The bootstrap draws 1000 times from `seed`, at a cost that does not grow with the sample beyond
+// the sort: the p-th percentile of a resample of n sorted values is the value whose rank is n times
+// an order statistic of n uniforms, which is drawn directly (a beta variate) instead of by drawing
+// n values; the mean is resampled value by value up to 2000 samples and, beyond, drawn from the
+// normal law that it has there. Samples count as independent: the gaps of one request are not, so
+// intervals of pooled gaps are narrower than the truth, and several runs show by how much.
+Summary Summarize(std::vector<double> samples, uint64_t seed);
+
+// `percentile` in [0, 100] of ascending values by linear interpolation; 0 when there are none.
+double PercentileOfSorted(std::span<const double> sorted, double percentile);
+
+// I_x(a, b), the regularized incomplete beta function; a, b > 0, x in [0, 1].
+double IncompleteBeta(double a, double b, double x);
+// P(T <= t) of Student's t with `degrees` of freedom.
+double StudentTCdf(double t, double degrees);
+// The value that Student's t does not exceed with probability `p` in (0, 1).
+double StudentTQuantile(double p, double degrees);
+
+// A straight line fitted by least squares, and how sure its slope is.
+struct Regression {
+  double slope = 0;
+  double intercept = 0;
+  double t = 0;                 // slope over its standard error
+  double p_not_positive = 1.0;  // one-sided p value of "the slope is not positive"
+};
+
+// `x` and `y` are of one length. Fewer than three points, or all x equal: no slope, p 1.
+Regression FitLine(std::span<const double> x, std::span<const double> y);
+
+}  // namespace baton::bench
