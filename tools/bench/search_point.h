@@ -1,0 +1,38 @@
+#pragma once
+
+#include "tools/bench/find_max.h"
+
+namespace baton::bench {
+
+// One point of a search: runs it, pools its runs and judges them.
+class PointJudge final {
+ public:
+  PointJudge(const FindMaxOptions& options, const RunPoint& run) : options_(options), run_(run) {}
+
+  // Runs at `value` until it is decided. `point` numbers it, which sets its seeds.
+  SearchPoint Measure(double value, int point);
+
+  // Of the callback; with an error, Measure is not called again.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  // The first look and the most at `value`.
+  struct Budget {
+    int64_t first = 0;
+    int64_t most = 0;
+  };
+  Budget BudgetOf(double value) const;
+  // One run; false when the point is decided or cannot be.
+  bool RunOnce(int64_t requests, SearchPoint* point);
+  void Count(const LoadResult& load, const Window& window, SearchPoint* point) const;
+  bool Decided(int64_t most, SearchPoint* point) const;
+  WindowOptions WindowOf(double value) const;
+
+  const FindMaxOptions& options_;
+  const RunPoint& run_;
+  absl::Status status_;
+  int index_ = 0;
+  int64_t largest_ = 0;  // requests of the run that the point's figures are of
+};
+
+}  // namespace baton::bench
