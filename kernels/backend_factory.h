@@ -12,7 +12,7 @@ struct BackendOptions {
   std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda where built
   std::string isa = "auto";    // auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
-  int threads = 0;  // 0 = all cores this process may use
+  int threads = 0;  // 0 = all cores this process may use; BackendInfo says how many came
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);

@@ -75,12 +75,17 @@ absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& confi
                                "; give at most that, or leave the flag out");
 }
 
-void LogModel(const WorkerModel& model) {
+void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   const kernels::PagedKv& kv = model.loaded->kv();
+  const int threads = model.loaded->backend->info().threads;
   const char* spin = std::getenv("GOMP_SPINCOUNT");
   spdlog::info("model {}: weights {} MiB packed, numerics {}, {} threads, GOMP_SPINCOUNT {}",
-               model.loaded->fingerprint, model.loaded->weight_bytes >> 20, model.numerics,
-               model.loaded->backend->info().threads, spin == nullptr ? "unset" : spin);
+               model.loaded->fingerprint, model.loaded->weight_bytes >> 20, model.numerics, threads,
+               spin == nullptr ? "unset" : spin);
+  if (threads < flags.threads) {
+    spdlog::warn("--threads is {} and OpenMP gives {}: raise OMP_THREAD_LIMIT or ask for fewer",
+                 flags.threads, threads);
+  }
   spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}", kv.num_blocks,
                kv.layout.block_size,
                (static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes()) >> 20,
@@ -125,7 +130,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const 
   model.work = WorkModelOf(*model.loaded);
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->backend->info().numerics();
-  LogModel(model);
+  LogModel(model, flags);
   return model;
 }
 

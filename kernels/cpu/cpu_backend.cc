@@ -1,7 +1,5 @@
 #include "kernels/cpu/cpu_backend.h"
 
-#include <omp.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -43,8 +41,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
   }
-  const int threads = options.threads > 0 ? options.threads : cpu::UsableCores();
-  omp_set_num_threads(threads);
+  const int threads =
+      cpu::AskForThreads(options.threads > 0 ? options.threads : cpu::UsableCores());
   std::unique_ptr<cpu::Gemm> gemm;
   if (isa == cpu::Isa::kAvx512) {
     auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
@@ -67,6 +65,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
 
 CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm)
     : info_(std::move(info)),
+      team_(info_.threads),
       gemm_(std::move(gemm)),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
@@ -83,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
 absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor& weight,
                                                                const Shard& shard) {
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
-  omp_set_num_threads(info_.threads);
+  BATON_RETURN_IF_ERROR(team_.Take());
   return gemm_->Pack(weight, part);
 }
 
@@ -96,14 +95,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadTable(const HostTensor
 }
 
 absl::Status CpuBackend::Prepare(std::span<const MatMulUse> uses) {
-  omp_set_num_threads(info_.threads);
+  BATON_RETURN_IF_ERROR(team_.Take());
   return gemm_->Prepare(uses);
 }
 
 absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
-  // OpenMP keeps its number of threads per calling thread; oneDNN asks it.
-  omp_set_num_threads(info_.threads);
+  BATON_RETURN_IF_ERROR(team_.Take());
   layout_ = layout;
   kv_ = kv;
   rope_table_.Reset();

@@ -13,6 +13,7 @@
 #include "kernels/cpu/rope_store.h"
 #include "kernels/cpu/sample.h"
 #include "kernels/cpu/silu_mul.h"
+#include "kernels/cpu/thread_team.h"
 
 namespace baton::kernels {
 
@@ -50,6 +51,7 @@ class CpuBackend final : public Backend {
   void PlanAttention(const AttentionShape& shape);
 
   BackendInfo info_;
+  cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;
   cpu::RmsNormFn rms_norm_;
   cpu::SiluMulFn silu_mul_;

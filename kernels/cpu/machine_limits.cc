@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "kernels/cpu/thread_team.h"
 #include "kernels/host_memory.h"
 
 namespace baton::kernels {
@@ -130,13 +131,14 @@ double ReadRate(const std::byte* data, size_t bytes, int threads) {
 }
 
 MachineLimits MeasureMachineLimits(const BackendInfo& info) {
+  const int threads = cpu::AskForThreads(info.threads);
   const bool wide = info.isa == "avx512";
   const auto work = [&] {
     if (wide && info.compute_dtype == DType::kBF16) return DotLoop();
     return wide ? WideFmaLoop() : FmaLoop();
   };
-  return {.flops_per_s = BestComputeRate(info.threads, 0.03, work),
-          .read_bytes_per_s = MeasureReads(info.threads)};
+  return {.flops_per_s = BestComputeRate(threads, 0.03, work),
+          .read_bytes_per_s = MeasureReads(threads)};
 }
 
 }  // namespace baton::kernels

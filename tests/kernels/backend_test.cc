@@ -1,4 +1,8 @@
 // Choosing a backend, what it reports, and what it refuses.
+#include <omp.h>
+
+#include <algorithm>
+
 #include "kernels/cpu/cores.h"
 #include "kernels/machine_limits.h"
 #include "tests/kernels/kernel_fixture.h"
@@ -11,7 +15,7 @@ TEST(BackendFactoryTest, ReportsHowItComputes) {
     const auto backend = Make(way);
     EXPECT_EQ(backend->info().device, "cpu");
     EXPECT_EQ(backend->info().isa, way.isa);
-    EXPECT_EQ(backend->info().threads, way.threads);
+    EXPECT_EQ(backend->info().threads, std::min(way.threads, omp_get_thread_limit()));
     EXPECT_EQ(backend->info().compute_dtype, way.dtype);
     const std::string prefix = way.isa == "avx512" ? "brg" : "panel";
     EXPECT_THAT(backend->info().matmul, testing::StartsWith(prefix));
@@ -57,6 +61,52 @@ TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
       EXPECT_NEAR(y.at(rows - 1, 95), sum, 1e-3);
     }
   }
+}
+
+// What a limit on threads or a caller's own region does: oneDNN would leave out the missing parts.
+TEST(ThreadsTest, FewerThanAskedForComputeTheSame) {
+  const int levels = omp_get_max_active_levels();
+  for (const Way& way : CpuWays()) {
+    omp_set_max_active_levels(0);
+    const auto backend = Make(way);
+    EXPECT_EQ(backend->info().threads, 1) << way.name();
+    const TestMatrix weight = TestMatrix::Random(way.dtype, 96, 64, 1);
+    const auto packed = backend->Pack(weight.tensor(), {});
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    TestMatrix x = TestMatrix::Random(way.dtype, 40, 64, 2);
+    TestMatrix y(DType::kF32, 40, 96);
+    backend->MatMul(**packed, x.view(), y.view(), {});
+    omp_set_max_active_levels(levels);
+    for (int row = 0; row < 40; ++row) {
+      for (int column = 0; column < 96; ++column) {
+        double sum = 0;
+        for (int k = 0; k < 64; ++k) sum += x.at(row, k) * weight.at(column, k);
+        ASSERT_NEAR(y.at(row, column), sum, 1e-3) << way.name() << " " << row << " " << column;
+      }
+    }
+  }
+}
+
+TEST(ThreadsTest, AThreadWithASmallerTeamIsRefused) {
+  const auto backend = Make({"cpu", "avx2", DType::kF32});
+  if (backend->info().threads == 1) return;  // no team is smaller
+  const TestMatrix weight = TestMatrix::Random(DType::kF32, 96, 64, 1);
+  absl::Status in_region;
+#pragma omp parallel num_threads(2)
+#pragma omp single
+  in_region = backend->Pack(weight.tensor(), {}).status();
+  EXPECT_THAT(std::string(in_region.message()), testing::HasSubstr("a team of 1"));
+  EXPECT_TRUE(backend->Pack(weight.tensor(), {}).ok());
+}
+
+TEST(ThreadsTest, DoNotFollowTheLoadOfTheMachine) {
+  omp_set_dynamic(1);
+  const auto backend = Make({"cpu", "avx2", DType::kF32});
+  EXPECT_EQ(omp_get_dynamic(), 0);
+  omp_set_dynamic(1);
+  const TestMatrix weight = TestMatrix::Random(DType::kF32, 8, 8, 1);
+  EXPECT_TRUE(backend->Pack(weight.tensor(), {}).ok());
+  EXPECT_EQ(omp_get_dynamic(), 0);
 }
 
 TEST(MachineLimitsTest, MeasuresSomethingPlausible) {
