@@ -2,6 +2,7 @@
 // request alone, per dtype and ISA path. Each test asserts by a counter that its path was taken.
 #include <gtest/gtest.h>
 
+#include <latch>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,16 +29,21 @@ std::vector<Case> AllCases() {
   return cases;
 }
 
-// Lends a model's runner to one engine after the other.
+// Lends a model's runner to one engine after the other. With a latch the first step waits for it.
 class BorrowedRunner final : public ModelRunner {
  public:
-  explicit BorrowedRunner(ModelRunner* runner) : runner_(runner) {}
-  absl::Status Submit(const StepPlan& plan) override { return runner_->Submit(plan); }
+  explicit BorrowedRunner(ModelRunner* runner, std::latch* start = nullptr)
+      : runner_(runner), start_(start) {}
+  absl::Status Submit(const StepPlan& plan) override {
+    if (start_ != nullptr) start_->wait();
+    return runner_->Submit(plan);
+  }
   absl::StatusOr<StepOutput> Wait() override { return runner_->Wait(); }
   uint64_t operations_finished() const override { return runner_->operations_finished(); }
 
  private:
   ModelRunner* const runner_;
+  std::latch* const start_;
 };
 
 // A mix of greedy and seeded requests with every processor, and of prompt lengths.
@@ -93,12 +99,12 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
   }
   // An engine over the first `num_blocks` blocks of the model's arena; 0 = all.
   std::unique_ptr<EngineHarness> Start(const EngineOptions& options, int32_t num_blocks = 0,
-                                       LoadedModel* model = nullptr) {
+                                       LoadedModel* model = nullptr, std::latch* start = nullptr) {
     LoadedModel& loaded = model != nullptr ? *model : *model_;
     kernels::PagedKv kv = loaded.kv();
     if (num_blocks > 0) kv.num_blocks = num_blocks;
-    return std::make_unique<EngineHarness>(options, kv,
-                                           std::make_unique<BorrowedRunner>(loaded.runner.get()));
+    return std::make_unique<EngineHarness>(
+        options, kv, std::make_unique<BorrowedRunner>(loaded.runner.get(), start));
   }
   // Tokens, and all that was measured with them, bit by bit.
   static void ExpectSame(const Seen& seen, const Seen& alone, size_t first = 0) {
@@ -116,9 +122,11 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
     }
     EXPECT_EQ(seen.finished->natural_end_step, alone.finished->natural_end_step);
   }
-  void ExpectAllSame(EngineHarness* harness) {
+  // The engine's first step waits for all requests where `start` is the latch it waits for.
+  void ExpectAllSame(EngineHarness* harness, std::latch* start = nullptr) {
     std::vector<SequenceId> ids;
     for (int32_t i = 0; i < kRequests; ++i) ids.push_back(harness->Admit(Request(i)));
+    if (start != nullptr) start->count_down();
     for (size_t i = 0; i < ids.size(); ++i) {
       ASSERT_TRUE(harness->RunUntilOver(ids[i]));
       ExpectSame(harness->seen(ids[i]), alone_[i]);
@@ -131,9 +139,10 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
 };
 
 TEST_P(ModelIdentityTest, InABatchOf32) {
-  auto harness = Start(Options());
-  ExpectAllSame(harness.get());
-  EXPECT_EQ(harness->figures().largest_batch, 32);
+  std::latch admitted(1);
+  auto harness = Start(Options(), 0, nullptr, &admitted);
+  ExpectAllSame(harness.get(), &admitted);
+  EXPECT_EQ(harness->figures().largest_batch, kRequests);
 }
 
 TEST_P(ModelIdentityTest, Chunked) {
