@@ -58,7 +58,7 @@ RPC_LIBRARIES = CORE_LIBRARIES + ("grpc", "google/", "nlohmann/")
 for part in ("common/transport", "common/rpc", "common/worker", "router", "prefill_worker",
              "decode_worker"):
     EXTERNAL[part] = RPC_LIBRARIES
-EXTERNAL["tools"] = RPC_LIBRARIES + ("CLI/", "httplib.h")
+EXTERNAL["tools"] = RPC_LIBRARIES + ("CLI/", "curl/", "httplib.h")
 
 # Headers of the compiler and of POSIX.
 SYSTEM = re.compile(r"^([a-z_0-9]+|[a-z]+intrin\.h|(sys|arpa|netinet|linux|net)/[a-z_0-9]+\.h|"

@@ -5,6 +5,7 @@
 #include <functional>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "tools/bench/request_plan.h"
 #include "tools/bench/request_record.h"
@@ -16,10 +17,13 @@ struct LoadOptions {
   // Requests under way at once: 0 = open loop, each is sent at its time whatever became of the
   // others; else closed loop, `at` is ignored.
   int32_t concurrency = 0;
-  // Open loop: how long to wait for the streams under way after the last arrival.
+  // How long to wait for the streams under way after the last sending; then they are cancelled.
   base::Duration drain = std::chrono::minutes(10);
   // Closed loop: no request is sent later than this; zero = until the plan is used up.
   base::Duration duration{};
+  // This many requests in a row that end UNAVAILABLE end the run: nobody is there any more. 0 = go
+  // on whatever happens.
+  int32_t give_up_after = 0;
 };
 
 // Live figures, for a terminal.
@@ -42,6 +46,7 @@ struct LoadResult {
   double unix_started = 0;
   double duration_s = 0;     // start to last end
   bool interrupted = false;  // by `stop`
+  absl::Status gave_up;      // not OK: why the run ended early, see give_up_after
 };
 
 // Sends the plan's requests through `client` and returns when all have ended. `stop` may be set by

@@ -41,6 +41,7 @@ struct RequestRecord {
   int32_t prompt_tokens = 0;  // as the server counts
   int32_t cached_tokens = 0;
   int32_t output_tokens = 0;                // as the server counts, EOS included
+  bool counted_by_server = true;            // else output_tokens is the sum over chunks
   std::optional<int32_t> natural_end_step;  // under forced lengths
   std::string finish_reason;  // as `baton generate --json` spells it; the peer's word for others
   int32_t attempts = 1;

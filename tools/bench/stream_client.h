@@ -15,6 +15,9 @@ class StreamClient {
   class Observer {
    public:
     virtual ~Observer() = default;
+    // The request was handed to the network at `now`; before any other call. A client that sends
+    // inside Start need not say it.
+    virtual void OnSent(base::Instant now) { (void)now; }
     // `tokens` > 0 new output tokens arrived at `now`.
     virtual void OnChunk(base::Instant now, int32_t tokens) = 0;
     // The stream is over: `result` holds what the server said (status, counts, finish reason,

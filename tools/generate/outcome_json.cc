@@ -2,6 +2,7 @@
 
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
+#include "tools/client/finish_text.h"
 
 namespace baton {
 namespace {
@@ -89,40 +90,6 @@ Json ErrorOf(const Outcome& outcome) {
 }
 
 }  // namespace
-
-std::string_view FinishReasonText(v1::FinishReason reason) {
-  switch (reason) {
-    case v1::FINISH_REASON_STOP_EOS:
-      return "stop_eos";
-    case v1::FINISH_REASON_STOP_TOKEN:
-      return "stop_token";
-    case v1::FINISH_REASON_STOP_STRING:
-      return "stop_string";
-    case v1::FINISH_REASON_STOP_GRAMMAR:
-      return "stop_grammar";
-    case v1::FINISH_REASON_LENGTH:
-      return "length";
-    default:
-      return "";
-  }
-}
-
-std::string_view StopCauseText(v1::StopCause cause) {
-  switch (cause) {
-    case v1::STOP_CAUSE_NONE:
-      return "none";
-    case v1::STOP_CAUSE_EOS:
-      return "eos";
-    case v1::STOP_CAUSE_TOKEN:
-      return "token";
-    case v1::STOP_CAUSE_STRING:
-      return "string";
-    case v1::STOP_CAUSE_GRAMMAR:
-      return "grammar";
-    default:
-      return "";
-  }
-}
 
 std::string OutcomeAsJson(const Outcome& outcome) {
   const Json json = outcome.status.ok() ? AnswerOf(outcome) : ErrorOf(outcome);

@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "tools/client/finish_text.h"
 #include "tools/generate/eos_curve.h"
-#include "tools/generate/outcome_json.h"
 
 namespace baton {
 namespace {
