@@ -75,7 +75,7 @@ bool LengthDistribution::FindNamed(std::string_view name, LengthSide side,
   } else if (name == "reasoning") {
     out->parts_ =
         input ? lognormal(269, 24584)
-              : Parts{{0.88, Shape::kLognormal, 650, 2625}, {0.12, Shape::kLognormal, 4700, 23950}};
+              : Parts{{0.88, Shape::kLognormal, 640, 2836}, {0.12, Shape::kLognormal, 4700, 23950}};
   } else {
     return false;
   }
