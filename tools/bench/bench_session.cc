@@ -1,0 +1,162 @@
+#include "tools/bench/bench_session.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "tools/bench/baton_client.h"
+#include "tools/bench/load_generator.h"
+#include "tools/bench/openai_client.h"
+
+namespace baton::bench {
+namespace {
+
+// So many failures in a row, beyond those of the requests under way, mean that the server is gone.
+constexpr int32_t kGiveUpAfter = 50;
+// Open streams that an open loop may pile up; what a server cannot take fails and is counted.
+constexpr int64_t kOpenLoopStreams = 16384;
+
+double BurstinessOf(const BenchFlags& flags) {
+  switch (flags.arrivals) {
+    case ArrivalProcess::kPoisson:
+      return 1;
+    case ArrivalProcess::kConstant:
+      return std::numeric_limits<double>::infinity();
+    case ArrivalProcess::kGamma:
+      return flags.burstiness;
+  }
+  return 1;
+}
+
+// Why a run is less than it was planned to be; "" when it is whole.
+std::string PartialReason(const LoadResult& load, size_t planned) {
+  const std::string sent = absl::StrCat(load.records.size(), " of ", planned, " requests sent");
+  if (load.interrupted) return "interrupted, " + sent;
+  if (load.gave_up.ok()) return "";
+  const std::string why(load.gave_up.message().data(), load.gave_up.message().size());
+  return absl::StrCat(why, ", ", sent);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BenchSession>> BenchSession::Open(const BenchFlags& flags,
+                                                                 const std::atomic<bool>* stop,
+                                                                 ProgressView* progress) {
+  std::unique_ptr<BenchSession> session(new BenchSession(flags, stop, progress));
+  BATON_RETURN_IF_ERROR(session->Prepare());
+  return session;
+}
+
+absl::Status BenchSession::Prepare() {
+  BATON_ASSIGN_OR_RETURN(input_,
+                         LengthDistribution::Parse(flags_.input_tokens, LengthSide::kInput));
+  BATON_ASSIGN_OR_RETURN(output_,
+                         LengthDistribution::Parse(flags_.output_tokens, LengthSide::kOutput));
+  if (!flags_.slo.empty()) {  // refused before the server is asked, as far as it can be
+    const double any = SloNamesReader(flags_.slo) ? 1 : 0;
+    BATON_ASSIGN_OR_RETURN(slo_, ParseSlo(flags_.slo, any));
+  }
+  if (!flags_.tokenizer.empty()) {
+    BATON_ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(flags_.tokenizer));
+  }
+  BATON_ASSIGN_OR_RETURN(facts_, AskServer(flags_));
+  if (!SloNamesReader(flags_.slo)) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(const double tokens_per_word, MeasureTokensPerWord(flags_, facts_));
+  BATON_ASSIGN_OR_RETURN(slo_, ParseSlo(flags_.slo, tokens_per_word));
+  std::fputs(
+      absl::StrCat("SLO: ", SloText(*slo_), " (", tokens_per_word, " tokens per word)\n").c_str(),
+      stderr);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<BuiltPlan> BenchSession::PlanOf(const RunSpec& spec) const {
+  PlanOptions options;
+  options.rate = spec.rate.value_or(0);
+  options.concurrency = spec.concurrency.value_or(0);
+  options.trace = flags_.trace;
+  options.burstiness = BurstinessOf(flags_);
+  options.time_scale = flags_.time_scale;
+  if (flags_.prompts.empty() && flags_.trace.empty()) options.input = input_;
+  if (flags_.trace.empty()) options.output = output_;
+  options.prompts = flags_.prompts;
+  options.requests = spec.requests;
+  options.duration = spec.duration;
+  options.warmup = flags_.warmup;
+  options.seed = spec.seed;
+  options.eos = spec.eos;
+  options.max_model_len = facts_.max_model_len;
+  options.vocabulary = {.vocab_size = facts_.vocab_size, .excluded = facts_.excluded_ids};
+  options.tokenizer = tokenizer_.get();
+  options.text = flags_.prompt_form == PromptForm::kText;
+  options.shared_prefix_tokens = flags_.shared_prefix_tokens;
+  return BuildPlan(options);
+}
+
+absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpec& spec) const {
+  if (flags_.protocol == Protocol::kOpenAi) {
+    OpenAiClientOptions options;
+    options.base_url = flags_.client.server;
+    options.model = facts_.model;
+    options.temperature = static_cast<float>(flags_.temperature);
+    options.seed = spec.seed;
+    options.eos = spec.eos;
+    options.tls = ChannelOptionsOf(flags_.client).tls;
+    options.max_streams = spec.concurrency ? *spec.concurrency : 1;
+    options.timeout = flags_.client.timeout;
+    BATON_ASSIGN_OR_RETURN(auto client, OpenAiClient::Connect(options));
+    return client;
+  }
+  BatonClientOptions options;
+  options.address = flags_.client.server;
+  options.channel = ChannelOptionsOf(flags_.client);
+  options.connections = flags_.connections;
+  options.model = facts_.model;
+  options.temperature = static_cast<float>(flags_.temperature);
+  options.seed = spec.seed;
+  options.eos = spec.eos;
+  options.timeout = flags_.client.timeout;
+  BATON_ASSIGN_OR_RETURN(auto client, BatonClient::Connect(options));
+  return client;
+}
+
+void BenchSession::Announce(const RunSpec& spec, const PlanSummary& plan) const {
+  if (plan.clamped > 0) {
+    std::fputs(absl::StrCat(spec.label, ": ", plan.clamped, " of ", plan.requests,
+                            " requests were shortened to fit the model's ", facts_.max_model_len,
+                            " tokens\n")
+                   .c_str(),
+               stderr);
+  }
+}
+
+absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
+  BATON_ASSIGN_OR_RETURN(const BuiltPlan built, PlanOf(spec));
+  BATON_ASSIGN_OR_RETURN(const auto client, Connect(spec));
+  Announce(spec, built.summary);
+  LoadOptions options;
+  options.concurrency = spec.concurrency.value_or(0);
+  options.drain = flags_.client.timeout;
+  if (spec.concurrency && spec.duration > base::Duration::zero()) {
+    options.duration = flags_.warmup + spec.duration;
+  }
+  options.give_up_after = kGiveUpAfter + 2 * options.concurrency;
+  progress_->Begin(spec.label);
+  LoadResult load = RunLoad(built.plan, options, client.get(), *stop_,
+                            [this](const LoadProgress& now) { progress_->Update(now); });
+  progress_->End();
+  const std::string partial = PartialReason(load, built.plan.requests.size());
+  RunResult result =
+      ComputeRun(std::move(load), spec.eos,
+                 {.warmup_s = base::Seconds(flags_.warmup), .concurrency = options.concurrency},
+                 slo_, spec.seed);
+  result.label = spec.label;
+  result.rate = spec.rate;
+  result.concurrency = spec.concurrency;
+  result.partial_reason = partial;
+  return result;
+}
+
+}  // namespace baton::bench

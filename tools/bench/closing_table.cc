@@ -1,0 +1,313 @@
+#include "tools/bench/closing_table.h"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace baton::bench {
+namespace {
+
+using Runs = std::vector<const RunResult*>;
+
+Runs RunsOf(const BenchResult& result, const std::function<bool(const RunResult&)>& wanted) {
+  Runs runs;
+  for (const RunResult& run : result.runs) {
+    if (wanted(run)) runs.push_back(&run);
+  }
+  return runs;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return PercentileOfSorted(values, 50);
+}
+
+// Median over the runs of one number of the measured window.
+double Middle(const Runs& runs, const std::function<double(const Figures&)>& number) {
+  std::vector<double> values;
+  for (const RunResult* run : runs) values.push_back(number(run->figures));
+  return Median(std::move(values));
+}
+
+// "0.123", "4.56", "78.9", "1234": three digits that mean something.
+std::string Short(double value) {
+  const double size = std::abs(value);
+  const int decimals = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
+  return absl::StrFormat("%.*f", decimals, value);
+}
+
+constexpr int kNameWidth = 26;
+
+std::string Row(const std::string& name, const std::vector<std::string>& cells) {
+  std::string row = absl::StrFormat("%-*s", kNameWidth, name);
+  for (const std::string& cell : cells) absl::StrAppendFormat(&row, "%10s", cell);
+  return row + "\n";
+}
+
+struct Line {
+  const char* name;
+  Summary Figures::*summary;
+};
+
+constexpr Line kLatencies[] = {{"TTFT, ms", &Figures::ttft_ms},
+                               {"TPOT, ms", &Figures::tpot_ms},
+                               {"gap between tokens, ms", &Figures::itl_ms},
+                               {"largest gap, ms", &Figures::max_gap_ms},
+                               {"end to end, ms", &Figures::e2el_ms}};
+constexpr Line kRates[] = {{"tokens/s per user", &Figures::tokens_per_s_per_user},
+                           {"prefill tokens/s", &Figures::prefill_tokens_per_s},
+                           {"decode tokens/s", &Figures::decode_tokens_per_s}};
+constexpr Line kSplit[] = {{"queue", &Figures::queue_ms},
+                           {"prefill", &Figures::prefill_ms},
+                           {"KV transfer", &Figures::kv_transfer_ms},
+                           {"first decode", &Figures::first_decode_ms},
+                           {"network", &Figures::network_ms}};
+
+std::string SummaryRow(const Runs& runs, const Line& line) {
+  const auto cell = [&](double Summary::*statistic) {
+    return Short(Middle(runs, [&](const Figures& f) { return f.*line.summary.*statistic; }));
+  };
+  return Row(line.name,
+             {cell(&Summary::mean), cell(&Summary::min), cell(&Summary::p50), cell(&Summary::p90),
+              cell(&Summary::p95), cell(&Summary::p99), cell(&Summary::p999), cell(&Summary::max)});
+}
+
+std::string Latencies(const Runs& runs) {
+  std::string text = Row("", {"mean", "min", "median", "p90", "p95", "p99", "p99.9", "max"});
+  for (const Line& line : kLatencies) text += SummaryRow(runs, line);
+  for (const Line& line : kRates) text += SummaryRow(runs, line);
+  return text;
+}
+
+// "12.3 (12.1 to 12.9)": the median of the runs and where they lie.
+std::string Spread(const Runs& runs, double Figures::*number) {
+  std::vector<double> values;
+  for (const RunResult* run : runs) values.push_back(run->figures.*number);
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  if (values.size() == 1) return Short(values.front());
+  const std::string range = absl::StrCat(" (", Short(*low), " to ", Short(*high), ")");
+  return Short(Median(values)) + range;
+}
+
+std::string Throughputs(const Runs& runs) {
+  return absl::StrCat("requests/s ", Spread(runs, &Figures::request_throughput),
+                      "   output tokens/s ", Spread(runs, &Figures::output_throughput),
+                      "   total tokens/s ", Spread(runs, &Figures::total_token_throughput), "\n",
+                      "under way: mean ", Spread(runs, &Figures::mean_concurrency), ", peak ",
+                      Spread(runs, &Figures::peak_concurrency), "\n");
+}
+
+std::string FirstTokenSplit(const Runs& runs) {
+  std::string text;
+  for (const Line& line : kSplit) {
+    const bool known = std::any_of(runs.begin(), runs.end(), [&](const RunResult* run) {
+      return (run->figures.*line.summary).count > 0;
+    });
+    if (!known) continue;
+    const double mean = Middle(runs, [&](const Figures& f) { return (f.*line.summary).mean; });
+    absl::StrAppend(&text, text.empty() ? "" : ", ", line.name, " ", Short(mean));
+  }
+  return text.empty() ? "" : "TTFT, mean ms: " + text + "\n";
+}
+
+std::string Counted(const std::map<std::string, int64_t>& counts) {
+  std::string text;
+  for (const auto& [what, count] : counts) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", count, " ", what);
+  }
+  return text;
+}
+
+// Sums over the runs.
+struct Endings {
+  std::map<std::string, int64_t> reasons;
+  std::map<std::string, int64_t> errors;
+  int64_t requests = 0;
+  int64_t completed = 0;
+  int64_t failed = 0;
+  int64_t extra_attempts = 0;
+  int64_t natural = 0;
+};
+
+Endings EndingsOf(const Runs& runs) {
+  Endings sum;
+  for (const RunResult* run : runs) {
+    const Figures& figures = run->whole_run;
+    for (const auto& [reason, count] : figures.finish_reasons) sum.reasons[reason] += count;
+    for (const auto& [error, count] : figures.errors) sum.errors[error] += count;
+    sum.requests += figures.requests;
+    sum.completed += figures.completed;
+    sum.failed += figures.failed;
+    sum.extra_attempts += figures.extra_attempts;
+    sum.natural += figures.natural_end_step.count;
+  }
+  return sum;
+}
+
+std::string HowTheyEnded(const Runs& runs) {
+  const Endings sum = EndingsOf(runs);
+  std::string text = absl::StrCat(sum.completed, " of ", sum.requests, " requests completed");
+  if (!sum.reasons.empty()) absl::StrAppend(&text, ": ", Counted(sum.reasons));
+  if (sum.extra_attempts > 0) absl::StrAppend(&text, "; ", sum.extra_attempts, " extra attempts");
+  text += "\n";
+  if (runs.front()->eos != EosMode::kHonor) {
+    absl::StrAppendFormat(
+        &text, "forced lengths: %d would have ended by themselves, %.1f %% of tokens came after\n",
+        sum.natural,
+        100 * Middle(runs, [](const Figures& f) { return f.tokens_after_natural_end_share; }));
+  }
+  for (const auto& [error, count] : sum.errors) {
+    absl::StrAppend(&text, "failed: ", count, " x ", error, "\n");
+  }
+  return text;
+}
+
+// What /metrics said, where it was read.
+std::string ServerSide(const Runs& runs) {
+  std::vector<double> usage;
+  for (const RunResult* run : runs) {
+    if (run->peak_kv_usage) usage.push_back(*run->peak_kv_usage);
+  }
+  if (usage.empty()) return "";
+  return absl::StrFormat("server: peak KV use %.1f %%\n",
+                         100 * *std::max_element(usage.begin(), usage.end()));
+}
+
+std::string AgainstSlo(const Runs& runs, const std::optional<Slo>& slo) {
+  if (!slo) return "";
+  std::string text =
+      absl::StrFormat("SLO %s: goodput %s requests/s, %.2f %% of requests\n", SloText(*slo),
+                      Spread(runs, &Figures::request_goodput),
+                      100 * Middle(runs, [](const Figures& f) { return f.goodput_share; }));
+  for (size_t i = 0; i < slo->limits.size(); ++i) {
+    SloCount sum = {.limit = slo->limits[i]};
+    for (const RunResult* run : runs) {
+      if (i >= run->figures.slo.size()) continue;
+      sum.samples += run->figures.slo[i].samples;
+      sum.violations += run->figures.slo[i].violations;
+    }
+    absl::StrAppend(&text, "  ", std::string(SloMetricName(sum.limit.metric)), " over ",
+                    Short(sum.limit.limit_ms), " ms: ", sum.violations, " of ", sum.samples, "\n");
+  }
+  return text;
+}
+
+// What a reader must know before believing the figures.
+std::string Warnings(const Runs& runs) {
+  std::string text;
+  for (const RunResult* run : runs) {
+    const auto warn = [&](const std::string& what) {
+      absl::StrAppend(&text, "! ", run->label, ": ", what, "\n");
+    };
+    if (!run->void_reason.empty()) warn("void, " + run->void_reason);
+    if (!run->partial_reason.empty()) warn("partial, " + run->partial_reason);
+    if (run->client_limited) {
+      warn(
+          absl::StrFormat("client_limited: this program sent late (lag over %g ms at P99); the "
+                          "server was asked for less than planned",
+                          kClientLimitedLagMs));
+    }
+    if (run->saturation.saturated) {
+      warn("the server was over its capacity: requests under way and TTFT kept rising");
+    }
+    if (run->figures.window.whole_run) warn("too short to leave ramp and drain out");
+  }
+  return text;
+}
+
+std::string LagOf(const Runs& runs) {
+  std::vector<double> lag;
+  for (const RunResult* run : runs) {
+    lag.insert(lag.end(), run->load.lag_ms.begin(), run->load.lag_ms.end());
+  }
+  std::sort(lag.begin(), lag.end());
+  return absl::StrCat("lag of this program: p99 ", Short(PercentileOfSorted(lag, 99)), " ms\n");
+}
+
+std::string TableOf(const Runs& runs, const std::optional<Slo>& slo) {
+  return absl::StrCat(Latencies(runs), Throughputs(runs), FirstTokenSplit(runs), HowTheyEnded(runs),
+                      ServerSide(runs), AgainstSlo(runs, slo), LagOf(runs), Warnings(runs));
+}
+
+std::string PointText(const SearchPoint& point) {
+  if (point.partial) return "not judged: interrupted";
+  if (!point.accepted) return "fails: " + point.reason;
+  return "passes";
+}
+
+}  // namespace
+
+std::string ClosingTable(const BenchResult& result) {
+  const Runs honor = RunsOf(result, [](const auto& run) { return run.eos == EosMode::kHonor; });
+  const Runs forced = RunsOf(result, [](const auto& run) { return run.eos != EosMode::kHonor; });
+  const bool both = !honor.empty() && !forced.empty();
+  std::string text;
+  if (!honor.empty()) text += (both ? "natural ends\n" : "") + TableOf(honor, result.slo);
+  if (!forced.empty()) text += (both ? "\nforced lengths\n" : "") + TableOf(forced, result.slo);
+  if (both) text += "\n" + EosComparison(result);
+  return text;
+}
+
+std::string EosComparison(const BenchResult& result) {
+  const Runs honor = RunsOf(result, [](const auto& run) { return run.eos == EosMode::kHonor; });
+  const Runs forced = RunsOf(result, [](const auto& run) { return run.eos != EosMode::kHonor; });
+  if (honor.empty() || forced.empty()) return "";
+  const auto row = [&](const std::string& name, const std::function<double(const Figures&)>& of) {
+    const double natural = Middle(honor, of);
+    const double full = Middle(forced, of);
+    const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", full / natural) : "-";
+    return Row(name, {Short(natural), Short(full), ratio});
+  };
+  std::string text = Row("", {"natural", "forced", "ratio"});
+  text += row("output tokens per request", [](const Figures& f) { return f.output_len.mean; });
+  text += row("output tokens/s", [](const Figures& f) { return f.output_throughput; });
+  text += row("end to end, mean ms", [](const Figures& f) { return f.e2el_ms.mean; });
+  text += row("TPOT, mean ms", [](const Figures& f) { return f.tpot_ms.mean; });
+  text += row("under way, mean", [](const Figures& f) { return f.mean_concurrency; });
+  if (honor.front()->peak_kv_usage && forced.front()->peak_kv_usage) {
+    const auto peak = [](const Runs& runs) {
+      double most = 0;
+      for (const RunResult* run : runs) most = std::max(most, run->peak_kv_usage.value_or(0));
+      return 100 * most;
+    };
+    const double natural = peak(honor);
+    const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", peak(forced) / natural) : "-";
+    text += Row("peak KV use, %", {Short(natural), Short(peak(forced)), ratio});
+  }
+  return text;
+}
+
+std::string SearchTable(const FindMaxResult& search, SearchFor variable, const Slo& slo) {
+  const char* const name = variable == SearchFor::kRate ? "requests/s" : "concurrency";
+  std::vector<const SearchPoint*> points;
+  for (const SearchPoint& point : search.points) points.push_back(&point);
+  std::stable_sort(points.begin(), points.end(),
+                   [](const auto* a, const auto* b) { return a->value < b->value; });
+  std::string text = absl::StrCat("SLO ", SloText(slo), "\n");
+  text += Row(name, {"requests", "TTFT p99", "TPOT p99", "tokens/s"});
+  for (const SearchPoint* point : points) {
+    std::string row =
+        Row(Short(point->value),
+            {std::to_string(point->requests), Short(point->figures.ttft_ms.p99),
+             Short(point->figures.tpot_ms.p99), Short(point->figures.output_throughput)});
+    row.pop_back();
+    absl::StrAppend(&text, row, "  ", PointText(*point), "\n");
+  }
+  if (search.best) {
+    absl::StrAppend(&text, "highest ", name, " that keeps the SLO: ", Short(*search.best));
+  } else {
+    absl::StrAppend(&text, "no ", name, " was found that keeps the SLO");
+  }
+  if (search.first_failing) {
+    absl::StrAppend(&text, "; first failing ", Short(*search.first_failing), ": ",
+                    search.failed_because);
+  }
+  absl::StrAppend(&text, "\n", search.ended, "\n");
+  return text;
+}
+
+}  // namespace baton::bench
