@@ -14,6 +14,7 @@ using Arguments = std::vector<std::string>;
 int ServeCommand(const Arguments& arguments);
 int GenerateCommand(const Arguments& arguments);
 int ChatCommand(const Arguments& arguments);
+int BenchCommand(const Arguments& arguments);
 int ProbeCommand(const Arguments& arguments);
 int ModelInspectCommand(const Arguments& arguments);
 int ModelMakeRandomCommand(const Arguments& arguments);

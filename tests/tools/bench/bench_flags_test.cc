@@ -1,0 +1,57 @@
+#include "tools/bench/bench_flags.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Refusal(const std::vector<std::string>& arguments) {
+  BenchFlags flags;
+  FlagSet set("baton bench", "bench", "");
+  BindBench(&set, &flags);
+  const absl::Status status = set.Parse(arguments, {});
+  return std::string(status.message().data(), status.message().size());
+}
+
+TEST(BenchFlags, TakesEachKindOfLoad) {
+  for (const std::vector<std::string>& good : std::vector<std::vector<std::string>>{
+           {"--rate", "2.5"},
+           {"--concurrency", "8"},
+           {"--trace", "t.csv", "--time-scale", "0.5"},
+           {"--find-max", "rate", "--slo", "ttft=200ms"},
+           {"--find-max", "concurrency", "--slo", "ttft=200ms", "--concurrency", "4"},
+           {"--rate", "1", "--arrivals", "gamma", "--burstiness", "0.5"},
+           {"--rate", "1", "--protocol", "openai", "--server", "http://h:1/x", "--vocab-size",
+            "100"},
+           {"--explain"}}) {
+    EXPECT_EQ(Refusal(good), "") << good.front();
+  }
+}
+
+TEST(BenchFlags, RefusesWhatContradictsItself) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "no load"},
+      {{"--rate", "1", "--concurrency", "2"}, "they exclude each other"},
+      {{"--rate", "0"}, "expected a number from 0.001"},
+      {{"--find-max", "rate"}, "--find-max without --slo"},
+      {{"--find-max", "rate", "--slo", "ttft=1s", "--concurrency", "2"}, "of the other kind"},
+      {{"--find-max", "rate", "--slo", "ttft=1s", "--requests", "9"}, "--find-max with --requests"},
+      {{"--find-max", "rate", "--slo", "ttft=1s", "--eos", "both"}, "--find-max with --eos both"},
+      {{"--rate", "1", "--server", "http://h:1"}, "the baton protocol is gRPC"},
+      {{"--rate", "1", "--server", "nowhere"}, "found 'nowhere'"},
+      {{"--rate", "1", "--protocol", "openai"}, "without a vocabulary"},
+      {{"--rate", "1", "--prompt-form", "text"}, "without --tokenizer"},
+      {{"--rate", "1", "--burstiness", "2"}, "without --arrivals gamma"},
+      {{"--rate", "1", "--time-scale", "2"}, "without --trace"},
+      {{"--trace", "t.csv", "--input-tokens", "9"}, "a trace has its own lengths"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    EXPECT_THAT(Refusal(arguments), HasSubstr(message));
+  }
+}
+
+}  // namespace
+}  // namespace baton::bench

@@ -1,0 +1,168 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/config/exit_code.h"
+#include "tools/bench/bench_flags.h"
+#include "tools/bench/bench_runs.h"
+#include "tools/bench/bench_session.h"
+#include "tools/bench/closing_table.h"
+#include "tools/bench/figures.h"
+#include "tools/bench/plots.h"
+#include "tools/bench/progress_view.h"
+#include "tools/bench/result_json.h"
+#include "tools/bench/rows_file.h"
+#include "tools/bench/stop_on_signal.h"
+#include "tools/commands.h"
+
+namespace baton {
+namespace {
+
+using namespace bench;  // NOLINT: this file is that library's face
+
+// Where results go. --plots needs both files and keeps them beside the pictures.
+struct Outputs {
+  std::string result;
+  std::string rows;
+  std::optional<Plotter> plotter;
+};
+
+absl::Status CheckFolderOf(const std::string& file, const char* flag) {
+  const std::filesystem::path parent = std::filesystem::absolute(file).parent_path();
+  if (access(parent.c_str(), W_OK) == 0) return absl::OkStatus();
+  return UsageError(absl::StrCat(flag, " ", file),
+                    absl::StrCat("the folder ", parent.string(), " is not there or not writable"),
+                    "a folder that exists");
+}
+
+absl::StatusOr<Outputs> PrepareOutputs(const BenchFlags& flags) {
+  Outputs outputs = {.result = flags.out, .rows = flags.rows, .plotter = {}};
+  if (!flags.plots.empty()) {
+    BATON_ASSIGN_OR_RETURN(outputs.plotter, Plotter::Find());
+    std::error_code error;
+    std::filesystem::create_directories(flags.plots, error);
+    if (error) return UsageError("--plots " + flags.plots, error.message(), "another folder");
+    if (outputs.result.empty()) outputs.result = flags.plots + "/result.json";
+    if (outputs.rows.empty()) outputs.rows = flags.plots + "/rows.jsonl";
+  }
+  if (!outputs.result.empty()) BATON_RETURN_IF_ERROR(CheckFolderOf(outputs.result, "--out"));
+  if (!outputs.rows.empty()) BATON_RETURN_IF_ERROR(CheckFolderOf(outputs.rows, "--rows"));
+  return outputs;
+}
+
+std::string_view EosName(EosChoice eos) {
+  switch (eos) {
+    case EosChoice::kHonor:
+      return "honor";
+    case EosChoice::kMask:
+      return "mask";
+    case EosChoice::kContinue:
+      return "continue";
+    case EosChoice::kBoth:
+      return "both";
+  }
+  return "";
+}
+
+BenchResult Heading(const BenchFlags& flags, const Arguments& arguments,
+                    const BenchSession& session) {
+  BenchResult result;
+  result.command = {"baton", "bench"};
+  result.command.insert(result.command.end(), arguments.begin(), arguments.end());
+  result.endpoint_type = flags.protocol == Protocol::kBaton ? "baton" : "openai";
+  result.model_id = session.facts().model;
+  result.tokenizer_id = flags.tokenizer.empty() ? session.facts().model : flags.tokenizer;
+  result.eos = EosName(flags.eos);
+  result.burstiness = flags.burstiness;
+  result.slo = session.slo();
+  result.server = {{"address", flags.client.server},
+                   {"vocab_size", session.facts().vocab_size},
+                   {"max_model_len", session.facts().max_model_len}};
+  return result;
+}
+
+// Whether what was measured can be believed; what is wrong was printed.
+bool Sound(const BenchResult& result) {
+  for (const RunResult& run : result.runs) {
+    if (!run.void_reason.empty() || run.whole_run.failed > 0) return false;
+  }
+  return result.partial_reason.empty() && (!result.find_max || result.find_max->best.has_value());
+}
+
+int Failure(const FlagSet& set, const absl::Status& status, ExitCode code) {
+  return ReportFatal(set.program(), FatalOf(status, code, "the benchmark", ""));
+}
+
+void Warn(const absl::Status& status) {
+  std::fputs(
+      ("baton bench: " + std::string(status.message().data(), status.message().size()) + "\n")
+          .c_str(),
+      stderr);
+}
+
+// Each output is tried, whatever became of the others.
+bool WriteOutputs(const BenchFlags& flags, const Outputs& outputs, const BenchResult& result,
+                  RowsFile* rows) {
+  absl::Status first;
+  if (rows != nullptr) first.Update(rows->Close(result.partial_reason));
+  if (!outputs.result.empty()) first.Update(WriteResult(outputs.result, ResultAsJson(result)));
+  if (first.ok() && outputs.plotter) {
+    first.Update(outputs.plotter->Draw(outputs.result, outputs.rows, flags.plots));
+  }
+  if (!first.ok()) Warn(first);
+  return first.ok();
+}
+
+int Measure(const FlagSet& set, const BenchFlags& flags, const Arguments& arguments) {
+  const StopOnSignal signals;
+  auto outputs = PrepareOutputs(flags);
+  if (!outputs.ok()) return Failure(set, outputs.status(), ExitCode::kUsage);
+  std::unique_ptr<RowsFile> rows;
+  if (!outputs->rows.empty()) {
+    auto created = RowsFile::Create(outputs->rows);
+    if (!created.ok()) return Failure(set, created.status(), ExitCode::kResources);
+    rows = *std::move(created);
+  }
+  ProgressView progress(stderr);
+  const auto session = BenchSession::Open(flags, &signals.stop(), &progress);
+  if (!session.ok()) return Failure(set, session.status(), ExitCode::kUsage);
+  BenchResult result = Heading(flags, arguments, **session);
+  absl::Status status;
+  if (flags.find_max == SearchKind::kNone) {
+    status = MakeRuns(flags, session->get(), rows.get(), &result);
+    if (!result.runs.empty()) Print(ClosingTable(result));
+  } else {
+    status = MakeSearch(flags, session->get(), rows.get(), {}, &result);
+    Print(SearchTable(*result.find_max, *result.find_max_variable, *result.slo));
+  }
+  if (!status.ok()) {
+    Warn(status);
+    if (result.partial_reason.empty())
+      result.partial_reason = std::string(status.message().data(), status.message().size());
+  }
+  const bool written = WriteOutputs(flags, *outputs, result, rows.get());
+  return ToInt(written && status.ok() && Sound(result) ? ExitCode::kOk : ExitCode::kRequestFailed);
+}
+
+}  // namespace
+
+int BenchCommand(const Arguments& arguments) {
+  BenchFlags flags;
+  FlagSet set("baton bench", "bench",
+              "Loads a server, and says how fast it answered and up to what load it keeps limits.");
+  BindBench(&set, &flags);
+  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (flags.explain) {
+    Print(ExplainFigures());
+    return ToInt(ExitCode::kOk);
+  }
+  return Measure(set, flags, arguments);
+}
+
+}  // namespace baton
