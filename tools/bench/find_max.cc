@@ -10,7 +10,6 @@
 namespace baton::bench {
 namespace {
 
-constexpr int kSecondLooks = 3;
 constexpr double kProbeStep = 2;
 
 class Search {
@@ -47,8 +46,10 @@ class Search {
   // Measures and takes note; null when that ended the search.
   const SearchPoint* Try(double value) {
     if (Ended()) return nullptr;
-    SearchPoint point = judge_.Measure(value, static_cast<int>(result_.points.size()));
-    result_.requests += point.requests;
+    const SearchPoint* earlier = PointAt(value);
+    const int64_t had = earlier == nullptr ? 0 : earlier->requests;
+    SearchPoint point = judge_.Measure(value, static_cast<int>(result_.points.size()), earlier);
+    result_.requests += point.requests - had;
     result_.points.push_back(std::move(point));
     const SearchPoint& tried = result_.points.back();
     if (on_point_) on_point_(tried);
@@ -63,12 +64,7 @@ class Search {
       result_.ended = tried.reason;
     }
     if (!result_.ended.empty()) return nullptr;
-    if (tried.accepted) {
-      low_ = std::max(low_.value_or(0), value);
-      if (high_ && *high_ <= value) high_.reset();
-    } else {
-      high_ = high_ ? std::min(*high_, value) : value;
-    }
+    Bracket();
     return &tried;
   }
 
@@ -100,6 +96,7 @@ class Search {
 
   // Halves the bracket; false when it is narrow enough.
   bool Bisect() {
+    if (!low_) return Probe(*high_ / SmallStep(), SmallStep());
     if (!high_) return Probe(SmallStep() * *low_, SmallStep());
     if (Close()) return false;
     double middle = std::sqrt(*low_ * *high_);
@@ -108,25 +105,16 @@ class Search {
     return true;
   }
 
-  // The value that bounds the answer, once more: a burst may have failed it by chance. False when
-  // it stands.
+  // The two values that bound the answer, each once more: what decided them may have been chance.
+  // False when both stand.
   bool LookAgain() {
-    const SearchPoint* bound = PointAt(*high_);
-    const bool by_chance = bound->failed_metric.has_value() || bound->saturated;
-    if (!by_chance || looks_ >= kSecondLooks) return Converged();
-    ++looks_;
-    const double value = *high_;
-    const SearchPoint* tried = Try(value);
-    if (tried == nullptr) return false;
-    if (!tried->accepted) return Converged();
-    // The next failing value above bounds it now; none: a little further up.
-    std::optional<double> next;
-    for (const SearchPoint& point : result_.points) {
-      if (point.accepted || point.value <= value) continue;
-      next = next ? std::min(*next, point.value) : point.value;
+    for (const double value : {*high_, *low_}) {
+      const SearchPoint& point = *PointAt(value);
+      const bool by_chance = point.accepted || point.failed_metric || point.saturated;
+      if (!by_chance || Looks(value) > 1) continue;
+      return Try(value) != nullptr;
     }
-    high_ = next;
-    return true;
+    return Converged();
   }
 
   bool Converged() {
@@ -136,13 +124,31 @@ class Search {
     return false;
   }
 
-  // The latest look at a value.
+  // The latest look at a value; null before the first.
   const SearchPoint* PointAt(double value) const {
     for (auto point = result_.points.rbegin(); point != result_.points.rend(); ++point) {
       if (point->value == value) return &*point;
     }
-    BATON_CHECK(false) << value;
     return nullptr;
+  }
+
+  int64_t Looks(double value) const {
+    return std::count_if(result_.points.begin(), result_.points.end(),
+                         [&](const SearchPoint& point) { return point.value == value; });
+  }
+
+  // The highest value that passes, and the lowest above it that fails, by the last look at each.
+  // A value below another that passed may have failed: the search is for the highest.
+  void Bracket() {
+    low_.reset();
+    high_.reset();
+    for (const SearchPoint& point : result_.points) {
+      if (PointAt(point.value)->accepted) low_ = std::max(low_.value_or(0), point.value);
+    }
+    for (const SearchPoint& point : result_.points) {
+      if (PointAt(point.value)->accepted || point.value <= low_.value_or(0)) continue;
+      high_ = high_ ? std::min(*high_, point.value) : point.value;
+    }
   }
 
   void Conclude() {
@@ -160,7 +166,6 @@ class Search {
   FindMaxResult result_;
   std::optional<double> low_;   // the highest that passed
   std::optional<double> high_;  // the lowest above it that failed
-  int looks_ = 0;
 };
 
 }  // namespace

@@ -43,8 +43,8 @@ struct FindMaxOptions {
   uint64_t seed = 1;
 };
 
-// The first look at a point: enough that the rule passes at four fifths of the violations that the
-// percentile allows.
+// The first look at a point: enough that the rule passes at three fifths of the violations that
+// the percentile allows.
 int64_t DefaultRequests(const Slo& slo, double confidence = 0.99);
 
 // What is asked of the caller: one run at `value`. More requests are an independent run.
@@ -99,10 +99,11 @@ struct FindMaxResult {
 
 // The highest value at which the SLO holds: from `start` by doubling (or halving) to the first
 // change, then by bisection. A point passes when every metric passes JudgePercentile, no run is
-// saturated, none was client-limited or void, and no request failed; near the knee it is given
-// more requests until the rule decides or `most_requests` are spent, which does not pass. A point
-// that fails other than surely is tried once more before the search ends just below it; if it then
-// passes, the search goes on above.
+// saturated, none was client-limited or void, and every request was answered; near the knee it is
+// given more requests until the rule decides or `most_requests` are spent, which does not pass.
+// What passes or fails may do so by chance, and a search ends where chance helped: so the passing
+// and the failing value that bound the answer are each looked at once more, three times as long and
+// together with what was seen before, and the search goes on if that turns them.
 FindMaxResult FindMax(const FindMaxOptions& options, const RunPoint& run,
                       const std::function<void(const SearchPoint&)>& on_point = {});
 

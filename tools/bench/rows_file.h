@@ -6,7 +6,8 @@
 //   {"run": 0, "index": 0, "scheduled": s, "sent": s, "ended": s,
 //    "chunks": [[s, tokens], ..], "error": null | {"code": "UNAVAILABLE", "message": ".."},
 //    "cancelled": false, "request_id": "..", "planned_prompt_tokens": n, "max_tokens": n,
-//    "prompt_tokens": n, "cached_tokens": n, "output_tokens": n, "natural_end_step": n | null,
+//    "prompt_tokens": n, "cached_tokens": n, "output_tokens": n, "counted_by_server": true,
+//    "natural_end_step": n | null,
 //    "finish_reason": "..", "attempts": n,
 //    "timings_ms": null | {"queue": x, "prefill": x, "kv_transfer": x, "ttft": x}, "lag_ms": x}
 //

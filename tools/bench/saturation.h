@@ -9,10 +9,10 @@ namespace baton::bench {
 
 struct SaturationOptions {
   int batches = 12;            // of the window; means of long batches are nearly independent
-  double significance = 0.05;  // one-sided, of each slope
+  double significance = 0.01;  // one-sided, of each slope
   // A rise over the window smaller than this share of the mean is not called saturation, however
   // sure it is.
-  double least_rise = 0.25;
+  double least_rise = 0.5;
 };
 
 // Whether load grew faster than it was served: both the requests under way and TTFT rise over the

@@ -10,8 +10,9 @@ namespace baton::bench {
 namespace {
 
 // Of the violations that the percentile allows, the share at which the first look still passes.
-constexpr double kFirstLookShare = 0.8;
+constexpr double kFirstLookShare = 0.6;
 constexpr int64_t kMostOverFirst = 8;
+constexpr int64_t kSecondLook = 3;
 // A look so short is enough to see that a point is far out: this many times the allowed violations.
 constexpr double kGross = 10;
 
@@ -56,7 +57,7 @@ WindowOptions PointJudge::WindowOf(double value) const {
   return {.warmup_s = options_.warmup_s, .concurrency = closed ? static_cast<int32_t>(value) : 0};
 }
 
-PointJudge::Budget PointJudge::BudgetOf(double value) const {
+PointJudge::Budget PointJudge::BudgetOf(double value, int64_t had) const {
   int64_t first = options_.first_requests > 0 ? options_.first_requests
                                               : DefaultRequests(options_.slo, options_.confidence);
   if (options_.variable == SearchFor::kRate) {
@@ -64,12 +65,15 @@ PointJudge::Budget PointJudge::BudgetOf(double value) const {
     first = std::max(first, static_cast<int64_t>(std::ceil(needed)));
   }
   const int64_t most = options_.most_requests > 0 ? options_.most_requests : kMostOverFirst * first;
-  return {first, std::max(first, most)};
+  if (had > 0) first *= kSecondLook;
+  return {first, std::max(had + first, most)};
 }
 
 void PointJudge::Count(const LoadResult& load, const Window& window, SearchPoint* point) const {
   for (const RequestRecord& record : load.records) {
-    if (!record.ok() && !record.cancelled) ++point->failed_requests;
+    // One that the end of the drain cut off would have been late, and must not be left out.
+    const bool cut_off = record.cancelled && !load.interrupted;
+    if (!record.status.ok() || cut_off) ++point->failed_requests;
     if (!record.ok() || !window.Holds(record.scheduled)) continue;
     ++point->requests;
     for (MetricVerdict& metric : point->metrics) CountAgainst(record, &metric.count);
@@ -109,8 +113,12 @@ bool PointJudge::RunOnce(int64_t requests, SearchPoint* point) {
   if (load->interrupted) {
     point->partial = true;
     point->reason = "interrupted before it was judged";
+  } else if (!load->gave_up.ok()) {
+    status_ = load->gave_up;
+    point->partial = true;
+    point->reason = absl::StrCat("the run ended early: ", status_.message());
   }
-  return !load->interrupted;
+  return !point->partial;
 }
 
 bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
@@ -120,7 +128,7 @@ bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
   };
   if (!point->void_reason.empty()) return refuse("void: " + point->void_reason);
   if (point->failed_requests > 0) {
-    return refuse(absl::StrCat(point->failed_requests, " requests failed"));
+    return refuse(absl::StrCat(point->failed_requests, " requests failed or did not end in time"));
   }
   if (point->client_limited) {
     return refuse("the load generator was late (P99 of its lag over 5 ms): not the server's limit");
@@ -156,15 +164,19 @@ bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
   return true;
 }
 
-SearchPoint PointJudge::Measure(double value, int point_index) {
+SearchPoint PointJudge::Measure(double value, int point_index, const SearchPoint* earlier) {
   SearchPoint point;
   point.value = value;
   for (const SloLimit& limit : options_.slo.limits) {
     point.metrics.push_back({.count = {.limit = limit}, .rule = {}});
   }
+  if (earlier != nullptr) {
+    point.metrics = earlier->metrics;
+    point.requests = earlier->requests;
+  }
   index_ = point_index;
   largest_ = 0;
-  const Budget budget = BudgetOf(value);
+  const Budget budget = BudgetOf(value, point.requests);
   // Requests that a run makes beside those that its window holds.
   const int64_t ramp = options_.variable == SearchFor::kConcurrency
                            ? static_cast<int64_t>(value)

@@ -9,8 +9,10 @@ class PointJudge final {
  public:
   PointJudge(const FindMaxOptions& options, const RunPoint& run) : options_(options), run_(run) {}
 
-  // Runs at `value` until it is decided. `point` numbers it, which sets its seeds.
-  SearchPoint Measure(double value, int point);
+  // Runs at `value` until it is decided. `point` numbers it, which sets its seeds. `earlier`, which
+  // may be null, is the last look at the same value: its samples count, and this look is
+  // kSecondLook times as long as a first one.
+  SearchPoint Measure(double value, int point, const SearchPoint* earlier);
 
   // Of the callback; with an error, Measure is not called again.
   const absl::Status& status() const { return status_; }
@@ -21,7 +23,7 @@ class PointJudge final {
     int64_t first = 0;
     int64_t most = 0;
   };
-  Budget BudgetOf(double value) const;
+  Budget BudgetOf(double value, int64_t had) const;
   // One run; false when the point is decided or cannot be.
   bool RunOnce(int64_t requests, SearchPoint* point);
   void Count(const LoadResult& load, const Window& window, SearchPoint* point) const;

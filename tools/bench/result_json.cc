@@ -1,0 +1,305 @@
+#include "tools/bench/result_json.h"
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "tools/bench/vllm_names.h"
+
+namespace baton::bench {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr size_t kMostSteps = 2000;
+
+template <typename T>
+Json OrNull(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json TextOrNull(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
+
+Json IntervalAsJson(const Interval& interval) { return {interval.low, interval.high}; }
+
+std::string_view EosName(EosMode eos) {
+  switch (eos) {
+    case EosMode::kHonor:
+      return "honor";
+    case EosMode::kMask:
+      return "mask";
+    case EosMode::kContinue:
+      return "continue";
+  }
+  return "";
+}
+
+std::string_view VerdictName(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::kPasses:
+      return "passes";
+    case Verdict::kFails:
+      return "fails";
+    case Verdict::kNeedsMore:
+      return "needs_more";
+  }
+  return "";
+}
+
+Json CountAsJson(const SloCount& count) {
+  return {{"metric", SloMetricName(count.limit.metric)},
+          {"limit_ms", count.limit.limit_ms},
+          {"samples", count.samples},
+          {"violations", count.violations}};
+}
+
+Json SloAsJson(const std::optional<Slo>& slo) {
+  if (!slo) return nullptr;
+  Json limits = Json::object();
+  for (const SloLimit& limit : slo->limits) {
+    limits[std::string(SloMetricName(limit.metric))] = limit.limit_ms;
+  }
+  return {{"text", SloText(*slo)},
+          {"percentile", slo->percentile},
+          {"reader", TextOrNull(slo->reader)},
+          {"limits", limits}};
+}
+
+Json SaturationAsJson(const Saturation& saturation) {
+  return {{"saturated", saturation.saturated},
+          {"enough_data", saturation.enough_data},
+          {"concurrency_slope_per_s", saturation.concurrency_slope_per_s},
+          {"ttft_slope_ms_per_s", saturation.ttft_slope_ms_per_s},
+          {"concurrency_p", saturation.concurrency_p},
+          {"ttft_p", saturation.ttft_p}};
+}
+
+// Thinned to kMostSteps; the last step of each stretch stands for it.
+Json StepsAsJson(std::span<const RequestRecord> records) {
+  const std::vector<ConcurrencyStep> steps = ConcurrencyOverTime(records);
+  const size_t stride = std::max<size_t>(1, (steps.size() + kMostSteps - 1) / kMostSteps);
+  Json list = Json::array();
+  for (size_t i = stride - 1; i < steps.size(); i += stride) {
+    list.push_back({steps[i].at, steps[i].requests});
+  }
+  return list;
+}
+
+Json RunAsJson(const RunResult& run) {
+  const Window& window = run.figures.window;
+  return {{"seed", run.seed},
+          {"label", run.label},
+          {"eos", EosName(run.eos)},
+          {"rate", OrNull(run.rate)},
+          {"concurrency", OrNull(run.concurrency)},
+          {"partial", !run.partial_reason.empty()},
+          {"partial_reason", TextOrNull(run.partial_reason)},
+          {"void", TextOrNull(run.void_reason)},
+          {"client_limited", run.client_limited},
+          {"unix_started", run.load.unix_started},
+          {"duration_s", run.load.duration_s},
+          {"lag_ms", SummaryAsJson(Summarize(run.load.lag_ms, run.seed))},
+          {"window", {{"from", window.from}, {"to", window.to}, {"whole_run", window.whole_run}}},
+          {"figures", FiguresAsJson(run.figures)},
+          {"whole_run", FiguresAsJson(run.whole_run)},
+          {"saturation", SaturationAsJson(run.saturation)},
+          {"concurrency_over_time", StepsAsJson(run.load.records)},
+          {"server_metrics", run.server_metrics}};
+}
+
+Json PointAsJson(const SearchPoint& point) {
+  Json metrics = Json::array();
+  for (const MetricVerdict& metric : point.metrics) {
+    Json json = CountAsJson(metric.count);
+    json["verdict"] = VerdictName(metric.rule.verdict);
+    json["more"] = metric.rule.more;
+    metrics.push_back(std::move(json));
+  }
+  return {{"value", point.value},
+          {"accepted", point.accepted},
+          {"reason", TextOrNull(point.reason)},
+          {"failed_metric",
+           point.failed_metric ? Json(SloMetricName(*point.failed_metric)) : Json(nullptr)},
+          {"undecided", point.undecided},
+          {"requests", point.requests},
+          {"failed_requests", point.failed_requests},
+          {"runs", point.runs},
+          {"seconds", point.seconds},
+          {"saturated", point.saturated},
+          {"saturation", SaturationAsJson(point.saturation)},
+          {"client_limited", point.client_limited},
+          {"void", TextOrNull(point.void_reason)},
+          {"partial", point.partial},
+          {"metrics", std::move(metrics)},
+          {"figures", FiguresAsJson(point.figures)}};
+}
+
+Json SearchAsJson(const BenchResult& result) {
+  if (!result.find_max) return nullptr;
+  const FindMaxResult& search = *result.find_max;
+  const bool rate = result.find_max_variable.value_or(SearchFor::kRate) == SearchFor::kRate;
+  const absl::string_view error = search.status.message();
+  return {{"variable", rate ? "rate" : "concurrency"},
+          {"best", OrNull(search.best)},
+          {"first_failing", OrNull(search.first_failing)},
+          {"failed_metric",
+           search.failed_metric ? Json(SloMetricName(*search.failed_metric)) : Json(nullptr)},
+          {"failed_because", search.failed_because},
+          {"converged", search.converged},
+          {"interrupted", search.interrupted},
+          {"ended", search.ended},
+          {"error", TextOrNull({error.data(), error.size()})},
+          {"requests", search.requests}};
+}
+
+// One side of the comparison of EOS modes: whole runs, since both sides answer the same prompts.
+Json EosSide(const std::vector<const RunResult*>& runs) {
+  double tokens = 0;
+  double seconds = 0;
+  std::optional<double> peak_kv;
+  std::map<std::string, double> means;
+  const auto count = static_cast<double>(runs.size());
+  for (const RunResult* run : runs) {
+    const Figures& figures = run->whole_run;
+    tokens += static_cast<double>(figures.output_tokens);
+    seconds += figures.duration_s;
+    means["mean_output_len"] += figures.output_len.mean / count;
+    means["mean_e2el_ms"] += figures.e2el_ms.mean / count;
+    means["mean_tpot_ms"] += figures.tpot_ms.mean / count;
+    means["natural_end_share"] += figures.natural_end_share / count;
+    means["tokens_after_natural_end_share"] += figures.tokens_after_natural_end_share / count;
+    if (run->peak_kv_usage) peak_kv = std::max(peak_kv.value_or(0), *run->peak_kv_usage);
+  }
+  Json side = {{"output_tokens", tokens / count},
+               {"duration_s", seconds / count},
+               {"output_throughput", seconds > 0 ? tokens / seconds : 0},
+               {"peak_kv_usage", OrNull(peak_kv)}};
+  for (const auto& [name, value] : means) side[name] = value;
+  return side;
+}
+
+Json EosCompare(const std::vector<RunResult>& runs) {
+  std::vector<const RunResult*> natural;
+  std::vector<const RunResult*> forced;
+  for (const RunResult& run : runs) {
+    (run.eos == EosMode::kHonor ? natural : forced).push_back(&run);
+  }
+  if (natural.empty() || forced.empty()) return nullptr;
+  return {{"natural", EosSide(natural)}, {"forced", EosSide(forced)}};
+}
+
+// Of the whole result: the first reason of its own or of a run.
+template <typename Member>
+std::string FirstReason(const std::vector<RunResult>& runs, Member member) {
+  for (const RunResult& run : runs) {
+    if (!(run.*member).empty()) return run.*member;
+  }
+  return "";
+}
+
+std::string PartialReason(const BenchResult& result) {
+  if (!result.partial_reason.empty()) return result.partial_reason;
+  if (result.find_max && (result.find_max->interrupted || !result.find_max->status.ok())) {
+    return result.find_max->ended;
+  }
+  return FirstReason(result.runs, &RunResult::partial_reason);
+}
+
+}  // namespace
+
+RunResult ComputeRun(LoadResult load, EosMode eos, const WindowOptions& options,
+                     const std::optional<Slo>& slo, uint64_t seed) {
+  RunResult run;
+  run.seed = seed;
+  run.eos = eos;
+  run.load = std::move(load);
+  const Window window = MeasuredWindow(run.load, options);
+  run.figures = ComputeFigures(run.load, window, slo, seed);
+  run.whole_run = ComputeFigures(run.load, WholeRun(run.load), slo, seed);
+  run.saturation = FindSaturation(run.load.records, window);
+  if (options.concurrency > 0) {
+    run.concurrency = options.concurrency;
+  } else {
+    run.client_limited = ClientLimited(run.load.lag_ms);
+  }
+  run.void_reason = VoidReason(run.load.records, eos);
+  if (run.load.interrupted) {
+    run.partial_reason = "interrupted";
+  } else if (!run.load.gave_up.ok()) {
+    run.partial_reason = std::string(run.load.gave_up.message());
+  }
+  return run;
+}
+
+Json SummaryAsJson(const Summary& summary) {
+  if (summary.count == 0) return nullptr;
+  return {{"count", summary.count},
+          {"mean", summary.mean},
+          {"std", summary.std},
+          {"min", summary.min},
+          {"max", summary.max},
+          {"p50", summary.p50},
+          {"p90", summary.p90},
+          {"p95", summary.p95},
+          {"p99", summary.p99},
+          {"p99.9", summary.p999},
+          {"ci95",
+           {{"mean", IntervalAsJson(summary.mean_ci)},
+            {"p50", IntervalAsJson(summary.p50_ci)},
+            {"p90", IntervalAsJson(summary.p90_ci)},
+            {"p95", IntervalAsJson(summary.p95_ci)},
+            {"p99", IntervalAsJson(summary.p99_ci)},
+            {"p99.9", IntervalAsJson(summary.p999_ci)}}}};
+}
+
+Json FiguresAsJson(const Figures& figures) {
+  Json slo = Json::array();
+  for (const SloCount& count : figures.slo) slo.push_back(CountAsJson(count));
+  Json json = {{"requests", figures.requests},
+               {"completed", figures.completed},
+               {"failed", figures.failed},
+               {"cancelled", figures.cancelled},
+               {"prompt_tokens", figures.prompt_tokens},
+               {"cached_tokens", figures.cached_tokens},
+               {"output_tokens", figures.output_tokens},
+               {"extra_attempts", figures.extra_attempts},
+               {"finish_reasons", figures.finish_reasons},
+               {"errors", figures.errors},
+               {"slo", std::move(slo)}};
+  for (const FigureInfo& info : FigureTable()) {
+    json[std::string(info.name)] = info.distribution != nullptr
+                                       ? SummaryAsJson(figures.*info.distribution)
+                                       : Json(figures.*info.number);
+  }
+  return json;
+}
+
+Json ResultAsJson(const BenchResult& result) {
+  Json json = VllmResult(result);
+  const std::string partial = PartialReason(result);
+  json["schema"] = "baton.bench/1";
+  json["command"] = result.command;
+  json["server"] = result.server;
+  json["eos"] = result.eos;
+  json["slo"] = SloAsJson(result.slo);
+  json["partial"] = !partial.empty();
+  json["partial_reason"] = TextOrNull(partial);
+  json["void"] = TextOrNull(FirstReason(result.runs, &RunResult::void_reason));
+  json["client_limited"] = std::any_of(result.runs.begin(), result.runs.end(),
+                                       [](const RunResult& run) { return run.client_limited; });
+  json["runs"] = Json::array();
+  for (const RunResult& run : result.runs) json["runs"].push_back(RunAsJson(run));
+  json["find_max"] = SearchAsJson(result);
+  json["points"] = Json::array();
+  if (result.find_max) {
+    for (const SearchPoint& point : result.find_max->points) {
+      json["points"].push_back(PointAsJson(point));
+    }
+  }
+  json["eos_compare"] = EosCompare(result.runs);
+  return json;
+}
+
+}  // namespace baton::bench
