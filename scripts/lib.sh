@@ -14,7 +14,7 @@ readonly build_packages=(
 # What the tests need on top.
 readonly test_packages=(
   libgtest-dev libgmock-dev clang-format python3 python3-grpcio
-  python3-protobuf prometheus)
+  python3-matplotlib python3-protobuf prometheus)
 readonly rust_packages=(rustc-web cargo-web)
 
 started=$SECONDS

@@ -1,0 +1,86 @@
+"""Draws what `baton bench` measured: python3 -m baton_analysis.bench_plots RESULT.json ROWS.jsonl --out DIR
+
+Prints the path of every picture on standard output and, on standard error, why a picture is left out.
+Exit codes: 0 drawn, 2 wrong input or matplotlib missing.
+"""
+
+import argparse
+import os
+import sys
+
+try:
+    import matplotlib
+except ImportError:
+    if __name__ != "__main__":
+        raise
+    print("bench_plots needs matplotlib; type: apt-get install python3-matplotlib", file=sys.stderr)
+    sys.exit(2)
+
+from baton_analysis import request_plots, search_plots, style
+from baton_analysis.errors import InputError
+from baton_analysis.result import read_result
+from baton_analysis.rows import read_rows
+
+# Name of the file and what draws it: (result, rows or None) -> a figure, or why there is none.
+PLOTS = (
+    ("latency", search_plots.latency),
+    ("goodput", search_plots.goodput),
+    ("pareto", search_plots.pareto),
+    ("cdf", request_plots.cdf),
+    ("timeline", request_plots.timeline),
+    ("load", request_plots.load),
+)
+
+
+def main(arguments: list[str]) -> int:
+    options = _options(arguments)
+    try:
+        result = read_result(options.result)
+        rows = read_rows(options.rows) if options.rows else None
+        with matplotlib.rc_context(style.RC):
+            _draw_all(result, rows, options)
+    except InputError as error:
+        print(f"bench_plots: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="bench_plots", description="Draws what `baton bench` measured.")
+    parser.add_argument("result", metavar="RESULT.json", help="what --out wrote")
+    parser.add_argument("rows", metavar="ROWS.jsonl", nargs="?",
+                        help="what --rows wrote; without it only pictures of a search are drawn")
+    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the pictures; it is made")
+    parser.add_argument("--format", choices=("svg", "png"), default="svg")
+    return parser.parse_args(arguments)
+
+
+def _draw_all(result, rows, options: argparse.Namespace):
+    try:
+        os.makedirs(options.out, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"--out {options.out} cannot be made: {error.strerror}; give another") from error
+    for name, draw in PLOTS:
+        try:
+            figure = draw(result, rows)
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{options.result} does not fit {name}: {error!r}; "
+                             "it is not a whole result of baton bench") from error
+        if isinstance(figure, str):
+            print(f"no {name}: {figure}", file=sys.stderr)
+            continue
+        path = os.path.join(options.out, f"{name}.{options.format}")
+        try:
+            figure.savefig(path, metadata={"Date": None} if options.format == "svg" else None)
+        except OSError as error:
+            raise InputError(f"{path} cannot be written: {error.strerror}") from error
+        print(path, flush=True)
+
+
+def run():
+    sys.exit(main(sys.argv[1:]))
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,78 @@
+"""Which requests a picture is of: like runs together, only their measured window."""
+
+from dataclasses import dataclass
+
+from baton_analysis.result import Result
+from baton_analysis.rows import Request, Rows, Run
+
+
+@dataclass(frozen=True)
+class Member:
+    run: Run
+    window: tuple[float, float] | None  # None: all of the run
+    described: dict | None  # the run in result.json
+
+    @property
+    def requests(self) -> list[Request]:
+        if self.window is None:
+            return self.run.requests
+        first, last = self.window
+        return [request for request in self.run.requests if first <= request.scheduled <= last]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs of one load and one use of EOS."""
+
+    name: str
+    members: list[Member]
+
+    @property
+    def completed(self) -> list[Request]:
+        return [request for member in self.members for request in member.requests if request.ok]
+
+
+EOS_NAMES = {
+    "honor": "natural ends",
+    "mask": "forced lengths (EOS masked)",
+    "continue": "forced lengths (EOS ignored)",
+}
+
+
+def load_name(variable: str, value: float) -> str:
+    return f"{value:.3g} requests/s" if variable == "rate" else f"{value:.0f} under way"
+
+
+def groups_of(result: Result, rows: Rows) -> list[Group]:
+    """The runs by load and EOS; of a search, the runs at the highest load that kept the SLO."""
+    runs = [run for run in rows.runs if run.requests]
+    if result.search:
+        return _of_search(result, runs)
+    groups: dict[str, list[Member]] = {}
+    for run in runs:
+        described = result.runs[run.index] if run.index < len(result.runs) else None
+        groups.setdefault(_name(described), []).append(_member(run, described))
+    return [Group(name, members) for name, members in groups.items()]
+
+
+def _of_search(result: Result, runs: list[Run]) -> list[Group]:
+    if result.best is not None:
+        name = load_name(result.variable, result.best)
+        at_best = [run for run in runs if run.label.split(",")[0] == name]
+        if at_best:
+            return [Group(f"{name}, the most that kept the SLO", [_member(run, None) for run in at_best])]
+    return [Group(f"{runs[-1].label}, the last load tried", [_member(runs[-1], None)])] if runs else []
+
+
+def _member(run: Run, described: dict | None) -> Member:
+    window = described.get("window") if described else None
+    return Member(run, (window["from"], window["to"]) if window else None, described)
+
+
+def _name(described: dict | None) -> str:
+    if described is None:
+        return "run that the result does not describe"
+    rate, concurrency = described.get("rate"), described.get("concurrency")
+    load = load_name("rate", rate) if rate else load_name("concurrency", concurrency) if concurrency else ""
+    eos = EOS_NAMES.get(described.get("eos"), "")
+    return ", ".join(part for part in (load, eos) if part) or "trace"

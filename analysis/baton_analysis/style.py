@@ -1,0 +1,116 @@
+"""The look of every picture: one place for sizes, colours and the shape of titles and axes."""
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+matplotlib.use("Agg")
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+BLUE = "#0072B2"
+SKY = "#56B4E9"
+GREEN = "#009E73"
+ORANGE = "#E69F00"
+RED = "#D55E00"
+PURPLE = "#CC79A7"
+INK = "#222222"
+GREY = "#767676"
+PALE = "#E4E4E4"
+SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
+
+WIDTH = 8.0  # inches; 800 pixels at the DPI below
+DPI = 100
+
+RC = {
+    "font.family": "DejaVu Sans",
+    "font.size": 10,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.titlelocation": "left",
+    "grid.color": PALE,
+    "grid.linewidth": 0.8,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+    "legend.frameon": False,
+    "legend.fontsize": 9,
+    "text.color": INK,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "svg.fonttype": "none",  # text stays text: it can be searched and read aloud
+    "svg.hashsalt": "baton",  # the same data give the same file
+}
+
+
+def figure(title, subtitle, height, rows=1, columns=1, legend=False, **options):
+    """A figure and its axes [rows][columns]; `legend` leaves a line under the titles for one."""
+    fig = Figure(figsize=(WIDTH, height), dpi=DPI)
+    top = 0.95 + (0.32 if legend else 0)
+    axes = fig.subplots(rows, columns, squeeze=False, **options)
+    fig.subplots_adjust(left=0.85 / WIDTH, right=1 - 0.25 / WIDTH, bottom=0.58 / height,
+                        top=1 - top / height, hspace=0.42, wspace=0.28)
+    fig.text(0.2 / WIDTH, 1 - 0.16 / height, title, size=13, weight="bold", va="top")
+    fig.text(0.2 / WIDTH, 1 - 0.43 / height, subtitle, size=9, color=GREY, va="top")
+    return fig, axes
+
+
+def legend_under_titles(fig, handles, columns=6):
+    fig.legend(handles=handles, loc="upper left", ncol=columns, columnspacing=1.4, handletextpad=0.5,
+               handlelength=1.6, borderaxespad=0,
+               bbox_to_anchor=(0.2 / WIDTH, 1 - 0.72 / fig.get_figheight()))
+
+
+def _plain(value, _):
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
+
+
+def log_axis(axis):
+    """Decades with 1, 2 and 5, written as plain numbers."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+    axis.set_major_formatter(FuncFormatter(_plain))
+    axis.set_minor_formatter(NullFormatter())
+
+
+def scale(axes, which, values, wide=20, from_zero=True):
+    """Logarithmic where the positive values span more than `wide`, else linear."""
+    positive = [value for value in values if value > 0]
+    if positive and max(positive) > wide * min(positive):
+        getattr(axes, f"set_{which}scale")("log")
+        log_axis(getattr(axes, f"{which}axis"))
+        spread = (max(positive) / min(positive)) ** 0.06
+        getattr(axes, f"set_{which}lim")(min(positive) / spread, max(positive) * spread)
+    else:
+        low, high = (min(positive), max(positive)) if positive else (0, 1)
+        margin = 0.08 * (high if from_zero else high - low or high)
+        getattr(axes, f"set_{which}lim")(0 if from_zero else max(0, low - margin), high + margin)
+
+
+def limit_line(axes, which, value, text):
+    """A limit of the SLO, named on the line. `which`: the axis that the limit is a value of."""
+    if which == "y":
+        axes.axhline(value, color=RED, linestyle="--", linewidth=1.3)
+        axes.annotate(text, (0, value), (4, 3), xycoords=("axes fraction", "data"),
+                      textcoords="offset points", color=RED, size=9, va="bottom")
+    else:
+        axes.axvline(value, color=RED, linestyle="--", linewidth=1.3)
+        axes.annotate(text, (value, 0), (3, 4), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", color=RED, size=9, va="bottom", rotation=90,
+                      bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 0.5})
+
+
+def number(value):
+    """Three significant digits, without an exponent."""
+    if value == 0 or abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def milliseconds(value):
+    return f"{number(value)} ms" if value < 10000 else f"{number(value / 1000)} s"

@@ -1,0 +1,210 @@
+"""The pictures of `baton bench --plots`: what is drawn, what is left out, and what is refused."""
+
+import contextlib
+import io
+import os
+import struct
+import tempfile
+import unittest
+import xml.etree.ElementTree as ElementTree
+
+import synthetic_bench
+from baton_analysis import bench_plots, request_plots
+from baton_analysis.rows import read_rows
+
+SVG = "{http://www.w3.org/2000/svg}"
+OF_RUNS = ["cdf", "timeline", "load"]
+OF_SEARCHES = ["latency", "goodput", "pareto"]
+
+
+class BenchPlotsTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.out = os.path.join(self.folder, "plots")
+
+    def draw(self, bench, *options, rows=True):
+        """Exit code, paths printed, complaints."""
+        paths = synthetic_bench.write(self.folder, *bench)
+        return self.call(*paths[:2 if rows else 1], "--out", self.out, *options)
+
+    def call(self, *arguments):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code = bench_plots.main(list(arguments))
+            except SystemExit as exit_:
+                code = exit_.code
+        return code, out.getvalue().splitlines(), err.getvalue()
+
+    def picture(self, name):
+        root = ElementTree.parse(os.path.join(self.out, f"{name}.svg")).getroot()
+        self.assertEqual(root.tag, f"{SVG}svg")
+        texts = ["".join(text.itertext()) for text in root.iter(f"{SVG}text")]
+        ids = [group.get("id") for group in root.iter(f"{SVG}g")]
+        return root, texts, ids
+
+    def content(self, path):
+        with open(path, "rb") as file:
+            return file.read()
+
+    def names(self, paths):
+        return [os.path.basename(path).partition(".")[0] for path in paths]
+
+    def test_a_run_gives_distributions_a_timeline_and_the_load(self):
+        code, paths, complaints = self.draw(synthetic_bench.one_run(count=60))
+        self.assertEqual(code, 0)
+        self.assertEqual(self.names(paths), OF_RUNS)
+        self.assertTrue(all(os.path.getsize(path) > 1000 for path in paths))
+        for name in OF_SEARCHES:
+            self.assertRegex(complaints, f"(?m)^no {name}: .*--find-max$")
+
+    def test_a_search_gives_all(self):
+        code, paths, complaints = self.draw(synthetic_bench.a_search(count=60))
+        self.assertEqual((code, complaints), (0, ""))
+        self.assertEqual(self.names(paths), OF_SEARCHES + OF_RUNS)
+
+    def test_every_load_of_a_search_is_marked(self):
+        bench = synthetic_bench.a_search(count=60)
+        self.draw(bench)
+        loads = [f"{point['value']:g}" for point in bench[0]["points"]]
+        for name, kinds in (("latency", ("ttft", "tpot")), ("goodput", ("goodput",)), ("pareto", ("load",))):
+            _, _, ids = self.picture(name)
+            for kind in kinds:
+                self.assertEqual(sorted(i for i in ids if i and i.startswith(f"{kind}-")),
+                                 sorted(f"{kind}-{load}" for load in loads))
+
+    def test_pictures_say_what_they_show(self):
+        self.draw(synthetic_bench.a_search(count=60))
+        for name, expected in (
+                ("latency", ["TTFT", "TPOT", "SLO 200 ms", "SLO 40 ms", "ms", "rate of arrivals, requests/s"]),
+                ("goodput", ["goodput", "requests/s", "rate of arrivals, requests/s"]),
+                ("pareto", ["SLO: TPOT 40 ms = 25 tokens/s", "output tokens/s, all users together"]),
+                ("cdf", ["TTFT", "TPOT", "ITL", "E2E", "share of gaps", "arrival to last token, ms"]),
+                ("timeline", ["token", "prefill", "seconds since the start of the run"]),
+                ("load", ["requests under way", "receiving tokens"])):
+            _, texts, _ = self.picture(name)
+            for text in expected:
+                self.assertIn(text, texts, name)
+        self.assertTrue(any("the SLO holds up to" in text for text in self.picture("latency")[1]))
+
+    def test_every_message_has_a_tick(self):
+        bench = synthetic_bench.one_run(count=12)
+        self.draw(bench)
+        root, _, _ = self.picture("timeline")
+        tokens, = (group for group in root.iter(f"{SVG}g") if group.get("id") == "tokens")
+        strokes = "".join(path.get("d") for path in tokens.iter(f"{SVG}path")).count("M")
+        self.assertEqual(strokes, sum(len(row["chunks"]) for row in bench[1][0]))
+
+    def test_kv_use_is_drawn_where_metrics_were_read(self):
+        bench = synthetic_bench.one_run(count=30)
+        self.draw(bench)
+        _, texts, ids = self.picture("load")
+        self.assertIn("KV blocks in use", texts)
+        self.assertIn("kv-decode 127.0.0.1:9202", ids)
+        bench[0]["runs"][0]["server_metrics"] = None
+        self.draw(bench)
+        _, texts, _ = self.picture("load")
+        self.assertNotIn("KV blocks in use", texts)
+        self.assertTrue(any("no /metrics were read" in text for text in texts))
+
+    def test_natural_and_forced_ends_are_two_curves(self):
+        natural = synthetic_bench.simulate(8, 40, 1, eos_after=lambda rng: rng.randint(1, 40))
+        forced = synthetic_bench.simulate(8, 40, 1)
+        runs = [synthetic_bench.described(rows, {}, f"run 1, {eos}", 8.0, eos)
+                for rows, eos in ((natural, "honor"), (forced, "mask"))]
+        self.draw((synthetic_bench.result(runs), [natural, forced]))
+        _, texts, ids = self.picture("cdf")
+        self.assertIn("ttft-1", ids)
+        self.assertIn("8 requests/s, natural ends", texts)
+        self.assertIn("8 requests/s, forced lengths (EOS masked)", texts)
+
+    def test_failures_are_marked(self):
+        bench = synthetic_bench.one_run(count=30)
+        synthetic_bench.fail(bench[1][0][7])
+        self.draw(bench)
+        self.assertIn("failed", self.picture("timeline")[1])
+
+    def test_a_server_without_timings_and_answers_of_one_message(self):
+        bench = synthetic_bench.one_run(count=30, timings=False, eos_after=lambda rng: 1)
+        code, paths, _ = self.draw(bench)
+        self.assertEqual((code, self.names(paths)), (0, OF_RUNS))
+        self.assertIn("no samples: answers of one message", self.picture("cdf")[1])
+        self.assertIn("until first token", self.picture("timeline")[1])
+        self.assertNotIn("queue", self.picture("timeline")[1])
+
+    def test_a_closed_loop_is_drawn_against_concurrency(self):
+        bench = synthetic_bench.a_search(count=30, loads=(1, 2, 4))
+        bench[0]["find_max"]["variable"] = "concurrency"
+        self.assertEqual(self.draw(bench)[0], 0)
+        self.assertIn("requests under way", self.picture("latency")[1])
+        self.assertNotIn("arrivals", self.picture("goodput")[1])
+
+    def test_a_search_that_found_nothing_says_so(self):
+        bench = synthetic_bench.a_search(count=60, loads=(32, 64))
+        self.assertIsNone(bench[0]["find_max"]["best"])
+        self.assertEqual(self.draw(bench)[0], 0)
+        self.assertIn("Latency against rate: no rate that was tried keeps the SLO", self.picture("latency")[1])
+        self.assertTrue(any("the last load tried" in text for text in self.picture("cdf")[1]))
+
+    def test_without_rows_the_search_is_drawn(self):
+        code, paths, complaints = self.draw(synthetic_bench.a_search(count=20), rows=False)
+        self.assertEqual((code, self.names(paths)), (0, OF_SEARCHES))
+        for name in OF_RUNS:
+            self.assertRegex(complaints, f"(?m)^no {name}: .*--rows$")
+
+    def test_a_bench_without_requests_draws_nothing(self):
+        code, paths, complaints = self.draw((synthetic_bench.result(), []))
+        self.assertEqual((code, paths, len(complaints.splitlines())), (0, [], 6))
+
+    def test_png_is_800_pixels_wide(self):
+        _, paths, _ = self.draw(synthetic_bench.one_run(count=20), "--format", "png")
+        for path in paths:
+            with open(path, "rb") as file:
+                header = file.read(24)
+            self.assertEqual(header[:8], b"\x89PNG\r\n\x1a\n")
+            self.assertEqual(struct.unpack(">I", header[16:20])[0], 800)
+
+    def test_the_same_data_give_the_same_files(self):
+        contents = []
+        for _ in range(2):
+            _, paths, _ = self.draw(synthetic_bench.one_run(count=20))
+            contents.append([self.content(path) for path in paths])
+        self.assertEqual(*contents)
+
+    def test_wrong_input_is_exit_2_with_a_reason(self):
+        result, rows = synthetic_bench.write(self.folder, *synthetic_bench.one_run(count=10))
+        blocked = os.path.join(result, "below-a-file")
+        for arguments, part in (
+                ((rows, rows, "--out", self.out), "not JSON"),
+                ((result, result, "--out", self.out), "baton.bench.rows/1"),
+                ((result, "absent.jsonl", "--out", self.out), "absent.jsonl cannot be read"),
+                ((result, rows, "--out", blocked), "cannot be made"),
+                ((result, rows), "--out"),
+                ((result, rows, "--out", self.out, "--format", "gif"), "gif")):
+            code, paths, complaints = self.call(*arguments)
+            self.assertEqual((code, paths), (2, []), arguments)
+            self.assertIn(part, complaints)
+            self.assertNotIn("Traceback", complaints)
+
+    def test_curves_keep_the_slowest(self):
+        samples = [float(i) for i in range(10000)]
+        x, y = request_plots.curve(samples)
+        self.assertLess(len(x), 2000)
+        self.assertEqual((x[-1], y[-1]), (9999.0, 1.0))
+        self.assertEqual(x[-100:], samples[-100:])
+        self.assertEqual(request_plots.percentile([1.0, 2.0, 3.0, 4.0], 50), 2.5)
+
+    def test_concurrency_counts_who_waits_and_who_answers(self):
+        _, runs = synthetic_bench.one_run(count=2)
+        for row, (sent, first, ended) in zip(runs[0], ((0.0, 1.0, 4.0), (2.0, 3.0, 5.0))):
+            row |= {"scheduled": sent, "sent": sent, "chunks": [[first, 1], [ended, 1]], "ended": ended}
+        _, path = synthetic_bench.write(self.folder, synthetic_bench.result(
+            [synthetic_bench.described(runs[0], {}, "run 1", 1.0)]), runs)
+        self.assertEqual(request_plots.under_way(read_rows(path).runs[0]),
+                         ([0, 1, 2, 3, 4, 5], [1, 0, 1, 0, 0, 0], [0, 1, 1, 2, 1, 0]))
+
+
+if __name__ == "__main__":
+    unittest.main()
