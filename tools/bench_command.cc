@@ -1,8 +1,8 @@
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <utility>
 
@@ -95,15 +95,23 @@ bool Sound(const BenchResult& result) {
   return result.partial_reason.empty() && (!result.find_max || result.find_max->best.has_value());
 }
 
+// A server that does not answer is a failed request; everything else that keeps a run from starting
+// is in what was typed.
+ExitCode CodeOf(const absl::Status& status) {
+  const bool server = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+  return server ? ExitCode::kRequestFailed : ExitCode::kUsage;
+}
+
 int Failure(const FlagSet& set, const absl::Status& status, ExitCode code) {
-  return ReportFatal(set.program(), FatalOf(status, code, "the benchmark", ""));
+  return ReportFatal(set.program(), FatalOf(status, code, "no load was made"));
+}
+
+std::string MessageOf(const absl::Status& status) {
+  return {status.message().data(), status.message().size()};
 }
 
 void Warn(const absl::Status& status) {
-  std::fputs(
-      ("baton bench: " + std::string(status.message().data(), status.message().size()) + "\n")
-          .c_str(),
-      stderr);
+  std::fputs(("baton bench: " + MessageOf(status) + "\n").c_str(), stderr);
 }
 
 // Each output is tried, whatever became of the others.
@@ -119,32 +127,43 @@ bool WriteOutputs(const BenchFlags& flags, const Outputs& outputs, const BenchRe
   return first.ok();
 }
 
+absl::Status MeasureAndPrint(const BenchFlags& flags, BenchSession* session, RowsFile* rows,
+                             BenchResult* result) {
+  if (flags.find_max == SearchKind::kNone) {
+    const absl::Status status = MakeRuns(flags, session, rows, result);
+    if (!result->runs.empty()) Print(ClosingTable(*result));
+    return status;
+  }
+  const absl::Status status = MakeSearch(flags, session, rows, {}, result);
+  if (!result->find_max->points.empty()) {
+    Print(SearchTable(*result->find_max, *result->find_max_variable, *result->slo));
+  }
+  return status;
+}
+
+bool Measured(const BenchResult& result) {
+  return !result.runs.empty() || (result.find_max && !result.find_max->points.empty());
+}
+
 int Measure(const FlagSet& set, const BenchFlags& flags, const Arguments& arguments) {
   const StopOnSignal signals;
-  auto outputs = PrepareOutputs(flags);
+  const auto outputs = PrepareOutputs(flags);
   if (!outputs.ok()) return Failure(set, outputs.status(), ExitCode::kUsage);
+  ProgressView progress(stderr);
+  const auto session = BenchSession::Open(flags, &signals.stop(), &progress);
+  if (!session.ok()) return Failure(set, session.status(), CodeOf(session.status()));
   std::unique_ptr<RowsFile> rows;
   if (!outputs->rows.empty()) {
     auto created = RowsFile::Create(outputs->rows);
     if (!created.ok()) return Failure(set, created.status(), ExitCode::kResources);
     rows = *std::move(created);
   }
-  ProgressView progress(stderr);
-  const auto session = BenchSession::Open(flags, &signals.stop(), &progress);
-  if (!session.ok()) return Failure(set, session.status(), ExitCode::kUsage);
   BenchResult result = Heading(flags, arguments, **session);
-  absl::Status status;
-  if (flags.find_max == SearchKind::kNone) {
-    status = MakeRuns(flags, session->get(), rows.get(), &result);
-    if (!result.runs.empty()) Print(ClosingTable(result));
-  } else {
-    status = MakeSearch(flags, session->get(), rows.get(), {}, &result);
-    Print(SearchTable(*result.find_max, *result.find_max_variable, *result.slo));
-  }
+  const absl::Status status = MeasureAndPrint(flags, session->get(), rows.get(), &result);
+  if (!Measured(result) && !status.ok()) return Failure(set, status, CodeOf(status));
   if (!status.ok()) {
     Warn(status);
-    if (result.partial_reason.empty())
-      result.partial_reason = std::string(status.message().data(), status.message().size());
+    if (result.partial_reason.empty()) result.partial_reason = MessageOf(status);
   }
   const bool written = WriteOutputs(flags, *outputs, result, rows.get());
   return ToInt(written && status.ok() && Sound(result) ? ExitCode::kOk : ExitCode::kRequestFailed);

@@ -97,7 +97,7 @@ absl::StatusOr<Lengths> OpenLoopTimes(const PlanOptions& options) {
 
 // As many as a closed loop can need.
 absl::StatusOr<Lengths> ClosedLoop(const PlanOptions& options, PlanSummary* summary) {
-  constexpr double kPerSecondAndPlace = 20;
+  constexpr double kPerSecondAndPlace = 100;
   int64_t count = options.requests;
   if (count == 0) {
     const double seconds = base::Seconds(options.warmup + options.duration);

@@ -34,7 +34,9 @@ absl::StatusOr<std::unique_ptr<RowsFile>> RowsFile::Create(const std::string& pa
 }
 
 RowsFile::~RowsFile() {
-  if (file_ != nullptr) std::fclose(file_);
+  if (file_ == nullptr) return;
+  std::fclose(file_);
+  if (rows_ == 0) std::remove(temporary_.c_str());  // nothing was measured
 }
 
 absl::Status RowsFile::Fail(const char* what, int error) {

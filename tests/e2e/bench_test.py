@@ -1,0 +1,198 @@
+"""`baton bench` as a user meets it: against a real service, with faults, with wrong input."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from cluster import BIN, PATIENCE_S, Cluster, wait_until
+
+SMALL = ("--input-tokens", "32", "--output-tokens", "16", "--runs", "1")
+
+
+class Bench:
+    """One `baton bench` in a folder of its own, with result.json and rows.jsonl."""
+
+    def __init__(self, *arguments):
+        self.folder = tempfile.TemporaryDirectory(prefix="baton-bench-")
+        self.path = pathlib.Path(self.folder.name)
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", str(BIN / "baton"), "bench", *map(str, arguments),
+             "--out", str(self.path / "result.json"), "--rows", str(self.path / "rows.jsonl")],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.communicate()
+        self.folder.cleanup()
+
+    def finish(self):
+        out, err = self.process.communicate(timeout=3 * PATIENCE_S)
+        return self.process.returncode, out, err
+
+    def result(self):
+        return json.loads((self.path / "result.json").read_text())
+
+    def rows(self):
+        return [json.loads(line) for line in (self.path / "rows.jsonl").read_text().splitlines()]
+
+
+def bench(*arguments):
+    """(exit code, stdout, stderr) of a run that leaves no files."""
+    made = subprocess.run([str(BIN / "baton"), "bench", *map(str, arguments)], text=True,
+                          capture_output=True, stdin=subprocess.DEVNULL, timeout=3 * PATIENCE_S)
+    return made.returncode, made.stdout, made.stderr
+
+
+class BenchTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster()
+        cls.cluster.__enter__()
+        cls.server = ("--server", cls.cluster.router.grpc)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__(None, None, None)
+
+    def tearDown(self):
+        self.cluster.assert_nothing_held()
+
+    def test_open_loop_gives_figures_under_vllms_names(self):
+        with Bench(*self.server, "--rate", 50, "--requests", 100, "--eos", "mask", "--slo",
+                   "ttft=60s", *SMALL) as run:
+            code, out, err = run.finish()
+            self.assertEqual(code, 0, err)
+            result, rows = run.result(), run.rows()
+        self.assertIn("100 of 100 requests completed: 100 length", out)
+        self.assertEqual((result["completed"], result["failed"]), (100, 0))
+        self.assertEqual(result["total_input_tokens"], 3200)
+        self.assertEqual(result["total_output_tokens"], 1600)
+        for name in ("request_throughput", "output_throughput", "mean_ttft_ms", "median_tpot_ms",
+                     "p99_itl_ms", "p99_e2el_ms", "request_goodput"):
+            self.assertGreater(result[name], 0, name)
+        self.assertEqual(result["output_lens"], [16] * 100)
+        self.assertIsNone(result["void"])
+        requests = [row for row in rows if "chunks" in row]
+        self.assertEqual(len(requests), 100)
+        self.assertEqual({row["prompt_tokens"] for row in requests}, {32})
+
+    def test_the_same_seed_makes_the_same_plan(self):
+        plans = []
+        for _ in range(2):
+            with Bench(*self.server, "--rate", 200, "--requests", 20, "--input-tokens", "8:64",
+                       "--output-tokens", "4:16", "--runs", "1", "--seed", 5) as run:
+                self.assertEqual(run.finish()[0], 0)
+                plans.append([(row["scheduled"], row["planned_prompt_tokens"], row["max_tokens"])
+                              for row in run.rows() if "chunks" in row])
+        self.assertEqual(plans[0], plans[1])
+
+    def test_natural_and_forced_ends_side_by_side(self):
+        with Bench(*self.server, "--concurrency", 4, "--requests", 40, "--eos", "both",
+                   *SMALL) as run:
+            code, out, err = run.finish()
+            self.assertEqual(code, 0, err)
+            compare = run.result()["eos_compare"]
+        self.assertIn("natural", out)
+        self.assertEqual(compare["forced"]["mean_output_len"], 16)
+        self.assertLessEqual(compare["natural"]["mean_output_len"], 16)
+
+    def test_a_search_ends_with_a_passing_and_a_failing_point(self):
+        # No server keeps 1 us: every point fails, surely.
+        with Bench(*self.server, "--find-max", "concurrency", "--slo", "ttft=0.001ms,percentile=90",
+                   *SMALL[:4]) as run:
+            code, out, _ = run.finish()
+            self.assertEqual(code, 1)
+            found = run.result()["find_max"]
+        self.assertIn("no concurrency was found", out)
+        self.assertIsNone(found["best"])
+        self.assertEqual(found["failed_metric"], "ttft")
+
+    def test_a_signal_keeps_what_was_measured(self):
+        with Bench(*self.server, "--rate", 20, "--duration", "600s", *SMALL) as run:
+            wait_until(lambda: self.cluster.router.metrics().sum("baton_requests_received_total") > 0,
+                       "the first request")
+            time.sleep(1)  # of load; the result does not depend on how much
+            run.process.send_signal(signal.SIGINT)
+            code, _, err = run.finish()
+            result = run.result()
+        self.assertEqual(code, 1)
+        self.assertIn("what was measured is kept", err)
+        self.assertTrue(result["partial"])
+        self.assertIn("interrupted", result["partial_reason"])
+        self.assertGreater(result["completed"], 0)
+
+    def test_a_server_that_stands_still_is_seen_in_the_tail(self):
+        """No coordinated omission: arrivals of the standstill wait, and that is their latency."""
+        with Bench(*self.server, "--rate", 50, "--duration", "8s", *SMALL) as run:
+            wait_until(lambda: self.cluster.router.metrics().sum("baton_requests_received_total") > 0,
+                       "the first request")
+            time.sleep(2)
+            os.kill(self.cluster.router.pid, signal.SIGSTOP)
+            try:
+                time.sleep(2)
+            finally:
+                os.kill(self.cluster.router.pid, signal.SIGCONT)
+            code, _, err = run.finish()
+            self.assertEqual(code, 0, err)
+            result = run.result()
+        # A quarter of the arrivals fell into it and waited from 2 s down to nothing.
+        self.assertGreater(result["p99_ttft_ms"], 1500)
+        self.assertGreater(result["p90_ttft_ms"], 500)
+
+    def test_wrong_input_is_refused_before_any_load(self):
+        received = self.cluster.router.metrics().sum("baton_requests_received_total")
+        address = self.cluster.router.grpc
+        for arguments, code, words in (
+                (["--server", address], 2, "no load"),
+                (["--server", address, "--rate", "x"], 2, "found 'x'"),
+                (["--server", "127.0.0.1:1", "--rate", "1"], 1, "no answer from 127.0.0.1:1"),
+                (["--server", address, "--rate", "1", "--out", "/nowhere/r.json"], 2, "/nowhere"),
+                (["--server", address, "--rate", "1", "--slo", "ttft=soon"], 2, "soon"),
+                (["--server", address, "--rate", "1", "--input-tokens", "9999999"], 2, "9999999"),
+                (["--server", address, "--rate", "1", "--output-tokens", "many"], 2, "many"),
+                (["--server", address, "--trace", "/nowhere.csv"], 2, "/nowhere.csv"),
+                (["--server", address, "--rate", "1", "--model", "other"], 2, "other")):
+            with self.subTest(arguments):
+                found, out, err = bench(*arguments)
+                self.assertEqual(found, code, err)
+                self.assertIn(words, err)
+                self.assertEqual(out, "")
+        self.assertEqual(self.cluster.router.metrics().sum("baton_requests_received_total"), received)
+
+    def test_every_figure_is_explained(self):
+        code, out, _ = bench("--explain")
+        self.assertEqual(code, 0)
+        for name in ("ttft", "tpot", "itl", "goodput"):
+            self.assertIn(name, out)
+
+
+class DyingServerTest(unittest.TestCase):
+    def test_what_was_measured_before_the_server_died_is_kept(self):
+        with Cluster() as cluster, Bench("--server", cluster.router.grpc, "--rate", 50,
+                                         "--duration", "600s", *SMALL) as run:
+            wait_until(lambda: cluster.router.metrics().sum("baton_requests_received_total") > 20,
+                       "some requests")
+            killer = threading.Thread(target=cluster.router.kill)
+            killer.start()
+            killer.join()
+            code, out, err = run.finish()
+            result = run.result()
+        self.assertEqual(code, 1)
+        self.assertTrue(result["partial"], err)
+        self.assertGreater(result["completed"], 0)
+        self.assertGreater(result["failed"], 0)
+        self.assertIn("partial", out)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
