@@ -134,7 +134,12 @@ absl::Status MeasureAndPrint(const BenchFlags& flags, BenchSession* session, Row
     if (!result->runs.empty()) Print(ClosingTable(*result));
     return status;
   }
-  const absl::Status status = MakeSearch(flags, session, rows, {}, result);
+  const absl::Status status = MakeSearch(
+      flags, session, rows,
+      [](const SearchPoint& point) {
+        std::fputs(("  " + PointText(point) + "\n").c_str(), stderr);
+      },
+      result);
   if (!result->find_max->points.empty()) {
     Print(SearchTable(*result->find_max, *result->find_max_variable, *result->slo));
   }

@@ -92,8 +92,11 @@ class BenchTest(unittest.TestCase):
             with Bench(*self.server, "--rate", 200, "--requests", 20, "--input-tokens", "8:64",
                        "--output-tokens", "4:16", "--runs", "1", "--seed", 5) as run:
                 self.assertEqual(run.finish()[0], 0)
-                plans.append([(row["scheduled"], row["planned_prompt_tokens"], row["max_tokens"])
-                              for row in run.rows() if "chunks" in row])
+                requests = [row for row in run.rows() if "chunks" in row]
+            plans.append([(row["scheduled"], row["planned_prompt_tokens"], row["max_tokens"])
+                          for row in requests])
+            # The second run must not find the first one's prompts in the prefix cache.
+            self.assertEqual({row["cached_tokens"] for row in requests}, {0})
         self.assertEqual(plans[0], plans[1])
 
     def test_natural_and_forced_ends_side_by_side(self):

@@ -24,6 +24,9 @@ struct BatonClientOptions {
   std::string model;             // empty = the only one
   float temperature = 0;         // 0 = greedy
   std::optional<uint64_t> seed;  // of a request: seed + its index; absent = the server draws
+  // Runs with different salts find nothing of each other in prefix caches; within a run, what the
+  // plan shares is shared.
+  std::string cache_salt;
   EosMode eos = EosMode::kHonor;
   base::Duration timeout = std::chrono::seconds(600);        // of one request
   base::Duration connect_timeout = std::chrono::seconds(5);  // of Connect

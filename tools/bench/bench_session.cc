@@ -10,6 +10,7 @@
 #include "tools/bench/baton_client.h"
 #include "tools/bench/load_generator.h"
 #include "tools/bench/openai_client.h"
+#include "tools/bench/server_metrics.h"
 
 namespace baton::bench {
 namespace {
@@ -116,6 +117,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
   options.model = facts_.model;
   options.temperature = static_cast<float>(flags_.temperature);
   options.seed = spec.seed;
+  options.cache_salt = absl::StrCat("bench ", base::SteadyClock().UnixNow(), " ", spec.label);
   options.eos = spec.eos;
   options.timeout = flags_.client.timeout;
   BATON_ASSIGN_OR_RETURN(auto client, BatonClient::Connect(options));
@@ -143,10 +145,21 @@ absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
     options.duration = flags_.warmup + spec.duration;
   }
   options.give_up_after = kGiveUpAfter + 2 * options.concurrency;
+  std::unique_ptr<MetricsScraper> scraper;
+  if (!flags_.metrics.empty()) {
+    BATON_ASSIGN_OR_RETURN(scraper, MetricsScraper::Start({.targets = flags_.metrics}));
+  }
   progress_->Begin(spec.label);
   LoadResult load = RunLoad(built.plan, options, client.get(), *stop_,
                             [this](const LoadProgress& now) { progress_->Update(now); });
   progress_->End();
+  nlohmann::ordered_json server_metrics;
+  std::optional<double> peak_kv_usage;
+  if (scraper != nullptr) {
+    const ServerMetrics metrics = scraper->Stop();
+    server_metrics = MetricsAsJson(metrics, load.started);
+    peak_kv_usage = metrics.PeakKvUsage();
+  }
   const std::string partial = PartialReason(load, built.plan.requests.size());
   RunResult result =
       ComputeRun(std::move(load), spec.eos,
@@ -156,6 +169,8 @@ absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
   result.rate = spec.rate;
   result.concurrency = spec.concurrency;
   result.partial_reason = partial;
+  result.server_metrics = std::move(server_metrics);
+  result.peak_kv_usage = peak_kv_usage;
   return result;
 }
 

@@ -166,15 +166,49 @@ std::string HowTheyEnded(const Runs& runs) {
   return text;
 }
 
-// What /metrics said, where it was read.
-std::string ServerSide(const Runs& runs) {
-  std::vector<double> usage;
-  for (const RunResult* run : runs) {
-    if (run->peak_kv_usage) usage.push_back(*run->peak_kv_usage);
+// A number of one target's /metrics, e.g. At(target, "peaks", "resident_bytes").
+std::optional<double> At(const nlohmann::ordered_json& target, const char* kind, const char* name) {
+  const auto group = target.find(kind);
+  if (group == target.end() || !group->contains(name)) return std::nullopt;
+  return (*group)[name].get<double>();
+}
+
+std::string TargetText(const nlohmann::ordered_json& target) {
+  const std::string role = target.value("role", "");
+  std::string text = role.empty() ? target.value("address", "") : role;
+  if (const auto usage = At(target, "peaks", "kv_usage")) {
+    absl::StrAppendFormat(&text, " peak KV use %.1f %%,", 100 * *usage);
   }
-  if (usage.empty()) return "";
-  return absl::StrFormat("server: peak KV use %.1f %%\n",
-                         100 * *std::max_element(usage.begin(), usage.end()));
+  if (const auto count = At(target, "increase", "preemptions")) {
+    absl::StrAppendFormat(&text, " %.0f preemptions,", *count);
+  }
+  if (const auto bytes = At(target, "peaks", "resident_bytes")) {
+    absl::StrAppendFormat(&text, " %.0f MB", *bytes / 1e6);
+  }
+  if (text.ends_with(',')) text.pop_back();
+  if (!target.value("answering", true)) text += " (no longer answers)";
+  return text;
+}
+
+// What /metrics said, where it was read; of the last run.
+std::string ServerSide(const Runs& runs) {
+  const nlohmann::ordered_json& metrics = runs.back()->server_metrics;
+  if (!metrics.is_object() || !metrics.contains("targets")) return "";
+  std::string text;
+  for (const auto& target : metrics["targets"]) text += "server: " + TargetText(target) + "\n";
+  return text;
+}
+
+std::string PrefixCaches(const Runs& runs) {
+  int64_t cached = 0;
+  int64_t prompt = 0;
+  for (const RunResult* run : runs) {
+    cached += run->figures.cached_tokens;
+    prompt += run->figures.prompt_tokens;
+  }
+  if (cached == 0) return "";
+  return absl::StrFormat("%.1f %% of the prompt tokens came from prefix caches\n",
+                         100.0 * static_cast<double>(cached) / static_cast<double>(prompt));
 }
 
 std::string AgainstSlo(const Runs& runs, const std::optional<Slo>& slo) {
@@ -230,16 +264,17 @@ std::string LagOf(const Runs& runs) {
 
 std::string TableOf(const Runs& runs, const std::optional<Slo>& slo) {
   return absl::StrCat(Latencies(runs), Throughputs(runs), FirstTokenSplit(runs), HowTheyEnded(runs),
-                      ServerSide(runs), AgainstSlo(runs, slo), LagOf(runs), Warnings(runs));
+                      PrefixCaches(runs), ServerSide(runs), AgainstSlo(runs, slo), LagOf(runs),
+                      Warnings(runs));
 }
+
+}  // namespace
 
 std::string PointText(const SearchPoint& point) {
   if (point.partial) return "not judged: interrupted";
   if (!point.accepted) return "fails: " + point.reason;
   return "passes";
 }
-
-}  // namespace
 
 std::string ClosingTable(const BenchResult& result) {
   const Runs honor = RunsOf(result, [](const auto& run) { return run.eos == EosMode::kHonor; });
