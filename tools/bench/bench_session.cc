@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "tools/bench/baton_client.h"
 #include "tools/bench/load_generator.h"
@@ -117,7 +118,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
   options.model = facts_.model;
   options.temperature = static_cast<float>(flags_.temperature);
   options.seed = spec.seed;
-  options.cache_salt = absl::StrCat("bench ", base::SteadyClock().UnixNow(), " ", spec.label);
+  options.cache_salt = absl::StrFormat("bench %.9f %s", base::SteadyClock().UnixNow(), spec.label);
   options.eos = spec.eos;
   options.timeout = flags_.client.timeout;
   BATON_ASSIGN_OR_RETURN(auto client, BatonClient::Connect(options));
