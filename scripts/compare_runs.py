@@ -1,0 +1,375 @@
+"""The runs and the table behind scripts/compare."""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SHAPE = {"arch": "llama", "layers": 12, "hidden": 768, "heads": 12, "kv-heads": 4, "head-dim": 64,
+         "ffn": 2048, "vocab": 32000, "dtype": "bfloat16", "seed": 1}
+# Column, key in result.json, format.
+COLUMNS = (("requests/s", "request_throughput", "{:.2f}"),
+           ("output tok/s", "output_throughput", "{:.1f}"),
+           ("TTFT mean", "mean_ttft_ms", "{:.1f}"), ("p50", "p50_ttft_ms", "{:.1f}"),
+           ("p99", "p99_ttft_ms", "{:.1f}"),
+           ("TPOT p50", "p50_tpot_ms", "{:.2f}"), ("p99", "p99_tpot_ms", "{:.2f}"),
+           ("gap p99", "p99_itl_ms", "{:.1f}"))
+
+
+class CompareError(Exception):
+    """What went wrong and what to do; ends the program with this line."""
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+class Server:
+    """A server process with its own process group, which is gone after stop()."""
+
+    def __init__(self, command, log, ready, environment=None):
+        self.log = log
+        self.command = command
+        with open(log, "wb") as output:
+            self.process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
+                env={**os.environ, **(environment or {})})
+        try:
+            self.address = self.await_ready(ready)
+        except BaseException:
+            self.stop()
+            raise
+
+    def await_ready(self, ready, limit_s=300):
+        """What `ready` answers, asked with the log's text until it says something."""
+        deadline = time.monotonic() + limit_s
+        while time.monotonic() < deadline:
+            text = self.text()
+            if (address := ready(text)) is not None:
+                return address
+            if self.process.poll() is not None:
+                raise CompareError(f"{self.command[0]} ended with {self.process.returncode}:\n"
+                                   f"{text[-2000:]}")
+            time.sleep(0.1)
+        raise CompareError(f"{self.command[0]} was not ready after {limit_s} s; see {self.log}")
+
+    def text(self):
+        return pathlib.Path(self.log).read_text(errors="replace")
+
+    def stop(self):
+        for number, wait_s in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
+            try:
+                os.killpg(self.process.pid, number)
+                self.process.wait(wait_s)
+                return
+            except ProcessLookupError:
+                self.process.wait(wait_s)
+                return
+            except subprocess.TimeoutExpired:
+                continue
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as response:
+            return response.status == 200
+    except (urllib.error.URLError, OSError):
+        return False
+
+
+class Baton:
+    def __init__(self, options, mode):
+        self.name = f"Baton, {mode}"
+        self.options, self.mode = options, mode
+        threads = options.threads
+        if mode == "split":
+            each = max(1, threads // 2)
+            self.note = f"1 prefill and 1 decode worker, {each} thread{'s' * (each > 1)} each"
+        else:
+            each = threads
+            self.note = f"1 worker, {each} thread{'s' * (each > 1)}"
+        self.each = each
+
+    def start(self, log):
+        command = [self.options.baton, "serve", self.options.model, "--mode", self.mode,
+                   "--threads", str(self.each), "--port", "0", "--admin-port", "0",
+                   "--max-num-seqs", str(self.options.places), "--kv-cache-memory",
+                   self.options.kv_cache_memory, "--eos-log", "off", "--log-level", "warn"]
+        return Server(command, log, self.ready)
+
+    @staticmethod
+    def ready(text):
+        found = re.search(r'^\{[^[]*"grpc":"([^"]+)"', text, re.M)
+        return found and found.group(1)
+
+    def load(self, address):
+        return ["--server", address]
+
+
+class OpenAi:
+    """What the servers of the openai protocol have in common."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def load(self, address):
+        return ["--server", address, "--protocol", "openai", "--vocab-size",
+                str(self.options.vocab_size)]
+
+
+class LlamaServer(OpenAi):
+    def __init__(self, options):
+        super().__init__(options)
+        self.name = "llama.cpp's server"
+        self.note = f"{options.threads} threads, {options.places} slots"
+
+    def start(self, log):
+        port = free_port()
+        threads = str(self.options.threads)
+        command = [self.options.llama_server, "-m", self.options.gguf, "--host", "127.0.0.1",
+                   "--port", str(port), "-t", threads, "-tb", threads,
+                   "-np", str(self.options.places),
+                   "-c", str(self.options.places * self.options.context), "--no-warmup"]
+        url = f"http://127.0.0.1:{port}"
+        return Server(command, log, lambda _: url if answers(url + "/health") else None)
+
+
+class Transformers(OpenAi):
+    def __init__(self, options):
+        super().__init__(options)
+        self.name = "transformers, continuous batching"
+        self.note = f"{options.threads} threads"
+
+    def start(self, log):
+        command = [self.options.transformers, "-B", str(ROOT / "scripts/transformers_server.py"),
+                   self.options.model, "--threads", str(self.options.threads), "--kv-tokens",
+                   str(self.options.places * self.options.context), "--max-requests",
+                   str(self.options.places)]
+        threads = {"OMP_NUM_THREADS": str(self.options.threads)}
+        return Server(command, log, self.ready, threads)
+
+    @staticmethod
+    def ready(text):
+        found = re.search(r"^ready (\S+)$", text, re.M)
+        return found and found.group(1)
+
+
+def systems_of(options):
+    systems = [Baton(options, "split"), Baton(options, "unified")]
+    if options.llama_server:
+        systems.append(LlamaServer(options))
+    if options.transformers:
+        systems.append(Transformers(options))
+    return systems
+
+
+def loads_of(options):
+    """(name, flags) of every load."""
+    loads = [(f"{n} under way", ["--concurrency", n]) for n in options.concurrency]
+    return loads + [(f"{r} requests/s", ["--rate", r]) for r in options.rate]
+
+
+def measure(options, system, address, load, seed, folder):
+    """One `baton bench`; its result.json as an object, or a CompareError."""
+    out = pathlib.Path(folder) / "result.json"
+    out.unlink(missing_ok=True)
+    command = [options.baton, "bench", *system.load(address), *load, "--requests",
+               str(options.requests), "--warmup", options.warmup, "--input-tokens",
+               options.input_tokens, "--output-tokens", options.output_tokens, "--eos", "mask",
+               "--runs", "1", "--seed", str(seed), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit_s)
+    if not out.exists():
+        raise CompareError(f"{' '.join(command)}\nended with {done.returncode}:\n"
+                           f"{done.stderr[-2000:]}")
+    result = json.loads(out.read_text())
+    if problem := problem_of(result):
+        raise CompareError(f"{system.name}: {problem}; the command was\n{' '.join(command)}")
+    return result
+
+
+def problem_of(result):
+    """Why a result cannot stand in the table, or an empty text."""
+    if result.get("void"):
+        return f"the run is void, {result['void']}"
+    if result.get("partial"):
+        return f"the run is partial, {result.get('partial_reason')}"
+    if result.get("failed"):
+        errors = sorted({error for error in result.get("errors", []) if error})
+        return f"{result['failed']} requests failed: {'; '.join(errors)[:500]}"
+    return ""
+
+
+def run_rounds(options, systems, loads, folder):
+    """{(load, system): [result of every round]}. Every round starts with another system, so that
+    no one always follows the same neighbour."""
+    results = {}
+    for number in range(options.rounds):
+        for place in range(len(systems)):
+            system = systems[(number + place) % len(systems)]
+            say(f"round {number + 1} of {options.rounds}: {system.name}")
+            server = system.start(pathlib.Path(folder) / f"{number}-{place}.log")
+            try:
+                for at, (name, flags) in enumerate(loads):
+                    seed = 1000 * (number + 1) + at
+                    result = measure(options, system, server.address, flags, seed, folder)
+                    results.setdefault((name, system.name), []).append(result)
+                    say(f"  {name}: {result['output_throughput']:.1f} output tok/s")
+            finally:
+                server.stop()
+    return results
+
+
+def median_of(results, key):
+    values = [result.get(key) for result in results]
+    values = [value for value in values if isinstance(value, (int, float))]
+    return statistics.median(values) if values else None
+
+
+def spread_of(results, key):
+    """(max - min) / median of the rounds in percent."""
+    values = [result[key] for result in results]
+    middle = statistics.median(values)
+    return 100 * (max(values) - min(values)) / middle if middle else 0
+
+
+def table(systems, loads, results):
+    head = ["load", "server", *[column for column, _, _ in COLUMNS], "rounds differ by"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for load, _ in loads:
+        for system in systems:
+            rounds = results[(load, system.name)]
+            cells = [load, f"{system.name}: {system.note}"]
+            for _, key, form in COLUMNS:
+                value = median_of(rounds, key)
+                cells.append("-" if value is None else form.format(value))
+            spread = spread_of(rounds, "output_throughput")
+            cells.append(f"{spread:.0f} %" if len(rounds) > 1 else "one round")
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def machine_limits(options):
+    """The first line of bench_kernels: ISA, threads, peak GFLOP/s, read GB/s."""
+    program = pathlib.Path(options.baton).parent / "bench_kernels"
+    if not program.exists():
+        return f"not measured: there is no {program.name} beside {options.baton}"
+    done = subprocess.run([program, "--threads", str(options.threads), "--rounds", "1"],
+                          capture_output=True, text=True, timeout=600)
+    line = done.stdout.split("\n", 1)[0].split(";", 1)[0]
+    if done.returncode or "GB/s" not in line:
+        raise CompareError(f"{program} ended with {done.returncode}: {done.stderr[-500:]}")
+    return line
+
+
+def processor():
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return "unknown processor"
+
+
+def report(options, systems, loads, results, limits):
+    config = json.loads((pathlib.Path(options.model) / "config.json").read_text())
+    shape = (f"{config['num_hidden_layers']} layers, hidden {config['hidden_size']}, ffn "
+             f"{config['intermediate_size']}, {config['num_attention_heads']} query and "
+             f"{config.get('num_key_value_heads', config['num_attention_heads'])} KV heads, "
+             f"vocabulary {config['vocab_size']}")
+    return "\n".join([
+        f"Model: {config['architectures'][0]}, {shape}, {config.get('torch_dtype', 'float32')}. "
+        f"Prompts of {options.input_tokens} tokens, outputs of {options.output_tokens} with EOS "
+        f"ignored, {options.requests} requests a run; {options.rounds} interleaved rounds, medians; "
+        "milliseconds. The load generator shares the machine with the servers.",
+        "",
+        f"Machine: {processor()}, {os.cpu_count()} cores. Limits measured in the same run: {limits}.",
+        "", table(systems, loads, results), ""])
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="scripts/compare", description=(
+        "Baton split and unified, llama.cpp's server and transformers on one model shape."))
+    add = parser.add_argument
+    add("--model", help="model directory for Baton and transformers [a random one of 100 M]")
+    add("--llama-server", metavar="PATH", help="llama.cpp's server; with --gguf")
+    add("--gguf", metavar="FILE", help="the same model for llama.cpp")
+    add("--transformers", metavar="PYTHON", help="a Python that has torch and transformers")
+    add("--threads", type=int, default=os.cpu_count(), help="of every server in all [all cores]")
+    add("--concurrency", default="", metavar="N,..", help="closed loops [1,8 without --rate]")
+    add("--rate", default="", metavar="R,..", help="open loops, requests per second")
+    add("--requests", type=int, default=40, help="of each run [40]")
+    add("--warmup", default="0s", help="left out of each run's window [0s]")
+    add("--input-tokens", default="256", help="[256]")
+    add("--output-tokens", default="64", help="[64]")
+    add("--rounds", type=int, default=3, help="[3]")
+    add("--places", type=int, default=32, help="sequences that a server runs at once [32]")
+    add("--context", type=int, default=2048, help="tokens of one sequence [2048]")
+    add("--kv-cache-memory", default="1GiB", help="of each of Baton's workers [1GiB]")
+    add("--limit-s", type=int, default=1800, help="seconds that one run may take [1800]")
+    add("--baton-bin", default=str(ROOT / "build/cpu/bin"), help="folder of Baton's binaries")
+    add("--out", metavar="FILE", help="where the table goes [standard output]")
+    options = parser.parse_args(arguments)
+    split = lambda text: [part for part in text.split(",") if part]
+    options.concurrency, options.rate = split(options.concurrency), split(options.rate)
+    if not options.concurrency and not options.rate:
+        options.concurrency = ["1", "8"]
+    options.baton = str(pathlib.Path(options.baton_bin) / "baton")
+    if bool(options.llama_server) != bool(options.gguf):
+        parser.error("--llama-server and --gguf go together: the server and its model")
+    for name in ("threads", "requests", "rounds", "places", "context"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name}: expected at least 1, found {getattr(options, name)}")
+    paths = (options.baton, options.llama_server, options.gguf, options.transformers, options.model)
+    for path in filter(None, paths):
+        if not pathlib.Path(path).exists():
+            parser.error(f"{path} is not there")
+    return options
+
+
+def make_model(options):
+    folder = ROOT / "build/compare/random100m"
+    if not (folder / "config.json").exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        flags = [part for key, value in SHAPE.items() for part in (f"--{key}", str(value))]
+        subprocess.run([options.baton, "model", "make-random", str(folder), *flags], check=True,
+                       stdout=subprocess.DEVNULL)
+    return str(folder)
+
+
+def main(arguments):
+    options = parse(arguments)
+    options.model = options.model or make_model(options)
+    config = json.loads((pathlib.Path(options.model) / "config.json").read_text())
+    options.vocab_size = config["vocab_size"]
+    systems, loads = systems_of(options), loads_of(options)
+    limits = machine_limits(options)
+    say(limits)
+    with tempfile.TemporaryDirectory(prefix="baton-compare-") as folder:
+        results = run_rounds(options, systems, loads, folder)
+    text = report(options, systems, loads, results, limits)
+    if options.out:
+        pathlib.Path(options.out).write_text(text)
+    else:
+        print(text)
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except (CompareError, subprocess.SubprocessError, OSError) as error:
+        sys.exit(f"scripts/compare: {error}")
