@@ -1,14 +1,16 @@
 """Pictures of requests: how their latencies spread, and what happened when."""
 
+from dataclasses import replace
+
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, PathPatch
 from matplotlib.path import Path
-from matplotlib.ticker import PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
 
 from baton_analysis import style
 from baton_analysis.groups import Group, groups_of
 from baton_analysis.result import Result, server_series
-from baton_analysis.rows import Request, Rows, Run
+from baton_analysis.rows import Chunk, Request, Rows, Run
 
 LANES = 48
 CURVE_POINTS = 1500
@@ -141,41 +143,73 @@ def timeline(result: Result, rows: Rows | None):
     if not groups:
         return NO_ROWS
     run = groups[0].members[0].run
-    lanes = _lanes(run.requests)
+    lanes, aligned = _aligned(_lanes(run.requests))
     part = "all" if len(lanes) == len(run.requests) else f"{len(lanes)} around the longest TTFT"
     fig, axes = style.figure("Token timeline: one lane per request, one tick per message with tokens",
                              f"{result.model} · {run.label or groups[0].name} · {part} of "
                              f"{len(run.requests):,} requests", 1.9 + 0.105 * max(24, len(lanes)),
                              legend=True)
     panel = axes[0][0]
-    colors = {phase: color for phase, _, color in PHASES}
+    handles = _draw_lanes(panel, lanes)
+    panel.set_ylim(len(lanes) - 0.2, -0.8)
+    panel.grid(axis="y", visible=False)
+    panel.set_yticks([])
+    panel.set_ylabel("requests by arrival, first on top")
+    _time_axis(panel, *_span(lanes), aligned)
+    style.legend_under_titles(fig, handles, columns=8)
+    return fig
+
+
+def _draw_lanes(panel, lanes: list[Request]):
+    """Bars of phases, ticks of messages, crosses where a request broke off; handles for a legend."""
     bars = {}
     for lane, request in enumerate(lanes):
         for phase, begin, end in phases_of(request):
             bars.setdefault(phase, []).append((lane, begin, end))
         if request.chunks:
             bars.setdefault("answer", []).append((lane, request.chunks[0].at, request.chunks[-1].at))
+    colors = {phase: color for phase, _, color in PHASES}
     for phase, spans in bars.items():
         panel.barh([lane for lane, _, _ in spans], [end - begin for _, begin, end in spans],
                    left=[begin for _, begin, _ in spans], height=0.72,
                    color=colors.get(phase, style.PALE), linewidth=0)
     panel.add_patch(PathPatch(_ticks(lanes), edgecolor=style.GREEN, facecolor="none", linewidth=0.8,
                               gid="tokens"))
-    failed = _mark_ends(panel, lanes)
-    panel.set_ylim(len(lanes) - 0.2, -0.8)
-    start = min(request.scheduled for request in lanes)
-    end = max(request.ended for request in lanes)
-    panel.set_xlim(start - 0.01 * (end - start), end + 0.02 * (end - start))
-    panel.grid(axis="y", visible=False)
-    panel.set_yticks([])
-    panel.set_ylabel("requests by arrival, first on top")
-    panel.set_xlabel("seconds since the start of the run")
-    visible = 0.002 * (end - start)
+    start, stop = _span(lanes)
     handles = [Patch(color=color, label=name) for phase, name, color in PHASES
-               if any(until - since > visible for _, since, until in bars.get(phase, []))]
-    handles.append(Line2D([], [], color=style.GREEN, marker="|", linestyle="", markersize=9, label="token"))
-    style.legend_under_titles(fig, handles + failed, columns=8)
-    return fig
+               if any(end - begin > 0.002 * (stop - start) for _, begin, end in bars.get(phase, []))]
+    handles.append(Line2D([], [], color=style.GREEN, marker="|", linestyle="", markersize=9,
+                          label="token"))
+    return handles + _mark_ends(panel, lanes)
+
+
+def _span(lanes: list[Request]) -> tuple[float, float]:
+    return min(request.scheduled for request in lanes), max(request.ended for request in lanes)
+
+
+def _time_axis(panel, start: float, end: float, aligned: bool):
+    panel.set_xlim(start - 0.01 * (end - start), end + 0.02 * (end - start))
+    if not aligned:
+        panel.set_xlabel("seconds since the start of the run")
+    elif end >= 2:
+        panel.set_xlabel("seconds since its arrival")
+    else:
+        panel.set_xlabel("milliseconds since its arrival")
+        panel.xaxis.set_major_formatter(FuncFormatter(lambda seconds, _: f"{1000 * seconds:g}"))
+
+
+def _aligned(lanes: list[Request]) -> tuple[list[Request], bool]:
+    """Each lane from its own arrival, where requests are so short or rare that they would be dots."""
+    start, end = _span(lanes)
+    if percentile([request.ended - request.scheduled for request in lanes], 50) > 0.04 * (end - start):
+        return lanes, False
+    return [_shifted(request, -request.scheduled) for request in lanes], True
+
+
+def _shifted(request: Request, by: float) -> Request:
+    return replace(request, scheduled=request.scheduled + by, sent=request.sent + by,
+                   ended=request.ended + by,
+                   chunks=tuple(Chunk(chunk.at + by, chunk.tokens) for chunk in request.chunks))
 
 
 def _ticks(lanes: list[Request]) -> Path:
@@ -234,6 +268,7 @@ def load(result: Result, rows: Rows | None):
     panel.stackplot(times, answering, waiting, step="post", colors=(style.BLUE, style.ORANGE),
                     linewidth=0)
     panel.set_ylabel("requests under way")
+    panel.yaxis.set_major_locator(MaxNLocator(integer=True))
     panel.set_ylim(0, 1.08 * max(1, *(a + b for a, b in zip(waiting, answering))))
     panel.set_xlim(0, times[-1])
     handles = [Patch(color=style.ORANGE, label="waiting for their first token"),

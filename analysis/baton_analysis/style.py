@@ -1,5 +1,7 @@
 """The look of every picture: one place for sizes, colours and the shape of titles and axes."""
 
+from math import log10
+
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -71,9 +73,9 @@ def _plain(value, _):
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
-def log_axis(axis):
-    """Decades with 1, 2 and 5, written as plain numbers."""
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=12))
+def log_axis(axis, decades):
+    """Plain numbers: decades, with 2 and 5 in between where there is room."""
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.6 else (1,), numticks=12))
     axis.set_major_formatter(FuncFormatter(_plain))
     axis.set_minor_formatter(NullFormatter())
 
@@ -83,7 +85,7 @@ def scale(axes, which, values, wide=20, from_zero=True):
     positive = [value for value in values if value > 0]
     if positive and max(positive) > wide * min(positive):
         getattr(axes, f"set_{which}scale")("log")
-        log_axis(getattr(axes, f"{which}axis"))
+        log_axis(getattr(axes, f"{which}axis"), log10(max(positive) / min(positive)))
         spread = (max(positive) / min(positive)) ** 0.06
         getattr(axes, f"set_{which}lim")(min(positive) / spread, max(positive) * spread)
     else:

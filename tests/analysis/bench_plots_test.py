@@ -97,6 +97,10 @@ class BenchPlotsTest(unittest.TestCase):
         strokes = "".join(path.get("d") for path in tokens.iter(f"{SVG}path")).count("M")
         self.assertEqual(strokes, sum(len(row["chunks"]) for row in bench[1][0]))
 
+    def test_lanes_of_rare_requests_begin_at_their_arrival(self):
+        self.draw(synthetic_bench.one_run(count=40, rate=0.2))
+        self.assertIn("milliseconds since its arrival", self.picture("timeline")[1])
+
     def test_kv_use_is_drawn_where_metrics_were_read(self):
         bench = synthetic_bench.one_run(count=30)
         self.draw(bench)
