@@ -16,7 +16,7 @@ except ImportError:
     print("bench_plots needs matplotlib; type: apt-get install python3-matplotlib", file=sys.stderr)
     sys.exit(2)
 
-from baton_analysis import request_plots, search_plots, style
+from baton_analysis import cdf_plot, load_plot, search_plots, style, timeline_plot
 from baton_analysis.errors import InputError
 from baton_analysis.result import read_result
 from baton_analysis.rows import read_rows
@@ -26,9 +26,9 @@ PLOTS = (
     ("latency", search_plots.latency),
     ("goodput", search_plots.goodput),
     ("pareto", search_plots.pareto),
-    ("cdf", request_plots.cdf),
-    ("timeline", request_plots.timeline),
-    ("load", request_plots.load),
+    ("cdf", cdf_plot.cdf),
+    ("timeline", timeline_plot.timeline),
+    ("load", load_plot.load),
 )
 
 

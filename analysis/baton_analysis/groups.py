@@ -32,6 +32,7 @@ class Group:
         return [request for member in self.members for request in member.requests if request.ok]
 
 
+NO_ROWS = "there are no rows with completed requests; run with --rows"
 EOS_NAMES = {
     "honor": "natural ends",
     "mask": "forced lengths (EOS masked)",
@@ -41,6 +42,10 @@ EOS_NAMES = {
 
 def load_name(variable: str, value: float) -> str:
     return f"{value:.3g} requests/s" if variable == "rate" else f"{value:.0f} under way"
+
+
+def measured_groups(result: Result, rows: Rows | None) -> list[Group]:
+    return [group for group in groups_of(result, rows) if group.completed] if rows else []
 
 
 def groups_of(result: Result, rows: Rows) -> list[Group]:

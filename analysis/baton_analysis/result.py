@@ -21,7 +21,7 @@ class Load:
     """What one rate or concurrency came to."""
 
     value: float
-    accepted: bool
+    verdict: str  # "keeps", "breaks", or "unjudged": the load itself was not as planned
     reason: str | None
     figures: dict
 
@@ -55,12 +55,19 @@ class Result:
         for point in self.json["points"]:
             if point["figures"]["completed"] > 0 and not point["partial"]:
                 found[point["value"]] = Load(
-                    point["value"], point["accepted"], point["reason"], point["figures"])
+                    point["value"], _verdict(point), point["reason"], point["figures"])
         return [found[value] for value in sorted(found)]
 
     @property
     def model(self) -> str:
         return self.json.get("model_id") or "unnamed model"
+
+
+def _verdict(point: dict) -> str:
+    if point["accepted"]:
+        return "keeps"
+    judged = point["failed_metric"] or point["saturated"] or point["undecided"]
+    return "breaks" if judged else "unjudged"
 
 
 def read_result(path: str) -> Result:

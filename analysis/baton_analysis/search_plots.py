@@ -15,20 +15,27 @@ NO_SEARCH = "the result holds no points of a search; run with --find-max"
 def _title(result: Result) -> str:
     if result.best is None:
         return f"no {result.variable} that was tried keeps the SLO"
-    return f"the SLO holds up to {load_name(result.variable, result.best)}"
+    best = load_name(result.variable, result.best)
+    above = [load.verdict for load in result.loads if load.value > result.best]
+    return f"the SLO holds up to {best}" if "breaks" in above[:1] else f"the SLO holds at {best}"
 
 
 def _mark(axes, load: Load, x: float, y: float, color: str, name: str):
-    axes.plot([x], [y], marker="o", color=color, zorder=4,
-              markerfacecolor=color if load.accepted else "white", markersize=7,
-              gid=f"{name}-{load.value:g}")
+    axes.plot([x], [y], color=color, zorder=4, markersize=7, gid=f"{name}-{load.value:g}",
+              **MARKS[load.verdict][1])
 
 
-def _mark_legend(color=style.GREY):
-    return [
-        Line2D([], [], marker="o", color=color, linestyle="", label="keeps the SLO"),
-        Line2D([], [], marker="o", color=color, markerfacecolor="white", linestyle="", label="does not"),
-    ]
+MARKS = {
+    "keeps": ("keeps the SLO", {"marker": "o"}),
+    "breaks": ("does not", {"marker": "o", "markerfacecolor": "white"}),
+    "unjudged": ("not judged", {"marker": "D", "markerfacecolor": "white", "alpha": 0.5}),
+}
+
+
+def _mark_legend(result: Result, color=style.BLUE):
+    found = {load.verdict for load in result.loads}
+    return [Line2D([], [], color=color, linestyle="", label=label, **mark)
+            for verdict, (label, mark) in MARKS.items() if verdict in found]
 
 
 def _percentile_key(percentile: float) -> str:
@@ -68,7 +75,7 @@ def latency(result: Result, rows):
     style.legend_under_titles(fig, [
         Line2D([], [], color=style.BLUE, label=f"{key.upper()}, 95 % interval shaded"),
         Line2D([], [], color=style.SKY, linestyle="-.", label="median"),
-        *_mark_legend(style.BLUE),
+        *_mark_legend(result),
         *_best_legend(result)], columns=7)
     return fig
 
@@ -79,9 +86,14 @@ def _latency_panel(panel, result: Result, loads: list[Load], name: str, key: str
     tail = [summary[key] for _, summary in seen]
     median = [summary["p50"] for _, summary in seen]
     intervals = [(summary.get("ci95") or {}).get(key) or [summary[key]] * 2 for _, summary in seen]
-    panel.plot(x, median, color=style.SKY, linestyle="-.")
-    panel.plot(x, tail, color=style.BLUE)
-    panel.fill_between(x, [low for low, _ in intervals], [high for _, high in intervals],
+    joined = [i for i, (load, _) in enumerate(seen) if load.verdict != "unjudged"]
+
+    def of(values):
+        return [values[i] for i in joined]
+
+    panel.plot(of(x), of(median), color=style.SKY, linestyle="-.")
+    panel.plot(of(x), of(tail), color=style.BLUE)
+    panel.fill_between(of(x), of([low for low, _ in intervals]), of([high for _, high in intervals]),
                        color=style.BLUE, alpha=0.18, linewidth=0)
     for (load, _), y in zip(seen, tail):
         _mark(panel, load, load.value, y, style.BLUE, name)
@@ -113,8 +125,9 @@ def goodput(result: Result, rows):
         panel.plot([0, max(x)], [0, max(x)], color=style.GREY, linewidth=1, linestyle=":")
         handles.append(Line2D([], [], color=style.GREY, linewidth=1, linestyle=":",
                               label="arrivals"))
-    panel.plot(x, done, color=style.SKY, linestyle="-.")
-    panel.plot(x, good, color=style.BLUE)
+    joined = [i for i, load in enumerate(loads) if load.verdict != "unjudged"]
+    for values, look in ((done, {"color": style.SKY, "linestyle": "-."}), (good, {"color": style.BLUE})):
+        panel.plot([x[i] for i in joined], [values[i] for i in joined], **look)
     for load, y in zip(loads, good):
         _mark(panel, load, load.value, y, style.BLUE, "goodput")
     _best_line(panel, result)
@@ -122,7 +135,7 @@ def goodput(result: Result, rows):
     panel.set_ylim(0, 1.1 * max(good + done))
     panel.set_xlabel(AXIS[result.variable])
     panel.set_ylabel("requests/s")
-    style.legend_under_titles(fig, handles + _mark_legend(style.BLUE) + _best_legend(result))
+    style.legend_under_titles(fig, handles + _mark_legend(result) + _best_legend(result))
     return fig
 
 
@@ -137,7 +150,8 @@ def pareto(result: Result, rows):
                              f"{result.model} · each mark is one load, named beside it "
                              f"({AXIS[result.variable]}); up and right is better", 5.0, legend=True)
     panel = axes[0][0]
-    panel.plot(x, y, color=style.BLUE, linewidth=1.2)
+    joined = [i for i, load in enumerate(loads) if load.verdict == "keeps"]
+    panel.plot([x[i] for i in joined], [y[i] for i in joined], color=style.BLUE, linewidth=1.2)
     for load, speed, output in zip(loads, x, y):
         _mark(panel, load, speed, output, style.BLUE, "load")
     style.scale(panel, "x", x)
@@ -151,7 +165,7 @@ def pareto(result: Result, rows):
     _name_marks(panel, result, loads, x, y)
     panel.set_xlabel("output tokens/s of one user (1 / TPOT, median)")
     panel.set_ylabel("output tokens/s, all users together")
-    style.legend_under_titles(fig, _mark_legend(style.BLUE))
+    style.legend_under_titles(fig, _mark_legend(result))
     return fig
 
 

@@ -9,7 +9,7 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 
 import synthetic_bench
-from baton_analysis import bench_plots, request_plots
+from baton_analysis import bench_plots, cdf_plot, load_plot
 from baton_analysis.rows import read_rows
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -152,6 +152,18 @@ class BenchPlotsTest(unittest.TestCase):
         self.assertIn("Latency against rate: no rate that was tried keeps the SLO", self.picture("latency")[1])
         self.assertTrue(any("the last load tried" in text for text in self.picture("cdf")[1]))
 
+    def test_loads_that_were_not_as_planned_are_not_judged(self):
+        bench = synthetic_bench.a_search(count=60, loads=(1, 2, 64))
+        self.draw(bench)
+        self.assertIn("does not", self.picture("latency")[1])
+        bench[0]["points"][2] |= {"failed_metric": None, "reason": "the load generator was late"}
+        self.draw(bench)
+        for name in OF_SEARCHES:
+            _, texts, _ = self.picture(name)
+            self.assertIn("not judged", texts)
+            self.assertNotIn("does not", texts)
+        self.assertIn("Latency against rate: the SLO holds at 2 requests/s", self.picture("latency")[1])
+
     def test_without_rows_the_search_is_drawn(self):
         code, paths, complaints = self.draw(synthetic_bench.a_search(count=20), rows=False)
         self.assertEqual((code, self.names(paths)), (0, OF_SEARCHES))
@@ -194,11 +206,11 @@ class BenchPlotsTest(unittest.TestCase):
 
     def test_curves_keep_the_slowest(self):
         samples = [float(i) for i in range(10000)]
-        x, y = request_plots.curve(samples)
+        x, y = cdf_plot.curve(samples)
         self.assertLess(len(x), 2000)
         self.assertEqual((x[-1], y[-1]), (9999.0, 1.0))
         self.assertEqual(x[-100:], samples[-100:])
-        self.assertEqual(request_plots.percentile([1.0, 2.0, 3.0, 4.0], 50), 2.5)
+        self.assertEqual(cdf_plot.percentile([1.0, 2.0, 3.0, 4.0], 50), 2.5)
 
     def test_concurrency_counts_who_waits_and_who_answers(self):
         _, runs = synthetic_bench.one_run(count=2)
@@ -206,8 +218,18 @@ class BenchPlotsTest(unittest.TestCase):
             row |= {"scheduled": sent, "sent": sent, "chunks": [[first, 1], [ended, 1]], "ended": ended}
         _, path = synthetic_bench.write(self.folder, synthetic_bench.result(
             [synthetic_bench.described(runs[0], {}, "run 1", 1.0)]), runs)
-        self.assertEqual(request_plots.under_way(read_rows(path).runs[0]),
+        self.assertEqual(load_plot.under_way(read_rows(path).runs[0]),
                          ([0, 1, 2, 3, 4, 5], [1, 0, 1, 0, 0, 0], [0, 1, 1, 2, 1, 0]))
+
+    def test_many_steps_are_drawn_as_means_and_peaks(self):
+        bench = synthetic_bench.one_run(count=700)
+        self.draw(bench)
+        self.assertTrue(any(text.startswith("peak of every") for text in self.picture("load")[1]))
+        times, values = [0.0, 75.0, 150.5, 300.0], [2, 4, 0, 0]
+        means = load_plot.span_means(times, values, 1.0)
+        self.assertEqual((means[0], means[75], means[149], means[150], means[151]), (2, 4, 4, 2, 0))
+        peaks = load_plot.span_peaks(times, values, 1.0)
+        self.assertEqual((peaks[74], peaks[75], peaks[150], peaks[151]), (2, 4, 4, 0))
 
 
 if __name__ == "__main__":

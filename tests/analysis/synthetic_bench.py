@@ -132,7 +132,9 @@ def a_search(count=300, loads=(1, 2, 4, 8, 16, 11, 9.5, 8.7, 8.35, 8.17)):
         found = figures(rows, SLO["limits"])
         accepted = kept(found, SLO["limits"])
         points.append({"value": float(rate), "accepted": accepted, "partial": False,
-                       "reason": None if accepted else "over its limit", "figures": found})
+                       "reason": None if accepted else "over its limit", "undecided": False,
+                       "failed_metric": None if accepted else "ttft", "saturated": False,
+                       "figures": found})
     best = max((point["value"] for point in points if point["accepted"]), default=None)
     search = {"variable": "rate", "best": best, "first_failing": None, "failed_metric": None}
     return result(points=points, slo=SLO, search=search), runs
