@@ -1,5 +1,7 @@
 #include "tests/fakes/fake_openai_server.h"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <chrono>
 #include <thread>
@@ -34,7 +36,7 @@ class FakeOpenAiServer::Impl final {
       return new httplib::ThreadPool(static_cast<size_t>(options.threads));
     };
     server_.set_keep_alive_max_count(1'000'000);
-    server_.set_keep_alive_timeout(1);
+    server_.set_keep_alive_timeout(5);
     server_.set_tcp_nodelay(true);
     server_.Get("/v1/models", [this](const httplib::Request& request, httplib::Response& response) {
       if (!Allowed(request, &response)) return;
@@ -44,7 +46,10 @@ class FakeOpenAiServer::Impl final {
                  [this](const httplib::Request& request, httplib::Response& response) {
                    if (Allowed(request, &response)) Complete(request, &response);
                  });
+    int socket = -1;
+    server_.set_socket_options([&socket](socket_t made) { socket = made; });
     port_ = server_.bind_to_any_port("127.0.0.1");
+    listen(socket, options.threads);  // the library lets five wait
     thread_ = std::thread([this] { server_.listen_after_bind(); });
     while (!server_.is_running()) std::this_thread::yield();  // stop() is deaf until then
   }

@@ -46,6 +46,7 @@ class ScriptedClient final : public StreamClient {
     const base::Instant due = answer.never ? base::kNever : Now() + answer.after;
     streams_.push_back({due, std::move(answer.status), std::move(observer)});
     most_ = std::max(most_, streams_.size());
+    ++starts_;
     if (streams_.size() >= hold_) hold_ = 0;
     changed_.NotifyAll();
   }
@@ -60,9 +61,9 @@ class ScriptedClient final : public StreamClient {
     changed_.NotifyAll();
   }
 
-  void WaitForStreams(size_t count) {
+  void WaitForStarts(int count) {
     base::MutexLock lock(&mutex_);
-    while (streams_.size() < count) changed_.Wait(&mutex_);
+    while (starts_ < count) changed_.Wait(&mutex_);
   }
   size_t most_at_once() {
     base::MutexLock lock(&mutex_);
@@ -112,6 +113,7 @@ class ScriptedClient final : public StreamClient {
   base::CondVar changed_;
   std::deque<Stream> streams_ ABSL_GUARDED_BY(mutex_);
   size_t most_ ABSL_GUARDED_BY(mutex_) = 0;
+  int starts_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t hold_ ABSL_GUARDED_BY(mutex_);
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
@@ -196,7 +198,7 @@ TEST(RunLoad, StopKeepsWhatWasMeasured) {
   ScriptedClient client([](int64_t index) { return ScriptedClient::Answer{.never = index >= 5}; });
   std::atomic<bool> stop = false;
   std::thread stopper([&] {
-    client.WaitForStreams(3);
+    client.WaitForStarts(8);
     stop = true;
   });
   const LoadResult result = RunLoad(PlanOf(1000, 1), {.concurrency = 3}, &client, stop, nullptr);
