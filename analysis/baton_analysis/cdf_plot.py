@@ -46,7 +46,7 @@ def cdf(result: Result, rows: Rows | None):
     many = len(groups) > 1
     runs = sum(len(group.members) for group in groups)
     requests = sum(len(group.completed) for group in groups)
-    what = f"{len(groups)} loads" if many else groups[0].name
+    what = f"{len(groups)} kinds of run" if many else groups[0].name
     fig, axes = style.figure("Latency of requests: how it is spread",
                              f"{result.model} · {what} · {requests:,} completed requests of "
                              f"{runs} run{'s' if runs > 1 else ''}", 7.2, 2, 2, legend=many)

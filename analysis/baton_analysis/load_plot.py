@@ -109,7 +109,8 @@ def _kv_panel(panel, series: dict[str, list[tuple[float, float]]]):
     for (color, line), (name, samples) in zip(lines, sorted(series.items())):
         panel.plot([at for at, _ in samples], [value for _, value in samples], color=color,
                    linestyle=line, label=name, gid=f"kv-{name}")
-    panel.set_ylim(0, 1.02)
+    most = max(value for samples in series.values() for _, value in samples)
+    panel.set_ylim(0, min(1.02, max(0.05, 1.25 * most)))
     panel.yaxis.set_major_formatter(PercentFormatter(1))
     panel.set_ylabel("KV blocks in use")
     panel.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncol=4, borderaxespad=0.2)
