@@ -7,46 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "tools/bench/table_text.h"
 
 namespace baton::bench {
 namespace {
-
-using Runs = std::vector<const RunResult*>;
-
-Runs RunsOf(const BenchResult& result, const std::function<bool(const RunResult&)>& wanted) {
-  Runs runs;
-  for (const RunResult& run : result.runs) {
-    if (wanted(run)) runs.push_back(&run);
-  }
-  return runs;
-}
-
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return PercentileOfSorted(values, 50);
-}
-
-// Median over the runs of one number of the measured window.
-double Middle(const Runs& runs, const std::function<double(const Figures&)>& number) {
-  std::vector<double> values;
-  for (const RunResult* run : runs) values.push_back(number(run->figures));
-  return Median(std::move(values));
-}
-
-// "0.123", "4.56", "78.9", "1234": three digits that mean something.
-std::string Short(double value) {
-  const double size = std::abs(value);
-  const int decimals = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
-  return absl::StrFormat("%.*f", decimals, value);
-}
-
-constexpr int kNameWidth = 26;
-
-std::string Row(const std::string& name, const std::vector<std::string>& cells) {
-  std::string row = absl::StrFormat("%-*s", kNameWidth, name);
-  for (const std::string& cell : cells) absl::StrAppendFormat(&row, "%10s", cell);
-  return row + "\n";
-}
 
 struct Line {
   const char* name;
@@ -270,78 +234,14 @@ std::string TableOf(const Runs& runs, const std::optional<Slo>& slo) {
 
 }  // namespace
 
-std::string PointText(const SearchPoint& point) {
-  if (point.partial) return "not judged: interrupted";
-  if (!point.accepted) return "fails: " + point.reason;
-  return "passes";
-}
-
 std::string ClosingTable(const BenchResult& result) {
-  const Runs honor = RunsOf(result, [](const auto& run) { return run.eos == EosMode::kHonor; });
-  const Runs forced = RunsOf(result, [](const auto& run) { return run.eos != EosMode::kHonor; });
+  const Runs honor = NaturalRuns(result);
+  const Runs forced = ForcedRuns(result);
   const bool both = !honor.empty() && !forced.empty();
   std::string text;
   if (!honor.empty()) text += (both ? "natural ends\n" : "") + TableOf(honor, result.slo);
   if (!forced.empty()) text += (both ? "\nforced lengths\n" : "") + TableOf(forced, result.slo);
   if (both) text += "\n" + EosComparison(result);
-  return text;
-}
-
-std::string EosComparison(const BenchResult& result) {
-  const Runs honor = RunsOf(result, [](const auto& run) { return run.eos == EosMode::kHonor; });
-  const Runs forced = RunsOf(result, [](const auto& run) { return run.eos != EosMode::kHonor; });
-  if (honor.empty() || forced.empty()) return "";
-  const auto row = [&](const std::string& name, const std::function<double(const Figures&)>& of) {
-    const double natural = Middle(honor, of);
-    const double full = Middle(forced, of);
-    const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", full / natural) : "-";
-    return Row(name, {Short(natural), Short(full), ratio});
-  };
-  std::string text = Row("", {"natural", "forced", "ratio"});
-  text += row("output tokens per request", [](const Figures& f) { return f.output_len.mean; });
-  text += row("output tokens/s", [](const Figures& f) { return f.output_throughput; });
-  text += row("end to end, mean ms", [](const Figures& f) { return f.e2el_ms.mean; });
-  text += row("TPOT, mean ms", [](const Figures& f) { return f.tpot_ms.mean; });
-  text += row("under way, mean", [](const Figures& f) { return f.mean_concurrency; });
-  if (honor.front()->peak_kv_usage && forced.front()->peak_kv_usage) {
-    const auto peak = [](const Runs& runs) {
-      double most = 0;
-      for (const RunResult* run : runs) most = std::max(most, run->peak_kv_usage.value_or(0));
-      return 100 * most;
-    };
-    const double natural = peak(honor);
-    const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", peak(forced) / natural) : "-";
-    text += Row("peak KV use, %", {Short(natural), Short(peak(forced)), ratio});
-  }
-  return text;
-}
-
-std::string SearchTable(const FindMaxResult& search, SearchFor variable, const Slo& slo) {
-  const char* const name = variable == SearchFor::kRate ? "requests/s" : "concurrency";
-  std::vector<const SearchPoint*> points;
-  for (const SearchPoint& point : search.points) points.push_back(&point);
-  std::stable_sort(points.begin(), points.end(),
-                   [](const auto* a, const auto* b) { return a->value < b->value; });
-  std::string text = absl::StrCat("SLO ", SloText(slo), "\n");
-  text += Row(name, {"requests", "TTFT p99", "TPOT p99", "tokens/s"});
-  for (const SearchPoint* point : points) {
-    std::string row =
-        Row(Short(point->value),
-            {std::to_string(point->requests), Short(point->figures.ttft_ms.p99),
-             Short(point->figures.tpot_ms.p99), Short(point->figures.output_throughput)});
-    row.pop_back();
-    absl::StrAppend(&text, row, "  ", PointText(*point), "\n");
-  }
-  if (search.best) {
-    absl::StrAppend(&text, "highest ", name, " that keeps the SLO: ", Short(*search.best));
-  } else {
-    absl::StrAppend(&text, "no ", name, " was found that keeps the SLO");
-  }
-  if (search.first_failing) {
-    absl::StrAppend(&text, "; first failing ", Short(*search.first_failing), ": ",
-                    search.failed_because);
-  }
-  absl::StrAppend(&text, "\n", search.ended, "\n");
   return text;
 }
 
