@@ -87,18 +87,25 @@ int RunToEnd(std::vector<std::string> arguments) {
 
 absl::StatusOr<Plotter> Plotter::Find() {
   const char* named = std::getenv("BATON_PYTHON");
-  const std::string python = named != nullptr && *named != '\0' ? named : "python3";
+  // Debian's matplotlib belongs to Debian's Python, which need not be the first in the PATH.
+  std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
+  if (named != nullptr && *named != '\0') pythons = {named};
   const std::string check = absl::StrCat("import sys\ntry:\n import matplotlib, ", kModule,
                                          "\nexcept ImportError: sys.exit(3)");
-  const int code = RunToEnd({python, "-c", check});
-  if (code == 0) return Plotter(python);
-  if (code == 3) {
+  bool runs = false;
+  for (const std::string& python : pythons) {
+    const int code = RunToEnd({python, "-c", check});
+    if (code == 0) return Plotter(python);
+    runs = runs || code == 3;
+  }
+  if (runs) {
     return absl::FailedPreconditionError(absl::StrCat(
-        python, " has not both matplotlib and baton_analysis, which --plots needs; install ",
+        pythons.front(),
+        " has not both matplotlib and baton_analysis, which --plots needs; install ",
         "python3-matplotlib and the package in analysis/, or name another with BATON_PYTHON"));
   }
-  return absl::FailedPreconditionError(
-      absl::StrCat(python, " cannot be run, and --plots needs it; name another with BATON_PYTHON"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      pythons.front(), " cannot be run, and --plots needs it; name another with BATON_PYTHON"));
 }
 
 absl::Status Plotter::Draw(const std::string& result_json, const std::string& rows_jsonl,

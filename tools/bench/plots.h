@@ -8,8 +8,8 @@
 namespace baton::bench {
 
 // The Python package that draws: baton_analysis, with matplotlib. Looked for in the Python that
-// BATON_PYTHON names, else python3; a package beside the program (a checkout's analysis/) is put
-// before what is installed.
+// BATON_PYTHON names, else python3, else Debian's; a package beside the program (a checkout's
+// analysis/) is put before what is installed.
 class Plotter final {
  public:
   // Checks that it can draw, so that a missing package is found before the load and not after it.
