@@ -50,6 +50,7 @@ class Search {
     const int64_t had = earlier == nullptr ? 0 : earlier->requests;
     SearchPoint point = judge_.Measure(value, static_cast<int>(result_.points.size()), earlier);
     result_.requests += point.requests - had;
+    if (!point.accepted && !point.partial) TakeBack(value);
     result_.points.push_back(std::move(point));
     const SearchPoint& tried = result_.points.back();
     if (on_point_) on_point_(tried);
@@ -66,6 +67,14 @@ class Search {
     if (!result_.ended.empty()) return nullptr;
     Bracket();
     return &tried;
+  }
+
+  void TakeBack(double value) {
+    for (SearchPoint& point : result_.points) {
+      if (point.value != value || !point.accepted) continue;
+      point.accepted = false;
+      point.reason = "passed at first, but not a longer look";
+    }
   }
 
   // Goes up or down in steps until a value passes and another fails.
@@ -124,10 +133,10 @@ class Search {
     return false;
   }
 
-  // The latest look at a value; null before the first.
+  // The latest finished look at a value; null before the first.
   const SearchPoint* PointAt(double value) const {
     for (auto point = result_.points.rbegin(); point != result_.points.rend(); ++point) {
-      if (point->value == value) return &*point;
+      if (point->value == value && !point->partial) return &*point;
     }
     return nullptr;
   }

@@ -39,6 +39,9 @@ struct FindMaxOptions {
   // An open-loop point lasts at least this many times the SLO's TTFT (or else E2E) limit, since a
   // queue that grows by 1 % of the arrivals needs 100 limits of time to break the limit.
   double least_limits = 100;
+  // And one of its runs at least this many times a request's mean time: a queue near saturation is
+  // slow to fill.
+  double least_requests_long = 50;
   SaturationOptions saturation;
   uint64_t seed = 1;
 };
@@ -66,8 +69,8 @@ struct MetricVerdict {
 // One value that was tried, all of its runs together.
 struct SearchPoint {
   double value = 0;
-  bool accepted = false;
-  std::string reason;  // why not, in words; "" when accepted
+  bool accepted = false;  // taken back when a second look at the value fails
+  std::string reason;     // why not, in words; "" when accepted
   // The metric that broke the SLO; absent when something else kept the point from passing.
   std::optional<SloMetric> failed_metric;
   bool undecided = false;  // the most requests were spent and the rule neither passed nor failed
@@ -80,8 +83,10 @@ struct SearchPoint {
   Saturation saturation;  // of the run that was, else of the last
   bool client_limited = false;
   std::string void_reason;
-  bool partial = false;  // interrupted: measured, but not judged
-  Figures figures;       // of the largest run
+  bool partial = false;   // interrupted: measured, but not judged
+  double longest_s = 0;   // of the windows
+  double mean_e2e_s = 0;  // of the longest
+  Figures figures;        // of the largest run
 };
 
 struct FindMaxResult {

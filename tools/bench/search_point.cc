@@ -109,6 +109,8 @@ bool PointJudge::RunOnce(int64_t requests, SearchPoint* point) {
   if (requests > largest_) {
     largest_ = requests;
     point->figures = ComputeFigures(*load, window, options_.slo, request.seed);
+    point->longest_s = window.seconds();
+    point->mean_e2e_s = point->figures.e2el_ms.mean / 1e3;
   }
   if (load->interrupted) {
     point->partial = true;
@@ -119,6 +121,11 @@ bool PointJudge::RunOnce(int64_t requests, SearchPoint* point) {
     point->reason = absl::StrCat("the run ended early: ", status_.message());
   }
   return !point->partial;
+}
+
+bool PointJudge::LongEnough(const SearchPoint& point) const {
+  return options_.variable == SearchFor::kConcurrency ||
+         point.longest_s >= options_.least_requests_long * point.mean_e2e_s;
 }
 
 bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
@@ -149,12 +156,17 @@ bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
         "as the load lasts",
         point->saturation.concurrency_slope_per_s, point->saturation.ttft_slope_ms_per_s));
   }
-  if (all_pass) {
+  if (all_pass && LongEnough(*point)) {
     point->accepted = true;
     return true;
   }
-  if (point->requests < most) return false;
+  if (point->requests < (all_pass ? kMostOverFirst * most : most)) return false;
   point->undecided = true;
+  if (all_pass) {
+    return refuse(absl::StrFormat(
+        "undecided: a request takes %.3g s, and no run lasted %g times that, after %d requests",
+        point->mean_e2e_s, options_.least_requests_long, point->requests));
+  }
   for (const MetricVerdict& metric : point->metrics) {
     if (metric.rule.verdict != Verdict::kNeedsMore) continue;
     point->failed_metric = metric.count.limit.metric;
@@ -198,6 +210,10 @@ SearchPoint PointJudge::Measure(double value, int point_index, const SearchPoint
     // At a rate of violations that is allowed but not passed, twice as many tell more.
     if (more == 0) more = point.requests;
     more = std::clamp(more, each / 2, std::max(each / 2, budget.most - point.requests));
+    if (!LongEnough(point)) {
+      const double seconds = options_.least_requests_long * point.mean_e2e_s;
+      more = std::max(more, static_cast<int64_t>(std::ceil(seconds * value)));
+    }
     if (!RunOnce(asked(more), &point)) return point;
   }
   return point;

@@ -28,6 +28,7 @@ class PointJudge final {
   bool RunOnce(int64_t requests, SearchPoint* point);
   void Count(const LoadResult& load, const Window& window, SearchPoint* point) const;
   bool Decided(int64_t most, SearchPoint* point) const;
+  bool LongEnough(const SearchPoint& point) const;
   WindowOptions WindowOf(double value) const;
 
   const FindMaxOptions& options_;
