@@ -64,6 +64,11 @@ class Server:
             time.sleep(0.1)
         raise CompareError(f"{self.command[0]} was not ready after {limit_s} s; see {self.log}")
 
+    def last_words(self):
+        ended = self.process.poll()
+        state = "still ran" if ended is None else f"had ended with {ended}"
+        return f"The server {state}; the end of what it said:\n{self.text()[-1500:]}"
+
     def text(self):
         return pathlib.Path(self.log).read_text(errors="replace")
 
@@ -186,12 +191,12 @@ def loads_of(options):
     return loads + [(f"{r} requests/s", ["--rate", r]) for r in options.rate]
 
 
-def measure(options, system, address, load, seed, folder):
+def measure(options, system, address, load, seed, folder, requests=None):
     """One `baton bench`; its result.json as an object, or a CompareError."""
     out = pathlib.Path(folder) / "result.json"
     out.unlink(missing_ok=True)
     command = [options.baton, "bench", *system.load(address), *load, "--requests",
-               str(options.requests), "--warmup", options.warmup, "--input-tokens",
+               str(requests or options.requests), "--warmup", options.warmup, "--input-tokens",
                options.input_tokens, "--output-tokens", options.output_tokens, "--eos", "mask",
                "--runs", "1", "--seed", str(seed), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit_s)
@@ -226,11 +231,16 @@ def run_rounds(options, systems, loads, folder):
             say(f"round {number + 1} of {options.rounds}: {system.name}")
             server = system.start(pathlib.Path(folder) / f"{number}-{place}.log")
             try:
+                # What a server does once, at its first requests, is not what is compared.
+                measure(options, system, server.address, ["--concurrency", "1"], number + 1, folder,
+                        requests=2)
                 for at, (name, flags) in enumerate(loads):
                     seed = 1000 * (number + 1) + at
                     result = measure(options, system, server.address, flags, seed, folder)
                     results.setdefault((name, system.name), []).append(result)
                     say(f"  {name}: {result['output_throughput']:.1f} output tok/s")
+            except CompareError as error:
+                raise CompareError(f"{error}\n{server.last_words()}") from error
             finally:
                 server.stop()
     return results
@@ -294,7 +304,8 @@ def report(options, systems, loads, results, limits):
     return "\n".join([
         f"Model: {config['architectures'][0]}, {shape}, {config.get('torch_dtype', 'float32')}. "
         f"Prompts of {options.input_tokens} tokens, outputs of {options.output_tokens} with EOS "
-        f"ignored, {options.requests} requests a run; {options.rounds} interleaved rounds, medians; "
+        f"ignored, {options.requests} requests a run after 2 that are not counted; "
+        f"{options.rounds} interleaved round{'s' * (options.rounds > 1)}, medians; "
         "milliseconds. The load generator shares the machine with the servers.",
         "",
         f"Machine: {processor()}, {os.cpu_count()} cores. Limits measured in the same run: {limits}.",
@@ -369,6 +380,7 @@ def main(arguments):
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("scripts/compare: told to end"))
     try:
         main(sys.argv[1:])
     except (CompareError, subprocess.SubprocessError, OSError) as error:
