@@ -1,10 +1,6 @@
 #include "tests/fakes/timed_inference_server.h"
 
 #include <algorithm>
-#include <functional>
-#include <queue>
-#include <thread>
-#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +8,7 @@
 #include "baton/v1/model.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "grpcpp/grpcpp.h"
+#include "tests/fakes/alarm.h"
 
 namespace baton::testing {
 namespace {
@@ -20,66 +17,6 @@ using SteadyClock = std::chrono::steady_clock;
 
 constexpr int32_t kToken = 7;
 constexpr double kPrefillMs = 1.5;
-
-// Calls back at given times, on a thread of its own.
-class Alarm final {
- public:
-  Alarm() : thread_([this] { Run(); }) {}
-  ~Alarm() { Stop(); }
-
-  void At(base::Instant when, std::function<void()> what) {
-    base::MutexLock lock(&mutex_);
-    const bool first = entries_.empty() || when < entries_.top().when;
-    entries_.push({when, ++order_, std::move(what)});
-    if (first) changed_.NotifyAll();
-  }
-
-  void Stop() {
-    {
-      base::MutexLock lock(&mutex_);
-      stop_ = true;
-      changed_.NotifyAll();
-    }
-    if (thread_.joinable()) thread_.join();
-  }
-
- private:
-  struct Entry {
-    base::Instant when;
-    int64_t order;
-    std::function<void()> what;
-    bool operator<(const Entry& other) const {
-      return std::tie(other.when, other.order) < std::tie(when, order);
-    }
-  };
-
-  void Run() {
-    while (true) {
-      std::function<void()> what;
-      {
-        base::MutexLock lock(&mutex_);
-        while (!stop_ && (entries_.empty() || SteadyClock::now() < entries_.top().when)) {
-          if (entries_.empty()) {
-            changed_.Wait(&mutex_);
-          } else {
-            changed_.WaitUntil(&mutex_, entries_.top().when);
-          }
-        }
-        if (stop_) return;
-        what = entries_.top().what;
-        entries_.pop();
-      }
-      what();
-    }
-  }
-
-  base::Mutex mutex_;
-  base::CondVar changed_;
-  std::priority_queue<Entry> entries_ ABSL_GUARDED_BY(mutex_);
-  int64_t order_ ABSL_GUARDED_BY(mutex_) = 0;
-  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
-  std::thread thread_;
-};
 
 // What the server and its streams share.
 struct State {
