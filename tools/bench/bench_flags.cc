@@ -132,7 +132,7 @@ absl::Status CheckLoad(const FlagSet& set, const BenchFlags& flags) {
   }
   if (!flags.trace.empty()) {
     return UsageError("--find-max with --trace", "a trace has its own arrivals",
-                      "--find-max rate --input-tokens chat-in --output-tokens chat-out");
+                      "--find-max rate --input-tokens chat --output-tokens chat");
   }
   if (flags.slo.empty()) {
     return UsageError("--find-max without --slo", "a maximum is one that keeps limits",

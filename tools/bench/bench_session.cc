@@ -126,12 +126,17 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
 }
 
 void BenchSession::Announce(const RunSpec& spec, const PlanSummary& plan) const {
+  const auto say = [&](const std::string& text) {
+    std::fputs(absl::StrCat(spec.label, ": ", text, "\n").c_str(), stderr);
+  };
   if (plan.clamped > 0) {
-    std::fputs(absl::StrCat(spec.label, ": ", plan.clamped, " of ", plan.requests,
-                            " requests were shortened to fit the model's ", facts_.max_model_len,
-                            " tokens\n")
-                   .c_str(),
-               stderr);
+    say(absl::StrCat(plan.clamped, " of ", plan.requests,
+                     " requests were shortened to fit the model's ", facts_.max_model_len,
+                     " tokens"));
+  }
+  if (plan.repeated_prompts > 0) {
+    say(absl::StrCat(plan.repeated_prompts, " of ", plan.requests, " requests repeat a prompt of ",
+                     flags_.prompts, ": a server's prefix cache may know them"));
   }
 }
 
@@ -162,6 +167,12 @@ absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
     peak_kv_usage = metrics.PeakKvUsage();
   }
   const std::string partial = PartialReason(load, built.plan.requests.size());
+  if (built.summary.may_run_out && load.records.size() == built.plan.requests.size()) {
+    std::fputs(absl::StrCat(spec.label, ": all ", load.records.size(),
+                            " planned requests were used up before the duration was over\n")
+                   .c_str(),
+               stderr);
+  }
   RunResult result =
       ComputeRun(std::move(load), spec.eos,
                  {.warmup_s = base::Seconds(flags_.warmup), .concurrency = options.concurrency},

@@ -33,7 +33,7 @@ struct PlanOptions {
   // How many: requests after the warm-up, time after the warm-up, or whichever ends first. Without
   // either, a trace or a file of prompts is used once. In a closed loop nobody knows how many the
   // warm-up takes: there `requests` are all of them, and `duration` is an upper bound on how many
-  // are planned (100 per second and place, within the bound on ids).
+  // are planned (4000 output tokens per second and place, within bounds of memory).
   int64_t requests = 0;       // 0 = not limited
   base::Duration duration{};  // zero = not limited
   base::Duration warmup{};

@@ -95,15 +95,20 @@ absl::StatusOr<Lengths> OpenLoopTimes(const PlanOptions& options) {
   return lengths;
 }
 
-// As many as a closed loop can need.
+// No stream is faster than this, so a closed loop cannot need more output tokens in its time.
+constexpr double kTokensPerSecond = 4000;
+
+double MostOutputTokens(const PlanOptions& options) {
+  return kTokensPerSecond * base::Seconds(options.warmup + options.duration) * options.concurrency;
+}
+
+// As many as a closed loop can need, if each had one token; CutClosedLoop cuts it to what they
+// have.
 absl::StatusOr<Lengths> ClosedLoop(const PlanOptions& options, PlanSummary* summary) {
-  constexpr double kPerSecondAndPlace = 100;
   int64_t count = options.requests;
   if (count == 0) {
-    const double seconds = base::Seconds(options.warmup + options.duration);
-    count = std::llround(std::clamp(kPerSecondAndPlace * seconds * options.concurrency,
-                                    static_cast<double>(options.concurrency),
-                                    static_cast<double>(1'000'000)));
+    constexpr double kMost = 1'000'000;
+    count = std::llround(std::clamp<double>(MostOutputTokens(options), options.concurrency, kMost));
     summary->may_run_out = true;
   }
   if (count > kMaxPlannedRequests) return TooMany(count);
@@ -141,7 +146,7 @@ absl::StatusOr<Lengths> Times(const PlanOptions& options, size_t file_prompts,
 
 // Draws lengths, or takes those of the file's prompts in order.
 absl::Status SetLengths(const PlanOptions& options, const std::vector<FilePrompt>& prompts,
-                        Lengths* lengths, PlanSummary* summary) {
+                        Lengths* lengths) {
   Draws input(options.seed, Purpose::kInput);
   Draws output(options.seed, Purpose::kOutput);
   for (size_t i = 0; i < lengths->size(); ++i) {
@@ -152,7 +157,6 @@ absl::Status SetLengths(const PlanOptions& options, const std::vector<FilePrompt
       continue;
     }
     const size_t at = i % prompts.size();
-    if (i >= prompts.size()) ++summary->repeated_prompts;
     const FilePrompt& prompt = prompts[at];
     length.file_prompt = static_cast<int64_t>(at);
     const auto* ids = std::get_if<std::vector<int32_t>>(&prompt.prompt);
@@ -185,21 +189,29 @@ absl::Status FitAll(const PlanOptions& options, const std::vector<FilePrompt>& p
   return absl::OkStatus();
 }
 
-// Keeps what fits into memory: a closed loop of a duration is cut, anything else refused.
-absl::Status BoundIds(Lengths* lengths, const PlanSummary& summary) {
+// Cuts a closed loop of a duration to what it can need and to a quarter of the memory.
+void CutClosedLoop(const PlanOptions& options, Lengths* lengths) {
+  const double most = MostOutputTokens(options);
+  double outputs = 0;
   int64_t ids = 0;
-  const int64_t most = summary.may_run_out ? kMaxPlannedIds / 4 : kMaxPlannedIds;
   for (size_t i = 0; i < lengths->size(); ++i) {
     ids += std::max((*lengths)[i].input_tokens, 0);
-    if (ids <= most) continue;
-    if (summary.may_run_out && i > 0) {
-      lengths->resize(i);
-      return absl::OkStatus();
-    }
-    return UsageError(absl::StrCat("prompts of more than ", most, " tokens in all (request ", i + 1,
-                                   " of ", lengths->size(), " passes it)"),
-                      "they are made before the run, so that nothing slows the load",
-                      "fewer requests, a shorter --duration, or shorter prompts");
+    const bool enough = outputs >= most && i >= static_cast<size_t>(options.concurrency);
+    if (i > 0 && (enough || ids > kMaxPlannedIds / 4)) return lengths->resize(i);
+    outputs += (*lengths)[i].output_tokens;
+  }
+}
+
+absl::Status CheckIds(const Lengths& lengths) {
+  int64_t ids = 0;
+  for (size_t i = 0; i < lengths.size(); ++i) {
+    ids += std::max(lengths[i].input_tokens, 0);
+    if (ids <= kMaxPlannedIds) continue;
+    return UsageError(
+        absl::StrCat("prompts of more than ", kMaxPlannedIds, " tokens in all (request ", i + 1,
+                     " of ", lengths.size(), " passes it)"),
+        "they are made before the run, so that nothing slows the load",
+        "fewer requests, a shorter --duration, or shorter prompts");
   }
   return absl::OkStatus();
 }
@@ -211,10 +223,14 @@ absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& option
                                                        PlanSummary* summary) {
   BATON_ASSIGN_OR_RETURN(Lengths lengths, Times(options, prompts.size(), summary));
   if (options.trace.empty()) {
-    BATON_RETURN_IF_ERROR(SetLengths(options, prompts, &lengths, summary));
+    BATON_RETURN_IF_ERROR(SetLengths(options, prompts, &lengths));
+  }
+  if (summary->may_run_out) CutClosedLoop(options, &lengths);
+  if (!prompts.empty() && lengths.size() > prompts.size()) {
+    summary->repeated_prompts = static_cast<int64_t>(lengths.size() - prompts.size());
   }
   BATON_RETURN_IF_ERROR(FitAll(options, prompts, &lengths, summary));
-  BATON_RETURN_IF_ERROR(BoundIds(&lengths, *summary));
+  BATON_RETURN_IF_ERROR(CheckIds(lengths));
   return lengths;
 }
 

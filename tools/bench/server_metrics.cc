@@ -53,7 +53,10 @@ absl::StatusOr<std::string> ReadPage(const Address& address, base::Duration time
   const auto response = client.Get("/metrics", receive);
   if (!response) {
     if (page.size() > kMaxPageBytes) return absl::ResourceExhaustedError("a page over 16 MiB");
-    return absl::UnavailableError(httplib::to_string(response.error()));
+    const bool refused = response.error() == httplib::Error::Connection;
+    const std::string why = refused ? "nobody listens there" : "it did not answer in time";
+    return absl::UnavailableError(
+        absl::StrCat(why, " (", httplib::to_string(response.error()), ")"));
   }
   if (response->status != 200) {
     return absl::UnavailableError(absl::StrCat("HTTP status ", response->status));

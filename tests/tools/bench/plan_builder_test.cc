@@ -116,7 +116,7 @@ TEST(PlanBuilderTest, ClosedLoopOfADurationPlansWithinBounds) {
   options.concurrency = 4;
   options.duration = seconds(10);
   const BuiltPlan built = Built(options);
-  EXPECT_EQ(built.plan.requests.size(), 800U);
+  EXPECT_EQ(built.plan.requests.size(), 20000U);  // 4000 tokens/s x 10 s x 4 / 8
   EXPECT_TRUE(built.summary.may_run_out);
 
   options = Options("1000000", "8");
