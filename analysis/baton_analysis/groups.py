@@ -44,6 +44,11 @@ def load_name(variable: str, value: float) -> str:
     return f"{value:.3g} requests/s" if variable == "rate" else f"{value:.0f} under way"
 
 
+def label_of(variable: str, value: float) -> str:
+    """As the bench labels the runs of a search in its rows."""
+    return f"{value:.6g} requests/s" if variable == "rate" else f"{value:.0f} under way"
+
+
 def measured_groups(result: Result, rows: Rows | None) -> list[Group]:
     return [group for group in groups_of(result, rows) if group.completed] if rows else []
 
@@ -62,10 +67,15 @@ def groups_of(result: Result, rows: Rows) -> list[Group]:
 
 def _of_search(result: Result, runs: list[Run]) -> list[Group]:
     if result.best is not None:
-        name = load_name(result.variable, result.best)
-        at_best = [run for run in runs if run.label.split(",")[0] == name]
+        label = label_of(result.variable, result.best)
+        described = {run["label"]: run for run in result.runs}
+        at_best = [run for run in runs if run.label.split(",")[0] == label]
         if at_best:
-            return [Group(f"{name}, the most that kept the SLO", [_member(run, None) for run in at_best])]
+            name = load_name(result.variable, result.best)
+            # The described one first: pictures of a single run show it, with what servers said.
+            at_best.sort(key=lambda run: run.label not in described)
+            members = [_member(run, described.get(run.label)) for run in at_best]
+            return [Group(f"{name}, the most that kept the SLO", members)]
     return [Group(f"{runs[-1].label}, the last load tried", [_member(runs[-1], None)])] if runs else []
 
 

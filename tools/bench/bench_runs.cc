@@ -1,6 +1,7 @@
 #include "tools/bench/bench_runs.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -54,7 +55,7 @@ RunSpec SpecOf(const BenchFlags& flags, EosMode mode, int run) {
 RunSpec SpecOf(const BenchFlags& flags, EosMode mode, const PointRequest& point) {
   RunSpec spec;
   const bool rate = flags.find_max == SearchKind::kRate;
-  spec.label = rate ? absl::StrFormat("%.3g requests/s", point.value)
+  spec.label = rate ? absl::StrFormat("%.6g requests/s", point.value)
                     : absl::StrFormat("%.0f under way", point.value);
   if (point.run > 0) absl::StrAppend(&spec.label, ", once more");
   spec.eos = mode;
@@ -105,13 +106,21 @@ absl::Status MakeSearch(const BenchFlags& flags, BenchSession* session, RowsFile
   options.upper_limit = rate ? 1e5 : 65536;
   options.warmup_s = base::Seconds(flags.warmup);
   options.seed = static_cast<uint64_t>(flags.seed);
+  RunResult latest;
+  std::map<double, RunResult> accepted;  // by value: which one is the best is known in the end
   const auto point = [&](const PointRequest& asked) -> absl::StatusOr<LoadResult> {
-    BATON_ASSIGN_OR_RETURN(RunResult made, session->Run(SpecOf(flags, mode, asked)));
-    if (rows != nullptr) BATON_RETURN_IF_ERROR(rows->Append(made.load, made.label));
-    return std::move(made.load);
+    BATON_ASSIGN_OR_RETURN(latest, session->Run(SpecOf(flags, mode, asked)));
+    if (rows != nullptr) BATON_RETURN_IF_ERROR(rows->Append(latest.load, latest.label));
+    return latest.load;
+  };
+  const auto judged = [&](const SearchPoint& tried) {
+    if (tried.accepted) accepted[tried.value] = std::move(latest);
+    if (on_point) on_point(tried);
   };
   result->find_max_variable = options.variable;
-  result->find_max = FindMax(options, point, on_point);
+  result->find_max = FindMax(options, point, judged);
+  const auto& best = result->find_max->best;
+  if (best && accepted.contains(*best)) result->runs.push_back(std::move(accepted[*best]));
   if (result->find_max->interrupted) result->partial_reason = "the search was interrupted";
   return result->find_max->status;
 }

@@ -18,7 +18,8 @@ namespace baton::bench {
 absl::Status MakeRuns(const BenchFlags& flags, BenchSession* session, RowsFile* rows,
                       BenchResult* result);
 
-// The search of --find-max. `on_point` hears of every point that was judged.
+// The search of --find-max. `on_point` hears of every point that was judged. The latest run of the
+// highest accepted point becomes the result's only run.
 absl::Status MakeSearch(const BenchFlags& flags, BenchSession* session, RowsFile* rows,
                         const std::function<void(const SearchPoint&)>& on_point,
                         BenchResult* result);

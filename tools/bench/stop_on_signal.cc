@@ -9,7 +9,9 @@ namespace baton::bench {
 
 namespace {
 constexpr int kInterrupted = 130;  // what a shell shows after Ctrl-C
-}
+// One wish to stop may come as two signals, to the process and to its group.
+constexpr auto kSameWish = std::chrono::seconds(1);
+}  // namespace
 
 StopOnSignal::StopOnSignal() : watcher_([this] { Watch(); }) {}
 
@@ -19,9 +21,15 @@ StopOnSignal::~StopOnSignal() {
 }
 
 void StopOnSignal::Watch() {
+  auto first = std::chrono::steady_clock::time_point::max();
   while (!done_) {
     if (!signals_.Arrived(std::chrono::milliseconds(50))) continue;
-    if (stop_.exchange(true)) _exit(kInterrupted);
+    const auto now = std::chrono::steady_clock::now();
+    if (stop_.exchange(true)) {
+      if (now - first > kSameWish) _exit(kInterrupted);
+      continue;
+    }
+    first = now;
     std::fputs("\nstopping; what was measured is kept (once more: end at once)\n", stderr);
   }
 }
