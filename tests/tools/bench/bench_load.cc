@@ -18,7 +18,7 @@
 #include <string>
 
 #include "common/base/check.h"
-#include "tests/fakes/fake_openai_server.h"
+#include "tests/fakes/sse_load_server.h"
 #include "tests/fakes/timed_inference_server.h"
 #include "tests/tools/bench/load_helpers.h"
 #include "tools/bench/baton_client.h"
@@ -44,26 +44,27 @@ void PinTo(int cpu) {
   if (sched_setaffinity(0, sizeof(set), &set) != 0) std::perror("sched_setaffinity");
 }
 
-// Serves until `until_closed` reads its end; says its address first.
-void ServeAt(const std::string& address, int say_to, int until_closed) {
+void Say(const std::string& address, int say_to) {
   BATON_CHECK(write(say_to, address.data(), address.size()) ==
               static_cast<ssize_t>(address.size()));
   close(say_to);
-  char byte = 0;
-  while (read(until_closed, &byte, 1) > 0) {
-  }
 }
 
+// Until `until_closed` reads its end.
 [[noreturn]] void Serve(const Setting& setting, int say_to, int until_closed) {
   PinTo(1);
   const auto gap = setting.gap_ms * kMillisecond;
   if (setting.openai) {
     BATON_CHECK(AllowOpenFiles(setting.streams).ok());
-    testing::FakeOpenAiServer server({.ttft = gap, .gap = gap, .threads = setting.streams + 8});
-    ServeAt(server.url(), say_to, until_closed);
+    testing::SseLoadServer server(gap);
+    Say(server.url(), say_to);
+    server.Run(until_closed);
   } else {
     testing::TimedInferenceServer server({.ttft = gap, .gap = gap});
-    ServeAt(server.address(), say_to, until_closed);
+    Say(server.address(), say_to);
+    char byte = 0;
+    while (read(until_closed, &byte, 1) > 0) {
+    }
   }
   _exit(0);
 }
