@@ -7,8 +7,9 @@
 namespace baton::bench {
 namespace {
 
-FigureInfo Of(std::string_view name, std::string_view unit, Summary Figures::*distribution,
-              std::string_view formula, std::string_view purpose) {
+constexpr FigureInfo Of(std::string_view name, std::string_view unit,
+                        Summary Figures::*distribution, std::string_view formula,
+                        std::string_view purpose) {
   return {.name = name,
           .unit = unit,
           .formula = formula,
@@ -16,13 +17,13 @@ FigureInfo Of(std::string_view name, std::string_view unit, Summary Figures::*di
           .distribution = distribution};
 }
 
-FigureInfo Of(std::string_view name, std::string_view unit, double Figures::*number,
-              std::string_view formula, std::string_view purpose) {
+constexpr FigureInfo Of(std::string_view name, std::string_view unit, double Figures::*number,
+                        std::string_view formula, std::string_view purpose) {
   return {.name = name, .unit = unit, .formula = formula, .purpose = purpose, .number = number};
 }
 
 // clang-format off
-const std::array kTable = {
+constexpr std::array kTable = {
     Of("ttft_ms", "ms", &Figures::ttft_ms, "t_1 - t_0",
        "time to first token, as a user feels it: waiting in the client counts"),
     Of("ttft_from_sent_ms", "ms", &Figures::ttft_from_sent_ms, "t_1 - t_sent",
@@ -46,7 +47,7 @@ const std::array kTable = {
     Of("ntpot_ms", "ms", &Figures::ntpot_ms, "(t_n - t_0) / n",
        "time per token with the wait for the first spread over all"),
     Of("tokens_per_s_per_user", "tokens/s", &Figures::tokens_per_s_per_user, "1 / TPOT",
-       "speed of one answer once it runs"),
+       "speed of one answer once it runs; answers that came within 1 ms have none"),
     Of("prefill_tokens_per_s", "tokens/s", &Figures::prefill_tokens_per_s, "prompt tokens / TTFT",
        "prefill throughput as a client sees it, queueing and cache hits included"),
     Of("server_prefill_tokens_per_s", "tokens/s", &Figures::server_prefill_tokens_per_s, "(prompt - cached tokens) / prefill time of the server",

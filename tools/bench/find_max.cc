@@ -50,6 +50,7 @@ class Search {
     const int64_t had = earlier == nullptr ? 0 : earlier->requests;
     SearchPoint point = judge_.Measure(value, static_cast<int>(result_.points.size()), earlier);
     result_.requests += point.requests - had;
+    if (result_.points.empty()) result_.unix_started = point.unix_started;
     if (!point.accepted && !point.partial) TakeBack(value);
     result_.points.push_back(std::move(point));
     const SearchPoint& tried = result_.points.back();

@@ -78,7 +78,8 @@ struct SearchPoint {
   int64_t requests = 0;                // counted, inside the windows
   int64_t failed_requests = 0;
   int runs = 0;
-  double seconds = 0;  // of load, all runs
+  double unix_started = 0;  // of the first run
+  double seconds = 0;       // of load, all runs
   bool saturated = false;
   Saturation saturation;  // of the run that was, else of the last
   bool client_limited = false;
@@ -97,9 +98,10 @@ struct FindMaxResult {
   std::string failed_because;              // its reason
   bool converged = false;  // first_failing / best is within the resolution, or adjacent integers
   bool interrupted = false;
-  absl::Status status;   // of the callback
-  std::string ended;     // why the search ended, one sentence
-  int64_t requests = 0;  // spent, all points
+  absl::Status status;      // of the callback
+  std::string ended;        // why the search ended, one sentence
+  int64_t requests = 0;     // spent, all points
+  double unix_started = 0;  // of the first run
 };
 
 // The highest value at which the SLO holds: from `start` by doubling (or halving) to the first

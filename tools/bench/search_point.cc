@@ -94,6 +94,7 @@ bool PointJudge::RunOnce(int64_t requests, SearchPoint* point) {
     point->reason = absl::StrCat("the run failed: ", status_.message());
     return false;
   }
+  if (point->runs == 0) point->unix_started = load->unix_started;
   ++point->runs;
   point->seconds += load->duration_s;
   const Window window = MeasuredWindow(*load, WindowOf(point->value));

@@ -95,7 +95,8 @@ LoadResult Joined(const std::vector<RunResult>& runs) {
 
 void AddSetup(const BenchResult& result, size_t prompts, Json* json) {
   const RunResult* first = result.runs.empty() ? nullptr : &result.runs.front();
-  (*json)["date"] = DateOf(first == nullptr ? 0 : first->load.unix_started);
+  const double searched = result.find_max ? result.find_max->unix_started : 0;
+  (*json)["date"] = DateOf(first == nullptr ? searched : first->load.unix_started);
   (*json)["endpoint_type"] = result.endpoint_type;
   (*json)["backend"] = result.endpoint_type;
   (*json)["label"] = nullptr;

@@ -68,6 +68,14 @@ TEST(Figures, OneTokenHasNoPace) {
   EXPECT_EQ(figures.ttft_ms.count, 1);
 }
 
+TEST(Figures, AnswersThatCameAtOnceHaveNoSpeed) {
+  const Figures figures =
+      Whole(LoadOf({RecordOf(0, 0, {0.1, 0.1 + 1e-6}), RecordOf(1, 0, {1, 2})}));
+  EXPECT_EQ(figures.tpot_ms.count, 2);
+  EXPECT_EQ(figures.tokens_per_s_per_user.count, 1);
+  EXPECT_NEAR(figures.decode_tokens_per_s.max, 2, 1e-9);
+}
+
 TEST(Figures, AMessageOfManyTokensIsOneGap) {
   RequestRecord record = RecordOf(0, 0, {1, 2});
   record.chunks[1].tokens = 4;

@@ -3,7 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -116,6 +118,36 @@ TEST_F(RowsFileTest, AFullDiskIsToldOfAndNothingElseIsWritten) {
   EXPECT_THAT(std::string(full.status().message()),
               testing::AllOf(testing::HasSubstr("No space left"), testing::HasSubstr("--rows")));
   EXPECT_FALSE(fs::exists(path_));
+}
+
+// A limit on the size of files stands for a disk that fills during a run.
+TEST_F(RowsFileTest, ADiskThatFillsKeepsWhatWasWrittenAndGoesOnSayingSo) {
+  auto rows = RowsFile::Create(path_);
+  ASSERT_TRUE(rows.ok());
+  std::vector<RequestRecord> records;
+  for (int i = 0; i < 200; ++i) records.push_back(RecordOf(i, i, {i + 0.1, i + 0.2}));
+  ASSERT_TRUE((*rows)->Append(LoadOf(records), "run 1").ok());
+  const auto before = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &limit), 0);
+  const rlimit full{.rlim_cur = fs::file_size(path_ + ".partial") + 1000,
+                    .rlim_max = limit.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &full), 0);
+  const absl::Status failed = (*rows)->Append(LoadOf(records), "run 2");
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  std::signal(SIGXFSZ, before);
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(
+      std::string(failed.message()),
+      testing::AllOf(testing::HasSubstr("rows.jsonl.partial"), testing::HasSubstr("keeps")));
+  EXPECT_EQ((*rows)->Close(""), failed) << "room again, but rows are missing";
+  EXPECT_FALSE(fs::exists(path_));
+  rows->reset();
+  const auto content = ReadRows(path_ + ".partial");
+  ASSERT_TRUE(content.ok()) << content.status();
+  EXPECT_FALSE(content->complete);
+  EXPECT_TRUE(content->runs[0].complete);
+  EXPECT_EQ(content->runs[0].load.records.size(), 200U);
 }
 
 TEST_F(RowsFileTest, AFolderThatIsNotThereIsAnError) {
