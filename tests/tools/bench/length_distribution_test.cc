@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <vector>
+
+#include "tests/common/text/test_files.h"
 
 namespace baton::bench {
 namespace {
@@ -155,6 +158,18 @@ TEST(LengthDistributionTest, SaysItsParameters) {
   EXPECT_EQ(Parsed("chat").Describe(), "chat: lognormal, median 1020, P99 4142");
   EXPECT_EQ(Parsed("3:6").Describe(), "3:6: uniform from 3 to 6");
   EXPECT_THAT(LengthNamesHelp(), HasSubstr("Azure"));
+}
+
+TEST(LengthDistributionTest, TheDocumentHasTheParameters) {
+  const std::string document =
+      baton::testing::ReadFile(baton::testing::SourcePath("docs/bench.md"));
+  for (const std::string name : {"chat", "code", "summarize", "reasoning"}) {
+    const auto parameters = [&](LengthSide side) {
+      return Parsed(name, side).Describe().substr(name.size() + 2);
+    };
+    EXPECT_THAT(document, HasSubstr("| `" + name + "` | " + parameters(LengthSide::kInput) + " | " +
+                                    parameters(LengthSide::kOutput) + " |"));
+  }
 }
 
 }  // namespace
