@@ -47,7 +47,8 @@ class Search {
   const SearchPoint* Try(double value) {
     if (Ended()) return nullptr;
     const SearchPoint* earlier = PointAt(value);
-    const int64_t had = earlier == nullptr ? 0 : earlier->requests;
+    const bool counts = earlier != nullptr && !earlier->client_limited;
+    const int64_t had = counts ? earlier->requests : 0;
     SearchPoint point = judge_.Measure(value, static_cast<int>(result_.points.size()), earlier);
     result_.requests += point.requests - had;
     if (result_.points.empty()) result_.unix_started = point.unix_started;
@@ -120,7 +121,8 @@ class Search {
   bool LookAgain() {
     for (const double value : {*high_, *low_}) {
       const SearchPoint& point = *PointAt(value);
-      const bool by_chance = point.accepted || point.failed_metric || point.saturated;
+      const bool by_chance =
+          point.accepted || point.failed_metric || point.saturated || point.client_limited;
       if (!by_chance || Looks(value) > 1) continue;
       return Try(value) != nullptr;
     }

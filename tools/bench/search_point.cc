@@ -129,50 +129,55 @@ bool PointJudge::LongEnough(const SearchPoint& point) const {
          point.longest_s >= options_.least_requests_long * point.mean_e2e_s;
 }
 
-bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
-  const auto refuse = [&](std::string reason) {
-    point->reason = std::move(reason);
-    return true;
-  };
-  if (!point->void_reason.empty()) return refuse("void: " + point->void_reason);
-  if (point->failed_requests > 0) {
-    return refuse(absl::StrCat(point->failed_requests, " requests failed or did not end in time"));
-  }
-  if (point->client_limited) {
-    return refuse("the load generator was late (P99 of its lag over 5 ms): not the server's limit");
-  }
-  bool all_pass = true;
+void PointJudge::JudgeMetrics(SearchPoint* point) const {
+  point->failed_metric.reset();
   for (MetricVerdict& metric : point->metrics) {
     metric.rule = JudgePercentile(metric.count.samples, metric.count.violations,
                                   options_.slo.percentile, options_.confidence);
-    if (metric.rule.verdict == Verdict::kFails) {
-      point->failed_metric = metric.count.limit.metric;
-      return refuse(Describe(metric, options_.slo.percentile));
-    }
-    all_pass = all_pass && metric.rule.verdict == Verdict::kPasses;
+    if (metric.rule.verdict != Verdict::kFails || point->failed_metric) continue;
+    point->failed_metric = metric.count.limit.metric;
+    point->reason = Describe(metric, options_.slo.percentile);
   }
-  if (point->saturated) {
-    return refuse(absl::StrFormat(
+}
+
+bool PointJudge::Refused(SearchPoint* point) const {
+  if (!point->void_reason.empty()) {
+    point->reason = "void: " + point->void_reason;
+  } else if (point->client_limited) {
+    point->failed_metric.reset();
+    point->reason =
+        "the load generator was late (P99 of its lag over 5 ms): not the server's limit";
+  } else if (point->failed_requests > 0) {
+    point->reason = absl::StrCat(point->failed_requests, " requests failed or did not end in time",
+                                 point->reason.empty() ? "" : "; ", point->reason);
+  } else if (point->reason.empty() && point->saturated) {
+    point->reason = absl::StrFormat(
         "saturated: requests under way rise by %.3g per s and TTFT by %.3g ms per s, for as long "
         "as the load lasts",
-        point->saturation.concurrency_slope_per_s, point->saturation.ttft_slope_ms_per_s));
+        point->saturation.concurrency_slope_per_s, point->saturation.ttft_slope_ms_per_s);
   }
-  if (all_pass && LongEnough(*point)) {
-    point->accepted = true;
-    return true;
-  }
+  return !point->reason.empty();
+}
+
+bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
+  JudgeMetrics(point);
+  if (Refused(point)) return true;
+  const auto waits = std::find_if(
+      point->metrics.begin(), point->metrics.end(),
+      [](const MetricVerdict& metric) { return metric.rule.verdict == Verdict::kNeedsMore; });
+  const bool all_pass = waits == point->metrics.end();
+  point->accepted = all_pass && LongEnough(*point);
+  if (point->accepted) return true;
   if (point->requests < (all_pass ? kMostOverFirst * most : most)) return false;
   point->undecided = true;
   if (all_pass) {
-    return refuse(absl::StrFormat(
+    point->reason = absl::StrFormat(
         "undecided: a request takes %.3g s, and no run lasted %g times that, after %d requests",
-        point->mean_e2e_s, options_.least_requests_long, point->requests));
-  }
-  for (const MetricVerdict& metric : point->metrics) {
-    if (metric.rule.verdict != Verdict::kNeedsMore) continue;
-    point->failed_metric = metric.count.limit.metric;
-    return refuse(absl::StrCat("undecided: ", Describe(metric, options_.slo.percentile), ", after ",
-                               point->requests, " requests"));
+        point->mean_e2e_s, options_.least_requests_long, point->requests);
+  } else {
+    point->failed_metric = waits->count.limit.metric;
+    point->reason = absl::StrCat("undecided: ", Describe(*waits, options_.slo.percentile),
+                                 ", after ", point->requests, " requests");
   }
   return true;
 }
@@ -183,7 +188,7 @@ SearchPoint PointJudge::Measure(double value, int point_index, const SearchPoint
   for (const SloLimit& limit : options_.slo.limits) {
     point.metrics.push_back({.count = {.limit = limit}, .rule = {}});
   }
-  if (earlier != nullptr) {
+  if (earlier != nullptr && !earlier->client_limited) {
     point.metrics = earlier->metrics;
     point.requests = earlier->requests;
   }

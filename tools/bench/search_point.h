@@ -10,8 +10,8 @@ class PointJudge final {
   PointJudge(const FindMaxOptions& options, const RunPoint& run) : options_(options), run_(run) {}
 
   // Runs at `value` until it is decided. `point` numbers it, which sets its seeds. `earlier`, which
-  // may be null, is the last look at the same value: its samples count, and this look is
-  // kSecondLook times as long as a first one.
+  // may be null, is the last look at the same value: its samples count, unless the client was late,
+  // and this look is kSecondLook times as long as a first one.
   SearchPoint Measure(double value, int point, const SearchPoint* earlier);
 
   // Of the callback; with an error, Measure is not called again.
@@ -27,6 +27,10 @@ class PointJudge final {
   // One run; false when the point is decided or cannot be.
   bool RunOnce(int64_t requests, SearchPoint* point);
   void Count(const LoadResult& load, const Window& window, SearchPoint* point) const;
+  // The rule, for every metric; the first that fails is the point's reason.
+  void JudgeMetrics(SearchPoint* point) const;
+  // Whether anything that has nothing to do with the rule, or a metric, keeps it from passing.
+  bool Refused(SearchPoint* point) const;
   bool Decided(int64_t most, SearchPoint* point) const;
   bool LongEnough(const SearchPoint& point) const;
   WindowOptions WindowOf(double value) const;
