@@ -214,9 +214,10 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
 std::vector<const StoredTensor*> WeightLoader::PackingOrder() const {
   std::vector<const StoredTensor*> order;
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
-    for (const char* name : {"self_attn.q_proj.weight", "self_attn.k_proj.weight",
-                             "self_attn.v_proj.weight", "self_attn.o_proj.weight",
-                             "mlp.gate_proj.weight", "mlp.up_proj.weight", "mlp.down_proj.weight"}) {
+    for (const char* name :
+         {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+          "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+          "mlp.down_proj.weight"}) {
       order.push_back(&Find(LayerTensor(layer, name)));
     }
   }
