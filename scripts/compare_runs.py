@@ -280,11 +280,13 @@ def machine_limits(options):
     program = pathlib.Path(options.baton).parent / "bench_kernels"
     if not program.exists():
         return f"not measured: there is no {program.name} beside {options.baton}"
-    done = subprocess.run([program, "--threads", str(options.threads), "--rounds", "1"],
-                          capture_output=True, text=True, timeout=600)
-    line = done.stdout.split("\n", 1)[0].split(";", 1)[0]
-    if done.returncode or "GB/s" not in line:
-        raise CompareError(f"{program} ended with {done.returncode}: {done.stderr[-500:]}")
+    # The line stands first and is all that is wanted; unbuffered, it need not wait for the rest.
+    command = ["stdbuf", "-oL", str(program), "--threads", str(options.threads), "--rounds", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline().split(";", 1)[0].strip()
+        process.kill()
+    if "GB/s" not in line:
+        raise CompareError(f"{program} said '{line}' where its limits were expected")
     return line
 
 
@@ -308,7 +310,8 @@ def report(options, systems, loads, results, limits):
         f"{options.rounds} interleaved round{'s' * (options.rounds > 1)}, medians; "
         "milliseconds. The load generator shares the machine with the servers.",
         "",
-        f"Machine: {processor()}, {os.cpu_count()} cores. Limits measured in the same run: {limits}.",
+        f"Machine: {processor()}, {os.cpu_count()} cores. Limits measured in the same run: "
+        f"{limits}.",
         "", table(systems, loads, results), ""])
 
 
@@ -368,7 +371,11 @@ def main(arguments):
     config = json.loads((pathlib.Path(options.model) / "config.json").read_text())
     options.vocab_size = config["vocab_size"]
     systems, loads = systems_of(options), loads_of(options)
-    limits = machine_limits(options)
+    before = os.getloadavg()[0]
+    if before > 0.25 * os.cpu_count():
+        say(f"load average {before:.1f}: other processes take part of the machine, and servers suffer "
+            "unequally from that; compare on a quiet one")
+    limits = f"{machine_limits(options)}; load average before it {before:.1f}"
     say(limits)
     with tempfile.TemporaryDirectory(prefix="baton-compare-") as folder:
         results = run_rounds(options, systems, loads, folder)

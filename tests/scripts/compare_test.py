@@ -104,6 +104,19 @@ class CompareTest(unittest.TestCase):
                 self.compare(*arguments)
             self.assertEqual(refusal.exception.code, 2)
 
+    def test_limits_are_the_first_line_of_the_kernels_bench(self):
+        program = self.folder / "bench_kernels"
+        program.write_text("#!/bin/sh\necho 'isa, 2 threads: peak 1.0 GFLOP/s, read 2.0 GB/s; medians'\n"
+                           "exec sleep 60\n")
+        program.chmod(0o755)
+        self.fake()
+        options = compare_runs.parse(["--baton-bin", str(self.folder)])
+        self.assertEqual(compare_runs.machine_limits(options),
+                         "isa, 2 threads: peak 1.0 GFLOP/s, read 2.0 GB/s")
+        program.write_text("#!/bin/sh\necho out of memory\n")
+        with self.assertRaisesRegex(compare_runs.CompareError, "out of memory"):
+            compare_runs.machine_limits(options)
+
     def test_peers_join_where_their_paths_are_given(self):
         self.fake()
         options = compare_runs.parse([
