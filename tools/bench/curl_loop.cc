@@ -121,6 +121,7 @@ int CurlLoop::OnTimer(CURLM*, long timeout_ms, void* self) {
 
 void CurlLoop::Run() {
   while (Obey()) {
+    Reap();  // what ended while others were begun; nothing else would wake the poll for it
     Poll();
     Reap();
   }
