@@ -142,7 +142,7 @@ def a_search(count=300, loads=(1, 2, 4, 8, 16, 11, 9.5, 8.7, 8.35, 8.17)):
 
 def labels_of(content):
     if content["find_max"]:
-        return [f"{point['value']:.3g} requests/s" for point in content["points"]]
+        return [f"{point['value']:.6g} requests/s" for point in content["points"]]
     return [run["label"] for run in content["runs"]]
 
 
