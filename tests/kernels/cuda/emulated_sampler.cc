@@ -56,6 +56,11 @@ void EmulatedSampler::Launch(std::span<const float> logits, int32_t rows) {
   for (int32_t row = 0; row < rows; ++row) FinishRow(draw, launch, row, *draw_shared);
 }
 
+void EmulatedSampler::SeeTokens() {
+  for (size_t i = 0; i < drawings_.size(); ++i) packer_.Seen(drawings_[i], results_[i].token);
+  drawings_.clear();
+}
+
 std::vector<SampledToken> EmulatedSampler::Sample(std::span<const float> logits,
                                                   std::span<const SampleRow> rows) {
   std::vector<SamplePacker::Drawing> drawings(rows.size());
@@ -72,6 +77,7 @@ std::vector<SampledToken> EmulatedSampler::Sample(std::span<const float> logits,
         CountId(reset, i, lists_.data(), last_tokens_.data(), limits_.vocab, entry);
       }
     }
+    SeeTokens();
     Launch(logits, count);
     first = packed->end;
   }
@@ -79,8 +85,9 @@ std::vector<SampledToken> EmulatedSampler::Sample(std::span<const float> logits,
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t top = i * static_cast<size_t>(limits_.max_top_logprobs);
     FillSampledToken(results_[i], top_logprobs_.data() + top, &tokens[i]);
-    packer_.Seen(drawings[i], tokens[i].token);
   }
+  drawings_ = drawings;
+  if (!overlap_) SeeTokens();
   return tokens;
 }
 

@@ -18,6 +18,9 @@ class EmulatedSampler {
  public:
   EmulatedSampler(const SamplerLimits& limits, HostCta::Order order);
 
+  // The next step is packed before the tokens of the last are on the host.
+  void set_overlap(bool overlap) { overlap_ = overlap; }
+
   // As Backend::Sample of one step.
   std::vector<SampledToken> Sample(std::span<const float> logits, std::span<const SampleRow> rows);
 
@@ -26,6 +29,7 @@ class EmulatedSampler {
   int resets() const { return resets_; }  // so far
 
  private:
+  void SeeTokens();
   void Launch(std::span<const float> logits, int32_t rows);
 
   SamplerLimits limits_;
@@ -40,6 +44,8 @@ class EmulatedSampler {
   std::vector<SampleResult> results_;
   std::vector<SampleTopLogprob> top_logprobs_;
   int resets_ = 0;
+  bool overlap_ = false;
+  std::vector<SamplePacker::Drawing> drawings_;  // not seen yet
 };
 
 }  // namespace baton::kernels::cuda

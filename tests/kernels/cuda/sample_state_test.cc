@@ -102,6 +102,7 @@ TEST_F(SampleStateTest, CountsAreBuiltOnceAndThenKeptByTheDevice) {
 TEST_F(SampleStateTest, TheLastTokenIsReadOnTheDevice) {
   Sequence a = NewSequence(3, 1);
   Sequence b = NewSequence(2, 2);
+  sampler_.set_overlap(true);
   Step({&a, &b}, Known);
   for (int i = 0; i < 20; ++i) {
     Step({&b, &a}, Pending);
@@ -110,10 +111,21 @@ TEST_F(SampleStateTest, TheLastTokenIsReadOnTheDevice) {
   EXPECT_EQ(sampler_.resets(), 2);
 }
 
+TEST_F(SampleStateTest, ATokenThatArrivedAfterTheRowWasMadeIsTheSame) {
+  Sequence a = NewSequence(3, 1);
+  Step({&a}, Known);
+  for (int i = 0; i < 5; ++i) {
+    Step({&a}, Pending);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_EQ(sampler_.resets(), 1);
+}
+
 TEST_F(SampleStateTest, AnEntryIsFilledWhileTheLastTokenIsPending) {
   Sequence a = NewSequence(3, 1);
   a.row.repetition_penalty = 1;
   a.row.presence_penalty = a.row.frequency_penalty = 0;
+  sampler_.set_overlap(true);
   Step({&a}, Known);  // no penalties yet: nothing is counted
   a.row.repetition_penalty = 1.4f;
   a.row.frequency_penalty = 2;
