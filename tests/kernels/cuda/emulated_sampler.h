@@ -16,7 +16,8 @@ namespace baton::kernels::cuda {
 // does, without a GPU.
 class EmulatedSampler {
  public:
-  EmulatedSampler(const SamplerLimits& limits, HostCta::Order order);
+  explicit EmulatedSampler(const SamplerLimits& limits,
+                           HostCta::Order order = HostCta::Order::kForward);
 
   // The next step is packed before the tokens of the last are on the host.
   void set_overlap(bool overlap) { overlap_ = overlap; }
