@@ -9,10 +9,11 @@
 namespace baton::kernels {
 
 struct BackendOptions {
-  std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda where built
-  std::string isa = "auto";    // auto | avx512 | avx2
+  std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda, where built
+  std::string isa = "auto";    // of the CPU: auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
-  int threads = 0;  // 0 = all cores this process may use; BackendInfo says how many came
+  int threads = 0;       // 0 = all cores this process may use; BackendInfo says how many came
+  int device_index = 0;  // which GPU, of those that CUDA_VISIBLE_DEVICES shows
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);

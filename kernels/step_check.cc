@@ -46,9 +46,6 @@ absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv) {
     return absl::InternalError(
         absl::StrCat(layout.tokens.size(), " tokens but ", layout.positions.size(), " positions"));
   }
-  if (kv.layout.dtype == DType::kF16) {
-    return absl::InvalidArgumentError("a KV cache of float16; expected float32 or bfloat16");
-  }
   if (kv.layout.block_size <= 0) {
     return absl::InternalError(absl::StrCat("KV block size ", kv.layout.block_size));
   }
@@ -67,7 +64,17 @@ absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv) {
     return absl::InternalError(
         absl::StrCat("the sequences cover ", begin, " of ", layout.tokens.size(), " tokens"));
   }
+  for (const int32_t row : layout.sample_rows) {
+    if (row < 0 || row >= begin) {
+      return absl::InternalError(absl::StrCat("a sample of row ", row, " of ", begin));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::Status CheckHostKv(const KvLayout& layout) {
+  if (layout.dtype != DType::kF16) return absl::OkStatus();
+  return absl::InvalidArgumentError("a KV cache of float16; expected float32 or bfloat16");
 }
 
 absl::Status DeviceFault(std::string_view message) {

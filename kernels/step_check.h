@@ -6,9 +6,18 @@
 
 namespace baton::kernels {
 
-// What every host backend demands of a step: sequences partition the tokens, positions follow from
-// the contexts, and block tables name existing blocks for the whole context.
+// What every backend demands of a step: sequences partition the tokens, positions follow from the
+// contexts, block tables name existing blocks for the whole context, and sampled rows exist.
 absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv);
+
+// The host computes in no float16.
+absl::Status CheckHostKv(const KvLayout& layout);
+
+// Without padding.
+inline StepRows RowsOf(const StepLayout& layout) {
+  return {static_cast<int64_t>(layout.tokens.size()),
+          static_cast<int64_t>(layout.sample_rows.size())};
+}
 
 // A fault of the device, as Backend::EndStep reports it.
 absl::Status DeviceFault(std::string_view message);

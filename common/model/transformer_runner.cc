@@ -42,10 +42,11 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   BATON_CHECK(!submitted_) << "step " << plan.step << " submitted before Wait of the last one";
   BATON_CHECK(!plan.empty()) << "step " << plan.step;
   Flatten(plan);
-  const kernels::StepLayout layout = {
-      .tokens = tokens_, .positions = positions_, .sequences = sequences_};
-  BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits,
-                         transformer_->Forward(layout, kv_, sample_rows_));
+  const kernels::StepLayout layout = {.tokens = tokens_,
+                                      .positions = positions_,
+                                      .sequences = sequences_,
+                                      .sample_rows = sample_rows_};
+  BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits, transformer_->Forward(layout, kv_));
   samples_.assign(sampling_.size(), SampledToken{});
   if (!sampling_.empty()) {
     transformer_->backend().Sample(logits, sampling_, samples_);

@@ -1,7 +1,6 @@
 #include "kernels/bench/llama_step.h"
 
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "common/base/check.h"
@@ -27,6 +26,8 @@ std::unique_ptr<Buffer> Take(absl::StatusOr<std::unique_ptr<Buffer>> buffer) {
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
   return std::move(buffer).value();
 }
+
+void CheckOk(const absl::Status& status) { BATON_CHECK(status.ok()) << status.ToString(); }
 
 }  // namespace
 
@@ -55,9 +56,9 @@ LlamaStep::LlamaStep(Backend& backend)
   gate_up_ = Take(backend_.Allocate(kMaxTokens * 2 * kFfn * size));
   ffn_ = Take(backend_.Allocate(kMaxTokens * kFfn * size));
   logits_ = Take(backend_.Allocate(size_t{64} * kVocab * sizeof(float)));
-  for (const Buffer* buffer : {residual_.get(), normed_.get(), qkv_.get(), attended_.get(),
-                               gate_up_.get(), ffn_.get(), logits_.get()}) {
-    std::memset(buffer->data(), 0, buffer->size());
+  for (Buffer* buffer : {residual_.get(), normed_.get(), qkv_.get(), attended_.get(),
+                         gate_up_.get(), ffn_.get(), logits_.get()}) {
+    CheckOk(backend_.Zero(*buffer));
   }
   kv_.layout = {.dtype = dtype_,
                 .block_size = kBlock,
@@ -67,7 +68,7 @@ LlamaStep::LlamaStep(Backend& backend)
   kv_.num_blocks = kMaxBlocks;
   arena_ = Take(backend_.Allocate(kv_.layout.block_bytes() * kMaxBlocks));
   kv_.arena = static_cast<std::byte*>(arena_->data());
-  std::memset(kv_.arena, 0, arena_->size());
+  CheckOk(backend_.Zero(*arena_));
   const Layer& layer = layers_[0];
   const MatMulUse uses[] = {
       {.weight = layer.qkv.get(), .out = dtype_, .max_rows = kMaxTokens},
@@ -76,8 +77,11 @@ LlamaStep::LlamaStep(Backend& backend)
       {.weight = layer.down.get(), .accumulate = true, .max_rows = kMaxTokens},
       {.weight = head_.get(), .max_rows = 64},
   };
-  const absl::Status prepared = backend_.Prepare(uses);
-  BATON_CHECK(prepared.ok()) << prepared.ToString();
+  CheckOk(backend_.Prepare({.products = uses,
+                            .attentions = {&shape_, 1},
+                            .rope = RopeShape{inv_freq_, 1.0f},
+                            .max_tokens = kMaxTokens,
+                            .max_samples = 64}));
 }
 
 std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in) {
@@ -113,9 +117,12 @@ void LlamaStep::Begin(int sequences, int tokens, int context) {
     layout_.push_back({s * tokens, tokens, context, tables_[s]});
     last_rows_.push_back((s + 1) * tokens - 1);
   }
-  const absl::Status begun =
-      backend_.BeginStep({.tokens = tokens_, .positions = positions_, .sequences = layout_}, kv_);
-  BATON_CHECK(begun.ok()) << begun.ToString();
+  const auto begun = backend_.BeginStep(
+      {.tokens = tokens_, .positions = positions_, .sequences = layout_, .sample_rows = last_rows_},
+      kv_);
+  CheckOk(begun.status());
+  rows_ = static_cast<int>(begun->tokens);
+  samples_ = static_cast<int>(begun->samples);
 }
 
 void LlamaStep::RunLayer(int layer) {
@@ -141,9 +148,9 @@ void LlamaStep::Forward() {
   Embed();
   for (int layer = 0; layer < kLayers; ++layer) RunLayer(layer);
   Norm();
-  const Matrix last = View(*attended_, dtype_, sequences_, kHidden);
-  backend_.GatherRows(View(*normed_, dtype_, rows_, kHidden), last_rows_, last);
-  backend_.MatMul(*head_, last, View(*logits_, DType::kF32, sequences_, kVocab), {});
+  const Matrix last = View(*attended_, dtype_, samples_, kHidden);
+  backend_.GatherSampled(View(*normed_, dtype_, rows_, kHidden), last);
+  backend_.MatMul(*head_, last, View(*logits_, DType::kF32, samples_, kVocab), {});
   Sample({});
 }
 
@@ -186,8 +193,9 @@ void LlamaStep::Embed() {
 void LlamaStep::FillLogits() {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 2.5f);
-  float* logits = static_cast<float*>(logits_->data());
-  for (int64_t i = 0; i < int64_t{sequences_} * kVocab; ++i) logits[i] = normal(random);
+  std::vector<float> logits(static_cast<size_t>(sequences_) * kVocab);
+  for (float& logit : logits) logit = normal(random);
+  CheckOk(backend_.Upload(logits.data(), logits.size() * sizeof(float), logits_->data()));
 }
 
 void LlamaStep::Sample(const SampleRow& row) {
@@ -195,8 +203,7 @@ void LlamaStep::Sample(const SampleRow& row) {
   for (int i = 0; i < sequences_; ++i) rows[i].seed = static_cast<uint64_t>(i);
   std::vector<SampledToken> results(sequences_);
   backend_.Sample(View(*logits_, DType::kF32, sequences_, kVocab), rows, results);
-  const absl::Status end = backend_.EndStep();
-  BATON_CHECK(end.ok()) << end.ToString();
+  CheckOk(backend_.EndStep());
 }
 
 double LlamaStep::weight_bytes() const {

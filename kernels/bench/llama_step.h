@@ -62,7 +62,8 @@ class LlamaStep {
   PagedKv kv_;
 
   int sequences_ = 0;
-  int rows_ = 0;
+  int rows_ = 0;  // with padding
+  int samples_ = 0;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> positions_;
   std::vector<std::vector<int32_t>> tables_;

@@ -79,6 +79,31 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
   return AllocateHost(bytes);
 }
 
+// Zeroing costs page faults more than anything, and those run side by side.
+absl::Status CpuBackend::Zero(Buffer& buffer) {
+  BATON_RETURN_IF_ERROR(team_.Take());
+  std::byte* const data = static_cast<std::byte*>(buffer.data());
+  cpu::ParallelRanges(info_.threads, static_cast<int64_t>(buffer.size()), int64_t{1} << 20,
+                      [&](int64_t begin, int64_t end) {
+                        std::memset(data + begin, 0, static_cast<size_t>(end - begin));
+                      });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Upload(const void* host, size_t bytes, void* device) {
+  std::memcpy(device, host, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Download(const void* device, size_t bytes, void* host) {
+  std::memcpy(host, device, bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<DeviceMemorySize>> CpuBackend::DeviceMemory() const {
+  return std::optional<DeviceMemorySize>();
+}
+
 absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor& weight,
                                                                const Shard& shard) {
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
@@ -94,12 +119,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadTable(const HostTensor
   return CopyConverted(table, info_.compute_dtype);
 }
 
-absl::Status CpuBackend::Prepare(std::span<const MatMulUse> uses) {
+absl::Status CpuBackend::Prepare(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(team_.Take());
-  return gemm_->Prepare(uses);
+  return gemm_->Prepare(uses.products);
 }
 
-absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+  BATON_RETURN_IF_ERROR(CheckHostKv(kv.layout));
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
   BATON_RETURN_IF_ERROR(team_.Take());
   layout_ = layout;
@@ -112,6 +138,11 @@ absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) 
     std::fill_n(sequence_of_.begin() + sequence.token_begin, sequence.num_tokens,
                 static_cast<int32_t>(i));
   }
+  return RowsOf(layout);
+}
+
+absl::Status CpuBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<void()> operations) {
+  operations();
   return absl::OkStatus();
 }
 
@@ -146,7 +177,8 @@ void CpuBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
                       });
 }
 
-void CpuBackend::GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) {
+void CpuBackend::GatherSampled(Matrix in, Matrix out) {
+  const std::span<const int32_t> rows = layout_.sample_rows;
   BATON_CHECK(in.dtype == out.dtype && in.cols == out.cols) << "a gather changes neither";
   const size_t bytes = static_cast<size_t>(in.cols) * SizeOf(in.dtype);
   for (size_t row = 0; row < rows.size(); ++row) {

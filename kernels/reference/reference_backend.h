@@ -15,16 +15,21 @@ class ReferenceBackend final : public Backend {
 
   const BackendInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  absl::Status Zero(Buffer& buffer) override;
+  absl::Status Upload(const void* host, size_t bytes, void* device) override;
+  absl::Status Download(const void* device, size_t bytes, void* host) override;
+  absl::StatusOr<std::optional<DeviceMemorySize>> DeviceMemory() const override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return true; }
-  absl::Status Prepare(std::span<const MatMulUse> uses) override;
-  absl::Status BeginStep(const StepLayout& layout, const PagedKv& kv) override;
+  absl::Status Prepare(const StepUses& uses) override;
+  absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
+  absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) override;
   void Embed(const Buffer& table, Matrix out) override;
   void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;
-  void GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) override;
+  void GatherSampled(Matrix in, Matrix out) override;
   void RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) override;
   void MatMul(const PackedWeight& weight, Matrix in, Matrix out,
               const MatMulEpilogue& epilogue) override;

@@ -34,7 +34,8 @@ class GoldenLogitsTest : public testing::TestWithParam<std::tuple<std::string, D
     for (const auto& entry : golden_.logits) rows.push_back(entry.position);
     Transformer& transformer = model.runner->transformer();
     const auto logits = transformer.Forward(
-        {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}}, model.kv(), rows);
+        {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}, .sample_rows = rows},
+        model.kv());
     EXPECT_TRUE(logits.ok()) << logits.status();
     std::vector<std::vector<float>> result;
     for (size_t i = 0; i < rows.size(); ++i) {
