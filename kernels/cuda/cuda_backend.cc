@@ -13,7 +13,6 @@
 #include "kernels/cuda/row_buckets.h"
 #include "kernels/cuda/row_ops.h"
 #include "kernels/host_memory.h"
-#include "kernels/reference/sample.h"
 #include "kernels/step_check.h"
 
 namespace baton::kernels {
@@ -22,7 +21,8 @@ namespace {
 constexpr int kMaxHeadDim = 256;
 constexpr size_t kInputBytes = size_t{8} << 20;      // grows where a step needs more
 constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
-constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
+constexpr size_t kMaxRunning = 2;
+constexpr int64_t kMaxCaptureRows = 512;  // a larger step is not launch-bound
 
 // [out, in] in the compute dtype, row-major: cuBLASLt's transposed operand.
 class DenseWeight final : public PackedWeight {
@@ -253,6 +253,7 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
   if (!uses.products.empty()) BATON_RETURN_IF_ERROR(PrepareProducts(uses));
   BATON_RETURN_IF_ERROR(PrepareAttention(uses));
   if (uses.rope.has_value()) BATON_RETURN_IF_ERROR(SetRope(uses.rope->inv_freq));
+  if (uses.vocab > 0) BATON_RETURN_IF_ERROR(PrepareSampling(uses.vocab, uses.max_samples));
   max_capture_rows_ = std::min<int64_t>({uses.max_tokens, uses.max_samples, kMaxCaptureRows});
   return absl::OkStatus();
 }
@@ -278,21 +279,22 @@ cuda::StepSizes CudaBackend::PlanStep(const StepLayout& layout, const PagedKv& k
 absl::StatusOr<StepRows> CudaBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
+  BATON_CHECK(steps_.size() < kMaxRunning) << "a step began while " << kMaxRunning << " ran";
   kv_ = kv;
-  fault_ = absl::OkStatus();
   sizes_ = PlanStep(layout, kv, capture_);
   std::vector<const cuda::AttentionPlan*> plans;
   for (size_t i = 0; i < sizes_.grids.size(); ++i) plans.push_back(&flash_[i].plan);
   BATON_ASSIGN_OR_RETURN(const bool moved,
                          inputs_->Send(layout, kv.layout, sizes_, plans, stream_.handle()));
   if (moved) graphs_.Clear();
+  steps_.emplace_back();
   return StepRows{sizes_.rows, sizes_.samples};
 }
 
 absl::Status CudaBackend::RunStep(uint64_t program, absl::FunctionRef<void()> operations) {
   if (!capture_) {
     operations();
-    return fault_;
+    return Fault();
   }
   const cuda::GraphKey key = {.program = program,
                               .rows = sizes_.rows,
@@ -300,14 +302,14 @@ absl::Status CudaBackend::RunStep(uint64_t program, absl::FunctionRef<void()> op
                               .grids = sizes_.grids,
                               .arena = kv_.arena};
   BATON_RETURN_IF_ERROR(graphs_.Run(key, [&] {
-    fault_ = absl::OkStatus();  // of a capture that failed and is now run as it is
+    Fault() = absl::OkStatus();  // of a capture that failed and is now run as it is
     operations();
   }));
-  return fault_;
+  return Fault();
 }
 
 void CudaBackend::Note(const absl::Status& status) {
-  if (fault_.ok()) fault_ = status;
+  if (Fault().ok()) Fault() = status;
 }
 
 void CudaBackend::Note(int error, std::string_view what) {
@@ -481,26 +483,48 @@ void CudaBackend::SiluMul(Matrix gate_up, Matrix out) {
   Note(cuda::LaunchSiluMul(gate_up, out, stream_.handle()), "silu_mul");
 }
 
+absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
+  if (vocab == sampler_vocab_ && rows <= sampler_rows_) {
+    return absl::OkStatus();
+  }
+  sampler_.reset();
+  BATON_ASSIGN_OR_RETURN(
+      sampler_,
+      cuda::CudaSampler::Create({.vocab = vocab, .rows = rows, .slots = rows}, stream_.handle()));
+  sampler_vocab_ = vocab;
+  sampler_rows_ = rows;
+  return absl::OkStatus();
+}
+
 void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                          std::span<SampledToken> results) {
   BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
               static_cast<int64_t>(rows.size()) <= logits.rows);
-  std::vector<float> host(rows.size() * static_cast<size_t>(logits.cols));
-  Note(Download(logits.data, host.size() * sizeof(float), host.data()));
-  if (!fault_.ok()) return;
-  SampleProcessors processors;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const std::span<const float> raw(host.data() + i * static_cast<size_t>(logits.cols),
-                                     static_cast<size_t>(logits.cols));
-    if (!reference::SampleRowInto(rows[i], raw, processors, results[i])) {
-      Note(DeviceFault(absl::StrCat("the logits of row ", i, " are not finite numbers")));
-    }
-  }
+  if (rows.empty()) return;
+  if (steps_.empty()) steps_.emplace_back();
+  const auto run = [&]() -> absl::Status {
+    BATON_RETURN_IF_ERROR(
+        PrepareSampling(static_cast<int32_t>(logits.cols), static_cast<int32_t>(logits.rows)));
+    BATON_RETURN_IF_ERROR(sampler_->Stage(rows));
+    BATON_RETURN_IF_ERROR(sampler_->Launch(logits));
+    return sampler_->Finish(logits);
+  };
+  const absl::Status queued = run();
+  Note(queued);
+  if (queued.ok()) steps_.back().results = results;
 }
 
 absl::Status CudaBackend::EndStep() {
-  const absl::Status finished = stream_.Synchronize();
-  BATON_RETURN_IF_ERROR(fault_);
+  RunningStep step;
+  if (steps_.empty()) {
+    step.fault = std::exchange(fault_, absl::OkStatus());
+  } else {
+    step = std::move(steps_.front());
+    steps_.pop_front();
+  }
+  const absl::Status finished =
+      step.results.empty() ? stream_.Synchronize() : sampler_->Collect(step.results);
+  BATON_RETURN_IF_ERROR(step.fault);
   return finished;
 }
 

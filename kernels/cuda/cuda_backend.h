@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,15 +12,16 @@
 #include "kernels/cuda/graph.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/runtime.h"
+#include "kernels/cuda/sampler.h"
 #include "kernels/cuda/step_inputs.h"
 #include "kernels/cuda/uploader.h"
 
 namespace baton::kernels {
 
 // One NVIDIA GPU: cuBLASLt for the products, FlashInfer for attention where it has the shape, own
-// kernels for the rest, all on one stream. A pure decode step is padded to a rung of the row ladder
-// and repeated as a CUDA graph. An error of a launch or of the device shows at EndStep, at the
-// latest.
+// kernels for the rest, all on one stream; a second step may begin before the first has ended. A
+// pure decode step is padded to a rung of the row ladder and repeated as a CUDA graph. An error of
+// a launch or of the device shows at EndStep, at the latest.
 class CudaBackend final : public Backend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Create(const BackendOptions& options);
@@ -60,20 +62,27 @@ class CudaBackend final : public Backend {
     cuda::AttentionPlan plan;
     int64_t max_partials = 0;
   };
+  // A step between BeginStep and EndStep.
+  struct RunningStep {
+    std::span<SampledToken> results;
+    absl::Status fault;  // the first of its launches
+  };
 
   CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream);
   absl::Status PrepareProducts(const StepUses& uses);
   absl::Status PrepareAttention(const StepUses& uses);
   absl::Status SetRope(std::span<const float> inv_freq);
+  absl::Status PrepareSampling(int32_t vocab, int32_t rows);
   // Sizes of the step with padding; whether it is one to capture.
   cuda::StepSizes PlanStep(const StepLayout& layout, const PagedKv& kv, bool& capture);
   const FlashShape* FindFlash(const AttentionShape& shape) const;
   void RunFlash(const FlashShape& flash, const cuda::PlanInputs& inputs, Matrix qkv, int layer,
                 Matrix out);
   void RunPlain(const AttentionShape& shape, Matrix qkv, int layer, Matrix out);
-  // Keeps the first error of the step.
+  // Keeps the first error of the step that began last.
   void Note(int error, std::string_view what);
   void Note(const absl::Status& status);
+  absl::Status& Fault() { return steps_.empty() ? fault_ : steps_.back().fault; }
   void* Plane(int layer, int plane) const;
 
   BackendInfo info_;
@@ -91,11 +100,16 @@ class CudaBackend final : public Backend {
   std::vector<float> inv_freq_;  // what inv_freq_device_ holds
   std::unique_ptr<cuda::DeviceMemory> inv_freq_device_;
 
-  // Of the step that runs.
+  std::unique_ptr<cuda::CudaSampler> sampler_;
+  int32_t sampler_rows_ = 0;
+  int32_t sampler_vocab_ = 0;
+
+  // Of the step that began last.
   PagedKv kv_;
   cuda::StepSizes sizes_;
   bool capture_ = false;
-  absl::Status fault_;
+  std::deque<RunningStep> steps_;  // oldest first, at most kMaxRunning
+  absl::Status fault_;             // of launches outside a step
 };
 
 }  // namespace baton::kernels
