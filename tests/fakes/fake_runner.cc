@@ -165,7 +165,8 @@ absl::StatusOr<StepOutput> FakeRunner::Wait() {
   }
   Step step = std::move(steps_.front());
   steps_.pop_front();
-  if (control_->fail_next_.exchange(false)) return absl::InternalError("injected device fault");
+  broken_ |= control_->fail_next_.exchange(false);
+  if (broken_) return absl::InternalError("injected device fault");
   if (!step.output) step.output = Compute(*step.plan);
   ++control_->steps_;
   ++operations_;

@@ -51,7 +51,7 @@ class FakeRunnerControl {
   // Wait() of every step blocks until Resume.
   void Pause();
   void Resume();
-  // Wait() of the next step returns an error.
+  // Wait() of the next step returns an error, and so does that of every step behind it.
   void FailNextStep() { fail_next_ = true; }
   // Called on the engine thread with every plan.
   void set_on_step(std::function<void(const StepPlan&)> on_step);
@@ -104,6 +104,7 @@ class FakeRunner final : public ModelRunner {
   const std::shared_ptr<FakeRunnerControl> control_;  // the test holds the other end
   std::deque<Step> steps_;                            // submitted, not waited for
   std::map<int32_t, Drawn> last_;                     // by slot
+  bool broken_ = false;
   std::atomic<uint64_t> operations_{0};
 };
 
