@@ -24,6 +24,12 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
                 group, "how long a prefill batch may wait to fill"));
   set->Add(With(ChoiceFlag("policy", &flags->policy, Choices<std::string>{{{"fcfs", "fcfs"}}, {}}),
                 group, "order in which waiting sequences start"));
+  set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling,
+                           Choices<AsyncSchedulingFlag>{{{"auto", AsyncSchedulingFlag::kAuto},
+                                                         {"on", AsyncSchedulingFlag::kOn},
+                                                         {"off", AsyncSchedulingFlag::kOff}},
+                                                        {}}),
+                group, "plan the next step while one computes; auto: on a GPU"));
   set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
                 "reservations and requests that may stand in a worker's line"));
 }

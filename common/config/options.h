@@ -38,6 +38,7 @@ struct ServerFlags {
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
+enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 // As on the command line: "auto", "float32", "bfloat16"; "auto", "avx512", "avx2".
 std::string DtypeFlagName(DtypeFlag dtype);
 std::string IsaFlagName(IsaFlag isa);
@@ -59,8 +60,12 @@ struct EngineFlags {
   IsaFlag isa = IsaFlag::kAuto;
   int32_t threads = 0;  // 0 = every core this process may run on
   std::string policy = "fcfs";
+  AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
 };
+
+// Whether the next step is planned while one computes; kAuto: on a GPU.
+bool SchedulesAsync(const EngineFlags& flags);
 
 struct WorkerFlags {
   std::string model_dir;

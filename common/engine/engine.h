@@ -62,7 +62,7 @@ struct SequenceEvent {
 // Figures of one finished step.
 struct StepEvent {
   base::Instant at{};
-  base::Duration duration{};
+  base::Duration duration{};  // since it was submitted, or since the end of the step before it
   int32_t prefill_tokens = 0, decode_tokens = 0;
   int32_t prefill_sequences = 0, decode_sequences = 0;
 };
@@ -87,6 +87,8 @@ struct EngineOptions {
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
   base::Duration stall_timeout = std::chrono::seconds(30);
+  // Plan the next step while one computes. Changes when things happen, never what is drawn.
+  bool overlap = false;
 };
 
 // A consistent snapshot, taken between steps.
@@ -106,9 +108,12 @@ struct EngineFigures {
   uint64_t evicted_blocks = 0;
   uint64_t prompt_tokens_computed = 0, prompt_tokens_cached = 0, prompt_tokens_received = 0;
   uint64_t generated_tokens = 0;
-  uint64_t prefill_chunks = 0;  // rows that were part of a prompt only
-  int32_t largest_batch = 0;    // sequences in one step, so far
-  bool healthy = true;          // false after a fault or a stall
+  uint64_t prefill_chunks = 0;    // rows that were part of a prompt only
+  int32_t largest_batch = 0;      // sequences in one step, so far
+  uint64_t steps_overlapped = 0;  // submitted while another was on the device
+  uint64_t rows_ahead = 0;        // planned behind a token that was still being drawn
+  uint64_t rows_discarded = 0;    // computed for sequences that had ended
+  bool healthy = true;            // false after a fault or a stall
 };
 
 // The engine of one worker: one thread that owns scheduler, block pool and model runner.

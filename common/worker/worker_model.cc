@@ -45,6 +45,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.prefill_batch_wait = flags.prefill_batch_wait;
   options.policy = flags.policy;
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
+  options.overlap = SchedulesAsync(flags);
   for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
@@ -86,10 +87,10 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
     spdlog::warn("--threads is {} and OpenMP gives {}: raise OMP_THREAD_LIMIT or ask for fewer",
                  flags.threads, threads);
   }
-  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}", kv.num_blocks,
-               kv.layout.block_size,
+  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}; async scheduling {}",
+               kv.num_blocks, kv.layout.block_size,
                (static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes()) >> 20,
-               model.engine.max_model_len);
+               model.engine.max_model_len, model.engine.overlap ? "on" : "off");
   if (model.stop_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
