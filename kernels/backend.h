@@ -99,9 +99,10 @@ struct BackendInfo {
   int threads = 1;
   DType compute_dtype = DType::kF32;
   int attention_version = 1;
+  int ranks = 1;  // of the tensor-parallel group; sums over ranks are rounded as often
   std::string numerics() const {
     return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
-           std::to_string(attention_version);
+           std::to_string(attention_version) + (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
   }
 };
 
@@ -161,6 +162,10 @@ class Backend {
 
   // gate_up [tokens, 2 * ffn], gate then up; out [tokens, ffn] = silu(gate) * up.
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
+
+  // values fp32, dense: their sum over the ranks of this backend's group, the same bits on each.
+  // Nothing for a backend without a group. Where a rank is missing, EndStep reports it.
+  virtual void AllReduce(Matrix values) = 0;
 
   // logits fp32 [rows, vocab]; one result per row. `logits` is scratch afterwards.
   virtual void Sample(Matrix logits, std::span<const SampleRow> rows,

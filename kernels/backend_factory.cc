@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   }
   if (options.device == "cpu") return CpuBackend::Create(options);
   if (options.device == "reference") {
-    return std::make_unique<ReferenceBackend>(options.compute_dtype);
+    return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);
   }
   return absl::InvalidArgumentError(absl::StrCat(
       "device '", options.device, "'; this build has cpu and reference: use --device cpu"));

@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/collective.h"
 
 namespace baton::kernels {
 
@@ -12,7 +13,10 @@ struct BackendOptions {
   std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda where built
   std::string isa = "auto";    // auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
-  int threads = 0;  // 0 = all cores this process may use; BackendInfo says how many came
+  // Of all ranks together, at least one each; 0 = all cores this process may use. BackendInfo says
+  // how many came.
+  int threads = 0;
+  Collective* collective = nullptr;  // this rank's end of its group; outlives the backend
 };
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 
 namespace baton::kernels {
@@ -68,6 +69,14 @@ absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv) {
         absl::StrCat("the sequences cover ", begin, " of ", layout.tokens.size(), " tokens"));
   }
   return absl::OkStatus();
+}
+
+std::string SumOverRanks(Collective& collective, Matrix values) {
+  BATON_CHECK(values.dtype == DType::kF32 && values.stride == values.cols)
+      << "values that are summed over ranks are fp32 and dense";
+  const absl::Status status = collective.AllReduceSum(
+      {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)});
+  return std::string(status.message());
 }
 
 absl::Status DeviceFault(std::string_view message) {

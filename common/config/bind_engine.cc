@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "common/base/kv_shape.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
@@ -75,6 +76,10 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                 group, "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
                        "of the computation; 0 = the cores this process may run on")));
+  set->Add(Common(With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
+                               {.min = 1, .max = kMaxTensorParallel}),
+                       group,
+                       "ranks among which a worker divides heads and MLP; they share --threads")));
 }
 
 }  // namespace

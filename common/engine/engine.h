@@ -14,11 +14,11 @@
 #include "common/base/clock.h"
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
+#include "common/kv/kv_cache.h"
 #include "common/model/model_runner.h"
 #include "common/sample/params.h"
 #include "common/sched/events.h"
 #include "common/sched/sequence.h"
-#include "kernels/paged_kv.h"
 
 namespace baton {
 
@@ -26,6 +26,14 @@ namespace baton {
 struct LeasedBlock {
   int32_t ordinal = 0;  // index in the sequence's block table
   std::span<std::byte> bytes;
+  ByteParts peers{};  // the block's bytes on ranks 1, 2, … of a tensor-parallel worker
+
+  // On every rank.
+  ByteParts ranks() const {
+    ByteParts all = {bytes};
+    all.insert(all.end(), peers.begin(), peers.end());
+    return all;
+  }
 };
 
 // --- What the engine says. Each event names its sequence; per sequence they come in order:
@@ -125,9 +133,9 @@ struct EngineFigures {
 // waits.
 class Engine {
  public:
-  // `kv` is the arena the runner computes in. Starts the thread.
+  // `kv` are the arenas the runner computes in: one, or one per rank. Starts the thread.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options,
-                                                       const kernels::PagedKv& kv,
+                                                       const KvCache& kv,
                                                        std::unique_ptr<ModelRunner> runner,
                                                        const base::Clock* clock);
   virtual ~Engine() = default;

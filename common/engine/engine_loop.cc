@@ -17,8 +17,8 @@ constexpr size_t kEventCapacity = 4096;
 // An idle engine looks at its deadlines this often: `clock` may be a test's, which wakes nobody.
 constexpr auto kIdlePoll = std::chrono::milliseconds(20);
 
-SequenceLimits LimitsOf(const EngineOptions& options, const kernels::PagedKv& kv) {
-  const int64_t pool_tokens = int64_t{kv.num_blocks} * kv.layout.block_size;
+SequenceLimits LimitsOf(const EngineOptions& options, const KvCache& kv) {
+  const int64_t pool_tokens = int64_t{kv.num_blocks()} * kv.layout().block_size;
   return {.max_model_len = options.max_model_len,
           .pool_tokens = static_cast<int32_t>(
               std::min<int64_t>(pool_tokens, std::numeric_limits<int32_t>::max())),
@@ -26,9 +26,9 @@ SequenceLimits LimitsOf(const EngineOptions& options, const kernels::PagedKv& kv
 }
 
 SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const Policy& policy,
-                                    const kernels::PagedKv& kv) {
+                                    const KvCache& kv) {
   return {.limits = LimitsOf(options, kv),
-          .block_size = kv.layout.block_size,
+          .block_size = kv.layout().block_size,
           .max_num_seqs = options.max_num_seqs,
           .max_prefill_tokens = options.max_prefill_tokens,
           .max_num_batched_tokens = options.max_num_batched_tokens,
@@ -42,7 +42,7 @@ absl::Status DeviceFault(std::string_view what) {
   return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDeviceFault}, what);
 }
 
-absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& kv) {
+absl::Status CheckOptions(const EngineOptions& options, const KvCache& kv) {
   const auto at_least_one = [](std::string_view name, int64_t value) {
     if (value >= 1) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -54,7 +54,7 @@ absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& 
   BATON_RETURN_IF_ERROR(at_least_one("max_num_batched_tokens", options.max_num_batched_tokens));
   BATON_RETURN_IF_ERROR(at_least_one("max_num_queued_reqs", options.max_num_queued_reqs));
   BATON_RETURN_IF_ERROR(at_least_one("the model's vocab_size", options.vocab_size));
-  BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks));
+  BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks()));
   if (options.prefill_batch_wait < base::Duration::zero()) {
     return absl::InvalidArgumentError("prefill_batch_wait is negative; expected 0 or more");
   }
@@ -67,7 +67,7 @@ absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
-                                                      const kernels::PagedKv& kv,
+                                                      const KvCache& kv,
                                                       std::unique_ptr<ModelRunner> runner,
                                                       const base::Clock* clock) {
   BATON_RETURN_IF_ERROR(CheckOptions(options, kv));
@@ -78,18 +78,17 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
   return std::make_unique<EngineLoop>(options, policy, kv, std::move(runner), clock);
 }
 
-EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy,
-                       const kernels::PagedKv& kv, std::unique_ptr<ModelRunner> runner,
-                       const base::Clock* clock)
+EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy, const KvCache& kv,
+                       std::unique_ptr<ModelRunner> runner, const base::Clock* clock)
     : options_(options),
       clock_(clock),
       kv_(kv),
       runner_(std::move(runner)),
       gate_(LimitsOf(options, kv), options.max_num_queued_reqs),
       sink_(kEventCapacity),
-      pool_(kv.num_blocks),
+      pool_(kv.num_blocks()),
       cache_(options.enable_prefix_caching
-                 ? std::make_unique<PrefixCache>(&pool_, kv.layout.block_size)
+                 ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size)
                  : nullptr),
       scheduler_(SchedulerOptionsOf(options, policy, kv), &pool_, cache_.get()) {
   figures_ = Snapshot();

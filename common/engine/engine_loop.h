@@ -22,7 +22,7 @@ namespace baton {
 class EngineLoop final : public Engine {
  public:
   // Options were checked; use Engine::Start.
-  EngineLoop(const EngineOptions& options, const Policy& policy, const kernels::PagedKv& kv,
+  EngineLoop(const EngineOptions& options, const Policy& policy, const KvCache& kv,
              std::unique_ptr<ModelRunner> runner, const base::Clock* clock);
   ~EngineLoop() override;
 

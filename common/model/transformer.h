@@ -57,6 +57,9 @@ class Transformer final {
   void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
   kernels::Matrix LastLayer(kernels::Matrix residual, std::span<const int32_t> rows);
   kernels::Matrix Logits(kernels::Matrix sampled);
+  // Adds x times `weight` to the residual stream, of which each rank has computed a part.
+  void AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
+                  kernels::Matrix in, kernels::Matrix residual);
 
   void Gather(kernels::Matrix in, std::span<const int32_t> rows, kernels::Matrix out);
   void Norm(kernels::Matrix in, const kernels::Buffer& weight, kernels::Matrix out);
