@@ -37,4 +37,13 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
                                                  "--device cpu"));
 }
 
+absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads) {
+#if BATON_HAS_CUDA
+  if (backend.info().device == "cuda") return static_cast<CudaBackend&>(backend).MeasureLimits();
+#endif
+  BackendInfo info = backend.info();
+  info.threads = threads;
+  return MeasureMachineLimits(info);
+}
+
 }  // namespace baton::kernels

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 #include "kernels/collective.h"
+#include "kernels/machine_limits.h"
 
 namespace baton::kernels {
 
@@ -24,5 +25,9 @@ struct BackendOptions {
 bool HasOwnMemory(const std::string& device);
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
+
+// What the backend's device can do at best, measured now; not during a step. See MachineLimits.
+// `threads` of the host's, where it computes.
+absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads);
 
 }  // namespace baton::kernels

@@ -9,6 +9,7 @@
 #include "common/text/stop_set.h"
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
+#include "kernels/backend_factory.h"
 #include "kernels/machine_limits.h"
 #include "spdlog/spdlog.h"
 
@@ -53,23 +54,22 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   return options;
 }
 
-WorkModel WorkModelOf(const LoadedModel& model) {
+absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model) {
   FootprintQuery query;
   query.tokens = kTypicalPrompt;
   query.compute_dtype = model.backend->info().compute_dtype;
   query.kv_dtype = model.kv().layout.dtype;
   query.block_size = model.kv().layout.block_size;
   const Footprint footprint = ComputeFootprint(model.config, query);
-  kernels::BackendInfo info = model.backend->info();
-  info.threads = model.threads();
-  const kernels::MachineLimits limits = kernels::MeasureMachineLimits(info);
-  return {.prefill_flops_per_token =
-              ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
-          .decode_flops_per_token = footprint.decode_step_flops,
-          .weight_bytes = static_cast<double>(model.weight_bytes),
-          .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
-          .peak_flops_per_s = limits.flops_per_s,
-          .peak_read_bytes_per_s = limits.read_bytes_per_s};
+  BATON_ASSIGN_OR_RETURN(const kernels::MachineLimits limits,
+                         kernels::MeasureLimits(*model.backend, model.threads()));
+  return WorkModel{.prefill_flops_per_token =
+                       ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
+                   .decode_flops_per_token = footprint.decode_step_flops,
+                   .weight_bytes = static_cast<double>(model.weight_bytes),
+                   .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
+                   .peak_flops_per_s = limits.flops_per_s,
+                   .peak_read_bytes_per_s = limits.read_bytes_per_s};
 }
 
 absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& config) {
@@ -133,7 +133,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const 
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
   BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(model_dir, *model.loaded));
   model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
-  model.work = WorkModelOf(*model.loaded);
+  BATON_ASSIGN_OR_RETURN(model.work, WorkModelOf(*model.loaded));
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->backend->info().numerics();
   LogModel(model, flags);

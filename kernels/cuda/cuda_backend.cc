@@ -8,6 +8,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/collective.h"
+#include "kernels/cuda/device_limits.h"
 #include "kernels/cuda/flash_attention.h"
 #include "kernels/cuda/plain_attention.h"
 #include "kernels/cuda/rope_store.h"
@@ -535,6 +536,11 @@ absl::Status CudaBackend::EndStep() {
       step.results.empty() ? stream_.Synchronize() : sampler_->Collect(step.results);
   BATON_RETURN_IF_ERROR(step.fault);
   return finished;
+}
+
+absl::StatusOr<MachineLimits> CudaBackend::MeasureLimits() {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
+  return cuda::MeasureDeviceLimits(*matmul_, info_.compute_dtype, stream_.handle());
 }
 
 }  // namespace baton::kernels
