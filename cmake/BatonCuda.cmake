@@ -28,8 +28,11 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CCACHE_PROGRAM})
 endif()
 enable_language(CUDA)
-set(CMAKE_CUDA_STANDARD 17)  # FlashInfer's headers are written for it
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+# CMake 3.25 does not know that nvcc has it.
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_EXTENSIONS OFF)
 set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
 
 # Headers of the runtime and of cuBLASLt, the static runtime. (CMake 3.25's FindCUDAToolkit fails with
@@ -59,7 +62,7 @@ list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
 
 # baton_cuda_library(NAME SOURCES a.cc b.cu ... DEPS target ...)
 # As baton_library, for sources of which some are CUDA. Kernels (.cu) include their own launch headers,
-# CUDA and FlashInfer, and nothing of ours that needs C++20.
+# CUDA, FlashInfer and plain headers of kernels, none of which include absl.
 function(baton_cuda_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPS" ${ARGN})
   string(REGEX REPLACE "^baton_" "" alias ${name})

@@ -111,6 +111,7 @@ struct StepUses {
   std::optional<RopeShape> rope;
   int max_tokens = 0;   // of a step
   int max_samples = 0;  // likewise
+  int vocab = 0;        // columns of the logits
 };
 
 // Memory of a device that has its own.

@@ -2,6 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
+#if BATON_HAS_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
 #include "kernels/reference/reference_backend.h"
 
 namespace baton::kernels {
@@ -19,8 +22,17 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   if (options.device == "reference") {
     return std::make_unique<ReferenceBackend>(options.compute_dtype);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "device '", options.device, "'; this build has cpu and reference: use --device cpu"));
+  if (options.device == "cuda") {
+#if BATON_HAS_CUDA
+    return CudaBackend::Create(options);
+#else
+    return absl::InvalidArgumentError(
+        "device cuda; this build has none: build with preset cuda, or use --device cpu");
+#endif
+  }
+  return absl::InvalidArgumentError(absl::StrCat("device '", options.device,
+                                                 "'; expected cpu, cuda or reference: use "
+                                                 "--device cpu"));
 }
 
 }  // namespace baton::kernels

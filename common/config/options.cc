@@ -30,6 +30,7 @@ const std::string& Advertised(const ServerFlags& flags, const std::string& liste
 
 std::string DtypeFlagName(DtypeFlag dtype) {
   if (dtype == DtypeFlag::kAuto) return "auto";
+  if (dtype == DtypeFlag::kFloat16) return "float16";
   return dtype == DtypeFlag::kFloat32 ? "float32" : "bfloat16";
 }
 

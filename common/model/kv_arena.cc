@@ -59,6 +59,19 @@ absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayou
   return static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX - 1));
 }
 
+absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share) {
+  const int64_t may = static_cast<int64_t>(share * static_cast<double>(device.total_bytes));
+  const int64_t used = device.total_bytes - device.free_bytes;
+  if (used < may) return may - used;
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "weights, activations and what else is on the GPU take %d of its %d bytes, which leaves no "
+      "KV "
+      "cache within --gpu-memory-utilization %g (%d bytes); raise it above %.2f, lower "
+      "--max-num-batched-tokens, or free the GPU",
+      used, device.total_bytes, share, may,
+      static_cast<double>(used) / static_cast<double>(device.total_bytes)));
+}
+
 absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels::KvLayout& layout,
                                         int32_t num_blocks) {
   const double need = static_cast<double>(layout.block_bytes()) * num_blocks;

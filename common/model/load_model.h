@@ -19,8 +19,8 @@ namespace baton {
 // How a worker serves a model directory; the flags of the same names.
 struct ModelOptions {
   std::string dtype = "auto";     // auto | float32 | bfloat16 | float16
-  std::string kv_dtype = "auto";  // auto | float32 | bfloat16
-  std::string device = "cpu";
+  std::string kv_dtype = "auto";  // auto | float32 | bfloat16 | float16
+  std::string device = "cpu";     // cpu | cuda | reference
   std::string isa = "auto";
   int threads = 0;  // 0 = all cores of this process
   int32_t block_size = 16;

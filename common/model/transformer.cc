@@ -46,7 +46,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                                           .attentions = attentions,
                                           .rope = transformer->Rope(),
                                           .max_tokens = tight.max_tokens,
-                                          .max_samples = tight.max_samples}));
+                                          .max_samples = tight.max_samples,
+                                          .vocab = config.vocab}));
   return transformer;
 }
 

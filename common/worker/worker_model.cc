@@ -29,6 +29,7 @@ ModelOptions ModelOptionsOf(const EngineFlags& flags) {
     options.kv.tokens = *flags.kv_cache_tokens;
   } else {
     options.kv.memory_bytes = flags.kv_cache_memory;
+    options.kv.device_share = flags.gpu_memory_utilization;
   }
   options.limits = {.max_tokens = flags.max_num_batched_tokens, .max_samples = flags.max_num_seqs};
   return options;

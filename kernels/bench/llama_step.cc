@@ -81,7 +81,8 @@ LlamaStep::LlamaStep(Backend& backend)
                             .attentions = {&shape_, 1},
                             .rope = RopeShape{inv_freq_, 1.0f},
                             .max_tokens = kMaxTokens,
-                            .max_samples = 64}));
+                            .max_samples = 64,
+                            .vocab = kVocab}));
 }
 
 std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in) {
