@@ -31,7 +31,11 @@ Reservation::Reservation(const std::vector<LeasedBlock>& lease, int32_t first_in
       clock_(clock),
       hooks_(std::move(hooks)),
       last_sign_(clock->Now()) {
-  for (const LeasedBlock& block : lease) slots_[block.ordinal] = {.bytes = block.bytes};
+  for (const LeasedBlock& block : lease) {
+    ByteParts ranks = block.ranks();
+    const auto size = static_cast<int64_t>(SizeOf(ranks));
+    slots_[block.ordinal] = {.ranks = std::move(ranks), .size = size};
+  }
 }
 
 bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
@@ -43,7 +47,7 @@ bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
   return true;
 }
 
-absl::StatusOr<std::span<std::byte>> Reservation::BeginCopy(const KvPiece& piece) {
+absl::StatusOr<ByteParts> Reservation::BeginCopy(const KvPiece& piece) {
   base::MutexLock lock(&mutex_);
   if (detached_) return Gone();
   if (committed_) return BadPiece("a piece came after the commit");
@@ -54,7 +58,7 @@ absl::StatusOr<std::span<std::byte>> Reservation::BeginCopy(const KvPiece& piece
   }
   const Slot& slot = found->second;
   const auto size = static_cast<int64_t>(piece.size());
-  const auto room = static_cast<int64_t>(slot.bytes.size()) - slot.filled;
+  const auto room = slot.size - slot.filled;
   if (piece.offset != slot.filled || size == 0 || size > room || piece.size() > kMaxPieceBytes) {
     return BadPiece("a piece of " + std::to_string(size) + " bytes at offset " +
                     std::to_string(piece.offset) + " of block " + std::to_string(piece.ordinal) +
@@ -63,7 +67,7 @@ absl::StatusOr<std::span<std::byte>> Reservation::BeginCopy(const KvPiece& piece
   }
   copying_ = true;
   last_sign_ = clock_->Now();
-  return slot.bytes.subspan(static_cast<size_t>(piece.offset), piece.size());
+  return Subrange(slot.ranks, static_cast<size_t>(piece.offset), piece.size());
 }
 
 void Reservation::EndCopy(const KvPiece& piece, bool copied) {
@@ -76,7 +80,7 @@ void Reservation::EndCopy(const KvPiece& piece, bool copied) {
       Slot& slot = slots_[piece.ordinal];
       slot.filled += static_cast<int64_t>(piece.size());
       received_bytes_ += static_cast<int64_t>(piece.size());
-      if (slot.filled == static_cast<int64_t>(slot.bytes.size())) ++complete_blocks_;
+      if (slot.filled == slot.size) ++complete_blocks_;
     }
   }
   if (idle) idle();
@@ -84,15 +88,12 @@ void Reservation::EndCopy(const KvPiece& piece, bool copied) {
 
 absl::Status Reservation::Write(const KvPiece& piece) {
   base::Failpoint("receiving");
-  BATON_ASSIGN_OR_RETURN(const std::span<std::byte> target, BeginCopy(piece));
+  BATON_ASSIGN_OR_RETURN(const ByteParts target, BeginCopy(piece));
   // The checksum is computed from the message before the copy: a bad piece never reaches a block.
   uint32_t crc = 0;
   for (const std::span<const std::byte> part : piece.parts) crc = base::Crc32c(part, crc);
   const bool good = crc == piece.crc32c;
-  if (good) {
-    auto to = target.begin();
-    for (const std::span<const std::byte> part : piece.parts) to = std::ranges::copy(part, to).out;
-  }
+  if (good) CopyParts(piece.parts, target);
   EndCopy(piece, good);
   if (good) return absl::OkStatus();
   absl::Status status =

@@ -54,11 +54,12 @@ class Reservation final : public KvInbox {
 
  private:
   struct Slot {
-    std::span<std::byte> bytes;
+    ByteParts ranks;
+    int64_t size = 0;
     int64_t filled = 0;
   };
 
-  absl::StatusOr<std::span<std::byte>> BeginCopy(const KvPiece& piece);
+  absl::StatusOr<ByteParts> BeginCopy(const KvPiece& piece);
   void EndCopy(const KvPiece& piece, bool copied);
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

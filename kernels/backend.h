@@ -131,9 +131,10 @@ struct BackendInfo {
   // A row gets the same bits whatever the other rows of its step are. Without it that holds for
   // their contents, not for how many they are.
   bool batch_invariant = true;
+  int ranks = 1;  // of the tensor-parallel group; sums over ranks are rounded as often
   std::string numerics() const {
     return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
-           std::to_string(attention_version);
+           std::to_string(attention_version) + (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
   }
 };
 
@@ -207,6 +208,10 @@ class Backend {
 
   // gate_up [tokens, 2 * ffn], gate then up; out [tokens, ffn] = silu(gate) * up.
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
+
+  // values fp32, dense: their sum over the ranks of this backend's group, the same bits on each.
+  // Nothing for a backend without a group. Where a rank is missing, EndStep reports it.
+  virtual void AllReduce(Matrix values) = 0;
 
   // logits fp32 [rows, vocab]; one result per row, filled when EndStep returns. `logits` is scratch
   // afterwards. `results` stays valid until then.

@@ -9,6 +9,8 @@
 
 namespace baton::kernels {
 
+bool HasOwnMemory(const std::string& device) { return device == "cuda"; }
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   if (options.device == "cpu" || options.device == "reference") {
     if (options.compute_dtype == DType::kF16) {
@@ -20,7 +22,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   }
   if (options.device == "cpu") return CpuBackend::Create(options);
   if (options.device == "reference") {
-    return std::make_unique<ReferenceBackend>(options.compute_dtype);
+    return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);
   }
   if (options.device == "cuda") {
 #if BATON_HAS_CUDA

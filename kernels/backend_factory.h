@@ -5,6 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/collective.h"
 
 namespace baton::kernels {
 
@@ -12,9 +13,15 @@ struct BackendOptions {
   std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda, where built
   std::string isa = "auto";    // of the CPU: auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
-  int threads = 0;       // 0 = all cores this process may use; BackendInfo says how many came
-  int device_index = 0;  // which GPU, of those that CUDA_VISIBLE_DEVICES shows
+  // Of all ranks together, at least one each; 0 = all cores this process may use. BackendInfo says
+  // how many came.
+  int threads = 0;
+  Collective* collective = nullptr;  // this rank's end of its group; outlives the backend
+  int device_index = 0;              // which GPU, of those that CUDA_VISIBLE_DEVICES shows
 };
+
+// Whether buffers of such a device are apart from the host's memory.
+bool HasOwnMemory(const std::string& device);
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 

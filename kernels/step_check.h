@@ -1,7 +1,10 @@
 #pragma once
 
+#include <string>
+
 #include "absl/status/status.h"
 #include "kernels/backend.h"
+#include "kernels/collective.h"
 #include "kernels/paged_kv.h"
 
 namespace baton::kernels {
@@ -18,6 +21,9 @@ inline StepRows RowsOf(const StepLayout& layout) {
   return {static_cast<int64_t>(layout.tokens.size()),
           static_cast<int64_t>(layout.sample_rows.size())};
 }
+
+// Backend::AllReduce over host memory. What went wrong, or "".
+std::string SumOverRanks(Collective& collective, Matrix values);
 
 // A fault of the device, as Backend::EndStep reports it.
 absl::Status DeviceFault(std::string_view message);

@@ -16,15 +16,15 @@ absl::Status Stuck(base::Duration limit) {
 
 }  // namespace
 
-KvSender::KvSender(WorkerCore* core, int32_t skip_blocks,
+KvSender::KvSender(WorkerCore* core, int32_t skip_blocks, KvShape target,
                    std::function<void(const PushOutcome&)> done)
-    : core_(core), skip_blocks_(skip_blocks), done_(std::move(done)) {}
+    : core_(core), skip_blocks_(skip_blocks), target_(std::move(target)), done_(std::move(done)) {}
 
 void KvSender::Open(KvTransport* transport, const std::string& address, const Ticket& ticket) {
   const WorkerIdentity& self = core_->identity();
   auto push = transport->Open(address,
                               {.ticket = ticket,
-                               .shape = self.shape,
+                               .shape = target_,
                                .model_fingerprint = self.model_fingerprint,
                                .numerics = self.numerics},
                               shared_from_this());
@@ -42,7 +42,8 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
 void KvSender::Send(const std::vector<LeasedBlock>& blocks) {
   std::vector<KvSource> sources;
   for (const LeasedBlock& block : blocks) {
-    if (block.ordinal >= skip_blocks_) sources.push_back({block.ordinal, block.bytes});
+    if (block.ordinal < skip_blocks_) continue;
+    sources.push_back({block.ordinal, InOrderOf(target_, core_->identity().shape, block.ranks())});
   }
   if (sources.empty()) return;
   base::Failpoint("pushing");
@@ -53,7 +54,7 @@ void KvSender::Send(const std::vector<LeasedBlock>& blocks) {
     push = push_;
     outcome_.blocks += static_cast<int32_t>(sources.size());
     for (const KvSource& source : sources) {
-      outcome_.bytes += static_cast<int64_t>(source.bytes.size());
+      outcome_.bytes += static_cast<int64_t>(source.size());
     }
   }
   push->Send(std::move(sources));

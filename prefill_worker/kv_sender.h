@@ -28,7 +28,9 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
  public:
   // `done` is called exactly once, when no byte of any block can be read any more, and dropped
   // then: it may own who owns this.
-  KvSender(WorkerCore* core, int32_t skip_blocks, std::function<void(const PushOutcome&)> done);
+  // `target` is the decode worker's layout, of which CanHandOver is known.
+  KvSender(WorkerCore* core, int32_t skip_blocks, KvShape target,
+           std::function<void(const PushOutcome&)> done);
 
   void Open(KvTransport* transport, const std::string& address, const Ticket& ticket);
   // In the order of their ordinals.
@@ -46,6 +48,7 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
 
   WorkerCore* const core_;
   const int32_t skip_blocks_;
+  const KvShape target_;
   base::Mutex mutex_;
   std::function<void(const PushOutcome&)> done_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KvPush> push_ ABSL_GUARDED_BY(mutex_);  // shared with the transport

@@ -47,7 +47,7 @@ void PrefillStream::Start(const absl::Status& allowed, const worker_pb::PrefillR
 
 absl::Status PrefillStream::Check(const worker_pb::PrefillRequest& request) const {
   BATON_RETURN_IF_ERROR(core_->CheckFingerprint(request.generation().model_fingerprint()));
-  BATON_RETURN_IF_ERROR(core_->CheckShape(KvShapeFromProto(request.layout())));
+  BATON_RETURN_IF_ERROR(core_->CheckPeerShape(KvShapeFromProto(request.layout())));
   if (!TicketFromProto(request.ticket())) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      {.reason = Reason::kUnknownTicket, .field = "ticket"},
@@ -79,7 +79,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   eos_policy_ = spec.stop.eos_policy;
   eos_signals_ = request.generation().eos_signals();
   sender_ = std::make_shared<KvSender>(
-      core_, request.skip_blocks(),
+      core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
   // No event comes before the push is open.
   auto admitted = core_->events().Admit(std::move(spec), shared_from_this(), [&](SequenceId id) {

@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "common/base/kv_shape.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
@@ -24,6 +25,12 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
                 group, "how long a prefill batch may wait to fill"));
   set->Add(With(ChoiceFlag("policy", &flags->policy, Choices<std::string>{{{"fcfs", "fcfs"}}, {}}),
                 group, "order in which waiting sequences start"));
+  set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling,
+                           Choices<AsyncSchedulingFlag>{{{"auto", AsyncSchedulingFlag::kAuto},
+                                                         {"on", AsyncSchedulingFlag::kOn},
+                                                         {"off", AsyncSchedulingFlag::kOff}},
+                                                        {}}),
+                group, "plan the next step while one computes; auto: on a GPU"));
   set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
                 "reservations and requests that may stand in a worker's line"));
 }
@@ -75,6 +82,10 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                 group, "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
                        "of the computation; 0 = the cores this process may run on")));
+  set->Add(Common(With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
+                               {.min = 1, .max = kMaxTensorParallel}),
+                       group,
+                       "ranks among which a worker divides heads and MLP; they share --threads")));
 }
 
 }  // namespace

@@ -34,6 +34,13 @@ std::string DtypeFlagName(DtypeFlag dtype) {
   return dtype == DtypeFlag::kFloat32 ? "float32" : "bfloat16";
 }
 
+bool SchedulesAsync(const EngineFlags& flags) {
+  if (flags.async_scheduling != AsyncSchedulingFlag::kAuto) {
+    return flags.async_scheduling == AsyncSchedulingFlag::kOn;
+  }
+  return flags.device == "cuda";
+}
+
 std::string IsaFlagName(IsaFlag isa) {
   if (isa == IsaFlag::kAuto) return "auto";
   return isa == IsaFlag::kAvx512 ? "avx512" : "avx2";

@@ -38,6 +38,7 @@ struct ServerFlags {
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
+enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 // As on the command line: "auto", "float32", "bfloat16", "float16"; "auto", "avx512", "avx2".
 std::string DtypeFlagName(DtypeFlag dtype);
 std::string IsaFlagName(IsaFlag isa);
@@ -58,10 +59,15 @@ struct EngineFlags {
   DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
   std::string device = "cpu";
   IsaFlag isa = IsaFlag::kAuto;
-  int32_t threads = 0;  // 0 = every core this process may run on
+  int32_t threads = 0;               // of all ranks; 0 = every core this process may run on
+  int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
   std::string policy = "fcfs";
+  AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
 };
+
+// Whether the next step is planned while one computes; kAuto: on a GPU.
+bool SchedulesAsync(const EngineFlags& flags);
 
 struct WorkerFlags {
   std::string model_dir;

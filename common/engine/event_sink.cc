@@ -14,7 +14,8 @@ constexpr auto kRetry = std::chrono::milliseconds(1);
 std::vector<LeasedBlock> Addresses(const std::vector<BlockAt>& blocks, const KvCache& kv) {
   std::vector<LeasedBlock> leased;
   leased.reserve(blocks.size());
-  for (const BlockAt& at : blocks) leased.push_back({at.ordinal, kv.bytes(at.block)});
+  for (const BlockAt& at : blocks)
+    leased.push_back({at.ordinal, kv.bytes(at.block), kv.peer_bytes(at.block)});
   return leased;
 }
 

@@ -75,9 +75,9 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
                       .max_rows = rows});
     };
     use(w.qkv, w.qkv_bias, dtype_, false);
-    use(w.o, w.o_bias, DType::kF32, true);
+    use(w.o, w.o_bias, DType::kF32, shape_.rank == 0);
     use(w.gate_up, w.gate_up_bias, dtype_, false);
-    use(w.down, w.down_bias, DType::kF32, true);
+    use(w.down, w.down_bias, DType::kF32, shape_.rank == 0);
   }
   uses.push_back(
       {.weight = weights_.output.get(), .out = DType::kF32, .max_rows = limits_.max_samples});
@@ -132,6 +132,15 @@ void Transformer::Project(const kernels::PackedWeight& weight, Matrix in, Matrix
   CountOperation();
 }
 
+// Rank 0 adds its part to the residual, the others put theirs in its place, and the sum of them all
+// is the new residual on every rank.
+void Transformer::AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
+                             Matrix in, Matrix residual) {
+  Project(weight, in, residual, {.bias = bias, .accumulate = shape_.rank == 0});
+  backend_->AllReduce(residual);
+  CountOperation();
+}
+
 void Transformer::Embed(Matrix residual) {
   if (weights_.embedding != nullptr) {
     backend_->Embed(*weights_.embedding, residual);
@@ -164,7 +173,7 @@ Matrix Transformer::Attend(int32_t layer, Matrix qkv) {
 
 void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
-  Project(*w.o, heads, residual, {.bias = w.o_bias.get(), .accumulate = true});
+  AddProduct(*w.o, w.o_bias.get(), heads, residual);
   const Matrix input = Narrow(residual.rows, config_.hidden);
   Norm(residual, *w.mlp_norm, input);
   const Matrix gate_up = Wide(residual.rows, 2 * int64_t{shape_.ffn});
@@ -172,7 +181,7 @@ void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   const Matrix gated = Narrow(residual.rows, shape_.ffn);
   backend_->SiluMul(gate_up, gated);
   CountOperation();
-  Project(*w.down, gated, residual, {.bias = w.down_bias.get(), .accumulate = true});
+  AddProduct(*w.down, w.down_bias.get(), gated, residual);
 }
 
 // After the last layer's K and V are stored, only the rows that sample matter.

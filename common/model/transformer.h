@@ -58,6 +58,9 @@ class Transformer final {
   void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
   kernels::Matrix LastLayer(kernels::Matrix residual, int64_t samples);
   void Operations(const kernels::StepRows& rows, kernels::Matrix logits);
+  // Adds x times `weight` to the residual stream, of which each rank has computed a part.
+  void AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
+                  kernels::Matrix in, kernels::Matrix residual);
 
   void Gather(kernels::Matrix in, kernels::Matrix out);
   void Norm(kernels::Matrix in, const kernels::Buffer& weight, kernels::Matrix out);

@@ -30,7 +30,12 @@ class Outbox final {
 
  private:
   std::deque<KvSource> blocks_;
-  size_t offset_ = 0;  // of the next piece in blocks_.front()
+  // The next piece of blocks_.front().
+  KvPiece NextPiece();
+
+  size_t part_ = 0;         // of blocks_.front(), where the next piece begins
+  size_t part_offset_ = 0;  // in that part
+  int64_t offset_ = 0;      // in the block
   std::optional<PushProgressNote> progress_;
   std::optional<PushCommitment> commit_;
 };

@@ -24,6 +24,7 @@ ModelOptions ModelOptionsOf(const EngineFlags& flags) {
   options.device = flags.device;
   options.isa = IsaFlagName(flags.isa);
   options.threads = flags.threads;
+  options.tensor_parallel_size = flags.tensor_parallel_size;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
     options.kv.tokens = *flags.kv_cache_tokens;
@@ -46,6 +47,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.prefill_batch_wait = flags.prefill_batch_wait;
   options.policy = flags.policy;
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
+  options.overlap = SchedulesAsync(flags);
   for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
@@ -58,7 +60,9 @@ WorkModel WorkModelOf(const LoadedModel& model) {
   query.kv_dtype = model.kv().layout.dtype;
   query.block_size = model.kv().layout.block_size;
   const Footprint footprint = ComputeFootprint(model.config, query);
-  const kernels::MachineLimits limits = kernels::MeasureMachineLimits(model.backend->info());
+  kernels::BackendInfo info = model.backend->info();
+  info.threads = model.threads();
+  const kernels::MachineLimits limits = kernels::MeasureMachineLimits(info);
   return {.prefill_flops_per_token =
               ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
           .decode_flops_per_token = footprint.decode_step_flops,
@@ -78,7 +82,7 @@ absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& confi
 
 void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   const kernels::PagedKv& kv = model.loaded->kv();
-  const int threads = model.loaded->backend->info().threads;
+  const int threads = model.loaded->threads();
   const char* spin = std::getenv("GOMP_SPINCOUNT");
   spdlog::info("model {}: weights {} MiB packed, numerics {}, {} threads, GOMP_SPINCOUNT {}",
                model.loaded->fingerprint, model.loaded->weight_bytes >> 20, model.numerics, threads,
@@ -87,10 +91,11 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
     spdlog::warn("--threads is {} and OpenMP gives {}: raise OMP_THREAD_LIMIT or ask for fewer",
                  flags.threads, threads);
   }
-  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}", kv.num_blocks,
-               kv.layout.block_size,
-               (static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes()) >> 20,
-               model.engine.max_model_len);
+  const size_t rank_bytes = static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes();
+  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}; async scheduling {}",
+               kv.num_blocks, kv.layout.block_size,
+               (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20,
+               model.engine.max_model_len, model.engine.overlap ? "on" : "off");
   if (model.stop_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }

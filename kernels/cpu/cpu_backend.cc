@@ -33,6 +33,14 @@ void CheckHeads(const AttentionShape& shape) {
       << shape.q_heads << " query heads over " << shape.kv_heads << " KV heads";
 }
 
+// The first ranks take what does not divide.
+int ThreadsOfRank(const BackendOptions& options) {
+  const int all = options.threads > 0 ? options.threads : cpu::UsableCores();
+  if (options.collective == nullptr) return all;
+  const int ranks = options.collective->size();
+  return std::max(1, all / ranks + (options.collective->rank() < all % ranks ? 1 : 0));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
@@ -41,8 +49,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
   }
-  const int threads =
-      cpu::AskForThreads(options.threads > 0 ? options.threads : cpu::UsableCores());
+  const int threads = cpu::AskForThreads(ThreadsOfRank(options));
   std::unique_ptr<cpu::Gemm> gemm;
   if (isa == cpu::Isa::kAvx512) {
     auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
@@ -59,14 +66,18 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .isa = std::string(cpu::Name(isa)),
                    .matmul = gemm->implementation(),
                    .threads = threads,
-                   .compute_dtype = options.compute_dtype};
-  return std::unique_ptr<Backend>(new CpuBackend(std::move(info), isa, std::move(gemm)));
+                   .compute_dtype = options.compute_dtype,
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1};
+  return std::unique_ptr<Backend>(
+      new CpuBackend(std::move(info), isa, std::move(gemm), options.collective));
 }
 
-CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm)
+CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
+                       Collective* collective)
     : info_(std::move(info)),
       team_(info_.threads),
       gemm_(std::move(gemm)),
+      collective_(collective),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
@@ -278,6 +289,11 @@ void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
               gate_up.rows == out.rows);
   cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
                       [&](int64_t begin, int64_t end) { silu_mul_(gate_up, out, begin, end); });
+}
+
+void CpuBackend::AllReduce(Matrix values) {
+  if (collective_ == nullptr || !fault_.empty()) return;
+  fault_ = SumOverRanks(*collective_, values);
 }
 
 void CpuBackend::Sample(Matrix logits, std::span<const SampleRow> rows,

@@ -47,17 +47,20 @@ class CpuBackend final : public Backend {
                       const QkNorm& norm) override;
   void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
   void SiluMul(Matrix gate_up, Matrix out) override;
+  void AllReduce(Matrix values) override;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;
 
  private:
-  CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm);
+  CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
+             Collective* collective);
   void PlanAttention(const AttentionShape& shape);
 
   BackendInfo info_;
   cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;
+  Collective* const collective_;  // null without a group
   cpu::RmsNormFn rms_norm_;
   cpu::SiluMulFn silu_mul_;
   cpu::RopeStoreFn rope_store_;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/collective.h"
 #include "kernels/cuda/flash_attention.h"
 #include "kernels/cuda/plain_attention.h"
 #include "kernels/cuda/rope_store.h"
@@ -86,6 +87,11 @@ bool IsDecode(const StepLayout& layout) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOptions& options) {
+  if (options.collective != nullptr) {
+    return absl::UnimplementedError(
+        absl::StrCat("device cuda in a group of ", options.collective->size(),
+                     " ranks; GPUs compute alone: use --tensor-parallel-size 1"));
+  }
   BATON_ASSIGN_OR_RETURN(cuda::DeviceInfo device, cuda::OpenDevice(options.device_index));
   BATON_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create());
   BackendInfo info{.device = "cuda",
@@ -494,6 +500,9 @@ absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
   sampler_rows_ = rows;
   return absl::OkStatus();
 }
+
+// Create refuses groups, so there is nobody to add.
+void CudaBackend::AllReduce(Matrix /*values*/) {}
 
 void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                          std::span<SampledToken> results) {

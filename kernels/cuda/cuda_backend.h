@@ -51,6 +51,7 @@ class CudaBackend final : public Backend {
                       const QkNorm& norm) override;
   void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
   void SiluMul(Matrix gate_up, Matrix out) override;
+  void AllReduce(Matrix values) override;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;

@@ -37,12 +37,14 @@ float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast
 
 }  // namespace
 
-ReferenceBackend::ReferenceBackend(DType compute_dtype) {
+ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
+    : collective_(collective) {
   info_ = {.device = "reference",
            .isa = "scalar",
            .matmul = "scalar",
            .threads = 1,
-           .compute_dtype = compute_dtype};
+           .compute_dtype = compute_dtype,
+           .ranks = collective != nullptr ? collective->size() : 1};
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::Allocate(size_t bytes) {
@@ -196,6 +198,11 @@ void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
       StoreElement(out.row(row), out.dtype, i, Silu(gate) * up);
     }
   }
+}
+
+void ReferenceBackend::AllReduce(Matrix values) {
+  if (collective_ == nullptr || !fault_.empty()) return;
+  fault_ = SumOverRanks(*collective_, values);
 }
 
 void ReferenceBackend::Sample(Matrix logits, std::span<const SampleRow> rows,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "kernels/backend.h"
+#include "kernels/collective.h"
 
 namespace baton::kernels {
 
@@ -11,7 +12,8 @@ namespace baton::kernels {
 // dtype that the contract names. The oracle of every other backend, and slow.
 class ReferenceBackend final : public Backend {
  public:
-  explicit ReferenceBackend(DType compute_dtype);
+  // `collective`, of its tensor-parallel group, may be null.
+  explicit ReferenceBackend(DType compute_dtype, Collective* collective = nullptr);
 
   const BackendInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
@@ -37,12 +39,14 @@ class ReferenceBackend final : public Backend {
                       const QkNorm& norm) override;
   void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
   void SiluMul(Matrix gate_up, Matrix out) override;
+  void AllReduce(Matrix values) override;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;
 
  private:
   BackendInfo info_;
+  Collective* const collective_;
   StepLayout layout_;
   PagedKv kv_;
   std::string fault_;

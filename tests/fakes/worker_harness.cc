@@ -55,7 +55,7 @@ WorkerHarness::WorkerHarness(Options options)
   WorkerIdentity identity{.role = options_.role,
                           .incarnation = RandomBits(),
                           .model_fingerprint = options_.fingerprint,
-                          .shape = KvShapeOf(arena_.kv().layout, 1),
+                          .shape = KvShapeOf(arena_.kv().layout, 1, arena_.kv().layout.kv_heads, 1),
                           .numerics = options_.numerics,
                           .compute_dtype = "float32",
                           .max_model_len = options_.engine.max_model_len,

@@ -172,6 +172,10 @@ void ClusterSim::Collect(Coverage* coverage) const {
       coverage->chunks += figures.prefill_chunks;
       coverage->prefix_hits += figures.prefix_hits;
       coverage->steps += worker->steps();
+      coverage->rows_ahead += figures.rows_ahead;
+      coverage->rows_discarded += figures.rows_discarded;
+      coverage->held_back += worker->held_back();
+      coverage->ended_behind_two += worker->ended_behind_two();
     }
   }
 }

@@ -57,6 +57,8 @@ TEST(BindWorker, ReadsEveryEngineFlag) {
                                            "2",
                                            "--policy",
                                            "fcfs",
+                                           "--async-scheduling",
+                                           "on",
                                            "--max-num-queued-reqs",
                                            "9"},
                                           &flags);
@@ -74,7 +76,20 @@ TEST(BindWorker, ReadsEveryEngineFlag) {
   EXPECT_EQ(flags.engine.kv_dtype, DtypeFlag::kFloat32);
   EXPECT_EQ(flags.engine.isa, IsaFlag::kAvx2);
   EXPECT_EQ(flags.engine.threads, 2);
+  EXPECT_TRUE(SchedulesAsync(flags.engine));
   EXPECT_EQ(flags.engine.max_num_queued_reqs, 9);
+}
+
+TEST(BindWorker, AsyncSchedulingFollowsTheDeviceUnlessGiven) {
+  EngineFlags flags;
+  EXPECT_FALSE(SchedulesAsync(flags));
+  flags.device = "cuda";
+  EXPECT_TRUE(SchedulesAsync(flags));
+  WorkerFlags worker;
+  ASSERT_TRUE(ParseWorker({"m", "--async-scheduling", "off"}, &worker).ok());
+  worker.engine.device = "cuda";
+  EXPECT_FALSE(SchedulesAsync(worker.engine));
+  EXPECT_THAT(WorkerError({"m", "--async-scheduling", "maybe"}), HasSubstr("auto, on"));
 }
 
 TEST(BindWorker, DefaultsAreTheDocumentedOnes) {

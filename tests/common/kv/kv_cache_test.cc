@@ -42,5 +42,28 @@ TEST(KvCacheTest, ZeroesUnusedSlotsOfEveryLayerPlaneAndHead) {
   }
 }
 
+TEST(KvCacheTest, AnIdNamesABlockOnEveryRank) {
+  std::vector<std::vector<std::byte>> memory;
+  std::vector<kernels::PagedKv> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    kernels::PagedKv kv;
+    kv.layout = {.block_size = 4, .layers = 2, .kv_heads = 1, .head_dim = 8};
+    kv.num_blocks = 2;
+    kv.arena = memory.emplace_back(kv.layout.block_bytes() * 2, std::byte{0xFF}).data();
+    ranks.push_back(kv);
+  }
+  const KvCache cache(ranks);
+  EXPECT_EQ(cache.bytes(BlockId(1)).data(), ranks[0].block(1));
+  const ByteParts peers = cache.peer_bytes(BlockId(1));
+  ASSERT_EQ(peers.size(), 2u);
+  EXPECT_EQ(peers[1].data(), ranks[2].block(1));
+  cache.ZeroUnusedSlots(BlockId(1), 3);
+  for (const kernels::PagedKv& kv : ranks) {
+    EXPECT_EQ(kv.block(1)[2 * 8 * 4], std::byte{0xFF});
+    EXPECT_EQ(kv.block(1)[3 * 8 * 4], std::byte{0});
+    EXPECT_EQ(kv.block(0)[3 * 8 * 4], std::byte{0xFF});
+  }
+}
+
 }  // namespace
 }  // namespace baton

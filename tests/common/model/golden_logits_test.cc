@@ -32,7 +32,7 @@ class GoldenLogitsTest : public testing::TestWithParam<std::tuple<std::string, D
                                                     .blocks = blocks};
     std::vector<int32_t> rows;
     for (const auto& entry : golden_.logits) rows.push_back(entry.position);
-    Transformer& transformer = model.runner->transformer();
+    Transformer& transformer = *model.transformer;
     const auto logits = transformer.Forward(
         {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}, .sample_rows = rows},
         model.kv());

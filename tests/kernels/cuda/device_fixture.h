@@ -94,7 +94,8 @@ class DeviceMatrix {
 
 // The same on the host in fp32, for the reference.
 inline Matrix HostMatrix(std::vector<float>& values, int64_t cols) {
-  return Matrix::Dense(values.data(), DType::kF32, static_cast<int64_t>(values.size()) / cols, cols);
+  return Matrix::Dense(values.data(), DType::kF32, static_cast<int64_t>(values.size()) / cols,
+                       cols);
 }
 
 // |actual - expected| <= relative * max(|expected|, floor).

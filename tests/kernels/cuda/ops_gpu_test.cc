@@ -1,6 +1,6 @@
-// Row-wise operations and products of the CUDA backend against the scalar reference, in every dtype.
-// Tolerance: DeviceTolerance(dtype) of the larger of the expected value and the floor that the test
-// names; products sum in fp32, so their floor grows with the square root of the length.
+// Row-wise operations and products of the CUDA backend against the scalar reference, in every
+// dtype. Tolerance: DeviceTolerance(dtype) of the larger of the expected value and the floor that
+// the test names; products sum in fp32, so their floor grows with the square root of the length.
 #include <vector>
 
 #include "tests/kernels/cuda/device_fixture.h"
@@ -46,9 +46,8 @@ class CudaOpsTest : public testing::TestWithParam<DType> {
     ASSERT_TRUE(backend_->EndStep().ok());
     const auto host_weight = reference_->Pack({weight.data(), DType::kF32, c.out, c.in}, {});
     const auto host_bias = reference_->UploadVector({bias.data(), DType::kF32, 1, c.out});
-    reference_->MatMul(
-        **host_weight, HostMatrix(x, c.in), HostMatrix(expected, c.out),
-        {.bias = c.bias ? host_bias->get() : nullptr, .accumulate = c.accumulate});
+    reference_->MatMul(**host_weight, HostMatrix(x, c.in), HostMatrix(expected, c.out),
+                       {.bias = c.bias ? host_bias->get() : nullptr, .accumulate = c.accumulate});
     ExpectValues(first.Values(), expected, DeviceTolerance(c.out_dtype),
                  1 + std::sqrt(static_cast<double>(c.in)));
     EXPECT_EQ(first.Bytes(), second.Bytes()) << "not the same from run to run";
@@ -235,8 +234,8 @@ TEST_P(CudaOpsTest, ATokenOutsideTheTableIsAFaultOfTheStepAndNotOfTheNext) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cuda, CudaOpsTest,
-                         testing::Values(DType::kF32, DType::kBF16, DType::kF16), DTypeName);
+INSTANTIATE_TEST_SUITE_P(Cuda, CudaOpsTest, testing::Values(DType::kF32, DType::kBF16, DType::kF16),
+                         DTypeName);
 
 }  // namespace
 }  // namespace baton::kernels
