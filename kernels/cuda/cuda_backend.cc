@@ -495,8 +495,7 @@ absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
   }
   sampler_.reset();
   BATON_ASSIGN_OR_RETURN(
-      sampler_,
-      cuda::CudaSampler::Create({.vocab = vocab, .rows = rows, .slots = rows}, stream_.handle()));
+      sampler_, cuda::CudaSampler::Create({.vocab = vocab, .rows = rows}, stream_.handle()));
   sampler_vocab_ = vocab;
   sampler_rows_ = rows;
   return absl::OkStatus();

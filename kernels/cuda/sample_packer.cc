@@ -61,11 +61,12 @@ void BanRepeatedNgrams(const SampleRow& row, std::vector<std::pair<int32_t, floa
 
 absl::Status SamplerLimits::Check() const {
   if (vocab < 1 || vocab > kMaxVocab || rows < 1 || slots < 0 || max_top_logprobs < 0 ||
-      max_top_logprobs > kDrawThreads || list_capacity < 1) {
+      max_top_logprobs > kDrawThreads || list_capacity < 1 || entries() < rows) {
     return absl::InvalidArgumentError(absl::StrCat(
         "a sampler for vocabulary ", vocab, ", ", rows, " rows, ", slots, " slots, ",
-        max_top_logprobs, " top logprobs, ", list_capacity, " list entries; expected 1 to ",
-        kMaxVocab, ", at least 1, at least 0, 0 to ", kDrawThreads, ", at least 1"));
+        max_top_logprobs, " top logprobs, ", list_capacity, " list numbers, ", entries(),
+        " entries of counts; expected 1 to ", kMaxVocab, ", at least 1, at least 0, 0 to ",
+        kDrawThreads, ", at least 1, at least as many as rows"));
   }
   return absl::OkStatus();
 }
@@ -92,8 +93,8 @@ class SamplePacker::ListWriter {
 
 SamplePacker::SamplePacker(const SamplerLimits& limits)
     : limits_(limits),
-      histories_(static_cast<size_t>(limits.count_entries())),
-      taken_(static_cast<size_t>(limits.count_entries())) {}
+      entries_(static_cast<size_t>(limits.entries())),
+      entry_of_slot_(static_cast<size_t>(limits.slots), -1) {}
 
 absl::Status SamplePacker::CheckRow(const SampleRow& row) const {
   if (row.slot >= limits_.slots) {
@@ -112,49 +113,62 @@ absl::Status SamplePacker::CheckRow(const SampleRow& row) const {
   return absl::OkStatus();
 }
 
-// A slot's counts have its number; a row without a slot takes an entry that no row of the step
-// uses.
-int32_t SamplePacker::EntryFor(const SampleRow& row, std::span<const SampleRow> rows) {
-  if (row.slot >= 0) return row.slot;
-  for (const SampleRow& other : rows) {
-    if (other.slot >= 0) taken_[static_cast<size_t>(other.slot)] = true;
+// No row of the step takes the entry of another.
+void SamplePacker::KeepEntriesOf(std::span<const SampleRow> rows) {
+  ++step_;
+  for (const SampleRow& row : rows) {
+    if (row.slot < 0 || row.slot >= limits_.slots) continue;
+    const int32_t entry = entry_of_slot_[static_cast<size_t>(row.slot)];
+    if (entry >= 0) entries_[static_cast<size_t>(entry)].step = step_;
   }
-  const auto free = std::find(taken_.rbegin(), taken_.rend(), false);
-  BATON_CHECK(free != taken_.rend()) << rows.size() << " rows for " << taken_.size() << " entries";
-  *free = true;
-  return static_cast<int32_t>(taken_.rend() - free) - 1;
 }
 
-bool SamplePacker::InSync(const History& history, const SampleRow& row) const {
-  if (row.slot < 0 || history.prompt != row.prompt.size()) return false;
-  const KnownIds ids(row);
-  const std::span<const int32_t> known = history.known;
-  if (!DevicePending(row)) {
-    return history.in_flight == 0 && known.size() == ids.size() && ids.StartsWith(known);
+// That of the row's slot, else the one that was not used for longest.
+int32_t SamplePacker::EntryFor(const SampleRow& row) {
+  if (row.slot >= 0 && entry_of_slot_[static_cast<size_t>(row.slot)] >= 0) {
+    return entry_of_slot_[static_cast<size_t>(row.slot)];
   }
-  if (history.in_flight == 1) return known.size() == ids.size() && ids.StartsWith(known);
-  return history.in_flight == 0 && known.size() == ids.size() + 1 &&
+  const auto oldest =
+      std::min_element(entries_.begin(), entries_.end(),
+                       [](const Entry& a, const Entry& b) { return a.step < b.step; });
+  BATON_CHECK(oldest->step < step_) << "more rows in a step than " << entries_.size();
+  const auto index = static_cast<int32_t>(oldest - entries_.begin());
+  if (oldest->slot >= 0) entry_of_slot_[static_cast<size_t>(oldest->slot)] = -1;
+  *oldest = {.slot = row.slot, .step = step_};
+  if (row.slot >= 0) entry_of_slot_[static_cast<size_t>(row.slot)] = index;
+  return index;
+}
+
+bool SamplePacker::InSync(const Entry& entry, const SampleRow& row) const {
+  if (row.slot < 0 || entry.prompt != row.prompt.size()) return false;
+  const KnownIds ids(row);
+  const std::span<const int32_t> known = entry.known;
+  if (!DevicePending(row)) {
+    return entry.in_flight == 0 && known.size() == ids.size() && ids.StartsWith(known);
+  }
+  if (entry.in_flight == 1) return known.size() == ids.size() && ids.StartsWith(known);
+  return entry.in_flight == 0 && known.size() == ids.size() + 1 &&
          ids.StartsWith(known.first(ids.size()));
 }
 
-CountsReset SamplePacker::Reset(const SampleRow& row, int32_t entry, ListWriter& lists) {
-  History& history = histories_[static_cast<size_t>(entry)];
+CountsReset SamplePacker::Reset(const SampleRow& row, int32_t index, ListWriter& lists) {
+  Entry& entry = entries_[static_cast<size_t>(index)];
   const KnownIds ids(row);
-  history.known.clear();
-  history.prompt = row.prompt.size();
-  history.in_flight = DevicePending(row) ? 1 : 0;
-  CountsReset reset{.entry = entry, .pending_slot = DevicePending(row) ? row.slot : -1};
+  entry.known.clear();
+  entry.prompt = row.prompt.size();
+  entry.in_flight = DevicePending(row) ? 1 : 0;
+  CountsReset reset{.entry = index, .pending_slot = DevicePending(row) ? row.slot : -1};
   const auto in_range = [&](int32_t id) { return id >= 0 && id < limits_.vocab; };
   ListRange begun = lists.Begin();
   for (size_t i = 0; i < ids.size(); ++i) {
-    if (i == history.prompt) {
+    if (i == entry.prompt) {
       reset.prompt = lists.Range(begun);
       begun = lists.Begin();
     }
-    history.known.push_back(ids[i]);
+    entry.known.push_back(ids[i]);
     if (in_range(ids[i])) lists.Add(ids[i]);
   }
-  (ids.size() > history.prompt ? reset.output : reset.prompt) = lists.Range(begun);
+  (ids.size() > entry.prompt ? reset.output : reset.prompt) = lists.Range(begun);
   return reset;
 }
 
@@ -211,7 +225,7 @@ absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRo
                                                         std::span<Drawing> drawings) {
   BATON_CHECK(rows.size() <= params.size()) << rows.size() << " rows, " << params.size();
   for (SampleParams& p : params) p = SampleParams();
-  if (first == 0) taken_.assign(taken_.size(), false);
+  if (first == 0) KeepEntriesOf(rows);
   Packed packed{.end = first};
   size_t used = 0;
   for (; packed.end < static_cast<int32_t>(rows.size()); ++packed.end) {
@@ -221,16 +235,14 @@ absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRo
     if (!valid.ok()) return valid;
     ListWriter writer(lists, used);
     PackRow(row, writer, &into);
-    Drawing drawing{.entry = row.slot, .position = into.position};
     if (HasPenalty(row)) {
-      drawing.entry = EntryFor(row, rows);
-      into.counts = drawing.entry;
-      History& history = histories_[static_cast<size_t>(drawing.entry)];
-      const bool stale = !InSync(history, row);
-      const CountsReset reset = stale ? Reset(row, drawing.entry, writer) : CountsReset();
-      ++history.in_flight;
+      into.counts = EntryFor(row);
+      Entry& entry = entries_[static_cast<size_t>(into.counts)];
+      const bool stale = !InSync(entry, row);
+      const CountsReset reset = stale ? Reset(row, into.counts, writer) : CountsReset();
+      ++entry.in_flight;
       if (writer.full()) {  // the row is packed again, and fills its entry then
-        history = History();
+        entry.Forget();
       } else if (stale) {
         packed.resets.push_back(reset);
       }
@@ -242,7 +254,7 @@ absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRo
           absl::StrCat("the ids, biases and history of one row are ", writer.size(),
                        " numbers; the sampler has room for ", lists.size()));
     }
-    drawings[static_cast<size_t>(packed.end)] = drawing;
+    drawings[static_cast<size_t>(packed.end)] = {.slot = row.slot, .position = into.position};
     used = writer.size();
   }
   packed.list_size = static_cast<int32_t>(used);
@@ -250,12 +262,12 @@ absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRo
 }
 
 void SamplePacker::Seen(const Drawing& drawing, int32_t token) {
-  if (drawing.entry < 0) return;
-  History& history = histories_[static_cast<size_t>(drawing.entry)];
-  // Another sequence may have taken the entry meanwhile.
-  if (history.in_flight == 0 || history.known.size() != drawing.position) return;
-  history.known.push_back(token);
-  --history.in_flight;
+  if (drawing.slot < 0 || entry_of_slot_[static_cast<size_t>(drawing.slot)] < 0) return;
+  Entry& entry = entries_[static_cast<size_t>(entry_of_slot_[static_cast<size_t>(drawing.slot)])];
+  // Another sequence may have the slot by now.
+  if (entry.in_flight == 0 || entry.known.size() != drawing.position) return;
+  entry.known.push_back(token);
+  --entry.in_flight;
 }
 
 }  // namespace baton::kernels::cuda

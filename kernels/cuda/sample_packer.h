@@ -16,13 +16,14 @@ namespace baton::kernels::cuda {
 struct SamplerLimits {
   int32_t vocab = 0;
   int32_t rows = 0;                 // of one step
-  int32_t slots = 0;                // SampleRow::slot is below this
+  int32_t slots = 1 << 16;          // SampleRow::slot is below this
   int32_t max_top_logprobs = 20;    // of one row
   int32_t list_capacity = 1 << 20;  // ints for the ids, biases and histories of one launch
+  // Entries of penalty counts, each `vocab` 32-bit numbers. A sequence with penalties keeps one as
+  // long as there are enough; one that lost it is counted anew. At least `rows`; 0 means that.
+  int32_t count_entries = 0;
 
-  // Rows of penalty counts, each `vocab` 32-bit numbers: one per slot, and enough for a step
-  // without slots.
-  int32_t count_entries() const { return slots > rows ? slots : rows; }
+  int32_t entries() const { return count_entries > 0 ? count_entries : rows; }
   absl::Status Check() const;
 };
 
@@ -32,10 +33,9 @@ class SamplePacker {
  public:
   explicit SamplePacker(const SamplerLimits& limits);
 
-  // A drawn token that the host has yet to see, per row, and the entry of counts that may hold it
-  // (-1: none).
+  // A drawn token that the host has yet to see; slot -1: nobody waits for it.
   struct Drawing {
-    int32_t entry = -1;
+    int32_t slot = -1;
     uint32_t position = 0;
   };
   struct Packed {
@@ -55,24 +55,30 @@ class SamplePacker {
   void Seen(const Drawing& drawing, int32_t token);
 
  private:
-  // Ids whose counts an entry holds: those known here, then `in_flight` drawn on the device.
-  struct History {
+  // An entry of counts: what is in it are the ids known here, then `in_flight` drawn on the device.
+  struct Entry {
+    int32_t slot = -1;  // whose it is
+    uint64_t step = 0;  // that used it last
     std::vector<int32_t> known;
     size_t prompt = std::numeric_limits<size_t>::max();  // ids of the prompt; at first no history
     int32_t in_flight = 0;
+
+    void Forget() { *this = {.slot = slot, .step = step}; }
   };
   class ListWriter;
 
   absl::Status CheckRow(const SampleRow& row) const;
-  int32_t EntryFor(const SampleRow& row, std::span<const SampleRow> rows);
-  bool InSync(const History& history, const SampleRow& row) const;
+  void KeepEntriesOf(std::span<const SampleRow> rows);
+  int32_t EntryFor(const SampleRow& row);
+  bool InSync(const Entry& entry, const SampleRow& row) const;
   void PackRow(const SampleRow& row, ListWriter& lists, SampleParams* params);
   void PackPatches(const SampleRow& row, ListWriter& lists, SampleParams* params);
   CountsReset Reset(const SampleRow& row, int32_t entry, ListWriter& lists);
 
-  SamplerLimits limits_;
-  std::vector<History> histories_;  // [count_entries]
-  std::vector<bool> taken_;         // [count_entries] by rows of the step being packed
+  const SamplerLimits limits_;
+  uint64_t step_ = 0;
+  std::vector<Entry> entries_;
+  std::vector<int32_t> entry_of_slot_;  // [slots], -1: none
   std::vector<std::pair<int32_t, float>> patches_;
 };
 

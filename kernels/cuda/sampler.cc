@@ -50,7 +50,7 @@ struct DeviceSizes {
       : inputs(InputOffsets(limits).size), results(ResultOffsets(limits).size) {
     const auto rows = static_cast<size_t>(limits.rows);
     const auto vocab = static_cast<size_t>(limits.vocab);
-    counts = sizeof(uint32_t) * vocab * static_cast<size_t>(limits.count_entries());
+    counts = sizeof(uint32_t) * vocab * static_cast<size_t>(limits.entries());
     processed = sizeof(float) * vocab * rows;
     partials = sizeof(TilePartial) * static_cast<size_t>(NumTiles(limits.vocab)) * rows;
     last_tokens = sizeof(int32_t) * static_cast<size_t>(std::max(limits.slots, 1));

@@ -16,18 +16,13 @@ EmulatedSampler::EmulatedSampler(const SamplerLimits& limits, HostCta::Order ord
       params_(static_cast<size_t>(limits.rows)),
       lists_(static_cast<size_t>(limits.list_capacity)),
       // Garbage on purpose: nothing may rely on fresh memory.
-      counts_(static_cast<size_t>(limits.count_entries()) * limits.vocab, 0xabcdabcd),
+      counts_(static_cast<size_t>(limits.entries()) * limits.vocab, 0xabcdabcd),
       last_tokens_(static_cast<size_t>(limits.slots), -7),
       processed_(static_cast<size_t>(limits.rows) * limits.vocab, 3e38f),
       partials_(static_cast<size_t>(limits.rows) * NumTiles(limits.vocab)),
       results_(static_cast<size_t>(limits.rows)),
       top_logprobs_(static_cast<size_t>(limits.rows) * limits.max_top_logprobs) {
   EXPECT_TRUE(limits.Check().ok()) << limits.Check();
-}
-
-std::span<const uint32_t> EmulatedSampler::counts(int32_t entry) const {
-  return std::span(counts_).subspan(static_cast<size_t>(entry) * limits_.vocab,
-                                    static_cast<size_t>(limits_.vocab));
 }
 
 void EmulatedSampler::Launch(std::span<const float> logits, int32_t rows) {

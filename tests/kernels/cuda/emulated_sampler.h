@@ -25,7 +25,6 @@ class EmulatedSampler {
   // As Backend::Sample of one step.
   std::vector<SampledToken> Sample(std::span<const float> logits, std::span<const SampleRow> rows);
 
-  std::span<const uint32_t> counts(int32_t entry) const;
   int32_t last_token(int32_t slot) const { return last_tokens_[slot]; }
   int resets() const { return resets_; }  // so far
 

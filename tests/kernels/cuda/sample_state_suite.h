@@ -169,6 +169,19 @@ TYPED_TEST_P(SampleStateSuite, RowsWithoutASlotNeedNoState) {
   this->ExpectResets(13);
 }
 
+TYPED_TEST_P(SampleStateSuite, MoreSequencesThanEntriesTakeTurns) {
+  this->sampler_.set_overlap(true);
+  std::vector<Sequence> all;
+  for (int32_t slot = 0; slot < 6; ++slot) all.push_back(NewSequence(slot, 10 + slot));
+  for (int i = 0; i < 4; ++i) {
+    this->Step({&all[0], &all[1], &all[2]}, this->Known);
+    this->Step({&all[0], &all[1], &all[2]}, this->Pending);
+    this->Step({&all[3], &all[4], &all[5]}, this->Known);
+    this->Step({&all[5], &all[4]}, this->Pending);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+}
+
 TYPED_TEST_P(SampleStateSuite, RowsThatDoNotFitTogetherAreLaunchedInTurn) {
   std::vector<Sequence> all;
   for (int32_t slot = 0; slot < 4; ++slot) all.push_back(NewSequence(slot, 10 + slot));
@@ -182,6 +195,7 @@ REGISTER_TYPED_TEST_SUITE_P(SampleStateSuite, CountsAreBuiltOnceAndThenKeptByThe
                             ATokenThatArrivedAfterTheRowWasMadeIsTheSame,
                             AnEntryIsFilledWhileTheLastTokenIsPending,
                             ASlotThatChangesHandsIsCountedAnew, RowsWithoutASlotNeedNoState,
+                            MoreSequencesThanEntriesTakeTurns,
                             RowsThatDoNotFitTogetherAreLaunchedInTurn);
 
 }  // namespace baton::kernels::cuda

@@ -30,6 +30,7 @@ TEST(SamplePackerTest, RefusesWhatNoKernelCanSample) {
   EXPECT_EQ(code({.repetition_penalty = 2, .prompt = std::span(history).first(8)}),
             absl::StatusCode::kOk);
   EXPECT_FALSE((SamplerLimits{.vocab = 0, .rows = 1}).Check().ok());
+  EXPECT_FALSE((SamplerLimits{.vocab = 9, .rows = 2, .count_entries = 1}).Check().ok());
   EXPECT_FALSE((SamplerLimits{.vocab = kMaxVocab + 1, .rows = 1}).Check().ok());
 }
 
