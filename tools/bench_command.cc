@@ -159,7 +159,7 @@ absl::Status MeasureAndPrint(const BenchFlags& flags, BenchSession* session, Row
         std::fputs(("  " + PointText(point) + "\n").c_str(), stderr);
       },
       result);
-  if (!result->find_max->points.empty()) {
+  if (result->find_max && !result->find_max->points.empty()) {
     Print(SearchTable(*result->find_max, *result->find_max_variable, *result->slo));
   }
   return status;

@@ -195,6 +195,8 @@ class BenchTest(unittest.TestCase):
                  2, "both name /tmp/x"),
                 (["--server", address, "--rate", "1", "--slo", "ttft=soon"], 2, "soon"),
                 (["--server", address, "--rate", "1", "--input-tokens", "9999999"], 2, "9999999"),
+                (["--server", address, "--find-max", "rate", "--slo", "ttft=1s", "--input-tokens",
+                  "9999999"], 2, "9999999"),
                 (["--server", address, "--rate", "1", "--output-tokens", "many"], 2, "many"),
                 (["--server", address, "--trace", "/nowhere.csv"], 2, "/nowhere.csv"),
                 (["--server", address, "--rate", "1", "--model", "other"], 2, "other")):

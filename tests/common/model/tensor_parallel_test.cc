@@ -163,6 +163,33 @@ TEST_F(TensorParallelTest, RanksAgreeToTheBit) {
   }
 }
 
+TEST_F(TensorParallelTest, ARowGetsTheSameBitsAloneBatchedAndChunked) {
+  const std::string dir = Make({.heads = 8, .kv_heads = 2, .dtype = "bfloat16"});
+  for (const Device& device : CpuDevices()) {
+    auto model = MustLoadRanks(dir, device, 2);
+    std::vector<TestSequence> alone(3), batched(3);
+    RunnerDriver one(*model), many(*model);
+    std::vector<TestSequence*> together;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      alone[i].prompt = Prompt();
+      alone[i].prompt.resize(11 + 12 * i);
+      alone[i].sampling.temperature = 0.8F;
+      alone[i].sampling.seed = 5 + i;
+      batched[i] = alone[i];
+      one.Generate({&alone[i]}, kTokens, 64);
+      together.push_back(&batched[i]);
+    }
+    many.Generate(together, kTokens, 4);
+    EXPECT_EQ(many.largest_batch(), 3);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(batched[i].output, alone[i].output) << DeviceName(device) << " sequence " << i;
+      for (size_t token = 0; token < alone[i].samples.size(); ++token) {
+        EXPECT_EQ(batched[i].samples[token].logprob, alone[i].samples[token].logprob);
+      }
+    }
+  }
+}
+
 // The heads of all ranks, joined, are the block that one rank would have computed.
 TEST_F(TensorParallelTest, JoinedBlocksAreThoseOfOneRank) {
   const std::string dir = Make({.heads = 8, .kv_heads = 4, .dtype = "float32"});
