@@ -71,7 +71,6 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   if (!sampling_.empty()) {
     transformer_->backend().Sample(logits, sampling_, samples_);
     transformer_->CountOperation();
-    KeepLastDrawn();
   }
   submitted_ = true;
   return absl::OkStatus();
@@ -81,6 +80,7 @@ absl::StatusOr<StepOutput> TransformerRunner::Wait() {
   BATON_CHECK(submitted_) << "Wait without Submit";
   submitted_ = false;
   BATON_RETURN_IF_ERROR(transformer_->backend().EndStep());
+  KeepLastDrawn();  // only now are they on the host, whatever the backend
   return StepOutput{std::move(samples_)};
 }
 

@@ -10,8 +10,8 @@
 
 namespace baton {
 
-// Runs step plans on a transformer. The step is computed inside Submit, so the last token of every
-// slot is on the host when the next step begins.
+// Runs step plans on a transformer, one at a time: when a step begins, the one before has ended and
+// the last token of every slot is on the host.
 class TransformerRunner final : public ModelRunner {
  public:
   // The arena of `kv` and the transformer's backend outlive the runner.

@@ -197,15 +197,16 @@ TEST_P(EngineOverlapTest, AStepThatWaitsForTheOwnerToReadEventsIsNoStall) {
   base::ManualClock clock;
   auto options = Options();
   options.clock = &clock;
-  options.engine.max_model_len = 6000;
+  options.engine.max_model_len = 1000;
   options.engine.stall_timeout = milliseconds(40);
   options.num_blocks = 1500;
   EngineHarness harness(options);
-  SequenceSpec spec = MakeSpec(10, 5900);
-  spec.stop.eos_policy = EosPolicy::kIgnoreContinue;
-  const SequenceId id = harness.Admit(spec);
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < options.engine.max_num_seqs; ++i) {
+    ids.push_back(harness.Admit(MakeSpec(10, 600, i)));
+  }
   auto& events = harness.engine().events();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (events.size() < events.capacity() && std::chrono::steady_clock::now() < deadline) {
     std::this_thread::yield();
   }
@@ -216,8 +217,8 @@ TEST_P(EngineOverlapTest, AStepThatWaitsForTheOwnerToReadEventsIsNoStall) {
     while (std::chrono::steady_clock::now() < pause) std::this_thread::yield();
   }
   EXPECT_TRUE(harness.figures().healthy);
-  harness.engine().Cancel(id);
-  EXPECT_TRUE(harness.RunUntilOver(id));
+  for (const SequenceId id : ids) harness.engine().Cancel(id);
+  for (const SequenceId id : ids) EXPECT_TRUE(harness.RunUntilOver(id));
   EXPECT_TRUE(harness.AllBlocksBack());
 }
 
