@@ -203,7 +203,9 @@ TEST_P(EngineOverlapTest, AStepThatWaitsForTheOwnerToReadEventsIsNoStall) {
   EngineHarness harness(options);
   std::vector<SequenceId> ids;
   for (int32_t i = 0; i < options.engine.max_num_seqs; ++i) {
-    ids.push_back(harness.Admit(MakeSpec(10, 600, i)));
+    SequenceSpec spec = MakeSpec(10, 700, i);
+    spec.stop.eos_policy = EosPolicy::kIgnoreContinue;
+    ids.push_back(harness.Admit(spec));
   }
   auto& events = harness.engine().events();
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
