@@ -126,7 +126,8 @@ nlohmann::ordered_json ResultAsJson(const BenchResult& result);
 
 // Writes to PATH.tmp, checks every step to the closing of the file, and renames: PATH is the old
 // file or the whole new one. An error says what failed, how much was written and that nothing was
-// replaced; PATH.tmp is removed then, so that a full disk is not made fuller.
+// replaced; PATH.tmp is removed then, so that a full disk is not made fuller. A device or a pipe is
+// written in place.
 absl::Status WriteResult(const std::string& path, const nlohmann::ordered_json& json);
 
 }  // namespace baton::bench

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "tools/bench/output_path.h"
 #include "tools/bench/row_json.h"
 
 namespace baton::bench {
@@ -18,10 +19,10 @@ std::string Line(const nlohmann::ordered_json& json) {
 }  // namespace
 
 RowsFile::RowsFile(std::string path, std::FILE* file)
-    : path_(std::move(path)), temporary_(path_ + ".partial"), file_(file) {}
+    : path_(std::move(path)), temporary_(WrittenBefore(path_, ".partial")), file_(file) {}
 
 absl::StatusOr<std::unique_ptr<RowsFile>> RowsFile::Create(const std::string& path) {
-  const std::string temporary = path + ".partial";
+  const std::string temporary = WrittenBefore(path, ".partial");
   std::FILE* file = std::fopen(temporary.c_str(), "we");
   if (file == nullptr) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary, " for --rows"));
@@ -36,7 +37,7 @@ absl::StatusOr<std::unique_ptr<RowsFile>> RowsFile::Create(const std::string& pa
 RowsFile::~RowsFile() {
   if (file_ == nullptr) return;
   std::fclose(file_);
-  if (rows_ == 0) std::remove(temporary_.c_str());  // nothing was measured
+  if (rows_ == 0 && temporary_ != path_) std::remove(temporary_.c_str());  // nothing was measured
 }
 
 absl::Status RowsFile::Fail(const char* what, int error) {
@@ -82,7 +83,9 @@ absl::Status RowsFile::Close(const std::string& partial_reason) {
   std::FILE* file = std::exchange(file_, nullptr);
   // Some file systems tell of a full disk only here.
   if (std::fclose(file) != 0) return Fail("close", errno);
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return Fail("rename", errno);
+  if (temporary_ != path_ && std::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    return Fail("rename", errno);
+  }
   status_ = absl::FailedPreconditionError(absl::StrCat(path_, " is closed"));
   return absl::OkStatus();
 }

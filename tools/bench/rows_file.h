@@ -28,7 +28,7 @@ namespace baton::bench {
 
 // Streams runs to disk as they end. Not thread-safe. Writes PATH.partial and renames it to PATH in
 // Close(), so that PATH is never half a file; what was written stays in PATH.partial if the disk
-// fills or the process dies.
+// fills or the process dies. A device or a pipe is written in place.
 class RowsFile final {
  public:
   static absl::StatusOr<std::unique_ptr<RowsFile>> Create(const std::string& path);

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "tools/bench/output_path.h"
 #include "tools/bench/result_json.h"
 
 namespace baton::bench {
@@ -9,13 +10,14 @@ namespace baton::bench {
 absl::Status WriteResult(const std::string& path, const nlohmann::ordered_json& json) {
   const std::string text =
       json.dump(1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  const std::string temporary = path + ".tmp";
+  const std::string temporary = WrittenBefore(path, ".tmp");
+  const bool in_place = temporary == path;
   const auto failed = [&](const char* what, int error, size_t written) {
-    std::remove(temporary.c_str());
+    if (!in_place) std::remove(temporary.c_str());
     return absl::ErrnoToStatus(
         error, absl::StrCat("cannot ", what, " ", path, " (", written, " of ", text.size(),
-                            " bytes written): what stood there is as it was; free space or give "
-                            "another path to --out"));
+                            " bytes written)", in_place ? "" : ": what stood there is as it was",
+                            "; free space or give another path to --out"));
   };
   std::FILE* file = std::fopen(temporary.c_str(), "we");
   if (file == nullptr) {
@@ -27,7 +29,9 @@ absl::Status WriteResult(const std::string& path, const nlohmann::ordered_json& 
   if (write_error != 0) return failed("write", write_error, written);
   // What was buffered is written, and a full disk told of, at the latest here.
   if (!closed) return failed("write", errno, written);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) return failed("replace", errno, written);
+  if (!in_place && std::rename(temporary.c_str(), path.c_str()) != 0) {
+    return failed("replace", errno, written);
+  }
   return absl::OkStatus();
 }
 

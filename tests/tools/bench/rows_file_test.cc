@@ -201,5 +201,23 @@ TEST_F(RowsFileTest, AResultIsReplacedWholeOrNotAtAll) {
   EXPECT_FALSE(WriteResult((folder_ / "none" / "r.json").string(), {}).ok());
 }
 
+TEST_F(RowsFileTest, ADeviceIsWrittenInPlace) {
+  const std::string path = (folder_ / "device").string();
+  fs::create_symlink("/dev/null", path);
+  EXPECT_TRUE(WriteResult(path, {{"a", 1}}).ok());
+  auto rows = RowsFile::Create(path);
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_TRUE((*rows)->Close("").ok());
+  EXPECT_EQ(fs::read_symlink(path), "/dev/null");
+
+  fs::remove(path);
+  fs::create_symlink("/dev/full", path);
+  EXPECT_THAT(std::string(WriteResult(path, {{"a", 1}}).message()),
+              testing::HasSubstr("No space left"));
+  EXPECT_THAT(std::string(RowsFile::Create(path).status().message()),
+              testing::HasSubstr("No space left"));
+  EXPECT_EQ(fs::read_symlink(path), "/dev/full");
+}
+
 }  // namespace
 }  // namespace baton::bench
