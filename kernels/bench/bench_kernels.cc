@@ -2,7 +2,7 @@
 // same run, at the shape of a 430 M Llama, on a GPU of Llama-3.1-8B.
 //
 //   bench_kernels [--device cpu|cuda] [--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32]
-//                 [--threads N] [--rounds N]
+//                 [--threads N] [--rounds N] [--quantization none|fp8]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -224,6 +224,10 @@ int main(int argc, char** argv) {
       options.compute_dtype = baton::kernels::DType::kBF16;
     } else if (flag == "--dtype" && std::strcmp(value, "float16") == 0) {
       options.compute_dtype = baton::kernels::DType::kF16;
+    } else if (flag == "--quantization" && std::strcmp(value, "none") == 0) {
+      options.quantization = baton::kernels::Quantization::kNone;
+    } else if (flag == "--quantization" && std::strcmp(value, "fp8") == 0) {
+      options.quantization = baton::kernels::Quantization::kFp8;
     } else if (flag == "--threads" && std::atoi(value) > 0) {
       options.threads = std::atoi(value);
     } else if (flag == "--rounds" && std::atoi(value) > 0) {
@@ -232,7 +236,7 @@ int main(int argc, char** argv) {
       std::fprintf(stderr,
                    "unknown or incomplete '%s %s'; usage: bench_kernels [--device cpu|cuda] "
                    "[--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
-                   "[--rounds N]\n",
+                   "[--rounds N] [--quantization none|fp8]\n",
                    flag.c_str(), value);
       return 2;
     }

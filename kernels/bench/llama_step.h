@@ -85,7 +85,7 @@ class LlamaStep {
   struct Layer {
     std::unique_ptr<PackedWeight> qkv, o, gate_up, down;
   };
-  std::unique_ptr<PackedWeight> RandomWeight(int64_t out, int64_t in);
+  std::unique_ptr<PackedWeight> RandomWeight(int64_t out, int64_t in, bool keep_precision = false);
   Matrix View(const Buffer& buffer, DType dtype, int64_t rows, int64_t cols) const;
   void RunLayer(int layer);
 
