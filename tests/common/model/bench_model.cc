@@ -237,6 +237,14 @@ int Main(int argc, char** argv) {
                  "[--quantization none|fp8] [--load-cache DIR] [--json] [DIR]\n");
     return 2;
   }
+  if (options->on_gpu()) {
+    // A GPU that is not there shows before a model of 16 GB is made.
+    const auto probe = kernels::MakeBackend({.device = options->model.device});
+    if (!probe.ok()) {
+      std::fprintf(stderr, "%s\n", probe.status().ToString().c_str());
+      return 1;
+    }
+  }
   TempDir temporary;
   const std::string dir = options->dir.empty() ? temporary / "model" : options->dir;
   if (!MakeModel(dir, options->on_gpu() ? kLlama8B : kSmall)) return 1;

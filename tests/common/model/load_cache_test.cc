@@ -61,7 +61,7 @@ class LoadCacheTest : public testing::Test {
   }
 
   absl::StatusOr<Loaded> TryLoad(ModelOptions options) {
-    options.threads = 2;
+    options.threads = options.tensor_parallel_size;
     options.kv.tokens = 1024;
     options.limits = {.max_tokens = 64, .max_samples = 8};
     Loaded loaded;
