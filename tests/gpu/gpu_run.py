@@ -83,7 +83,7 @@ def machine_facts(context):
 PARTS = (
     plan.Part("facts", "the machine, its libraries and their versions", facts, 30, 5),
     plan.Part("kernels", "every kernel against its reference", gtests.kernels, 120, 20),
-    plan.Part("golden", "golden models of transformers", gtests.golden, 60, 15),
+    plan.Part("golden", "golden models of transformers", gtests.golden, 90, 15),
     plan.Part("grpc", "the three services, KV by gRPC: tokens of unified mode",
               functools.partial(service.check_service, "grpc"), 60, 20),
     plan.Part("cuda_ipc", "the three services, KV from process to process on one GPU",

@@ -13,6 +13,7 @@ from plan import Failure, NotMeasured, Skip
 
 # Without a GPU: the CPU's kernels against the same references.
 CPU_KERNEL_TESTS = ("kernels_ops_test", "kernels_attention_test", "kernels_sample_test")
+CPU_GOLDEN_TEST = "golden_logits_test"
 SANITIZER_ERROR = 97
 
 
@@ -122,10 +123,32 @@ def judge(outcomes, recorder, noun):
     return line
 
 
+def is_golden(test):
+    return "golden" in test.name
+
+
+def kernel_tests(context):
+    return [test for test in context.build.labelled("gpu") if not is_golden(test)]
+
+
+def run_tests(context, recorder, tests, filter_text="*"):
+    """All of `tests`, one after the other; what came of each."""
+    # References are scalar code on one core each.
+    shards = max(1, min(4, (os.cpu_count() or 1) // 4))
+    outcomes = []
+    for at, test in enumerate(tests):
+        # No one of them takes the time of all that follow.
+        limit_s = min(context.left(), max(30, 2 * context.left() / (len(tests) - at)))
+        outcomes.append(run_sharded(context, test, limit_s, shards, filter_text))
+        recorder.detail("programs", {outcome.name: outcome.as_data() for outcome in outcomes})
+        recorder.why(f"{len(outcomes)} of {len(tests)} programs done")
+    return outcomes
+
+
 def kernels(context, recorder):
     """Every kernel against its reference."""
     if context.device == "cuda":
-        tests = context.build.labelled("gpu")
+        tests = kernel_tests(context)
         missing = f"{context.build.origin} has no tests of label gpu; expected a build of preset cuda"
     else:
         tests = [test for test in context.build.tests
@@ -133,29 +156,25 @@ def kernels(context, recorder):
         missing = f"{context.build.origin} has none of {', '.join(CPU_KERNEL_TESTS)}: build them"
     if not tests:
         raise NotMeasured(missing)
-    # References are scalar code on one core each.
-    shards = max(1, min(4, (os.cpu_count() or 1) // 4))
-    outcomes = []
-    for test in tests:
-        outcomes.append(run_sharded(context, test, context.left(), shards))
-        recorder.detail("programs", {outcome.name: outcome.as_data() for outcome in outcomes})
-        recorder.why(f"{len(outcomes)} of {len(tests)} programs done")
-    recorder.why(judge(outcomes, recorder, "programs"))
+    recorder.why(judge(run_tests(context, recorder, tests), recorder, "programs"))
 
 
 def golden(context, recorder):
     """Golden models of transformers; near-ties of bf16 are allowed by the tests, and counted here."""
-    path = context.build.program("golden_logits_test")
-    if path is None:
-        raise NotMeasured(f"golden_logits_test is not in {context.build.origin}: build it")
-    filter_text = "*cuda*" if context.device == "cuda" else context.sizes.golden_filter
-    outcome = run_gtest(context, "golden_logits_test", path, context.left(), filter_text)
-    if outcome.ran == 0 and not outcome.problem:
-        raise NotMeasured(f"golden_logits_test has no test for {filter_text} in this build")
-    line = judge([outcome], recorder, "program")
-    ties = {name: int(value) for name, value in outcome.properties.get("near_ties", [])}
+    if context.device == "cuda":
+        tests = [test for test in context.build.labelled("gpu") if is_golden(test)]
+        missing = f"{context.build.origin} has no test of golden models on a GPU"
+    else:
+        tests = [test for test in context.build.tests
+                 if test.name == CPU_GOLDEN_TEST and os.path.exists(test.path)]
+        missing = f"{CPU_GOLDEN_TEST} is not in {context.build.origin}: build it"
+    if not tests:
+        raise NotMeasured(missing)
+    outcomes = run_tests(context, recorder, tests, context.sizes.golden_filter)
+    line = judge(outcomes, recorder, "programs")
+    ties = {name: int(value) for outcome in outcomes for name, value in outcome.properties.get("near_ties", [])}
     recorder.detail("near_ties", ties)
-    recorder.why(f"{line}; {sum(ties.values())} near-ties of bf16" if context.device == "cuda" else line)
+    recorder.why(f"{line}; {sum(ties.values())} near-ties" if context.device == "cuda" else line)
 
 
 SUMMARY = re.compile(r"=+ (?:ERROR|RACECHECK) SUMMARY: (.*)")
@@ -168,7 +187,7 @@ def sanitizers(context, recorder):
     tool = machine.tool("compute-sanitizer")
     if tool is None:
         raise NotMeasured("compute-sanitizer is not in the PATH nor in the CUDA toolkit")
-    tests = context.build.labelled("gpu")
+    tests = kernel_tests(context)
     if not tests:
         raise NotMeasured(f"{context.build.origin} has no tests of label gpu")
     # What ended soonest without it comes first, so that most of them get their turn.

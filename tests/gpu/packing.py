@@ -3,23 +3,24 @@
 import argparse
 import concurrent.futures
 import json
+import lzma
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 import build
 
 PROGRAMS = ("baton", "baton-router", "baton-prefill", "baton-decode", "bench_kernels", "bench_cuda_moves")
-TESTS = ("golden_logits_test",)  # beside those of label gpu
 # Of the C library and the driver: always those of the machine.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|BrokenLocale|cuda|"
                             r"nvidia-.*))\.so(\.\d+)*$")
 # One window over all programs, so that kernels that stand in several count once.
-COMPRESSION = "--lzma2=preset=6,dict=192MiB"
+FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 192 << 20}]
 
 
 class PackError(Exception):
@@ -36,7 +37,7 @@ def call(command, **options):
 
 
 def wanted_tests(folder):
-    return [test for test in build.ctest_tests(folder) if "gpu" in test.labels or test.name in TESTS]
+    return [test for test in build.ctest_tests(folder) if "gpu" in test.labels]
 
 
 def build_all(folder):
@@ -48,7 +49,7 @@ def build_all(folder):
 def executables(folder):
     """(path, place in the pack) of everything that is run."""
     tests = wanted_tests(folder)
-    if not any("gpu" in test.labels for test in tests):
+    if not tests:
         raise PackError(f"{folder} has no tests of label gpu; expected a build of preset cuda with tests")
     found = [(folder / "bin" / name, f"bin/{name}") for name in PROGRAMS]
     found += [(pathlib.Path(test.path), f"tests/{test.name}") for test in tests]
@@ -122,26 +123,25 @@ def write_manifest(folder, stage):
 
 
 def compress(stage, out):
+    """The same files give the same bytes."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.unlink(missing_ok=True)
-    # Tests first, side by side: they share most of their kernels.
-    members = [build.MANIFEST, *sorted(str(path.relative_to(stage)) for path in stage.glob("*/*"))]
-    # The same files give the same bytes.
-    with open(out, "wb") as target, subprocess.Popen(
-            ["tar", "-C", str(stage), "--owner=0", "--group=0", "--mtime=@0", "--no-recursion", "-cf", "-", *members],
-            stdout=subprocess.PIPE) as tar:
-        packed = subprocess.run(["xz", "-c", "--threads=1", COMPRESSION], stdin=tar.stdout, stdout=target,
-                                timeout=3600, check=False)
-        tar.stdout.close()
-    if tar.returncode != 0 or packed.returncode != 0:
-        out.unlink(missing_ok=True)
-        raise PackError(f"tar ended with {tar.returncode}, xz with {packed.returncode}")
+    members = [stage / build.MANIFEST, *sorted(stage.glob("*/*"))]
+    with lzma.open(out, "wb", filters=FILTERS) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+        for path in members:
+            member = tarfile.TarInfo(str(path.relative_to(stage)))
+            member.size, member.mode = path.stat().st_size, 0o755 if path.parent != stage else 0o644
+            with open(path, "rb") as content:
+                archive.addfile(member, content)
 
 
 def tree_bytes():
     """Of the files that travel with the tree: tracked ones, and those that git does not ignore."""
-    names = call(["git", "-C", build.ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
-    paths = [build.ROOT / name for name in names.split("\0") if name]
+    try:
+        names = call(["git", "-C", build.ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        paths = [build.ROOT / name for name in names.split("\0") if name]
+    except (PackError, OSError):  # no clone: all but what is built
+        paths = [path for path in build.ROOT.rglob("*")
+                 if path.relative_to(build.ROOT).parts[0] not in ("build", ".git")]
     return sum(path.lstat().st_size for path in paths if path.is_file())
 
 
@@ -166,9 +166,9 @@ def main(arguments, description):
 
 
 def pack(folder, out, options):
-    for tool in ("strip", "readelf", "ldd", "tar", "xz"):
+    for tool in ("strip", "readelf", "ldd"):
         if shutil.which(tool) is None:
-            raise PackError(f"{tool} is not in the PATH (Debian: binutils, tar, xz-utils)")
+            raise PackError(f"{tool} is not in the PATH (Debian: binutils, libc-bin)")
     if not (folder / "CMakeCache.txt").exists():
         raise PackError(f"{folder} is no build tree; type: cmake --preset cuda")
     cuda_of(folder)
@@ -176,6 +176,7 @@ def pack(folder, out, options):
         build_all(folder)
     with tempfile.TemporaryDirectory(dir=folder) as temporary:
         stage = pathlib.Path(temporary)
+        (stage / "lib").mkdir()
         sizes = fill(folder, stage)
         check_closure(stage)
         write_manifest(folder, stage)

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import stat
 import subprocess
 import sys
@@ -333,6 +334,53 @@ class Packs(Folder):
             self.assertTrue(packing.OF_THE_MACHINE.match(name), name)
         for name in ("libcurl.so.4", "libgomp.so.1", "libstdc++.so.6", "libcares.so.2", "libmount.so.1"):
             self.assertFalse(packing.OF_THE_MACHINE.match(name), name)
+
+    def fake_tree(self):
+        """A build tree whose programs are all the same one, which needs a library beside the C library's."""
+        program = pathlib.Path(shutil.which("sed")).resolve()
+        (self.folder / "CMakeCache.txt").write_text("BATON_CUDA:BOOL=ON\nBATON_CUDA_ARCHITECTURES:STRING=90a-real\n")
+        names = [*(f"bin/{name}" for name in packing.PROGRAMS), "tests/a_gpu_test"]
+        for name in names:
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(program, self.folder / name)
+        (self.folder / "CTestTestfile.cmake").write_text("".join(
+            f'add_test({name} "{self.folder}/tests/{name}")\n'
+            f'set_tests_properties({name} PROPERTIES LABELS {label} DISABLED TRUE)\n'
+            for name, label in (("a_gpu_test", "gpu"), ("other_test", "unit"))))
+
+    def run_pack(self, *arguments):
+        text, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(errors):
+            code = packing.main(["--build", str(self.folder), "--out", str(self.folder / "p.tar.xz"), "--no-build",
+                                 *arguments], "")
+        return code, text.getvalue(), errors.getvalue()
+
+    def test_a_tree_is_packed_with_its_libraries(self):
+        self.fake_tree()
+        code, text, errors = self.run_pack("--limit-mib", "100")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("travel; limit 100 MiB", text)
+        made = build.open_pack(self.folder / "p.tar.xz", self.folder / "into")
+        self.assertEqual([test.name for test in made.labelled("gpu")], ["a_gpu_test"])
+        self.assertTrue(list((self.folder / "into/lib").glob("lib*.so*")))
+        self.assertEqual(made.info["cuda"]["architectures"], "90a-real")
+        done = subprocess.run([made.program("a_gpu_test"), "s/a/b/"], input="cat", env=made.environment(),
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.stdout, "cbt", done.stderr)
+
+    def test_what_is_over_the_limit_is_refused_and_removed(self):
+        self.fake_tree()
+        code, _, errors = self.run_pack("--limit-mib", "0.5")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"what travels is [\d.]+ MiB, over the limit of 0.5 MiB; the pack was removed")
+        self.assertFalse((self.folder / "p.tar.xz").exists())
+
+    def test_a_program_that_is_not_built_is_named(self):
+        self.fake_tree()
+        (self.folder / "bin/baton-decode").unlink()
+        code, _, errors = self.run_pack()
+        self.assertEqual(code, 1)
+        self.assertIn("bin/baton-decode; leave out --no-build", errors)
 
     def test_a_build_tree_without_cuda_is_refused(self):
         (self.folder / "CMakeCache.txt").write_text("BATON_CUDA:BOOL=OFF\n")

@@ -30,7 +30,7 @@ HOST_NAMES = {role: {"NCCL_HOSTID": f"baton-{role}", "NCCL_IB_DISABLE": "1", "NC
 def load_cluster(context):
     """tests/e2e/cluster.py over this build's binaries, whose libraries this process' children get."""
     os.environ.update(context.environment)
-    os.environ.setdefault("BATON_PATIENCE_S", str(max(20, int(context.left() / 2))))
+    os.environ.setdefault("BATON_PATIENCE_S", str(max(20, int(context.left() * 0.7))))
     sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
     import cluster  # pylint: disable=import-outside-toplevel
     return cluster
@@ -137,6 +137,9 @@ def warm(service, way):
 def warm_with(service, way, asked, *options):
     """The first handoff goes by gRPC and has the router ask for a pair of devices."""
     cluster = sys.modules["cluster"]
+    # Until the router knows a prefill worker, the decode worker would compute the prompt itself.
+    cluster.wait_until(lambda: service.router.metrics().sum(
+        "baton_router_worker_up", worker_role="prefill") >= len(service.prefill), "the router to know the workers")
     service.generate(asked, *options)
     if way in ("nccl", "cuda_ipc"):
         prefill = service.prefill[0]

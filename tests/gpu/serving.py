@@ -61,6 +61,11 @@ def need_model(context):
     return folder
 
 
+def worker_flags(flags):
+    """Half of the cores for each of two workers: to load, and on the CPU backend to compute."""
+    return ["--threads", str(max(1, (os.cpu_count() or 1) // 2)), *flags]
+
+
 # --- the handoff ---
 
 def handoff_rows(sizes):
@@ -109,7 +114,9 @@ def long_service(context, way):
             steps = self.step_tokens if role == "prefill" else sizes.chunk_tokens
             return super().spawn_worker(role, port, environment, [
                 *extra, "--max-num-batched-tokens", steps, "--max-prefill-tokens", steps])
-    return Service(model=need_model(context), flags=flags)
+    made = Service(model=need_model(context), flags=flags)
+    made.flags = worker_flags(flags)
+    return made
 
 
 def handoff(context, recorder):
@@ -211,7 +218,9 @@ def serving(context, recorder):
              "--max-prefill-tokens", "8192", "--no-enable-prefix-caching"]
     protocol = ["--protocol", "openai", "--vocab-size", str(sizes.shape.vocab)]
     baton, peer = [], []
-    with cluster.Cluster(model=model, prefill=0, flags=flags) as running:
+    made = cluster.Cluster(model=model, prefill=0)
+    made.flags = worker_flags(flags)
+    with made as running:
         bench(context, running.router.grpc, 1, context.work / "baton.json")  # what is done once is not compared
         baton.append(bench(context, running.router.grpc, 2, context.work / "baton.json"))
         recorder.row(row, baton=figures_text(baton), data={"baton": baton})
