@@ -19,8 +19,8 @@ PROGRAMS = ("baton", "baton-router", "baton-prefill", "baton-decode", "bench_ker
 # Of the C library and the driver: always those of the machine.
 OF_THE_MACHINE = re.compile(r"^(linux-vdso|ld-linux.*|lib(c|m|dl|rt|pthread|resolv|util|anl|nsl|BrokenLocale|cuda|"
                             r"nvidia-.*))\.so(\.\d+)*$")
-# One window over all programs, so that kernels that stand in several count once.
-FILTERS = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": 192 << 20}]
+# At most: one window over all programs, so that kernels that stand in several count once.
+WINDOW_BYTES = 192 << 20
 
 
 class PackError(Exception):
@@ -126,7 +126,10 @@ def compress(stage, out):
     """The same files give the same bytes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     members = [stage / build.MANIFEST, *sorted(stage.glob("*/*"))]
-    with lzma.open(out, "wb", filters=FILTERS) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
+    # A window takes eleven times its size of memory here, and its size where it is unpacked.
+    window = max(1 << 20, min(WINDOW_BYTES, sum(path.stat().st_size for path in members)))
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": window}]
+    with lzma.open(out, "wb", filters=filters) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         for path in members:
             member = tarfile.TarInfo(str(path.relative_to(stage)))
             member.size, member.mode = path.stat().st_size, 0o755 if path.parent != stage else 0o644
