@@ -95,9 +95,9 @@ PARTS = (
               steps.rows),
     plan.Part("model", "random weights of the measured shape", serving.make_model, 60, 15),
     plan.Part("handoff", "handoff of a long prompt: rate, and what hides behind compute", serving.handoff, 90, 30,
-              serving.handoff_rows),
+              serving.handoff_rows, after=("model",)),
     plan.Part("serving", "a load on one worker; transformers' continuous batching in turns", serving.serving, 120,
-              30, serving.load_rows),
+              30, serving.load_rows, after=("model",)),
     # Last: it takes what time there is.
     plan.Part("sanitizers", "compute-sanitizer on the kernel tests", gtests.sanitizers, 120, 20),
 )
@@ -109,7 +109,7 @@ def parse(arguments, description):
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add("--out", metavar="DIR", default=str(build.ROOT / "build/gpu-run"), help="of the results [build/gpu-run]")
-    add("--only", metavar="PART,..", default="", help="these parts alone [all]; handoff and serving need model")
+    add("--only", metavar="PART,..", default="", help="these parts alone, with what they need [all]")
     add("--device", choices=("cuda", "cpu"), default="cuda", help="cpu: a dry run [cuda]")
     add("--build", metavar="PATH", help="a build tree or a pack [build/gpu-pack.tar.xz, else build/cuda; build/cpu]")
     add("--python", default=sys.executable, help="one that has torch and transformers [this one]")
@@ -179,6 +179,8 @@ def model_root(options):
 
 def run(options, work, model):
     begin = time.monotonic()
+    # What a part that was ended left behind goes with the folder.
+    os.environ["TMPDIR"] = tempfile.tempdir = str(work)
     date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
     context = make_context(options, work, model)
     out = pathlib.Path(options.out)

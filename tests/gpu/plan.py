@@ -40,6 +40,7 @@ class Part:
     limit_s: float                     # it is ended after that
     needs_s: float                     # it is not begun with less than that left
     rows: typing.Callable = lambda sizes: []  # of the table, with the sizes of the device
+    after: tuple = ()                  # parts that have to run before it
 
 
 class Recorder:
@@ -165,10 +166,12 @@ def run_all(parts, context, folder, log, budget_s, on_result, clock=time.monoton
 
 
 def chosen(parts, only):
-    """The parts named in the comma list `only`, in their own order; ValueError for a name that is none."""
+    """The parts named in the comma list `only` and what they come after, in their own order; ValueError
+    for a name that is none."""
     names = [name.strip() for name in only.split(",") if name.strip()]
     known = [part.name for part in parts]
     for name in names:
         if name not in known:
             raise ValueError(f"--only: no part '{name}'; expected some of {', '.join(known)}")
-    return [part for part in parts if not names or part.name in names]
+    wanted = {*names, *(name for part in parts if part.name in names for name in part.after)}
+    return [part for part in parts if not names or part.name in wanted]

@@ -136,6 +136,7 @@ class Parts(Folder):
     def test_parts_are_chosen_by_name(self):
         names = [part.name for part in plan.chosen(gpu_run.PARTS, "steps, kernels")]
         self.assertEqual(names, ["kernels", "steps"])
+        self.assertEqual([part.name for part in plan.chosen(gpu_run.PARTS, "serving")], ["model", "serving"])
         self.assertEqual(plan.chosen(gpu_run.PARTS, ""), list(gpu_run.PARTS))
         with self.assertRaisesRegex(ValueError, "no part 'step'; expected some of facts, kernels"):
             plan.chosen(gpu_run.PARTS, "step")

@@ -57,7 +57,7 @@ def make_model(context, recorder):
 def need_model(context):
     folder = context.model
     if not (folder / "complete").exists():
-        raise NotMeasured("there is no model: the part `model` makes it, and has to run before")
+        raise NotMeasured("there is no model: the part `model` did not make it")
     return folder
 
 
