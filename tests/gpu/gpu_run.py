@@ -96,7 +96,7 @@ PARTS = (
     plan.Part("model", "random weights of the measured shape", serving.make_model, 60, 15),
     plan.Part("handoff", "handoff of a long prompt: rate, and what hides behind compute", serving.handoff, 90, 30,
               serving.handoff_rows, after=("model",)),
-    plan.Part("serving", "a load on one worker; transformers' continuous batching in turns", serving.serving, 120,
+    plan.Part("serving", "a load on one worker; transformers' continuous batching in turns", serving.serving, 130,
               30, serving.load_rows, after=("model",)),
     # Last: it takes what time there is.
     plan.Part("sanitizers", "compute-sanitizer on the kernel tests", gtests.sanitizers, 120, 20),

@@ -111,7 +111,7 @@ def judge(outcomes, recorder, noun):
     ran = sum(outcome.ran for outcome in outcomes)
     skipped = sum(outcome.skipped for outcome in outcomes)
     recorder.detail("programs", {outcome.name: outcome.as_data() for outcome in outcomes})
-    line = f"{ran} tests of {len(outcomes)} {noun}" + (f", {skipped} skipped" if skipped else "")
+    line = f"{ran} tests of {len(outcomes)} {noun}{'s' * (len(outcomes) != 1)}" + (f", {skipped} skipped" if skipped else "")
     recorder.why(line)
     problems = [f"{o.name}: {o.problem}" for o in outcomes if o.problem]
     failed = [f"{name}: {message}" for o in outcomes for name, message in o.failed]
@@ -156,7 +156,7 @@ def kernels(context, recorder):
         missing = f"{context.build.origin} has none of {', '.join(CPU_KERNEL_TESTS)}: build them"
     if not tests:
         raise NotMeasured(missing)
-    recorder.why(judge(run_tests(context, recorder, tests), recorder, "programs"))
+    recorder.why(judge(run_tests(context, recorder, tests), recorder, "program"))
 
 
 def golden(context, recorder):
@@ -171,7 +171,7 @@ def golden(context, recorder):
     if not tests:
         raise NotMeasured(missing)
     outcomes = run_tests(context, recorder, tests, context.sizes.golden_filter)
-    line = judge(outcomes, recorder, "programs")
+    line = judge(outcomes, recorder, "program")
     ties = {name: int(value) for outcome in outcomes for name, value in outcome.properties.get("near_ties", [])}
     recorder.detail("near_ties", ties)
     recorder.why(f"{line}; {sum(ties.values())} near-ties" if context.device == "cuda" else line)

@@ -225,10 +225,10 @@ prefill of 8 x 1024                   210.500 ms  540000.0 GFLOP/s  69.2 % of pe
         outcome.skipped = 3
         recorder = types.SimpleNamespace(why=lambda *_: None, detail=lambda *_: None)
         with self.assertRaisesRegex(plan.NotMeasured, "3 skipped"):
-            gtests.judge([outcome], recorder, "programs")
+            gtests.judge([outcome], recorder, "program")
         outcome.passed, outcome.problem = 1, "ended with -11"
         with self.assertRaisesRegex(plan.Failure, "t: ended with -11"):
-            gtests.judge([outcome], recorder, "programs")
+            gtests.judge([outcome], recorder, "program")
 
 
 class Answers(unittest.TestCase):

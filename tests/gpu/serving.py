@@ -153,23 +153,23 @@ def handoff(context, recorder):
 # --- a load on one worker ---
 
 def load_rows(sizes):
-    return [report.Row(f"{sizes.users} users, {sizes.user_input} tokens in, {sizes.user_output} out, one worker",
-                       has_peer=True)]
+    few, many = ("{} to {}".format(*lengths) for lengths in (sizes.user_input, sizes.user_output))
+    return [report.Row(f"{sizes.users} users, {few} tokens in, {many} out, one worker", has_peer=True)]
 
 
 def load_tokens(sizes):
     """Of KV cache for all users, with room."""
-    return sizes.users * (sizes.user_input + sizes.user_output + 256)
+    return sizes.users * (sizes.user_input[1] + sizes.user_output[1] + 256)
 
 
-def bench(context, server, seed, out, protocol=()):
+def bench(context, server, seed, out, protocol=(), requests=None):
     """Figures of the measured window of one `baton bench`."""
     from compare_runs import problem_of  # pylint: disable=import-outside-toplevel
     sizes = context.sizes
     run_checked([context.build.bin / "baton", "bench", "--server", server, *protocol, "--concurrency",
-                 sizes.users, "--requests", sizes.user_requests, "--warmup", "0s", "--input-tokens",
-                 sizes.user_input, "--output-tokens", sizes.user_output, "--eos", "mask", "--runs", "1", "--seed",
-                 seed, "--out", out], context)
+                 sizes.users, "--requests", requests or sizes.user_requests, "--warmup", "0s", "--input-tokens",
+                 "{}:{}".format(*sizes.user_input), "--output-tokens", "{}:{}".format(*sizes.user_output), "--eos",
+                 "mask", "--runs", "1", "--seed", seed, "--out", out], context)
     result = json.loads(pathlib.Path(out).read_text())
     if problem := problem_of(result):
         raise Failure(f"baton bench: {problem}")
@@ -220,9 +220,11 @@ def serving(context, recorder):
     baton, peer = [], []
     made = cluster.Cluster(model=model, prefill=0)
     made.flags = worker_flags(flags)
+    out = context.work / "bench.json"
     with made as running:
-        bench(context, running.router.grpc, 1, context.work / "baton.json")  # what is done once is not compared
-        baton.append(bench(context, running.router.grpc, 2, context.work / "baton.json"))
+        # What is done once is not compared.
+        bench(context, running.router.grpc, 1, out, requests=sizes.users)
+        baton.append(bench(context, running.router.grpc, 2, out))
         recorder.row(row, baton=figures_text(baton), data={"baton": baton})
         recorder.why("Baton's figures")
         try:
@@ -231,10 +233,10 @@ def serving(context, recorder):
             recorder.why(f"Baton's figures; {error}")
             return
         try:
-            bench(context, server.address, 1, context.work / "peer.json", protocol)
-            for seed in range(2, 2 + sizes.rounds):
-                peer.append(bench(context, server.address, seed, context.work / "peer.json", protocol))
-                baton.append(bench(context, running.router.grpc, seed, context.work / "baton.json"))
+            bench(context, server.address, 1, out, protocol, requests=sizes.users)
+            for seed in range(2, 2 + sizes.load_rounds):
+                peer.append(bench(context, server.address, seed, out, protocol))
+                baton.append(bench(context, running.router.grpc, seed + 1, out))
                 recorder.row(row, baton=figures_text(baton), peer=figures_text(peer),
                              data={"baton": baton, "peer": peer})
         except (Failure, Skip) as error:
@@ -242,4 +244,4 @@ def serving(context, recorder):
             return
         finally:
             server.stop()
-    recorder.why(f"{sizes.rounds} rounds in turns with transformers' continuous batching")
+    recorder.why(f"{len(baton)} runs, {len(peer)} of transformers' continuous batching in turns")

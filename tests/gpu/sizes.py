@@ -51,9 +51,10 @@ class Sizes:
     handoff_way: str
     handoffs: int
     users: int
-    user_input: int
-    user_output: int
+    user_input: tuple      # tokens of a prompt, from and to: so users do not move in step
+    user_output: tuple
     user_requests: int
+    load_rounds: int
     golden_filter: str
     kill_ways: tuple
     peer_steps: int        # that torch takes the median of
@@ -62,15 +63,15 @@ class Sizes:
 CUDA = Sizes(
     bench_shape="llama-8b", shape=Shape(32, 4096, 32, 8, 128, 14336, 128256), batches=(1, 64), context=1024,
     prefill=(8, 1024), product_rows=(1, 64, 8192), rounds=2, bench_rounds=3, handoff_tokens=8192,
-    chunk_tokens=2048, handoff_way="cuda_ipc", handoffs=4, users=64, user_input=1024, user_output=128,
-    user_requests=128, golden_filter="*", kill_ways=("cuda_ipc", "nccl"),
+    chunk_tokens=2048, handoff_way="cuda_ipc", handoffs=4, users=64, user_input=(256, 768),
+    user_output=(64, 192), user_requests=256, load_rounds=1, golden_filter="*", kill_ways=("cuda_ipc", "nccl"),
     peer_steps=10)
 
 CPU = Sizes(
     bench_shape="tiny", shape=Shape(2, 256, 8, 4, 32, 512, 2048), batches=(1, 8), context=64,
     prefill=(2, 64), product_rows=(1, 8, 128), rounds=1, bench_rounds=1, handoff_tokens=512,
-    chunk_tokens=128, handoff_way="grpc", handoffs=2, users=4, user_input=32, user_output=8,
-    user_requests=8, golden_filter="*llama31_hd16_cpu_auto", kill_ways=("grpc", "cuda_ipc"),
+    chunk_tokens=128, handoff_way="grpc", handoffs=2, users=4, user_input=(16, 48),
+    user_output=(4, 12), user_requests=16, load_rounds=1, golden_filter="*llama31_hd16_cpu_auto", kill_ways=("grpc", "cuda_ipc"),
     peer_steps=3)
 
 
