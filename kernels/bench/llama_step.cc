@@ -10,6 +10,8 @@ namespace baton::kernels {
 namespace {
 
 constexpr int kBlock = 16;
+// Up to so many rows MatMuls includes the output projection.
+constexpr int kRowsWithLogits = 8;
 
 std::unique_ptr<Buffer> Take(absl::StatusOr<std::unique_ptr<Buffer>> buffer) {
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
@@ -166,7 +168,7 @@ void LlamaStep::MatMuls(int rows) {
     backend_.MatMul(*weights.down, View(*ffn_, dtype_, rows, model_.ffn), residual,
                     {.accumulate = true});
   }
-  if (rows <= 8) {
+  if (rows <= kRowsWithLogits) {
     backend_.MatMul(*head_, normed, View(*logits_, DType::kF32, rows, model_.vocab), {});
   }
 }
@@ -219,6 +221,10 @@ double LlamaStep::weight_bytes() const {
     }
   }
   return static_cast<double>(sum);
+}
+double LlamaStep::matmul_bytes(int rows) const {
+  const double head = static_cast<double>(head_->bytes());
+  return weight_bytes() - (rows <= kRowsWithLogits ? 0 : head);
 }
 double LlamaStep::matmul_flops(int rows) const {
   return 2.0 * rows * model_.layers * model_.layer_weights();
