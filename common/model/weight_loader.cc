@@ -211,6 +211,9 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalS
     if (reader.ok()) {
       CacheSource source(std::move(reader).value(), dtype);
       auto weights = WeightLoader(config, shape, source, backend, progress).Load();
+      if (weights.ok()) {
+        spdlog::info("weights read from load cache {}/{}", cache->dir, cache->key.FileName());
+      }
       if (source.defect().ok()) return weights;
       defect = source.defect();
     }

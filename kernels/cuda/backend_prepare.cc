@@ -2,6 +2,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -14,6 +15,7 @@ namespace {
 
 constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
 constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
+constexpr int kMaxRows = 65535;                      // the second dimension of a grid
 
 // Products of one shape, with the weights that take part in it.
 struct Product {
@@ -130,6 +132,11 @@ absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
 }
 
 absl::Status CudaBackend::Prepare(const StepUses& uses) {
+  if (std::max(uses.max_tokens, uses.max_samples) > kMaxRows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "steps of ", uses.max_tokens, " tokens and ", uses.max_samples, " sequences on a GPU; ",
+        "expected at most ", kMaxRows, ": lower --max-num-batched-tokens or --max-num-seqs"));
+  }
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_RETURN_IF_ERROR(stream_.Synchronize());
   uploader_.reset();
