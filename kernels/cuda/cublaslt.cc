@@ -1,4 +1,4 @@
-#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/cublaslt.cuh"
 
 #include <cuda_runtime_api.h>
 

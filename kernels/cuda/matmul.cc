@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/cuda/cublaslt.h"
+#include "kernels/cuda/cublaslt.cuh"
 #include "kernels/step_check.h"
 
 namespace baton::kernels::cuda {

@@ -11,6 +11,8 @@
 
 namespace baton::kernels::cuda {
 
+// Not a .h: unlike those of this folder it needs the headers of CUDA.
+//
 // The functions of cuBLASLt that are used, from whichever libcublasLt is found, and a handle of it.
 struct CublasLt {
   // FAILED_PRECONDITION where the library or one of its functions is not found.
