@@ -45,3 +45,19 @@ function(baton_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "${environment}")
 endfunction()
+
+# baton_gpu_test(NAME SOURCES ... DEPS ...): needs a GPU, and a build with BATON_CUDA. Built
+# everywhere and enabled where a driver is; elsewhere ctest lists it as disabled. tests/gpu/run runs
+# the binaries themselves.
+if(EXISTS /dev/nvidiactl)
+  set(gpu_is_here ON)
+else()
+  set(gpu_is_here OFF)
+endif()
+option(BATON_GPU_TESTS "Run the tests that need a GPU" ${gpu_is_here})
+function(baton_gpu_test name)
+  baton_test(${name} ${ARGN} LABELS gpu TIMEOUT 600)
+  if(NOT BATON_GPU_TESTS)
+    set_tests_properties(${name} PROPERTIES DISABLED TRUE)
+  endif()
+endfunction()

@@ -44,9 +44,13 @@ struct Shard {
   int64_t in_end = -1;
 };
 
+// An entry of StepLayout::tokens that stands for the last id that `slot` drew (SampleRow::slot),
+// which the host need not know. For a device that says BackendInfo::keeps_last_tokens.
+constexpr int32_t LastTokenOf(int32_t slot) { return -1 - slot; }
+
 // The ragged batch of one step: `tokens` flat, sequence after sequence.
 struct StepLayout {
-  std::span<const int32_t> tokens;     // [tokens] ids
+  std::span<const int32_t> tokens;     // [tokens] ids, or LastTokenOf
   std::span<const int32_t> positions;  // [tokens] from 0 at the prompt's first token
 
   // One entry per sequence. Its tokens are [token_begin, token_begin + num_tokens) of the flat
@@ -132,6 +136,9 @@ struct BackendInfo {
   // their contents, not for how many they are.
   bool batch_invariant = true;
   int ranks = 1;  // of the tensor-parallel group; sums over ranks are rounded as often
+  // The device keeps the last id that each slot drew, so that a step may begin, and feed those ids,
+  // before the one that draws them has ended; at most two steps are between BeginStep and EndStep.
+  bool keeps_last_tokens = false;
   std::string numerics() const {
     return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
            std::to_string(attention_version) + (ranks > 1 ? "/tp" + std::to_string(ranks) : "");

@@ -20,6 +20,11 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
                        "(float16 checkpoints are converted at load)"));
     }
   }
+  if (options.device != "cuda" && options.quantization != Quantization::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("quantization fp8 on device ", options.device,
+                     "; products of fp8 need cuda on a Hopper GPU: use --quantization none"));
+  }
   if (options.device == "cpu") return CpuBackend::Create(options);
   if (options.device == "reference") {
     return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);

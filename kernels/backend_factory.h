@@ -10,10 +10,17 @@
 
 namespace baton::kernels {
 
+// What projections of layers are stored and multiplied in, besides the compute dtype.
+enum class Quantization : uint8_t {
+  kNone,
+  kFp8,  // e4m3, one scale per row; activations are quantized row by row. CUDA on Hopper only
+};
+
 struct BackendOptions {
   std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda, where built
   std::string isa = "auto";    // of the CPU: auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
+  Quantization quantization = Quantization::kNone;
   // Of all ranks together, at least one each; 0 = all cores this process may use. BackendInfo says
   // how many came.
   int threads = 0;

@@ -31,6 +31,22 @@ constexpr float FloatFromF16(uint16_t bits) {
   return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
 }
 
+// Round to nearest, ties to even; what is too large becomes infinity; NaN stays NaN.
+constexpr uint16_t F16FromFloat(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
+  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);  // 65520 and above
+  if (magnitude < 0x38800000) {
+    // Below 2^-14 the unit is 2^-24, that of numbers from 0.5 on: the addition rounds.
+    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
+    return static_cast<uint16_t>(sign | (std::bit_cast<uint32_t>(shifted) - 0x3f000000));
+  }
+  const uint32_t rebiased = magnitude - (112U << 23);
+  return static_cast<uint16_t>(sign | ((rebiased + 0xfff + (rebiased >> 13 & 1)) >> 13));
+}
+
 inline float LoadElement(const void* data, DType dtype, int64_t index) {
   if (dtype == DType::kF32) return static_cast<const float*>(data)[index];
   const uint16_t bits = static_cast<const uint16_t*>(data)[index];

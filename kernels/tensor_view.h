@@ -29,6 +29,7 @@ struct HostTensor {
   DType dtype = DType::kF32;
   int64_t rows = 1;  // [out] of a projection, [vocab] of an embedding, 1 for a vector
   int64_t cols = 0;  // [in] of a projection, [hidden] of an embedding, length of a vector
+  bool keep_precision = false;  // of a projection: not quantized, whatever the backend does else
 };
 
 }  // namespace baton::kernels

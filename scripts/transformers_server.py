@@ -1,10 +1,10 @@
 """A small completions server around the continuous batching of Hugging Face transformers.
 
-    PYTHON scripts/transformers_server.py MODEL_DIR [--threads N] [--kv-tokens N] [--port P]
+    PYTHON scripts/transformers_server.py MODEL_DIR [--device cpu|cuda] [--threads N] [--kv-tokens N]
 
-For scripts/compare: it lets the same load generator, over the same protocol, drive transformers. It
-speaks as much of OpenAI's API as that needs: GET /v1/models, and POST /v1/completions with a prompt of
-token ids, streamed. Prints one line, "ready http://HOST:PORT", when it can be asked. Needs torch and
+For scripts/compare and tests/gpu/run: it lets the same load generator, over the same protocol, drive
+transformers. It speaks as much of OpenAI's API as that needs: GET /v1/models, and POST /v1/completions
+with a prompt of token ids, streamed. Prints one line, "ready http://HOST:PORT", when it can be asked. Needs torch and
 transformers (5 or newer) in PYTHON; nothing else.
 """
 
@@ -29,7 +29,7 @@ class Engine:
         torch.set_num_threads(options.threads)
         self.name = options.model.rstrip("/").rsplit("/", 1)[-1]
         model = AutoModelForCausalLM.from_pretrained(
-            options.model, dtype="auto", attn_implementation="sdpa").eval()
+            options.model, dtype="auto", attn_implementation="sdpa").to(options.device).eval()
         self.default_eos = model.config.eos_token_id
         if self.default_eos is None:
             self.default_eos = -1
@@ -179,6 +179,7 @@ async def run(options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--kv-tokens", type=int, default=65536)

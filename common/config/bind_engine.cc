@@ -86,6 +86,11 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                                {.min = 1, .max = kMaxTensorParallel}),
                        group,
                        "ranks among which a worker divides heads and MLP; they share --threads")));
+  set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization,
+                                  Choices<std::string>{{{"none", "none"}, {"fp8", "fp8"}}, {}}),
+                       group, "of the layers' projections; fp8 on a Hopper GPU only")));
+  set->Add(Common(With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,
+                       "keep the checkpoint there as it is packed; later loads read that")));
 }
 
 }  // namespace

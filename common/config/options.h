@@ -59,8 +59,10 @@ struct EngineFlags {
   DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
   std::string device = "cpu";
   IsaFlag isa = IsaFlag::kAuto;
-  int32_t threads = 0;               // of all ranks; 0 = every core this process may run on
-  int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
+  int32_t threads = 0;                // of all ranks; 0 = every core this process may run on
+  int32_t tensor_parallel_size = 1;   // ranks that a model is divided among
+  std::string quantization = "none";  // of projections, on a GPU that multiplies it
+  std::string load_cache;             // directory of packed checkpoints; "" = off
   std::string policy = "fcfs";
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue

@@ -1,18 +1,15 @@
 #include "common/model/load_model.h"
 
-#include <string_view>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "common/base/kv_shape.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/formats/safetensors.h"
-#include "common/model/activations.h"
 #include "common/model/fingerprint.h"
 #include "common/model/host_limits.h"
+#include "common/model/load_memory.h"
 #include "common/model/tensor_parallel_runner.h"
 #include "common/model/tensor_specs.h"
 #include "common/model/transformer_runner.h"
@@ -22,62 +19,10 @@ namespace baton {
 
 using kernels::DType;
 
-absl::StatusOr<DType> ResolveComputeDType(const std::string& dtype, const ModelConfig& config,
-                                          const CheckpointFiles& files) {
-  if (dtype == "float32") return DType::kF32;
-  if (dtype == "bfloat16") return DType::kBF16;
-  if (dtype == "float16") return DType::kF16;
-  if (dtype != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype ", dtype, "; expected auto, float32, bfloat16 or float16"));
-  }
-  if (!config.dtype.empty()) return config.dtype == "float32" ? DType::kF32 : DType::kBF16;
-  const StoredTensor* embedding = files.Find("model.embed_tokens.weight");
-  const bool fp32 = embedding != nullptr && embedding->dtype == "F32";
-  return fp32 ? DType::kF32 : DType::kBF16;
-}
-
-absl::StatusOr<DType> ResolveKvDType(const std::string& dtype, DType compute) {
-  if (dtype == "auto") return compute;
-  if (dtype == "float32") return DType::kF32;
-  if (dtype == "bfloat16") return DType::kBF16;
-  if (dtype == "float16" && compute == DType::kF16) return DType::kF16;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--kv-dtype ", dtype, "; expected auto, float32 or bfloat16",
-                   dtype == "float16" ? ", or float16 with --dtype float16" : ""));
-}
-
 namespace {
 
 // How long a rank waits for another one inside a step: as long as the engine's watchdog would.
 constexpr base::Duration kRankPatience = std::chrono::seconds(30);
-
-// Of all ranks: what they divide once, what each has whole as often as there are ranks.
-double CountParameters(const ModelConfig& config, const LocalShape& shape, int32_t ranks) {
-  const double hidden = config.hidden;
-  const double ends = hidden * config.vocab * (config.tied_embeddings ? 1 : 2);
-  const double copied_heads = double{1} * shape.kv_heads * ranks - config.kv_heads;
-  const double copied_kv = 2 * hidden * config.head_dim * copied_heads * config.layers;
-  return static_cast<double>(CountParameters(config)) + (ranks - 1) * ends + copied_kv;
-}
-
-// Refuses before the long part of a load, instead of dying in it. `shape` is of one rank; of
-// `ranks`, `available` is what all of them share.
-absl::Status CheckMemory(const ModelConfig& config, const LocalShape& shape, DType dtype,
-                         double kv_bytes, const StepLimits& limits, int32_t ranks, double available,
-                         std::string_view owner) {
-  const double weights = CountParameters(config, shape, ranks) * SizeOf(dtype);
-  const double activations =
-      ranks * static_cast<double>(PlanActivations(config, shape, dtype, limits).total());
-  const double need = weights + kv_bytes + activations;
-  if (need <= available) return absl::OkStatus();
-  const auto megabytes = [](double bytes) { return absl::StrFormat("%.0f MB", bytes / 1e6); };
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "the model needs ", megabytes(need), " (weights ", megabytes(weights), ", KV cache ",
-      megabytes(kv_bytes), ", activations ", megabytes(activations), "), the ", std::string(owner),
-      " has ", megabytes(available), " available; lower --kv-cache-memory or --kv-cache-tokens, ",
-      "--max-num-batched-tokens or --max-num-seqs"));
-}
 
 class Stopwatch final {
  public:
@@ -123,6 +68,8 @@ struct RankSource {
   const base::Clock& clock;
   DType dtype = DType::kF32;
   DType kv_dtype = DType::kF32;
+  kernels::Quantization quantization = kernels::Quantization::kNone;
+  std::string fingerprint;  // where a load cache needs it
   int32_t num_blocks = 0;
   // The cache of a device with its own memory gets what is left when everything else is there.
   bool kv_takes_rest = false;
@@ -141,8 +88,9 @@ absl::Status CheckDevice(const RankSource& source, const LocalShape& shape,
   BATON_ASSIGN_OR_RETURN(const auto memory, backend.DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
   const double blocks = source.kv_takes_rest ? 1 : source.num_blocks;
-  return CheckMemory(source.config, shape, source.dtype,
-                     blocks * static_cast<double>(layout.block_bytes()), source.options.limits, 1,
+  return CheckMemory(MemoryNeed::Of(source.config, shape, 1, source.dtype, source.quantization,
+                                    source.options.limits),
+                     blocks * static_cast<double>(layout.block_bytes()),
                      static_cast<double>(memory->free_bytes), "GPU");
 }
 
@@ -157,6 +105,19 @@ absl::StatusOr<int32_t> BlocksOfRank(const RankSource& source, const kernels::Kv
   return BlocksFor(budget, layout);
 }
 
+absl::StatusOr<ModelWeights> LoadWeightsOfRank(const RankSource& source, const LocalShape& shape,
+                                               kernels::Backend& backend,
+                                               const LoadProgress& progress) {
+  if (source.options.load_cache.empty()) {
+    return LoadWeights(source.config, shape, source.files, backend, progress);
+  }
+  LoadCachePlace cache = {.dir = source.options.load_cache};
+  BATON_ASSIGN_OR_RETURN(
+      cache.key, LoadCacheKey::Of(source.files, source.fingerprint, source.dtype, shape.rank,
+                                  source.options.tensor_parallel_size));
+  return LoadWeights(source.config, shape, source.files, backend, progress, &cache);
+}
+
 absl::StatusOr<LoadedRank> LoadRank(const RankSource& source, int32_t index,
                                     kernels::Collective* collective, const LoadProgress& progress) {
   const ModelOptions& options = source.options;
@@ -164,17 +125,18 @@ absl::StatusOr<LoadedRank> LoadRank(const RankSource& source, int32_t index,
   LoadedRank loaded;
   BATON_ASSIGN_OR_RETURN(const LocalShape shape,
                          LocalShape::Of(source.config, index, options.tensor_parallel_size));
-  BATON_ASSIGN_OR_RETURN(loaded.rank.backend, kernels::MakeBackend({.device = options.device,
-                                                                    .isa = options.isa,
-                                                                    .compute_dtype = source.dtype,
-                                                                    .threads = options.threads,
-                                                                    .collective = collective}));
+  BATON_ASSIGN_OR_RETURN(loaded.rank.backend,
+                         kernels::MakeBackend({.device = options.device,
+                                               .isa = options.isa,
+                                               .compute_dtype = source.dtype,
+                                               .quantization = source.quantization,
+                                               .threads = options.threads,
+                                               .collective = collective}));
   kernels::Backend& backend = *loaded.rank.backend;
   const kernels::KvLayout layout =
       KvLayoutOf(source.config, shape, source.kv_dtype, options.block_size);
   BATON_RETURN_IF_ERROR(CheckDevice(source, shape, layout, backend));
-  BATON_ASSIGN_OR_RETURN(ModelWeights weights,
-                         LoadWeights(source.config, shape, source.files, backend, progress));
+  BATON_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeightsOfRank(source, shape, backend, progress));
   loaded.weight_bytes = weights.bytes();
   loaded.times.weights = watch.Lap();
   BATON_ASSIGN_OR_RETURN(
@@ -233,19 +195,6 @@ void Assemble(std::vector<absl::StatusOr<LoadedRank>> ranks, LoadedModel* model)
   model->runner = std::make_unique<TensorParallelRunner>(std::move(runners));
 }
 
-absl::Status CheckOptions(const ModelOptions& options) {
-  if (options.block_size < 1 || options.block_size > 1024) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--block-size ", options.block_size, "; expected 1 to 1024 tokens"));
-  }
-  if (options.tensor_parallel_size < 1 || options.tensor_parallel_size > kMaxTensorParallel) {
-    return absl::InvalidArgumentError(absl::StrCat("--tensor-parallel-size ",
-                                                   options.tensor_parallel_size, "; expected 1 to ",
-                                                   kMaxTensorParallel));
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 int LoadedModel::threads() const {
@@ -265,7 +214,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
                                                        const LoadProgress& progress,
                                                        const base::Clock& clock) {
   Stopwatch watch(clock);
-  BATON_RETURN_IF_ERROR(CheckOptions(options));
+  BATON_RETURN_IF_ERROR(options.Check());
   const int32_t ranks = options.tensor_parallel_size;
   auto model = std::make_unique<LoadedModel>();
   BATON_ASSIGN_OR_RETURN(model->config, LoadModelConfig(model_dir));
@@ -277,6 +226,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   RankSource source{.config = model->config, .files = *files, .options = options, .clock = clock};
   BATON_ASSIGN_OR_RETURN(source.dtype, ResolveComputeDType(options.dtype, model->config, *files));
   BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype));
+  BATON_ASSIGN_OR_RETURN(source.quantization, ResolveQuantization(options.quantization));
+  if (!options.load_cache.empty()) {
+    BATON_RETURN_IF_ERROR(MakeCacheDir(options.load_cache));
+    BATON_ASSIGN_OR_RETURN(source.fingerprint, ModelFingerprint(model_dir, *files, source.dtype));
+  }
   kernels::KvLayout layout = KvLayoutOf(model->config, shape, source.kv_dtype, options.block_size);
   layout.kv_heads *= ranks;  // a block on all of them
   const bool device = kernels::HasOwnMemory(options.device);
@@ -287,9 +241,10 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   }
   const double kv_bytes = static_cast<double>(layout.block_bytes()) * source.num_blocks;
   if (!device) {
-    BATON_RETURN_IF_ERROR(CheckMemory(model->config, shape, source.dtype, kv_bytes, options.limits,
-                                      ranks, static_cast<double>(AvailableMemoryBytes()),
-                                      "machine"));
+    const MemoryNeed need = MemoryNeed::Of(model->config, shape, ranks, source.dtype,
+                                           source.quantization, options.limits);
+    BATON_RETURN_IF_ERROR(
+        CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
   }
   if (ranks > 1) model->group = kernels::MakeHostGroup(ranks, kRankPatience);
   model->times.checkpoint = watch.Lap();

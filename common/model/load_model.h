@@ -11,6 +11,7 @@
 #include "common/formats/model_config.h"
 #include "common/kv/kv_cache.h"
 #include "common/model/kv_arena.h"
+#include "common/model/model_options.h"
 #include "common/model/model_runner.h"
 #include "common/model/transformer.h"
 #include "common/model/weights.h"
@@ -19,19 +20,6 @@
 #include "kernels/collective.h"
 
 namespace baton {
-
-// How a worker serves a model directory; the flags of the same names.
-struct ModelOptions {
-  std::string dtype = "auto";     // auto | float32 | bfloat16 | float16
-  std::string kv_dtype = "auto";  // auto | float32 | bfloat16 | float16
-  std::string device = "cpu";     // cpu | cuda | reference
-  std::string isa = "auto";
-  int threads = 0;                   // of all ranks together; 0 = all cores of this process
-  int32_t tensor_parallel_size = 1;  // ranks
-  int32_t block_size = 16;
-  KvBudget kv;
-  StepLimits limits{.max_tokens = 2048, .max_samples = 64};
-};
 
 // Where the time of a load went.
 struct LoadTimes {
@@ -68,14 +56,6 @@ struct LoadedModel {
   const kernels::PagedKv& kv() const { return arena->kv(); }
   KvCache kv_cache() const;
 };
-
-// The dtype of arithmetic for `dtype`: "auto" is float32 for a checkpoint of float32, else
-// bfloat16. INVALID_ARGUMENT for a name that is none.
-absl::StatusOr<kernels::DType> ResolveComputeDType(const std::string& dtype,
-                                                   const ModelConfig& config,
-                                                   const CheckpointFiles& files);
-// The dtype of the KV cache: "auto" is the compute dtype.
-absl::StatusOr<kernels::DType> ResolveKvDType(const std::string& dtype, kernels::DType compute);
 
 // Everything from a directory to the first step: checks the files, makes the backend, packs the
 // weights, and allocates and touches the KV arena. `progress` may be null.

@@ -36,6 +36,7 @@ class Transformer final {
   const StepLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
   kernels::Backend& backend() const { return *backend_; }
+  const ModelWeights& weights() const { return weights_; }
   size_t weight_bytes() const { return weights_.bytes(); }
   // Operations finished since Create. Any thread may ask.
   uint64_t operations_finished() const { return operations_.load(std::memory_order_relaxed); }

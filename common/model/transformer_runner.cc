@@ -9,7 +9,31 @@ namespace baton {
 
 TransformerRunner::TransformerRunner(std::unique_ptr<Transformer> transformer,
                                      const kernels::PagedKv& kv)
-    : transformer_(std::move(transformer)), kv_(kv) {}
+    : transformer_(std::move(transformer)),
+      kv_(kv),
+      device_feeds_(transformer_->backend().info().keeps_last_tokens) {}
+
+void TransformerRunner::AddRow(const StepRow& row) {
+  const int32_t count = row.num_tokens();
+  const size_t first_block = blocks_.size();
+  for (const BlockId block : row.blocks) blocks_.push_back(block.value());
+  sequences_.push_back({.token_begin = static_cast<int32_t>(tokens_.size()),
+                        .num_tokens = count,
+                        .context = row.first_position + count,
+                        .blocks = std::span(blocks_).subspan(first_block, row.blocks.size())});
+  if (row.feeds_sampled) {
+    tokens_.push_back(device_feeds_ ? kernels::LastTokenOf(row.slot) : LastDrawn(row.slot));
+  } else {
+    tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
+  }
+  for (int32_t i = 0; i < count; ++i) positions_.push_back(row.first_position + i);
+  if (!row.sample) return;
+  sample_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+  sampling_.push_back(row.sampling);
+  if (row.sampling.pending_output && !device_feeds_) {
+    sampling_.back().pending_id = LastDrawn(row.sampling.slot);
+  }
+}
 
 void TransformerRunner::Flatten(const StepPlan& plan) {
   tokens_.clear();
@@ -22,25 +46,7 @@ void TransformerRunner::Flatten(const StepPlan& plan) {
   size_t num_blocks = 0;
   for (const StepRow& row : plan.rows) num_blocks += row.blocks.size();
   blocks_.reserve(num_blocks);
-  for (const StepRow& row : plan.rows) {
-    const int32_t count = row.num_tokens();
-    const size_t first_block = blocks_.size();
-    for (const BlockId block : row.blocks) blocks_.push_back(block.value());
-    sequences_.push_back({.token_begin = static_cast<int32_t>(tokens_.size()),
-                          .num_tokens = count,
-                          .context = row.first_position + count,
-                          .blocks = std::span(blocks_).subspan(first_block, row.blocks.size())});
-    if (row.feeds_sampled) {
-      tokens_.push_back(LastDrawn(row.slot));
-    } else {
-      tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
-    }
-    for (int32_t i = 0; i < count; ++i) positions_.push_back(row.first_position + i);
-    if (!row.sample) continue;
-    sample_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-    sampling_.push_back(row.sampling);
-    if (row.sampling.pending_output) sampling_.back().pending_id = LastDrawn(row.sampling.slot);
-  }
+  for (const StepRow& row : plan.rows) AddRow(row);
 }
 
 int32_t TransformerRunner::LastDrawn(int32_t slot) const {
@@ -49,17 +55,19 @@ int32_t TransformerRunner::LastDrawn(int32_t slot) const {
   return last_drawn_[static_cast<size_t>(slot)];
 }
 
-void TransformerRunner::KeepLastDrawn() {
-  for (size_t i = 0; i < sampling_.size(); ++i) {
-    if (sampling_[i].slot < 0) continue;
-    const auto slot = static_cast<size_t>(sampling_[i].slot);
+void TransformerRunner::KeepLastDrawn(const InFlight& step) {
+  for (size_t i = 0; i < step.slots.size(); ++i) {
+    if (step.slots[i] < 0) continue;
+    const auto slot = static_cast<size_t>(step.slots[i]);
     if (slot >= last_drawn_.size()) last_drawn_.resize(slot + 1, -1);
-    last_drawn_[slot] = samples_[i].token;
+    last_drawn_[slot] = step.samples[i].token;
   }
 }
 
 absl::Status TransformerRunner::Submit(const StepPlan& plan) {
-  BATON_CHECK(!submitted_) << "step " << plan.step << " submitted before Wait of the last one";
+  BATON_CHECK(static_cast<int32_t>(in_flight_.size()) < max_in_flight())
+      << "step " << plan.step << " submitted before Wait of the one " << max_in_flight()
+      << " before it";
   BATON_CHECK(!plan.empty()) << "step " << plan.step;
   Flatten(plan);
   const kernels::StepLayout layout = {.tokens = tokens_,
@@ -67,21 +75,25 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
                                       .sequences = sequences_,
                                       .sample_rows = sample_rows_};
   BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits, transformer_->Forward(layout, kv_));
-  samples_.assign(sampling_.size(), SampledToken{});
+  InFlight& step = in_flight_.emplace_back();
+  step.samples.resize(sampling_.size());
+  for (const kernels::SampleRow& row : sampling_) step.slots.push_back(row.slot);
   if (!sampling_.empty()) {
-    transformer_->backend().Sample(logits, sampling_, samples_);
+    transformer_->backend().Sample(logits, sampling_, step.samples);
     transformer_->CountOperation();
   }
-  submitted_ = true;
   return absl::OkStatus();
 }
 
 absl::StatusOr<StepOutput> TransformerRunner::Wait() {
-  BATON_CHECK(submitted_) << "Wait without Submit";
-  submitted_ = false;
-  BATON_RETURN_IF_ERROR(transformer_->backend().EndStep());
-  KeepLastDrawn();  // only now are they on the host, whatever the backend
-  return StepOutput{std::move(samples_)};
+  BATON_CHECK(!in_flight_.empty()) << "Wait without Submit";
+  // Results are written into the step until EndStep returns; those of a deque stay where they are.
+  const absl::Status ended = transformer_->backend().EndStep();
+  InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  BATON_RETURN_IF_ERROR(ended);
+  if (!device_feeds_) KeepLastDrawn(step);  // only now are they on the host, whatever the backend
+  return StepOutput{std::move(step.samples)};
 }
 
 }  // namespace baton

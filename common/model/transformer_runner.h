@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
@@ -10,8 +11,9 @@
 
 namespace baton {
 
-// Runs step plans on a transformer, one at a time: when a step begins, the one before has ended and
-// the last token of every slot is on the host.
+// Runs step plans on a transformer. On a device that keeps the last token of every slot, a second
+// step is launched while one computes, and the host waits for neither; on others one step runs at
+// a time, and when it begins, the last token of every slot is on the host.
 class TransformerRunner final : public ModelRunner {
  public:
   // The arena of `kv` and the transformer's backend outlive the runner.
@@ -20,29 +22,37 @@ class TransformerRunner final : public ModelRunner {
   absl::Status Submit(const StepPlan& plan) override;
   absl::StatusOr<StepOutput> Wait() override;
   uint64_t operations_finished() const override { return transformer_->operations_finished(); }
+  int32_t max_in_flight() const override { return device_feeds_ ? 2 : 1; }
 
   Transformer& transformer() { return *transformer_; }
 
  private:
+  // A step between Submit and Wait: where its samples go, and whose they are.
+  struct InFlight {
+    std::vector<SampledToken> samples;
+    std::vector<int32_t> slots;  // [samples]
+  };
+
   // The plan as flat arrays, in the members below.
   void Flatten(const StepPlan& plan);
+  void AddRow(const StepRow& row);
   int32_t LastDrawn(int32_t slot) const;
-  void KeepLastDrawn();
+  void KeepLastDrawn(const InFlight& step);
 
   const std::unique_ptr<Transformer> transformer_;
   const kernels::PagedKv kv_;
-  bool submitted_ = false;
+  const bool device_feeds_;         // the device knows last tokens; else the host fills them in
+  std::deque<InFlight> in_flight_;  // oldest first
 
-  // Of the step that runs; kept to reuse their memory.
+  // Of the step that is being submitted; kept to reuse their memory.
   std::vector<int32_t> tokens_;     // [tokens]
   std::vector<int32_t> positions_;  // [tokens]
   std::vector<int32_t> blocks_;     // block tables, one after the other
   std::vector<kernels::StepLayout::Sequence> sequences_;
   std::vector<int32_t> sample_rows_;  // last token of each row that samples
   std::vector<kernels::SampleRow> sampling_;
-  std::vector<SampledToken> samples_;
 
-  std::vector<int32_t> last_drawn_;  // [slots]
+  std::vector<int32_t> last_drawn_;  // [slots], where the host fills them in
 };
 
 }  // namespace baton

@@ -3,11 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
+#include "common/model/load_cache.h"
 #include "kernels/backend.h"
 
 namespace baton {
@@ -55,10 +57,19 @@ struct ModelWeights {
 // Bytes of the checkpoint that are packed, and all of them.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
+// A directory of load caches, and the one of this rank in it.
+struct LoadCachePlace {
+  std::string dir;
+  LoadCacheKey key;
+};
+
 // Packs a checkpoint into the backend's layout. Pages of the files are given back as they are
-// packed, so that a load needs little more memory than the packed weights. `progress` may be null.
+// packed, so that a load needs little more memory than the packed weights. With `cache`, weights
+// come from there if it holds them; else, also if it turns out to be damaged, from the checkpoint,
+// and the cache is written on the way. `progress` and `cache` may be null.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalShape& shape,
                                          const CheckpointFiles& files, kernels::Backend& backend,
-                                         const LoadProgress& progress);
+                                         const LoadProgress& progress,
+                                         const LoadCachePlace* cache = nullptr);
 
 }  // namespace baton

@@ -26,6 +26,8 @@ ModelOptions ModelOptionsOf(const EngineFlags& flags) {
   options.isa = IsaFlagName(flags.isa);
   options.threads = flags.threads;
   options.tensor_parallel_size = flags.tensor_parallel_size;
+  options.quantization = flags.quantization;
+  options.load_cache = flags.load_cache;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
     options.kv.tokens = *flags.kv_cache_tokens;

@@ -2,7 +2,8 @@
 // same run, at the shape of a 430 M Llama, on a GPU of Llama-3.1-8B.
 //
 //   bench_kernels [--device cpu|cuda] [--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32]
-//                 [--threads N] [--rounds N]
+//                 [--threads N] [--rounds N] [--shape llama-8b|llama-430m|tiny]
+//                 [--only matmuls,steps,operations] [--quantization none|fp8]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -42,11 +43,16 @@ struct Sizes {
   int context = 0;
 };
 
-Sizes SizesFor(const std::string& device) {
-  if (device == "cuda") {
+// What a shape of that name is run with; no layers when there is none.
+Sizes SizesFor(const std::string& shape) {
+  if (shape == "llama-8b") {
     return {kLlama8B, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 8192}, 128, 8, 1024, 64, 1024};
   }
-  return {kSmallLlama, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, 8, 1, 512, 32, 256};
+  if (shape == "llama-430m") {
+    return {kSmallLlama, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, 8, 1, 512, 32, 256};
+  }
+  if (shape == "tiny") return {kTinyLlama, {1, 8, 128}, 8, 2, 64, 8, 64};
+  return {};
 }
 
 class Bench {
@@ -110,7 +116,7 @@ void BenchMatMuls(Bench& bench, LlamaStep& step, const Sizes& sizes) {
     const bool few = rows <= sizes.few_rows;
     bench.Line("matmuls of all layers, M = " + std::to_string(rows),
                few ? Limit::kBytes : Limit::kFlops,
-               few ? step.weight_bytes() : step.matmul_flops(rows), [&] {
+               few ? step.matmul_bytes(rows) : step.matmul_flops(rows), [&] {
                  step.MatMuls(rows);
                  step.Finish();
                });
@@ -177,7 +183,16 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   sample("top-p 0.95", {.temperature = 0.8f, .top_p = 0.95f});
 }
 
-int Run(const BackendOptions& options, int rounds) {
+struct RunOptions {
+  BackendOptions backend{.compute_dtype = DType::kBF16};
+  int rounds = 7;
+  std::string shape;  // empty: by the device
+  std::string only = "matmuls,steps,operations";
+};
+
+int Run(const RunOptions& run) {
+  const BackendOptions& options = run.backend;
+  const int rounds = run.rounds;
   auto backend = MakeBackend(options);
   if (!backend.ok()) {
     std::fprintf(stderr, "%s\n", backend.status().ToString().c_str());
@@ -192,50 +207,71 @@ int Run(const BackendOptions& options, int rounds) {
   std::printf("%s, %d threads: peak %.1f GFLOP/s, %s %.1f GB/s; medians of %d\n",
               info.numerics().c_str(), info.threads, limits->flops_per_s * 1e-9,
               HasOwnMemory(info.device) ? "copy" : "read", limits->read_bytes_per_s * 1e-9, rounds);
-  const Sizes sizes = SizesFor(info.device);
+  const std::string by_device = HasOwnMemory(info.device) ? "llama-8b" : "llama-430m";
+  const Sizes sizes = SizesFor(run.shape.empty() ? by_device : run.shape);
   const auto begin = Clock::now();
   LlamaStep step(**backend, sizes.model);
   std::printf("packed %.0f MB and prepared in %.2f s\n", step.weight_bytes() * 1e-6,
               std::chrono::duration<double>(Clock::now() - begin).count());
   Bench bench(info, rounds);
   bench.SetLimits(*limits);
-  BenchMatMuls(bench, step, sizes);
-  BenchSteps(bench, step, sizes);
-  BenchOperations(bench, step, sizes);
+  const auto wanted = [&](const char* group) { return run.only.find(group) != std::string::npos; };
+  if (wanted("matmuls")) BenchMatMuls(bench, step, sizes);
+  if (wanted("steps")) BenchSteps(bench, step, sizes);
+  if (wanted("operations")) BenchOperations(bench, step, sizes);
   return 0;
+}
+
+bool IsGroups(const std::string& list) {
+  for (size_t at = 0; at <= list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string group = list.substr(at, end - at);
+    if (group != "matmuls" && group != "steps" && group != "operations") return false;
+    at = end + 1;
+  }
+  return true;
 }
 
 }  // namespace
 }  // namespace baton::kernels
 
 int main(int argc, char** argv) {
-  baton::kernels::BackendOptions options{.compute_dtype = baton::kernels::DType::kBF16};
-  int rounds = 7;
+  using baton::kernels::DType;
+  baton::kernels::RunOptions run;
   for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
     if (flag == "--device") {
-      options.device = value;
+      run.backend.device = value;
     } else if (flag == "--isa") {
-      options.isa = value;
+      run.backend.isa = value;
     } else if (flag == "--dtype" && std::strcmp(value, "float32") == 0) {
-      options.compute_dtype = baton::kernels::DType::kF32;
+      run.backend.compute_dtype = DType::kF32;
     } else if (flag == "--dtype" && std::strcmp(value, "bfloat16") == 0) {
-      options.compute_dtype = baton::kernels::DType::kBF16;
+      run.backend.compute_dtype = DType::kBF16;
     } else if (flag == "--dtype" && std::strcmp(value, "float16") == 0) {
-      options.compute_dtype = baton::kernels::DType::kF16;
+      run.backend.compute_dtype = DType::kF16;
+    } else if (flag == "--quantization" && std::strcmp(value, "none") == 0) {
+      run.backend.quantization = baton::kernels::Quantization::kNone;
+    } else if (flag == "--quantization" && std::strcmp(value, "fp8") == 0) {
+      run.backend.quantization = baton::kernels::Quantization::kFp8;
     } else if (flag == "--threads" && std::atoi(value) > 0) {
-      options.threads = std::atoi(value);
+      run.backend.threads = std::atoi(value);
     } else if (flag == "--rounds" && std::atoi(value) > 0) {
-      rounds = std::atoi(value);
+      run.rounds = std::atoi(value);
+    } else if (flag == "--shape" && baton::kernels::SizesFor(value).batch > 0) {
+      run.shape = value;
+    } else if (flag == "--only" && baton::kernels::IsGroups(value)) {
+      run.only = value;
     } else {
       std::fprintf(stderr,
                    "unknown or incomplete '%s %s'; usage: bench_kernels [--device cpu|cuda] "
                    "[--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
-                   "[--rounds N]\n",
+                   "[--rounds N] [--shape llama-8b|llama-430m|tiny] "
+                   "[--only matmuls,steps,operations] [--quantization none|fp8]\n",
                    flag.c_str(), value);
       return 2;
     }
   }
-  return baton::kernels::Run(options, rounds);
+  return baton::kernels::Run(run);
 }

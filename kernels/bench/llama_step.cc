@@ -10,6 +10,8 @@ namespace baton::kernels {
 namespace {
 
 constexpr int kBlock = 16;
+// Up to so many rows MatMuls includes the output projection.
+constexpr int kRowsWithLogits = 8;
 
 std::unique_ptr<Buffer> Take(absl::StatusOr<std::unique_ptr<Buffer>> buffer) {
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
@@ -36,7 +38,7 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
         {RandomWeight(model_.qkv(), model_.hidden), RandomWeight(model_.hidden, model_.hidden),
          RandomWeight(2 * model_.ffn, model_.hidden), RandomWeight(model_.hidden, model_.ffn)});
   }
-  head_ = RandomWeight(model_.vocab, model_.hidden);
+  head_ = RandomWeight(model_.vocab, model_.hidden, /*keep_precision=*/true);
   random_values_ = {};
   const std::vector<float> ones(model_.hidden, 1.0f);
   norm_weight_ = Take(backend_.UploadVector({ones.data(), DType::kF32, 1, model_.hidden}));
@@ -79,7 +81,8 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
                             .vocab = model_.vocab}));
 }
 
-std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in) {
+std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in,
+                                                      bool keep_precision) {
   // Cheap numbers around 0 of the size that keeps activations near 1; every weight starts with the
   // same ones.
   uint32_t state = random_values_.empty() ? 12345 : random_state_;
@@ -90,7 +93,7 @@ std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in) {
     random_values_.push_back(Bf16FromFloat(uniform * 0.05f));
   }
   random_state_ = state;
-  auto packed = backend_.Pack({random_values_.data(), DType::kBF16, out, in}, {});
+  auto packed = backend_.Pack({random_values_.data(), DType::kBF16, out, in, keep_precision}, {});
   BATON_CHECK(packed.ok()) << packed.status().ToString();
   return std::move(packed).value();
 }
@@ -165,7 +168,7 @@ void LlamaStep::MatMuls(int rows) {
     backend_.MatMul(*weights.down, View(*ffn_, dtype_, rows, model_.ffn), residual,
                     {.accumulate = true});
   }
-  if (rows <= 8) {
+  if (rows <= kRowsWithLogits) {
     backend_.MatMul(*head_, normed, View(*logits_, DType::kF32, rows, model_.vocab), {});
   }
 }
@@ -211,9 +214,17 @@ void LlamaStep::Sample(const SampleRow& row) {
 }
 
 double LlamaStep::weight_bytes() const {
-  return (model_.layers * model_.layer_weights() +
-          static_cast<double>(model_.vocab) * model_.hidden) *
-         static_cast<double>(SizeOf(dtype_));
+  size_t sum = head_->bytes();
+  for (const Layer& layer : layers_) {
+    for (const auto* weight : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      sum += (*weight)->bytes();
+    }
+  }
+  return static_cast<double>(sum);
+}
+double LlamaStep::matmul_bytes(int rows) const {
+  const double head = static_cast<double>(head_->bytes());
+  return weight_bytes() - (rows <= kRowsWithLogits ? 0 : head);
 }
 double LlamaStep::matmul_flops(int rows) const {
   return 2.0 * rows * model_.layers * model_.layer_weights();

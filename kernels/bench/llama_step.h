@@ -27,6 +27,16 @@ struct LlamaShape {
   }
 };
 
+// Of seconds, to see that everything runs.
+inline constexpr LlamaShape kTinyLlama = {.layers = 2,
+                                          .hidden = 256,
+                                          .head_dim = 32,
+                                          .q_heads = 8,
+                                          .kv_heads = 4,
+                                          .ffn = 512,
+                                          .vocab = 2048,
+                                          .max_tokens = 128,
+                                          .kv_tokens = 8 * 64 + 128};
 // 430 M parameters, for a CPU.
 inline constexpr LlamaShape kSmallLlama = {.layers = 24,
                                            .hidden = 1024,
@@ -70,6 +80,7 @@ class LlamaStep {
   void FillLogits();
 
   double weight_bytes() const;
+  double matmul_bytes(int rows) const;  // of the weights that MatMuls(rows) reads
   double matmul_flops(int rows) const;  // of the layers
   double logit_flops(int rows) const;
   double attention_flops(int tokens) const;  // of one layer and one whole prompt
@@ -85,7 +96,7 @@ class LlamaStep {
   struct Layer {
     std::unique_ptr<PackedWeight> qkv, o, gate_up, down;
   };
-  std::unique_ptr<PackedWeight> RandomWeight(int64_t out, int64_t in);
+  std::unique_ptr<PackedWeight> RandomWeight(int64_t out, int64_t in, bool keep_precision = false);
   Matrix View(const Buffer& buffer, DType dtype, int64_t rows, int64_t cols) const;
   void RunLayer(int layer);
 

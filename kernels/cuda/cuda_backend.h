@@ -9,6 +9,9 @@
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/attention_plan.h"
+#include "kernels/cuda/device_weights.h"
+#include "kernels/cuda/feedback.h"
+#include "kernels/cuda/fp8_products.h"
 #include "kernels/cuda/graph.h"
 #include "kernels/cuda/matmul.h"
 #include "kernels/cuda/runtime.h"
@@ -22,6 +25,9 @@ namespace baton::kernels {
 // kernels for the rest, all on one stream; a second step may begin before the first has ended. A
 // pure decode step is padded to a rung of the row ladder and repeated as a CUDA graph. An error of
 // a launch or of the device shows at EndStep, at the latest.
+//
+// Implemented in cuda_backend.cc (steps), backend_memory.cc (buffers and weights),
+// backend_prepare.cc, backend_operations.cc and backend_attention.cc.
 class CudaBackend final : public Backend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Create(const BackendOptions& options);
@@ -56,7 +62,8 @@ class CudaBackend final : public Backend {
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;
 
-  // Takes about 0.7 GB of device memory for the time of the call.
+  // Takes about 0.7 GB of device memory for the time of the call. In fp8 products where weights
+  // are.
   absl::StatusOr<MachineLimits> MeasureLimits();
 
  private:
@@ -69,20 +76,35 @@ class CudaBackend final : public Backend {
   // A step between BeginStep and EndStep.
   struct RunningStep {
     std::span<SampledToken> results;
-    absl::Status fault;  // the first of its launches
+    const cuda::Event* launched = nullptr;  // behind the operations of RunStep
+    absl::Status fault;                     // the first of its launches
   };
+  static constexpr size_t kMaxRunning = 2;
 
-  CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream);
+  CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream, bool fp8);
+  absl::Status CreateParts();
+  // The way of weights to the device; its buffers are there as long as something loads.
+  absl::StatusOr<cuda::Uploader*> uploader();
+  absl::StatusOr<std::unique_ptr<PackedWeight>> PackFp8(const HostTensor& weight,
+                                                        const Shard& part);
   absl::Status PrepareProducts(const StepUses& uses);
   absl::Status PrepareAttention(const StepUses& uses);
   absl::Status SetRope(std::span<const float> inv_freq);
   absl::Status PrepareSampling(int32_t vocab, int32_t rows);
+  cuda::LastTokens LastDrawn() const;
+  absl::Status MatMulFp8(const cuda::DeviceWeight& weight, Matrix in, Matrix out,
+                         const MatMulEpilogue& epilogue);
   // Sizes of the step with padding; whether it is one to capture.
   cuda::StepSizes PlanStep(const StepLayout& layout, const PagedKv& kv, bool& capture);
+  // Divides the step's attention; `sizes` gets its grids.
+  void PlanAttention(const StepLayout& layout, const PagedKv& kv, bool capture,
+                     cuda::StepSizes& sizes);
   const FlashShape* FindFlash(const AttentionShape& shape) const;
   void RunFlash(const FlashShape& flash, const cuda::PlanInputs& inputs, Matrix qkv, int layer,
                 Matrix out);
   void RunPlain(const AttentionShape& shape, Matrix qkv, int layer, Matrix out);
+  absl::Status RunOperations(uint64_t program, absl::FunctionRef<void()> operations);
+  absl::Status Await(const RunningStep& step);
   // Keeps the first error of the step that began last.
   void Note(int error, std::string_view what);
   void Note(const absl::Status& status);
@@ -92,8 +114,10 @@ class CudaBackend final : public Backend {
   BackendInfo info_;
   const cuda::DeviceInfo device_;
   const cuda::Stream stream_;
+  const bool fp8_;  // of projections that allow it
   std::unique_ptr<cuda::Uploader> uploader_;
   std::unique_ptr<cuda::MatMul> matmul_;
+  std::unique_ptr<cuda::Fp8Products> fp8_products_;
   std::optional<cuda::StepInputs> inputs_;
   cuda::GraphCache graphs_;
 
@@ -112,8 +136,10 @@ class CudaBackend final : public Backend {
   PagedKv kv_;
   cuda::StepSizes sizes_;
   bool capture_ = false;
-  std::deque<RunningStep> steps_;  // oldest first, at most kMaxRunning
-  absl::Status fault_;             // of launches outside a step
+  std::deque<RunningStep> steps_;      // oldest first, at most kMaxRunning
+  std::vector<cuda::Event> launched_;  // [kMaxRunning] of RunningStep, in turn
+  uint64_t begun_ = 0;                 // steps
+  absl::Status fault_;                 // of launches outside a step
 };
 
 }  // namespace baton::kernels

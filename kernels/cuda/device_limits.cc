@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "kernels/cuda/fp8.h"
 #include "kernels/cuda/row_ops.h"
 
 namespace baton::kernels::cuda {
@@ -14,6 +15,11 @@ namespace {
 constexpr size_t kCopyBytes = size_t{256} << 20;  // several times the L2
 constexpr int64_t kSide = 8192;
 constexpr int kRounds = 5;
+constexpr char kFlags[] = "--gpu-memory-utilization";  // what leaves more memory to measure in
+
+float* ScalesOf(const DeviceMemory& codes) {
+  return reinterpret_cast<float*>(static_cast<std::byte*>(codes.data()) + kSide * kSide);
+}
 
 // The median time of `operation` in seconds.
 absl::StatusOr<double> Time(const std::function<absl::Status()>& operation, StreamHandle stream) {
@@ -33,8 +39,8 @@ absl::StatusOr<double> Time(const std::function<absl::Status()>& operation, Stre
 }
 
 absl::StatusOr<double> CopyRate(StreamHandle stream) {
-  BATON_ASSIGN_OR_RETURN(const auto from, DeviceMemory::Allocate(kCopyBytes));
-  BATON_ASSIGN_OR_RETURN(const auto to, DeviceMemory::Allocate(kCopyBytes));
+  BATON_ASSIGN_OR_RETURN(const auto from, DeviceMemory::Allocate(kCopyBytes, kFlags));
+  BATON_ASSIGN_OR_RETURN(const auto to, DeviceMemory::Allocate(kCopyBytes, kFlags));
   BATON_ASSIGN_OR_RETURN(
       const double seconds,
       Time([&] { return CopyOnDevice(to->data(), from->data(), kCopyBytes, stream); }, stream));
@@ -44,7 +50,8 @@ absl::StatusOr<double> CopyRate(StreamHandle stream) {
 // Uniform in [-0.5, 0.5): a device is faster with regular numbers than it will be.
 absl::Status FillRandom(void* device, DType dtype, StreamHandle stream) {
   std::vector<float> row(kSide);
-  BATON_ASSIGN_OR_RETURN(const auto staging, DeviceMemory::Allocate(kSide * kSide * sizeof(float)));
+  BATON_ASSIGN_OR_RETURN(const auto staging,
+                         DeviceMemory::Allocate(kSide * kSide * sizeof(float), kFlags));
   uint32_t state = 12345;
   for (int64_t at = 0; at < kSide; ++at) {
     for (float& value : row) {
@@ -58,34 +65,46 @@ absl::Status FillRandom(void* device, DType dtype, StreamHandle stream) {
                   "converting");
 }
 
-absl::StatusOr<double> MatMulRate(MatMul& matmul, DType dtype, StreamHandle stream) {
-  const size_t bytes = kSide * kSide * SizeOf(dtype);
-  BATON_ASSIGN_OR_RETURN(const auto weight, DeviceMemory::Allocate(bytes));
-  BATON_ASSIGN_OR_RETURN(const auto in, DeviceMemory::Allocate(bytes));
-  BATON_ASSIGN_OR_RETURN(const auto out, DeviceMemory::Allocate(bytes));
-  BATON_RETURN_IF_ERROR(FillRandom(weight->data(), dtype, stream));
-  BATON_RETURN_IF_ERROR(CopyOnDevice(in->data(), weight->data(), bytes, stream));
-  const MatMulKey key = {.rows = kSide, .out = kSide, .in = kSide, .out_dtype = dtype};
-  const void* const weights[] = {weight->data()};
-  BATON_RETURN_IF_ERROR(matmul.Prepare(key, weights, in->data(), out->data()));
-  BATON_ASSIGN_OR_RETURN(
-      const double seconds,
-      Time(
-          [&] {
-            return matmul.Run(key, kSide,
-                              {.weight = weight->data(), .in = in->data(), .out = out->data()});
-          },
-          stream));
+// A matrix of random numbers; as e4m3, its codes and a scale per row behind them.
+absl::StatusOr<std::unique_ptr<DeviceMemory>> RandomOperand(DType dtype, bool fp8,
+                                                            StreamHandle stream) {
+  BATON_ASSIGN_OR_RETURN(auto plain, DeviceMemory::Allocate(kSide * kSide * SizeOf(dtype), kFlags));
+  BATON_RETURN_IF_ERROR(FillRandom(plain->data(), dtype, stream));
+  if (!fp8) return plain;
+  BATON_ASSIGN_OR_RETURN(auto codes,
+                         DeviceMemory::Allocate(kSide * kSide + kSide * sizeof(float), kFlags));
+  BATON_RETURN_IF_ERROR(
+      ToStatus(LaunchQuantizeRows(Matrix::Dense(plain->data(), dtype, kSide, kSide), codes->data(),
+                                  ScalesOf(*codes), stream),
+               "quantizing"));
+  BATON_RETURN_IF_ERROR(WaitFor(stream));  // before `plain` goes
+  return codes;
+}
+
+absl::StatusOr<double> MatMulRate(MatMul& matmul, DType dtype, bool fp8, StreamHandle stream) {
+  BATON_ASSIGN_OR_RETURN(const auto weight, RandomOperand(dtype, fp8, stream));
+  BATON_ASSIGN_OR_RETURN(const auto in, RandomOperand(dtype, fp8, stream));
+  BATON_ASSIGN_OR_RETURN(const auto out,
+                         DeviceMemory::Allocate(kSide * kSide * SizeOf(dtype), kFlags));
+  const MatMulKey key = {.rows = kSide, .out = kSide, .in = kSide, .out_dtype = dtype, .fp8 = fp8};
+  const MatMulOperands operands = {.weight = weight->data(),
+                                   .in = in->data(),
+                                   .out = out->data(),
+                                   .weight_scales = fp8 ? ScalesOf(*weight) : nullptr,
+                                   .in_scales = fp8 ? ScalesOf(*in) : nullptr};
+  BATON_RETURN_IF_ERROR(matmul.Prepare(key, {&operands, 1}));
+  BATON_ASSIGN_OR_RETURN(const double seconds,
+                         Time([&] { return matmul.Run(key, kSide, operands); }, stream));
   return 2.0 * static_cast<double>(kSide) * kSide * kSide / seconds;
 }
 
 }  // namespace
 
-absl::StatusOr<MachineLimits> MeasureDeviceLimits(MatMul& matmul, DType dtype,
+absl::StatusOr<MachineLimits> MeasureDeviceLimits(MatMul& matmul, DType dtype, bool fp8,
                                                   StreamHandle stream) {
   MachineLimits limits;
   BATON_ASSIGN_OR_RETURN(limits.read_bytes_per_s, CopyRate(stream));
-  BATON_ASSIGN_OR_RETURN(limits.flops_per_s, MatMulRate(matmul, dtype, stream));
+  BATON_ASSIGN_OR_RETURN(limits.flops_per_s, MatMulRate(matmul, dtype, fp8, stream));
   return limits;
 }
 

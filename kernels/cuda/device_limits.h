@@ -8,7 +8,9 @@
 namespace baton::kernels::cuda {
 
 // The rate of a copy of 256 MiB on the device, bytes read and written, and of a product of
-// 8192 x 8192 x 8192 random numbers in `dtype`: medians of a few, timed by events.
-absl::StatusOr<MachineLimits> MeasureDeviceLimits(MatMul& matmul, DType dtype, StreamHandle stream);
+// 8192 x 8192 x 8192 random numbers in `dtype`, or in e4m3 to `dtype`: medians of a few, timed by
+// events.
+absl::StatusOr<MachineLimits> MeasureDeviceLimits(MatMul& matmul, DType dtype, bool fp8,
+                                                  StreamHandle stream);
 
 }  // namespace baton::kernels::cuda

@@ -36,25 +36,26 @@ void GraphCache::DropOldest() {
   entries_.erase(oldest);
 }
 
-absl::Status GraphCache::Capture(Entry& entry, absl::FunctionRef<void()> operations) {
+absl::Status GraphCache::Capture(Entry& entry, absl::FunctionRef<absl::Status()> operations) {
   cudaGraph_t graph = nullptr;
   // Other threads of the process may allocate and copy meanwhile.
   cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return ToStatus(error, "capturing a step");
-  operations();
+  const absl::Status queued = operations();
   error = cudaStreamEndCapture(stream_, &graph);
-  if (error == cudaSuccess) error = cudaGraphInstantiate(&entry.graph, graph, 0);
+  // A graph that lacks an operation must never run.
+  if (error == cudaSuccess && queued.ok()) error = cudaGraphInstantiate(&entry.graph, graph, 0);
   if (graph != nullptr) cudaGraphDestroy(graph);
+  BATON_RETURN_IF_ERROR(queued);
   return error == cudaSuccess ? absl::OkStatus() : ToStatus(error, "capturing a step");
 }
 
-absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<void()> operations) {
+absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations) {
   auto found = entries_.find(key);
   if (found == entries_.end()) {
     if (entries_.size() >= kMaxGraphs) DropOldest();
     entries_[key].last_use = ++uses_;
-    operations();
-    return absl::OkStatus();
+    return operations();
   }
   Entry& entry = found->second;
   entry.last_use = ++uses_;
@@ -71,10 +72,7 @@ absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<void()> oper
                    captured.ToString());
     }
   }
-  if (entry.plain) {
-    operations();
-    return absl::OkStatus();
-  }
+  if (entry.plain) return operations();
   return ToStatus(cudaGraphLaunch(entry.graph, stream_), "launching a step");
 }
 

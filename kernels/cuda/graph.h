@@ -34,8 +34,9 @@ class GraphCache final {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // Runs what `operations` queues on the stream. A step that cannot be captured runs as it is.
-  absl::Status Run(const GraphKey& key, absl::FunctionRef<void()> operations);
+  // Runs what `operations` queues on the stream, or what it says went wrong. A step that cannot be
+  // captured runs as it is.
+  absl::Status Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations);
   // Forgets everything: memory that graphs name has moved.
   void Clear();
   size_t captured() const { return captured_; }
@@ -46,7 +47,7 @@ class GraphCache final {
     CUgraphExec_st* graph = nullptr;
     uint64_t last_use = 0;
   };
-  absl::Status Capture(Entry& entry, absl::FunctionRef<void()> operations);
+  absl::Status Capture(Entry& entry, absl::FunctionRef<absl::Status()> operations);
   void DropOldest();
 
   const StreamHandle stream_;

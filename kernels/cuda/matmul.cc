@@ -1,15 +1,14 @@
 #include "kernels/cuda/matmul.h"
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/cuda/shared_library.h"
+#include "kernels/cuda/cublaslt.cuh"
 #include "kernels/step_check.h"
 
 namespace baton::kernels::cuda {
@@ -25,81 +24,28 @@ cudaDataType_t TypeOf(DType dtype) {
   return dtype == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
+template <typename T>
+absl::Status Set(const CublasLt& lt, cublasLtMatmulDesc_t desc,
+                 cublasLtMatmulDescAttributes_t attribute, T value) {
+  return lt.Check(lt.desc_set(desc, attribute, &value, sizeof(value)), "describing a product");
+}
+
 }  // namespace
-
-// The functions that are used, from whichever libcublasLt is found.
-struct MatMul::Api {
-  std::shared_ptr<SharedLibrary> library;
-  cublasLtHandle_t handle = nullptr;
-
-  decltype(&cublasLtCreate) create = nullptr;
-  decltype(&cublasLtDestroy) destroy = nullptr;
-  decltype(&cublasLtGetVersion) get_version = nullptr;
-  decltype(&cublasLtGetStatusName) status_name = nullptr;
-  decltype(&cublasLtMatmul) matmul = nullptr;
-  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
-  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
-  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
-  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
-  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
-  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
-  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
-  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
-
-  absl::Status Load();
-  absl::Status Check(cublasStatus_t status, std::string_view what) const;
-};
-
-absl::Status MatMul::Api::Load() {
-  BATON_ASSIGN_OR_RETURN(library,
-                         SharedLibrary::Open({"libcublasLt.so.13"},
-                                             "install cuBLAS of CUDA 13, or name its folder in "
-                                             "LD_LIBRARY_PATH"));
-  const auto find = [this](const char* name, auto* function) {
-    return library->Find(name, function);
-  };
-  BATON_RETURN_IF_ERROR(find("cublasLtCreate", &create));
-  BATON_RETURN_IF_ERROR(find("cublasLtDestroy", &destroy));
-  BATON_RETURN_IF_ERROR(find("cublasLtGetVersion", &get_version));
-  BATON_RETURN_IF_ERROR(find("cublasLtGetStatusName", &status_name));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmul", &matmul));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulDescCreate", &desc_create));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulDescDestroy", &desc_destroy));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulDescSetAttribute", &desc_set));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatrixLayoutCreate", &layout_create));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatrixLayoutDestroy", &layout_destroy));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatrixLayoutSetAttribute", &layout_set));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulPreferenceCreate", &preference_create));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulPreferenceDestroy", &preference_destroy));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulPreferenceSetAttribute", &preference_set));
-  BATON_RETURN_IF_ERROR(find("cublasLtMatmulAlgoGetHeuristic", &heuristic));
-  return Check(create(&handle), "starting cuBLASLt");
-}
-
-absl::Status MatMul::Api::Check(cublasStatus_t status, std::string_view what) const {
-  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
-  if (status == CUBLAS_STATUS_ALLOC_FAILED) {
-    return ToStatus(cudaErrorMemoryAllocation, what);
-  }
-  return DeviceFault(absl::StrCat(std::string(what), ": ", status_name(status)));
-}
 
 // Descriptors of a product and the chosen algorithm. In cuBLAS's column-major words: D [out, rows]
 // = Wᵀ [out, in] · X [in, rows], so that every operand is row-major for us.
 struct MatMul::Plan {
-  explicit Plan(const Api& lt) : api(lt) {}
+  explicit Plan(const CublasLt& api) : lt(api) {}
   ~Plan() {
-    if (desc != nullptr) api.desc_destroy(desc);
+    if (desc != nullptr) lt.desc_destroy(desc);
     for (cublasLtMatrixLayout_t layout : {weight, in, out}) {
-      if (layout != nullptr) api.layout_destroy(layout);
+      if (layout != nullptr) lt.layout_destroy(layout);
     }
   }
   Plan(const Plan&) = delete;
   Plan& operator=(const Plan&) = delete;
 
-  const Api& api;
+  const CublasLt& lt;
   cublasLtMatmulDesc_t desc = nullptr;
   cublasLtMatrixLayout_t weight = nullptr;
   cublasLtMatrixLayout_t in = nullptr;
@@ -108,52 +54,50 @@ struct MatMul::Plan {
   std::vector<cublasLtMatmulHeuristicResult_t> proposals;  // best first once timed
 };
 
-MatMul::MatMul(DType dtype, StreamHandle stream)
-    : dtype_(dtype), stream_(stream), api_(std::make_unique<Api>()) {}
+MatMul::MatMul(DType dtype, StreamHandle stream) : dtype_(dtype), stream_(stream) {}
 
-MatMul::~MatMul() {
-  plans_.clear();
-  if (api_->handle != nullptr) api_->destroy(api_->handle);
-}
+MatMul::~MatMul() = default;
 
 absl::StatusOr<std::unique_ptr<MatMul>> MatMul::Create(DType dtype, StreamHandle stream) {
   auto matmul = std::unique_ptr<MatMul>(new MatMul(dtype, stream));
-  BATON_RETURN_IF_ERROR(matmul->api_->Load());
+  BATON_ASSIGN_OR_RETURN(matmul->lt_, CublasLt::Load());
   BATON_ASSIGN_OR_RETURN(matmul->workspace_, DeviceMemory::Allocate(kWorkspaceBytes));
-  const size_t version = matmul->api_->get_version();
+  const size_t version = matmul->lt_->get_version();
   matmul->version_ = absl::StrCat(version / 10000, ".", version / 100 % 100, ".", version % 100);
   return matmul;
 }
 
-absl::StatusOr<std::unique_ptr<MatMul::Plan>> MatMul::Describe(const MatMulKey& key) {
-  const Api& api = *api_;
-  auto plan = std::make_unique<Plan>(api);
-  const cudaDataType_t type = TypeOf(dtype_);
-  const cudaDataType_t out_type = TypeOf(key.out_dtype);
-  const auto create = [&](cublasLtMatrixLayout_t* layout, cudaDataType_t of, int64_t rows,
-                          int64_t cols) {
-    return api.Check(api.layout_create(layout, of, rows, cols, rows), "describing a matrix");
-  };
-  BATON_RETURN_IF_ERROR(api.Check(api.desc_create(&plan->desc, CUBLAS_COMPUTE_32F, CUDA_R_32F),
-                                  "describing a product"));
-  BATON_RETURN_IF_ERROR(create(&plan->weight, type, key.in, key.out));
-  BATON_RETURN_IF_ERROR(create(&plan->in, type, key.in, key.rows));
-  BATON_RETURN_IF_ERROR(create(&plan->out, out_type, key.out, key.rows));
-  plan->rows = key.rows;
-  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, auto value) {
-    return api.Check(api.desc_set(plan->desc, attribute, &value, sizeof(value)),
-                     "describing a product");
-  };
-  BATON_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T));
+absl::Status MatMul::DescribeOperation(const MatMulKey& key, Plan& plan) {
+  const CublasLt& lt = *lt_;
+  BATON_RETURN_IF_ERROR(
+      lt.Check(lt.desc_create(&plan.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F), "describing a product"));
+  BATON_RETURN_IF_ERROR(Set(lt, plan.desc, CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_T));
   if (key.bias) {
-    BATON_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
-    BATON_RETURN_IF_ERROR(set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, out_type));
+    BATON_RETURN_IF_ERROR(
+        Set(lt, plan.desc, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS));
+    BATON_RETURN_IF_ERROR(
+        Set(lt, plan.desc, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, TypeOf(key.out_dtype)));
   }
+  if (key.fp8) {
+    for (const auto mode : {CUBLASLT_MATMUL_DESC_A_SCALE_MODE, CUBLASLT_MATMUL_DESC_B_SCALE_MODE}) {
+      BATON_RETURN_IF_ERROR(
+          Set(lt, plan.desc, mode, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F}));
+    }
+  }
+  // The library looks at pointers' alignment when it proposes: any address of ours does.
+  const void* const any = workspace_->data();
+  return SetPointers(plan, key,
+                     {.bias = any,
+                      .weight_scales = static_cast<const float*>(any),
+                      .in_scales = static_cast<const float*>(any)});
+}
 
+absl::Status MatMul::Propose(const MatMulKey& key, Plan& plan) {
+  const CublasLt& lt = *lt_;
   cublasLtMatmulPreference_t preference = nullptr;
-  BATON_RETURN_IF_ERROR(api.Check(api.preference_create(&preference), "asking cuBLASLt"));
+  BATON_RETURN_IF_ERROR(lt.Check(lt.preference_create(&preference), "asking cuBLASLt"));
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    api.preference_set(preference, attribute, &value, sizeof(value));
+    lt.preference_set(preference, attribute, &value, sizeof(value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
   // Partial sums go to the workspace and are added in order; sums in place would come in any order.
@@ -164,18 +108,38 @@ absl::StatusOr<std::unique_ptr<MatMul::Plan>> MatMul::Describe(const MatMulKey& 
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
     prefer(operand, uint32_t{kAlignment});
   }
-  plan->proposals.resize(kProposals);
+  plan.proposals.resize(kProposals);
   int found = 0;
   const cublasStatus_t status =
-      api.heuristic(api.handle, plan->desc, plan->weight, plan->in, plan->out, plan->out,
-                    preference, kProposals, plan->proposals.data(), &found);
-  api.preference_destroy(preference);
-  plan->proposals.resize(std::max(0, found));
-  if (status != CUBLAS_STATUS_SUCCESS || found == 0) {
-    return DeviceFault(absl::StrCat("cuBLASLt has no algorithm for ", key.rows, " x ", key.in,
-                                    " by ", key.out, " x ", key.in, " in ",
-                                    std::string(Name(dtype_)), ": ", api.status_name(status)));
-  }
+      lt.heuristic(lt.handle, plan.desc, plan.weight, plan.in, plan.out, plan.out, preference,
+                   kProposals, plan.proposals.data(), &found);
+  lt.preference_destroy(preference);
+  plan.proposals.resize(static_cast<size_t>(std::max(0, found)));
+  if (status == CUBLAS_STATUS_SUCCESS && found > 0) return absl::OkStatus();
+  return DeviceFault(absl::StrCat(
+      "cuBLASLt ", version_, " has no algorithm for ", key.rows, " x ", key.in, " by ", key.out,
+      " x ", key.in, " of ", key.fp8 ? "fp8 e4m3 with scales per row" : std::string(Name(dtype_)),
+      ": ", lt.status_name(status)));
+}
+
+absl::StatusOr<std::unique_ptr<MatMul::Plan>> MatMul::Describe(const MatMulKey& key) {
+  BATON_CHECK(!key.fp8 || (!key.bias && !key.accumulate && key.out_dtype != DType::kF32))
+      << "fp8 products have neither epilogue nor fp32 output";
+  const CublasLt& lt = *lt_;
+  auto plan = std::make_unique<Plan>(lt);
+  const cudaDataType_t type = key.fp8 ? CUDA_R_8F_E4M3 : TypeOf(dtype_);
+  const auto create = [&](cublasLtMatrixLayout_t* layout, cudaDataType_t of, int64_t rows,
+                          int64_t cols) {
+    return lt.Check(lt.layout_create(layout, of, static_cast<uint64_t>(rows),
+                                     static_cast<uint64_t>(cols), rows),
+                    "describing a matrix");
+  };
+  BATON_RETURN_IF_ERROR(DescribeOperation(key, *plan));
+  BATON_RETURN_IF_ERROR(create(&plan->weight, type, key.in, key.out));
+  BATON_RETURN_IF_ERROR(create(&plan->in, type, key.in, key.rows));
+  BATON_RETURN_IF_ERROR(create(&plan->out, TypeOf(key.out_dtype), key.out, key.rows));
+  plan->rows = key.rows;
+  BATON_RETURN_IF_ERROR(Propose(key, *plan));
   return plan;
 }
 
@@ -197,38 +161,42 @@ absl::Status MatMul::SetRows(Plan& plan, int64_t rows) {
   const uint64_t cols = static_cast<uint64_t>(rows);
   for (cublasLtMatrixLayout_t layout : {plan.in, plan.out}) {
     BATON_RETURN_IF_ERROR(
-        api_->Check(api_->layout_set(layout, CUBLASLT_MATRIX_LAYOUT_COLS, &cols, sizeof(cols)),
-                    "describing a matrix"));
+        lt_->Check(lt_->layout_set(layout, CUBLASLT_MATRIX_LAYOUT_COLS, &cols, sizeof(cols)),
+                   "describing a matrix"));
   }
   plan.rows = rows;
   return absl::OkStatus();
 }
 
+absl::Status MatMul::SetPointers(Plan& plan, const MatMulKey& key, const MatMulOperands& operands) {
+  if (key.bias) {
+    BATON_RETURN_IF_ERROR(Set(*lt_, plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, operands.bias));
+  }
+  if (!key.fp8) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(
+      Set(*lt_, plan.desc, CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.weight_scales));
+  return Set(*lt_, plan.desc, CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.in_scales);
+}
+
 absl::Status MatMul::Launch(Plan& plan, const void* algorithm, const MatMulKey& key,
                             const MatMulOperands& operands) {
-  if (key.bias) {
-    BATON_RETURN_IF_ERROR(api_->Check(api_->desc_set(plan.desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                     &operands.bias, sizeof(operands.bias)),
-                                      "describing a product"));
-  }
+  BATON_RETURN_IF_ERROR(SetPointers(plan, key, operands));
   const float one = 1;
   const float beta = key.accumulate ? 1 : 0;
-  return api_->Check(api_->matmul(api_->handle, plan.desc, &one, operands.weight, plan.weight,
-                                  operands.in, plan.in, &beta, operands.out, plan.out, operands.out,
-                                  plan.out, static_cast<const cublasLtMatmulAlgo_t*>(algorithm),
-                                  workspace_->data(), workspace_->size(), stream_),
-                     "a product");
+  return lt_->Check(lt_->matmul(lt_->handle, plan.desc, &one, operands.weight, plan.weight,
+                                operands.in, plan.in, &beta, operands.out, plan.out, operands.out,
+                                plan.out, static_cast<const cublasLtMatmulAlgo_t*>(algorithm),
+                                workspace_->data(), workspace_->size(), stream_),
+                    "a product");
 }
 
 absl::StatusOr<float> MatMul::Time(Plan& plan, const void* algorithm, const MatMulKey& key,
-                                   std::span<const void* const> weights,
-                                   const MatMulOperands& operands) {
+                                   std::span<const MatMulOperands> operands) {
   BATON_ASSIGN_OR_RETURN(Event begin, Event::Create(Event::Timing::kOn));
   BATON_ASSIGN_OR_RETURN(Event end, Event::Create(Event::Timing::kOn));
-  MatMulOperands turn = operands;
   for (int run = -1; run < kTimedRuns; ++run) {  // the first is to warm up
     if (run == 0) BATON_RETURN_IF_ERROR(begin.Record(stream_));
-    turn.weight = weights[static_cast<size_t>(run + 1) % weights.size()];
+    const MatMulOperands& turn = operands[static_cast<size_t>(run + 1) % operands.size()];
     BATON_RETURN_IF_ERROR(Launch(plan, algorithm, key, turn));
   }
   BATON_RETURN_IF_ERROR(end.Record(stream_));
@@ -236,16 +204,15 @@ absl::StatusOr<float> MatMul::Time(Plan& plan, const void* algorithm, const MatM
   return Event::MillisecondsBetween(begin, end);
 }
 
-absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const void* const> weights,
-                             const void* in, void* out) {
+absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands) {
   BATON_ASSIGN_OR_RETURN(Plan* const plan, Find(key));
   BATON_RETURN_IF_ERROR(SetRows(*plan, key.rows));
-  // Any values do as bias: the weight's are there.
-  const MatMulOperands operands = {.in = in, .out = out, .bias = weights[0]};
   std::vector<std::pair<float, size_t>> times;
   for (size_t i = 0; i < plan->proposals.size(); ++i) {
-    const auto took = Time(*plan, &plan->proposals[i].algo, key, weights, operands);
+    const auto took = Time(*plan, &plan->proposals[i].algo, key, operands);
     if (took.ok()) times.emplace_back(*took, i);
+    // What a proposal that does not run leaves behind is not the next launch's.
+    if (!took.ok()) LastLaunchStatus("timing a product").IgnoreError();
   }
   if (times.empty()) {
     return DeviceFault(absl::StrCat("no proposal of cuBLASLt ran for ", key.rows, " rows of ",
@@ -262,6 +229,7 @@ absl::Status MatMul::Run(const MatMulKey& key, int64_t rows, const MatMulOperand
   const absl::Status status = Launch(*plan, &plan->proposals[0].algo, key, operands);
   if (status.ok() || rows == key.rows) return status;
   // An algorithm of the rung that cannot do exactly these rows: the library proposes another.
+  LastLaunchStatus("a product").IgnoreError();
   MatMulKey exact = key;
   exact.rows = rows;
   BATON_ASSIGN_OR_RETURN(Plan* const other, Find(exact));

@@ -15,6 +15,8 @@
 
 namespace baton::kernels::cuda {
 
+struct CublasLt;
+
 // What decides which algorithm serves a product out [rows, out] = in [rows, in] · weight [out,
 // in]ᵀ.
 struct MatMulKey {
@@ -24,8 +26,11 @@ struct MatMulKey {
   DType out_dtype = DType::kF32;
   bool bias = false;
   bool accumulate = false;
+  // Both operands are e4m3, and element (r, c) of the result is multiplied by in_scales[r] and
+  // weight_scales[c]. Only to an output of 16 bits, without bias and accumulation.
+  bool fp8 = false;
 
-  auto tie() const { return std::tuple(rows, out, in, out_dtype, bias, accumulate); }
+  auto tie() const { return std::tuple(rows, out, in, out_dtype, bias, accumulate, fp8); }
   friend bool operator<(const MatMulKey& a, const MatMulKey& b) { return a.tie() < b.tie(); }
   friend bool operator==(const MatMulKey& a, const MatMulKey& b) { return a.tie() == b.tie(); }
 };
@@ -34,7 +39,9 @@ struct MatMulOperands {
   const void* weight = nullptr;
   const void* in = nullptr;
   void* out = nullptr;
-  const void* bias = nullptr;  // [out] in out_dtype
+  const void* bias = nullptr;            // [out] in out_dtype
+  const float* weight_scales = nullptr;  // fp8: [out]
+  const float* in_scales = nullptr;      // fp8: [rows]
 };
 
 // Products by cuBLASLt, sums in fp32. One algorithm per key: the fastest of what the library
@@ -47,10 +54,9 @@ class MatMul final {
   static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream);
   ~MatMul();
 
-  // Times the proposals for `key` with each of `weights` in turn, so that a cache holds none of
-  // them; `in` and `out` are scratch of the key's size.
-  absl::Status Prepare(const MatMulKey& key, std::span<const void* const> weights, const void* in,
-                       void* out);
+  // Times the proposals for `key` with each of `operands` in turn, so that a cache holds none of
+  // their weights; `in` and `out` are scratch of the key's size.
+  absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);
   // Queues the product; `rows` is exact, the key's may be above it.
   absl::Status Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands);
 
@@ -58,20 +64,22 @@ class MatMul final {
   size_t prepared() const { return plans_.size(); }
 
  private:
-  struct Api;
   struct Plan;
   MatMul(DType dtype, StreamHandle stream);
   absl::StatusOr<std::unique_ptr<Plan>> Describe(const MatMulKey& key);
+  absl::Status DescribeOperation(const MatMulKey& key, Plan& plan);
+  absl::Status Propose(const MatMulKey& key, Plan& plan);
   absl::StatusOr<Plan*> Find(const MatMulKey& key);
   absl::Status SetRows(Plan& plan, int64_t rows);
+  absl::Status SetPointers(Plan& plan, const MatMulKey& key, const MatMulOperands& operands);
   absl::Status Launch(Plan& plan, const void* algorithm, const MatMulKey& key,
                       const MatMulOperands& operands);
   absl::StatusOr<float> Time(Plan& plan, const void* algorithm, const MatMulKey& key,
-                             std::span<const void* const> weights, const MatMulOperands& operands);
+                             std::span<const MatMulOperands> operands);
 
   const DType dtype_;
   const StreamHandle stream_;
-  std::unique_ptr<Api> api_;
+  std::unique_ptr<CublasLt> lt_;
   std::unique_ptr<DeviceMemory> workspace_;
   std::map<MatMulKey, std::unique_ptr<Plan>> plans_;
   std::string version_;

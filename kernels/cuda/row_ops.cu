@@ -8,12 +8,12 @@ constexpr int kThreads = 256;
 
 // Grid: (chunks of a row, rows).
 template <typename T, int N>
-__global__ void EmbedKernel(const T* table, int64_t vocab, const int32_t* tokens, float* out,
-                            int64_t cols, int64_t stride) {
+__global__ void EmbedKernel(const T* table, int64_t vocab, const int32_t* tokens, LastTokens last,
+                            float* out, int64_t cols, int64_t stride) {
   const int64_t row = blockIdx.y;
   const int64_t col = (int64_t{blockIdx.x} * kThreads + threadIdx.x) * N;
   if (col >= cols) return;
-  const int64_t token = tokens[row];
+  const int64_t token = TokenOf(tokens[row], last);
   float* to = out + row * stride + col;
   if (token < 0 || token >= vocab) {
     for (int i = 0; i < N; ++i) to[i] = __int_as_float(0x7fffffff);
@@ -140,8 +140,8 @@ void RmsNorm(Matrix in, const float* weight, float eps, Matrix out, cudaStream_t
 
 }  // namespace
 
-int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* tokens, Matrix out,
-                CUstream_st* stream) {
+int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* tokens,
+                const LastTokens& last, Matrix out, CUstream_st* stream) {
   if (out.rows == 0) return cudaSuccess;
   ForType(dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
@@ -150,10 +150,10 @@ int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* to
     const auto rows = static_cast<unsigned>(out.rows);
     if (out.cols % 4 == 0 && IsAligned(table, 4 * sizeof(T))) {
       EmbedKernel<T, 4><<<dim3(CeilDiv(out.cols / 4, kThreads), rows), kThreads, 0, stream>>>(
-          from, vocab, tokens, to, out.cols, out.stride);
+          from, vocab, tokens, last, to, out.cols, out.stride);
     } else {
       EmbedKernel<T, 1><<<dim3(CeilDiv(out.cols, kThreads), rows), kThreads, 0, stream>>>(
-          from, vocab, tokens, to, out.cols, out.stride);
+          from, vocab, tokens, last, to, out.cols, out.stride);
     }
   });
   return cudaGetLastError();

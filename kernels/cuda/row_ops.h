@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/feedback.h"
 #include "kernels/tensor_view.h"
 
 // Launches of the operations that move or scale rows. Each queues one kernel and returns a
@@ -10,10 +11,10 @@ struct CUstream_st;
 
 namespace baton::kernels::cuda {
 
-// out fp32 [rows, cols] = table[tokens[row]], of [vocab, cols] in `dtype`. A token outside the
-// table gives a row of NaN, which sampling reports as a fault.
-int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* tokens, Matrix out,
-                CUstream_st* stream);
+// out fp32 [rows, cols] = table[TokenOf(tokens[row], last)], of [vocab, cols] in `dtype`. A token
+// outside the table gives a row of NaN, which sampling reports as a fault.
+int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* tokens,
+                const LastTokens& last, Matrix out, CUstream_st* stream);
 
 // out [rows, cols] = in[rows[i]], same dtype.
 int LaunchGather(Matrix in, const int32_t* rows, Matrix out, CUstream_st* stream);

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "kernels/cuda/architectures.h"
 #include "kernels/step_check.h"
 
 namespace baton::kernels::cuda {
@@ -67,13 +68,14 @@ absl::Status ToStatus(int error, std::string_view what) {
 absl::Status LastLaunchStatus(std::string_view what) { return Check(cudaGetLastError(), what); }
 
 absl::Status CheckDevice(const DeviceInfo& info) {
-  if (info.capability_major != kMinCapabilityMajor) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "GPU ", info.index, " (", info.name, ") has compute capability ", info.capability_major,
-        ".", info.capability_minor, "; this build expects ", kMinCapabilityMajor,
-        ".x (Hopper); use such a GPU, or build with BATON_CUDA_ARCHITECTURES for yours"));
+  if (RunsOn(BATON_CUDA_ARCHITECTURES, info.capability_major, info.capability_minor)) {
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "GPU ", info.index, " (", info.name, ") has compute capability ", info.capability_major, ".",
+      info.capability_minor, "; this build has machine code for ", BATON_CUDA_ARCHITECTURES,
+      "; use such a GPU, build with -DBATON_CUDA_ARCHITECTURES=", info.capability_major,
+      info.capability_minor, "-real, or use --device cpu"));
 }
 
 absl::StatusOr<int> DeviceCount() {
@@ -130,9 +132,11 @@ Stream::~Stream() {
   if (handle_ != nullptr) cudaStreamDestroy(handle_);
 }
 
-absl::Status Stream::Synchronize() const {
-  return Check(cudaStreamSynchronize(handle_), "waiting for the GPU");
+absl::Status WaitFor(StreamHandle stream) {
+  return Check(cudaStreamSynchronize(stream), "waiting for the GPU");
 }
+
+absl::Status Stream::Synchronize() const { return WaitFor(handle_); }
 
 absl::StatusOr<bool> Stream::Done() const {
   const cudaError_t error = cudaStreamQuery(handle_);

@@ -39,10 +39,8 @@ struct DeviceInfo {
   int runtime_version = 0;  // of the runtime that is linked in
 };
 
-// What a GPU must be at least, by the machine code that was compiled.
-inline constexpr int kMinCapabilityMajor = 9;
-
-// Whether `info` can run this build: FAILED_PRECONDITION naming found and expected otherwise.
+// Whether `info` can run this build's machine code: FAILED_PRECONDITION naming found and expected
+// otherwise.
 absl::Status CheckDevice(const DeviceInfo& info);
 // Selects GPU `index` for this thread and describes it. FAILED_PRECONDITION, with what to do, where
 // there is no driver, no GPU, or one that CheckDevice refuses.
@@ -74,6 +72,9 @@ class Stream final {
   explicit Stream(StreamHandle handle) : handle_(handle) {}
   StreamHandle handle_ = nullptr;
 };
+
+// Until everything queued on the stream has finished.
+absl::Status WaitFor(StreamHandle stream);
 
 class Event final {
  public:

@@ -48,6 +48,7 @@ class CudaSampler final {
 
   // Device memory [slots]: the last token that each slot drew.
   const int32_t* last_tokens() const;
+  int32_t slots() const { return limits_.slots; }
 
  private:
   struct DeviceBuffers;

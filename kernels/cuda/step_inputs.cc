@@ -170,8 +170,11 @@ absl::StatusOr<bool> StepInputs::Send(const StepLayout& layout, const KvLayout& 
   const size_t fixed = PlaceArrays(sizes, nullptr, host);
   const size_t bytes = fixed + BlockCount(layout, kv.block_size) * sizeof(int32_t);
   const bool grow = bytes > memory_->size();
-  // Freeing waits for the device, so nothing still reads the old buffer.
-  if (grow) BATON_RETURN_IF_ERROR(Reserve(std::max(bytes, 2 * memory_->size())));
+  if (grow) {
+    // The old buffers go: nothing may read them any more.
+    BATON_RETURN_IF_ERROR(WaitFor(stream));
+    BATON_RETURN_IF_ERROR(Reserve(std::max(bytes, 2 * memory_->size())));
+  }
   Staging& staging = staging_[turn_++ % kStagings];
   BATON_RETURN_IF_ERROR(staging.copied->Synchronize());
   PlaceArrays(sizes, static_cast<std::byte*>(staging.memory->data()), host);

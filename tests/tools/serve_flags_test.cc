@@ -86,7 +86,8 @@ TEST(WorkerArguments, ALaterLifeComesBackWhereItWas) {
 TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   const Parsed parsed({"m", "--kv-cache-memory", "3MiB", "--prefill-batch-wait-ms", "5",
                        "--drain-timeout", "2s", "--isa", "avx2", "--enable-failpoints",
-                       "--async-scheduling", "on", "--tensor-parallel-size", "4"});
+                       "--async-scheduling", "on", "--tensor-parallel-size", "4", "--quantization",
+                       "fp8", "--load-cache", "a dir"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   WorkerFlags worker;
   FlagSet set("baton-decode", "decode", "");
@@ -100,6 +101,8 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.engine.threads, 2);
   EXPECT_EQ(worker.engine.async_scheduling, AsyncSchedulingFlag::kOn);
   EXPECT_EQ(worker.engine.tensor_parallel_size, 4);
+  EXPECT_EQ(worker.engine.quantization, "fp8");
+  EXPECT_EQ(worker.engine.load_cache, "a dir");
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);
 }

@@ -39,6 +39,7 @@ class BorrowedRunner final : public ModelRunner {
   }
   absl::StatusOr<StepOutput> Wait() override { return runner_->Wait(); }
   uint64_t operations_finished() const override { return runner_->operations_finished(); }
+  int32_t max_in_flight() const override { return runner_->max_in_flight(); }
 
  private:
   ModelRunner* const runner_;

@@ -1,7 +1,9 @@
 // Load, memory, prefill and decode of one model, beside the machine's limits measured in the same
 // run.
-//   bench_model [--threads N] [--load-only] [DIR]
-// Without DIR, or where nothing is there, it makes one: a random Llama of 430 M parameters, bf16.
+//   bench_model [--threads N] [--load-only] [--device cpu|cuda] [--dtype D]
+//               [--quantization none|fp8] [--load-cache DIR] [--json] [DIR]
+// Without DIR, or where nothing is there, it makes one of random weights in bf16: a Llama of 430 M
+// parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). --json: a last line of figures.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -14,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -21,7 +24,9 @@
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/model/footprint.h"
+#include "kernels/backend_factory.h"
+#include "nlohmann/json.hpp"
+#include "tests/common/model/model_bench.h"
 #include "tests/common/model/model_harness.h"
 
 namespace baton::test {
@@ -39,14 +44,6 @@ double CpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-// Median of `count` runs.
-double MedianSeconds(int count, const std::function<void()>& work) {
-  std::vector<double> seconds;
-  for (int i = 0; i < count; ++i) seconds.push_back(Seconds(work));
-  std::nth_element(seconds.begin(), seconds.begin() + count / 2, seconds.end());
-  return seconds[count / 2];
 }
 
 // All threads read their part of a file in pieces of 1 MiB: what the page cache or disk gives.
@@ -99,90 +96,65 @@ int64_t StatusBytes(const char* key) {
   return 0;
 }
 
-struct Bench {
-  LoadedModel& model;
-  int threads;
-
-  // Sequences of `context` computed tokens each.
-  std::vector<TestSequence> Prefilled(RunnerDriver& driver, int32_t count, int32_t context) {
-    std::vector<TestSequence> sequences(count);
-    for (int32_t i = 0; i < count; ++i) {
-      for (int32_t p = 0; p < context; ++p) sequences[i].prompt.push_back((p * 7 + i) % 256);
-      driver.Step({&sequences[i]}, context);
-    }
-    return sequences;
-  }
-
-  void Prefill(int32_t tokens) {
-    RunnerDriver driver(model);
-    TestSequence sequence;
-    for (int32_t p = 0; p < tokens; ++p) sequence.prompt.push_back(p % 256);
-    const double cpu_begin = CpuSeconds();
-    const double seconds = MedianSeconds(5, [&] {
-      driver.Preempt(sequence);
-      sequence.output.clear();
-      driver.Step({&sequence}, tokens);
-    });
-    const double cpu = (CpuSeconds() - cpu_begin) / 5;
-    const double flops = ComputeFootprint(model.config, {.tokens = tokens}).prefill_flops -
-                         (tokens - 1) * LastLayerTailFlops(model.config);
-    std::printf(
-        "prefill %d tokens: %.1f ms, %.0f tokens/s, %.1f GFLOP/s; %.1f GFLOP per CPU second\n",
-        tokens, 1e3 * seconds, tokens / seconds, flops / seconds / 1e9, flops / cpu / 1e9);
-  }
-
-  void Decode(int32_t batch, int32_t context) {
-    RunnerDriver driver(model);
-    std::vector<TestSequence> sequences = Prefilled(driver, batch, context);
-    std::vector<TestSequence*> pointers;
-    for (TestSequence& sequence : sequences) pointers.push_back(&sequence);
-    const double seconds = MedianSeconds(15, [&] { driver.Step(pointers, 1); });
-    const double bytes = static_cast<double>(model.weight_bytes) +
-                         static_cast<double>(model.kv().layout.bytes_per_token()) * batch * context;
-    std::printf("decode batch %d at %d tokens: %.2f ms, %.0f tokens/s, %.1f GB/s read\n", batch,
-                context, 1e3 * seconds, batch / seconds, bytes / seconds / 1e9);
-  }
-};
-
 struct Options {
-  int threads = static_cast<int>(std::thread::hardware_concurrency());
+  ModelOptions model;
   bool load_only = false;
+  bool json = false;
   std::string dir;  // empty: a model is made and thrown away
+
+  bool on_gpu() const { return kernels::HasOwnMemory(model.device); }
 };
 
 // Empty when the command line is wrong or asks for help.
 std::optional<Options> ParseOptions(int argc, char** argv) {
   Options options;
+  options.model.threads = static_cast<int>(std::thread::hardware_concurrency());
+  const std::map<std::string, std::string*> texts = {
+      {"--device", &options.model.device},
+      {"--dtype", &options.model.dtype},
+      {"--quantization", &options.model.quantization},
+      {"--load-cache", &options.model.load_cache}};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    if (argument == "--threads" && i + 1 < argc) {
-      options.threads = std::atoi(argv[++i]);
+    const auto text = texts.find(argument);
+    if (text != texts.end() && i + 1 < argc) {
+      *text->second = argv[++i];
+    } else if (argument == "--threads" && i + 1 < argc) {
+      options.model.threads = std::atoi(argv[++i]);
     } else if (argument == "--load-only") {
       options.load_only = true;
+    } else if (argument == "--json") {
+      options.json = true;
     } else if (!argument.starts_with("-") && options.dir.empty()) {
       options.dir = argument;
     } else {
       return std::nullopt;
     }
   }
-  if (options.threads < 1) return std::nullopt;
+  if (options.model.threads < 1) return std::nullopt;
   return options;
 }
 
-// A Llama of 430 M parameters at `dir`, unless something is there.
-bool MakeModel(const std::string& dir) {
+constexpr RandomModelSpec kSmall = {.layers = 24,
+                                    .hidden = 1024,
+                                    .heads = 16,
+                                    .kv_heads = 4,
+                                    .head_dim = 64,
+                                    .ffn = 4096,
+                                    .vocab = 32000};
+constexpr RandomModelSpec kLlama8B = {.layers = 32,
+                                      .hidden = 4096,
+                                      .heads = 32,
+                                      .kv_heads = 8,
+                                      .head_dim = 128,
+                                      .ffn = 14336,
+                                      .vocab = 128256};
+
+// At `dir`, unless something is there.
+bool MakeModel(const std::string& dir, const RandomModelSpec& spec) {
   if (std::filesystem::exists(dir)) return true;
   absl::Status written;
-  const double seconds = Seconds([&] {
-    written = WriteRandomModel({.layers = 24,
-                                .hidden = 1024,
-                                .heads = 16,
-                                .kv_heads = 4,
-                                .head_dim = 64,
-                                .ffn = 4096,
-                                .vocab = 32000},
-                               dir);
-  });
+  const double seconds = Seconds([&] { written = WriteRandomModel(spec, dir); });
   std::printf("make-random: %.1f s %s\n", seconds, written.ToString().c_str());
   return written.ok();
 }
@@ -194,13 +166,15 @@ void PrintMemory(const char* when) {
 }
 
 // Loads `dir` and prints time and memory beside their limits; null when it does not load.
-std::unique_ptr<LoadedModel> Load(const std::string& dir, int threads) {
+std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
+                                  nlohmann::json* figures) {
   const std::string weights = dir + "/model.safetensors";
+  ModelOptions options = given.model;
+  const int threads = options.threads;
   (void)ReadBytesPerSecond(weights, threads);  // into the page cache
   const double read = ReadBytesPerSecond(weights, threads);
-  ModelOptions options;
-  options.threads = threads;
-  options.kv.tokens = 16384;
+  options.kv.tokens = given.on_gpu() ? 96 * 1024 : 16384;
+  if (given.on_gpu()) options.limits.max_tokens = 8192;
   double packed_seconds = 0;
   double packed_cpu = 0;
   const double cpu_begin = CpuSeconds();
@@ -223,6 +197,10 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, int threads) {
       "%.2f GB/s\n",
       packed_seconds, packed_cpu, load, CpuSeconds() - cpu_begin, packed / packed_seconds / 1e9,
       read / 1e9);
+  (*figures)["load"] = {{"packed_s", packed_seconds},
+                        {"ready_s", load},
+                        {"packed_bytes", packed},
+                        {"file_read_bytes_per_s", read}};
   PrintMemory("memory");
   std::printf("; weights %.0f MB, KV %.0f MB, limit %.0f MB\n", packed / 1e6, kv / 1e6,
               (1.1 * (packed + kv) + 150 * 1048576.0) / 1e6);
@@ -232,24 +210,58 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, int threads) {
   return *std::move(model);
 }
 
+// The figures of both roles at the sizes that matter on the device.
+absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json* figures) {
+  ModelBench bench(model, figures);
+  if (!options.on_gpu()) {
+    bench.Prefill(1, 512);
+    bench.Decode(1, 256);
+    bench.Decode(32, 256);
+    return absl::OkStatus();
+  }
+  const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
+  if (!limits.ok()) return limits.status();
+  bench.SetLimits(*limits);
+  bench.Prefill(8, 1024);
+  bench.Prefill(1, 1024);
+  bench.Decode(1, 1024);
+  bench.Decode(64, 1024);
+  return absl::OkStatus();
+}
+
 int Main(int argc, char** argv) {
   const auto options = ParseOptions(argc, argv);
   if (!options) {
-    std::fprintf(stderr, "usage: bench_model [--threads N] [--load-only] [DIR]\n");
+    std::fprintf(stderr,
+                 "usage: bench_model [--threads N] [--load-only] [--device cpu|cuda] [--dtype D] "
+                 "[--quantization none|fp8] [--load-cache DIR] [--json] [DIR]\n");
     return 2;
   }
+  if (options->on_gpu()) {
+    // A GPU that is not there shows before a model of 16 GB is made.
+    const auto probe = kernels::MakeBackend({.device = options->model.device});
+    if (!probe.ok()) {
+      std::fprintf(stderr, "%s\n", probe.status().ToString().c_str());
+      return 1;
+    }
+  }
   TempDir temporary;
-  const std::string dir = options->dir.empty() ? temporary / "llama-430m" : options->dir;
-  if (!MakeModel(dir)) return 1;
-  const std::unique_ptr<LoadedModel> model = Load(dir, options->threads);
+  const std::string dir = options->dir.empty() ? temporary / "model" : options->dir;
+  if (!MakeModel(dir, options->on_gpu() ? kLlama8B : kSmall)) return 1;
+  nlohmann::json figures;
+  const std::unique_ptr<LoadedModel> model = Load(dir, *options, &figures);
   if (model == nullptr) return 1;
-  if (options->load_only) return 0;
-  Bench bench{*model, options->threads};
-  bench.Prefill(512);
-  bench.Decode(1, 256);
-  bench.Decode(32, 256);
-  PrintMemory("memory after");
-  std::printf("\n");
+  figures["numerics"] = model->backend->info().numerics();
+  if (!options->load_only) {
+    const absl::Status measured = Measure(*model, *options, &figures);
+    if (!measured.ok()) {
+      std::fprintf(stderr, "%s\n", measured.ToString().c_str());
+      return 1;
+    }
+    PrintMemory("memory after");
+    std::printf("\n");
+  }
+  if (options->json) std::printf("%s\n", figures.dump().c_str());
   return 0;
 }
 

@@ -1,6 +1,7 @@
 #include "tests/common/model/golden_model.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -11,8 +12,14 @@
 namespace baton::test {
 namespace {
 
-const std::string kRoot = std::string(BATON_SOURCE_DIR) + "/tests/golden/models";
-const std::string kEosRoot = std::string(BATON_SOURCE_DIR) + "/tests/golden/eos";
+// Where the tree lies: elsewhere than it was built when the test was carried to another machine.
+std::string SourceDir() {
+  const char* moved = std::getenv("BATON_SOURCE_DIR");
+  return moved != nullptr ? moved : BATON_SOURCE_DIR;
+}
+
+const std::string kRoot = SourceDir() + "/tests/golden/models";
+const std::string kEosRoot = SourceDir() + "/tests/golden/eos";
 
 }  // namespace
 

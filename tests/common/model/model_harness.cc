@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
 #include <utility>
 
@@ -54,6 +55,15 @@ RunnerDriver::RunnerDriver(LoadedModel& model) : model_(model) {
   BATON_CHECK(count % 7 != 0) << count;
 }
 
+void RunnerDriver::Reserve(TestSequence& sequence, int32_t tokens) {
+  const int32_t block_size = model_.kv().layout.block_size;
+  while (static_cast<int32_t>(sequence.blocks.size()) * block_size < tokens) {
+    BATON_CHECK(!free_.empty());
+    sequence.blocks.push_back(free_.back());
+    free_.pop_back();
+  }
+}
+
 void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chunk) {
   StepPlan plan;
   plan.step = ++steps_;
@@ -65,12 +75,7 @@ void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chu
     ids[i].insert(ids[i].end(), s.output.begin(), s.output.end());
     const int32_t total = static_cast<int32_t>(ids[i].size());
     const int32_t count = std::min(chunk, total - s.computed);
-    const int32_t block_size = model_.kv().layout.block_size;
-    while (static_cast<int32_t>(s.blocks.size()) * block_size < s.computed + count) {
-      BATON_CHECK(!free_.empty());
-      s.blocks.push_back(free_.back());
-      free_.pop_back();
-    }
+    Reserve(s, s.computed + count);
     StepRow row;
     row.sequence = SequenceId(i);
     row.tokens = std::span(ids[i]).subspan(s.computed, count);
@@ -98,6 +103,55 @@ void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chu
     sampled[i]->output.push_back(output->samples[i].token);
     sampled[i]->samples.push_back(std::move(output->samples[i]));
   }
+}
+
+StepPlan RunnerDriver::PlanAhead(const std::vector<TestSequence*>& sequences, bool pending) {
+  StepPlan plan;
+  plan.step = static_cast<uint64_t>(++steps_);
+  for (size_t i = 0; i < sequences.size(); ++i) {
+    TestSequence& s = *sequences[i];
+    StepRow row;
+    row.sequence = SequenceId(i);
+    row.slot = static_cast<int32_t>(i);
+    row.feeds_sampled = pending;
+    if (!pending) row.tokens = std::span(s.output).last(1);
+    row.first_position = s.computed++;
+    row.blocks = s.blocks;
+    row.sample = true;
+    row.sampling = s.sampling;
+    row.sampling.prompt = s.prompt;
+    row.sampling.output = s.output;
+    row.sampling.pending_output = pending;
+    row.sampling.slot = row.slot;
+    plan.rows.push_back(row);
+  }
+  plan.num_tokens = plan.num_samples = static_cast<int32_t>(sequences.size());
+  return plan;
+}
+
+void RunnerDriver::DecodeAhead(const std::vector<TestSequence*>& sequences, int32_t steps) {
+  BATON_CHECK(model_.runner->max_in_flight() == 2);
+  for (TestSequence* s : sequences) {
+    Reserve(*s, s->computed + steps);
+    s->output.reserve(s->output.size() + static_cast<size_t>(steps));  // rows keep spans of it
+  }
+  std::deque<StepPlan> plans;
+  const auto finish = [&] {
+    absl::StatusOr<StepOutput> output = model_.runner->Wait();
+    BATON_CHECK(output.ok()) << output.status().ToString();
+    plans.pop_front();
+    for (size_t i = 0; i < sequences.size(); ++i) {
+      sequences[i]->output.push_back(output->samples[i].token);
+      sequences[i]->samples.push_back(std::move(output->samples[i]));
+    }
+  };
+  for (int32_t step = 0; step < steps; ++step) {
+    plans.push_back(PlanAhead(sequences, step > 0));
+    const absl::Status submitted = model_.runner->Submit(plans.back());
+    BATON_CHECK(submitted.ok()) << submitted.ToString();
+    if (plans.size() == 2) finish();
+  }
+  while (!plans.empty()) finish();
 }
 
 void RunnerDriver::Generate(const std::vector<TestSequence*>& sequences, int32_t count,

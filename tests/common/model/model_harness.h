@@ -65,11 +65,19 @@ class RunnerDriver final {
   void Generate(const std::vector<TestSequence*>& sequences, int32_t count, int32_t chunk);
   // Gives its blocks back: the next step computes it again from its first token.
   void Preempt(TestSequence& sequence);
+  // One token per step and sequence, `steps` times, with two steps out: each feeds what the one
+  // before draws, which the host has not seen. On runners that take two. Every sequence has an
+  // output token that is not computed yet.
+  void DecodeAhead(const std::vector<TestSequence*>& sequences, int32_t steps);
 
   int32_t largest_batch() const { return largest_batch_; }
   int32_t steps() const { return steps_; }
 
  private:
+  // Blocks for `tokens` tokens.
+  void Reserve(TestSequence& sequence, int32_t tokens);
+  StepPlan PlanAhead(const std::vector<TestSequence*>& sequences, bool pending);
+
   LoadedModel& model_;
   std::vector<BlockId> free_;
   int32_t largest_batch_ = 0;

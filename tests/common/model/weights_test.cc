@@ -210,6 +210,13 @@ TEST_F(WeightsTest, RefusesUnknownDtypesByFlag) {
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--kv-dtype float16"));
   options.kv_dtype = "auto";
+  options.quantization = "int3";
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              HasSubstr("--quantization int3; expected none or fp8"));
+  options.quantization = "fp8";
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              AllOf(HasSubstr("fp8 on device reference"), HasSubstr("--quantization none")));
+  options.quantization = "none";
   options.block_size = 0;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--block-size 0"));

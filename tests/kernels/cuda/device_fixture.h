@@ -10,15 +10,6 @@
 
 namespace baton::kernels {
 
-// Of a number that fp16 holds exactly, or rounds toward zero.
-inline uint16_t F16FromFloat(float value) {
-  const uint32_t bits = std::bit_cast<uint32_t>(value);
-  const auto sign = static_cast<uint16_t>(bits >> 16 & 0x8000);
-  const int exponent = static_cast<int>(bits >> 23 & 0xff) - 112;
-  if (exponent <= 0) return sign;
-  return static_cast<uint16_t>(sign | exponent << 10 | (bits >> 13 & 0x3ff));
-}
-
 inline void StoreAny(void* data, DType dtype, int64_t index, float value) {
   if (dtype == DType::kF16) {
     static_cast<uint16_t*>(data)[index] = F16FromFloat(value);

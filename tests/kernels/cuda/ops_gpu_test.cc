@@ -119,6 +119,12 @@ TEST_P(CudaOpsTest, PackTakesAShardAndEveryCheckpointDtype) {
   }
 }
 
+TEST_P(CudaOpsTest, StepsLargerThanAGridAreRefused) {
+  const absl::Status prepared = backend_->Prepare({.max_tokens = 70000, .max_samples = 8});
+  EXPECT_EQ(prepared.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(prepared.ToString(), testing::HasSubstr("--max-num-batched-tokens"));
+}
+
 TEST_P(CudaOpsTest, PackRefusesAShardOutsideTheWeight) {
   const std::vector<float> weight(64, 1);
   const auto packed = backend_->Pack({weight.data(), DType::kF32, 8, 8}, {4, 12, 0, 8});

@@ -44,7 +44,14 @@ TEST(CheckDeviceTest, AnOlderGpuIsRefusedWithFoundAndExpected) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(status.ToString(), HasSubstr("NVIDIA A100"));
   EXPECT_THAT(status.ToString(), HasSubstr("8.0"));
-  EXPECT_THAT(status.ToString(), HasSubstr("9.x"));
+  EXPECT_THAT(status.ToString(), HasSubstr("90a"));
+}
+
+TEST(CheckDeviceTest, ANewerGpuThanTheMachineCodeIsRefused) {
+  const absl::Status status =
+      CheckDevice({.name = "NVIDIA B200", .capability_major = 10, .capability_minor = 0});
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.ToString(), HasSubstr("BATON_CUDA_ARCHITECTURES=100-real"));
 }
 
 TEST(CheckDeviceTest, HopperIsAccepted) {

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+// What reader and writer of a load cache agree on: a safetensors file whose metadata says what it
+// holds, with a CRC-32C for every piece of every tensor.
+namespace baton::load_cache {
+
+inline constexpr int kVersion = 1;  // also of the order and the names of tensors
+inline constexpr char kIdentity[] = "baton_load_cache";
+inline constexpr char kSums[] = "crc32c";
+inline constexpr size_t kSumDigits = 8;  // of one checksum, hexadecimal
+inline constexpr size_t kPieceBytes = size_t{16} << 20;
+
+inline size_t Pieces(size_t bytes) { return (bytes + kPieceBytes - 1) / kPieceBytes; }
+
+inline std::span<const std::byte> Piece(std::span<const std::byte> tensor, size_t index) {
+  const size_t begin = index * kPieceBytes;
+  return tensor.subspan(begin, std::min(kPieceBytes, tensor.size() - begin));
+}
+
+}  // namespace baton::load_cache

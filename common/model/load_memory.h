@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/formats/model_config.h"
+#include "common/model/activations.h"
+#include "common/model/weights.h"
+#include "kernels/backend_factory.h"
+#include "kernels/dtype.h"
+
+namespace baton {
+
+// What a model takes beside its KV cache, for LoadModel to refuse before the long part of a load.
+struct MemoryNeed {
+  double weights = 0;      // bytes, of all ranks
+  double activations = 0;  // likewise
+
+  // `shape` is of one rank of `ranks`.
+  static MemoryNeed Of(const ModelConfig& config, const LocalShape& shape, int32_t ranks,
+                       kernels::DType dtype, kernels::Quantization quantization,
+                       const StepLimits& limits);
+};
+
+// RESOURCE_EXHAUSTED, with need, have and the flags that ask for less, where `available` bytes of
+// `owner` ("machine", "GPU") do not hold `need` and `kv_bytes` of KV cache.
+absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,
+                         std::string_view owner);
+
+}  // namespace baton

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "kernels/dtype.h"
+
+namespace baton {
+
+// A rectangle of a stored tensor. Its elements may lie at any address.
+struct TensorSlice {
+  const std::byte* data = nullptr;  // the first element
+  kernels::DType dtype = kernels::DType::kF32;
+  int64_t rows = 0;
+  int64_t cols = 0;
+  int64_t stride = 0;  // elements from row to row
+};
+
+// The slices below each other, dense, converted to `dtype` (rounded to nearest even). Large ones by
+// several threads: pages of a mapped file are what takes the time.
+void CopySlices(std::span<const TensorSlice> slices, kernels::DType dtype, std::byte* out);
+
+}  // namespace baton

@@ -1,0 +1,233 @@
+// Which items a rank packs, and in which order; where they come from is a WeightSource's.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/model/tensor_specs.h"
+#include "common/model/weight_source.h"
+#include "common/model/weights.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+namespace {
+
+using kernels::Buffer;
+using kernels::PackedWeight;
+
+constexpr char kEmbedding[] = "model.embed_tokens.weight";
+constexpr size_t kItemsOfLayer = 12;
+constexpr size_t kItemsOfEnds = 3;
+
+class WeightLoader final {
+ public:
+  WeightLoader(const ModelConfig& config, const LocalShape& shape, WeightSource& source,
+               kernels::Backend& backend, const LoadProgress& progress)
+      : config_(config), shape_(shape), source_(source), backend_(backend), progress_(progress) {}
+
+  absl::StatusOr<ModelWeights> Load();
+
+ private:
+  absl::Status LoadEnds(ModelWeights& weights);
+  absl::Status LoadAttention(int32_t layer, LayerWeights& weights);
+  absl::Status LoadMlp(int32_t layer, LayerWeights& weights);
+
+  absl::StatusOr<std::unique_ptr<PackedWeight>> Matrix(const WeightItem& item,
+                                                       bool keep_precision = false);
+  absl::StatusOr<std::unique_ptr<Buffer>> Vector(const WeightItem& item);
+  // A whole vector of the checkpoint.
+  absl::StatusOr<std::unique_ptr<Buffer>> Vector(const std::string& name, int64_t length) {
+    return Vector({.name = name, .ranges = {{name, 0, length}}});
+  }
+  void Finish(const WeightItem& item);
+
+  const ModelConfig& config_;
+  const LocalShape& shape_;
+  WeightSource& source_;
+  kernels::Backend& backend_;
+  const LoadProgress& progress_;
+};
+
+void WeightLoader::Finish(const WeightItem& item) {
+  source_.Finish(item);
+  if (progress_) progress_(source_.done(), source_.total());
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> WeightLoader::Matrix(const WeightItem& item,
+                                                                   bool keep_precision) {
+  BATON_ASSIGN_OR_RETURN(WeightData data, source_.Matrix(item));
+  data.tensor.keep_precision = keep_precision;
+  BATON_ASSIGN_OR_RETURN(auto packed, backend_.Pack(data.tensor, data.shard));
+  Finish(item);
+  return packed;
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> WeightLoader::Vector(const WeightItem& item) {
+  BATON_ASSIGN_OR_RETURN(const kernels::HostTensor tensor, source_.Vector(item));
+  BATON_ASSIGN_OR_RETURN(auto buffer, backend_.UploadVector(tensor));
+  Finish(item);
+  return buffer;
+}
+
+absl::Status WeightLoader::LoadAttention(int32_t layer, LayerWeights& weights) {
+  const int64_t q_size = int64_t{shape_.q_heads} * config_.head_dim;
+  const int64_t kv_size = int64_t{shape_.kv_heads} * config_.head_dim;
+  const int64_t q_begin = shape_.rank * q_size;
+  const int64_t kv_begin = int64_t{shape_.first_kv_head} * config_.head_dim;
+  const auto name = [layer](const std::string& suffix) { return LayerTensor(layer, suffix); };
+  const auto qkv = [&](const std::string& kind, int64_t cols) {
+    return WeightItem{.name = name("self_attn.qkv." + kind),
+                      .ranges = {{name("self_attn.q_proj." + kind), q_begin, q_begin + q_size},
+                                 {name("self_attn.k_proj." + kind), kv_begin, kv_begin + kv_size},
+                                 {name("self_attn.v_proj." + kind), kv_begin, kv_begin + kv_size}},
+                      .cols = cols};
+  };
+  BATON_ASSIGN_OR_RETURN(weights.attention_norm,
+                         Vector(name("input_layernorm.weight"), config_.hidden));
+  BATON_ASSIGN_OR_RETURN(weights.qkv, Matrix(qkv("weight", config_.hidden)));
+  if (config_.qkv_bias) {
+    BATON_ASSIGN_OR_RETURN(weights.qkv_bias, Vector(qkv("bias", 1)));
+  }
+  if (config_.qk_norm) {
+    BATON_ASSIGN_OR_RETURN(weights.q_norm,
+                           Vector(name("self_attn.q_norm.weight"), config_.head_dim));
+    BATON_ASSIGN_OR_RETURN(weights.k_norm,
+                           Vector(name("self_attn.k_norm.weight"), config_.head_dim));
+  }
+  const std::string output = name("self_attn.o_proj.weight");
+  BATON_ASSIGN_OR_RETURN(weights.o, Matrix({.name = output,
+                                            .ranges = {{output, 0, config_.hidden}},
+                                            .cols = int64_t{config_.heads} * config_.head_dim,
+                                            .col_begin = q_begin,
+                                            .col_end = q_begin + q_size}));
+  if (config_.o_bias && shape_.rank == 0) {
+    BATON_ASSIGN_OR_RETURN(weights.o_bias, Vector(name("self_attn.o_proj.bias"), config_.hidden));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadMlp(int32_t layer, LayerWeights& weights) {
+  const int64_t begin = int64_t{shape_.rank} * shape_.ffn;
+  const int64_t end = begin + shape_.ffn;
+  const auto name = [layer](const std::string& suffix) { return LayerTensor(layer, suffix); };
+  const auto gate_up = [&](const std::string& kind, int64_t cols) {
+    return WeightItem{.name = name("mlp.gate_up." + kind),
+                      .ranges = {{name("mlp.gate_proj." + kind), begin, end},
+                                 {name("mlp.up_proj." + kind), begin, end}},
+                      .cols = cols};
+  };
+  BATON_ASSIGN_OR_RETURN(weights.mlp_norm,
+                         Vector(name("post_attention_layernorm.weight"), config_.hidden));
+  BATON_ASSIGN_OR_RETURN(weights.gate_up, Matrix(gate_up("weight", config_.hidden)));
+  const std::string down = name("mlp.down_proj.weight");
+  BATON_ASSIGN_OR_RETURN(weights.down, Matrix({.name = down,
+                                               .ranges = {{down, 0, config_.hidden}},
+                                               .cols = config_.ffn,
+                                               .col_begin = begin,
+                                               .col_end = end}));
+  if (!config_.mlp_bias) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(weights.gate_up_bias, Vector(gate_up("bias", 1)));
+  if (shape_.rank == 0) {
+    BATON_ASSIGN_OR_RETURN(weights.down_bias, Vector(name("mlp.down_proj.bias"), config_.hidden));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
+  const std::string output = config_.tied_embeddings ? kEmbedding : "lm_head.weight";
+  const auto whole = [&](const std::string& as, const std::string& name) {
+    return WeightItem{.name = as, .ranges = {{name, 0, config_.vocab}}, .cols = config_.hidden};
+  };
+  if (!config_.tied_embeddings || !backend_.CanEmbedFromPacked()) {
+    const WeightItem item = whole(kEmbedding, kEmbedding);
+    BATON_ASSIGN_OR_RETURN(const WeightData table, source_.Matrix(item));
+    BATON_ASSIGN_OR_RETURN(weights.embedding, backend_.UploadTable(table.tensor));
+    if (output != kEmbedding) Finish(item);
+  }
+  BATON_ASSIGN_OR_RETURN(weights.final_norm, Vector("model.norm.weight", config_.hidden));
+  // Logits decide the token, and rows may be embeddings: this one is never quantized.
+  BATON_ASSIGN_OR_RETURN(weights.output,
+                         Matrix(whole("output.weight", output), /*keep_precision=*/true));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ModelWeights> WeightLoader::Load() {
+  ModelWeights weights;
+  weights.layers.resize(static_cast<size_t>(config_.layers));
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    LayerWeights& of_layer = weights.layers[static_cast<size_t>(layer)];
+    BATON_RETURN_IF_ERROR(LoadAttention(layer, of_layer));
+    BATON_RETURN_IF_ERROR(LoadMlp(layer, of_layer));
+  }
+  BATON_RETURN_IF_ERROR(LoadEnds(weights));
+  if (progress_) progress_(source_.total(), source_.total());
+  return weights;
+}
+
+// The matrices of the model in the order in which Load packs them.
+std::vector<const StoredTensor*> PackingOrder(const ModelConfig& config,
+                                              const CheckpointFiles& files) {
+  std::vector<const StoredTensor*> order;
+  const auto add = [&](const std::string& name) {
+    if (const StoredTensor* tensor = files.Find(name)) order.push_back(tensor);
+  };
+  for (int32_t layer = 0; layer < config.layers; ++layer) {
+    for (const char* name :
+         {"self_attn.q_proj.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight",
+          "self_attn.o_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
+          "mlp.down_proj.weight"}) {
+      add(LayerTensor(layer, name));
+    }
+  }
+  add(kEmbedding);
+  if (!config.tied_embeddings) add("lm_head.weight");
+  return order;
+}
+
+// Null, and a line in the log, where no cache can be written.
+std::unique_ptr<LoadCacheWriter> MakeWriter(const ModelConfig& config, const LoadCachePlace& cache,
+                                            const CheckpointFiles& files) {
+  const size_t items = kItemsOfEnds + kItemsOfLayer * static_cast<size_t>(config.layers);
+  // Converted to fp32, a checkpoint of 16 bits doubles.
+  auto writer = LoadCacheWriter::Create(cache.dir, cache.key, items, 2 * files.data_bytes());
+  if (writer.ok()) return std::move(writer).value();
+  spdlog::warn("no load cache is written: {}", std::string(writer.status().message()));
+  return nullptr;
+}
+
+}  // namespace
+
+absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalShape& shape,
+                                         const CheckpointFiles& files, kernels::Backend& backend,
+                                         const LoadProgress& progress,
+                                         const LoadCachePlace* cache) {
+  BATON_RETURN_IF_ERROR(CheckTensors(config, files));
+  const kernels::DType dtype = backend.info().compute_dtype;
+  std::unique_ptr<LoadCacheWriter> writer;
+  if (cache != nullptr) {
+    auto reader = LoadCacheReader::Open(cache->dir, cache->key);
+    absl::Status defect = reader.status();
+    if (reader.ok()) {
+      CacheSource source(std::move(reader).value(), dtype);
+      auto weights = WeightLoader(config, shape, source, backend, progress).Load();
+      if (weights.ok()) {
+        spdlog::info("weights read from load cache {}/{}", cache->dir, cache->key.FileName());
+      }
+      if (source.defect().ok()) return weights;
+      defect = source.defect();
+    }
+    if (!absl::IsNotFound(defect)) {
+      spdlog::warn("the load cache is not used, and written anew: {}",
+                   std::string(defect.message()));
+    }
+    writer = MakeWriter(config, *cache, files);
+  }
+  CheckpointSource source(files, dtype, PackingOrder(config, files), std::move(writer));
+  BATON_ASSIGN_OR_RETURN(ModelWeights weights,
+                         WeightLoader(config, shape, source, backend, progress).Load());
+  source.CommitCache();
+  return weights;
+}
+
+}  // namespace baton

@@ -1,0 +1,167 @@
+#include "common/model/weight_source.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "common/model/tensor_slices.h"
+#include "common/model/tensor_specs.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+
+using kernels::DType;
+using kernels::HostTensor;
+
+namespace {
+
+// On the way from the disk while a tensor is packed: enough to keep a fast disk busy, little enough
+// that the pages are still in memory when their turn comes.
+constexpr int64_t kReadAheadBytes = int64_t{256} << 20;
+
+bool IsAligned(const void* data, DType dtype) {
+  return reinterpret_cast<uintptr_t>(data) % SizeOf(dtype) == 0;
+}
+
+}  // namespace
+
+int64_t WeightItem::rows() const {
+  int64_t sum = 0;
+  for (const RowRange& range : ranges) sum += range.end - range.begin;
+  return sum;
+}
+
+CheckpointSource::CheckpointSource(const CheckpointFiles& files, DType dtype,
+                                   std::vector<const StoredTensor*> order,
+                                   std::unique_ptr<LoadCacheWriter> writer)
+    : files_(files), dtype_(dtype), order_(std::move(order)), writer_(std::move(writer)) {
+  ReadAhead();
+}
+
+const StoredTensor& CheckpointSource::Find(const std::string& name) const {
+  const StoredTensor* tensor = files_.Find(name);
+  BATON_CHECK(tensor != nullptr) << name << " passed CheckTensors";
+  return *tensor;
+}
+
+absl::StatusOr<DType> CheckpointSource::DTypeOf(const WeightItem& item) const {
+  const StoredTensor& first = Find(item.ranges.front().name);
+  for (const RowRange& range : item.ranges) {
+    if (Find(range.name).dtype == first.dtype) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensors ", first.name, " of type ", first.dtype, " and ", range.name, " of type ",
+        Find(range.name).dtype, " are used as one; expected one type for both"));
+  }
+  return TensorDType(first);
+}
+
+HostTensor CheckpointSource::Dense(const WeightItem& item, DType stored, DType dtype) {
+  HostTensor dense = {.dtype = dtype, .rows = item.rows(), .cols = item.width()};
+  const int64_t stored_bytes = static_cast<int64_t>(SizeOf(stored));
+  std::vector<TensorSlice> slices;
+  for (const RowRange& range : item.ranges) {
+    slices.push_back({.data = Find(range.name).data.data() +
+                              (range.begin * item.cols + item.col_begin) * stored_bytes,
+                      .dtype = stored,
+                      .rows = range.end - range.begin,
+                      .cols = item.width(),
+                      .stride = item.cols});
+  }
+  const bool in_place = slices.size() == 1 && item.width() == item.cols && stored == dtype;
+  if (in_place && IsAligned(slices[0].data, dtype)) {
+    dense.data = slices[0].data;
+    return dense;
+  }
+  const size_t bytes = static_cast<size_t>(dense.rows * dense.cols) * SizeOf(dtype);
+  if (staging_bytes_ < bytes) {
+    staging_bytes_ = bytes;
+    staging_ = std::make_unique_for_overwrite<std::byte[]>(staging_bytes_);
+  }
+  CopySlices(slices, dtype, staging_.get());
+  dense.data = staging_.get();
+  return dense;
+}
+
+absl::StatusOr<WeightData> CheckpointSource::Matrix(const WeightItem& item) {
+  BATON_ASSIGN_OR_RETURN(const DType stored, DTypeOf(item));
+  if (writer_ != nullptr) {
+    const HostTensor dense = Dense(item, stored, dtype_);
+    WriteToCache(item.name, dense);
+    return WeightData{.tensor = dense};
+  }
+  // The backend takes its columns and converts by itself.
+  WeightItem whole = item;
+  whole.col_begin = 0;
+  whole.col_end = -1;
+  return WeightData{.tensor = Dense(whole, stored, stored),
+                    .shard = {.in_begin = item.col_begin, .in_end = item.col_end}};
+}
+
+absl::StatusOr<HostTensor> CheckpointSource::Vector(const WeightItem& item) {
+  BATON_ASSIGN_OR_RETURN(const DType stored, DTypeOf(item));
+  HostTensor vector = Dense(item, stored, writer_ != nullptr ? DType::kF32 : stored);
+  std::swap(vector.rows, vector.cols);
+  if (writer_ != nullptr) WriteToCache(item.name, vector);
+  return vector;
+}
+
+void CheckpointSource::WriteToCache(const std::string& name, const HostTensor& tensor) {
+  const absl::Status written = writer_->Add(name, tensor);
+  if (written.ok()) return;
+  spdlog::warn("no load cache is written, the load goes on without: {}",
+               std::string(written.message()));
+  writer_.reset();
+}
+
+void CheckpointSource::CommitCache() {
+  if (writer_ == nullptr) return;
+  const absl::Status written = writer_->Commit();
+  if (written.ok()) {
+    spdlog::info("load cache written: {}", writer_->path());
+  } else {
+    spdlog::warn("no load cache is written: {}", std::string(written.message()));
+  }
+  writer_.reset();
+}
+
+void CheckpointSource::Finish(const WeightItem& item) {
+  for (const RowRange& range : item.ranges) {
+    const StoredTensor& tensor = Find(range.name);
+    CheckpointFiles::DropPages(tensor);
+    done_ += static_cast<int64_t>(tensor.data.size());
+  }
+  ReadAhead();
+}
+
+void CheckpointSource::ReadAhead() {
+  while (next_ < order_.size() && asked_ < done_ + kReadAheadBytes) {
+    CheckpointFiles::Prefetch(*order_[next_]);
+    asked_ += static_cast<int64_t>(order_[next_]->data.size());
+    ++next_;
+  }
+}
+
+absl::StatusOr<HostTensor> CacheSource::Read(const WeightItem& item, DType dtype, int64_t rows,
+                                             int64_t cols) {
+  auto tensor = reader_->Read(item.name, dtype, rows, cols);
+  if (!tensor.ok()) defect_ = tensor.status();
+  reading_ = rows * cols * static_cast<int64_t>(SizeOf(dtype));
+  return tensor;
+}
+
+absl::StatusOr<WeightData> CacheSource::Matrix(const WeightItem& item) {
+  BATON_ASSIGN_OR_RETURN(const HostTensor tensor, Read(item, dtype_, item.rows(), item.width()));
+  return WeightData{.tensor = tensor};
+}
+
+absl::StatusOr<HostTensor> CacheSource::Vector(const WeightItem& item) {
+  return Read(item, DType::kF32, 1, item.rows());
+}
+
+void CacheSource::Finish(const WeightItem& item) {
+  reader_->Drop(item.name);
+  done_ += reading_;
+}
+
+}  // namespace baton

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/formats/safetensors.h"
+#include "common/model/load_cache.h"
+#include "common/model/weights.h"
+#include "kernels/backend.h"
+
+namespace baton {
+
+// Rows [begin, end) of a stored tensor; a vector's elements count as rows.
+struct RowRange {
+  std::string name;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// A matrix or a vector as a rank packs it: ranges of rows below each other, of which it takes
+// columns [col_begin, col_end).
+struct WeightItem {
+  std::string name;  // in a load cache
+  std::vector<RowRange> ranges;
+  int64_t cols = 1;  // of the stored tensors; 1 for a vector
+  int64_t col_begin = 0;
+  int64_t col_end = -1;  // -1 = all
+
+  int64_t rows() const;
+  int64_t width() const { return (col_end < 0 ? cols : col_end) - col_begin; }
+};
+
+// What a backend packs: `shard` of `tensor`, which is valid until the next call.
+struct WeightData {
+  kernels::HostTensor tensor;
+  kernels::Shard shard;
+};
+
+// Where a load takes its weights from. Items are asked for in a fixed order.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+  virtual absl::StatusOr<WeightData> Matrix(const WeightItem& item) = 0;
+  // [1, rows].
+  virtual absl::StatusOr<kernels::HostTensor> Vector(const WeightItem& item) = 0;
+  // The item has been packed: its pages may go.
+  virtual void Finish(const WeightItem& item) = 0;
+  // Bytes that were packed, and all of them.
+  virtual int64_t done() const = 0;
+  virtual int64_t total() const = 0;
+};
+
+// A checkpoint, divided and joined on the way. With a writer, what is packed is dense and
+// converted, and written to the cache as well.
+class CheckpointSource final : public WeightSource {
+ public:
+  // `dtype` is what matrices are converted to for the writer, which may be null. `order` are the
+  // tensors that will be read, in order.
+  CheckpointSource(const CheckpointFiles& files, kernels::DType dtype,
+                   std::vector<const StoredTensor*> order, std::unique_ptr<LoadCacheWriter> writer);
+
+  absl::StatusOr<WeightData> Matrix(const WeightItem& item) override;
+  absl::StatusOr<kernels::HostTensor> Vector(const WeightItem& item) override;
+  void Finish(const WeightItem& item) override;
+  int64_t done() const override { return done_; }
+  int64_t total() const override { return files_.data_bytes(); }
+
+  // When everything was packed: the cache appears. What goes wrong with it is logged, no more.
+  void CommitCache();
+
+ private:
+  const StoredTensor& Find(const std::string& name) const;
+  absl::StatusOr<kernels::DType> DTypeOf(const WeightItem& item) const;
+  // The ranges' columns below each other, dense and in `dtype`: in place where that is possible.
+  kernels::HostTensor Dense(const WeightItem& item, kernels::DType stored, kernels::DType dtype);
+  void WriteToCache(const std::string& name, const kernels::HostTensor& tensor);
+  void ReadAhead();
+
+  const CheckpointFiles& files_;
+  const kernels::DType dtype_;
+  const std::vector<const StoredTensor*> order_;
+  std::unique_ptr<LoadCacheWriter> writer_;
+  std::unique_ptr<std::byte[]> staging_;
+  size_t staging_bytes_ = 0;
+  int64_t done_ = 0;
+  size_t next_ = 0;    // of order_, to be read ahead
+  int64_t asked_ = 0;  // bytes of order_ before next_
+};
+
+// A load cache. What is wrong with it is an error, and stays in defect().
+class CacheSource final : public WeightSource {
+ public:
+  CacheSource(std::unique_ptr<LoadCacheReader> reader, kernels::DType dtype)
+      : reader_(std::move(reader)), dtype_(dtype) {}
+
+  absl::StatusOr<WeightData> Matrix(const WeightItem& item) override;
+  absl::StatusOr<kernels::HostTensor> Vector(const WeightItem& item) override;
+  void Finish(const WeightItem& item) override;
+  int64_t done() const override { return done_; }
+  int64_t total() const override { return reader_->data_bytes(); }
+  const absl::Status& defect() const { return defect_; }
+
+ private:
+  absl::StatusOr<kernels::HostTensor> Read(const WeightItem& item, kernels::DType dtype,
+                                           int64_t rows, int64_t cols);
+
+  const std::unique_ptr<LoadCacheReader> reader_;
+  const kernels::DType dtype_;  // of matrices
+  int64_t done_ = 0;
+  int64_t reading_ = 0;  // bytes of the item that was read last
+  absl::Status defect_;
+};
+
+}  // namespace baton

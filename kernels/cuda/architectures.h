@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string_view>
+
+namespace baton::kernels::cuda {
+
+// Whether machine code for `architectures` (entries of CMAKE_CUDA_ARCHITECTURES, separated by
+// commas: "90a-real", "80", "90-virtual") runs on a GPU of capability major.minor.
+bool RunsOn(std::string_view architectures, int major, int minor);
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,112 @@
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/fp8.h"
+#include "kernels/host_memory.h"
+
+namespace baton::kernels {
+namespace {
+
+constexpr char kWeightFlags[] =
+    "the size of the model (a smaller one, or --quantization fp8), or use a GPU with more memory";
+constexpr int64_t kFp8Multiple = 16;  // of rows and columns, as cuBLASLt wants them
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t bytes) {
+  return cuda::DeviceMemory::Allocate(
+      bytes, "--max-num-batched-tokens, --max-num-seqs or --gpu-memory-utilization");
+}
+
+absl::Status CudaBackend::Zero(Buffer& buffer) {
+  BATON_RETURN_IF_ERROR(cuda::Fill(buffer.data(), 0, buffer.size(), stream_.handle()));
+  return stream_.Synchronize();
+}
+
+absl::Status CudaBackend::Upload(const void* host, size_t bytes, void* device) {
+  BATON_RETURN_IF_ERROR(cuda::CopyToDevice(device, host, bytes, stream_.handle()));
+  return stream_.Synchronize();
+}
+
+absl::Status CudaBackend::Download(const void* device, size_t bytes, void* host) {
+  BATON_RETURN_IF_ERROR(cuda::CopyToHost(host, device, bytes, stream_.handle()));
+  return stream_.Synchronize();
+}
+
+absl::StatusOr<std::optional<DeviceMemorySize>> CudaBackend::DeviceMemory() const {
+  BATON_ASSIGN_OR_RETURN(const cuda::DeviceMemoryInfo memory, cuda::QueryMemory());
+  return DeviceMemorySize{static_cast<int64_t>(memory.free_bytes),
+                          static_cast<int64_t>(memory.total_bytes)};
+}
+
+absl::StatusOr<cuda::Uploader*> CudaBackend::uploader() {
+  if (uploader_ == nullptr) {
+    BATON_ASSIGN_OR_RETURN(uploader_, cuda::Uploader::Create(stream_.handle()));
+  }
+  return uploader_.get();
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::Pack(const HostTensor& weight,
+                                                                const Shard& shard) {
+  BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  if (fp8_ && !weight.keep_precision && out % kFp8Multiple == 0 && in % kFp8Multiple == 0) {
+    return PackFp8(weight, part);
+  }
+  BATON_ASSIGN_OR_RETURN(
+      auto memory, cuda::DeviceMemory::Allocate(
+                       static_cast<size_t>(out * in) * SizeOf(info_.compute_dtype), kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
+  BATON_RETURN_IF_ERROR(upload->Send(weight, part, info_.compute_dtype, memory->data()));
+  return std::make_unique<cuda::DeviceWeight>(out, in, std::move(memory));
+}
+
+// By way of the compute dtype, so that a cache of converted weights gives the same bits.
+absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackFp8(const HostTensor& weight,
+                                                                   const Shard& part) {
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  const size_t count = static_cast<size_t>(out * in);
+  BATON_ASSIGN_OR_RETURN(auto elements, cuda::DeviceMemory::Allocate(count, kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(auto scales, cuda::DeviceMemory::Allocate(
+                                          static_cast<size_t>(out) * sizeof(float), kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(const auto whole, cuda::DeviceMemory::Allocate(
+                                               count * SizeOf(info_.compute_dtype), kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
+  BATON_RETURN_IF_ERROR(upload->Send(weight, part, info_.compute_dtype, whole->data()));
+  BATON_RETURN_IF_ERROR(cuda::ToStatus(
+      cuda::LaunchQuantizeRows(Matrix::Dense(whole->data(), info_.compute_dtype, out, in),
+                               elements->data(), static_cast<float*>(scales->data()),
+                               stream_.handle()),
+      "quantizing a weight"));
+  BATON_RETURN_IF_ERROR(stream_.Synchronize());  // before `whole` goes
+  return std::make_unique<cuda::DeviceWeight>(out, in, std::move(elements), std::move(scales));
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::UploadVector(const HostTensor& vector) {
+  const Shard whole = {0, vector.rows, 0, vector.cols};
+  const size_t count = static_cast<size_t>(vector.rows * vector.cols);
+  BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
+  BATON_ASSIGN_OR_RETURN(auto wide,
+                         cuda::DeviceMemory::Allocate(count * sizeof(float), kWeightFlags));
+  BATON_RETURN_IF_ERROR(upload->Send(vector, whole, DType::kF32, wide->data()));
+  BATON_ASSIGN_OR_RETURN(
+      auto narrow, cuda::DeviceMemory::Allocate(count * SizeOf(info_.compute_dtype), kWeightFlags));
+  BATON_RETURN_IF_ERROR(upload->Send(vector, whole, info_.compute_dtype, narrow->data()));
+  return std::make_unique<cuda::DeviceVector>(std::move(wide), std::move(narrow));
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::UploadTable(const HostTensor& table) {
+  const size_t count = static_cast<size_t>(table.rows * table.cols);
+  BATON_ASSIGN_OR_RETURN(
+      auto memory, cuda::DeviceMemory::Allocate(count * SizeOf(info_.compute_dtype), kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
+  BATON_RETURN_IF_ERROR(
+      upload->Send(table, {0, table.rows, 0, table.cols}, info_.compute_dtype, memory->data()));
+  return memory;
+}
+
+}  // namespace baton::kernels

@@ -1,0 +1,138 @@
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/rope_store.h"
+#include "kernels/cuda/row_buckets.h"
+#include "kernels/cuda/row_ops.h"
+
+namespace baton::kernels {
+namespace {
+
+constexpr int kMaxHeadDim = 256;
+
+bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
+
+}  // namespace
+
+cuda::LastTokens CudaBackend::LastDrawn() const {
+  if (sampler_ == nullptr) return {};
+  return {.ids = sampler_->last_tokens(), .slots = sampler_->slots()};
+}
+
+void CudaBackend::Embed(const Buffer& table, Matrix out) {
+  BATON_CHECK(out.dtype == DType::kF32) << "embeddings are fp32";
+  const int64_t vocab = static_cast<int64_t>(table.size() / SizeOf(info_.compute_dtype)) / out.cols;
+  Note(cuda::LaunchEmbed(table.data(), info_.compute_dtype, vocab, inputs_->device().tokens,
+                         LastDrawn(), out, stream_.handle()),
+       "embedding");
+}
+
+void CudaBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
+  BATON_CHECK(out.dtype == DType::kF32 && out.cols == weight.in()) << "embeddings are fp32";
+  BATON_CHECK(!cuda::OnDevice(weight).fp8()) << "embeddings keep their precision";
+  Note(cuda::LaunchEmbed(cuda::OnDevice(weight).data(), info_.compute_dtype, weight.out(),
+                         inputs_->device().tokens, LastDrawn(), out, stream_.handle()),
+       "embedding");
+}
+
+void CudaBackend::GatherSampled(Matrix in, Matrix out) {
+  BATON_CHECK(in.dtype == out.dtype && in.cols == out.cols) << "a gather changes neither";
+  Note(cuda::LaunchGather(in, inputs_->device().sample_rows, out, stream_.handle()), "gathering");
+}
+
+void CudaBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
+  BATON_CHECK(in.dtype == DType::kF32 && in.cols == out.cols && in.rows == out.rows &&
+              weight.size() >= static_cast<size_t>(in.cols) * sizeof(float));
+  Note(cuda::LaunchRmsNorm(in, cuda::Floats(&weight), eps, out, stream_.handle()), "rms_norm");
+}
+
+absl::Status CudaBackend::MatMulFp8(const cuda::DeviceWeight& weight, Matrix in, Matrix out,
+                                    const MatMulEpilogue& epilogue) {
+  BATON_ASSIGN_OR_RETURN(const bool moved,
+                         fp8_products_->Reserve(cuda::RowBucket(in.rows), in.cols, out.cols));
+  if (moved) graphs_.Clear();
+  return fp8_products_->Run(*matmul_, weight, in, out, cuda::Floats(epilogue.bias),
+                            epilogue.accumulate);
+}
+
+void CudaBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
+                         const MatMulEpilogue& epilogue) {
+  BATON_CHECK(in.cols == weight.in() && out.cols == weight.out() && in.rows == out.rows)
+      << in.rows << " x " << in.cols << " by " << weight.out() << " x " << weight.in() << " into "
+      << out.rows << " x " << out.cols;
+  BATON_CHECK(IsDense(in) && IsDense(out)) << "matmul operands have no gap between rows";
+  BATON_CHECK(in.dtype == info_.compute_dtype) << "matmul inputs are in the compute dtype";
+  if (in.rows == 0) return;
+  const cuda::DeviceWeight& packed = cuda::OnDevice(weight);
+  if (packed.fp8()) return Note(MatMulFp8(packed, in, out, epilogue));
+  const auto* bias = static_cast<const cuda::DeviceVector*>(epilogue.bias);
+  const cuda::MatMulKey key = {.rows = cuda::RowBucket(in.rows),
+                               .out = weight.out(),
+                               .in = weight.in(),
+                               .out_dtype = out.dtype,
+                               .bias = bias != nullptr,
+                               .accumulate = epilogue.accumulate};
+  Note(matmul_->Run(key, in.rows,
+                    {.weight = packed.data(),
+                     .in = in.data,
+                     .out = out.data,
+                     .bias = bias != nullptr ? bias->in(out.dtype) : nullptr}));
+}
+
+void* CudaBackend::Plane(int layer, int plane) const {
+  return kv_.arena + kv_.offset(layer, plane, 0, 0) * SizeOf(kv_.layout.dtype);
+}
+
+void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
+                                 const RopeShape& rope, const QkNorm& norm) {
+  BATON_CHECK(shape.head_dim % 8 == 0 && 0 < shape.head_dim && shape.head_dim <= kMaxHeadDim)
+      << "head_dim " << shape.head_dim << ", expected a multiple of 8 up to " << kMaxHeadDim;
+  Note(SetRope(rope.inv_freq));
+  Note(cuda::LaunchRopeStore({.qkv = qkv,
+                              .positions = inputs_->device().positions,
+                              .slots = inputs_->device().slots,
+                              .inv_freq = static_cast<const float*>(inv_freq_device_->data()),
+                              .attention_factor = rope.attention_factor,
+                              .q_norm = cuda::Floats(norm.q),
+                              .k_norm = cuda::Floats(norm.k),
+                              .norm_eps = norm.eps,
+                              .q_heads = shape.q_heads,
+                              .kv_heads = shape.kv_heads,
+                              .head_dim = shape.head_dim,
+                              .kv_dtype = kv_.layout.dtype,
+                              .block_size = kv_.layout.block_size,
+                              .k = Plane(layer, 0),
+                              .v = Plane(layer, 1),
+                              .block_stride = static_cast<int64_t>(kv_.layout.block_elements())},
+                             stream_.handle()),
+       "rope and store");
+}
+
+void CudaBackend::SiluMul(Matrix gate_up, Matrix out) {
+  BATON_CHECK(gate_up.cols == 2 * out.cols && gate_up.dtype == out.dtype &&
+              gate_up.rows == out.rows);
+  Note(cuda::LaunchSiluMul(gate_up, out, stream_.handle()), "silu_mul");
+}
+
+// Create refuses groups, so there is nobody to add.
+void CudaBackend::AllReduce(Matrix /*values*/) {}
+
+void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
+                         std::span<SampledToken> results) {
+  BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
+              static_cast<int64_t>(rows.size()) <= logits.rows);
+  if (rows.empty()) return;
+  if (steps_.empty()) steps_.emplace_back();
+  const auto run = [&]() -> absl::Status {
+    BATON_RETURN_IF_ERROR(
+        PrepareSampling(static_cast<int32_t>(logits.cols), static_cast<int32_t>(logits.rows)));
+    BATON_RETURN_IF_ERROR(sampler_->Stage(rows));
+    BATON_RETURN_IF_ERROR(sampler_->Launch(logits));
+    return sampler_->Finish(logits);
+  };
+  const absl::Status queued = run();
+  Note(queued);
+  if (queued.ok()) steps_.back().results = results;
+}
+
+}  // namespace baton::kernels

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/device_limits.h"
+#include "kernels/cuda/flash_attention.h"
+#include "kernels/cuda/row_buckets.h"
+
+namespace baton::kernels {
+namespace {
+
+constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
+constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
+constexpr int kMaxRows = 65535;                      // the second dimension of a grid
+
+// Products of one shape, with the weights that take part in it.
+struct Product {
+  std::vector<const cuda::DeviceWeight*> weights;
+  int64_t max_rows = 0;
+};
+
+// Layers share their products' shapes.
+std::map<cuda::MatMulKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
+  std::map<cuda::MatMulKey, Product> products;
+  for (const MatMulUse& use : uses) {
+    const cuda::DeviceWeight& weight = cuda::OnDevice(*use.weight);
+    cuda::MatMulKey key = {.out = weight.out(),
+                           .in = weight.in(),
+                           .out_dtype = use.out,
+                           .bias = use.bias,
+                           .accumulate = use.accumulate};
+    if (weight.fp8()) key = cuda::Fp8Products::KeyOf(weight, 0, dtype);
+    Product& product = products[key];
+    product.weights.push_back(&weight);
+    product.max_rows = std::max<int64_t>(product.max_rows, use.max_rows);
+  }
+  return products;
+}
+
+}  // namespace
+
+// Each shape is timed once per rung, with the weights of all layers in turn.
+absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
+  const auto products = GroupByShape(uses.products, info_.compute_dtype);
+  size_t in_bytes = 0;
+  size_t out_bytes = 0;
+  for (const auto& [key, product] : products) {
+    const int64_t rows = cuda::RowBucket(product.max_rows);
+    // Rows of fp8 are shorter than that by more than their scales take.
+    const auto in = static_cast<size_t>(rows * key.in) * SizeOf(info_.compute_dtype);
+    in_bytes = std::max(in_bytes, in + static_cast<size_t>(rows) * sizeof(float));
+    out_bytes = std::max(out_bytes, static_cast<size_t>(rows * key.out) * SizeOf(key.out_dtype));
+    if (!key.fp8) continue;
+    BATON_RETURN_IF_ERROR(fp8_products_->Reserve(rows, key.in, key.out).status());
+  }
+  BATON_ASSIGN_OR_RETURN(auto in, Allocate(in_bytes));
+  BATON_ASSIGN_OR_RETURN(auto out, Allocate(out_bytes));
+  // Small numbers other than zero: the device is faster with zeros than it will be.
+  BATON_RETURN_IF_ERROR(cuda::Fill(in->data(), 0x3c, in_bytes, stream_.handle()));
+  BATON_RETURN_IF_ERROR(Zero(*out));
+  for (const auto& [shape, product] : products) {
+    std::vector<cuda::MatMulOperands> operands;
+    for (const cuda::DeviceWeight* weight : product.weights) {
+      operands.push_back({.weight = weight->data(),
+                          .in = in->data(),
+                          .out = out->data(),
+                          .bias = weight->data(),  // any values do
+                          .weight_scales = weight->scales(),
+                          .in_scales = static_cast<const float*>(in->data())});
+    }
+    cuda::MatMulKey key = shape;
+    for (const int64_t rows : cuda::RowBuckets(product.max_rows)) {
+      key.rows = rows;
+      BATON_RETURN_IF_ERROR(matmul_->Prepare(key, operands));
+    }
+  }
+  return stream_.Synchronize();
+}
+
+absl::Status CudaBackend::PrepareAttention(const StepUses& uses) {
+  const DType dtype = info_.compute_dtype;
+  flash_.clear();
+  size_t out_bytes = 0;
+  size_t lse_bytes = 0;
+  for (const AttentionShape& shape : uses.attentions) {
+    if (!cuda::FlashAttentionHas(dtype, dtype, shape.head_dim)) continue;
+    FlashShape& flash = flash_.emplace_back();
+    flash.shape = shape;
+    const size_t row = static_cast<size_t>(shape.q_heads) * shape.head_dim * SizeOf(dtype);
+    // At least one part for each row that a step may have.
+    flash.max_partials =
+        std::max<int64_t>(static_cast<int64_t>(kPartialBytes / row), uses.max_tokens);
+    const auto partials = static_cast<size_t>(flash.max_partials);
+    out_bytes = std::max(out_bytes, partials * row);
+    lse_bytes = std::max(lse_bytes, partials * static_cast<size_t>(shape.q_heads) * sizeof(float));
+  }
+  if (flash_.empty()) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(partial_out_, cuda::DeviceMemory::Allocate(out_bytes));
+  BATON_ASSIGN_OR_RETURN(partial_lse_, cuda::DeviceMemory::Allocate(lse_bytes));
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackend::SetRope(std::span<const float> inv_freq) {
+  if (std::equal(inv_freq.begin(), inv_freq.end(), inv_freq_.begin(), inv_freq_.end())) {
+    return absl::OkStatus();
+  }
+  const size_t bytes = inv_freq.size_bytes();
+  if (inv_freq_device_ == nullptr || inv_freq_device_->size() < bytes) {
+    BATON_ASSIGN_OR_RETURN(inv_freq_device_, cuda::DeviceMemory::Allocate(bytes));
+    graphs_.Clear();
+  }
+  inv_freq_.assign(inv_freq.begin(), inv_freq.end());
+  return Upload(inv_freq_.data(), bytes, inv_freq_device_->data());
+}
+
+absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
+  if (vocab == sampler_vocab_ && rows <= sampler_rows_) return absl::OkStatus();
+  BATON_CHECK(sampler_ == nullptr || steps_.size() <= 1)
+      << "a sampler of " << sampler_rows_ << " rows is outgrown while two steps run";
+  // Captured steps read what its slots drew.
+  graphs_.Clear();
+  sampler_.reset();
+  BATON_ASSIGN_OR_RETURN(
+      sampler_, cuda::CudaSampler::Create({.vocab = vocab, .rows = rows}, stream_.handle()));
+  sampler_vocab_ = vocab;
+  sampler_rows_ = rows;
+  return absl::OkStatus();
+}
+
+absl::Status CudaBackend::Prepare(const StepUses& uses) {
+  if (std::max(uses.max_tokens, uses.max_samples) > kMaxRows) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "steps of ", uses.max_tokens, " tokens and ", uses.max_samples, " sequences on a GPU; ",
+        "expected at most ", kMaxRows, ": lower --max-num-batched-tokens or --max-num-seqs"));
+  }
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
+  BATON_RETURN_IF_ERROR(stream_.Synchronize());
+  uploader_.reset();
+  graphs_.Clear();
+  if (!uses.products.empty()) BATON_RETURN_IF_ERROR(PrepareProducts(uses));
+  BATON_RETURN_IF_ERROR(PrepareAttention(uses));
+  if (uses.rope.has_value()) BATON_RETURN_IF_ERROR(SetRope(uses.rope->inv_freq));
+  if (uses.vocab > 0) BATON_RETURN_IF_ERROR(PrepareSampling(uses.vocab, uses.max_samples));
+  max_capture_rows_ = std::min<int64_t>({uses.max_tokens, uses.max_samples, kMaxCaptureRows});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<MachineLimits> CudaBackend::MeasureLimits() {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
+  return cuda::MeasureDeviceLimits(*matmul_, info_.compute_dtype, fp8_, stream_.handle());
+}
+
+}  // namespace baton::kernels

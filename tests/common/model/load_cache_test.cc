@@ -1,0 +1,291 @@
+// A load by way of a cache packs what a load from the checkpoint packs, to the bit, whatever
+// happened to the cache's file.
+#include "common/model/load_cache.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <bit>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "common/model/load_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/model/model_harness.h"
+
+namespace baton::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int32_t kTokens = 6;
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+// Changes one byte.
+void Damage(const std::string& path, int64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const char byte = static_cast<char>(file.get());
+  file.seekp(at);
+  file.put(static_cast<char>(byte ^ 0x10));
+  ASSERT_TRUE(file.good()) << path << " at " << at;
+}
+
+struct Loaded {
+  std::vector<uint32_t> bits;  // of the log-probability of every id at every step
+  int64_t read = 0;            // bytes, as progress counts them
+};
+
+class LoadCacheTest : public testing::Test {
+ protected:
+  void MakeModel(RandomModelSpec spec) {
+    model_ = dir_ / ("model" + std::to_string(models_++));
+    const absl::Status written = WriteRandomModel(spec, model_);
+    ASSERT_TRUE(written.ok()) << written;
+  }
+
+  absl::StatusOr<Loaded> TryLoad(ModelOptions options) {
+    options.threads = options.tensor_parallel_size;
+    options.kv.tokens = 1024;
+    options.limits = {.max_tokens = 64, .max_samples = 8};
+    Loaded loaded;
+    auto model = LoadModel(model_, options, [&](int64_t, int64_t total) { loaded.read = total; });
+    if (!model.ok()) return model.status();
+    TestSequence sequence{.prompt = {1, 200, 3, 77, 5}};
+    sequence.sampling.num_top_logprobs = (*model)->config.vocab;
+    RunnerDriver driver(**model);
+    driver.Generate({&sequence}, kTokens, 64);
+    for (const SampledToken& sample : sequence.samples) {
+      for (const auto& top : sample.top_logprobs) {
+        loaded.bits.push_back(static_cast<uint32_t>(top.token));
+        loaded.bits.push_back(std::bit_cast<uint32_t>(top.logprob));
+      }
+    }
+    return loaded;
+  }
+  Loaded Load(const ModelOptions& options) {
+    auto loaded = TryLoad(options);
+    EXPECT_TRUE(loaded.ok()) << loaded.status();
+    return loaded.ok() ? *std::move(loaded) : Loaded{};
+  }
+  // With a cache, converted to bf16 from fp32: it has half the bytes of the checkpoint.
+  ModelOptions Cached() const { return {.dtype = "bfloat16", .load_cache = cache_}; }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
+      names.push_back(entry.path().string());
+    }
+    return names;
+  }
+  // The one file there is.
+  std::string File() const {
+    const std::vector<std::string> files = Files();
+    EXPECT_EQ(files.size(), 1U) << testing::PrintToString(files);
+    return files.empty() ? "" : files[0];
+  }
+
+  TempDir dir_;
+  std::string model_;
+  const std::string cache_ = dir_ / "cache";
+  int models_ = 0;
+};
+
+TEST_F(LoadCacheTest, EveryKindOfModelIsPackedAlike) {
+  const std::vector<RandomModelSpec> specs = {
+      {.arch = "llama", .dtype = "float32"},
+      {.arch = "qwen2", .dtype = "bfloat16", .tied_embeddings = true},
+      {.arch = "qwen3", .heads = 6, .head_dim = 24, .dtype = "float16"},
+      {.arch = "mistral", .ffn = 98, .vocab = 259, .dtype = "bfloat16"}};
+  for (const RandomModelSpec& spec : specs) {
+    MakeModel(spec);
+    for (const Device& device : AllDevices()) {
+      for (const char* dtype : {"float32", "bfloat16"}) {
+        for (const int32_t ranks : {1, 2}) {
+          SCOPED_TRACE(spec.arch + " " + DeviceName(device) + " " + dtype + " on " +
+                       std::to_string(ranks));
+          std::filesystem::remove_all(cache_);
+          ModelOptions options = {.dtype = dtype,
+                                  .device = device.device,
+                                  .isa = device.isa,
+                                  .tensor_parallel_size = ranks};
+          const Loaded plain = Load(options);
+          options.load_cache = cache_;
+          EXPECT_EQ(Load(options).bits, plain.bits) << "while it is written";
+          EXPECT_EQ(Files().size(), static_cast<size_t>(ranks));
+          EXPECT_EQ(Load(options).bits, plain.bits) << "from the cache";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(LoadCacheTest, TheSecondLoadReadsTheCache) {
+  MakeModel({.dtype = "float32"});
+  const int64_t checkpoint = Load(Cached()).read;
+  const std::string file = File();
+  const auto written = std::filesystem::last_write_time(file);
+  EXPECT_LT(Load(Cached()).read, checkpoint * 6 / 10);
+  EXPECT_EQ(std::filesystem::last_write_time(file), written);
+}
+
+TEST_F(LoadCacheTest, ADamagedFileIsWrittenAnew) {
+  MakeModel({.dtype = "float32"});
+  const Loaded plain = Load({.dtype = "bfloat16"});
+  Load(Cached());
+  const std::string file = File();
+  const std::string whole = ReadFile(file);
+  const auto size = static_cast<int64_t>(whole.size());
+  // The header's length, entries, checksums, and weights from the first to the last byte.
+  for (const int64_t at : {int64_t{0}, int64_t{20}, int64_t{300}, size / 4, size / 2, size - 1}) {
+    SCOPED_TRACE(at);
+    Damage(file, at);
+    const Loaded loaded = Load(Cached());
+    EXPECT_EQ(loaded.bits, plain.bits);
+    EXPECT_EQ(ReadFile(file), whole);
+  }
+}
+
+TEST_F(LoadCacheTest, AnyByteOfTheChecksumsCounts) {
+  MakeModel({.dtype = "float32"});
+  Load(Cached());
+  const std::string file = File();
+  const std::string whole = ReadFile(file);
+  const size_t sums = whole.find("crc32c");
+  ASSERT_NE(sums, std::string::npos);
+  Damage(file, static_cast<int64_t>(sums) + 12);
+  Load(Cached());
+  EXPECT_EQ(ReadFile(file), whole);
+}
+
+TEST_F(LoadCacheTest, AFileThatEndsEarlyIsWrittenAnew) {
+  MakeModel({.dtype = "float32"});
+  const Loaded first = Load(Cached());
+  const std::string file = File();
+  const std::string whole = ReadFile(file);
+  for (const size_t bytes :
+       {size_t{0}, size_t{7}, size_t{100}, whole.size() / 2, whole.size() - 1}) {
+    SCOPED_TRACE(bytes);
+    std::filesystem::resize_file(file, bytes);
+    EXPECT_EQ(Load(Cached()).bits, first.bits);
+    EXPECT_EQ(ReadFile(file), whole);
+  }
+}
+
+// In places that the fingerprint does not sample.
+TEST_F(LoadCacheTest, ACheckpointThatChangedIsReadAnew) {
+  MakeModel({.hidden = 128, .dtype = "float32"});
+  const Loaded before = Load(Cached());
+  const std::string name = File();
+  const std::string weights = model_ + "/model.safetensors";
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(weights));
+  for (int64_t at = size - 40000; at < size - 20000; at += 4) Damage(weights, at + 2);
+  const auto time = std::filesystem::last_write_time(weights);
+  std::filesystem::last_write_time(weights, time + std::chrono::seconds(2));
+  const Loaded after = Load(Cached());
+  EXPECT_EQ(after.bits, Load({.dtype = "bfloat16"}).bits);
+  EXPECT_NE(after.bits, before.bits);
+  EXPECT_EQ(Load(Cached()).bits, after.bits);
+  EXPECT_EQ(File(), name)
+      << "the fingerprint saw the change, this test does not show what it should";
+}
+
+TEST_F(LoadCacheTest, DtypesAndRanksHaveFilesOfTheirOwn) {
+  MakeModel({.dtype = "float32"});
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    for (const int32_t ranks : {1, 2}) {
+      Load({.dtype = dtype, .tensor_parallel_size = ranks, .load_cache = cache_});
+    }
+  }
+  EXPECT_EQ(Files().size(), 6U);
+}
+
+TEST_F(LoadCacheTest, AnotherModelsFileUnderThisNameIsRefused) {
+  MakeModel({.dtype = "float32", .seed = 1});
+  Load(Cached());
+  const std::string other = File();
+  MakeModel({.dtype = "float32", .seed = 2});
+  const Loaded plain = Load({.dtype = "bfloat16"});
+  std::filesystem::rename(other, dir_ / "kept");
+  Load(Cached());
+  const std::string own = File();
+  std::filesystem::copy_file(dir_ / "kept", own, std::filesystem::copy_options::overwrite_existing);
+  EXPECT_EQ(Load(Cached()).bits, plain.bits);
+  EXPECT_NE(ReadFile(own), ReadFile(dir_ / "kept"));
+}
+
+// Writes beyond a limit fail as on a full disk.
+TEST_F(LoadCacheTest, AFullDiskCostsTheCacheOnly) {
+  MakeModel({.hidden = 256, .ffn = 512, .dtype = "float32"});
+  const Loaded plain = Load({.dtype = "bfloat16"});
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  struct sigaction before = {};
+  ASSERT_EQ(sigaction(SIGXFSZ, &ignore, &before), 0);
+  rlimit old_limit = {};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  rlimit limit = old_limit;
+  limit.rlim_cur = 512 << 10;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+  const Loaded loaded = Load(Cached());
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+  ASSERT_EQ(sigaction(SIGXFSZ, &before, nullptr), 0);
+  EXPECT_EQ(loaded.bits, plain.bits);
+  EXPECT_TRUE(Files().empty()) << testing::PrintToString(Files());
+}
+
+TEST_F(LoadCacheTest, ADirectoryThatCannotBeMadeIsRefused) {
+  MakeModel({.dtype = "float32"});
+  std::ofstream(cache_) << "a file";
+  const auto loaded = TryLoad(Cached());
+  EXPECT_EQ(loaded.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(loaded.status().message()), HasSubstr("--load-cache " + cache_));
+}
+
+TEST_F(LoadCacheTest, WhatAKilledLoadLeftIsRemovedAndWhatOneWritesIsNot) {
+  MakeModel({.dtype = "float32"});
+  Load(Cached());
+  const std::string file = File();
+  std::filesystem::remove(file);
+  std::ofstream(file + ".tmp.1.0") << "left behind";
+  std::ofstream(file + ".tmp.2.0") << "being written";
+  const int held = open((file + ".tmp.2.0").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  Load(Cached());
+  close(held);
+  EXPECT_TRUE(std::filesystem::exists(file));
+  EXPECT_FALSE(std::filesystem::exists(file + ".tmp.1.0"));
+  EXPECT_TRUE(std::filesystem::exists(file + ".tmp.2.0"));
+}
+
+TEST_F(LoadCacheTest, LoadsSideBySideWriteOneWholeFile) {
+  MakeModel({.dtype = "float32"});
+  const Loaded plain = Load({.dtype = "bfloat16"});
+  std::vector<Loaded> loaded(3);
+  std::vector<std::thread> threads;
+  for (Loaded& result : loaded) {
+    threads.emplace_back([&] { result = Load(Cached()); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Loaded& result : loaded) EXPECT_EQ(result.bits, plain.bits);
+  File();
+  EXPECT_EQ(Load(Cached()).bits, plain.bits);
+}
+
+}  // namespace
+}  // namespace baton::test

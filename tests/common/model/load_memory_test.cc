@@ -1,0 +1,60 @@
+#include "common/model/load_memory.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+using kernels::DType;
+using kernels::Quantization;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+// Llama-3.1-8B.
+ModelConfig Config() {
+  ModelConfig config;
+  config.layers = 32;
+  config.hidden = 4096;
+  config.heads = 32;
+  config.kv_heads = 8;
+  config.head_dim = 128;
+  config.ffn = 14336;
+  config.vocab = 128256;
+  return config;
+}
+
+MemoryNeed NeedOf(DType dtype, Quantization quantization) {
+  const ModelConfig config = Config();
+  return MemoryNeed::Of(config, LocalShape::Of(config, 0, 1).value(), 1, dtype, quantization,
+                        {.max_tokens = 2048, .max_samples = 64});
+}
+
+TEST(MemoryNeedTest, IsThatOfTheParameters) {
+  constexpr double kParameters = 8.03e9;
+  constexpr double kProjections = 6.98e9;
+  EXPECT_NEAR(NeedOf(DType::kF32, Quantization::kNone).weights, 4 * kParameters, 4e7);
+  EXPECT_NEAR(NeedOf(DType::kBF16, Quantization::kNone).weights, 2 * kParameters, 2e7);
+  EXPECT_NEAR(NeedOf(DType::kBF16, Quantization::kFp8).weights, 2 * kParameters - kProjections,
+              2e7);
+}
+
+TEST(CheckMemoryTest, SaysNeedAndHaveAndTheFlagsThatFit) {
+  const MemoryNeed need = {.weights = 16e9, .activations = 1e9};
+  EXPECT_TRUE(CheckMemory(need, 3e9, 20e9, "GPU").ok());
+  const absl::Status status = CheckMemory(need, 5e9, 20e9, "GPU");
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("needs 22000 MB"), HasSubstr("weights 16000 MB"),
+                    HasSubstr("the GPU has 20000 MB"), HasSubstr("--kv-cache-memory")));
+}
+
+TEST(CheckMemoryTest, NoFlagOfTheCacheHelpsWhereTheWeightsAreTooLarge) {
+  const absl::Status status = CheckMemory({.weights = 16e9}, 1e9, 12e9, "GPU");
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("the weights alone"), Not(HasSubstr("--kv-cache-memory"))));
+}
+
+}  // namespace
+}  // namespace baton

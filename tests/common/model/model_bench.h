@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kernels/machine_limits.h"
+#include "nlohmann/json.hpp"
+#include "tests/common/model/model_harness.h"
+
+namespace baton::test {
+
+// Measures the steps of a loaded model through its runner. Each method prints a line, and adds it
+// to `figures`.
+class ModelBench final {
+ public:
+  ModelBench(LoadedModel& model, nlohmann::json* figures) : model_(model), figures_(*figures) {}
+
+  // What the device can do at best; shares of it are printed from then on.
+  void SetLimits(const kernels::MachineLimits& limits);
+  // One step of `count` whole prompts.
+  void Prefill(int32_t count, int32_t tokens);
+  // Steps of `batch` sequences behind `context` tokens, as an engine launches them: on a device
+  // that takes two steps, the host never waits for a token before it launches the next.
+  void Decode(int32_t batch, int32_t context);
+
+ private:
+  std::vector<TestSequence> Prompts(int32_t count, int32_t tokens) const;
+  // Seconds per step, the median of a few.
+  double SecondsPerStep(RunnerDriver& driver, const std::vector<TestSequence*>& sequences);
+  // Bytes that a decode step reads at least: every projection, and K and V of the context.
+  double DecodeBytes(int32_t batch, double context) const;
+
+  LoadedModel& model_;
+  nlohmann::json& figures_;
+  kernels::MachineLimits limits_;
+};
+
+}  // namespace baton::test

@@ -1,0 +1,428 @@
+"""The logic of tests/gpu/run: parts and their limits, what is written, what is read, how it refuses."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import types
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import build  # noqa: E402
+import gpu_run  # noqa: E402
+import gtests  # noqa: E402
+import machine  # noqa: E402
+import packing  # noqa: E402
+import plan  # noqa: E402
+import report  # noqa: E402
+import service  # noqa: E402
+import sizes  # noqa: E402
+import steps  # noqa: E402
+
+
+def context(device="cpu", **values):
+    made = gpu_run.Context(device, None, {}, {}, sys.executable, pathlib.Path("."), pathlib.Path("model"),
+                           sizes.of(device))
+    for name, value in values.items():
+        setattr(made, name, value)
+    return made
+
+
+class Folder(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def write_program(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+        return path
+
+    def set_environment(self, **values):
+        before = dict(os.environ)
+        self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
+        os.environ.update(values)
+
+
+class Parts(Folder):
+    def run_parts(self, *parts, budget_s=60):
+        seen = []
+        results = plan.run_all(parts, context(), self.folder, self.folder / "log.txt", budget_s,
+                               lambda results: seen.append(len(results)))
+        self.assertEqual(seen, list(range(1, len(parts) + 1)))
+        return results
+
+    @staticmethod
+    def part(run, name="p", limit_s=30, needs_s=0, rows=lambda _: []):
+        return plan.Part(name, "what", run, limit_s, needs_s, rows)
+
+    def test_one_that_fails_does_not_stop_the_next(self):
+        def fails(_, recorder):
+            recorder.why("halfway")
+            raise plan.Failure("3 of 4 wrong\nmore")
+
+        def skips(_, __):
+            raise plan.Skip("no GPU here")
+
+        def lacks(_, __):
+            raise plan.NotMeasured("no torch")
+
+        def crashes(_, recorder):
+            recorder.why("about to crash")
+            os.abort()
+
+        def passes(_, recorder):
+            print("a line of the log")
+            recorder.why("12 tests")
+            recorder.detail("count", 12)
+        results = self.run_parts(*map(self.part, (fails, skips, lacks, crashes, passes)))
+        self.assertEqual([(r.status, r.why) for r in results], [
+            ("failed", "3 of 4 wrong"), ("skipped", "no GPU here"), ("not measured", "no torch"),
+            ("failed", "ended with -6; until then: about to crash"), ("passed", "12 tests")])
+        self.assertEqual(results[-1].details, {"count": 12})
+        self.assertIn("a line of the log", (self.folder / "log.txt").read_text())
+        self.assertEqual(report.exit_code(results), 1)
+        self.assertEqual(report.exit_code(results[1:3] + results[4:]), 0)
+
+    def test_one_that_hangs_is_ended_with_what_it_started(self):
+        left = self.folder / "pid"
+
+        def hangs(_, recorder):
+            child = subprocess.Popen(["sleep", "600"])
+            left.write_text(str(child.pid))
+            recorder.row("speed", baton="5 GB/s", percent=50.0)
+            recorder.why("one round")
+            time.sleep(600)
+        rows = lambda _: [report.Row("speed", aim=80, limit="copy"), report.Row("other")]
+        result, = self.run_parts(self.part(hangs, limit_s=2, rows=rows))
+        self.assertEqual((result.status, result.why), ("failed", "not done after 2 s; until then: one round"))
+        self.assertEqual([row.baton for row in result.rows], ["5 GB/s", "not measured"])
+        deadline = time.monotonic() + 20
+        while self.alive(int(left.read_text())):
+            self.assertLess(time.monotonic(), deadline, "what it started still runs")
+
+    @staticmethod
+    def alive(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def test_what_has_no_time_left_is_said_to_be_so(self):
+        never = self.part(lambda *_: self.fail("ran"), needs_s=100, rows=lambda _: [report.Row("speed")])
+        result, = self.run_parts(never, budget_s=5)
+        self.assertEqual(result.status, "not measured")
+        self.assertRegex(result.why, r"^not run: time; [45] s of 5 s left, needs 100 s$")
+        self.assertEqual(result.rows[0].baton, "not measured")
+
+    def test_rows_are_those_that_were_promised(self):
+        def invents(_, recorder):
+            recorder.row("height", baton="3 m")
+        result, = self.run_parts(self.part(invents, rows=lambda _: [report.Row("speed")]))
+        self.assertEqual(result.status, "failed")
+        self.assertIn("no row 'height'; this part has 'speed'", result.why)
+
+    def test_parts_are_chosen_by_name(self):
+        names = [part.name for part in plan.chosen(gpu_run.PARTS, "steps, kernels")]
+        self.assertEqual(names, ["kernels", "steps"])
+        self.assertEqual([part.name for part in plan.chosen(gpu_run.PARTS, "serving")], ["model", "serving"])
+        self.assertEqual(plan.chosen(gpu_run.PARTS, ""), list(gpu_run.PARTS))
+        with self.assertRaisesRegex(ValueError, "no part 'step'; expected some of facts, kernels"):
+            plan.chosen(gpu_run.PARTS, "step")
+
+    def test_every_part_can_begin_within_the_budget(self):
+        self.assertLess(gpu_run.BUDGET_S, 540)
+        for part in gpu_run.PARTS:
+            self.assertLessEqual(part.needs_s, part.limit_s, part.name)
+
+
+class Report(unittest.TestCase):
+    def results(self):
+        rows = [report.Row("decode", 80, "bandwidth", "4.1 ms", 79.96, "9.0 ms", True, {"of": "copy bandwidth"}),
+                report.Row("prefill", 60, "peak")]
+        return [report.PartResult("facts", "passed", "one | GPU", 1.25, []),
+                report.PartResult("steps", "failed", "it broke\nhere", 3, rows, {"n": 1})]
+
+    def test_table(self):
+        text = report.text(["head"], self.results())
+        self.assertIn("| facts | passed | 1.2 | one / GPU", text)
+        self.assertRegex(text, r"\| decode +\| ≥ 80 % of bandwidth \| 4.1 ms +\| 80.0 % of copy bandwidth, below the "
+                               r"aim \| 9.0 ms")
+        self.assertRegex(text, r"\| prefill +\| ≥ 60 % of peak +\| not measured \|")
+        self.assertTrue(text.endswith("\n\n1 passed, 1 failed.\n"), text)
+        self.assertEqual(len({len(line) for line in text.splitlines() if line.startswith("| fa")}), 1)
+
+    def test_document(self):
+        found = json.loads(report.document({"date": "d"}, self.results(), 4.3))
+        self.assertEqual((found["date"], found["exit_code"], found["summary"]), ("d", 1, "1 passed, 1 failed"))
+        self.assertEqual(found["parts"][1]["rows"][0]["percent"], 79.96)
+        self.assertEqual(found["parts"][1]["details"], {"n": 1})
+
+    def test_a_status_of_another_name_is_refused(self):
+        with self.assertRaisesRegex(ValueError, "'fine'; expected one of passed"):
+            report.PartResult("p", "fine", "", 0, [])
+
+    def test_the_benchmarks_page_has_every_row(self):
+        page = (build.ROOT / "docs/benchmarks.md").read_text()
+        for part in gpu_run.PARTS:
+            for row in part.rows(sizes.CUDA):
+                self.assertIn(f"| {row.what} | {row.aim_text()} |".replace("|  |", "| |"), page)
+
+
+class Reading(unittest.TestCase):
+    BENCH = """cuda/sm_90/bfloat16/cublaslt/attn1, 16 threads: peak 780123.4 GFLOP/s, copy 4301.2 GB/s; medians of 3
+packed 15009 MB and prepared in 9.87 s
+matmuls of all layers, M = 1            4.100 ms    3600.1 GB/s     83.7 % of copy bandwidth
+prefill of 8 x 1024                   210.500 ms  540000.0 GFLOP/s  69.2 % of peak
+"""
+
+    def test_bench_kernels(self):
+        output = steps.BenchOutput(self.BENCH)
+        self.assertEqual((output.flops_per_s, output.bytes_per_s), (780123.4e9, 4301.2e9))
+        self.assertEqual(output.lines["prefill of 8 x 1024"], {
+            "ms": 210.5, "rate": 540000.0, "unit": "GFLOP/s", "percent": 69.2, "of": "peak"})
+        self.assertEqual(len(output.lines), 2)
+
+    def test_bench_kernels_that_says_something_else(self):
+        with self.assertRaisesRegex(plan.Failure, "said 'no GPU' where its limits were expected"):
+            steps.BenchOutput("no GPU\n")
+
+    def test_shape_counts_what_a_step_reads(self):
+        shape = sizes.CUDA.shape
+        self.assertEqual(shape.kv_bytes_per_token(), 131072)
+        # All weights but the embedding's matrix, of which a step reads some rows, and the norms.
+        self.assertAlmostEqual(shape.weight_bytes() / (2 * (8030261248 - 128256 * 4096)), 1, places=4)
+        self.assertAlmostEqual(shape.prefill_flops(8, 1024) / (2 * 8192 * 6.98e9), 1, delta=0.05)
+
+    def test_google_test(self):
+        outcome = gtests.Outcome("t")
+        with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+            json.dump({"testsuites": [{"name": "S", "testsuite": [
+                {"name": "A", "status": "RUN", "result": "COMPLETED", "near_ties": "2"},
+                {"name": "B", "status": "RUN", "result": "SKIPPED"},
+                {"name": "C", "status": "NOTRUN", "result": "SUPPRESSED"},
+                {"name": "D", "status": "RUN", "result": "COMPLETED", "failures": [
+                    {"failure": "x.cc:7\nExpected 1\nfound 2"}]}]}]}, file)
+            file.flush()
+            outcome.read(file.name)
+        self.assertEqual((outcome.passed, outcome.skipped, outcome.ran), (1, 1, 2))
+        self.assertEqual(outcome.failed, [("S.D", "x.cc:7 Expected 1 found 2")])
+        self.assertEqual(outcome.properties, {"near_ties": [("S.A", "2")]})
+
+    def test_tests_that_only_skip_are_not_measured(self):
+        outcome = gtests.Outcome("t")
+        outcome.skipped = 3
+        recorder = types.SimpleNamespace(why=lambda *_: None, detail=lambda *_: None)
+        with self.assertRaisesRegex(plan.NotMeasured, "3 skipped"):
+            gtests.judge([outcome], recorder, "program")
+        outcome.passed, outcome.problem = 1, "ended with -11"
+        with self.assertRaisesRegex(plan.Failure, "t: ended with -11"):
+            gtests.judge([outcome], recorder, "program")
+
+
+class Answers(unittest.TestCase):
+    def answer(self, ids, gap=0.01):
+        tops = [{"top": [{"token_id": i, "logprob": -1.0}, {"token_id": i + 100, "logprob": -1.0 - gap}]} for i in ids]
+        return {"token_ids": ids, "logprobs": tops}
+
+    def test_equal(self):
+        self.assertEqual(service.compare([self.answer([1, 2])], [self.answer([1, 2])], True), ([], 0))
+
+    def test_a_near_tie_counts_only_where_it_may(self):
+        other, right = self.answer([1, 102]), self.answer([1, 2])
+        self.assertEqual(service.compare([other], [right], True), ([], 1))
+        wrong, ties = service.compare([other], [right], False)
+        self.assertEqual((len(wrong), ties), (1, 0))
+        self.assertIn("token 1 is 102, expected 2", wrong[0])
+
+    def test_a_wide_gap_or_a_third_token_is_wrong(self):
+        for other, right in ((self.answer([1, 102]), self.answer([1, 2], gap=0.5)),
+                             (self.answer([1, 55]), self.answer([1, 2]))):
+            self.assertEqual(len(service.compare([other], [right], True)[0]), 1)
+
+    def test_a_lost_request_is_wrong(self):
+        wrong, _ = service.compare([{"error": {"code": "UNAVAILABLE"}}], [self.answer([1])], True)
+        self.assertIn("UNAVAILABLE", wrong[0])
+        with self.assertRaises(ValueError):
+            service.compare([], [self.answer([1])], True)
+
+
+class Machine(Folder):
+    def test_no_nvidia_smi(self):
+        self.set_environment(PATH=str(self.folder))
+        with self.assertRaisesRegex(machine.NoGpu, "nvidia-smi is not in the PATH; use --device cpu"):
+            machine.find_gpu()
+
+    def test_nvidia_smi_without_a_gpu(self):
+        self.write_program("nvidia-smi", "#!/bin/sh\necho No devices were found\nexit 6\n")
+        self.set_environment(PATH=f"{self.folder}:/usr/bin:/bin")
+        with self.assertRaisesRegex(machine.NoGpu, "No devices were found.*--device cpu"):
+            machine.find_gpu()
+
+    def test_a_gpu(self):
+        self.write_program("nvidia-smi", "#!/bin/sh\necho NVIDIA H200, 580.1, 9.0, 143771, 143000, 1980, 3201, 700.00\n")
+        self.set_environment(PATH=f"{self.folder}:/usr/bin:/bin")
+        gpu = machine.find_gpu()
+        self.assertEqual((gpu["name"], gpu["compute_cap"], gpu["count"]), ("NVIDIA H200", "9.0", 1))
+
+    def test_the_first_folder_with_a_library_wins(self):
+        for name in ("a", "b"):
+            (self.folder / name).mkdir()
+            (self.folder / name / machine.NCCL).touch()
+        (self.folder / "b" / machine.CUBLASLT).touch()
+        found = machine.find_libraries(folders=[(self.folder / "a", "toolkit"), (self.folder / "b", "packages")])
+        self.assertEqual(found, {machine.NCCL: (self.folder / "a" / machine.NCCL, "toolkit"),
+                                 machine.CUBLASLT: (self.folder / "b" / machine.CUBLASLT, "packages")})
+
+    def test_packages_of_python_are_looked_through(self):
+        lib = self.folder / "nvidia/nccl/lib"
+        lib.mkdir(parents=True)
+        (lib / machine.NCCL).touch()
+        self.addCleanup(sys.path.remove, str(self.folder))
+        sys.path.append(str(self.folder))
+        self.assertIn((lib, "Python's packages (nvidia/nccl)"), list(machine.library_folders()))
+
+    def test_a_library_that_does_not_load_says_so(self):
+        broken = self.folder / machine.NCCL
+        broken.write_text("no library")
+        self.assertIn("does not load", machine.version_of(machine.NCCL, broken))
+
+
+class Packs(Folder):
+    def pack(self, names):
+        file = self.folder / "p.tar.xz"
+        manifest = {"info": {"commit": "abc"}, "tests": [{"name": "k_test", "labels": ["gpu"]}]}
+        with tarfile.open(file, "w:xz") as archive:
+            for name, data in {**names, build.MANIFEST: json.dumps(manifest).encode()}.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        return file
+
+    def test_a_pack_is_a_build(self):
+        made = build.open_pack(self.pack({"bin/baton": b"b", "tests/k_test": b"t", "lib/libx.so": b"l"}),
+                               self.folder / "into")
+        self.assertEqual([test.name for test in made.labelled("gpu")], ["k_test"])
+        self.assertEqual(made.program("k_test").read_bytes(), b"t")
+        self.assertIsNone(made.program("other"))
+        self.set_environment(LD_LIBRARY_PATH="/mine")
+        environment = made.environment([pathlib.Path("/cuda/lib/a.so"), pathlib.Path("/cuda/lib/b.so")])
+        self.assertEqual(environment["LD_LIBRARY_PATH"], f"{self.folder}/into/lib:/cuda/lib:/mine")
+
+    def test_a_file_that_would_lie_elsewhere_is_refused(self):
+        with self.assertRaisesRegex(build.BuildError, "holds ../x"):
+            build.open_pack(self.pack({"../x": b""}), self.folder / "into")
+
+    def test_a_broken_pack_is_named(self):
+        file = self.folder / "p.tar.xz"
+        file.write_bytes(b"no pack")
+        with self.assertRaisesRegex(build.BuildError, "p.tar.xz cannot be unpacked.*tests/gpu/pack"):
+            build.open_pack(file, self.folder / "into")
+
+    def test_the_c_library_is_never_packed(self):
+        for name in ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2", "linux-vdso.so.1", "libcuda.so.1"):
+            self.assertTrue(packing.OF_THE_MACHINE.match(name), name)
+        for name in ("libcurl.so.4", "libgomp.so.1", "libstdc++.so.6", "libcares.so.2", "libmount.so.1"):
+            self.assertFalse(packing.OF_THE_MACHINE.match(name), name)
+
+    def fake_tree(self):
+        """A build tree whose programs are all the same one, which needs a library beside the C library's."""
+        program = pathlib.Path(shutil.which("sed")).resolve()
+        (self.folder / "CMakeCache.txt").write_text("BATON_CUDA:BOOL=ON\nBATON_CUDA_ARCHITECTURES:STRING=90a-real\n")
+        names = [*(f"bin/{name}" for name in packing.PROGRAMS), "tests/a_gpu_test"]
+        for name in names:
+            (self.folder / name).parent.mkdir(exist_ok=True)
+            shutil.copy(program, self.folder / name)
+        (self.folder / "CTestTestfile.cmake").write_text("".join(
+            f'add_test({name} "{self.folder}/tests/{name}")\n'
+            f'set_tests_properties({name} PROPERTIES LABELS {label} DISABLED TRUE)\n'
+            for name, label in (("a_gpu_test", "gpu"), ("other_test", "unit"))))
+
+    def run_pack(self, *arguments):
+        text, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(errors):
+            code = packing.main(["--build", str(self.folder), "--out", str(self.folder / "p.tar.xz"), "--no-build",
+                                 *arguments], "")
+        return code, text.getvalue(), errors.getvalue()
+
+    def test_a_tree_is_packed_with_its_libraries(self):
+        self.fake_tree()
+        code, text, errors = self.run_pack("--limit-mib", "100")
+        self.assertEqual(code, 0, errors)
+        self.assertIn("travel; limit 100 MiB", text)
+        made = build.open_pack(self.folder / "p.tar.xz", self.folder / "into")
+        self.assertEqual([test.name for test in made.labelled("gpu")], ["a_gpu_test"])
+        self.assertTrue(list((self.folder / "into/lib").glob("lib*.so*")))
+        self.assertEqual(made.info["cuda"]["architectures"], "90a-real")
+        done = subprocess.run([made.program("a_gpu_test"), "s/a/b/"], input="cat", env=made.environment(),
+                              capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(done.stdout, "cbt", done.stderr)
+
+    def test_what_is_over_the_limit_is_refused_and_removed(self):
+        self.fake_tree()
+        code, _, errors = self.run_pack("--limit-mib", "0.5")
+        self.assertEqual(code, 1)
+        self.assertRegex(errors, r"what travels is [\d.]+ MiB, over the limit of 0.5 MiB; the pack was removed")
+        self.assertFalse((self.folder / "p.tar.xz").exists())
+
+    def test_a_program_that_is_not_built_is_named(self):
+        self.fake_tree()
+        (self.folder / "bin/baton-decode").unlink()
+        code, _, errors = self.run_pack()
+        self.assertEqual(code, 1)
+        self.assertIn("bin/baton-decode; leave out --no-build", errors)
+
+    def test_a_build_tree_without_cuda_is_refused(self):
+        (self.folder / "CMakeCache.txt").write_text("BATON_CUDA:BOOL=OFF\n")
+        errors = io.StringIO()
+        with contextlib.redirect_stderr(errors):
+            code = packing.main(["--build", str(self.folder), "--out", str(self.folder / "p")], "")
+        self.assertEqual(code, 1)
+        self.assertIn("without CUDA; expected preset cuda", errors.getvalue())
+
+
+class CommandLine(Folder):
+    def call(self, *arguments, path="/usr/bin:/bin"):
+        return subprocess.run([str(build.ROOT / "tests/gpu/run"), *arguments], capture_output=True, text=True,
+                              timeout=60, check=False, env={**os.environ, "PATH": path})
+
+    def refused(self, *arguments):
+        result = self.call(*arguments)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertNotIn("Traceback", result.stderr)
+        return result.stderr
+
+    def test_refusals(self):
+        self.assertIn("no part 'step'", self.refused("--only", "step"))
+        self.assertIn("--budget: expected more than 0", self.refused("--budget", "0"))
+        self.assertIn("invalid choice: 'tpu'", self.refused("--device", "tpu"))
+        self.assertIn("/nonexistent is not there", self.refused("--device", "cpu", "--build", "/nonexistent"))
+        self.assertIn("has no bin/baton; build it", self.refused("--device", "cpu", "--build", str(self.folder)))
+        self.assertIn("--python: /no/python is not there", self.refused("--python", "/no/python"))
+
+    def test_no_gpu(self):
+        self.write_program("python3", f"#!/bin/sh\nexec {sys.executable} \"$@\"\n")
+        self.write_program("env", "#!/bin/sh\nexec /usr/bin/env \"$@\"\n")
+        result = self.call(path=str(self.folder))
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertRegex(result.stderr, r"^tests/gpu/run: no GPU found.*use --device cpu for a dry run")
+
+    def test_help_names_every_part(self):
+        text = self.call("--help").stdout
+        for part in gpu_run.PARTS:
+            self.assertRegex(text, rf"(?m)^ +{re.escape(part.name)} ")
+
+
+if __name__ == "__main__":
+    unittest.main()
