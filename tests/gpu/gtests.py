@@ -116,7 +116,7 @@ def judge(outcomes, recorder, noun):
     problems = [f"{o.name}: {o.problem}" for o in outcomes if o.problem]
     failed = [f"{name}: {message}" for o in outcomes for name, message in o.failed]
     if problems or failed:
-        raise Failure(f"{len(failed)} of {ran} tests failed" + (f", {len(problems)} programs did not end well" if
+        raise Failure(f"{len(failed)} of {ran} tests failed" + (f", {len(problems)} runs did not end well" if
                       problems else "") + "; " + "; ".join((problems + failed)[:3]))
     if ran == 0:
         raise NotMeasured(f"no test ran ({skipped} skipped themselves)")

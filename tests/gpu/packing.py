@@ -128,7 +128,7 @@ def compress(stage, out):
     members = [stage / build.MANIFEST, *sorted(stage.glob("*/*"))]
     # A window takes eleven times its size of memory here, and its size where it is unpacked.
     window = max(1 << 20, min(WINDOW_BYTES, sum(path.stat().st_size for path in members)))
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 6, "dict_size": window}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 3, "dict_size": window}]
     with lzma.open(out, "wb", filters=filters) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         for path in members:
             member = tarfile.TarInfo(str(path.relative_to(stage)))

@@ -107,6 +107,8 @@ def _run_in_child(part, context, path, log, rows, limit_s):
 def first_line(error, limit=300):
     lines = str(error).strip().splitlines()
     line = lines[0] if lines else type(error).__name__
+    if line.endswith(":") and len(lines) > 1:  # what follows is a log, whose end tells most
+        line += " " + lines[-1].strip()
     return line if len(line) <= limit else line[:limit - 1] + "…"
 
 

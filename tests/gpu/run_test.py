@@ -133,6 +133,13 @@ class Parts(Folder):
         self.assertEqual(result.status, "failed")
         self.assertIn("no row 'height'; this part has 'speed'", result.why)
 
+    def test_of_an_error_its_first_line_is_told_and_the_end_of_a_log(self):
+        self.assertEqual(plan.first_line(ValueError("one\ntwo")), "one")
+        self.assertEqual(plan.first_line(ValueError("decode exited with 3:\n  a| info\n  a| fatal")),
+                         "decode exited with 3: a| fatal")
+        self.assertEqual(plan.first_line(KeyError()), "KeyError")
+        self.assertEqual(len(plan.first_line(ValueError("x" * 1000))), 300)
+
     def test_parts_are_chosen_by_name(self):
         names = [part.name for part in plan.chosen(gpu_run.PARTS, "steps, kernels")]
         self.assertEqual(names, ["kernels", "steps"])

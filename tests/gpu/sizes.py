@@ -71,7 +71,7 @@ CPU = Sizes(
     bench_shape="tiny", shape=Shape(2, 256, 8, 4, 32, 512, 2048), batches=(1, 8), context=64,
     prefill=(2, 64), product_rows=(1, 8, 128), rounds=1, bench_rounds=1, handoff_tokens=512,
     chunk_tokens=128, handoff_way="grpc", handoffs=2, users=4, user_input=(16, 48),
-    user_output=(4, 12), user_requests=16, load_rounds=1, golden_filter="*llama31_hd16_cpu_auto", kill_ways=("grpc", "cuda_ipc"),
+    user_output=(4, 12), user_requests=16, load_rounds=1, golden_filter="*llama31_hd16_cpu_auto", kill_ways=("grpc", "cuda_ipc", "nccl"),
     peer_steps=3)
 
 
