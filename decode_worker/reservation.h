@@ -35,8 +35,11 @@ class Reservation final : public KvInbox {
   // For KvReceiver. False when this reservation has or had a push, or is detached.
   bool OpenPush(std::shared_ptr<KvPushReply> reply);
 
-  // KvInbox: the transport's thread.
+  // KvInbox: the transport's threads.
   absl::Status Write(const KvPiece& piece) override;
+  absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
+                                                  int64_t size) override;
+  void EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) override;
   void Progress(int32_t computed_tokens) override;
   void Commit(PushCommitment commitment) override;
   void Closed() override;
@@ -45,8 +48,8 @@ class Reservation final : public KvInbox {
   void Accept();
   // Ends the push, if there is one, with `status`.
   void Refuse(const absl::Status& status);
-  // No byte is written any more once `idle` was called, which happens once: now, or when the copy
-  // that runs is over.
+  // No byte is written any more once `idle` was called, which happens once: now, or when the writes
+  // that run are over.
   void Detach(std::function<void()> idle);
 
   // When the push last carried a piece or a progress message; before that, when it was granted.
@@ -55,11 +58,13 @@ class Reservation final : public KvInbox {
  private:
   struct Slot {
     std::span<std::byte> bytes;
-    int64_t filled = 0;
+    int64_t begun = 0;   // bytes that were written or are being written
+    int64_t filled = 0;  // bytes that were written
   };
 
-  absl::StatusOr<std::span<std::byte>> BeginCopy(const KvPiece& piece);
-  void EndCopy(const KvPiece& piece, bool copied);
+  // A place for the next bytes of a block, or for its first ones again.
+  absl::StatusOr<std::span<std::byte>> Place(int32_t ordinal, int64_t offset, int64_t size)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -75,7 +80,8 @@ class Reservation final : public KvInbox {
   int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
-  bool copying_ ABSL_GUARDED_BY(mutex_) = false;
+  int writing_ ABSL_GUARDED_BY(mutex_) = 0;  // between BeginWrite and EndWrite
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused for what a write left
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };
