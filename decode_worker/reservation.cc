@@ -25,11 +25,13 @@ absl::Status Gone() {
 }  // namespace
 
 Reservation::Reservation(const std::vector<LeasedBlock>& lease, int32_t first_index,
-                         int32_t vocab_size, const base::Clock* clock, Hooks hooks)
+                         int32_t vocab_size, const base::Clock* clock, Hooks hooks,
+                         const BlockAccess* blocks)
     : first_index_(first_index),
       vocab_size_(vocab_size),
       clock_(clock),
       hooks_(std::move(hooks)),
+      blocks_(blocks),
       last_sign_(clock->Now()) {
   for (const LeasedBlock& block : lease) slots_[block.ordinal] = {.bytes = block.bytes};
 }
@@ -54,7 +56,7 @@ absl::StatusOr<std::span<std::byte>> Reservation::Place(int32_t ordinal, int64_t
   }
   Slot& slot = found->second;
   const auto whole = static_cast<int64_t>(slot.bytes.size());
-  const bool again = offset == 0 && slot.begun > 0 && slot.begun == slot.filled;
+  const bool again = offset == 0 && slot.direct && slot.begun == slot.filled;
   const int64_t expected = again ? 0 : slot.begun;
   if (offset != expected || size <= 0 || size > whole - expected) {
     return BadPiece("a piece of " + std::to_string(size) + " bytes at offset " +
@@ -66,17 +68,25 @@ absl::StatusOr<std::span<std::byte>> Reservation::Place(int32_t ordinal, int64_t
     received_bytes_ -= slot.filled;
     if (slot.filled == whole) --complete_blocks_;
     slot.begun = slot.filled = 0;
+    slot.direct = false;
   }
   return slot.bytes.subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
 absl::StatusOr<std::span<std::byte>> Reservation::BeginWrite(int32_t ordinal, int64_t offset,
                                                              int64_t size) {
+  return Begin(ordinal, offset, size, /*direct=*/true);
+}
+
+absl::StatusOr<std::span<std::byte>> Reservation::Begin(int32_t ordinal, int64_t offset,
+                                                        int64_t size, bool direct) {
   base::Failpoint("receiving");
   base::MutexLock lock(&mutex_);
   auto place = Place(ordinal, offset, size);
   if (!place.ok()) return place;
-  slots_[ordinal].begun += size;
+  Slot& slot = slots_[ordinal];
+  slot.begun += size;
+  slot.direct = slot.direct || direct;
   ++writing_;
   last_sign_ = clock_->Now();
   return place;
@@ -109,18 +119,17 @@ absl::Status Reservation::Write(const KvPiece& piece) {
   }
   const auto size = static_cast<int64_t>(piece.size());
   BATON_ASSIGN_OR_RETURN(const std::span<std::byte> target,
-                         BeginWrite(piece.ordinal, piece.offset, size));
+                         Begin(piece.ordinal, piece.offset, size, /*direct=*/false));
   // The checksum is computed from the message before the copy: a bad piece never reaches a block.
   uint32_t crc = 0;
   for (const std::span<const std::byte> part : piece.parts) crc = base::Crc32c(part, crc);
   absl::Status status;
   if (crc == piece.crc32c) {
-    auto to = target.begin();
-    for (const std::span<const std::byte> part : piece.parts) to = std::ranges::copy(part, to).out;
+    status = blocks_->Write(piece.parts, target);
   } else {
-    status = DataLoss("the checksum of block " + std::to_string(piece.ordinal) + " is " +
-                      std::to_string(crc) + ", the sender computed " +
-                      std::to_string(piece.crc32c));
+    status =
+        DataLoss("the checksum of block " + std::to_string(piece.ordinal) + " is " +
+                 std::to_string(crc) + ", the sender computed " + std::to_string(piece.crc32c));
   }
   EndWrite(piece.ordinal, size, status);
   return status;

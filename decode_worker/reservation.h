@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/engine/engine.h"
+#include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
 
 namespace baton {
@@ -28,9 +29,10 @@ class Reservation final : public KvInbox {
     std::function<void(const absl::Status&)> refused;
   };
 
-  // `first_index` is the only index that a commit may carry, `vocab_size` bounds its token.
+  // `first_index` is the only index that a commit may carry, `vocab_size` bounds its token;
+  // `blocks`, which writes the lease, outlives this.
   Reservation(const std::vector<LeasedBlock>& lease, int32_t first_index, int32_t vocab_size,
-              const base::Clock* clock, Hooks hooks);
+              const base::Clock* clock, Hooks hooks, const BlockAccess* blocks = &HostBlocks());
 
   // For KvReceiver. False when this reservation has or had a push, or is detached.
   bool OpenPush(std::shared_ptr<KvPushReply> reply);
@@ -58,11 +60,15 @@ class Reservation final : public KvInbox {
  private:
   struct Slot {
     std::span<std::byte> bytes;
-    int64_t begun = 0;   // bytes that were written or are being written
-    int64_t filled = 0;  // bytes that were written
+    int64_t begun = 0;    // bytes that were written or are being written
+    int64_t filled = 0;   // bytes that were written
+    bool direct = false;  // some of them by a transport that writes blocks itself
   };
 
-  // A place for the next bytes of a block, or for its first ones again.
+  // A place for the next bytes of a block; or for its first ones again, when the transport that
+  // wrote the others has given it up.
+  absl::StatusOr<std::span<std::byte>> Begin(int32_t ordinal, int64_t offset, int64_t size,
+                                             bool direct);
   absl::StatusOr<std::span<std::byte>> Place(int32_t ordinal, int64_t offset, int64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComplete(const PushCommitment& commitment) const
@@ -72,6 +78,7 @@ class Reservation final : public KvInbox {
   const int32_t vocab_size_;
   const base::Clock* const clock_;
   const Hooks hooks_;
+  const BlockAccess* const blocks_;
   mutable base::Mutex mutex_;
   std::map<int32_t, Slot> slots_ ABSL_GUARDED_BY(mutex_);       // by ordinal
   std::shared_ptr<KvPushReply> reply_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
@@ -80,7 +87,7 @@ class Reservation final : public KvInbox {
   int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
-  int writing_ ABSL_GUARDED_BY(mutex_) = 0;  // between BeginWrite and EndWrite
+  int writing_ ABSL_GUARDED_BY(mutex_) = 0;      // between BeginWrite and EndWrite
   bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused for what a write left
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;

@@ -57,6 +57,11 @@ enum class Metric {
   kKvTransferFailures,
   kReservationsExpired,
   kKvTransferNumericsMismatch,
+  kKvPushes,
+  kKvPairs,
+  kKvPairEvents,
+  kKvPairBytes,
+  kKvPairGrantWait,
   kPdDecision,
   // Routing.
   kRouterWorkerUp,
@@ -64,6 +69,7 @@ enum class Metric {
   kRouterPicks,
   kRouterWorkerRetries,
   kRouterNumericsMismatch,
+  kRouterPairWarmups,
   // End of sequence.
   kEosStepProbability,
   kEosProbabilityAtStop,

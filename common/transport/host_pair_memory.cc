@@ -27,7 +27,7 @@ class HostPairMemory final : public PairMemory {
     for (size_t i = 0; i < sources.size(); ++i) {
       const std::span<const std::byte> bytes = sources[i].bytes;
       std::ranges::copy(bytes, slot(slot_index) + offsets[i]);
-      if (sums) result.push_back(kernels::BlockChecksum(bytes));
+      if (sums) result.push_back(kernels::BlockChecksum(bytes.data(), bytes.size()));
     }
     return result;
   }
@@ -47,7 +47,7 @@ class HostPairMemory final : public PairMemory {
     std::vector<uint64_t> result;
     for (const ScatterPart& part : parts) {
       std::copy_n(slot(slot_index) + part.from, part.to.size(), part.to.data());
-      if (sums) result.push_back(kernels::BlockChecksum(part.to));
+      if (sums) result.push_back(kernels::BlockChecksum(part.to.data(), part.to.size()));
     }
     return result;
   }

@@ -44,6 +44,8 @@ struct KvPiece {
   // The bytes, one after the other: as many parts as the network made of them.
   std::vector<std::span<const std::byte>> parts;
   uint32_t crc32c = 0;  // of all bytes, computed by the sender
+  // Of a sender whose blocks the host cannot read: holds the copy that `parts` lie in.
+  std::shared_ptr<const std::byte[]> copy;
 
   size_t size() const {
     size_t sum = 0;

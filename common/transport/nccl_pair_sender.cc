@@ -236,6 +236,9 @@ void NcclPairSender::OnControlClosed(PairId id, bool refused, const std::string&
     pair.leaving = true;
     return;
   }
+  if (pair.state == State::kWarm && pair.chunks.empty()) {
+    return Leave(id, "the receiver is gone", now, actions);
+  }
   Abort(id, "the control stream ended: " + why, /*tell=*/false, now, actions);
 }
 

@@ -68,7 +68,8 @@ void NcclPush::FlushIfSettled() {
   if (unsettled_ > 0 || result_ || messages_ == nullptr) return;
   std::vector<KvSource> again;
   for (const auto& [ordinal, block] : blocks_) {
-    if (block.done < static_cast<int64_t>(block.bytes.size())) again.push_back({ordinal, block.bytes});
+    if (block.done < static_cast<int64_t>(block.bytes.size()))
+      again.push_back({ordinal, block.bytes});
   }
   blocks_.clear();
   if (!again.empty()) messages_->Send(std::move(again));
@@ -102,7 +103,9 @@ void NcclPush::TellIfOver() {
     observer = std::exchange(observer_, nullptr);
     status = *result_;
   }
-  if (observer != nullptr) observer->OnPushDone(std::move(status));
+  if (observer == nullptr) return;
+  observer->OnPushDone(std::move(status));
+  transport_->Forget(id_);
 }
 
 }  // namespace baton

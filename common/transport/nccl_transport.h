@@ -47,9 +47,11 @@ class PairWarmer {
 class NcclTransport final : public KvTransport, public PairWarmer {
  public:
   // `hello` is what decode workers are told. `clock` and `probe` outlive the transport.
-  static absl::StatusOr<std::unique_ptr<NcclTransport>> Start(
-      NcclParts parts, PairHello hello, std::unique_ptr<KvTransport> messages,
-      ChannelOptions channel, const base::Clock* clock, TransportProbe* probe);
+  static absl::StatusOr<std::unique_ptr<NcclTransport>> Start(NcclParts parts, PairHello hello,
+                                                              std::unique_ptr<KvTransport> messages,
+                                                              ChannelOptions channel,
+                                                              const base::Clock* clock,
+                                                              TransportProbe* probe);
   // Its pushes must have ended or been cancelled.
   ~NcclTransport() override;
 
@@ -67,10 +69,12 @@ class NcclTransport final : public KvTransport, public PairWarmer {
   // For NcclPush.
   void Add(PushId push, std::vector<SourcePart> parts);
   void End(PushId push);
+  void Forget(PushId push);
 
   void Schedule();
   // Runs `step` on the state machine and does what it asks for.
-  void Drive(const std::function<void(NcclPairSender*, base::Instant, NcclPairSender::Actions*)>& step);
+  void Drive(
+      const std::function<void(NcclPairSender*, base::Instant, NcclPairSender::Actions*)>& step);
   void Apply(SenderAction action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Note(const PairNews& news);
   void OpenStream(const OpenControl& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
 
 namespace baton {
@@ -20,15 +22,22 @@ using OutboxItem = std::variant<KvPiece, PushProgressNote, PushCommitment>;
 // travels only when there is nothing else. Not thread-safe.
 class Outbox final {
  public:
+  // `blocks` reads the sources, and outlives this.
+  explicit Outbox(const BlockAccess* blocks = &HostBlocks()) : access_(blocks) {}
+
   void Add(const std::vector<KvSource>& blocks);
   void Note(int32_t computed_tokens) { progress_ = PushProgressNote{computed_tokens}; }
   void Commit(PushCommitment commitment) { commit_ = std::move(commitment); }
   void Clear();
 
-  // The next message, pieces with their checksum; empty when there is nothing to say now.
-  std::optional<OutboxItem> Next();
+  // The next message, pieces with their checksum; empty when there is nothing to say now. An error
+  // when a source cannot be read: the push is over then.
+  absl::StatusOr<std::optional<OutboxItem>> Next();
 
  private:
+  absl::StatusOr<KvPiece> NextPiece();
+
+  const BlockAccess* const access_;
   std::deque<KvSource> blocks_;
   size_t offset_ = 0;  // of the next piece in blocks_.front()
   std::optional<PushProgressNote> progress_;

@@ -9,6 +9,7 @@
 #include "baton/worker/v1/kv_transfer.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/transport/nccl_pair.h"
+#include "grpcpp/channel.h"
 #include "grpcpp/client_context.h"
 
 namespace baton {

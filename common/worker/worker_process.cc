@@ -181,7 +181,17 @@ RpcServerOptions Worker::ServerOptions() const {
 
 std::optional<Fatal> Worker::StartServer() {
   status_ = MakeStatusService(core_.get());
-  services_ = spec_.make_services(core_.get(), TlsOf(flags_.server.tls));
+  auto services = spec_.make_services(core_.get(), flags_, TlsOf(flags_.server.tls));
+  if (!services.ok()) {
+    return FatalOf(services.status(), ExitCode::kUsage, "cannot move KV caches",
+                   "--kv-transport grpc works everywhere");
+  }
+  services_ = *std::move(services);
+  if (spec_.role == WorkerRole::kPrefill) {
+    registry_.OnScrape([this] {
+      registry_.gauge(Metric::kKvPairs).Set(static_cast<double>(core_->warm_pairs().size()));
+    });
+  }
   std::vector<grpc::Service*> all = services_->services();
   all.push_back(status_.get());
   auto server = RpcServer::Start(ServerOptions(), all);

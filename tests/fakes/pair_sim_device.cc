@@ -104,7 +104,8 @@ void PairSim::ConnectSide(const std::shared_ptr<Device>& device, const Connect& 
 }
 
 void PairSim::Gather(const std::shared_ptr<Device>& device, const SendChunk& command) {
-  if (!device->in_use.emplace(command.slot, command.key).second) return Broken("a send slot is used twice");
+  if (!device->in_use.emplace(command.slot, command.key).second)
+    return Broken("a send slot is used twice");
   SimChunk chunk;
   chunk.header = {.epoch = command.key.epoch, .plan = command.plan, .is_void = command.is_void};
   for (const SourcePart& source : command.sources) {
@@ -130,7 +131,8 @@ void PairSim::Post(const std::shared_ptr<Device>& device, const SendChunk& comma
 }
 
 void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveChunk& command) {
-  if (!device->in_use.emplace(command.slot, command.key).second) return Broken("a receive slot is used twice");
+  if (!device->in_use.emplace(command.slot, command.key).second)
+    return Broken("a receive slot is used twice");
   const auto found = device->comms.find({command.key.pair, command.key.epoch});
   if (found == device->comms.end()) return Broken("a receive without a communicator");
   if (Chance(options_.fail_receive)) {

@@ -36,7 +36,7 @@ struct PairSim::Device {
   bool busy = false;
   std::deque<DeviceCommand> commands;
   std::map<std::pair<PairId, uint64_t>, std::shared_ptr<Comm>> comms;
-  std::map<int, SimChunk> slots;  // what staging buffers hold
+  std::map<int, SimChunk> slots;   // what staging buffers hold
   std::map<int, ChunkKey> in_use;  // slots of posted operations
 };
 

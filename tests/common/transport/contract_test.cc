@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/transport/in_process.h"
+#include "tests/common/transport/nccl_fixture.h"
 #include "tests/common/transport/push_fakes.h"
 
 namespace baton {
@@ -206,6 +207,14 @@ INSTANTIATE_TEST_SUITE_P(
                     TransportCase{"GrpcStream",
                                   [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
                                     return std::make_unique<GrpcFixture>(inboxes);
+                                  }},
+                    TransportCase{"Nccl",
+                                  [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
+                                    // The incarnation of the suite's ticket.
+                                    auto fixture = std::make_unique<NcclFixture>(
+                                        inboxes, NcclFixtureOptions());
+                                    EXPECT_TRUE(fixture->Warm());
+                                    return fixture;
                                   }}),
     [](const auto& test) { return test.param.name; });
 

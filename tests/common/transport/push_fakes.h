@@ -48,6 +48,7 @@ class FakeInbox final : public KvInbox {
     base::MutexLock lock(&mutex_);
     while (stalled_) changed_.Wait(&mutex_);
     if (!refuse_pieces_.ok()) return refuse_pieces_;
+    if (!refuse_once_.ok()) return std::exchange(refuse_once_, absl::OkStatus());
     std::string& block = blocks_[ordinal];
     // Room for more, so that bytes that are being written are not moved.
     if (offset == 0) block.clear();
@@ -110,6 +111,7 @@ class FakeInbox final : public KvInbox {
   std::optional<PushCommitment> commitment_;
   std::shared_ptr<KvPushReply> reply_;
   absl::Status refuse_pieces_;
+  absl::Status refuse_once_;  // of BeginWrite only
   bool answer_commits_ = true;
   int32_t progress_ = -1;
   int pieces_ = 0;
