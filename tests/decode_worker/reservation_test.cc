@@ -1,6 +1,7 @@
 // The receiving half of a handoff: what a reservation accepts, and what ends it.
 #include <gtest/gtest.h>
 
+#include "common/base/crc32c.h"
 #include "common/base/status.h"
 #include "tests/fakes/veiled_blocks.h"
 #include "tests/fakes/worker_harness.h"
