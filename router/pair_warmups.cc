@@ -12,8 +12,11 @@ constexpr auto kAgain = std::chrono::seconds(1);
 constexpr auto kPatience = std::chrono::seconds(5);
 constexpr size_t kMaxRemembered = 4096;
 
-bool UsesPairs(const WorkerFacts& facts) {
-  return std::ranges::find(facts.kv_transports, "nccl") != facts.kv_transports.end();
+// Whether both have one of the ways to move KV from device to device.
+bool CanPairDevices(const WorkerFacts& prefill, const WorkerFacts& decode) {
+  return std::ranges::any_of(prefill.kv_transports, [&](const std::string& way) {
+    return std::ranges::find(decode.kv_transports, way) != decode.kv_transports.end();
+  });
 }
 
 }  // namespace
@@ -32,7 +35,7 @@ PairWarmups::~PairWarmups() {
 }
 
 bool PairWarmups::Due(const WorkerView& prefill, const WorkerView& decode) {
-  if (!UsesPairs(prefill.facts) || !UsesPairs(decode.facts)) return false;
+  if (!CanPairDevices(prefill.facts, decode.facts)) return false;
   if (std::ranges::find(prefill.warm_pairs, decode.facts.incarnation) != prefill.warm_pairs.end()) {
     return false;
   }

@@ -44,7 +44,7 @@ struct WorkerFacts {
   std::string push_address;
   int32_t protocol_major = 0;
   int32_t max_model_len = 0;
-  std::vector<std::string> kv_transports;  // beside messages: "nccl"
+  std::vector<std::string> kv_transports;  // beside messages: "nccl", "cuda_ipc"
 };
 
 // What is known of a worker at one moment, for a placement decision: its last status and what this

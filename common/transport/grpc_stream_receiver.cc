@@ -128,7 +128,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
   }
 
   KvInboxes* const inboxes_;
-  NcclAcceptor* const acceptor_;  // null without NCCL
+  NcclAcceptor* const acceptor_;  // null without pairs
   grpc::ByteBuffer* const response_;
   std::shared_ptr<PushReactor> self_;  // until OnDone
   grpc::ByteBuffer message_;           // owned by the outstanding read

@@ -18,21 +18,26 @@ NcclAcceptor::NcclAcceptor(const PairLimits& limits, PairHello self, const base:
       clock_(clock),
       probe_(probe),
       machine_(limits, PairEpoch{.incarnation = self_.incarnation,
-                                 .nccl_version = self_.nccl_version,
+                                 .version = self_.version,
                                  .chunk_bytes = limits.chunk_bytes}) {}
 
 absl::StatusOr<std::unique_ptr<NcclAcceptor>> NcclAcceptor::Start(NcclParts parts, PairHello self,
                                                                   const base::Clock* clock,
                                                                   TransportProbe* probe) {
-  self.nccl_version = parts.library->version();
+  self.way = parts.communicators->way();
+  self.version = parts.communicators->version();
   std::unique_ptr<NcclAcceptor> acceptor(
       new NcclAcceptor(parts.limits, std::move(self), clock, probe));
   NcclAcceptor* const raw = acceptor.get();
+  // The communicators go to the device, which lives as long as this.
+  acceptor->check_version_ = [communicators = parts.communicators.get()](int version) {
+    return communicators->CheckPeer(version);
+  };
   BATON_ASSIGN_OR_RETURN(
       acceptor->device_,
       NcclDevice::Start(
-          {.library = std::move(parts.library),
-           .memory = std::move(parts.memory),
+          {.memory = std::move(parts.memory),
+           .communicators = std::move(parts.communicators),
            .slots = parts.limits.slots,
            .checksum = parts.checksum,
            .find_inbox = [raw](const Ticket& ticket) { return raw->FindPush(ticket); },
@@ -88,7 +93,12 @@ std::shared_ptr<KvInbox> NcclAcceptor::FindPush(const Ticket& ticket) {
 }
 
 absl::Status NcclAcceptor::Check(const PairHello& hello) const {
-  BATON_RETURN_IF_ERROR(CheckPeerVersion(self_.nccl_version, hello.nccl_version));
+  if (hello.way != self_.way) {
+    return absl::FailedPreconditionError("the prefill worker moves KV by " + hello.way +
+                                         ", the decode worker by " + self_.way +
+                                         "; give both the same --kv-transport");
+  }
+  BATON_RETURN_IF_ERROR(check_version_(hello.version));
   if (hello.model_fingerprint != self_.model_fingerprint || !(hello.shape == self_.shape)) {
     return MakeError(absl::StatusCode::kFailedPrecondition, {.reason = Reason::kLayoutMismatch},
                      "the sender has model " + hello.model_fingerprint + " with " +
@@ -163,9 +173,9 @@ void NcclAcceptor::Apply(ReceiverAction action) {
 void NcclAcceptor::Note(const ReceiverNews& news) {
   probe_->PairHappened(news.event);
   if (news.event == PairEvent::kDeviceLost) {
-    spdlog::error("NCCL is given up: {}", news.why);
+    spdlog::error("pairs of devices are given up: {}", news.why);
   } else if (!news.why.empty()) {
-    spdlog::warn("NCCL pair {}: {}", news.pair, news.why);
+    spdlog::warn("device pair {}: {}", news.pair, news.why);
   }
 }
 

@@ -20,7 +20,7 @@
 
 namespace baton {
 
-// The receiving half of the NCCL transport: the pairs of one decode device, and the open pushes
+// The receiving half of NcclTransport: the pairs of one decode device, and the open pushes
 // that their chunks belong to. Thread-safe; no call blocks.
 class NcclAcceptor final {
  public:
@@ -30,7 +30,7 @@ class NcclAcceptor final {
     std::function<void(absl::Status)> end;
   };
 
-  // `self` is this worker as PairHello describes the other; another model, layout or NCCL version
+  // `self` is this worker as PairHello describes the other; another model, layout, way or version
   // is refused. `clock` and `probe` outlive the acceptor.
   static absl::StatusOr<std::unique_ptr<NcclAcceptor>> Start(NcclParts parts, PairHello self,
                                                              const base::Clock* clock,
@@ -60,6 +60,7 @@ class NcclAcceptor final {
   void Note(const ReceiverNews& news);
 
   const PairHello self_;
+  std::function<absl::Status(int)> check_version_;  // of a peer
   const base::Clock* const clock_;
   TransportProbe* const probe_;
   base::Mutex mutex_;

@@ -21,8 +21,6 @@ constexpr auto kBusyPoll = std::chrono::microseconds(20);
 constexpr auto kConnectPoll = std::chrono::milliseconds(1);
 constexpr auto kAbortWait = std::chrono::milliseconds(1500);
 constexpr auto kLastCall = std::chrono::seconds(2);
-// Two-rank transfers are bound by the link, and every channel costs device memory.
-constexpr int kMaxCtas = 4;
 
 // A send or a receive between its command and its completion.
 struct Operation {
@@ -34,8 +32,7 @@ struct Operation {
 
 // One communicator.
 struct Link {
-  nccl::Comm* comm = nullptr;
-  int rank = 0;
+  std::unique_ptr<Communicator> communicator;
   bool connecting = true;
   std::deque<Operation> waiting;     // not posted yet
   std::optional<Operation> posting;  // posted, and the communicator is in progress
@@ -45,7 +42,7 @@ struct Link {
 
 }  // namespace
 
-class NcclDevice::Worker final {
+class NcclDevice::Worker final : public std::enable_shared_from_this<Worker> {
  public:
   explicit Worker(Options options) : options_(std::move(options)) {}
 
@@ -72,10 +69,8 @@ class NcclDevice::Worker final {
   void PollLink(const LinkKey& key, Link* link);
   void PostNext(Link* link);
   void Complete(const Operation& operation, const absl::Status& status);
-  void AbortLink(Link* link);
   absl::Status GatherInto(const SendChunk& command);
   void Tell(DeviceEvent event);
-  const nccl::Calls& calls() const { return options_.library->calls(); }
 
   Options options_;
   std::map<LinkKey, Link> links_;  // the thread's
@@ -99,7 +94,7 @@ void NcclDevice::Worker::Run(std::function<void(absl::Status)> started) {
       Execute(*command);
       busy = Poll();
     }
-    for (auto& [key, link] : links_) AbortLink(&link);
+    links_.clear();
   }
   base::MutexLock lock(&mutex_);
   ended_ = true;
@@ -145,8 +140,8 @@ void NcclDevice::Worker::Post(DeviceCommand command) {
   }
   if (unread.empty()) return;
   // From a thread of its own: the caller holds what on_event takes.
-  std::thread([unread, on_event = options_.on_event] {
-    for (const ChunkKey& key : unread) on_event(ChunkGathered{key});
+  std::thread([unread, self = shared_from_this()] {
+    for (const ChunkKey& key : unread) self->Tell(ChunkGathered{key});
   }).detach();
 }
 
@@ -178,31 +173,17 @@ void NcclDevice::Worker::Execute(const DeviceCommand& command) {
 }
 
 void NcclDevice::Worker::On(const MakeUniqueId& command) {
-  nccl::UniqueId id;
-  absl::Status status =
-      options_.library->ToStatus(calls().get_unique_id(&id), "ncclGetUniqueId", nullptr);
-  std::string bytes = status.ok() ? std::string(id.internal, sizeof id.internal) : std::string();
-  Tell(UniqueIdMade{command.pair, command.epoch, std::move(bytes), std::move(status)});
+  absl::StatusOr<std::string> id = options_.communicators->MakeUniqueId();
+  std::string bytes = id.ok() ? *id : std::string();
+  Tell(UniqueIdMade{command.pair, command.epoch, std::move(bytes), id.status()});
 }
 
 void NcclDevice::Worker::On(const Connect& command) {
-  nccl::UniqueId id;
-  if (command.unique_id.size() != sizeof id.internal) {
-    return Tell(Connected{
-        command.pair, command.epoch,
-        absl::InvalidArgumentError("a unique id of " + std::to_string(command.unique_id.size()) +
-                                   " bytes, expected 128")});
+  auto communicator = options_.communicators->Connect(command.unique_id, command.rank);
+  if (!communicator.ok()) {
+    return Tell(Connected{command.pair, command.epoch, communicator.status()});
   }
-  std::ranges::copy(command.unique_id, id.internal);
-  nccl::Config config;
-  config.blocking = 0;
-  config.max_ctas = kMaxCtas;
-  Link link{.rank = command.rank};
-  absl::Status status = options_.library->ToStatus(
-      calls().comm_init_rank_config(&link.comm, 2, id, command.rank, &config),
-      "ncclCommInitRankConfig", nullptr);
-  if (!status.ok()) return Tell(Connected{command.pair, command.epoch, std::move(status)});
-  links_[{command.pair, command.epoch}] = std::move(link);
+  links_[{command.pair, command.epoch}].communicator = *std::move(communicator);
 }
 
 absl::Status NcclDevice::Worker::GatherInto(const SendChunk& command) {
@@ -242,11 +223,7 @@ void NcclDevice::Worker::On(const DeliverChunk& command) {
 }
 
 void NcclDevice::Worker::On(const AbortPair& command) {
-  const auto found = links_.find({command.pair, command.epoch});
-  if (found != links_.end()) {
-    AbortLink(&found->second);
-    links_.erase(found);
-  }
+  links_.erase({command.pair, command.epoch});
   // The device may still be in the buffers until it has seen the abort.
   absl::StatusOr<bool> reached = false;
   absl::Status marked = options_.memory->Mark(options_.slots);
@@ -264,14 +241,10 @@ void NcclDevice::Worker::On(const AbortPair& command) {
   Tell(DeviceAborted{command.pair, command.epoch});
 }
 
-void NcclDevice::Worker::AbortLink(Link* link) {
-  if (link->comm != nullptr) calls().comm_abort(std::exchange(link->comm, nullptr));
-}
-
 bool NcclDevice::Worker::Poll() {
   bool busy = false;
   for (auto& [key, link] : links_) {
-    if (link.comm == nullptr || !link.busy()) continue;
+    if (!link.busy()) continue;
     PollLink(key, &link);
     busy = busy || link.busy();
   }
@@ -280,11 +253,9 @@ bool NcclDevice::Worker::Poll() {
 
 void NcclDevice::Worker::PollLink(const LinkKey& key, Link* link) {
   if (link->connecting || link->posting) {
-    nccl::Result result = nccl::kInProgress;
-    absl::Status status = options_.library->ToStatus(
-        calls().comm_get_async_error(link->comm, &result), "ncclCommGetAsyncError", link->comm);
-    if (status.ok() && result == nccl::kInProgress) return;
-    if (status.ok()) status = options_.library->ToStatus(result, "asynchronously", link->comm);
+    const absl::StatusOr<bool> in_progress = link->communicator->InProgress();
+    if (in_progress.ok() && *in_progress) return;
+    absl::Status status = in_progress.status();
     if (link->connecting) {
       link->connecting = false;
       return Tell(Connected{key.first, key.second, std::move(status)});
@@ -310,15 +281,12 @@ void NcclDevice::Worker::PostNext(Link* link) {
   link->waiting.pop_front();
   std::byte* const bytes = options_.memory->slot(operation.slot);
   const auto count = static_cast<size_t>(operation.bytes);
-  const int peer = 1 - link->rank;
   nccl::Stream const stream = options_.memory->stream();
   if (operation.is_send) {
-    const auto result = calls().send(bytes, count, nccl::kInt8, peer, link->comm, stream);
-    const absl::Status status = options_.library->ToStatus(result, "ncclSend", link->comm);
+    const absl::Status status = link->communicator->Send(bytes, count, stream);
     if (!status.ok()) return Complete(operation, status);
   } else {
-    const auto result = calls().recv(bytes, count, nccl::kInt8, peer, link->comm, stream);
-    const absl::Status status = options_.library->ToStatus(result, "ncclRecv", link->comm);
+    const absl::Status status = link->communicator->Receive(bytes, count, stream);
     Tell(ReceivePosted{operation.key, status});
     if (!status.ok()) return;
   }
@@ -357,7 +325,7 @@ absl::StatusOr<std::unique_ptr<NcclDevice>> NcclDevice::Start(Options options) {
 NcclDevice::~NcclDevice() {
   worker_->Stop();
   if (!worker_->WaitEnded(std::chrono::steady_clock::now() + kLastCall)) {
-    spdlog::error("a call into NCCL does not come back; its thread is left behind");
+    spdlog::error("a call into the device does not come back; its thread is left behind");
   }
 }
 

@@ -5,21 +5,21 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/ticket.h"
+#include "common/transport/communicator.h"
 #include "common/transport/kv_transport.h"
-#include "common/transport/nccl_library.h"
 #include "common/transport/nccl_pair.h"
 #include "common/transport/pair_memory.h"
 
 namespace baton {
 
-// The one thread that makes all NCCL calls of a device, and its staging buffers: carries out what
-// the state machine of its side says, in order. Communicators are non-blocking; what is under way
-// is polled. Deadlines are the state machine's.
+// The one thread that makes all calls of pairs into a device, and its staging buffers: carries out
+// what the state machine of its side says, in order. Communicators are non-blocking; what is under
+// way is polled. Deadlines are the state machine's.
 class NcclDevice final {
  public:
   struct Options {
-    std::shared_ptr<const NcclLibrary> library;
     std::unique_ptr<PairMemory> memory;
+    std::unique_ptr<Communicators> communicators;  // may refer to `memory`
     int slots = 2;
     bool checksum = true;
     // Of an open push; null when there is none. Only the receiving side needs it.

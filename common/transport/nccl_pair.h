@@ -12,11 +12,12 @@
 #include "common/base/kv_shape.h"
 #include "common/base/ticket.h"
 
-// Words of the NCCL transport. A *pair* is one prefill device and one decode device, joined by a
-// control stream (KvTransferService.Pair) and a two-rank communicator that only carries data from
-// the first to the second. A communicator lives for one *epoch*; an error ends the epoch on both
-// sides and the next one gets a new communicator. KV moves in *chunks*, numbered from 0 in every
-// epoch; chunk 0 is empty and proves the path before the pair counts as warm.
+// Words of the transports from device to device, NCCL and cuda_ipc. A *pair* is one prefill device
+// and one decode device, joined by a control stream (KvTransferService.Pair) and a two-rank
+// communicator that only carries data from the first to the second. A communicator lives for one
+// *epoch*; an error ends the epoch on both sides and the next one gets a new communicator. KV moves
+// in *chunks*, numbered from 0 in every epoch; chunk 0 is empty and proves the path before the pair
+// counts as warm.
 //
 //   sender                              receiver (rank 0, makes the unique id)
 //     PairHello                    ──▶
@@ -68,13 +69,14 @@ struct PairHello {
   uint64_t incarnation = 0;
   KvShape shape;
   std::string model_fingerprint;
-  int32_t nccl_version = 0;  // as ncclGetVersion says
+  std::string way;      // "nccl", "cuda_ipc"
+  int32_t version = 0;  // of what moves the bytes; as ncclGetVersion says
 };
 struct PairEpoch {
   uint64_t epoch = 0;
   std::string unique_id;
   uint64_t incarnation = 0;
-  int32_t nccl_version = 0;
+  int32_t version = 0;
   int64_t chunk_bytes = 0;  // largest chunk that the receiver takes
 };
 struct PairReady {
@@ -110,7 +112,7 @@ struct PairAborted {
 using ToReceiver = std::variant<PairHello, PairReady, PairAnnounce, PairAbort, PairAborted>;
 using ToSender = std::variant<PairEpoch, PairReady, PairGo, PairDone, PairAbort>;
 
-// --- What the thread that makes all NCCL calls of a device is told, and what it answers. ---
+// --- What the thread that makes all calls into a device is told, and what it answers. ---
 
 // Bytes of a block to send; they stay until the chunk was gathered.
 struct SourcePart {

@@ -13,7 +13,8 @@ NcclPairReceiver::Peer* NcclPairReceiver::FindPeer(PairId pair, uint64_t epoch) 
 
 void NcclPairReceiver::OnPeer(PairId id, base::Instant now, Actions* actions) {
   if (device_lost_) {
-    actions->push_back(EndPeer{id, /*refused=*/true, "a call into NCCL did not come back here"});
+    actions->push_back(
+        EndPeer{id, /*refused=*/true, "a call into its device did not come back here"});
     return;
   }
   if (!MakeRoom(now, actions)) {
@@ -181,9 +182,10 @@ void NcclPairReceiver::OnControlClosed(PairId id, base::Instant now, Actions* ac
 void NcclPairReceiver::LoseDevice(Actions* actions) {
   device_lost_ = true;
   actions->push_back(DeviceCommand(AbandonDevice{}));
-  actions->push_back(ReceiverNews{PairEvent::kDeviceLost, 0,
-                                  "a call into NCCL did not come back; restart this worker to use "
-                                  "NCCL again"});
+  actions->push_back(
+      ReceiverNews{PairEvent::kDeviceLost, 0,
+                   "a call into the device did not come back; restart this worker to "
+                   "pair devices again"});
   for (const auto& [id, peer] : peers_) {
     if (peer.control) actions->push_back(EndPeer{id, /*refused=*/true, "the device is lost"});
   }

@@ -247,8 +247,8 @@ void NcclPairSender::LoseDevice(base::Instant now, Actions* actions) {
   granted_.clear();
   actions->push_back(DeviceCommand(AbandonDevice{}));
   actions->push_back(PairNews{PairEvent::kDeviceLost, std::string(),
-                              "a call into NCCL did not come back; restart this worker to use "
-                              "NCCL again"});
+                              "a call into the device did not come back; restart this worker to "
+                              "pair devices again"});
   std::vector<PairId> ids;
   for (const auto& [id, pair] : pairs_) ids.push_back(id);
   for (const PairId id : ids) {

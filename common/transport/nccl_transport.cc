@@ -33,24 +33,27 @@ bool IsRefusal(const absl::Status& status) {
 
 NcclTransport::NcclTransport(const PairLimits& limits, const PairHello& hello,
                              std::unique_ptr<KvTransport> messages, ChannelOptions channel,
-                             const base::Clock* clock, TransportProbe* probe)
+                             const base::Clock* clock, TransportProbe* probe, PushWay way)
     : messages_(std::move(messages)),
       channel_(std::move(channel)),
       clock_(clock),
       probe_(probe),
+      way_(way),
       machine_(limits, hello) {}
 
 absl::StatusOr<std::unique_ptr<NcclTransport>> NcclTransport::Start(
     NcclParts parts, PairHello hello, std::unique_ptr<KvTransport> messages, ChannelOptions channel,
     const base::Clock* clock, TransportProbe* probe) {
-  hello.nccl_version = parts.library->version();
+  hello.way = parts.communicators->way();
+  hello.version = parts.communicators->version();
+  const PushWay way = hello.way == "nccl" ? PushWay::kNccl : PushWay::kCudaIpc;
   std::unique_ptr<NcclTransport> transport(new NcclTransport(
-      parts.limits, hello, std::move(messages), std::move(channel), clock, probe));
+      parts.limits, hello, std::move(messages), std::move(channel), clock, probe, way));
   NcclTransport* const raw = transport.get();
   BATON_ASSIGN_OR_RETURN(
       transport->device_,
-      NcclDevice::Start({.library = std::move(parts.library),
-                         .memory = std::move(parts.memory),
+      NcclDevice::Start({.memory = std::move(parts.memory),
+                         .communicators = std::move(parts.communicators),
                          .slots = parts.limits.slots,
                          .checksum = parts.checksum,
                          .find_inbox = [](const Ticket&) { return nullptr; },
@@ -76,7 +79,7 @@ NcclTransport::~NcclTransport() {
   }
   for (const auto& call : calls) call->Close();
   if (!WaitQuiet(std::chrono::steady_clock::now() + kLastWords)) {
-    spdlog::error("pushes or control streams of the NCCL transport did not end");
+    spdlog::error("pushes or control streams of device pairs did not end");
   }
   device_.reset();
 }
@@ -136,17 +139,17 @@ void NcclTransport::Note(const PairNews& news) {
   switch (news.event) {
     case PairEvent::kBuilt:
     case PairEvent::kRebuilt:
-      return spdlog::info("NCCL pair with {} is up", news.address);
+      return spdlog::info("device pair with {} is up", news.address);
     case PairEvent::kClosed:
-      return spdlog::info("NCCL pair with {} is closed", news.address);
+      return spdlog::info("device pair with {} is closed", news.address);
     case PairEvent::kAborted:
-      return spdlog::warn("NCCL pair with {} aborted its epoch: {}", news.address, news.why);
+      return spdlog::warn("device pair with {} aborted its epoch: {}", news.address, news.why);
     case PairEvent::kFallenBack:
     case PairEvent::kRefused:
-      return spdlog::warn("no NCCL pair with {} for now, pushes go by messages: {}", news.address,
+      return spdlog::warn("no device pair with {} for now, pushes go by messages: {}", news.address,
                           news.why);
     case PairEvent::kDeviceLost:
-      return spdlog::error("NCCL is given up: {}", news.why);
+      return spdlog::error("pairs of devices are given up: {}", news.why);
   }
 }
 
@@ -235,7 +238,7 @@ std::shared_ptr<KvPush> NcclTransport::Open(const std::string& address, const Pu
       pushes_[id] = push;
     }
   }
-  probe_->PushOpened(push == nullptr ? PushWay::kGrpc : PushWay::kNccl);
+  probe_->PushOpened(push == nullptr ? PushWay::kGrpc : way_);
   if (push == nullptr) return messages_->Open(address, hello, std::move(observer));
   push->SetMessages(messages_->Open(address, hello, push));
   return push;

@@ -23,10 +23,10 @@ namespace baton {
 class NcclPush;
 class PairCall;
 
-// What both sides of the NCCL transport need of their process.
+// What both sides of a transport from device to device need of their process.
 struct NcclParts {
-  std::shared_ptr<const NcclLibrary> library;  // shared with the device's thread
-  std::unique_ptr<PairMemory> memory;          // limits.slots buffers of limits.chunk_bytes
+  std::unique_ptr<PairMemory> memory;            // limits.slots buffers of limits.chunk_bytes
+  std::unique_ptr<Communicators> communicators;  // may refer to `memory`
   bool checksum = true;
   PairLimits limits;
 };
@@ -41,7 +41,7 @@ class PairWarmer {
   virtual std::vector<uint64_t> warm() const = 0;
 };
 
-// Blocks from device to device by NCCL where a warm pair leads to the receiver; everything else of
+// Blocks from device to device where a warm pair leads to the receiver; everything else of
 // a push, and every other push, by `messages`. A pair that fails in the middle of a push gives its
 // blocks back, and they go by messages too.
 class NcclTransport final : public KvTransport, public PairWarmer {
@@ -64,7 +64,7 @@ class NcclTransport final : public KvTransport, public PairWarmer {
   friend class NcclPush;
   NcclTransport(const PairLimits& limits, const PairHello& hello,
                 std::unique_ptr<KvTransport> messages, ChannelOptions channel,
-                const base::Clock* clock, TransportProbe* probe);
+                const base::Clock* clock, TransportProbe* probe, PushWay way);
 
   // For NcclPush.
   void Add(PushId push, std::vector<SourcePart> parts);
@@ -87,6 +87,7 @@ class NcclTransport final : public KvTransport, public PairWarmer {
   const ChannelOptions channel_;
   const base::Clock* const clock_;
   TransportProbe* const probe_;
+  const PushWay way_;
 
   mutable base::Mutex mutex_;
   base::CondVar changed_;

@@ -20,17 +20,38 @@ struct ScatterPart {
   std::span<std::byte> to;
 };
 
-// The memory of one device as the NCCL transport uses it: staging buffers, taken once at the start,
-// and the copies between them and KV blocks. Used by one thread; the copies block it for the
-// microseconds that they take, so that no copy is under way while it is inside NCCL.
-class PairMemory {
+// The staging buffers of another process of this host, mapped here for reading.
+class MappedRing {
  public:
-  virtual ~PairMemory() = default;
+  virtual ~MappedRing() = default;
+  virtual int64_t bytes() const = 0;
+  // Copies out of it into a staging buffer of this process, and waits.
+  virtual absl::Status CopyOut(int64_t offset, int64_t count, std::byte* to) = 0;
+};
 
+// Staging buffers of one size that lie one after the other, taken once at the start. Used by one
+// thread.
+class StagingRing {
+ public:
+  virtual ~StagingRing() = default;
+  virtual std::byte* slot(int index) = 0;
+  // Of all buffers.
+  virtual int64_t ring_bytes() const = 0;
+  // A handle by which another process of this host maps all of them.
+  virtual absl::StatusOr<std::string> Export() = 0;
+  // The buffers that `handle` names in another process. A handle whose buffers are gone, or are
+  // fewer than `bytes`, is an error.
+  virtual absl::StatusOr<std::unique_ptr<MappedRing>> Map(const std::string& handle,
+                                                          int64_t bytes) = 0;
+};
+
+// The memory of one device as pairs use it: staging buffers and the copies between them and KV
+// blocks. Used by one thread; the copies block it for the microseconds that they take, so that no
+// copy is under way while it is inside NCCL.
+class PairMemory : public StagingRing {
+ public:
   // First call of the thread that uses this.
   virtual absl::Status BindThread() = 0;
-  virtual std::byte* slot(int index) = 0;
-  virtual int64_t slot_bytes() const = 0;
   // What NCCL's operations are queued on.
   virtual nccl::Stream stream() = 0;
 
@@ -56,6 +77,6 @@ class PairMemory {
 
 // Blocks in host memory, for a library that moves such. It has no stream: an operation is over when
 // its communicator is not in progress any more.
-std::unique_ptr<PairMemory> MakeHostPairMemory(int slots, int64_t slot_bytes);
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int slots, int64_t slot_bytes);
 
 }  // namespace baton

@@ -27,7 +27,7 @@ class PairReactor final : public PairServerReactor {
     absl::Status status = allowed;
     if (status.ok() && acceptor_ == nullptr) {
       status = absl::UnimplementedError(
-          "this decode worker does not use NCCL; see --kv-transport and its log");
+          "this decode worker receives KV by messages only; see its --kv-transport and its log");
     }
     if (!status.ok()) return writer_.Abort(ToGrpcStatus(status));
     StartRead(&request_);

@@ -39,7 +39,8 @@ void Fill(const PairHello& hello, worker_pb::PairRequest* proto) {
   to->set_incarnation(hello.incarnation);
   KvShapeToProto(hello.shape, to->mutable_layout());
   to->set_model_fingerprint(hello.model_fingerprint);
-  to->set_nccl_version(hello.nccl_version);
+  to->set_way(hello.way);
+  to->set_version(hello.version);
 }
 
 void Fill(const PairReady& ready, worker_pb::PairRequest* proto) {
@@ -75,7 +76,7 @@ void Fill(const PairEpoch& epoch, worker_pb::PairResponse* proto) {
   to->set_epoch(epoch.epoch);
   to->set_unique_id(epoch.unique_id);
   to->set_incarnation(epoch.incarnation);
-  to->set_nccl_version(epoch.nccl_version);
+  to->set_version(epoch.version);
   to->set_chunk_bytes(epoch.chunk_bytes);
 }
 
@@ -127,7 +128,8 @@ std::optional<ToReceiver> PairMessageFromProto(const worker::v1::PairRequest& pr
       return PairHello{.incarnation = proto.hello().incarnation(),
                        .shape = KvShapeFromProto(proto.hello().layout()),
                        .model_fingerprint = proto.hello().model_fingerprint(),
-                       .nccl_version = proto.hello().nccl_version()};
+                       .way = proto.hello().way(),
+                       .version = proto.hello().version()};
     case worker_pb::PairRequest::kReady:
       return PairReady{proto.ready().epoch()};
     case worker_pb::PairRequest::kAnnounce:
@@ -147,7 +149,7 @@ std::optional<ToSender> PairMessageFromProto(const worker::v1::PairResponse& pro
       return PairEpoch{.epoch = proto.epoch().epoch(),
                        .unique_id = proto.epoch().unique_id(),
                        .incarnation = proto.epoch().incarnation(),
-                       .nccl_version = proto.epoch().nccl_version(),
+                       .version = proto.epoch().version(),
                        .chunk_bytes = proto.epoch().chunk_bytes()};
     case worker_pb::PairResponse::kReady:
       return PairReady{proto.ready().epoch()};

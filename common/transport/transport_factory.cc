@@ -5,12 +5,23 @@
 
 #include "common/base/status.h"
 #include "common/transport/grpc_stream.h"
+#include "common/transport/ipc_communicator.h"
+#include "common/transport/nccl_communicator.h"
 #include "spdlog/spdlog.h"
+
+#if BATON_HAS_CUDA
+#include "common/transport/cuda_memory.h"
+#endif
 
 namespace baton {
 namespace {
 
 absl::StatusOr<std::unique_ptr<PairMemory>> MakeMemory(const TransportOptions& options) {
+#if BATON_HAS_CUDA
+  if (options.on_gpu) {
+    return MakeCudaPairMemory(/*device=*/0, options.limits.slots, options.limits.chunk_bytes);
+  }
+#endif
   if (options.on_gpu) {
     return absl::UnimplementedError(
         "this build has no CUDA; use --kv-transport grpc, or a build with preset cuda");
@@ -18,65 +29,79 @@ absl::StatusOr<std::unique_ptr<PairMemory>> MakeMemory(const TransportOptions& o
   return MakeHostPairMemory(options.limits.slots, options.limits.chunk_bytes);
 }
 
-// The library and memory of the NCCL transport; empty when pushes go by messages only.
-absl::StatusOr<std::optional<NcclParts>> MakeNccl(const TransportOptions& options) {
-  if (options.choice == TransportChoice::kGrpc) return std::nullopt;
-  if (options.choice == TransportChoice::kCudaIpc) {
-    return absl::UnimplementedError(
-        "--kv-transport cuda_ipc moves KV between GPUs of one host, and this build has no CUDA; "
-        "use --kv-transport grpc, or a build with preset cuda");
+// What the options ask for; kGrpc when it is messages only.
+absl::StatusOr<TransportChoice> Choose(const TransportOptions& options) {
+  const bool nccl_here = options.on_gpu || !options.nccl_library.empty();
+  if (options.choice == TransportChoice::kAuto) {
+    return nccl_here ? TransportChoice::kNccl : TransportChoice::kGrpc;
   }
-  const bool automatic = options.choice == TransportChoice::kAuto;
-  if (!options.on_gpu && options.nccl_library.empty()) {
-    if (automatic) return std::nullopt;
+  if (options.choice == TransportChoice::kNccl && !nccl_here) {
     return absl::FailedPreconditionError(
         "--kv-transport nccl moves KV of GPUs, and this worker computes on the CPU; use "
         "--kv-transport grpc, or name a library that moves host memory with --nccl-library");
   }
-  auto library = NcclLibrary::Load(options.nccl_library);
-  absl::StatusOr<std::unique_ptr<PairMemory>> memory =
-      library.ok() ? MakeMemory(options) : library.status();
-  if (!memory.ok()) {
-    if (!automatic) return memory.status();
-    spdlog::warn("KV goes by gRPC: {}", std::string(memory.status().message()));
-    return std::nullopt;
+  return options.choice;
+}
+
+absl::StatusOr<NcclParts> MakeParts(const TransportOptions& options, TransportChoice choice) {
+  NcclParts parts{.checksum = options.checksum, .limits = options.limits};
+  std::shared_ptr<const NcclLibrary> library;
+  if (choice == TransportChoice::kNccl) {
+    BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library));
+  }
+  BATON_ASSIGN_OR_RETURN(parts.memory, MakeMemory(options));
+  if (choice == TransportChoice::kCudaIpc) {
+    parts.communicators = MakeIpcCommunicators(parts.memory.get());
+    spdlog::info("KV goes from device to device to workers of this host");
+    return parts;
   }
   spdlog::info("NCCL {} from {}; its traffic is clear text, for trusted networks",
-               NcclLibrary::VersionName((*library)->version()), (*library)->path());
-  return NcclParts{.library = *std::move(library),
-                   .memory = *std::move(memory),
-                   .checksum = options.checksum,
-                   .limits = options.limits};
+               NcclLibrary::VersionName(library->version()), library->path());
+  parts.communicators = MakeNcclCommunicators(std::move(library));
+  return parts;
+}
+
+// Empty when pushes go by messages only.
+absl::StatusOr<std::optional<NcclParts>> MakePairs(const TransportOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const TransportChoice choice, Choose(options));
+  if (choice == TransportChoice::kGrpc) return std::nullopt;
+  absl::StatusOr<NcclParts> parts = MakeParts(options, choice);
+  if (parts.ok()) return std::optional<NcclParts>(*std::move(parts));
+  if (options.choice != TransportChoice::kAuto) return parts.status();
+  spdlog::warn("KV goes by gRPC: {}", std::string(parts.status().message()));
+  return std::nullopt;
 }
 
 }  // namespace
 
 absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOptions channel,
                                             const base::Clock* clock, TransportProbe* probe) {
-  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> nccl, MakeNccl(options));
+  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
   SendingSide side;
   auto messages = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks);
-  if (!nccl) {
+  if (!parts) {
     side.transport = std::move(messages);
     return side;
   }
+  const std::string way = parts->communicators->way();
   BATON_ASSIGN_OR_RETURN(
-      auto transport, NcclTransport::Start(*std::move(nccl), std::move(options.self),
+      auto transport, NcclTransport::Start(*std::move(parts), std::move(options.self),
                                            std::move(messages), std::move(channel), clock, probe));
   side.warmer = transport.get();
   side.transport = std::move(transport);
-  side.ways = {"nccl"};
+  side.ways = {way};
   return side;
 }
 
 absl::StatusOr<ReceivingSide> MakeReceivingSide(TransportOptions options, const base::Clock* clock,
                                                 TransportProbe* probe) {
-  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> nccl, MakeNccl(options));
+  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
   ReceivingSide side;
-  if (!nccl) return side;
+  if (!parts) return side;
+  const std::string way = parts->communicators->way();
   BATON_ASSIGN_OR_RETURN(
-      side.nccl, NcclAcceptor::Start(*std::move(nccl), std::move(options.self), clock, probe));
-  side.ways = {"nccl"};
+      side.nccl, NcclAcceptor::Start(*std::move(parts), std::move(options.self), clock, probe));
+  side.ways = {way};
   return side;
 }
 

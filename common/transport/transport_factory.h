@@ -34,7 +34,7 @@ struct SendingSide {
 };
 // What a decode worker receives with, beside messages.
 struct ReceivingSide {
-  std::unique_ptr<NcclAcceptor> nccl;  // null without NCCL
+  std::unique_ptr<NcclAcceptor> nccl;  // null without pairs
   std::vector<std::string> ways;
 };
 

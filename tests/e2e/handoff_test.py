@@ -71,6 +71,16 @@ class Handoff(unittest.TestCase):
             self.assertEqual(running.router.metrics().sum("baton_router_pair_warmups_total", outcome="failed"), 0)
             running.assert_nothing_held()
 
+    def test_workers_of_one_host_copy_out_of_each_others_staging(self):
+        with Cluster(flags=["--max-num-batched-tokens", "32", "--no-enable-prefix-caching",
+                            "--kv-transport", "cuda_ipc"]) as running:
+            self.warm(running)
+            self.same(running.generate(requests(8), concurrency=4), attempts=1)
+            prefill = running.prefill[0].metrics()
+            self.assertEqual(prefill.sum("baton_kv_pushes_total", transport="cuda_ipc"), 8)
+            self.assertEqual(events(running.prefill[0], "aborted"), 0)
+            running.assert_nothing_held()
+
     def test_several_prefill_and_decode_workers(self):
         with service(prefill=2, decode=2) as running:
             for round_ in range(6):

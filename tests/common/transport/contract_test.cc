@@ -198,6 +198,18 @@ TEST_P(KvTransportContractTest, AnUnansweredCommitKeepsWaiting) {
   EXPECT_TRUE(observer_->Wait().ok());
 }
 
+std::unique_ptr<Fixture> Warm(KvInboxes* inboxes, const NcclFixtureOptions& options) {
+  auto fixture = std::make_unique<NcclFixture>(inboxes, options);
+  EXPECT_TRUE(fixture->Warm());
+  return fixture;
+}
+std::unique_ptr<Fixture> WarmPair(KvInboxes* inboxes) { return Warm(inboxes, {}); }
+std::unique_ptr<Fixture> WarmIpcPair(KvInboxes* inboxes) {
+  NcclFixtureOptions options;
+  options.ipc = true;
+  return Warm(inboxes, options);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Transports, KvTransportContractTest,
     testing::Values(TransportCase{"InProcess",
@@ -208,14 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
                                   [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
                                     return std::make_unique<GrpcFixture>(inboxes);
                                   }},
-                    TransportCase{"Nccl",
-                                  [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
-                                    // The incarnation of the suite's ticket.
-                                    auto fixture = std::make_unique<NcclFixture>(
-                                        inboxes, NcclFixtureOptions());
-                                    EXPECT_TRUE(fixture->Warm());
-                                    return fixture;
-                                  }}),
+                    TransportCase{"Nccl", WarmPair}, TransportCase{"CudaIpc", WarmIpcPair}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

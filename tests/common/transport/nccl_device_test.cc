@@ -1,10 +1,12 @@
-// The device's thread against the fake library: two devices of one process.
+// The device's thread against the fake library, and by mapped memory: two devices of one process.
 #include "common/transport/nccl_device.h"
 
 #include <gtest/gtest.h>
 
 #include "common/base/mutex.h"
+#include "common/transport/ipc_communicator.h"
 #include "common/transport/nccl_chunk.h"
+#include "common/transport/nccl_communicator.h"
 
 namespace baton {
 namespace {
@@ -36,11 +38,11 @@ class Inbox final : public KvInbox {
 // A device and the events it told.
 class Side final {
  public:
-  explicit Side(std::shared_ptr<KvInbox> inbox = nullptr, bool checksum = true) {
-    auto library = NcclLibrary::Load(BATON_FAKE_NCCL_PATH);
-    EXPECT_TRUE(library.ok()) << library.status();
-    device_ = *NcclDevice::Start({.library = *library,
-                                  .memory = MakeHostPairMemory(2, kSlotBytes),
+  explicit Side(bool ipc, std::shared_ptr<KvInbox> inbox = nullptr, bool checksum = true) {
+    auto memory = *MakeHostPairMemory(2, kSlotBytes);
+    auto communicators = MakeWay(ipc, memory.get());
+    device_ = *NcclDevice::Start({.memory = std::move(memory),
+                                  .communicators = std::move(communicators),
                                   .checksum = checksum,
                                   .find_inbox = [inbox](const Ticket&) { return inbox; },
                                   .on_event =
@@ -49,6 +51,12 @@ class Side final {
                                         events_.push_back(std::move(event));
                                         changed_.NotifyAll();
                                       }});
+  }
+  static std::unique_ptr<Communicators> MakeWay(bool ipc, PairMemory* memory) {
+    if (ipc) return MakeIpcCommunicators(memory);
+    auto library = NcclLibrary::Load(BATON_FAKE_NCCL_PATH);
+    EXPECT_TRUE(library.ok()) << library.status();
+    return MakeNcclCommunicators(*library);
   }
   void Post(DeviceCommand command) { device_->Post(std::move(command)); }
   // The next event of that type; others are skipped.
@@ -95,9 +103,13 @@ ChunkPlan PlanOf(uint64_t number, std::vector<ChunkPart> parts) {
   return plan;
 }
 
-TEST(NcclDeviceTest, AChunkArrivesInItsBlocks) {
+class NcclDeviceTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Ways, NcclDeviceTest, testing::Bool(),
+                         [](const auto& test) { return test.param ? "CudaIpc" : "Nccl"; });
+
+TEST_P(NcclDeviceTest, AChunkArrivesInItsBlocks) {
   auto inbox = std::make_shared<Inbox>();
-  Side receiver(inbox), sender;
+  Side receiver(GetParam(), inbox), sender(GetParam());
   Join(&receiver, &sender);
   const std::string bytes = "some bytes of a block";
   const auto size = static_cast<int64_t>(bytes.size());
@@ -118,9 +130,9 @@ TEST(NcclDeviceTest, AChunkArrivesInItsBlocks) {
   EXPECT_TRUE(inbox->written.ok());
 }
 
-TEST(NcclDeviceTest, AChunkThatIsNotWhatWasAnnouncedReachesNoBlock) {
+TEST_P(NcclDeviceTest, AChunkThatIsNotWhatWasAnnouncedReachesNoBlock) {
   auto inbox = std::make_shared<Inbox>();
-  Side receiver(inbox), sender;
+  Side receiver(GetParam(), inbox), sender(GetParam());
   Join(&receiver, &sender);
   const std::string bytes(16, 'x');
   const ChunkPlan plan = PlanOf(0, {{2, 0, 16}});
@@ -135,9 +147,9 @@ TEST(NcclDeviceTest, AChunkThatIsNotWhatWasAnnouncedReachesNoBlock) {
   EXPECT_EQ(inbox->block, std::string(1000, '.'));
 }
 
-TEST(NcclDeviceTest, AVoidChunkCarriesNobodysBytes) {
+TEST_P(NcclDeviceTest, AVoidChunkCarriesNobodysBytes) {
   auto inbox = std::make_shared<Inbox>();
-  Side receiver(inbox), sender;
+  Side receiver(GetParam(), inbox), sender(GetParam());
   Join(&receiver, &sender);
   const ChunkPlan plan = PlanOf(0, {{2, 0, 64}});
   const ChunkKey key{1, 1, 0};
@@ -149,8 +161,8 @@ TEST(NcclDeviceTest, AVoidChunkCarriesNobodysBytes) {
   EXPECT_EQ(inbox->block, std::string(1000, '.'));
 }
 
-TEST(NcclDeviceTest, WhatWaitsForAPeerThatNeverComesCanBeAbortedAndBegunAgain) {
-  Side receiver(std::make_shared<Inbox>()), sender;
+TEST_P(NcclDeviceTest, WhatWaitsForAPeerThatNeverComesCanBeAbortedAndBegunAgain) {
+  Side receiver(GetParam(), std::make_shared<Inbox>()), sender(GetParam());
   Join(&receiver, &sender);
   receiver.Post(ReceiveChunk{{1, 1, 0}, 0, kSlotBytes});
   EXPECT_TRUE(receiver.Next<ReceivePosted>().status.ok());
@@ -164,9 +176,9 @@ TEST(NcclDeviceTest, WhatWaitsForAPeerThatNeverComesCanBeAbortedAndBegunAgain) {
   EXPECT_EQ(receiver.Next<DeviceAborted>().epoch, 9u);
 }
 
-TEST(NcclDeviceTest, ASendToAPeerThatIsGoneFails) {
-  Side sender;
-  auto receiver = std::make_unique<Side>(std::make_shared<Inbox>());
+TEST_P(NcclDeviceTest, ASendToAPeerThatIsGoneFails) {
+  Side sender(GetParam());
+  auto receiver = std::make_unique<Side>(GetParam(), std::make_shared<Inbox>());
   Join(receiver.get(), &sender);
   receiver.reset();
   const std::string bytes(16, 'x');

@@ -11,8 +11,10 @@
 
 #include "common/rpc/server.h"
 #include "common/transport/grpc_stream.h"
+#include "common/transport/ipc_communicator.h"
 #include "common/transport/nccl_acceptor.h"
 #include "common/transport/nccl_chunk.h"
+#include "common/transport/nccl_communicator.h"
 #include "common/transport/nccl_transport.h"
 #include "tests/common/transport/push_fakes.h"
 
@@ -34,6 +36,7 @@ struct NcclFixtureOptions {
   uint64_t incarnation = 7;  // of the receiver
   KvShape shape{.dtype = "float32", .block_size = 16, .layers = 2, .kv_heads = 3, .head_dim = 8};
   std::string sender_fingerprint = "fp";
+  bool ipc = false;  // in place of the fake NCCL
   PairLimits limits = SmallLimits();
 
   static PairLimits SmallLimits() {
@@ -53,10 +56,11 @@ class NcclFixture final : public Fixture {
     const auto library = NcclLibrary::Load(BATON_FAKE_NCCL_PATH);
     EXPECT_TRUE(library.ok()) << library.status();
     const auto parts = [&] {
-      const PairLimits& limits = options.limits;
-      return NcclParts{.library = *library,
-                       .memory = MakeHostPairMemory(limits.slots, limits.chunk_bytes),
-                       .limits = limits};
+      NcclParts made{.limits = options.limits};
+      made.memory = *MakeHostPairMemory(made.limits.slots, made.limits.chunk_bytes);
+      made.communicators =
+          options.ipc ? MakeIpcCommunicators(made.memory.get()) : MakeNcclCommunicators(*library);
+      return made;
     };
     PairHello self{
         .incarnation = options.incarnation, .shape = options.shape, .model_fingerprint = "fp"};
