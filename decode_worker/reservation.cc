@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
@@ -33,7 +34,11 @@ Reservation::Reservation(const std::vector<LeasedBlock>& lease, int32_t first_in
       hooks_(std::move(hooks)),
       blocks_(blocks),
       last_sign_(clock->Now()) {
-  for (const LeasedBlock& block : lease) slots_[block.ordinal] = {.bytes = block.bytes};
+  for (const LeasedBlock& block : lease) {
+    ByteParts ranks = block.ranks();
+    const auto size = static_cast<int64_t>(SizeOf(ranks));
+    slots_[block.ordinal] = {.ranks = std::move(ranks), .size = size};
+  }
 }
 
 bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
@@ -45,8 +50,7 @@ bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
   return true;
 }
 
-absl::StatusOr<std::span<std::byte>> Reservation::Place(int32_t ordinal, int64_t offset,
-                                                        int64_t size) {
+absl::StatusOr<ByteParts> Reservation::Place(int32_t ordinal, int64_t offset, int64_t size) {
   if (detached_) return Gone();
   if (committed_) return BadPiece("a piece came after the commit");
   const auto found = slots_.find(ordinal);
@@ -55,31 +59,32 @@ absl::StatusOr<std::span<std::byte>> Reservation::Place(int32_t ordinal, int64_t
                     ", which is not in the lease of " + std::to_string(slots_.size()) + " blocks");
   }
   Slot& slot = found->second;
-  const auto whole = static_cast<int64_t>(slot.bytes.size());
   const bool again = offset == 0 && slot.direct && slot.begun == slot.filled;
   const int64_t expected = again ? 0 : slot.begun;
-  if (offset != expected || size <= 0 || size > whole - expected) {
+  if (offset != expected || size <= 0 || size > slot.size - expected) {
     return BadPiece("a piece of " + std::to_string(size) + " bytes at offset " +
                     std::to_string(offset) + " of block " + std::to_string(ordinal) +
                     "; expected offset " + std::to_string(expected) + " and 1 to " +
-                    std::to_string(whole - expected) + " bytes");
+                    std::to_string(slot.size - expected) + " bytes");
   }
   if (again) {
     received_bytes_ -= slot.filled;
-    if (slot.filled == whole) --complete_blocks_;
+    if (slot.filled == slot.size) --complete_blocks_;
     slot.begun = slot.filled = 0;
     slot.direct = false;
   }
-  return slot.bytes.subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
+  return Subrange(slot.ranks, static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
 absl::StatusOr<std::span<std::byte>> Reservation::BeginWrite(int32_t ordinal, int64_t offset,
                                                              int64_t size) {
-  return Begin(ordinal, offset, size, /*direct=*/true);
+  BATON_ASSIGN_OR_RETURN(const ByteParts place, Begin(ordinal, offset, size, /*direct=*/true));
+  BATON_CHECK(place.size() == 1) << "a pair ends in one device";
+  return place[0];
 }
 
-absl::StatusOr<std::span<std::byte>> Reservation::Begin(int32_t ordinal, int64_t offset,
-                                                        int64_t size, bool direct) {
+absl::StatusOr<ByteParts> Reservation::Begin(int32_t ordinal, int64_t offset, int64_t size,
+                                             bool direct) {
   base::Failpoint("receiving");
   base::MutexLock lock(&mutex_);
   auto place = Place(ordinal, offset, size);
@@ -103,7 +108,7 @@ void Reservation::EndWrite(int32_t ordinal, int64_t size, const absl::Status& wr
       Slot& slot = slots_[ordinal];
       slot.filled += size;
       received_bytes_ += size;
-      if (slot.filled == static_cast<int64_t>(slot.bytes.size())) ++complete_blocks_;
+      if (slot.filled == slot.size) ++complete_blocks_;
     }
   }
   if (idle) idle();
@@ -118,7 +123,7 @@ absl::Status Reservation::Write(const KvPiece& piece) {
                     std::to_string(kMaxPieceBytes) + " bytes");
   }
   const auto size = static_cast<int64_t>(piece.size());
-  BATON_ASSIGN_OR_RETURN(const std::span<std::byte> target,
+  BATON_ASSIGN_OR_RETURN(const ByteParts target,
                          Begin(piece.ordinal, piece.offset, size, /*direct=*/false));
   // The checksum is computed from the message before the copy: a bad piece never reaches a block.
   uint32_t crc = 0;

@@ -59,7 +59,8 @@ class Reservation final : public KvInbox {
 
  private:
   struct Slot {
-    std::span<std::byte> bytes;
+    ByteParts ranks;
+    int64_t size = 0;     // on all of them
     int64_t begun = 0;    // bytes that were written or are being written
     int64_t filled = 0;   // bytes that were written
     bool direct = false;  // some of them by a transport that writes blocks itself
@@ -67,9 +68,8 @@ class Reservation final : public KvInbox {
 
   // A place for the next bytes of a block; or for its first ones again, when the transport that
   // wrote the others has given it up.
-  absl::StatusOr<std::span<std::byte>> Begin(int32_t ordinal, int64_t offset, int64_t size,
-                                             bool direct);
-  absl::StatusOr<std::span<std::byte>> Place(int32_t ordinal, int64_t offset, int64_t size)
+  absl::StatusOr<ByteParts> Begin(int32_t ordinal, int64_t offset, int64_t size, bool direct);
+  absl::StatusOr<ByteParts> Place(int32_t ordinal, int64_t offset, int64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/eos_signal.h"
@@ -56,6 +58,16 @@ struct StepLayout {
     std::span<const int32_t> blocks;  // block table, >= ceil(context / block_size) ids
   };
   std::span<const Sequence> sequences;
+
+  // Rows of the flat list whose logits are wanted, for GatherSampled.
+  std::span<const int32_t> sample_rows;  // [samples]
+};
+
+// How many rows the operations of a step compute: at least as many as the layout has. What is
+// beyond those is padding; it touches no KV block and its results mean nothing.
+struct StepRows {
+  int64_t tokens = 0;
+  int64_t samples = 0;
 };
 
 struct AttentionShape {
@@ -87,29 +99,51 @@ struct MatMulEpilogue {
 struct MatMulUse {
   const PackedWeight* weight = nullptr;
   DType out = DType::kF32;  // dtype of the output
+  bool bias = false;
   bool accumulate = false;
   int max_rows = 0;
 };
 
+// The largest steps there will be and the operations they are made of, for Backend::Prepare.
+struct StepUses {
+  std::span<const MatMulUse> products;
+  std::span<const AttentionShape> attentions;  // each that differs
+  std::optional<RopeShape> rope;
+  int max_tokens = 0;   // of a step
+  int max_samples = 0;  // likewise
+  int vocab = 0;        // columns of the logits
+};
+
+// Memory of a device that has its own.
+struct DeviceMemorySize {
+  int64_t free_bytes = 0;
+  int64_t total_bytes = 0;
+};
+
 // What a worker reports about how it computes. Token identity holds within one `numerics()`.
 struct BackendInfo {
-  std::string device;  // "cpu"
-  std::string isa;     // "avx512" | "avx2" | "scalar"
+  std::string device;  // "cpu" | "reference" | "cuda"
+  std::string isa;     // "avx512" | "avx2" | "scalar" | "sm_90"
   std::string matmul;  // chosen implementation, e.g. "brg:avx512_core_bf16"
   int threads = 1;
   DType compute_dtype = DType::kF32;
   int attention_version = 1;
+  // A row gets the same bits whatever the other rows of its step are. Without it that holds for
+  // their contents, not for how many they are.
+  bool batch_invariant = true;
+  int ranks = 1;  // of the tensor-parallel group; sums over ranks are rounded as often
   std::string numerics() const {
     return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
-           std::to_string(attention_version);
+           std::to_string(attention_version) + (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
   }
 };
 
 // The device: about a dozen coarse operations on raw memory. Knows nothing of requests.
 //
 // One thread drives a backend. BeginStep does all host work of a step; the operations after it only
-// launch. Activations are in the compute dtype; the residual stream, norms' inputs and logits are
-// fp32. Every operation gives a row the same bits whatever the other rows of the step are.
+// launch: nothing is allocated, read back or waited for until EndStep. Activations are in the
+// compute dtype; the residual stream, norms' inputs and logits are fp32. The memory of Buffer and
+// Matrix is the device's; the host reaches it through Upload, Download and Zero.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -117,6 +151,14 @@ class Backend {
   virtual const BackendInfo& info() const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+  // Writes zeros, and so every page.
+  virtual absl::Status Zero(Buffer& buffer) = 0;
+  // Copies between host memory and the device's, and waits. Not during a step.
+  virtual absl::Status Upload(const void* host, size_t bytes, void* device) = 0;
+  virtual absl::Status Download(const void* device, size_t bytes, void* host) = 0;
+  // nullopt: buffers are in the host's memory.
+  virtual absl::StatusOr<std::optional<DeviceMemorySize>> DeviceMemory() const = 0;
+
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                              const Shard& shard) = 0;
   // A vector (norm weight, bias) as fp32.
@@ -127,20 +169,25 @@ class Backend {
   // keeps a table beside the packed output projection.
   virtual bool CanEmbedFromPacked() const = 0;
 
-  // Makes everything that steps with these products may need, so that nothing is created while
-  // serving. What is not named here still works, but is made when it is first used.
-  virtual absl::Status Prepare(std::span<const MatMulUse> uses) = 0;
+  // Makes everything that such steps may need, so that nothing is created while serving. What is
+  // not named here still works, but is made when it is first used.
+  virtual absl::Status Prepare(const StepUses& uses) = 0;
 
-  // Checks the layout against `kv` and plans attention. Spans must stay valid until the step's last
-  // operation returned.
-  virtual absl::Status BeginStep(const StepLayout& layout, const PagedKv& kv) = 0;
+  // Checks the layout against `kv`, plans attention and brings the inputs to the device. Spans must
+  // stay valid until the step's last operation returned.
+  virtual absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) = 0;
+
+  // Calls `operations`, which launches operations of the step that began, or repeats what an
+  // earlier call launched. `program` names them: for equal programs and StepRows, `operations`
+  // launches the same operations on the same memory.
+  virtual absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) = 0;
 
   // out fp32 [tokens, hidden] = row of the table (or of the packed weight) per token.
   virtual void Embed(const Buffer& table, Matrix out) = 0;
   virtual void EmbedFromPacked(const PackedWeight& weight, Matrix out) = 0;
 
-  // out [rows.size(), cols] = in[rows[i]].
-  virtual void GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) = 0;
+  // out [samples, cols] = in[sample_rows[i]] of the step.
+  virtual void GatherSampled(Matrix in, Matrix out) = 0;
 
   // out = in / sqrt(mean(in²) + eps) * weight; in fp32, out in the compute dtype (or fp32).
   virtual void RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) = 0;
@@ -162,7 +209,12 @@ class Backend {
   // gate_up [tokens, 2 * ffn], gate then up; out [tokens, ffn] = silu(gate) * up.
   virtual void SiluMul(Matrix gate_up, Matrix out) = 0;
 
-  // logits fp32 [rows, vocab]; one result per row. `logits` is scratch afterwards.
+  // values fp32, dense: their sum over the ranks of this backend's group, the same bits on each.
+  // Nothing for a backend without a group. Where a rank is missing, EndStep reports it.
+  virtual void AllReduce(Matrix values) = 0;
+
+  // logits fp32 [rows, vocab]; one result per row, filled when EndStep returns. `logits` is scratch
+  // afterwards. `results` stays valid until then.
   virtual void Sample(Matrix logits, std::span<const SampleRow> rows,
                       std::span<SampledToken> results) = 0;
 

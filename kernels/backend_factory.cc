@@ -2,9 +2,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "kernels/cpu/cpu_backend.h"
+#if BATON_HAS_CUDA
+#include "kernels/cuda/cuda_backend.h"
+#endif
 #include "kernels/reference/reference_backend.h"
 
 namespace baton::kernels {
+
+bool HasOwnMemory(const std::string& device) { return device == "cuda"; }
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
   if (options.device == "cpu" || options.device == "reference") {
@@ -17,10 +22,28 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
   }
   if (options.device == "cpu") return CpuBackend::Create(options);
   if (options.device == "reference") {
-    return std::make_unique<ReferenceBackend>(options.compute_dtype);
+    return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);
   }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "device '", options.device, "'; this build has cpu and reference: use --device cpu"));
+  if (options.device == "cuda") {
+#if BATON_HAS_CUDA
+    return CudaBackend::Create(options);
+#else
+    return absl::InvalidArgumentError(
+        "device cuda; this build has none: build with preset cuda, or use --device cpu");
+#endif
+  }
+  return absl::InvalidArgumentError(absl::StrCat("device '", options.device,
+                                                 "'; expected cpu, cuda or reference: use "
+                                                 "--device cpu"));
+}
+
+absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads) {
+#if BATON_HAS_CUDA
+  if (backend.info().device == "cuda") return static_cast<CudaBackend&>(backend).MeasureLimits();
+#endif
+  BackendInfo info = backend.info();
+  info.threads = threads;
+  return MeasureMachineLimits(info);
 }
 
 }  // namespace baton::kernels

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "common/base/check.h"
+
 namespace baton::kernels {
 namespace {
 
@@ -40,9 +42,13 @@ void MaskIds(std::span<const int32_t> ids, std::span<float> logits) {
 
 void MaskRepeatedNgrams(const SampleRow& row, std::span<float> logits) {
   const size_t prompt = row.prompt.size();
-  const size_t length = prompt + row.output.size();
+  const size_t known = prompt + row.output.size();
+  const size_t length = SamplePosition(row);
   const size_t prefix = row.no_repeat_ngram_size - 1;
-  const auto at = [&](size_t i) { return i < prompt ? row.prompt[i] : row.output[i - prompt]; };
+  const auto at = [&](size_t i) {
+    if (i < prompt) return row.prompt[i];
+    return i < known ? row.output[i - prompt] : row.pending_id;
+  };
   for (size_t start = 0; start + prefix < length; ++start) {
     bool same = true;
     for (size_t i = 0; i < prefix && same; ++i) same = at(start + i) == at(length - prefix + i);
@@ -71,11 +77,13 @@ void SampleProcessors::Penalise(const SampleRow& row, std::span<float> logits) {
     if (counts_[id] == 0) seen_.push_back(id);
     counts_[id] |= 1;
   }
-  for (const int32_t id : row.output) {
-    if (!in_range(id)) continue;
+  const auto count_output = [&](int32_t id) {
+    if (!in_range(id)) return;
     if (counts_[id] == 0) seen_.push_back(id);
     counts_[id] = (counts_[id] | 1) + 2;
-  }
+  };
+  for (const int32_t id : row.output) count_output(id);
+  if (row.pending_output) count_output(row.pending_id);
   for (const int32_t id : seen_) {
     const int32_t count = counts_[id] >> 1;
     counts_[id] = 0;
@@ -98,6 +106,8 @@ void SampleProcessors::AddBias(const SampleRow& row, std::span<float> logits) {
 }
 
 std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span<const float> raw) {
+  BATON_CHECK(!row.pending_output || row.pending_id >= 0)
+      << "the last id of slot " << row.slot << " was not filled in";
   copied_ = false;
   if (HasPenalty(row)) Penalise(row, Writable(raw));
   if (!row.logit_bias.empty()) AddBias(row, Writable(raw));

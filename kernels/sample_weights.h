@@ -28,7 +28,7 @@ inline double NucleusNeeded(float top_p, uint64_t total) {
 }
 
 inline double SampleCoin(const SampleRow& row, uint32_t draw) {
-  return base::Coin(row.seed, static_cast<uint32_t>(row.prompt.size() + row.output.size()), draw);
+  return base::Coin(row.seed, SamplePosition(row), draw);
 }
 
 // The id of highest logit among `ids`, ties to the lowest; -1 when none is in the vocabulary.

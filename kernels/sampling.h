@@ -25,15 +25,27 @@ struct SampleRow {
 
   std::span<const int32_t> prompt;  // ids
   std::span<const int32_t> output;  // ids sampled so far, of all attempts
+  // One more id follows `output`: the last that `slot` drew, in a step whose tokens the host had
+  // not seen when it planned this one. A device that keeps the last id of each slot reads it there;
+  // for the others the runner sets `pending_id`.
+  bool pending_output = false;
+  int32_t pending_id = -1;
+  int32_t slot = -1;  // of the sequence while it runs, in [0, max_num_seqs); -1 = none
 
   std::span<const int32_t> eos_ids;   // for the signal
   std::span<const int32_t> stop_ids;  // EOS ids and the request's own: the stop set
   bool mask_stop_ids = false;         // min_tokens not reached: the stop set cannot be drawn
   bool redraw_eos = false;  // IGNORE_MASK: an EOS draw is recorded, then redrawn without EOS
 
-  // The coin: Coin(seed, position, draw), position = prompt.size() + output.size().
+  // The coin: Coin(seed, position, draw), position = SamplePosition(row).
   uint64_t seed = 0;
   int32_t num_top_logprobs = 0;
 };
+
+// How many tokens stand before the one that is drawn.
+inline uint32_t SamplePosition(const SampleRow& row) {
+  return static_cast<uint32_t>(row.prompt.size() + row.output.size()) +
+         (row.pending_output ? 1U : 0U);
+}
 
 }  // namespace baton::kernels

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 
 namespace baton::kernels {
@@ -46,9 +47,6 @@ absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv) {
     return absl::InternalError(
         absl::StrCat(layout.tokens.size(), " tokens but ", layout.positions.size(), " positions"));
   }
-  if (kv.layout.dtype == DType::kF16) {
-    return absl::InvalidArgumentError("a KV cache of float16; expected float32 or bfloat16");
-  }
   if (kv.layout.block_size <= 0) {
     return absl::InternalError(absl::StrCat("KV block size ", kv.layout.block_size));
   }
@@ -67,7 +65,25 @@ absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv) {
     return absl::InternalError(
         absl::StrCat("the sequences cover ", begin, " of ", layout.tokens.size(), " tokens"));
   }
+  for (const int32_t row : layout.sample_rows) {
+    if (row < 0 || row >= begin) {
+      return absl::InternalError(absl::StrCat("a sample of row ", row, " of ", begin));
+    }
+  }
   return absl::OkStatus();
+}
+
+absl::Status CheckHostKv(const KvLayout& layout) {
+  if (layout.dtype != DType::kF16) return absl::OkStatus();
+  return absl::InvalidArgumentError("a KV cache of float16; expected float32 or bfloat16");
+}
+
+std::string SumOverRanks(Collective& collective, Matrix values) {
+  BATON_CHECK(values.dtype == DType::kF32 && values.stride == values.cols)
+      << "values that are summed over ranks are fp32 and dense";
+  const absl::Status status = collective.AllReduceSum(
+      {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)});
+  return std::string(status.message());
 }
 
 absl::Status DeviceFault(std::string_view message) {

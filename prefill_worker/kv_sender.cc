@@ -16,15 +16,15 @@ absl::Status Stuck(base::Duration limit) {
 
 }  // namespace
 
-KvSender::KvSender(WorkerCore* core, int32_t skip_blocks,
+KvSender::KvSender(WorkerCore* core, int32_t skip_blocks, KvShape target,
                    std::function<void(const PushOutcome&)> done)
-    : core_(core), skip_blocks_(skip_blocks), done_(std::move(done)) {}
+    : core_(core), skip_blocks_(skip_blocks), target_(std::move(target)), done_(std::move(done)) {}
 
 void KvSender::Open(KvTransport* transport, const std::string& address, const Ticket& ticket) {
   const WorkerIdentity& self = core_->identity();
   auto push = transport->Open(address,
                               {.ticket = ticket,
-                               .shape = self.shape,
+                               .shape = target_,
                                .model_fingerprint = self.model_fingerprint,
                                .numerics = self.numerics},
                               shared_from_this());
@@ -39,12 +39,24 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
   Schedule();
 }
 
-void KvSender::Send(const std::vector<LeasedBlock>& blocks) {
+absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) const {
+  const SlotRows slots = SlotRows::Of(core_->identity().shape, used_slots);
+  if (used_slots == slots.block_size) return absl::OkStatus();
+  for (const std::span<std::byte> rank : block.ranks()) {
+    BATON_RETURN_IF_ERROR(core_->blocks().Zero(slots, rank));
+  }
+  return absl::OkStatus();
+}
+
+void KvSender::Send(const std::vector<LeasedBlock>& blocks, int32_t used_slots) {
   std::vector<KvSource> sources;
   for (const LeasedBlock& block : blocks) {
-    if (block.ordinal >= skip_blocks_) sources.push_back({block.ordinal, block.bytes});
+    if (block.ordinal < skip_blocks_) continue;
+    sources.push_back({block.ordinal, InOrderOf(target_, core_->identity().shape, block.ranks())});
   }
   if (sources.empty()) return;
+  const absl::Status zeroed = ZeroRest(blocks.back(), used_slots);
+  if (!zeroed.ok()) return Cancel(zeroed);
   base::Failpoint("pushing");
   std::shared_ptr<KvPush> push;
   {
@@ -53,7 +65,7 @@ void KvSender::Send(const std::vector<LeasedBlock>& blocks) {
     push = push_;
     outcome_.blocks += static_cast<int32_t>(sources.size());
     for (const KvSource& source : sources) {
-      outcome_.bytes += static_cast<int64_t>(source.bytes.size());
+      outcome_.bytes += static_cast<int64_t>(source.size());
     }
   }
   push->Send(std::move(sources));

@@ -47,7 +47,7 @@ void PrefillStream::Start(const absl::Status& allowed, const worker_pb::PrefillR
 
 absl::Status PrefillStream::Check(const worker_pb::PrefillRequest& request) const {
   BATON_RETURN_IF_ERROR(core_->CheckFingerprint(request.generation().model_fingerprint()));
-  BATON_RETURN_IF_ERROR(core_->CheckShape(KvShapeFromProto(request.layout())));
+  BATON_RETURN_IF_ERROR(core_->CheckPeerShape(KvShapeFromProto(request.layout())));
   if (!TicketFromProto(request.ticket())) {
     return MakeError(absl::StatusCode::kInvalidArgument,
                      {.reason = Reason::kUnknownTicket, .field = "ticket"},
@@ -79,7 +79,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   eos_policy_ = spec.stop.eos_policy;
   eos_signals_ = request.generation().eos_signals();
   sender_ = std::make_shared<KvSender>(
-      core_, request.skip_blocks(),
+      core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
   // No event comes before the push is open.
   auto admitted = core_->events().Admit(std::move(spec), shared_from_this(), [&](SequenceId id) {
@@ -149,11 +149,11 @@ void PrefillStream::On(const BlocksReadyEvent& event) {
     if (ended_) return;
     cached_tokens_ = event.cached_tokens;
   }
+  const int32_t block_size = core_->identity().shape.block_size;
   if (!event.blocks.empty()) {
-    const int32_t block_size = core_->identity().shape.block_size;
     sender_->NoteComputed((event.blocks.back().ordinal + 1) * block_size);
   }
-  sender_->Send(event.blocks);
+  sender_->Send(event.blocks, event.last ? event.last_block_tokens : block_size);
 }
 
 void PrefillStream::On(const TokenEvent& event) {

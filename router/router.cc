@@ -101,7 +101,7 @@ absl::Status Router::AcceptWorker(const WorkerFacts& facts) const {
   const ModelConfig& config = model_->config;
   const KvShape& layout = facts.layout;
   if (layout.layers != config.layers || layout.head_dim != config.head_dim ||
-      layout.kv_heads * layout.tensor_parallel != config.kv_heads) {
+      layout.kv_heads != config.kv_heads) {
     return absl::FailedPreconditionError(absl::StrCat(
         "it serves another model: ", layout.Describe(), "; expected layers ", config.layers,
         " kv_heads ", config.kv_heads, " head_dim ", config.head_dim, " of ", model_->name));

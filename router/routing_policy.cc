@@ -85,7 +85,7 @@ const WorkerView* PickDecode(const RoutingNeed& need, const RoutingInput& input,
 }  // namespace
 
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {
-  return prefill.fingerprint == decode.fingerprint && prefill.layout == decode.layout &&
+  return prefill.fingerprint == decode.fingerprint && CanHandOver(prefill.layout, decode.layout) &&
          prefill.protocol_major == decode.protocol_major;
 }
 

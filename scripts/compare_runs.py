@@ -4,185 +4,27 @@ import argparse
 import json
 import os
 import pathlib
-import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
-import time
-import urllib.error
-import urllib.request
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from compare_servers import ROOT, CompareError, systems_of
+
 SHAPE = {"arch": "llama", "layers": 12, "hidden": 768, "heads": 12, "kv-heads": 4, "head-dim": 64,
          "ffn": 2048, "vocab": 32000, "dtype": "bfloat16", "seed": 1}
-# Column, key in result.json, format.
-COLUMNS = (("requests/s", "request_throughput", "{:.2f}"),
-           ("output tok/s", "output_throughput", "{:.1f}"),
-           ("TTFT mean", "mean_ttft_ms", "{:.1f}"), ("p50", "p50_ttft_ms", "{:.1f}"),
-           ("p99", "p99_ttft_ms", "{:.1f}"),
-           ("TPOT p50", "p50_tpot_ms", "{:.2f}"), ("p99", "p99_tpot_ms", "{:.2f}"),
-           ("gap p99", "p99_itl_ms", "{:.1f}"))
-
-
-class CompareError(Exception):
-    """What went wrong and what to do; ends the program with this line."""
+# Column, figure of the measured window in result.json and its statistic, format.
+COLUMNS = (("requests/s", ("request_throughput",), "{:.2f}"),
+           ("output tok/s", ("output_throughput",), "{:.1f}"),
+           ("TTFT mean", ("ttft_ms", "mean"), "{:.1f}"), ("p50", ("ttft_ms", "p50"), "{:.1f}"),
+           ("p99", ("ttft_ms", "p99"), "{:.1f}"),
+           ("TPOT p50", ("tpot_ms", "p50"), "{:.2f}"), ("p99", ("tpot_ms", "p99"), "{:.2f}"),
+           ("gap p99", ("itl_ms", "p99"), "{:.1f}"))
 
 
 def say(text):
     print(text, file=sys.stderr, flush=True)
-
-
-class Server:
-    """A server process with its own process group, which is gone after stop()."""
-
-    def __init__(self, command, log, ready, environment=None):
-        self.log = log
-        self.command = command
-        with open(log, "wb") as output:
-            self.process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
-                env={**os.environ, **(environment or {})})
-        try:
-            self.address = self.await_ready(ready)
-        except BaseException:
-            self.stop()
-            raise
-
-    def await_ready(self, ready, limit_s=300):
-        """What `ready` answers, asked with the log's text until it says something."""
-        deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline:
-            text = self.text()
-            if (address := ready(text)) is not None:
-                return address
-            if self.process.poll() is not None:
-                raise CompareError(f"{self.command[0]} ended with {self.process.returncode}:\n"
-                                   f"{text[-2000:]}")
-            time.sleep(0.1)
-        raise CompareError(f"{self.command[0]} was not ready after {limit_s} s; see {self.log}")
-
-    def last_words(self):
-        ended = self.process.poll()
-        state = "still ran" if ended is None else f"had ended with {ended}"
-        return f"The server {state}; the end of what it said:\n{self.text()[-1500:]}"
-
-    def text(self):
-        return pathlib.Path(self.log).read_text(errors="replace")
-
-    def stop(self):
-        for number, wait_s in ((signal.SIGTERM, 20), (signal.SIGKILL, 10)):
-            try:
-                os.killpg(self.process.pid, number)
-                self.process.wait(wait_s)
-                return
-            except ProcessLookupError:
-                self.process.wait(wait_s)
-                return
-            except subprocess.TimeoutExpired:
-                continue
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def answers(url):
-    try:
-        with urllib.request.urlopen(url, timeout=2) as response:
-            return response.status == 200
-    except (urllib.error.URLError, OSError):
-        return False
-
-
-class Baton:
-    def __init__(self, options, mode):
-        self.name = f"Baton, {mode}"
-        self.options, self.mode = options, mode
-        threads = options.threads
-        if mode == "split":
-            each = max(1, threads // 2)
-            self.note = f"1 prefill and 1 decode worker, {each} thread{'s' * (each > 1)} each"
-        else:
-            each = threads
-            self.note = f"1 worker, {each} thread{'s' * (each > 1)}"
-        self.each = each
-
-    def start(self, log):
-        command = [self.options.baton, "serve", self.options.model, "--mode", self.mode,
-                   "--threads", str(self.each), "--port", "0", "--admin-port", "0",
-                   "--max-num-seqs", str(self.options.places), "--kv-cache-memory",
-                   self.options.kv_cache_memory, "--eos-log", "off", "--log-level", "warn"]
-        return Server(command, log, self.ready)
-
-    @staticmethod
-    def ready(text):
-        found = re.search(r'^\{[^[]*"grpc":"([^"]+)"', text, re.M)
-        return found and found.group(1)
-
-    def load(self, address):
-        return ["--server", address]
-
-
-class OpenAi:
-    """What the servers of the openai protocol have in common."""
-
-    def __init__(self, options):
-        self.options = options
-
-    def load(self, address):
-        return ["--server", address, "--protocol", "openai", "--vocab-size",
-                str(self.options.vocab_size)]
-
-
-class LlamaServer(OpenAi):
-    def __init__(self, options):
-        super().__init__(options)
-        self.name = "llama.cpp's server"
-        self.note = f"{options.threads} threads, {options.places} slots"
-
-    def start(self, log):
-        port = free_port()
-        threads = str(self.options.threads)
-        command = [self.options.llama_server, "-m", self.options.gguf, "--host", "127.0.0.1",
-                   "--port", str(port), "-t", threads, "-tb", threads,
-                   "-np", str(self.options.places),
-                   "-c", str(self.options.places * self.options.context), "--no-warmup"]
-        url = f"http://127.0.0.1:{port}"
-        return Server(command, log, lambda _: url if answers(url + "/health") else None)
-
-
-class Transformers(OpenAi):
-    def __init__(self, options):
-        super().__init__(options)
-        self.name = "transformers, continuous batching"
-        self.note = f"{options.threads} threads"
-
-    def start(self, log):
-        command = [self.options.transformers, "-B", str(ROOT / "scripts/transformers_server.py"),
-                   self.options.model, "--threads", str(self.options.threads), "--kv-tokens",
-                   str(self.options.places * self.options.context), "--max-requests",
-                   str(self.options.places)]
-        threads = {"OMP_NUM_THREADS": str(self.options.threads)}
-        return Server(command, log, self.ready, threads)
-
-    @staticmethod
-    def ready(text):
-        found = re.search(r"^ready (\S+)$", text, re.M)
-        return found and found.group(1)
-
-
-def systems_of(options):
-    systems = [Baton(options, "split"), Baton(options, "unified")]
-    if options.llama_server:
-        systems.append(LlamaServer(options))
-    if options.transformers:
-        systems.append(Transformers(options))
-    return systems
 
 
 def loads_of(options):
@@ -218,7 +60,17 @@ def problem_of(result):
     if result.get("failed"):
         errors = sorted({error for error in result.get("errors", []) if error})
         return f"{result['failed']} requests failed: {'; '.join(errors)[:500]}"
+    if result.get("client_limited"):
+        return "the load generator was late, so the server got less load than asked; try a lower --rate"
     return ""
+
+
+def figure(result, names):
+    """A figure of the measured window of the one run, or None where it has no samples."""
+    found = result["runs"][0]["figures"]
+    for name in names:
+        found = found[name] if found is not None else None
+    return found
 
 
 def run_rounds(options, systems, loads, folder):
@@ -238,7 +90,7 @@ def run_rounds(options, systems, loads, folder):
                     seed = 1000 * (number + 1) + at
                     result = measure(options, system, server.address, flags, seed, folder)
                     results.setdefault((name, system.name), []).append(result)
-                    say(f"  {name}: {result['output_throughput']:.1f} output tok/s")
+                    say(f"  {name}: {figure(result, ('output_throughput',)):.1f} output tok/s")
             except CompareError as error:
                 raise CompareError(f"{error}\n{server.last_words()}") from error
             finally:
@@ -246,15 +98,14 @@ def run_rounds(options, systems, loads, folder):
     return results
 
 
-def median_of(results, key):
-    values = [result.get(key) for result in results]
-    values = [value for value in values if isinstance(value, (int, float))]
+def median_of(results, names):
+    values = [value for result in results if (value := figure(result, names)) is not None]
     return statistics.median(values) if values else None
 
 
-def spread_of(results, key):
+def spread_of(results, names):
     """(max - min) / median of the rounds in percent."""
-    values = [result[key] for result in results]
+    values = [figure(result, names) for result in results]
     middle = statistics.median(values)
     return 100 * (max(values) - min(values)) / middle if middle else 0
 
@@ -266,10 +117,10 @@ def table(systems, loads, results):
         for system in systems:
             rounds = results[(load, system.name)]
             cells = [load, f"{system.name}: {system.note}"]
-            for _, key, form in COLUMNS:
-                value = median_of(rounds, key)
+            for _, names, form in COLUMNS:
+                value = median_of(rounds, names)
                 cells.append("-" if value is None else form.format(value))
-            spread = spread_of(rounds, "output_throughput")
+            spread = spread_of(rounds, ("output_throughput",))
             cells.append(f"{spread:.0f} %" if len(rounds) > 1 else "one round")
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
@@ -306,7 +157,8 @@ def report(options, systems, loads, results, limits):
     return "\n".join([
         f"Model: {config['architectures'][0]}, {shape}, {config.get('torch_dtype', 'float32')}. "
         f"Prompts of {options.input_tokens} tokens, outputs of {options.output_tokens} with EOS "
-        f"ignored, {options.requests} requests a run after 2 that are not counted; "
+        f"ignored, {options.requests} requests a run after 2 that are not counted, ramp and drain left "
+        "out where that leaves half of them; "
         f"{options.rounds} interleaved round{'s' * (options.rounds > 1)}, medians; "
         "milliseconds. The load generator shares the machine with the servers.",
         "",

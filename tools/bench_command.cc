@@ -33,12 +33,30 @@ struct Outputs {
   std::optional<Plotter> plotter;
 };
 
-absl::Status CheckFolderOf(const std::string& file, const char* flag) {
+// Refuses what could not be written, before any load is made.
+absl::Status CheckFile(const std::string& file, const char* flag) {
+  const std::string what = absl::StrCat(flag, " ", file);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(file, ignored)) {
+    return UsageError(what, "that is a folder", "a file in it");
+  }
   const std::filesystem::path parent = std::filesystem::absolute(file).parent_path();
   if (access(parent.c_str(), W_OK) == 0) return absl::OkStatus();
-  return UsageError(absl::StrCat(flag, " ", file),
+  return UsageError(what,
                     absl::StrCat("the folder ", parent.string(), " is not there or not writable"),
                     "a folder that exists");
+}
+
+absl::Status CheckFiles(const Outputs& outputs) {
+  if (!outputs.result.empty()) BATON_RETURN_IF_ERROR(CheckFile(outputs.result, "--out"));
+  if (!outputs.rows.empty()) BATON_RETURN_IF_ERROR(CheckFile(outputs.rows, "--rows"));
+  if (outputs.result.empty() || outputs.rows.empty()) return absl::OkStatus();
+  std::error_code ignored;
+  if (std::filesystem::weakly_canonical(outputs.result, ignored) !=
+      std::filesystem::weakly_canonical(outputs.rows, ignored)) {
+    return absl::OkStatus();
+  }
+  return UsageError("--out and --rows", "both name " + outputs.result, "two files");
 }
 
 absl::StatusOr<Outputs> PrepareOutputs(const BenchFlags& flags) {
@@ -51,8 +69,7 @@ absl::StatusOr<Outputs> PrepareOutputs(const BenchFlags& flags) {
     if (outputs.result.empty()) outputs.result = flags.plots + "/result.json";
     if (outputs.rows.empty()) outputs.rows = flags.plots + "/rows.jsonl";
   }
-  if (!outputs.result.empty()) BATON_RETURN_IF_ERROR(CheckFolderOf(outputs.result, "--out"));
-  if (!outputs.rows.empty()) BATON_RETURN_IF_ERROR(CheckFolderOf(outputs.rows, "--rows"));
+  BATON_RETURN_IF_ERROR(CheckFiles(outputs));
   return outputs;
 }
 
@@ -79,7 +96,9 @@ BenchResult Heading(const BenchFlags& flags, const Arguments& arguments,
   result.model_id = session.facts().model;
   result.tokenizer_id = flags.tokenizer.empty() ? session.facts().model : flags.tokenizer;
   result.eos = EosName(flags.eos);
-  result.burstiness = flags.burstiness;
+  result.arrivals = ArrivalsName(flags);
+  result.burstiness = Burstiness(flags);
+  result.prompt_salt = session.prompt_salt();
   result.slo = session.slo();
   result.server = {{"address", flags.client.server},
                    {"vocab_size", session.facts().vocab_size},
@@ -140,7 +159,7 @@ absl::Status MeasureAndPrint(const BenchFlags& flags, BenchSession* session, Row
         std::fputs(("  " + PointText(point) + "\n").c_str(), stderr);
       },
       result);
-  if (!result->find_max->points.empty()) {
+  if (result->find_max && !result->find_max->points.empty()) {
     Print(SearchTable(*result->find_max, *result->find_max_variable, *result->slo));
   }
   return status;

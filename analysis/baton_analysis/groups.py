@@ -68,13 +68,14 @@ def groups_of(result: Result, rows: Rows) -> list[Group]:
 def _of_search(result: Result, runs: list[Run]) -> list[Group]:
     if result.best is not None:
         label = label_of(result.variable, result.best)
-        described = {run["label"]: run for run in result.runs}
+        # By their start: a second look at a load has the label of the first.
+        described = {run["unix_started"]: run for run in result.runs}
         at_best = [run for run in runs if run.label.split(",")[0] == label]
         if at_best:
             name = load_name(result.variable, result.best)
             # The described one first: pictures of a single run show it, with what servers said.
-            at_best.sort(key=lambda run: run.label not in described)
-            members = [_member(run, described.get(run.label)) for run in at_best]
+            at_best.sort(key=lambda run: run.started_unix not in described)
+            members = [_member(run, described.get(run.started_unix)) for run in at_best]
             return [Group(f"{name}, the most that kept the SLO", members)]
     return [Group(f"{runs[-1].label}, the last load tried", [_member(runs[-1], None)])] if runs else []
 

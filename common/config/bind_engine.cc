@@ -1,4 +1,5 @@
 #include "absl/strings/str_cat.h"
+#include "common/base/kv_shape.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
@@ -24,6 +25,12 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
                 group, "how long a prefill batch may wait to fill"));
   set->Add(With(ChoiceFlag("policy", &flags->policy, Choices<std::string>{{{"fcfs", "fcfs"}}, {}}),
                 group, "order in which waiting sequences start"));
+  set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling,
+                           Choices<AsyncSchedulingFlag>{{{"auto", AsyncSchedulingFlag::kAuto},
+                                                         {"on", AsyncSchedulingFlag::kOn},
+                                                         {"off", AsyncSchedulingFlag::kOff}},
+                                                        {}}),
+                group, "plan the next step while one computes; auto: on a GPU"));
   set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
                 "reservations and requests that may stand in a worker's line"));
 }
@@ -35,9 +42,14 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
   tokens.aliases = {"max-batched-token-mem"};
   tokens.exclusive_with = "kv-cache-memory";
   set->Add(With(std::move(tokens), group, "size in tokens, instead of --kv-cache-memory"));
-  set->Add(Common(
-      With(SizeFlag("kv-cache-memory", &flags->kv_cache_memory, {.min = 1, .max = kMaxMemory}),
-           group, "size in bytes, taken at start")));
+  set->Add(Common(With(
+      OptionalSizeFlag("kv-cache-memory", &flags->kv_cache_memory, {.min = 1, .max = kMaxMemory}),
+      group, "size in bytes, taken at start; on a CPU 512MiB if not given")));
+  set->Add(With(DoubleFlag("gpu-memory-utilization", &flags->gpu_memory_utilization,
+                           {.min = 0.05, .max = 1.0}),
+                group,
+                "share of a GPU's memory that weights, activations and KV cache may fill, where no "
+                "size of the cache is given"));
   set->Add(With(IntFlag("block-size", &flags->block_size, {.min = 1, .max = 1024}), group,
                 "tokens in a block"));
   set->Add(With(SwitchFlag("enable-prefix-caching", &flags->enable_prefix_caching), group,
@@ -47,18 +59,19 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
 Choices<DtypeFlag> Dtypes() {
   return {{{"auto", DtypeFlag::kAuto},
            {"float32", DtypeFlag::kFloat32},
-           {"bfloat16", DtypeFlag::kBfloat16}},
-          {{"float16", "float16 needs a CUDA device"}}};
+           {"bfloat16", DtypeFlag::kBfloat16},
+           {"float16", DtypeFlag::kFloat16}},
+          {}};
 }
 
 void BindDevice(FlagSet* set, EngineFlags* flags) {
   const std::string group = "Device";
   set->Add(With(ChoiceFlag("device", &flags->device,
-                           Choices<std::string>{{{"cpu", "cpu"}},
-                                                {{"cuda", "this build has no CUDA backend"}}}),
-                group, "where the model runs"));
+                           Choices<std::string>{{{"cpu", "cpu"}, {"cuda", "cuda"}}, {}}),
+                group, "where the model runs; cuda needs a build that has it"));
   set->Add(Common(With(ChoiceFlag("dtype", &flags->dtype, Dtypes()), group,
-                       "of the computation; auto: float32 for fp32 checkpoints, else bfloat16")));
+                       "of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
+                       "float16 on cuda only")));
   set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, Dtypes()), group,
                 "of the KV cache; auto: the compute dtype"));
   set->Add(With(ChoiceFlag("isa", &flags->isa,
@@ -69,6 +82,10 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                 group, "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
                        "of the computation; 0 = the cores this process may run on")));
+  set->Add(Common(With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
+                               {.min = 1, .max = kMaxTensorParallel}),
+                       group,
+                       "ranks among which a worker divides heads and MLP; they share --threads")));
 }
 
 }  // namespace

@@ -241,6 +241,21 @@ Flag SizeFlag(std::string name, int64_t* target, IntRange range) {
   return flag;
 }
 
+Flag OptionalSizeFlag(std::string name, std::optional<int64_t>* target, IntRange range) {
+  Flag flag = Scalar(std::move(name), "SIZE", target,
+                     [range](const std::string& text) -> absl::StatusOr<std::optional<int64_t>> {
+                       BATON_ASSIGN_OR_RETURN(const int64_t bytes, ParseSize(text));
+                       if (bytes >= range.min && bytes <= range.max) return bytes;
+                       return Wrong(text, absl::StrCat("at least ", FormatSize(range.min),
+                                                       " and at most ", FormatSize(range.max)));
+                     });
+  flag.get = [target]() -> std::vector<std::string> {
+    if (!*target) return {};
+    return {FormatSize(**target)};
+  };
+  return flag;
+}
+
 Flag DurationFlag(std::string name, base::Duration* target, std::chrono::milliseconds unit) {
   Flag flag = Scalar(std::move(name), unit == std::chrono::milliseconds(1) ? "MS" : "TIME", target,
                      [unit](const std::string& text) { return ParseDuration(text, unit); });

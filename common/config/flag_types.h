@@ -43,6 +43,7 @@ Flag CommaListFlag(std::string name, std::vector<std::string>* target);
 Flag SwitchFlag(std::string name, bool* target);
 // Bytes: "1048576", "512MiB", "0.5GiB".
 Flag SizeFlag(std::string name, int64_t* target, IntRange range);
+Flag OptionalSizeFlag(std::string name, std::optional<int64_t>* target, IntRange range);
 // "30s", "500ms", "2m"; a bare number counts in `unit`.
 Flag DurationFlag(std::string name, base::Duration* target, std::chrono::milliseconds unit);
 Flag PortFlag(std::string name, int32_t* target);

@@ -30,7 +30,15 @@ const std::string& Advertised(const ServerFlags& flags, const std::string& liste
 
 std::string DtypeFlagName(DtypeFlag dtype) {
   if (dtype == DtypeFlag::kAuto) return "auto";
+  if (dtype == DtypeFlag::kFloat16) return "float16";
   return dtype == DtypeFlag::kFloat32 ? "float32" : "bfloat16";
+}
+
+bool SchedulesAsync(const EngineFlags& flags) {
+  if (flags.async_scheduling != AsyncSchedulingFlag::kAuto) {
+    return flags.async_scheduling == AsyncSchedulingFlag::kOn;
+  }
+  return flags.device == "cuda";
 }
 
 std::string IsaFlagName(IsaFlag isa) {

@@ -36,31 +36,38 @@ struct ServerFlags {
   bool enable_failpoints = false;  // honour BATON_FAILPOINT; for tests
 };
 
-enum class DtypeFlag { kAuto, kFloat32, kBfloat16 };
+enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
-// As on the command line: "auto", "float32", "bfloat16"; "auto", "avx512", "avx2".
+enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
+// As on the command line: "auto", "float32", "bfloat16", "float16"; "auto", "avx512", "avx2".
 std::string DtypeFlagName(DtypeFlag dtype);
 std::string IsaFlagName(IsaFlag isa);
 
 // Every worker.
 struct EngineFlags {
-  int32_t max_model_len = 0;                     // tokens of prompt and output; 0 = the model's own
-  int32_t max_num_seqs = 64;                     // sequences in one step
-  int32_t max_prefill_tokens = 2048;             // prompt tokens in one step
-  int32_t max_num_batched_tokens = 2048;         // tokens in one step
-  std::optional<int64_t> kv_cache_tokens;        // when set, instead of kv_cache_memory
-  int64_t kv_cache_memory = int64_t{512} << 20;  // bytes
-  int32_t block_size = 16;                       // tokens
+  int32_t max_model_len = 0;               // tokens of prompt and output; 0 = the model's own
+  int32_t max_num_seqs = 64;               // sequences in one step
+  int32_t max_prefill_tokens = 2048;       // prompt tokens in one step
+  int32_t max_num_batched_tokens = 2048;   // tokens in one step
+  std::optional<int64_t> kv_cache_tokens;  // when set, instead of kv_cache_memory
+  std::optional<int64_t> kv_cache_memory;  // bytes; 512 MiB on a CPU if neither is set
+  double gpu_memory_utilization = 0.9;     // on a GPU if neither is set
+  int32_t block_size = 16;                 // tokens
   bool enable_prefix_caching = true;
   base::Duration prefill_batch_wait{};
   DtypeFlag dtype = DtypeFlag::kAuto;     // float32 for fp32 checkpoints, else bfloat16
   DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
   std::string device = "cpu";
   IsaFlag isa = IsaFlag::kAuto;
-  int32_t threads = 0;  // 0 = every core this process may run on
+  int32_t threads = 0;               // of all ranks; 0 = every core this process may run on
+  int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
   std::string policy = "fcfs";
+  AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
 };
+
+// Whether the next step is planned while one computes; kAuto: on a GPU.
+bool SchedulesAsync(const EngineFlags& flags);
 
 enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
 // As on the command line: "auto", "grpc", "nccl", "cuda_ipc".

@@ -14,11 +14,11 @@
 #include "common/base/clock.h"
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
+#include "common/kv/kv_cache.h"
 #include "common/model/model_runner.h"
 #include "common/sample/params.h"
 #include "common/sched/events.h"
 #include "common/sched/sequence.h"
-#include "kernels/paged_kv.h"
 
 namespace baton {
 
@@ -26,6 +26,14 @@ namespace baton {
 struct LeasedBlock {
   int32_t ordinal = 0;  // index in the sequence's block table
   std::span<std::byte> bytes;
+  ByteParts peers{};  // the block's bytes on ranks 1, 2, … of a tensor-parallel worker
+
+  // On every rank.
+  ByteParts ranks() const {
+    ByteParts all = {bytes};
+    all.insert(all.end(), peers.begin(), peers.end());
+    return all;
+  }
 };
 
 // --- What the engine says. Each event names its sequence; per sequence they come in order:
@@ -44,10 +52,12 @@ struct ReservedEvent {
   std::vector<LeasedBlock> lease;
 };
 // kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt
-// were not computed. Unused slots of the last block are zero. The blocks stay also after Finished
-// until ReturnLease, which ends the lease of all of them.
+// were not computed. `last_block_tokens` slots of the last one hold KV, the others what was there
+// before: who sends them away zeroes those. The blocks stay also after Finished until ReturnLease,
+// which ends the lease of all of them.
 struct BlocksReadyEvent {
   std::vector<LeasedBlock> blocks;
+  int32_t last_block_tokens = 0;
   int32_t cached_tokens = 0;
   bool last = false;  // no more blocks will come
 };
@@ -62,7 +72,7 @@ struct SequenceEvent {
 // Figures of one finished step.
 struct StepEvent {
   base::Instant at{};
-  base::Duration duration{};
+  base::Duration duration{};  // since it was submitted, or since the end of the step before it
   int32_t prefill_tokens = 0, decode_tokens = 0;
   int32_t prefill_sequences = 0, decode_sequences = 0;
 };
@@ -87,6 +97,8 @@ struct EngineOptions {
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
   base::Duration stall_timeout = std::chrono::seconds(30);
+  // Plan the next step while one computes. Changes when things happen, never what is drawn.
+  bool overlap = false;
 };
 
 // A consistent snapshot, taken between steps.
@@ -106,9 +118,12 @@ struct EngineFigures {
   uint64_t evicted_blocks = 0;
   uint64_t prompt_tokens_computed = 0, prompt_tokens_cached = 0, prompt_tokens_received = 0;
   uint64_t generated_tokens = 0;
-  uint64_t prefill_chunks = 0;  // rows that were part of a prompt only
-  int32_t largest_batch = 0;    // sequences in one step, so far
-  bool healthy = true;          // false after a fault or a stall
+  uint64_t prefill_chunks = 0;    // rows that were part of a prompt only
+  int32_t largest_batch = 0;      // sequences in one step, so far
+  uint64_t steps_overlapped = 0;  // submitted while another was on the device
+  uint64_t rows_ahead = 0;        // planned behind a token that was still being drawn
+  uint64_t rows_discarded = 0;    // computed for sequences that had ended
+  bool healthy = true;            // false after a fault or a stall
 };
 
 // The engine of one worker: one thread that owns scheduler, block pool and model runner.
@@ -120,9 +135,9 @@ struct EngineFigures {
 // waits.
 class Engine {
  public:
-  // `kv` is the arena the runner computes in. Starts the thread.
+  // `kv` are the arenas the runner computes in: one, or one per rank. Starts the thread.
   static absl::StatusOr<std::unique_ptr<Engine>> Start(const EngineOptions& options,
-                                                       const kernels::PagedKv& kv,
+                                                       const KvCache& kv,
                                                        std::unique_ptr<ModelRunner> runner,
                                                        const base::Clock* clock);
   virtual ~Engine() = default;

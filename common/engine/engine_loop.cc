@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
+#include "common/engine/async_runner.h"
 
 namespace baton {
 namespace {
@@ -16,8 +17,8 @@ constexpr size_t kEventCapacity = 4096;
 // An idle engine looks at its deadlines this often: `clock` may be a test's, which wakes nobody.
 constexpr auto kIdlePoll = std::chrono::milliseconds(20);
 
-SequenceLimits LimitsOf(const EngineOptions& options, const kernels::PagedKv& kv) {
-  const int64_t pool_tokens = int64_t{kv.num_blocks} * kv.layout.block_size;
+SequenceLimits LimitsOf(const EngineOptions& options, const KvCache& kv) {
+  const int64_t pool_tokens = int64_t{kv.num_blocks()} * kv.layout().block_size;
   return {.max_model_len = options.max_model_len,
           .pool_tokens = static_cast<int32_t>(
               std::min<int64_t>(pool_tokens, std::numeric_limits<int32_t>::max())),
@@ -25,12 +26,13 @@ SequenceLimits LimitsOf(const EngineOptions& options, const kernels::PagedKv& kv
 }
 
 SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const Policy& policy,
-                                    const kernels::PagedKv& kv) {
+                                    const KvCache& kv) {
   return {.limits = LimitsOf(options, kv),
-          .block_size = kv.layout.block_size,
+          .block_size = kv.layout().block_size,
           .max_num_seqs = options.max_num_seqs,
           .max_prefill_tokens = options.max_prefill_tokens,
           .max_num_batched_tokens = options.max_num_batched_tokens,
+          .max_steps_in_flight = options.overlap ? 2 : 1,
           .prefill_batch_wait = options.prefill_batch_wait,
           .policy = policy,
           .eos_ids = options.eos_ids};
@@ -40,7 +42,7 @@ absl::Status DeviceFault(std::string_view what) {
   return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDeviceFault}, what);
 }
 
-absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& kv) {
+absl::Status CheckOptions(const EngineOptions& options, const KvCache& kv) {
   const auto at_least_one = [](std::string_view name, int64_t value) {
     if (value >= 1) return absl::OkStatus();
     return absl::InvalidArgumentError(
@@ -52,7 +54,7 @@ absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& 
   BATON_RETURN_IF_ERROR(at_least_one("max_num_batched_tokens", options.max_num_batched_tokens));
   BATON_RETURN_IF_ERROR(at_least_one("max_num_queued_reqs", options.max_num_queued_reqs));
   BATON_RETURN_IF_ERROR(at_least_one("the model's vocab_size", options.vocab_size));
-  BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks));
+  BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks()));
   if (options.prefill_batch_wait < base::Duration::zero()) {
     return absl::InvalidArgumentError("prefill_batch_wait is negative; expected 0 or more");
   }
@@ -65,26 +67,28 @@ absl::Status CheckOptions(const EngineOptions& options, const kernels::PagedKv& 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
-                                                      const kernels::PagedKv& kv,
+                                                      const KvCache& kv,
                                                       std::unique_ptr<ModelRunner> runner,
                                                       const base::Clock* clock) {
   BATON_RETURN_IF_ERROR(CheckOptions(options, kv));
   BATON_ASSIGN_OR_RETURN(const Policy policy, PolicyByName(options.policy));
+  if (options.overlap && runner->max_in_flight() < 2) {
+    runner = std::make_unique<AsyncRunner>(std::move(runner));
+  }
   return std::make_unique<EngineLoop>(options, policy, kv, std::move(runner), clock);
 }
 
-EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy,
-                       const kernels::PagedKv& kv, std::unique_ptr<ModelRunner> runner,
-                       const base::Clock* clock)
+EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy, const KvCache& kv,
+                       std::unique_ptr<ModelRunner> runner, const base::Clock* clock)
     : options_(options),
       clock_(clock),
       kv_(kv),
       runner_(std::move(runner)),
       gate_(LimitsOf(options, kv), options.max_num_queued_reqs),
       sink_(kEventCapacity),
-      pool_(kv.num_blocks),
+      pool_(kv.num_blocks()),
       cache_(options.enable_prefix_caching
-                 ? std::make_unique<PrefixCache>(&pool_, kv.layout.block_size)
+                 ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size)
                  : nullptr),
       scheduler_(SchedulerOptionsOf(options, policy, kv), &pool_, cache_.get()) {
   figures_ = Snapshot();
@@ -131,11 +135,15 @@ void EngineLoop::Run() {
   while (TakeCommands(idle)) {
     const base::Instant now = clock_->Now();
     scheduler_.ExpireAt(now);
-    const StepPlan plan = scheduler_.Plan(now);
+    StepPlan plan = scheduler_.Plan(now);
     PublishAndEmit();
-    idle = plan.empty();
-    if (!idle && !RunStep(plan)) break;
+    const bool planned = !plan.empty();
+    if (planned && !Submit(std::move(plan))) break;
+    const size_t room = planned && options_.overlap ? 1 : 0;  // for one more before this one ends
+    idle = in_flight_.empty();
+    if (in_flight_.size() > room && !FinishStep()) break;
   }
+  while (!in_flight_.empty()) FinishStep();
   EndAll();
 }
 
@@ -170,27 +178,39 @@ void EngineLoop::Apply(Command command) {
   }
 }
 
-bool EngineLoop::RunStep(const StepPlan& plan) {
-  const base::Instant begin = clock_->Now();
+// The watchdog watches while this thread is in the runner: a step that waits for us is no stall.
+bool EngineLoop::Submit(StepPlan plan) {
+  if (!in_flight_.empty()) ++steps_overlapped_;
+  in_flight_.push_back({std::move(plan), clock_->Now()});
   watchdog_->StepBegins();
-  const absl::Status submitted = runner_->Submit(plan);
-  absl::StatusOr<StepOutput> output = submitted.ok() ? runner_->Wait() : submitted;
+  const absl::Status submitted = runner_->Submit(in_flight_.back().plan);
+  watchdog_->StepEnds();
+  if (submitted.ok()) return true;
+  FailStep(in_flight_.back().plan, submitted);
+  in_flight_.pop_back();
+  return false;
+}
+
+bool EngineLoop::FinishStep() {
+  watchdog_->StepBegins();
+  const absl::StatusOr<StepOutput> output = runner_->Wait();
   watchdog_->StepEnds();
   const base::Instant end = clock_->Now();
-  if (!output.ok()) {
-    Fail(DeviceFault(absl::StrCat("step ", plan.step, " failed: ", output.status().message())));
-  }
+  const InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  if (!output.ok() && healthy_) FailStep(step.plan, output.status());
   if (!healthy_) return false;
   ++steps_;
-  scheduler_.Commit(plan, *output, end);
+  scheduler_.Commit(step.plan, *output, end);
   PublishAndEmit();
-  const StepShape& shape = scheduler_.shape();
+  const StepShape& shape = step.plan.shape;
   sink_.Emit(StepEvent{.at = end,
-                       .duration = end - begin,
+                       .duration = end - std::max(step.begin, last_end_),
                        .prefill_tokens = shape.prefill_tokens,
                        .decode_tokens = shape.decode_tokens,
                        .prefill_sequences = shape.prefill_sequences,
                        .decode_sequences = shape.decode_sequences});
+  last_end_ = end;
   return true;
 }
 
@@ -215,6 +235,10 @@ void EngineLoop::EndAll() {
   PublishAndEmit();
   for (const SequenceId id : scheduler_.LiveIds()) scheduler_.ReturnLease(id);
   PublishAndEmit();
+}
+
+void EngineLoop::FailStep(const StepPlan& plan, const absl::Status& why) {
+  Fail(DeviceFault(absl::StrCat("step ", plan.step, " failed: ", why.message())));
 }
 
 void EngineLoop::Fail(const absl::Status& status) {
@@ -252,6 +276,9 @@ EngineFigures EngineLoop::Snapshot() const {
   to.generated_tokens = from.generated_tokens;
   to.prefill_chunks = from.prefill_chunks;
   to.largest_batch = from.largest_batch;
+  to.steps_overlapped = steps_overlapped_;
+  to.rows_ahead = from.rows_ahead;
+  to.rows_discarded = from.rows_discarded;
   return to;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <thread>
 
@@ -21,7 +22,7 @@ namespace baton {
 class EngineLoop final : public Engine {
  public:
   // Options were checked; use Engine::Start.
-  EngineLoop(const EngineOptions& options, const Policy& policy, const kernels::PagedKv& kv,
+  EngineLoop(const EngineOptions& options, const Policy& policy, const KvCache& kv,
              std::unique_ptr<ModelRunner> runner, const base::Clock* clock);
   ~EngineLoop() override;
 
@@ -39,10 +40,13 @@ class EngineLoop final : public Engine {
   // Waits for a command when there is nothing to compute. False when the engine is to stop.
   bool TakeCommands(bool idle);
   void Apply(Command command);
-  // One step, and its events. False when the device failed.
-  bool RunStep(const StepPlan& plan);
+  // False when the device failed.
+  bool Submit(StepPlan plan);
+  // Waits for the oldest step that is on the device; its events. False when the device failed.
+  bool FinishStep();
   void EndAll();
   void PublishAndEmit();
+  void FailStep(const StepPlan& plan, const absl::Status& why);
   void Fail(const absl::Status& status);
   EngineFigures Snapshot() const;
 
@@ -62,6 +66,13 @@ class EngineLoop final : public Engine {
   Scheduler scheduler_;
   uint64_t added_ = 0;
   uint64_t steps_ = 0;
+  uint64_t steps_overlapped_ = 0;
+  struct InFlight {
+    StepPlan plan;
+    base::Instant begin{};
+  };
+  std::deque<InFlight> in_flight_;
+  base::Instant last_end_{};
 
   base::Mutex stop_mutex_;
   std::thread thread_ ABSL_GUARDED_BY(stop_mutex_);

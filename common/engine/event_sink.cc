@@ -14,7 +14,8 @@ constexpr auto kRetry = std::chrono::milliseconds(1);
 std::vector<LeasedBlock> Addresses(const std::vector<BlockAt>& blocks, const KvCache& kv) {
   std::vector<LeasedBlock> leased;
   leased.reserve(blocks.size());
-  for (const BlockAt& at : blocks) leased.push_back({at.ordinal, kv.bytes(at.block)});
+  for (const BlockAt& at : blocks)
+    leased.push_back({at.ordinal, kv.bytes(at.block), kv.peer_bytes(at.block)});
   return leased;
 }
 
@@ -23,10 +24,8 @@ ReservedEvent Convert(const BlocksGranted& granted, const KvCache& kv, double) {
 }
 
 BlocksReadyEvent Convert(const BlocksProven& proven, const KvCache& kv, double) {
-  if (proven.last && !proven.blocks.empty()) {
-    kv.ZeroUnusedSlots(proven.blocks.back().block, proven.last_block_tokens);
-  }
   return {.blocks = Addresses(proven.blocks, kv),
+          .last_block_tokens = proven.last_block_tokens,
           .cached_tokens = proven.cached_tokens,
           .last = proven.last};
 }

@@ -11,8 +11,8 @@
 
 namespace baton {
 
-// Calls `on_stall` once when a step is on the device and no operation of it finished for `timeout`.
-// Has a thread of its own, since the engine's is then stuck in the step.
+// Calls `on_stall` once when the engine is in a call that waits for the device and no operation
+// finished for `timeout`. Has a thread of its own, since the engine's is then stuck.
 class Watchdog {
  public:
   Watchdog(const ModelRunner* runner, const base::Clock* clock, base::Duration timeout,

@@ -74,6 +74,10 @@ class BlockPool {
   int32_t available() const { return num_free() + num_cached_; }
   uint64_t evictions() const { return evictions_; }
   int32_t references(BlockId id) const { return blocks_[Index(id)].references; }
+  // Used or quarantined.
+  bool in_use(BlockId id) const {
+    return blocks_[Index(id)].references > 0 || blocks_[Index(id)].holds > 0;
+  }
 
   // Recounts everything and compares with the counters. For tests.
   bool IsConsistent() const;

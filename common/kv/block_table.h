@@ -24,6 +24,11 @@ class BlockTable {
   }
   ~BlockTable() { Clear(); }
 
+  // Room for `blocks` in all: until there are more, spans of ids() stay valid.
+  void Reserve(int32_t blocks) {
+    refs_.reserve(static_cast<size_t>(blocks));
+    ids_.reserve(static_cast<size_t>(blocks));
+  }
   void Append(BlockRef ref) {
     ids_.push_back(ref.id());
     refs_.push_back(std::move(ref));
@@ -46,7 +51,7 @@ class BlockTable {
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
   bool empty() const { return ids_.empty(); }
   BlockId operator[](int32_t ordinal) const { return ids_[static_cast<size_t>(ordinal)]; }
-  // Stable until the next Append or Clear.
+  // Stable until Clear, or an Append beyond what was reserved.
   std::span<const BlockId> ids() const { return ids_; }
 
  private:

@@ -2,27 +2,35 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "common/base/ids.h"
+#include "common/kv/block_layout.h"
 #include "kernels/paged_kv.h"
 
 namespace baton {
 
-// From block ids to bytes. Thread-safe: it only computes addresses.
+// From block ids to bytes. An id names a block on every rank of a tensor-parallel worker, each with
+// its own heads in its own arena; layouts and numbers of blocks are equal. Thread-safe: it only
+// computes addresses.
 class KvCache {
  public:
-  explicit KvCache(const kernels::PagedKv& kv) : kv_(kv) {}
+  KvCache(const kernels::PagedKv& kv) : ranks_{kv} {}  // NOLINT: an arena is a cache of one rank
+  // Of rank 0, 1, …; at least one.
+  explicit KvCache(std::vector<kernels::PagedKv> ranks) : ranks_(std::move(ranks)) {}
 
-  const kernels::KvLayout& layout() const { return kv_.layout; }
-  int32_t num_blocks() const { return kv_.num_blocks; }
-  std::span<std::byte> bytes(BlockId id) const { return kv_.block_span(id.value()); }
-
-  // Zeroes the slots [used_slots, block_size) of every layer, plane and head, so that a block that
-  // leaves this worker carries nothing of its former owners. Only for a block that nobody shares.
-  void ZeroUnusedSlots(BlockId id, int32_t used_slots) const;
+  const kernels::PagedKv& rank(size_t index) const { return ranks_[index]; }
+  size_t ranks() const { return ranks_.size(); }
+  const kernels::KvLayout& layout() const { return ranks_[0].layout; }  // of one rank
+  int32_t num_blocks() const { return ranks_[0].num_blocks; }
+  // On rank 0.
+  std::span<std::byte> bytes(BlockId id) const { return ranks_[0].block_span(id.value()); }
+  // On the others.
+  ByteParts peer_bytes(BlockId id) const;
 
  private:
-  const kernels::PagedKv kv_;
+  std::vector<kernels::PagedKv> ranks_;
 };
 
 }  // namespace baton

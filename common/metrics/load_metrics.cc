@@ -104,6 +104,8 @@ std::vector<MetricInfo> LoadMetrics() {
       "reason", {"capacity", "transfer"}));
   rows.push_back(Row(Metric::kNumPreemptions, counter, "baton_num_preemptions_total",
                      "Running sequences that gave up their blocks to be recomputed later."));
+  rows.push_back(Row(Metric::kStepsOverlapped, counter, "baton_steps_overlapped_total",
+                     "Steps handed to the device while it computed another one."));
   rows.push_back(
       Labelled(Row(Metric::kPromptTokensBySource, counter, "baton_prompt_tokens_by_source_total",
                    "Prompt tokens by where their KV came from."),

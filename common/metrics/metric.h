@@ -38,6 +38,7 @@ enum class Metric {
   kNumRequestsWaiting,
   kNumRequestsWaitingByReason,
   kNumPreemptions,
+  kStepsOverlapped,
   kIterationTokens,
   kIterationDuration,
   kBatchSize,

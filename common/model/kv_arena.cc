@@ -1,10 +1,7 @@
 #include "common/model/kv_arena.h"
 
 #include <algorithm>
-#include <cstring>
-#include <thread>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -14,15 +11,16 @@
 namespace baton {
 namespace {
 
-// Zeroing costs page faults more than anything, and those run side by side.
-void TouchPages(std::byte* data, size_t bytes, int threads) {
-  const size_t part = bytes / threads;
-  std::vector<std::thread> workers;
-  for (int i = 1; i < threads; ++i) {
-    workers.emplace_back([=] { std::memset(data + (i - 1) * part, 0, part); });
-  }
-  std::memset(data + (threads - 1) * part, 0, bytes - (threads - 1) * part);
-  for (std::thread& worker : workers) worker.join();
+// RESOURCE_EXHAUSTED when `need` bytes are more than there is where the arena goes.
+absl::Status CheckAvailable(const kernels::Backend& backend, double need, int32_t num_blocks) {
+  BATON_ASSIGN_OR_RETURN(const auto device, backend.DeviceMemory());
+  const int64_t available = device.has_value() ? device->free_bytes : AvailableMemoryBytes();
+  if (need <= static_cast<double>(available)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the KV cache of ", num_blocks, " blocks needs ", static_cast<int64_t>(need),
+                   " bytes, the ", device.has_value() ? "GPU" : "machine", " has ", available,
+                   " available; lower --kv-cache-memory or --kv-cache-tokens",
+                   device.has_value() ? ", or --gpu-memory-utilization" : ""));
 }
 
 }  // namespace
@@ -61,19 +59,25 @@ absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayou
   return static_cast<int32_t>(std::min<int64_t>(blocks, INT32_MAX - 1));
 }
 
+absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share) {
+  const int64_t may = static_cast<int64_t>(share * static_cast<double>(device.total_bytes));
+  const int64_t used = device.total_bytes - device.free_bytes;
+  if (used < may) return may - used;
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "weights, activations and what else is on the GPU take %d of its %d bytes, which leaves no "
+      "KV "
+      "cache within --gpu-memory-utilization %g (%d bytes); raise it above %.2f, lower "
+      "--max-num-batched-tokens, or free the GPU",
+      used, device.total_bytes, share, may,
+      static_cast<double>(used) / static_cast<double>(device.total_bytes)));
+}
+
 absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels::KvLayout& layout,
                                         int32_t num_blocks) {
   const double need = static_cast<double>(layout.block_bytes()) * num_blocks;
-  const int64_t available = AvailableMemoryBytes();
-  if (need > static_cast<double>(available)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the KV cache of ", num_blocks, " blocks needs ", static_cast<int64_t>(need),
-                     " bytes, the machine has ", available,
-                     " available; lower --kv-cache-memory or --kv-cache-tokens"));
-  }
-  const size_t bytes = layout.block_bytes() * num_blocks;
-  BATON_ASSIGN_OR_RETURN(auto buffer, backend.Allocate(bytes));
-  TouchPages(static_cast<std::byte*>(buffer->data()), bytes, backend.info().threads);
+  BATON_RETURN_IF_ERROR(CheckAvailable(backend, need, num_blocks));
+  BATON_ASSIGN_OR_RETURN(auto buffer, backend.Allocate(layout.block_bytes() * num_blocks));
+  BATON_RETURN_IF_ERROR(backend.Zero(*buffer));
   const kernels::PagedKv kv = {
       .arena = static_cast<std::byte*>(buffer->data()), .layout = layout, .num_blocks = num_blocks};
   return KvArena(std::move(buffer), kv);

@@ -20,9 +20,12 @@ inline constexpr int kKvLayoutVersion = 1;
 kernels::KvLayout KvLayoutOf(const ModelConfig& config, const LocalShape& shape,
                              kernels::DType kv_dtype, int32_t block_size);
 
-// How much KV cache a worker gets; at most one is set.
+// How much KV cache a worker gets; at most one of tokens and memory is set. If none is, the cache
+// gets kDefaultMemoryBytes of the host's memory, or what is left of `device_share` of a device's
+// own.
 struct KvBudget {
   static constexpr int64_t kDefaultMemoryBytes = int64_t{512} << 20;
+  double device_share = 0.9;            // --gpu-memory-utilization
   std::optional<int64_t> tokens;        // --kv-cache-tokens
   std::optional<int64_t> memory_bytes;  // --kv-cache-memory
 };
@@ -30,6 +33,10 @@ struct KvBudget {
 // Blocks that the budget pays for: tokens rounded up, memory rounded down. INVALID_ARGUMENT for a
 // budget of both kinds, RESOURCE_EXHAUSTED for one below a single block.
 absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayout& layout);
+
+// Bytes of KV cache when a device of `device` may be filled to `share`, after everything else has
+// its memory. RESOURCE_EXHAUSTED, with need, have and flag, where nothing is left.
+absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share);
 
 // The memory behind a worker's blocks.
 class KvArena final {

@@ -40,7 +40,14 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
   auto transformer = std::unique_ptr<Transformer>(
       new Transformer(config, shape, std::move(weights), backend, tight));
   BATON_RETURN_IF_ERROR(transformer->AllocateBuffers());
-  BATON_RETURN_IF_ERROR(backend->Prepare(transformer->Products()));
+  const std::vector<kernels::MatMulUse> products = transformer->Products();
+  const std::vector<kernels::AttentionShape> attentions = transformer->Attentions();
+  BATON_RETURN_IF_ERROR(backend->Prepare({.products = products,
+                                          .attentions = attentions,
+                                          .rope = transformer->Rope(),
+                                          .max_tokens = tight.max_tokens,
+                                          .max_samples = tight.max_samples,
+                                          .vocab = config.vocab}));
   return transformer;
 }
 
@@ -60,14 +67,38 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
   std::vector<kernels::MatMulUse> uses;
   const int rows = limits_.max_tokens;
   for (const LayerWeights& w : weights_.layers) {
-    uses.push_back({.weight = w.qkv.get(), .out = dtype_, .max_rows = rows});
-    uses.push_back({.weight = w.o.get(), .accumulate = true, .max_rows = rows});
-    uses.push_back({.weight = w.gate_up.get(), .out = dtype_, .max_rows = rows});
-    uses.push_back({.weight = w.down.get(), .accumulate = true, .max_rows = rows});
+    const auto use = [&](const auto& weight, const auto& bias, DType out, bool accumulate) {
+      uses.push_back({.weight = weight.get(),
+                      .out = out,
+                      .bias = bias != nullptr,
+                      .accumulate = accumulate,
+                      .max_rows = rows});
+    };
+    use(w.qkv, w.qkv_bias, dtype_, false);
+    use(w.o, w.o_bias, DType::kF32, shape_.rank == 0);
+    use(w.gate_up, w.gate_up_bias, dtype_, false);
+    use(w.down, w.down_bias, DType::kF32, shape_.rank == 0);
   }
   uses.push_back(
       {.weight = weights_.output.get(), .out = DType::kF32, .max_rows = limits_.max_samples});
   return uses;
+}
+
+// One of each that differs: layers differ by their window only.
+std::vector<kernels::AttentionShape> Transformer::Attentions() const {
+  std::vector<kernels::AttentionShape> shapes;
+  for (int32_t layer = 0; layer < config_.layers; ++layer) {
+    const bool known = std::any_of(shapes.begin(), shapes.end(), [&](const auto& shape) {
+      return shape.sliding_window == config_.windows[layer];
+    });
+    if (!known) shapes.push_back(AttentionOf(layer));
+  }
+  return shapes;
+}
+
+kernels::RopeShape Transformer::Rope() const {
+  return {.inv_freq = inv_freq_,
+          .attention_factor = static_cast<float>(config_.rope.attention_factor)};
 }
 
 Matrix Transformer::Narrow(int64_t rows, int64_t cols) const {
@@ -85,8 +116,8 @@ kernels::AttentionShape Transformer::AttentionOf(int32_t layer) const {
           .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim))};
 }
 
-void Transformer::Gather(Matrix in, std::span<const int32_t> rows, Matrix out) {
-  backend_->GatherRows(in, rows, out);
+void Transformer::Gather(Matrix in, Matrix out) {
+  backend_->GatherSampled(in, out);
   CountOperation();
 }
 
@@ -101,6 +132,15 @@ void Transformer::Project(const kernels::PackedWeight& weight, Matrix in, Matrix
   CountOperation();
 }
 
+// Rank 0 adds its part to the residual, the others put theirs in its place, and the sum of them all
+// is the new residual on every rank.
+void Transformer::AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
+                             Matrix in, Matrix residual) {
+  Project(weight, in, residual, {.bias = bias, .accumulate = shape_.rank == 0});
+  backend_->AllReduce(residual);
+  CountOperation();
+}
+
 void Transformer::Embed(Matrix residual) {
   if (weights_.embedding != nullptr) {
     backend_->Embed(*weights_.embedding, residual);
@@ -112,8 +152,6 @@ void Transformer::Embed(Matrix residual) {
 
 Matrix Transformer::StoreKv(int32_t layer, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
-  const kernels::RopeShape rope = {
-      .inv_freq = inv_freq_, .attention_factor = static_cast<float>(config_.rope.attention_factor)};
   const kernels::QkNorm norm = {
       .q = w.q_norm.get(), .k = w.k_norm.get(), .eps = static_cast<float>(config_.rms_eps)};
   const Matrix input = Narrow(residual.rows, config_.hidden);
@@ -121,7 +159,7 @@ Matrix Transformer::StoreKv(int32_t layer, Matrix residual) {
   const int64_t heads = shape_.q_heads + 2 * int64_t{shape_.kv_heads};
   const Matrix qkv = Wide(residual.rows, heads * config_.head_dim);
   Project(*w.qkv, input, qkv, {.bias = w.qkv_bias.get()});
-  backend_->RopeAndStoreKv(qkv, layer, AttentionOf(layer), rope, norm);
+  backend_->RopeAndStoreKv(qkv, layer, AttentionOf(layer), Rope(), norm);
   CountOperation();
   return qkv;
 }
@@ -135,7 +173,7 @@ Matrix Transformer::Attend(int32_t layer, Matrix qkv) {
 
 void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
-  Project(*w.o, heads, residual, {.bias = w.o_bias.get(), .accumulate = true});
+  AddProduct(*w.o, w.o_bias.get(), heads, residual);
   const Matrix input = Narrow(residual.rows, config_.hidden);
   Norm(residual, *w.mlp_norm, input);
   const Matrix gate_up = Wide(residual.rows, 2 * int64_t{shape_.ffn});
@@ -143,49 +181,51 @@ void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   const Matrix gated = Narrow(residual.rows, shape_.ffn);
   backend_->SiluMul(gate_up, gated);
   CountOperation();
-  Project(*w.down, gated, residual, {.bias = w.down_bias.get(), .accumulate = true});
+  AddProduct(*w.down, w.down_bias.get(), gated, residual);
 }
 
 // After the last layer's K and V are stored, only the rows that sample matter.
-Matrix Transformer::LastLayer(Matrix residual, std::span<const int32_t> rows) {
+Matrix Transformer::LastLayer(Matrix residual, int64_t samples) {
   const int32_t layer = config_.layers - 1;
   const Matrix heads = Attend(layer, StoreKv(layer, residual));
-  const int64_t count = static_cast<int64_t>(rows.size());
-  const Matrix sampled = Matrix::Dense(sampled_->data(), DType::kF32, count, config_.hidden);
-  Gather(residual, rows, sampled);
-  const Matrix sampled_heads = Wide(count, heads.cols);
-  Gather(heads, rows, sampled_heads);
+  const Matrix sampled = Matrix::Dense(sampled_->data(), DType::kF32, samples, config_.hidden);
+  Gather(residual, sampled);
+  const Matrix sampled_heads = Wide(samples, heads.cols);
+  Gather(heads, sampled_heads);
   FinishLayer(layer, sampled_heads, sampled);
   return sampled;
 }
 
-Matrix Transformer::Logits(Matrix sampled) {
-  const Matrix normed = Matrix::Dense(normed_->data(), dtype_, sampled.rows, config_.hidden);
-  Norm(sampled, *weights_.final_norm, normed);
-  const Matrix logits = Matrix::Dense(logits_->data(), DType::kF32, sampled.rows, config_.vocab);
-  Project(*weights_.output, normed, logits, {});
-  return logits;
-}
-
-absl::StatusOr<Matrix> Transformer::Forward(const kernels::StepLayout& layout,
-                                            const kernels::PagedKv& kv,
-                                            std::span<const int32_t> rows) {
-  const int64_t tokens = static_cast<int64_t>(layout.tokens.size());
-  BATON_CHECK(tokens > 0 && tokens <= limits_.max_tokens)
-      << tokens << " tokens in a step of at most " << limits_.max_tokens;
-  BATON_CHECK(static_cast<int64_t>(rows.size()) <= limits_.max_samples)
-      << rows.size() << " samples in a step of at most " << limits_.max_samples;
-  BATON_RETURN_IF_ERROR(backend_->BeginStep(layout, kv));
-  const Matrix residual = Matrix::Dense(residual_->data(), DType::kF32, tokens, config_.hidden);
+void Transformer::Operations(const kernels::StepRows& rows, Matrix logits) {
+  const Matrix residual =
+      Matrix::Dense(residual_->data(), DType::kF32, rows.tokens, config_.hidden);
   Embed(residual);
   for (int32_t layer = 0; layer < config_.layers - 1; ++layer) {
     FinishLayer(layer, Attend(layer, StoreKv(layer, residual)), residual);
   }
-  if (rows.empty()) {
+  if (rows.samples == 0) {
     StoreKv(config_.layers - 1, residual);
-    return Matrix{};
+    return;
   }
-  return Logits(LastLayer(residual, rows));
+  const Matrix sampled = LastLayer(residual, rows.samples);
+  const Matrix normed = Matrix::Dense(normed_->data(), dtype_, sampled.rows, config_.hidden);
+  Norm(sampled, *weights_.final_norm, normed);
+  Project(*weights_.output, normed, logits, {});
+}
+
+absl::StatusOr<Matrix> Transformer::Forward(const kernels::StepLayout& layout,
+                                            const kernels::PagedKv& kv) {
+  const int64_t tokens = static_cast<int64_t>(layout.tokens.size());
+  BATON_CHECK(tokens > 0 && tokens <= limits_.max_tokens)
+      << tokens << " tokens in a step of at most " << limits_.max_tokens;
+  BATON_CHECK(static_cast<int64_t>(layout.sample_rows.size()) <= limits_.max_samples)
+      << layout.sample_rows.size() << " samples in a step of at most " << limits_.max_samples;
+  BATON_ASSIGN_OR_RETURN(const kernels::StepRows rows, backend_->BeginStep(layout, kv));
+  const Matrix logits = Matrix::Dense(logits_->data(), DType::kF32, rows.samples, config_.vocab);
+  const uint64_t program = reinterpret_cast<uint64_t>(this);
+  BATON_RETURN_IF_ERROR(backend_->RunStep(program, [&] { Operations(rows, logits); }));
+  CountOperation();
+  return logits;
 }
 
 }  // namespace baton

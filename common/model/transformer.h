@@ -27,12 +27,11 @@ class Transformer final {
                                                              kernels::Backend* backend,
                                                              const StepLimits& limits);
 
-  // Computes a step and returns the logits after the tokens `rows` (indices into the flat token
-  // list), fp32 [rows.size(), vocab], valid until the next call. The caller ends the step
-  // (Backend::EndStep) when it has used them.
+  // Computes a step and returns the logits after the tokens `layout.sample_rows`, fp32 [at least
+  // that many, vocab], valid until the next call. The caller ends the step (Backend::EndStep) when
+  // it has used them.
   absl::StatusOr<kernels::Matrix> Forward(const kernels::StepLayout& layout,
-                                          const kernels::PagedKv& kv,
-                                          std::span<const int32_t> rows);
+                                          const kernels::PagedKv& kv);
 
   const StepLimits& limits() const { return limits_; }
   const ModelConfig& config() const { return config_; }
@@ -47,6 +46,8 @@ class Transformer final {
               kernels::Backend* backend, const StepLimits& limits);
   absl::Status AllocateBuffers();
   std::vector<kernels::MatMulUse> Products() const;
+  std::vector<kernels::AttentionShape> Attentions() const;
+  kernels::RopeShape Rope() const;
 
   void Embed(kernels::Matrix residual);
   // K and V of the residual stream's tokens into the cache; their q, k and v.
@@ -55,10 +56,13 @@ class Transformer final {
   kernels::Matrix Attend(int32_t layer, kernels::Matrix qkv);
   // Of the heads' output `heads` and the MLP into `residual`, row by row.
   void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
-  kernels::Matrix LastLayer(kernels::Matrix residual, std::span<const int32_t> rows);
-  kernels::Matrix Logits(kernels::Matrix sampled);
+  kernels::Matrix LastLayer(kernels::Matrix residual, int64_t samples);
+  void Operations(const kernels::StepRows& rows, kernels::Matrix logits);
+  // Adds x times `weight` to the residual stream, of which each rank has computed a part.
+  void AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
+                  kernels::Matrix in, kernels::Matrix residual);
 
-  void Gather(kernels::Matrix in, std::span<const int32_t> rows, kernels::Matrix out);
+  void Gather(kernels::Matrix in, kernels::Matrix out);
   void Norm(kernels::Matrix in, const kernels::Buffer& weight, kernels::Matrix out);
   void Project(const kernels::PackedWeight& weight, kernels::Matrix in, kernels::Matrix out,
                const kernels::MatMulEpilogue& epilogue);

@@ -23,18 +23,38 @@ void TransformerRunner::Flatten(const StepPlan& plan) {
   for (const StepRow& row : plan.rows) num_blocks += row.blocks.size();
   blocks_.reserve(num_blocks);
   for (const StepRow& row : plan.rows) {
-    const int32_t count = static_cast<int32_t>(row.tokens.size());
+    const int32_t count = row.num_tokens();
     const size_t first_block = blocks_.size();
     for (const BlockId block : row.blocks) blocks_.push_back(block.value());
     sequences_.push_back({.token_begin = static_cast<int32_t>(tokens_.size()),
                           .num_tokens = count,
                           .context = row.first_position + count,
                           .blocks = std::span(blocks_).subspan(first_block, row.blocks.size())});
-    tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
+    if (row.feeds_sampled) {
+      tokens_.push_back(LastDrawn(row.slot));
+    } else {
+      tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
+    }
     for (int32_t i = 0; i < count; ++i) positions_.push_back(row.first_position + i);
     if (!row.sample) continue;
     sample_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
     sampling_.push_back(row.sampling);
+    if (row.sampling.pending_output) sampling_.back().pending_id = LastDrawn(row.sampling.slot);
+  }
+}
+
+int32_t TransformerRunner::LastDrawn(int32_t slot) const {
+  BATON_CHECK(slot >= 0 && static_cast<size_t>(slot) < last_drawn_.size())
+      << "nothing was drawn for slot " << slot;
+  return last_drawn_[static_cast<size_t>(slot)];
+}
+
+void TransformerRunner::KeepLastDrawn() {
+  for (size_t i = 0; i < sampling_.size(); ++i) {
+    if (sampling_[i].slot < 0) continue;
+    const auto slot = static_cast<size_t>(sampling_[i].slot);
+    if (slot >= last_drawn_.size()) last_drawn_.resize(slot + 1, -1);
+    last_drawn_[slot] = samples_[i].token;
   }
 }
 
@@ -42,10 +62,11 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   BATON_CHECK(!submitted_) << "step " << plan.step << " submitted before Wait of the last one";
   BATON_CHECK(!plan.empty()) << "step " << plan.step;
   Flatten(plan);
-  const kernels::StepLayout layout = {
-      .tokens = tokens_, .positions = positions_, .sequences = sequences_};
-  BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits,
-                         transformer_->Forward(layout, kv_, sample_rows_));
+  const kernels::StepLayout layout = {.tokens = tokens_,
+                                      .positions = positions_,
+                                      .sequences = sequences_,
+                                      .sample_rows = sample_rows_};
+  BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits, transformer_->Forward(layout, kv_));
   samples_.assign(sampling_.size(), SampledToken{});
   if (!sampling_.empty()) {
     transformer_->backend().Sample(logits, sampling_, samples_);
@@ -59,6 +80,7 @@ absl::StatusOr<StepOutput> TransformerRunner::Wait() {
   BATON_CHECK(submitted_) << "Wait without Submit";
   submitted_ = false;
   BATON_RETURN_IF_ERROR(transformer_->backend().EndStep());
+  KeepLastDrawn();  // only now are they on the host, whatever the backend
   return StepOutput{std::move(samples_)};
 }
 

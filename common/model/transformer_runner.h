@@ -10,7 +10,8 @@
 
 namespace baton {
 
-// Runs step plans on a transformer. On a CPU the step is computed inside Submit.
+// Runs step plans on a transformer, one at a time: when a step begins, the one before has ended and
+// the last token of every slot is on the host.
 class TransformerRunner final : public ModelRunner {
  public:
   // The arena of `kv` and the transformer's backend outlive the runner.
@@ -25,6 +26,8 @@ class TransformerRunner final : public ModelRunner {
  private:
   // The plan as flat arrays, in the members below.
   void Flatten(const StepPlan& plan);
+  int32_t LastDrawn(int32_t slot) const;
+  void KeepLastDrawn();
 
   const std::unique_ptr<Transformer> transformer_;
   const kernels::PagedKv kv_;
@@ -38,6 +41,8 @@ class TransformerRunner final : public ModelRunner {
   std::vector<int32_t> sample_rows_;  // last token of each row that samples
   std::vector<kernels::SampleRow> sampling_;
   std::vector<SampledToken> samples_;
+
+  std::vector<int32_t> last_drawn_;  // [slots]
 };
 
 }  // namespace baton

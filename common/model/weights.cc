@@ -1,11 +1,13 @@
 #include "common/model/weights.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "common/base/kv_shape.h"
 #include "common/base/status.h"
 #include "common/model/tensor_specs.h"
 
@@ -153,7 +155,7 @@ absl::Status WeightLoader::LoadAttention(int32_t layer, LayerWeights& weights) {
   const int64_t q_size = int64_t{shape_.q_heads} * config_.head_dim;
   const int64_t kv_size = int64_t{shape_.kv_heads} * config_.head_dim;
   const int64_t q_begin = shape_.rank * q_size;
-  const int64_t kv_begin = shape_.rank * kv_size;
+  const int64_t kv_begin = int64_t{shape_.first_kv_head} * config_.head_dim;
   const auto name = [layer](const char* suffix) { return LayerTensor(layer, suffix); };
   const auto qkv = [&](const std::string& kind) {
     return std::vector<RowRange>{{name("self_attn.q_proj.") + kind, q_begin, q_begin + q_size},
@@ -250,14 +252,32 @@ absl::StatusOr<ModelWeights> WeightLoader::Load() {
 
 }  // namespace
 
+namespace {
+
+bool Divides(const ModelConfig& config, int32_t ranks) {
+  const bool kv = config.kv_heads % ranks == 0 || ranks % config.kv_heads == 0;
+  return kv && config.heads % ranks == 0 && config.ffn % ranks == 0;
+}
+
+}  // namespace
+
 absl::StatusOr<LocalShape> LocalShape::Of(const ModelConfig& config, int32_t rank, int32_t ranks) {
   BATON_CHECK(ranks > 0 && rank >= 0 && rank < ranks) << rank << " of " << ranks;
-  if (config.heads % ranks != 0 || config.kv_heads % ranks != 0 || config.ffn % ranks != 0) {
+  if (!Divides(config, ranks)) {
+    std::string sizes;
+    for (int32_t size = 1; size <= std::min(config.heads, kMaxTensorParallel); ++size) {
+      if (Divides(config, size)) absl::StrAppend(&sizes, sizes.empty() ? "" : ", ", size);
+    }
     return absl::FailedPreconditionError(
-        absl::StrCat(config.heads, " query heads, ", config.kv_heads, " KV heads and an MLP of ",
-                     config.ffn, " do not all divide by ", ranks, " ranks"));
+        absl::StrCat("the model's ", config.heads, " query heads, ", config.kv_heads,
+                     " KV heads and MLP of ", config.ffn, " cannot be divided among ", ranks,
+                     " ranks; expected --tensor-parallel-size ", sizes));
   }
-  return LocalShape{config.heads / ranks, config.kv_heads / ranks, config.ffn / ranks, rank};
+  return LocalShape{.q_heads = config.heads / ranks,
+                    .kv_heads = std::max(1, config.kv_heads / ranks),
+                    .ffn = config.ffn / ranks,
+                    .rank = rank,
+                    .first_kv_head = static_cast<int32_t>(int64_t{rank} * config.kv_heads / ranks)};
 }
 
 size_t ModelWeights::bytes() const {

@@ -13,14 +13,16 @@
 namespace baton {
 
 // The part of a model that one rank of a tensor-parallel group holds. Query heads, KV heads and the
-// MLP are divided; embeddings, norms and the output projection are whole on every rank.
+// MLP are divided; embeddings, norms and the output projection are whole on every rank. Where there
+// are fewer KV heads than ranks, neighbouring ranks hold copies of one.
 struct LocalShape {
   int32_t q_heads = 0;
   int32_t kv_heads = 0;
   int32_t ffn = 0;
   int32_t rank = 0;
+  int32_t first_kv_head = 0;
 
-  // FAILED_PRECONDITION when heads or ffn do not divide by `ranks`.
+  // FAILED_PRECONDITION, naming the sizes that fit, when heads or ffn do not divide by `ranks`.
   static absl::StatusOr<LocalShape> Of(const ModelConfig& config, int32_t rank, int32_t ranks);
 };
 

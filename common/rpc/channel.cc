@@ -1,5 +1,6 @@
 #include "common/rpc/channel.h"
 
+#include "common/rpc/callback_threads.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/keepalive.h"
 #include "grpcpp/create_channel.h"
@@ -11,6 +12,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
                                                            const ChannelOptions& options) {
   auto credentials = MakeChannelCredentials(options.tls);
   if (!credentials.ok()) return credentials.status();
+  KeepCallbackThreads();
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepaliveTimeMs);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepaliveTimeoutMs);

@@ -18,7 +18,8 @@ struct ChannelOptions {
 };
 
 // A channel with client-side keepalive, so that a lost network ends its streams within 15 s. Every
-// call gives a channel with a connection of its own.
+// call gives a channel with a connection of its own. Any thread may let go of it, those that run
+// reactions too.
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const ChannelOptions& options);
 

@@ -48,7 +48,8 @@ void StopCriteria::FillRow(int32_t generated, kernels::SampleRow* row) const {
 bool StopCriteria::IsEos(TokenId id) const { return Contains(eos_ids_, id); }
 
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
-                                 std::span<const TokenId> history, int32_t prompt_tokens) {
+                                 std::span<const TokenId> history, int32_t prompt_tokens,
+                                 bool pending_output) {
   kernels::SampleRow row;
   row.temperature = params.temperature;
   row.top_k = params.top_k;
@@ -61,9 +62,10 @@ kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteri
   row.logit_bias = params.logit_bias;
   row.prompt = history.first(static_cast<size_t>(prompt_tokens));
   row.output = history.subspan(static_cast<size_t>(prompt_tokens));
+  row.pending_output = pending_output;
   row.seed = params.seed;
   row.num_top_logprobs = params.num_top_logprobs;
-  stop.FillRow(static_cast<int32_t>(row.output.size()), &row);
+  stop.FillRow(static_cast<int32_t>(row.output.size()) + (pending_output ? 1 : 0), &row);
   return row;
 }
 

@@ -46,9 +46,10 @@ class StopCriteria {
   std::optional<int32_t> natural_end_step_;
 };
 
-// The sampler's row for the token after `history` (prompt, then generated). Spans refer to the
-// arguments.
+// The sampler's row for the token after `history` (prompt, then generated), and, with
+// `pending_output`, after one more that is not known yet. Spans refer to the arguments.
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
-                                 std::span<const TokenId> history, int32_t prompt_tokens);
+                                 std::span<const TokenId> history, int32_t prompt_tokens,
+                                 bool pending_output = false);
 
 }  // namespace baton

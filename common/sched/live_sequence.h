@@ -15,7 +15,8 @@
 namespace baton {
 
 // A sequence inside the scheduler. Tokens [0, computed) have their KV in the blocks; the rest is
-// still to be fed, and a token is drawn once all of it was.
+// still to be fed, and a token is drawn once all of it was. Plans that are out have fed up to
+// `planned`, and drawn `unknown` tokens more than `tokens` holds.
 struct LiveSequence {
   LiveSequence(SequenceId sequence, SequenceSpec request, std::span<const TokenId> eos_ids,
                int32_t max_tokens, base::Instant now)
@@ -38,14 +39,19 @@ struct LiveSequence {
   BlockTable table;
   PrefixCache::Chain chain;     // blocks of ours that entered the prefix cache
   int32_t computed = 0;         // tokens
+  int32_t planned = 0;          // tokens, >= computed
+  int32_t unknown = 0;          // tokens drawn in plans that are out
+  int32_t rows_out = 0;         // rows in plans that are out: their blocks are in use
+  int32_t slot = -1;            // while it runs
   int32_t started_at = 0;       // `computed` when it last got its blocks
   int32_t blocks_reported = 0;  // kPrefill: blocks already in a BlocksProven
   int32_t cached_tokens = 0;    // found in the prefix cache when it first got its blocks
   int32_t leased_from = 0;      // kReserved: first leased ordinal
   bool lease_out = false;       // somebody outside may touch our blocks
   bool lease_closed = false;    // given back: nothing is leased any more
-  bool over = false;            // ended; only its lease keeps it here
-  bool in_flight = false;       // part of the uncommitted plan
+  bool over = false;            // ended; only a lease or rows that are out keep it here
+  bool quarantined = false;     // its blocks are held, no longer used
+  bool held_back = false;       // not in the plan being made: its blocks are wanted next
   bool decoded = false;         // reached kDecoding once
   uint64_t last_turn = 0;       // number of our last row, over all rows
   std::optional<FinishReason> end_after_step;  // asked for while in flight
@@ -59,11 +65,26 @@ struct LiveSequence {
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t generated() const { return length() - prompt_tokens(); }
   int32_t pending() const { return length() - computed; }
+  // With the tokens that plans which are out draw.
+  int32_t future_length() const { return length() + unknown; }
+  int32_t to_feed() const { return future_length() - planned; }
   bool running() const {
     return !over && (state == SequenceState::kPrefilling || state == SequenceState::kDecoding);
   }
   // A row of one token behind a complete KV: the usual step of generation.
   bool decodes() const { return state == SequenceState::kDecoding && pending() == 1; }
+  // Of the next row to be planned.
+  bool will_decode() const {
+    return to_feed() == 1 && (state == SequenceState::kDecoding || unknown > 0);
+  }
+  // Whether its next row can be planned now. Behind a token that is not known yet only if that
+  // cannot be the last one by its number, and if drawing needs no look at it (n-grams do).
+  bool plannable() const {
+    if (!running() || end_after_step || held_back) return false;
+    if (unknown == 0) return true;
+    return unknown == 1 && spec.kind != SequenceKind::kPrefill &&
+           spec.sampling.no_repeat_ngram_size == 0 && generated() + unknown < stop.max_tokens();
+  }
   // Whether its blocks may be taken away and computed again later.
   bool preemptible() const {
     return running() && !lease_out && spec.kind != SequenceKind::kPrefill;

@@ -39,6 +39,9 @@ Scheduler::Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cac
   BATON_CHECK(options_.max_num_seqs >= 1 && options_.max_prefill_tokens >= 1 &&
               options_.max_num_batched_tokens >= 1 && options_.block_size >= 1)
       << "every budget must be at least 1";
+  BATON_CHECK(options_.max_steps_in_flight == 1 || options_.max_steps_in_flight == 2)
+      << options_.max_steps_in_flight << " steps in flight";
+  slots_taken_.resize(static_cast<size_t>(options_.max_num_seqs));
 }
 
 void Scheduler::Add(SequenceId id, SequenceSpec spec, base::Instant now) {
@@ -65,7 +68,7 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
   const int32_t received =
       sequence->length() - sequence->leased_from * options_.block_size;  // never negative
   counters_.prompt_tokens_received += static_cast<uint64_t>(received);
-  sequence->computed = sequence->length();
+  sequence->computed = sequence->planned = sequence->length();
   EnterProven(sequence);
   sequence->first_token_at = now;
   SetState(sequence, SequenceState::kDecoding, now);
@@ -81,7 +84,7 @@ void Scheduler::ReturnLease(SequenceId id) {
   if (sequence == nullptr) return;
   sequence->lease_out = false;
   sequence->lease_closed = true;
-  if (sequence->over) Forget(sequence);
+  ForgetIfUnused(sequence);
 }
 
 void Scheduler::ExpireAt(base::Instant now) {
@@ -184,14 +187,29 @@ void Scheduler::SetState(LiveSequence* sequence, SequenceState to, base::Instant
     if (new_list != nullptr) new_list->push_back(sequence);
   }
   if (from == SequenceState::kQueued) sequence->queue_time = now - sequence->arrived;
+  if ((old_list == &running_) != (new_list == &running_)) {
+    MoveSlot(sequence, new_list == &running_);
+  }
   sequence->state = to;
   sequence->state_since = now;
   sequence->decoded |= to == SequenceState::kDecoding;
   Emit(*sequence, now, StateEvent{from, to});
 }
 
+// A slot may pass on while a row of its last owner is out: steps run in the order of their plans.
+void Scheduler::MoveSlot(LiveSequence* sequence, bool runs) {
+  if (!runs) {
+    slots_taken_[static_cast<size_t>(std::exchange(sequence->slot, -1))] = false;
+    return;
+  }
+  const auto free = std::find(slots_taken_.begin(), slots_taken_.end(), false);
+  BATON_CHECK(free != slots_taken_.end()) << running_.size() << " sequences run";
+  *free = true;
+  sequence->slot = static_cast<int32_t>(free - slots_taken_.begin());
+}
+
 void Scheduler::EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now) {
-  if (sequence->in_flight) {
+  if (sequence->rows_out > 0) {
     if (!sequence->end_after_step) sequence->end_after_step = reason;
     return;
   }
@@ -207,38 +225,38 @@ void Scheduler::End(LiveSequence* sequence, FinishReason reason, std::optional<T
   const bool early = IsEarly(reason);
   SetState(sequence, early ? SequenceState::kFailed : SequenceState::kDone, now);
   Emit(*sequence, now, std::move(finished));
-  if (FreeBlocks(sequence, /*detach=*/early, now)) Forget(sequence);
+  FreeBlocks(sequence, /*detach=*/early, now);
 }
 
 void Scheduler::Refuse(LiveSequence* sequence, absl::Status status, base::Instant now) {
   SetState(sequence, SequenceState::kFailed, now);
   Emit(*sequence, now, RefusedEvent{std::move(status)});
-  Forget(sequence);
+  FreeBlocks(sequence, /*detach=*/true, now);
 }
 
 void Scheduler::Revoke(LiveSequence* sequence, base::Instant now) {
   ++counters_.revocations;
   SetState(sequence, SequenceState::kFailed, now);
   Emit(*sequence, now, RevokedEvent{});
-  if (FreeBlocks(sequence, /*detach=*/true, now)) Forget(sequence);
+  FreeBlocks(sequence, /*detach=*/true, now);
 }
 
-bool Scheduler::FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now) {
+void Scheduler::FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now) {
   sequence->over = true;
-  if (!sequence->lease_out) {
-    sequence->table.Clear();
-    return true;
-  }
-  if (detach) {
+  if (sequence->lease_out && detach) {
+    sequence->quarantined = true;
     const bool reads = sequence->spec.kind == SequenceKind::kPrefill;
+    const bool only_reported = reads && sequence->rows_out == 0;
     sequence->table.Quarantine(reads ? 0 : sequence->leased_from,
-                               reads ? sequence->blocks_reported : sequence->table.size());
+                               only_reported ? sequence->blocks_reported : sequence->table.size());
     Emit(*sequence, now, DetachEvent{});
   }
-  return false;
+  ForgetIfUnused(sequence);
 }
 
-void Scheduler::Forget(LiveSequence* sequence) {
+// Once it is over and neither a lease nor a row that is out needs its blocks.
+void Scheduler::ForgetIfUnused(LiveSequence* sequence) {
+  if (!sequence->over || sequence->lease_out || sequence->rows_out > 0) return;
   sequence->table.Clear();
   const SequenceId id = sequence->id;
   live_.erase(id);

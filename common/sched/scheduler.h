@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -24,6 +25,7 @@ struct SchedulerOptions {
   int32_t max_num_seqs = 64;              // running or reserved, so also rows of a step
   int32_t max_prefill_tokens = 2048;      // of a step, in rows that do not decode
   int32_t max_num_batched_tokens = 2048;  // of a step
+  int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
   base::Duration prefill_batch_wait{};
   Policy policy;
   std::vector<TokenId> eos_ids;
@@ -38,12 +40,8 @@ struct SchedulerFigures {
   uint64_t generated_tokens = 0;
   uint64_t prefill_chunks = 0;  // rows that held only a part of what had to be computed
   int32_t largest_batch = 0;
-};
-
-// What one plan was made of.
-struct StepShape {
-  int32_t prefill_tokens = 0, decode_tokens = 0;
-  int32_t prefill_sequences = 0, decode_sequences = 0;
+  uint64_t rows_ahead = 0;      // planned behind a token that was not known yet
+  uint64_t rows_discarded = 0;  // of sequences that had ended before
 };
 
 // Decides what runs next and who owns which block. A deterministic state machine: no threads,
@@ -54,6 +52,11 @@ struct StepShape {
 // leaves one free for every sequence that may still grow. When a running sequence finds none, the
 // youngest reservation is revoked, else the youngest other sequence is preempted; the oldest never
 // is. So one sequence alone always finishes.
+//
+// With two steps in flight a plan is made while the one before computes. Rows may then feed a token
+// that is still being drawn. What a token decides (ends, states, the prefix cache) is decided at
+// commit; a row behind a token that was the end is discarded there. Blocks are given back when no
+// row that is out touches them, so a victim first sits out a step.
 class Scheduler {
  public:
   // `cache` is null when prefix caching is off.
@@ -70,8 +73,8 @@ class Scheduler {
   // When, after `now`, ExpireAt or Plan would do something without any other input.
   base::Instant NextWake(base::Instant now) const;
 
-  // The next step; empty when nothing can run now. A plan that is not empty must be committed
-  // before the next call.
+  // The next step; empty when nothing can run now. At most max_steps_in_flight plans that are not
+  // empty may be uncommitted; they are committed in the order they were made.
   StepPlan Plan(base::Instant now);
   void Commit(const StepPlan& plan, const StepOutput& output, base::Instant now);
 
@@ -85,8 +88,6 @@ class Scheduler {
   void Visit(const std::function<void(const LiveSequence&)>& visitor) const;
 
   SchedulerFigures figures() const;
-  // Of the last plan.
-  const StepShape& shape() const { return shape_; }
   int32_t live() const { return static_cast<int32_t>(live_.size()); }
   // How many sequences count against the bound of the queue.
   int32_t num_queued() const;
@@ -98,19 +99,21 @@ class Scheduler {
   void SetState(LiveSequence* sequence, SequenceState to, base::Instant now);
   std::vector<LiveSequence*>* ListOf(SequenceState state);
 
-  // Endings. Each destroys the sequence unless a lease is out.
+  // Endings. Each destroys the sequence unless a lease or a row is out.
   void End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
            base::Instant now);
   void Refuse(LiveSequence* sequence, absl::Status status, base::Instant now);
   void Revoke(LiveSequence* sequence, base::Instant now);
   void EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now);
-  // Gives the blocks back; leased ones stay held until ReturnLease. True when none is leased.
-  bool FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now);
-  void Forget(LiveSequence* sequence);
+  // Leased blocks stay held until ReturnLease, all of them until no row is out.
+  void FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now);
+  void ForgetIfUnused(LiveSequence* sequence);
+  void MoveSlot(LiveSequence* sequence, bool runs);
   FinishedEvent Summary(const LiveSequence& sequence, base::Instant now) const;
 
   // Plan, in its order (scheduler_plan.cc).
   bool SecureBlocks(base::Instant now);
+  int32_t BlocksComingBack() const;
   bool MakeRoom(base::Instant now);
   void Preempt(LiveSequence* sequence, base::Instant now);
   void StartWaiting(base::Instant now);
@@ -120,6 +123,7 @@ class Scheduler {
   void Grant(LiveSequence* sequence, base::Instant now);
   StepPlan BuildPlan();
   void AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan);
+  void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
   int32_t GrowingSequences() const;
   bool HasBlocks(const LiveSequence& sequence) const;
 
@@ -142,8 +146,8 @@ class Scheduler {
   std::vector<SequenceId> forgotten_;
   uint64_t step_ = 0;
   uint64_t last_turn_ = 0;
-  bool plan_out_ = false;
-  StepShape shape_;
+  std::deque<uint64_t> plans_out_;  // their steps
+  std::vector<bool> slots_taken_;   // [max_num_seqs]
   SchedulerFigures counters_;
 };
 

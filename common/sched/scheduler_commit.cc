@@ -8,17 +8,21 @@
 namespace baton {
 
 void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Instant now) {
-  BATON_CHECK(plan_out_ && plan.step == step_) << "step " << plan.step << " is not the one out";
+  BATON_CHECK(!plans_out_.empty() && plan.step == plans_out_.front())
+      << "step " << plan.step << " is not the oldest that is out";
   BATON_CHECK(output.samples.size() == static_cast<size_t>(plan.num_samples))
       << output.samples.size() << " samples for " << plan.num_samples << " rows";
-  plan_out_ = false;
+  plans_out_.pop_front();
   size_t next_sample = 0;
   for (const StepRow& row : plan.rows) {
     const SampledToken* const sample = row.sample ? &output.samples[next_sample++] : nullptr;
     LiveSequence* const sequence = Find(row.sequence);
-    BATON_CHECK(sequence != nullptr && sequence->in_flight) << row.sequence.value();
-    sequence->in_flight = false;
-    if (sequence->end_after_step) {
+    BATON_CHECK(sequence != nullptr && sequence->rows_out > 0) << row.sequence.value();
+    --sequence->rows_out;
+    if (sequence->over) {
+      ++counters_.rows_discarded;
+      ForgetIfUnused(sequence);
+    } else if (sequence->end_after_step) {
       End(sequence, *sequence->end_after_step, std::nullopt, now);
     } else {
       CommitRow(sequence, row, sample, now);
@@ -28,7 +32,7 @@ void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Ins
 
 void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
                           base::Instant now) {
-  const auto fed = static_cast<int32_t>(row.tokens.size());
+  const int32_t fed = row.num_tokens();
   if (sequence->state == SequenceState::kPrefilling) {
     counters_.prompt_tokens_computed += static_cast<uint64_t>(fed);
   }
@@ -46,6 +50,7 @@ void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row, const Samp
 void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now) {
   const int32_t index = sequence->generated();
   const auto decision = sequence->stop.Take(index + 1, &token);
+  --sequence->unknown;
   sequence->tokens.push_back(token.token);
   ++counters_.generated_tokens;
   if (sequence->first_token_at == base::Instant()) {

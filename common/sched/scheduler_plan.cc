@@ -9,7 +9,9 @@
 namespace baton {
 
 StepPlan Scheduler::Plan(base::Instant now) {
-  BATON_CHECK(!plan_out_) << "step " << step_ << " was not committed";
+  BATON_CHECK(plans_out_.size() < static_cast<size_t>(options_.max_steps_in_flight))
+      << "step " << plans_out_.front() << " was not committed";
+  for (LiveSequence* sequence : running_) sequence->held_back = false;
   std::sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
     return options_.policy.yields_before(b->view(), a->view());  // who yields last comes first
   });
@@ -18,23 +20,24 @@ StepPlan Scheduler::Plan(base::Instant now) {
 }
 
 bool Scheduler::HasBlocks(const LiveSequence& sequence) const {
-  return int64_t{sequence.table.size()} * options_.block_size >= sequence.length();
+  return int64_t{sequence.table.size()} * options_.block_size >= sequence.future_length();
 }
 
-// Gives every running sequence the block of its next token, oldest first. False when one has to
-// wait for it.
+// Gives every sequence that can run the block of its next token, oldest first. False when one has
+// to wait for it.
 bool Scheduler::SecureBlocks(base::Instant now) {
   int32_t waiting_for_returns = 0;
   const std::vector<LiveSequence*> oldest_first = running_;
   for (LiveSequence* const sequence : oldest_first) {
-    while (sequence->running() && !HasBlocks(*sequence)) {
+    while (sequence->plannable() && !HasBlocks(*sequence)) {
       if (BlockRef block = pool_->Allocate()) {
         sequence->table.Append(std::move(block));
         continue;
       }
-      // Blocks of ended leases come back soon: taking more victims for them would be waste.
-      const bool comes_back = pool_->num_quarantined() > waiting_for_returns;
-      if (comes_back || !MakeRoom(now)) {
+      // No victims for a token that may turn out to be behind the end, nor for what comes back
+      // soon.
+      const bool may_be_over = sequence->unknown > 0;
+      if (may_be_over || BlocksComingBack() > waiting_for_returns || !MakeRoom(now)) {
         ++waiting_for_returns;
         break;
       }
@@ -43,7 +46,22 @@ bool Scheduler::SecureBlocks(base::Instant now) {
   return waiting_for_returns == 0;
 }
 
-// Takes one victim's blocks. False when there is none but the oldest.
+// Blocks that become free without another victim: of ended leases, of sequences that are over but
+// for a row that is out, and of those that are held back to be preempted.
+int32_t Scheduler::BlocksComingBack() const {
+  int32_t blocks = pool_->num_quarantined();
+  for (const auto& [id, sequence] : live_) {
+    const bool ends = sequence->over && sequence->rows_out > 0 && !sequence->lease_out;
+    if (!ends && !sequence->held_back) continue;
+    for (const BlockId block : sequence->table.ids()) {
+      if (pool_->references(block) == 1) ++blocks;
+    }
+  }
+  return blocks;
+}
+
+// Takes one victim's blocks. False when there is none but the oldest, or when the victim has a row
+// out: it sits this step out and is taken in the next.
 bool Scheduler::MakeRoom(base::Instant now) {
   const auto yields = [&](const LiveSequence* a, const LiveSequence* b) {
     return options_.policy.yields_before(a->view(), b->view());
@@ -57,17 +75,27 @@ bool Scheduler::MakeRoom(base::Instant now) {
   std::ranges::copy_if(running_, std::back_inserter(candidates),
                        [](const auto* s) { return s->preemptible(); });
   if (candidates.size() < 2) return false;
-  Preempt(*std::min_element(candidates.begin(), candidates.end(), yields), now);
+  const auto oldest = std::max_element(candidates.begin(), candidates.end(), yields);
+  candidates.erase(oldest);
+  std::erase_if(candidates, [](const auto* s) { return s->held_back; });
+  if (candidates.empty()) return false;
+  LiveSequence* const victim = *std::min_element(candidates.begin(), candidates.end(), yields);
+  if (victim->rows_out > 0) {
+    victim->held_back = true;
+    return false;
+  }
+  Preempt(victim, now);
   return true;
 }
 
 void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
-  BATON_CHECK(!sequence->in_flight && !sequence->lease_out) << "sequence " << sequence->id.value();
+  BATON_CHECK(sequence->rows_out == 0 && !sequence->lease_out)
+      << "sequence " << sequence->id.value();
   ++counters_.preemptions;
   ++sequence->preemptions;
   sequence->table.Clear();
   sequence->chain = {};
-  sequence->computed = 0;
+  sequence->computed = sequence->planned = 0;
   SetState(sequence, SequenceState::kPreempted, now);
 }
 
@@ -143,8 +171,12 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   sequence->table = std::move(found.table);
   sequence->chain = std::move(found.chain);
   const int32_t matched = sequence->table.size();
+  // Plans that are out span both, so neither may move while the sequence grows.
+  const int64_t longest = int64_t{sequence->prompt_tokens()} + sequence->stop.max_tokens();
+  sequence->tokens.reserve(static_cast<size_t>(longest));
+  sequence->table.Reserve(BlocksFor(longest, options_.block_size));
   for (int32_t i = 0; i < needed; ++i) sequence->table.Append(pool_->Allocate());
-  sequence->computed = sequence->started_at = matched * options_.block_size;
+  sequence->computed = sequence->planned = sequence->started_at = matched * options_.block_size;
   counters_.prefix_hits += static_cast<uint64_t>(sequence->computed);
   if (sequence->state == SequenceState::kQueued) {
     sequence->cached_tokens = sequence->computed;
@@ -177,7 +209,7 @@ void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {
 StepPlan Scheduler::BuildPlan() {
   std::vector<LiveSequence*> ready;
   for (LiveSequence* const sequence : running_) {
-    if (HasBlocks(*sequence)) ready.push_back(sequence);
+    if (sequence->plannable() && HasBlocks(*sequence)) ready.push_back(sequence);
   }
   std::sort(ready.begin(), ready.end(), [&](const auto* a, const auto* b) {
     return options_.policy.starts_before(a->view(), b->view());
@@ -185,17 +217,16 @@ StepPlan Scheduler::BuildPlan() {
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());
   for (const LiveSequence* sequence : ready) {
-    candidates.push_back({sequence->pending(), sequence->decodes(), sequence->last_turn});
+    candidates.push_back({sequence->to_feed(), sequence->will_decode(), sequence->last_turn});
   }
   const std::vector<BatchShare> shares =
       ShareStep(candidates, {.max_rows = options_.max_num_seqs,
                              .max_tokens = options_.max_num_batched_tokens,
                              .max_prefill_tokens = options_.max_prefill_tokens});
   StepPlan plan;
-  shape_ = {};
   if (ready.empty()) return plan;
   plan.step = ++step_;
-  plan_out_ = true;
+  plans_out_.push_back(step_);
   for (const BatchShare& share : shares) AddRow(ready[share.candidate], share.tokens, &plan);
   counters_.largest_batch =
       std::max(counters_.largest_batch, static_cast<int32_t>(plan.rows.size()));
@@ -203,31 +234,45 @@ StepPlan Scheduler::BuildPlan() {
 }
 
 void Scheduler::AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan) {
-  if (sequence->decodes()) {
-    ++shape_.decode_sequences;
-    ++shape_.decode_tokens;
+  if (sequence->will_decode()) {
+    ++plan->shape.decode_sequences;
+    ++plan->shape.decode_tokens;
   } else {
-    ++shape_.prefill_sequences;
-    shape_.prefill_tokens += tokens;
+    ++plan->shape.prefill_sequences;
+    plan->shape.prefill_tokens += tokens;
   }
   StepRow row;
-  row.sequence = sequence->id;
-  row.first_position = sequence->computed;
-  row.tokens = std::span(sequence->tokens)
-                   .subspan(static_cast<size_t>(sequence->computed), static_cast<size_t>(tokens));
-  const int32_t end = sequence->computed + tokens;
-  row.blocks =
-      sequence->table.ids().first(static_cast<size_t>(BlocksFor(end, options_.block_size)));
-  row.sample = end == sequence->length();
+  FillTokens(sequence, tokens, &row);
+  const int32_t end = sequence->planned + tokens;
+  row.sample = end == sequence->future_length();
   if (row.sample) {
     row.sampling = MakeSampleRow(sequence->spec.sampling, sequence->stop, sequence->tokens,
-                                 sequence->prompt_tokens());
+                                 sequence->prompt_tokens(), row.feeds_sampled);
+    row.sampling.slot = sequence->slot;
+    ++sequence->unknown;
     ++plan->num_samples;
   }
   plan->num_tokens += tokens;
-  sequence->in_flight = true;
+  sequence->planned = end;
+  ++sequence->rows_out;
   sequence->last_turn = ++last_turn_;
   plan->rows.push_back(row);
+}
+
+void Scheduler::FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row) {
+  row->sequence = sequence->id;
+  row->slot = sequence->slot;
+  row->first_position = sequence->planned;
+  row->feeds_sampled = sequence->unknown > 0;
+  if (row->feeds_sampled) {
+    BATON_CHECK(tokens == 1 && sequence->planned == sequence->length()) << sequence->id.value();
+    ++counters_.rows_ahead;
+  } else {
+    row->tokens = std::span(sequence->tokens)
+                      .subspan(static_cast<size_t>(sequence->planned), static_cast<size_t>(tokens));
+  }
+  const int32_t blocks = BlocksFor(sequence->planned + tokens, options_.block_size);
+  row->blocks = sequence->table.ids().first(static_cast<size_t>(blocks));
 }
 
 }  // namespace baton

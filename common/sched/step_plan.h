@@ -14,11 +14,25 @@ namespace baton {
 // until the plan was committed.
 struct StepRow {
   SequenceId sequence;
+  // Of the sequence while it runs, in [0, max_num_seqs), unlike that of any other row of the step.
+  // Whoever runs steps keeps the last token that was drawn for each slot.
+  int32_t slot = -1;
   std::span<const TokenId> tokens;  // fed in this step
-  int32_t first_position = 0;       // of tokens[0]; the row attends to positions before it too
-  std::span<const BlockId> blocks;  // block table that covers first_position + tokens.size()
+  // In place of `tokens`: one token, the last that `slot` drew. The step that draws it was planned
+  // before this one and is not committed, so the host does not know it.
+  bool feeds_sampled = false;
+  int32_t first_position = 0;       // of the first token; the row attends to those before it too
+  std::span<const BlockId> blocks;  // block table that covers first_position + num_tokens()
   bool sample = false;              // draw a token after the last one
   kernels::SampleRow sampling;      // only if `sample`
+
+  int32_t num_tokens() const { return feeds_sampled ? 1 : static_cast<int32_t>(tokens.size()); }
+};
+
+// What one plan was made of.
+struct StepShape {
+  int32_t prefill_tokens = 0, decode_tokens = 0;
+  int32_t prefill_sequences = 0, decode_sequences = 0;
 };
 
 // What the model computes next: a ragged batch. Prefill, chunked prefill, decode and recompute
@@ -28,6 +42,7 @@ struct StepPlan {
   std::vector<StepRow> rows;
   int32_t num_tokens = 0;   // sum over rows
   int32_t num_samples = 0;  // rows with `sample`
+  StepShape shape;
 
   bool empty() const { return rows.empty(); }
 };

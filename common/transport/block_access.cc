@@ -1,19 +1,21 @@
 #include "common/transport/block_access.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace baton {
 namespace {
 
 class HostBlockAccess final : public BlockAccess {
  public:
-  absl::StatusOr<HostBytes> Read(std::span<const std::byte> block) const override {
-    return HostBytes{.bytes = block, .copy = nullptr};
+  absl::StatusOr<HostBytes> Read(ConstByteParts parts) const override {
+    return HostBytes{.parts = std::move(parts), .copy = nullptr};
   }
-  absl::Status Write(const std::vector<std::span<const std::byte>>& parts,
-                     std::span<std::byte> block) const override {
-    auto to = block.begin();
-    for (const std::span<const std::byte> part : parts) to = std::ranges::copy(part, to).out;
+  absl::Status Write(const ConstByteParts& from, const ByteParts& to) const override {
+    CopyParts(from, to);
+    return absl::OkStatus();
+  }
+  absl::Status Zero(const SlotRows& rows, std::span<std::byte> block) const override {
+    ZeroUnusedSlots(rows, block);
     return absl::OkStatus();
   }
 };

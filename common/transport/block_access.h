@@ -3,29 +3,31 @@
 #include <cstddef>
 #include <memory>
 #include <span>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/kv/block_layout.h"
 
 namespace baton {
 
-// How the host reaches the bytes of KV blocks, which may lie in a device's memory. Thread-safe.
+// How the host reaches the bytes of KV blocks, which may lie in the memory of devices. Thread-safe;
+// calls wait for their copies. An error is the device's.
 class BlockAccess {
  public:
-  // Bytes that the host can read, for as long as this stands. Without `copy` they are the block's
+  // Bytes that the host can read, for as long as this stands. Without `copy` they are the blocks'
   // own.
   struct HostBytes {
-    std::span<const std::byte> bytes;
+    ConstByteParts parts;
     std::shared_ptr<const std::byte[]> copy;
   };
 
   virtual ~BlockAccess() = default;
-  // At most kMaxPieceBytes. An error is the device's.
-  virtual absl::StatusOr<HostBytes> Read(std::span<const std::byte> block) const = 0;
-  // Copies `parts`, host bytes one after the other and together as many as `block`, and waits.
-  virtual absl::Status Write(const std::vector<std::span<const std::byte>>& parts,
-                             std::span<std::byte> block) const = 0;
+  // `parts` of a block, at most kMaxPieceBytes in all, in their order.
+  virtual absl::StatusOr<HostBytes> Read(ConstByteParts parts) const = 0;
+  // Copies host bytes to `to`, parts of a block and together as many.
+  virtual absl::Status Write(const ConstByteParts& from, const ByteParts& to) const = 0;
+  // Zeroes what nobody owns of a block on one rank: see block_layout.h.
+  virtual absl::Status Zero(const SlotRows& rows, std::span<std::byte> block) const = 0;
 };
 
 // Blocks in the host's memory: nothing is copied to be read.

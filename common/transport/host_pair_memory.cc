@@ -128,9 +128,10 @@ class HostPairMemory final : public PairMemory {
                                                bool sums) override {
     std::vector<uint64_t> result;
     for (size_t i = 0; i < sources.size(); ++i) {
-      const std::span<const std::byte> bytes = sources[i].bytes;
-      std::ranges::copy(bytes, slot(slot_index) + offsets[i]);
-      if (sums) result.push_back(kernels::BlockChecksum(bytes.data(), bytes.size()));
+      std::byte* const to = slot(slot_index) + offsets[i];
+      const size_t bytes = SizeOf(sources[i].bytes);
+      CopyParts(sources[i].bytes, {{to, bytes}});
+      if (sums) result.push_back(kernels::BlockChecksum(to, bytes));
     }
     return result;
   }

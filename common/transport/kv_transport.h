@@ -13,6 +13,7 @@
 #include "common/base/eos_signal.h"
 #include "common/base/kv_shape.h"
 #include "common/base/ticket.h"
+#include "common/kv/block_layout.h"
 
 // Moves KV blocks between the arenas of two workers. Knows peers and bytes, not requests.
 //
@@ -26,15 +27,22 @@ constexpr size_t kMaxPieceBytes = size_t{1} << 20;
 // What a sender says first. The receiver refuses another shape or model than its own.
 struct PushHello {
   Ticket ticket;
-  KvShape shape;
+  KvShape shape;  // in which the blocks are sent: the receiver's
   std::string model_fingerprint;
   std::string numerics;
 };
 
-// A block to send. `bytes` stay unchanged until the push is done.
+// A block to send, in the order of the receiver's layout. Its bytes stay unchanged until the push
+// is done.
 struct KvSource {
   int32_t ordinal = 0;  // in the sequence's block table
-  std::span<const std::byte> bytes;
+  ConstByteParts parts;
+
+  size_t size() const {
+    size_t sum = 0;
+    for (const std::span<const std::byte> part : parts) sum += part.size();
+    return sum;
+  }
 };
 
 // A part of a block on its way.
@@ -42,7 +50,7 @@ struct KvPiece {
   int32_t ordinal = 0;
   int64_t offset = 0;  // of the first byte in the block
   // The bytes, one after the other: as many parts as the network made of them.
-  std::vector<std::span<const std::byte>> parts;
+  ConstByteParts parts;
   uint32_t crc32c = 0;  // of all bytes, computed by the sender
   // Of a sender whose blocks the host cannot read: holds the copy that `parts` lie in.
   std::shared_ptr<const std::byte[]> copy;

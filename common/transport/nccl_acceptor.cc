@@ -99,7 +99,8 @@ absl::Status NcclAcceptor::Check(const PairHello& hello) const {
                                          "; give both the same --kv-transport");
   }
   BATON_RETURN_IF_ERROR(check_version_(hello.version));
-  if (hello.model_fingerprint != self_.model_fingerprint || !(hello.shape == self_.shape)) {
+  if (hello.model_fingerprint != self_.model_fingerprint ||
+      !CanHandOver(hello.shape, self_.shape)) {
     return MakeError(absl::StatusCode::kFailedPrecondition, {.reason = Reason::kLayoutMismatch},
                      "the sender has model " + hello.model_fingerprint + " with " +
                          hello.shape.Describe() + "; this worker has " + self_.model_fingerprint +
@@ -107,7 +108,7 @@ absl::Status NcclAcceptor::Check(const PairHello& hello) const {
   }
   if (self_.shape.tensor_parallel != 1) {
     return absl::FailedPreconditionError(
-        "pairs join single devices; this worker shards its KV over " +
+        "a pair ends in one device; this worker shards its KV over " +
         std::to_string(self_.shape.tensor_parallel));
   }
   return absl::OkStatus();

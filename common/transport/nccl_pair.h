@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/kv_shape.h"
 #include "common/base/ticket.h"
+#include "common/kv/block_layout.h"
 
 // Words of the transports from device to device, NCCL and cuda_ipc. A *pair* is one prefill device
 // and one decode device, joined by a control stream (KvTransferService.Pair) and a two-rank
@@ -114,11 +115,11 @@ using ToSender = std::variant<PairEpoch, PairReady, PairGo, PairDone, PairAbort>
 
 // --- What the thread that makes all calls into a device is told, and what it answers. ---
 
-// Bytes of a block to send; they stay until the chunk was gathered.
+// Bytes of a block to send, in their order; they stay until the chunk was gathered.
 struct SourcePart {
   int32_t ordinal = 0;
   int64_t offset = 0;
-  std::span<const std::byte> bytes;
+  ConstByteParts bytes;
 };
 
 struct MakeUniqueId {

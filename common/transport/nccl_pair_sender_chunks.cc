@@ -9,7 +9,7 @@ namespace baton {
 namespace {
 
 ChunkPart PartOf(const SourcePart& source) {
-  return {source.ordinal, source.offset, static_cast<int64_t>(source.bytes.size())};
+  return {source.ordinal, source.offset, static_cast<int64_t>(SizeOf(source.bytes))};
 }
 
 }  // namespace
@@ -105,18 +105,19 @@ bool NcclPairSender::AnnounceOne(PairId id, base::Instant now, Actions* actions)
   int64_t end = kChunkHeaderBytes;
   while (!push.queue.empty() && chunk.sources.size() < kMaxChunkParts) {
     SourcePart& part = push.queue.front();
-    const auto size = static_cast<int64_t>(part.bytes.size());
+    const auto size = static_cast<int64_t>(SizeOf(part.bytes));
     if (PartEnd(end, size) > pair.chunk_bytes && !chunk.sources.empty()) break;
     // A block larger than a chunk is cut.
     const int64_t taken =
         std::min(size, (pair.chunk_bytes - end) / kPartAlignment * kPartAlignment);
-    SourcePart piece = part;
-    piece.bytes = part.bytes.first(static_cast<size_t>(taken));
+    const SourcePart piece{part.ordinal, part.offset,
+                           Subrange(part.bytes, 0, static_cast<size_t>(taken))};
     end = PartEnd(end, taken);
     chunk.plan.parts.push_back(PartOf(piece));
     chunk.sources.push_back(piece);
     part.offset += taken;
-    part.bytes = part.bytes.subspan(static_cast<size_t>(taken));
+    part.bytes =
+        Subrange(part.bytes, static_cast<size_t>(taken), static_cast<size_t>(size - taken));
     if (part.bytes.empty()) push.queue.pop_front();
   }
   if (!push.queue.empty()) pair.line.push_back(push_id);

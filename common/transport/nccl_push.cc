@@ -19,9 +19,10 @@ void NcclPush::Send(std::vector<KvSource> blocks) {
     if (fallen_) return messages_->Send(std::move(blocks));
     if (unsettled_ == 0) moved_at_ = clock_->Now();
     for (const KvSource& block : blocks) {
-      blocks_[block.ordinal] = {.bytes = block.bytes};
-      unsettled_ += static_cast<int64_t>(block.bytes.size());
-      parts.push_back({block.ordinal, 0, block.bytes});
+      const auto size = static_cast<int64_t>(block.size());
+      blocks_[block.ordinal] = {.bytes = block.parts, .size = size};
+      unsettled_ += size;
+      parts.push_back({block.ordinal, 0, block.parts});
     }
   }
   transport_->Add(id_, std::move(parts));
@@ -68,8 +69,7 @@ void NcclPush::FlushIfSettled() {
   if (unsettled_ > 0 || result_ || messages_ == nullptr) return;
   std::vector<KvSource> again;
   for (const auto& [ordinal, block] : blocks_) {
-    if (block.done < static_cast<int64_t>(block.bytes.size()))
-      again.push_back({ordinal, block.bytes});
+    if (block.done < block.size) again.push_back({ordinal, block.bytes});
   }
   blocks_.clear();
   if (!again.empty()) messages_->Send(std::move(again));

@@ -40,7 +40,8 @@ class NcclPush final : public KvPush, public KvPushObserver {
 
  private:
   struct Block {
-    std::span<const std::byte> bytes;
+    ConstByteParts bytes;
+    int64_t size = 0;
     int64_t done = 0;
   };
   // Goes on by messages when the pair holds nothing of this push.

@@ -14,24 +14,41 @@ void Outbox::Add(const std::vector<KvSource>& blocks) {
 
 void Outbox::Clear() {
   blocks_.clear();
+  part_ = part_offset_ = 0;
   offset_ = 0;
   progress_.reset();
   commit_.reset();
 }
 
-absl::StatusOr<KvPiece> Outbox::NextPiece() {
+ConstByteParts Outbox::TakeParts() {
   const KvSource& block = blocks_.front();
-  const size_t size = std::min(kMaxPieceBytes, block.bytes.size() - offset_);
-  BATON_ASSIGN_OR_RETURN(BlockAccess::HostBytes host,
-                         access_->Read(block.bytes.subspan(offset_, size)));
-  KvPiece piece{.ordinal = block.ordinal,
-                .offset = static_cast<int64_t>(offset_),
-                .parts = {host.bytes},
-                .crc32c = base::Crc32c(host.bytes),
-                .copy = std::move(host.copy)};
-  offset_ += size;
-  if (offset_ == block.bytes.size()) {
+  ConstByteParts parts;
+  size_t room = kMaxPieceBytes;
+  while (room > 0 && part_ < block.parts.size()) {
+    const std::span<const std::byte> rest = block.parts[part_].subspan(part_offset_);
+    const std::span<const std::byte> taken = rest.first(std::min(room, rest.size()));
+    if (!taken.empty()) parts.push_back(taken);
+    room -= taken.size();
+    offset_ += static_cast<int64_t>(taken.size());
+    part_offset_ += taken.size();
+    if (taken.size() < rest.size()) break;
+    ++part_;
+    part_offset_ = 0;
+  }
+  return parts;
+}
+
+absl::StatusOr<KvPiece> Outbox::NextPiece() {
+  KvPiece piece{.ordinal = blocks_.front().ordinal, .offset = offset_};
+  BATON_ASSIGN_OR_RETURN(BlockAccess::HostBytes host, access_->Read(TakeParts()));
+  for (const std::span<const std::byte> part : host.parts) {
+    piece.crc32c = base::Crc32c(part, piece.crc32c);
+  }
+  piece.parts = std::move(host.parts);
+  piece.copy = std::move(host.copy);
+  if (part_ == blocks_.front().parts.size()) {
     blocks_.pop_front();
+    part_ = 0;
     offset_ = 0;
   }
   return piece;

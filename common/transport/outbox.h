@@ -35,11 +35,15 @@ class Outbox final {
   absl::StatusOr<std::optional<OutboxItem>> Next();
 
  private:
+  // The next piece of blocks_.front(), and where its bytes lie.
   absl::StatusOr<KvPiece> NextPiece();
+  ConstByteParts TakeParts();
 
   const BlockAccess* const access_;
   std::deque<KvSource> blocks_;
-  size_t offset_ = 0;  // of the next piece in blocks_.front()
+  size_t part_ = 0;         // of blocks_.front(), where the next piece begins
+  size_t part_offset_ = 0;  // in that part
+  int64_t offset_ = 0;      // in the block
   std::optional<PushProgressNote> progress_;
   std::optional<PushCommitment> commit_;
 };

@@ -161,6 +161,7 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   set(Metric::kNumRequestsWaitingByReason, f.waiting, {"capacity"});
   set(Metric::kNumRequestsWaitingByReason, f.reserved, {"transfer"});
   raise(Metric::kNumPreemptions, f.preemptions);
+  raise(Metric::kStepsOverlapped, f.steps_overlapped);
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});

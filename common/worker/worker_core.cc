@@ -61,6 +61,11 @@ absl::Status WorkerCore::CheckShape(const KvShape& shape) const {
   return Mismatch("the KV layout", identity_.shape.Describe(), shape.Describe());
 }
 
+absl::Status WorkerCore::CheckPeerShape(const KvShape& shape) const {
+  if (CanHandOver(identity_.shape, shape)) return absl::OkStatus();
+  return Mismatch("the KV layout", identity_.shape.Describe(), shape.Describe());
+}
+
 absl::Status WorkerCore::Join(const std::shared_ptr<LiveStream>& stream) {
   base::MutexLock lock(&mutex_);
   if (draining_) {

@@ -72,6 +72,8 @@ class WorkerCore final {
   // Refuses a request made for another model or layout, with both sides printed.
   absl::Status CheckFingerprint(const std::string& fingerprint) const;
   absl::Status CheckShape(const KvShape& shape) const;
+  // Likewise, but of a worker that blocks of this one can be handed to.
+  absl::Status CheckPeerShape(const KvShape& shape) const;
 
   // UNAVAILABLE DRAINING once drain began.
   absl::Status Join(const std::shared_ptr<LiveStream>& stream);

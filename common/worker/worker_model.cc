@@ -9,6 +9,7 @@
 #include "common/text/stop_set.h"
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
+#include "kernels/backend_factory.h"
 #include "kernels/machine_limits.h"
 #include "spdlog/spdlog.h"
 
@@ -24,11 +25,13 @@ ModelOptions ModelOptionsOf(const EngineFlags& flags) {
   options.device = flags.device;
   options.isa = IsaFlagName(flags.isa);
   options.threads = flags.threads;
+  options.tensor_parallel_size = flags.tensor_parallel_size;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
     options.kv.tokens = *flags.kv_cache_tokens;
   } else {
     options.kv.memory_bytes = flags.kv_cache_memory;
+    options.kv.device_share = flags.gpu_memory_utilization;
   }
   options.limits = {.max_tokens = flags.max_num_batched_tokens, .max_samples = flags.max_num_seqs};
   return options;
@@ -45,26 +48,28 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.prefill_batch_wait = flags.prefill_batch_wait;
   options.policy = flags.policy;
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
+  options.overlap = SchedulesAsync(flags);
   for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
 }
 
-WorkModel WorkModelOf(const LoadedModel& model) {
+absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model) {
   FootprintQuery query;
   query.tokens = kTypicalPrompt;
   query.compute_dtype = model.backend->info().compute_dtype;
   query.kv_dtype = model.kv().layout.dtype;
   query.block_size = model.kv().layout.block_size;
   const Footprint footprint = ComputeFootprint(model.config, query);
-  const kernels::MachineLimits limits = kernels::MeasureMachineLimits(model.backend->info());
-  return {.prefill_flops_per_token =
-              ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
-          .decode_flops_per_token = footprint.decode_step_flops,
-          .weight_bytes = static_cast<double>(model.weight_bytes),
-          .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
-          .peak_flops_per_s = limits.flops_per_s,
-          .peak_read_bytes_per_s = limits.read_bytes_per_s};
+  BATON_ASSIGN_OR_RETURN(const kernels::MachineLimits limits,
+                         kernels::MeasureLimits(*model.backend, model.threads()));
+  return WorkModel{.prefill_flops_per_token =
+                       ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
+                   .decode_flops_per_token = footprint.decode_step_flops,
+                   .weight_bytes = static_cast<double>(model.weight_bytes),
+                   .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
+                   .peak_flops_per_s = limits.flops_per_s,
+                   .peak_read_bytes_per_s = limits.read_bytes_per_s};
 }
 
 absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& config) {
@@ -77,7 +82,7 @@ absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& confi
 
 void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   const kernels::PagedKv& kv = model.loaded->kv();
-  const int threads = model.loaded->backend->info().threads;
+  const int threads = model.loaded->threads();
   const char* spin = std::getenv("GOMP_SPINCOUNT");
   spdlog::info("model {}: weights {} MiB packed, numerics {}, {} threads, GOMP_SPINCOUNT {}",
                model.loaded->fingerprint, model.loaded->weight_bytes >> 20, model.numerics, threads,
@@ -86,10 +91,11 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
     spdlog::warn("--threads is {} and OpenMP gives {}: raise OMP_THREAD_LIMIT or ask for fewer",
                  flags.threads, threads);
   }
-  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}", kv.num_blocks,
-               kv.layout.block_size,
-               (static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes()) >> 20,
-               model.engine.max_model_len);
+  const size_t rank_bytes = static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes();
+  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}; async scheduling {}",
+               kv.num_blocks, kv.layout.block_size,
+               (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20,
+               model.engine.max_model_len, model.engine.overlap ? "on" : "off");
   if (model.stop_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
@@ -127,7 +133,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const 
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
   BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(model_dir, *model.loaded));
   model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
-  model.work = WorkModelOf(*model.loaded);
+  BATON_ASSIGN_OR_RETURN(model.work, WorkModelOf(*model.loaded));
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->backend->info().numerics();
   LogModel(model, flags);

@@ -123,24 +123,26 @@ std::optional<Fatal> Worker::StartEngine() {
   PublishConfig(clock_.Now() - begin);
   probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
-  auto engine =
-      Engine::Start(model_.engine, model_.loaded->kv(), std::move(model_.loaded->runner), &clock_);
+  auto engine = Engine::Start(model_.engine, model_.loaded->kv_cache(),
+                              std::move(model_.loaded->runner), &clock_);
   if (!engine.ok()) {
     return FatalOf(engine.status(), ExitCode::kUsage, "cannot start the engine",
                    spec_.program + " --help all");
   }
   engine_ = *std::move(engine);
   probe_->Observe(engine_.get());
-  WorkerIdentity identity{.role = spec_.role,
-                          .incarnation = RandomBits(),
-                          .model_fingerprint = model_.loaded->fingerprint,
-                          .shape = KvShapeOf(model_.loaded->kv().layout, kKvLayoutVersion),
-                          .numerics = model_.numerics,
-                          .compute_dtype = model_.compute_dtype,
-                          .max_model_len = model_.engine.max_model_len,
-                          .vocab_size = model_.engine.vocab_size,
-                          .push_address = flags_.server.advertise,
-                          .tls = flags_.server.tls.enabled()};
+  WorkerIdentity identity{
+      .role = spec_.role,
+      .incarnation = RandomBits(),
+      .model_fingerprint = model_.loaded->fingerprint,
+      .shape = KvShapeOf(model_.loaded->kv().layout, kKvLayoutVersion,
+                         model_.loaded->config.kv_heads, model_.loaded->ranks()),
+      .numerics = model_.numerics,
+      .compute_dtype = model_.compute_dtype,
+      .max_model_len = model_.engine.max_model_len,
+      .vocab_size = model_.engine.vocab_size,
+      .push_address = flags_.server.advertise,
+      .tls = flags_.server.tls.enabled()};
   core_ =
       std::make_unique<WorkerCore>(std::move(identity), engine_.get(), &clock_, WorkerTimeouts(),
                                    probe_.get(), [this](const absl::Status&) { faulted_ = true; });
@@ -162,8 +164,7 @@ void Worker::PublishConfig(base::Duration load_time) {
              {std::to_string(model_.engine.max_model_len), std::to_string(engine.max_num_seqs),
               std::to_string(engine.max_num_batched_tokens),
               std::to_string(engine.max_num_queued_reqs), model_.compute_dtype,
-              model_.loaded->backend->info().isa,
-              std::to_string(model_.loaded->backend->info().threads)})
+              model_.loaded->backend->info().isa, std::to_string(model_.loaded->threads())})
       .Set(1);
   registry_
       .gauge(Metric::kCacheConfigInfo,

@@ -1,7 +1,8 @@
 // Prints the rate of every operation and its share of what this machine can do, measured in the
-// same run, at the shape of a 430 M Llama.
+// same run, at the shape of a 430 M Llama, on a GPU of Llama-3.1-8B.
 //
-//   bench_kernels [--isa auto|avx512|avx2] [--dtype bfloat16|float32] [--threads N] [--rounds N]
+//   bench_kernels [--device cpu|cuda] [--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32]
+//                 [--threads N] [--rounds N]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -30,92 +31,150 @@ double Median(std::vector<double> values) {
 
 enum class Limit { kFlops, kBytes };
 
+// What is run: smaller on a CPU.
+struct Sizes {
+  LlamaShape model;
+  std::vector<int> matmul_rows;
+  int few_rows = 0;  // up to here a product is limited by the weights' bytes
+  int prefill_sequences = 0;
+  int prefill_tokens = 0;  // of each
+  int batch = 0;
+  int context = 0;
+};
+
+Sizes SizesFor(const std::string& device) {
+  if (device == "cuda") {
+    return {kLlama8B, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 8192}, 128, 8, 1024, 64, 1024};
+  }
+  return {kSmallLlama, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, 8, 1, 512, 32, 256};
+}
+
 class Bench {
  public:
-  Bench(const BackendInfo& info, int rounds)
-      : info_(info), rounds_(rounds), far_(AllocateHost(kFar).value()) {
+  Bench(const BackendInfo& info, int rounds) : info_(info), rounds_(rounds) {
+    if (HasOwnMemory(info_.device)) return;
+    far_ = AllocateHost(kFar).value();
     std::memset(far_->data(), 1, kFar);
   }
 
   // Runs `operation` and the limit in turn; prints medians. `amount` is FLOPs or bytes of one run.
+  // A device with its own memory is measured once: nobody else uses it.
   void Line(const std::string& name, Limit limit, double amount,
             const std::function<void()>& operation) {
     operation();
+    operation();  // of a captured step
     std::vector<double> seconds;
     std::vector<double> shares;
     for (int round = 0; round < rounds_; ++round) {
-      const double best =
-          limit == Limit::kFlops
-              ? MeasureMachineLimits(info_).flops_per_s
-              : ReadRate(static_cast<const std::byte*>(far_->data()), kFar, info_.threads);
+      const double best = Best(limit);
       const auto begin = Clock::now();
-      operation();
-      const double took = std::chrono::duration<double>(Clock::now() - begin).count();
+      for (int i = 0; i < repeats(); ++i) operation();
+      const double took = std::chrono::duration<double>(Clock::now() - begin).count() / repeats();
       seconds.push_back(took);
       shares.push_back(amount / took / best);
     }
     const double took = Median(seconds);
     std::printf("%-34s %10.3f ms %9.1f %-7s %5.1f %% of %s\n", name.c_str(), took * 1e3,
                 amount / took * 1e-9, limit == Limit::kFlops ? "GFLOP/s" : "GB/s",
-                Median(shares) * 100, limit == Limit::kFlops ? "peak" : "read bandwidth");
+                Median(shares) * 100,
+                limit == Limit::kFlops ? "peak"
+                : far_ == nullptr      ? "copy bandwidth"
+                                       : "read bandwidth");
     std::fflush(stdout);
   }
+
+  void SetLimits(const MachineLimits& limits) { limits_ = limits; }
 
  private:
   // As much as the weights, so that no cache holds a part that counts.
   static constexpr size_t kFar = size_t{768} << 20;
 
+  double Best(Limit limit) const {
+    if (far_ == nullptr) {
+      return limit == Limit::kFlops ? limits_.flops_per_s : limits_.read_bytes_per_s;
+    }
+    return limit == Limit::kFlops
+               ? MeasureMachineLimits(info_).flops_per_s
+               : ReadRate(static_cast<const std::byte*>(far_->data()), kFar, info_.threads);
+  }
+  int repeats() const { return far_ == nullptr ? 5 : 1; }
+
   const BackendInfo& info_;
   int rounds_;
+  MachineLimits limits_;
   std::unique_ptr<Buffer> far_;
 };
 
-void BenchMatMuls(Bench& bench, LlamaStep& step) {
-  for (const int rows : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}) {
-    const bool few = rows <= 8;
+void BenchMatMuls(Bench& bench, LlamaStep& step, const Sizes& sizes) {
+  for (const int rows : sizes.matmul_rows) {
+    const bool few = rows <= sizes.few_rows;
     bench.Line("matmuls of all layers, M = " + std::to_string(rows),
                few ? Limit::kBytes : Limit::kFlops,
-               few ? step.weight_bytes() : step.matmul_flops(rows), [&] { step.MatMuls(rows); });
+               few ? step.weight_bytes() : step.matmul_flops(rows), [&] {
+                 step.MatMuls(rows);
+                 step.Finish();
+               });
   }
 }
 
-void BenchSteps(Bench& bench, LlamaStep& step) {
-  bench.Line("prefill of 512 tokens", Limit::kFlops, step.prefill_flops(512), [&] {
-    step.Begin(1, 512, 512);
-    step.Forward();
-  });
-  bench.Line("decode, batch 32, context 256", Limit::kFlops,
-             step.matmul_flops(32) + step.logit_flops(32), [&] {
-               step.Begin(32, 1, 256);
+void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
+  const int prefill = sizes.prefill_sequences;
+  const int tokens = sizes.prefill_tokens;
+  bench.Line("prefill of " + std::to_string(prefill) + " x " + std::to_string(tokens),
+             Limit::kFlops, prefill * step.prefill_flops(tokens), [&] {
+               step.Begin(prefill, tokens, tokens);
                step.Forward();
              });
-  bench.Line("decode, batch 1, context 256", Limit::kBytes, step.weight_bytes(), [&] {
-    step.Begin(1, 1, 256);
-    step.Forward();
-  });
+  for (const int batch : {sizes.batch, 1}) {
+    const bool few = batch <= sizes.few_rows;
+    const double bytes =
+        step.weight_bytes() + sizes.model.layers * step.attention_bytes(batch, sizes.context);
+    bench.Line(
+        "decode, batch " + std::to_string(batch) + ", context " + std::to_string(sizes.context),
+        few ? Limit::kBytes : Limit::kFlops,
+        few ? bytes : step.matmul_flops(batch) + step.logit_flops(batch), [&] {
+          step.Begin(batch, 1, sizes.context);
+          step.Forward();
+        });
+  }
 }
 
-void BenchOperations(Bench& bench, LlamaStep& step) {
-  step.Begin(1, 512, 512);
-  bench.Line("rms_norm, 512 tokens", Limit::kBytes, step.norm_bytes(512), [&] { step.Norm(); });
-  bench.Line("silu_mul, 512 tokens", Limit::kBytes, step.silu_bytes(512), [&] { step.Silu(); });
-  bench.Line("rope + store, 512 tokens", Limit::kBytes, step.rope_bytes(512), [&] { step.Rope(); });
-  bench.Line("embed, 512 tokens", Limit::kBytes, step.embed_bytes(512), [&] { step.Embed(); });
-  bench.Line("attention, prefill of 512", Limit::kFlops, step.attention_flops(512),
-             [&] { step.Attention(); });
-  step.Begin(32, 1, 256);
-  bench.Line("attention, 32 x context 256", Limit::kBytes, step.attention_bytes(32, 256),
-             [&] { step.Attention(); });
+// One operation of a step that `begin` starts; on a device the way of its inputs counts as well.
+void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
+  const int prefill = sizes.prefill_sequences;
+  const int tokens = sizes.prefill_tokens;
+  const int rows = prefill * tokens;
+  const std::string of = ", " + std::to_string(rows) + " tokens";
+  const auto line = [&](const std::string& name, Limit limit, double amount, auto operation) {
+    bench.Line(name, limit, amount, [&, operation] {
+      step.Begin(prefill, tokens, tokens);
+      operation();
+      step.Finish();
+    });
+  };
+  line("rms_norm" + of, Limit::kBytes, step.norm_bytes(rows), [&] { step.Norm(); });
+  line("silu_mul" + of, Limit::kBytes, step.silu_bytes(rows), [&] { step.Silu(); });
+  line("rope + store" + of, Limit::kBytes, step.rope_bytes(rows), [&] { step.Rope(); });
+  line("embed" + of, Limit::kBytes, step.embed_bytes(rows), [&] { step.Embed(); });
+  line("attention, prefill of " + std::to_string(prefill) + " x " + std::to_string(tokens),
+       Limit::kFlops, prefill * step.attention_flops(tokens), [&] { step.Attention(); });
+  const std::string batch = std::to_string(sizes.batch);
+  bench.Line("attention, " + batch + " x context " + std::to_string(sizes.context), Limit::kBytes,
+             step.attention_bytes(sizes.batch, sizes.context), [&] {
+               step.Begin(sizes.batch, 1, sizes.context);
+               step.Attention();
+               step.Finish();
+             });
+  step.Begin(sizes.batch, 1, sizes.context);
+  step.Finish();
   step.FillLogits();
-  const SampleRow greedy;
-  bench.Line("sample, greedy, 32 rows", Limit::kBytes, step.logit_bytes(32),
-             [&] { step.Sample(greedy); });
-  const SampleRow drawn{.temperature = 0.8f, .top_k = 50, .top_p = 0.95f};
-  bench.Line("sample, top-k 50 top-p 0.95, 32", Limit::kBytes, step.logit_bytes(32),
-             [&] { step.Sample(drawn); });
-  const SampleRow nucleus{.temperature = 0.8f, .top_p = 0.95f};
-  bench.Line("sample, top-p 0.95, 32", Limit::kBytes, step.logit_bytes(32),
-             [&] { step.Sample(nucleus); });
+  const auto sample = [&](const std::string& name, const SampleRow& row) {
+    bench.Line("sample, " + name + ", " + batch, Limit::kBytes, step.logit_bytes(sizes.batch),
+               [&] { step.Sample(row); });
+  };
+  sample("greedy", {});
+  sample("top-k 50 top-p 0.95", {.temperature = 0.8f, .top_k = 50, .top_p = 0.95f});
+  sample("top-p 0.95", {.temperature = 0.8f, .top_p = 0.95f});
 }
 
 int Run(const BackendOptions& options, int rounds) {
@@ -125,18 +184,24 @@ int Run(const BackendOptions& options, int rounds) {
     return 2;
   }
   const BackendInfo& info = (*backend)->info();
-  const MachineLimits limits = MeasureMachineLimits(info);
-  std::printf("%s, %d threads: peak %.1f GFLOP/s, read %.1f GB/s; medians of %d\n",
-              info.numerics().c_str(), info.threads, limits.flops_per_s * 1e-9,
-              limits.read_bytes_per_s * 1e-9, rounds);
+  const auto limits = MeasureLimits(**backend, info.threads);
+  if (!limits.ok()) {
+    std::fprintf(stderr, "%s\n", limits.status().ToString().c_str());
+    return 2;
+  }
+  std::printf("%s, %d threads: peak %.1f GFLOP/s, %s %.1f GB/s; medians of %d\n",
+              info.numerics().c_str(), info.threads, limits->flops_per_s * 1e-9,
+              HasOwnMemory(info.device) ? "copy" : "read", limits->read_bytes_per_s * 1e-9, rounds);
+  const Sizes sizes = SizesFor(info.device);
   const auto begin = Clock::now();
-  LlamaStep step(**backend);
+  LlamaStep step(**backend, sizes.model);
   std::printf("packed %.0f MB and prepared in %.2f s\n", step.weight_bytes() * 1e-6,
               std::chrono::duration<double>(Clock::now() - begin).count());
   Bench bench(info, rounds);
-  BenchMatMuls(bench, step);
-  BenchSteps(bench, step);
-  BenchOperations(bench, step);
+  bench.SetLimits(*limits);
+  BenchMatMuls(bench, step, sizes);
+  BenchSteps(bench, step, sizes);
+  BenchOperations(bench, step, sizes);
   return 0;
 }
 
@@ -149,20 +214,25 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag == "--isa") {
+    if (flag == "--device") {
+      options.device = value;
+    } else if (flag == "--isa") {
       options.isa = value;
     } else if (flag == "--dtype" && std::strcmp(value, "float32") == 0) {
       options.compute_dtype = baton::kernels::DType::kF32;
     } else if (flag == "--dtype" && std::strcmp(value, "bfloat16") == 0) {
       options.compute_dtype = baton::kernels::DType::kBF16;
+    } else if (flag == "--dtype" && std::strcmp(value, "float16") == 0) {
+      options.compute_dtype = baton::kernels::DType::kF16;
     } else if (flag == "--threads" && std::atoi(value) > 0) {
       options.threads = std::atoi(value);
     } else if (flag == "--rounds" && std::atoi(value) > 0) {
       rounds = std::atoi(value);
     } else {
       std::fprintf(stderr,
-                   "unknown or incomplete '%s %s'; usage: bench_kernels [--isa auto|avx512|avx2] "
-                   "[--dtype bfloat16|float32] [--threads N] [--rounds N]\n",
+                   "unknown or incomplete '%s %s'; usage: bench_kernels [--device cpu|cuda] "
+                   "[--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
+                   "[--rounds N]\n",
                    flag.c_str(), value);
       return 2;
     }

@@ -1,7 +1,6 @@
 #include "kernels/bench/llama_step.h"
 
 #include <cmath>
-#include <cstring>
 #include <random>
 
 #include "common/base/check.h"
@@ -10,86 +9,88 @@
 namespace baton::kernels {
 namespace {
 
-constexpr int kLayers = 24;
-constexpr int kHidden = 1024;
-constexpr int kHeadDim = 64;
-constexpr int kQHeads = 16;
-constexpr int kKvHeads = 4;
-constexpr int kQkv = (kQHeads + 2 * kKvHeads) * kHeadDim;
-constexpr int kFfn = 4096;
-constexpr int kVocab = 32000;
 constexpr int kBlock = 16;
-constexpr int kMaxBlocks = 32 * 256 / kBlock + 512 / kBlock;
-constexpr double kLayerWeights =
-    double{kHidden} * kQkv + double{kHidden} * kHidden + 3.0 * kHidden * kFfn;
 
 std::unique_ptr<Buffer> Take(absl::StatusOr<std::unique_ptr<Buffer>> buffer) {
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
   return std::move(buffer).value();
 }
 
+void CheckOk(const absl::Status& status) { BATON_CHECK(status.ok()) << status.ToString(); }
+
 }  // namespace
 
-LlamaStep::LlamaStep(Backend& backend)
+LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
     : backend_(backend),
+      model_(model),
       dtype_(backend.info().compute_dtype),
-      shape_{.q_heads = kQHeads,
-             .kv_heads = kKvHeads,
-             .head_dim = kHeadDim,
-             .scale = 1.0f / std::sqrt(static_cast<float>(kHeadDim))} {
-  for (int i = 0; i < kHeadDim / 2; ++i) {
-    inv_freq_.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / kHeadDim));
+      shape_{.q_heads = model_.q_heads,
+             .kv_heads = model_.kv_heads,
+             .head_dim = model_.head_dim,
+             .scale = 1.0f / std::sqrt(static_cast<float>(model_.head_dim))} {
+  for (int i = 0; i < model_.head_dim / 2; ++i) {
+    inv_freq_.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / model_.head_dim));
   }
-  for (int i = 0; i < kLayers; ++i) {
-    layers_.push_back({RandomWeight(kQkv, kHidden), RandomWeight(kHidden, kHidden),
-                       RandomWeight(2 * kFfn, kHidden), RandomWeight(kHidden, kFfn)});
+  for (int i = 0; i < model_.layers; ++i) {
+    layers_.push_back(
+        {RandomWeight(model_.qkv(), model_.hidden), RandomWeight(model_.hidden, model_.hidden),
+         RandomWeight(2 * model_.ffn, model_.hidden), RandomWeight(model_.hidden, model_.ffn)});
   }
-  head_ = RandomWeight(kVocab, kHidden);
-  const std::vector<float> ones(kHidden, 1.0f);
-  norm_weight_ = Take(backend_.UploadVector({ones.data(), DType::kF32, 1, kHidden}));
+  head_ = RandomWeight(model_.vocab, model_.hidden);
+  random_values_ = {};
+  const std::vector<float> ones(model_.hidden, 1.0f);
+  norm_weight_ = Take(backend_.UploadVector({ones.data(), DType::kF32, 1, model_.hidden}));
   const size_t size = SizeOf(dtype_);
-  residual_ = Take(backend_.Allocate(size_t{kMaxTokens} * kHidden * sizeof(float)));
-  normed_ = Take(backend_.Allocate(kMaxTokens * kHidden * size));
-  qkv_ = Take(backend_.Allocate(kMaxTokens * kQkv * size));
-  attended_ = Take(backend_.Allocate(kMaxTokens * kHidden * size));
-  gate_up_ = Take(backend_.Allocate(kMaxTokens * 2 * kFfn * size));
-  ffn_ = Take(backend_.Allocate(kMaxTokens * kFfn * size));
-  logits_ = Take(backend_.Allocate(size_t{64} * kVocab * sizeof(float)));
-  for (const Buffer* buffer : {residual_.get(), normed_.get(), qkv_.get(), attended_.get(),
-                               gate_up_.get(), ffn_.get(), logits_.get()}) {
-    std::memset(buffer->data(), 0, buffer->size());
+  residual_ = Take(
+      backend_.Allocate(static_cast<size_t>(model_.max_tokens) * model_.hidden * sizeof(float)));
+  normed_ = Take(backend_.Allocate(model_.max_tokens * model_.hidden * size));
+  qkv_ = Take(backend_.Allocate(model_.max_tokens * model_.qkv() * size));
+  attended_ = Take(backend_.Allocate(model_.max_tokens * model_.hidden * size));
+  gate_up_ = Take(backend_.Allocate(model_.max_tokens * 2 * model_.ffn * size));
+  ffn_ = Take(backend_.Allocate(model_.max_tokens * model_.ffn * size));
+  logits_ = Take(backend_.Allocate(size_t{64} * model_.vocab * sizeof(float)));
+  for (Buffer* buffer : {residual_.get(), normed_.get(), qkv_.get(), attended_.get(),
+                         gate_up_.get(), ffn_.get(), logits_.get()}) {
+    CheckOk(backend_.Zero(*buffer));
   }
   kv_.layout = {.dtype = dtype_,
                 .block_size = kBlock,
-                .layers = kLayers,
-                .kv_heads = kKvHeads,
-                .head_dim = kHeadDim};
-  kv_.num_blocks = kMaxBlocks;
-  arena_ = Take(backend_.Allocate(kv_.layout.block_bytes() * kMaxBlocks));
+                .layers = model_.layers,
+                .kv_heads = model_.kv_heads,
+                .head_dim = model_.head_dim};
+  kv_.num_blocks = model_.kv_tokens / kBlock;
+  arena_ = Take(backend_.Allocate(kv_.layout.block_bytes() * model_.kv_tokens / kBlock));
   kv_.arena = static_cast<std::byte*>(arena_->data());
-  std::memset(kv_.arena, 0, arena_->size());
-  const Layer& layer = layers_[0];
-  const MatMulUse uses[] = {
-      {.weight = layer.qkv.get(), .out = dtype_, .max_rows = kMaxTokens},
-      {.weight = layer.o.get(), .accumulate = true, .max_rows = kMaxTokens},
-      {.weight = layer.gate_up.get(), .out = dtype_, .max_rows = kMaxTokens},
-      {.weight = layer.down.get(), .accumulate = true, .max_rows = kMaxTokens},
-      {.weight = head_.get(), .max_rows = 64},
-  };
-  const absl::Status prepared = backend_.Prepare(uses);
-  BATON_CHECK(prepared.ok()) << prepared.ToString();
+  CheckOk(backend_.Zero(*arena_));
+  std::vector<MatMulUse> uses;
+  for (const Layer& layer : layers_) {
+    const int rows = model_.max_tokens;
+    uses.push_back({.weight = layer.qkv.get(), .out = dtype_, .max_rows = rows});
+    uses.push_back({.weight = layer.o.get(), .accumulate = true, .max_rows = rows});
+    uses.push_back({.weight = layer.gate_up.get(), .out = dtype_, .max_rows = rows});
+    uses.push_back({.weight = layer.down.get(), .accumulate = true, .max_rows = rows});
+  }
+  uses.push_back({.weight = head_.get(), .max_rows = 64});
+  CheckOk(backend_.Prepare({.products = uses,
+                            .attentions = {&shape_, 1},
+                            .rope = RopeShape{inv_freq_, 1.0f},
+                            .max_tokens = model_.max_tokens,
+                            .max_samples = 64,
+                            .vocab = model_.vocab}));
 }
 
 std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in) {
-  // Cheap numbers around 0 of the size that keeps activations near 1.
-  std::vector<uint16_t> values(static_cast<size_t>(out * in));
-  uint32_t state = 12345;
-  for (uint16_t& value : values) {
+  // Cheap numbers around 0 of the size that keeps activations near 1; every weight starts with the
+  // same ones.
+  uint32_t state = random_values_.empty() ? 12345 : random_state_;
+  random_values_.reserve(static_cast<size_t>(out * in));
+  while (random_values_.size() < static_cast<size_t>(out * in)) {
     state = state * 1664525 + 1013904223;
     const float uniform = static_cast<float>(state >> 8) * 0x1.0p-24f - 0.5f;
-    value = Bf16FromFloat(uniform * 0.05f);
+    random_values_.push_back(Bf16FromFloat(uniform * 0.05f));
   }
-  auto packed = backend_.Pack({values.data(), DType::kBF16, out, in}, {});
+  random_state_ = state;
+  auto packed = backend_.Pack({random_values_.data(), DType::kBF16, out, in}, {});
   BATON_CHECK(packed.ok()) << packed.status().ToString();
   return std::move(packed).value();
 }
@@ -113,19 +114,22 @@ void LlamaStep::Begin(int sequences, int tokens, int context) {
     layout_.push_back({s * tokens, tokens, context, tables_[s]});
     last_rows_.push_back((s + 1) * tokens - 1);
   }
-  const absl::Status begun =
-      backend_.BeginStep({.tokens = tokens_, .positions = positions_, .sequences = layout_}, kv_);
-  BATON_CHECK(begun.ok()) << begun.ToString();
+  const auto begun = backend_.BeginStep(
+      {.tokens = tokens_, .positions = positions_, .sequences = layout_, .sample_rows = last_rows_},
+      kv_);
+  CheckOk(begun.status());
+  rows_ = static_cast<int>(begun->tokens);
+  samples_ = static_cast<int>(begun->samples);
 }
 
 void LlamaStep::RunLayer(int layer) {
   const Layer& weights = layers_[layer];
-  const Matrix residual = View(*residual_, DType::kF32, rows_, kHidden);
-  const Matrix normed = View(*normed_, dtype_, rows_, kHidden);
-  const Matrix qkv = View(*qkv_, dtype_, rows_, kQkv);
-  const Matrix attended = View(*attended_, dtype_, rows_, kHidden);
-  const Matrix gate_up = View(*gate_up_, dtype_, rows_, 2 * kFfn);
-  const Matrix ffn = View(*ffn_, dtype_, rows_, kFfn);
+  const Matrix residual = View(*residual_, DType::kF32, rows_, model_.hidden);
+  const Matrix normed = View(*normed_, dtype_, rows_, model_.hidden);
+  const Matrix qkv = View(*qkv_, dtype_, rows_, model_.qkv());
+  const Matrix attended = View(*attended_, dtype_, rows_, model_.hidden);
+  const Matrix gate_up = View(*gate_up_, dtype_, rows_, 2 * model_.ffn);
+  const Matrix ffn = View(*ffn_, dtype_, rows_, model_.ffn);
   backend_.RmsNorm(residual, *norm_weight_, 1e-5f, normed);
   backend_.MatMul(*weights.qkv, normed, qkv, {});
   backend_.RopeAndStoreKv(qkv, layer, shape_, {inv_freq_, 1.0f}, {});
@@ -138,93 +142,109 @@ void LlamaStep::RunLayer(int layer) {
 }
 
 void LlamaStep::Forward() {
-  Embed();
-  for (int layer = 0; layer < kLayers; ++layer) RunLayer(layer);
-  Norm();
-  const Matrix last = View(*attended_, dtype_, sequences_, kHidden);
-  backend_.GatherRows(View(*normed_, dtype_, rows_, kHidden), last_rows_, last);
-  backend_.MatMul(*head_, last, View(*logits_, DType::kF32, sequences_, kVocab), {});
+  CheckOk(backend_.RunStep(reinterpret_cast<uint64_t>(this), [this] {
+    Embed();
+    for (int layer = 0; layer < model_.layers; ++layer) RunLayer(layer);
+    Norm();
+    const Matrix last = View(*attended_, dtype_, samples_, model_.hidden);
+    backend_.GatherSampled(View(*normed_, dtype_, rows_, model_.hidden), last);
+    backend_.MatMul(*head_, last, View(*logits_, DType::kF32, samples_, model_.vocab), {});
+  }));
   Sample({});
 }
 
+void LlamaStep::Finish() { CheckOk(backend_.EndStep()); }
+
 void LlamaStep::MatMuls(int rows) {
-  const Matrix residual = View(*residual_, DType::kF32, rows, kHidden);
-  const Matrix normed = View(*normed_, dtype_, rows, kHidden);
+  const Matrix residual = View(*residual_, DType::kF32, rows, model_.hidden);
+  const Matrix normed = View(*normed_, dtype_, rows, model_.hidden);
   for (const Layer& weights : layers_) {
-    backend_.MatMul(*weights.qkv, normed, View(*qkv_, dtype_, rows, kQkv), {});
+    backend_.MatMul(*weights.qkv, normed, View(*qkv_, dtype_, rows, model_.qkv()), {});
     backend_.MatMul(*weights.o, normed, residual, {.accumulate = true});
-    backend_.MatMul(*weights.gate_up, normed, View(*gate_up_, dtype_, rows, 2 * kFfn), {});
-    backend_.MatMul(*weights.down, View(*ffn_, dtype_, rows, kFfn), residual, {.accumulate = true});
+    backend_.MatMul(*weights.gate_up, normed, View(*gate_up_, dtype_, rows, 2 * model_.ffn), {});
+    backend_.MatMul(*weights.down, View(*ffn_, dtype_, rows, model_.ffn), residual,
+                    {.accumulate = true});
   }
   if (rows <= 8) {
-    backend_.MatMul(*head_, normed, View(*logits_, DType::kF32, rows, kVocab), {});
+    backend_.MatMul(*head_, normed, View(*logits_, DType::kF32, rows, model_.vocab), {});
   }
 }
 
 void LlamaStep::Norm() {
-  backend_.RmsNorm(View(*residual_, DType::kF32, rows_, kHidden), *norm_weight_, 1e-5f,
-                   View(*normed_, dtype_, rows_, kHidden));
+  backend_.RmsNorm(View(*residual_, DType::kF32, rows_, model_.hidden), *norm_weight_, 1e-5f,
+                   View(*normed_, dtype_, rows_, model_.hidden));
 }
 
 void LlamaStep::Silu() {
-  backend_.SiluMul(View(*gate_up_, dtype_, rows_, 2 * kFfn), View(*ffn_, dtype_, rows_, kFfn));
+  backend_.SiluMul(View(*gate_up_, dtype_, rows_, 2 * model_.ffn),
+                   View(*ffn_, dtype_, rows_, model_.ffn));
 }
 
 void LlamaStep::Rope() {
-  backend_.RopeAndStoreKv(View(*qkv_, dtype_, rows_, kQkv), 0, shape_, {inv_freq_, 1.0f}, {});
+  backend_.RopeAndStoreKv(View(*qkv_, dtype_, rows_, model_.qkv()), 0, shape_, {inv_freq_, 1.0f},
+                          {});
 }
 
 void LlamaStep::Attention() {
-  backend_.PagedAttention(View(*qkv_, dtype_, rows_, kQkv), 0, shape_,
-                          View(*attended_, dtype_, rows_, kHidden));
+  backend_.PagedAttention(View(*qkv_, dtype_, rows_, model_.qkv()), 0, shape_,
+                          View(*attended_, dtype_, rows_, model_.hidden));
 }
 
 void LlamaStep::Embed() {
-  backend_.EmbedFromPacked(*head_, View(*residual_, DType::kF32, rows_, kHidden));
+  backend_.EmbedFromPacked(*head_, View(*residual_, DType::kF32, rows_, model_.hidden));
 }
 
 void LlamaStep::FillLogits() {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 2.5f);
-  float* logits = static_cast<float*>(logits_->data());
-  for (int64_t i = 0; i < int64_t{sequences_} * kVocab; ++i) logits[i] = normal(random);
+  std::vector<float> logits(static_cast<size_t>(sequences_) * model_.vocab);
+  for (float& logit : logits) logit = normal(random);
+  CheckOk(backend_.Upload(logits.data(), logits.size() * sizeof(float), logits_->data()));
 }
 
 void LlamaStep::Sample(const SampleRow& row) {
   std::vector<SampleRow> rows(sequences_, row);
   for (int i = 0; i < sequences_; ++i) rows[i].seed = static_cast<uint64_t>(i);
   std::vector<SampledToken> results(sequences_);
-  backend_.Sample(View(*logits_, DType::kF32, sequences_, kVocab), rows, results);
-  const absl::Status end = backend_.EndStep();
-  BATON_CHECK(end.ok()) << end.ToString();
+  backend_.Sample(View(*logits_, DType::kF32, sequences_, model_.vocab), rows, results);
+  CheckOk(backend_.EndStep());
 }
 
 double LlamaStep::weight_bytes() const {
-  return (kLayers * kLayerWeights + double{kVocab} * kHidden) * static_cast<double>(SizeOf(dtype_));
+  return (model_.layers * model_.layer_weights() +
+          static_cast<double>(model_.vocab) * model_.hidden) *
+         static_cast<double>(SizeOf(dtype_));
 }
-double LlamaStep::matmul_flops(int rows) const { return 2.0 * rows * kLayers * kLayerWeights; }
-double LlamaStep::logit_flops(int rows) const { return 2.0 * rows * kVocab * kHidden; }
+double LlamaStep::matmul_flops(int rows) const {
+  return 2.0 * rows * model_.layers * model_.layer_weights();
+}
+double LlamaStep::logit_flops(int rows) const { return 2.0 * rows * model_.vocab * model_.hidden; }
 double LlamaStep::attention_flops(int tokens) const {
-  return 4.0 * kQHeads * kHeadDim * tokens * (tokens + 1) / 2;
+  return 4.0 * model_.q_heads * model_.head_dim * tokens * (tokens + 1) / 2;
 }
 double LlamaStep::prefill_flops(int tokens) const {
-  return matmul_flops(tokens) + logit_flops(1) + kLayers * attention_flops(tokens);
+  return matmul_flops(tokens) + logit_flops(1) + model_.layers * attention_flops(tokens);
 }
 double LlamaStep::attention_bytes(int sequences, int context) const {
-  return 2.0 * sequences * context * kKvHeads * kHeadDim * static_cast<double>(SizeOf(dtype_));
+  return 2.0 * sequences * context * model_.kv_heads * model_.head_dim *
+         static_cast<double>(SizeOf(dtype_));
 }
 double LlamaStep::norm_bytes(int tokens) const {
-  return double{kHidden} * tokens * static_cast<double>(sizeof(float) + SizeOf(dtype_));
+  return static_cast<double>(model_.hidden) * tokens *
+         static_cast<double>(sizeof(float) + SizeOf(dtype_));
 }
 double LlamaStep::silu_bytes(int tokens) const {
-  return 3.0 * kFfn * tokens * static_cast<double>(SizeOf(dtype_));
+  return 3.0 * model_.ffn * tokens * static_cast<double>(SizeOf(dtype_));
 }
 double LlamaStep::rope_bytes(int tokens) const {
-  return 2.0 * kQkv * tokens * static_cast<double>(SizeOf(dtype_));
+  return 2.0 * model_.qkv() * tokens * static_cast<double>(SizeOf(dtype_));
 }
 double LlamaStep::embed_bytes(int tokens) const {
-  return double{kHidden} * tokens * static_cast<double>(sizeof(float) + SizeOf(dtype_));
+  return static_cast<double>(model_.hidden) * tokens *
+         static_cast<double>(sizeof(float) + SizeOf(dtype_));
 }
-double LlamaStep::logit_bytes(int rows) const { return double{kVocab} * rows * sizeof(float); }
+double LlamaStep::logit_bytes(int rows) const {
+  return static_cast<double>(model_.vocab) * rows * sizeof(float);
+}
 
 }  // namespace baton::kernels

@@ -8,17 +8,56 @@
 
 namespace baton::kernels {
 
-// The operations of one step of a 430 M Llama on random weights: 24 layers, hidden 1024, 16 query
-// and 4 KV heads of 64, ffn 4096, vocabulary 32000, tied embeddings.
+// A Llama with tied embeddings, and how large its steps get.
+struct LlamaShape {
+  int layers = 0;
+  int hidden = 0;
+  int head_dim = 0;
+  int q_heads = 0;
+  int kv_heads = 0;
+  int ffn = 0;
+  int vocab = 0;
+  int max_tokens = 0;  // of a step
+  int kv_tokens = 0;   // of all sequences
+
+  int qkv() const { return (q_heads + 2 * kv_heads) * head_dim; }
+  double layer_weights() const {
+    const double h = hidden;
+    return h * qkv() + h * q_heads * head_dim + 3.0 * h * ffn;
+  }
+};
+
+// 430 M parameters, for a CPU.
+inline constexpr LlamaShape kSmallLlama = {.layers = 24,
+                                           .hidden = 1024,
+                                           .head_dim = 64,
+                                           .q_heads = 16,
+                                           .kv_heads = 4,
+                                           .ffn = 4096,
+                                           .vocab = 32000,
+                                           .max_tokens = 512,
+                                           .kv_tokens = 32 * 256 + 512};
+// Llama-3.1-8B, for a GPU.
+inline constexpr LlamaShape kLlama8B = {.layers = 32,
+                                        .hidden = 4096,
+                                        .head_dim = 128,
+                                        .q_heads = 32,
+                                        .kv_heads = 8,
+                                        .ffn = 14336,
+                                        .vocab = 128256,
+                                        .max_tokens = 8192,
+                                        .kv_tokens = 64 * 1024};
+
+// The operations of one step on random weights.
 class LlamaStep {
  public:
-  static constexpr int kMaxTokens = 512;
-
-  explicit LlamaStep(Backend& backend);
+  LlamaStep(Backend& backend, const LlamaShape& model);
 
   // Starts a step of `sequences`, each with its last `tokens` of `context`.
   void Begin(int sequences, int tokens, int context);
   void Forward();
+  // Waits for what was launched since Begin, where nothing was sampled.
+  void Finish();
 
   void MatMuls(int rows);
   void Norm();
@@ -51,9 +90,12 @@ class LlamaStep {
   void RunLayer(int layer);
 
   Backend& backend_;
+  const LlamaShape model_;
   DType dtype_;
   AttentionShape shape_;
   std::vector<float> inv_freq_;
+  std::vector<uint16_t> random_values_;
+  uint32_t random_state_ = 0;
   std::vector<Layer> layers_;
   std::unique_ptr<PackedWeight> head_;
   std::unique_ptr<Buffer> norm_weight_;
@@ -62,7 +104,8 @@ class LlamaStep {
   PagedKv kv_;
 
   int sequences_ = 0;
-  int rows_ = 0;
+  int rows_ = 0;  // with padding
+  int samples_ = 0;
   std::vector<int32_t> tokens_;
   std::vector<int32_t> positions_;
   std::vector<std::vector<int32_t>> tables_;

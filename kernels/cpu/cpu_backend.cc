@@ -33,6 +33,14 @@ void CheckHeads(const AttentionShape& shape) {
       << shape.q_heads << " query heads over " << shape.kv_heads << " KV heads";
 }
 
+// The first ranks take what does not divide.
+int ThreadsOfRank(const BackendOptions& options) {
+  const int all = options.threads > 0 ? options.threads : cpu::UsableCores();
+  if (options.collective == nullptr) return all;
+  const int ranks = options.collective->size();
+  return std::max(1, all / ranks + (options.collective->rank() < all % ranks ? 1 : 0));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
@@ -41,8 +49,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
   }
-  const int threads =
-      cpu::AskForThreads(options.threads > 0 ? options.threads : cpu::UsableCores());
+  const int threads = cpu::AskForThreads(ThreadsOfRank(options));
   std::unique_ptr<cpu::Gemm> gemm;
   if (isa == cpu::Isa::kAvx512) {
     auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
@@ -59,14 +66,18 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .isa = std::string(cpu::Name(isa)),
                    .matmul = gemm->implementation(),
                    .threads = threads,
-                   .compute_dtype = options.compute_dtype};
-  return std::unique_ptr<Backend>(new CpuBackend(std::move(info), isa, std::move(gemm)));
+                   .compute_dtype = options.compute_dtype,
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1};
+  return std::unique_ptr<Backend>(
+      new CpuBackend(std::move(info), isa, std::move(gemm), options.collective));
 }
 
-CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm)
+CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
+                       Collective* collective)
     : info_(std::move(info)),
       team_(info_.threads),
       gemm_(std::move(gemm)),
+      collective_(collective),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
@@ -77,6 +88,31 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
 
 absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
   return AllocateHost(bytes);
+}
+
+// Zeroing costs page faults more than anything, and those run side by side.
+absl::Status CpuBackend::Zero(Buffer& buffer) {
+  BATON_RETURN_IF_ERROR(team_.Take());
+  std::byte* const data = static_cast<std::byte*>(buffer.data());
+  cpu::ParallelRanges(info_.threads, static_cast<int64_t>(buffer.size()), int64_t{1} << 20,
+                      [&](int64_t begin, int64_t end) {
+                        std::memset(data + begin, 0, static_cast<size_t>(end - begin));
+                      });
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Upload(const void* host, size_t bytes, void* device) {
+  std::memcpy(device, host, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status CpuBackend::Download(const void* device, size_t bytes, void* host) {
+  std::memcpy(host, device, bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<DeviceMemorySize>> CpuBackend::DeviceMemory() const {
+  return std::optional<DeviceMemorySize>();
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor& weight,
@@ -94,12 +130,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadTable(const HostTensor
   return CopyConverted(table, info_.compute_dtype);
 }
 
-absl::Status CpuBackend::Prepare(std::span<const MatMulUse> uses) {
+absl::Status CpuBackend::Prepare(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(team_.Take());
-  return gemm_->Prepare(uses);
+  return gemm_->Prepare(uses.products);
 }
 
-absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+  BATON_RETURN_IF_ERROR(CheckHostKv(kv.layout));
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
   BATON_RETURN_IF_ERROR(team_.Take());
   layout_ = layout;
@@ -112,6 +149,11 @@ absl::Status CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) 
     std::fill_n(sequence_of_.begin() + sequence.token_begin, sequence.num_tokens,
                 static_cast<int32_t>(i));
   }
+  return RowsOf(layout);
+}
+
+absl::Status CpuBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<void()> operations) {
+  operations();
   return absl::OkStatus();
 }
 
@@ -146,7 +188,8 @@ void CpuBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
                       });
 }
 
-void CpuBackend::GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) {
+void CpuBackend::GatherSampled(Matrix in, Matrix out) {
+  const std::span<const int32_t> rows = layout_.sample_rows;
   BATON_CHECK(in.dtype == out.dtype && in.cols == out.cols) << "a gather changes neither";
   const size_t bytes = static_cast<size_t>(in.cols) * SizeOf(in.dtype);
   for (size_t row = 0; row < rows.size(); ++row) {
@@ -246,6 +289,11 @@ void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
               gate_up.rows == out.rows);
   cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
                       [&](int64_t begin, int64_t end) { silu_mul_(gate_up, out, begin, end); });
+}
+
+void CpuBackend::AllReduce(Matrix values) {
+  if (collective_ == nullptr || !fault_.empty()) return;
+  fault_ = SumOverRanks(*collective_, values);
 }
 
 void CpuBackend::Sample(Matrix logits, std::span<const SampleRow> rows,

@@ -73,6 +73,7 @@ dnnl::matmul::primitive_desc OneDnnGemm::Describe(const memory::desc& weights, K
   const memory::desc source({rows, in}, type_, memory::format_tag::ab);
   const auto out_type = kind == Kind::kStore ? type_ : memory::data_type::f32;
   const memory::desc destination({rows, out}, out_type, memory::format_tag::ab);
+  base::MutexLock lock(&OneDnnCreation());
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   if (kind == Kind::kAddF32) {
@@ -106,6 +107,7 @@ OneDnnGemm::Primitive& OneDnnGemm::Find(const PackedWeight& weight, Kind kind, i
   std::unique_ptr<Primitive>& slot = primitives_[{weight.out(), weight.in(), kind, rows}];
   if (slot != nullptr) return *slot;
   const auto descriptor = Describe(static_cast<const OneDnnWeight&>(weight).layout(), kind, rows);
+  base::MutexLock lock(&OneDnnCreation());
   slot = std::make_unique<Primitive>();
   slot->implementation = descriptor.impl_info_str();
   slot->matmul = dnnl::matmul(descriptor);

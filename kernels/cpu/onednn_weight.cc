@@ -51,6 +51,11 @@ memory::data_type OneDnnType(DType dtype) {
   return memory::data_type::undef;
 }
 
+base::Mutex& OneDnnCreation() {
+  static auto& mutex = *new base::Mutex;
+  return mutex;
+}
+
 OneDnnWeight::OneDnnWeight(int64_t out, int64_t in, memory::desc layout,
                            std::unique_ptr<Buffer> buffer)
     : out_(out), in_(in), layout_(std::move(layout)), buffer_(std::move(buffer)) {
@@ -81,7 +86,12 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnWeight::Pack(const HostTenso
   const memory::desc plain({in, out}, OneDnnType(source.dtype), memory::dims{1, weight.cols});
   memory from(plain, engine, const_cast<std::byte*>(first));
   memory to(layout, engine, buffer->data());
-  dnnl::reorder(from, to).execute(stream, from, to);
+  dnnl::reorder reorder;
+  {
+    base::MutexLock lock(&OneDnnCreation());
+    reorder = dnnl::reorder(from, to);
+  }
+  reorder.execute(stream, from, to);
   return std::unique_ptr<PackedWeight>(new OneDnnWeight(out, in, layout, std::move(buffer)));
 }
 

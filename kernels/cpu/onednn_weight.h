@@ -4,12 +4,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/mutex.h"
 #include "dnnl.hpp"
 #include "kernels/backend.h"
 
 namespace baton::kernels::cpu {
 
 dnnl::memory::data_type OneDnnType(DType dtype);
+
+// Held while a primitive or its description is made. Ranks of one process do that side by side, and
+// what they make is shared by oneDNN's cache.
+base::Mutex& OneDnnCreation();
 
 // A weight [out, in] in oneDNN's blocked layout. Every element's place is a sum of a term of its
 // row and a term of its column, so rows can be read back exactly.

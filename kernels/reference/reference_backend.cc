@@ -37,16 +37,37 @@ float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast
 
 }  // namespace
 
-ReferenceBackend::ReferenceBackend(DType compute_dtype) {
+ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
+    : collective_(collective) {
   info_ = {.device = "reference",
            .isa = "scalar",
            .matmul = "scalar",
            .threads = 1,
-           .compute_dtype = compute_dtype};
+           .compute_dtype = compute_dtype,
+           .ranks = collective != nullptr ? collective->size() : 1};
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::Allocate(size_t bytes) {
   return AllocateHost(bytes);
+}
+
+absl::Status ReferenceBackend::Zero(Buffer& buffer) {
+  std::memset(buffer.data(), 0, buffer.size());
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Upload(const void* host, size_t bytes, void* device) {
+  std::memcpy(device, host, bytes);
+  return absl::OkStatus();
+}
+
+absl::Status ReferenceBackend::Download(const void* device, size_t bytes, void* host) {
+  std::memcpy(host, device, bytes);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<DeviceMemorySize>> ReferenceBackend::DeviceMemory() const {
+  return std::optional<DeviceMemorySize>();
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,
@@ -74,14 +95,18 @@ absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::UploadTable(const Host
   return CopyConverted(table, info_.compute_dtype);
 }
 
-absl::Status ReferenceBackend::Prepare(std::span<const MatMulUse> /*uses*/) {
-  return absl::OkStatus();
-}
+absl::Status ReferenceBackend::Prepare(const StepUses& /*uses*/) { return absl::OkStatus(); }
 
-absl::Status ReferenceBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+absl::StatusOr<StepRows> ReferenceBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
+  BATON_RETURN_IF_ERROR(CheckHostKv(kv.layout));
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
   layout_ = layout;
   kv_ = kv;
+  return RowsOf(layout);
+}
+
+absl::Status ReferenceBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<void()> operations) {
+  operations();
   return absl::OkStatus();
 }
 
@@ -109,7 +134,8 @@ void ReferenceBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
   }
 }
 
-void ReferenceBackend::GatherRows(Matrix in, std::span<const int32_t> rows, Matrix out) {
+void ReferenceBackend::GatherSampled(Matrix in, Matrix out) {
+  const std::span<const int32_t> rows = layout_.sample_rows;
   for (size_t row = 0; row < rows.size(); ++row) {
     BATON_CHECK(rows[row] >= 0 && rows[row] < in.rows) << "row " << rows[row] << " of " << in.rows;
     for (int64_t i = 0; i < out.cols; ++i) {
@@ -172,6 +198,11 @@ void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
       StoreElement(out.row(row), out.dtype, i, Silu(gate) * up);
     }
   }
+}
+
+void ReferenceBackend::AllReduce(Matrix values) {
+  if (collective_ == nullptr || !fault_.empty()) return;
+  fault_ = SumOverRanks(*collective_, values);
 }
 
 void ReferenceBackend::Sample(Matrix logits, std::span<const SampleRow> rows,

@@ -110,6 +110,18 @@ class ReaderTest(unittest.TestCase):
         self.assertIn("2 requests/s", group.name)
         self.assertEqual(group.members[0].run.index, 1)
 
+    def test_the_window_of_a_search_is_of_the_run_that_it_describes(self):
+        # The best load was looked at twice; the result describes the second look.
+        bench, runs = synthetic_bench.a_search(count=40, loads=(2, 64, 2))
+        bench["runs"] = [synthetic_bench.described(
+            runs[2][:30], {}, "2 requests/s", 2.0, index=2)]
+        group, = groups_of(*(read(path) for read, path in zip(
+            (read_result, read_rows), self.written(bench, runs))))
+        self.assertEqual([member.run.index for member in group.members], [2, 0])
+        self.assertIsNotNone(group.members[0].window)
+        self.assertIsNone(group.members[1].window)
+        self.assertLess(len(group.members[0].requests), 40)
+
     def test_kv_use_is_read_where_workers_say_it(self):
         bench, _ = synthetic_bench.one_run(count=20)
         series = server_series(bench["runs"][0])

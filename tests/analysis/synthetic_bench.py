@@ -87,7 +87,7 @@ def figures(rows, limits):
         "request_goodput": kept / seconds}
 
 
-def described(rows, limits, label, rate, eos="mask", metrics=True):
+def described(rows, limits, label, rate, eos="mask", metrics=True, index=0):
     last = max(row["scheduled"] for row in rows)
     end = max(row["ended"] for row in rows)
     def usage(ends):
@@ -101,9 +101,13 @@ def described(rows, limits, label, rate, eos="mask", metrics=True):
         {"address": "127.0.0.1:9200", "role": "router", "series": {"queued": [[0.0, 1.0]]}}]
     return {
         "seed": 1, "label": label, "eos": eos, "rate": rate, "concurrency": None, "partial": False,
-        "duration_s": end, "window": {"from": 0.1 * last, "to": last, "whole_run": False},
+        "unix_started": started(index), "duration_s": end, "window": {"from": 0.1 * last, "to": last, "whole_run": False},
         "figures": figures(rows, limits),
         "server_metrics": {"targets": targets} if metrics else None}
+
+
+def started(index):
+    return 1.7e9 + 100 * index
 
 
 def result(runs=(), points=(), slo=None, search=None):
@@ -156,7 +160,7 @@ def write(folder, content, runs, closed=True):
         for index, (rows, label) in enumerate(zip(runs, labels_of(content))):
             for row in rows:
                 file.write(json.dumps(row | {"run": index}) + "\n")
-            end = {"started_unix": 1.7e9, "duration_s": max(row["ended"] for row in rows),
+            end = {"started_unix": started(index), "duration_s": max(row["ended"] for row in rows),
                    "interrupted": False, "label": label}
             file.write(json.dumps({"run": index, "end": end}) + "\n")
         if closed:

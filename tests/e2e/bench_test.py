@@ -1,4 +1,5 @@
-"""`baton bench` as a user meets it: against a real service, with faults, with wrong input."""
+"""`baton bench` as a user meets it: against a real service and other servers, with faults, with wrong
+input."""
 
 import json
 import os
@@ -12,19 +13,23 @@ import unittest
 
 from cluster import BIN, PATIENCE_S, Cluster, wait_until
 
+FAKE_OPENAI = os.environ.get("BATON_FAKE_OPENAI", BIN.parent / "tests/baton_fake_openai")
 SMALL = ("--input-tokens", "32", "--output-tokens", "16", "--runs", "1")
 
 
 class Bench:
     """One `baton bench` in a folder of its own, with result.json and rows.jsonl."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, environment=None, full_disk=False):
         self.folder = tempfile.TemporaryDirectory(prefix="baton-bench-")
         self.path = pathlib.Path(self.folder.name)
+        if full_disk:  # where the result is written before it gets its name
+            (self.path / "result.json.tmp").symlink_to("/dev/full")
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", str(BIN / "baton"), "bench", *map(str, arguments),
              "--out", str(self.path / "result.json"), "--rows", str(self.path / "rows.jsonl")],
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            env={**os.environ, **(environment or {})})
 
     def __enter__(self):
         return self
@@ -120,6 +125,31 @@ class BenchTest(unittest.TestCase):
         self.assertIsNone(found["best"])
         self.assertEqual(found["failed_metric"], "ttft")
 
+    def test_metrics_and_plots_of_a_run(self):
+        admins = [process.admin for process in self.cluster.processes()]
+        with tempfile.TemporaryDirectory() as plots, Bench(
+                *self.server, "--rate", 50, "--requests", 50, "--metrics", ",".join(admins),
+                "--plots", plots, *SMALL) as run:
+            code, out, err = run.finish()
+            self.assertEqual(code, 0, err)
+            pictures = {path.name for path in pathlib.Path(plots).iterdir()}
+            metrics = run.result()["runs"][0]["server_metrics"]
+        self.assertLessEqual({"cdf.svg", "timeline.svg", "load.svg"}, pictures)
+        self.assertEqual({target["role"] for target in metrics["targets"]},
+                         {"router", "prefill", "decode"})
+        self.assertIsNotNone(metrics["peak_kv_usage"])
+        self.assertGreater(metrics["decode_tokens_per_busy_s"], 0)
+        self.assertIn("server: decode peak KV use", out)
+
+    def test_a_full_disk_is_told_and_the_rows_are_kept(self):
+        with Bench(*self.server, "--rate", 50, "--requests", 20, *SMALL, full_disk=True) as run:
+            code, out, err = run.finish()
+            self.assertEqual(code, 1)
+            self.assertFalse((run.path / "result.json").exists())
+            self.assertEqual(sum("chunks" in row for row in run.rows()), 20)
+        self.assertIn("20 of 20 requests completed", out)
+        self.assertIn("No space left on device", err)
+
     def test_a_signal_keeps_what_was_measured(self):
         with Bench(*self.server, "--rate", 20, "--duration", "600s", *SMALL) as run:
             wait_until(lambda: self.cluster.router.metrics().sum("baton_requests_received_total") > 0,
@@ -160,8 +190,13 @@ class BenchTest(unittest.TestCase):
                 (["--server", address, "--rate", "x"], 2, "found 'x'"),
                 (["--server", "127.0.0.1:1", "--rate", "1"], 1, "no answer from 127.0.0.1:1"),
                 (["--server", address, "--rate", "1", "--out", "/nowhere/r.json"], 2, "/nowhere"),
+                (["--server", address, "--rate", "1", "--out", "/tmp"], 2, "that is a folder"),
+                (["--server", address, "--rate", "1", "--out", "/tmp/x", "--rows", "/tmp/../tmp/x"],
+                 2, "both name /tmp/x"),
                 (["--server", address, "--rate", "1", "--slo", "ttft=soon"], 2, "soon"),
                 (["--server", address, "--rate", "1", "--input-tokens", "9999999"], 2, "9999999"),
+                (["--server", address, "--find-max", "rate", "--slo", "ttft=1s", "--input-tokens",
+                  "9999999"], 2, "9999999"),
                 (["--server", address, "--rate", "1", "--output-tokens", "many"], 2, "many"),
                 (["--server", address, "--trace", "/nowhere.csv"], 2, "/nowhere.csv"),
                 (["--server", address, "--rate", "1", "--model", "other"], 2, "other")):
@@ -177,6 +212,79 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(code, 0)
         for name in ("ttft", "tpot", "itl", "goodput"):
             self.assertIn(name, out)
+
+
+class FakeOpenAi:
+    """tests/fakes/fake_openai_main.cc; it ends with its standard input."""
+
+    def __init__(self, slow_from, key=""):
+        self.process = subprocess.Popen(
+            [str(FAKE_OPENAI), str(slow_from), *([key] if key else [])], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+        self.arguments = ("--protocol", "openai", "--server", self.process.stdout.readline().strip(),
+                          "--vocab-size", "100")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.communicate(timeout=PATIENCE_S)
+
+
+class OpenAiTest(unittest.TestCase):
+    def test_another_server_is_measured(self):
+        with FakeOpenAi(1000) as fake, Bench(*fake.arguments, "--concurrency", 4, "--requests", 40,
+                                             "--eos", "both", *SMALL) as run:
+            code, out, err = run.finish()
+            self.assertEqual(code, 0, err)
+            result = run.result()
+        self.assertIn("40 of 40 requests completed: 40 length", out)
+        self.assertEqual((result["endpoint_type"], result["model_id"]), ("openai", "fake"))
+        self.assertEqual((result["completed"], result["total_input_tokens"]), (80, 80 * 32))
+        self.assertEqual(result["runs"][0]["prompt_counts"]["different"], 0)
+        self.assertIn(f"--prompt-salt {result['prompt_salt']}", err)
+        self.assertIn("EOS and other special tokens among them", err)
+
+    def test_a_key_is_asked_for_and_sent(self):
+        load = ("--concurrency", 1, "--requests", 2, "--prompt-salt", 7, *SMALL)
+        with FakeOpenAi(1000, key="secret") as fake:
+            with Bench(*fake.arguments, *load, environment={"OPENAI_API_KEY": ""}) as run:
+                code, _, err = run.finish()
+                self.assertEqual(code, 2, err)
+                self.assertIn("HTTP 401. Try: set OPENAI_API_KEY", err)
+            with Bench(*fake.arguments, *load, environment={"OPENAI_API_KEY": "secret"}) as run:
+                code, _, err = run.finish()
+                self.assertEqual(code, 0, err)
+                self.assertEqual(run.result()["prompt_salt"], 7)
+
+    def test_a_search_finds_the_most_users_that_keep_the_slo(self):
+        with FakeOpenAi(3) as fake, Bench(*fake.arguments, "--find-max", "concurrency", "--slo",
+                                          "ttft=100ms,percentile=50", *SMALL[:4]) as run:
+            code, out, err = run.finish()
+            self.assertEqual(code, 0, err)
+            result = run.result()
+        self.assertEqual((result["find_max"]["best"], result["find_max"]["first_failing"]), (3, 4))
+        self.assertEqual(result["find_max"]["failed_metric"], "ttft")
+        self.assertTrue(result["find_max"]["converged"])
+        self.assertFalse(result["partial"])
+        self.assertEqual(result["runs"][0]["concurrency"], 3)
+        self.assertIn("highest concurrency that keeps the SLO: 3", out)
+
+    def test_a_search_that_is_interrupted_keeps_its_points(self):
+        with FakeOpenAi(1000) as fake, Bench(*fake.arguments, "--find-max", "concurrency", "--slo",
+                                             "ttft=1s,percentile=50", *SMALL[:4]) as run:
+            for line in run.process.stderr:
+                if "passes" in line:
+                    break
+            run.process.send_signal(signal.SIGINT)
+            code, out, _ = run.finish()
+            result = run.result()
+        self.assertEqual(code, 1)
+        self.assertTrue(result["partial"])
+        self.assertTrue(result["find_max"]["interrupted"])
+        accepted = [point["value"] for point in result["points"] if point["accepted"]]
+        self.assertEqual(result["find_max"]["best"], max(accepted))
+        self.assertIn("interrupted", out)
 
 
 class DyingServerTest(unittest.TestCase):

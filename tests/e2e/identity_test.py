@@ -127,5 +127,35 @@ class Avx2Float32(Bfloat16):
 
 del Ways
 
+
+class AsyncScheduling(unittest.TestCase):
+    """Workers that plan a step while one computes, against workers that do not."""
+
+    def answers(self, mode, made):
+        with Cluster(flags=["--async-scheduling", mode, "--max-num-batched-tokens", "24"]) as service:
+            answers = service.generate(made, "--chat", "--eos-steps", "--logprobs", "2", concurrency=8)
+            service.assert_nothing_held()
+            overlapped = [worker.metrics().sum("baton_steps_overlapped_total")
+                          for worker in (*service.decode, *service.prefill)]
+        return answers, overlapped
+
+    def test_tokens_and_signals_are_the_same(self):
+        made = requests(6, greedy=True) + [{**m, "request_id": m["request_id"] + "s"}
+                                           for m in requests(6, greedy=False)]
+        for request in made[::3]:
+            request.update(eos="honor", max_tokens=200, min_tokens=12)
+        for request in made[1::3]:
+            request.update(repetition_penalty=1.1, frequency_penalty=0.2)
+        made[2]["no_repeat_ngram_size"] = 3
+        plain, none = self.answers("off", made)
+        overlapped, some = self.answers("on", made)
+        self.assertEqual(none, [0, 0])
+        self.assertTrue(all(count > 3 for count in some), some)
+        for a, b in zip(overlapped, plain):
+            for key in ("token_ids", "text", "finish_reason", "stop_cause", "logprobs"):
+                self.assertEqual(a[key], b[key], (key, a["request_id"]))
+            self.assertEqual([{k: v for k, v in row.items() if k != "timestamp"} for row in a["eos"]],
+                             [{k: v for k, v in row.items() if k != "timestamp"} for row in b["eos"]])
+
 if __name__ == "__main__":
     unittest.main()

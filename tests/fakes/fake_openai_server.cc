@@ -85,9 +85,11 @@ class FakeOpenAiServer::Impl final {
   }
 
   void Complete(const httplib::Request& request, httplib::Response* response) {
+    bool slow = false;
     {
       base::MutexLock lock(&mutex);
       bodies.push_back(request.body);
+      slow = under_way_ >= options.slow_from;
       changed.NotifyAll();
     }
     if (options.http_status != 200 || !options.body.empty()) {
@@ -101,15 +103,24 @@ class FakeOpenAiServer::Impl final {
                                  options.tokens_per_event
                            : options.stop_after;
     const int prompt = static_cast<int>(body["prompt"].size());
-    response->set_chunked_content_provider("text/event-stream",
-                                           [this, events, prompt](size_t, httplib::DataSink& sink) {
-                                             return Stream(events, prompt, &sink);
-                                           });
+    const base::Duration ttft = slow ? options.slow_ttft : options.ttft;
+    CountUnderWay(1);
+    response->set_chunked_content_provider(
+        "text/event-stream",
+        [this, ttft, events, prompt](size_t, httplib::DataSink& sink) {
+          return Stream(ttft, events, prompt, &sink);
+        },
+        [this](bool) { CountUnderWay(-1); });
+  }
+
+  void CountUnderWay(int change) {
+    base::MutexLock lock(&mutex);
+    under_way_ += change;
   }
 
   // False breaks the connection.
-  bool Stream(int events, int prompt, httplib::DataSink* sink) {
-    auto due = SteadyClock::now() + options.ttft;
+  bool Stream(base::Duration ttft, int events, int prompt, httplib::DataSink* sink) {
+    auto due = SteadyClock::now() + ttft;
     for (int i = 0; i < events; ++i) {
       if (!SleepUntil(due)) return false;
       if (!Send(sink, EventOf(options, false).dump())) return false;
@@ -170,6 +181,7 @@ class FakeOpenAiServer::Impl final {
   int port_ = 0;
   std::thread thread_;
   bool stop_ ABSL_GUARDED_BY(mutex) = false;
+  int under_way_ ABSL_GUARDED_BY(mutex) = 0;  // streams
 };
 
 FakeOpenAiServer::FakeOpenAiServer(FakeOpenAiOptions options)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,9 @@ enum class OpenAiEnd {
 struct FakeOpenAiOptions {
   base::Duration ttft{};
   base::Duration gap{};
+  // A knee: a request that comes while so many others are under way gets `slow_ttft`.
+  int slow_from = std::numeric_limits<int>::max();
+  base::Duration slow_ttft{};
   int stop_after = -1;  // events, then `end`; -1 = max_tokens
   OpenAiEnd end = OpenAiEnd::kDone;
   int tokens_per_event = 1;  // that usage counts

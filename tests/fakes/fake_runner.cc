@@ -146,67 +146,103 @@ FakeRunner::FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
 }
 
 absl::Status FakeRunner::Submit(const StepPlan& plan) {
+  BATON_CHECK(steps_.size() < static_cast<size_t>(model_.max_in_flight)) << "step " << plan.step;
   CheckPlan(plan);
   {
     base::MutexLock lock(&control_->mutex_);
     if (control_->on_step_) control_->on_step_(plan);
   }
-  for (const StepRow& row : plan.rows) Store(row);
-  StepOutput output;
-  for (const StepRow& row : plan.rows) {
-    if (row.sample) output.samples.push_back(FakeDraw(model_, ReadHistory(row), row.sampling));
-  }
-  output_ = std::move(output);
+  steps_.push_back({&plan, std::nullopt});
+  if (!model_.lazy) steps_.back().output = Compute(plan);
   return absl::OkStatus();
 }
 
 absl::StatusOr<StepOutput> FakeRunner::Wait() {
-  BATON_CHECK(output_.has_value()) << "Wait without Submit";
+  BATON_CHECK(!steps_.empty()) << "Wait without Submit";
   {
     base::MutexLock lock(&control_->mutex_);
     while (control_->paused_) control_->changed_.Wait(&control_->mutex_);
   }
-  StepOutput output = *std::exchange(output_, std::nullopt);
-  if (control_->fail_next_.exchange(false)) return absl::InternalError("injected device fault");
+  Step step = std::move(steps_.front());
+  steps_.pop_front();
+  broken_ |= control_->fail_next_.exchange(false);
+  if (broken_) return absl::InternalError("injected device fault");
+  if (!step.output) step.output = Compute(*step.plan);
   ++control_->steps_;
   ++operations_;
+  return *std::move(step.output);
+}
+
+StepOutput FakeRunner::Compute(const StepPlan& plan) {
+  for (const StepRow& row : plan.rows) Store(row);
+  StepOutput output;
+  for (const StepRow& row : plan.rows) {
+    if (row.sample) output.samples.push_back(Draw(row));
+  }
   return output;
+}
+
+SampledToken FakeRunner::Draw(const StepRow& row) {
+  kernels::SampleRow sampling = row.sampling;
+  std::vector<TokenId> output(sampling.output.begin(), sampling.output.end());
+  if (sampling.pending_output) output.push_back(LastDrawn(row));
+  sampling.pending_output = false;
+  sampling.output = output;
+  SampledToken token = FakeDraw(model_, ReadHistory(row), sampling);
+  last_[row.slot] = {row.sequence, token.token};
+  return token;
+}
+
+TokenId FakeRunner::LastDrawn(const StepRow& row) const {
+  const auto found = last_.find(row.slot);
+  BATON_CHECK(found != last_.end() && found->second.sequence == row.sequence)
+      << "slot " << row.slot << " does not hold a token of sequence " << row.sequence.value();
+  return found->second.token;
 }
 
 void FakeRunner::CheckPlan(const StepPlan& plan) const {
   std::set<BlockId> written;
+  std::set<int32_t> slots;
   int32_t tokens = 0, samples = 0;
   for (const StepRow& row : plan.rows) {
-    const auto count = static_cast<int32_t>(row.tokens.size());
-    const int32_t end = row.first_position + count;
-    BATON_CHECK(count > 0 && row.first_position >= 0) << row.sequence.value();
-    BATON_CHECK(static_cast<int32_t>(row.blocks.size()) * kv_.layout.block_size >= end)
-        << row.blocks.size() << " blocks for " << end << " tokens";
-    for (const BlockId block : row.blocks) {
-      BATON_CHECK(block.value() >= 0 && block.value() < kv_.num_blocks) << block.value();
-    }
+    CheckRow(row);
+    BATON_CHECK(row.slot >= 0 && slots.insert(row.slot).second) << "slot " << row.slot;
+    const int32_t end = row.first_position + row.num_tokens();
     for (int32_t i = row.first_position / kv_.layout.block_size;
          i <= (end - 1) / kv_.layout.block_size; ++i) {
       BATON_CHECK(written.insert(row.blocks[static_cast<size_t>(i)]).second)
           << "two rows write block " << row.blocks[static_cast<size_t>(i)].value();
     }
-    if (row.sample) {
-      const size_t history = row.sampling.prompt.size() + row.sampling.output.size();
-      BATON_CHECK(history == static_cast<size_t>(end)) << history << " tokens, row ends at " << end;
-    }
-    tokens += count;
+    tokens += row.num_tokens();
     samples += row.sample ? 1 : 0;
   }
   BATON_CHECK(tokens == plan.num_tokens && samples == plan.num_samples) << "step " << plan.step;
 }
 
+void FakeRunner::CheckRow(const StepRow& row) const {
+  const int32_t end = row.first_position + row.num_tokens();
+  BATON_CHECK(row.num_tokens() > 0 && row.first_position >= 0) << row.sequence.value();
+  BATON_CHECK(!row.feeds_sampled || row.tokens.empty()) << row.sequence.value();
+  BATON_CHECK(static_cast<int32_t>(row.blocks.size()) * kv_.layout.block_size >= end)
+      << row.blocks.size() << " blocks for " << end << " tokens";
+  for (const BlockId block : row.blocks) {
+    BATON_CHECK(block.value() >= 0 && block.value() < kv_.num_blocks) << block.value();
+  }
+  if (!row.sample) return;
+  const uint32_t history = SamplePosition(row.sampling);
+  BATON_CHECK(history == static_cast<uint32_t>(end)) << history << " tokens, row ends at " << end;
+  BATON_CHECK(row.sampling.slot == row.slot && row.sampling.pending_output == row.feeds_sampled)
+      << row.sequence.value();
+}
+
 void FakeRunner::Store(const StepRow& row) const {
   const int block_size = kv_.layout.block_size;
-  for (size_t i = 0; i < row.tokens.size(); ++i) {
-    const int32_t position = row.first_position + static_cast<int32_t>(i);
+  for (int32_t i = 0; i < row.num_tokens(); ++i) {
+    const TokenId token = row.feeds_sampled ? LastDrawn(row) : row.tokens[static_cast<size_t>(i)];
+    const int32_t position = row.first_position + i;
     const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];
     ForEachHead(kv_.layout, [&](int layer, int plane, int head) {
-      const uint64_t word = SlotWord(row.tokens[i], position, layer, plane, head);
+      const uint64_t word = SlotWord(token, position, layer, plane, head);
       std::memcpy(Slot(kv_, block, layer, plane, head, position % block_size), &word, sizeof(word));
     });
   }
@@ -214,7 +250,7 @@ void FakeRunner::Store(const StepRow& row) const {
 
 uint64_t FakeRunner::ReadHistory(const StepRow& row) const {
   const int block_size = kv_.layout.block_size;
-  const int32_t end = row.first_position + static_cast<int32_t>(row.tokens.size());
+  const int32_t end = row.first_position + row.num_tokens();
   uint64_t hash = 0;
   for (int32_t position = 0; position < end; ++position) {
     const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];

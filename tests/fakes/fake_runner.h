@@ -2,7 +2,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,6 +32,10 @@ struct FakeModelOptions {
   int32_t eos_permille = 0;  // chance that a draw is the first EOS id
   // Overrides draws in tests that need a given token; sees prompt and output.
   std::function<std::optional<TokenId>(const kernels::SampleRow&)> force;
+  int32_t max_in_flight = 1;  // 2: as a device with a queue of its own
+  // Compute a step as late as its Wait allows instead of in Submit: what stands in memory by then
+  // counts, as it may on a device.
+  bool lazy = false;
 };
 
 // The draw of the fake model: a pure function of the whole token history and the sampler's row.
@@ -45,7 +51,7 @@ class FakeRunnerControl {
   // Wait() of every step blocks until Resume.
   void Pause();
   void Resume();
-  // Wait() of the next step returns an error.
+  // Wait() of the next step returns an error, and so does that of every step behind it.
   void FailNextStep() { fail_next_ = true; }
   // Called on the engine thread with every plan.
   void set_on_step(std::function<void(const StepPlan&)> on_step);
@@ -64,7 +70,8 @@ class FakeRunnerControl {
 // A model whose KV is a fingerprint of (token, position, layer, plane, head) and whose next token
 // hashes what it reads back from the arena through the row's block table. Wrong tables, lost or
 // foreign KV and bad handoffs therefore give wrong tokens. Checks the plan's own contract too: rows
-// fit their blocks, and no block is written by two rows.
+// fit their blocks, no block is written by two rows and no slot is used by two, and a row that
+// feeds the last token of its slot finds its own there.
 class FakeRunner final : public ModelRunner {
  public:
   FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
@@ -73,16 +80,31 @@ class FakeRunner final : public ModelRunner {
   absl::Status Submit(const StepPlan& plan) override;
   absl::StatusOr<StepOutput> Wait() override;
   uint64_t operations_finished() const override { return operations_; }
+  int32_t max_in_flight() const override { return model_.max_in_flight; }
 
  private:
+  struct Drawn {
+    SequenceId sequence;
+    TokenId token = 0;
+  };
+  struct Step {
+    const StepPlan* plan;
+    std::optional<StepOutput> output;
+  };
   void CheckPlan(const StepPlan& plan) const;
+  void CheckRow(const StepRow& row) const;
+  StepOutput Compute(const StepPlan& plan);
+  TokenId LastDrawn(const StepRow& row) const;
   void Store(const StepRow& row) const;
+  SampledToken Draw(const StepRow& row);
   uint64_t ReadHistory(const StepRow& row) const;
 
   const kernels::PagedKv kv_;
   const FakeModelOptions model_;
   const std::shared_ptr<FakeRunnerControl> control_;  // the test holds the other end
-  std::optional<StepOutput> output_;
+  std::deque<Step> steps_;                            // submitted, not waited for
+  std::map<int32_t, Drawn> last_;                     // by slot
+  bool broken_ = false;
   std::atomic<uint64_t> operations_{0};
 };
 

@@ -284,7 +284,10 @@ void PairSim::Feed(uint64_t id) {
   std::vector<SourcePart> parts;
   const int count = std::uniform_int_distribution<int>(1, 5)(random_);
   for (int i = 0; i < count && push->fed < push->source.size(); ++i, ++push->fed) {
-    parts.push_back({static_cast<int32_t>(push->fed), 0, push->source[push->fed]});
+    // In two parts, of which the first may be empty.
+    const std::span<const std::byte> all(push->source[push->fed]);
+    const auto ordinal = static_cast<int32_t>(push->fed);
+    parts.push_back({ordinal, 0, {all.first(all.size() / 3), all.subspan(all.size() / 3)}});
   }
   std::vector<SenderAction> actions;
   senders_[static_cast<size_t>(push->sender)]->machine->Add(id, std::move(parts), now_, &actions);

@@ -112,7 +112,8 @@ void PairSim::Gather(const std::shared_ptr<Device>& device, const SendChunk& com
     uint64_t id = 0;
     std::memcpy(&id, command.plan.ticket.secret.data(), sizeof id);
     if (states_.at(id)->released) return Broken("a source was read after its release");
-    chunk.bytes.emplace_back(source.bytes.begin(), source.bytes.end());
+    auto& bytes = chunk.bytes.emplace_back(SizeOf(source.bytes));
+    CopyParts(source.bytes, {bytes});
   }
   device->slots[command.slot] = std::move(chunk);
   Event(device, microseconds(1), ChunkGathered{command.key});

@@ -14,19 +14,27 @@ class VeiledBlocks final : public BlockAccess {
  public:
   static constexpr std::byte kVeil{0x5a};
 
-  absl::StatusOr<HostBytes> Read(std::span<const std::byte> block) const override {
+  absl::StatusOr<HostBytes> Read(ConstByteParts parts) const override {
     if (!fault.ok()) return fault;
-    std::shared_ptr<std::byte[]> copy(new std::byte[block.size()]);
-    for (size_t i = 0; i < block.size(); ++i) copy[i] = block[i] ^ kVeil;
-    const std::span<const std::byte> bytes(copy.get(), block.size());
-    return HostBytes{.bytes = bytes, .copy = std::move(copy)};
+    const size_t bytes = SizeOf(parts);
+    std::shared_ptr<std::byte[]> copy(new std::byte[bytes]);
+    CopyParts(parts, {{copy.get(), bytes}});
+    for (size_t i = 0; i < bytes; ++i) copy[i] ^= kVeil;
+    return HostBytes{.parts = {{copy.get(), bytes}}, .copy = std::move(copy)};
   }
-  absl::Status Write(const std::vector<std::span<const std::byte>>& parts,
-                     std::span<std::byte> block) const override {
+  absl::Status Write(const ConstByteParts& from, const ByteParts& to) const override {
     if (!fault.ok()) return fault;
-    size_t at = 0;
-    for (const std::span<const std::byte> part : parts) {
-      for (const std::byte b : part) block[at++] = b ^ kVeil;
+    CopyParts(from, to);
+    for (const std::span<std::byte> part : to) {
+      for (std::byte& b : part) b ^= kVeil;
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Zero(const SlotRows& slots, std::span<std::byte> block) const override {
+    if (!fault.ok()) return fault;
+    for (size_t i = 0; i < block.size(); ++i) {
+      const bool used = i % slots.row_bytes(block.size()) < slots.used_bytes(block.size());
+      if (!used) block[i] = kVeil;
     }
     return absl::OkStatus();
   }

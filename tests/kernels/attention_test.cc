@@ -110,7 +110,9 @@ TEST_P(AttentionTest, BeginStepRefusesABadLayout) {
   const PagedKv kv{.layout = {.layers = 1, .kv_heads = 1, .head_dim = 8}, .num_blocks = 4};
   const auto begin = [&](std::vector<int32_t> positions, StepLayout::Sequence sequence,
                          const PagedKv& arena) {
-    return backend_->BeginStep({tokens, positions, {&sequence, 1}}, arena);
+    return backend_
+        ->BeginStep({.tokens = tokens, .positions = positions, .sequences = {&sequence, 1}}, arena)
+        .status();
   };
   EXPECT_TRUE(begin({0, 1}, {0, 2, 2, blocks}, kv).ok());
   EXPECT_FALSE(begin({0, 2}, {0, 2, 2, blocks}, kv).ok()) << "a gap in the positions";
@@ -120,6 +122,9 @@ TEST_P(AttentionTest, BeginStepRefusesABadLayout) {
   PagedKv small = kv;
   small.num_blocks = 3;
   EXPECT_FALSE(begin({0, 1}, {0, 2, 2, blocks}, small).ok()) << "a block that does not exist";
+  PagedKv half = kv;
+  half.layout.dtype = DType::kF16;
+  EXPECT_FALSE(begin({0, 1}, {0, 2, 2, blocks}, half).ok()) << "a dtype that no host computes in";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionTest, testing::ValuesIn(CpuWays()), WayName);

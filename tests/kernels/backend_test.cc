@@ -50,7 +50,7 @@ TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
     ASSERT_TRUE(packed.ok());
     EXPECT_GE((*packed)->bytes(), 96 * 64 * SizeOf(way.dtype));
     const MatMulUse use{.weight = packed->get(), .max_rows = 130};
-    const absl::Status prepared = backend->Prepare({&use, 1});
+    const absl::Status prepared = backend->Prepare({.products = {&use, 1}, .max_tokens = 130});
     ASSERT_TRUE(prepared.ok()) << prepared;
     for (const int64_t rows : {1, 64, 81, 130, 1000}) {
       TestMatrix x = TestMatrix::Random(way.dtype, rows, 64, 2);

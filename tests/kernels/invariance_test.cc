@@ -68,7 +68,7 @@ TEST_P(InvarianceTest, MatMulRowsDoNotDependOnTheNumberOfThreads) {
     const auto backend = WithThreads(threads);
     const auto packed = backend->Pack(weight.tensor(), {});
     const MatMulUse use{.weight = packed->get(), .out = dtype(), .max_rows = 64};
-    ASSERT_TRUE(backend->Prepare({&use, 1}).ok());
+    ASSERT_TRUE(backend->Prepare({.products = {&use, 1}, .max_tokens = 64}).ok());
     for (const int64_t count : {1, 7, 40, 41, 64}) {
       TestMatrix y(dtype(), count, kOut);
       backend->MatMul(**packed, x.rows(0, count), y.view(), {});

@@ -97,7 +97,10 @@ TEST_P(OpsTest, EmbeddingIsExactFromATableAndFromAPackedWeight) {
   const std::vector<int32_t> blocks = {0};
   const StepLayout::Sequence sequence{0, 5, 5, blocks};
   const PagedKv kv{.layout = {.layers = 1, .kv_heads = 1, .head_dim = 8}, .num_blocks = 1};
-  ASSERT_TRUE(backend_->BeginStep({tokens, positions, {&sequence, 1}}, kv).ok());
+  ASSERT_TRUE(
+      backend_
+          ->BeginStep({.tokens = tokens, .positions = positions, .sequences = {&sequence, 1}}, kv)
+          .ok());
   TestMatrix from_table(DType::kF32, 5, 88);
   TestMatrix from_packed(DType::kF32, 5, 88);
   backend_->Embed(**uploaded, from_table.view());
@@ -111,13 +114,28 @@ TEST_P(OpsTest, EmbeddingIsExactFromATableAndFromAPackedWeight) {
   }
 }
 
-TEST_P(OpsTest, GatherRowsCopies) {
+TEST_P(OpsTest, GatherSampledCopies) {
+  const std::vector<int32_t> tokens(6, 0);
+  const std::vector<int32_t> positions = {0, 1, 2, 3, 4, 5};
+  const std::vector<int32_t> blocks = {0};
+  const std::vector<int32_t> rows = {5, 0, 5};
+  const StepLayout::Sequence sequence{0, 6, 6, blocks};
+  const PagedKv kv{.layout = {.layers = 1, .kv_heads = 1, .head_dim = 8}, .num_blocks = 1};
+  StepLayout layout = {
+      .tokens = tokens, .positions = positions, .sequences = {&sequence, 1}, .sample_rows = rows};
+  const auto begun = backend_->BeginStep(layout, kv);
+  ASSERT_TRUE(begun.ok()) << begun.status();
+  EXPECT_EQ(begun->tokens, 6);
+  EXPECT_EQ(begun->samples, 3);
   TestMatrix in = TestMatrix::Random(DType::kF32, 6, 37, 11);
   TestMatrix out(DType::kF32, 3, 37);
-  backend_->GatherRows(in.view(), std::vector<int32_t>{5, 0, 5}, out.view());
+  backend_->GatherSampled(in.view(), out.view());
   EXPECT_EQ(out.bits(0), in.bits(5));
   EXPECT_EQ(out.bits(1), in.bits(0));
   EXPECT_EQ(out.bits(2), in.bits(5));
+  const std::vector<int32_t> outside = {6};
+  layout.sample_rows = outside;
+  EXPECT_FALSE(backend_->BeginStep(layout, kv).ok()) << "a row that is not there";
 }
 
 TEST_P(OpsTest, RmsNormEqualsReference) {

@@ -88,9 +88,9 @@ class AttentionRig {
       }
       sequences.push_back({first, piece.count, piece.begin + piece.count, table});
     }
-    const absl::Status begun = backend_.BeginStep(
+    const absl::StatusOr<StepRows> begun = backend_.BeginStep(
         {.tokens = tokens, .positions = positions, .sequences = sequences}, kv_.kv());
-    ASSERT_TRUE(begun.ok()) << begun;
+    ASSERT_TRUE(begun.ok()) << begun.status();
     backend_.RopeAndStoreKv(qkv.view(), kLayer, shape_, {inv_freq_, 1.0f}, norm_);
     backend_.PagedAttention(qkv.view(), kLayer, shape_, out.view());
     ASSERT_TRUE(backend_.EndStep().ok());

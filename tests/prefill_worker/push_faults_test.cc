@@ -117,6 +117,11 @@ TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
   auto layout = good;
   layout.mutable_layout()->set_block_size(8);
   EXPECT_EQ(ReasonOf(refusal(layout)), Reason::kLayoutMismatch);
+  for (const int32_t ranks : {-1, 0, 1 << 30}) {
+    layout = good;
+    layout.mutable_layout()->set_tensor_parallel(ranks);
+    EXPECT_EQ(ReasonOf(refusal(layout)), Reason::kLayoutMismatch) << ranks;
+  }
   auto model = good;
   model.mutable_generation()->set_model_fingerprint("fp-b");
   EXPECT_EQ(ReasonOf(refusal(model)), Reason::kLayoutMismatch);

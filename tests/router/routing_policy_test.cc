@@ -129,6 +129,18 @@ TEST_F(RoutingPolicyTest, OnlyEqualModelLayoutAndProtocolArePaired) {
   EXPECT_FALSE(CanPair(other, facts));
 }
 
+TEST_F(RoutingPolicyTest, TensorParallelSizesMayDifferWhereHeadsDivide) {
+  WorkerFacts facts = decode_[0].facts;
+  facts.layout.kv_heads = 4;
+  WorkerFacts other = facts;
+  for (const int32_t ranks : {2, 4, 8}) {
+    other.layout.tensor_parallel = ranks;
+    EXPECT_TRUE(CanPair(other, facts) && CanPair(facts, other)) << ranks;
+  }
+  other.layout.tensor_parallel = 3;
+  EXPECT_FALSE(CanPair(other, facts));
+}
+
 TEST_F(RoutingPolicyTest, EqualNumericsArePreferredOtherOnesStillServe) {
   prefill_[0].facts.numerics = "x";
   for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->link->address, "p2");

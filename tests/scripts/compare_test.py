@@ -25,7 +25,11 @@ if sys.argv[1] == "serve":
 else:
     out = pathlib.Path(sys.argv[sys.argv.index("--out") + 1])
     seed = int(sys.argv[sys.argv.index("--seed") + 1])
-    result = {{"output_throughput": float(seed), "mean_ttft_ms": 5, "p50_tpot_ms": None}}
+    ttft = {{"mean": 5, "p50": 5, "p99": 5}}
+    figures = {{"request_throughput": 0.5, "output_throughput": float(seed), "ttft_ms": ttft,
+                "tpot_ms": None, "itl_ms": None}}
+    # At the top stands the whole run, ramp and drain included, which is not what is compared.
+    result = {{"output_throughput": 1.0, "runs": [{{"figures": figures}}]}}
     out.write_text(json.dumps({{**result, **{extra!r}}}))
 """
 
@@ -73,8 +77,8 @@ class CompareTest(unittest.TestCase):
                     os.kill(call[0], 0)
         # Medians of the seeds 1000, 2000 and 3000, which the fake answers as its throughput.
         self.assertIn("| 1 under way | Baton, split: 1 prefill and 1 decode worker, 2 threads each "
-                      "| - | 2000.0 | 5.0 |", text)
-        self.assertIn("| 2 requests/s | Baton, unified: 1 worker, 4 threads | - | 2002.0 |", text)
+                      "| 0.50 | 2000.0 | 5.0 | 5.0 | 5.0 | - |", text)
+        self.assertIn("| 2 requests/s | Baton, unified: 1 worker, 4 threads | 0.50 | 2002.0 |", text)
         self.assertIn("100 %", text)
         self.assertIn("2 layers, hidden 8", text)
         self.assertIn("bench_kernels", text)
@@ -82,7 +86,8 @@ class CompareTest(unittest.TestCase):
     def test_a_run_that_does_not_count_ends_it_with_the_reason(self):
         for extra, reason in (({"void": "output 3 is not 4"}, "output 3 is not 4"),
                               ({"failed": 2, "errors": ["", "refused"]}, "refused"),
-                              ({"partial": True, "partial_reason": "interrupted"}, "interrupted")):
+                              ({"partial": True, "partial_reason": "interrupted"}, "interrupted"),
+                              ({"client_limited": True}, "load generator was late")):
             self.fake(extra)
             with self.assertRaisesRegex(compare_runs.CompareError, reason):
                 self.compare("--rounds", "1")

@@ -101,9 +101,11 @@ bool ClusterSim::MakeRequest(Request* request) {
 }
 
 std::string ClusterSim::Run(Coverage* coverage) {
+  const auto idle = [](const auto& worker) { return !worker->busy(); };
   const auto all_done = [&] {
     return std::ranges::all_of(requests_, [](const Request& r) { return r.done; }) &&
-           std::ranges::none_of(tracks_, [](const Track& t) { return !t.over || t.lease_out; });
+           std::ranges::none_of(tracks_, [](const Track& t) { return !t.over || t.lease_out; }) &&
+           std::ranges::all_of(decoders_, idle) && std::ranges::all_of(prefillers_, idle);
   };
   while (broken_.empty() && !all_done()) {
     if (++tick_ > kMaxTicks) {

@@ -19,6 +19,8 @@ struct Coverage {
   uint64_t finished = 0, cancelled = 0, deadlines = 0, refused = 0, attempts = 0, resumed = 0;
   uint64_t imported = 0, ended_at_first_token = 0, late_returns = 0, late_commits = 0;
   uint64_t preemptions = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
+  // Only with two steps in flight.
+  uint64_t rows_ahead = 0, rows_discarded = 0, held_back = 0, ended_behind_two = 0;
 };
 
 // A whole cluster without threads: prefill and decode workers, requests with their attempts, block

@@ -287,6 +287,7 @@ TEST(EngineSimTest, ConcurrentClientsGetUndisturbedTokensAndLeaveNothing) {
     options.max_prefill_tokens = dice.Int(4, 40);
     options.max_num_batched_tokens = dice.Int(2, 40);
     options.enable_prefix_caching = seed != 2;
+    options.overlap = seed % 2 == 0;
     options.max_num_queued_reqs = 6;
     options.eos_ids = {2};
     options.vocab_size = 500;
@@ -305,6 +306,9 @@ TEST(EngineSimTest, ConcurrentClientsGetUndisturbedTokensAndLeaveNothing) {
                 static_cast<int>(seed), counts.finished.load(), counts.cancelled.load(),
                 counts.replays.load(), counts.imported.load(),
                 static_cast<int>(decode.engine().figures().preemptions));
+    const bool overlapped =
+        decode.engine().figures().rows_ahead > 0 && prefill.engine().figures().steps_overlapped > 0;
+    EXPECT_EQ(overlapped, options.overlap);
     EXPECT_GT(counts.imported, 0);
     EXPECT_GT(counts.cancelled, 0);
     EXPECT_EQ(counts.finished + counts.cancelled, kClients * kRequestsPerClient);

@@ -18,6 +18,12 @@ Policy Fcfs() {
   return *policy;
 }
 
+FakeModelOptions DeviceOf(const WorkerOptions& options, FakeModelOptions model) {
+  model.max_in_flight = options.scheduler.max_steps_in_flight;
+  model.lazy = options.lazy_device;
+  return model;
+}
+
 struct Use {
   const LiveSequence* owner;
   int32_t ordinal;
@@ -50,6 +56,8 @@ WorkerOptions RandomWorker(Dice* dice) {
   scheduler.max_prefill_tokens = dice->Chance(50) ? dice->Int(1, 8) : dice->Int(8, 200);
   scheduler.max_num_batched_tokens = dice->Chance(50) ? dice->Int(1, 8) : dice->Int(8, 200);
   if (dice->Chance(30)) scheduler.prefill_batch_wait = std::chrono::milliseconds(dice->Int(1, 50));
+  scheduler.max_steps_in_flight = dice->Int(1, 2);
+  options.lazy_device = dice->Chance(50);
   scheduler.policy = Fcfs();
   scheduler.eos_ids = {2, 3};
   scheduler.limits = {.max_model_len = dice->Int(20, 120),
@@ -67,7 +75,7 @@ SimWorker::SimWorker(const WorkerOptions& options, const FakeModelOptions& model
                  ? std::make_unique<PrefixCache>(&pool_, options.scheduler.block_size)
                  : nullptr),
       scheduler_(options.scheduler, &pool_, cache_.get()),
-      runner_(arena_.kv(), model) {}
+      runner_(arena_.kv(), DeviceOf(options, model)) {}
 
 SequenceId SimWorker::Add(SequenceSpec spec, base::Instant now) {
   const SequenceId id(++last_id_);
@@ -82,21 +90,50 @@ std::string SimWorker::BeginStep(base::Instant now) {
     if (sequence.preemptible() && !oldest) oldest = sequence.id;
   });
   TakeEvents().swap(events_);
-  plan_ = scheduler_.Plan(now);
+  StepPlan plan = scheduler_.Plan(now);
+  scheduler_.Visit([&](const LiveSequence& sequence) { held_back_ += sequence.held_back ? 1 : 0; });
   if (std::string broken = CheckVictims(oldest); !broken.empty()) return broken;
-  if (std::string broken = CheckPlan(plan_); !broken.empty()) return broken;
-  if (std::string broken = CheckProgress(plan_, now); !broken.empty()) return broken;
+  if (std::string broken = CheckPlan(plan); !broken.empty()) return broken;
+  if (std::string broken = CheckProgress(plan, now); !broken.empty()) return broken;
+  planned_ = !plan.empty();
+  if (planned_) {
+    in_flight_.push_back(std::move(plan));
+    BATON_CHECK(runner_.Submit(in_flight_.back()).ok()) << "the fake model accepts every plan";
+  }
+  if (std::string broken = CheckInFlight(); !broken.empty()) return broken;
   return CheckBlocks();
 }
 
+// As the engine: a new step goes on its way before the one in front of it is waited for.
 std::string SimWorker::FinishStep(base::Instant now) {
-  if (plan_.empty()) return "";
-  BATON_CHECK(runner_.Submit(plan_).ok()) << "the fake model accepts every plan";
+  const auto most = static_cast<size_t>(options_.scheduler.max_steps_in_flight);
+  if (in_flight_.empty() || (planned_ && in_flight_.size() < most)) return "";
+  if (std::string broken = CheckInFlight(); !broken.empty()) return broken;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    ended_behind_two_ += sequence.end_after_step && sequence.rows_out == 2 ? 1 : 0;
+  });
   auto output = runner_.Wait();
   BATON_CHECK(output.ok()) << output.status().ToString();
-  scheduler_.Commit(plan_, *output, now);
+  scheduler_.Commit(in_flight_.front(), *output, now);
+  in_flight_.pop_front();
   ++steps_;
+  if (std::string broken = CheckInFlight(); !broken.empty()) return broken;
   return CheckBlocks();
+}
+
+// No block that a row on the device touches may be handed out.
+std::string SimWorker::CheckInFlight() const {
+  for (const StepPlan& plan : in_flight_) {
+    for (const StepRow& row : plan.rows) {
+      for (const BlockId block : row.blocks) {
+        if (!pool_.in_use(block)) {
+          return absl::StrCat("block ", block.value(), " is free while step ", plan.step,
+                              " of sequence ", row.sequence.value(), " touches it");
+        }
+      }
+    }
+  }
+  return "";
 }
 
 std::vector<SchedEvent> SimWorker::TakeEvents() {
@@ -108,7 +145,7 @@ std::vector<SchedEvent> SimWorker::TakeEvents() {
 std::string SimWorker::CheckPlan(const StepPlan& plan) const {
   const SchedulerOptions& options = options_.scheduler;
   if (plan.num_tokens > options.max_num_batched_tokens) return "the step's token budget is broken";
-  if (scheduler_.shape().prefill_tokens > options.max_prefill_tokens) {
+  if (plan.shape.prefill_tokens > options.max_prefill_tokens) {
     return "the prefill budget is broken";
   }
   if (plan.rows.size() > static_cast<size_t>(options.max_num_seqs)) return "too many rows";
@@ -143,8 +180,7 @@ std::string SimWorker::CheckBlocks() const {
   std::map<BlockId, std::vector<Use>> uses;
   scheduler_.Visit([&](const LiveSequence& sequence) {
     for (int32_t i = 0; i < sequence.table.size(); ++i) {
-      const bool detached = sequence.over && sequence.state == SequenceState::kFailed;
-      if (!detached) uses[sequence.table[i]].push_back({&sequence, i});
+      if (!sequence.quarantined) uses[sequence.table[i]].push_back({&sequence, i});
     }
   });
   int32_t used = 0;
@@ -164,7 +200,7 @@ std::string SimWorker::CheckBlocks() const {
 
 // Nothing may stand still unless it waits for somebody outside, or for a batch to fill.
 std::string SimWorker::CheckProgress(const StepPlan& plan, base::Instant now) const {
-  if (!plan.empty()) return "";
+  if (!plan.empty() || !in_flight_.empty()) return "";
   bool waits_for_outside = false;
   int32_t own = 0;
   scheduler_.Visit([&](const LiveSequence& sequence) {

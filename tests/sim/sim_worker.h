@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <random>
@@ -32,18 +33,19 @@ struct WorkerOptions {
   SchedulerOptions scheduler;
   int32_t num_blocks = 16;
   bool prefix_caching = true;
+  bool lazy_device = false;  // computes as late as it may
 };
 WorkerOptions RandomWorker(Dice* dice);
 
-// One worker without threads: scheduler, pool, arena and the fake model, and the checks that hold
-// after every step.
+// One worker without threads: scheduler, pool, arena and the fake model with up to two steps in
+// flight, and the checks that hold after every step.
 class SimWorker {
  public:
   SimWorker(const WorkerOptions& options, const FakeModelOptions& model);
 
   SequenceId Add(SequenceSpec spec, base::Instant now);
-  // Plans and computes; the caller may send commands before it commits. Returns the first broken
-  // invariant.
+  // Plans and submits; the caller may send commands before a step is committed. Returns the first
+  // broken invariant.
   std::string BeginStep(base::Instant now);
   std::string FinishStep(base::Instant now);
 
@@ -53,8 +55,13 @@ class SimWorker {
   const BlockPool& pool() const { return pool_; }
   std::vector<SchedEvent> TakeEvents();
   uint64_t steps() const { return steps_; }
+  bool busy() const { return !in_flight_.empty(); }
+  // Victims that sat out a step first, and sequences that were ended with two rows out.
+  uint64_t held_back() const { return held_back_; }
+  uint64_t ended_behind_two() const { return ended_behind_two_; }
 
  private:
+  std::string CheckInFlight() const;
   std::string CheckPlan(const StepPlan& plan) const;
   std::string CheckVictims(std::optional<SequenceId> oldest);
   std::string CheckBlocks() const;
@@ -69,7 +76,9 @@ class SimWorker {
   FakeRunner runner_;
   uint64_t last_id_ = 0;
   uint64_t steps_ = 0;
-  StepPlan plan_;
+  uint64_t held_back_ = 0, ended_behind_two_ = 0;
+  bool planned_ = false;            // in the last BeginStep
+  std::deque<StepPlan> in_flight_;  // submitted, not committed
   std::vector<SchedEvent> events_;
 };
 

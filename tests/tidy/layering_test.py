@@ -48,6 +48,7 @@ EXTERNAL = {
     "common/text": CORE_LIBRARIES,
     "kernels": CORE_LIBRARIES,
     "kernels/cpu": CORE_LIBRARIES + ("hwy/", "dnnl", "oneapi/", "omp.h"),
+    "kernels/cuda": CORE_LIBRARIES + ("cuda", "cublas", "flashinfer/", "cooperative_groups"),
     "kernels/bench": CORE_LIBRARIES + ("benchmark/", "dnnl", "omp.h"),
     "common/metrics": CORE_LIBRARIES + ("prometheus/", "nlohmann/"),
     "common/config": CORE_LIBRARIES + ("CLI/", "nlohmann/"),
@@ -64,7 +65,8 @@ EXTERNAL["tools"] = RPC_LIBRARIES + ("CLI/", "curl/", "httplib.h")
 # Headers of the compiler and of POSIX.
 SYSTEM = re.compile(r"^([a-z_0-9]+|[a-z]+intrin\.h|(sys|arpa|netinet|linux|net)/[a-z_0-9]+\.h|"
                     r"[a-z_0-9]+\.h)$")
-NOT_SYSTEM = ("httplib.h", "omp.h")
+NOT_SYSTEM = re.compile(r"httplib\.h|omp\.h|(cuda|cublas|nccl|cooperative_groups|driver_types|"
+                        r"vector_types|library_types)[a-zA-Z_0-9]*\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 
 
@@ -100,7 +102,7 @@ def allowed(path, include):
         return False
     if include.startswith(rule(part, EXTERNAL, CORE_LIBRARIES)):
         return True
-    return bool(SYSTEM.match(include)) and include not in NOT_SYSTEM
+    return bool(SYSTEM.match(include)) and not NOT_SYSTEM.fullmatch(include)
 
 
 def violations():
@@ -121,6 +123,10 @@ def self_test():
     assert not allowed("router/x.cc", "kernels/backend.h")
     assert not allowed("common/kv/x.h", "kernels/cpu/y.h")
     assert allowed("common/kv/x.h", "kernels/paged_kv.h")
+    assert not allowed("common/kv/x.h", "cuda_runtime.h")
+    assert not allowed("kernels/backend_factory.h", "cuda_runtime_api.h")
+    assert not allowed("kernels/cpu/x.cc", "nccl.h")
+    assert allowed("kernels/cuda/x.cc", "cuda_runtime_api.h")
     assert allowed("common/base/x.h", "vector") and allowed("common/base/x.h", "sys/mman.h")
 
 

@@ -85,7 +85,8 @@ TEST(WorkerArguments, ALaterLifeComesBackWhereItWas) {
 // What serve spells must be what the binaries read.
 TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   const Parsed parsed({"m", "--kv-cache-memory", "3MiB", "--prefill-batch-wait-ms", "5",
-                       "--drain-timeout", "2s", "--isa", "avx2", "--enable-failpoints"});
+                       "--drain-timeout", "2s", "--isa", "avx2", "--enable-failpoints",
+                       "--async-scheduling", "on", "--tensor-parallel-size", "4"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   WorkerFlags worker;
   FlagSet set("baton-decode", "decode", "");
@@ -97,6 +98,8 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.engine.prefill_batch_wait, std::chrono::milliseconds(5));
   EXPECT_EQ(worker.engine.isa, IsaFlag::kAvx2);
   EXPECT_EQ(worker.engine.threads, 2);
+  EXPECT_EQ(worker.engine.async_scheduling, AsyncSchedulingFlag::kOn);
+  EXPECT_EQ(worker.engine.tensor_parallel_size, 4);
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);
 }

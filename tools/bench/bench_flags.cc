@@ -1,6 +1,9 @@
 #include "tools/bench/bench_flags.h"
 
-#include "absl/strings/str_cat.h"
+#include <limits>
+#include <vector>
+
+#include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
 
@@ -10,13 +13,17 @@ namespace {
 constexpr char kExample[] = "baton bench --concurrency 8";
 constexpr int32_t kMaxStreams = 65536;
 
+bool IsUrl(const std::string& server) {
+  return server.starts_with("http://") || server.starts_with("https://");
+}
+
 // A URL is taken as it is: only the openai protocol accepts one, and checks it when it connects.
 Flag ServerFlag(std::string* target) {
   Flag flag = AddressFlag("server", target);
   flag.value = "HOST:PORT|URL";
   flag.set = [target, address = flag.set](const std::vector<std::string>& values) -> absl::Status {
     const std::string& text = values.back();
-    if (!text.starts_with("http://") && !text.starts_with("https://")) return address(values);
+    if (!IsUrl(text)) return address(values);
     *target = text;
     return absl::OkStatus();
   };
@@ -30,7 +37,8 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
   const Choices<Protocol> protocols = {{{"baton", Protocol::kBaton}, {"openai", Protocol::kOpenAi}},
                                        {}};
   set->Add(Common(With(ChoiceFlag("protocol", &flags->protocol, protocols), group,
-                       "gRPC, or HTTP with server-sent events (/v1/completions)")));
+                       "gRPC, or HTTP with server-sent events (/v1/completions); a key is taken "
+                       "from OPENAI_API_KEY")));
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), group,
                 "default: the model it serves"));
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
@@ -71,11 +79,15 @@ void BindLoad(FlagSet* set, BenchFlags* flags) {
                        "of the measured part")));
   Flag requests = OptionalIntFlag("requests", &flags->requests, {.min = 1, .max = 10'000'000});
   requests.exclusive_with = "duration";
-  set->Add(Common(With(std::move(requests), group, "in the measured part; default: 200")));
+  set->Add(Common(With(std::move(requests), group,
+                       "after the warm-up, in a closed loop in all; default: 200, or 4 for each of "
+                       "--concurrency if that is more")));
   set->Add(Common(With(IntFlag("runs", &flags->runs, {.min = 1, .max = 100}), group,
                        "repetitions, each with a seed of its own")));
   set->Add(With(IntFlag("seed", &flags->seed, {.min = 0, .max = INT32_MAX}), group,
                 "of arrivals, lengths and prompts"));
+  set->Add(With(OptionalIntFlag("prompt-salt", &flags->prompt_salt, {.min = 0, .max = INT32_MAX}),
+                group, "openai: other prompts for the same seed; default: drawn, and printed"));
 }
 
 void BindRequests(FlagSet* set, BenchFlags* flags) {
@@ -96,7 +108,7 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
   set->Add(With(Valued(TextFlag("tokenizer", &flags->tokenizer), "DIR"), group,
                 "model directory whose tokenizer counts, for servers that cannot be asked"));
   set->Add(With(OptionalIntFlag("vocab-size", &flags->vocab_size, {.min = 2}), group,
-                "ids to draw prompts from, for servers that cannot be asked"));
+                "ids to draw prompts from, EOS not left out, for servers that cannot be asked"));
   const Choices<EosChoice> eos = {{{"honor", EosChoice::kHonor},
                                    {"mask", EosChoice::kMask},
                                    {"continue", EosChoice::kContinue},
@@ -124,68 +136,95 @@ void BindResults(FlagSet* set, BenchFlags* flags) {
                        "print the formula of every figure, and end")));
 }
 
-absl::Status CheckLoad(const FlagSet& set, const BenchFlags& flags) {
-  if (flags.explain) return absl::OkStatus();
-  if (flags.find_max == SearchKind::kNone) {
-    if (flags.rate || flags.concurrency || !flags.trace.empty()) return absl::OkStatus();
-    return UsageError("no load", "expected --rate, --concurrency, --trace or --find-max", kExample);
-  }
-  if (!flags.trace.empty()) {
-    return UsageError("--find-max with --trace", "a trace has its own arrivals",
-                      "--find-max rate --input-tokens chat --output-tokens chat");
-  }
-  if (flags.slo.empty()) {
-    return UsageError("--find-max without --slo", "a maximum is one that keeps limits",
-                      "--slo ttft=200ms,tpot=50ms");
-  }
-  const bool other_kind =
-      flags.find_max == SearchKind::kRate ? flags.concurrency.has_value() : flags.rate.has_value();
-  if (other_kind) {
-    return UsageError("--find-max with a load of the other kind",
-                      "--rate or --concurrency of the same kind is where the search starts",
-                      "--find-max rate --rate 2");
-  }
-  for (const char* name : {"duration", "requests", "runs"}) {
-    if (!set.Given(name)) continue;
-    return UsageError(absl::StrCat("--find-max with --", name),
-                      "the search decides how many requests each point needs", "without it");
-  }
-  if (flags.eos == EosChoice::kBoth) {
-    return UsageError("--find-max with --eos both", "a search is about one kind of end",
-                      "--eos mask");
+// A pair of settings of which one would silently do nothing.
+struct Idle {
+  bool found;
+  const char* what;
+  const char* why;
+  const char* instead;
+};
+
+absl::Status Refuse(const std::vector<Idle>& pairs) {
+  for (const Idle& pair : pairs) {
+    if (pair.found) return UsageError(pair.what, pair.why, pair.instead);
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckRequests(const FlagSet& set, const BenchFlags& flags) {
-  const bool url = flags.client.server.starts_with("http");
-  if (url && flags.protocol == Protocol::kBaton) {
-    return UsageError(absl::StrCat("--server ", flags.client.server),
-                      "the baton protocol is gRPC, expected HOST:PORT", "--protocol openai");
+absl::Status CheckSearch(const FlagSet& set, const BenchFlags& flags) {
+  const bool rate = flags.find_max == SearchKind::kRate;
+  return Refuse({{!flags.trace.empty(), "--find-max with --trace", "a trace has its own arrivals",
+                  "--find-max rate --input-tokens chat --output-tokens chat"},
+                 {flags.slo.empty(), "--find-max without --slo",
+                  "a maximum is one that keeps limits", "--slo ttft=200ms,tpot=50ms"},
+                 {rate ? flags.concurrency.has_value() : flags.rate.has_value(),
+                  "--find-max with a load of the other kind",
+                  "--rate or --concurrency of the same kind is where the search starts",
+                  "--find-max rate --rate 2"},
+                 {set.Given("duration"), "--find-max with --duration",
+                  "each point lasts until its percentile is decided",
+                  "percentile=90 in --slo for a shorter search"},
+                 {set.Given("requests"), "--find-max with --requests",
+                  "each point gets as many as its percentile needs",
+                  "percentile=90 in --slo for a shorter search"},
+                 {set.Given("runs"), "--find-max with --runs",
+                  "a search looks again at the values that bound its answer",
+                  "the search again with another --seed"},
+                 {flags.eos == EosChoice::kBoth, "--find-max with --eos both",
+                  "a search is about one kind of end", "--eos mask"}});
+}
+
+absl::Status CheckLoad(const FlagSet& set, const BenchFlags& flags) {
+  if (flags.explain) return absl::OkStatus();
+  const bool search = flags.find_max != SearchKind::kNone;
+  if (!search && !flags.rate && !flags.concurrency && flags.trace.empty()) {
+    return UsageError("no load", "expected --rate, --concurrency, --trace or --find-max", kExample);
   }
-  if (flags.prompt_form == PromptForm::kText && flags.tokenizer.empty() && flags.prompts.empty()) {
-    return UsageError("--prompt-form text without --tokenizer",
-                      "made prompts must have an exact number of tokens", "--tokenizer DIR");
+  if (search) BATON_RETURN_IF_ERROR(CheckSearch(set, flags));
+  const bool drawn = flags.rate || flags.find_max == SearchKind::kRate;
+  return Refuse(
+      {{set.Given("arrivals") && !drawn, "--arrivals without --rate",
+        "users of a closed loop and traces have arrivals of their own", "--rate 5"},
+       {set.Given("burstiness") && flags.arrivals != ArrivalProcess::kGamma,
+        "--burstiness without --arrivals gamma", "other arrivals have none", "--arrivals gamma"},
+       {set.Given("time-scale") && flags.trace.empty(), "--time-scale without --trace",
+        "it stretches a trace's times", "--rate for another rate"}});
+}
+
+absl::Status CheckPrompts(const FlagSet& set, const BenchFlags& flags) {
+  const bool file = !flags.prompts.empty();
+  const bool text = flags.prompt_form == PromptForm::kText;
+  return Refuse(
+      {{!flags.trace.empty() && (set.Given("input-tokens") || set.Given("output-tokens")),
+        "--trace with --input-tokens or --output-tokens", "a trace has its own lengths",
+        "only one of them"},
+       {file && set.Given("shared-prefix-tokens"), "--prompts with --shared-prefix-tokens",
+        "the prompts of a file are sent as they are", "only one of them"},
+       {file && set.Given("prompt-form"), "--prompts with --prompt-form",
+        "each line of the file has its form", "prompt for text, token_ids for ids"},
+       {text && flags.tokenizer.empty(), "--prompt-form text without --tokenizer",
+        "made prompts must have an exact number of tokens", "--tokenizer DIR"},
+       {text && flags.vocab_size, "--prompt-form text with --vocab-size",
+        "text is made of the tokenizer's words", "only --tokenizer"},
+       {file && set.Given("prompt-salt"), "--prompts with --prompt-salt",
+        "the prompts of a file are sent as they are", "only one of them"}});
+}
+
+absl::Status CheckProtocol(const FlagSet& set, const BenchFlags& flags) {
+  if (flags.protocol == Protocol::kBaton) {
+    return Refuse({{IsUrl(flags.client.server), "--server with a URL",
+                    "the baton protocol is gRPC, expected HOST:PORT", "--protocol openai"},
+                   {flags.vocab_size.has_value(), "--vocab-size with --protocol baton",
+                    "such a server says which ids it takes", "without it"},
+                   {flags.prompt_salt.has_value(), "--prompt-salt with --protocol baton",
+                    "its prefix caches keep runs apart by themselves", "without it"}});
   }
   const bool counted = !flags.tokenizer.empty() || flags.vocab_size || !flags.prompts.empty();
-  if (flags.protocol == Protocol::kOpenAi && !counted) {
-    return UsageError("--protocol openai without a vocabulary",
-                      "such a server does not say which token ids it takes",
-                      "--tokenizer DIR, or --vocab-size N");
-  }
-  if (set.Given("burstiness") && flags.arrivals != ArrivalProcess::kGamma) {
-    return UsageError("--burstiness without --arrivals gamma", "other arrivals have none",
-                      "--arrivals gamma");
-  }
-  if (!flags.trace.empty() && (set.Given("input-tokens") || set.Given("output-tokens"))) {
-    return UsageError("--trace with --input-tokens or --output-tokens",
-                      "a trace has its own lengths", "only one of them");
-  }
-  if (set.Given("time-scale") && flags.trace.empty()) {
-    return UsageError("--time-scale without --trace", "it stretches a trace's times",
-                      "--rate for another rate");
-  }
-  return absl::OkStatus();
+  return Refuse({{!counted, "--protocol openai without a vocabulary",
+                  "such a server does not say which token ids it takes",
+                  "--tokenizer DIR, or --vocab-size N"},
+                 {set.Given("connections"), "--connections with --protocol openai",
+                  "every request under way has a connection of its own", "without it"}});
 }
 
 }  // namespace
@@ -196,7 +235,27 @@ void BindBench(FlagSet* set, BenchFlags* flags) {
   BindResults(set, flags);
   BindTarget(set, flags);
   set->AddCheck([set, flags] { return CheckLoad(*set, *flags); });
-  set->AddCheck([set, flags] { return CheckRequests(*set, *flags); });
+  set->AddCheck([set, flags] { return CheckPrompts(*set, *flags); });
+  set->AddCheck([set, flags] { return CheckProtocol(*set, *flags); });
+}
+
+double Burstiness(const BenchFlags& flags) {
+  if (flags.arrivals == ArrivalProcess::kConstant) return std::numeric_limits<double>::infinity();
+  return flags.arrivals == ArrivalProcess::kGamma ? flags.burstiness : 1;
+}
+
+std::string ArrivalsName(const BenchFlags& flags) {
+  if (!flags.trace.empty()) return "trace";
+  if (!flags.rate && flags.find_max != SearchKind::kRate) return "";
+  switch (flags.arrivals) {
+    case ArrivalProcess::kPoisson:
+      return "poisson";
+    case ArrivalProcess::kConstant:
+      return "constant";
+    case ArrivalProcess::kGamma:
+      return "gamma";
+  }
+  return "";
 }
 
 }  // namespace baton::bench

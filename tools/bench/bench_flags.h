@@ -38,6 +38,7 @@ struct BenchFlags {
   std::optional<int32_t> requests;
   int32_t runs = 3;
   int32_t seed = 1;
+  std::optional<int32_t> prompt_salt;  // openai; absent: drawn
 
   // Requests.
   std::string input_tokens = "256";
@@ -60,5 +61,10 @@ struct BenchFlags {
 };
 
 void BindBench(FlagSet* set, BenchFlags* flags);
+
+// Of the gaps of an open loop, as a shape of the gamma law: 1 is Poisson, infinite is constant.
+double Burstiness(const BenchFlags& flags);
+// "poisson", "constant", "gamma", "trace", or "" in a closed loop.
+std::string ArrivalsName(const BenchFlags& flags);
 
 }  // namespace baton::bench

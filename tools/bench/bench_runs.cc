@@ -106,6 +106,7 @@ absl::Status MakeSearch(const BenchFlags& flags, BenchSession* session, RowsFile
   options.upper_limit = rate ? 1e5 : 65536;
   options.warmup_s = base::Seconds(flags.warmup);
   options.seed = static_cast<uint64_t>(flags.seed);
+  BATON_ASSIGN_OR_RETURN(options.most_per_run, session->MostRequestsOfARun());
   RunResult latest;
   std::map<double, RunResult> accepted;  // by value: which one is the best is known in the end
   const auto point = [&](const PointRequest& asked) -> absl::StatusOr<LoadResult> {

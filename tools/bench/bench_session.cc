@@ -1,12 +1,13 @@
 #include "tools/bench/bench_session.h"
 
-#include <algorithm>
+#include <chrono>
 #include <cstdio>
-#include <limits>
+#include <random>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/philox.h"
 #include "common/base/status.h"
 #include "tools/bench/baton_client.h"
 #include "tools/bench/load_generator.h"
@@ -18,28 +19,18 @@ namespace {
 
 // So many failures in a row, beyond those of the requests under way, mean that the server is gone.
 constexpr int32_t kGiveUpAfter = 50;
-// Open streams that an open loop may pile up; what a server cannot take fails and is counted.
-constexpr int64_t kOpenLoopStreams = 16384;
+// Beyond the time that a request may take: until then a client has ended each by itself.
+constexpr base::Duration kDrainBeyondTimeout = std::chrono::seconds(5);
 
-double BurstinessOf(const BenchFlags& flags) {
-  switch (flags.arrivals) {
-    case ArrivalProcess::kPoisson:
-      return 1;
-    case ArrivalProcess::kConstant:
-      return std::numeric_limits<double>::infinity();
-    case ArrivalProcess::kGamma:
-      return flags.burstiness;
-  }
-  return 1;
-}
+void Say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
-// Why a run is less than it was planned to be; "" when it is whole.
-std::string PartialReason(const LoadResult& load, size_t planned) {
-  const std::string sent = absl::StrCat(load.records.size(), " of ", planned, " requests sent");
-  if (load.interrupted) return "interrupted, " + sent;
-  if (load.gave_up.ok()) return "";
-  const std::string why(load.gave_up.message().data(), load.gave_up.message().size());
-  return absl::StrCat(why, ", ", sent);
+// Other prompts for another seed, use of EOS or salt.
+uint64_t PromptSeed(const RunSpec& spec, int64_t salt) {
+  const auto words =
+      base::Philox4x32({static_cast<uint32_t>(salt), static_cast<uint32_t>(salt >> 32),
+                        static_cast<uint32_t>(spec.eos), 0},
+                       spec.seed);
+  return uint64_t{words[0]} << 32 | words[1];
 }
 
 }  // namespace
@@ -65,21 +56,37 @@ absl::Status BenchSession::Prepare() {
     BATON_ASSIGN_OR_RETURN(tokenizer_, LoadTokenizer(flags_.tokenizer));
   }
   BATON_ASSIGN_OR_RETURN(facts_, AskServer(flags_));
+  if (flags_.protocol == Protocol::kOpenAi) SaltPrompts();
   if (!SloNamesReader(flags_.slo)) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(const double tokens_per_word, MeasureTokensPerWord(flags_, facts_));
   BATON_ASSIGN_OR_RETURN(slo_, ParseSlo(flags_.slo, tokens_per_word));
-  std::fputs(
-      absl::StrCat("SLO: ", SloText(*slo_), " (", tokens_per_word, " tokens per word)\n").c_str(),
-      stderr);
+  Say(absl::StrCat("SLO: ", SloText(*slo_), " (", tokens_per_word, " tokens per word)"));
   return absl::OkStatus();
 }
 
-absl::StatusOr<BuiltPlan> BenchSession::PlanOf(const RunSpec& spec) const {
+// A prefix cache that is not told who asks knows the prompts of every run before.
+void BenchSession::SaltPrompts() {
+  if (!flags_.prompts.empty()) {
+    return Say(
+        "the prompts of " + flags_.prompts +
+        " are sent as they are: what the server saw of them before, its prefix cache may know");
+  }
+  prompt_salt_ = flags_.prompt_salt ? *flags_.prompt_salt
+                                    : static_cast<int64_t>(std::random_device()() & INT32_MAX);
+  Say(absl::StrCat("prompts are drawn with --prompt-salt ", *prompt_salt_,
+                   "; give it to send the same ones again"));
+  if (flags_.tokenizer.empty()) {
+    Say(absl::StrCat("prompts are drawn from all ids below ", facts_.vocab_size,
+                     ", EOS and other special tokens among them; --tokenizer leaves those out"));
+  }
+}
+
+PlanOptions BenchSession::PlanOptionsOf(const RunSpec& spec) const {
   PlanOptions options;
   options.rate = spec.rate.value_or(0);
   options.concurrency = spec.concurrency.value_or(0);
   options.trace = flags_.trace;
-  options.burstiness = BurstinessOf(flags_);
+  options.burstiness = Burstiness(flags_);
   options.time_scale = flags_.time_scale;
   if (flags_.prompts.empty() && flags_.trace.empty()) options.input = input_;
   if (flags_.trace.empty()) options.output = output_;
@@ -88,13 +95,21 @@ absl::StatusOr<BuiltPlan> BenchSession::PlanOf(const RunSpec& spec) const {
   options.duration = spec.duration;
   options.warmup = flags_.warmup;
   options.seed = spec.seed;
+  if (prompt_salt_) options.prompt_seed = PromptSeed(spec, *prompt_salt_);
   options.eos = spec.eos;
   options.max_model_len = facts_.max_model_len;
   options.vocabulary = {.vocab_size = facts_.vocab_size, .excluded = facts_.excluded_ids};
   options.tokenizer = tokenizer_.get();
   options.text = flags_.prompt_form == PromptForm::kText;
   options.shared_prefix_tokens = flags_.shared_prefix_tokens;
-  return BuildPlan(options);
+  return options;
+}
+
+absl::StatusOr<int64_t> BenchSession::MostRequestsOfARun() const {
+  RunSpec spec;
+  spec.seed = static_cast<uint64_t>(flags_.seed);
+  spec.concurrency = 1;
+  return MostRequestsOfAPlan(PlanOptionsOf(spec));
 }
 
 absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpec& spec) const {
@@ -126,9 +141,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
 }
 
 void BenchSession::Announce(const RunSpec& spec, const PlanSummary& plan) const {
-  const auto say = [&](const std::string& text) {
-    std::fputs(absl::StrCat(spec.label, ": ", text, "\n").c_str(), stderr);
-  };
+  const auto say = [&](const std::string& text) { Say(absl::StrCat(spec.label, ": ", text)); };
   if (plan.clamped > 0) {
     say(absl::StrCat(plan.clamped, " of ", plan.requests,
                      " requests were shortened to fit the model's ", facts_.max_model_len,
@@ -140,13 +153,24 @@ void BenchSession::Announce(const RunSpec& spec, const PlanSummary& plan) const 
   }
 }
 
+// Once: what makes a server count otherwise does so in every run.
+void BenchSession::WarnOfPromptCounts(const RunResult& run) {
+  const PromptCounts& counts = run.prompt_counts;
+  if (counts.different == 0 || warned_of_counts_) return;
+  warned_of_counts_ = true;
+  Say(absl::StrCat(run.label, ": the server counted other lengths than planned for ",
+                   counts.different, " of ", counts.compared, " prompts, the first of ",
+                   counts.planned, " tokens as ", counts.counted,
+                   " (special tokens that it adds, or another tokenizer)"));
+}
+
 absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
-  BATON_ASSIGN_OR_RETURN(const BuiltPlan built, PlanOf(spec));
+  BATON_ASSIGN_OR_RETURN(const BuiltPlan built, BuildPlan(PlanOptionsOf(spec)));
   BATON_ASSIGN_OR_RETURN(const auto client, Connect(spec));
   Announce(spec, built.summary);
   LoadOptions options;
   options.concurrency = spec.concurrency.value_or(0);
-  options.drain = flags_.client.timeout;
+  options.drain = flags_.client.timeout + kDrainBeyondTimeout;
   if (spec.concurrency && spec.duration > base::Duration::zero()) {
     options.duration = flags_.warmup + spec.duration;
   }
@@ -166,12 +190,10 @@ absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
     server_metrics = MetricsAsJson(metrics, load.started);
     peak_kv_usage = metrics.PeakKvUsage();
   }
-  const std::string partial = PartialReason(load, built.plan.requests.size());
-  if (built.summary.may_run_out && load.records.size() == built.plan.requests.size()) {
-    std::fputs(absl::StrCat(spec.label, ": all ", load.records.size(),
-                            " planned requests were used up before the duration was over\n")
-                   .c_str(),
-               stderr);
+  const size_t planned = built.plan.requests.size();
+  if (built.summary.may_run_out && load.records.size() == planned) {
+    Say(absl::StrCat(spec.label, ": all ", planned,
+                     " planned requests were used up before the duration was over"));
   }
   RunResult result =
       ComputeRun(std::move(load), spec.eos,
@@ -180,9 +202,13 @@ absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
   result.label = spec.label;
   result.rate = spec.rate;
   result.concurrency = spec.concurrency;
-  result.partial_reason = partial;
+  if (!result.partial_reason.empty()) {
+    absl::StrAppend(&result.partial_reason, ", ", result.load.records.size(), " of ", planned,
+                    " requests sent");
+  }
   result.server_metrics = std::move(server_metrics);
   result.peak_kv_usage = peak_kv_usage;
+  WarnOfPromptCounts(result);
   return result;
 }
 

@@ -40,17 +40,25 @@ class BenchSession final {
   // load stands in the result.
   absl::StatusOr<RunResult> Run(const RunSpec& spec);
 
+  // Requests that the plan of one run can hold, at the lengths that the flags ask for.
+  absl::StatusOr<int64_t> MostRequestsOfARun() const;
+
   const ServerFacts& facts() const { return facts_; }
   const std::optional<Slo>& slo() const { return slo_; }
+  // What the prompts of an openai server are drawn from beside the seed; absent where a prefix
+  // cache is kept from helping by other means.
+  const std::optional<int64_t>& prompt_salt() const { return prompt_salt_; }
   bool stopped() const { return stop_->load(); }
 
  private:
   BenchSession(const BenchFlags& flags, const std::atomic<bool>* stop, ProgressView* progress)
       : flags_(flags), stop_(stop), progress_(progress) {}
   absl::Status Prepare();
-  absl::StatusOr<BuiltPlan> PlanOf(const RunSpec& spec) const;
+  void SaltPrompts();
+  PlanOptions PlanOptionsOf(const RunSpec& spec) const;
   absl::StatusOr<std::unique_ptr<StreamClient>> Connect(const RunSpec& spec) const;
   void Announce(const RunSpec& spec, const PlanSummary& plan) const;
+  void WarnOfPromptCounts(const RunResult& run);
 
   const BenchFlags flags_;
   const std::atomic<bool>* const stop_;
@@ -60,6 +68,8 @@ class BenchSession final {
   std::unique_ptr<Tokenizer> tokenizer_;  // of --tokenizer; else null
   std::optional<LengthDistribution> input_;
   std::optional<LengthDistribution> output_;
+  std::optional<int64_t> prompt_salt_;
+  bool warned_of_counts_ = false;
 };
 
 }  // namespace baton::bench

@@ -150,7 +150,10 @@ std::string TargetText(const nlohmann::ordered_json& target) {
     absl::StrAppendFormat(&text, " %.0f MB", *bytes / 1e6);
   }
   if (text.ends_with(',')) text.pop_back();
-  if (!target.value("answering", true)) text += " (no longer answers)";
+  if (!target.value("answering", true)) {
+    const bool ever = target.value("scrapes", 0) > target.value("failed_scrapes", 0);
+    text += ever ? " (no longer answers)" : " (never answered)";
+  }
   return text;
 }
 

@@ -39,7 +39,8 @@ struct WindowOptions {
 //   from  the latest of the warm-up and the ramp. Ramp of an open loop: the median time a request
 //         takes, but at most a tenth of `to`. Of a closed loop: the sending of request
 //         `concurrency` + 1, as the first ones all start at once.
-// When fewer than half of the requests would be left, the whole run is the window, and says so.
+// When fewer than half of the requests after the warm-up would be left, the whole run is the
+// window, and says so.
 Window MeasuredWindow(const LoadResult& load, const WindowOptions& options);
 // From the start to the last end, ramp and drain included, as other tools measure.
 Window WholeRun(const LoadResult& load);

@@ -91,10 +91,17 @@ class Search {
         result_.ended = absl::StrCat("nothing passes down to the lower limit, ", value);
       }
       if (!result_.ended.empty()) return false;
-      value = Rounded(tried->accepted ? std::max(value + (whole() ? 1 : 0), step * value)
-                                      : value / step);
+      value = tried->accepted ? Above(value, step) : Below(value, step);
     }
     return true;
+  }
+
+  // The next value by `step`, which is another one where only whole numbers count.
+  double Above(double value, double step) const {
+    return Rounded(std::max(value + (whole() ? 1 : 0), step * value));
+  }
+  double Below(double value, double step) const {
+    return Rounded(std::min(value - (whole() ? 1 : 0), value / step));
   }
 
   // Beyond a value that had failed by chance: the answer is near.
@@ -107,8 +114,8 @@ class Search {
 
   // Halves the bracket; false when it is narrow enough.
   bool Bisect() {
-    if (!low_) return Probe(*high_ / SmallStep(), SmallStep());
-    if (!high_) return Probe(SmallStep() * *low_, SmallStep());
+    if (!low_) return Probe(Below(*high_, SmallStep()), SmallStep());
+    if (!high_) return Probe(Above(*low_, SmallStep()), SmallStep());
     if (Close()) return false;
     double middle = std::sqrt(*low_ * *high_);
     if (whole()) middle = std::clamp(std::round(middle), *low_ + 1, *high_ - 1);
@@ -185,7 +192,7 @@ class Search {
 FindMaxResult FindMax(const FindMaxOptions& options, const RunPoint& run,
                       const std::function<void(const SearchPoint&)>& on_point) {
   BATON_CHECK(!options.slo.limits.empty() && options.start > 0 && options.resolution > 1 &&
-              options.runs > 0 && options.lower_limit > 0 &&
+              options.lower_limit > 0 && options.most_per_run > 0 &&
               options.lower_limit <= options.upper_limit);
   return Search(options, run, on_point).Run();
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,15 +30,17 @@ struct FindMaxOptions {
   double upper_limit = 1e5;       // and one that gets up to it is content
   double resolution = 1.02;       // done when the first failing value over the best is no more
   int max_points = 40;
-  int runs = 1;         // runs of a point before it is judged, each with a seed of its own
-  double warmup_s = 0;  // of each run
-  double confidence = 0.99;
+  double warmup_s = 0;       // of each run
+  double confidence = 0.99;  // of the rule, each time that it is asked
   // Requests of a point, all runs together: the first look and the most that are spent on it. 0:
   // DefaultRequests(slo) and eight times the first look.
   int64_t first_requests = 0;
   int64_t most_requests = 0;
-  // An open-loop point lasts at least this many times the SLO's TTFT (or else E2E) limit, since a
-  // queue that grows by 1 % of the arrivals needs 100 limits of time to break the limit.
+  // Requests that one run can make; a point that needs more is spread over several.
+  int64_t most_per_run = std::numeric_limits<int64_t>::max();
+  // The runs of an open-loop point last together at least this many times the SLO's TTFT (or else
+  // E2E) limit, since a queue that grows by 1 % of the arrivals needs 100 limits of time to break
+  // the limit.
   double least_limits = 100;
   // And one of its runs at least this many times a request's mean time: a queue near saturation is
   // slow to fill.
@@ -53,6 +56,7 @@ int64_t DefaultRequests(const Slo& slo, double confidence = 0.99);
 // What is asked of the caller: one run at `value`. More requests are an independent run.
 struct PointRequest {
   double value = 0;  // requests per second, or requests under way
+  // Of an open loop those after the warm-up, which come on top; of a closed loop all.
   int64_t requests = 0;
   uint64_t seed = 0;
   int point = 0;  // counts from 0
@@ -107,7 +111,8 @@ struct FindMaxResult {
 // The highest value at which the SLO holds: from `start` by doubling (or halving) to the first
 // change, then by bisection. A point passes when every metric passes JudgePercentile, no run is
 // saturated, none was client-limited or void, and every request was answered; near the knee it is
-// given more requests until the rule decides or `most_requests` are spent, which does not pass.
+// given more requests until the rule decides or `most_requests` are spent, which does not pass. One
+// whose requests take so long that no run is `least_requests_long` gets up to eight times as many.
 // What passes or fails may do so by chance, and a search ends where chance helped: so the passing
 // and the failing value that bound the answer are each looked at once more, three times as long and
 // together with what was seen before, and the search goes on if that turns them.

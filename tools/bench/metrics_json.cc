@@ -96,14 +96,18 @@ nlohmann::ordered_json MetricsAsJson(const ServerMetrics& metrics, base::Instant
   };
   const auto computed = metrics.Increase("prompt_tokens.local_compute");
   const auto generated = metrics.Increase("generation_tokens");
+  const auto first = metrics.Increase("first_tokens");
   Json json = {{"peak_kv_usage", OrNull(metrics.PeakKvUsage())}};
   json["preemptions"] = OrNull(metrics.Increase("preemptions"));
   json["attempts"] = ByLabel(metrics, "attempts");
   json["peak_resident_bytes"] = PeaksByAddress(metrics, "resident_bytes");
   json["prompt_tokens_by_source"] = ByLabel(metrics, "prompt_tokens");
-  // A step that holds both phases counts for both: with such steps these are lower bounds.
+  // A step that holds both phases counts for both: with such steps these are lower bounds. The
+  // first token of a request is made by a step of prefill.
   json["prefill_tokens_per_busy_s"] = PerBusySecond(computed, busy("prefill"));
-  json["decode_tokens_per_busy_s"] = PerBusySecond(generated, busy("decode"));
+  json["decode_tokens_per_busy_s"] =
+      generated && first ? PerBusySecond(std::max(0.0, *generated - *first), busy("decode"))
+                         : Json(nullptr);
   json["step_s"] = ByLabel(metrics, "step_s");
   json["targets"] = Json::array();
   for (const TargetMetrics& target : metrics.targets) {

@@ -50,6 +50,8 @@ constexpr Rule kCounters[] = {
     {"baton_generation_tokens_total", "generation_tokens", "", ""},
     {"vllm:generation_tokens_total", "generation_tokens", "", ""},
     {"llamacpp:tokens_predicted_total", "generation_tokens", "", ""},
+    {"baton_time_to_first_token_seconds_count", "first_tokens", "", ""},
+    {"vllm:time_to_first_token_seconds_count", "first_tokens", "", ""},
     {"baton_prompt_tokens_by_source_total", "prompt_tokens", "source", ""},
     {"baton_prefix_cache_hits_total", "prefix_hits", "", ""},
     {"vllm:prefix_cache_hits_total", "prefix_hits", "", ""},

@@ -2,6 +2,7 @@
 
 #include <netdb.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <utility>
@@ -36,7 +37,13 @@ long MillisecondsOf(base::Duration duration) {
   return static_cast<long>(base::Milliseconds(duration));
 }
 
-size_t Ignore(char*, size_t size, size_t count, void*) { return size * count; }
+// Keeps the start of an answer; a list of models is short.
+size_t Keep(char* bytes, size_t size, size_t count, void* into) {
+  constexpr size_t kMost = 1 << 20;
+  auto* const body = static_cast<std::string*>(into);
+  body->append(bytes, std::min(size * count, kMost - body->size()));
+  return size * count;
+}
 
 // "[1,2,3]"
 std::string ListOf(const std::vector<int32_t>& ids) {
@@ -56,7 +63,7 @@ absl::StatusOr<std::unique_ptr<OpenAiTarget>> OpenAiTarget::Make(
     const OpenAiClientOptions& options) {
   std::unique_ptr<OpenAiTarget> target(new OpenAiTarget(options));
   BATON_RETURN_IF_ERROR(target->TakeUrl());
-  BATON_RETURN_IF_ERROR(target->MakeBodyPrefix());
+  target->MakeBodyPrefix();
   target->MakeHeaders();
   return target;
 }
@@ -109,23 +116,14 @@ absl::Status OpenAiTarget::Resolve(const std::string& host, const std::string& p
   return absl::OkStatus();
 }
 
-absl::Status OpenAiTarget::MakeBodyPrefix() {
+void OpenAiTarget::MakeBodyPrefix() {
   Json body = {{"model", options_.model},
                {"temperature", Json::parse(absl::StrCat(options_.temperature))},
                {"stream", true},
                {"stream_options", {{"include_usage", true}}}};
   if (options_.eos != EosMode::kHonor) body["ignore_eos"] = true;
-  if (!options_.extra_body.empty()) {
-    const Json extra = Json::parse(options_.extra_body, nullptr, /*allow_exceptions=*/false);
-    if (!extra.is_object()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("'", options_.extra_body, "' is no JSON object with more request fields"));
-    }
-    body.update(extra);
-  }
   body_prefix_ = body.dump(-1, ' ', false, Json::error_handler_t::replace);
   body_prefix_.pop_back();
-  return absl::OkStatus();
 }
 
 void OpenAiTarget::MakeHeaders() {
@@ -174,24 +172,39 @@ std::string OpenAiTarget::BodyOf(const PlannedRequest& request) const {
   return body;
 }
 
-absl::Status OpenAiTarget::Probe() const {
+absl::StatusOr<OpenAiTarget::Models> OpenAiTarget::AskForModels() const {
   const std::unique_ptr<CURL, FreeEasy> easy(curl_easy_init());
   BATON_CHECK(easy != nullptr);
   SetUp(easy.get());
   const std::string models = root_ + "/models";
   curl_easy_setopt(easy.get(), CURLOPT_URL, models.c_str());
   curl_easy_setopt(easy.get(), CURLOPT_TIMEOUT_MS, MillisecondsOf(options_.connect_timeout));
-  curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, &Ignore);
+  Models answer;
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, &Keep);
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &answer.body);
   std::vector<char> error(CURL_ERROR_SIZE, '\0');
   curl_easy_setopt(easy.get(), CURLOPT_ERRORBUFFER, error.data());
   const CURLcode code = curl_easy_perform(easy.get());
-  if (code != CURLE_OK)
+  if (code != CURLE_OK) {
     return NobodyThere(error[0] != '\0' ? error.data() : curl_easy_strerror(code));
-  long http = 0;
-  curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &http);
-  if (http != 401 && http != 403) return absl::OkStatus();
-  return absl::UnauthenticatedError(
-      absl::StrCat(models, " answered HTTP ", http, "; set OPENAI_API_KEY to a key that it takes"));
+  }
+  curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &answer.http);
+  if (answer.http != 401 && answer.http != 403) return answer;
+  return absl::UnauthenticatedError(absl::StrCat(models, " answered HTTP ", answer.http,
+                                                 "; set OPENAI_API_KEY to a key that it takes"));
+}
+
+absl::Status OpenAiTarget::Probe() const { return AskForModels().status(); }
+
+absl::StatusOr<std::string> OpenAiTarget::FirstModel() const {
+  BATON_ASSIGN_OR_RETURN(const Models answer, AskForModels());
+  const Json models = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const auto name = Json::json_pointer("/data/0/id");
+  if (models.is_object() && models.contains(name) && models[name].is_string()) {
+    return models[name].get<std::string>();
+  }
+  return absl::NotFoundError(
+      absl::StrCat(root_, "/models names no model (HTTP ", answer.http, "); give --model"));
 }
 
 absl::Status OpenAiTarget::NobodyThere(std::string_view why) const {

@@ -26,7 +26,6 @@ struct OpenAiClientOptions {
   // kMask and kContinue both send "ignore_eos": what it does is the server's (vLLM feeds EOS back,
   // llama.cpp masks it).
   EosMode eos = EosMode::kHonor;
-  std::string extra_body;   // a JSON object whose members every request gets; they win over ours
   std::string api_key;      // empty = $OPENAI_API_KEY, if that is set
   TlsOptions tls;           // for https: our certificate and the CA of the server's
   int64_t max_streams = 1;  // at once; open files are checked against it
@@ -50,12 +49,21 @@ class OpenAiTarget final {
   // Asks for the list of models. UNAVAILABLE when nobody answers, UNAUTHENTICATED when the key is
   // refused; servers without such a list are fine.
   absl::Status Probe() const;
+  // The first name of that list, which requests must carry; NOT_FOUND when it has none.
+  absl::StatusOr<std::string> FirstModel() const;
 
  private:
   explicit OpenAiTarget(const OpenAiClientOptions& options) : options_(options) {}
+  // The answer to GET /v1/models.
+  struct Models {
+    long http = 0;
+    std::string body;
+  };
+
   absl::Status TakeUrl();
   absl::Status Resolve(const std::string& host, const std::string& port);
-  absl::Status MakeBodyPrefix();
+  absl::StatusOr<Models> AskForModels() const;
+  void MakeBodyPrefix();
   void MakeHeaders();
   absl::Status NobodyThere(std::string_view why) const;
 

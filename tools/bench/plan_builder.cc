@@ -55,14 +55,15 @@ absl::Status CheckAmounts(const PlanOptions& options) {
 absl::StatusOr<std::unique_ptr<PromptMaker>> MakerFor(const PlanOptions& options) {
   const PromptSharing sharing = {.prefix_tokens = options.shared_prefix_tokens,
                                  .block_tokens = options.block_tokens};
+  const uint64_t seed = options.prompt_seed.value_or(options.seed);
   if (!options.text) {
-    return MakeIdPrompts(options.vocabulary, options.tokenizer, options.seed, sharing);
+    return MakeIdPrompts(options.vocabulary, options.tokenizer, seed, sharing);
   }
   if (options.tokenizer == nullptr) {
     return UsageError("text prompts without a tokenizer", "their tokens could not be counted",
                       "--tokenizer DIR, or token ids");
   }
-  return MakeTextPrompts(options.tokenizer, options.seed, sharing);
+  return MakeTextPrompts(options.tokenizer, seed, sharing);
 }
 
 absl::Status CheckIds(const PlanOptions& options, const std::vector<FilePrompt>& prompts) {
@@ -106,11 +107,10 @@ class PromptSource final {
   std::unique_ptr<PromptMaker> maker_;
 };
 
-void Count(const PlannedRequest& request, bool hashed, PlanSummary* summary) {
+void Count(const PlannedRequest& request, PlanSummary* summary) {
   ++summary->requests;
   summary->prompt_tokens += request.prompt_tokens > 0 ? request.prompt_tokens : 0;
   summary->max_output_tokens += request.max_tokens;
-  summary->shared_prefix_rows += hashed ? 1 : 0;
   summary->last_arrival = request.at;
 }
 
@@ -132,10 +132,20 @@ absl::StatusOr<BuiltPlan> BuildPlan(const PlanOptions& options) {
     request.prompt_tokens = length.input_tokens;
     request.max_tokens = length.output_tokens;
     BATON_ASSIGN_OR_RETURN(request.prompt, source.Get(request.index, length));
-    Count(request, !length.hash_ids.empty(), &built.summary);
+    Count(request, &built.summary);
     built.plan.requests.push_back(std::move(request));
   }
   return built;
+}
+
+absl::StatusOr<int64_t> MostRequestsOfAPlan(const PlanOptions& options) {
+  std::vector<FilePrompt> file;
+  if (!options.prompts.empty()) {
+    BATON_ASSIGN_OR_RETURN(file, ReadPromptFile(options.prompts));
+  }
+  BATON_ASSIGN_OR_RETURN(const double mean, MeanInputTokens(options, file));
+  const double most = static_cast<double>(kMaxPlannedIds) / 2 / std::max(1.0, mean);
+  return std::max<int64_t>(1, std::min(kMaxPlannedRequests, static_cast<int64_t>(most)));
 }
 
 }  // namespace baton::bench

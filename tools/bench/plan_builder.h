@@ -39,6 +39,7 @@ struct PlanOptions {
   base::Duration warmup{};
 
   uint64_t seed = 0;
+  std::optional<uint64_t> prompt_seed;  // of the prompts' tokens alone; absent = `seed`
   EosMode eos = EosMode::kHonor;
   int32_t max_model_len = 0;  // prompt and output together; 0 = not known
 
@@ -56,8 +57,7 @@ struct PlanSummary {
   int64_t max_output_tokens = 0;
   // Drawn or recorded lengths that did not fit max_model_len and were shortened in proportion.
   int64_t clamped = 0;
-  int64_t repeated_prompts = 0;    // times that a line of `prompts` was used again
-  int64_t shared_prefix_rows = 0;  // requests with hash ids
+  int64_t repeated_prompts = 0;  // times that a line of `prompts` was used again
   base::Duration last_arrival{};
   bool may_run_out = false;  // a closed loop of a duration: a faster server uses the plan up early
 };
@@ -71,5 +71,9 @@ struct BuiltPlan {
 // contradict each other, which number does not fit the model's length, and when the prompts would
 // take more memory than a generator should (256 Mi token ids, 5 million requests).
 absl::StatusOr<BuiltPlan> BuildPlan(const PlanOptions& options);
+
+// Requests that such a plan can hold, whatever number and duration `options` ask for: at the mean
+// length of some, half of what the bounds of memory allow, since others may be longer.
+absl::StatusOr<int64_t> MostRequestsOfAPlan(const PlanOptions& options);
 
 }  // namespace baton::bench

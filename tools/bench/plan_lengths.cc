@@ -118,6 +118,7 @@ absl::StatusOr<Lengths> ClosedLoop(const PlanOptions& options, PlanSummary* summ
 absl::StatusOr<Lengths> FromTrace(const PlanOptions& options) {
   TraceOptions how = {.time_scale = options.time_scale,
                       .block_tokens = options.block_tokens,
+                      .warmup = options.warmup,
                       .duration = {},
                       .rows = RequestLimit(options)};
   if (options.duration > base::Duration::zero()) how.duration = options.warmup + options.duration;
@@ -232,6 +233,18 @@ absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& option
   BATON_RETURN_IF_ERROR(FitAll(options, prompts, &lengths, summary));
   BATON_RETURN_IF_ERROR(CheckIds(lengths));
   return lengths;
+}
+
+absl::StatusOr<double> MeanInputTokens(const PlanOptions& options,
+                                       const std::vector<FilePrompt>& prompts) {
+  constexpr size_t kSample = 4096;
+  Lengths lengths(std::max(kSample, prompts.size()));
+  BATON_RETURN_IF_ERROR(SetLengths(options, prompts, &lengths));
+  PlanSummary ignored;
+  BATON_RETURN_IF_ERROR(FitAll(options, prompts, &lengths, &ignored));
+  double tokens = 0;
+  for (const PlannedLength& length : lengths) tokens += std::max(length.input_tokens, 0);
+  return tokens / static_cast<double>(lengths.size());
 }
 
 }  // namespace baton::bench

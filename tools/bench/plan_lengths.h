@@ -25,6 +25,10 @@ absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& option
                                                        const std::vector<FilePrompt>& prompts,
                                                        PlanSummary* summary);
 
+// Mean prompt length of some requests, token ids only; of a file's prompts, of all of them.
+absl::StatusOr<double> MeanInputTokens(const PlanOptions& options,
+                                       const std::vector<FilePrompt>& prompts);
+
 // What a plan may hold.
 constexpr int64_t kMaxPlannedIds = int64_t{256} << 20;
 constexpr int64_t kMaxPlannedRequests = 5'000'000;

@@ -1,8 +1,7 @@
 #include "tools/bench/result_json.h"
 
 #include <algorithm>
-#include <cmath>
-#include <ctime>
+#include <span>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -87,6 +86,12 @@ Json StepsAsJson(std::span<const RequestRecord> records) {
   return list;
 }
 
+Json PromptCountsAsJson(const PromptCounts& counts) {
+  Json first = nullptr;
+  if (counts.different > 0) first = {{"planned", counts.planned}, {"counted", counts.counted}};
+  return {{"compared", counts.compared}, {"different", counts.different}, {"first", first}};
+}
+
 Json RunAsJson(const RunResult& run) {
   const Window& window = run.figures.window;
   return {{"seed", run.seed},
@@ -104,6 +109,7 @@ Json RunAsJson(const RunResult& run) {
           {"window", {{"from", window.from}, {"to", window.to}, {"whole_run", window.whole_run}}},
           {"figures", FiguresAsJson(run.figures)},
           {"whole_run", FiguresAsJson(run.whole_run)},
+          {"prompt_counts", PromptCountsAsJson(run.prompt_counts)},
           {"saturation", SaturationAsJson(run.saturation)},
           {"concurrency_over_time", StepsAsJson(run.load.records)},
           {"server_metrics", run.server_metrics}};
@@ -136,6 +142,11 @@ Json PointAsJson(const SearchPoint& point) {
           {"figures", FiguresAsJson(point.figures)}};
 }
 
+std::span<const SearchPoint> PointsOf(const BenchResult& result) {
+  if (!result.find_max) return {};
+  return result.find_max->points;
+}
+
 Json SearchAsJson(const BenchResult& result) {
   if (!result.find_max) return nullptr;
   const FindMaxResult& search = *result.find_max;
@@ -154,49 +165,21 @@ Json SearchAsJson(const BenchResult& result) {
           {"requests", search.requests}};
 }
 
-// One side of the comparison of EOS modes: whole runs, since both sides answer the same prompts.
-Json EosSide(const std::vector<const RunResult*>& runs) {
-  double tokens = 0;
-  double seconds = 0;
-  std::optional<double> peak_kv;
-  std::map<std::string, double> means;
-  const auto count = static_cast<double>(runs.size());
-  for (const RunResult* run : runs) {
-    const Figures& figures = run->whole_run;
-    tokens += static_cast<double>(figures.output_tokens);
-    seconds += figures.duration_s;
-    means["mean_output_len"] += figures.output_len.mean / count;
-    means["mean_e2el_ms"] += figures.e2el_ms.mean / count;
-    means["mean_tpot_ms"] += figures.tpot_ms.mean / count;
-    means["natural_end_share"] += figures.natural_end_share / count;
-    means["tokens_after_natural_end_share"] += figures.tokens_after_natural_end_share / count;
-    if (run->peak_kv_usage) peak_kv = std::max(peak_kv.value_or(0), *run->peak_kv_usage);
+std::string FirstVoidReason(const BenchResult& result) {
+  for (const RunResult& run : result.runs) {
+    if (!run.void_reason.empty()) return run.void_reason;
   }
-  Json side = {{"output_tokens", tokens / count},
-               {"duration_s", seconds / count},
-               {"output_throughput", seconds > 0 ? tokens / seconds : 0},
-               {"peak_kv_usage", OrNull(peak_kv)}};
-  for (const auto& [name, value] : means) side[name] = value;
-  return side;
-}
-
-Json EosCompare(const std::vector<RunResult>& runs) {
-  std::vector<const RunResult*> natural;
-  std::vector<const RunResult*> forced;
-  for (const RunResult& run : runs) {
-    (run.eos == EosMode::kHonor ? natural : forced).push_back(&run);
-  }
-  if (natural.empty() || forced.empty()) return nullptr;
-  return {{"natural", EosSide(natural)}, {"forced", EosSide(forced)}};
-}
-
-// Of the whole result: the first reason of its own or of a run.
-template <typename Member>
-std::string FirstReason(const std::vector<RunResult>& runs, Member member) {
-  for (const RunResult& run : runs) {
-    if (!(run.*member).empty()) return run.*member;
+  for (const SearchPoint& point : PointsOf(result)) {
+    if (!point.void_reason.empty()) return point.void_reason;
   }
   return "";
+}
+
+bool AnyClientLimited(const BenchResult& result) {
+  const auto limited = [](const auto& measured) { return measured.client_limited; };
+  const auto points = PointsOf(result);
+  return std::any_of(result.runs.begin(), result.runs.end(), limited) ||
+         std::any_of(points.begin(), points.end(), limited);
 }
 
 std::string PartialReason(const BenchResult& result) {
@@ -204,34 +187,13 @@ std::string PartialReason(const BenchResult& result) {
   if (result.find_max && (result.find_max->interrupted || !result.find_max->status.ok())) {
     return result.find_max->ended;
   }
-  return FirstReason(result.runs, &RunResult::partial_reason);
+  for (const RunResult& run : result.runs) {
+    if (!run.partial_reason.empty()) return run.partial_reason;
+  }
+  return "";
 }
 
 }  // namespace
-
-RunResult ComputeRun(LoadResult load, EosMode eos, const WindowOptions& options,
-                     const std::optional<Slo>& slo, uint64_t seed) {
-  RunResult run;
-  run.seed = seed;
-  run.eos = eos;
-  run.load = std::move(load);
-  const Window window = MeasuredWindow(run.load, options);
-  run.figures = ComputeFigures(run.load, window, slo, seed);
-  run.whole_run = ComputeFigures(run.load, WholeRun(run.load), slo, seed);
-  run.saturation = FindSaturation(run.load.records, window);
-  if (options.concurrency > 0) {
-    run.concurrency = options.concurrency;
-  } else {
-    run.client_limited = ClientLimited(run.load.lag_ms);
-  }
-  run.void_reason = VoidReason(run.load.records, eos);
-  if (run.load.interrupted) {
-    run.partial_reason = "interrupted";
-  } else if (!run.load.gave_up.ok()) {
-    run.partial_reason = std::string(run.load.gave_up.message());
-  }
-  return run;
-}
 
 Json SummaryAsJson(const Summary& summary) {
   if (summary.count == 0) return nullptr;
@@ -281,24 +243,21 @@ Json ResultAsJson(const BenchResult& result) {
   const std::string partial = PartialReason(result);
   json["schema"] = "baton.bench/1";
   json["command"] = result.command;
+  json["arrivals"] = TextOrNull(result.arrivals);
+  json["prompt_salt"] = OrNull(result.prompt_salt);
   json["server"] = result.server;
   json["eos"] = result.eos;
   json["slo"] = SloAsJson(result.slo);
   json["partial"] = !partial.empty();
   json["partial_reason"] = TextOrNull(partial);
-  json["void"] = TextOrNull(FirstReason(result.runs, &RunResult::void_reason));
-  json["client_limited"] = std::any_of(result.runs.begin(), result.runs.end(),
-                                       [](const RunResult& run) { return run.client_limited; });
+  json["void"] = TextOrNull(FirstVoidReason(result));
+  json["client_limited"] = AnyClientLimited(result);
   json["runs"] = Json::array();
   for (const RunResult& run : result.runs) json["runs"].push_back(RunAsJson(run));
   json["find_max"] = SearchAsJson(result);
   json["points"] = Json::array();
-  if (result.find_max) {
-    for (const SearchPoint& point : result.find_max->points) {
-      json["points"].push_back(PointAsJson(point));
-    }
-  }
-  json["eos_compare"] = EosCompare(result.runs);
+  for (const SearchPoint& point : PointsOf(result)) json["points"].push_back(PointAsJson(point));
+  json["eos_compare"] = EosCompareAsJson(result.runs);
   return json;
 }
 

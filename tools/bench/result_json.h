@@ -6,27 +6,30 @@
 //
 //   vLLM's      date "YYYYmmdd-HHMMSS" (UTC), endpoint_type, backend, label, model_id,
 //   tokenizer_id,
-//               num_prompts, request_rate (number, "inf" in a closed loop), burstiness,
-//               max_concurrency (null in an open loop), duration [s], completed, failed,
-//               total_input_tokens, total_output_tokens, request_throughput, request_goodput (null
-//               without SLO), output_throughput, total_token_throughput, input_lens [..],
-//               output_lens [..], ttfts [s ..], itls [[s ..] ..], latencies [s ..],
-//               start_times [s ..], queue_times [s ..], errors ["" ..], max_output_tokens_per_s,
-//               max_concurrent_requests, and for each of ttft, tpot, itl, e2el:
-//               mean_X_ms, median_X_ms, std_X_ms, p50_X_ms, p90_X_ms, p95_X_ms, p99_X_ms,
+//               num_prompts, request_rate (number, "inf" in a closed loop), burstiness (number,
+//               "inf" for constant arrivals), max_concurrency (null in an open loop), duration [s],
+//               completed, failed, total_input_tokens, total_output_tokens, request_throughput,
+//               request_goodput (null without SLO), output_throughput, total_token_throughput,
+//               input_lens [..], output_lens [..], ttfts [s ..], itls [[s ..] ..], latencies [s
+//               ..], start_times [s ..], queue_times [s ..], errors ["" ..],
+//               max_output_tokens_per_s, max_concurrent_requests, and for each of ttft, tpot, itl,
+//               e2el: mean_X_ms, median_X_ms, std_X_ms, p50_X_ms, p90_X_ms, p95_X_ms, p99_X_ms,
 //               p99.9_X_ms
 //   schema      "baton.bench/1"
 //   command     [argv ..]
+//   arrivals    "poisson" | "constant" | "gamma" | "trace", null in a closed loop
+//   prompt_salt null | n: with --prompt-salt n the same prompts are sent again (openai)
 //   server      {address, protocol, ..} as the caller fills it
 //   eos         "honor" | "mask" | "continue" | "both"
 //   slo         null | {text, percentile, reader|null, limits {"ttft": ms, "tpot": ms, ..}}
 //   partial     bool, and partial_reason: string | null
-//   void        string | null: why an ignore-EOS run does not count
-//   client_limited  bool
+//   void        string | null: why an ignore-EOS run, or a point of a search, does not count
+//   client_limited  bool: a run, or a point of a search
 //   runs        [{seed, label, eos, rate|null, concurrency|null, partial, partial_reason|null,
 //                 void|null, client_limited, unix_started, duration_s,
 //                 lag_ms SUMMARY, window {from, to, whole_run},
 //                 figures FIGURES (of the window), whole_run FIGURES,
+//                 prompt_counts {compared, different, first: null | {planned, counted}},
 //                 saturation {saturated, enough_data, concurrency_slope_per_s,
 //                             ttft_slope_ms_per_s, concurrency_p, ttft_p},
 //                 concurrency_over_time [[s, n] ..] (at most 2000 steps),
@@ -66,6 +69,14 @@
 
 namespace baton::bench {
 
+// How long the server found the prompts of completed requests, where it says so and the plan knows.
+struct PromptCounts {
+  int64_t compared = 0;
+  int64_t different = 0;
+  int32_t planned = 0;  // of the first that differs
+  int32_t counted = 0;
+};
+
 // One run with what was computed from it.
 struct RunResult {
   uint64_t seed = 0;
@@ -77,6 +88,7 @@ struct RunResult {
   Figures figures;    // of the measured window
   Figures whole_run;  // ramp and drain included
   Saturation saturation;
+  PromptCounts prompt_counts;
   bool client_limited = false;
   std::string void_reason;                // "" = counts
   std::string partial_reason;             // "" = complete
@@ -94,8 +106,10 @@ struct BenchResult {
   std::string endpoint_type;  // "baton", "openai"
   std::string model_id;
   std::string tokenizer_id;
-  std::string eos;  // as given: "both" is none of EosMode
+  std::string eos;       // as given: "both" is none of EosMode
+  std::string arrivals;  // "" in a closed loop
   double burstiness = 1;
+  std::optional<int64_t> prompt_salt;
   std::optional<Slo> slo;
   nlohmann::ordered_json server;  // what the caller knows of it
   std::vector<RunResult> runs;
@@ -104,6 +118,8 @@ struct BenchResult {
   std::string partial_reason;  // "" = complete; runs and a search that broke off say it too
 };
 
+// Natural against forced length; null unless there are runs of both.
+nlohmann::ordered_json EosCompareAsJson(const std::vector<RunResult>& runs);
 nlohmann::ordered_json FiguresAsJson(const Figures& figures);
 nlohmann::ordered_json SummaryAsJson(const Summary& summary);
 nlohmann::ordered_json ResultAsJson(const BenchResult& result);

@@ -13,8 +13,10 @@ namespace {
 constexpr double kFirstLookShare = 0.6;
 constexpr int64_t kMostOverFirst = 8;
 constexpr int64_t kSecondLook = 3;
-// A look so short is enough to see that a point is far out: this many times the allowed violations.
-constexpr double kGross = 10;
+// Of the requests that are to count, beside the ramp and by chance.
+constexpr double kReserve = 1.12;
+// The first run of a closed loop does not know how many requests its warm-up takes; the next do.
+constexpr int kMostAllWarmup = 3;
 
 double LimitSeconds(const Slo& slo) {
   double ttft = 0;
@@ -33,11 +35,6 @@ std::string Describe(const MetricVerdict& metric, double percentile) {
                          std::string(SloMetricName(count.limit.metric)), count.violations,
                          count.samples, count.limit.limit_ms, percentile,
                          static_cast<double>(count.samples) * (1 - percentile / 100));
-}
-
-bool Grossly(const SloCount& count, double percentile) {
-  return static_cast<double>(count.violations) >
-         kGross * (1 - percentile / 100) * static_cast<double>(count.samples);
 }
 
 }  // namespace
@@ -63,10 +60,34 @@ PointJudge::Budget PointJudge::BudgetOf(double value, int64_t had) const {
   if (options_.variable == SearchFor::kRate) {
     const double needed = options_.least_limits * LimitSeconds(options_.slo) * value;
     first = std::max(first, static_cast<int64_t>(std::ceil(needed)));
+  } else {
+    // Else the first request of each user would be more than those that count.
+    first = std::max(first, static_cast<int64_t>(value));
   }
   const int64_t most = options_.most_requests > 0 ? options_.most_requests : kMostOverFirst * first;
   if (had > 0) first *= kSecondLook;
   return {first, std::max(had + first, most)};
+}
+
+int64_t PointJudge::Beside(double value) const {
+  if (options_.variable == SearchFor::kRate) {
+    return static_cast<int64_t>(std::ceil(options_.warmup_s * value));
+  }
+  return static_cast<int64_t>(value + std::ceil(options_.warmup_s * pace_));
+}
+
+bool PointJudge::Spend(int64_t counted, SearchPoint* point) {
+  const int64_t beside = Beside(point->value);
+  const auto wanted = static_cast<int64_t>(std::ceil(kReserve * static_cast<double>(counted)));
+  // Where there is no room, one run: its plan says why it cannot be made.
+  const int64_t room = options_.most_per_run > beside ? options_.most_per_run - beside : wanted;
+  const int64_t runs = 1 + (wanted - 1) / room;
+  // An open loop's plan has the requests of the warm-up by itself.
+  const int64_t added = options_.variable == SearchFor::kRate ? 0 : beside;
+  for (int64_t run = 0; run < runs; ++run) {
+    if (!RunOnce(added + (wanted + runs - 1) / runs, point)) return false;
+  }
+  return true;
 }
 
 void PointJudge::Count(const LoadResult& load, const Window& window, SearchPoint* point) const {
@@ -74,7 +95,7 @@ void PointJudge::Count(const LoadResult& load, const Window& window, SearchPoint
     // One that the end of the drain cut off would have been late, and must not be left out.
     const bool cut_off = record.cancelled && !load.interrupted;
     if (!record.status.ok() || cut_off) ++point->failed_requests;
-    if (!record.ok() || !window.Holds(record.scheduled)) continue;
+    if (!record.ok() || !window.Holds(record.scheduled) || all_warmup_ > 0) continue;
     ++point->requests;
     for (MetricVerdict& metric : point->metrics) CountAgainst(record, &metric.count);
   }
@@ -97,31 +118,36 @@ bool PointJudge::RunOnce(int64_t requests, SearchPoint* point) {
   if (point->runs == 0) point->unix_started = load->unix_started;
   ++point->runs;
   point->seconds += load->duration_s;
-  const Window window = MeasuredWindow(*load, WindowOf(point->value));
-  Count(*load, window, point);
-  if (!point->saturated) {
-    point->saturation = FindSaturation(load->records, window, options_.saturation);
-    point->saturated = point->saturation.saturated;
-  }
-  if (options_.variable == SearchFor::kRate && ClientLimited(load->lag_ms)) {
-    point->client_limited = true;
-  }
-  if (point->void_reason.empty()) point->void_reason = VoidReason(load->records, options_.eos);
-  if (requests > largest_) {
-    largest_ = requests;
-    point->figures = ComputeFigures(*load, window, options_.slo, request.seed);
-    point->longest_s = window.seconds();
-    point->mean_e2e_s = point->figures.e2el_ms.mean / 1e3;
-  }
+  if (load->duration_s > 0) pace_ = static_cast<double>(load->records.size()) / load->duration_s;
+  Take(*load, request, point);
   if (load->interrupted) {
     point->partial = true;
-    point->reason = "interrupted before it was judged";
+    point->reason = "interrupted";
   } else if (!load->gave_up.ok()) {
     status_ = load->gave_up;
     point->partial = true;
-    point->reason = absl::StrCat("the run ended early: ", status_.message());
+    point->reason = std::string(status_.message());
   }
   return !point->partial;
+}
+
+void PointJudge::Take(const LoadResult& load, const PointRequest& request, SearchPoint* point) {
+  const Window window = MeasuredWindow(load, WindowOf(point->value));
+  all_warmup_ = options_.warmup_s > 0 && window.whole_run ? all_warmup_ + 1 : 0;
+  Count(load, window, point);
+  if (!point->saturated && all_warmup_ == 0) {
+    point->saturation = FindSaturation(load.records, window, options_.saturation);
+    point->saturated = point->saturation.saturated;
+  }
+  if (options_.variable == SearchFor::kRate && ClientLimited(load.lag_ms)) {
+    point->client_limited = true;
+  }
+  if (point->void_reason.empty()) point->void_reason = VoidReason(load.records, options_.eos);
+  if (request.requests <= largest_ || (all_warmup_ > 0 && largest_ > 0)) return;
+  if (all_warmup_ == 0) largest_ = request.requests;
+  point->figures = ComputeFigures(load, window, options_.slo, request.seed);
+  point->longest_s = window.seconds();
+  point->mean_e2e_s = point->figures.e2el_ms.mean / 1e3;
 }
 
 bool PointJudge::LongEnough(const SearchPoint& point) const {
@@ -168,9 +194,13 @@ bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
   const bool all_pass = waits == point->metrics.end();
   point->accepted = all_pass && LongEnough(*point);
   if (point->accepted) return true;
-  if (point->requests < (all_pass ? kMostOverFirst * most : most)) return false;
+  const bool in_vain = all_warmup_ >= kMostAllWarmup;
+  if (!in_vain && point->requests < (all_pass ? kMostOverFirst * most : most)) return false;
   point->undecided = true;
-  if (all_pass) {
+  if (in_vain) {
+    point->reason = absl::StrFormat("undecided: the runs were over within the warm-up of %g s",
+                                    options_.warmup_s);
+  } else if (all_pass) {
     point->reason = absl::StrFormat(
         "undecided: a request takes %.3g s, and no run lasted %g times that, after %d requests",
         point->mean_e2e_s, options_.least_requests_long, point->requests);
@@ -180,6 +210,18 @@ bool PointJudge::Decided(int64_t most, SearchPoint* point) const {
                                  ", after ", point->requests, " requests");
   }
   return true;
+}
+
+int64_t PointJudge::RequestsWanted(const SearchPoint& point) const {
+  double wanted = 0;
+  for (const MetricVerdict& metric : point.metrics) {
+    // The rule counts samples, of which a request has one or, of gaps, many.
+    const auto samples = static_cast<double>(metric.count.samples);
+    const double each = samples > 0 ? samples / static_cast<double>(point.requests) : 1;
+    wanted = std::max(wanted, static_cast<double>(metric.rule.more) / each);
+  }
+  // At a rate of violations that is allowed but not passed, twice as many tell more.
+  return wanted > 0 ? static_cast<int64_t>(std::ceil(wanted)) : point.requests;
 }
 
 SearchPoint PointJudge::Measure(double value, int point_index, const SearchPoint* earlier) {
@@ -194,33 +236,18 @@ SearchPoint PointJudge::Measure(double value, int point_index, const SearchPoint
   }
   index_ = point_index;
   largest_ = 0;
+  all_warmup_ = 0;
   const Budget budget = BudgetOf(value, point.requests);
-  // Requests that a run makes beside those that its window holds.
-  const int64_t ramp = options_.variable == SearchFor::kConcurrency
-                           ? static_cast<int64_t>(value)
-                           : static_cast<int64_t>(std::ceil(options_.warmup_s * value));
-  const auto asked = [&](int64_t counted) {
-    return ramp + static_cast<int64_t>(std::ceil(1.12 * static_cast<double>(counted)));
-  };
-  const int64_t each = (budget.first + options_.runs - 1) / options_.runs;
-  for (int run = 0; run < options_.runs; ++run) {
-    if (!RunOnce(asked(each), &point)) return point;
-    const bool far_out = std::any_of(
-        point.metrics.begin(), point.metrics.end(),
-        [&](const MetricVerdict& m) { return Grossly(m.count, options_.slo.percentile); });
-    if (far_out) break;
-  }
+  if (!Spend(budget.first, &point)) return point;
   while (!Decided(budget.most, &point)) {
-    int64_t more = 0;
-    for (const MetricVerdict& metric : point.metrics) more = std::max(more, metric.rule.more);
-    // At a rate of violations that is allowed but not passed, twice as many tell more.
-    if (more == 0) more = point.requests;
-    more = std::clamp(more, each / 2, std::max(each / 2, budget.most - point.requests));
+    const int64_t least = budget.first / 2;
+    int64_t more =
+        std::clamp(RequestsWanted(point), least, std::max(least, budget.most - point.requests));
     if (!LongEnough(point)) {
       const double seconds = options_.least_requests_long * point.mean_e2e_s;
       more = std::max(more, static_cast<int64_t>(std::ceil(seconds * value)));
     }
-    if (!RunOnce(asked(more), &point)) return point;
+    if (!Spend(more, &point)) return point;
   }
   return point;
 }

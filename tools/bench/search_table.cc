@@ -8,7 +8,7 @@
 namespace baton::bench {
 
 std::string PointText(const SearchPoint& point) {
-  if (point.partial) return "not judged: interrupted";
+  if (point.partial) return "not judged: " + point.reason;
   if (!point.accepted) return "fails: " + point.reason;
   return "passes";
 }

@@ -12,8 +12,7 @@
 #include "common/rpc/status_map.h"
 #include "common/text/tokenizer.h"
 #include "grpcpp/grpcpp.h"
-#include "httplib.h"
-#include "nlohmann/json.hpp"
+#include "tools/bench/openai_target.h"
 
 namespace baton::bench {
 namespace {
@@ -75,40 +74,19 @@ absl::StatusOr<ServerFacts> AskBaton(const BenchFlags& flags) {
   return facts;
 }
 
-// "http://host:port/v1" of what --server says.
-std::string OpenAiRoot(const std::string& server) {
-  return server.find("://") == std::string::npos ? "http://" + server : server;
-}
-
-// The first served name; the server's word for it is what its requests must carry.
-absl::StatusOr<std::string> FirstOpenAiModel(const std::string& server) {
-  const std::string root = OpenAiRoot(server);
-  if (!root.starts_with("http://")) {
-    return absl::InvalidArgumentError("an https server is not asked for its model; give --model");
-  }
-  const size_t path = root.find('/', std::string_view("http://").size());
-  httplib::Client client(root.substr(0, path));
-  client.set_connection_timeout(kPatience);
-  client.set_read_timeout(kPatience);
-  std::string prefix = path == std::string::npos ? "" : root.substr(path);
-  while (prefix.ends_with('/')) prefix.pop_back();
-  if (!prefix.ends_with("/v1")) prefix += "/v1";
-  const auto response = client.Get(prefix + "/models");
-  if (!response) return NobodyThere(server, httplib::to_string(response.error()));
-  const auto models = nlohmann::json::parse(response->body, nullptr, false);
-  const auto name = nlohmann::json::json_pointer("/data/0/id");
-  if (!models.is_object() || !models.contains(name) || !models[name].is_string()) {
-    return absl::NotFoundError(absl::StrCat(server, prefix, "/models says no model (HTTP ",
-                                            response->status, "); give --model"));
-  }
-  return models[name].get<std::string>();
+absl::StatusOr<std::string> FirstOpenAiModel(const BenchFlags& flags) {
+  BATON_ASSIGN_OR_RETURN(const auto target,
+                         OpenAiTarget::Make({.base_url = flags.client.server,
+                                             .tls = ChannelOptionsOf(flags.client).tls,
+                                             .connect_timeout = kPatience}));
+  return target->FirstModel();
 }
 
 absl::StatusOr<ServerFacts> AskOpenAi(const BenchFlags& flags) {
   ServerFacts facts;
   facts.model = flags.model;
   if (facts.model.empty()) {
-    BATON_ASSIGN_OR_RETURN(facts.model, FirstOpenAiModel(flags.client.server));
+    BATON_ASSIGN_OR_RETURN(facts.model, FirstOpenAiModel(flags));
   }
   if (flags.vocab_size) facts.vocab_size = *flags.vocab_size;
   if (flags.tokenizer.empty()) return facts;

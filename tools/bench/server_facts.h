@@ -14,8 +14,10 @@ namespace baton::bench {
 struct ServerFacts {
   std::string model;
   int32_t vocab_size = 0;
-  std::vector<int32_t> excluded_ids;  // EOS and others that prompts must not hold
-  int32_t max_model_len = 0;          // prompt and output together
+  // EOS and others that prompts must not hold; none of a server of which only the size of the
+  // vocabulary is known.
+  std::vector<int32_t> excluded_ids;
+  int32_t max_model_len = 0;  // prompt and output together
 };
 
 // With the baton protocol: from ModelService. With openai: the model's name from /v1/models and the

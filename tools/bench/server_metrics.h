@@ -16,8 +16,8 @@ namespace baton::bench {
 // What one admin port said during a run, under short names:
 //   gauges    kv_usage (0..1), running, waiting, inflight, queued, resident_bytes
 //   counters  preemptions, attempts.OUTCOME, errors.REASON, prompt_tokens, generation_tokens,
-//             prompt_tokens.SOURCE, prefix_hits, prefix_queries, kv_transfer_bytes, cpu_s,
-//             step_s.PHASE, step_count.PHASE, requests_ended.REASON
+//             first_tokens, prompt_tokens.SOURCE, prefix_hits, prefix_queries, kv_transfer_bytes,
+//             cpu_s, step_s.PHASE, step_count.PHASE, requests_ended.REASON
 // Absent is what the target does not have. Names of vLLM and of llama.cpp's server are read, too,
 // where they mean the same.
 struct TargetMetrics {

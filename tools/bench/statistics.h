@@ -41,7 +41,7 @@ struct Summary {
 // The bootstrap draws 1000 times from `seed`, at a cost that does not grow with the sample beyond
 // the sort: the p-th percentile of a resample of n sorted values is the value whose rank is n times
 // an order statistic of n uniforms, which is drawn directly (a beta variate) instead of by drawing
-// n values; the mean is resampled value by value up to 2000 samples and, beyond, drawn from the
+// n values; the mean is resampled value by value up to 1000 samples and, beyond, drawn from the
 // normal law that it has there. Samples count as independent: the gaps of one request are not, so
 // intervals of pooled gaps are narrower than the truth, and several runs show by how much.
 Summary Summarize(std::vector<double> samples, uint64_t seed);

@@ -189,9 +189,9 @@ void Arrange(const TraceOptions& options, std::vector<TraceRow>* rows) {
     return options.duration > base::Duration::zero() && row.at >= options.duration;
   };
   rows->erase(std::find_if(rows->begin(), rows->end(), late), rows->end());
-  if (static_cast<int64_t>(rows->size()) > options.rows) {
-    rows->resize(static_cast<size_t>(options.rows));
-  }
+  const auto measured = std::find_if(rows->begin(), rows->end(),
+                                     [&](const TraceRow& row) { return row.at >= options.warmup; });
+  if (rows->end() - measured > options.rows) rows->erase(measured + options.rows, rows->end());
 }
 
 }  // namespace

@@ -25,7 +25,8 @@ struct TraceOptions {
   double time_scale = 1;
   int32_t block_tokens = 512;  // of one hash id
   // What comes later is left out: rows at or after `duration` (scaled time, zero = no limit), and
-  // those beyond `rows`.
+  // those beyond `rows`, counted from `warmup` (scaled time) on.
+  base::Duration warmup{};
   base::Duration duration{};
   int64_t rows = std::numeric_limits<int64_t>::max();
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
@@ -106,7 +107,7 @@ void AddSetup(const BenchResult& result, size_t prompts, Json* json) {
   const bool open = first != nullptr && first->rate.has_value();
   const bool closed = first != nullptr && first->concurrency.has_value();
   (*json)["request_rate"] = open ? Json(*first->rate) : Json("inf");
-  (*json)["burstiness"] = result.burstiness;
+  (*json)["burstiness"] = std::isfinite(result.burstiness) ? Json(result.burstiness) : Json("inf");
   (*json)["max_concurrency"] = closed ? Json(*first->concurrency) : Json(nullptr);
 }
 

@@ -9,7 +9,7 @@ namespace baton::bench {
 namespace {
 
 constexpr double kRampShare = 0.1;   // of an open loop, at most
-constexpr double kLeastShare = 0.5;  // of the requests, in the window
+constexpr double kLeastShare = 0.5;  // of the requests after the warm-up, in the window
 
 double MedianEndToEnd(const std::vector<RequestRecord>& records) {
   std::vector<double> times;
@@ -42,10 +42,13 @@ Window MeasuredWindow(const LoadResult& load, const WindowOptions& options) {
   } else {
     return WholeRun(load);
   }
-  const auto inside = std::count_if(records.begin(), records.end(), [&](const RequestRecord& r) {
-    return window.Holds(r.scheduled);
-  });
-  const auto least = kLeastShare * static_cast<double>(records.size());
+  int64_t inside = 0;
+  int64_t after_warmup = 0;
+  for (const RequestRecord& record : records) {
+    inside += window.Holds(record.scheduled) ? 1 : 0;
+    after_warmup += record.scheduled >= options.warmup_s ? 1 : 0;
+  }
+  const auto least = kLeastShare * static_cast<double>(after_warmup);
   if (window.seconds() <= 0 || static_cast<double>(inside) < least) return WholeRun(load);
   return window;
 }

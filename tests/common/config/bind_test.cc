@@ -57,6 +57,8 @@ TEST(BindWorker, ReadsEveryEngineFlag) {
                                            "2",
                                            "--policy",
                                            "fcfs",
+                                           "--async-scheduling",
+                                           "on",
                                            "--max-num-queued-reqs",
                                            "9"},
                                           &flags);
@@ -74,7 +76,20 @@ TEST(BindWorker, ReadsEveryEngineFlag) {
   EXPECT_EQ(flags.engine.kv_dtype, DtypeFlag::kFloat32);
   EXPECT_EQ(flags.engine.isa, IsaFlag::kAvx2);
   EXPECT_EQ(flags.engine.threads, 2);
+  EXPECT_TRUE(SchedulesAsync(flags.engine));
   EXPECT_EQ(flags.engine.max_num_queued_reqs, 9);
+}
+
+TEST(BindWorker, AsyncSchedulingFollowsTheDeviceUnlessGiven) {
+  EngineFlags flags;
+  EXPECT_FALSE(SchedulesAsync(flags));
+  flags.device = "cuda";
+  EXPECT_TRUE(SchedulesAsync(flags));
+  WorkerFlags worker;
+  ASSERT_TRUE(ParseWorker({"m", "--async-scheduling", "off"}, &worker).ok());
+  worker.engine.device = "cuda";
+  EXPECT_FALSE(SchedulesAsync(worker.engine));
+  EXPECT_THAT(WorkerError({"m", "--async-scheduling", "maybe"}), HasSubstr("auto, on"));
 }
 
 TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
@@ -82,7 +97,8 @@ TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
   ASSERT_TRUE(ParseWorker({"m"}, &flags).ok());
   EXPECT_EQ(flags.engine.max_num_seqs, 64);
   EXPECT_EQ(flags.engine.max_num_queued_reqs, 256);
-  EXPECT_EQ(flags.engine.kv_cache_memory, int64_t{512} << 20);
+  EXPECT_FALSE(flags.engine.kv_cache_memory.has_value());
+  EXPECT_EQ(flags.engine.gpu_memory_utilization, 0.9);
   EXPECT_FALSE(flags.engine.kv_cache_tokens.has_value());
   EXPECT_EQ(flags.server.host, "127.0.0.1");
   EXPECT_EQ(ServedModelName(flags), "m");
@@ -97,8 +113,9 @@ TEST(BindWorker, CacheSizeHasAnAliasAndOneRival) {
 }
 
 TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
-  EXPECT_THAT(WorkerError({"m", "--device", "cuda"}), HasSubstr("no CUDA backend"));
-  EXPECT_THAT(WorkerError({"m", "--dtype", "float16"}), HasSubstr("needs a CUDA device"));
+  EXPECT_THAT(WorkerError({"m", "--device", "tpu"}), HasSubstr("cpu, cuda"));
+  EXPECT_THAT(WorkerError({"m", "--dtype", "int3"}), HasSubstr("float16"));
+  EXPECT_THAT(WorkerError({"m", "--gpu-memory-utilization", "1.5"}), HasSubstr("1.5"));
   EXPECT_THAT(WorkerError({"m", "--gpu-memory-utilization", "0.9"}), HasSubstr("unknown flag"));
   EXPECT_THAT(WorkerError({"m", "--swap-space", "4GiB"}), HasSubstr("unknown flag"));
 }

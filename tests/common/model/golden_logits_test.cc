@@ -32,9 +32,10 @@ class GoldenLogitsTest : public testing::TestWithParam<std::tuple<std::string, D
                                                     .blocks = blocks};
     std::vector<int32_t> rows;
     for (const auto& entry : golden_.logits) rows.push_back(entry.position);
-    Transformer& transformer = model.runner->transformer();
+    Transformer& transformer = *model.transformer;
     const auto logits = transformer.Forward(
-        {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}}, model.kv(), rows);
+        {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}, .sample_rows = rows},
+        model.kv());
     EXPECT_TRUE(logits.ok()) << logits.status();
     std::vector<std::vector<float>> result;
     for (size_t i = 0; i < rows.size(); ++i) {

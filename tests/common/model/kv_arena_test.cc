@@ -56,6 +56,21 @@ TEST(KvArenaTest, RefusesBothKindsOfBudgetAtOnce) {
             absl::StatusCode::kInvalidArgument);
 }
 
+TEST(KvArenaTest, ADeviceGivesWhatIsLeftOfItsShare) {
+  const auto bytes = DeviceKvBytes({.free_bytes = 700, .total_bytes = 1000}, 0.9);
+  ASSERT_TRUE(bytes.ok()) << bytes.status();
+  EXPECT_EQ(*bytes, 600);
+}
+
+TEST(KvArenaTest, ADeviceThatIsFullSaysWhatTakesItAndWhichFlagHelps) {
+  const auto bytes = DeviceKvBytes({.free_bytes = 50, .total_bytes = 1000}, 0.9);
+  ASSERT_EQ(bytes.status().code(), absl::StatusCode::kResourceExhausted);
+  const std::string message(bytes.status().message());
+  EXPECT_THAT(message, HasSubstr("950 of its 1000 bytes"));
+  EXPECT_THAT(message, HasSubstr("--gpu-memory-utilization 0.9"));
+  EXPECT_THAT(message, HasSubstr("0.95"));
+}
+
 TEST(KvArenaTest, HandsOutZeroedBlocks) {
   auto backend = kernels::MakeBackend({.device = "reference"});
   ASSERT_TRUE(backend.ok()) << backend.status();

@@ -33,7 +33,9 @@ TEST_F(BlockAccessTest, WhatIsSentIsWhatTheAccessReads) {
   for (size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<char>(i * 7 + i / 251);
   for (const char c : plain) veiled.push_back(static_cast<char>(c ^ 0x5a));
   auto push = Open();
-  push->Send({{3, std::as_bytes(std::span(veiled))}});
+  // In two parts, as of two ranks.
+  const auto all = std::as_bytes(std::span(veiled));
+  push->Send({{3, {all.first(kMaxPieceBytes - 5), all.subspan(kMaxPieceBytes - 5)}}});
   push->Commit({.block_count = 1, .first_token = {.token = 1}});
   const absl::Status status = observer_->Wait();
   ASSERT_TRUE(status.ok()) << status;
@@ -44,7 +46,7 @@ TEST_F(BlockAccessTest, ABlockThatCannotBeReadEndsThePush) {
   blocks_.fault = absl::InternalError("the device is gone");
   const std::string bytes(1000, 'x');
   auto push = Open();
-  push->Send({{0, std::as_bytes(std::span(bytes))}});
+  push->Send({{0, {std::as_bytes(std::span(bytes))}}});
   const absl::Status status = observer_->Wait();
   EXPECT_EQ(status.message(), "the device is gone");
   EXPECT_EQ(inboxes_.inbox_->pieces_, 0);
@@ -53,9 +55,10 @@ TEST_F(BlockAccessTest, ABlockThatCannotBeReadEndsThePush) {
 TEST(HostBlocksTest, HostMemoryIsReadInPlace) {
   const std::string bytes = "block";
   const auto span = std::as_bytes(std::span(bytes));
-  const auto read = HostBlocks().Read(span);
+  const auto read = HostBlocks().Read({span});
   ASSERT_TRUE(read.ok());
-  EXPECT_EQ(read->bytes.data(), span.data());
+  ASSERT_EQ(read->parts.size(), 1u);
+  EXPECT_EQ(read->parts[0].data(), span.data());
   EXPECT_EQ(read->copy, nullptr);
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/base/status.h"
 #include "common/transport/in_process.h"
+#include "tests/common/kv/rank_block.h"
 #include "tests/common/transport/nccl_fixture.h"
 #include "tests/common/transport/push_fakes.h"
 
@@ -50,12 +51,16 @@ class KvTransportContractTest : public testing::TestWithParam<TransportCase> {
     for (int32_t i = 0; i < count; ++i) {
       auto& memory = memory_.emplace_back(std::make_unique<std::string>(bytes, '\0'));
       for (char& c : *memory) c = static_cast<char>(random_());
-      blocks.push_back({first + i, std::as_bytes(std::span(*memory))});
+      blocks.push_back({first + i, {std::as_bytes(std::span(*memory))}});
     }
     return blocks;
   }
   static std::string BytesOf(const KvSource& block) {
-    return {reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size()};
+    std::string bytes;
+    for (const auto& part : block.parts) {
+      bytes.append(reinterpret_cast<const char*>(part.data()), part.size());
+    }
+    return bytes;
   }
 
   const Ticket ticket_ = Ticket::Draw(7);
@@ -112,6 +117,54 @@ TEST_P(KvTransportContractTest, AnEmptyPushCommits) {
   auto push = Open();
   push->Commit({.block_count = 0, .first_token = {.token = 1}});
   EXPECT_TRUE(observer_->Wait().ok());
+}
+
+TEST_P(KvTransportContractTest, ABlockOfManyPartsArrivesInTheirOrder) {
+  auto push = Open();
+  // Below and above the size of a piece, so that pieces begin and end inside of parts.
+  KvSource block{.ordinal = 0};
+  for (const size_t bytes :
+       {size_t{5}, kMaxPieceBytes - 1, size_t{1}, size_t{70'000}, 2 * kMaxPieceBytes, size_t{3}}) {
+    const auto made = MakeBlocks(1, bytes);
+    block.parts.push_back(made[0].parts[0]);
+  }
+  const auto next = MakeBlocks(1, 100, 1);
+  push->Send({block});
+  push->Send(next);
+  push->Commit({.block_count = 2, .first_token = {.token = 1}});
+  ASSERT_TRUE(observer_->Wait().ok());
+  EXPECT_EQ(inbox().blocks_[0], BytesOf(block));
+  EXPECT_EQ(inbox().blocks_[1], BytesOf(next[0]));
+}
+
+// Heads change their rank on the way: what the receiver writes down as it comes is its own layout.
+TEST_P(KvTransportContractTest, BlocksReachWorkersOfOtherTensorParallelSizes) {
+  auto push = Open();
+  struct Pair {
+    KvShape from, to;
+    RankBlock source{from};
+  };
+  std::vector<Pair> pairs;
+  for (const int32_t heads : {2, 4}) {
+    for (const auto& [from, to] : {std::pair(1, 2), std::pair(2, 1), std::pair(2, 4)}) {
+      pairs.push_back({RankShape(heads, from), RankShape(heads, to)});
+    }
+  }
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    Pair& pair = pairs[i];
+    pair.source.Fill(static_cast<uint32_t>(i));
+    push->Send({{static_cast<int32_t>(i), InOrderOf(pair.to, pair.from, pair.source.ranks())}});
+  }
+  push->Commit({.block_count = static_cast<int32_t>(pairs.size()), .first_token = {.token = 1}});
+  ASSERT_TRUE(observer_->Wait().ok());
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    RankBlock target(pairs[i].to);
+    const std::string& bytes = inbox().blocks_[static_cast<int32_t>(i)];
+    ASSERT_EQ(bytes.size(), SizeOf(target.ranks()));
+    CopyParts({std::as_bytes(std::span(bytes))}, target.ranks());
+    EXPECT_EQ(target.Wrong(static_cast<uint32_t>(i)), 0)
+        << pairs[i].from.Describe() << " to " << pairs[i].to.Describe();
+  }
 }
 
 TEST_P(KvTransportContractTest, RefusalAtOpenArrivesWithItsReason) {

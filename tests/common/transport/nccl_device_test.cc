@@ -118,7 +118,12 @@ TEST_P(NcclDeviceTest, AChunkArrivesInItsBlocks) {
   receiver.Post(ReceiveChunk{key, 0, plan.bytes});
   EXPECT_TRUE(receiver.Next<ReceivePosted>().status.ok());
   const auto source = std::as_bytes(std::span(bytes));
-  sender.Post(SendChunk{key, 1, plan, {{2, 10, source}, {3, 500, source.first(1)}}, false});
+  sender.Post(
+      SendChunk{key,
+                1,
+                plan,
+                {{2, 10, {source.first(4), source.subspan(4)}}, {3, 500, {source.first(1)}}},
+                false});
   sender.Next<ChunkGathered>();
   EXPECT_TRUE(sender.Next<ChunkSent>().status.ok());
   EXPECT_TRUE(receiver.Next<ChunkReceived>().status.ok());
@@ -138,7 +143,7 @@ TEST_P(NcclDeviceTest, AChunkThatIsNotWhatWasAnnouncedReachesNoBlock) {
   const ChunkPlan plan = PlanOf(0, {{2, 0, 16}});
   const ChunkKey key{1, 1, 0};
   receiver.Post(ReceiveChunk{key, 0, plan.bytes});
-  sender.Post(SendChunk{key, 0, plan, {{2, 0, std::as_bytes(std::span(bytes))}}, false});
+  sender.Post(SendChunk{key, 0, plan, {{2, 0, {std::as_bytes(std::span(bytes))}}}, false});
   EXPECT_TRUE(receiver.Next<ChunkReceived>().status.ok());
   ChunkPlan other = plan;
   other.parts[0].offset = 32;
@@ -183,7 +188,7 @@ TEST_P(NcclDeviceTest, ASendToAPeerThatIsGoneFails) {
   receiver.reset();
   const std::string bytes(16, 'x');
   sender.Post(SendChunk{
-      {1, 1, 0}, 0, PlanOf(0, {{0, 0, 16}}), {{0, 0, std::as_bytes(std::span(bytes))}}, false});
+      {1, 1, 0}, 0, PlanOf(0, {{0, 0, 16}}), {{0, 0, {std::as_bytes(std::span(bytes))}}}, false});
   EXPECT_FALSE(sender.Next<ChunkSent>().status.ok());
 }
 

@@ -36,6 +36,7 @@ struct NcclFixtureOptions {
   uint64_t incarnation = 7;  // of the receiver
   KvShape shape{.dtype = "float32", .block_size = 16, .layers = 2, .kv_heads = 3, .head_dim = 8};
   std::string sender_fingerprint = "fp";
+  int32_t sender_ranks = 1;
   bool ipc = false;  // in place of the fake NCCL
   PairLimits limits = SmallLimits();
 
@@ -69,6 +70,7 @@ class NcclFixture final : public Fixture {
     server_ = *RpcServer::Start({}, {service_.get()});
     self.incarnation = 3;
     self.model_fingerprint = options.sender_fingerprint;
+    self.shape.tensor_parallel = options.sender_ranks;
     transport_ = *NcclTransport::Start(
         parts(), self, std::make_unique<GrpcStreamTransport>(ChannelOptions(), &clock_), {},
         &clock_, &sender_probe);

@@ -24,15 +24,15 @@ class NcclTransportTest : public testing::Test {
     for (int32_t i = 0; i < count; ++i) {
       auto& memory = memory_.emplace_back(std::make_unique<std::string>(bytes, '\0'));
       for (char& c : *memory) c = static_cast<char>(random_());
-      blocks.push_back({i, std::as_bytes(std::span(*memory))});
+      blocks.push_back({i, {std::as_bytes(std::span(*memory))}});
     }
     return blocks;
   }
   void ExpectArrived(const std::vector<KvSource>& blocks) {
     for (const KvSource& block : blocks) {
       const std::string& got = inboxes_.inbox_->blocks_[block.ordinal];
-      const auto* data = reinterpret_cast<const char*>(block.bytes.data());
-      EXPECT_EQ(got, std::string(data, block.bytes.size())) << block.ordinal;
+      const auto* data = reinterpret_cast<const char*>(block.parts[0].data());
+      EXPECT_EQ(got, std::string(data, block.size())) << block.ordinal;
     }
   }
 
@@ -113,6 +113,22 @@ TEST_F(NcclTransportTest, AnotherModelIsRefusedAndPushesGoByMessages) {
   // Asking again soon dials nobody.
   fixture.nccl().Warm(fixture.address(), 7);
   EXPECT_EQ(fixture.sender_probe.of(PairEvent::kRefused), 1);
+}
+
+TEST_F(NcclTransportTest, ASenderOfMoreRanksHasAPairWithOneDevice) {
+  NcclFixtureOptions options;
+  options.sender_ranks = 3;
+  NcclFixture fixture(&inboxes_, options);
+  EXPECT_TRUE(fixture.Warm());
+}
+
+TEST_F(NcclTransportTest, AReceiverOfMoreRanksRefusesPairs) {
+  NcclFixtureOptions options;
+  options.shape.tensor_parallel = 3;
+  NcclFixture fixture(&inboxes_, options);
+  fixture.nccl().Warm(fixture.address(), 7);
+  EXPECT_TRUE(
+      NcclFixture::Eventually([&] { return fixture.sender_probe.of(PairEvent::kRefused) == 1; }));
 }
 
 TEST_F(NcclTransportTest, AReceiverThatDiscardsGetsTheBlocksByMessages) {

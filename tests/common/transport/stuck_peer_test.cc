@@ -73,7 +73,7 @@ TEST(StuckPeerTest, APushIsNotDoneWhileTheConnectionStillHoldsItsSources) {
   auto observer = std::make_shared<Observer>();
   auto push = transport.Open(server.address(), {.ticket = Ticket::Draw(1)}, observer);
   // More than the buffers of a socket hold.
-  push->Send(std::vector<KvSource>(64, {0, std::as_bytes(std::span(memory))}));
+  push->Send(std::vector<KvSource>(64, {0, {std::as_bytes(std::span(memory))}}));
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto stuck = std::chrono::milliseconds(500);
   while (push->waiting_since() == base::kNever || clock.Now() - push->waiting_since() < stuck) {

@@ -1,5 +1,7 @@
 #include "tools/bench/bench_flags.h"
 
+#include <cmath>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -26,6 +28,8 @@ TEST(BenchFlags, TakesEachKindOfLoad) {
            {"--rate", "1", "--arrivals", "gamma", "--burstiness", "0.5"},
            {"--rate", "1", "--protocol", "openai", "--server", "http://h:1/x", "--vocab-size",
             "100"},
+           {"--rate", "1", "--server", "httpd:50051"},
+           {"--find-max", "rate", "--slo", "ttft=200ms", "--arrivals", "constant"},
            {"--explain"}}) {
     EXPECT_EQ(Refusal(good), "") << good.front();
   }
@@ -40,17 +44,51 @@ TEST(BenchFlags, RefusesWhatContradictsItself) {
       {{"--find-max", "rate", "--slo", "ttft=1s", "--concurrency", "2"}, "of the other kind"},
       {{"--find-max", "rate", "--slo", "ttft=1s", "--requests", "9"}, "--find-max with --requests"},
       {{"--find-max", "rate", "--slo", "ttft=1s", "--eos", "both"}, "--find-max with --eos both"},
+      {{"--find-max", "rate", "--slo", "ttft=1s", "--requests", "9"}, "percentile=90"},
+      {{"--find-max", "rate", "--slo", "ttft=1s", "--duration", "9s"}, "percentile=90"},
+      {{"--find-max", "rate", "--slo", "ttft=1s", "--runs", "2"}, "with another --seed"},
       {{"--rate", "1", "--server", "http://h:1"}, "the baton protocol is gRPC"},
       {{"--rate", "1", "--server", "nowhere"}, "found 'nowhere'"},
       {{"--rate", "1", "--protocol", "openai"}, "without a vocabulary"},
       {{"--rate", "1", "--prompt-form", "text"}, "without --tokenizer"},
       {{"--rate", "1", "--burstiness", "2"}, "without --arrivals gamma"},
+      {{"--concurrency", "1", "--arrivals", "constant"}, "--arrivals without --rate"},
+      {{"--trace", "t.csv", "--arrivals", "gamma"}, "--arrivals without --rate"},
+      {{"--find-max", "concurrency", "--slo", "ttft=1s", "--arrivals", "gamma"},
+       "--arrivals without --rate"},
+      {{"--concurrency", "1", "--burstiness", "2"}, "without --arrivals gamma"},
+      {{"--rate", "1", "--prompts", "p", "--shared-prefix-tokens", "9"}, "sent as they are"},
+      {{"--rate", "1", "--prompts", "p", "--prompt-form", "text"}, "each line of the file"},
+      {{"--rate", "1", "--vocab-size", "9"}, "--vocab-size with --protocol baton"},
+      {{"--rate", "1", "--prompt-salt", "9"}, "--prompt-salt with --protocol baton"},
+      {{"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--connections", "2"},
+       "--connections with --protocol openai"},
       {{"--rate", "1", "--time-scale", "2"}, "without --trace"},
       {{"--trace", "t.csv", "--input-tokens", "9"}, "a trace has its own lengths"},
   };
   for (const auto& [arguments, message] : cases) {
     EXPECT_THAT(Refusal(arguments), HasSubstr(message));
   }
+}
+
+TEST(BenchFlags, SaysHowRequestsArrive) {
+  const auto flags_of = [](const std::vector<std::string>& arguments) {
+    BenchFlags flags;
+    FlagSet set("baton bench", "bench", "");
+    BindBench(&set, &flags);
+    EXPECT_TRUE(set.Parse(arguments, {}).ok());
+    return flags;
+  };
+  const BenchFlags poisson = flags_of({"--rate", "1"});
+  EXPECT_EQ(ArrivalsName(poisson), "poisson");
+  EXPECT_EQ(Burstiness(poisson), 1);
+  const BenchFlags constant = flags_of({"--rate", "1", "--arrivals", "constant"});
+  EXPECT_EQ(ArrivalsName(constant), "constant");
+  EXPECT_TRUE(std::isinf(Burstiness(constant)));
+  EXPECT_EQ(Burstiness(flags_of({"--rate", "1", "--arrivals", "gamma", "--burstiness", "0.5"})),
+            0.5);
+  EXPECT_EQ(ArrivalsName(flags_of({"--concurrency", "1"})), "");
+  EXPECT_EQ(ArrivalsName(flags_of({"--trace", "t.csv"})), "trace");
 }
 
 }  // namespace

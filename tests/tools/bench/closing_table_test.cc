@@ -92,6 +92,28 @@ TEST(ClosingTable, ComparesNaturalAndForcedEndsSideBySide) {
   EXPECT_THAT(ClosingTable(result), HasSubstr(comparison));
 }
 
+TEST(ClosingTable, TellsATargetThatNeverAnsweredFromOneThatStopped) {
+  BenchResult result;
+  result.runs.push_back(RunOf(0.1, EosMode::kHonor, {}));
+  const auto target = [](const char* address, int scrapes, int failed) {
+    return nlohmann::ordered_json{{"address", address},
+                                  {"answering", false},
+                                  {"scrapes", scrapes},
+                                  {"failed_scrapes", failed}};
+  };
+  result.runs.front().server_metrics["targets"] = {target("h:1", 5, 5), target("h:2", 5, 2)};
+  const std::string table = ClosingTable(result);
+  EXPECT_THAT(table, HasSubstr("server: h:1 (never answered)"));
+  EXPECT_THAT(table, HasSubstr("server: h:2 (no longer answers)"));
+}
+
+TEST(SearchTable, SaysWhyAPointWasNotJudged) {
+  SearchPoint point;
+  point.partial = true;
+  point.reason = "the run ended early: 50 requests in a row failed";
+  EXPECT_EQ(PointText(point), "not judged: the run ended early: 50 requests in a row failed");
+}
+
 TEST(SearchTable, ListsPointsByValueAndTheAnswer) {
   const auto slo = ParseSlo("ttft=150ms", 0);
   ASSERT_TRUE(slo.ok());

@@ -182,8 +182,14 @@ TEST(Window, OfAClosedLoopBeginsAfterTheFirstWave) {
   EXPECT_DOUBLE_EQ(window.to, 9);
 }
 
+TEST(Window, LeavesOutAWarmUpThatIsMostOfTheRun) {
+  const Window window = MeasuredWindow(OpenLoop(20), {.warmup_s = 15});
+  EXPECT_FALSE(window.whole_run);
+  EXPECT_DOUBLE_EQ(window.from, 15);
+}
+
 TEST(Window, IsTheWholeRunWhenTooLittleWouldBeLeft) {
-  EXPECT_TRUE(MeasuredWindow(OpenLoop(20), {.warmup_s = 15}).whole_run);
+  EXPECT_TRUE(MeasuredWindow(OpenLoop(20), {.warmup_s = 19.5}).whole_run);
   EXPECT_TRUE(MeasuredWindow(OpenLoop(1), {}).whole_run);
   EXPECT_TRUE(MeasuredWindow(OpenLoop(4), {.concurrency = 4}).whole_run);
   EXPECT_TRUE(MeasuredWindow(LoadOf({}), {}).whole_run);

@@ -255,17 +255,106 @@ TEST(FindMax, AValueThatFailedByChanceIsTriedAgain) {
   EXPECT_GT(*result.best, 20);
 }
 
-TEST(FindMax, SpreadsAPointOverTheRunsAskedFor) {
+TEST(FindMax, SpreadsAPointOverRunsThatAPlanCanHold) {
   FindMaxOptions options = Options(TtftSlo(1, 90), 8, 1);
-  options.runs = 3;
+  options.first_requests = 900;
+  options.most_per_run = 400;
   options.max_points = 1;
   std::set<uint64_t> seeds;
   const FindMaxResult result = FindMax(options, [&](const PointRequest& request) {
     seeds.insert(request.seed);
+    EXPECT_LE(request.requests, 400);
     return Cliff(37)(request);
   });
+  EXPECT_TRUE(result.points[0].accepted) << result.points[0].reason;
+  EXPECT_GE(result.points[0].requests, 900);
   EXPECT_EQ(result.points[0].runs, 3);
   EXPECT_EQ(seeds.size(), 3U);
+}
+
+// A closed loop in steps: every user's request takes half a second, whatever its time to the first
+// token. Until `cold_s` that is late, and at more than `capacity` users always.
+RunPoint Users(double capacity, double cold_s) {
+  return [=](const PointRequest& request) -> absl::StatusOr<LoadResult> {
+    std::vector<RequestRecord> records;
+    for (int64_t i = 0; i < request.requests; ++i) {
+      const double at = 0.5 * std::floor(static_cast<double>(i) / request.value);
+      const bool late = at < cold_s || request.value > capacity;
+      records.push_back(RecordOf(i, at, {at + (late ? 0.45 : 0.1), at + 0.5}));
+    }
+    return LoadOf(records);
+  };
+}
+
+FindMaxOptions UsersOptions(double start) {
+  FindMaxOptions options = Options(TtftSlo(0.2, 90), start, 1);
+  options.variable = SearchFor::kConcurrency;
+  options.least_requests_long = 0;
+  return options;
+}
+
+TEST(FindMaxConcurrency, GoesDownByOneFromAValueThatWasTakenBack) {
+  for (const double taken_back : {2.0, 4.0, 6.0}) {
+    int looks = 0;
+    const FindMaxResult result =
+        FindMax(UsersOptions(taken_back), [&](const PointRequest& request) {
+          const bool by_chance = request.value == taken_back && looks++ == 0;
+          return Users(by_chance ? 1e9 : taken_back - 1, 0)(request);
+        });
+    EXPECT_EQ(result.best, taken_back - 1) << result.ended;
+    EXPECT_EQ(result.first_failing, taken_back);
+    EXPECT_TRUE(result.converged);
+  }
+}
+
+TEST(FindMaxConcurrency, JudgesOnlyWhatComesAfterTheWarmUp) {
+  FindMaxOptions options = UsersOptions(1);
+  EXPECT_FALSE(FindMax(options, Users(8, 30)).best.has_value()) << "the cold part counts";
+  for (const double warmup_s : {30.0, 300.0}) {
+    options.warmup_s = warmup_s;
+    const FindMaxResult result = FindMax(options, Users(8, warmup_s));
+    EXPECT_EQ(result.best, 8) << result.ended;
+    EXPECT_EQ(result.first_failing, 9);
+  }
+}
+
+TEST(FindMaxRate, AsksForTheSameRequestsWhateverTheWarmUp) {
+  std::set<int64_t> asked;
+  for (const double warmup_s : {0.0, 60.0}) {
+    FindMaxOptions options = Options(TtftSlo(1, 90), 8, 1);
+    options.warmup_s = warmup_s;
+    options.max_points = 1;
+    FindMax(options, [&](const PointRequest& request) -> absl::StatusOr<LoadResult> {
+      asked.insert(request.requests);
+      return absl::UnavailableError("enough");
+    });
+  }
+  EXPECT_EQ(asked.size(), 1U) << "the plan adds those of the warm-up";
+}
+
+// Of ten gaps of a request about one is late: nearly as many as are allowed.
+TEST(FindMaxRate, CountsTheRequestsThatGapsNeed) {
+  FindMaxOptions options =
+      Options({.limits = {{SloMetric::kItl, 200}}, .percentile = 90, .reader = ""}, 8, 1);
+  options.first_requests = 100;
+  options.least_requests_long = 0;
+  options.max_points = 1;
+  std::vector<int64_t> asked;
+  FindMax(options, [&](const PointRequest& request) {
+    asked.push_back(request.requests);
+    std::vector<RequestRecord> records;
+    for (int64_t i = 0; i < request.requests; ++i) {
+      double at = static_cast<double>(i) / request.value;
+      std::vector<double> tokens = {at};
+      for (int64_t gap = 0; gap < 10; ++gap) {
+        tokens.push_back(at += (10 * i + gap) % 23 < 2 ? 0.3 : 0.1);
+      }
+      records.push_back(RecordOf(i, static_cast<double>(i) / request.value, tokens));
+    }
+    return absl::StatusOr<LoadResult>(LoadOf(records));
+  });
+  ASSERT_GE(asked.size(), 2U) << "the first look does not decide";
+  EXPECT_LT(asked[1], 300) << "the rule wants some 1900 gaps more, not requests";
 }
 
 TEST(DefaultRequests, AreStatedInTheDocuments) {

@@ -143,11 +143,8 @@ TEST(OpenAiClient, SendsWhatThePlanSays) {
   FakeOpenAiServer server({});
   RequestPlan plan = PlanOf(2, 7);
   plan.requests[1].prompt = std::string("say \"hi\"\n\xff");
-  const auto client = ClientOf(server, {.model = "m\"x",
-                                        .temperature = 0.7F,
-                                        .seed = 40,
-                                        .eos = EosMode::kMask,
-                                        .extra_body = R"({"top_k":1,"ignore_eos":false})"});
+  const auto client =
+      ClientOf(server, {.model = "m\"x", .temperature = 0.7F, .seed = 40, .eos = EosMode::kMask});
   LoadOf(plan, {.concurrency = 1}, client.get());
   ASSERT_EQ(server.bodies().size(), 2u);
   for (int i = 0; i < 2; ++i) {
@@ -158,8 +155,7 @@ TEST(OpenAiClient, SendsWhatThePlanSays) {
     EXPECT_EQ(body["stream"], true);
     EXPECT_EQ(body["stream_options"]["include_usage"], true);
     EXPECT_EQ(body["seed"], 40 + i);
-    EXPECT_EQ(body["top_k"], 1);
-    EXPECT_EQ(body["ignore_eos"], false);  // extra_body wins
+    EXPECT_EQ(body["ignore_eos"], true);
   }
   EXPECT_EQ(Json::parse(server.bodies()[0])["prompt"], Json({1, 2, 3}));
   EXPECT_EQ(Json::parse(server.bodies()[1])["prompt"], "say \"hi\"\n\xef\xbf\xbd");
@@ -260,8 +256,19 @@ TEST(OpenAiClient, RefusesWhatItCannotUse) {
     const auto client = OpenAiClient::Connect({.base_url = url});
     EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument) << url;
   }
-  const auto client = OpenAiClient::Connect({.base_url = "127.0.0.1:1", .extra_body = "[1]"});
-  EXPECT_EQ(client.status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(OpenAiTarget, AsksForTheModelWithTheKey) {
+  FakeOpenAiServer server({.api_key = "secret"});
+  const auto model = [&](const std::string& key) {
+    const auto target = OpenAiTarget::Make({.base_url = server.url(), .api_key = key});
+    BATON_CHECK(target.ok()) << target.status();
+    return (*target)->FirstModel();
+  };
+  EXPECT_EQ(*model("secret"), "fake");
+  const absl::Status refused = model("guessed").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("HTTP 401; set OPENAI_API_KEY"));
 }
 
 TEST(OpenAiClient, MoreStreamsThanOpenFilesAreRefused) {

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <numeric>
 
 #include "tests/common/text/test_files.h"
 #include "tests/fakes/byte_tokenizer.h"
+#include "tools/bench/plan_lengths.h"
 
 namespace baton::bench {
 namespace {
@@ -200,6 +202,20 @@ TEST(PlanBuilderTest, TracesGiveTimesAndLengths) {
   EXPECT_EQ(Built(options).plan.requests.size(), 10U);
 }
 
+TEST(PlanBuilderTest, RequestsOfATraceAreCountedAfterTheWarmUp) {
+  PlanOptions options;
+  options.vocabulary = {1000, {}};
+  options.trace = SourcePath("tests/data/azure_llm_2023_conv_excerpt.csv");
+  options.requests = 10;
+  options.warmup = seconds(8);
+  const BuiltPlan built = Built(options);
+  const auto measured =
+      std::count_if(built.plan.requests.begin(), built.plan.requests.end(),
+                    [&](const PlannedRequest& request) { return request.at >= options.warmup; });
+  EXPECT_EQ(measured, 10);
+  EXPECT_GT(built.plan.requests.size(), 10U);
+}
+
 TEST(PlanBuilderTest, HashIdsOfATraceBecomeSharedPrefixes) {
   const TempDir dir;
   PlanOptions options;
@@ -215,7 +231,6 @@ TEST(PlanBuilderTest, HashIdsOfATraceBecomeSharedPrefixes) {
   const Ids& two = std::get<Ids>(built.plan.requests[1].prompt);
   EXPECT_TRUE(std::equal(one.begin(), one.begin() + 16, two.begin()));
   EXPECT_NE(one[16], two[16]);
-  EXPECT_EQ(built.summary.shared_prefix_rows, 2);
 }
 
 TEST(PlanBuilderTest, PromptsOfAFileAreUsedInOrderAndAgain) {
@@ -298,6 +313,33 @@ TEST(PlanBuilderTest, RefusesPlansThatDoNotFitIntoMemory) {
   options.input = Lengths("1", LengthSide::kInput);
   options.requests = 6'000'000;
   EXPECT_THAT(Refusal(options), HasSubstr("at most 5000000"));
+}
+
+TEST(PlanBuilderTest, SaysHowManyRequestsAPlanHolds) {
+  const TempDir dir;
+  PlanOptions options = Options("1024", "8");
+  EXPECT_EQ(*MostRequestsOfAPlan(options), kMaxPlannedIds / 2048);
+  options.input = Lengths("1", LengthSide::kInput);
+  EXPECT_EQ(*MostRequestsOfAPlan(options), kMaxPlannedRequests);
+  options.input.reset();
+  options.prompts = dir.Write("p.jsonl", "{\"token_ids\": [4, 5]}\n{\"token_ids\": [6]}\n");
+  EXPECT_EQ(*MostRequestsOfAPlan(options), kMaxPlannedRequests);
+}
+
+TEST(PlanBuilderTest, PromptsHaveASeedOfTheirOwn) {
+  PlanOptions options = Options("8:64");
+  options.rate = 10;
+  options.requests = 20;
+  const BuiltPlan plain = Built(options);
+  options.prompt_seed = options.seed;
+  EXPECT_EQ(Built(options).plan.requests[7].prompt, plain.plan.requests[7].prompt);
+  options.prompt_seed = 99;
+  const BuiltPlan salted = Built(options);
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(salted.plan.requests[i].at, plain.plan.requests[i].at);
+    EXPECT_EQ(salted.plan.requests[i].prompt_tokens, plain.plan.requests[i].prompt_tokens);
+    EXPECT_NE(salted.plan.requests[i].prompt, plain.plan.requests[i].prompt);
+  }
 }
 
 TEST(PlanBuilderTest, SaysWhenNothingWouldArrive) {

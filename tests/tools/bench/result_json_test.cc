@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/tools/bench/records.h"
 
 namespace baton::bench {
@@ -123,6 +125,54 @@ TEST(ResultJson, SaysWhatIsPartialVoidOrClientLimited) {
   EXPECT_NE(json["void"].get<std::string>().find("expected 99"), std::string::npos);
   EXPECT_EQ(json["runs"][2]["partial"], true);
   EXPECT_EQ(json["runs"][0]["partial"], false);
+}
+
+TEST(ResultJson, ARunThatWasCutOffIsPartial) {
+  LoadResult load = SomeLoad();
+  load.records[5].cancelled = load.records[6].cancelled = true;
+  const RunResult run = ComputeRun(load, EosMode::kHonor, {}, std::nullopt, 1);
+  EXPECT_EQ(run.partial_reason, "2 requests did not end in time and were cut off");
+}
+
+TEST(ResultJson, APointThatIsVoidOrClientLimitedMarksTheResult) {
+  BenchResult result = SomeResult();
+  result.find_max.emplace();
+  result.find_max->points.resize(2);
+  EXPECT_TRUE(ResultAsJson(result)["void"].is_null());
+  EXPECT_EQ(ResultAsJson(result)["client_limited"], false);
+  result.find_max->points[1].void_reason = "expected 3 output tokens, found 2";
+  result.find_max->points[0].client_limited = true;
+  EXPECT_EQ(ResultAsJson(result)["void"], "expected 3 output tokens, found 2");
+  EXPECT_EQ(ResultAsJson(result)["client_limited"], true);
+}
+
+TEST(ResultJson, CountsPromptsThatTheServerFoundOfOtherLength) {
+  LoadResult load = SomeLoad();
+  load.records[4].prompt_tokens = 11;  // planned as 10
+  load.records[7].prompt_tokens = 12;
+  load.records[8].prompt_tokens = 0;  // a server that does not say
+  load.records[9].planned_prompt_tokens = -1;
+  BenchResult result = SomeResult();
+  EXPECT_TRUE(ResultAsJson(result)["runs"][0]["prompt_counts"]["first"].is_null());
+  result.runs = {ComputeRun(load, EosMode::kHonor, {}, std::nullopt, 1)};
+  EXPECT_EQ(
+      ResultAsJson(result)["runs"][0]["prompt_counts"],
+      Json({{"compared", 27}, {"different", 2}, {"first", {{"planned", 10}, {"counted", 11}}}}));
+}
+
+TEST(ResultJson, SaysHowRequestsArrivedAndWhatRepeatsThem) {
+  BenchResult result = SomeResult();
+  Json json = ResultAsJson(result);
+  EXPECT_TRUE(json["arrivals"].is_null());
+  EXPECT_TRUE(json["prompt_salt"].is_null());
+  EXPECT_EQ(json["burstiness"], 1.0);
+  result.arrivals = "constant";
+  result.burstiness = std::numeric_limits<double>::infinity();
+  result.prompt_salt = 77;
+  json = Json::parse(ResultAsJson(result).dump());
+  EXPECT_EQ(json["arrivals"], "constant");
+  EXPECT_EQ(json["burstiness"], "inf");
+  EXPECT_EQ(json["prompt_salt"], 77);
 }
 
 TEST(ResultJson, AClosedLoopIsNeverClientLimited) {

@@ -130,6 +130,19 @@ TEST(ServerMetricsTest, JsonHasFiguresAndSeriesFromTheStart) {
   EXPECT_TRUE(json["targets"][0]["last_error"].is_null());
 }
 
+TEST(ServerMetricsTest, FirstTokensAreNotOfDecoding) {
+  ServerMetrics metrics;
+  metrics.targets.resize(1);
+  const auto page = [](int generated, int first, double busy) {
+    return absl::StrCat("baton_generation_tokens_total ", generated,
+                        "\nbaton_time_to_first_token_seconds_count ", first,
+                        "\nbaton_iteration_duration_seconds_sum{phase=\"decode\"} ", busy, "\n");
+  };
+  Enter(page(10, 2, 1), 0, &metrics.targets[0]);
+  Enter(page(90, 12, 3), 1, &metrics.targets[0]);
+  EXPECT_EQ(MetricsAsJson(metrics, At(0))["decode_tokens_per_busy_s"], (80 - 10) / 2.0);
+}
+
 TEST(ServerMetricsTest, LongSeriesAreThinned) {
   ServerMetrics metrics;
   metrics.targets.resize(1);

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "common/base/kv_shape.h"
+
+namespace baton {
+
+// Bytes that lie in several places of memory and are one thing in this order.
+using ByteParts = std::vector<std::span<std::byte>>;
+using ConstByteParts = std::vector<std::span<const std::byte>>;
+
+// A block of a worker of shape `from`, given as its part on each rank, in the order of shape `to`:
+// heads are split off or joined, nothing is copied. Heads that `to` holds more than once come more
+// than once. Neighbours in memory become one part, so for equal shapes this is `ranks` itself.
+// Demands CanHandOver(from, to).
+ConstByteParts InOrderOf(const KvShape& to, const KvShape& from, const ByteParts& ranks);
+
+size_t SizeOf(const ByteParts& parts);
+size_t SizeOf(const ConstByteParts& parts);
+// The bytes [offset, offset + size) of them all; they must be there.
+ByteParts Subrange(const ByteParts& parts, size_t offset, size_t size);
+ConstByteParts Subrange(const ConstByteParts& parts, size_t offset, size_t size);
+// As many bytes on both sides, cut in whatever way.
+void CopyParts(const ConstByteParts& from, const ByteParts& to);
+
+// How slots lie in a block on one rank: a row per layer, plane and head, of which the first `used`
+// slots hold KV of the block's owner.
+struct SlotRows {
+  int32_t rows = 0;
+  int32_t block_size = 0;  // slots of a row
+  int32_t used = 0;
+
+  static SlotRows Of(const KvShape& shape, int32_t used) {
+    return {2 * shape.layers * shape.heads_per_rank(), shape.block_size, used};
+  }
+  // Of a block of so many bytes.
+  size_t row_bytes(size_t block_bytes) const { return block_bytes / static_cast<size_t>(rows); }
+  size_t used_bytes(size_t block_bytes) const {
+    return row_bytes(block_bytes) / static_cast<size_t>(block_size) * static_cast<size_t>(used);
+  }
+};
+// Zeroes the slots that are not in use, so that a block that leaves this worker carries nothing of
+// its former owners. Only for a block that nobody shares.
+void ZeroUnusedSlots(const SlotRows& slots, std::span<std::byte> block);
+
+}  // namespace baton

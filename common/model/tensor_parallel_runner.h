@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "common/base/mutex.h"
+#include "common/model/model_runner.h"
+#include "kernels/collective.h"
+
+namespace baton {
+
+// The runners of the ranks of a tensor-parallel group as one: every rank runs every step, rank 0 on
+// the caller's thread, each other one on a thread of its own. All ranks draw the step's tokens,
+// from equal bits, so that none has to be sent to another; rank 0's are the result.
+class TensorParallelRunner final : public ModelRunner {
+ public:
+  struct Rank {
+    std::unique_ptr<ModelRunner> runner;
+    kernels::Collective* collective = nullptr;  // outlives this
+  };
+  // At least one.
+  explicit TensorParallelRunner(std::vector<Rank> ranks);
+  // Waits for what the ranks are doing.
+  ~TensorParallelRunner() override;
+
+  // A rank that fails ends the group, so that the others do not wait for it, and the step: its
+  // error is the answer. No step succeeds after that.
+  absl::Status Submit(const StepPlan& plan) override;
+  // An error also when the ranks drew unequal tokens.
+  absl::StatusOr<StepOutput> Wait() override;
+  // Of all ranks.
+  uint64_t operations_finished() const override;
+
+ private:
+  using Work = std::function<absl::Status(size_t rank)>;
+
+  // Runs `work` for every rank, each on its thread; returns when all have, with the first error.
+  // How long a rank may take is bounded by the group's patience where it waits for the others; one
+  // that is stuck in an operation is found by who watches operations_finished.
+  absl::Status OnEveryRank(const Work& work);
+  void RunRank(const Work& work, size_t rank);
+  void ServeRank(size_t rank);
+
+  const std::vector<Rank> ranks_;
+  std::vector<StepOutput> outputs_;  // [ranks] of the step
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  const Work* work_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  uint64_t rounds_ ABSL_GUARDED_BY(mutex_) = 0;  // begun by OnEveryRank
+  size_t busy_ ABSL_GUARDED_BY(mutex_) = 0;      // ranks of this round that are not done
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  bool stop_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::thread> threads_;  // of ranks 1, 2, …
+};
+
+}  // namespace baton

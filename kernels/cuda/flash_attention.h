@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dtype.h"
+
+struct CUstream_st;
+
+namespace baton::kernels::cuda {
+
+// What the kernels of FlashInfer's paged prefill are built for; they serve decode, too.
+constexpr bool FlashAttentionHas(DType dtype, DType kv_dtype, int head_dim) {
+  return dtype == kv_dtype && dtype != DType::kF32 && (head_dim == 64 || head_dim == 128);
+}
+
+// One launch over the items of an AttentionPlan. Pointers are to device memory; strides and offsets
+// count elements.
+struct FlashAttentionArgs {
+  DType dtype = DType::kBF16;  // of q, K, V and out
+  void* q = nullptr;           // [rows, q_stride], head after head
+  int32_t q_stride = 0;
+  void* out = nullptr;  // [rows, q_heads * head_dim]
+  int q_heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int sliding_window = 0;  // 0 = full
+  float scale = 0;
+  int64_t rows = 0;  // with padding
+
+  void* k = nullptr;  // of the layer: block 0, head 0, slot 0
+  void* v = nullptr;
+  int64_t block_stride = 0;
+  int block_size = 0;
+  int sequences = 0;                     // with padding
+  int32_t* row_indptr = nullptr;         // [sequences + 1] rows of a sequence
+  int32_t* blocks = nullptr;             // block tables, one after the other
+  int32_t* block_indptr = nullptr;       // [sequences + 1] into blocks
+  int32_t* last_block_tokens = nullptr;  // [sequences] tokens in the last block
+
+  int32_t items = 0;                 // of the launch, with padding
+  int32_t* item_sequence = nullptr;  // [items]
+  int32_t* item_tile = nullptr;      // [items] tile of query rows
+  int32_t* item_split = nullptr;     // [items] part of the keys
+  bool* item_valid = nullptr;        // [items]; null: all
+  int32_t* split_tokens = nullptr;   // [1] length of a part; any where keys are not split
+
+  // Of the narrow launch only.
+  int32_t* partial_indptr = nullptr;  // [sequences + 1]
+  int32_t* merge_indptr = nullptr;    // [rows + 1]
+  void* partial_out = nullptr;        // [partials, q_heads, head_dim] in dtype
+  float* partial_lse = nullptr;       // [partials, q_heads]
+};
+
+// Sequences of one narrow tile, keys in parts, merged at the end. Writes every row of `out`: zeros
+// where a row has no part, so it goes before the wide launch. A cudaError_t; FlashInfer's own
+// refusals are cudaErrorInvalidConfiguration.
+int LaunchNarrowAttention(const FlashAttentionArgs& args, CUstream_st* stream);
+// Writes the rows of its items only.
+int LaunchWideAttention(const FlashAttentionArgs& args, CUstream_st* stream);
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,143 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+
+// The CUDA runtime behind plain C++: this header includes nothing of CUDA, so that code which only
+// holds a stream or a buffer compiles anywhere. One thread uses a Stream or an Event at a time.
+struct CUstream_st;
+struct CUevent_st;
+
+namespace baton::kernels::cuda {
+
+using StreamHandle = CUstream_st*;  // cudaStream_t
+using EventHandle = CUevent_st*;    // cudaEvent_t
+
+// A cudaError_t as a Status. Errors after which the context is lost (an illegal address, a failed
+// launch, ECC, …) and everything unknown are device faults; too little memory is
+// RESOURCE_EXHAUSTED; no GPU and an old driver are FAILED_PRECONDITION. `what` says what was being
+// done.
+absl::Status ToStatus(int error, std::string_view what);
+// The error of the last launch of this thread, and clears it.
+absl::Status LastLaunchStatus(std::string_view what);
+
+struct DeviceInfo {
+  int index = 0;
+  std::string name;
+  int capability_major = 0;
+  int capability_minor = 0;
+  int multiprocessors = 0;
+  size_t l2_bytes = 0;
+  int driver_version = 0;   // 13000 = CUDA 13.0
+  int runtime_version = 0;  // of the runtime that is linked in
+};
+
+// What a GPU must be at least, by the machine code that was compiled.
+inline constexpr int kMinCapabilityMajor = 9;
+
+// Whether `info` can run this build: FAILED_PRECONDITION naming found and expected otherwise.
+absl::Status CheckDevice(const DeviceInfo& info);
+// Selects GPU `index` for this thread and describes it. FAILED_PRECONDITION, with what to do, where
+// there is no driver, no GPU, or one that CheckDevice refuses.
+absl::StatusOr<DeviceInfo> OpenDevice(int index);
+// GPU `index` for the calling thread. Each thread that touches a device says so once.
+absl::Status SelectDevice(int index);
+absl::StatusOr<int> DeviceCount();
+
+struct DeviceMemoryInfo {
+  size_t free_bytes = 0;
+  size_t total_bytes = 0;
+};
+absl::StatusOr<DeviceMemoryInfo> QueryMemory();
+
+// A non-blocking stream of the selected device.
+class Stream final {
+ public:
+  static absl::StatusOr<Stream> Create();
+  Stream(Stream&& other) noexcept;
+  Stream& operator=(Stream&& other) noexcept;
+  ~Stream();
+
+  StreamHandle handle() const { return handle_; }
+  absl::Status Synchronize() const;
+  // Whether everything queued so far has finished.
+  absl::StatusOr<bool> Done() const;
+
+ private:
+  explicit Stream(StreamHandle handle) : handle_(handle) {}
+  StreamHandle handle_ = nullptr;
+};
+
+class Event final {
+ public:
+  enum class Timing { kOff, kOn };
+  static absl::StatusOr<Event> Create(Timing timing = Timing::kOff);
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+  ~Event();
+
+  EventHandle handle() const { return handle_; }
+  absl::Status Record(StreamHandle stream);
+  absl::StatusOr<bool> Done() const;
+  absl::Status Synchronize() const;
+  // What is queued on `stream` after this call waits for the event.
+  absl::Status MakeWait(StreamHandle stream) const;
+  // Both were made with Timing::kOn, recorded and reached.
+  static absl::StatusOr<float> MillisecondsBetween(const Event& begin, const Event& end);
+
+ private:
+  explicit Event(EventHandle handle) : handle_(handle) {}
+  EventHandle handle_ = nullptr;
+};
+
+// Memory of the selected device, 256-byte aligned.
+class DeviceMemory final : public Buffer {
+ public:
+  // RESOURCE_EXHAUSTED says need, have and `flags` that ask for less.
+  static absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(size_t bytes,
+                                                                std::string_view flags = "");
+  ~DeviceMemory() override;
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  void* data() const override { return data_; }
+  size_t size() const override { return size_; }
+
+ private:
+  DeviceMemory(void* data, size_t size) : data_(data), size_(size) {}
+  void* data_;
+  size_t size_;
+};
+
+// Page-locked host memory, reachable by every device: copies from and to it do not block.
+class PinnedMemory final : public Buffer {
+ public:
+  static absl::StatusOr<std::unique_ptr<PinnedMemory>> Allocate(size_t bytes);
+  ~PinnedMemory() override;
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+
+  void* data() const override { return data_; }
+  size_t size() const override { return size_; }
+
+ private:
+  PinnedMemory(void* data, size_t size) : data_(data), size_(size) {}
+  void* data_;
+  size_t size_;
+};
+
+// Queued on the stream. Host memory that is not pinned makes them block until it was read or
+// written.
+absl::Status CopyToDevice(void* device, const void* host, size_t bytes, StreamHandle stream);
+absl::Status CopyToHost(void* host, const void* device, size_t bytes, StreamHandle stream);
+absl::Status CopyOnDevice(void* to, const void* from, size_t bytes, StreamHandle stream);
+absl::Status Fill(void* device, int byte, size_t bytes, StreamHandle stream);
+
+}  // namespace baton::kernels::cuda

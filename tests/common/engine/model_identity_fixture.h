@@ -1,0 +1,146 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/common/engine/harness.h"
+#include "tests/common/model/model_harness.h"
+
+namespace baton {
+
+inline constexpr int32_t kRequests = 32;
+inline constexpr int32_t kMaxTokens = 24;
+
+struct Case {
+  test::Device device;
+  std::string dtype;
+};
+
+inline std::vector<Case> AllCases() {
+  std::vector<Case> cases;
+  for (const test::Device& device : test::CpuDevices()) {
+    for (const char* dtype : {"float32", "bfloat16"}) cases.push_back({device, dtype});
+  }
+  return cases;
+}
+
+// Lends a model's runner to one engine after the other. With a latch the first step waits for it.
+class BorrowedRunner final : public ModelRunner {
+ public:
+  explicit BorrowedRunner(ModelRunner* runner, std::latch* start = nullptr)
+      : runner_(runner), start_(start) {}
+  absl::Status Submit(const StepPlan& plan) override {
+    if (start_ != nullptr) start_->wait();
+    return runner_->Submit(plan);
+  }
+  absl::StatusOr<StepOutput> Wait() override { return runner_->Wait(); }
+  uint64_t operations_finished() const override { return runner_->operations_finished(); }
+
+ private:
+  ModelRunner* const runner_;
+  std::latch* const start_;
+};
+
+// A mix of greedy and seeded requests with every processor, and of prompt lengths.
+inline SequenceSpec Request(int32_t index) {
+  SequenceSpec spec;
+  for (int32_t i = 0; i < 1 + index * 3; ++i)
+    spec.prompt.push_back((index * 37 + i * i * 11) % 256);
+  spec.stop.max_tokens = kMaxTokens;
+  spec.stop.eos_policy = index % 4 == 3 ? EosPolicy::kIgnoreMask : EosPolicy::kIgnoreContinue;
+  SamplingParams& sampling = spec.sampling;
+  sampling.seed = 1000 + static_cast<uint64_t>(index);
+  sampling.temperature = index % 3 == 0 ? 0.0f : 0.9f;
+  if (index % 4 == 1) sampling.top_p = 0.9f;
+  if (index % 4 == 2) sampling.top_k = 20;
+  if (index % 5 == 1) sampling.repetition_penalty = 1.2f;
+  if (index % 5 == 2) sampling.frequency_penalty = 0.5f;
+  if (index % 5 == 3) sampling.no_repeat_ngram_size = 3;
+  sampling.num_top_logprobs = index % 3;
+  return spec;
+}
+
+class ModelIdentityTest : public testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() {
+    dir_ = new test::TempDir;
+    const absl::Status written = WriteRandomModel(
+        {.arch = "llama", .head_dim = 24, .dtype = "bfloat16", .seed = 5}, *dir_ / "model");
+    ASSERT_TRUE(written.ok()) << written;
+  }
+  static void TearDownTestSuite() { delete dir_; }
+
+  void SetUp() override {
+    model_ = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype);
+    auto harness = Start(Options());
+    for (int32_t i = 0; i < kRequests; ++i) {
+      const SequenceId id = harness->Admit(Request(i));
+      ASSERT_TRUE(harness->RunUntilOver(id));
+      alone_.push_back(harness->seen(id));
+    }
+    EXPECT_EQ(harness->figures().largest_batch, 1);
+  }
+
+  EngineOptions Options() const {
+    EngineOptions options;
+    options.max_model_len = 512;
+    options.max_num_seqs = kRequests;
+    options.max_prefill_tokens = 512;
+    options.max_num_batched_tokens = 512;
+    options.enable_prefix_caching = false;
+    options.eos_ids = {257};
+    options.vocab_size = model_->config.vocab;
+    return options;
+  }
+  // An engine over the first `num_blocks` blocks of the model's arena; 0 = all.
+  std::unique_ptr<EngineHarness> Start(const EngineOptions& options, int32_t num_blocks = 0,
+                                       LoadedModel* model = nullptr, std::latch* start = nullptr) {
+    LoadedModel& loaded = model != nullptr ? *model : *model_;
+    kernels::PagedKv kv = loaded.kv();
+    if (num_blocks > 0) kv.num_blocks = num_blocks;
+    return std::make_unique<EngineHarness>(
+        options, kv, std::make_unique<BorrowedRunner>(loaded.runner.get(), start));
+  }
+  // Tokens, and all that was measured with them, bit by bit.
+  static void ExpectSame(const Seen& seen, const Seen& alone, size_t first = 0) {
+    ASSERT_EQ(seen.samples.size() + first, alone.samples.size());
+    for (size_t i = 0; i < seen.samples.size(); ++i) {
+      const SampledToken& a = seen.samples[i];
+      const SampledToken& b = alone.samples[i + first];
+      ASSERT_EQ(a.token, b.token) << "step " << i + first + 1;
+      EXPECT_EQ(a.logprob, b.logprob);
+      EXPECT_EQ(a.eos.eos_logprob, b.eos.eos_logprob);
+      EXPECT_EQ(a.eos.eos_prob_sampling, b.eos.eos_prob_sampling);
+      EXPECT_EQ(a.eos.eos_rank, b.eos.eos_rank);
+      EXPECT_EQ(a.eos.entropy, b.eos.entropy);
+      EXPECT_EQ(a.eos.top1_prob, b.eos.top1_prob);
+      EXPECT_EQ(a.natural_end, b.natural_end);
+      ASSERT_EQ(a.top_logprobs.size(), b.top_logprobs.size());
+      for (size_t rank = 0; rank < a.top_logprobs.size(); ++rank) {
+        EXPECT_EQ(a.top_logprobs[rank].token, b.top_logprobs[rank].token);
+        EXPECT_EQ(a.top_logprobs[rank].logprob, b.top_logprobs[rank].logprob);
+      }
+    }
+    EXPECT_EQ(seen.finished->natural_end_step, alone.finished->natural_end_step);
+  }
+  // The engine's first step waits for all requests where `start` is the latch it waits for.
+  void ExpectAllSame(EngineHarness* harness, std::latch* start = nullptr) {
+    std::vector<SequenceId> ids;
+    for (int32_t i = 0; i < kRequests; ++i) ids.push_back(harness->Admit(Request(i)));
+    if (start != nullptr) start->count_down();
+    for (size_t i = 0; i < ids.size(); ++i) {
+      ASSERT_TRUE(harness->RunUntilOver(ids[i]));
+      ExpectSame(harness->seen(ids[i]), alone_[i]);
+    }
+  }
+
+  static inline test::TempDir* dir_ = nullptr;
+  std::unique_ptr<LoadedModel> model_;
+  std::vector<Seen> alone_;
+};
+
+}  // namespace baton

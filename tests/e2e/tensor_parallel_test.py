@@ -1,0 +1,77 @@
+"""Workers of unequal tensor-parallel sizes serve one model together: in fp32 the greedy tokens are those of one rank."""
+
+import subprocess
+import unittest
+
+from cluster import BIN, DEMO_MODEL, Cluster
+
+TOPICS = ["a fox and a bird", "the king's garden", "a boat on the river", "a lamp in the night"]
+
+
+def flags(ranks):
+    return ["--tensor-parallel-size", str(ranks)]
+
+
+class TensorParallelTest(unittest.TestCase):
+    """The demo model has four heads and two KV heads: four ranks hold copies."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.requests = [{"request_id": f"r{i}", "temperature": 0, "max_tokens": 48, "eos": "mask",
+                         "messages": [{"role": "user", "content": f"Tell me a long story about {topic}."}]}
+                        for i, topic in enumerate(TOPICS)]
+        cls.expected = cls.tokens(prefill=0)
+
+    @classmethod
+    def tokens(cls, prefill, prefill_ranks=1, decode_ranks=1, check=None):
+        with Cluster(prefill=prefill, flags=["--dtype", "float32"], prefill_flags=flags(prefill_ranks),
+                     decode_flags=flags(decode_ranks)) as service:
+            answers = service.generate(cls.requests, "--chat", concurrency=4)
+            service.assert_nothing_held()
+            if check:
+                check(service)
+        return [answer["token_ids"] for answer in answers]
+
+    def check_split(self, prefill_ranks, decode_ranks):
+        def handed_over(service):
+            self.assertGreater(service.decode[0].metrics().sum(
+                "baton_prompt_tokens_by_source_total", source="external_kv_transfer"), 0)
+            unequal = service.router.metrics().sum("baton_router_numerics_mismatch_total")
+            self.assertEqual(unequal > 0, prefill_ranks != decode_ranks)
+        self.assertEqual(self.tokens(1, prefill_ranks, decode_ranks, handed_over), self.expected)
+
+    def test_one_worker(self):
+        for ranks in (2, 4):
+            self.assertEqual(self.tokens(0, decode_ranks=ranks), self.expected, ranks)
+
+    def test_heads_are_split(self):
+        self.check_split(1, 2)
+
+    def test_heads_are_joined(self):
+        self.check_split(2, 1)
+
+    def test_heads_stay_apart(self):
+        self.check_split(2, 2)
+
+    def test_heads_are_copied(self):
+        self.check_split(2, 4)
+
+    def test_copies_are_left_out(self):
+        self.check_split(4, 1)
+
+    def test_a_size_that_does_not_fit_is_refused(self):
+        result = subprocess.run(
+            [BIN / "baton-decode", DEMO_MODEL, "--port", "0", "--admin-port", "0", *flags(3)],
+            capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 3, result.stderr)
+        for part in ("4 query heads", "2 KV heads", "MLP of 688", "3 ranks", "1, 2, 4"):
+            self.assertIn(part, result.stderr)
+        result = subprocess.run(
+            [BIN / "baton-decode", DEMO_MODEL, *flags(0)], capture_output=True, text=True, timeout=60,
+            check=False)
+        self.assertEqual(result.returncode, 2, result.stderr)
+        self.assertIn("--tensor-parallel-size", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

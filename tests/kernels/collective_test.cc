@@ -1,0 +1,154 @@
+#include "kernels/collective.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <latch>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "common/base/status.h"
+#include "kernels/backend_factory.h"
+
+namespace baton::kernels {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(20);
+using Group = std::vector<std::unique_ptr<Collective>>;
+
+// f(rank) on a thread per rank.
+template <typename F>
+void OnRanks(const Group& group, F f) {
+  std::vector<std::thread> threads;
+  for (size_t rank = 0; rank < group.size(); ++rank) threads.emplace_back([&f, rank] { f(rank); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+std::vector<std::vector<float>> RandomValues(size_t ranks, size_t count, uint32_t seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal(0, 100);
+  std::vector<std::vector<float>> values(ranks, std::vector<float>(count));
+  for (auto& of_rank : values) {
+    for (float& value : of_rank) value = normal(random);
+  }
+  return values;
+}
+
+TEST(CollectiveTest, KnowsItsPlace) {
+  const Group group = MakeHostGroup(3, kPatience);
+  ASSERT_EQ(group.size(), 3u);
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(group[rank]->rank(), rank);
+    EXPECT_EQ(group[rank]->size(), 3);
+  }
+}
+
+TEST(CollectiveTest, EveryRankGetsTheSumInTheOrderOfTheRanks) {
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    const Group group = MakeHostGroup(ranks, kPatience);
+    // Below, at and above what is added at once, and fewer values than ranks.
+    for (const size_t count : {0, 1, 7, 1024, 1025, 10'000}) {
+      auto values = RandomValues(ranks, count, static_cast<uint32_t>(ranks + 31 * count));
+      std::vector<float> expected = values[0];
+      for (int rank = 1; rank < ranks; ++rank) {
+        for (size_t i = 0; i < count; ++i) expected[i] += values[rank][i];
+      }
+      OnRanks(group,
+              [&](size_t rank) { EXPECT_TRUE(group[rank]->AllReduceSum(values[rank]).ok()); });
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(values[rank], expected) << "rank " << rank << " of " << ranks << ", " << count;
+      }
+    }
+  }
+}
+
+TEST(CollectiveTest, ManySumsFollowEachOther) {
+  const Group group = MakeHostGroup(4, kPatience);
+  std::vector<std::vector<float>> values(4, std::vector<float>(100, 1));
+  OnRanks(group, [&](size_t rank) {
+    for (int round = 0; round < 500; ++round) {
+      ASSERT_TRUE(group[rank]->AllReduceSum(values[rank]).ok());
+      for (float& value : values[rank]) {
+        ASSERT_EQ(value, 4);
+        value = 1;
+      }
+    }
+  });
+}
+
+TEST(CollectiveTest, AnAbortReleasesWhoWaitsAndWhoComes) {
+  const Group group = MakeHostGroup(3, std::chrono::hours(1));
+  std::vector<float> values(10);
+  std::latch begun(1);
+  std::thread waiting([&] {
+    begun.count_down();
+    EXPECT_EQ(group[0]->AllReduceSum(values).message(), "rank 2 has failed");
+  });
+  begun.wait();
+  group[2]->Abort(absl::InternalError("rank 2 has failed"));
+  group[1]->Abort(absl::InternalError("too late to count"));
+  waiting.join();
+  EXPECT_EQ(group[1]->AllReduceSum(values).message(), "rank 2 has failed");
+}
+
+TEST(CollectiveTest, ARankThatDoesNotComeEndsTheGroup) {
+  const Group group = MakeHostGroup(3, std::chrono::milliseconds(30));
+  std::vector<float> values(10);
+  const absl::Status status = group[1]->AllReduceSum(values);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_NE(status.message().find("rank 1 waited"), std::string::npos) << status;
+  EXPECT_NE(status.message().find("2 of 3"), std::string::npos) << status;
+  EXPECT_EQ(group[0]->AllReduceSum(values), status);
+}
+
+// A host backend with and without a group.
+class AllReduceTest : public testing::TestWithParam<std::string> {};
+
+TEST_P(AllReduceTest, SumsMatricesAndNamesItsGroup) {
+  const Group group = MakeHostGroup(2, kPatience);
+  std::vector<std::vector<float>> values = {{1, 2, 3, 4, 5, 6}, {10, 20, 30, 40, 50, 60}};
+  OnRanks(group, [&](size_t rank) {
+    auto backend =
+        MakeBackend({.device = GetParam(), .threads = 3, .collective = group[rank].get()});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    EXPECT_EQ((*backend)->info().ranks, 2);
+    EXPECT_TRUE((*backend)->info().numerics().ends_with("/tp2"));
+    if (GetParam() == "cpu") {
+      EXPECT_LE((*backend)->info().threads, rank == 0 ? 2 : 1);
+    }
+    (*backend)->AllReduce(Matrix::Dense(values[rank].data(), DType::kF32, 2, 3));
+    EXPECT_TRUE((*backend)->EndStep().ok());
+  });
+  EXPECT_EQ(values[0], (std::vector<float>{11, 22, 33, 44, 55, 66}));
+  EXPECT_EQ(values[1], values[0]);
+}
+
+TEST_P(AllReduceTest, AloneIsNothing) {
+  auto backend = MakeBackend({.device = GetParam(), .threads = 1});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  EXPECT_EQ((*backend)->info().numerics().find("tp"), std::string::npos);
+  std::vector<float> values = {1, 2, 3};
+  (*backend)->AllReduce(Matrix::Dense(values.data(), DType::kF32, 1, 3));
+  EXPECT_EQ(values, (std::vector<float>{1, 2, 3}));
+}
+
+TEST_P(AllReduceTest, AMissingRankIsAFaultOfTheStep) {
+  const Group group = MakeHostGroup(2, kPatience);
+  auto backend = MakeBackend({.device = GetParam(), .threads = 1, .collective = group[0].get()});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  group[1]->Abort(absl::InternalError("rank 1 has failed"));
+  std::vector<float> values = {1, 2, 3};
+  for (int op = 0; op < 2; ++op) {
+    (*backend)->AllReduce(Matrix::Dense(values.data(), DType::kF32, 1, 3));
+  }
+  const absl::Status status = (*backend)->EndStep();
+  EXPECT_EQ(ReasonOf(status), Reason::kDeviceFault);
+  EXPECT_EQ(status.message(), "rank 1 has failed");
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, AllReduceTest, testing::Values("cpu", "reference"),
+                         [](const auto& test) { return test.param; });
+
+}  // namespace
+}  // namespace baton::kernels

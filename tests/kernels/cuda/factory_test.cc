@@ -1,0 +1,44 @@
+// What the factory says of device cuda, on machines with and without a GPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "kernels/backend_factory.h"
+#include "kernels/collective.h"
+#include "kernels/cuda/runtime.h"
+
+namespace baton::kernels {
+namespace {
+
+using testing::AnyOf;
+using testing::HasSubstr;
+
+TEST(CudaFactoryTest, WithoutAGpuItIsRefusedWithWhatToDo) {
+  const auto count = cuda::DeviceCount();
+  const auto backend = MakeBackend({.device = "cuda", .compute_dtype = DType::kBF16});
+  if (count.ok()) {
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    return;
+  }
+  ASSERT_FALSE(backend.ok());
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(backend.status().ToString(),
+              AnyOf(HasSubstr("no NVIDIA driver"), HasSubstr("no NVIDIA GPU"),
+                    HasSubstr("driver is too old")));
+  EXPECT_THAT(backend.status().ToString(), HasSubstr("--device cpu"));
+}
+
+TEST(CudaFactoryTest, ADeviceHasItsOwnMemory) {
+  EXPECT_TRUE(HasOwnMemory("cuda"));
+  EXPECT_FALSE(HasOwnMemory("cpu"));
+  EXPECT_FALSE(HasOwnMemory("reference"));
+}
+
+TEST(CudaFactoryTest, AGroupOfRanksIsRefused) {
+  const auto group = MakeHostGroup(2, std::chrono::seconds(1));
+  const auto backend = MakeBackend({.device = "cuda", .collective = group[0].get()});
+  EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(backend.status().ToString(), HasSubstr("--tensor-parallel-size 1"));
+}
+
+}  // namespace
+}  // namespace baton::kernels
