@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/base/failpoint.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/transport/nccl_chunk.h"
@@ -283,6 +284,7 @@ void NcclDevice::Worker::PostNext(Link* link) {
   const auto count = static_cast<size_t>(operation.bytes);
   nccl::Stream const stream = options_.memory->stream();
   if (operation.is_send) {
+    base::Failpoint("sending_chunk");
     const absl::Status status = link->communicator->Send(bytes, count, stream);
     if (!status.ok()) return Complete(operation, status);
   } else {
@@ -297,6 +299,7 @@ void NcclDevice::Worker::Complete(const Operation& operation, const absl::Status
   if (operation.is_send) {
     Tell(ChunkSent{operation.key, status});
   } else {
+    base::Failpoint("received_chunk");
     Tell(ChunkReceived{operation.key, status});
   }
 }

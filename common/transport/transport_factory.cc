@@ -16,16 +16,25 @@
 namespace baton {
 namespace {
 
+#if BATON_HAS_CUDA
+// Of those that CUDA_VISIBLE_DEVICES shows; where rank 0 computes.
+constexpr int kDevice = 0;
+#else
+absl::Status NoCuda() {
+  return absl::UnimplementedError(
+      "the blocks of this worker are in a GPU, and this build has no CUDA; build with preset cuda");
+}
+#endif
+
 absl::StatusOr<std::unique_ptr<PairMemory>> MakeMemory(const TransportOptions& options) {
 #if BATON_HAS_CUDA
   if (options.on_gpu) {
-    return MakeCudaPairMemory(/*device=*/0, options.limits.slots, options.limits.chunk_bytes);
+    return MakeCudaPairMemory(kDevice, options.limits.slots, options.limits.chunk_bytes,
+                              options.self.shape.tensor_parallel > 1);
   }
+#else
+  if (options.on_gpu) return NoCuda();
 #endif
-  if (options.on_gpu) {
-    return absl::UnimplementedError(
-        "this build has no CUDA; use --kv-transport grpc, or a build with preset cuda");
-  }
   return MakeHostPairMemory(options.limits.slots, options.limits.chunk_bytes);
 }
 
@@ -73,6 +82,14 @@ absl::StatusOr<std::optional<NcclParts>> MakePairs(const TransportOptions& optio
 }
 
 }  // namespace
+
+absl::StatusOr<std::unique_ptr<BlockAccess>> MakeDeviceBlocks() {
+#if BATON_HAS_CUDA
+  return MakeCudaBlocks(kDevice);
+#else
+  return NoCuda();
+#endif
+}
 
 absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOptions channel,
                                             const base::Clock* clock, TransportProbe* probe) {

@@ -38,6 +38,9 @@ struct ReceivingSide {
   std::vector<std::string> ways;
 };
 
+// How the host reaches blocks of a worker that computes on GPUs; those of others are HostBlocks().
+absl::StatusOr<std::unique_ptr<BlockAccess>> MakeDeviceBlocks();
+
 // The one file that knows which transports this build has. A way that was asked for by name and
 // cannot be is an error that says why and what to do; kAuto takes what there is. `clock` and
 // `probe` outlive what is made.

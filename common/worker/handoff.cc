@@ -1,5 +1,7 @@
 #include "common/worker/handoff.h"
 
+#include "kernels/backend_factory.h"
+
 namespace baton {
 namespace {
 
@@ -22,7 +24,7 @@ TransportChoice ChoiceOf(KvTransportFlag flag) {
 TransportOptions TransportOptionsOf(const WorkerFlags& flags, const WorkerCore& core) {
   const WorkerIdentity& self = core.identity();
   return {.choice = ChoiceOf(flags.handoff.transport),
-          .on_gpu = flags.engine.device == "cuda",
+          .on_gpu = kernels::HasOwnMemory(flags.engine.device),
           .checksum = flags.handoff.checksum,
           .nccl_library = flags.handoff.nccl_library,
           .limits = {},

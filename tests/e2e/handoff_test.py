@@ -6,13 +6,18 @@ does, every request gets the tokens that it gets over gRPC; counters tell that t
 
 import os
 import pathlib
+import signal
 import subprocess
+import threading
 import unittest
 
 from cluster import BIN, DEMO_MODEL, Cluster, wait_until
 
 FAKE = pathlib.Path(os.environ.get("BATON_FAKE_NCCL_LIBRARY", BIN.parent / "tests/libbaton_fake_nccl.so"))
 NCCL = ["--kv-transport", "nccl", "--nccl-library", str(FAKE)]
+WAYS = {"nccl": NCCL, "cuda_ipc": ["--kv-transport", "cuda_ipc"]}
+# Where a worker stops in the middle of a transfer; the first hit is the chunk that proves the pair.
+IN_A_TRANSFER = (("prefill", "sending_chunk@2:stop"), ("decode", "received_chunk@2:stop"))
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
 
 
@@ -23,8 +28,22 @@ def requests(count, name="r"):
             for i in range(count)]
 
 
-def service(**arguments):
-    return Cluster(flags=["--max-num-batched-tokens", "32", "--no-enable-prefix-caching", *NCCL], **arguments)
+def service(way="nccl", flags=(), **arguments):
+    return Cluster(flags=["--max-num-batched-tokens", "32", "--no-enable-prefix-caching", *WAYS[way], *flags],
+                   **arguments)
+
+
+def stopping(way, role, point):
+    """A service whose one worker of `role` stops at `point`."""
+    return service(way, flags=["--enable-failpoints"], role_environment={role: {"BATON_FAILPOINT": point}})
+
+
+def in_background(running, asked):
+    """Generates in a thread; the thread and the list that the answers go to."""
+    answers = []
+    thread = threading.Thread(target=lambda: answers.extend(running.generate(asked, concurrency=4)))
+    thread.start()
+    return thread, answers
 
 
 def events(process, event):
@@ -35,8 +54,8 @@ def pairs(process):
     return process.metrics().sum("baton_kv_pairs")
 
 
-def through_pairs(process):
-    return process.metrics().sum("baton_kv_pushes_total", transport="nccl")
+def through_pairs(process, way="nccl"):
+    return process.metrics().sum("baton_kv_pushes_total", transport=way)
 
 
 class Handoff(unittest.TestCase):
@@ -72,12 +91,10 @@ class Handoff(unittest.TestCase):
             running.assert_nothing_held()
 
     def test_workers_of_one_host_copy_out_of_each_others_staging(self):
-        with Cluster(flags=["--max-num-batched-tokens", "32", "--no-enable-prefix-caching",
-                            "--kv-transport", "cuda_ipc"]) as running:
+        with service("cuda_ipc") as running:
             self.warm(running)
             self.same(running.generate(requests(8), concurrency=4), attempts=1)
-            prefill = running.prefill[0].metrics()
-            self.assertEqual(prefill.sum("baton_kv_pushes_total", transport="cuda_ipc"), 8)
+            self.assertEqual(through_pairs(running.prefill[0], "cuda_ipc"), 8)
             self.assertEqual(events(running.prefill[0], "aborted"), 0)
             running.assert_nothing_held()
 
@@ -163,6 +180,63 @@ class Handoff(unittest.TestCase):
                 self.assertFalse(victim.running(), "the victim was in no transfer")
                 running.assert_nothing_held()
                 first.kill()
+
+    def test_kill_9_during_a_transfer_loses_no_request(self):
+        for way in WAYS:
+            for role, point in IN_A_TRANSFER:
+                with self.subTest(way=way, role=role), stopping(way, role, point) as running:
+                    self.kill_in_a_transfer(running, way, role)
+
+    def kill_in_a_transfer(self, running, way, role):
+        self.warm(running)
+        workers = running.prefill if role == "prefill" else running.decode
+        victim = workers[0]
+        thread, answers = in_background(running, requests(4))
+        wait_until(victim.stopped, "the failpoint")
+        port = victim.grpc.rsplit(":", 1)[1]
+        victim.kill()
+        workers.remove(victim)
+        running.role_environment = {}
+        running.spawn_worker(role, port=port).wait_ready()
+        thread.join()
+        self.same(answers)
+        # The new process is a new pair.
+        wait_until(lambda: self.same(running.generate(requests(1, "again"))) or pairs(running.prefill[0]) == 1,
+                   "a pair with the new process")
+        before = through_pairs(running.prefill[0], way)
+        self.same(running.generate(requests(2, "later")), attempts=1)
+        self.assertEqual(through_pairs(running.prefill[0], way), before + 2)
+        running.assert_nothing_held()
+
+    def test_a_peer_that_does_not_answer_is_left_for_grpc_and_paired_again(self):
+        for way in WAYS:
+            for role, point in IN_A_TRANSFER:
+                with self.subTest(way=way, role=role), stopping(way, role, point) as running:
+                    self.warm(running)
+                    silent = (running.prefill if role == "prefill" else running.decode)[0]
+                    other = (running.decode if role == "prefill" else running.prefill)[0]
+                    thread, answers = in_background(running, requests(2))
+                    wait_until(silent.stopped, "the failpoint")
+                    wait_until(lambda: events(other, "aborted") == 1, "the other side to give the epoch up")
+                    os.kill(silent.pid, signal.SIGCONT)
+                    thread.join()
+                    self.same(answers)
+                    wait_until(lambda: events(running.prefill[0], "rebuilt") == 1, "the pair to be rebuilt")
+                    self.same(running.generate(requests(2, "later")))
+                    running.assert_nothing_held()
+
+    def test_workers_that_share_no_way_hand_over_by_grpc(self):
+        for prefill, decode in ((NCCL, ["--kv-transport", "grpc"]), (NCCL, WAYS["cuda_ipc"]),
+                                (["--kv-transport", "grpc"], WAYS["cuda_ipc"])):
+            with self.subTest(prefill=prefill[1], decode=decode[1]), \
+                    Cluster(prefill_flags=prefill, decode_flags=decode) as running:
+                self.same(running.generate(requests(2)), attempts=1)
+                metrics = running.prefill[0].metrics()
+                self.assertEqual(metrics.sum("baton_kv_pushes_total", transport="grpc"), 2)
+                self.assertEqual(pairs(running.prefill[0]), 0)
+                warmups = running.router.metrics().sum("baton_router_pair_warmups_total")
+                self.assertEqual(warmups, 0)
+                running.assert_nothing_held()
 
     def test_another_version_of_nccl_is_refused_and_pushes_go_by_grpc(self):
         environment = {"prefill": {"BATON_FAKE_NCCL": "GetVersion:version=22907"}}
