@@ -98,6 +98,26 @@ class Handoff(unittest.TestCase):
             self.assertEqual(events(running.prefill[0], "aborted"), 0)
             running.assert_nothing_held()
 
+    def test_a_prefill_worker_of_two_ranks_joins_heads_on_the_way_into_a_pair(self):
+        ranks = ["--tensor-parallel-size", "2"]
+        with service(flags=["--dtype", "float32"], prefill_flags=ranks) as running:
+            first = running.generate(requests(4, "by_grpc"))
+            wait_until(lambda: pairs(running.prefill[0]) == 1, "a warm pair")
+            before = through_pairs(running.prefill[0])
+            second = running.generate(requests(4, "by_pair"))
+            self.assertEqual(through_pairs(running.prefill[0]), before + 4)
+            self.assertEqual([a["token_ids"] for a in first], [a["token_ids"] for a in second])
+            running.assert_nothing_held()
+
+    def test_a_decode_worker_of_two_ranks_takes_messages_only(self):
+        with service(decode_flags=["--tensor-parallel-size", "2"]) as running:
+            answers = running.generate(requests(2))
+            self.assertEqual([a["attempts"] for a in answers], [1, 1])
+            wait_until(lambda: events(running.prefill[0], "refused") >= 1, "the refusal")
+            self.assertEqual(through_pairs(running.prefill[0]), 0)
+            self.assertIn("shards its KV over 2", running.prefill[0].tail())
+            running.assert_nothing_held()
+
     def test_several_prefill_and_decode_workers(self):
         with service(prefill=2, decode=2) as running:
             for round_ in range(6):
