@@ -87,7 +87,7 @@ TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
   EXPECT_EQ(run.exit, 0) << run.err;
   EXPECT_THAT(run.out, ::testing::ContainsRegex("port = 7 +# command line"));
   EXPECT_THAT(run.out, ::testing::ContainsRegex("prefill = 3 +# file"));
-  EXPECT_THAT(run.out, ::testing::ContainsRegex("kv-cache-memory = \"512MiB\" +# default"));
+  EXPECT_THAT(run.out, ::testing::ContainsRegex("client-buffer = \"4MiB\" +# default"));
   EXPECT_THAT(run.out, ::testing::ContainsRegex("ignore-eos = \"allow\" +# default"));
 }
 
