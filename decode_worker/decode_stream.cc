@@ -126,7 +126,8 @@ void DecodeStream::On(const ReservedEvent& event) {
                 if (auto stream = weak.lock()) stream->OnCommitted(commitment);
               },
           .refused =
-              [core = core_](const absl::Status& s) { core->probe().PushRefused(ReasonOf(s)); }});
+              [core = core_](const absl::Status& s) { core->probe().PushRefused(ReasonOf(s)); }},
+      &core_->blocks());
   worker_pb::DecodeResponse response;
   worker_pb::Reserved* reserved = response.mutable_reserved();
   {

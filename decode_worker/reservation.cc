@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/crc32c.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
@@ -25,11 +26,13 @@ absl::Status Gone() {
 }  // namespace
 
 Reservation::Reservation(const std::vector<LeasedBlock>& lease, int32_t first_index,
-                         int32_t vocab_size, const base::Clock* clock, Hooks hooks)
+                         int32_t vocab_size, const base::Clock* clock, Hooks hooks,
+                         const BlockAccess* blocks)
     : first_index_(first_index),
       vocab_size_(vocab_size),
       clock_(clock),
       hooks_(std::move(hooks)),
+      blocks_(blocks),
       last_sign_(clock->Now()) {
   for (const LeasedBlock& block : lease) {
     ByteParts ranks = block.ranks();
@@ -47,59 +50,93 @@ bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
   return true;
 }
 
-absl::StatusOr<ByteParts> Reservation::BeginCopy(const KvPiece& piece) {
-  base::MutexLock lock(&mutex_);
+absl::StatusOr<ByteParts> Reservation::Place(int32_t ordinal, int64_t offset, int64_t size) {
   if (detached_) return Gone();
   if (committed_) return BadPiece("a piece came after the commit");
-  const auto found = slots_.find(piece.ordinal);
+  const auto found = slots_.find(ordinal);
   if (found == slots_.end()) {
-    return BadPiece("a piece names block " + std::to_string(piece.ordinal) +
+    return BadPiece("a piece names block " + std::to_string(ordinal) +
                     ", which is not in the lease of " + std::to_string(slots_.size()) + " blocks");
   }
-  const Slot& slot = found->second;
-  const auto size = static_cast<int64_t>(piece.size());
-  const auto room = slot.size - slot.filled;
-  if (piece.offset != slot.filled || size == 0 || size > room || piece.size() > kMaxPieceBytes) {
+  Slot& slot = found->second;
+  const bool again = offset == 0 && slot.direct && slot.begun == slot.filled;
+  const int64_t expected = again ? 0 : slot.begun;
+  if (offset != expected || size <= 0 || size > slot.size - expected) {
     return BadPiece("a piece of " + std::to_string(size) + " bytes at offset " +
-                    std::to_string(piece.offset) + " of block " + std::to_string(piece.ordinal) +
-                    "; expected offset " + std::to_string(slot.filled) + " and 1 to " +
-                    std::to_string(std::min<int64_t>(room, kMaxPieceBytes)) + " bytes");
+                    std::to_string(offset) + " of block " + std::to_string(ordinal) +
+                    "; expected offset " + std::to_string(expected) + " and 1 to " +
+                    std::to_string(slot.size - expected) + " bytes");
   }
-  copying_ = true;
-  last_sign_ = clock_->Now();
-  return Subrange(slot.ranks, static_cast<size_t>(piece.offset), piece.size());
+  if (again) {
+    received_bytes_ -= slot.filled;
+    if (slot.filled == slot.size) --complete_blocks_;
+    slot.begun = slot.filled = 0;
+    slot.direct = false;
+  }
+  return Subrange(slot.ranks, static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
-void Reservation::EndCopy(const KvPiece& piece, bool copied) {
+absl::StatusOr<std::span<std::byte>> Reservation::BeginWrite(int32_t ordinal, int64_t offset,
+                                                             int64_t size) {
+  BATON_ASSIGN_OR_RETURN(const ByteParts place, Begin(ordinal, offset, size, /*direct=*/true));
+  BATON_CHECK(place.size() == 1) << "a pair ends in one device";
+  return place[0];
+}
+
+absl::StatusOr<ByteParts> Reservation::Begin(int32_t ordinal, int64_t offset, int64_t size,
+                                             bool direct) {
+  base::Failpoint("receiving");
+  base::MutexLock lock(&mutex_);
+  auto place = Place(ordinal, offset, size);
+  if (!place.ok()) return place;
+  Slot& slot = slots_[ordinal];
+  slot.begun += size;
+  slot.direct = slot.direct || direct;
+  ++writing_;
+  last_sign_ = clock_->Now();
+  return place;
+}
+
+void Reservation::EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) {
   std::function<void()> idle;
+  bool refuse = false;
   {
     base::MutexLock lock(&mutex_);
-    copying_ = false;
-    idle = std::exchange(idle_, nullptr);
-    if (copied) {
-      Slot& slot = slots_[piece.ordinal];
-      slot.filled += static_cast<int64_t>(piece.size());
-      received_bytes_ += static_cast<int64_t>(piece.size());
+    if (--writing_ == 0) idle = std::exchange(idle_, nullptr);
+    refuse = !written.ok() && !std::exchange(broken_, true);
+    if (written.ok()) {
+      Slot& slot = slots_[ordinal];
+      slot.filled += size;
+      received_bytes_ += size;
       if (slot.filled == slot.size) ++complete_blocks_;
     }
   }
   if (idle) idle();
+  if (!refuse) return;
+  hooks_.refused(written);
+  Refuse(written);
 }
 
 absl::Status Reservation::Write(const KvPiece& piece) {
-  base::Failpoint("receiving");
-  BATON_ASSIGN_OR_RETURN(const ByteParts target, BeginCopy(piece));
+  if (piece.size() > kMaxPieceBytes) {
+    return BadPiece("a piece of " + std::to_string(piece.size()) + " bytes; expected 1 to " +
+                    std::to_string(kMaxPieceBytes) + " bytes");
+  }
+  const auto size = static_cast<int64_t>(piece.size());
+  BATON_ASSIGN_OR_RETURN(const ByteParts target,
+                         Begin(piece.ordinal, piece.offset, size, /*direct=*/false));
   // The checksum is computed from the message before the copy: a bad piece never reaches a block.
   uint32_t crc = 0;
   for (const std::span<const std::byte> part : piece.parts) crc = base::Crc32c(part, crc);
-  const bool good = crc == piece.crc32c;
-  if (good) CopyParts(piece.parts, target);
-  EndCopy(piece, good);
-  if (good) return absl::OkStatus();
-  absl::Status status =
-      DataLoss("the checksum of block " + std::to_string(piece.ordinal) + " is " +
-               std::to_string(crc) + ", the sender computed " + std::to_string(piece.crc32c));
-  hooks_.refused(status);
+  absl::Status status;
+  if (crc == piece.crc32c) {
+    status = blocks_->Write(piece.parts, target);
+  } else {
+    status =
+        DataLoss("the checksum of block " + std::to_string(piece.ordinal) + " is " +
+                 std::to_string(crc) + ", the sender computed " + std::to_string(piece.crc32c));
+  }
+  EndWrite(piece.ordinal, size, status);
   return status;
 }
 
@@ -171,7 +208,7 @@ void Reservation::Detach(std::function<void()> idle) {
   {
     base::MutexLock lock(&mutex_);
     detached_ = true;
-    if (copying_) {
+    if (writing_ > 0) {
       idle_ = std::move(idle);
       return;
     }

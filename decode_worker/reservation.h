@@ -11,6 +11,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/engine/engine.h"
+#include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
 
 namespace baton {
@@ -28,15 +29,19 @@ class Reservation final : public KvInbox {
     std::function<void(const absl::Status&)> refused;
   };
 
-  // `first_index` is the only index that a commit may carry, `vocab_size` bounds its token.
+  // `first_index` is the only index that a commit may carry, `vocab_size` bounds its token;
+  // `blocks`, which writes the lease, outlives this.
   Reservation(const std::vector<LeasedBlock>& lease, int32_t first_index, int32_t vocab_size,
-              const base::Clock* clock, Hooks hooks);
+              const base::Clock* clock, Hooks hooks, const BlockAccess* blocks = &HostBlocks());
 
   // For KvReceiver. False when this reservation has or had a push, or is detached.
   bool OpenPush(std::shared_ptr<KvPushReply> reply);
 
-  // KvInbox: the transport's thread.
+  // KvInbox: the transport's threads.
   absl::Status Write(const KvPiece& piece) override;
+  absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
+                                                  int64_t size) override;
+  void EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) override;
   void Progress(int32_t computed_tokens) override;
   void Commit(PushCommitment commitment) override;
   void Closed() override;
@@ -45,8 +50,8 @@ class Reservation final : public KvInbox {
   void Accept();
   // Ends the push, if there is one, with `status`.
   void Refuse(const absl::Status& status);
-  // No byte is written any more once `idle` was called, which happens once: now, or when the copy
-  // that runs is over.
+  // No byte is written any more once `idle` was called, which happens once: now, or when the writes
+  // that run are over.
   void Detach(std::function<void()> idle);
 
   // When the push last carried a piece or a progress message; before that, when it was granted.
@@ -55,12 +60,17 @@ class Reservation final : public KvInbox {
  private:
   struct Slot {
     ByteParts ranks;
-    int64_t size = 0;
-    int64_t filled = 0;
+    int64_t size = 0;     // on all of them
+    int64_t begun = 0;    // bytes that were written or are being written
+    int64_t filled = 0;   // bytes that were written
+    bool direct = false;  // some of them by a transport that writes blocks itself
   };
 
-  absl::StatusOr<ByteParts> BeginCopy(const KvPiece& piece);
-  void EndCopy(const KvPiece& piece, bool copied);
+  // A place for the next bytes of a block; or for its first ones again, when the transport that
+  // wrote the others has given it up.
+  absl::StatusOr<ByteParts> Begin(int32_t ordinal, int64_t offset, int64_t size, bool direct);
+  absl::StatusOr<ByteParts> Place(int32_t ordinal, int64_t offset, int64_t size)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -68,6 +78,7 @@ class Reservation final : public KvInbox {
   const int32_t vocab_size_;
   const base::Clock* const clock_;
   const Hooks hooks_;
+  const BlockAccess* const blocks_;
   mutable base::Mutex mutex_;
   std::map<int32_t, Slot> slots_ ABSL_GUARDED_BY(mutex_);       // by ordinal
   std::shared_ptr<KvPushReply> reply_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
@@ -76,7 +87,8 @@ class Reservation final : public KvInbox {
   int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
-  bool copying_ ABSL_GUARDED_BY(mutex_) = false;
+  int writing_ ABSL_GUARDED_BY(mutex_) = 0;      // between BeginWrite and EndWrite
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused for what a write left
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -39,13 +39,24 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
   Schedule();
 }
 
-void KvSender::Send(const std::vector<LeasedBlock>& blocks) {
+absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) const {
+  const SlotRows slots = SlotRows::Of(core_->identity().shape, used_slots);
+  if (used_slots == slots.block_size) return absl::OkStatus();
+  for (const std::span<std::byte> rank : block.ranks()) {
+    BATON_RETURN_IF_ERROR(core_->blocks().Zero(slots, rank));
+  }
+  return absl::OkStatus();
+}
+
+void KvSender::Send(const std::vector<LeasedBlock>& blocks, int32_t used_slots) {
   std::vector<KvSource> sources;
   for (const LeasedBlock& block : blocks) {
     if (block.ordinal < skip_blocks_) continue;
     sources.push_back({block.ordinal, InOrderOf(target_, core_->identity().shape, block.ranks())});
   }
   if (sources.empty()) return;
+  const absl::Status zeroed = ZeroRest(blocks.back(), used_slots);
+  if (!zeroed.ok()) return Cancel(zeroed);
   base::Failpoint("pushing");
   std::shared_ptr<KvPush> push;
   {

@@ -23,7 +23,7 @@ struct PushOutcome {
 };
 
 // The sending end of one attempt's push: skips what the decode worker holds, keeps the reservation
-// alive, and gives up on a peer that accepts nothing. Thread-safe; no call blocks.
+// alive, and gives up on a peer that accepts nothing. Thread-safe; no call waits for a peer.
 class KvSender final : public KvPushObserver, public std::enable_shared_from_this<KvSender> {
  public:
   // `done` is called exactly once, when no byte of any block can be read any more, and dropped
@@ -33,8 +33,9 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
            std::function<void(const PushOutcome&)> done);
 
   void Open(KvTransport* transport, const std::string& address, const Ticket& ticket);
-  // In the order of their ordinals.
-  void Send(const std::vector<LeasedBlock>& blocks);
+  // In the order of their ordinals. Of the slots of the last one, `used_slots` hold KV of this
+  // sequence; the others are zeroed, so that nothing of the block's former owners leaves.
+  void Send(const std::vector<LeasedBlock>& blocks, int32_t used_slots);
   void Commit(int32_t index, const SampledToken& first, double unix_time);
   // Ends the push; `why` becomes the outcome unless the push was over.
   void Cancel(const absl::Status& why);
@@ -43,6 +44,7 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   void OnPushDone(absl::Status status) override;
 
  private:
+  absl::Status ZeroRest(const LeasedBlock& block, int32_t used_slots) const;
   void Tick();
   void Schedule();
 

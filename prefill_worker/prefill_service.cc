@@ -3,6 +3,7 @@
 #include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/status_map.h"
 #include "prefill_worker/prefill_stream.h"
 
 namespace baton {
@@ -10,8 +11,8 @@ namespace {
 
 class PrefillServiceImpl final : public worker_pb::PrefillService::CallbackService {
  public:
-  PrefillServiceImpl(WorkerCore* core, KvTransport* transport)
-      : core_(core), transport_(transport) {}
+  PrefillServiceImpl(WorkerCore* core, KvTransport* transport, PairWarmer* warmer)
+      : core_(core), transport_(transport), warmer_(warmer) {}
 
   grpc::ServerWriteReactor<worker_pb::PrefillResponse>* Prefill(
       grpc::CallbackServerContext* context, const worker_pb::PrefillRequest* request) override {
@@ -23,15 +24,30 @@ class PrefillServiceImpl final : public worker_pb::PrefillService::CallbackServi
     return stream.get();
   }
 
+  grpc::ServerUnaryReactor* WarmPair(grpc::CallbackServerContext* context,
+                                     const worker_pb::WarmPairRequest* request,
+                                     worker_pb::WarmPairResponse*) override {
+    const absl::Status allowed =
+        CheckPeerRole(context->auth_context().get(), core_->identity().tls, "router");
+    if (allowed.ok() && warmer_ != nullptr && !core_->draining()) {
+      warmer_->Warm(request->push_address(), request->incarnation());
+    }
+    grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(allowed));
+    return reactor;
+  }
+
  private:
   WorkerCore* const core_;
   KvTransport* const transport_;
+  PairWarmer* const warmer_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport) {
-  return std::make_unique<PrefillServiceImpl>(core, transport);
+std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport,
+                                                  PairWarmer* warmer) {
+  return std::make_unique<PrefillServiceImpl>(core, transport, warmer);
 }
 
 }  // namespace baton

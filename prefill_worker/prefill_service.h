@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "common/transport/kv_transport.h"
+#include "common/transport/nccl_transport.h"
 #include "common/worker/worker_core.h"
 
 namespace grpc {
@@ -11,8 +12,9 @@ class Service;
 
 namespace baton {
 
-// PrefillService for a server; only routers may call it. `core` and `transport` outlive the
-// service.
-std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport);
+// PrefillService for a server; only routers may call it. `warmer` may be null: then WarmPair has no
+// effect. All outlive the service.
+std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport,
+                                                  PairWarmer* warmer = nullptr);
 
 }  // namespace baton

@@ -149,11 +149,11 @@ void PrefillStream::On(const BlocksReadyEvent& event) {
     if (ended_) return;
     cached_tokens_ = event.cached_tokens;
   }
+  const int32_t block_size = core_->identity().shape.block_size;
   if (!event.blocks.empty()) {
-    const int32_t block_size = core_->identity().shape.block_size;
     sender_->NoteComputed((event.blocks.back().ordinal + 1) * block_size);
   }
-  sender_->Send(event.blocks);
+  sender_->Send(event.blocks, event.last ? event.last_block_tokens : block_size);
 }
 
 void PrefillStream::On(const TokenEvent& event) {

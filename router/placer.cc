@@ -15,7 +15,8 @@ Placer::Placer(const RouterOptions& options, WorkerDirectory* directory, RouterP
       directory_(directory),
       probe_(probe),
       clock_(clock),
-      random_(RandomBits()) {}
+      random_(RandomBits()),
+      warmups_(probe, clock) {}
 
 Placer::Outcome Placer::Place(RoutingNeed need) {
   if (need.fingerprint.empty()) need.fingerprint = directory_->ServingFingerprint();
@@ -42,7 +43,10 @@ Placer::Outcome Placer::Place(RoutingNeed need) {
   placement.decode = {route->decode,
                       directory_->Hold(route->decode, need.tokens, need.peak_tokens, local)};
   placement.held_tokens = route->held_tokens;
-  if (!local) placement.prefill = Claim(*route->prefill, need);
+  if (!local) {
+    placement.prefill = Claim(*route->prefill, need);
+    warmups_.Ask(*route->prefill, route->decode);
+  }
   return {std::move(placement), Obstacle::kBusy};
 }
 
@@ -59,6 +63,7 @@ std::optional<PlacedWorker> Placer::PlaceOtherPrefill(const RoutingNeed& need,
   base::MutexLock lock(&mutex_);
   const std::optional<WorkerView> view = PickOtherPrefill(need, decode, input, &random_);
   if (!view) return std::nullopt;
+  warmups_.Ask(*view, decode);
   return Claim(*view, need);
 }
 

@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "router/pair_warmups.h"
 #include "router/router_options.h"
 #include "router/routing_policy.h"
 #include "router/worker_directory.h"
@@ -56,6 +57,7 @@ class Placer final {
   const base::Clock* const clock_;
   base::Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
+  PairWarmups warmups_;
 };
 
 }  // namespace baton

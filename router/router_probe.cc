@@ -120,6 +120,10 @@ void RouterProbe::PrefillOfferedAgain(bool accepted) {
   registry_->counter(Metric::kRouterWorkerRetries, {accepted ? "accepted" : "refused"}).Increment();
 }
 
+void RouterProbe::PairAsked(bool arrived) {
+  registry_->counter(Metric::kRouterPairWarmups, {arrived ? "asked" : "failed"}).Increment();
+}
+
 void RouterProbe::FirstToken(base::Duration since_arrival) {
   ttft_.Observe(base::Seconds(since_arrival));
   generated_.Increment();

@@ -51,6 +51,8 @@ class RouterProbe final {
   void AttemptOpened(const Placement& placement);
   void AttemptEnded(AttemptOutcome outcome);
   void PrefillOfferedAgain(bool accepted);
+  // A prefill worker was asked to build a pair of devices.
+  void PairAsked(bool arrived);
 
   void FirstToken(base::Duration since_arrival);
   void NextToken(base::Duration since_last);

@@ -33,7 +33,8 @@ WorkerView WorkerDirectory::ViewOf(const Entry& entry) const {
           .blocks_total = entry.load.blocks_total(),
           .blocks_expected = entry.load.blocks_used() + entry.load.blocks_quarantined() +
                              (growth + block - 1) / block,
-          .full_until = entry.full_until};
+          .full_until = entry.full_until,
+          .warm_pairs = {entry.load.warm_pairs().begin(), entry.load.warm_pairs().end()}};
 }
 
 std::vector<WorkerView> WorkerDirectory::Healthy(WorkerKind kind) const {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "baton/worker/v1/decode.grpc.pb.h"
 #include "baton/worker/v1/prefill.grpc.pb.h"
@@ -43,6 +44,7 @@ struct WorkerFacts {
   std::string push_address;
   int32_t protocol_major = 0;
   int32_t max_model_len = 0;
+  std::vector<std::string> kv_transports;  // beside messages: "nccl", "cuda_ipc"
 };
 
 // What is known of a worker at one moment, for a placement decision: its last status and what this
@@ -53,8 +55,9 @@ struct WorkerView {
   int32_t slots_free = 0;     // prompts that would start at once, own placements taken off
   int64_t queued_tokens = 0;  // prompt tokens before a new one, own placements added
   int32_t blocks_total = 0;
-  int64_t blocks_expected = 0;  // in use at the peak of what runs, own placements added
-  base::Instant full_until{};   // answered FULL lately
+  int64_t blocks_expected = 0;       // in use at the peak of what runs, own placements added
+  base::Instant full_until{};        // answered FULL lately
+  std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with
 
   WorkerKey key() const { return {link->address, facts.incarnation}; }
 };

@@ -16,6 +16,7 @@ void BindExposure(FlagSet* set, ServerFlags* flags);
 void BindLifecycle(FlagSet* set, ServerFlags* flags);
 void BindLog(FlagSet* set, ServerFlags* flags);
 void BindEngine(FlagSet* set, EngineFlags* flags);
+void BindHandoff(FlagSet* set, HandoffFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindModelDir(FlagSet* set, std::string* model_dir);
 

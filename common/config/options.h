@@ -71,11 +71,23 @@ struct EngineFlags {
 // Whether the next step is planned while one computes; kAuto: on a GPU.
 bool SchedulesAsync(const EngineFlags& flags);
 
+enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
+// As on the command line: "auto", "grpc", "nccl", "cuda_ipc".
+std::string KvTransportName(KvTransportFlag way);
+
+// How KV caches travel between workers.
+struct HandoffFlags {
+  KvTransportFlag transport = KvTransportFlag::kAuto;
+  bool checksum = true;      // of KV that moves between devices; gRPC always has one
+  std::string nccl_library;  // a file; "" = libnccl.so.2 where the loader finds it
+};
+
 struct WorkerFlags {
   std::string model_dir;
   std::string served_model_name;  // label of the metrics; see ServedModelName
   ServerFlags server;
   EngineFlags engine;
+  HandoffFlags handoff;
 };
 
 // What to do with requests that ask to ignore EOS. kWarn counts and logs them.

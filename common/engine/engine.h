@@ -52,10 +52,12 @@ struct ReservedEvent {
   std::vector<LeasedBlock> lease;
 };
 // kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt
-// were not computed. Unused slots of the last block are zero. The blocks stay also after Finished
-// until ReturnLease, which ends the lease of all of them.
+// were not computed. `last_block_tokens` slots of the last one hold KV, the others what was there
+// before: who sends them away zeroes those. The blocks stay also after Finished until ReturnLease,
+// which ends the lease of all of them.
 struct BlocksReadyEvent {
   std::vector<LeasedBlock> blocks;
+  int32_t last_block_tokens = 0;
   int32_t cached_tokens = 0;
   bool last = false;  // no more blocks will come
 };

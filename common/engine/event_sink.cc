@@ -24,10 +24,8 @@ ReservedEvent Convert(const BlocksGranted& granted, const KvCache& kv, double) {
 }
 
 BlocksReadyEvent Convert(const BlocksProven& proven, const KvCache& kv, double) {
-  if (proven.last && !proven.blocks.empty()) {
-    kv.ZeroUnusedSlots(proven.blocks.back().block, proven.last_block_tokens);
-  }
   return {.blocks = Addresses(proven.blocks, kv),
+          .last_block_tokens = proven.last_block_tokens,
           .cached_tokens = proven.cached_tokens,
           .last = proven.last};
 }

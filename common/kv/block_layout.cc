@@ -16,6 +16,31 @@ void Append(std::span<const std::byte> run, ConstByteParts* parts) {
   }
 }
 
+template <typename Parts>
+size_t Sum(const Parts& parts) {
+  size_t sum = 0;
+  for (const auto part : parts) sum += part.size();
+  return sum;
+}
+
+template <typename Parts>
+Parts Cut(const Parts& parts, size_t offset, size_t size) {
+  Parts range;
+  for (const auto part : parts) {
+    if (offset >= part.size()) {
+      offset -= part.size();
+      continue;
+    }
+    const size_t taken = std::min(size, part.size() - offset);
+    if (taken > 0) range.push_back(part.subspan(offset, taken));
+    size -= taken;
+    offset = 0;
+    if (size == 0) break;
+  }
+  BATON_CHECK(size == 0) << size << " bytes beyond the end";
+  return range;
+}
+
 }  // namespace
 
 ConstByteParts InOrderOf(const KvShape& to, const KvShape& from, const ByteParts& ranks) {
@@ -39,27 +64,14 @@ ConstByteParts InOrderOf(const KvShape& to, const KvShape& from, const ByteParts
   return parts;
 }
 
-size_t SizeOf(const ByteParts& parts) {
-  size_t sum = 0;
-  for (const std::span<std::byte> part : parts) sum += part.size();
-  return sum;
-}
+size_t SizeOf(const ByteParts& parts) { return Sum(parts); }
+size_t SizeOf(const ConstByteParts& parts) { return Sum(parts); }
 
 ByteParts Subrange(const ByteParts& parts, size_t offset, size_t size) {
-  ByteParts range;
-  for (const std::span<std::byte> part : parts) {
-    if (offset >= part.size()) {
-      offset -= part.size();
-      continue;
-    }
-    const size_t taken = std::min(size, part.size() - offset);
-    if (taken > 0) range.push_back(part.subspan(offset, taken));
-    size -= taken;
-    offset = 0;
-    if (size == 0) break;
-  }
-  BATON_CHECK(size == 0) << size << " bytes beyond the end";
-  return range;
+  return Cut(parts, offset, size);
+}
+ConstByteParts Subrange(const ConstByteParts& parts, size_t offset, size_t size) {
+  return Cut(parts, offset, size);
 }
 
 void CopyParts(const ConstByteParts& from, const ByteParts& to) {
@@ -76,6 +88,16 @@ void CopyParts(const ConstByteParts& from, const ByteParts& to) {
       ++target;
       filled = 0;
     }
+  }
+}
+
+void ZeroUnusedSlots(const SlotRows& slots, std::span<std::byte> block) {
+  BATON_CHECK(0 <= slots.used && slots.used <= slots.block_size) << slots.used << " slots used";
+  const size_t row = slots.row_bytes(block.size());
+  const size_t used = slots.used_bytes(block.size());
+  if (used == row) return;
+  for (size_t at = 0; at < block.size(); at += row) {
+    std::memset(block.data() + at + used, 0, row - used);
   }
 }
 

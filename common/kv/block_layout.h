@@ -20,9 +20,31 @@ using ConstByteParts = std::vector<std::span<const std::byte>>;
 ConstByteParts InOrderOf(const KvShape& to, const KvShape& from, const ByteParts& ranks);
 
 size_t SizeOf(const ByteParts& parts);
+size_t SizeOf(const ConstByteParts& parts);
 // The bytes [offset, offset + size) of them all; they must be there.
 ByteParts Subrange(const ByteParts& parts, size_t offset, size_t size);
+ConstByteParts Subrange(const ConstByteParts& parts, size_t offset, size_t size);
 // As many bytes on both sides, cut in whatever way.
 void CopyParts(const ConstByteParts& from, const ByteParts& to);
+
+// How slots lie in a block on one rank: a row per layer, plane and head, of which the first `used`
+// slots hold KV of the block's owner.
+struct SlotRows {
+  int32_t rows = 0;
+  int32_t block_size = 0;  // slots of a row
+  int32_t used = 0;
+
+  static SlotRows Of(const KvShape& shape, int32_t used) {
+    return {2 * shape.layers * shape.heads_per_rank(), shape.block_size, used};
+  }
+  // Of a block of so many bytes.
+  size_t row_bytes(size_t block_bytes) const { return block_bytes / static_cast<size_t>(rows); }
+  size_t used_bytes(size_t block_bytes) const {
+    return row_bytes(block_bytes) / static_cast<size_t>(block_size) * static_cast<size_t>(used);
+  }
+};
+// Zeroes the slots that are not in use, so that a block that leaves this worker carries nothing of
+// its former owners. Only for a block that nobody shares.
+void ZeroUnusedSlots(const SlotRows& slots, std::span<std::byte> block);
 
 }  // namespace baton

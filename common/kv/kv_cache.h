@@ -29,10 +29,6 @@ class KvCache {
   // On the others.
   ByteParts peer_bytes(BlockId id) const;
 
-  // Zeroes the slots [used_slots, block_size) of every layer, plane and head, so that a block that
-  // leaves this worker carries nothing of its former owners. Only for a block that nobody shares.
-  void ZeroUnusedSlots(BlockId id, int32_t used_slots) const;
-
  private:
   std::vector<kernels::PagedKv> ranks_;
 };

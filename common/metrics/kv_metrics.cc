@@ -43,6 +43,35 @@ std::vector<MetricInfo> CacheMetrics() {
   };
 }
 
+std::vector<MetricInfo> PairMetrics() {
+  const auto counter = MetricType::kCounter;
+  std::vector<MetricInfo> rows = {
+      Row(Metric::kKvPushes, counter, kPrefillOwns, "baton_kv_pushes_total",
+          "Handoffs by how their blocks began to travel: as gRPC messages, or from device to "
+          "device.",
+          {{"transport", {"grpc", "nccl", "cuda_ipc"}}}),
+      Row(Metric::kKvPairs, MetricType::kGauge, kPrefillOwns, "baton_kv_pairs",
+          "Decode workers that blocks can be sent to from device to device now."),
+      Row(Metric::kKvPairEvents, counter, kWorkersOwn, "baton_kv_pair_events_total",
+          "What happened to pairs of devices. built, rebuilt: a communicator is ready, the first "
+          "or a later one of its pair; aborted: an epoch ended by an error or a deadline; "
+          "fallen_back: pushes of the pair go by gRPC for a while; refused: the other side has "
+          "no pair for us; closed: idle, displaced, or the other side left; device_lost: a call "
+          "into the library did not come back.",
+          {{"event",
+            {"built", "rebuilt", "aborted", "fallen_back", "closed", "refused", "device_lost"}}}),
+      Row(Metric::kKvPairBytes, counter, kWorkersOwn, "baton_kv_pair_bytes_total",
+          "Bytes of chunks granted (prefill) or received (decode) between devices, headers "
+          "included."),
+  };
+  MetricInfo wait = Row(Metric::kKvPairGrantWait, MetricType::kHistogram, kPrefillOwns,
+                        "baton_kv_pair_grant_wait_seconds",
+                        "From the announcement of a chunk until the decode worker granted it.");
+  wait.buckets = ShortTimeBuckets();
+  rows.push_back(std::move(wait));
+  return rows;
+}
+
 }  // namespace
 
 std::vector<MetricInfo> KvMetrics() {
@@ -72,6 +101,7 @@ std::vector<MetricInfo> KvMetrics() {
           "baton_kv_transfer_numerics_mismatch_total",
           "Accepted pushes whose sender named other numerics than this worker's, so that "
           "tokens may differ from a run on equal ones."));
+  for (MetricInfo& row : PairMetrics()) rows.push_back(std::move(row));
   rows.push_back(Row(Metric::kPdDecision, MetricType::kCounter, kRouterOwns,
                      "baton_pd_decision_total",
                      "Attempts whose prompt a prefill worker computes (split), or the decode "

@@ -58,6 +58,11 @@ enum class Metric {
   kKvTransferFailures,
   kReservationsExpired,
   kKvTransferNumericsMismatch,
+  kKvPushes,
+  kKvPairs,
+  kKvPairEvents,
+  kKvPairBytes,
+  kKvPairGrantWait,
   kPdDecision,
   // Routing.
   kRouterWorkerUp,
@@ -65,6 +70,7 @@ enum class Metric {
   kRouterPicks,
   kRouterWorkerRetries,
   kRouterNumericsMismatch,
+  kRouterPairWarmups,
   // End of sequence.
   kEosStepProbability,
   kEosProbabilityAtStop,

@@ -47,6 +47,15 @@ std::vector<MetricInfo> RouterMetrics() {
        .help = "Attempts on a pair of workers whose numerics differ, so that tokens may differ "
                "from a run on equal ones.",
        .precreated = {}},
+      {.id = Metric::kRouterPairWarmups,
+       .name = "baton_router_pair_warmups_total",
+       .type = MetricType::kCounter,
+       .owners = kRouterOwns,
+       .labels = {{"outcome", {"asked", "failed"}}},
+       .buckets = {},
+       .help = "Prefill workers asked to build a pair of devices to the chosen decode worker; "
+               "failed: the question did not arrive. Pushes go by gRPC meanwhile.",
+       .precreated = {}},
   };
 }
 

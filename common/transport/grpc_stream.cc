@@ -85,12 +85,13 @@ class GrpcPush final : public KvPush,
                        public grpc::ClientBidiReactor<grpc::ByteBuffer, worker_pb::PushResponse> {
  public:
   GrpcPush(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<KvPushObserver> observer,
-           const base::Clock* clock, std::shared_ptr<LivePushCount> live)
+           const base::Clock* clock, const BlockAccess* blocks, std::shared_ptr<LivePushCount> live)
       : observer_(std::move(observer)),
         clock_(clock),
         live_(std::move(live)),
         stub_(std::make_unique<Stub>(channel)),
-        context_(std::make_unique<grpc::ClientContext>()) {
+        context_(std::make_unique<grpc::ClientContext>()),
+        outbox_(blocks) {
     live_->Add();
   }
 
@@ -170,6 +171,7 @@ class GrpcPush final : public KvPush,
     {
       base::MutexLock lock(&mutex_);
       context = std::move(context_);
+      if (!failure_.ok()) result = failure_;
     }
     // Both hold the channel; the transport waits for this before it lets go of its own reference.
     context.reset();
@@ -186,7 +188,9 @@ class GrpcPush final : public KvPush,
     {
       base::MutexLock lock(&mutex_);
       if (writing_ || closed_) return;
-      item = outbox_.Next();
+      auto next = outbox_.Next();
+      if (!next.ok()) return Fail(next.status());
+      item = *std::move(next);
       if (!item) return;
       writing_ = true;
       building_ = true;
@@ -208,6 +212,13 @@ class GrpcPush final : public KvPush,
       }
     }
     if (release) RemoveHold();
+  }
+
+  // A source cannot be read: the call ends, and with it the push.
+  void Fail(absl::Status status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    failure_ = std::move(status);
+    outbox_.Clear();
+    if (context_ != nullptr) context_->TryCancel();
   }
 
   // After OnDone. gRPC may still hold what a call that was cut off has left in its output. The last
@@ -246,6 +257,7 @@ class GrpcPush final : public KvPush,
   bool building_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of reading a source
   base::Instant waiting_since_ ABSL_GUARDED_BY(mutex_) = base::kNever;
 };
 
@@ -261,8 +273,12 @@ class FailedPush final : public KvPush {
 
 }  // namespace
 
-GrpcStreamTransport::GrpcStreamTransport(ChannelOptions options, const base::Clock* clock)
-    : options_(std::move(options)), clock_(clock), live_(std::make_shared<LivePushCount>()) {}
+GrpcStreamTransport::GrpcStreamTransport(ChannelOptions options, const base::Clock* clock,
+                                         const BlockAccess* blocks)
+    : options_(std::move(options)),
+      clock_(clock),
+      blocks_(blocks),
+      live_(std::make_shared<LivePushCount>()) {}
 
 GrpcStreamTransport::~GrpcStreamTransport() {
   live_->WaitForNone(std::chrono::steady_clock::now() + kLastPush);
@@ -289,7 +305,7 @@ std::shared_ptr<KvPush> GrpcStreamTransport::Open(const std::string& address,
     observer->OnPushDone(channel.status());
     return std::make_shared<FailedPush>();
   }
-  auto push = std::make_shared<GrpcPush>(*channel, std::move(observer), clock_, live_);
+  auto push = std::make_shared<GrpcPush>(*channel, std::move(observer), clock_, blocks_, live_);
   push->Start(hello, push);
   return push;
 }

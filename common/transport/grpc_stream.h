@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/rpc/channel.h"
+#include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
 
 namespace grpc {
@@ -18,13 +19,15 @@ class Service;
 namespace baton {
 
 class LivePushCount;
+class NcclAcceptor;
 
 // KV blocks as pieces of at most 1 MiB on one KvTransferService.Push stream per push. One write and
 // one read are outstanding, so HTTP/2 is the flow control. Works between any two machines.
 class GrpcStreamTransport final : public KvTransport {
  public:
-  // `clock` outlives the transport and its pushes.
-  GrpcStreamTransport(ChannelOptions options, const base::Clock* clock);
+  // `clock`, and `blocks`, which reads the sources, outlive the transport and its pushes.
+  GrpcStreamTransport(ChannelOptions options, const base::Clock* clock,
+                      const BlockAccess* blocks = &HostBlocks());
   // Waits for its pushes, which must have ended or been cancelled. gRPC's callback threads end with
   // the last channel of a process, so that one must not be destroyed by such a thread.
   ~GrpcStreamTransport() override;
@@ -37,6 +40,7 @@ class GrpcStreamTransport final : public KvTransport {
 
   const ChannelOptions options_;
   const base::Clock* const clock_;
+  const BlockAccess* const blocks_;
   const std::shared_ptr<LivePushCount> live_;  // shared with the pushes
   base::Mutex mutex_;
   // One connection per decode worker, so that pushes do not wait for a handshake.
@@ -44,7 +48,8 @@ class GrpcStreamTransport final : public KvTransport {
 };
 
 // KvTransferService for a server. With `tls` only peers whose certificate names "prefill" may push.
-// `inboxes` outlives the service.
-std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls);
+// `acceptor` answers Pair; without one it is UNIMPLEMENTED. Both outlive the service.
+std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls,
+                                                     NcclAcceptor* acceptor = nullptr);
 
 }  // namespace baton

@@ -6,6 +6,8 @@
 #include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
 #include "common/transport/grpc_stream.h"
+#include "common/transport/nccl_acceptor.h"
+#include "common/transport/pair_reactor.h"
 #include "common/transport/push_wire.h"
 
 namespace baton {
@@ -27,8 +29,8 @@ grpc::ByteBuffer ResponseOf(int32_t blocks) {
 // One Push call. Keeps itself alive until OnDone.
 class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public KvPushReply {
  public:
-  PushReactor(KvInboxes* inboxes, grpc::ByteBuffer* response)
-      : inboxes_(inboxes), response_(response) {}
+  PushReactor(KvInboxes* inboxes, NcclAcceptor* acceptor, grpc::ByteBuffer* response)
+      : inboxes_(inboxes), acceptor_(acceptor), response_(response) {}
 
   void Start(std::shared_ptr<PushReactor> self, const absl::Status& allowed) {
     self_ = std::move(self);
@@ -49,6 +51,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
   }
   void OnCancel() override { Answer(absl::CancelledError("the push was cancelled")); }
   void OnDone() override {
+    if (inbox_ != nullptr && acceptor_ != nullptr) acceptor_->RemovePush(ticket_);
     if (inbox_ != nullptr) inbox_->Closed();
     self_.reset();
   }
@@ -109,6 +112,8 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
                                 self_);
     if (!inbox.ok()) return inbox.status();
     inbox_ = *std::move(inbox);
+    ticket_ = *ticket;
+    if (acceptor_ != nullptr) acceptor_->AddPush(ticket_, inbox_);
     return absl::OkStatus();
   }
 
@@ -123,38 +128,49 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
   }
 
   KvInboxes* const inboxes_;
+  NcclAcceptor* const acceptor_;  // null without pairs
   grpc::ByteBuffer* const response_;
   std::shared_ptr<PushReactor> self_;  // until OnDone
   grpc::ByteBuffer message_;           // owned by the outstanding read
   std::shared_ptr<KvInbox> inbox_;     // shared with the reservation's owner
+  Ticket ticket_;                      // of `inbox_`
   bool committed_ = false;
   base::Mutex mutex_;
   bool answered_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Takes its messages raw: see push_wire.h.
+// Push takes its messages raw: see push_wire.h.
 class KvTransferServiceImpl final : public worker_pb::KvTransferService::WithRawCallbackMethod_Push<
-                                        worker_pb::KvTransferService::Service> {
+                                        worker_pb::KvTransferService::WithCallbackMethod_Pair<
+                                            worker_pb::KvTransferService::Service>> {
  public:
-  KvTransferServiceImpl(KvInboxes* inboxes, bool tls) : inboxes_(inboxes), tls_(tls) {}
+  KvTransferServiceImpl(KvInboxes* inboxes, bool tls, NcclAcceptor* acceptor)
+      : inboxes_(inboxes), tls_(tls), acceptor_(acceptor) {}
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
                                                   grpc::ByteBuffer* response) override {
-    auto reactor = std::make_shared<PushReactor>(inboxes_, response);
+    auto reactor = std::make_shared<PushReactor>(inboxes_, acceptor_, response);
     PushReactor* const raw = reactor.get();
     raw->Start(std::move(reactor), CheckPeerRole(context->auth_context().get(), tls_, "prefill"));
     return raw;
   }
 
+  PairServerReactor* Pair(grpc::CallbackServerContext* context) override {
+    return StartPairReactor(acceptor_, context,
+                            CheckPeerRole(context->auth_context().get(), tls_, "prefill"));
+  }
+
  private:
   KvInboxes* const inboxes_;
   const bool tls_;
+  NcclAcceptor* const acceptor_;
 };
 
 }  // namespace
 
-std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls) {
-  return std::make_unique<KvTransferServiceImpl>(inboxes, tls);
+std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls,
+                                                     NcclAcceptor* acceptor) {
+  return std::make_unique<KvTransferServiceImpl>(inboxes, tls, acceptor);
 }
 
 }  // namespace baton

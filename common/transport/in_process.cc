@@ -73,7 +73,8 @@ class InProcessPush final : public KvPush, public KvPushReply {
     base::MutexLock lock(&mutex_);
     if (!committed_) waiting_since_ = base::kNever;
     while (!answer_) {
-      if (std::optional<OutboxItem> item = outbox_.Next()) {
+      // Host memory can be read.
+      if (std::optional<OutboxItem> item = *outbox_.Next()) {
         committed_ = std::holds_alternative<PushCommitment>(*item);
         waiting_since_ = clock_->Now();
         return item;

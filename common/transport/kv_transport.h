@@ -52,6 +52,8 @@ struct KvPiece {
   // The bytes, one after the other: as many parts as the network made of them.
   ConstByteParts parts;
   uint32_t crc32c = 0;  // of all bytes, computed by the sender
+  // Of a sender whose blocks the host cannot read: holds the copy that `parts` lie in.
+  std::shared_ptr<const std::byte[]> copy;
 
   size_t size() const {
     size_t sum = 0;
@@ -119,13 +121,20 @@ class KvPushReply {
   virtual void Answer(absl::StatusOr<int32_t> blocks) = 0;
 };
 
-// The receiving end of one push. The transport calls it from one thread at a time and in order.
+// The receiving end of one push. The transport calls it in order. A push's stream and the thread
+// that writes blocks by itself may call at the same time.
 class KvInbox {
  public:
   virtual ~KvInbox() = default;
   // Checks the piece and copies it; an error becomes the push's answer. The next piece is read only
   // after this returned, so that the sender feels a slow receiver.
   virtual absl::Status Write(const KvPiece& piece) = 0;
+  // For transports that write blocks themselves: where these bytes go. They may be written until
+  // EndWrite, which follows exactly once, perhaps after Closed. Offset 0 begins a block again.
+  virtual absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
+                                                          int64_t size) = 0;
+  // Not OK: the bytes may be wrong, and `written` becomes the push's answer.
+  virtual void EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) = 0;
   virtual void Progress(int32_t computed_tokens) = 0;
   // The last call but Closed. Answered through the reply, now or later.
   virtual void Commit(PushCommitment commitment) = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/crc32c.h"
+#include "common/base/status.h"
 
 namespace baton {
 
@@ -19,15 +20,14 @@ void Outbox::Clear() {
   commit_.reset();
 }
 
-KvPiece Outbox::NextPiece() {
+ConstByteParts Outbox::TakeParts() {
   const KvSource& block = blocks_.front();
-  KvPiece piece{.ordinal = block.ordinal, .offset = offset_};
+  ConstByteParts parts;
   size_t room = kMaxPieceBytes;
   while (room > 0 && part_ < block.parts.size()) {
     const std::span<const std::byte> rest = block.parts[part_].subspan(part_offset_);
     const std::span<const std::byte> taken = rest.first(std::min(room, rest.size()));
-    if (!taken.empty()) piece.parts.push_back(taken);
-    piece.crc32c = base::Crc32c(taken, piece.crc32c);
+    if (!taken.empty()) parts.push_back(taken);
     room -= taken.size();
     offset_ += static_cast<int64_t>(taken.size());
     part_offset_ += taken.size();
@@ -35,7 +35,18 @@ KvPiece Outbox::NextPiece() {
     ++part_;
     part_offset_ = 0;
   }
-  if (part_ == block.parts.size()) {
+  return parts;
+}
+
+absl::StatusOr<KvPiece> Outbox::NextPiece() {
+  KvPiece piece{.ordinal = blocks_.front().ordinal, .offset = offset_};
+  BATON_ASSIGN_OR_RETURN(BlockAccess::HostBytes host, access_->Read(TakeParts()));
+  for (const std::span<const std::byte> part : host.parts) {
+    piece.crc32c = base::Crc32c(part, piece.crc32c);
+  }
+  piece.parts = std::move(host.parts);
+  piece.copy = std::move(host.copy);
+  if (part_ == blocks_.front().parts.size()) {
     blocks_.pop_front();
     part_ = 0;
     offset_ = 0;
@@ -43,18 +54,19 @@ KvPiece Outbox::NextPiece() {
   return piece;
 }
 
-std::optional<OutboxItem> Outbox::Next() {
+absl::StatusOr<std::optional<OutboxItem>> Outbox::Next() {
   if (!blocks_.empty()) {
+    BATON_ASSIGN_OR_RETURN(KvPiece piece, NextPiece());
     progress_.reset();
-    return NextPiece();
+    return OutboxItem(std::move(piece));
   }
   if (commit_) {
     PushCommitment commit = *std::exchange(commit_, std::nullopt);
     progress_.reset();
-    return commit;
+    return OutboxItem(std::move(commit));
   }
-  if (progress_) return *std::exchange(progress_, std::nullopt);
-  return std::nullopt;
+  if (progress_) return OutboxItem(*std::exchange(progress_, std::nullopt));
+  return std::optional<OutboxItem>();
 }
 
 }  // namespace baton

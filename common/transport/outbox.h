@@ -7,6 +7,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
 
 namespace baton {
@@ -20,19 +22,25 @@ using OutboxItem = std::variant<KvPiece, PushProgressNote, PushCommitment>;
 // travels only when there is nothing else. Not thread-safe.
 class Outbox final {
  public:
+  // `blocks` reads the sources, and outlives this.
+  explicit Outbox(const BlockAccess* blocks = &HostBlocks()) : access_(blocks) {}
+
   void Add(const std::vector<KvSource>& blocks);
   void Note(int32_t computed_tokens) { progress_ = PushProgressNote{computed_tokens}; }
   void Commit(PushCommitment commitment) { commit_ = std::move(commitment); }
   void Clear();
 
-  // The next message, pieces with their checksum; empty when there is nothing to say now.
-  std::optional<OutboxItem> Next();
+  // The next message, pieces with their checksum; empty when there is nothing to say now. An error
+  // when a source cannot be read: the push is over then.
+  absl::StatusOr<std::optional<OutboxItem>> Next();
 
  private:
-  std::deque<KvSource> blocks_;
-  // The next piece of blocks_.front().
-  KvPiece NextPiece();
+  // The next piece of blocks_.front(), and where its bytes lie.
+  absl::StatusOr<KvPiece> NextPiece();
+  ConstByteParts TakeParts();
 
+  const BlockAccess* const access_;
+  std::deque<KvSource> blocks_;
   size_t part_ = 0;         // of blocks_.front(), where the next piece begins
   size_t part_offset_ = 0;  // in that part
   int64_t offset_ = 0;      // in the block

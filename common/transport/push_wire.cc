@@ -1,6 +1,7 @@
 #include "common/transport/push_wire.h"
 
 #include <algorithm>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -96,7 +97,20 @@ void SourceReads::Release(void* reads) {
   static_cast<SourceReads*>(reads)->out_.fetch_sub(1, std::memory_order_release);
 }
 
+// Of a piece that is a copy: the message owns a share of it.
+grpc::ByteBuffer EncodeCopy(const KvPiece& piece) {
+  using Copy = std::shared_ptr<const std::byte[]>;
+  std::vector<grpc::Slice> slices = {grpc::Slice(HeaderOf(piece))};
+  for (const std::span<const std::byte> part : piece.parts) {
+    slices.emplace_back(
+        const_cast<std::byte*>(part.data()), part.size(),
+        [](void* copy) { delete static_cast<Copy*>(copy); }, new Copy(piece.copy));
+  }
+  return grpc::ByteBuffer(slices.data(), slices.size());
+}
+
 grpc::ByteBuffer EncodePiece(const KvPiece& piece, SourceReads* reads) {
+  if (piece.copy != nullptr) return EncodeCopy(piece);
   std::vector<grpc::Slice> slices = {grpc::Slice(HeaderOf(piece))};
   for (const std::span<const std::byte> part : piece.parts) {
     reads->out_.fetch_add(1, std::memory_order_relaxed);

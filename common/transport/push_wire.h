@@ -27,7 +27,7 @@ class SourceReads final {
 };
 
 // The message refers to the piece's bytes: they stay as they are, and `reads` stays, until there
-// are none.
+// are none. A copy of a piece is kept by the message itself.
 grpc::ByteBuffer EncodePiece(const KvPiece& piece, SourceReads* reads);
 grpc::ByteBuffer EncodeMessage(const worker::v1::PushRequest& request);
 

@@ -11,6 +11,38 @@ bool IsStage(SequenceState state) {
   return state != SequenceState::kDone && state != SequenceState::kFailed;
 }
 
+std::string WayName(PushWay way) {
+  switch (way) {
+    case PushWay::kGrpc:
+      return "grpc";
+    case PushWay::kNccl:
+      return "nccl";
+    case PushWay::kCudaIpc:
+      break;
+  }
+  return "cuda_ipc";
+}
+
+std::string EventName(PairEvent event) {
+  switch (event) {
+    case PairEvent::kBuilt:
+      return "built";
+    case PairEvent::kRebuilt:
+      return "rebuilt";
+    case PairEvent::kAborted:
+      return "aborted";
+    case PairEvent::kFallenBack:
+      return "fallen_back";
+    case PairEvent::kClosed:
+      return "closed";
+    case PairEvent::kRefused:
+      return "refused";
+    case PairEvent::kDeviceLost:
+      break;
+  }
+  return "device_lost";
+}
+
 }  // namespace
 
 MetricsProbe::MetricsProbe(MetricsRegistry* registry, const WorkModel& work,
@@ -155,6 +187,22 @@ void MetricsProbe::ScrapeUtilization() {
     registry_->gauge(Metric::kMemoryBandwidthUtilization)
         .Set(bytes_.PerSecond(now) / work_.peak_read_bytes_per_s);
   }
+}
+
+void MetricsProbe::PushOpened(PushWay way) {
+  registry_->counter(Metric::kKvPushes, {WayName(way)}).Increment();
+}
+
+void MetricsProbe::PairHappened(PairEvent event) {
+  registry_->counter(Metric::kKvPairEvents, {EventName(event)}).Increment();
+}
+
+void MetricsProbe::GrantWaited(base::Duration waited) {
+  registry_->histogram(Metric::kKvPairGrantWait).Observe(base::Seconds(waited));
+}
+
+void MetricsProbe::PairBytes(int64_t bytes) {
+  registry_->counter(Metric::kKvPairBytes).Increment(static_cast<double>(bytes));
 }
 
 }  // namespace baton

@@ -41,6 +41,10 @@ class MetricsProbe final : public WorkerProbe {
   void PushFailed(Reason reason) override;
   void PushRefused(Reason reason) override;
   void PushFromOtherNumerics() override;
+  void PushOpened(PushWay way) override;
+  void PairHappened(PairEvent event) override;
+  void GrantWaited(base::Duration waited) override;
+  void PairBytes(int64_t bytes) override;
 
  private:
   void Scrape(const EngineFigures& figures);

@@ -13,7 +13,8 @@
 namespace baton {
 namespace {
 
-worker_pb::WorkerIdentity IdentityToProto(const WorkerIdentity& identity) {
+worker_pb::WorkerIdentity IdentityToProto(const WorkerCore& core) {
+  const WorkerIdentity& identity = core.identity();
   worker_pb::WorkerIdentity proto;
   proto.set_role(identity.role == WorkerRole::kPrefill ? worker_pb::WORKER_ROLE_PREFILL
                                                        : worker_pb::WORKER_ROLE_DECODE);
@@ -26,6 +27,7 @@ worker_pb::WorkerIdentity IdentityToProto(const WorkerIdentity& identity) {
   proto.set_max_model_len(identity.max_model_len);
   proto.set_push_address(identity.push_address);
   proto.set_compute_dtype(identity.compute_dtype);
+  for (const std::string& way : core.kv_transports()) proto.add_kv_transports(way);
   return proto;
 }
 
@@ -44,6 +46,7 @@ worker_pb::WorkerLoad LoadOf(WorkerCore* core) {
   load.set_blocks_cached(figures.blocks_cached);
   load.set_blocks_used(figures.blocks_used);
   load.set_blocks_quarantined(figures.blocks_quarantined);
+  for (const uint64_t incarnation : core->warm_pairs()) load.add_warm_pairs(incarnation);
   return load;
 }
 
@@ -68,7 +71,7 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker_pb::WatchRespo
     if (!allowed.ok()) return End(allowed);
     {
       base::MutexLock lock(&mutex_);
-      *response_.mutable_identity() = IdentityToProto(core_->identity());
+      *response_.mutable_identity() = IdentityToProto(*core_);
       Write(LoadOf(core_));
     }
     Schedule();

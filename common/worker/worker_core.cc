@@ -39,13 +39,14 @@ absl::Status Mismatch(std::string_view what, const std::string& here, const std:
 
 WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Clock* clock,
                        const WorkerTimeouts& timeouts, WorkerProbe* probe,
-                       std::function<void(const absl::Status&)> on_fault)
+                       std::function<void(const absl::Status&)> on_fault, const BlockAccess* blocks)
     : identity_(std::move(identity)),
       engine_(engine),
       clock_(clock),
       timeouts_(timeouts),
       probe_(probe),
       timers_(clock),
+      blocks_(blocks),
       router_(engine, ListenersOf(probe, std::move(on_fault))) {}
 
 WorkerCore::~WorkerCore() { engine_->Stop(); }

@@ -5,6 +5,8 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -13,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/engine/engine.h"
+#include "common/transport/block_access.h"
 #include "common/worker/event_router.h"
 #include "common/worker/timeouts.h"
 #include "common/worker/worker_probe.h"
@@ -49,11 +52,12 @@ class LiveStream {
 // Thread-safe. Destroyed after the server that runs the services.
 class WorkerCore final {
  public:
-  // `engine`, `clock` and `probe` outlive the core. `on_fault` is called when the engine stopped by
-  // itself.
+  // `engine`, `clock`, `probe` and `blocks` outlive the core. `on_fault` is called when the engine
+  // stopped by itself.
   WorkerCore(WorkerIdentity identity, Engine* engine, const base::Clock* clock,
              const WorkerTimeouts& timeouts, WorkerProbe* probe,
-             std::function<void(const absl::Status&)> on_fault);
+             std::function<void(const absl::Status&)> on_fault,
+             const BlockAccess* blocks = &HostBlocks());
   // Stops the engine.
   ~WorkerCore();
 
@@ -75,6 +79,21 @@ class WorkerCore final {
   absl::Status Join(const std::shared_ptr<LiveStream>& stream);
   void Leave(LiveStream* stream);
 
+  // How KV travels beside messages, for the routers. Once, before the server starts. `warm_pairs`
+  // lists the decode workers that pairs lead to; may be null.
+  void SetHandoff(std::vector<std::string> transports,
+                  std::function<std::vector<uint64_t>()> warm_pairs) {
+    kv_transports_ = std::move(transports);
+    warm_pairs_ = std::move(warm_pairs);
+  }
+  const std::vector<std::string>& kv_transports() const { return kv_transports_; }
+  std::vector<uint64_t> warm_pairs() const {
+    return warm_pairs_ ? warm_pairs_() : std::vector<uint64_t>();
+  }
+
+  // How the host reaches this worker's blocks.
+  const BlockAccess& blocks() const { return *blocks_; }
+
   bool draining() const { return draining_; }
   // Refuses new streams and sequences from now on.
   void BeginDrain();
@@ -91,6 +110,9 @@ class WorkerCore final {
   const WorkerTimeouts timeouts_;
   WorkerProbe* const probe_;
   base::TimerQueue timers_;
+  const BlockAccess* const blocks_;
+  std::vector<std::string> kv_transports_;
+  std::function<std::vector<uint64_t>()> warm_pairs_;
   std::atomic<bool> draining_{false};
   mutable base::Mutex mutex_;
   base::CondVar left_;

@@ -5,15 +5,14 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/engine/engine.h"
+#include "common/transport/transport_probe.h"
 
 namespace baton {
 
 // What a worker tells its metrics, as verbs. Called from several threads; must not block. The base
 // class ignores everything, for tests.
-class WorkerProbe {
+class WorkerProbe : public TransportProbe {
  public:
-  virtual ~WorkerProbe() = default;
-
   virtual void SequenceAdmitted() {}
   virtual void StepDone(const StepEvent&) {}
   virtual void StateChanged(SequenceState /*from*/, SequenceState /*to*/) {}

@@ -18,10 +18,12 @@
 #include "common/metrics/registry.h"
 #include "common/model/kv_arena.h"
 #include "common/rpc/server.h"
+#include "common/transport/transport_factory.h"
 #include "common/worker/kv_shape_of.h"
 #include "common/worker/status_service.h"
 #include "common/worker/worker_model.h"
 #include "grpcpp/impl/service_type.h"
+#include "kernels/backend_factory.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -75,6 +77,7 @@ class Worker final {
   std::unique_ptr<AdminServer> admin_;
   WorkerModel model_;
   std::unique_ptr<MetricsProbe> probe_;
+  std::unique_ptr<BlockAccess> device_blocks_;  // null on a CPU
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<grpc::Service> status_;
@@ -143,9 +146,18 @@ std::optional<Fatal> Worker::StartEngine() {
       .vocab_size = model_.engine.vocab_size,
       .push_address = flags_.server.advertise,
       .tls = flags_.server.tls.enabled()};
-  core_ =
-      std::make_unique<WorkerCore>(std::move(identity), engine_.get(), &clock_, WorkerTimeouts(),
-                                   probe_.get(), [this](const absl::Status&) { faulted_ = true; });
+  if (kernels::HasOwnMemory(flags_.engine.device)) {
+    auto blocks = MakeDeviceBlocks();
+    if (!blocks.ok()) {
+      return FatalOf(blocks.status(), ExitCode::kUsage, "cannot reach the KV cache in the GPU",
+                     "--device cpu");
+    }
+    device_blocks_ = *std::move(blocks);
+  }
+  core_ = std::make_unique<WorkerCore>(
+      std::move(identity), engine_.get(), &clock_, WorkerTimeouts(), probe_.get(),
+      [this](const absl::Status&) { faulted_ = true; },
+      device_blocks_ != nullptr ? device_blocks_.get() : &HostBlocks());
   return std::nullopt;
 }
 
@@ -182,7 +194,17 @@ RpcServerOptions Worker::ServerOptions() const {
 
 std::optional<Fatal> Worker::StartServer() {
   status_ = MakeStatusService(core_.get());
-  services_ = spec_.make_services(core_.get(), TlsOf(flags_.server.tls));
+  auto services = spec_.make_services(core_.get(), flags_, TlsOf(flags_.server.tls));
+  if (!services.ok()) {
+    return FatalOf(services.status(), ExitCode::kUsage, "cannot move KV caches",
+                   "--kv-transport grpc works everywhere");
+  }
+  services_ = *std::move(services);
+  if (spec_.role == WorkerRole::kPrefill) {
+    registry_.OnScrape([this] {
+      registry_.gauge(Metric::kKvPairs).Set(static_cast<double>(core_->warm_pairs().size()));
+    });
+  }
   std::vector<grpc::Service*> all = services_->services();
   all.push_back(status_.get());
   auto server = RpcServer::Start(ServerOptions(), all);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "common/config/options.h"
 #include "common/rpc/tls.h"
 #include "common/worker/worker_core.h"
@@ -27,7 +28,10 @@ struct WorkerRoleSpec {
   WorkerRole role = WorkerRole::kDecode;
   std::string program;                     // "baton-decode"
   std::vector<std::string> service_names;  // for grpc.health.v1
-  std::function<std::unique_ptr<RoleServices>(WorkerCore*, const TlsOptions&)> make_services;
+  // Fails when the KV transport that was asked for cannot be.
+  std::function<absl::StatusOr<std::unique_ptr<RoleServices>>(WorkerCore*, const WorkerFlags&,
+                                                              const TlsOptions&)>
+      make_services;
 };
 
 // The life of a worker process: log, failpoints, model, engine, server, ready line; then until

@@ -46,4 +46,46 @@ absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> parts
   return stream_.Synchronize();
 }
 
+absl::Status HostCopies::Read(std::span<const std::span<const std::byte>> device,
+                              std::span<std::byte> host) {
+  BATON_RETURN_IF_ERROR(CheckSize(host.size()));
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  std::byte* to = static_cast<std::byte*>(staging_->data());
+  for (const auto& part : device) {
+    BATON_RETURN_IF_ERROR(CopyToHost(to, part.data(), part.size(), stream_.handle()));
+    to += part.size();
+  }
+  BATON_RETURN_IF_ERROR(stream_.Synchronize());
+  std::memcpy(host.data(), staging_->data(), host.size());
+  return absl::OkStatus();
+}
+
+absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> host,
+                               std::span<const std::span<std::byte>> device) {
+  size_t bytes = 0;
+  for (const auto& part : host) bytes += part.size();
+  BATON_RETURN_IF_ERROR(CheckSize(bytes));
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  std::byte* to = static_cast<std::byte*>(staging_->data());
+  for (const auto& part : host) {
+    std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
+  const std::byte* from = static_cast<const std::byte*>(staging_->data());
+  for (const auto& part : device) {
+    BATON_RETURN_IF_ERROR(CopyToDevice(part.data(), from, part.size(), stream_.handle()));
+    from += part.size();
+  }
+  return stream_.Synchronize();
+}
+
+absl::Status HostCopies::ZeroRows(void* device, size_t pitch, size_t width, size_t rows) {
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  BATON_RETURN_IF_ERROR(FillRows(device, pitch, 0, width, rows, stream_.handle()));
+  return stream_.Synchronize();
+}
+
 }  // namespace baton::kernels::cuda

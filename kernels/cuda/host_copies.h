@@ -25,6 +25,13 @@ class HostCopies final {
   // `parts`, one after the other, to `device`.
   absl::Status Write(std::span<const std::span<const std::byte>> parts, void* device);
 
+  // The same with device memory in many places, perhaps of several GPUs.
+  absl::Status Read(std::span<const std::span<const std::byte>> device, std::span<std::byte> host);
+  absl::Status Write(std::span<const std::span<const std::byte>> host,
+                     std::span<const std::span<std::byte>> device);
+  // Zeroes the first `width` bytes of each of `rows` rows, which begin `pitch` bytes apart.
+  absl::Status ZeroRows(void* device, size_t pitch, size_t width, size_t rows);
+
  private:
   HostCopies(int device, Stream stream, std::unique_ptr<PinnedMemory> staging)
       : device_(device), stream_(std::move(stream)), staging_(std::move(staging)) {}

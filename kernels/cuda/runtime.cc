@@ -236,5 +236,12 @@ absl::Status CopyOnDevice(void* to, const void* from, size_t bytes, StreamHandle
 absl::Status Fill(void* device, int byte, size_t bytes, StreamHandle stream) {
   return Check(cudaMemsetAsync(device, byte, bytes, stream), "filling GPU memory");
 }
+absl::Status FillRows(void* device, size_t pitch, int byte, size_t width, size_t rows,
+                      StreamHandle stream) {
+  return Check(cudaMemset2DAsync(device, pitch, byte, width, rows, stream), "filling GPU memory");
+}
+absl::Status CopyAnywhere(void* to, const void* from, size_t bytes, StreamHandle stream) {
+  return Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream), "copying among GPUs");
+}
 
 }  // namespace baton::kernels::cuda

@@ -140,5 +140,10 @@ absl::Status CopyToDevice(void* device, const void* host, size_t bytes, StreamHa
 absl::Status CopyToHost(void* host, const void* device, size_t bytes, StreamHandle stream);
 absl::Status CopyOnDevice(void* to, const void* from, size_t bytes, StreamHandle stream);
 absl::Status Fill(void* device, int byte, size_t bytes, StreamHandle stream);
+// The first `width` bytes of each of `rows` rows that begin `pitch` bytes apart.
+absl::Status FillRows(void* device, size_t pitch, int byte, size_t width, size_t rows,
+                      StreamHandle stream);
+// From anywhere to anywhere, whatever GPUs the memory is of.
+absl::Status CopyAnywhere(void* to, const void* from, size_t bytes, StreamHandle stream);
 
 }  // namespace baton::kernels::cuda

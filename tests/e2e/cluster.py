@@ -131,7 +131,7 @@ class Cluster:
     """A router with its workers. Use as a context manager."""
 
     def __init__(self, model=DEMO_MODEL, decode=1, prefill=1, flags=(), decode_flags=(),
-                 prefill_flags=(), router_flags=(), worker_environment=None):
+                 prefill_flags=(), router_flags=(), worker_environment=None, role_environment=None):
         self.folder = tempfile.TemporaryDirectory(prefix="baton-e2e-")
         self.path = pathlib.Path(self.folder.name)
         self.model = model
@@ -141,6 +141,7 @@ class Cluster:
         self.decode_flags, self.prefill_flags = list(decode_flags), list(prefill_flags)
         self.router_flags = list(router_flags)
         self.worker_environment = worker_environment or {}
+        self.role_environment = role_environment or {}  # by role, on top of that
         self._counts = {"decode": decode, "prefill": prefill}
         self._next = 0
         self.decode, self.prefill, self.router = [], [], None
@@ -182,7 +183,8 @@ class Cluster:
         process = Process(
             name, [BIN / f"baton-{role}", self.model, "--host", "127.0.0.1", "--port", port,
                    "--admin-port", "0", *self.flags, *role_flags, *extra],
-            self.path, {**self.worker_environment, **(environment or {})})
+            self.path, {**self.worker_environment, **self.role_environment.get(role, {}),
+                        **(environment or {})})
         (self.decode if role == "decode" else self.prefill).append(process)
         return process
 

@@ -61,12 +61,12 @@ WorkerHarness::WorkerHarness(Options options)
                           .max_model_len = options_.engine.max_model_len,
                           .vocab_size = options_.engine.vocab_size,
                           .tls = options_.tls.enabled()};
-  core_ = std::make_unique<WorkerCore>(std::move(identity), engine_.get(), &clock_,
-                                       options_.timeouts, &probe_,
-                                       [this](const absl::Status& status) { fault_ = status; });
+  core_ = std::make_unique<WorkerCore>(
+      std::move(identity), engine_.get(), &clock_, options_.timeouts, &probe_,
+      [this](const absl::Status& status) { fault_ = status; }, options_.blocks);
   receiver_ = std::make_unique<KvReceiver>(core_.get());
   ChannelOptions to_decode{.tls = options_.tls, .peer_role = "decode"};
-  transport_ = std::make_unique<GrpcStreamTransport>(to_decode, &clock_);
+  transport_ = std::make_unique<GrpcStreamTransport>(to_decode, &clock_, options_.blocks);
   services_.push_back(MakeStatusService(core_.get()));
   if (options_.role == WorkerRole::kDecode) {
     services_.push_back(MakeDecodeService(core_.get(), receiver_.get()));

@@ -40,6 +40,7 @@ class WorkerHarness final {
     std::string numerics = "fake/1";
     TlsOptions tls;
     bool narrow_client = false;  // its channel takes 64 KiB at most before somebody reads
+    const BlockAccess* blocks = &HostBlocks();
   };
   static EngineOptions DefaultEngine();
 
@@ -50,6 +51,11 @@ class WorkerHarness final {
   WorkerCore& core() { return *core_; }
   KvReceiver& receiver() { return *receiver_; }
   RpcServer& server() { return *server_; }
+  // The memory of its blocks.
+  std::span<std::byte> arena() {
+    const kernels::PagedKv& kv = arena_.kv();
+    return {kv.block(0), kv.layout.block_bytes() * static_cast<size_t>(kv.num_blocks)};
+  }
   FakeRunnerControl& control() { return *control_; }
   EngineFigures figures() { return engine_->figures(); }
   // Sequences that the engine has taken in since the start, whatever became of them.

@@ -1,7 +1,10 @@
 // A prefill and a decode worker hand requests over on loopback: same tokens as one worker alone.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "common/base/status.h"
+#include "tests/fakes/veiled_blocks.h"
 #include "tests/fakes/worker_harness.h"
 
 namespace baton {
@@ -24,6 +27,48 @@ TEST(HandoffTest, SplitGivesTheTokensOfOneWorker) {
     EXPECT_TRUE(decode.Idle()) << length;
     EXPECT_EQ(decode.figures().prompt_tokens_computed, 0u);
   }
+}
+
+TEST(HandoffTest, NothingOfFormerOwnersLeavesWithTheLastBlock) {
+  for (const int32_t length : {5, 7, 8}) {
+    WorkerHarness prefill(Prefill()), decode({});
+    std::ranges::fill(prefill.arena(), std::byte{0xFF});
+    const SplitResult result = RunSplit(prefill, decode, MakeGeneration(length, 2));
+    ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
+    int left = 0;
+    const size_t slot = decode.arena().size() / (64 * 2 * 2 * 4);  // blocks, layers, planes, slots
+    for (size_t at = 0; at < decode.arena().size(); at += slot) {
+      left += std::ranges::all_of(decode.arena().subspan(at, slot),
+                                  [](std::byte b) { return b == std::byte{0xFF}; });
+    }
+    EXPECT_EQ(left, 0) << length;
+  }
+}
+
+// Tokens of the fake model are made of what its KV holds.
+TEST(HandoffTest, BlocksThatTheHostCannotReachGoThroughTheirAccess) {
+  const VeiledBlocks veiled;
+  auto from = Prefill();
+  WorkerHarness::Options to;
+  from.blocks = to.blocks = &veiled;
+  WorkerHarness alone({}), prefill(from), decode(to);
+  const auto generation = MakeGeneration(37, 12);
+  const SplitResult result = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
+  EXPECT_EQ(result.tokens, RunLocal(alone, generation));
+}
+
+TEST(HandoffTest, ADeviceErrorWhileBlocksAreReadEndsTheAttempt) {
+  VeiledBlocks broken;
+  broken.fault = absl::InternalError("the device is gone");
+  auto options = Prefill();
+  options.blocks = &broken;
+  WorkerHarness prefill(options), decode({});
+  const SplitResult result = RunSplit(prefill, decode, MakeGeneration(10, 4));
+  EXPECT_FALSE(result.prefill.ok());
+  EXPECT_FALSE(result.decode.ok());
+  EXPECT_TRUE(prefill.Idle());
+  EXPECT_TRUE(decode.Idle());
 }
 
 TEST(HandoffTest, ChunkedPrefillPushesWhileItComputes) {

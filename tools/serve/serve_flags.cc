@@ -11,7 +11,8 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::string_view, 3> kEngineGroups = {"Batching", "KV cache", "Device"};
+constexpr std::array<std::string_view, 4> kEngineGroups = {"Batching", "KV cache", "Device",
+                                                           "Handoff"};
 constexpr std::array<std::string_view, 4> kRouterGroups = {"Model", "Request limits",
                                                            "End of sequence", "Workers"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
@@ -58,6 +59,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   BindExposure(set, &flags->router.server);
   set->Edit("tls-cert").help = "certificate chain of all processes, PEM; it names all three roles";
   BindEngine(set, &flags->engine);
+  BindHandoff(set, &flags->handoff);
   set->Remove("max-num-queued-reqs");
   BindRouting(set, &flags->router);
   BindLog(set, &flags->router.server);

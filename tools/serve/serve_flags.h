@@ -17,6 +17,7 @@ struct ServeFlags {
 
   RouterFlags router;  // with the model directory and the server's settings
   EngineFlags engine;
+  HandoffFlags handoff;
   int32_t prefill = 1;  // workers
   int32_t decode = 1;
   bool unified = false;  // decode workers prefill too; none else

@@ -25,6 +25,7 @@ struct Seen {
   std::optional<ReservedEvent> reserved;
   std::map<int32_t, std::span<std::byte>> ready;  // kPrefill, by ordinal
   int32_t ready_cached_tokens = 0;
+  int32_t last_block_tokens = 0;
   bool last_ready = false;
   std::optional<FinishedEvent> finished;
   std::optional<absl::Status> refused;
@@ -162,6 +163,7 @@ class EngineHarness {
       seen->ready[block.ordinal] = block.bytes;
     }
     seen->ready_cached_tokens = event.cached_tokens;
+    if (!event.blocks.empty()) seen->last_block_tokens = event.last_block_tokens;
     seen->last_ready = event.last;
   }
   static void Note(Seen* seen, TokenEvent event) {

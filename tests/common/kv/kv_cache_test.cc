@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <vector>
 
 namespace baton {
@@ -21,27 +20,6 @@ TEST(KvCacheTest, BlocksAreContiguousAndDisjoint) {
   EXPECT_EQ(cache.bytes(BlockId(0)).size(), 2u * 2 * 3 * 4 * 8 * sizeof(float));
 }
 
-TEST(KvCacheTest, ZeroesUnusedSlotsOfEveryLayerPlaneAndHead) {
-  for (const auto dtype : {kernels::DType::kF32, kernels::DType::kBF16}) {
-    for (int32_t used = 0; used <= 4; ++used) {
-      kernels::PagedKv kv;
-      kv.layout = {.dtype = dtype, .block_size = 4, .layers = 2, .kv_heads = 3, .head_dim = 8};
-      kv.num_blocks = 2;
-      std::vector<std::byte> memory(kv.layout.block_bytes() * 2, std::byte{0xFF});
-      kv.arena = memory.data();
-      KvCache(kv).ZeroUnusedSlots(BlockId(1), used);
-      const auto is_set = [](std::byte b) { return b == std::byte{0xFF}; };
-      const auto half = memory.begin() + static_cast<ptrdiff_t>(kv.layout.block_bytes());
-      EXPECT_TRUE(std::all_of(memory.begin(), half, is_set));  // the other block
-      const size_t head_bytes = 4 * 8 * kernels::SizeOf(dtype);
-      for (size_t i = 0; i < kv.layout.block_bytes(); ++i) {
-        const size_t slot = i % head_bytes / (8 * kernels::SizeOf(dtype));
-        ASSERT_EQ(is_set(half[static_cast<ptrdiff_t>(i)]), slot < static_cast<size_t>(used)) << i;
-      }
-    }
-  }
-}
-
 TEST(KvCacheTest, AnIdNamesABlockOnEveryRank) {
   std::vector<std::vector<std::byte>> memory;
   std::vector<kernels::PagedKv> ranks;
@@ -57,12 +35,6 @@ TEST(KvCacheTest, AnIdNamesABlockOnEveryRank) {
   const ByteParts peers = cache.peer_bytes(BlockId(1));
   ASSERT_EQ(peers.size(), 2u);
   EXPECT_EQ(peers[1].data(), ranks[2].block(1));
-  cache.ZeroUnusedSlots(BlockId(1), 3);
-  for (const kernels::PagedKv& kv : ranks) {
-    EXPECT_EQ(kv.block(1)[2 * 8 * 4], std::byte{0xFF});
-    EXPECT_EQ(kv.block(1)[3 * 8 * 4], std::byte{0});
-    EXPECT_EQ(kv.block(0)[3 * 8 * 4], std::byte{0xFF});
-  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/transport/in_process.h"
 #include "tests/common/kv/rank_block.h"
+#include "tests/common/transport/nccl_fixture.h"
 #include "tests/common/transport/push_fakes.h"
 
 namespace baton {
@@ -250,6 +251,18 @@ TEST_P(KvTransportContractTest, AnUnansweredCommitKeepsWaiting) {
   EXPECT_TRUE(observer_->Wait().ok());
 }
 
+std::unique_ptr<Fixture> Warm(KvInboxes* inboxes, const NcclFixtureOptions& options) {
+  auto fixture = std::make_unique<NcclFixture>(inboxes, options);
+  EXPECT_TRUE(fixture->Warm());
+  return fixture;
+}
+std::unique_ptr<Fixture> WarmPair(KvInboxes* inboxes) { return Warm(inboxes, {}); }
+std::unique_ptr<Fixture> WarmIpcPair(KvInboxes* inboxes) {
+  NcclFixtureOptions options;
+  options.ipc = true;
+  return Warm(inboxes, options);
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Transports, KvTransportContractTest,
     testing::Values(TransportCase{"InProcess",
@@ -259,7 +272,8 @@ INSTANTIATE_TEST_SUITE_P(
                     TransportCase{"GrpcStream",
                                   [](KvInboxes* inboxes) -> std::unique_ptr<Fixture> {
                                     return std::make_unique<GrpcFixture>(inboxes);
-                                  }}),
+                                  }},
+                    TransportCase{"Nccl", WarmPair}, TransportCase{"CudaIpc", WarmIpcPair}),
     [](const auto& test) { return test.param.name; });
 
 }  // namespace

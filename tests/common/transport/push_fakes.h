@@ -20,6 +20,7 @@
 namespace baton {
 
 constexpr auto kPatience = std::chrono::seconds(20);
+constexpr size_t kMaxBlockBytes = 4 * kMaxPieceBytes;  // of these tests
 
 // A receiver that keeps what arrives.
 class FakeInbox final : public KvInbox {
@@ -30,6 +31,7 @@ class FakeInbox final : public KvInbox {
     if (!refuse_pieces_.ok()) return refuse_pieces_;
     EXPECT_LE(piece.size(), kMaxPieceBytes);
     std::string& block = blocks_[piece.ordinal];
+    if (piece.offset == 0) block.clear();
     EXPECT_EQ(static_cast<int64_t>(block.size()), piece.offset);
     uint32_t crc = 0;
     for (const std::span<const std::byte> part : piece.parts) {
@@ -40,6 +42,31 @@ class FakeInbox final : public KvInbox {
     ++pieces_;
     changed_.NotifyAll();
     return absl::OkStatus();
+  }
+  absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
+                                                  int64_t size) override {
+    base::MutexLock lock(&mutex_);
+    while (stalled_) changed_.Wait(&mutex_);
+    if (!refuse_pieces_.ok()) return refuse_pieces_;
+    if (!refuse_once_.ok()) return std::exchange(refuse_once_, absl::OkStatus());
+    std::string& block = blocks_[ordinal];
+    // Room for more, so that bytes that are being written are not moved.
+    if (offset == 0) block.clear();
+    block.reserve(kMaxBlockBytes);
+    EXPECT_EQ(static_cast<int64_t>(block.size()), offset);
+    EXPECT_LE(offset + size, static_cast<int64_t>(kMaxBlockBytes));
+    block.resize(static_cast<size_t>(offset + size));
+    return std::as_writable_bytes(std::span(block)).subspan(static_cast<size_t>(offset));
+  }
+  void EndWrite(int32_t, int64_t, const absl::Status& written) override {
+    std::shared_ptr<KvPushReply> reply;
+    {
+      base::MutexLock lock(&mutex_);
+      if (written.ok()) ++pieces_;
+      reply = written.ok() ? nullptr : reply_;
+      changed_.NotifyAll();
+    }
+    if (reply != nullptr) reply->Answer(written);
   }
   void Progress(int32_t computed_tokens) override {
     base::MutexLock lock(&mutex_);
@@ -84,6 +111,7 @@ class FakeInbox final : public KvInbox {
   std::optional<PushCommitment> commitment_;
   std::shared_ptr<KvPushReply> reply_;
   absl::Status refuse_pieces_;
+  absl::Status refuse_once_;  // of BeginWrite only
   bool answer_commits_ = true;
   int32_t progress_ = -1;
   int pieces_ = 0;

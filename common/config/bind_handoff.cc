@@ -1,0 +1,35 @@
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton {
+
+std::string KvTransportName(KvTransportFlag way) {
+  switch (way) {
+    case KvTransportFlag::kAuto:
+      return "auto";
+    case KvTransportFlag::kGrpc:
+      return "grpc";
+    case KvTransportFlag::kNccl:
+      return "nccl";
+    case KvTransportFlag::kCudaIpc:
+      break;
+  }
+  return "cuda_ipc";
+}
+
+void BindHandoff(FlagSet* set, HandoffFlags* flags) {
+  const std::string group = "Handoff";
+  Choices<KvTransportFlag> ways;
+  for (const auto way : {KvTransportFlag::kAuto, KvTransportFlag::kGrpc, KvTransportFlag::kNccl,
+                         KvTransportFlag::kCudaIpc}) {
+    ways.words.emplace_back(KvTransportName(way), way);
+  }
+  set->Add(With(ChoiceFlag("kv-transport", &flags->transport, std::move(ways)), group,
+                "how KV caches travel; auto: the fastest that both sides have, gRPC otherwise"));
+  set->Add(With(SwitchFlag("kv-checksum", &flags->checksum), group,
+                "compare checksums of KV that moves between devices; --no-kv-checksum"));
+  set->Add(With(Valued(TextFlag("nccl-library", &flags->nccl_library), "FILE"), group,
+                "NCCL 2.28 or newer; default: libnccl.so.2 where the loader finds it"));
+}
+
+}  // namespace baton

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <climits>
+#include <cstddef>
+
+// The part of NCCL's C interface that the transport calls, declared here because NCCL is loaded at
+// run time and neither it nor CUDA is there when this is built. tests/common/transport/
+// nccl_api_test.cc compares every declaration with nccl.h 2.28.9 where the toolkit is.
+namespace baton::nccl {
+
+// As in nccl.h: ncclComm_t is a pointer to it.
+struct Comm;
+using Stream = void*;  // cudaStream_t
+
+constexpr size_t kUniqueIdBytes = 128;
+struct UniqueId {
+  char internal[kUniqueIdBytes];
+};
+
+enum Result : int {
+  kSuccess = 0,
+  kUnhandledCudaError = 1,
+  kSystemError = 2,
+  kInternalError = 3,
+  kInvalidArgument = 4,
+  kInvalidUsage = 5,
+  kRemoteError = 6,
+  kInProgress = 7,
+};
+
+enum DataType : int { kInt8 = 0 };
+
+constexpr unsigned int kConfigMagic = 0xcafebeef;
+constexpr int kUndefined = INT_MIN;
+
+// The configuration as of 2.28; a newer library knows by size and version what is missing.
+struct Config {
+  size_t size = sizeof(Config);
+  unsigned int magic = kConfigMagic;
+  unsigned int version = 22809;
+  int blocking = kUndefined;
+  int cga_cluster_size = kUndefined;
+  int min_ctas = kUndefined;
+  int max_ctas = kUndefined;
+  const char* net_name = nullptr;
+  int split_share = kUndefined;
+  int traffic_class = kUndefined;
+  const char* comm_name = nullptr;
+  int collnet_enable = kUndefined;
+  int cta_policy = kUndefined;
+  int shrink_share = kUndefined;
+  int nvls_ctas = kUndefined;
+  int channels_per_net_peer = kUndefined;
+  int nvlink_centric_sched = kUndefined;
+};
+
+// The calls, each with the name of its symbol.
+struct Calls {
+  Result (*get_version)(int* version) = nullptr;    // ncclGetVersion
+  Result (*get_unique_id)(UniqueId* id) = nullptr;  // ncclGetUniqueId
+  Result (*comm_init_rank_config)(Comm** comm, int ranks, UniqueId id, int rank,
+                                  Config* config) = nullptr;            // ncclCommInitRankConfig
+  Result (*comm_get_async_error)(Comm* comm, Result* error) = nullptr;  // ncclCommGetAsyncError
+  Result (*comm_abort)(Comm* comm) = nullptr;                           // ncclCommAbort
+  Result (*send)(const void* bytes, size_t count, DataType type, int peer, Comm* comm,
+                 Stream stream) = nullptr;  // ncclSend
+  Result (*recv)(void* bytes, size_t count, DataType type, int peer, Comm* comm,
+                 Stream stream) = nullptr;                   // ncclRecv
+  const char* (*get_error_string)(Result result) = nullptr;  // ncclGetErrorString
+  const char* (*get_last_error)(Comm* comm) = nullptr;       // ncclGetLastError
+};
+
+}  // namespace baton::nccl

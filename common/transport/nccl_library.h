@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/transport/nccl_api.h"
+
+namespace baton {
+
+// NCCL, loaded at run time. Stays loaded until the process ends: its threads may run on.
+class NcclLibrary final {
+ public:
+  // `path`: a file, or empty for libnccl.so.2 by the loader's own search. NOT_FOUND when it cannot
+  // be loaded, FAILED_PRECONDITION when a symbol is missing or it is older than kOldest; the
+  // message says what was found, what was expected and what to do.
+  static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Load(const std::string& path);
+
+  // 22809 is 2.28.9.
+  static constexpr int kOldest = 22800;
+  static std::string VersionName(int version);
+
+  const nccl::Calls& calls() const { return calls_; }
+  int version() const { return version_; }
+  const std::string& path() const { return path_; }
+
+  // OK for kSuccess and kInProgress; else what NCCL says about `call`.
+  absl::Status ToStatus(nccl::Result result, const char* call, nccl::Comm* comm) const;
+
+ private:
+  NcclLibrary() = default;
+  absl::Status Resolve(void* handle);
+
+  nccl::Calls calls_;
+  int version_ = 0;
+  std::string path_;
+};
+
+// Two sides of a pair need the same major and minor: their wire formats are NCCL's own.
+absl::Status CheckPeerVersion(int own, int peer);
+
+}  // namespace baton

@@ -1,0 +1,125 @@
+#include "common/transport/transport_factory.h"
+
+#include <optional>
+#include <utility>
+
+#include "common/base/status.h"
+#include "common/transport/grpc_stream.h"
+#include "common/transport/ipc_communicator.h"
+#include "common/transport/nccl_communicator.h"
+#include "spdlog/spdlog.h"
+
+#if BATON_HAS_CUDA
+#include "common/transport/cuda_memory.h"
+#endif
+
+namespace baton {
+namespace {
+
+#if BATON_HAS_CUDA
+// Of those that CUDA_VISIBLE_DEVICES shows; where rank 0 computes.
+constexpr int kDevice = 0;
+#else
+absl::Status NoCuda() {
+  return absl::UnimplementedError(
+      "the blocks of this worker are in a GPU, and this build has no CUDA; build with preset cuda");
+}
+#endif
+
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeMemory(const TransportOptions& options) {
+#if BATON_HAS_CUDA
+  if (options.on_gpu) {
+    return MakeCudaPairMemory(kDevice, options.limits.slots, options.limits.chunk_bytes,
+                              options.self.shape.tensor_parallel > 1);
+  }
+#else
+  if (options.on_gpu) return NoCuda();
+#endif
+  return MakeHostPairMemory(options.limits.slots, options.limits.chunk_bytes);
+}
+
+// What the options ask for; kGrpc when it is messages only.
+absl::StatusOr<TransportChoice> Choose(const TransportOptions& options) {
+  const bool nccl_here = options.on_gpu || !options.nccl_library.empty();
+  if (options.choice == TransportChoice::kAuto) {
+    return nccl_here ? TransportChoice::kNccl : TransportChoice::kGrpc;
+  }
+  if (options.choice == TransportChoice::kNccl && !nccl_here) {
+    return absl::FailedPreconditionError(
+        "--kv-transport nccl moves KV of GPUs, and this worker computes on the CPU; use "
+        "--kv-transport grpc, or name a library that moves host memory with --nccl-library");
+  }
+  return options.choice;
+}
+
+absl::StatusOr<NcclParts> MakeParts(const TransportOptions& options, TransportChoice choice) {
+  NcclParts parts{.checksum = options.checksum, .limits = options.limits};
+  std::shared_ptr<const NcclLibrary> library;
+  if (choice == TransportChoice::kNccl) {
+    BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library));
+  }
+  BATON_ASSIGN_OR_RETURN(parts.memory, MakeMemory(options));
+  if (choice == TransportChoice::kCudaIpc) {
+    parts.communicators = MakeIpcCommunicators(parts.memory.get());
+    spdlog::info("KV goes from device to device to workers of this host");
+    return parts;
+  }
+  spdlog::info("NCCL {} from {}; its traffic is clear text, for trusted networks",
+               NcclLibrary::VersionName(library->version()), library->path());
+  parts.communicators = MakeNcclCommunicators(std::move(library));
+  return parts;
+}
+
+// Empty when pushes go by messages only.
+absl::StatusOr<std::optional<NcclParts>> MakePairs(const TransportOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const TransportChoice choice, Choose(options));
+  if (choice == TransportChoice::kGrpc) return std::nullopt;
+  absl::StatusOr<NcclParts> parts = MakeParts(options, choice);
+  if (parts.ok()) return std::optional<NcclParts>(*std::move(parts));
+  if (options.choice != TransportChoice::kAuto) return parts.status();
+  spdlog::warn("KV goes by gRPC: {}", std::string(parts.status().message()));
+  return std::nullopt;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<BlockAccess>> MakeDeviceBlocks() {
+#if BATON_HAS_CUDA
+  return MakeCudaBlocks(kDevice);
+#else
+  return NoCuda();
+#endif
+}
+
+absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOptions channel,
+                                            const base::Clock* clock, TransportProbe* probe) {
+  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
+  SendingSide side;
+  auto messages = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks);
+  if (!parts) {
+    side.transport = std::move(messages);
+    return side;
+  }
+  const std::string way = parts->communicators->way();
+  BATON_ASSIGN_OR_RETURN(
+      auto transport, NcclTransport::Start(*std::move(parts), std::move(options.self),
+                                           std::move(messages), std::move(channel), clock, probe));
+  side.warmer = transport.get();
+  side.transport = std::move(transport);
+  side.ways = {way};
+  return side;
+}
+
+absl::StatusOr<ReceivingSide> MakeReceivingSide(TransportOptions options, const base::Clock* clock,
+                                                TransportProbe* probe) {
+  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
+  ReceivingSide side;
+  if (!parts) return side;
+  const std::string way = parts->communicators->way();
+  BATON_ASSIGN_OR_RETURN(
+      side.nccl, NcclAcceptor::Start(*std::move(parts), std::move(options.self), clock, probe));
+  side.ways = {way};
+  return side;
+}
+
+}  // namespace baton

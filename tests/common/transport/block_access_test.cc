@@ -1,0 +1,66 @@
+// Messages made of blocks that the host reaches by copies only.
+#include "common/transport/block_access.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/common/transport/push_fakes.h"
+#include "tests/fakes/veiled_blocks.h"
+
+namespace baton {
+namespace {
+
+class BlockAccessTest : public testing::Test {
+ protected:
+  BlockAccessTest()
+      : service_(MakeKvTransferService(&inboxes_, false)), transport_({}, &clock_, &blocks_) {
+    server_ = *RpcServer::Start({}, {service_.get()});
+  }
+  std::shared_ptr<KvPush> Open() {
+    return transport_.Open(server_->address(), {.ticket = Ticket::Draw(1)}, observer_);
+  }
+
+  base::SteadyClock clock_;
+  VeiledBlocks blocks_;
+  FakeInboxes inboxes_;
+  std::shared_ptr<Observer> observer_ = std::make_shared<Observer>();
+  std::unique_ptr<grpc::Service> service_;
+  std::unique_ptr<RpcServer> server_;
+  GrpcStreamTransport transport_;
+};
+
+TEST_F(BlockAccessTest, WhatIsSentIsWhatTheAccessReads) {
+  std::string plain(2 * kMaxPieceBytes + 77, '\0'), veiled;
+  for (size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<char>(i * 7 + i / 251);
+  for (const char c : plain) veiled.push_back(static_cast<char>(c ^ 0x5a));
+  auto push = Open();
+  // In two parts, as of two ranks.
+  const auto all = std::as_bytes(std::span(veiled));
+  push->Send({{3, {all.first(kMaxPieceBytes - 5), all.subspan(kMaxPieceBytes - 5)}}});
+  push->Commit({.block_count = 1, .first_token = {.token = 1}});
+  const absl::Status status = observer_->Wait();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(inboxes_.inbox_->blocks_[3], plain);
+}
+
+TEST_F(BlockAccessTest, ABlockThatCannotBeReadEndsThePush) {
+  blocks_.fault = absl::InternalError("the device is gone");
+  const std::string bytes(1000, 'x');
+  auto push = Open();
+  push->Send({{0, {std::as_bytes(std::span(bytes))}}});
+  const absl::Status status = observer_->Wait();
+  EXPECT_EQ(status.message(), "the device is gone");
+  EXPECT_EQ(inboxes_.inbox_->pieces_, 0);
+}
+
+TEST(HostBlocksTest, HostMemoryIsReadInPlace) {
+  const std::string bytes = "block";
+  const auto span = std::as_bytes(std::span(bytes));
+  const auto read = HostBlocks().Read({span});
+  ASSERT_TRUE(read.ok());
+  ASSERT_EQ(read->parts.size(), 1u);
+  EXPECT_EQ(read->parts[0].data(), span.data());
+  EXPECT_EQ(read->copy, nullptr);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,39 @@
+#include "common/transport/nccl_library.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace baton {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(NcclLibraryTest, AMissingLibraryNamesTheFileAndTheWayOut) {
+  const auto library = NcclLibrary::Load("/nonexistent/libnccl.so.2");
+  ASSERT_EQ(library.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(library.status().message(), HasSubstr("/nonexistent/libnccl.so.2"));
+  EXPECT_THAT(library.status().message(), HasSubstr("--kv-transport grpc"));
+}
+
+TEST(NcclLibraryTest, ALibraryWithoutTheSymbolsIsRefused) {
+  const auto library = NcclLibrary::Load("libm.so.6");
+  ASSERT_EQ(library.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(library.status().message(), HasSubstr("ncclGetVersion"));
+}
+
+TEST(NcclLibraryTest, TheFakeLoadsAndSaysItsVersion) {
+  const auto library = NcclLibrary::Load(BATON_FAKE_NCCL_PATH);
+  ASSERT_TRUE(library.ok()) << library.status();
+  EXPECT_GE((*library)->version(), NcclLibrary::kOldest);
+}
+
+TEST(NcclLibraryTest, PeersNeedTheSameMinorVersion) {
+  EXPECT_TRUE(CheckPeerVersion(22809, 22803).ok());
+  const absl::Status status = CheckPeerVersion(22809, 22907);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(status.message(), HasSubstr("2.28.9"));
+  EXPECT_THAT(status.message(), HasSubstr("2.29.7"));
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,158 @@
+// The NCCL transport end to end in one process, over the fake library: what goes through the pair,
+// what does not, and what becomes of a push when its pair fails.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "common/base/status.h"
+#include "tests/common/transport/nccl_fixture.h"
+
+namespace baton {
+namespace {
+
+class NcclTransportTest : public testing::Test {
+ protected:
+  std::shared_ptr<KvPush> Open(NcclFixture* fixture, uint64_t incarnation = 7) {
+    return fixture->transport().Open(fixture->address(),
+                                     {.ticket = Ticket::Draw(incarnation),
+                                      .shape = NcclFixtureOptions().shape,
+                                      .model_fingerprint = "fp"},
+                                     observer_);
+  }
+  std::vector<KvSource> MakeBlocks(int32_t count, size_t bytes) {
+    std::vector<KvSource> blocks;
+    for (int32_t i = 0; i < count; ++i) {
+      auto& memory = memory_.emplace_back(std::make_unique<std::string>(bytes, '\0'));
+      for (char& c : *memory) c = static_cast<char>(random_());
+      blocks.push_back({i, {std::as_bytes(std::span(*memory))}});
+    }
+    return blocks;
+  }
+  void ExpectArrived(const std::vector<KvSource>& blocks) {
+    for (const KvSource& block : blocks) {
+      const std::string& got = inboxes_.inbox_->blocks_[block.ordinal];
+      const auto* data = reinterpret_cast<const char*>(block.parts[0].data());
+      EXPECT_EQ(got, std::string(data, block.size())) << block.ordinal;
+    }
+  }
+
+  FakeInboxes inboxes_;
+  std::shared_ptr<Observer> observer_ = std::make_shared<Observer>();
+  std::vector<std::unique_ptr<std::string>> memory_;
+  std::minstd_rand random_{42};
+};
+
+TEST_F(NcclTransportTest, BlocksOfAWarmPairDoNotTravelAsMessages) {
+  NcclFixture fixture(&inboxes_, {});
+  ASSERT_TRUE(fixture.Warm());
+  auto push = Open(&fixture);
+  const auto blocks = MakeBlocks(20, 200'000);
+  push->Send(blocks);
+  push->Commit({.block_count = 20, .first_token = {.token = 1}});
+  ASSERT_TRUE(observer_->Wait().ok());
+  ExpectArrived(blocks);
+  EXPECT_EQ(fixture.sender_probe.of(PushWay::kNccl), 1);
+  EXPECT_GE(fixture.receiver_probe.bytes, 20 * 200'000);
+  EXPECT_EQ(fixture.sender_probe.of(PairEvent::kBuilt), 1);
+  EXPECT_EQ(fixture.receiver_probe.of(PairEvent::kBuilt), 1);
+}
+
+TEST_F(NcclTransportTest, UntilThePairIsWarmPushesGoByMessages) {
+  NcclFixture fixture(&inboxes_, {});
+  auto push = Open(&fixture);
+  const auto blocks = MakeBlocks(3, 5000);
+  push->Send(blocks);
+  push->Commit({.block_count = 3, .first_token = {.token = 1}});
+  ASSERT_TRUE(observer_->Wait().ok());
+  ExpectArrived(blocks);
+  EXPECT_EQ(fixture.sender_probe.of(PushWay::kGrpc), 1);
+  EXPECT_EQ(fixture.receiver_probe.bytes, 0);
+}
+
+TEST_F(NcclTransportTest, ATicketOfAnotherProcessDoesNotUseThePair) {
+  NcclFixture fixture(&inboxes_, {});
+  ASSERT_TRUE(fixture.Warm());
+  auto push = Open(&fixture, /*incarnation=*/8);
+  push->Commit({.first_token = {.token = 1}});
+  EXPECT_TRUE(observer_->Wait().ok());
+  EXPECT_EQ(fixture.sender_probe.of(PushWay::kNccl), 0);
+}
+
+TEST_F(NcclTransportTest, ManyPushesShareThePair) {
+  NcclFixture fixture(&inboxes_, {});
+  ASSERT_TRUE(fixture.Warm());
+  struct One {
+    FakeInboxes inboxes;
+    std::shared_ptr<Observer> observer = std::make_shared<Observer>();
+  };
+  // All into one inbox would mix them up: each in turn, the pair stays.
+  for (int i = 0; i < 20; ++i) {
+    inboxes_.inbox_ = std::make_shared<FakeInbox>();
+    observer_ = std::make_shared<Observer>();
+    auto push = Open(&fixture);
+    const auto blocks = MakeBlocks(4, 30'000 + 100 * static_cast<size_t>(i));
+    push->Send(blocks);
+    push->Commit({.block_count = 4, .first_token = {.token = 1}});
+    ASSERT_TRUE(observer_->Wait().ok()) << i;
+    ExpectArrived(blocks);
+  }
+  EXPECT_EQ(fixture.sender_probe.of(PushWay::kNccl), 20);
+  EXPECT_EQ(fixture.sender_probe.of(PairEvent::kAborted), 0);
+}
+
+TEST_F(NcclTransportTest, AnotherModelIsRefusedAndPushesGoByMessages) {
+  NcclFixtureOptions options;
+  options.sender_fingerprint = "other";
+  NcclFixture fixture(&inboxes_, options);
+  fixture.nccl().Warm(fixture.address(), 7);
+  ASSERT_TRUE(
+      NcclFixture::Eventually([&] { return fixture.sender_probe.of(PairEvent::kRefused) == 1; }));
+  auto push = Open(&fixture);
+  push->Commit({.first_token = {.token = 1}});
+  EXPECT_TRUE(observer_->Wait().ok());
+  // Asking again soon dials nobody.
+  fixture.nccl().Warm(fixture.address(), 7);
+  EXPECT_EQ(fixture.sender_probe.of(PairEvent::kRefused), 1);
+}
+
+TEST_F(NcclTransportTest, ASenderOfMoreRanksHasAPairWithOneDevice) {
+  NcclFixtureOptions options;
+  options.sender_ranks = 3;
+  NcclFixture fixture(&inboxes_, options);
+  EXPECT_TRUE(fixture.Warm());
+}
+
+TEST_F(NcclTransportTest, AReceiverOfMoreRanksRefusesPairs) {
+  NcclFixtureOptions options;
+  options.shape.tensor_parallel = 3;
+  NcclFixture fixture(&inboxes_, options);
+  fixture.nccl().Warm(fixture.address(), 7);
+  EXPECT_TRUE(
+      NcclFixture::Eventually([&] { return fixture.sender_probe.of(PairEvent::kRefused) == 1; }));
+}
+
+TEST_F(NcclTransportTest, AReceiverThatDiscardsGetsTheBlocksByMessages) {
+  NcclFixture fixture(&inboxes_, {});
+  ASSERT_TRUE(fixture.Warm());
+  // The first write is refused, the others are not.
+  inboxes_.inbox_->refuse_once_ = absl::AbortedError("not now");
+  auto push = Open(&fixture);
+  const auto blocks = MakeBlocks(30, 200'000);
+  push->Send(blocks);
+  push->Commit({.block_count = 30, .first_token = {.token = 1}});
+  const absl::Status status = observer_->Wait();
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectArrived(blocks);
+}
+
+TEST_F(NcclTransportTest, ThePairGoesWithItsReceiver) {
+  auto fixture = std::make_unique<NcclFixture>(&inboxes_, NcclFixtureOptions());
+  ASSERT_TRUE(fixture->Warm());
+  fixture->server().Shutdown(std::chrono::milliseconds(0));
+  EXPECT_TRUE(NcclFixture::Eventually([&] { return fixture->nccl().warm().empty(); }));
+  auto push = Open(fixture.get());
+  EXPECT_FALSE(observer_->Wait().ok());
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,223 @@
+// PairSim: device threads and communicators.
+#include <algorithm>
+
+#include "common/transport/nccl_chunk.h"
+#include "tests/fakes/pair_sim_parts.h"
+
+namespace baton {
+
+using std::chrono::microseconds;
+
+void PairSim::Event(const std::shared_ptr<Device>& device, base::Duration delay,
+                    DeviceEvent event) {
+  At(delay, [this, device, event = std::move(event)] {
+    if (device->dead) return;
+    if (device->is_sender) {
+      std::vector<SenderAction> actions;
+      senders_[static_cast<size_t>(device->node)]->machine->OnDevice(event, now_, &actions);
+      Apply(device->node, std::move(actions));
+    } else {
+      std::vector<ReceiverAction> actions;
+      receivers_[static_cast<size_t>(device->node)]->machine->OnDevice(event, now_, &actions);
+      Apply(device->node, std::move(actions));
+    }
+  });
+}
+
+void PairSim::Command(const std::shared_ptr<Device>& device, DeviceCommand command) {
+  if (std::holds_alternative<AbandonDevice>(command)) {
+    for (const DeviceCommand& left : device->commands) {
+      if (const auto* send = std::get_if<SendChunk>(&left)) {
+        Event(device, microseconds(1), ChunkGathered{send->key});
+      }
+    }
+    device->commands.clear();
+    return;
+  }
+  device->commands.push_back(std::move(command));
+  RunNext(device);
+}
+
+// One command at a time; the thread hangs before one or in the middle.
+void PairSim::RunNext(const std::shared_ptr<Device>& device) {
+  if (device->busy || device->hung || device->dead || device->commands.empty()) return;
+  device->busy = true;
+  At(Some(500), [this, device] {
+    if (device->dead) return;
+    device->busy = false;
+    if (device->commands.empty()) return;  // abandoned
+    const DeviceCommand command = std::move(device->commands.front());
+    device->commands.pop_front();
+    Execute(device, command);
+    RunNext(device);
+  });
+}
+
+void PairSim::Execute(const std::shared_ptr<Device>& device, const DeviceCommand& command) {
+  const bool hangs = Chance(options_.thread_hangs);
+  if (const auto* send = std::get_if<SendChunk>(&command)) {
+    Gather(device, *send);
+    if (!hangs) Post(device, *send);
+  } else if (const auto* deliver = std::get_if<DeliverChunk>(&command)) {
+    Deliver(device, *deliver);  // no NCCL call in it
+    return;
+  }
+  if (hangs) {
+    device->hung = true;
+    return;
+  }
+  if (const auto* make = std::get_if<MakeUniqueId>(&command)) {
+    const bool fails = Chance(options_.fail_id);
+    const std::string id = fails ? "" : "id-" + std::to_string(next_id_++);
+    if (!fails) comms_[id] = std::make_shared<Comm>();
+    Event(device, Some(100),
+          UniqueIdMade{make->pair, make->epoch, id,
+                       fails ? absl::InternalError("no id") : absl::OkStatus()});
+  } else if (const auto* connect = std::get_if<Connect>(&command)) {
+    ConnectSide(device, *connect);
+  } else if (const auto* receive = std::get_if<ReceiveChunk>(&command)) {
+    Post(device, *receive);
+  } else if (const auto* abort = std::get_if<AbortPair>(&command)) {
+    AbortSide(device, *abort);
+  }
+}
+
+void PairSim::ConnectSide(const std::shared_ptr<Device>& device, const Connect& command) {
+  const auto found = comms_.find(command.unique_id);
+  if (found == comms_.end()) return Broken("connect with an unknown id");
+  const std::shared_ptr<Comm> comm = found->second;
+  if (comm->joined[command.rank]) return Broken("a rank joined twice");
+  comm->joined[command.rank] = true;
+  comm->devices[command.rank] = device;
+  comm->pairs[command.rank] = command.pair;
+  comm->epochs[command.rank] = command.epoch;
+  device->comms[{command.pair, command.epoch}] = comm;
+  if (Chance(options_.fail_connect)) {
+    return Event(device, Some(1000),
+                 Connected{command.pair, command.epoch, absl::InternalError("no connection")});
+  }
+  if (!comm->joined[0] || !comm->joined[1] || comm->gone[0] || comm->gone[1]) return;
+  for (int rank = 0; rank < 2; ++rank) {
+    Event(comm->devices[rank], Some(5000),
+          Connected{comm->pairs[rank], comm->epochs[rank], absl::OkStatus()});
+  }
+}
+
+void PairSim::Gather(const std::shared_ptr<Device>& device, const SendChunk& command) {
+  if (!device->in_use.emplace(command.slot, command.key).second)
+    return Broken("a send slot is used twice");
+  SimChunk chunk;
+  chunk.header = {.epoch = command.key.epoch, .plan = command.plan, .is_void = command.is_void};
+  for (const SourcePart& source : command.sources) {
+    uint64_t id = 0;
+    std::memcpy(&id, command.plan.ticket.secret.data(), sizeof id);
+    if (states_.at(id)->released) return Broken("a source was read after its release");
+    auto& bytes = chunk.bytes.emplace_back(SizeOf(source.bytes));
+    CopyParts(source.bytes, {bytes});
+  }
+  device->slots[command.slot] = std::move(chunk);
+  Event(device, microseconds(1), ChunkGathered{command.key});
+}
+
+void PairSim::Post(const std::shared_ptr<Device>& device, const SendChunk& command) {
+  const auto found = device->comms.find({command.key.pair, command.key.epoch});
+  if (found == device->comms.end()) return Broken("a send without a communicator");
+  found->second->sends.push_back({.device = device,
+                                  .key = command.key,
+                                  .slot = command.slot,
+                                  .chunk = device->slots[command.slot],
+                                  .stalled = Chance(options_.never_completes),
+                                  .fails = Chance(options_.fail_send)});
+  Match(found->second);
+}
+
+void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveChunk& command) {
+  if (!device->in_use.emplace(command.slot, command.key).second)
+    return Broken("a receive slot is used twice");
+  const auto found = device->comms.find({command.key.pair, command.key.epoch});
+  if (found == device->comms.end()) return Broken("a receive without a communicator");
+  if (Chance(options_.fail_receive)) {
+    return Event(device, Some(100), ReceivePosted{command.key, absl::InternalError("cannot post")});
+  }
+  found->second->receives.push_back(
+      {.device = device, .key = command.key, .slot = command.slot, .chunk = {}});
+  // Posts are told of in their order.
+  Event(device, microseconds(1), ReceivePosted{command.key, absl::OkStatus()});
+  Match(found->second);
+}
+
+void PairSim::Match(const std::shared_ptr<Comm>& comm) {
+  while (!comm->sends.empty() && !comm->receives.empty() && !comm->sends.front().stalled) {
+    Comm::Operation send = std::move(comm->sends.front());
+    Comm::Operation receive = std::move(comm->receives.front());
+    comm->sends.pop_front();
+    comm->receives.pop_front();
+    if (send.key.number != receive.key.number || send.key.epoch != receive.key.epoch) {
+      return Broken("a send met the receive of another chunk");
+    }
+    const base::Duration delay = Some(3000);
+    if (send.fails) {
+      Event(send.device, delay, ChunkSent{send.key, absl::InternalError("send failed")});
+      continue;
+    }
+    At(delay, [this, comm, send, receive] {
+      // An abort of either side came before the last byte.
+      if (comm->gone[0] || comm->gone[1] || send.device->dead || receive.device->dead) return;
+      receive.device->slots[receive.slot] = send.chunk;
+      send.device->in_use.erase(send.slot);
+      receive.device->in_use.erase(receive.slot);
+      Event(send.device, Some(200), ChunkSent{send.key, absl::OkStatus()});
+      Event(receive.device, Some(200), ChunkReceived{receive.key, absl::OkStatus()});
+    });
+  }
+}
+
+void PairSim::AbortSide(const std::shared_ptr<Device>& device, const AbortPair& command) {
+  const auto found = device->comms.find({command.pair, command.epoch});
+  if (found != device->comms.end()) {
+    Comm& comm = *found->second;
+    comm.gone[device->is_sender ? 1 : 0] = true;
+    auto& mine = device->is_sender ? comm.sends : comm.receives;
+    mine.clear();
+  }
+  // Its slots are the machine's again.
+  std::erase_if(device->in_use, [&](const auto& use) {
+    return use.second.pair == command.pair && use.second.epoch == command.epoch;
+  });
+  Event(device, Some(1000), DeviceAborted{command.pair, command.epoch});
+}
+
+void PairSim::Deliver(const std::shared_ptr<Device>& device, const DeliverChunk& command) {
+  const SimChunk& chunk = device->slots[command.slot];
+  const auto answer = [&](ChunkOutcome outcome, base::Duration delay) {
+    if (outcome == ChunkOutcome::kVoid) ++voids;
+    if (outcome == ChunkOutcome::kDiscarded) ++discarded;
+    Event(device, delay, ChunkDelivered{command.key, outcome, "why"});
+  };
+  const absl::Status check = CheckChunkHeader(chunk.header, command.key.epoch, command.plan);
+  if (!check.ok()) return Broken(std::string(check.message()));
+  if (command.plan.parts.empty()) return answer(ChunkOutcome::kWritten, Some(100));
+  if (chunk.header.is_void) return answer(ChunkOutcome::kVoid, Some(100));
+  uint64_t id = 0;
+  std::memcpy(&id, command.plan.ticket.secret.data(), sizeof id);
+  const auto push = states_.at(id);
+  if (push->detached) return answer(ChunkOutcome::kDiscarded, Some(100));
+  if (push->orphaned) return answer(ChunkOutcome::kDiscarded, Some(100));
+  ++push->writing;
+  const bool corrupt = Chance(options_.corrupts);
+  const base::Duration time = Some(1000);
+  At(time, [this, push, chunk, command, device] {
+    if (push->freed) Broken("a freed block was written");
+    for (size_t i = 0; i < command.plan.parts.size(); ++i) {
+      const ChunkPart& part = command.plan.parts[i];
+      std::ranges::copy(chunk.bytes[i],
+                        push->target[static_cast<size_t>(part.ordinal)].begin() + part.offset);
+    }
+    --push->writing;
+    if (push->detached && push->writing == 0) push->freed = true;
+  });
+  Event(device, time + microseconds(1),
+        ChunkDelivered{command.key, corrupt ? ChunkOutcome::kBroken : ChunkOutcome::kWritten, ""});
+}
+
+}  // namespace baton

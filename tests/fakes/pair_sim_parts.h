@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstring>
+
+#include "tests/fakes/pair_sim.h"
+
+namespace baton {
+
+// What is in flight of one chunk.
+struct SimChunk {
+  ChunkHeader header;
+  std::vector<std::vector<std::byte>> bytes;
+};
+
+struct PairSim::Comm {
+  struct Operation {
+    std::shared_ptr<Device> device;
+    ChunkKey key;
+    int slot = 0;
+    SimChunk chunk;  // of a send
+    bool stalled = false, fails = false;
+  };
+  bool joined[2] = {};
+  bool gone[2] = {};
+  std::shared_ptr<Device> devices[2];
+  uint64_t epochs[2] = {};
+  PairId pairs[2] = {};
+  std::deque<Operation> sends, receives;
+};
+
+struct PairSim::Device {
+  bool is_sender = true;
+  int node = 0;
+  bool dead = false;  // its process is
+  bool hung = false;  // its thread is
+  bool busy = false;
+  std::deque<DeviceCommand> commands;
+  std::map<std::pair<PairId, uint64_t>, std::shared_ptr<Comm>> comms;
+  std::map<int, SimChunk> slots;   // what staging buffers hold
+  std::map<int, ChunkKey> in_use;  // slots of posted operations
+};
+
+struct PairSim::Stream {
+  int sender = 0, receiver = 0;
+  PairId sender_pair = 0, receiver_pair = 0;
+  base::Instant to_sender_at{}, to_receiver_at{};
+  bool closing = false, closed = false;
+};
+
+struct PairSim::Sender {
+  int life = 0;
+  std::unique_ptr<NcclPairSender> machine;
+  std::shared_ptr<Device> device;
+  std::map<PairId, std::shared_ptr<Stream>> streams;
+};
+
+struct PairSim::Receiver {
+  int life = 0;
+  uint64_t incarnation = 0;
+  std::unique_ptr<NcclPairReceiver> machine;
+  std::shared_ptr<Device> device;
+  std::map<PairId, std::shared_ptr<Stream>> streams;
+};
+
+struct PairSim::PushState {
+  uint64_t id = 0;
+  int sender = 0, receiver = 0, life = 0;
+  Ticket ticket;
+  std::vector<std::vector<std::byte>> source, target;
+  std::vector<int64_t> settled, done;  // bytes of each block
+  size_t fed = 0;
+  bool cancelled = false, returned = false, ended = false, released = false;
+  bool orphaned = false;  // its process died
+  bool detached = false, freed = false;
+  int writing = 0;
+};
+
+}  // namespace baton

@@ -1,0 +1,130 @@
+// KV blocks in a GPU as transports see them: as those in host memory, byte for byte.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "common/transport/cuda_memory.h"
+#include "common/transport/kv_transport.h"
+#include "common/transport/nccl_chunk.h"
+#include "kernels/block_checksum.h"
+#include "kernels/cuda/runtime.h"
+
+namespace baton {
+namespace {
+
+using kernels::cuda::DeviceMemory;
+
+constexpr int64_t kSlotBytes = kChunkHeaderBytes + (1 << 18);
+
+std::vector<std::byte> Random(size_t bytes) {
+  static std::mt19937 random(7);
+  std::vector<std::byte> made(bytes);
+  for (std::byte& b : made) b = static_cast<std::byte>(random());
+  return made;
+}
+
+class CudaMemoryTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto blocks = MakeCudaBlocks(0);
+    ASSERT_TRUE(blocks.ok()) << blocks.status();
+    blocks_ = *std::move(blocks);
+    auto memory = DeviceMemory::Allocate(1 << 20);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    device_ = *std::move(memory);
+  }
+  std::span<std::byte> At(size_t offset, size_t bytes) {
+    return {static_cast<std::byte*>(device_->data()) + offset, bytes};
+  }
+  void Put(std::span<std::byte> to, const std::vector<std::byte>& bytes) {
+    const absl::Status status = blocks_->Write({std::span(bytes)}, {to});
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  std::vector<std::byte> Get(std::span<const std::byte> from) {
+    std::vector<std::byte> all;
+    for (size_t at = 0; at < from.size(); at += kMaxPieceBytes) {
+      const auto read =
+          blocks_->Read({from.subspan(at, std::min(kMaxPieceBytes, from.size() - at))});
+      EXPECT_TRUE(read.ok()) << read.status();
+      if (!read.ok()) break;
+      for (const auto part : read->parts) all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
+  }
+
+  std::unique_ptr<BlockAccess> blocks_;
+  std::unique_ptr<DeviceMemory> device_;
+};
+
+TEST_F(CudaMemoryTest, WhatTheHostWritesInPartsItReadsInOthers) {
+  const auto bytes = Random(1000);
+  const std::span<const std::byte> all(bytes);
+  ASSERT_TRUE(
+      blocks_
+          ->Write({all.first(1), all.subspan(1, 600), all.subspan(601)}, {At(512, 300), At(0, 700)})
+          .ok());
+  const auto read = blocks_->Read({At(512, 300), At(0, 100), At(100, 600)});
+  ASSERT_TRUE(read.ok()) << read.status();
+  std::vector<std::byte> found;
+  for (const auto part : read->parts) found.insert(found.end(), part.begin(), part.end());
+  EXPECT_EQ(found, bytes);
+}
+
+TEST_F(CudaMemoryTest, ZeroesTheSlotsThatTheHostWouldZero) {
+  for (const int32_t used : {0, 3, 16}) {
+    const SlotRows slots{.rows = 12, .block_size = 16, .used = used};
+    auto expected = Random(12 * 16 * 128);
+    Put(At(256, expected.size()), expected);
+    ASSERT_TRUE(blocks_->Zero(slots, At(256, expected.size())).ok());
+    ZeroUnusedSlots(slots, expected);
+    EXPECT_EQ(Get(At(256, expected.size())), expected) << used;
+  }
+}
+
+TEST_F(CudaMemoryTest, AChunkIsGatheredAndScatteredAsInHostMemory) {
+  auto made = MakeCudaPairMemory(0, 2, kSlotBytes, /*blocks_elsewhere=*/false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  PairMemory& memory = **made;
+  ASSERT_TRUE(memory.BindThread().ok());
+  const auto bytes = Random(70'000);
+  Put(At(0, bytes.size()), bytes);
+  // A block in one place, and one in three as of several ranks.
+  const std::vector<SourcePart> sources = {
+      {0, 0, {At(0, 30'000)}}, {1, 64, {At(30'000, 16), At(40'000, 4096), At(30'016, 9'000)}}};
+  const std::vector<ChunkPart> parts = {{0, 0, 30'000}, {1, 64, 16 + 4096 + 9000}};
+  const auto offsets = PartOffsets(parts);
+  const auto sums = memory.Gather(1, sources, offsets, /*sums=*/true);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  std::vector<std::byte> second(bytes.begin() + 30'000, bytes.begin() + 30'016);
+  second.insert(second.end(), bytes.begin() + 40'000, bytes.begin() + 44'096);
+  second.insert(second.end(), bytes.begin() + 30'016, bytes.begin() + 39'016);
+  EXPECT_EQ(*sums, (std::vector<uint64_t>{kernels::BlockChecksum(bytes.data(), 30'000),
+                                          kernels::BlockChecksum(second.data(), second.size())}));
+  const std::string header = EncodeChunkHeader({.epoch = 5});
+  ASSERT_TRUE(memory.WriteHeader(1, header).ok());
+  EXPECT_EQ(*memory.ReadHeader(1), header);
+
+  const size_t to = 200'000;
+  const std::vector<ScatterPart> targets = {{offsets[0], At(to, 30'000)},
+                                            {offsets[1], At(to + 40'000, second.size())}};
+  const auto found = memory.Scatter(1, targets, /*sums=*/true);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(*found, *sums);
+  EXPECT_EQ(Get(At(to + 40'000, second.size())), second);
+  EXPECT_EQ(Get(At(to, 30'000)), std::vector<std::byte>(bytes.begin(), bytes.begin() + 30'000));
+  EXPECT_TRUE(memory.Gather(0, sources, offsets, /*sums=*/false)->empty());
+}
+
+TEST_F(CudaMemoryTest, AVoidChunkHasNobodysBytes) {
+  auto made = MakeCudaPairMemory(0, 2, kSlotBytes, /*blocks_elsewhere=*/false);
+  ASSERT_TRUE(made.ok()) << made.status();
+  ASSERT_TRUE((*made)->BindThread().ok());
+  const std::span<std::byte> slot((*made)->slot(0), 1000);
+  Put(slot, Random(1000));
+  ASSERT_TRUE((*made)->Clear(0, 1000).ok());
+  EXPECT_EQ(Get(slot), std::vector<std::byte>(1000));
+}
+
+}  // namespace
+}  // namespace baton
