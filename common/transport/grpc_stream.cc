@@ -274,10 +274,11 @@ class FailedPush final : public KvPush {
 }  // namespace
 
 GrpcStreamTransport::GrpcStreamTransport(ChannelOptions options, const base::Clock* clock,
-                                         const BlockAccess* blocks)
+                                         const BlockAccess* blocks, TransportProbe* probe)
     : options_(std::move(options)),
       clock_(clock),
       blocks_(blocks),
+      probe_(probe),
       live_(std::make_shared<LivePushCount>()) {}
 
 GrpcStreamTransport::~GrpcStreamTransport() {
@@ -300,6 +301,7 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcStreamTransport::ChannelTo(
 std::shared_ptr<KvPush> GrpcStreamTransport::Open(const std::string& address,
                                                   const PushHello& hello,
                                                   std::shared_ptr<KvPushObserver> observer) {
+  if (probe_ != nullptr) probe_->PushOpened(PushWay::kGrpc);
   auto channel = ChannelTo(address);
   if (!channel.ok()) {
     observer->OnPushDone(channel.status());

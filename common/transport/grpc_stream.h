@@ -11,6 +11,7 @@
 #include "common/rpc/channel.h"
 #include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
+#include "common/transport/transport_probe.h"
 
 namespace grpc {
 class Service;
@@ -25,9 +26,10 @@ class NcclAcceptor;
 // one read are outstanding, so HTTP/2 is the flow control. Works between any two machines.
 class GrpcStreamTransport final : public KvTransport {
  public:
-  // `clock`, and `blocks`, which reads the sources, outlive the transport and its pushes.
+  // `clock`, and `blocks`, which reads the sources, outlive the transport and its pushes. `probe`,
+  // if there is one, is told of each push; it outlives the transport.
   GrpcStreamTransport(ChannelOptions options, const base::Clock* clock,
-                      const BlockAccess* blocks = &HostBlocks());
+                      const BlockAccess* blocks = &HostBlocks(), TransportProbe* probe = nullptr);
   // Waits for its pushes, which must have ended or been cancelled. gRPC's callback threads end with
   // the last channel of a process, so that one must not be destroyed by such a thread.
   ~GrpcStreamTransport() override;
@@ -41,6 +43,7 @@ class GrpcStreamTransport final : public KvTransport {
   const ChannelOptions options_;
   const base::Clock* const clock_;
   const BlockAccess* const blocks_;
+  TransportProbe* const probe_;
   const std::shared_ptr<LivePushCount> live_;  // shared with the pushes
   base::Mutex mutex_;
   // One connection per decode worker, so that pushes do not wait for a handshake.

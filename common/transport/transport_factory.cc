@@ -95,11 +95,12 @@ absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOpt
                                             const base::Clock* clock, TransportProbe* probe) {
   BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
   SendingSide side;
-  auto messages = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks);
   if (!parts) {
-    side.transport = std::move(messages);
+    side.transport = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks, probe);
     return side;
   }
+  // Pairs tell of every push themselves.
+  auto messages = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks);
   const std::string way = parts->communicators->way();
   BATON_ASSIGN_OR_RETURN(
       auto transport, NcclTransport::Start(*std::move(parts), std::move(options.self),

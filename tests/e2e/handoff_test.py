@@ -38,12 +38,23 @@ def stopping(way, role, point):
     return service(way, flags=["--enable-failpoints"], role_environment={role: {"BATON_FAILPOINT": point}})
 
 
-def in_background(running, asked):
-    """Generates in a thread; the thread and the list that the answers go to."""
-    answers = []
-    thread = threading.Thread(target=lambda: answers.extend(running.generate(asked, concurrency=4)))
+def until_stopped(running, victim):
+    """Generates rounds of requests in a thread until a transfer by a pair has stopped `victim`.
+
+    The first ones may go by gRPC: the pair is built meanwhile.
+    """
+    rounds = []
+
+    def generate():
+        while not rounds or not stopped.is_set():
+            rounds.append(running.generate(requests(4, f"round{len(rounds)}-"), concurrency=4))
+
+    stopped = threading.Event()
+    thread = threading.Thread(target=generate)
     thread.start()
-    return thread, answers
+    wait_until(victim.stopped, "the failpoint")
+    stopped.set()
+    return thread, rounds
 
 
 def events(process, event):
@@ -208,18 +219,17 @@ class Handoff(unittest.TestCase):
                     self.kill_in_a_transfer(running, way, role)
 
     def kill_in_a_transfer(self, running, way, role):
-        self.warm(running)
         workers = running.prefill if role == "prefill" else running.decode
         victim = workers[0]
-        thread, answers = in_background(running, requests(4))
-        wait_until(victim.stopped, "the failpoint")
+        thread, rounds = until_stopped(running, victim)
         port = victim.grpc.rsplit(":", 1)[1]
         victim.kill()
         workers.remove(victim)
         running.role_environment = {}
         running.spawn_worker(role, port=port).wait_ready()
         thread.join()
-        self.same(answers)
+        for answers in rounds:
+            self.same(answers)
         # The new process is a new pair.
         wait_until(lambda: self.same(running.generate(requests(1, "again"))) or pairs(running.prefill[0]) == 1,
                    "a pair with the new process")
@@ -232,15 +242,14 @@ class Handoff(unittest.TestCase):
         for way in WAYS:
             for role, point in IN_A_TRANSFER:
                 with self.subTest(way=way, role=role), stopping(way, role, point) as running:
-                    self.warm(running)
                     silent = (running.prefill if role == "prefill" else running.decode)[0]
                     other = (running.decode if role == "prefill" else running.prefill)[0]
-                    thread, answers = in_background(running, requests(2))
-                    wait_until(silent.stopped, "the failpoint")
+                    thread, rounds = until_stopped(running, silent)
                     wait_until(lambda: events(other, "aborted") == 1, "the other side to give the epoch up")
                     os.kill(silent.pid, signal.SIGCONT)
                     thread.join()
-                    self.same(answers)
+                    for answers in rounds:
+                        self.same(answers)
                     wait_until(lambda: events(running.prefill[0], "rebuilt") == 1, "the pair to be rebuilt")
                     self.same(running.generate(requests(2, "later")))
                     running.assert_nothing_held()
