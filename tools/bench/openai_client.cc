@@ -59,17 +59,20 @@ class OpenAiClient::Exchange final : public CurlLoop::Transfer {
         parser_(client->target_->options().max_event_bytes,
                 [this](std::string_view data) { OnData(data); }) {
     BATON_CHECK(easy_ != nullptr);
-    client_->target_->SetUp(easy_);
-    curl_easy_setopt(easy_, CURLOPT_POST, 1L);
-    curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, error_.data());
-    curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &Exchange::OnBytes);
-    curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
   }
   ~Exchange() override { curl_easy_cleanup(easy_); }
 
   void Prepare(const PlannedRequest& request, std::shared_ptr<Observer> observer) {
     observer_ = std::move(observer);
     body_ = client_->target_->BodyOf(request);
+    // A server may close a kept connection just as the next request goes out on it; curl then sends
+    // it again on another. It gives a handle five such turns, which only a reset renews.
+    curl_easy_reset(easy_);
+    client_->target_->SetUp(easy_);
+    curl_easy_setopt(easy_, CURLOPT_POST, 1L);
+    curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, error_.data());
+    curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &Exchange::OnBytes);
+    curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
     curl_easy_setopt(easy_, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body_.size()));
     curl_easy_setopt(easy_, CURLOPT_POSTFIELDS, body_.data());
     parser_.Reset();

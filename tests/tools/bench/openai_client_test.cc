@@ -9,6 +9,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/closing_openai_server.h"
 #include "tests/fakes/fake_openai_server.h"
 #include "tests/tools/bench/load_helpers.h"
 #include "tools/bench/open_files.h"
@@ -220,6 +221,15 @@ TEST(OpenAiClient, StopKeepsWhatWasMeasured) {
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 10u);
   for (const RequestRecord& record : result.records) EXPECT_TRUE(record.cancelled);
+}
+
+TEST(OpenAiClient, AKeptConnectionThatClosesUnderARequestCostsNone) {
+  testing::ClosingOpenAiServer server;
+  auto client = OpenAiClient::Connect({.base_url = server.url()});
+  ASSERT_TRUE(client.ok()) << client.status();
+  const LoadResult result = LoadOf(PlanOf(20, 1), {.concurrency = 1}, client->get());
+  for (const RequestRecord& record : result.records) EXPECT_TRUE(record.ok()) << record.status;
+  EXPECT_EQ(server.closes(), 19);
 }
 
 TEST(OpenAiClient, ServesMoreRequestsThanStreamsAtOnce) {
