@@ -158,7 +158,7 @@ def report(options, systems, loads, results, limits):
         f"Model: {config['architectures'][0]}, {shape}, {config.get('torch_dtype', 'float32')}. "
         f"Prompts of {options.input_tokens} tokens, outputs of {options.output_tokens} with EOS "
         f"ignored, {options.requests} requests a run after 2 that are not counted, ramp and drain left "
-        "out where that leaves half of them; "
+        "out where that leaves enough of them; "
         f"{options.rounds} interleaved round{'s' * (options.rounds > 1)}, medians; "
         "milliseconds. The load generator shares the machine with the servers.",
         "",

@@ -10,6 +10,9 @@ namespace {
 
 constexpr double kRampShare = 0.1;   // of an open loop, at most
 constexpr double kLeastShare = 0.5;  // of the requests after the warm-up, in the window
+// Streams of a closed loop may run in step. A window then holds the ends of one wave more than it
+// holds waves, and its rates are that much too high.
+constexpr double kLeastWaves = 5;
 
 double MedianEndToEnd(const std::vector<RequestRecord>& records) {
   std::vector<double> times;
@@ -40,6 +43,9 @@ Window MeasuredWindow(const LoadResult& load, const WindowOptions& options) {
     window.from =
         std::max(window.from, records[static_cast<size_t>(options.concurrency)].scheduled);
   } else {
+    return WholeRun(load);
+  }
+  if (options.concurrency > 0 && window.seconds() < kLeastWaves * MedianEndToEnd(records)) {
     return WholeRun(load);
   }
   int64_t inside = 0;

@@ -182,6 +182,21 @@ TEST(Window, OfAClosedLoopBeginsAfterTheFirstWave) {
   EXPECT_DOUBLE_EQ(window.to, 9);
 }
 
+// Two waves in step: from the second to the last sending is an instant that holds all the ends.
+TEST(Window, OfAClosedLoopThatRunsInStepIsNotTheInstantBetweenWaves) {
+  for (const int waves : {2, 5}) {
+    std::vector<RequestRecord> records;
+    for (int i = 0; i < 8 * waves; ++i) {
+      const double at = i / 8 + 0.001 * (i % 8);  // NOLINT: waves of eight
+      records.push_back(RecordOf(i, at, {at + 0.5, at + 0.999}));
+    }
+    const LoadResult load = LoadOf(records);
+    const Window window = MeasuredWindow(load, {.concurrency = 8});
+    EXPECT_TRUE(window.whole_run) << waves;
+    EXPECT_NEAR(ComputeFigures(load, window, std::nullopt, 1).request_throughput, 8, 0.1);
+  }
+}
+
 TEST(Window, LeavesOutAWarmUpThatIsMostOfTheRun) {
   const Window window = MeasuredWindow(OpenLoop(20), {.warmup_s = 15});
   EXPECT_FALSE(window.whole_run);
