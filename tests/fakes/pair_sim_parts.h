@@ -1,7 +1,11 @@
 #pragma once
 
+#include <cstddef>
 #include <cstring>
+#include <memory>
+#include <vector>
 
+#include "common/transport/nccl_chunk.h"
 #include "tests/fakes/pair_sim.h"
 
 namespace baton {

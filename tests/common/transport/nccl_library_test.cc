@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/common/transport/fake_nccl_path.h"
+
 namespace baton {
 namespace {
 
@@ -22,7 +24,7 @@ TEST(NcclLibraryTest, ALibraryWithoutTheSymbolsIsRefused) {
 }
 
 TEST(NcclLibraryTest, TheFakeLoadsAndSaysItsVersion) {
-  const auto library = NcclLibrary::Load(BATON_FAKE_NCCL_PATH);
+  const auto library = NcclLibrary::Load(FakeNcclPath());
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_GE((*library)->version(), NcclLibrary::kOldest);
 }

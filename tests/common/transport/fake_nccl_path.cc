@@ -1,0 +1,7 @@
+#include "tests/common/transport/fake_nccl_path.h"
+
+namespace baton {
+
+std::string FakeNcclPath() { return BATON_FAKE_NCCL_PATH; }
+
+}  // namespace baton

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace baton {
+
+// Where the build put the fake NCCL library.
+std::string FakeNcclPath();
+
+}  // namespace baton
