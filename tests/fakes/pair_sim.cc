@@ -19,7 +19,10 @@ PairSim::PairSim(const Options& options) : options_(options), random_(options.se
   }
 }
 
-PairSim::~PairSim() = default;
+// Devices and their communicators know each other.
+PairSim::~PairSim() {
+  for (const auto& [id, comm] : comms_) *comm = Comm();
+}
 
 void PairSim::At(base::Duration delay, std::function<void()> what) {
   queue_.push({now_ + delay, next_order_++, std::move(what)});
