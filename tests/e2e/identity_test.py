@@ -147,6 +147,8 @@ class AsyncScheduling(unittest.TestCase):
         for request in made[1::3]:
             request.update(repetition_penalty=1.1, frequency_penalty=0.2)
         made[2]["no_repeat_ngram_size"] = 3
+        # A prompt of many chunks: the prefill worker overlaps them however the requests arrive.
+        made[3]["messages"] = [{"role": "user", "content": " ".join([QUESTION] * 6)}]
         plain, none = self.answers("off", made)
         overlapped, some = self.answers("on", made)
         self.assertEqual(none, [0, 0])
