@@ -29,7 +29,8 @@ void BindHandoff(FlagSet* set, HandoffFlags* flags) {
   set->Add(With(SwitchFlag("kv-checksum", &flags->checksum), group,
                 "compare checksums of KV that moves between devices; --no-kv-checksum"));
   set->Add(With(Valued(TextFlag("nccl-library", &flags->nccl_library), "FILE"), group,
-                "NCCL 2.28 or newer; default: libnccl.so.2 where the loader finds it"));
+                "NCCL 2.28 or newer, for pairs and for tensor parallel on GPUs; default: "
+                "libnccl.so.2 where the loader finds it"));
 }
 
 }  // namespace baton
