@@ -122,6 +122,9 @@ class HostRank final : public Collective {
   absl::Status AllReduceSum(std::span<float> values, void* /*stream*/) override {
     return group_->AllReduceSum(rank_, values);
   }
+  absl::Status AllReduceSumOnHost(std::span<float> values) override {
+    return group_->AllReduceSum(rank_, values);
+  }
   absl::Status status() override { return group_->status(); }
   void Abort(const absl::Status& why) override { group_->Abort(why); }
 

@@ -25,6 +25,9 @@ class Collective {
   // every rank fails from then on.
   virtual absl::Status AllReduceSum(std::span<float> values, void* stream = nullptr) = 0;
 
+  // The same of values in host memory, whatever the ranks compute on. Waits for the others.
+  virtual absl::Status AllReduceSumOnHost(std::span<float> values) = 0;
+
   // OK while the group stands. A rank asks when sums that it queued are over: those of a group that
   // has ended are worth nothing.
   virtual absl::Status status() = 0;

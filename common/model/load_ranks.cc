@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -58,8 +59,10 @@ class RankLoad final {
   RankLoad(const RankSource& source, int32_t index, kernels::Collective* collective)
       : source_(source), index_(index), collective_(collective) {}
 
-  // Backend, weights and transformer.
-  absl::Status LoadModel(const LoadProgress& progress);
+  // Backend and weights.
+  absl::Status Load(const LoadProgress& progress);
+  // Transformer, for which devices choose their kernels.
+  absl::Status Prepare();
   // The largest step, so that a device has taken what it needs; then how many KV blocks fit.
   absl::Status WarmUp();
   int32_t blocks() const { return blocks_; }
@@ -76,66 +79,68 @@ class RankLoad final {
 
  private:
   // CheckMemory of one rank on a device of its own; those on the host are checked together.
-  absl::Status CheckDevice(const LocalShape& shape) const;
-  absl::StatusOr<ModelWeights> ReadWeights(const LocalShape& shape, const LoadProgress& progress);
+  absl::Status CheckDevice() const;
+  absl::StatusOr<ModelWeights> ReadWeights(const LoadProgress& progress);
   bool on_device() const { return kernels::HasOwnMemory(source_.options.device); }
 
   const RankSource& source_;
   const int32_t index_;
   kernels::Collective* const collective_;
   LoadedRank loaded_;
+  LocalShape shape_;
   kernels::KvLayout layout_;
+  std::optional<ModelWeights> weights_;  // until Prepare
   std::unique_ptr<Transformer> transformer_;
   int32_t blocks_ = 0;
 };
 
-absl::Status RankLoad::CheckDevice(const LocalShape& shape) const {
+absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
   const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
-  return CheckMemory(MemoryNeed::Of(source_.config, shape, 1, source_.dtype, source_.quantization,
+  return CheckMemory(MemoryNeed::Of(source_.config, shape_, 1, source_.dtype, source_.quantization,
                                     source_.options.limits),
                      blocks * static_cast<double>(layout_.block_bytes()),
                      static_cast<double>(memory->free_bytes), "GPU");
 }
 
-absl::StatusOr<ModelWeights> RankLoad::ReadWeights(const LocalShape& shape,
-                                                   const LoadProgress& progress) {
+absl::StatusOr<ModelWeights> RankLoad::ReadWeights(const LoadProgress& progress) {
   kernels::Backend& backend = *loaded_.rank.backend;
   if (source_.options.load_cache.empty()) {
-    return LoadWeights(source_.config, shape, source_.files, backend, progress);
+    return LoadWeights(source_.config, shape_, source_.files, backend, progress);
   }
   LoadCachePlace cache = {.dir = source_.options.load_cache};
   BATON_ASSIGN_OR_RETURN(
-      cache.key, LoadCacheKey::Of(source_.files, source_.fingerprint, source_.dtype, shape.rank,
+      cache.key, LoadCacheKey::Of(source_.files, source_.fingerprint, source_.dtype, shape_.rank,
                                   source_.options.tensor_parallel_size));
-  return LoadWeights(source_.config, shape, source_.files, backend, progress, &cache);
+  return LoadWeights(source_.config, shape_, source_.files, backend, progress, &cache);
 }
 
-absl::Status RankLoad::LoadModel(const LoadProgress& progress) {
+absl::Status RankLoad::Load(const LoadProgress& progress) {
+  const Timed timed(source_.clock, &loaded_.times.weights);
   const ModelOptions& options = source_.options;
-  BATON_ASSIGN_OR_RETURN(const LocalShape shape,
+  BATON_ASSIGN_OR_RETURN(shape_,
                          LocalShape::Of(source_.config, index_, options.tensor_parallel_size));
-  layout_ = KvLayoutOf(source_.config, shape, source_.kv_dtype, options.block_size);
-  const auto load = [&]() -> absl::StatusOr<ModelWeights> {
-    const Timed timed(source_.clock, &loaded_.times.weights);
-    BATON_ASSIGN_OR_RETURN(loaded_.rank.backend,
-                           kernels::MakeBackend({.device = options.device,
-                                                 .isa = options.isa,
-                                                 .compute_dtype = source_.dtype,
-                                                 .quantization = source_.quantization,
-                                                 .threads = options.threads,
-                                                 .collective = collective_,
-                                                 .device_index = index_}));
-    BATON_RETURN_IF_ERROR(CheckDevice(shape));
-    return ReadWeights(shape, progress);
-  };
-  BATON_ASSIGN_OR_RETURN(ModelWeights weights, load());
-  loaded_.weight_bytes = weights.bytes();
+  layout_ = KvLayoutOf(source_.config, shape_, source_.kv_dtype, options.block_size);
+  BATON_ASSIGN_OR_RETURN(loaded_.rank.backend,
+                         kernels::MakeBackend({.device = options.device,
+                                               .isa = options.isa,
+                                               .compute_dtype = source_.dtype,
+                                               .quantization = source_.quantization,
+                                               .threads = options.threads,
+                                               .collective = collective_,
+                                               .device_index = index_}));
+  BATON_RETURN_IF_ERROR(CheckDevice());
+  BATON_ASSIGN_OR_RETURN(weights_, ReadWeights(progress));
+  loaded_.weight_bytes = weights_->bytes();
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::Prepare() {
   const Timed timed(source_.clock, &loaded_.times.kernels);
   BATON_ASSIGN_OR_RETURN(transformer_,
-                         Transformer::Create(source_.config, shape, std::move(weights),
-                                             loaded_.rank.backend.get(), options.limits));
+                         Transformer::Create(source_.config, shape_, *std::move(weights_),
+                                             loaded_.rank.backend.get(), source_.options.limits));
   return absl::OkStatus();
 }
 
@@ -195,7 +200,8 @@ absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
     ranks.emplace_back(source, rank, group.empty() ? nullptr : group[rank].get());
   }
   BATON_RETURN_IF_ERROR(OnEveryRank(
-      ranks, [&](RankLoad& load, int32_t rank) { return load.LoadModel(shared.OfRank(rank)); }));
+      ranks, [&](RankLoad& load, int32_t rank) { return load.Load(shared.OfRank(rank)); }));
+  BATON_RETURN_IF_ERROR(OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.Prepare(); }));
   BATON_RETURN_IF_ERROR(OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.WarmUp(); }));
   int32_t blocks = ranks[0].blocks();
   for (const RankLoad& load : ranks) blocks = std::min(blocks, load.blocks());

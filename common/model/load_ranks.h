@@ -57,8 +57,9 @@ struct LoadedRank {
 };
 
 // Loads all ranks side by side, each on a thread of its own, rank 0 on the caller's. `group` has an
-// end for each, or is empty for a single one; an error of a rank ends it. No rank computes before
-// all have their weights, and all get as many KV blocks as the one with the least memory holds.
+// end for each, or is empty for a single one; an error of a rank ends it. No rank waits
+// for another one's weights inside a device, and all get as many KV blocks as the one with the
+// least memory holds.
 absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
     const RankSource& source, std::span<const std::unique_ptr<kernels::Collective>> group,
     const LoadProgress& progress);

@@ -53,8 +53,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
                    .threads = 1,
                    .compute_dtype = options.compute_dtype,
                    .batch_invariant = false,
-                   .keeps_last_tokens = true,
-                   .ranks = options.collective != nullptr ? options.collective->size() : 1};
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1,
+                   .keeps_last_tokens = true};
   auto backend = std::unique_ptr<CudaBackend>(
       new CudaBackend(std::move(info), std::move(device), std::move(stream),
                       options.quantization == Quantization::kFp8, options.collective));
@@ -73,7 +73,7 @@ CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream
 
 absl::Status CudaBackend::CreateParts() {
   const cuda::StreamHandle handle = stream_.handle();
-  BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle));
+  BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle, collective_));
   BATON_ASSIGN_OR_RETURN(inputs_, cuda::StepInputs::Create(kInputBytes));
   for (size_t i = 0; i < kMaxRunning; ++i) {
     BATON_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create());

@@ -17,8 +17,11 @@ namespace {
 // of whoever ends the group. The calls only queue, so a lock is never held for long.
 class NcclGroup final {
  public:
-  NcclGroup(std::shared_ptr<const NcclLibrary> library, std::vector<nccl::Comm*> comms)
-      : library_(std::move(library)), ranks_(comms.size()) {
+  NcclGroup(std::shared_ptr<const NcclLibrary> library, std::vector<nccl::Comm*> comms,
+            base::Duration patience)
+      : library_(std::move(library)),
+        ranks_(comms.size()),
+        on_host_(MakeHostGroup(static_cast<int>(comms.size()), patience)) {
     for (size_t rank = 0; rank < comms.size(); ++rank) {
       base::MutexLock lock(&ranks_[rank].mutex);
       ranks_[rank].comm = comms[rank];
@@ -43,6 +46,12 @@ class NcclGroup final {
     return queued;
   }
 
+  absl::Status AllReduceSumOnHost(size_t index, std::span<float> values) {
+    absl::Status summed = on_host_[index]->AllReduceSumOnHost(values);
+    if (!summed.ok()) Abort(summed);
+    return summed;
+  }
+
   absl::Status status(size_t index) {
     Rank& rank = ranks_[index];
     absl::Status found;
@@ -64,6 +73,7 @@ class NcclGroup final {
       if (!ended_.ok()) return;
       ended_ = why;
     }
+    on_host_[0]->Abort(why);
     Release();
   }
 
@@ -94,6 +104,7 @@ class NcclGroup final {
 
   const std::shared_ptr<const NcclLibrary> library_;  // shared with pairs
   std::vector<Rank> ranks_;
+  const std::vector<std::unique_ptr<Collective>> on_host_;  // [ranks]
   base::Mutex mutex_;
   absl::Status ended_ ABSL_GUARDED_BY(mutex_);
 };
@@ -105,6 +116,9 @@ class NcclRank final : public Collective {
   int size() const override { return static_cast<int>(group_->size()); }
   absl::Status AllReduceSum(std::span<float> values, void* stream) override {
     return group_->AllReduceSum(rank_, values, stream);
+  }
+  absl::Status AllReduceSumOnHost(std::span<float> values) override {
+    return group_->AllReduceSumOnHost(rank_, values);
   }
   absl::Status status() override { return group_->status(rank_); }
   void Abort(const absl::Status& why) override { group_->Abort(why); }
@@ -162,7 +176,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeNcclGroup(
   const auto connecting = std::make_shared<Connecting>(library, devices);  // may outlive this call
   std::thread([connecting] { connecting->Run(); }).detach();
   BATON_ASSIGN_OR_RETURN(std::vector<nccl::Comm*> comms, connecting->Await(patience));
-  auto group = std::make_shared<NcclGroup>(std::move(library), std::move(comms));
+  auto group = std::make_shared<NcclGroup>(std::move(library), std::move(comms), patience);
   std::vector<std::unique_ptr<Collective>> ranks;
   for (size_t rank = 0; rank < devices.size(); ++rank) {
     ranks.push_back(std::make_unique<NcclRank>(group, rank));

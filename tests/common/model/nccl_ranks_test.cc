@@ -32,6 +32,9 @@ class WaitingRank final : public Collective {
     stream_.Synchronize();
     return queued.ok() ? rank_->status() : queued;
   }
+  absl::Status AllReduceSumOnHost(std::span<float> values) override {
+    return rank_->AllReduceSumOnHost(values);
+  }
   absl::Status status() override { return rank_->status(); }
   void Abort(const absl::Status& why) override { rank_->Abort(why); }
 

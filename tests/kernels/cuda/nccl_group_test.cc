@@ -54,6 +54,9 @@ TEST(NcclGroupTest, SumsAreQueuedInOrderAndEqualOnAllRanks) {
         for (int sum = 0; sum < 2; ++sum) {
           EXPECT_TRUE(collective.AllReduceSum(end.values, &end.stream).ok());
         }
+        std::vector<float> on_host = {1, 2};
+        EXPECT_TRUE(collective.AllReduceSumOnHost(on_host).ok());
+        EXPECT_EQ(on_host[1], static_cast<float>(2 * collective.size()));
         end.stream.Synchronize();
         EXPECT_TRUE(collective.status().ok());
       });
@@ -62,6 +65,18 @@ TEST(NcclGroupTest, SumsAreQueuedInOrderAndEqualOnAllRanks) {
     const float expected = static_cast<float>(ranks * (ranks + 1) / 2 * ranks);
     for (const End& end : ends) EXPECT_EQ(end.values, std::vector<float>(1000, expected));
   }
+}
+
+TEST(NcclGroupTest, ARankThatDoesNotComeToASumOnTheHostEndsTheGroup) {
+  const auto group = MakeGroup(2, std::chrono::milliseconds(50));
+  ASSERT_TRUE(group.ok()) << group.status();
+  End end{.values = std::vector<float>(10)};
+  ASSERT_TRUE((*group)[1]->AllReduceSum(end.values, &end.stream).ok());
+  std::vector<float> times(3);
+  const absl::Status late = (*group)[0]->AllReduceSumOnHost(times);
+  EXPECT_EQ(late.code(), absl::StatusCode::kDeadlineExceeded) << late;
+  end.stream.Synchronize();
+  EXPECT_EQ((*group)[1]->status(), late);
 }
 
 TEST(NcclGroupTest, AnAbortReleasesADeviceThatWaits) {
