@@ -31,7 +31,7 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
   bool over = false;
   {
     base::MutexLock lock(&mutex_);
-    opened_ = last_progress_ = core_->clock().Now();
+    last_progress_ = core_->clock().Now();
     over = over_ || !why_.ok();
     if (!over_) push_ = push;
   }
@@ -63,6 +63,7 @@ void KvSender::Send(const std::vector<LeasedBlock>& blocks, int32_t used_slots) 
     base::MutexLock lock(&mutex_);
     if (over_ || !why_.ok()) return;
     push = push_;
+    if (outcome_.blocks == 0) first_sent_ = core_->clock().Now();
     outcome_.blocks += static_cast<int32_t>(sources.size());
     for (const KvSource& source : sources) {
       outcome_.bytes += static_cast<int64_t>(source.size());
@@ -82,6 +83,7 @@ void KvSender::Commit(int32_t index, const SampledToken& first, double unix_time
     commitment.block_count = outcome_.blocks;
     commitment.byte_count = outcome_.bytes;
     committed_ = core_->clock().Now();
+    if (outcome_.blocks == 0) first_sent_ = committed_;
   }
   push->Commit(std::move(commitment));
 }
@@ -116,7 +118,7 @@ void KvSender::OnPushDone(absl::Status status) {
     if (committed_ != base::Instant()) outcome_.committing = now - committed_;
     outcome = outcome_;
     if (outcome.status.ok()) {
-      core_->probe().PushDone(outcome.bytes, committed_ - opened_, outcome.committing);
+      core_->probe().PushDone(outcome.bytes, committed_ - first_sent_, outcome.committing);
     }
   }
   done(outcome);

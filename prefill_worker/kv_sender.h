@@ -56,7 +56,8 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   std::shared_ptr<KvPush> push_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
   absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of our own cancel
   PushOutcome outcome_ ABSL_GUARDED_BY(mutex_);
-  base::Instant opened_ ABSL_GUARDED_BY(mutex_){};
+  // Of the first blocks, or of the commit where there is nothing to send.
+  base::Instant first_sent_ ABSL_GUARDED_BY(mutex_){};
   base::Instant committed_ ABSL_GUARDED_BY(mutex_){};
   base::Instant last_progress_ ABSL_GUARDED_BY(mutex_){};
   int32_t computed_tokens_ ABSL_GUARDED_BY(mutex_) = 0;

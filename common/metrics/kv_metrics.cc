@@ -76,12 +76,13 @@ std::vector<MetricInfo> PairMetrics() {
 
 std::vector<MetricInfo> KvMetrics() {
   std::vector<MetricInfo> rows = CacheMetrics();
-  MetricInfo duration =
-      Row(Metric::kKvTransferDuration, MetricType::kHistogram, kWorkersOwn,
-          "baton_kv_transfer_duration_seconds",
-          "reserve: from asking for blocks to getting them, at the decode worker; send: from the "
-          "first piece to the commit, ack: from the commit to its answer, at the prefill worker.",
-          {{"stage", {"reserve", "send", "ack"}}});
+  MetricInfo duration = Row(
+      Metric::kKvTransferDuration, MetricType::kHistogram, kWorkersOwn,
+      "baton_kv_transfer_duration_seconds",
+      "reserve: from asking for blocks to getting them, at the decode worker; send: from the "
+      "first blocks, while later chunks of the prompt are computed, to the commit, 0 where none "
+      "had to be sent, ack: from the commit to its answer, at the prefill worker.",
+      {{"stage", {"reserve", "send", "ack"}}});
   duration.buckets = ShortTimeBuckets();
   rows.push_back(std::move(duration));
   MetricInfo bytes = Row(Metric::kKvTransferBytes, MetricType::kHistogram, kPrefillOwns,

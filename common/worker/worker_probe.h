@@ -22,7 +22,7 @@ class WorkerProbe : public TransportProbe {
   virtual void StoppedByEos(const EosSignal&) {}
   virtual void ReservationGranted(base::Duration /*waited*/) {}
   virtual void ReservationExpired() {}
-  // Sender side.
+  // Sender side. `sending` is from the first blocks to the commit, 0 where none had to be sent.
   virtual void PushDone(int64_t /*bytes*/, base::Duration /*sending*/,
                         base::Duration /*committing*/) {}
   virtual void PushFailed(Reason) {}
