@@ -31,7 +31,7 @@ class Failure(NamedTuple):
 
 
 class ServerTimings(NamedTuple):
-    """Where the server says the time to the first token went, milliseconds."""
+    """Where the server says its time went, milliseconds; kv_transfer comes after the first token."""
 
     queue: float
     prefill: float

@@ -15,12 +15,14 @@ from baton_analysis.rows import Chunk, Request, Rows
 
 LANES = 48
 PHASES = (("client", "waiting in the client", style.GREY), ("queue", "queue", style.ORANGE),
-          ("prefill", "prefill", style.BLUE), ("transfer", "KV transfer", style.PURPLE),
-          ("rest", "until first token", style.SKY))
+          ("prefill", "prefill", style.BLUE), ("rest", "until first token", style.SKY),
+          ("transfer", "KV transfer", style.PURPLE))
 
 
 def phases_of(request: Request) -> list[tuple[str, float, float]]:
-    """(phase, from, to) up to the first token; what the server does not say is "rest"."""
+    """(phase, from, to) until decoding goes on: up to the first token what the server does not say is
+    "rest"; the KV cache travels between the first token and the second.
+    """
     end = request.chunks[0].at if request.chunks else request.ended
     found = []
     at = request.scheduled
@@ -36,8 +38,10 @@ def phases_of(request: Request) -> list[tuple[str, float, float]]:
     if request.timings:
         until("queue", at + request.timings.queue / 1000)
         until("prefill", at + request.timings.prefill / 1000)
-        until("transfer", at + request.timings.kv_transfer / 1000)
     until("rest", end)
+    if request.timings and len(request.chunks) > 1:
+        end = request.chunks[1].at
+        until("transfer", at + request.timings.kv_transfer / 1000)
     return found
 
 
@@ -79,10 +83,12 @@ def _draw_lanes(panel, lanes: list[Request]):
     """Bars of phases, ticks of messages, crosses where a request broke off; handles for a legend."""
     bars = {}
     for lane, request in enumerate(lanes):
-        for phase, begin, end in phases_of(request):
+        phases = phases_of(request)
+        for phase, begin, end in phases:
             bars.setdefault(phase, []).append((lane, begin, end))
         if request.chunks:
-            bars.setdefault("answer", []).append((lane, request.chunks[0].at, request.chunks[-1].at))
+            begin = max(request.chunks[0].at, phases[-1][2] if phases else 0)
+            bars.setdefault("answer", []).append((lane, begin, request.chunks[-1].at))
     colors = {phase: color for phase, _, color in PHASES}
     for phase, spans in bars.items():
         panel.barh([lane for lane, _, _ in spans], [end - begin for _, begin, end in spans],

@@ -9,7 +9,7 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 
 import synthetic_bench
-from baton_analysis import bench_plots, cdf_plot, load_plot
+from baton_analysis import bench_plots, cdf_plot, load_plot, timeline_plot
 from baton_analysis.rows import read_rows
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -96,6 +96,21 @@ class BenchPlotsTest(unittest.TestCase):
         tokens, = (group for group in root.iter(f"{SVG}g") if group.get("id") == "tokens")
         strokes = "".join(path.get("d") for path in tokens.iter(f"{SVG}path")).count("M")
         self.assertEqual(strokes, sum(len(row["chunks"]) for row in bench[1][0]))
+
+    def phases(self, kv_transfer, chunks):
+        bench, runs = synthetic_bench.one_run(count=1)
+        runs[0][0] |= {"scheduled": 1.0, "sent": 1.0, "ended": 9.0, "chunks": chunks, "timings_ms": {
+            "queue": 250, "prefill": 500, "kv_transfer": kv_transfer, "ttft": 1000}}
+        _, path = synthetic_bench.write(self.folder, bench, runs)[:2]
+        return timeline_plot.phases_of(read_rows(path).runs[0].requests[0])
+
+    def test_the_kv_cache_travels_behind_the_first_token(self):
+        first = [("queue", 1.0, 1.25), ("prefill", 1.25, 1.75), ("rest", 1.75, 2.0)]
+        two = [[2.0, 1], [3.0, 1]]
+        self.assertEqual(self.phases(500, two), [*first, ("transfer", 2.0, 2.5)])
+        self.assertEqual(self.phases(1500, two), [*first, ("transfer", 2.0, 3.0)])
+        self.assertEqual(self.phases(0, two), first)
+        self.assertEqual(self.phases(500, two[:1]), first)
 
     def test_lanes_of_rare_requests_begin_at_their_arrival(self):
         self.draw(synthetic_bench.one_run(count=40, rate=0.2))

@@ -42,8 +42,9 @@ def simulate(rate, count, seed, places=24, run=0, timings=True, eos_after=None):
         free_prefill = start + prefill
         transfer = 0.002 + prompt * 4e-6
         sent = now + rng.expovariate(5000)
-        at = max(start, sent) + prefill + transfer + 0.004
+        at = max(start, sent) + prefill + 0.004
         chunks = [[round(at, 6), 1]]
+        at += transfer if tokens > 1 else 0
         pace = 0.012 + 0.0011 * len(ends)
         for _ in range(tokens - 1):
             at += pace * rng.lognormvariate(0, 0.25) + (0.09 if rng.random() < 0.004 else 0)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <span>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -25,11 +26,12 @@ constexpr Line kLatencies[] = {{"TTFT, ms", &Figures::ttft_ms},
 constexpr Line kRates[] = {{"tokens/s per user", &Figures::tokens_per_s_per_user},
                            {"prefill tokens/s", &Figures::prefill_tokens_per_s},
                            {"decode tokens/s", &Figures::decode_tokens_per_s}};
-constexpr Line kSplit[] = {{"queue", &Figures::queue_ms},
-                           {"prefill", &Figures::prefill_ms},
-                           {"KV transfer", &Figures::kv_transfer_ms},
-                           {"first decode", &Figures::first_decode_ms},
-                           {"network", &Figures::network_ms}};
+constexpr Line kFirstTokenSplit[] = {{"queue", &Figures::queue_ms},
+                                     {"prefill", &Figures::prefill_ms},
+                                     {"rest", &Figures::ttft_rest_ms},
+                                     {"network", &Figures::network_ms}};
+constexpr Line kSecondTokenSplit[] = {{"KV transfer", &Figures::kv_transfer_ms},
+                                      {"first decode", &Figures::first_decode_ms}};
 
 std::string SummaryRow(const Runs& runs, const Line& line) {
   const auto cell = [&](double Summary::*statistic) {
@@ -65,9 +67,10 @@ std::string Throughputs(const Runs& runs) {
                       Spread(runs, &Figures::peak_concurrency), "\n");
 }
 
-std::string FirstTokenSplit(const Runs& runs) {
+// The means of what the time called `what` is made of; empty where the server does not say.
+std::string Split(const Runs& runs, const char* what, std::span<const Line> lines) {
   std::string text;
-  for (const Line& line : kSplit) {
+  for (const Line& line : lines) {
     const bool known = std::any_of(runs.begin(), runs.end(), [&](const RunResult* run) {
       return (run->figures.*line.summary).count > 0;
     });
@@ -75,7 +78,7 @@ std::string FirstTokenSplit(const Runs& runs) {
     const double mean = Middle(runs, [&](const Figures& f) { return (f.*line.summary).mean; });
     absl::StrAppend(&text, text.empty() ? "" : ", ", line.name, " ", Short(mean));
   }
-  return text.empty() ? "" : "TTFT, mean ms: " + text + "\n";
+  return text.empty() ? "" : absl::StrCat(what, ", mean ms: ", text, "\n");
 }
 
 std::string Counted(const std::map<std::string, int64_t>& counts) {
@@ -230,9 +233,10 @@ std::string LagOf(const Runs& runs) {
 }
 
 std::string TableOf(const Runs& runs, const std::optional<Slo>& slo) {
-  return absl::StrCat(Latencies(runs), Throughputs(runs), FirstTokenSplit(runs), HowTheyEnded(runs),
-                      PrefixCaches(runs), ServerSide(runs), AgainstSlo(runs, slo), LagOf(runs),
-                      Warnings(runs));
+  return absl::StrCat(Latencies(runs), Throughputs(runs), Split(runs, "TTFT", kFirstTokenSplit),
+                      Split(runs, "between first and second token", kSecondTokenSplit),
+                      HowTheyEnded(runs), PrefixCaches(runs), ServerSide(runs),
+                      AgainstSlo(runs, slo), LagOf(runs), Warnings(runs));
 }
 
 }  // namespace

@@ -72,12 +72,14 @@ constexpr std::array kTable = {
        "part of TTFT: waiting for a place"),
     Of("prefill_ms", "ms", &Figures::prefill_ms, "as the server says",
        "part of TTFT: computing the prompt"),
-    Of("kv_transfer_ms", "ms", &Figures::kv_transfer_ms, "as the server says",
-       "part of TTFT: handing the KV cache to the decode worker"),
-    Of("first_decode_ms", "ms", &Figures::first_decode_ms, "max(0, server TTFT - queue - prefill - transfer)",
-       "part of TTFT: what is left, to the first token"),
+    Of("ttft_rest_ms", "ms", &Figures::ttft_rest_ms, "max(0, server TTFT - queue - prefill)",
+       "part of TTFT: reserving blocks, waiting within a worker, messages between router and workers"),
     Of("network_ms", "ms", &Figures::network_ms, "ttft_from_sent - server TTFT",
-       "between client and server; not the server's"),
+       "part of TTFT: between client and server; not the server's"),
+    Of("kv_transfer_ms", "ms", &Figures::kv_transfer_ms, "as the server says: from the first token to the end of the handoff, 0 without one",
+       "between first and second token: handing the KV cache to the decode worker"),
+    Of("first_decode_ms", "ms", &Figures::first_decode_ms, "max(0, (t_2 - t_1) - transfer), t_2 in a message of its own",
+       "between first and second token: what is left; all of it where one worker does both"),
     Of("prompt_len", "tokens", &Figures::prompt_len, "prompt tokens as the server counts",
        "what was asked"),
     Of("output_len", "tokens", &Figures::output_len, "n, output tokens as the server counts, EOS included",
@@ -107,8 +109,8 @@ std::string ExplainFigures() {
   size_t widest = 0;
   for (const FigureInfo& figure : kTable) widest = std::max(widest, figure.name.size());
   std::string text =
-      "t_0 scheduled arrival, t_sent when the request left, t_1 first token, t_n last token, "
-      "n output tokens.\n\n";
+      "t_0 scheduled arrival, t_sent when the request left, t_1 first token, t_2 second token, "
+      "t_n last token, n output tokens.\n\n";
   for (const FigureInfo& figure : kTable) {
     const std::string indent(widest + 2, ' ');
     absl::StrAppend(&text, std::string(figure.name),

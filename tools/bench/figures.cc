@@ -51,13 +51,16 @@ void AddServerTimings(const RequestRecord& record, Samples* samples) {
   const ServerTimings& t = *record.timings;
   samples->Add(&Figures::queue_ms, t.queue_ms);
   samples->Add(&Figures::prefill_ms, t.prefill_ms);
-  samples->Add(&Figures::kv_transfer_ms, t.kv_transfer_ms);
-  samples->Add(&Figures::first_decode_ms,
-               std::max(0.0, t.ttft_ms - t.queue_ms - t.prefill_ms - t.kv_transfer_ms));
+  samples->Add(&Figures::ttft_rest_ms, std::max(0.0, t.ttft_ms - t.queue_ms - t.prefill_ms));
   samples->Add(&Figures::network_ms, 1e3 * (record.first_token() - record.sent) - t.ttft_ms);
   const int32_t computed = record.prompt_tokens - record.cached_tokens;
   if (t.prefill_ms > 0 && computed > 0) {
     samples->Add(&Figures::server_prefill_tokens_per_s, 1e3 * computed / t.prefill_ms);
+  }
+  // The server delivers the first token before the KV cache has arrived where decoding goes on.
+  samples->Add(&Figures::kv_transfer_ms, t.kv_transfer_ms);
+  if (const auto gap = FirstGap(record)) {
+    samples->Add(&Figures::first_decode_ms, std::max(0.0, 1e3 * *gap - t.kv_transfer_ms));
   }
 }
 

@@ -86,9 +86,10 @@ struct Figures {
   Summary decode_tokens_per_s_n1;
   Summary queue_ms;
   Summary prefill_ms;
+  Summary ttft_rest_ms;
+  Summary network_ms;
   Summary kv_transfer_ms;
   Summary first_decode_ms;
-  Summary network_ms;
   Summary prompt_len;
   Summary output_len;
   Summary natural_end_step;

@@ -15,8 +15,8 @@ struct Chunk {
   int32_t tokens = 0;
 };
 
-// Where the server says the time to the first token went, in milliseconds. Absent where the
-// protocol does not say.
+// Where the server says its time went, in milliseconds: to the first token, and, kv_transfer, from
+// there on. Absent where the protocol does not say.
 struct ServerTimings {
   double queue_ms = 0;
   double prefill_ms = 0;

@@ -34,6 +34,12 @@ inline std::optional<double> Tpot(const RequestRecord& record) {
   return (EndToEnd(record) - Ttft(record)) / static_cast<double>(tokens - 1);
 }
 
+// From the first token to the second one; absent where there is none or both came in one chunk.
+inline std::optional<double> FirstGap(const RequestRecord& record) {
+  if (record.chunks.size() < 2 || record.chunks[0].tokens > 1) return std::nullopt;
+  return record.chunks[1].at - record.chunks[0].at;
+}
+
 // Between consecutive chunks; absent with fewer than two.
 inline std::optional<double> MaxGap(const RequestRecord& record) {
   std::optional<double> largest;

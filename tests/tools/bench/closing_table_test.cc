@@ -57,6 +57,23 @@ TEST(ClosingTable, ShowsTheMedianOfTheRuns) {
   EXPECT_THAT(table, Not(HasSubstr("!")));
 }
 
+TEST(ClosingTable, SplitsTheTimesOfTheFirstTwoTokens) {
+  LoadResult load = LoadOf(40, 0.1);
+  for (RequestRecord& record : load.records) {
+    record.timings =
+        ServerTimings{.queue_ms = 5, .prefill_ms = 60, .kv_transfer_ms = 4, .ttft_ms = 90};
+  }
+  BenchResult result;
+  result.runs.push_back(ComputeRun(std::move(load), EosMode::kHonor, {}, {}, 1));
+  const std::string table = ClosingTable(result);
+  EXPECT_THAT(table,
+              HasSubstr("TTFT, mean ms: queue 5.00, prefill 60.0, rest 25.0, network 10.0\n"));
+  EXPECT_THAT(table, HasSubstr("between first and second token, mean ms: KV transfer 4.00, "
+                               "first decode 6.00\n"));
+  result.runs.front() = RunOf(0.1, EosMode::kHonor, {});
+  EXPECT_THAT(ClosingTable(result), Not(HasSubstr("mean ms:")));
+}
+
 TEST(ClosingTable, CountsAgainstTheSlo) {
   const auto slo = ParseSlo("ttft=150ms", 0);
   ASSERT_TRUE(slo.ok());

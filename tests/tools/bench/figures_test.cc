@@ -53,11 +53,33 @@ TEST(Figures, SplitTheServersTimeToFirstToken) {
   const Figures figures = Whole(LoadOf({record}));
   EXPECT_NEAR(figures.queue_ms.mean, 50, 1e-9);
   EXPECT_NEAR(figures.prefill_ms.mean, 200, 1e-9);
-  EXPECT_NEAR(figures.kv_transfer_ms.mean, 30, 1e-9);
-  EXPECT_NEAR(figures.first_decode_ms.mean, 20, 1e-9);
+  EXPECT_NEAR(figures.ttft_rest_ms.mean, 50, 1e-9);
   EXPECT_NEAR(figures.network_ms.mean, 100, 1e-9);
+  EXPECT_NEAR(figures.queue_ms.mean + figures.prefill_ms.mean + figures.ttft_rest_ms.mean +
+                  figures.network_ms.mean + figures.client_queue_ms.mean,
+              figures.ttft_ms.mean, 1e-9);
   EXPECT_NEAR(figures.server_prefill_tokens_per_s.mean, 16 / 0.2, 1e-9);
   EXPECT_EQ(Whole(LoadOf({Example()})).queue_ms.count, 0) << "absent where nothing was said";
+}
+
+// The first token is delivered before the KV cache is where decoding goes on.
+TEST(Figures, TheHandoffLiesBetweenTheFirstAndTheSecondToken) {
+  RequestRecord record = Example();  // 100 ms between its first two tokens
+  record.timings =
+      ServerTimings{.queue_ms = 50, .prefill_ms = 200, .kv_transfer_ms = 30, .ttft_ms = 300};
+  const Figures split = Whole(LoadOf({record}));
+  EXPECT_NEAR(split.kv_transfer_ms.mean, 30, 1e-9);
+  EXPECT_NEAR(split.first_decode_ms.mean, 70, 1e-9);
+
+  record.timings->kv_transfer_ms = 0;
+  EXPECT_NEAR(Whole(LoadOf({record})).first_decode_ms.mean, 100, 1e-9) << "one worker does both";
+  record.timings->kv_transfer_ms = 130;
+  EXPECT_EQ(Whole(LoadOf({record})).first_decode_ms.max, 0) << "never negative";
+  record.chunks[0].tokens = 2;
+  EXPECT_EQ(Whole(LoadOf({record})).first_decode_ms.count, 0) << "nobody saw the second one come";
+  record.chunks.resize(1);
+  record.chunks[0].tokens = record.output_tokens = 1;
+  EXPECT_EQ(Whole(LoadOf({record})).first_decode_ms.count, 0) << "there is no second one";
 }
 
 TEST(Figures, OneTokenHasNoPace) {
