@@ -67,7 +67,8 @@ class LoadCacheReader final {
 // Writes a file beside its place, and moves it there when it is whole. Not thread-safe.
 class LoadCacheWriter final {
  public:
-  // Room for the list of up to `tensors` tensors of `bytes` together.
+  // Room for the list of up to `tensors` tensors of `bytes` together. ABORTED while another process
+  // or thread writes the same file, UNAVAILABLE when it cannot be written or locked.
   static absl::StatusOr<std::unique_ptr<LoadCacheWriter>> Create(const std::string& dir,
                                                                  const LoadCacheKey& key,
                                                                  size_t tensors, int64_t bytes);

@@ -1,11 +1,10 @@
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -20,7 +19,9 @@ namespace {
 
 constexpr size_t kLengthBytes = 8;  // of a safetensors file, before its header
 constexpr size_t kDataAlignment = 64;
-constexpr char kTemporary[] = ".tmp.";
+constexpr char kTemporary[] = ".tmp";
+// How often the file beside the place may be moved or removed while it is being opened.
+constexpr int kTries = 16;
 
 // What of a tensor's entry does not grow with it: names, shape and offsets are shorter.
 constexpr size_t kEntryBytes = 256;
@@ -34,17 +35,38 @@ std::string StoredName(kernels::DType dtype) {
   return dtype == kernels::DType::kBF16 ? "BF16" : "F16";
 }
 
-// Files that a process left when it was killed: nobody holds their lock.
-void RemoveAbandoned(const std::string& dir, const std::string& name) {
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(dir, error)) {
-    const std::string path = entry.path().string();
-    if (!entry.path().filename().string().starts_with(name + kTemporary)) continue;
-    const int file = open(path.c_str(), O_RDWR | O_CLOEXEC);
-    if (file < 0) continue;
-    if (flock(file, LOCK_EX | LOCK_NB) == 0) unlink(path.c_str());
+absl::Status WrittenByAnother(const std::string& path) {
+  return absl::AbortedError(absl::StrCat(path, " is being written by another load"));
+}
+
+// Whether `path` names the open `file`. Its former writer may have moved it to its place, or
+// removed it, before the lock was ours.
+bool IsAt(int file, const std::string& path) {
+  struct stat open_file = {};
+  struct stat at_path = {};
+  return fstat(file, &open_file) == 0 && stat(path.c_str(), &at_path) == 0 &&
+         open_file.st_dev == at_path.st_dev && open_file.st_ino == at_path.st_ino;
+}
+
+// Opens the file and takes its lock, which whoever writes it holds until it is moved or removed. A
+// file that nobody holds was left by a process that was killed, and is taken over.
+absl::StatusOr<int> OpenLocked(const std::string& path) {
+  for (int attempt = 0; attempt < kTries; ++attempt) {
+    const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (file < 0) return CannotWrite(path, errno);
+    absl::Status locked;
+    if (flock(file, LOCK_EX | LOCK_NB) != 0) {
+      locked = errno == EWOULDBLOCK
+                   ? WrittenByAnother(path)
+                   : CannotWrite(absl::StrCat(path, ": it cannot be locked"), errno);
+    } else if (IsAt(file, path)) {
+      if (ftruncate(file, 0) == 0) return file;
+      locked = CannotWrite(path, errno);
+    }
     close(file);
+    BATON_RETURN_IF_ERROR(locked);
   }
+  return WrittenByAnother(path);
 }
 
 }  // namespace
@@ -53,13 +75,9 @@ absl::StatusOr<std::unique_ptr<LoadCacheWriter>> LoadCacheWriter::Create(const s
                                                                          const LoadCacheKey& key,
                                                                          size_t tensors,
                                                                          int64_t bytes) {
-  static std::atomic<int> writers{0};
-  RemoveAbandoned(dir, key.FileName());
   const std::string path = dir + "/" + key.FileName();
-  const std::string temporary = absl::StrCat(path, kTemporary, getpid(), ".", writers.fetch_add(1));
-  const int file = open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  if (file < 0) return CannotWrite(temporary, errno);
-  (void)flock(file, LOCK_EX | LOCK_NB);
+  const std::string temporary = path + kTemporary;
+  BATON_ASSIGN_OR_RETURN(const int file, OpenLocked(temporary));
   const size_t pieces = tensors + load_cache::Pieces(static_cast<size_t>(bytes));
   size_t header = 2 * kEntryBytes + tensors * kEntryBytes + pieces * load_cache::kSumDigits;
   header = (kLengthBytes + header + kDataAlignment - 1) / kDataAlignment * kDataAlignment;

@@ -192,6 +192,10 @@ std::unique_ptr<LoadCacheWriter> MakeWriter(const ModelConfig& config, const Loa
   // Converted to fp32, a checkpoint of 16 bits doubles.
   auto writer = LoadCacheWriter::Create(cache.dir, cache.key, items, 2 * files.data_bytes());
   if (writer.ok()) return std::move(writer).value();
+  if (absl::IsAborted(writer.status())) {
+    spdlog::info("no load cache is written here: {}", std::string(writer.status().message()));
+    return nullptr;
+  }
   spdlog::warn("no load cache is written: {}", std::string(writer.status().message()));
   return nullptr;
 }
