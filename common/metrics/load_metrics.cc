@@ -110,12 +110,14 @@ std::vector<MetricInfo> LoadMetrics() {
       Labelled(Row(Metric::kPromptTokensBySource, counter, "baton_prompt_tokens_by_source_total",
                    "Prompt tokens by where their KV came from."),
                "source", {"local_compute", "local_cache_hit", "external_kv_transfer"}));
-  rows.push_back(Row(Metric::kModelFlopsUtilization, gauge, "baton_model_flops_utilization",
-                     "Model FLOPs of the last seconds over the machine's peak measured at start."));
+  rows.push_back(
+      Row(Metric::kModelFlopsUtilization, gauge, "baton_model_flops_utilization",
+          "Model FLOPs of the last seconds over the machine's peak measured at start; 0 where "
+          "that failed."));
   rows.push_back(
       Row(Metric::kMemoryBandwidthUtilization, gauge, "baton_memory_bandwidth_utilization",
           "Bytes that steps of the last seconds had to read over the bandwidth measured at "
-          "start; above 1 where the caches of the processor hold them."));
+          "start; above 1 where the caches of the processor hold them, 0 where measuring failed."));
   return rows;
 }
 

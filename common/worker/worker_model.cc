@@ -10,7 +10,6 @@
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
 #include "kernels/backend_factory.h"
-#include "kernels/machine_limits.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -56,28 +55,6 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
-}
-
-absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model) {
-  FootprintQuery query;
-  query.tokens = kTypicalPrompt;
-  query.compute_dtype = model.backend->info().compute_dtype;
-  query.kv_dtype = model.kv().layout.dtype;
-  query.block_size = model.kv().layout.block_size;
-  const Footprint footprint = ComputeFootprint(model.config, query);
-  BATON_ASSIGN_OR_RETURN(const kernels::MachineLimits limits,
-                         kernels::MeasureLimits(*model.backend, model.threads()));
-  // A rank has a device of its own, or shares the host.
-  const bool devices = kernels::HasOwnMemory(model.backend->info().device);
-  const double machines = devices ? model.ranks() : 1;
-  return WorkModel{
-      .prefill_flops_per_token =
-          ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
-      .decode_flops_per_token = footprint.decode_step_flops,
-      .weight_bytes = static_cast<double>(model.weight_bytes),
-      .block_bytes = static_cast<double>(model.kv().layout.block_bytes()) * model.ranks(),
-      .peak_flops_per_s = machines * limits.flops_per_s,
-      .peak_read_bytes_per_s = machines * limits.read_bytes_per_s};
 }
 
 absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& config) {
@@ -129,6 +106,38 @@ absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& model_dir
 
 }  // namespace
 
+absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
+                                      const absl::StatusOr<kernels::MachineLimits>& measured) {
+  kernels::MachineLimits limits;
+  if (measured.ok()) {
+    limits = *measured;
+  } else if (ReasonOf(measured.status()) == Reason::kDeviceFault) {
+    return measured.status();
+  } else {
+    spdlog::warn("what the machine can do could not be measured: {}; {} and {} stay 0",
+                 std::string(measured.status().message()),
+                 InfoOf(Metric::kModelFlopsUtilization).name,
+                 InfoOf(Metric::kMemoryBandwidthUtilization).name);
+  }
+  FootprintQuery query;
+  query.tokens = kTypicalPrompt;
+  query.compute_dtype = model.backend->info().compute_dtype;
+  query.kv_dtype = model.kv().layout.dtype;
+  query.block_size = model.kv().layout.block_size;
+  const Footprint footprint = ComputeFootprint(model.config, query);
+  // A rank has a device of its own, or shares the host.
+  const bool devices = kernels::HasOwnMemory(model.backend->info().device);
+  const double machines = devices ? model.ranks() : 1;
+  return WorkModel{
+      .prefill_flops_per_token =
+          ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
+      .decode_flops_per_token = footprint.decode_step_flops,
+      .weight_bytes = static_cast<double>(model.weight_bytes),
+      .block_bytes = static_cast<double>(model.kv().layout.block_bytes()) * model.ranks(),
+      .peak_flops_per_s = machines * limits.flops_per_s,
+      .peak_read_bytes_per_s = machines * limits.read_bytes_per_s};
+}
+
 absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock) {
   const EngineFlags& flags = worker.engine;
   WorkerModel model;
@@ -141,7 +150,9 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
   BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(worker.model_dir, *model.loaded));
   model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
-  BATON_ASSIGN_OR_RETURN(model.work, WorkModelOf(*model.loaded));
+  BATON_ASSIGN_OR_RETURN(
+      model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
+                                                                    model.loaded->threads())));
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->backend->info().numerics();
   LogModel(model, flags);

@@ -10,6 +10,7 @@
 #include "common/formats/generation_config.h"
 #include "common/model/load_model.h"
 #include "common/worker/metrics_probe.h"
+#include "kernels/machine_limits.h"
 
 namespace baton {
 
@@ -22,6 +23,12 @@ struct WorkerModel {
   std::string compute_dtype;
   std::string numerics;
 };
+
+// What the steps of `model` cost, on all its ranks, and what its machines can do together.
+// `measured` is what one of them can. Where that failed, as for want of memory, its figures are 0
+// with a warning; only a device that has failed itself is an error.
+absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
+                                      const absl::StatusOr<kernels::MachineLimits>& measured);
 
 // From the flags to a model whose engine can be started. Logs progress, the EOS set with its
 // sources, and what "auto" became.

@@ -48,5 +48,18 @@ TEST(MetricsProbe, UtilizationFallsWhenNothingRuns) {
   EXPECT_LT(GaugeOf(registry, "baton_model_flops_utilization"), 1e-6);
 }
 
+TEST(MetricsProbe, UtilizationOfAMachineThatWasNotMeasuredIsZero) {
+  MetricsRegistry registry({.role = MetricRole::kPrefill, .model_name = "m"});
+  base::ManualClock clock;
+  MetricsProbe probe(&registry, {.prefill_flops_per_token = 1e6, .weight_bytes = 5e7}, &clock);
+  clock.Advance(std::chrono::milliseconds(100));
+  StepEvent event;
+  event.prefill_tokens = 50;
+  event.prefill_sequences = 1;
+  probe.StepDone(event);
+  EXPECT_EQ(GaugeOf(registry, "baton_model_flops_utilization"), 0);
+  EXPECT_EQ(GaugeOf(registry, "baton_memory_bandwidth_utilization"), 0);
+}
+
 }  // namespace
 }  // namespace baton
