@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/metrics/metric.h"
 #include "common/model/footprint.h"
 #include "common/text/stop_set.h"
 #include "common/text/tokenizer.h"
