@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
     return CudaBackend::Create(options);
 #else
     return absl::InvalidArgumentError(
-        "device cuda; this build has none: build with preset cuda, or use --device cpu");
+        "device cuda, which this build lacks; build with preset cuda, or use --device cpu");
 #endif
   }
   return absl::InvalidArgumentError(absl::StrCat("device '", options.device,

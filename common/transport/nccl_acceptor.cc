@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<NcclAcceptor>> NcclAcceptor::Start(NcclParts part
                                                                   TransportProbe* probe) {
   self.way = parts.communicators->way();
   self.version = parts.communicators->version();
+  self.checksum = parts.checksum;
   std::unique_ptr<NcclAcceptor> acceptor(
       new NcclAcceptor(parts.limits, std::move(self), clock, probe));
   NcclAcceptor* const raw = acceptor.get();
@@ -99,6 +100,11 @@ absl::Status NcclAcceptor::Check(const PairHello& hello) const {
                                          "; give both the same --kv-transport");
   }
   BATON_RETURN_IF_ERROR(check_version_(hello.version));
+  if (self_.checksum && !hello.checksum) {
+    return absl::FailedPreconditionError(
+        "the prefill worker sends no checksums, the decode worker compares them; give "
+        "--no-kv-checksum to both or to neither");
+  }
   if (hello.model_fingerprint != self_.model_fingerprint ||
       !CanHandOver(hello.shape, self_.shape)) {
     return MakeError(absl::StatusCode::kFailedPrecondition, {.reason = Reason::kLayoutMismatch},

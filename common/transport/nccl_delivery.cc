@@ -44,9 +44,9 @@ class Places final {
 
 absl::Status ScatterAndCompare(const DeliverChunk& command, const ChunkHeader& header,
                                const Places& places, PairMemory* memory, bool checksum) {
-  const bool sums = checksum && header.has_sums;
+  if (checksum && !header.has_sums) return absl::DataLossError("the chunk has no checksums");
   BATON_ASSIGN_OR_RETURN(const std::vector<uint64_t> found,
-                         memory->Scatter(command.slot, places.targets(), sums));
+                         memory->Scatter(command.slot, places.targets(), checksum));
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i] != header.sums[i]) {
       return WrongSum(header.plan.parts[i], found[i], header.sums[i]);

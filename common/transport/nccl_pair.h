@@ -70,8 +70,9 @@ struct PairHello {
   uint64_t incarnation = 0;
   KvShape shape;
   std::string model_fingerprint;
-  std::string way;      // "nccl", "cuda_ipc"
-  int32_t version = 0;  // of what moves the bytes; as ncclGetVersion says
+  std::string way;       // "nccl", "cuda_ipc"
+  int32_t version = 0;   // of what moves the bytes; as ncclGetVersion says
+  bool checksum = true;  // the chunks have sums; of a receiver: they must
 };
 struct PairEpoch {
   uint64_t epoch = 0;
@@ -220,6 +221,9 @@ struct PairLimits {
   // From the grant to the bytes, and from the bytes to the answer. With `abort` below the time
   // after which a push gives its peer up.
   base::Duration transfer = std::chrono::seconds(4);
+  // The receiver's side of it: longer, because the sender may have had to give another receiver up
+  // first, whose chunk its device was stuck in.
+  base::Duration receive = std::chrono::seconds(6);
   base::Duration abort = std::chrono::seconds(3);
   base::Duration idle = std::chrono::minutes(10);     // then the pair is closed
   base::Duration fallen = std::chrono::minutes(5);    // then a pair that fell back may try again

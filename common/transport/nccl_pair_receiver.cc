@@ -159,6 +159,7 @@ void NcclPairReceiver::Dismiss(PairId id, bool refused, const std::string& why, 
   if (peer.control) {
     actions->push_back(EndPeer{id, refused, why});
     actions->push_back(ReceiverNews{PairEvent::kClosed, id, why});
+    peer.control = false;
   }
   OnControlClosed(id, now, actions);
 }
@@ -167,7 +168,9 @@ void NcclPairReceiver::OnControlClosed(PairId id, base::Instant now, Actions* ac
   const auto found = peers_.find(id);
   if (found == peers_.end()) return;
   Peer& peer = found->second;
-  peer.control = false;
+  if (std::exchange(peer.control, false)) {
+    actions->push_back(ReceiverNews{PairEvent::kClosed, id, "the sender left"});
+  }
   if (peer.state == State::kAborting) return;  // erased after it
   if (peer.state == State::kAborted) {
     peers_.erase(found);
@@ -203,7 +206,7 @@ void NcclPairReceiver::TickPeer(PairId id, base::Instant now, Actions* actions) 
     return Abort(id, "the communicator was not ready in time", /*tell=*/true, now, actions);
   }
   const bool stuck = std::ranges::any_of(
-      peer.grants, [&](const auto& entry) { return now - entry.second.since > limits_.transfer; });
+      peer.grants, [&](const auto& entry) { return now - entry.second.since > limits_.receive; });
   if (stuck) Abort(id, "a granted chunk did not arrive in time", /*tell=*/true, now, actions);
 }
 

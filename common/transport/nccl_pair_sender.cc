@@ -154,6 +154,7 @@ void NcclPairSender::Leave(PairId id, const std::string& why, base::Instant now,
   pair.leaving = true;
   pair.state = State::kAborting;
   pair.deadline = now + limits_.abort;
+  ForgiveOthers(id, now);
   std::erase_if(granted_, [id](const ChunkKey& key) { return key.pair == id; });
   for (auto& [push_id, push] : pushes_) {
     if (push.pair == id) DropOut(push_id, actions);
@@ -170,12 +171,24 @@ void NcclPairSender::Leave(PairId id, const std::string& why, base::Instant now,
   actions->push_back(DeviceCommand(AbortPair{id, pair.epoch}));
 }
 
+// Chunks of all pairs go through the device one after the other: what waits behind a chunk that is
+// given up has its time from now on.
+void NcclPairSender::ForgiveOthers(PairId id, base::Instant now) {
+  for (auto& [other, pair] : pairs_) {
+    if (other == id) continue;
+    for (auto& [number, chunk] : pair.chunks) {
+      if (chunk.state == ChunkState::kSending) chunk.since = now;
+    }
+  }
+}
+
 void NcclPairSender::OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions) {
   const auto found = pairs_.find(event.pair);
   if (found == pairs_.end() || found->second.epoch != event.epoch ||
       found->second.state != State::kAborting) {
     return;
   }
+  ForgiveOthers(event.pair, now);
   for (auto& [number, chunk] : found->second.chunks) {
     if (chunk.state == ChunkState::kSending) free_slots_.push_back(chunk.slot);
     EndGather(&chunk, actions);

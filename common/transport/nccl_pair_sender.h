@@ -158,6 +158,7 @@ class NcclPairSender final {
   static bool IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now);
 
   // Chunks.
+  void ForgiveOthers(PairId id, base::Instant now);
   void Announce(PairId id, base::Instant now, Actions* actions);
   bool AnnounceOne(PairId id, base::Instant now, Actions* actions);
   void AnnounceChunk(PairId id, Chunk chunk, base::Instant now, Actions* actions);

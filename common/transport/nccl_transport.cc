@@ -46,6 +46,7 @@ absl::StatusOr<std::unique_ptr<NcclTransport>> NcclTransport::Start(
     const base::Clock* clock, TransportProbe* probe) {
   hello.way = parts.communicators->way();
   hello.version = parts.communicators->version();
+  hello.checksum = parts.checksum;
   const PushWay way = hello.way == "nccl" ? PushWay::kNccl : PushWay::kCudaIpc;
   std::unique_ptr<NcclTransport> transport(new NcclTransport(
       parts.limits, hello, std::move(messages), std::move(channel), clock, probe, way));

@@ -41,6 +41,7 @@ void Fill(const PairHello& hello, worker_pb::PairRequest* proto) {
   to->set_model_fingerprint(hello.model_fingerprint);
   to->set_way(hello.way);
   to->set_version(hello.version);
+  to->set_checksum(hello.checksum);
 }
 
 void Fill(const PairReady& ready, worker_pb::PairRequest* proto) {
@@ -129,7 +130,8 @@ std::optional<ToReceiver> PairMessageFromProto(const worker::v1::PairRequest& pr
                        .shape = KvShapeFromProto(proto.hello().layout()),
                        .model_fingerprint = proto.hello().model_fingerprint(),
                        .way = proto.hello().way(),
-                       .version = proto.hello().version()};
+                       .version = proto.hello().version(),
+                       .checksum = proto.hello().checksum()};
     case worker_pb::PairRequest::kReady:
       return PairReady{proto.ready().epoch()};
     case worker_pb::PairRequest::kAnnounce:

@@ -42,8 +42,9 @@ absl::Status CudaBackend::Download(const void* device, size_t bytes, void* host)
 absl::StatusOr<std::optional<DeviceMemorySize>> CudaBackend::DeviceMemory() const {
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_ASSIGN_OR_RETURN(const cuda::DeviceMemoryInfo memory, cuda::QueryMemory());
-  return DeviceMemorySize{static_cast<int64_t>(memory.free_bytes),
-                          static_cast<int64_t>(memory.total_bytes)};
+  return DeviceMemorySize{.own_bytes = cuda::AllocatedBytes(device_.index),
+                          .free_bytes = static_cast<int64_t>(memory.free_bytes),
+                          .total_bytes = static_cast<int64_t>(memory.total_bytes)};
 }
 
 absl::StatusOr<cuda::Uploader*> CudaBackend::uploader() {

@@ -38,6 +38,7 @@ struct NcclFixtureOptions {
   KvShape shape{.dtype = "float32", .block_size = 16, .layers = 2, .kv_heads = 3, .head_dim = 8};
   std::string sender_fingerprint = "fp";
   int32_t sender_ranks = 1;
+  bool sender_checksum = true, receiver_checksum = true;
   bool ipc = false;  // in place of the fake NCCL
   PairLimits limits = SmallLimits();
 
@@ -57,8 +58,8 @@ class NcclFixture final : public Fixture {
   NcclFixture(KvInboxes* inboxes, const NcclFixtureOptions& options) : options_(options) {
     const auto library = NcclLibrary::Load(FakeNcclPath(), "--kv-transport grpc");
     EXPECT_TRUE(library.ok()) << library.status();
-    const auto parts = [&] {
-      NcclParts made{.limits = options.limits};
+    const auto parts = [&](bool checksum) {
+      NcclParts made{.checksum = checksum, .limits = options.limits};
       made.memory = *MakeHostPairMemory(made.limits.slots, made.limits.chunk_bytes);
       made.communicators =
           options.ipc ? MakeIpcCommunicators(made.memory.get()) : MakeNcclCommunicators(*library);
@@ -66,15 +67,17 @@ class NcclFixture final : public Fixture {
     };
     PairHello self{
         .incarnation = options.incarnation, .shape = options.shape, .model_fingerprint = "fp"};
-    acceptor_ = *NcclAcceptor::Start(parts(), self, &clock_, &receiver_probe);
+    acceptor_ =
+        *NcclAcceptor::Start(parts(options.receiver_checksum), self, &clock_, &receiver_probe);
     service_ = MakeKvTransferService(inboxes, false, acceptor_.get());
     server_ = *RpcServer::Start({}, {service_.get()});
     self.incarnation = 3;
     self.model_fingerprint = options.sender_fingerprint;
     self.shape.tensor_parallel = options.sender_ranks;
-    transport_ = *NcclTransport::Start(
-        parts(), self, std::make_unique<GrpcStreamTransport>(ChannelOptions(), &clock_), {},
-        &clock_, &sender_probe);
+    transport_ =
+        *NcclTransport::Start(parts(options.sender_checksum), self,
+                              std::make_unique<GrpcStreamTransport>(ChannelOptions(), &clock_), {},
+                              &clock_, &sender_probe);
   }
   ~NcclFixture() override {
     transport_.reset();
@@ -85,6 +88,7 @@ class NcclFixture final : public Fixture {
   std::string address() override { return server_->address(); }
   NcclTransport& nccl() { return *transport_; }
   RpcServer& server() { return *server_; }
+  void EndSender() { transport_.reset(); }
 
   // False when the pair does not get warm in time.
   bool Warm() {

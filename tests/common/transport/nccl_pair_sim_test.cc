@@ -18,6 +18,7 @@ PairSim::Options Small(uint64_t seed) {
   options.limits.chunk_bytes = kChunkHeaderBytes + 10'000;
   options.limits.connect = seconds(2);
   options.limits.transfer = milliseconds(400);
+  options.limits.receive = milliseconds(600);
   options.limits.abort = milliseconds(300);
   options.limits.fallen = seconds(3);
   options.limits.retry = milliseconds(200);

@@ -115,6 +115,27 @@ TEST_F(NcclTransportTest, AnotherModelIsRefusedAndPushesGoByMessages) {
   EXPECT_EQ(fixture.sender_probe.of(PairEvent::kRefused), 1);
 }
 
+TEST_F(NcclTransportTest, AReceiverThatComparesChecksumsHasNoPairWithASenderOfNone) {
+  for (const bool receiver_compares : {true, false}) {
+    NcclFixtureOptions options;
+    options.sender_checksum = false;
+    options.receiver_checksum = receiver_compares;
+    NcclFixture fixture(&inboxes_, options);
+    fixture.nccl().Warm(fixture.address(), 7);
+    const PairEvent expected = receiver_compares ? PairEvent::kRefused : PairEvent::kBuilt;
+    EXPECT_TRUE(NcclFixture::Eventually([&] { return fixture.sender_probe.of(expected) == 1; }));
+  }
+}
+
+TEST_F(NcclTransportTest, BothSidesCountAPairThatItsSenderLeaves) {
+  NcclFixture fixture(&inboxes_, {});
+  ASSERT_TRUE(fixture.Warm());
+  EXPECT_EQ(fixture.receiver_probe.of(PairEvent::kClosed), 0);
+  fixture.EndSender();
+  EXPECT_TRUE(
+      NcclFixture::Eventually([&] { return fixture.receiver_probe.of(PairEvent::kClosed) == 1; }));
+}
+
 TEST_F(NcclTransportTest, ASenderOfMoreRanksHasAPairWithOneDevice) {
   NcclFixtureOptions options;
   options.sender_ranks = 3;
