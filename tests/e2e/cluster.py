@@ -127,6 +127,22 @@ class Metrics:
         return sum(found)
 
 
+def generate(server, requests, *options, concurrency=1, check=True):
+    """Runs `baton generate --json` over `requests` (dicts of a prompts line); results in order."""
+    lines = "".join(json.dumps(request) + "\n" for request in requests)
+    result = subprocess.run(
+        [str(BIN / "baton"), "generate", "--server", server, "--prompts", "-", "--json",
+         "--concurrency", str(concurrency), *options],
+        input=lines, capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False)
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    if check and (result.returncode != 0 or len(answers) != len(requests)):
+        raise Failure(f"generate exited with {result.returncode}: {result.stderr}\n{answers}")
+    by_id = {answer["request_id"]: answer for answer in answers}
+    if all("request_id" in request for request in requests):
+        return [by_id.get(request["request_id"]) for request in requests]
+    return answers
+
+
 class Cluster:
     """A router with its workers. Use as a context manager."""
 
@@ -211,19 +227,7 @@ class Cluster:
     # --- What a test does with it ---
 
     def generate(self, requests, *options, concurrency=1, check=True):
-        """Runs `baton generate --json` over `requests` (dicts of a prompts line); results in order."""
-        lines = "".join(json.dumps(request) + "\n" for request in requests)
-        result = subprocess.run(
-            [str(BIN / "baton"), "generate", "--server", self.router.grpc, "--prompts", "-", "--json",
-             "--concurrency", str(concurrency), *options],
-            input=lines, capture_output=True, text=True, timeout=10 * PATIENCE_S, check=False)
-        answers = [json.loads(line) for line in result.stdout.splitlines()]
-        if check and (result.returncode != 0 or len(answers) != len(requests)):
-            raise Failure(f"generate exited with {result.returncode}: {result.stderr}\n{answers}")
-        by_id = {answer["request_id"]: answer for answer in answers}
-        if all("request_id" in request for request in requests):
-            return [by_id.get(request["request_id"]) for request in requests]
-        return answers
+        return generate(self.router.grpc, requests, *options, concurrency=concurrency, check=check)
 
     def eos_rows(self, request_id=None):
         text = self.eos_log.read_text() if self.eos_log.exists() else ""

@@ -11,7 +11,7 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-PARTS = ("facts", "golden", "grpc", "cuda_ipc", "nccl", "kills", "steps", "model", "handoff", "serving", "sanitizers")
+PARTS = ("facts", "golden", "grpc", "cuda_ipc", "nccl", "serve", "kills", "steps", "model", "handoff", "serving", "sanitizers")
 
 
 class DryRun(unittest.TestCase):

@@ -18,6 +18,7 @@ import machine
 import plan
 import report
 import service
+import serve
 import serving
 import sizes
 import steps
@@ -92,6 +93,7 @@ PARTS = (
               functools.partial(service.check_service, "cuda_ipc"), 60, 20),
     plan.Part("nccl", "the three services, KV by NCCL between two processes (correctness only)",
               functools.partial(service.check_service, "nccl"), 70, 20),
+    plan.Part("serve", "`baton serve` with no size given: two workers on one device", serve.check, 60, 15),
     plan.Part("kills", "kill -9 of prefill and of decode during a transfer", service.kills, 90, 25),
     plan.Part("steps", "ceilings, decode, prefill, products, attention; torch in turns", steps.steps, 150, 40,
               steps.rows),
