@@ -120,6 +120,7 @@ struct StepUses {
 
 // Memory of a device that has its own.
 struct DeviceMemorySize {
+  int64_t own_bytes = 0;  // allocated by this process; what libraries take is not counted
   int64_t free_bytes = 0;
   int64_t total_bytes = 0;
 };

@@ -1,9 +1,11 @@
 #include "kernels/backend_factory.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "kernels/cpu/cpu_backend.h"
 #if BATON_HAS_CUDA
 #include "kernels/cuda/cuda_backend.h"
+#include "kernels/cuda/gpu_group.h"
 #endif
 #include "kernels/reference/reference_backend.h"
 
@@ -34,12 +36,19 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
     return CudaBackend::Create(options);
 #else
     return absl::InvalidArgumentError(
-        "device cuda; this build has none: build with preset cuda, or use --device cpu");
+        "device cuda, which this build lacks; build with preset cuda, or use --device cpu");
 #endif
   }
   return absl::InvalidArgumentError(absl::StrCat("device '", options.device,
                                                  "'; expected cpu, cuda or reference: use "
                                                  "--device cpu"));
+}
+
+absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options) {
+#if BATON_HAS_CUDA
+  if (options.device == "cuda") return cuda::MakeGpuGroup(options.ranks, options.nccl_library);
+#endif
+  return MakeHostGroup(options.ranks, options.patience);
 }
 
 absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads) {

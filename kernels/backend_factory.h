@@ -1,9 +1,12 @@
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "kernels/backend.h"
 #include "kernels/collective.h"
 #include "kernels/machine_limits.h"
@@ -32,6 +35,17 @@ struct BackendOptions {
 bool HasOwnMemory(const std::string& device);
 
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
+
+struct GroupOptions {
+  std::string device = "cpu";
+  int ranks = 2;
+  std::string nccl_library;  // a file; "" = libnccl.so.2 by the loader's own search
+  // What a rank of the host waits for another one inside a step: as long as the engine's watchdog.
+  base::Duration patience = std::chrono::seconds(30);
+};
+// The ends of a new tensor-parallel group: [i] is rank i's, on GPU i where it is of GPUs.
+// FAILED_PRECONDITION says which GPU or library is missing.
+absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options);
 
 // What the backend's device can do at best, measured now; not during a step. See MachineLimits.
 // `threads` of the host's, where it computes.

@@ -42,6 +42,11 @@ class HostGroup final {
     return absl::OkStatus();
   }
 
+  absl::Status status() {
+    base::MutexLock lock(&mutex_);
+    return ended_;
+  }
+
   void Abort(const absl::Status& why) {
     base::MutexLock lock(&mutex_);
     AbortLocked(why);
@@ -114,9 +119,13 @@ class HostRank final : public Collective {
   HostRank(std::shared_ptr<HostGroup> group, size_t rank) : group_(std::move(group)), rank_(rank) {}
   int rank() const override { return static_cast<int>(rank_); }
   int size() const override { return static_cast<int>(group_->size()); }
-  absl::Status AllReduceSum(std::span<float> values) override {
+  absl::Status AllReduceSum(std::span<float> values, void* /*stream*/) override {
     return group_->AllReduceSum(rank_, values);
   }
+  absl::Status AllReduceSumOnHost(std::span<float> values) override {
+    return group_->AllReduceSum(rank_, values);
+  }
+  absl::Status status() override { return group_->status(); }
   void Abort(const absl::Status& why) override { group_->Abort(why); }
 
  private:

@@ -18,10 +18,19 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // values = their sum over the ranks, in host memory, added in the order of the ranks: the same
-  // bits on every rank, whoever came last. Waits for the others. An error ends the group: the
-  // values are undefined and every call of every rank fails from then on.
-  virtual absl::Status AllReduceSum(std::span<float> values) = 0;
+  // values = their sum over the ranks, in the memory that the ranks compute in: the same bits on
+  // every rank, whoever came last. On the host it waits for the others and adds in the order of the
+  // ranks; on devices it only queues the sum on `stream`, that of the rank, and what is queued
+  // behind it sees the sum. An error ends the group: the values are undefined and every call of
+  // every rank fails from then on.
+  virtual absl::Status AllReduceSum(std::span<float> values, void* stream = nullptr) = 0;
+
+  // The same of values in host memory, whatever the ranks compute on. Waits for the others.
+  virtual absl::Status AllReduceSumOnHost(std::span<float> values) = 0;
+
+  // OK while the group stands. A rank asks when sums that it queued are over: those of a group that
+  // has ended are worth nothing.
+  virtual absl::Status status() = 0;
 
   // Ends the group for `why`, unless it has ended: who waits and who comes gets it. Any thread.
   virtual void Abort(const absl::Status& why) = 0;

@@ -11,6 +11,7 @@
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 #include "tools/commands.h"
+#include "tools/serve/gpu_deal.h"
 #include "tools/serve/serve_flags.h"
 #include "tools/serve/supervisor.h"
 
@@ -38,26 +39,41 @@ int PortOf(const std::string& address) {
 }
 
 ServiceSpec WorkerSpec(const FlagSet& set, const ServeFlags& flags, const std::string& role,
-                       int32_t index, int32_t threads) {
+                       int32_t index, int32_t threads, const GpuShare& gpus) {
+  std::vector<std::string> environment;
+  if (!gpus.visible.empty()) environment.push_back("CUDA_VISIBLE_DEVICES=" + gpus.visible);
+  const WorkerShare share = {.threads = threads, .gpu_sharers = gpus.sharers};
   return {.role = role,
           .name = role + "-" + std::to_string(index),
           .program = BinaryFolder() / ("baton-" + role),
-          .arguments = [&set, &flags, threads](const std::optional<ReadyLine>& before) {
-            const WorkerAddress address =
-                before ? WorkerAddress{PortOf(before->grpc), PortOf(before->admin)}
-                       : WorkerAddress{};
-            return WorkerArguments(set, flags, threads, address);
-          }};
+          .arguments =
+              [&set, &flags, share](const std::optional<ReadyLine>& before) {
+                const WorkerAddress address =
+                    before ? WorkerAddress{PortOf(before->grpc), PortOf(before->admin)}
+                           : WorkerAddress{};
+                return WorkerArguments(set, flags, share, address);
+              },
+          .environment = std::move(environment)};
 }
 
 std::vector<ServiceSpec> WorkerSpecs(const FlagSet& set, const ServeFlags& flags) {
   const int32_t prefills = flags.unified ? 0 : flags.prefill;
-  const std::vector<int32_t> threads = DivideThreads(CoresOfThisProcess(), prefills + flags.decode);
+  const int32_t workers = prefills + flags.decode;
+  const std::vector<int32_t> threads = DivideThreads(CoresOfThisProcess(), workers);
+  std::vector<GpuShare> gpus(static_cast<size_t>(workers));
+  if (flags.engine.device == "cuda") {
+    gpus = DealGpus(VisibleGpus(std::getenv("CUDA_VISIBLE_DEVICES")), workers,
+                    flags.engine.tensor_parallel_size);
+  }
   std::vector<ServiceSpec> specs;
-  for (int32_t i = 0; i < prefills + flags.decode; ++i) {
+  for (int32_t i = 0; i < workers; ++i) {
     const bool prefill = i < prefills;
+    const auto worker = static_cast<size_t>(i);
     specs.push_back(WorkerSpec(set, flags, prefill ? "prefill" : "decode",
-                               prefill ? i : i - prefills, threads[static_cast<size_t>(i)]));
+                               prefill ? i : i - prefills, threads[worker], gpus[worker]));
+    if (gpus[worker].visible.empty()) continue;
+    spdlog::info("{} gets GPU {}, with {} of the workers on it", specs.back().name,
+                 gpus[worker].visible, gpus[worker].sharers);
   }
   return specs;
 }

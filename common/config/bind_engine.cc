@@ -45,11 +45,12 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
   set->Add(Common(With(
       OptionalSizeFlag("kv-cache-memory", &flags->kv_cache_memory, {.min = 1, .max = kMaxMemory}),
       group, "size in bytes, taken at start; on a CPU 512MiB if not given")));
-  set->Add(With(DoubleFlag("gpu-memory-utilization", &flags->gpu_memory_utilization,
-                           {.min = 0.05, .max = 1.0}),
-                group,
-                "share of a GPU's memory that weights, activations and KV cache may fill, where no "
-                "size of the cache is given"));
+  set->Add(
+      With(DoubleFlag("gpu-memory-utilization", &flags->gpu_memory_utilization,
+                      {.min = 0.05, .max = 1.0}),
+           group,
+           "share of a GPU's memory that this worker may fill with weights, activations and KV "
+           "cache, where no size of the cache is given; serve divides it among a GPU's workers"));
   set->Add(With(IntFlag("block-size", &flags->block_size, {.min = 1, .max = 1024}), group,
                 "tokens in a block"));
   set->Add(With(SwitchFlag("enable-prefix-caching", &flags->enable_prefix_caching), group,
@@ -82,10 +83,12 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                 group, "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
                        "of the computation; 0 = the cores this process may run on")));
-  set->Add(Common(With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
-                               {.min = 1, .max = kMaxTensorParallel}),
-                       group,
-                       "ranks among which a worker divides heads and MLP; they share --threads")));
+  set->Add(Common(
+      With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
+                   {.min = 1, .max = kMaxTensorParallel}),
+           group,
+           "ranks among which a worker divides heads and MLP; on a CPU they share --threads, on "
+           "GPUs each has one")));
   set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization,
                                   Choices<std::string>{{{"none", "none"}, {"fp8", "fp8"}}, {}}),
                        group, "of the layers' projections; fp8 on a Hopper GPU only")));

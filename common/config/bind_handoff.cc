@@ -24,12 +24,15 @@ void BindHandoff(FlagSet* set, HandoffFlags* flags) {
                          KvTransportFlag::kCudaIpc}) {
     ways.words.emplace_back(KvTransportName(way), way);
   }
-  set->Add(With(ChoiceFlag("kv-transport", &flags->transport, std::move(ways)), group,
-                "how KV caches travel; auto: the fastest that both sides have, gRPC otherwise"));
+  set->Add(With(
+      ChoiceFlag("kv-transport", &flags->transport, std::move(ways)), group,
+      "how KV caches travel; auto: by NCCL between GPUs where it is found, else by gRPC; baton "
+      "serve on GPUs: cuda_ipc"));
   set->Add(With(SwitchFlag("kv-checksum", &flags->checksum), group,
                 "compare checksums of KV that moves between devices; --no-kv-checksum"));
   set->Add(With(Valued(TextFlag("nccl-library", &flags->nccl_library), "FILE"), group,
-                "NCCL 2.28 or newer; default: libnccl.so.2 where the loader finds it"));
+                "NCCL 2.28 or newer, for pairs and for tensor parallel on GPUs; default: "
+                "libnccl.so.2 where the loader finds it"));
 }
 
 }  // namespace baton

@@ -23,6 +23,9 @@ absl::Status CheckAvailable(const kernels::Backend& backend, double need, int32_
                    device.has_value() ? ", or --gpu-memory-utilization" : ""));
 }
 
+// What the driver, cuBLASLt and NCCL take of a GPU for a process, which nothing tells.
+constexpr int64_t kLibraryBytes = int64_t{1} << 30;
+
 }  // namespace
 
 kernels::KvLayout KvLayoutOf(const ModelConfig& config, const LocalShape& shape,
@@ -61,15 +64,16 @@ absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayou
 
 absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share) {
   const int64_t may = static_cast<int64_t>(share * static_cast<double>(device.total_bytes));
-  const int64_t used = device.total_bytes - device.free_bytes;
-  if (used < may) return may - used;
+  const int64_t own = device.own_bytes + kLibraryBytes;
+  const int64_t left = std::min(may - own, device.free_bytes);
+  if (left > 0) return left;
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "weights, activations and what else is on the GPU take %d of its %d bytes, which leaves no "
-      "KV "
-      "cache within --gpu-memory-utilization %g (%d bytes); raise it above %.2f, lower "
-      "--max-num-batched-tokens, or free the GPU",
-      used, device.total_bytes, share, may,
-      static_cast<double>(used) / static_cast<double>(device.total_bytes)));
+      "weights, activations and libraries take %d bytes of the GPU, others leave %d of its %d "
+      "free, "
+      "and --gpu-memory-utilization %g allows %d: nothing is left for the KV cache; raise it above "
+      "%.2f, lower --max-num-batched-tokens, or free the GPU",
+      own, device.free_bytes, device.total_bytes, share, may,
+      static_cast<double>(own) / static_cast<double>(device.total_bytes)));
 }
 
 absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels::KvLayout& layout,

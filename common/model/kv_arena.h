@@ -34,8 +34,9 @@ struct KvBudget {
 // budget of both kinds, RESOURCE_EXHAUSTED for one below a single block.
 absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayout& layout);
 
-// Bytes of KV cache when a device of `device` may be filled to `share`, after everything else has
-// its memory. RESOURCE_EXHAUSTED, with need, have and flag, where nothing is left.
+// Bytes of KV cache when this process may have `share` of a device, after everything else of it has
+// its memory; no more than is free, as others may be there. RESOURCE_EXHAUSTED, with need, have and
+// flag, where nothing is left.
 absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share);
 
 // The memory behind a worker's blocks.

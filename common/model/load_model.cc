@@ -1,10 +1,7 @@
 #include "common/model/load_model.h"
 
-#include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/formats/safetensors.h"
 #include "common/model/fingerprint.h"
@@ -12,17 +9,9 @@
 #include "common/model/load_memory.h"
 #include "common/model/tensor_parallel_runner.h"
 #include "common/model/tensor_specs.h"
-#include "common/model/transformer_runner.h"
-#include "common/model/warm_up.h"
 
 namespace baton {
-
-using kernels::DType;
-
 namespace {
-
-// How long a rank waits for another one inside a step: as long as the engine's watchdog would.
-constexpr base::Duration kRankPatience = std::chrono::seconds(30);
 
 class Stopwatch final {
  public:
@@ -38,159 +27,23 @@ class Stopwatch final {
   base::Instant last_;
 };
 
-// One progress out of that of all ranks, which load side by side.
-class RanksProgress final {
- public:
-  RanksProgress(const LoadProgress& progress, int32_t ranks)
-      : progress_(progress), done_(static_cast<size_t>(ranks)) {}
-
-  LoadProgress OfRank(int32_t rank) {
-    if (!progress_) return nullptr;
-    return [this, rank](int64_t done, int64_t total) {
-      base::MutexLock lock(&mutex_);
-      sum_ += done - std::exchange(done_[static_cast<size_t>(rank)], done);
-      progress_(sum_ / static_cast<int64_t>(done_.size()), total);
-    };
-  }
-
- private:
-  const LoadProgress& progress_;
-  base::Mutex mutex_;
-  std::vector<int64_t> done_ ABSL_GUARDED_BY(mutex_);
-  int64_t sum_ ABSL_GUARDED_BY(mutex_) = 0;
-};
-
-// What all ranks are loaded from.
-struct RankSource {
-  const ModelConfig& config;
-  const CheckpointFiles& files;
-  const ModelOptions& options;
-  const base::Clock& clock;
-  DType dtype = DType::kF32;
-  DType kv_dtype = DType::kF32;
-  kernels::Quantization quantization = kernels::Quantization::kNone;
-  std::string fingerprint;  // where a load cache needs it
-  int32_t num_blocks = 0;
-  // The cache of a device with its own memory gets what is left when everything else is there.
-  bool kv_takes_rest = false;
-};
-
-struct LoadedRank {
-  ModelRank rank;
-  std::unique_ptr<TransformerRunner> runner;
-  size_t weight_bytes = 0;
-  LoadTimes times;
-};
-
-// CheckMemory of one rank on a device of its own; those on the host are checked together.
-absl::Status CheckDevice(const RankSource& source, const LocalShape& shape,
-                         const kernels::KvLayout& layout, const kernels::Backend& backend) {
-  BATON_ASSIGN_OR_RETURN(const auto memory, backend.DeviceMemory());
-  if (!memory.has_value()) return absl::OkStatus();
-  const double blocks = source.kv_takes_rest ? 1 : source.num_blocks;
-  return CheckMemory(MemoryNeed::Of(source.config, shape, 1, source.dtype, source.quantization,
-                                    source.options.limits),
-                     blocks * static_cast<double>(layout.block_bytes()),
-                     static_cast<double>(memory->free_bytes), "GPU");
-}
-
-// Called when everything else of the rank has its memory.
-absl::StatusOr<int32_t> BlocksOfRank(const RankSource& source, const kernels::KvLayout& layout,
-                                     const kernels::Backend& backend) {
-  if (!source.kv_takes_rest) return source.num_blocks;
-  BATON_ASSIGN_OR_RETURN(const auto memory, backend.DeviceMemory());
-  KvBudget budget;
-  BATON_ASSIGN_OR_RETURN(budget.memory_bytes,
-                         DeviceKvBytes(*memory, source.options.kv.device_share));
-  return BlocksFor(budget, layout);
-}
-
-absl::StatusOr<ModelWeights> LoadWeightsOfRank(const RankSource& source, const LocalShape& shape,
-                                               kernels::Backend& backend,
-                                               const LoadProgress& progress) {
-  if (source.options.load_cache.empty()) {
-    return LoadWeights(source.config, shape, source.files, backend, progress);
-  }
-  LoadCachePlace cache = {.dir = source.options.load_cache};
-  BATON_ASSIGN_OR_RETURN(
-      cache.key, LoadCacheKey::Of(source.files, source.fingerprint, source.dtype, shape.rank,
-                                  source.options.tensor_parallel_size));
-  return LoadWeights(source.config, shape, source.files, backend, progress, &cache);
-}
-
-absl::StatusOr<LoadedRank> LoadRank(const RankSource& source, int32_t index,
-                                    kernels::Collective* collective, const LoadProgress& progress) {
-  const ModelOptions& options = source.options;
-  Stopwatch watch(source.clock);
-  LoadedRank loaded;
-  BATON_ASSIGN_OR_RETURN(const LocalShape shape,
-                         LocalShape::Of(source.config, index, options.tensor_parallel_size));
-  BATON_ASSIGN_OR_RETURN(loaded.rank.backend,
-                         kernels::MakeBackend({.device = options.device,
-                                               .isa = options.isa,
-                                               .compute_dtype = source.dtype,
-                                               .quantization = source.quantization,
-                                               .threads = options.threads,
-                                               .collective = collective}));
-  kernels::Backend& backend = *loaded.rank.backend;
-  const kernels::KvLayout layout =
-      KvLayoutOf(source.config, shape, source.kv_dtype, options.block_size);
-  BATON_RETURN_IF_ERROR(CheckDevice(source, shape, layout, backend));
-  BATON_ASSIGN_OR_RETURN(ModelWeights weights, LoadWeightsOfRank(source, shape, backend, progress));
-  loaded.weight_bytes = weights.bytes();
-  loaded.times.weights = watch.Lap();
-  BATON_ASSIGN_OR_RETURN(
-      auto transformer,
-      Transformer::Create(source.config, shape, std::move(weights), &backend, options.limits));
-  const bool device = kernels::HasOwnMemory(options.device);
-  if (device) BATON_RETURN_IF_ERROR(RunLargestStep(*transformer, layout));
-  loaded.times.kernels = watch.Lap();
-  BATON_ASSIGN_OR_RETURN(const int32_t num_blocks, BlocksOfRank(source, layout, backend));
-  BATON_ASSIGN_OR_RETURN(KvArena arena, KvArena::Create(backend, layout, num_blocks));
-  loaded.rank.arena = std::make_unique<KvArena>(std::move(arena));
-  loaded.times.kv_cache = watch.Lap();
-  if (device) BATON_RETURN_IF_ERROR(RunDecodeSteps(*transformer, loaded.rank.arena->kv()));
-  loaded.runner =
-      std::make_unique<TransformerRunner>(std::move(transformer), loaded.rank.arena->kv());
-  loaded.times.kernels += watch.Lap();
-  return loaded;
-}
-
-// Each on a thread of its own; rank 0 on the caller's.
-std::vector<absl::StatusOr<LoadedRank>> LoadRanks(
-    const RankSource& source, const std::vector<std::unique_ptr<kernels::Collective>>& group,
-    const LoadProgress& progress) {
-  const int32_t ranks = source.options.tensor_parallel_size;
-  RanksProgress shared(progress, ranks);
-  std::vector<absl::StatusOr<LoadedRank>> loaded(static_cast<size_t>(ranks));
-  const auto load = [&](int32_t rank) {
-    kernels::Collective* const collective = group.empty() ? nullptr : group[rank].get();
-    loaded[rank] = LoadRank(source, rank, collective, shared.OfRank(rank));
-  };
-  std::vector<std::thread> threads;
-  for (int32_t rank = 1; rank < ranks; ++rank) threads.emplace_back(load, rank);
-  load(0);
-  for (std::thread& thread : threads) thread.join();
-  return loaded;
-}
-
 // Backends and arenas to the model, and one runner out of all.
-void Assemble(std::vector<absl::StatusOr<LoadedRank>> ranks, LoadedModel* model) {
-  model->transformer = &ranks[0]->runner->transformer();
-  model->times.weights = ranks[0]->times.weights;
-  model->times.kv_cache = ranks[0]->times.kv_cache;
-  model->times.kernels = ranks[0]->times.kernels;
-  for (const auto& rank : ranks) model->weight_bytes += rank->weight_bytes;
-  model->backend = std::move(ranks[0]->rank.backend);
-  model->arena = std::move(ranks[0]->rank.arena);
+void Assemble(std::vector<LoadedRank> ranks, LoadedModel* model) {
+  model->transformer = &ranks[0].runner->transformer();
+  model->times.weights = ranks[0].times.weights;
+  model->times.kv_cache = ranks[0].times.kv_cache;
+  model->times.kernels = ranks[0].times.kernels;
+  for (const auto& rank : ranks) model->weight_bytes += rank.weight_bytes;
+  model->backend = std::move(ranks[0].rank.backend);
+  model->arena = std::move(ranks[0].rank.arena);
   if (ranks.size() == 1) {
-    model->runner = std::move(ranks[0]->runner);
+    model->runner = std::move(ranks[0].runner);
     return;
   }
   std::vector<TensorParallelRunner::Rank> runners;
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    runners.push_back({std::move(ranks[rank]->runner), model->group[rank].get()});
-    if (rank > 0) model->peers.push_back(std::move(ranks[rank]->rank));
+    runners.push_back({std::move(ranks[rank].runner), model->group[rank].get()});
+    if (rank > 0) model->peers.push_back(std::move(ranks[rank].rank));
   }
   model->runner = std::make_unique<TensorParallelRunner>(std::move(runners));
 }
@@ -246,11 +99,15 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
     BATON_RETURN_IF_ERROR(
         CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
   }
-  if (ranks > 1) model->group = kernels::MakeHostGroup(ranks, kRankPatience);
+  if (ranks > 1) {
+    BATON_ASSIGN_OR_RETURN(
+        model->group,
+        kernels::MakeGroup(
+            {.device = options.device, .ranks = ranks, .nccl_library = options.nccl_library}));
+  }
   model->times.checkpoint = watch.Lap();
 
-  auto loaded = LoadRanks(source, model->group, progress);
-  for (const auto& rank : loaded) BATON_RETURN_IF_ERROR(rank.status());
+  BATON_ASSIGN_OR_RETURN(std::vector<LoadedRank> loaded, LoadRanks(source, model->group, progress));
   Assemble(std::move(loaded), model.get());
   watch.Lap();
   // After the weights: it samples every tensor, and by now their pages are in memory.

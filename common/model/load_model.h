@@ -11,6 +11,7 @@
 #include "common/formats/model_config.h"
 #include "common/kv/kv_cache.h"
 #include "common/model/kv_arena.h"
+#include "common/model/load_ranks.h"
 #include "common/model/model_options.h"
 #include "common/model/model_runner.h"
 #include "common/model/transformer.h"
@@ -20,20 +21,6 @@
 #include "kernels/collective.h"
 
 namespace baton {
-
-// Where the time of a load went.
-struct LoadTimes {
-  base::Duration checkpoint{};  // files opened and checked, fingerprint
-  base::Duration weights{};     // read and packed
-  base::Duration kv_cache{};    // allocated and touched
-  base::Duration kernels{};     // buffers and kernels made for every size of step
-};
-
-// What a rank computes with.
-struct ModelRank {
-  std::unique_ptr<kernels::Backend> backend;
-  std::unique_ptr<KvArena> arena;
-};
 
 // A model that is ready to run. The runner may be moved out; it borrows backend and KV memory, so
 // the model outlives it.

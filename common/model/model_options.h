@@ -22,6 +22,7 @@ struct ModelOptions {
   std::string isa = "auto";
   int threads = 0;                    // of all ranks together; 0 = all cores of this process
   int32_t tensor_parallel_size = 1;   // ranks
+  std::string nccl_library;           // of ranks on GPUs; "" = the loader's own
   std::string quantization = "none";  // none | fp8; of projections on a GPU that multiplies it
   std::string load_cache;             // directory of packed checkpoints; "" = none is kept
   int32_t block_size = 16;

@@ -1,5 +1,6 @@
 #include "common/model/tensor_parallel_runner.h"
 
+#include <algorithm>
 #include <bit>
 #include <utility>
 
@@ -111,6 +112,12 @@ uint64_t TensorParallelRunner::operations_finished() const {
   uint64_t sum = 0;
   for (const Rank& rank : ranks_) sum += rank.runner->operations_finished();
   return sum;
+}
+
+int32_t TensorParallelRunner::max_in_flight() const {
+  int32_t least = ranks_[0].runner->max_in_flight();
+  for (const Rank& rank : ranks_) least = std::min(least, rank.runner->max_in_flight());
+  return least;
 }
 
 }  // namespace baton

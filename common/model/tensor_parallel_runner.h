@@ -33,6 +33,8 @@ class TensorParallelRunner final : public ModelRunner {
   absl::StatusOr<StepOutput> Wait() override;
   // Of all ranks.
   uint64_t operations_finished() const override;
+  // As many as every rank's runner takes.
+  int32_t max_in_flight() const override;
 
  private:
   using Work = std::function<absl::Status(size_t rank)>;

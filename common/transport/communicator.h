@@ -6,7 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/transport/nccl_api.h"
+#include "common/nccl/api.h"
 
 // What carries the bytes of a pair: NCCL, or copies out of the peer's memory on the same host.
 namespace baton {

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "common/nccl/library.h"
 #include "common/transport/communicator.h"
-#include "common/transport/nccl_library.h"
 
 namespace baton {
 

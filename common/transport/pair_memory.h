@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/kv/block_layout.h"
-#include "common/transport/nccl_api.h"
+#include "common/nccl/api.h"
 #include "common/transport/nccl_pair.h"
 
 namespace baton {

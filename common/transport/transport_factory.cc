@@ -56,7 +56,7 @@ absl::StatusOr<NcclParts> MakeParts(const TransportOptions& options, TransportCh
   NcclParts parts{.checksum = options.checksum, .limits = options.limits};
   std::shared_ptr<const NcclLibrary> library;
   if (choice == TransportChoice::kNccl) {
-    BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library));
+    BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library, "--kv-transport grpc"));
   }
   BATON_ASSIGN_OR_RETURN(parts.memory, MakeMemory(options));
   if (choice == TransportChoice::kCudaIpc) {

@@ -18,7 +18,8 @@ namespace {
 
 constexpr int32_t kTypicalPrompt = 512;
 
-ModelOptions ModelOptionsOf(const EngineFlags& flags) {
+ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
+  const EngineFlags& flags = worker.engine;
   ModelOptions options;
   options.dtype = DtypeFlagName(flags.dtype);
   options.kv_dtype = DtypeFlagName(flags.kv_dtype);
@@ -26,6 +27,7 @@ ModelOptions ModelOptionsOf(const EngineFlags& flags) {
   options.isa = IsaFlagName(flags.isa);
   options.threads = flags.threads;
   options.tensor_parallel_size = flags.tensor_parallel_size;
+  options.nccl_library = worker.handoff.nccl_library;
   options.quantization = flags.quantization;
   options.load_cache = flags.load_cache;
   options.block_size = flags.block_size;
@@ -65,13 +67,17 @@ absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model) {
   const Footprint footprint = ComputeFootprint(model.config, query);
   BATON_ASSIGN_OR_RETURN(const kernels::MachineLimits limits,
                          kernels::MeasureLimits(*model.backend, model.threads()));
-  return WorkModel{.prefill_flops_per_token =
-                       ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
-                   .decode_flops_per_token = footprint.decode_step_flops,
-                   .weight_bytes = static_cast<double>(model.weight_bytes),
-                   .block_bytes = static_cast<double>(model.kv().layout.block_bytes()),
-                   .peak_flops_per_s = limits.flops_per_s,
-                   .peak_read_bytes_per_s = limits.read_bytes_per_s};
+  // A rank has a device of its own, or shares the host.
+  const bool devices = kernels::HasOwnMemory(model.backend->info().device);
+  const double machines = devices ? model.ranks() : 1;
+  return WorkModel{
+      .prefill_flops_per_token =
+          ExecutedPrefillFlops(model.config, kTypicalPrompt) / kTypicalPrompt,
+      .decode_flops_per_token = footprint.decode_step_flops,
+      .weight_bytes = static_cast<double>(model.weight_bytes),
+      .block_bytes = static_cast<double>(model.kv().layout.block_bytes()) * model.ranks(),
+      .peak_flops_per_s = machines * limits.flops_per_s,
+      .peak_read_bytes_per_s = machines * limits.read_bytes_per_s};
 }
 
 absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& config) {
@@ -123,17 +129,17 @@ absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& model_dir
 
 }  // namespace
 
-absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags,
-                                            const base::Clock& clock) {
+absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock) {
+  const EngineFlags& flags = worker.engine;
   WorkerModel model;
   LoadProgressLog progress(&clock, [](const std::string& line) { spdlog::info("{}", line); });
   BATON_ASSIGN_OR_RETURN(
       model.loaded,
       LoadModel(
-          model_dir, ModelOptionsOf(flags),
+          worker.model_dir, ModelOptionsOf(worker),
           [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
-  BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(model_dir, *model.loaded));
+  BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(worker.model_dir, *model.loaded));
   model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
   BATON_ASSIGN_OR_RETURN(model.work, WorkModelOf(*model.loaded));
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));

@@ -25,7 +25,6 @@ struct WorkerModel {
 
 // From the flags to a model whose engine can be started. Logs progress, the EOS set with its
 // sources, and what "auto" became.
-absl::StatusOr<WorkerModel> LoadWorkerModel(const std::string& model_dir, const EngineFlags& flags,
-                                            const base::Clock& clock);
+absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock);
 
 }  // namespace baton

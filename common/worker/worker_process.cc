@@ -117,7 +117,7 @@ std::optional<Fatal> Worker::StartAdmin() {
 
 std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
-  auto model = LoadWorkerModel(flags_.model_dir, flags_.engine, clock_);
+  auto model = LoadWorkerModel(flags_, clock_);
   if (!model.ok()) {
     return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
                    "baton model inspect " + flags_.model_dir);

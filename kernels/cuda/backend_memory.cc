@@ -16,29 +16,35 @@ constexpr int64_t kFp8Multiple = 16;  // of rows and columns, as cuBLASLt wants 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t bytes) {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   return cuda::DeviceMemory::Allocate(
       bytes, "--max-num-batched-tokens, --max-num-seqs or --gpu-memory-utilization");
 }
 
 absl::Status CudaBackend::Zero(Buffer& buffer) {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_RETURN_IF_ERROR(cuda::Fill(buffer.data(), 0, buffer.size(), stream_.handle()));
   return stream_.Synchronize();
 }
 
 absl::Status CudaBackend::Upload(const void* host, size_t bytes, void* device) {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_RETURN_IF_ERROR(cuda::CopyToDevice(device, host, bytes, stream_.handle()));
   return stream_.Synchronize();
 }
 
 absl::Status CudaBackend::Download(const void* device, size_t bytes, void* host) {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_RETURN_IF_ERROR(cuda::CopyToHost(host, device, bytes, stream_.handle()));
   return stream_.Synchronize();
 }
 
 absl::StatusOr<std::optional<DeviceMemorySize>> CudaBackend::DeviceMemory() const {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_ASSIGN_OR_RETURN(const cuda::DeviceMemoryInfo memory, cuda::QueryMemory());
-  return DeviceMemorySize{static_cast<int64_t>(memory.free_bytes),
-                          static_cast<int64_t>(memory.total_bytes)};
+  return DeviceMemorySize{.own_bytes = cuda::AllocatedBytes(device_.index),
+                          .free_bytes = static_cast<int64_t>(memory.free_bytes),
+                          .total_bytes = static_cast<int64_t>(memory.total_bytes)};
 }
 
 absl::StatusOr<cuda::Uploader*> CudaBackend::uploader() {

@@ -1,5 +1,6 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/collective.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/rope_store.h"
 #include "kernels/cuda/row_buckets.h"
@@ -114,8 +115,14 @@ void CudaBackend::SiluMul(Matrix gate_up, Matrix out) {
   Note(cuda::LaunchSiluMul(gate_up, out, stream_.handle()), "silu_mul");
 }
 
-// Create refuses groups, so there is nobody to add.
-void CudaBackend::AllReduce(Matrix /*values*/) {}
+void CudaBackend::AllReduce(Matrix values) {
+  if (collective_ == nullptr) return;
+  BATON_CHECK(values.dtype == DType::kF32 && IsDense(values))
+      << "values that are summed over ranks are fp32 and dense";
+  Note(collective_->AllReduceSum(
+      {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)},
+      stream_.handle()));
+}
 
 void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                          std::span<SampledToken> results) {

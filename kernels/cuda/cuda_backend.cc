@@ -45,11 +45,6 @@ bool IsDecode(const StepLayout& layout) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOptions& options) {
-  if (options.collective != nullptr) {
-    return absl::UnimplementedError(
-        absl::StrCat("device cuda in a group of ", options.collective->size(),
-                     " ranks; GPUs compute alone: use --tensor-parallel-size 1"));
-  }
   BATON_ASSIGN_OR_RETURN(cuda::DeviceInfo device, cuda::OpenDevice(options.device_index));
   BATON_RETURN_IF_ERROR(CheckFp8(options, device));
   BATON_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create());
@@ -58,24 +53,27 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
                    .threads = 1,
                    .compute_dtype = options.compute_dtype,
                    .batch_invariant = false,
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1,
                    .keeps_last_tokens = true};
   auto backend = std::unique_ptr<CudaBackend>(
       new CudaBackend(std::move(info), std::move(device), std::move(stream),
-                      options.quantization == Quantization::kFp8));
+                      options.quantization == Quantization::kFp8, options.collective));
   BATON_RETURN_IF_ERROR(backend->CreateParts());
   return backend;
 }
 
-CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream, bool fp8)
+CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream, bool fp8,
+                         Collective* collective)
     : info_(std::move(info)),
       device_(std::move(device)),
       stream_(std::move(stream)),
       fp8_(fp8),
+      collective_(collective),
       graphs_(stream_.handle()) {}
 
 absl::Status CudaBackend::CreateParts() {
   const cuda::StreamHandle handle = stream_.handle();
-  BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle));
+  BATON_ASSIGN_OR_RETURN(matmul_, cuda::MatMul::Create(info_.compute_dtype, handle, collective_));
   BATON_ASSIGN_OR_RETURN(inputs_, cuda::StepInputs::Create(kInputBytes));
   for (size_t i = 0; i < kMaxRunning; ++i) {
     BATON_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create());
@@ -165,7 +163,8 @@ absl::Status CudaBackend::EndStep() {
   }
   const absl::Status finished = Await(step);
   BATON_RETURN_IF_ERROR(step.fault);
-  return finished;
+  BATON_RETURN_IF_ERROR(finished);
+  return collective_ != nullptr ? collective_->status() : absl::OkStatus();
 }
 
 }  // namespace baton::kernels

@@ -81,7 +81,8 @@ class CudaBackend final : public Backend {
   };
   static constexpr size_t kMaxRunning = 2;
 
-  CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream, bool fp8);
+  CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream, bool fp8,
+              Collective* collective);
   absl::Status CreateParts();
   // The way of weights to the device; its buffers are there as long as something loads.
   absl::StatusOr<cuda::Uploader*> uploader();
@@ -114,7 +115,8 @@ class CudaBackend final : public Backend {
   BackendInfo info_;
   const cuda::DeviceInfo device_;
   const cuda::Stream stream_;
-  const bool fp8_;  // of projections that allow it
+  const bool fp8_;                // of projections that allow it
+  Collective* const collective_;  // null alone
   std::unique_ptr<cuda::Uploader> uploader_;
   std::unique_ptr<cuda::MatMul> matmul_;
   std::unique_ptr<cuda::Fp8Products> fp8_products_;

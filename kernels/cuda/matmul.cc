@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what cuBLAS advises on Hopper
 constexpr int kProposals = 8;
 constexpr int kTimedRuns = 3;
-constexpr int kAlignment = 16;  // of every operand's first element, bytes
+constexpr float kNeverMs = 1e9F;  // of a proposal that does not run
+constexpr int kAlignment = 16;    // of every operand's first element, bytes
 
 cudaDataType_t TypeOf(DType dtype) {
   if (dtype == DType::kF32) return CUDA_R_32F;
@@ -54,12 +55,14 @@ struct MatMul::Plan {
   std::vector<cublasLtMatmulHeuristicResult_t> proposals;  // best first once timed
 };
 
-MatMul::MatMul(DType dtype, StreamHandle stream) : dtype_(dtype), stream_(stream) {}
+MatMul::MatMul(DType dtype, StreamHandle stream, Collective* collective)
+    : dtype_(dtype), stream_(stream), collective_(collective) {}
 
 MatMul::~MatMul() = default;
 
-absl::StatusOr<std::unique_ptr<MatMul>> MatMul::Create(DType dtype, StreamHandle stream) {
-  auto matmul = std::unique_ptr<MatMul>(new MatMul(dtype, stream));
+absl::StatusOr<std::unique_ptr<MatMul>> MatMul::Create(DType dtype, StreamHandle stream,
+                                                       Collective* collective) {
+  auto matmul = std::unique_ptr<MatMul>(new MatMul(dtype, stream, collective));
   BATON_ASSIGN_OR_RETURN(matmul->lt_, CublasLt::Load());
   BATON_ASSIGN_OR_RETURN(matmul->workspace_, DeviceMemory::Allocate(kWorkspaceBytes));
   const size_t version = matmul->lt_->get_version();
@@ -207,19 +210,20 @@ absl::StatusOr<float> MatMul::Time(Plan& plan, const void* algorithm, const MatM
 absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands) {
   BATON_ASSIGN_OR_RETURN(Plan* const plan, Find(key));
   BATON_RETURN_IF_ERROR(SetRows(*plan, key.rows));
-  std::vector<std::pair<float, size_t>> times;
-  for (size_t i = 0; i < plan->proposals.size(); ++i) {
-    const auto took = Time(*plan, &plan->proposals[i].algo, key, operands);
-    if (took.ok()) times.emplace_back(*took, i);
+  std::vector<float> times;
+  for (const auto& proposal : plan->proposals) {
+    const auto took = Time(*plan, &proposal.algo, key, operands);
+    times.push_back(took.ok() ? *took : kNeverMs);
     // What a proposal that does not run leaves behind is not the next launch's.
     if (!took.ok()) LastLaunchStatus("timing a product").IgnoreError();
   }
-  if (times.empty()) {
+  if (collective_ != nullptr) BATON_RETURN_IF_ERROR(collective_->AllReduceSumOnHost(times));
+  const auto fastest = std::min_element(times.begin(), times.end());
+  if (*fastest >= kNeverMs) {
     return DeviceFault(absl::StrCat("no proposal of cuBLASLt ran for ", key.rows, " rows of ",
                                     key.in, " by ", key.out));
   }
-  std::swap(plan->proposals[0],
-            plan->proposals[std::min_element(times.begin(), times.end())->second]);
+  std::swap(plan->proposals[0], plan->proposals[static_cast<size_t>(fastest - times.begin())]);
   return absl::OkStatus();
 }
 

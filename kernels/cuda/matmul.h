@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "kernels/collective.h"
 #include "kernels/cuda/runtime.h"
 #include "kernels/tensor_view.h"
 
@@ -46,16 +47,20 @@ struct MatMulOperands {
 
 // Products by cuBLASLt, sums in fp32. One algorithm per key: the fastest of what the library
 // proposes, timed by Prepare, or its first proposal where a key was not prepared. Sums that are
-// split over blocks are merged in a fixed order, so a product's bits do not change from run to run.
+// split over blocks are merged in a fixed order, so a product's bits do not change from run to run,
+// nor, as tensor-parallel ranks take the same algorithm, from rank to rank.
 class MatMul final {
  public:
   // Operands are of `dtype`, outputs of that or fp32. FAILED_PRECONDITION where the library is not
   // found.
-  static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream);
+  // The ranks of `collective`, if there is one, choose together; it outlives this.
+  static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream,
+                                                        Collective* collective = nullptr);
   ~MatMul();
 
   // Times the proposals for `key` with each of `operands` in turn, so that a cache holds none of
-  // their weights; `in` and `out` are scratch of the key's size.
+  // their weights; `in` and `out` are scratch of the key's size. All ranks prepare the same keys in
+  // the same order.
   absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);
   // Queues the product; `rows` is exact, the key's may be above it.
   absl::Status Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands);
@@ -65,7 +70,7 @@ class MatMul final {
 
  private:
   struct Plan;
-  MatMul(DType dtype, StreamHandle stream);
+  MatMul(DType dtype, StreamHandle stream, Collective* collective);
   absl::StatusOr<std::unique_ptr<Plan>> Describe(const MatMulKey& key);
   absl::Status DescribeOperation(const MatMulKey& key, Plan& plan);
   absl::Status Propose(const MatMulKey& key, Plan& plan);
@@ -79,6 +84,7 @@ class MatMul final {
 
   const DType dtype_;
   const StreamHandle stream_;
+  Collective* const collective_;  // may be null
   std::unique_ptr<CublasLt> lt_;
   std::unique_ptr<DeviceMemory> workspace_;
   std::map<MatMulKey, std::unique_ptr<Plan>> plans_;

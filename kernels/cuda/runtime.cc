@@ -2,6 +2,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <atomic>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -37,6 +39,13 @@ absl::Status OldDriver() {
 // The check of one call that can fail.
 absl::Status Check(cudaError_t error, std::string_view what) {
   return error == cudaSuccess ? absl::OkStatus() : ToStatus(error, what);
+}
+
+constexpr int kMaxDevices = 64;
+
+std::atomic<int64_t>& Allocated(int device) {
+  static std::array<std::atomic<int64_t>, kMaxDevices> bytes;
+  return bytes[static_cast<size_t>(device) % kMaxDevices];
 }
 
 }  // namespace
@@ -202,10 +211,18 @@ absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Allocate(size_t byte
         flags.empty() ? "" : "; lower ", std::string(flags)));
   }
   BATON_RETURN_IF_ERROR(Check(error, "allocating GPU memory"));
-  return std::unique_ptr<DeviceMemory>(new DeviceMemory(data, bytes));
+  int device = 0;
+  cudaGetDevice(&device);
+  Allocated(device) += static_cast<int64_t>(bytes);
+  return std::unique_ptr<DeviceMemory>(new DeviceMemory(data, bytes, device));
 }
 
-DeviceMemory::~DeviceMemory() { cudaFree(data_); }
+DeviceMemory::~DeviceMemory() {
+  cudaFree(data_);
+  Allocated(device_) -= static_cast<int64_t>(size_);
+}
+
+int64_t AllocatedBytes(int index) { return Allocated(index); }
 
 absl::StatusOr<std::unique_ptr<PinnedMemory>> PinnedMemory::Allocate(size_t bytes) {
   void* data = nullptr;

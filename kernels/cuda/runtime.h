@@ -54,6 +54,8 @@ struct DeviceMemoryInfo {
   size_t total_bytes = 0;
 };
 absl::StatusOr<DeviceMemoryInfo> QueryMemory();
+// In DeviceMemory of GPU `index` now.
+int64_t AllocatedBytes(int index);
 
 // A non-blocking stream of the selected device.
 class Stream final {
@@ -112,9 +114,10 @@ class DeviceMemory final : public Buffer {
   size_t size() const override { return size_; }
 
  private:
-  DeviceMemory(void* data, size_t size) : data_(data), size_(size) {}
+  DeviceMemory(void* data, size_t size, int device) : data_(data), size_(size), device_(device) {}
   void* data_;
   size_t size_;
+  int device_;
 };
 
 // Page-locked host memory, reachable by every device: copies from and to it do not block.

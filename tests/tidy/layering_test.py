@@ -15,6 +15,8 @@ MAY = {
     "common/formats": ("common/base", "common/text/shim"),
     "common/text": ("common/base", "common/formats"),
     "kernels": ("common/base",),
+    "common/nccl": ("common/base",),
+    "kernels/cuda": ("common/base", "common/nccl", "kernels/*"),
     "common/sample": ("common/base", "kernels/*"),
     "common/eos": ("common/base", "common/sample"),
     "common/kv": ("common/base", "kernels/*"),
@@ -26,8 +28,8 @@ MAY = {
     "common/metrics": ("common/base",),
     "common/config": ("common/base",),
     "common/admin": ("common/base", "common/metrics"),
-    "common/transport": ("common/base", "common/kv", "kernels/*", "kernels/cuda", "common/rpc",
-                         "proto"),
+    "common/transport": ("common/base", "common/kv", "common/nccl", "kernels/*", "kernels/cuda",
+                         "common/rpc", "proto"),
     "common/rpc": ("common/base", "proto", "common/sample", "common/sched/sequence.h",
                    "common/eos"),
     "common/worker": ("common/base", "common/formats", "common/text", "common/sample",
@@ -126,6 +128,8 @@ def self_test():
     assert not allowed("common/kv/x.h", "cuda_runtime.h")
     assert not allowed("kernels/backend_factory.h", "cuda_runtime_api.h")
     assert not allowed("kernels/cpu/x.cc", "nccl.h")
+    assert not allowed("kernels/x.cc", "common/nccl/api.h")
+    assert allowed("kernels/cuda/x.cc", "common/nccl/api.h")
     assert allowed("kernels/cuda/x.cc", "cuda_runtime_api.h")
     assert allowed("common/base/x.h", "vector") and allowed("common/base/x.h", "sys/mman.h")
 

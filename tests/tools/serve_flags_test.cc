@@ -50,7 +50,7 @@ TEST(BindServe, TheQueueBoundIsTheRouters) {
   EXPECT_EQ(parsed.flags.router.max_num_queued_reqs, 7);
   EXPECT_THAT(RouterArguments(parsed.set, parsed.flags, {}, {"d:1"}),
               Contains("--max-num-queued-reqs=7"));
-  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 1, {}),
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),
               Not(Contains("--max-num-queued-reqs=7")));
 }
 
@@ -58,7 +58,7 @@ TEST(WorkerArguments, PassEngineFlagsThatWereGiven) {
   const Parsed parsed({"m", "--max-num-seqs", "3", "--kv-cache-tokens", "64", "--dtype", "float32",
                        "--no-enable-prefix-caching", "--log-level", "debug", "--port", "5"});
   ASSERT_TRUE(parsed.status.ok());
-  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}),
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {2}, {}),
               ElementsAre("m", "--host=127.0.0.1", "--port=0", "--admin-port=0", "--max-num-seqs=3",
                           "--kv-cache-tokens=64", "--enable-prefix-caching=false",
                           "--dtype=float32", "--threads=2", "--log-level=debug"));
@@ -66,20 +66,41 @@ TEST(WorkerArguments, PassEngineFlagsThatWereGiven) {
 
 TEST(WorkerArguments, TheModelHasOneNameInAllMetrics) {
   const Parsed parsed({"m", "--served-model-name", "n"});
-  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 1, {}), Contains("--served-model-name=n"));
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),
+              Contains("--served-model-name=n"));
 }
 
 TEST(WorkerArguments, GivenThreadsAreTakenAsTheyAre) {
   const Parsed parsed({"m", "--threads", "5"});
-  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}), Contains("--threads=5"));
-  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, 2, {}), Not(Contains("--threads=2")));
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {2}, {}), Contains("--threads=5"));
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {2}, {}), Not(Contains("--threads=2")));
 }
 
 TEST(WorkerArguments, ALaterLifeComesBackWhereItWas) {
   const Parsed parsed({"m"});
-  const auto arguments = WorkerArguments(parsed.set, parsed.flags, 1, {4001, 4002});
+  const auto arguments = WorkerArguments(parsed.set, parsed.flags, {1}, {4001, 4002});
   EXPECT_THAT(arguments, Contains("--port=4001"));
   EXPECT_THAT(arguments, Contains("--admin-port=4002"));
+}
+
+TEST(WorkerArguments, WorkersThatShareAGpuDivideItAndAreOnOneHost) {
+  const Parsed shared({"m", "--device", "cuda"});
+  const auto arguments =
+      WorkerArguments(shared.set, shared.flags, {.threads = 1, .gpu_sharers = 2}, {});
+  EXPECT_THAT(arguments, Contains("--gpu-memory-utilization=0.45"));
+  EXPECT_THAT(arguments, Contains("--kv-transport=cuda_ipc"));
+  const Parsed chosen(
+      {"m", "--device", "cuda", "--kv-transport", "nccl", "--gpu-memory-utilization", "0.8"});
+  const auto alone = WorkerArguments(chosen.set, chosen.flags, {.threads = 1}, {});
+  EXPECT_THAT(alone, Contains("--kv-transport=nccl"));
+  EXPECT_THAT(alone, Not(Contains("--kv-transport=cuda_ipc")));
+  EXPECT_THAT(alone, Contains("--gpu-memory-utilization=0.8"));
+  const Parsed unified({"m", "--device", "cuda", "--mode", "unified"});
+  EXPECT_THAT(WorkerArguments(unified.set, unified.flags, {.threads = 1}, {}),
+              Not(Contains("--kv-transport=cuda_ipc")));
+  const Parsed host({"m"});
+  EXPECT_THAT(WorkerArguments(host.set, host.flags, {.threads = 1, .gpu_sharers = 2}, {}),
+              Not(Contains("--gpu-memory-utilization=0.45")));
 }
 
 // What serve spells must be what the binaries read.
@@ -92,7 +113,7 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   WorkerFlags worker;
   FlagSet set("baton-decode", "decode", "");
   BindWorker(&set, &worker);
-  const auto status = set.Parse(WorkerArguments(parsed.set, parsed.flags, 2, {}), {});
+  const auto status = set.Parse(WorkerArguments(parsed.set, parsed.flags, {2}, {}), {});
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(worker.model_dir, "m");
   EXPECT_EQ(worker.engine.kv_cache_memory, 3 << 20);
@@ -132,7 +153,7 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
 TEST(ChildArguments, TlsIsForEveryProcess) {
   const Parsed parsed({"m", "--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
-  for (const auto& arguments : {WorkerArguments(parsed.set, parsed.flags, 1, {}),
+  for (const auto& arguments : {WorkerArguments(parsed.set, parsed.flags, {1}, {}),
                                 RouterArguments(parsed.set, parsed.flags, {}, {"d:1"})}) {
     EXPECT_THAT(arguments, Contains("--tls-cert=c"));
     EXPECT_THAT(arguments, Contains("--tls-ca=a"));

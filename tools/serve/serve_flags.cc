@@ -37,6 +37,19 @@ void SpellGiven(const FlagSet& set, const std::array<std::string_view, n>& group
   }
 }
 
+// What `serve` knows and its workers do not: how many share a GPU, and that all are on one host.
+void AddGpuSettings(const FlagSet& set, const ServeFlags& flags, const WorkerShare& share,
+                    std::vector<std::string>* arguments) {
+  if (share.gpu_sharers > 1) {
+    // The last one counts.
+    arguments->push_back(absl::StrCat("--gpu-memory-utilization=",
+                                      flags.engine.gpu_memory_utilization / share.gpu_sharers));
+  }
+  if (!flags.unified && !set.Given("kv-transport")) {
+    arguments->push_back("--kv-transport=" + KvTransportName(KvTransportFlag::kCudaIpc));
+  }
+}
+
 std::string Joined(const std::vector<std::string>& parts) {
   std::string joined;
   for (const std::string& part : parts) joined += (joined.empty() ? "" : ",") + part;
@@ -67,7 +80,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
 }
 
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
-                                         int32_t threads, WorkerAddress address) {
+                                         const WorkerShare& share, WorkerAddress address) {
   std::vector<std::string> arguments = {flags.router.model_dir, "--host=127.0.0.1",
                                         absl::StrCat("--port=", address.port),
                                         absl::StrCat("--admin-port=", address.admin_port)};
@@ -75,7 +88,8 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
     arguments.push_back("--served-model-name=" + flags.router.served_model_name);
   }
   SpellGiven(set, kEngineGroups, &arguments);
-  if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", threads));
+  if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", share.threads));
+  if (flags.engine.device == "cuda") AddGpuSettings(set, flags, share, &arguments);
   SpellGiven(set, kSharedGroups, &arguments);
   return arguments;
 }

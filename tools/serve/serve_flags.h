@@ -29,13 +29,18 @@ void BindServe(FlagSet* set, ServeFlags* flags);
 // The command lines that `serve` starts its processes with, without the program's name. Every
 // setting that was given is spelled out: the children get no BATON_* variables and no file.
 //
-// `threads` of the computation; `address` of an earlier life, "" = any free ports.
+// `address` of an earlier life; 0 = any free ports.
 struct WorkerAddress {
   int32_t port = 0;
   int32_t admin_port = 0;
 };
+// What a worker gets of the machine.
+struct WorkerShare {
+  int32_t threads = 1;      // of the computation
+  int32_t gpu_sharers = 1;  // workers on its GPUs, which divide --gpu-memory-utilization
+};
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
-                                         int32_t threads, WorkerAddress address);
+                                         const WorkerShare& share, WorkerAddress address);
 std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& flags,
                                          const std::vector<std::string>& prefill_addresses,
                                          const std::vector<std::string>& decode_addresses);

@@ -72,9 +72,10 @@ absl::Status Supervisor::Launch(Service* service) {
   // A failpoint that stopped a process would stop its successor too.
   const bool first = service->lives++ == 0;
   BATON_ASSIGN_OR_RETURN(
-      service->process, ChildProcess::Start({.program = service->spec.program,
-                                             .arguments = service->spec.arguments(service->address),
-                                             .environment = ChildEnvironment(first)}));
+      service->process,
+      ChildProcess::Start({.program = service->spec.program,
+                           .arguments = service->spec.arguments(service->address),
+                           .environment = ChildEnvironment(first, service->spec.environment)}));
   return absl::OkStatus();
 }
 
@@ -250,10 +251,14 @@ std::vector<pid_t> Supervisor::pids() const {
   return pids;
 }
 
-std::vector<std::string> ChildEnvironment(bool failpoints) {
+std::vector<std::string> ChildEnvironment(bool failpoints, const std::vector<std::string>& more) {
   FlagSet::Environment variables = FlagSet::ProcessEnvironment();
   // libgomp's default spinning stalls workers that share cores.
   variables.try_emplace("GOMP_SPINCOUNT", "1000");
+  for (const std::string& variable : more) {
+    const size_t equals = variable.find('=');
+    variables[variable.substr(0, equals)] = variable.substr(equals + 1);
+  }
   std::vector<std::string> environment;
   for (const auto& [name, value] : variables) {
     const bool setting = name.starts_with("BATON_");

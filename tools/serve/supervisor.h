@@ -21,6 +21,7 @@ struct ServiceSpec {
   std::string program;
   // The command line; `before` is where its earlier life was reached, so that it comes back there.
   std::function<std::vector<std::string>(const std::optional<ReadyLine>& before)> arguments;
+  std::vector<std::string> environment = {};  // NAME=value, before what this process has
 };
 
 struct SupervisorOptions {
@@ -79,7 +80,9 @@ class Supervisor final {
 };
 
 // This process's environment for a child: without BATON_* settings, which the parent spells out as
-// flags, and with what libgomp must know before main. `failpoints` keeps BATON_FAILPOINT.
-std::vector<std::string> ChildEnvironment(bool failpoints);
+// flags, with what libgomp must know before main, and with `more` in place of variables of the same
+// names. `failpoints` keeps BATON_FAILPOINT.
+std::vector<std::string> ChildEnvironment(bool failpoints,
+                                          const std::vector<std::string>& more = {});
 
 }  // namespace baton

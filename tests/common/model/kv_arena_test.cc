@@ -56,17 +56,31 @@ TEST(KvArenaTest, RefusesBothKindsOfBudgetAtOnce) {
             absl::StatusCode::kInvalidArgument);
 }
 
-TEST(KvArenaTest, ADeviceGivesWhatIsLeftOfItsShare) {
-  const auto bytes = DeviceKvBytes({.free_bytes = 700, .total_bytes = 1000}, 0.9);
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// One GiB beside what was allocated is the libraries'.
+TEST(KvArenaTest, AProcessGetsWhatIsLeftOfItsShareWhateverOthersHave) {
+  for (const int64_t free : {80, 50}) {
+    const auto bytes = DeviceKvBytes(
+        {.own_bytes = 9 * kGiB, .free_bytes = free * kGiB, .total_bytes = 100 * kGiB}, 0.5);
+    ASSERT_TRUE(bytes.ok()) << bytes.status();
+    EXPECT_EQ(*bytes, 40 * kGiB);
+  }
+}
+
+TEST(KvArenaTest, NoMoreThanIsFree) {
+  const auto bytes = DeviceKvBytes(
+      {.own_bytes = 9 * kGiB, .free_bytes = 7 * kGiB, .total_bytes = 100 * kGiB}, 0.9);
   ASSERT_TRUE(bytes.ok()) << bytes.status();
-  EXPECT_EQ(*bytes, 600);
+  EXPECT_EQ(*bytes, 7 * kGiB);
 }
 
 TEST(KvArenaTest, ADeviceThatIsFullSaysWhatTakesItAndWhichFlagHelps) {
-  const auto bytes = DeviceKvBytes({.free_bytes = 50, .total_bytes = 1000}, 0.9);
+  const auto bytes = DeviceKvBytes(
+      {.own_bytes = 94 * kGiB, .free_bytes = 5 * kGiB, .total_bytes = 100 * kGiB}, 0.9);
   ASSERT_EQ(bytes.status().code(), absl::StatusCode::kResourceExhausted);
   const std::string message(bytes.status().message());
-  EXPECT_THAT(message, HasSubstr("950 of its 1000 bytes"));
+  EXPECT_THAT(message, HasSubstr(std::to_string(95 * kGiB) + " bytes of the GPU"));
   EXPECT_THAT(message, HasSubstr("--gpu-memory-utilization 0.9"));
   EXPECT_THAT(message, HasSubstr("0.95"));
 }

@@ -27,6 +27,7 @@ class FakeRank final : public ModelRunner {
     absl::Status wait;        // the step fails at its end
     int32_t token = 7;        // drawn by every step
     float value = 1;          // what the rank adds
+    int32_t in_flight = 1;    // steps at most
     std::vector<float> sums;  // what it got
     std::set<std::thread::id> threads;
   };
@@ -49,6 +50,7 @@ class FakeRank final : public ModelRunner {
     return output;
   }
   uint64_t operations_finished() const override { return operations_; }
+  int32_t max_in_flight() const override { return script_.in_flight; }
 
  private:
   Script& script_;
@@ -129,6 +131,19 @@ TEST_F(TensorParallelRunnerTest, RanksThatDrawUnequalTokensAreAFault) {
   EXPECT_EQ(ReasonOf(output.status()), Reason::kDeviceFault);
   EXPECT_NE(output.status().message().find("rank 1 drew token 8"), std::string::npos)
       << output.status();
+}
+
+TEST_F(TensorParallelRunnerTest, TakesAsManyStepsAsEveryRankDoes) {
+  Make(3);
+  EXPECT_EQ(runner_->max_in_flight(), 1);
+  for (auto& script : scripts_) script.in_flight = 2;
+  EXPECT_EQ(runner_->max_in_flight(), 2);
+  ASSERT_TRUE(runner_->Submit({}).ok());
+  ASSERT_TRUE(runner_->Submit({}).ok());
+  EXPECT_TRUE(runner_->Wait().ok());
+  EXPECT_TRUE(runner_->Wait().ok());
+  scripts_[2].in_flight = 1;
+  EXPECT_EQ(runner_->max_in_flight(), 1);
 }
 
 TEST_F(TensorParallelRunnerTest, EndsWithoutAStep) { Make(8); }

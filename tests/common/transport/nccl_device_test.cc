@@ -7,7 +7,7 @@
 #include "common/transport/ipc_communicator.h"
 #include "common/transport/nccl_chunk.h"
 #include "common/transport/nccl_communicator.h"
-#include "tests/common/transport/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_path.h"
 
 namespace baton {
 namespace {
@@ -55,7 +55,7 @@ class Side final {
   }
   static std::unique_ptr<Communicators> MakeWay(bool ipc, PairMemory* memory) {
     if (ipc) return MakeIpcCommunicators(memory);
-    auto library = NcclLibrary::Load(FakeNcclPath());
+    auto library = NcclLibrary::Load(FakeNcclPath(), "--kv-transport grpc");
     EXPECT_TRUE(library.ok()) << library.status();
     return MakeNcclCommunicators(*library);
   }

@@ -16,8 +16,8 @@
 #include "common/transport/nccl_chunk.h"
 #include "common/transport/nccl_communicator.h"
 #include "common/transport/nccl_transport.h"
-#include "tests/common/transport/fake_nccl_path.h"
 #include "tests/common/transport/push_fakes.h"
+#include "tests/fakes/fake_nccl/fake_nccl_path.h"
 
 namespace baton {
 
@@ -55,7 +55,7 @@ struct NcclFixtureOptions {
 class NcclFixture final : public Fixture {
  public:
   NcclFixture(KvInboxes* inboxes, const NcclFixtureOptions& options) : options_(options) {
-    const auto library = NcclLibrary::Load(FakeNcclPath());
+    const auto library = NcclLibrary::Load(FakeNcclPath(), "--kv-transport grpc");
     EXPECT_TRUE(library.ok()) << library.status();
     const auto parts = [&] {
       NcclParts made{.limits = options.limits};

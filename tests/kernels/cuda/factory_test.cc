@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "kernels/backend_factory.h"
-#include "kernels/collective.h"
 #include "kernels/cuda/runtime.h"
 
 namespace baton::kernels {
@@ -33,11 +32,13 @@ TEST(CudaFactoryTest, ADeviceHasItsOwnMemory) {
   EXPECT_FALSE(HasOwnMemory("reference"));
 }
 
-TEST(CudaFactoryTest, AGroupOfRanksIsRefused) {
-  const auto group = MakeHostGroup(2, std::chrono::seconds(1));
-  const auto backend = MakeBackend({.device = "cuda", .collective = group[0].get()});
-  EXPECT_EQ(backend.status().code(), absl::StatusCode::kUnimplemented);
-  EXPECT_THAT(backend.status().ToString(), HasSubstr("--tensor-parallel-size 1"));
+TEST(CudaFactoryTest, AGroupOfMoreGpusThanThereAreIsRefused) {
+  const auto count = cuda::DeviceCount();
+  const int ranks = count.value_or(0) + 1;
+  const auto group = MakeGroup({.device = "cuda", .ranks = ranks});
+  ASSERT_EQ(group.status().code(), absl::StatusCode::kFailedPrecondition) << group.status();
+  EXPECT_THAT(group.status().ToString(),
+              HasSubstr(count.ok() ? "CUDA_VISIBLE_DEVICES" : "--device cpu"));
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
-#include "common/transport/nccl_library.h"
+#include "common/nccl/library.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/common/transport/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_path.h"
 
 namespace baton {
 namespace {
@@ -11,20 +11,20 @@ namespace {
 using testing::HasSubstr;
 
 TEST(NcclLibraryTest, AMissingLibraryNamesTheFileAndTheWayOut) {
-  const auto library = NcclLibrary::Load("/nonexistent/libnccl.so.2");
+  const auto library = NcclLibrary::Load("/nonexistent/libnccl.so.2", "--kv-transport grpc");
   ASSERT_EQ(library.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(library.status().message(), HasSubstr("/nonexistent/libnccl.so.2"));
   EXPECT_THAT(library.status().message(), HasSubstr("--kv-transport grpc"));
 }
 
 TEST(NcclLibraryTest, ALibraryWithoutTheSymbolsIsRefused) {
-  const auto library = NcclLibrary::Load("libm.so.6");
+  const auto library = NcclLibrary::Load("libm.so.6", "--kv-transport grpc");
   ASSERT_EQ(library.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(library.status().message(), HasSubstr("ncclGetVersion"));
 }
 
 TEST(NcclLibraryTest, TheFakeLoadsAndSaysItsVersion) {
-  const auto library = NcclLibrary::Load(FakeNcclPath());
+  const auto library = NcclLibrary::Load(FakeNcclPath(), "--kv-transport grpc");
   ASSERT_TRUE(library.ok()) << library.status();
   EXPECT_GE((*library)->version(), NcclLibrary::kOldest);
 }

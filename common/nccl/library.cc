@@ -1,4 +1,4 @@
-#include "common/transport/nccl_library.h"
+#include "common/nccl/library.h"
 
 #include <dlfcn.h>
 
@@ -33,23 +33,27 @@ absl::Status NcclLibrary::Resolve(void* handle) {
   find("ncclGetVersion", &calls_.get_version);
   find("ncclGetUniqueId", &calls_.get_unique_id);
   find("ncclCommInitRankConfig", &calls_.comm_init_rank_config);
+  find("ncclCommInitAll", &calls_.comm_init_all);
   find("ncclCommGetAsyncError", &calls_.comm_get_async_error);
   find("ncclCommAbort", &calls_.comm_abort);
   find("ncclSend", &calls_.send);
   find("ncclRecv", &calls_.recv);
+  find("ncclAllReduce", &calls_.all_reduce);
   find("ncclGetErrorString", &calls_.get_error_string);
   find("ncclGetLastError", &calls_.get_last_error);
   return status;
 }
 
-absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Load(const std::string& path) {
+absl::StatusOr<std::shared_ptr<const NcclLibrary>> NcclLibrary::Load(const std::string& path,
+                                                                     std::string_view without) {
   const std::string name = path.empty() ? kDefaultName : path;
   void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (handle == nullptr) {
     const char* const why = dlerror();
     return absl::NotFoundError("cannot load NCCL: " + std::string(why == nullptr ? name : why) +
                                "; install NCCL 2.28 or newer (package nvidia-nccl-cu13), name its "
-                               "file with --nccl-library, or use --kv-transport grpc");
+                               "file with --nccl-library, or use " +
+                               std::string(without));
   }
   std::shared_ptr<NcclLibrary> library(new NcclLibrary);
   library->path_ = name;

@@ -1,6 +1,6 @@
-// Every declaration of common/transport/nccl_api.h against NCCL's own header. Built where the CUDA
+// Every declaration of common/nccl/api.h against NCCL's own header. Built where the CUDA
 // toolkit is; what is wrong shows when this is compiled.
-#include "common/transport/nccl_api.h"
+#include "common/nccl/api.h"
 
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -39,6 +39,8 @@ static_assert(
     SameCall<decltype(Calls::comm_init_rank_config), decltype(&ncclCommInitRankConfig)>::value);
 static_assert(
     SameCall<decltype(Calls::comm_get_async_error), decltype(&ncclCommGetAsyncError)>::value);
+static_assert(SameCall<decltype(Calls::comm_init_all), decltype(&ncclCommInitAll)>::value);
+static_assert(SameCall<decltype(Calls::all_reduce), decltype(&ncclAllReduce)>::value);
 static_assert(SameCall<decltype(Calls::comm_abort), decltype(&ncclCommAbort)>::value);
 static_assert(SameCall<decltype(Calls::send), decltype(&ncclSend)>::value);
 static_assert(SameCall<decltype(Calls::recv), decltype(&ncclRecv)>::value);
@@ -57,7 +59,8 @@ static_assert(int{kInvalidArgument} == int{ncclInvalidArgument});
 static_assert(int{kInvalidUsage} == int{ncclInvalidUsage});
 static_assert(int{kRemoteError} == int{ncclRemoteError});
 static_assert(int{kInProgress} == int{ncclInProgress});
-static_assert(int{kInt8} == int{ncclInt8});
+static_assert(int{kInt8} == int{ncclInt8} && int{kFloat32} == int{ncclFloat32});
+static_assert(int{kSum} == int{ncclSum});
 static_assert(kUndefined == NCCL_CONFIG_UNDEF_INT);
 
 #define SAME_FIELD(ours, theirs)                                            \

@@ -2,10 +2,11 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/transport/nccl_api.h"
+#include "common/nccl/api.h"
 
 namespace baton {
 
@@ -14,8 +15,10 @@ class NcclLibrary final {
  public:
   // `path`: a file, or empty for libnccl.so.2 by the loader's own search. NOT_FOUND when it cannot
   // be loaded, FAILED_PRECONDITION when a symbol is missing or it is older than kOldest; the
-  // message says what was found, what was expected and what to do.
-  static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Load(const std::string& path);
+  // message says what was found, what was expected and what to do, `without` being the flag that
+  // does without NCCL.
+  static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Load(const std::string& path,
+                                                                 std::string_view without);
 
   // 22809 is 2.28.9.
   static constexpr int kOldest = 22800;

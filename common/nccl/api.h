@@ -3,9 +3,9 @@
 #include <climits>
 #include <cstddef>
 
-// The part of NCCL's C interface that the transport calls, declared here because NCCL is loaded at
-// run time and neither it nor CUDA is there when this is built. tests/common/transport/
-// nccl_api_test.cc compares every declaration with nccl.h 2.28.9 where the toolkit is.
+// The part of NCCL's C interface that is called, declared here because NCCL is loaded at run time
+// and neither it nor CUDA is there when this is built. tests/common/nccl/api_test.cc compares every
+// declaration with nccl.h 2.28.9 where the toolkit is.
 namespace baton::nccl {
 
 // As in nccl.h: ncclComm_t is a pointer to it.
@@ -28,7 +28,8 @@ enum Result : int {
   kInProgress = 7,
 };
 
-enum DataType : int { kInt8 = 0 };
+enum DataType : int { kInt8 = 0, kFloat32 = 7 };
+enum ReduceOp : int { kSum = 0 };
 
 constexpr unsigned int kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = INT_MIN;
@@ -59,15 +60,20 @@ struct Calls {
   Result (*get_version)(int* version) = nullptr;    // ncclGetVersion
   Result (*get_unique_id)(UniqueId* id) = nullptr;  // ncclGetUniqueId
   Result (*comm_init_rank_config)(Comm** comm, int ranks, UniqueId id, int rank,
-                                  Config* config) = nullptr;            // ncclCommInitRankConfig
+                                  Config* config) = nullptr;  // ncclCommInitRankConfig
+  // One communicator per device of this process, blocking.
+  Result (*comm_init_all)(Comm** comms, int count,
+                          const int* devices) = nullptr;                // ncclCommInitAll
   Result (*comm_get_async_error)(Comm* comm, Result* error) = nullptr;  // ncclCommGetAsyncError
   Result (*comm_abort)(Comm* comm) = nullptr;                           // ncclCommAbort
   Result (*send)(const void* bytes, size_t count, DataType type, int peer, Comm* comm,
                  Stream stream) = nullptr;  // ncclSend
   Result (*recv)(void* bytes, size_t count, DataType type, int peer, Comm* comm,
-                 Stream stream) = nullptr;                   // ncclRecv
-  const char* (*get_error_string)(Result result) = nullptr;  // ncclGetErrorString
-  const char* (*get_last_error)(Comm* comm) = nullptr;       // ncclGetLastError
+                 Stream stream) = nullptr;  // ncclRecv
+  Result (*all_reduce)(const void* from, void* to, size_t count, DataType type, ReduceOp op,
+                       Comm* comm, Stream stream) = nullptr;  // ncclAllReduce
+  const char* (*get_error_string)(Result result) = nullptr;   // ncclGetErrorString
+  const char* (*get_last_error)(Comm* comm) = nullptr;        // ncclGetLastError
 };
 
 }  // namespace baton::nccl

@@ -1,0 +1,217 @@
+#include "common/model/load_ranks.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/model/load_memory.h"
+#include "common/model/tensor_specs.h"
+#include "common/model/warm_up.h"
+
+namespace baton {
+namespace {
+
+// One progress out of that of all ranks, which load side by side.
+class RanksProgress final {
+ public:
+  RanksProgress(const LoadProgress& progress, int32_t ranks)
+      : progress_(progress), done_(static_cast<size_t>(ranks)) {}
+
+  LoadProgress OfRank(int32_t rank) {
+    if (!progress_) return nullptr;
+    return [this, rank](int64_t done, int64_t total) {
+      base::MutexLock lock(&mutex_);
+      sum_ += done - std::exchange(done_[static_cast<size_t>(rank)], done);
+      progress_(sum_ / static_cast<int64_t>(done_.size()), total);
+    };
+  }
+
+ private:
+  const LoadProgress& progress_;
+  base::Mutex mutex_;
+  std::vector<int64_t> done_ ABSL_GUARDED_BY(mutex_);
+  int64_t sum_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+// Adds the time of its life to a duration.
+class Timed final {
+ public:
+  Timed(const base::Clock& clock, base::Duration* sum)
+      : clock_(clock), begin_(clock.Now()), sum_(sum) {}
+  ~Timed() { *sum_ += clock_.Now() - begin_; }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+
+ private:
+  const base::Clock& clock_;
+  const base::Instant begin_;
+  base::Duration* const sum_;
+};
+
+// One rank on its way, stage by stage in the order of the methods.
+class RankLoad final {
+ public:
+  RankLoad(const RankSource& source, int32_t index, kernels::Collective* collective)
+      : source_(source), index_(index), collective_(collective) {}
+
+  // Backend and weights.
+  absl::Status Load(const LoadProgress& progress);
+  // Transformer, for which devices choose their kernels.
+  absl::Status Prepare();
+  // The largest step, so that a device has taken what it needs; then how many KV blocks fit.
+  absl::Status WarmUp();
+  int32_t blocks() const { return blocks_; }
+  absl::Status AllocateCache(int32_t blocks);
+  // The steps that a device captures.
+  absl::Status RunSmallSteps();
+
+  kernels::Collective* collective() const { return collective_; }
+  LoadedRank Take() {
+    loaded_.runner =
+        std::make_unique<TransformerRunner>(std::move(transformer_), loaded_.rank.arena->kv());
+    return std::move(loaded_);
+  }
+
+ private:
+  // CheckMemory of one rank on a device of its own; those on the host are checked together.
+  absl::Status CheckDevice() const;
+  absl::StatusOr<ModelWeights> ReadWeights(const LoadProgress& progress);
+  bool on_device() const { return kernels::HasOwnMemory(source_.options.device); }
+
+  const RankSource& source_;
+  const int32_t index_;
+  kernels::Collective* const collective_;
+  LoadedRank loaded_;
+  LocalShape shape_;
+  kernels::KvLayout layout_;
+  std::optional<ModelWeights> weights_;  // until Prepare
+  std::unique_ptr<Transformer> transformer_;
+  int32_t blocks_ = 0;
+};
+
+absl::Status RankLoad::CheckDevice() const {
+  BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
+  if (!memory.has_value()) return absl::OkStatus();
+  const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
+  return CheckMemory(MemoryNeed::Of(source_.config, shape_, 1, source_.dtype, source_.quantization,
+                                    source_.options.limits),
+                     blocks * static_cast<double>(layout_.block_bytes()),
+                     static_cast<double>(memory->free_bytes), "GPU");
+}
+
+absl::StatusOr<ModelWeights> RankLoad::ReadWeights(const LoadProgress& progress) {
+  kernels::Backend& backend = *loaded_.rank.backend;
+  if (source_.options.load_cache.empty()) {
+    return LoadWeights(source_.config, shape_, source_.files, backend, progress);
+  }
+  LoadCachePlace cache = {.dir = source_.options.load_cache};
+  BATON_ASSIGN_OR_RETURN(
+      cache.key, LoadCacheKey::Of(source_.files, source_.fingerprint, source_.dtype, shape_.rank,
+                                  source_.options.tensor_parallel_size));
+  return LoadWeights(source_.config, shape_, source_.files, backend, progress, &cache);
+}
+
+absl::Status RankLoad::Load(const LoadProgress& progress) {
+  const Timed timed(source_.clock, &loaded_.times.weights);
+  const ModelOptions& options = source_.options;
+  BATON_ASSIGN_OR_RETURN(shape_,
+                         LocalShape::Of(source_.config, index_, options.tensor_parallel_size));
+  layout_ = KvLayoutOf(source_.config, shape_, source_.kv_dtype, options.block_size);
+  BATON_ASSIGN_OR_RETURN(loaded_.rank.backend,
+                         kernels::MakeBackend({.device = options.device,
+                                               .isa = options.isa,
+                                               .compute_dtype = source_.dtype,
+                                               .quantization = source_.quantization,
+                                               .threads = options.threads,
+                                               .collective = collective_,
+                                               .device_index = index_}));
+  BATON_RETURN_IF_ERROR(CheckDevice());
+  BATON_ASSIGN_OR_RETURN(weights_, ReadWeights(progress));
+  loaded_.weight_bytes = weights_->bytes();
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::Prepare() {
+  const Timed timed(source_.clock, &loaded_.times.kernels);
+  BATON_ASSIGN_OR_RETURN(transformer_,
+                         Transformer::Create(source_.config, shape_, *std::move(weights_),
+                                             loaded_.rank.backend.get(), source_.options.limits));
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::WarmUp() {
+  const Timed timed(source_.clock, &loaded_.times.kernels);
+  if (on_device()) BATON_RETURN_IF_ERROR(RunLargestStep(*transformer_, layout_));
+  blocks_ = source_.num_blocks;
+  if (!source_.kv_takes_rest) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
+  KvBudget budget;
+  BATON_ASSIGN_OR_RETURN(budget.memory_bytes,
+                         DeviceKvBytes(*memory, source_.options.kv.device_share));
+  BATON_ASSIGN_OR_RETURN(blocks_, BlocksFor(budget, layout_));
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::AllocateCache(int32_t blocks) {
+  const Timed timed(source_.clock, &loaded_.times.kv_cache);
+  BATON_ASSIGN_OR_RETURN(KvArena arena, KvArena::Create(*loaded_.rank.backend, layout_, blocks));
+  loaded_.rank.arena = std::make_unique<KvArena>(std::move(arena));
+  return absl::OkStatus();
+}
+
+absl::Status RankLoad::RunSmallSteps() {
+  if (!on_device()) return absl::OkStatus();
+  const Timed timed(source_.clock, &loaded_.times.kernels);
+  return RunDecodeSteps(*transformer_, loaded_.rank.arena->kv());
+}
+
+// One stage for every rank, each on a thread; returns when all are through it, with the first error
+// in the order of the ranks. A rank that fails ends the group, so that no other waits for it.
+absl::Status OnEveryRank(std::deque<RankLoad>& ranks,
+                         const std::function<absl::Status(RankLoad&, int32_t)>& stage) {
+  std::vector<absl::Status> done(ranks.size());
+  const auto run = [&](size_t rank) {
+    done[rank] = stage(ranks[rank], static_cast<int32_t>(rank));
+    kernels::Collective* const collective = ranks[rank].collective();
+    if (!done[rank].ok() && collective != nullptr) collective->Abort(done[rank]);
+  };
+  std::vector<std::thread> threads;
+  for (size_t rank = 1; rank < ranks.size(); ++rank) threads.emplace_back(run, rank);
+  run(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const absl::Status& status : done) BATON_RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
+    const RankSource& source, std::span<const std::unique_ptr<kernels::Collective>> group,
+    const LoadProgress& progress) {
+  const int32_t count = source.options.tensor_parallel_size;
+  RanksProgress shared(progress, count);
+  std::deque<RankLoad> ranks;
+  for (int32_t rank = 0; rank < count; ++rank) {
+    ranks.emplace_back(source, rank, group.empty() ? nullptr : group[rank].get());
+  }
+  BATON_RETURN_IF_ERROR(OnEveryRank(
+      ranks, [&](RankLoad& load, int32_t rank) { return load.Load(shared.OfRank(rank)); }));
+  BATON_RETURN_IF_ERROR(OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.Prepare(); }));
+  BATON_RETURN_IF_ERROR(OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.WarmUp(); }));
+  int32_t blocks = ranks[0].blocks();
+  for (const RankLoad& load : ranks) blocks = std::min(blocks, load.blocks());
+  BATON_RETURN_IF_ERROR(
+      OnEveryRank(ranks, [blocks](RankLoad& load, int32_t) { return load.AllocateCache(blocks); }));
+  BATON_RETURN_IF_ERROR(
+      OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.RunSmallSteps(); }));
+  std::vector<LoadedRank> loaded;
+  for (RankLoad& load : ranks) loaded.push_back(load.Take());
+  return loaded;
+}
+
+}  // namespace baton

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace baton::nccl {
+
+struct Action {
+  std::string what;
+  int value = 0;
+};
+
+// BATON_FAKE_NCCL, read once.
+class Script final {
+ public:
+  static Script& Get();
+  // What this call is to do; delays, hangs and deaths happen here.
+  Action Next(const std::string& call);
+
+ private:
+  struct Rule {
+    std::string call;
+    int number = 0;
+    Action action;
+  };
+  Script();
+  Action Find(const std::string& call);
+
+  std::mutex mutex_;
+  std::vector<Rule> rules_;
+  std::map<std::string, int> counts_;
+};
+
+}  // namespace baton::nccl

@@ -1,0 +1,63 @@
+#include "tools/serve/gpu_deal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace baton {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+std::vector<std::string> Visible(const std::vector<GpuShare>& shares) {
+  std::vector<std::string> visible;
+  for (const GpuShare& share : shares) visible.push_back(share.visible);
+  return visible;
+}
+std::vector<int> Sharers(const std::vector<GpuShare>& shares) {
+  std::vector<int> sharers;
+  for (const GpuShare& share : shares) sharers.push_back(share.sharers);
+  return sharers;
+}
+
+TEST(DealGpusTest, EveryWorkerGetsItsOwnWhereThereAreEnough) {
+  const auto shares = DealGpus({"4", "5", "GPU-af", "7", "8"}, 2, 2);
+  EXPECT_THAT(Visible(shares), ElementsAre("4,5", "GPU-af,7"));
+  EXPECT_THAT(Sharers(shares), ElementsAre(1, 1));
+}
+
+TEST(DealGpusTest, TooFewAreSharedInTurn) {
+  const auto shares = DealGpus({"0", "1"}, 5, 1);
+  EXPECT_THAT(Visible(shares), ElementsAre("0", "1", "0", "1", "0"));
+  EXPECT_THAT(Sharers(shares), ElementsAre(3, 2, 3, 2, 3));
+  EXPECT_THAT(Sharers(DealGpus({"0"}, 2, 1)), ElementsAre(2, 2));
+}
+
+TEST(DealGpusTest, NothingIsDealtWhereNoWorkerCouldHaveSoMany) {
+  EXPECT_THAT(Visible(DealGpus({}, 2, 1)), ElementsAre("", ""));
+  EXPECT_THAT(Visible(DealGpus({"0", "1"}, 1, 4)), ElementsAre(""));
+}
+
+TEST(VisibleGpusTest, TheVariableDecides) {
+  EXPECT_THAT(VisibleGpus("2,GPU-1b"), ElementsAre("2", "GPU-1b"));
+  EXPECT_THAT(VisibleGpus(""), IsEmpty());
+}
+
+TEST(VisibleGpusTest, WithoutItTheDriversNodesAreCounted) {
+  std::string folder = std::filesystem::temp_directory_path() / "gpu_deal_test-XXXXXX";
+  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  for (const char* name : {"nvidia3", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia", "sda1"}) {
+    std::ofstream(folder + "/" + name);
+  }
+  EXPECT_THAT(VisibleGpus(nullptr, folder), ElementsAre("0", "1"));
+  std::filesystem::remove_all(folder);
+  EXPECT_THAT(VisibleGpus(nullptr, folder), SizeIs(0));
+}
+
+}  // namespace
+}  // namespace baton
