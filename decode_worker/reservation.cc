@@ -76,11 +76,8 @@ absl::StatusOr<ByteParts> Reservation::Place(int32_t ordinal, int64_t offset, in
   return Subrange(slot.ranks, static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
-absl::StatusOr<std::span<std::byte>> Reservation::BeginWrite(int32_t ordinal, int64_t offset,
-                                                             int64_t size) {
-  BATON_ASSIGN_OR_RETURN(const ByteParts place, Begin(ordinal, offset, size, /*direct=*/true));
-  BATON_CHECK(place.size() == 1) << "a pair ends in one device";
-  return place[0];
+absl::StatusOr<ByteParts> Reservation::BeginWrite(int32_t ordinal, int64_t offset, int64_t size) {
+  return Begin(ordinal, offset, size, /*direct=*/true);
 }
 
 absl::StatusOr<ByteParts> Reservation::Begin(int32_t ordinal, int64_t offset, int64_t size,

@@ -39,8 +39,7 @@ class Reservation final : public KvInbox {
 
   // KvInbox: the transport's threads.
   absl::Status Write(const KvPiece& piece) override;
-  absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
-                                                  int64_t size) override;
+  absl::StatusOr<ByteParts> BeginWrite(int32_t ordinal, int64_t offset, int64_t size) override;
   void EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) override;
   void Progress(int32_t computed_tokens) override;
   void Commit(PushCommitment commitment) override;

@@ -34,7 +34,8 @@ class CudaRing final : public MappedRing {
 
 class CudaPairMemory final : public PairMemory {
  public:
-  explicit CudaPairMemory(std::unique_ptr<StagingBuffers> staging) : staging_(std::move(staging)) {}
+  CudaPairMemory(std::unique_ptr<StagingBuffers> staging, bool blocks_elsewhere)
+      : staging_(std::move(staging)), blocks_elsewhere_(blocks_elsewhere) {}
 
   absl::Status BindThread() override { return staging_->BindThread(); }
   std::byte* slot(int index) override { return staging_->buffer(index); }
@@ -67,14 +68,23 @@ class CudaPairMemory final : public PairMemory {
   }
   absl::StatusOr<std::vector<uint64_t>> Scatter(int slot_index, std::span<const ScatterPart> parts,
                                                 bool sums) override {
-    std::vector<BlockPart> moves;
+    std::vector<BlockPart> runs, back, wholes;
     for (const ScatterPart& part : parts) {
-      moves.push_back(
-          {slot(slot_index) + part.from, part.to.data(), static_cast<int64_t>(part.to.size())});
+      std::byte* staged = slot(slot_index) + part.from;
+      wholes.push_back({.to = staged, .bytes = static_cast<int64_t>(SizeOf(part.to))});
+      for (const std::span<std::byte> run : part.to) {
+        const auto bytes = static_cast<int64_t>(run.size());
+        runs.push_back({staged, run.data(), bytes});
+        back.push_back({run.data(), staged, bytes});
+        staged += bytes;
+      }
     }
-    BATON_RETURN_IF_ERROR(staging_->Copy(moves, /*sums=*/false).status());
+    BATON_RETURN_IF_ERROR(staging_->Copy(runs, /*sums=*/false).status());
     if (!sums) return std::vector<uint64_t>();
-    return staging_->Sum(moves);
+    if (!blocks_elsewhere_ && runs.size() == wholes.size()) return staging_->Sum(runs);
+    // A sum is of one run, of this GPU: what stands in the blocks comes back for it.
+    BATON_RETURN_IF_ERROR(staging_->Copy(back, /*sums=*/false).status());
+    return staging_->Sum(wholes);
   }
 
   absl::Status Clear(int slot_index, int64_t bytes) override {
@@ -94,6 +104,7 @@ class CudaPairMemory final : public PairMemory {
 
  private:
   const std::unique_ptr<StagingBuffers> staging_;
+  const bool blocks_elsewhere_;
 };
 
 class CudaBlocks final : public BlockAccess {
@@ -131,7 +142,7 @@ absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int s
                                                  .buffer_bytes = slot_bytes,
                                                  .host_bytes = kChunkHeaderBytes,
                                                  .blocks_elsewhere = blocks_elsewhere}));
-  return std::make_unique<CudaPairMemory>(std::move(staging));
+  return std::make_unique<CudaPairMemory>(std::move(staging), blocks_elsewhere);
 }
 
 absl::StatusOr<std::unique_ptr<BlockAccess>> MakeCudaBlocks(int device) {

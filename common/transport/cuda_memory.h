@@ -11,8 +11,7 @@
 namespace baton {
 
 // Staging buffers of GPU `device` and the copies between them and blocks; `blocks_elsewhere`: some
-// of the blocks that are sent are of other GPUs. RESOURCE_EXHAUSTED says how much memory is
-// missing.
+// of the blocks are of other GPUs. RESOURCE_EXHAUSTED says how much memory is missing.
 absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int slots,
                                                                int64_t slot_bytes,
                                                                bool blocks_elsewhere);

@@ -150,8 +150,9 @@ class HostPairMemory final : public PairMemory {
                                                 bool sums) override {
     std::vector<uint64_t> result;
     for (const ScatterPart& part : parts) {
-      std::copy_n(slot(slot_index) + part.from, part.to.size(), part.to.data());
-      if (sums) result.push_back(kernels::BlockChecksum(part.to.data(), part.to.size()));
+      const std::span<std::byte> staged(slot(slot_index) + part.from, SizeOf(part.to));
+      CopyParts({staged}, part.to);
+      if (sums) result.push_back(SumOfBlock(part.to, staged));
     }
     return result;
   }
@@ -159,6 +160,13 @@ class HostPairMemory final : public PairMemory {
   absl::StatusOr<bool> Reached(int) override { return true; }
 
  private:
+  // Of what stands in the places of a part, by way of `staged` if they are several.
+  static uint64_t SumOfBlock(const ByteParts& places, std::span<std::byte> staged) {
+    if (places.size() == 1) return kernels::BlockChecksum(places[0].data(), places[0].size());
+    CopyParts({places.begin(), places.end()}, {staged});
+    return kernels::BlockChecksum(staged.data(), staged.size());
+  }
+
   const std::unique_ptr<MemoryFile> file_;
   const std::unique_ptr<Mapping> mapping_;
   const int64_t slot_bytes_;

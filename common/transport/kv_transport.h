@@ -129,10 +129,10 @@ class KvInbox {
   // Checks the piece and copies it; an error becomes the push's answer. The next piece is read only
   // after this returned, so that the sender feels a slow receiver.
   virtual absl::Status Write(const KvPiece& piece) = 0;
-  // For transports that write blocks themselves: where these bytes go. They may be written until
-  // EndWrite, which follows exactly once, perhaps after Closed. Offset 0 begins a block again.
-  virtual absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
-                                                          int64_t size) = 0;
+  // For transports that write blocks themselves: where these bytes go, in their order, perhaps to
+  // several ranks. They may be written until EndWrite, which follows exactly once, perhaps after
+  // Closed. Offset 0 begins a block again.
+  virtual absl::StatusOr<ByteParts> BeginWrite(int32_t ordinal, int64_t offset, int64_t size) = 0;
   // Not OK: the bytes may be wrong, and `written` becomes the push's answer.
   virtual void EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) = 0;
   virtual void Progress(int32_t computed_tokens) = 0;

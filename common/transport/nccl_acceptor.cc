@@ -112,11 +112,6 @@ absl::Status NcclAcceptor::Check(const PairHello& hello) const {
                          hello.shape.Describe() + "; this worker has " + self_.model_fingerprint +
                          " with " + self_.shape.Describe());
   }
-  if (self_.shape.tensor_parallel != 1) {
-    return absl::FailedPreconditionError(
-        "a pair ends in one device; this worker shards its KV over " +
-        std::to_string(self_.shape.tensor_parallel));
-  }
   return absl::OkStatus();
 }
 

@@ -24,9 +24,9 @@ class Places final {
   absl::Status Begin(const std::vector<ChunkPart>& parts) {
     const std::vector<int64_t> offsets = PartOffsets(parts);
     for (size_t i = 0; i < parts.size(); ++i) {
-      BATON_ASSIGN_OR_RETURN(const std::span<std::byte> to,
+      BATON_ASSIGN_OR_RETURN(ByteParts to,
                              inbox_->BeginWrite(parts[i].ordinal, parts[i].offset, parts[i].size));
-      targets_.push_back({offsets[i], to});
+      targets_.push_back({offsets[i], std::move(to)});
       begun_.push_back(parts[i]);
     }
     return absl::OkStatus();

@@ -9,15 +9,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/kv/block_layout.h"
 #include "common/nccl/api.h"
 #include "common/transport/nccl_pair.h"
 
 namespace baton {
 
-// A part of a staging buffer and where it belongs.
+// A part of a staging buffer and where it belongs, perhaps to several ranks.
 struct ScatterPart {
   int64_t from = 0;  // offset in the staging buffer
-  std::span<std::byte> to;
+  ByteParts to;
 };
 
 // The staging buffers of another process of this host, mapped here for reading.
@@ -65,7 +66,8 @@ class PairMemory : public StagingRing {
   virtual absl::Status Clear(int slot, int64_t bytes) = 0;
   virtual absl::Status WriteHeader(int slot, const std::string& header) = 0;
   virtual absl::StatusOr<std::string> ReadHeader(int slot) = 0;
-  // The way back. The checksums are of what stands in the blocks afterwards.
+  // The way back. The checksums are of what stands in the blocks afterwards; the staging buffer's
+  // parts are of no use then.
   virtual absl::StatusOr<std::vector<uint64_t>> Scatter(int slot,
                                                         std::span<const ScatterPart> parts,
                                                         bool sums) = 0;

@@ -119,9 +119,12 @@ absl::StatusOr<std::vector<uint64_t>> StagingBuffers::Copy(std::span<const Block
     return LaunchCopyParts(list, count, largest, SlotShape{}, results, copies_.handle());
   };
   if (!options_.blocks_elsewhere) return Run(parts, sums, launch);
-  BATON_ASSIGN_OR_RETURN(const std::vector<BlockPart> here, QueueElsewhere(parts));
-  BATON_RETURN_IF_ERROR(Run(here, /*sums=*/false, launch).status());
-  BATON_RETURN_IF_ERROR(copies_.Synchronize());
+  const absl::StatusOr<std::vector<BlockPart>> here = QueueElsewhere(parts);
+  absl::Status status = here.status();
+  if (status.ok()) status = Run(*here, /*sums=*/false, launch).status();
+  // Also after an error: nothing that was queued writes a block once this returned.
+  status.Update(copies_.Synchronize());
+  BATON_RETURN_IF_ERROR(status);
   if (!sums) return std::vector<uint64_t>();
   return Sum(parts);
 }

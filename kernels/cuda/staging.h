@@ -51,7 +51,8 @@ class StagingBuffers final {
   // Where the transfers of peers are queued.
   StreamHandle stream() const { return transfers_.handle(); }
 
-  // to = from for every part. With `sums` the BlockChecksum of what each wrote, else nothing.
+  // to = from for every part. With `sums` the BlockChecksum of what each wrote, which is then of
+  // this GPU, else nothing.
   absl::StatusOr<std::vector<uint64_t>> Copy(std::span<const BlockPart> parts, bool sums);
   // BlockChecksum of what stands at `to` of every part, which is of this GPU.
   absl::StatusOr<std::vector<uint64_t>> Sum(std::span<const BlockPart> parts);

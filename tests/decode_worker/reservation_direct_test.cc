@@ -1,7 +1,6 @@
 // What a reservation does with blocks that a transport writes directly.
 #include <gtest/gtest.h>
 
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <span>
@@ -31,7 +30,7 @@ class DirectWriteTest : public testing::Test {
     const auto size = static_cast<int64_t>(data.size());
     const auto place = reservation_.BeginWrite(ordinal, offset, size);
     if (!place.ok()) return place.status();
-    std::memcpy(place->data(), data.data(), data.size());
+    CopyParts({std::as_bytes(std::span(data))}, *place);
     reservation_.EndWrite(ordinal, size, absl::OkStatus());
     return absl::OkStatus();
   }

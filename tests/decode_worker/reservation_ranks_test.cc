@@ -31,6 +31,24 @@ class ReservationRanksTest : public testing::Test {
                                 .crc32c = base::Crc32c(bytes)});
   }
 
+  // As a transport that writes blocks itself.
+  absl::Status WriteDirectly(size_t offset, std::span<const std::byte> bytes) {
+    const auto size = static_cast<int64_t>(bytes.size());
+    const auto place = reservation_->BeginWrite(kOrdinal, static_cast<int64_t>(offset), size);
+    if (!place.ok()) return place.status();
+    CopyParts({bytes}, *place);
+    reservation_->EndWrite(kOrdinal, size, absl::OkStatus());
+    return absl::OkStatus();
+  }
+  // A block as it travels.
+  std::vector<std::byte> Wire(uint32_t salt) {
+    RankBlock sent(shape_);
+    sent.Fill(salt);
+    std::vector<std::byte> wire(SizeOf(sent.ranks()));
+    CopyParts(InOrderOf(shape_, shape_, sent.ranks()), {std::span(wire)});
+    return wire;
+  }
+
   const KvShape shape_ = RankShape(4, 4);
   RankBlock block_{shape_};
   base::SteadyClock clock_;
@@ -39,11 +57,7 @@ class ReservationRanksTest : public testing::Test {
 };
 
 TEST_F(ReservationRanksTest, PiecesFillOneRankAfterTheOther) {
-  RankBlock sent(shape_);
-  sent.Fill(1);
-  std::vector<std::byte> wire(SizeOf(sent.ranks()));
-  ConstByteParts parts = InOrderOf(shape_, shape_, sent.ranks());
-  CopyParts(parts, {std::span(wire)});
+  const std::vector<std::byte> wire = Wire(1);
   // Pieces that end inside of ranks, and one that spans more than a rank.
   const size_t rank_bytes = wire.size() / 4;
   size_t offset = 0;
@@ -57,6 +71,41 @@ TEST_F(ReservationRanksTest, PiecesFillOneRankAfterTheOther) {
   EXPECT_EQ(block_.Wrong(1), 0);
   reservation_->Commit({.block_count = 1, .byte_count = static_cast<int64_t>(wire.size())});
   EXPECT_TRUE(committed_);
+}
+
+TEST_F(ReservationRanksTest, ATransportWritesTheRanksItselfAndAsFarAsItCame) {
+  const std::vector<std::byte> wire = Wire(2);
+  const size_t rank_bytes = wire.size() / 4;
+  const auto all = std::span(wire);
+  // From inside of the first rank into the third.
+  ASSERT_TRUE(WriteDirectly(0, all.first(rank_bytes / 3)).ok());
+  const auto place = reservation_->BeginWrite(kOrdinal, static_cast<int64_t>(rank_bytes / 3),
+                                              static_cast<int64_t>(2 * rank_bytes));
+  ASSERT_TRUE(place.ok()) << place.status();
+  ASSERT_EQ(place->size(), 3u);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const std::byte* const begin = block_.ranks()[rank].data();
+    EXPECT_EQ((*place)[rank].data(), rank == 0 ? begin + rank_bytes / 3 : begin) << rank;
+  }
+  // It gives the push up there, and messages begin the block again.
+  reservation_->EndWrite(kOrdinal, static_cast<int64_t>(2 * rank_bytes), absl::OkStatus());
+  EXPECT_FALSE(WriteDirectly(3 * rank_bytes, all.subspan(3 * rank_bytes)).ok()) << "out of turn";
+  ASSERT_TRUE(Write(0, all.first(2 * rank_bytes)).ok());
+  ASSERT_TRUE(Write(2 * rank_bytes, all.subspan(2 * rank_bytes)).ok());
+  EXPECT_EQ(block_.Wrong(2), 0);
+  reservation_->Commit({.block_count = 1, .byte_count = static_cast<int64_t>(wire.size())});
+  EXPECT_TRUE(committed_);
+}
+
+TEST_F(ReservationRanksTest, BlocksAreHeldWhileATransportWritesOneOfTheirRanks) {
+  const std::vector<std::byte> wire = Wire(3);
+  ASSERT_TRUE(reservation_->BeginWrite(kOrdinal, 0, static_cast<int64_t>(wire.size())).ok());
+  bool idle = false;
+  reservation_->Detach([&] { idle = true; });
+  EXPECT_FALSE(idle);
+  reservation_->EndWrite(kOrdinal, static_cast<int64_t>(wire.size()), absl::OkStatus());
+  EXPECT_TRUE(idle);
+  EXPECT_FALSE(WriteDirectly(0, wire).ok());
 }
 
 TEST_F(ReservationRanksTest, NothingIsWrittenBeyondTheLastRank) {

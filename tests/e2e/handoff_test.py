@@ -16,6 +16,8 @@ from cluster import BIN, DEMO_MODEL, Cluster, wait_until
 FAKE = pathlib.Path(os.environ.get("BATON_FAKE_NCCL_LIBRARY", BIN.parent / "tests/libbaton_fake_nccl.so"))
 NCCL = ["--kv-transport", "nccl", "--nccl-library", str(FAKE)]
 WAYS = {"nccl": NCCL, "cuda_ipc": ["--kv-transport", "cuda_ipc"]}
+CHUNK_HEADER_BYTES = 12288
+FLOAT32_BLOCK_BYTES = 4 * 2 * 2 * 16 * 64 * 4  # layers, K and V, heads, slots, head_dim of the demo model
 # Where a worker stops in the middle of a transfer; the first hit is the chunk that proves the pair.
 IN_A_TRANSFER = (("prefill", "sending_chunk@2:stop"), ("decode", "received_chunk@2:stop"))
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
@@ -29,8 +31,8 @@ def requests(count, name="r"):
 
 
 def service(way="nccl", flags=(), **arguments):
-    return Cluster(flags=["--max-num-batched-tokens", "32", "--no-enable-prefix-caching", *WAYS[way], *flags],
-                   **arguments)
+    by = WAYS.get(way, ["--kv-transport", way])
+    return Cluster(flags=["--max-num-batched-tokens", "32", "--no-enable-prefix-caching", *by, *flags], **arguments)
 
 
 def stopping(way, role, point):
@@ -121,14 +123,32 @@ class Handoff(unittest.TestCase):
             self.assertEqual([a["token_ids"] for a in first], [a["token_ids"] for a in second])
             running.assert_nothing_held()
 
-    def test_a_decode_worker_of_two_ranks_takes_messages_only(self):
-        with service(decode_flags=["--tensor-parallel-size", "2"]) as running:
-            answers = running.generate(requests(2))
-            self.assertEqual([a["attempts"] for a in answers], [1, 1])
-            wait_until(lambda: events(running.prefill[0], "refused") >= 1, "the refusal")
-            self.assertEqual(through_pairs(running.prefill[0]), 0)
-            self.assertIn("shards its KV over 2", running.prefill[0].tail())
+    def test_blocks_reach_a_decode_worker_of_two_ranks_through_a_pair(self):
+        for ranks in (1, 2):
+            divided = {"flags": ["--dtype", "float32"], "prefill_flags": ["--tensor-parallel-size", str(ranks)],
+                       "decode_flags": ["--tensor-parallel-size", "2"]}
+            with service("grpc", **divided) as messages:
+                expected = [a["token_ids"] for a in messages.generate(requests(4))]
+            for way in WAYS:
+                with self.subTest(prefill_ranks=ranks, way=way), service(way, **divided) as running:
+                    self.assertEqual(running.generate(requests(1, "warm"))[0]["token_ids"], expected[0])
+                    wait_until(lambda r=running: pairs(r.prefill[0]) == 1, "a warm pair")
+                    self.all_by_pair(running, way, expected)
+
+    def all_by_pair(self, running, way, expected):
+        """Every byte of these requests' blocks goes through the warm pair."""
+        def figures():
             running.assert_nothing_held()
+            prefill, decode = running.prefill[0].metrics(), running.decode[0].metrics()
+            headers = CHUNK_HEADER_BYTES * prefill.sum("baton_kv_pair_grant_wait_seconds_count")
+            return through_pairs(running.prefill[0], way), decode.sum("baton_kv_pair_bytes_total") - headers
+        pushes, arrived = figures()
+        answers = running.generate(requests(len(expected)), concurrency=2)
+        self.assertEqual([a["token_ids"] for a in answers], expected)
+        self.assertEqual([a["attempts"] for a in answers], [1] * len(answers))
+        blocks = sum(-(-answer["usage"]["prompt_tokens"] // 16) for answer in answers)
+        self.assertEqual(figures(), (pushes + len(expected), arrived + blocks * FLOAT32_BLOCK_BYTES))
+        self.assertEqual(events(running.prefill[0], "aborted"), 0)
 
     def test_several_prefill_and_decode_workers(self):
         with service(prefill=2, decode=2) as running:

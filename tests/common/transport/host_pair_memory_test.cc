@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <random>
+#include <string>
 
 #include "common/transport/pair_memory.h"
+#include "kernels/block_checksum.h"
 
 namespace baton {
 namespace {
@@ -58,6 +61,47 @@ TEST(HostPairMemoryTest, AHandleOfAnotherKindOrOfFewerBytesIsRefused) {
   for (const int64_t bytes : {kRingBytes + 1, int64_t{0}, int64_t{-1}}) {
     EXPECT_EQ(other->Map(handle, bytes).status().code(), absl::StatusCode::kDataLoss) << bytes;
   }
+}
+
+std::string Random(size_t bytes) {
+  static std::minstd_rand random(5);
+  std::string made(bytes, '\0');
+  for (char& c : made) c = static_cast<char>(random());
+  return made;
+}
+
+TEST(HostPairMemoryTest, PartsAreScatteredToTheRanksOfTheirBlocksAndSummedThere) {
+  const auto memory = MakeMemory();
+  // Of one rank, and of three whose sizes are no multiples of a word.
+  const std::string whole = Random(1000), divided = Random(13 + 1 + 700);
+  std::memcpy(memory->slot(1) + 16, whole.data(), whole.size());
+  std::memcpy(memory->slot(1) + 1024, divided.data(), divided.size());
+  std::string one(1000, '.'), first(13, '.'), second(1, '.'), third(702, '.');
+  const auto bytes = [](std::string& of) { return std::as_writable_bytes(std::span(of)); };
+  const std::vector<ScatterPart> parts = {
+      {16, {bytes(one)}}, {1024, {bytes(first), bytes(second), bytes(third).subspan(1, 700)}}};
+  const auto sums = memory->Scatter(1, parts, /*sums=*/true);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  EXPECT_EQ(one, whole);
+  EXPECT_EQ(first + second + third, divided.substr(0, 14) + "." + divided.substr(14) + ".");
+  EXPECT_EQ(*sums, (std::vector<uint64_t>{kernels::BlockChecksum(whole.data(), whole.size()),
+                                          kernels::BlockChecksum(divided.data(), divided.size())}));
+  EXPECT_TRUE(memory->Scatter(1, parts, /*sums=*/false)->empty());
+}
+
+TEST(HostPairMemoryTest, ASumIsOfTheBlockAndNotOfWhatWasStaged) {
+  const auto memory = MakeMemory();
+  const std::string staged = Random(128);
+  std::memcpy(memory->slot(0), staged.data(), staged.size());
+  // Memory that loses what was written: the second rank's place is the first one's.
+  std::string place(64, '.');
+  const auto bytes = std::as_writable_bytes(std::span(place));
+  const std::vector<ScatterPart> parts = {{0, {bytes, bytes}}};
+  const auto sums = memory->Scatter(0, parts, /*sums=*/true);
+  ASSERT_TRUE(sums.ok()) << sums.status();
+  const std::string stands = place + place;
+  EXPECT_EQ((*sums)[0], kernels::BlockChecksum(stands.data(), stands.size()));
+  EXPECT_NE((*sums)[0], kernels::BlockChecksum(staged.data(), staged.size()));
 }
 
 }  // namespace

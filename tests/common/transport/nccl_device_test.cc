@@ -18,10 +18,10 @@ constexpr int64_t kSlotBytes = kChunkHeaderBytes + 4096;
 class Inbox final : public KvInbox {
  public:
   absl::Status Write(const KvPiece&) override { return absl::InternalError("not here"); }
-  absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t, int64_t offset, int64_t size) override {
+  absl::StatusOr<ByteParts> BeginWrite(int32_t, int64_t offset, int64_t size) override {
     ++writing;
-    return std::as_writable_bytes(std::span(block))
-        .subspan(static_cast<size_t>(offset), static_cast<size_t>(size));
+    return ByteParts{std::as_writable_bytes(std::span(block))
+                         .subspan(static_cast<size_t>(offset), static_cast<size_t>(size))};
   }
   void EndWrite(int32_t, int64_t, const absl::Status& status) override {
     --writing;

@@ -12,6 +12,7 @@
 
 #include "common/base/crc32c.h"
 #include "common/base/mutex.h"
+#include "common/kv/block_layout.h"
 #include "common/rpc/server.h"
 #include "common/transport/grpc_stream.h"
 #include "grpcpp/impl/service_type.h"
@@ -22,7 +23,7 @@ namespace baton {
 constexpr auto kPatience = std::chrono::seconds(20);
 constexpr size_t kMaxBlockBytes = 4 * kMaxPieceBytes;  // of these tests
 
-// A receiver that keeps what arrives.
+// A receiver that keeps what arrives: as one string, or in the memory of ranks.
 class FakeInbox final : public KvInbox {
  public:
   absl::Status Write(const KvPiece& piece) override {
@@ -39,12 +40,15 @@ class FakeInbox final : public KvInbox {
       block.append(reinterpret_cast<const char*>(part.data()), part.size());
     }
     if (crc != piece.crc32c) return absl::DataLossError("checksum");
+    if (const auto ranks = ranks_.find(piece.ordinal); ranks != ranks_.end()) {
+      CopyParts(piece.parts,
+                Subrange(ranks->second, static_cast<size_t>(piece.offset), piece.size()));
+    }
     ++pieces_;
     changed_.NotifyAll();
     return absl::OkStatus();
   }
-  absl::StatusOr<std::span<std::byte>> BeginWrite(int32_t ordinal, int64_t offset,
-                                                  int64_t size) override {
+  absl::StatusOr<ByteParts> BeginWrite(int32_t ordinal, int64_t offset, int64_t size) override {
     base::MutexLock lock(&mutex_);
     while (stalled_) changed_.Wait(&mutex_);
     if (!refuse_pieces_.ok()) return refuse_pieces_;
@@ -56,7 +60,10 @@ class FakeInbox final : public KvInbox {
     EXPECT_EQ(static_cast<int64_t>(block.size()), offset);
     EXPECT_LE(offset + size, static_cast<int64_t>(kMaxBlockBytes));
     block.resize(static_cast<size_t>(offset + size));
-    return std::as_writable_bytes(std::span(block)).subspan(static_cast<size_t>(offset));
+    if (const auto ranks = ranks_.find(ordinal); ranks != ranks_.end()) {
+      return Subrange(ranks->second, static_cast<size_t>(offset), static_cast<size_t>(size));
+    }
+    return ByteParts{std::as_writable_bytes(std::span(block)).subspan(static_cast<size_t>(offset))};
   }
   void EndWrite(int32_t, int64_t, const absl::Status& written) override {
     std::shared_ptr<KvPushReply> reply;
@@ -107,7 +114,8 @@ class FakeInbox final : public KvInbox {
 
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::map<int32_t, std::string> blocks_;
+  std::map<int32_t, std::string> blocks_;  // zeros where a transport writes to `ranks_` itself
+  std::map<int32_t, ByteParts> ranks_;     // where those blocks go that are not of one rank
   std::optional<PushCommitment> commitment_;
   std::shared_ptr<KvPushReply> reply_;
   absl::Status refuse_pieces_;

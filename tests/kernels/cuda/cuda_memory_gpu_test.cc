@@ -106,14 +106,61 @@ TEST_F(CudaMemoryTest, AChunkIsGatheredAndScatteredAsInHostMemory) {
   EXPECT_EQ(*memory.ReadHeader(1), header);
 
   const size_t to = 200'000;
-  const std::vector<ScatterPart> targets = {{offsets[0], At(to, 30'000)},
-                                            {offsets[1], At(to + 40'000, second.size())}};
+  const std::vector<ScatterPart> targets = {{offsets[0], {At(to, 30'000)}},
+                                            {offsets[1], {At(to + 40'000, second.size())}}};
   const auto found = memory.Scatter(1, targets, /*sums=*/true);
   ASSERT_TRUE(found.ok()) << found.status();
   EXPECT_EQ(*found, *sums);
   EXPECT_EQ(Get(At(to + 40'000, second.size())), second);
   EXPECT_EQ(Get(At(to, 30'000)), std::vector<std::byte>(bytes.begin(), bytes.begin() + 30'000));
   EXPECT_TRUE(memory.Gather(0, sources, offsets, /*sums=*/false)->empty());
+}
+
+// As on a decode worker of two ranks: on one GPU, and on two where there are two.
+TEST_F(CudaMemoryTest, AChunkIsScatteredToTheRanksOfItsBlocks) {
+  std::unique_ptr<DeviceMemory> second_gpu;
+  if (*kernels::cuda::DeviceCount() > 1) {
+    ASSERT_TRUE(kernels::cuda::SelectDevice(1).ok());
+    second_gpu = *DeviceMemory::Allocate(1 << 16);
+    ASSERT_TRUE(kernels::cuda::SelectDevice(0).ok());
+  }
+  const auto second_rank = [&](size_t offset, size_t bytes) {
+    if (second_gpu == nullptr) return At(500'000 + offset, bytes);
+    return std::span(static_cast<std::byte*>(second_gpu->data()) + offset, bytes);
+  };
+  for (const bool elsewhere : {false, true}) {
+    if (second_gpu != nullptr && !elsewhere) continue;
+    auto made = MakeCudaPairMemory(0, 2, kSlotBytes, elsewhere);
+    ASSERT_TRUE(made.ok()) << made.status();
+    PairMemory& memory = **made;
+    ASSERT_TRUE(memory.BindThread().ok());
+    const auto bytes = Random(30'000);
+    const std::span<std::byte> staged(memory.slot(1) + kChunkHeaderBytes, bytes.size());
+    Put(staged, bytes);
+    // On both ranks, with a border inside of a word, on the first and on the second only.
+    const std::vector<ScatterPart> parts = {
+        {kChunkHeaderBytes, {At(0, 8'003), second_rank(0, 7'997)}},
+        {kChunkHeaderBytes + 16'000, {At(20'000, 4'000)}},
+        {kChunkHeaderBytes + 20'000, {second_rank(20'000, 10'000)}}};
+    const auto sums = memory.Scatter(1, parts, /*sums=*/true);
+    ASSERT_TRUE(sums.ok()) << sums.status();
+    EXPECT_EQ(*sums,
+              (std::vector<uint64_t>{kernels::BlockChecksum(bytes.data(), 16'000),
+                                     kernels::BlockChecksum(bytes.data() + 16'000, 4'000),
+                                     kernels::BlockChecksum(bytes.data() + 20'000, 10'000)}));
+    std::vector<std::byte> found;
+    for (const ScatterPart& part : parts) {
+      for (const auto run : part.to) {
+        const auto read = Get(run);
+        found.insert(found.end(), read.begin(), read.end());
+      }
+    }
+    EXPECT_EQ(found, bytes) << elsewhere;
+    // Alone, so that every part is one run.
+    const auto alone = memory.Scatter(1, std::span(parts).last(1), /*sums=*/true);
+    ASSERT_TRUE(alone.ok()) << alone.status();
+    EXPECT_EQ((*alone)[0], kernels::BlockChecksum(bytes.data() + 20'000, 10'000));
+  }
 }
 
 TEST_F(CudaMemoryTest, AVoidChunkHasNobodysBytes) {
