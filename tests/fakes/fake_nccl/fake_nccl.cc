@@ -1,9 +1,9 @@
 // A shared library with the symbols of libnccl that Baton calls, over host memory and Unix sockets
 // between processes: what NCCL does as far as Baton can see. A stream is null or a FakeStream.
 //
-// BATON_FAKE_NCCL makes it misbehave: a comma list of `Call:action`; `Call@N:action` acts on the
-// Nth call only. Calls are GetVersion, GetUniqueId, CommInitRankConfig, CommGetAsyncError,
-// CommInitAll, CommAbort, Send, Recv, AllReduce. Actions:
+// BATON_FAKE_NCCL, or BatonSetFakeNcclScript, makes it misbehave: a comma list of `Call:action`;
+// `Call@N:action` acts on the Nth call only. Calls are GetVersion, GetUniqueId, CommInitRankConfig,
+// CommGetAsyncError, CommInitAll, CommAbort, Send, Recv, AllReduce. Actions:
 //   delay_ms=N   the call takes that long
 //   fail         it returns ncclSystemError
 //   async        (CommInitRankConfig, Send, Recv, AllReduce) the operation fails later
@@ -39,6 +39,9 @@ Result Post(const char* call, Operation operation, Comm* comm) {
 }  // namespace
 
 extern "C" {
+
+// Not NCCL's: a script for this process from now on.
+void BatonSetFakeNcclScript(const char* text) { Script::Get().Set(text); }
 
 Result ncclGetVersion(int* version) {
   const Action action = Next("GetVersion");

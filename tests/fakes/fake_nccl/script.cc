@@ -10,9 +10,21 @@
 
 namespace baton::nccl {
 
-Script::Script() {
-  const char* const text = std::getenv("BATON_FAKE_NCCL");
-  std::istringstream in(text == nullptr ? "" : text);
+Script& Script::Get() {
+  static auto* const script = [] {
+    auto* const made = new Script;  // outlives threads that hang
+    const char* const text = std::getenv("BATON_FAKE_NCCL");
+    if (text != nullptr) made->Set(text);
+    return made;
+  }();
+  return *script;
+}
+
+void Script::Set(const std::string& text) {
+  std::lock_guard lock(mutex_);
+  rules_.clear();
+  counts_.clear();
+  std::istringstream in(text);
   for (std::string item; std::getline(in, item, ',');) {
     const size_t colon = item.find(':');
     if (colon == std::string::npos) continue;
@@ -24,11 +36,6 @@ Script::Script() {
     const int value = equals == std::string::npos ? 0 : std::atoi(action.c_str() + equals + 1);
     rules_.push_back({call.substr(0, at), number, {action.substr(0, equals), value}});
   }
-}
-
-Script& Script::Get() {
-  static auto* const script = new Script;  // outlives threads that hang
-  return *script;
 }
 
 Action Script::Find(const std::string& call) {

@@ -12,10 +12,12 @@ struct Action {
   int value = 0;
 };
 
-// BATON_FAKE_NCCL, read once.
+// What BATON_FAKE_NCCL says at the first call.
 class Script final {
  public:
   static Script& Get();
+  // From now on `text` instead; calls are counted anew.
+  void Set(const std::string& text);
   // What this call is to do; delays, hangs and deaths happen here.
   Action Next(const std::string& call);
 
@@ -25,7 +27,6 @@ class Script final {
     int number = 0;
     Action action;
   };
-  Script();
   Action Find(const std::string& call);
 
   std::mutex mutex_;

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <thread>
 
 #include "common/base/status.h"
@@ -97,57 +96,43 @@ TEST(NcclGroupTest, ADeviceTwiceIsRefusedInNcclsWords) {
   EXPECT_THAT(group.status().message(), HasSubstr("ncclCommInitAll"));
 }
 
-// BATON_FAKE_NCCL is read once per process, so each script runs in a process of its own.
-void WithScript(const char* script, const std::function<void()>& test) {
-  EXPECT_EXIT(
-      {
-        setenv("BATON_FAKE_NCCL", script, 1);
-        test();
-        std::_Exit(testing::Test::HasFailure() ? 1 : 0);
-      },
-      testing::ExitedWithCode(0), "");
-}
-
 class NcclGroupFaultTest : public testing::Test {
  protected:
-  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+  ~NcclGroupFaultTest() override { SetFakeNcclScript(""); }
 };
 
 TEST_F(NcclGroupFaultTest, ASumThatCannotBeQueuedEndsTheGroup) {
-  WithScript("AllReduce@2:fail", [] {
-    const auto group = MakeGroup(2);
-    End end{.values = {1, 2}};
-    EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
-    const absl::Status failed = (*group)[1]->AllReduceSum(end.values, &end.stream);
-    EXPECT_EQ(ReasonOf(failed), Reason::kDeviceFault) << failed;
-    EXPECT_THAT(failed.message(), HasSubstr("ncclAllReduce"));
-    end.stream.Synchronize();
-    EXPECT_EQ((*group)[0]->status(), failed);
-  });
+  SetFakeNcclScript("AllReduce@2:fail");
+  const auto group = MakeGroup(2);
+  End end{.values = {1, 2}};
+  EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
+  const absl::Status failed = (*group)[1]->AllReduceSum(end.values, &end.stream);
+  EXPECT_EQ(ReasonOf(failed), Reason::kDeviceFault) << failed;
+  EXPECT_THAT(failed.message(), HasSubstr("ncclAllReduce"));
+  end.stream.Synchronize();
+  EXPECT_EQ((*group)[0]->status(), failed);
 }
 
 TEST_F(NcclGroupFaultTest, ASumThatFailsLaterIsSeenWhenItShouldBeOver) {
-  WithScript("AllReduce@1:async", [] {
-    const auto group = MakeGroup(2);
-    End end{.values = {1, 2}};
-    EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
-    absl::Status status;
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (status.ok() && std::chrono::steady_clock::now() < deadline) {
-      status = (*group)[0]->status();
-    }
-    EXPECT_EQ(ReasonOf(status), Reason::kDeviceFault) << status;
-    EXPECT_THAT(status.message(), HasSubstr("the script says so"));
-    EXPECT_EQ((*group)[1]->status(), status);
-  });
+  SetFakeNcclScript("AllReduce@1:async");
+  const auto group = MakeGroup(2);
+  End end{.values = {1, 2}};
+  EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
+  absl::Status status;
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (status.ok() && std::chrono::steady_clock::now() < deadline) {
+    status = (*group)[0]->status();
+  }
+  EXPECT_EQ(ReasonOf(status), Reason::kDeviceFault) << status;
+  EXPECT_THAT(status.message(), HasSubstr("the script says so"));
+  EXPECT_EQ((*group)[1]->status(), status);
 }
 
 TEST_F(NcclGroupFaultTest, AConnectionThatHangsEndsAtItsDeadline) {
-  WithScript("CommInitAll:hang", [] {
-    const auto group = MakeGroup(2, std::chrono::milliseconds(50));
-    EXPECT_EQ(group.status().code(), absl::StatusCode::kDeadlineExceeded) << group.status();
-    EXPECT_THAT(group.status().message(), HasSubstr("did not connect 2 GPUs"));
-  });
+  SetFakeNcclScript("CommInitAll:hang");
+  const auto group = MakeGroup(2, std::chrono::milliseconds(50));
+  EXPECT_EQ(group.status().code(), absl::StatusCode::kDeadlineExceeded) << group.status();
+  EXPECT_THAT(group.status().message(), HasSubstr("did not connect 2 GPUs"));
 }
 
 }  // namespace
