@@ -145,6 +145,7 @@ class Connecting final {
     changed_.NotifyAll();
   }
 
+  // Once.
   absl::StatusOr<std::vector<nccl::Comm*>> Await(base::Duration patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     base::MutexLock lock(&mutex_);
@@ -154,8 +155,8 @@ class Connecting final {
           absl::StrCat("NCCL did not connect ", devices_.size(), " GPUs within ",
                        base::Seconds(patience), " s; NCCL_DEBUG=INFO shows what it waits for"));
     }
-    BATON_RETURN_IF_ERROR(status_);
-    return comms_;
+    BATON_RETURN_IF_ERROR(std::exchange(status_, absl::OkStatus()));
+    return std::move(comms_);
   }
 
  private:
