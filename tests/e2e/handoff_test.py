@@ -4,6 +4,7 @@ The fake (tests/fakes/fake_nccl) moves host memory and misbehaves as BATON_FAKE_
 does, every request gets the tokens that it gets over gRPC; counters tell that the path was taken.
 """
 
+import itertools
 import os
 import pathlib
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import threading
 import unittest
 
+from client import Client
 from cluster import BIN, DEMO_MODEL, Cluster, wait_until
 
 FAKE = pathlib.Path(os.environ.get("BATON_FAKE_NCCL_LIBRARY", BIN.parent / "tests/libbaton_fake_nccl.so"))
@@ -79,9 +81,16 @@ class Handoff(unittest.TestCase):
             assert through_pairs(plain.prefill[0]) == 0
 
     def warm(self, running):
-        """The first request makes the router ask for a pair; it mostly still goes by gRPC."""
-        self.same(running.generate(requests(1, "warm")))
-        for prefill in running.prefill:
+        """Has the pairs built as a router does, but before the first request, which might use one or not."""
+        for prefill, decode in itertools.product(running.prefill, running.decode):
+            worker, asked = Client(decode.grpc), Client(prefill.grpc)
+            watch = worker.stream("baton.worker.v1.StatusService/Watch", {"protocol": {"major": 1}})
+            incarnation = next(watch).identity.incarnation
+            watch.cancel()
+            asked.unary("baton.worker.v1.PrefillService/WarmPair",
+                        {"push_address": decode.grpc, "incarnation": str(incarnation)})
+            worker.close()
+            asked.close()
             wait_until(lambda p=prefill: pairs(p) >= 1, "a warm pair")
 
     def same(self, answers, attempts=None):
