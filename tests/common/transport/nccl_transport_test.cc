@@ -21,6 +21,12 @@ class NcclTransportTest : public testing::Test {
                                       .model_fingerprint = "fp"},
                                      observer_);
   }
+  // A push whose opening has arrived: what overtakes it goes by messages.
+  void AwaitOpening(KvPush* push) {
+    push->Progress(0);
+    EXPECT_TRUE(inboxes_.inbox_->WaitFor(
+        [this]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return inboxes_.inbox_->progress_ == 0; }));
+  }
   std::vector<KvSource> MakeBlocks(int32_t count, size_t bytes) {
     std::vector<KvSource> blocks;
     for (int32_t i = 0; i < count; ++i) {
@@ -48,6 +54,7 @@ TEST_F(NcclTransportTest, BlocksOfAWarmPairDoNotTravelAsMessages) {
   NcclFixture fixture(&inboxes_, {});
   ASSERT_TRUE(fixture.Warm());
   auto push = Open(&fixture);
+  AwaitOpening(push.get());
   const auto blocks = MakeBlocks(20, 200'000);
   push->Send(blocks);
   push->Commit({.block_count = 20, .first_token = {.token = 1}});
@@ -166,6 +173,7 @@ TEST_F(NcclTransportTest, BlocksReachEveryRankOfAReceiverThroughThePair) {
   auto push = fixture.transport().Open(
       fixture.address(),
       {.ticket = Ticket::Draw(7), .shape = options.shape, .model_fingerprint = "fp"}, observer_);
+  AwaitOpening(push.get());
   push->Send(blocks);
   push->Commit({.block_count = 6, .first_token = {.token = 1}});
   ASSERT_TRUE(observer_->Wait().ok());
