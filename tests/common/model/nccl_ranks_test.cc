@@ -10,7 +10,7 @@
 #include "kernels/cuda/nccl_group.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
-#include "tests/fakes/fake_nccl/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_access.h"
 #include "tests/fakes/fake_nccl/fake_stream.h"
 
 namespace baton::test {

@@ -7,7 +7,7 @@
 #include "common/transport/ipc_communicator.h"
 #include "common/transport/nccl_chunk.h"
 #include "common/transport/nccl_communicator.h"
-#include "tests/fakes/fake_nccl/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_access.h"
 
 namespace baton {
 namespace {

@@ -17,7 +17,7 @@
 #include "common/transport/nccl_communicator.h"
 #include "common/transport/nccl_transport.h"
 #include "tests/common/transport/push_fakes.h"
-#include "tests/fakes/fake_nccl/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_access.h"
 
 namespace baton {
 

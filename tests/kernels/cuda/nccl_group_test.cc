@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "common/base/status.h"
-#include "tests/fakes/fake_nccl/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_access.h"
 #include "tests/fakes/fake_nccl/fake_stream.h"
 
 namespace baton::kernels::cuda {

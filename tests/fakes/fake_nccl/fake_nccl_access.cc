@@ -1,4 +1,4 @@
-#include "tests/fakes/fake_nccl/fake_nccl_path.h"
+#include "tests/fakes/fake_nccl/fake_nccl_access.h"
 
 #include <dlfcn.h>
 
