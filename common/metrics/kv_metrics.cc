@@ -56,10 +56,13 @@ std::vector<MetricInfo> PairMetrics() {
           "What happened to pairs of devices. built, rebuilt: a communicator is ready, the first "
           "or a later one of its pair; aborted: an epoch ended by an error or a deadline; "
           "fallen_back: pushes of the pair go by gRPC for a while; refused: the other side has "
-          "no pair for us; closed: idle, displaced, or the other side left; device_lost: a call "
+          "no pair for us; closed: idle, displaced, or the other side left; discarded (prefill): "
+          "the decode worker "
+          "had no place for a chunk and the rest of its push goes by gRPC; device_lost: a call "
           "into the library did not come back.",
           {{"event",
-            {"built", "rebuilt", "aborted", "fallen_back", "closed", "refused", "device_lost"}}}),
+            {"built", "rebuilt", "aborted", "fallen_back", "closed", "refused", "discarded",
+             "device_lost"}}}),
       Row(Metric::kKvPairBytes, counter, kWorkersOwn, "baton_kv_pair_bytes_total",
           "Bytes of chunks granted (prefill) or received (decode) between devices, headers "
           "included."),

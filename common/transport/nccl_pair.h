@@ -232,6 +232,15 @@ struct PairLimits {
 };
 
 // What happened to pairs, for metrics.
-enum class PairEvent { kBuilt, kRebuilt, kAborted, kFallenBack, kClosed, kRefused, kDeviceLost };
+enum class PairEvent {
+  kBuilt,
+  kRebuilt,
+  kAborted,
+  kFallenBack,
+  kClosed,
+  kRefused,
+  kDiscarded,
+  kDeviceLost
+};
 
 }  // namespace baton

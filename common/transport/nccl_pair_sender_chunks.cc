@@ -240,6 +240,10 @@ void NcclPairSender::FinishChunk(PairId id, uint64_t number, base::Instant now, 
     if (chunk.outcome == ChunkOutcome::kWritten) {
       actions->push_back(PartsDone{chunk.push, chunk.plan.parts});
     } else {
+      if (chunk.outcome == ChunkOutcome::kDiscarded) {
+        actions->push_back(PairNews{PairEvent::kDiscarded, pair.address,
+                                    "the receiver had no place for blocks of a push"});
+      }
       Return(chunk.push, chunk.sources, actions);
       DropOut(chunk.push, actions);
     }

@@ -149,6 +149,8 @@ void NcclTransport::Note(const PairNews& news) {
     case PairEvent::kRefused:
       return spdlog::warn("no device pair with {} for now, pushes go by messages: {}", news.address,
                           news.why);
+    case PairEvent::kDiscarded:
+      return spdlog::info("a push to {} goes on by messages: {}", news.address, news.why);
     case PairEvent::kDeviceLost:
       return spdlog::error("pairs of devices are given up: {}", news.why);
   }

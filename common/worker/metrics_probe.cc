@@ -37,6 +37,8 @@ std::string EventName(PairEvent event) {
       return "closed";
     case PairEvent::kRefused:
       return "refused";
+    case PairEvent::kDiscarded:
+      return "discarded";
     case PairEvent::kDeviceLost:
       break;
   }

@@ -199,6 +199,8 @@ TEST_F(NcclTransportTest, AReceiverThatDiscardsGetsTheBlocksByMessages) {
   const absl::Status status = observer_->Wait();
   ASSERT_TRUE(status.ok()) << status;
   ExpectArrived(blocks);
+  EXPECT_GE(fixture.sender_probe.of(PairEvent::kDiscarded), 1);
+  EXPECT_EQ(fixture.sender_probe.of(PairEvent::kAborted), 0);
 }
 
 TEST_F(NcclTransportTest, ThePairGoesWithItsReceiver) {
