@@ -1,7 +1,7 @@
 # The CUDA language and what the CUDA backend is built with; included only with BATON_CUDA=ON.
 #
 # scripts/cuda_toolkit finds a toolkit or fetches one. Nothing of it is linked but the static runtime:
-# cuBLASLt and NCCL are loaded when a GPU is used (kernels/cuda/shared_library.h), so that the binaries
+# cuBLASLt and NCCL are loaded when a GPU is used (kernels/cuda/device/shared_library.h), so that the binaries
 # start on a machine without any of it and say what is missing.
 set(BATON_CUDA_ARCHITECTURES "90a-real" CACHE STRING
   "GPU architectures to compile for, as CMAKE_CUDA_ARCHITECTURES; 90a-real is Hopper")

@@ -1,4 +1,4 @@
-# Everything comes from Debian packages and one Rust static library (common/text/shim).
+# Everything comes from Debian packages and one Rust static library (common/rust).
 find_package(PkgConfig REQUIRED)
 find_package(Threads REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)

@@ -16,7 +16,7 @@ class DecodeServices final : public baton::RoleServices {
         side_(std::move(side)),
         decode_(baton::MakeDecodeService(core, &receiver_)),
         transfer_(
-            baton::MakeKvTransferService(&receiver_, core->identity().tls, side_.nccl.get())) {
+            baton::MakeKvTransferService(&receiver_, core->identity().tls, side_.pairs.get())) {
     core->SetHandoff(side_.ways, nullptr);
   }
 

@@ -5,7 +5,7 @@
 #include "kernels/cpu/cpu_backend.h"
 #if BATON_HAS_CUDA
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/gpu_group.h"
+#include "kernels/cuda/group/gpu_group.h"
 #endif
 #include "kernels/reference/reference_backend.h"
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "common/transport/kv_transport.h"
-#include "common/transport/nccl_transport.h"
+#include "common/transport/pair/pair_transport.h"
 #include "common/worker/worker_core.h"
 
 namespace grpc {

@@ -14,7 +14,7 @@
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
 #include "google/protobuf/stubs/logging.h"
-#include "router/eos_meta.h"
+#include "router/edge/eos_meta.h"
 #include "router/router.h"
 
 namespace baton {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "common/rpc/status_map.h"
-#include "router/validation.h"
+#include "router/edge/validation.h"
 
 namespace baton {
 namespace {

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "baton/v1/model.grpc.pb.h"
-#include "router/served_model.h"
-#include "router/worker_directory.h"
+#include "router/edge/served_model.h"
+#include "router/workers/worker_directory.h"
 
 namespace baton {
 

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/rpc/protocol_version.h"
-#include "router/request_flow.h"
+#include "router/request/request_flow.h"
 
 namespace baton {
 namespace {

@@ -10,16 +10,16 @@
 #include "common/eos/eos_log.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
-#include "router/admission.h"
-#include "router/flow_context.h"
+#include "router/edge/served_model.h"
+#include "router/edge/work_pool.h"
 #include "router/model_service.h"
-#include "router/placer.h"
+#include "router/placement/admission.h"
+#include "router/placement/placer.h"
+#include "router/request/flow_context.h"
 #include "router/router_options.h"
 #include "router/router_probe.h"
 #include "router/router_service.h"
-#include "router/served_model.h"
-#include "router/work_pool.h"
-#include "router/worker_directory.h"
+#include "router/workers/worker_directory.h"
 
 namespace baton {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "router/request_summary.h"
+#include "router/request/request_summary.h"
 
 namespace baton {
 namespace {

@@ -11,8 +11,8 @@
 #include "common/eos/eos_log.h"
 #include "common/metrics/registry.h"
 #include "common/sample/params.h"
-#include "router/attempt_ledger.h"
-#include "router/placer.h"
+#include "router/placement/placer.h"
+#include "router/request/attempt_ledger.h"
 
 namespace baton {
 

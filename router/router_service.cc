@@ -9,9 +9,9 @@
 #include "common/base/status.h"
 #include "common/base/ticket.h"
 #include "common/rpc/status_map.h"
-#include "router/request_flow.h"
-#include "router/request_parse.h"
-#include "router/validation.h"
+#include "router/edge/request_parse.h"
+#include "router/edge/validation.h"
+#include "router/request/request_flow.h"
 
 namespace baton {
 namespace {

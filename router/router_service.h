@@ -7,9 +7,9 @@
 #include "baton/v1/inference.grpc.pb.h"
 #include "baton/v1/model.grpc.pb.h"
 #include "common/base/mutex.h"
-#include "router/client_sink.h"
-#include "router/flow_context.h"
-#include "router/request_spec.h"
+#include "router/edge/client_sink.h"
+#include "router/edge/request_spec.h"
+#include "router/request/flow_context.h"
 
 namespace baton {
 

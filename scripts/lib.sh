@@ -82,7 +82,7 @@ packages listed in scripts/lib.sh by other means and build with: cmake --preset 
 # Crates are fetched once; the build itself is offline.
 fetch_crates() {
   [ -x "$HOME/.cargo/bin/cargo" ] && export PATH="$HOME/.cargo/bin:$PATH"
-  local manifest=$root/common/text/shim/Cargo.toml
+  local manifest=$root/common/rust/Cargo.toml
   cargo fetch --quiet --locked --offline --manifest-path "$manifest" 2>/dev/null ||
     cargo fetch --quiet --locked --manifest-path "$manifest" >&2 ||
     die "the Rust crates could not be fetched; type: cargo fetch --locked --manifest-path $manifest" 2

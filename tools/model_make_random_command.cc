@@ -1,6 +1,6 @@
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
-#include "common/model/random_model.h"
+#include "common/model/random/random_model.h"
 #include "tools/commands.h"
 
 namespace baton {

@@ -1,4 +1,4 @@
-"""The result of `baton bench --out`: one JSON object, described in tools/bench/result_json.h."""
+"""The result of `baton bench --out`: one JSON object, described in tools/bench/report/result_json.h."""
 
 import json
 from dataclasses import dataclass

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/text/shim/rust_face.h"
+#include "common/rust/rust_face.h"
 
 namespace baton {
 namespace {

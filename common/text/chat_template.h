@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "common/text/shim/rust_face.h"
+#include "common/rust/rust_face.h"
 
 namespace baton {
 

@@ -1,6 +1,6 @@
 #include "common/text/special_tokens.h"
 
-#include "common/text/shim/rust_face.h"
+#include "common/rust/rust_face.h"
 
 namespace baton {
 namespace {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/rust/rust_face.h"
 #include "common/text/detokenizer.h"
-#include "common/text/shim/rust_face.h"
 
 namespace baton {
 namespace {

@@ -20,7 +20,7 @@ class Service;
 namespace baton {
 
 class LivePushCount;
-class NcclAcceptor;
+class PairAcceptor;
 
 // KV blocks as pieces of at most 1 MiB on one KvTransferService.Push stream per push. One write and
 // one read are outstanding, so HTTP/2 is the flow control. Works between any two machines.
@@ -53,6 +53,6 @@ class GrpcStreamTransport final : public KvTransport {
 // KvTransferService for a server. With `tls` only peers whose certificate names "prefill" may push.
 // `acceptor` answers Pair; without one it is UNIMPLEMENTED. Both outlive the service.
 std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls,
-                                                     NcclAcceptor* acceptor = nullptr);
+                                                     PairAcceptor* acceptor = nullptr);
 
 }  // namespace baton

@@ -6,8 +6,8 @@
 #include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
 #include "common/transport/grpc_stream.h"
-#include "common/transport/nccl_acceptor.h"
-#include "common/transport/pair_reactor.h"
+#include "common/transport/pair/pair_acceptor.h"
+#include "common/transport/pair/pair_reactor.h"
 #include "common/transport/push_wire.h"
 
 namespace baton {
@@ -29,7 +29,7 @@ grpc::ByteBuffer ResponseOf(int32_t blocks) {
 // One Push call. Keeps itself alive until OnDone.
 class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public KvPushReply {
  public:
-  PushReactor(KvInboxes* inboxes, NcclAcceptor* acceptor, grpc::ByteBuffer* response)
+  PushReactor(KvInboxes* inboxes, PairAcceptor* acceptor, grpc::ByteBuffer* response)
       : inboxes_(inboxes), acceptor_(acceptor), response_(response) {}
 
   void Start(std::shared_ptr<PushReactor> self, const absl::Status& allowed) {
@@ -128,7 +128,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
   }
 
   KvInboxes* const inboxes_;
-  NcclAcceptor* const acceptor_;  // null without pairs
+  PairAcceptor* const acceptor_;  // null without pairs
   grpc::ByteBuffer* const response_;
   std::shared_ptr<PushReactor> self_;  // until OnDone
   grpc::ByteBuffer message_;           // owned by the outstanding read
@@ -144,7 +144,7 @@ class KvTransferServiceImpl final : public worker_pb::KvTransferService::WithRaw
                                         worker_pb::KvTransferService::WithCallbackMethod_Pair<
                                             worker_pb::KvTransferService::Service>> {
  public:
-  KvTransferServiceImpl(KvInboxes* inboxes, bool tls, NcclAcceptor* acceptor)
+  KvTransferServiceImpl(KvInboxes* inboxes, bool tls, PairAcceptor* acceptor)
       : inboxes_(inboxes), tls_(tls), acceptor_(acceptor) {}
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
@@ -163,13 +163,13 @@ class KvTransferServiceImpl final : public worker_pb::KvTransferService::WithRaw
  private:
   KvInboxes* const inboxes_;
   const bool tls_;
-  NcclAcceptor* const acceptor_;
+  PairAcceptor* const acceptor_;
 };
 
 }  // namespace
 
 std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls,
-                                                     NcclAcceptor* acceptor) {
+                                                     PairAcceptor* acceptor) {
   return std::make_unique<KvTransferServiceImpl>(inboxes, tls, acceptor);
 }
 

@@ -5,12 +5,12 @@
 
 #include "common/base/status.h"
 #include "common/transport/grpc_stream.h"
-#include "common/transport/ipc_communicator.h"
-#include "common/transport/nccl_communicator.h"
+#include "common/transport/pair/ipc_communicator.h"
+#include "common/transport/pair/nccl_communicator.h"
 #include "spdlog/spdlog.h"
 
 #if BATON_HAS_CUDA
-#include "common/transport/cuda_memory.h"
+#include "common/transport/pair/cuda_pair_memory.h"
 #endif
 
 namespace baton {
@@ -52,8 +52,8 @@ absl::StatusOr<TransportChoice> Choose(const TransportOptions& options) {
   return options.choice;
 }
 
-absl::StatusOr<NcclParts> MakeParts(const TransportOptions& options, TransportChoice choice) {
-  NcclParts parts{.checksum = options.checksum, .limits = options.limits};
+absl::StatusOr<PairParts> MakeParts(const TransportOptions& options, TransportChoice choice) {
+  PairParts parts{.checksum = options.checksum, .limits = options.limits};
   std::shared_ptr<const NcclLibrary> library;
   if (choice == TransportChoice::kNccl) {
     BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library, "--kv-transport grpc"));
@@ -71,11 +71,11 @@ absl::StatusOr<NcclParts> MakeParts(const TransportOptions& options, TransportCh
 }
 
 // Empty when pushes go by messages only.
-absl::StatusOr<std::optional<NcclParts>> MakePairs(const TransportOptions& options) {
+absl::StatusOr<std::optional<PairParts>> MakePairs(const TransportOptions& options) {
   BATON_ASSIGN_OR_RETURN(const TransportChoice choice, Choose(options));
   if (choice == TransportChoice::kGrpc) return std::nullopt;
-  absl::StatusOr<NcclParts> parts = MakeParts(options, choice);
-  if (parts.ok()) return std::optional<NcclParts>(*std::move(parts));
+  absl::StatusOr<PairParts> parts = MakeParts(options, choice);
+  if (parts.ok()) return std::optional<PairParts>(*std::move(parts));
   if (options.choice != TransportChoice::kAuto) return parts.status();
   spdlog::warn("KV goes by gRPC: {}", std::string(parts.status().message()));
   return std::nullopt;
@@ -93,7 +93,7 @@ absl::StatusOr<std::unique_ptr<BlockAccess>> MakeDeviceBlocks() {
 
 absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOptions channel,
                                             const base::Clock* clock, TransportProbe* probe) {
-  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
+  BATON_ASSIGN_OR_RETURN(std::optional<PairParts> parts, MakePairs(options));
   SendingSide side;
   if (!parts) {
     side.transport = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks, probe);
@@ -103,7 +103,7 @@ absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOpt
   auto messages = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks);
   const std::string way = parts->communicators->way();
   BATON_ASSIGN_OR_RETURN(
-      auto transport, NcclTransport::Start(*std::move(parts), std::move(options.self),
+      auto transport, PairTransport::Start(*std::move(parts), std::move(options.self),
                                            std::move(messages), std::move(channel), clock, probe));
   side.warmer = transport.get();
   side.transport = std::move(transport);
@@ -113,12 +113,12 @@ absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOpt
 
 absl::StatusOr<ReceivingSide> MakeReceivingSide(TransportOptions options, const base::Clock* clock,
                                                 TransportProbe* probe) {
-  BATON_ASSIGN_OR_RETURN(std::optional<NcclParts> parts, MakePairs(options));
+  BATON_ASSIGN_OR_RETURN(std::optional<PairParts> parts, MakePairs(options));
   ReceivingSide side;
   if (!parts) return side;
   const std::string way = parts->communicators->way();
   BATON_ASSIGN_OR_RETURN(
-      side.nccl, NcclAcceptor::Start(*std::move(parts), std::move(options.self), clock, probe));
+      side.pairs, PairAcceptor::Start(*std::move(parts), std::move(options.self), clock, probe));
   side.ways = {way};
   return side;
 }

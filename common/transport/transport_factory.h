@@ -8,8 +8,8 @@
 #include "common/rpc/channel.h"
 #include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
-#include "common/transport/nccl_acceptor.h"
-#include "common/transport/nccl_transport.h"
+#include "common/transport/pair/pair_acceptor.h"
+#include "common/transport/pair/pair_transport.h"
 #include "common/transport/transport_probe.h"
 
 namespace baton {
@@ -34,7 +34,7 @@ struct SendingSide {
 };
 // What a decode worker receives with, beside messages.
 struct ReceivingSide {
-  std::unique_ptr<NcclAcceptor> nccl;  // null without pairs
+  std::unique_ptr<PairAcceptor> pairs;  // null without pairs
   std::vector<std::string> ways;
 };
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "common/base/clock.h"
-#include "common/transport/nccl_pair.h"
+#include "common/transport/pair/pair_protocol.h"
 
 namespace baton {
 

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cuda/blocks.h"
-#include "kernels/cuda/runtime.h"
-#include "kernels/cuda/sampler.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/memory/blocks.h"
+#include "kernels/cuda/sample/sampler.h"
 
 namespace baton::kernels::cuda {
 namespace {

@@ -1,8 +1,8 @@
 #include "common/base/check.h"
+#include "kernels/cuda/attention/flashinfer_attention.h"
+#include "kernels/cuda/attention/plain_attention.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/flash_attention.h"
-#include "kernels/cuda/plain_attention.h"
-#include "kernels/cuda/row_buckets.h"
+#include "kernels/cuda/graph/row_buckets.h"
 
 namespace baton::kernels {
 namespace {

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/fp8.h"
+#include "kernels/cuda/gemm/fp8.h"
 #include "kernels/host_memory.h"
 
 namespace baton::kernels {

@@ -2,9 +2,9 @@
 #include "common/base/status.h"
 #include "kernels/collective.h"
 #include "kernels/cuda/cuda_backend.h"
-#include "kernels/cuda/rope_store.h"
-#include "kernels/cuda/row_buckets.h"
-#include "kernels/cuda/row_ops.h"
+#include "kernels/cuda/graph/row_buckets.h"
+#include "kernels/cuda/rows/rope_store.h"
+#include "kernels/cuda/rows/row_ops.h"
 
 namespace baton::kernels {
 namespace {

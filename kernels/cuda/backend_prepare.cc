@@ -5,10 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cuda/attention/flashinfer_attention.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/device_limits.h"
-#include "kernels/cuda/flash_attention.h"
-#include "kernels/cuda/row_buckets.h"
+#include "kernels/cuda/graph/row_buckets.h"
 
 namespace baton::kernels {
 namespace {

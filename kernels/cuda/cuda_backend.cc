@@ -6,7 +6,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/collective.h"
-#include "kernels/cuda/row_buckets.h"
+#include "kernels/cuda/graph/row_buckets.h"
 #include "kernels/step_check.h"
 
 namespace baton::kernels {

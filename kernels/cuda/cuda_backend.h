@@ -8,16 +8,16 @@
 
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
-#include "kernels/cuda/attention_plan.h"
-#include "kernels/cuda/device_weights.h"
-#include "kernels/cuda/feedback.h"
-#include "kernels/cuda/fp8_products.h"
-#include "kernels/cuda/graph.h"
-#include "kernels/cuda/matmul.h"
-#include "kernels/cuda/runtime.h"
-#include "kernels/cuda/sampler.h"
-#include "kernels/cuda/step_inputs.h"
-#include "kernels/cuda/uploader.h"
+#include "kernels/cuda/attention/attention_plan.h"
+#include "kernels/cuda/cta/feedback.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/gemm/device_weights.h"
+#include "kernels/cuda/gemm/fp8_products.h"
+#include "kernels/cuda/gemm/matmul.h"
+#include "kernels/cuda/graph/graph.h"
+#include "kernels/cuda/graph/step_inputs.h"
+#include "kernels/cuda/memory/uploader.h"
+#include "kernels/cuda/sample/sampler.h"
 
 namespace baton::kernels {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "kernels/cuda/fp8.h"
-#include "kernels/cuda/row_ops.h"
+#include "kernels/cuda/gemm/fp8.h"
+#include "kernels/cuda/rows/row_ops.h"
 
 namespace baton::kernels::cuda {
 namespace {

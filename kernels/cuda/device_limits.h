@@ -1,8 +1,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "kernels/cuda/matmul.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/gemm/matmul.h"
 #include "kernels/machine_limits.h"
 
 namespace baton::kernels::cuda {

@@ -1,6 +1,6 @@
 #include "tests/fakes/pair_sim.h"
 
-#include "common/transport/nccl_chunk.h"
+#include "common/transport/pair/pair_chunk.h"
 #include "tests/fakes/pair_sim_parts.h"
 
 namespace baton {
@@ -66,7 +66,7 @@ void PairSim::StartSender(int index) {
   Sender& node = *senders_[static_cast<size_t>(index)];
   ++node.life;
   node.device = std::make_shared<Device>(Device{.is_sender = true, .node = index});
-  node.machine = std::make_unique<NcclPairSender>(options_.limits, PairHello{});
+  node.machine = std::make_unique<PairSender>(options_.limits, PairHello{});
 }
 
 void PairSim::StartReceiver(int index) {
@@ -74,7 +74,7 @@ void PairSim::StartReceiver(int index) {
   ++node.life;
   node.incarnation = next_id_++;
   node.device = std::make_shared<Device>(Device{.is_sender = false, .node = index});
-  node.machine = std::make_unique<NcclPairReceiver>(
+  node.machine = std::make_unique<PairReceiver>(
       options_.limits,
       PairEpoch{.incarnation = node.incarnation, .chunk_bytes = options_.limits.chunk_bytes});
 }
@@ -190,7 +190,7 @@ void PairSim::ToReceiverSide(const std::shared_ptr<Stream>& stream, ToReceiver m
   At(stream->to_receiver_at - now_, [this, stream, message = std::move(message)] {
     if (stream->closed) return;
     std::vector<ReceiverAction> actions;
-    NcclPairReceiver& machine = *receivers_[static_cast<size_t>(stream->receiver)]->machine;
+    PairReceiver& machine = *receivers_[static_cast<size_t>(stream->receiver)]->machine;
     if (std::holds_alternative<PairHello>(message)) {
       machine.OnPeer(stream->receiver_pair, now_, &actions);
     } else {
@@ -241,7 +241,7 @@ void PairSim::CloseStream(std::shared_ptr<Stream> stream, bool refused) {
 void PairSim::NewPush() {
   const int sender = std::uniform_int_distribution<int>(0, options_.senders - 1)(random_);
   const int receiver = std::uniform_int_distribution<int>(0, options_.receivers - 1)(random_);
-  NcclPairSender& machine = *senders_[static_cast<size_t>(sender)]->machine;
+  PairSender& machine = *senders_[static_cast<size_t>(sender)]->machine;
   const uint64_t incarnation = receivers_[static_cast<size_t>(receiver)]->incarnation;
   std::vector<SenderAction> actions;
   machine.Warm(std::to_string(receiver), incarnation, now_, &actions);

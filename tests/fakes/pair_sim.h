@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "common/transport/nccl_pair_receiver.h"
-#include "common/transport/nccl_pair_sender.h"
+#include "common/transport/pair/pair_receiver.h"
+#include "common/transport/pair/pair_sender.h"
 
 namespace baton {
 

@@ -1,7 +1,7 @@
 // PairSim: device threads and communicators.
 #include <algorithm>
 
-#include "common/transport/nccl_chunk.h"
+#include "common/transport/pair/pair_chunk.h"
 #include "tests/fakes/pair_sim_parts.h"
 
 namespace baton {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "common/transport/nccl_chunk.h"
+#include "common/transport/pair/pair_chunk.h"
 #include "tests/fakes/pair_sim.h"
 
 namespace baton {
@@ -53,7 +53,7 @@ struct PairSim::Stream {
 
 struct PairSim::Sender {
   int life = 0;
-  std::unique_ptr<NcclPairSender> machine;
+  std::unique_ptr<PairSender> machine;
   std::shared_ptr<Device> device;
   std::map<PairId, std::shared_ptr<Stream>> streams;
 };
@@ -61,7 +61,7 @@ struct PairSim::Sender {
 struct PairSim::Receiver {
   int life = 0;
   uint64_t incarnation = 0;
-  std::unique_ptr<NcclPairReceiver> machine;
+  std::unique_ptr<PairReceiver> machine;
   std::shared_ptr<Device> device;
   std::map<PairId, std::shared_ptr<Stream>> streams;
 };

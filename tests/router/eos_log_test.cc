@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "nlohmann/json.hpp"
-#include "router/eos_meta.h"
+#include "router/edge/eos_meta.h"
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {

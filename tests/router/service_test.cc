@@ -4,7 +4,7 @@
 #include "grpcpp/create_channel.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
-#include "router/request_parse.h"
+#include "router/edge/request_parse.h"
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {

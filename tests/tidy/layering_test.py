@@ -12,8 +12,9 @@ import source_tree
 CORE_LIBRARIES = ("absl/", "spdlog/")
 MAY = {
     "common/base": (),
-    "common/formats": ("common/base", "common/text/shim"),
-    "common/text": ("common/base", "common/formats"),
+    "common/rust": ("common/base",),
+    "common/formats": ("common/base", "common/rust"),
+    "common/text": ("common/base", "common/formats", "common/rust"),
     "kernels": ("common/base",),
     "common/nccl": ("common/base",),
     "kernels/cuda": ("common/base", "common/nccl", "kernels/*"),
@@ -40,9 +41,23 @@ MAY = {
                "common/metrics", "common/admin", "common/config", "common/sample"),
     "tools": ("common/base", "common/text", "common/formats", "common/rpc", "proto", "common/eos",
               "common/metrics", "common/admin", "common/config", "common/sample", "common/model",
-              "kernels/*"),
+              "kernels/*", "tools/client"),
 }
 MAY["prefill_worker"] = MAY["decode_worker"] = MAY["common/worker"] + ("common/worker",)
+
+# Folders inside a part: each may include those that stand before it in its row ("*": the headers directly
+# in the part), and what the part may.
+ROOMS = {
+    "common/transport": ("*", "pair"),
+    "kernels/cuda": ("cta", "device", "attention", "graph", "rows", "gemm", "memory", "sample",
+                     "group"),
+    "router": ("*", "edge", "workers", "placement", "request"),
+    "tools/bench": ("plan", "load", "client", "figures", "search", "report"),
+}
+for part, rooms in ROOMS.items():
+    above = next(MAY[row] for row in (part, part.split("/")[0]) if row in MAY)
+    for index, room in enumerate(rooms):
+        MAY[f"{part}/{room}"] = above + tuple(f"{part}/{earlier}" for earlier in rooms[:index])
 
 EXTERNAL = {
     "common/base": CORE_LIBRARIES + ("nlohmann/",),
@@ -131,6 +146,9 @@ def self_test():
     assert not allowed("kernels/x.cc", "common/nccl/api.h")
     assert allowed("kernels/cuda/x.cc", "common/nccl/api.h")
     assert allowed("kernels/cuda/x.cc", "cuda_runtime_api.h")
+    assert not allowed("tools/bench/plan/x.h", "tools/bench/load/load_generator.h")
+    assert allowed("tools/bench/load/x.h", "tools/bench/plan/request_plan.h")
+    assert not allowed("router/workers/x.h", "router/request/request_flow.h")
     assert allowed("common/base/x.h", "vector") and allowed("common/base/x.h", "sys/mman.h")
 
 

@@ -6,8 +6,8 @@
 #include "absl/status/status.h"
 #include "tools/bench/bench_flags.h"
 #include "tools/bench/bench_session.h"
-#include "tools/bench/result_json.h"
-#include "tools/bench/rows_file.h"
+#include "tools/bench/report/result_json.h"
+#include "tools/bench/report/rows_file.h"
 
 namespace baton::bench {
 

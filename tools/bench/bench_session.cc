@@ -9,10 +9,10 @@
 #include "absl/strings/str_format.h"
 #include "common/base/philox.h"
 #include "common/base/status.h"
-#include "tools/bench/baton_client.h"
-#include "tools/bench/load_generator.h"
-#include "tools/bench/openai_client.h"
-#include "tools/bench/server_metrics.h"
+#include "tools/bench/client/baton_client.h"
+#include "tools/bench/client/openai_client.h"
+#include "tools/bench/figures/server_metrics.h"
+#include "tools/bench/load/load_generator.h"
 
 namespace baton::bench {
 namespace {

@@ -8,12 +8,12 @@
 #include "absl/status/statusor.h"
 #include "common/text/tokenizer.h"
 #include "tools/bench/bench_flags.h"
-#include "tools/bench/plan_builder.h"
-#include "tools/bench/progress_view.h"
-#include "tools/bench/result_json.h"
-#include "tools/bench/rows_file.h"
+#include "tools/bench/load/stream_client.h"
+#include "tools/bench/plan/plan_builder.h"
+#include "tools/bench/report/progress_view.h"
+#include "tools/bench/report/result_json.h"
+#include "tools/bench/report/rows_file.h"
 #include "tools/bench/server_facts.h"
-#include "tools/bench/stream_client.h"
 
 namespace baton::bench {
 

@@ -12,7 +12,7 @@
 #include "common/rpc/status_map.h"
 #include "common/text/tokenizer.h"
 #include "grpcpp/grpcpp.h"
-#include "tools/bench/openai_target.h"
+#include "tools/bench/client/openai_target.h"
 
 namespace baton::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "common/model/load_model.h"
-#include "common/model/random_model.h"
+#include "common/model/random/random_model.h"
 
 namespace baton::test {
 

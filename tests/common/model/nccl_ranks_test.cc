@@ -7,7 +7,7 @@
 #include "common/model/load_ranks.h"
 #include "common/model/tensor_parallel_runner.h"
 #include "gtest/gtest.h"
-#include "kernels/cuda/nccl_group.h"
+#include "kernels/cuda/group/nccl_group.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/fake_nccl/fake_nccl_access.h"

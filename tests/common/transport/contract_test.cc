@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/transport/in_process.h"
 #include "tests/common/kv/rank_block.h"
-#include "tests/common/transport/nccl_fixture.h"
+#include "tests/common/transport/pair/pair_fixture.h"
 #include "tests/common/transport/push_fakes.h"
 
 namespace baton {
@@ -251,19 +251,19 @@ TEST_P(KvTransportContractTest, AnUnansweredCommitKeepsWaiting) {
   EXPECT_TRUE(observer_->Wait().ok());
 }
 
-std::unique_ptr<Fixture> Warm(KvInboxes* inboxes, const NcclFixtureOptions& options) {
-  auto fixture = std::make_unique<NcclFixture>(inboxes, options);
+std::unique_ptr<Fixture> Warm(KvInboxes* inboxes, const PairFixtureOptions& options) {
+  auto fixture = std::make_unique<PairFixture>(inboxes, options);
   EXPECT_TRUE(fixture->Warm());
   return fixture;
 }
 std::unique_ptr<Fixture> WarmPair(KvInboxes* inboxes) { return Warm(inboxes, {}); }
 std::unique_ptr<Fixture> WarmPairOfRanks(KvInboxes* inboxes) {
-  NcclFixtureOptions options;
+  PairFixtureOptions options;
   options.shape.tensor_parallel = 3;
   return Warm(inboxes, options);
 }
 std::unique_ptr<Fixture> WarmIpcPair(KvInboxes* inboxes) {
-  NcclFixtureOptions options;
+  PairFixtureOptions options;
   options.ipc = true;
   return Warm(inboxes, options);
 }

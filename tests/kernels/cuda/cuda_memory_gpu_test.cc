@@ -4,11 +4,11 @@
 #include <cstring>
 #include <random>
 
-#include "common/transport/cuda_memory.h"
 #include "common/transport/kv_transport.h"
-#include "common/transport/nccl_chunk.h"
+#include "common/transport/pair/cuda_pair_memory.h"
+#include "common/transport/pair/pair_chunk.h"
 #include "kernels/block_checksum.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/device/runtime.h"
 
 namespace baton {
 namespace {

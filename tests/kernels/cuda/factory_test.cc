@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/backend_factory.h"
-#include "kernels/cuda/runtime.h"
+#include "kernels/cuda/device/runtime.h"
 
 namespace baton::kernels {
 namespace {

@@ -6,11 +6,11 @@
 #include <set>
 #include <vector>
 
-#include "kernels/cuda/attention_plan.h"
-#include "kernels/cuda/graph.h"
-#include "kernels/cuda/matmul.h"
-#include "kernels/cuda/row_buckets.h"
-#include "kernels/cuda/step_inputs.h"
+#include "kernels/cuda/attention/attention_plan.h"
+#include "kernels/cuda/gemm/matmul.h"
+#include "kernels/cuda/graph/graph.h"
+#include "kernels/cuda/graph/row_buckets.h"
+#include "kernels/cuda/graph/step_inputs.h"
 
 namespace baton::kernels::cuda {
 namespace {

@@ -20,10 +20,10 @@
 #include "common/base/check.h"
 #include "tests/fakes/sse_load_server.h"
 #include "tests/fakes/timed_inference_server.h"
-#include "tests/tools/bench/load_helpers.h"
-#include "tools/bench/baton_client.h"
-#include "tools/bench/open_files.h"
-#include "tools/bench/openai_client.h"
+#include "tests/tools/bench/load/load_helpers.h"
+#include "tools/bench/client/baton_client.h"
+#include "tools/bench/client/open_files.h"
+#include "tools/bench/client/openai_client.h"
 
 namespace baton::bench {
 namespace {

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "common/transport/block_access.h"
+#include "common/transport/pair/pair_memory.h"
+
+// KV blocks in the memory of GPUs. Only in builds with CUDA.
+namespace baton {
+
+// Staging buffers of GPU `device` and the copies between them and blocks; `blocks_elsewhere`: some
+// of the blocks are of other GPUs. RESOURCE_EXHAUSTED says how much memory is missing.
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int slots,
+                                                               int64_t slot_bytes,
+                                                               bool blocks_elsewhere);
+
+// Copies between the host and blocks of any GPU, through pinned memory and a stream of `device`.
+absl::StatusOr<std::unique_ptr<BlockAccess>> MakeCudaBlocks(int device);
+
+}  // namespace baton

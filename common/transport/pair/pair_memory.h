@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/kv/block_layout.h"
+#include "common/nccl/api.h"
+#include "common/transport/pair/pair_protocol.h"
+
+namespace baton {
+
+// A part of a staging buffer and where it belongs, perhaps to several ranks.
+struct ScatterPart {
+  int64_t from = 0;  // offset in the staging buffer
+  ByteParts to;
+};
+
+// The staging buffers of another process of this host, mapped here for reading.
+class MappedRing {
+ public:
+  virtual ~MappedRing() = default;
+  virtual int64_t bytes() const = 0;
+  // Copies out of it into a staging buffer of this process, and waits.
+  virtual absl::Status CopyOut(int64_t offset, int64_t count, std::byte* to) = 0;
+};
+
+// Staging buffers of one size that lie one after the other, taken once at the start. Used by one
+// thread.
+class StagingRing {
+ public:
+  virtual ~StagingRing() = default;
+  virtual std::byte* slot(int index) = 0;
+  // Of all buffers.
+  virtual int64_t ring_bytes() const = 0;
+  // A handle by which another process of this host maps all of them.
+  virtual absl::StatusOr<std::string> Export() = 0;
+  // The buffers that `handle` names in another process. A handle whose buffers are gone, or are
+  // fewer than `bytes`, is an error.
+  virtual absl::StatusOr<std::unique_ptr<MappedRing>> Map(const std::string& handle,
+                                                          int64_t bytes) = 0;
+};
+
+// The memory of one device as pairs use it: staging buffers and the copies between them and KV
+// blocks. Used by one thread; the copies block it for the microseconds that they take, so that no
+// copy is under way while it is inside NCCL.
+class PairMemory : public StagingRing {
+ public:
+  // First call of the thread that uses this.
+  virtual absl::Status BindThread() = 0;
+  // What NCCL's operations are queued on.
+  virtual nccl::Stream stream() = 0;
+
+  // Copies `sources` behind the header's place, each at `offsets[i]`, and returns their checksums
+  // (none when not `sums`).
+  virtual absl::StatusOr<std::vector<uint64_t>> Gather(int slot,
+                                                       std::span<const SourcePart> sources,
+                                                       std::span<const int64_t> offsets,
+                                                       bool sums) = 0;
+  // Zeroes the first `bytes` bytes, so that a void chunk carries nobody's KV.
+  virtual absl::Status Clear(int slot, int64_t bytes) = 0;
+  virtual absl::Status WriteHeader(int slot, const std::string& header) = 0;
+  virtual absl::StatusOr<std::string> ReadHeader(int slot) = 0;
+  // The way back. The checksums are of what stands in the blocks afterwards; the staging buffer's
+  // parts are of no use then.
+  virtual absl::StatusOr<std::vector<uint64_t>> Scatter(int slot,
+                                                        std::span<const ScatterPart> parts,
+                                                        bool sums) = 0;
+
+  // Marks the end of what is queued on the stream now, for `slot`; whether it was reached.
+  virtual absl::Status Mark(int slot) = 0;
+  virtual absl::StatusOr<bool> Reached(int slot) = 0;
+};
+
+// Blocks in host memory, for a library that moves such. It has no stream: an operation is over when
+// its communicator is not in progress any more.
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int slots, int64_t slot_bytes);
+
+}  // namespace baton

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/transport/pair/pair_protocol.h"
+
+namespace baton {
+
+// --- What the receiver asks of its surroundings, in this order. ---
+
+struct TellSender {
+  PairId pair = 0;
+  ToSender message;
+};
+// Ends the control stream. `refused`: the sender need not come again soon.
+struct EndPeer {
+  PairId pair = 0;
+  bool refused = false;
+  std::string why;
+};
+struct ReceiverNews {
+  PairEvent event = PairEvent::kBuilt;
+  PairId pair = 0;
+  std::string why;
+};
+struct BytesReceived {
+  int64_t bytes = 0;
+};
+using ReceiverAction =
+    std::variant<TellSender, EndPeer, DeviceCommand, ReceiverNews, BytesReceived>;
+
+// The receiving half of all pairs of one decode device. Pure, as PairSender. Not thread-safe.
+//
+// One peer at a time is granted chunks, at most as many as there are staging buffers, each after
+// its receive was posted. So the head of the device's receives always has a sender that may send,
+// and no cycle of waiting can form.
+class PairReceiver final {
+ public:
+  using Actions = std::vector<ReceiverAction>;
+
+  // `self` is what peers are told: incarnation, version and the size of the staging buffers.
+  PairReceiver(const PairLimits& limits, PairEpoch self)
+      : limits_(limits), self_(std::move(self)), free_slots_(static_cast<size_t>(limits.slots)) {
+    for (int slot = 0; slot < limits.slots; ++slot) free_slots_[static_cast<size_t>(slot)] = slot;
+  }
+
+  // A sender that may pair with this worker opened control stream `pair`, a name never used before.
+  void OnPeer(PairId pair, base::Instant now, Actions* actions);
+  void OnMessage(PairId pair, const ToReceiver& message, base::Instant now, Actions* actions);
+  void OnControlClosed(PairId pair, base::Instant now, Actions* actions);
+  void OnDevice(const DeviceEvent& event, base::Instant now, Actions* actions);
+  // Deadlines. At least every 50 ms while there are peers.
+  void Tick(base::Instant now, Actions* actions);
+
+  bool device_lost() const { return device_lost_; }
+  size_t peers() const { return peers_.size(); }
+
+ private:
+  enum class State { kMaking, kConnecting, kLive, kAborting, kAborted };
+  enum class GrantState { kPosting, kReceiving };
+
+  struct Grant {
+    ChunkPlan plan;
+    int slot = 0;
+    GrantState state = GrantState::kPosting;
+    base::Instant since{};
+  };
+  struct Peer {
+    State state = State::kMaking;
+    uint64_t epoch = 0;
+    bool connected = false, peer_ready = false;
+    bool peer_aborted = false;  // said PairAborted for this epoch
+    bool control = true;
+    int aborts = 0;
+    base::Instant deadline = base::kNever;
+    base::Instant used_at{};
+    uint64_t next_number = 0;
+    std::deque<ChunkPlan> announced;
+    std::map<uint64_t, Grant> grants;  // from the post to the last byte
+  };
+
+  bool MakeRoom(base::Instant now, Actions* actions);
+  void BeginEpoch(PairId id, base::Instant now, Actions* actions);
+  void OnUniqueId(const UniqueIdMade& event, base::Instant now, Actions* actions);
+  void OnConnected(const Connected& event, base::Instant now, Actions* actions);
+  void LiveIfReady(PairId id, base::Instant now, Actions* actions);
+  void Abort(PairId id, const std::string& why, bool tell, base::Instant now, Actions* actions);
+  void OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions);
+  void AfterAbort(PairId id, base::Instant now, Actions* actions);
+  // Ends the stream and, once its communicator is gone, the peer.
+  void Dismiss(PairId id, bool refused, const std::string& why, base::Instant now,
+               Actions* actions);
+  void LoseDevice(Actions* actions);
+  void TickPeer(PairId id, base::Instant now, Actions* actions);
+
+  void OnAnnounce(PairId id, const PairAnnounce& message, base::Instant now, Actions* actions);
+  void GrantNext(base::Instant now, Actions* actions);
+  // The peer whose turn it is; 0 when none has announced anything.
+  PairId NextPeer() const;
+  bool OthersWait(PairId id) const;
+  void OnPosted(const ReceivePosted& event, base::Instant now, Actions* actions);
+  void OnReceived(const ChunkReceived& event, base::Instant now, Actions* actions);
+  void OnDelivered(const ChunkDelivered& event, base::Instant now, Actions* actions);
+  Peer* FindPeer(PairId pair, uint64_t epoch);
+
+  const PairLimits limits_;
+  const PairEpoch self_;
+  std::map<PairId, Peer> peers_;
+  std::map<ChunkKey, int> delivering_;  // to their slots; whatever became of their epoch
+  std::vector<int> free_slots_;
+  PairId active_ = 0;       // the one peer with grants
+  PairId last_active_ = 0;  // where the round goes on
+  int turn_ = 0;            // grants of `active_` in its turn
+  bool device_lost_ = false;
+};
+
+}  // namespace baton

@@ -1,0 +1,315 @@
+// PairSender: how pairs begin, fail and end.
+#include "common/transport/pair/pair_sender.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace baton {
+
+std::vector<uint64_t> PairSender::warm() const {
+  std::vector<uint64_t> incarnations;
+  for (const auto& [id, pair] : pairs_) {
+    if (pair.state == State::kWarm) incarnations.push_back(pair.incarnation);
+  }
+  return incarnations;
+}
+
+PairId PairSender::FindPair(const std::string& address) const {
+  for (const auto& [id, pair] : pairs_) {
+    if (pair.address == address && !pair.leaving) return id;
+  }
+  return 0;
+}
+
+void PairSender::Warm(const std::string& address, uint64_t incarnation, base::Instant now,
+                      Actions* actions) {
+  if (device_lost_) return;
+  if (const PairId id = FindPair(address)) {
+    Pair& pair = pairs_.at(id);
+    if (pair.state != State::kFallen || pair.wanted == incarnation) {
+      if (pair.state == State::kWarm) pair.used_at = now;
+      return;
+    }
+    pairs_.erase(id);
+  }
+  if (!MakeRoom(now, actions)) return;
+  Open(address, incarnation, now, actions);
+}
+
+bool PairSender::MakeRoom(base::Instant now, Actions* actions) {
+  int used = 0;
+  PairId oldest = 0;
+  for (const auto& [id, pair] : pairs_) {
+    if (pair.state == State::kFallen) continue;
+    ++used;
+    const bool unused = pair.state == State::kWarm && pair.chunks.empty() && pair.line.empty();
+    if (unused && (oldest == 0 || pair.used_at < pairs_.at(oldest).used_at)) oldest = id;
+  }
+  if (used < limits_.max_pairs) return true;
+  // Its communicator still costs memory until the abort is over: the next Warm finds room.
+  if (oldest != 0) Leave(oldest, "another pair needs its place", now, actions);
+  return false;
+}
+
+void PairSender::Open(const std::string& address, uint64_t incarnation, base::Instant now,
+                      Actions* actions) {
+  const PairId id = next_pair_++;
+  Pair& pair = pairs_[id];
+  pair.address = address;
+  pair.wanted = incarnation;
+  pair.used_at = now;
+  pair.deadline = now + limits_.connect;
+  actions->push_back(OpenControl{id, address});
+  actions->push_back(TellReceiver{id, hello_});
+}
+
+void PairSender::OnMessage(PairId id, const ToSender& message, base::Instant now,
+                           Actions* actions) {
+  const auto found = pairs_.find(id);
+  if (found == pairs_.end() || found->second.state == State::kFallen) return;
+  if (const auto* epoch = std::get_if<PairEpoch>(&message)) {
+    return OnEpoch(id, *epoch, now, actions);
+  }
+  Pair& pair = found->second;
+  // What crossed an abort is of an older epoch.
+  const uint64_t of = std::visit([](const auto& m) { return m.epoch; }, message);
+  if (of != pair.epoch || pair.state == State::kAborting || pair.state == State::kOpening) return;
+  if (std::holds_alternative<PairReady>(message)) {
+    pair.peer_ready = true;
+    ProveIfReady(id, now, actions);
+  } else if (const auto* go = std::get_if<PairGo>(&message)) {
+    OnGo(id, *go, now, actions);
+  } else if (const auto* done = std::get_if<PairDone>(&message)) {
+    OnDone(id, *done, now, actions);
+  } else if (const auto* abort = std::get_if<PairAbort>(&message)) {
+    Abort(id, "the receiver: " + abort->why, /*tell=*/false, now, actions);
+  }
+}
+
+void PairSender::OnEpoch(PairId id, const PairEpoch& message, base::Instant now, Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  if (pair.leaving) return;
+  if (pair.state != State::kOpening || message.epoch <= pair.epoch) {
+    return Abort(id, "the receiver began an epoch out of turn", /*tell=*/true, now, actions);
+  }
+  pair.incarnation = message.incarnation;
+  pair.epoch = message.epoch;
+  pair.chunk_bytes = std::min(message.chunk_bytes, limits_.chunk_bytes);
+  pair.connected = pair.peer_ready = false;
+  pair.next_number = 0;
+  pair.state = State::kConnecting;
+  pair.deadline = now + limits_.connect;
+  actions->push_back(DeviceCommand(Connect{id, message.epoch, message.unique_id, /*rank=*/1}));
+}
+
+void PairSender::OnConnected(const Connected& event, base::Instant now, Actions* actions) {
+  const auto found = pairs_.find(event.pair);
+  if (found == pairs_.end() || found->second.epoch != event.epoch ||
+      found->second.state != State::kConnecting) {
+    return;
+  }
+  if (!event.status.ok()) {
+    return Abort(event.pair, std::string(event.status.message()), /*tell=*/true, now, actions);
+  }
+  found->second.connected = true;
+  actions->push_back(TellReceiver{event.pair, PairReady{event.epoch}});
+  ProveIfReady(event.pair, now, actions);
+}
+
+void PairSender::ProveIfReady(PairId id, base::Instant now, Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  if (pair.state != State::kConnecting || !pair.connected || !pair.peer_ready) return;
+  pair.state = State::kProving;
+  pair.deadline = now + limits_.connect;
+  AnnounceChunk(id, {}, now, actions);
+}
+
+void PairSender::BecomeWarm(PairId id, base::Instant now, Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  pair.state = State::kWarm;
+  pair.deadline = base::kNever;
+  pair.used_at = now;
+  const bool again = pair.failures > 0;
+  actions->push_back(
+      PairNews{again ? PairEvent::kRebuilt : PairEvent::kBuilt, pair.address, std::string()});
+}
+
+void PairSender::Abort(PairId id, const std::string& why, bool tell, base::Instant now,
+                       Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  if (pair.state == State::kAborting || pair.state == State::kFallen) return;
+  if (pair.epoch == 0) return Fall(id, PairEvent::kRefused, why, now + limits_.retry, actions);
+  if (now - pair.failed_at > limits_.forgive) pair.failures = 0;
+  ++pair.failures;
+  pair.failed_at = now;
+  actions->push_back(PairNews{PairEvent::kAborted, pair.address, why});
+  if (tell && pair.control) actions->push_back(TellReceiver{id, PairAbort{pair.epoch, why}});
+  Leave(id, why, now, actions);
+  pair.leaving = !pair.control;
+}
+
+void PairSender::Leave(PairId id, const std::string& why, base::Instant now, Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  pair.leaving = true;
+  pair.state = State::kAborting;
+  pair.deadline = now + limits_.abort;
+  ForgiveOthers(id, now);
+  std::erase_if(granted_, [id](const ChunkKey& key) { return key.pair == id; });
+  for (auto& [push_id, push] : pushes_) {
+    if (push.pair == id) DropOut(push_id, actions);
+  }
+  // The sources stay with chunks that are being gathered; their parts may go another way already.
+  for (auto& [number, chunk] : pair.chunks) {
+    if (chunk.push != 0) Return(std::exchange(chunk.push, 0), chunk.sources, actions);
+  }
+  if (pair.epoch == 0) {
+    if (pair.control) actions->push_back(CloseControl{id, why});
+    pairs_.erase(id);
+    return;
+  }
+  actions->push_back(DeviceCommand(AbortPair{id, pair.epoch}));
+}
+
+// Chunks of all pairs go through the device one after the other: what waits behind a chunk that is
+// given up has its time from now on.
+void PairSender::ForgiveOthers(PairId id, base::Instant now) {
+  for (auto& [other, pair] : pairs_) {
+    if (other == id) continue;
+    for (auto& [number, chunk] : pair.chunks) {
+      if (chunk.state == ChunkState::kSending) chunk.since = now;
+    }
+  }
+}
+
+void PairSender::OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions) {
+  const auto found = pairs_.find(event.pair);
+  if (found == pairs_.end() || found->second.epoch != event.epoch ||
+      found->second.state != State::kAborting) {
+    return;
+  }
+  ForgiveOthers(event.pair, now);
+  for (auto& [number, chunk] : found->second.chunks) {
+    if (chunk.state == ChunkState::kSending) free_slots_.push_back(chunk.slot);
+    EndGather(&chunk, actions);
+  }
+  found->second.chunks.clear();
+  AfterAbort(event.pair, now, actions);
+  FillSlots(now, actions);
+}
+
+void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  if (pair.refused) {
+    return Fall(id, PairEvent::kRefused, "the receiver refused it", now + limits_.fallen, actions);
+  }
+  if (!pair.leaving && pair.failures >= limits_.max_failures) {
+    return Fall(id, PairEvent::kFallenBack, "it failed " + std::to_string(pair.failures) + " times",
+                now + limits_.fallen, actions);
+  }
+  if (pair.leaving) {
+    if (pair.control) actions->push_back(CloseControl{id, "the pair is not needed any more"});
+    actions->push_back(PairNews{PairEvent::kClosed, pair.address, std::string()});
+    pairs_.erase(id);
+    return;
+  }
+  pair.state = State::kOpening;
+  pair.deadline = now + limits_.connect;
+  actions->push_back(TellReceiver{id, PairAborted{pair.epoch}});
+}
+
+void PairSender::Fall(PairId id, PairEvent event, const std::string& why, base::Instant until,
+                      Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  if (pair.control) actions->push_back(CloseControl{id, why});
+  pair.control = false;
+  pair.leaving = false;
+  pair.state = State::kFallen;
+  pair.deadline = until;
+  actions->push_back(PairNews{event, pair.address, why});
+}
+
+void PairSender::OnControlClosed(PairId id, bool refused, const std::string& why, base::Instant now,
+                                 Actions* actions) {
+  const auto found = pairs_.find(id);
+  if (found == pairs_.end() || !found->second.control) return;
+  Pair& pair = found->second;
+  pair.control = false;
+  pair.refused = refused;
+  if (pair.epoch == 0) {  // nothing was built yet
+    // Not forgotten, so that Warm does not dial it again and again.
+    const base::Duration pause = refused ? limits_.fallen : limits_.retry;
+    return Fall(id, PairEvent::kRefused, why, now + pause, actions);
+  }
+  if (pair.state == State::kOpening) {  // between two epochs: the last one is aborted already
+    pair.leaving = true;
+    return AfterAbort(id, now, actions);
+  }
+  if (pair.state == State::kAborting) {
+    pair.leaving = true;
+    return;
+  }
+  if (pair.state == State::kWarm && pair.chunks.empty()) {
+    return Leave(id, "the receiver is gone", now, actions);
+  }
+  Abort(id, "the control stream ended: " + why, /*tell=*/false, now, actions);
+}
+
+void PairSender::LoseDevice(base::Instant now, Actions* actions) {
+  device_lost_ = true;
+  granted_.clear();
+  actions->push_back(DeviceCommand(AbandonDevice{}));
+  actions->push_back(PairNews{PairEvent::kDeviceLost, std::string(),
+                              "a call into the device did not come back; restart this worker to "
+                              "pair devices again"});
+  std::vector<PairId> ids;
+  for (const auto& [id, pair] : pairs_) ids.push_back(id);
+  for (const PairId id : ids) {
+    if (pairs_.at(id).state == State::kFallen) continue;
+    if (pairs_.at(id).state != State::kAborting) Leave(id, "the device is lost", now, actions);
+    const auto found = pairs_.find(id);
+    if (found == pairs_.end()) continue;
+    Fall(id, PairEvent::kFallenBack, "the device is lost", base::kNever, actions);
+  }
+}
+
+bool PairSender::IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now) {
+  return std::ranges::any_of(pair.chunks, [&](const auto& entry) {
+    const Chunk& chunk = entry.second;
+    // Announced and granted ones wait for others.
+    return (chunk.state == ChunkState::kSending || chunk.state == ChunkState::kSent) &&
+           now - chunk.since > limits.transfer;
+  });
+}
+
+void PairSender::TickPair(PairId id, base::Instant now, Actions* actions) {
+  Pair& pair = pairs_.at(id);
+  if (now >= pair.deadline) {
+    switch (pair.state) {
+      case State::kAborting:
+        return LoseDevice(now, actions);
+      case State::kFallen:
+        pairs_.erase(id);
+        return;
+      case State::kOpening:
+        return Fall(id, PairEvent::kRefused, "the receiver did not begin an epoch in time",
+                    now + limits_.fallen, actions);
+      default:
+        return Abort(id, "the communicator was not ready in time", /*tell=*/true, now, actions);
+    }
+  }
+  if (IsStuck(pair, limits_, now)) {
+    return Abort(id, "a chunk was not taken in time", /*tell=*/true, now, actions);
+  }
+  const bool unused = pair.state == State::kWarm && pair.chunks.empty() && pair.line.empty();
+  if (unused && now - pair.used_at > limits_.idle) Leave(id, "idle", now, actions);
+}
+
+void PairSender::Tick(base::Instant now, Actions* actions) {
+  std::vector<PairId> ids;
+  for (const auto& [id, pair] : pairs_) ids.push_back(id);
+  for (const PairId id : ids) {
+    if (pairs_.contains(id) && !device_lost_) TickPair(id, now, actions);
+  }
+}
+
+}  // namespace baton

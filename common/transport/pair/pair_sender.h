@@ -1,0 +1,187 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "common/transport/pair/pair_protocol.h"
+
+namespace baton {
+
+using PushId = uint64_t;
+
+// --- What the sender asks of its surroundings, in this order. ---
+
+struct OpenControl {
+  PairId pair = 0;
+  std::string address;
+};
+struct CloseControl {
+  PairId pair = 0;
+  std::string why;
+};
+struct TellReceiver {
+  PairId pair = 0;
+  ToReceiver message;
+};
+// These parts are in their blocks and verified.
+struct PartsDone {
+  PushId push = 0;
+  std::vector<ChunkPart> parts;
+};
+// These parts will not go through the pair: send them another way. From here on every part of this
+// push that is settled or added comes back.
+struct PartsReturned {
+  PushId push = 0;
+  std::vector<ChunkPart> parts;
+};
+// After EndPush, exactly once: no source byte is read any more.
+struct PushReleased {
+  PushId push = 0;
+};
+// For metrics and the log.
+struct PairNews {
+  PairEvent event = PairEvent::kBuilt;
+  std::string address;
+  std::string why;
+};
+struct GrantWaited {
+  base::Duration waited{};  // from the announcement of a chunk to its grant
+  int64_t bytes = 0;
+};
+using SenderAction = std::variant<OpenControl, CloseControl, TellReceiver, DeviceCommand, PartsDone,
+                                  PartsReturned, PushReleased, PairNews, GrantWaited>;
+
+// The sending half of all pairs of one prefill device. Pure: no thread, clock, I/O or device; every
+// call appends what is to be done to `actions`. Not thread-safe.
+//
+// A pair: opening -> connecting -> proving (chunk 0) -> warm; aborting -> opening again, or fallen
+// (answers Warm only after a while, or when the receiver is another process), or gone.
+class PairSender final {
+ public:
+  using Actions = std::vector<SenderAction>;
+
+  explicit PairSender(const PairLimits& limits, PairHello hello)
+      : limits_(limits), hello_(std::move(hello)), free_slots_(static_cast<size_t>(limits.slots)) {
+    for (int slot = 0; slot < limits.slots; ++slot) free_slots_[static_cast<size_t>(slot)] = slot;
+  }
+
+  // The router means to push to the process `incarnation` at `address`. Opens a pair unless there
+  // is one, it fell back lately, or there is no room.
+  void Warm(const std::string& address, uint64_t incarnation, base::Instant now, Actions* actions);
+  // True when the pair is warm: the push goes through it, until EndPush. `push` was never used.
+  bool StartPush(PushId push, const std::string& address, const Ticket& ticket, base::Instant now);
+  // Each part is settled by PartsDone or PartsReturned exactly once, unless EndPush came first.
+  void Add(PushId push, std::vector<SourcePart> parts, base::Instant now, Actions* actions);
+  // The push is over or was cancelled. Answered by PushReleased.
+  void EndPush(PushId push, base::Instant now, Actions* actions);
+
+  void OnMessage(PairId pair, const ToSender& message, base::Instant now, Actions* actions);
+  // The control stream ended. `refused`: the receiver will not have this pair.
+  void OnControlClosed(PairId pair, bool refused, const std::string& why, base::Instant now,
+                       Actions* actions);
+  void OnDevice(const DeviceEvent& event, base::Instant now, Actions* actions);
+  // Deadlines. At least every 50 ms while there are pairs.
+  void Tick(base::Instant now, Actions* actions);
+
+  // Incarnations of the receivers that pushes can go to.
+  std::vector<uint64_t> warm() const;
+  bool device_lost() const { return device_lost_; }
+  // Pushes, chunks and pairs that are not over.
+  bool idle() const { return pushes_.empty() && pairs_.empty(); }
+  size_t pairs() const { return pairs_.size(); }
+
+ private:
+  enum class State { kOpening, kConnecting, kProving, kWarm, kAborting, kFallen };
+  enum class ChunkState { kAnnounced, kGranted, kSending, kSent };
+
+  struct Chunk {
+    ChunkPlan plan;
+    PushId push = 0;  // 0: none any more, or chunk 0
+    std::vector<SourcePart> sources;
+    ChunkState state = ChunkState::kAnnounced;
+    int slot = -1;
+    PushId reader = 0;  // whose sources are being gathered
+    bool done = false;  // the receiver's answer came before our own completion
+    ChunkOutcome outcome = ChunkOutcome::kWritten;
+    base::Instant since{};
+  };
+  struct Pair {
+    std::string address;
+    uint64_t wanted = 0;       // incarnation that the router spoke of
+    uint64_t incarnation = 0;  // of the receiver
+    State state = State::kOpening;
+    uint64_t epoch = 0;
+    bool connected = false, peer_ready = false;
+    bool control = true;   // the stream is open
+    bool leaving = false;  // gone after the abort
+    bool refused = false;
+    int failures = 0;
+    base::Instant failed_at{};
+    base::Instant deadline = base::kNever;  // of the state
+    base::Instant used_at{};
+    uint64_t next_number = 0;
+    int64_t chunk_bytes = 0;
+    std::map<uint64_t, Chunk> chunks;  // announced and not done, by number
+    std::deque<PushId> line;           // pushes with parts to announce, each once
+  };
+  struct Push {
+    PairId pair = 0;  // 0: fell out of its pair
+    Ticket ticket;
+    std::deque<SourcePart> queue;
+    int gathering = 0;
+    bool ended = false;
+  };
+
+  // Pairs.
+  PairId FindPair(const std::string& address) const;
+  bool MakeRoom(base::Instant now, Actions* actions);
+  void Open(const std::string& address, uint64_t incarnation, base::Instant now, Actions* actions);
+  void OnEpoch(PairId id, const PairEpoch& message, base::Instant now, Actions* actions);
+  void OnConnected(const Connected& event, base::Instant now, Actions* actions);
+  void ProveIfReady(PairId id, base::Instant now, Actions* actions);
+  void BecomeWarm(PairId id, base::Instant now, Actions* actions);
+  // Ends the epoch and every push's use of the pair. `tell`: the receiver does not know yet.
+  void Abort(PairId id, const std::string& why, bool tell, base::Instant now, Actions* actions);
+  // Ends a pair that did nothing wrong.
+  void Leave(PairId id, const std::string& why, base::Instant now, Actions* actions);
+  void OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions);
+  // After its communicator is gone: rebuild, fall back, or forget.
+  void AfterAbort(PairId id, base::Instant now, Actions* actions);
+  void Fall(PairId id, PairEvent event, const std::string& why, base::Instant until,
+            Actions* actions);
+  void LoseDevice(base::Instant now, Actions* actions);
+  void TickPair(PairId id, base::Instant now, Actions* actions);
+  static bool IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now);
+
+  // Chunks.
+  void ForgiveOthers(PairId id, base::Instant now);
+  void Announce(PairId id, base::Instant now, Actions* actions);
+  bool AnnounceOne(PairId id, base::Instant now, Actions* actions);
+  void AnnounceChunk(PairId id, Chunk chunk, base::Instant now, Actions* actions);
+  void OnGo(PairId id, const PairGo& message, base::Instant now, Actions* actions);
+  void OnDone(PairId id, const PairDone& message, base::Instant now, Actions* actions);
+  void FillSlots(base::Instant now, Actions* actions);
+  void EndGather(Chunk* chunk, Actions* actions);
+  void OnSent(const ChunkSent& event, base::Instant now, Actions* actions);
+  void FinishChunk(PairId id, uint64_t number, base::Instant now, Actions* actions);
+  // Takes the push off its pair; what it has there comes back unless a chunk of it is under way.
+  void DropOut(PushId id, Actions* actions);
+  void Return(PushId push, const std::vector<SourcePart>& parts, Actions* actions);
+  void ReleaseIfUnread(PushId id, Actions* actions);
+  Chunk* FindChunk(const ChunkKey& key);
+
+  const PairLimits limits_;
+  const PairHello hello_;
+  PairId next_pair_ = 1;
+  std::map<PairId, Pair> pairs_;
+  std::map<PushId, Push> pushes_;
+  std::deque<ChunkKey> granted_;  // waiting for a slot, in the order of their grants
+  std::vector<int> free_slots_;
+  bool device_lost_ = false;
+};
+
+}  // namespace baton

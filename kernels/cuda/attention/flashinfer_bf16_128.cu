@@ -1,0 +1,13 @@
+#include "kernels/cuda/attention/flashinfer_attention.cuh"
+#include "kernels/cuda/attention/flashinfer_instances.cuh"
+
+namespace baton::kernels::cuda {
+
+int NarrowBf16Dim128(const FlashAttentionArgs& args, cudaStream_t stream) {
+  return RunNarrow<__nv_bfloat16, 128>(args, stream);
+}
+int WideBf16Dim128(const FlashAttentionArgs& args, cudaStream_t stream) {
+  return RunWide<__nv_bfloat16, 128>(args, stream);
+}
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/cta/cta.h"
+#include "kernels/cuda/cta/sample_math.h"
+
+#ifdef __CUDACC__
+#include <cuda_fp8.h>
+#endif
+
+// e4m3: a sign, four bits of exponent with bias 7, three of mantissa; no infinity, 0x7f is NaN. The
+// largest number is 448.
+namespace baton::kernels::cuda {
+
+constexpr float kMaxE4m3 = 448;
+
+// Rounded to nearest, ties to even; what is larger than 448 becomes 448. As the device's own
+// conversion, of which it is the host's twin.
+BATON_HD uint8_t E4m3FromFloat(float value) {
+#ifdef __CUDA_ARCH__
+  return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
+#else
+  if (value != value) return 0x7f;
+  const uint8_t sign = FloatBits(value) >> 31 != 0 ? 0x80 : 0;
+  const float magnitude = fabsf(value);
+  if (magnitude >= kMaxE4m3) return sign | 0x7e;
+  int exponent = -6;  // of the smallest normal numbers and of those below
+  while (exponent < 8 && magnitude >= ldexpf(2.0f, exponent)) ++exponent;
+  // In units of the last place; carries into the exponent by itself, since the codes are in order.
+  const float units = ldexpf(magnitude, 3 - exponent);
+  int whole = static_cast<int>(units);
+  const float rest = units - static_cast<float>(whole);
+  if (rest > 0.5f || (rest == 0.5f && whole % 2 == 1)) ++whole;
+  const int code = (exponent + 6) * 8 + whole;  // `whole` has the leading one of normal numbers
+  return static_cast<uint8_t>(sign | (code > 0x7e ? 0x7e : code));
+#endif
+}
+
+BATON_HD float FloatFromE4m3(uint8_t code) {
+  const int exponent = code >> 3 & 15;
+  const int mantissa = code & 7;
+  if (exponent == 15 && mantissa == 7) return HUGE_VALF - HUGE_VALF;
+  // 2^-9 is the unit of the numbers without a leading one.
+  float magnitude = static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa) * 0.001953125f;
+  for (int i = 1; i < exponent; ++i) magnitude *= 2;
+  return (code & 0x80) != 0 ? -magnitude : magnitude;
+}
+
+// By what a row is divided whose largest magnitude is `largest`: a row of zeros by 1. Never so
+// small that its inverse is infinite.
+BATON_HD float ScaleOfRow(float largest) {
+  const float scale = largest / kMaxE4m3;
+  return scale > 1e-30f ? scale : (largest > 0 ? 1e-30f : 1.0f);
+}
+
+// A division, not a product with the inverse: it rounds once, alike on the device and the host.
+BATON_HD uint8_t QuantizeElement(float value, float scale) {
+#ifdef __CUDA_ARCH__
+  return E4m3FromFloat(__fdiv_rn(value, scale));
+#else
+  return E4m3FromFloat(value / scale);
+#endif
+}
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,30 @@
+#pragma once
+
+#include "common/base/eos_signal.h"
+#include "kernels/cuda/cta/sample_data.h"
+
+namespace baton::kernels::cuda {
+
+// One row's answer as the engine knows it. False when its logits were no distribution.
+inline bool FillSampledToken(const SampleResult& result, const SampleTopLogprob* top_logprobs,
+                             SampledToken* token) {
+  token->top_logprobs.clear();
+  if (result.valid == 0) {
+    *token = SampledToken();
+    return false;
+  }
+  token->token = result.token;
+  token->logprob = result.logprob;
+  token->natural_end = result.natural_end != 0;
+  token->eos = {.eos_logprob = result.eos_logprob,
+                .eos_prob_sampling = result.eos_prob_sampling,
+                .eos_rank = result.eos_rank,
+                .entropy = result.entropy,
+                .top1_prob = result.top1_prob};
+  for (int32_t i = 0; i < result.num_top_logprobs; ++i) {
+    token->top_logprobs.push_back({top_logprobs[i].token, top_logprobs[i].logprob});
+  }
+  return true;
+}
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cublasLt.h>
+
+#include <memory>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/device/shared_library.h"
+
+namespace baton::kernels::cuda {
+
+// Not a .h: unlike those of this folder it needs the headers of CUDA.
+//
+// The functions of cuBLASLt that are used, from whichever libcublasLt is found, and a handle of it.
+struct CublasLt {
+  // FAILED_PRECONDITION where the library or one of its functions is not found.
+  static absl::StatusOr<std::unique_ptr<CublasLt>> Load();
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  // Too little memory is RESOURCE_EXHAUSTED, anything else a device fault; `what` was being done.
+  absl::Status Check(cublasStatus_t status, std::string_view what) const;
+
+  std::shared_ptr<SharedLibrary> library;
+  cublasLtHandle_t handle = nullptr;
+
+  decltype(&cublasLtCreate) create = nullptr;
+  decltype(&cublasLtDestroy) destroy = nullptr;
+  decltype(&cublasLtGetVersion) get_version = nullptr;
+  decltype(&cublasLtGetStatusName) status_name = nullptr;
+  decltype(&cublasLtMatmul) matmul = nullptr;
+  decltype(&cublasLtMatmulDescCreate) desc_create = nullptr;
+  decltype(&cublasLtMatmulDescDestroy) desc_destroy = nullptr;
+  decltype(&cublasLtMatmulDescSetAttribute) desc_set = nullptr;
+  decltype(&cublasLtMatrixLayoutCreate) layout_create = nullptr;
+  decltype(&cublasLtMatrixLayoutDestroy) layout_destroy = nullptr;
+  decltype(&cublasLtMatrixLayoutSetAttribute) layout_set = nullptr;
+  decltype(&cublasLtMatmulPreferenceCreate) preference_create = nullptr;
+  decltype(&cublasLtMatmulPreferenceDestroy) preference_destroy = nullptr;
+  decltype(&cublasLtMatmulPreferenceSetAttribute) preference_set = nullptr;
+  decltype(&cublasLtMatmulAlgoGetHeuristic) heuristic = nullptr;
+
+ private:
+  CublasLt() = default;
+};
+
+}  // namespace baton::kernels::cuda

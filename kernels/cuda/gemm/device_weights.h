@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "kernels/backend.h"
+#include "kernels/cuda/device/runtime.h"
+
+namespace baton::kernels::cuda {
+
+// A projection on the device: row-major [out, in], which cuBLASLt takes as its transposed operand.
+// Either in the compute dtype, or in e4m3 with the number that a row was divided by.
+class DeviceWeight final : public PackedWeight {
+ public:
+  // `scales` [out] where the elements are e4m3.
+  DeviceWeight(int64_t out, int64_t in, std::unique_ptr<DeviceMemory> elements,
+               std::unique_ptr<DeviceMemory> scales = nullptr)
+      : out_(out), in_(in), elements_(std::move(elements)), scales_(std::move(scales)) {}
+
+  int64_t out() const override { return out_; }
+  int64_t in() const override { return in_; }
+  size_t bytes() const override {
+    return elements_->size() + (scales_ != nullptr ? scales_->size() : 0);
+  }
+  const void* data() const { return elements_->data(); }
+  bool fp8() const { return scales_ != nullptr; }
+  const float* scales() const {
+    return fp8() ? static_cast<const float*>(scales_->data()) : nullptr;
+  }
+
+ private:
+  const int64_t out_;
+  const int64_t in_;
+  const std::unique_ptr<DeviceMemory> elements_;
+  const std::unique_ptr<DeviceMemory> scales_;
+};
+
+// fp32, and the same in the compute dtype: cuBLASLt adds a bias of its output's dtype.
+class DeviceVector final : public Buffer {
+ public:
+  DeviceVector(std::unique_ptr<DeviceMemory> wide, std::unique_ptr<DeviceMemory> narrow)
+      : wide_(std::move(wide)), narrow_(std::move(narrow)) {}
+  void* data() const override { return wide_->data(); }
+  size_t size() const override { return wide_->size(); }
+  const void* in(DType dtype) const {
+    return dtype == DType::kF32 ? wide_->data() : narrow_->data();
+  }
+
+ private:
+  const std::unique_ptr<DeviceMemory> wide_;
+  const std::unique_ptr<DeviceMemory> narrow_;
+};
+
+// What the backend made is what it gets.
+inline const DeviceWeight& OnDevice(const PackedWeight& weight) {
+  return static_cast<const DeviceWeight&>(weight);
+}
+
+inline const float* Floats(const Buffer* buffer) {
+  return buffer != nullptr ? static_cast<const float*>(buffer->data()) : nullptr;
+}
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/gemm/device_weights.h"
+#include "kernels/cuda/gemm/matmul.h"
+#include "kernels/tensor_view.h"
+
+namespace baton::kernels::cuda {
+
+// Products with weights of e4m3: rows of the input are quantized on the way, sums are fp32 and
+// rounded to the compute dtype; bias and residual are added behind the product, in fp32.
+class Fp8Products final {
+ public:
+  // Inputs and products are of `dtype`, which has 16 bits.
+  Fp8Products(DType dtype, StreamHandle stream) : dtype_(dtype), stream_(stream) {}
+
+  static MatMulKey KeyOf(const DeviceWeight& weight, int64_t rows, DType dtype) {
+    return {.rows = rows, .out = weight.out(), .in = weight.in(), .out_dtype = dtype, .fp8 = true};
+  }
+
+  // Makes room for a product of this size. True if memory moved: captured addresses are void.
+  absl::StatusOr<bool> Reserve(int64_t rows, int64_t in, int64_t out);
+
+  // out [rows, out] [+]= in · weightᵀ + bias, of reserved size. `out` is fp32 or the compute dtype,
+  // `bias` fp32 [out] or null.
+  absl::Status Run(MatMul& matmul, const DeviceWeight& weight, Matrix in, Matrix out,
+                   const float* bias, bool accumulate);
+
+ private:
+  absl::StatusOr<bool> Grow(size_t bytes, std::unique_ptr<DeviceMemory>& memory);
+
+  const DType dtype_;
+  const StreamHandle stream_;
+  std::unique_ptr<DeviceMemory> codes_;    // e4m3 [rows, in]
+  std::unique_ptr<DeviceMemory> scales_;   // [rows]
+  std::unique_ptr<DeviceMemory> product_;  // compute dtype [rows, out]
+};
+
+}  // namespace baton::kernels::cuda

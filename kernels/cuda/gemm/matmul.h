@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/collective.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/tensor_view.h"
+
+namespace baton::kernels::cuda {
+
+struct CublasLt;
+
+// What decides which algorithm serves a product out [rows, out] = in [rows, in] · weight [out,
+// in]ᵀ.
+struct MatMulKey {
+  int64_t rows = 0;  // a rung of the ladder, row_buckets.h
+  int64_t out = 0;
+  int64_t in = 0;
+  DType out_dtype = DType::kF32;
+  bool bias = false;
+  bool accumulate = false;
+  // Both operands are e4m3, and element (r, c) of the result is multiplied by in_scales[r] and
+  // weight_scales[c]. Only to an output of 16 bits, without bias and accumulation.
+  bool fp8 = false;
+
+  auto tie() const { return std::tuple(rows, out, in, out_dtype, bias, accumulate, fp8); }
+  friend bool operator<(const MatMulKey& a, const MatMulKey& b) { return a.tie() < b.tie(); }
+  friend bool operator==(const MatMulKey& a, const MatMulKey& b) { return a.tie() == b.tie(); }
+};
+
+struct MatMulOperands {
+  const void* weight = nullptr;
+  const void* in = nullptr;
+  void* out = nullptr;
+  const void* bias = nullptr;            // [out] in out_dtype
+  const float* weight_scales = nullptr;  // fp8: [out]
+  const float* in_scales = nullptr;      // fp8: [rows]
+};
+
+// Products by cuBLASLt, sums in fp32. One algorithm per key: the fastest of what the library
+// proposes, timed by Prepare, or its first proposal where a key was not prepared. Sums that are
+// split over blocks are merged in a fixed order, so a product's bits do not change from run to run,
+// nor, as tensor-parallel ranks take the same algorithm, from rank to rank.
+class MatMul final {
+ public:
+  // Operands are of `dtype`, outputs of that or fp32. FAILED_PRECONDITION where the library is not
+  // found.
+  // The ranks of `collective`, if there is one, choose together; it outlives this.
+  static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream,
+                                                        Collective* collective = nullptr);
+  ~MatMul();
+
+  // Times the proposals for `key` with each of `operands` in turn, so that a cache holds none of
+  // their weights; `in` and `out` are scratch of the key's size. All ranks prepare the same keys in
+  // the same order.
+  absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);
+  // Queues the product; `rows` is exact, the key's may be above it.
+  absl::Status Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands);
+
+  const std::string& version() const { return version_; }
+  size_t prepared() const { return plans_.size(); }
+
+ private:
+  struct Plan;
+  MatMul(DType dtype, StreamHandle stream, Collective* collective);
+  absl::StatusOr<std::unique_ptr<Plan>> Describe(const MatMulKey& key);
+  absl::Status DescribeOperation(const MatMulKey& key, Plan& plan);
+  absl::Status Propose(const MatMulKey& key, Plan& plan);
+  absl::StatusOr<Plan*> Find(const MatMulKey& key);
+  absl::Status SetRows(Plan& plan, int64_t rows);
+  absl::Status SetPointers(Plan& plan, const MatMulKey& key, const MatMulOperands& operands);
+  absl::Status Launch(Plan& plan, const void* algorithm, const MatMulKey& key,
+                      const MatMulOperands& operands);
+  absl::StatusOr<float> Time(Plan& plan, const void* algorithm, const MatMulKey& key,
+                             std::span<const MatMulOperands> operands);
+
+  const DType dtype_;
+  const StreamHandle stream_;
+  Collective* const collective_;  // may be null
+  std::unique_ptr<CublasLt> lt_;
+  std::unique_ptr<DeviceMemory> workspace_;
+  std::map<MatMulKey, std::unique_ptr<Plan>> plans_;
+  std::string version_;
+};
+
+}  // namespace baton::kernels::cuda

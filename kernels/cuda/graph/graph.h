@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/graph/step_inputs.h"
+
+struct CUgraphExec_st;
+
+namespace baton::kernels::cuda {
+
+// What two steps have in common that launch the same kernels on the same memory.
+struct GraphKey {
+  uint64_t program = 0;
+  int64_t rows = 0;
+  int64_t samples = 0;
+  std::vector<StepSizes::Grid> grids;
+  const void* arena = nullptr;
+
+  friend bool operator==(const GraphKey&, const GraphKey&) = default;
+  friend auto operator<=>(const GraphKey&, const GraphKey&) = default;
+};
+
+// Captured steps. The first run of a key is an ordinary one, in which libraries load what they
+// need; the second is captured; from then on one launch repeats it.
+class GraphCache final {
+ public:
+  explicit GraphCache(StreamHandle stream) : stream_(stream) {}
+  ~GraphCache();
+  GraphCache(const GraphCache&) = delete;
+  GraphCache& operator=(const GraphCache&) = delete;
+
+  // Runs what `operations` queues on the stream, or what it says went wrong. A step that cannot be
+  // captured runs as it is.
+  absl::Status Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations);
+  // Forgets everything: memory that graphs name has moved.
+  void Clear();
+  size_t captured() const { return captured_; }
+
+ private:
+  struct Entry {
+    bool plain = false;  // capture failed
+    CUgraphExec_st* graph = nullptr;
+    uint64_t last_use = 0;
+  };
+  absl::Status Capture(Entry& entry, absl::FunctionRef<absl::Status()> operations);
+  void DropOldest();
+
+  const StreamHandle stream_;
+  std::map<GraphKey, Entry> entries_;
+  uint64_t uses_ = 0;
+  size_t captured_ = 0;
+};
+
+}  // namespace baton::kernels::cuda

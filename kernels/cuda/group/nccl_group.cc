@@ -1,0 +1,188 @@
+#include "kernels/cuda/group/nccl_group.h"
+
+#include <chrono>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "kernels/step_check.h"
+
+namespace baton::kernels::cuda {
+namespace {
+
+// What the ranks share. A communicator takes calls of one thread at a time: that of its rank, and
+// of whoever ends the group. The calls only queue, so a lock is never held for long.
+class NcclGroup final {
+ public:
+  NcclGroup(std::shared_ptr<const NcclLibrary> library, std::vector<nccl::Comm*> comms,
+            base::Duration patience)
+      : library_(std::move(library)),
+        ranks_(comms.size()),
+        on_host_(MakeHostGroup(static_cast<int>(comms.size()), patience)) {
+    for (size_t rank = 0; rank < comms.size(); ++rank) {
+      base::MutexLock lock(&ranks_[rank].mutex);
+      ranks_[rank].comm = comms[rank];
+    }
+  }
+  ~NcclGroup() { Release(); }
+
+  size_t size() const { return ranks_.size(); }
+
+  absl::Status AllReduceSum(size_t index, std::span<float> values, void* stream) {
+    Rank& rank = ranks_[index];
+    absl::Status queued;
+    {
+      base::MutexLock lock(&rank.mutex);
+      if (rank.comm == nullptr) return ended();
+      queued = Checked(rank.comm,
+                       library_->calls().all_reduce(values.data(), values.data(), values.size(),
+                                                    nccl::kFloat32, nccl::kSum, rank.comm, stream),
+                       "ncclAllReduce");
+    }
+    if (!queued.ok()) Abort(queued);
+    return queued;
+  }
+
+  absl::Status AllReduceSumOnHost(size_t index, std::span<float> values) {
+    absl::Status summed = on_host_[index]->AllReduceSumOnHost(values);
+    if (!summed.ok()) Abort(summed);
+    return summed;
+  }
+
+  absl::Status status(size_t index) {
+    Rank& rank = ranks_[index];
+    absl::Status found;
+    {
+      base::MutexLock lock(&rank.mutex);
+      if (rank.comm == nullptr) return ended();
+      nccl::Result result = nccl::kSuccess;
+      found = Checked(rank.comm, library_->calls().comm_get_async_error(rank.comm, &result),
+                      "ncclCommGetAsyncError");
+      if (found.ok()) found = Checked(rank.comm, result, "a sum over the ranks");
+    }
+    if (!found.ok()) Abort(found);
+    return found;
+  }
+
+  void Abort(const absl::Status& why) {
+    {
+      base::MutexLock lock(&mutex_);
+      if (!ended_.ok()) return;
+      ended_ = why;
+    }
+    on_host_[0]->Abort(why);
+    Release();
+  }
+
+ private:
+  struct Rank {
+    base::Mutex mutex;
+    nccl::Comm* comm ABSL_GUARDED_BY(mutex) = nullptr;  // null when the group has ended
+  };
+
+  absl::Status Checked(nccl::Comm* comm, nccl::Result result, const char* call) const {
+    const absl::Status status = library_->ToStatus(result, call, comm);
+    return status.ok() ? status : DeviceFault(std::string(status.message()));
+  }
+
+  absl::Status ended() {
+    base::MutexLock lock(&mutex_);
+    return ended_;
+  }
+
+  // Ends what the devices wait for, one after the other.
+  void Release() {
+    for (Rank& rank : ranks_) {
+      base::MutexLock lock(&rank.mutex);
+      nccl::Comm* const comm = std::exchange(rank.comm, nullptr);
+      if (comm != nullptr) library_->calls().comm_abort(comm);
+    }
+  }
+
+  const std::shared_ptr<const NcclLibrary> library_;  // shared with pairs
+  std::vector<Rank> ranks_;
+  const std::vector<std::unique_ptr<Collective>> on_host_;  // [ranks]
+  base::Mutex mutex_;
+  absl::Status ended_ ABSL_GUARDED_BY(mutex_);
+};
+
+class NcclRank final : public Collective {
+ public:
+  NcclRank(std::shared_ptr<NcclGroup> group, size_t rank) : group_(std::move(group)), rank_(rank) {}
+  int rank() const override { return static_cast<int>(rank_); }
+  int size() const override { return static_cast<int>(group_->size()); }
+  absl::Status AllReduceSum(std::span<float> values, void* stream) override {
+    return group_->AllReduceSum(rank_, values, stream);
+  }
+  absl::Status AllReduceSumOnHost(std::span<float> values) override {
+    return group_->AllReduceSumOnHost(rank_, values);
+  }
+  absl::Status status() override { return group_->status(rank_); }
+  void Abort(const absl::Status& why) override { group_->Abort(why); }
+
+ private:
+  const std::shared_ptr<NcclGroup> group_;  // shared by the ranks, which end one by one
+  const size_t rank_;
+};
+
+// Connects on a thread of its own, because the call waits as long as it likes.
+class Connecting final {
+ public:
+  Connecting(std::shared_ptr<const NcclLibrary> library, std::span<const int> devices)
+      : library_(std::move(library)),
+        devices_(devices.begin(), devices.end()),
+        comms_(devices.size()) {}
+
+  void Run() {
+    const nccl::Result result = library_->calls().comm_init_all(
+        comms_.data(), static_cast<int>(devices_.size()), devices_.data());
+    base::MutexLock lock(&mutex_);
+    status_ = library_->ToStatus(result, "ncclCommInitAll", nullptr);
+    over_ = true;
+    changed_.NotifyAll();
+  }
+
+  // Once.
+  absl::StatusOr<std::vector<nccl::Comm*>> Await(base::Duration patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    base::MutexLock lock(&mutex_);
+    while (!over_) {
+      if (changed_.WaitUntil(&mutex_, deadline) || over_) continue;
+      return absl::DeadlineExceededError(
+          absl::StrCat("NCCL did not connect ", devices_.size(), " GPUs within ",
+                       base::Seconds(patience), " s; NCCL_DEBUG=INFO shows what it waits for"));
+    }
+    BATON_RETURN_IF_ERROR(std::exchange(status_, absl::OkStatus()));
+    return std::move(comms_);
+  }
+
+ private:
+  const std::shared_ptr<const NcclLibrary> library_;
+  const std::vector<int> devices_;
+  std::vector<nccl::Comm*> comms_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeNcclGroup(
+    std::shared_ptr<const NcclLibrary> library, std::span<const int> devices,
+    base::Duration patience) {
+  const auto connecting = std::make_shared<Connecting>(library, devices);  // may outlive this call
+  std::thread([connecting] { connecting->Run(); }).detach();
+  BATON_ASSIGN_OR_RETURN(std::vector<nccl::Comm*> comms, connecting->Await(patience));
+  auto group = std::make_shared<NcclGroup>(std::move(library), std::move(comms), patience);
+  std::vector<std::unique_ptr<Collective>> ranks;
+  for (size_t rank = 0; rank < devices.size(); ++rank) {
+    ranks.push_back(std::make_unique<NcclRank>(group, rank));
+  }
+  return ranks;
+}
+
+}  // namespace baton::kernels::cuda

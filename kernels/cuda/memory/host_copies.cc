@@ -1,0 +1,91 @@
+#include "kernels/cuda/memory/host_copies.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace baton::kernels::cuda {
+
+absl::StatusOr<std::unique_ptr<HostCopies>> HostCopies::Create(int device, size_t most_bytes) {
+  BATON_RETURN_IF_ERROR(SelectDevice(device));
+  BATON_ASSIGN_OR_RETURN(Stream stream, Stream::Create());
+  BATON_ASSIGN_OR_RETURN(auto staging, PinnedMemory::Allocate(most_bytes));
+  return std::unique_ptr<HostCopies>(new HostCopies(device, std::move(stream), std::move(staging)));
+}
+
+absl::Status HostCopies::CheckSize(size_t bytes) const {
+  if (bytes <= staging_->size()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("a copy of ", bytes, " bytes by a staging buffer of ", staging_->size()));
+}
+
+absl::Status HostCopies::Read(const void* device, std::span<std::byte> host) {
+  BATON_RETURN_IF_ERROR(CheckSize(host.size()));
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  BATON_RETURN_IF_ERROR(CopyToHost(staging_->data(), device, host.size(), stream_.handle()));
+  BATON_RETURN_IF_ERROR(stream_.Synchronize());
+  std::memcpy(host.data(), staging_->data(), host.size());
+  return absl::OkStatus();
+}
+
+absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> parts, void* device) {
+  size_t bytes = 0;
+  for (const auto& part : parts) bytes += part.size();
+  BATON_RETURN_IF_ERROR(CheckSize(bytes));
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  std::byte* to = static_cast<std::byte*>(staging_->data());
+  for (const auto& part : parts) {
+    std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
+  BATON_RETURN_IF_ERROR(CopyToDevice(device, staging_->data(), bytes, stream_.handle()));
+  return stream_.Synchronize();
+}
+
+absl::Status HostCopies::Read(std::span<const std::span<const std::byte>> device,
+                              std::span<std::byte> host) {
+  BATON_RETURN_IF_ERROR(CheckSize(host.size()));
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  std::byte* to = static_cast<std::byte*>(staging_->data());
+  for (const auto& part : device) {
+    BATON_RETURN_IF_ERROR(CopyToHost(to, part.data(), part.size(), stream_.handle()));
+    to += part.size();
+  }
+  BATON_RETURN_IF_ERROR(stream_.Synchronize());
+  std::memcpy(host.data(), staging_->data(), host.size());
+  return absl::OkStatus();
+}
+
+absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> host,
+                               std::span<const std::span<std::byte>> device) {
+  size_t bytes = 0;
+  for (const auto& part : host) bytes += part.size();
+  BATON_RETURN_IF_ERROR(CheckSize(bytes));
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  std::byte* to = static_cast<std::byte*>(staging_->data());
+  for (const auto& part : host) {
+    std::memcpy(to, part.data(), part.size());
+    to += part.size();
+  }
+  const std::byte* from = static_cast<const std::byte*>(staging_->data());
+  for (const auto& part : device) {
+    BATON_RETURN_IF_ERROR(CopyToDevice(part.data(), from, part.size(), stream_.handle()));
+    from += part.size();
+  }
+  return stream_.Synchronize();
+}
+
+absl::Status HostCopies::ZeroRows(void* device, size_t pitch, size_t width, size_t rows) {
+  base::MutexLock lock(&mutex_);
+  BATON_RETURN_IF_ERROR(SelectDevice(device_));
+  BATON_RETURN_IF_ERROR(FillRows(device, pitch, 0, width, rows, stream_.handle()));
+  return stream_.Synchronize();
+}
+
+}  // namespace baton::kernels::cuda

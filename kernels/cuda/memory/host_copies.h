@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "kernels/cuda/device/runtime.h"
+
+namespace baton::kernels::cuda {
+
+// Copies between device memory and the host for threads that do not compute: transports that move
+// KV blocks by the host. On a stream and pinned memory of its own, so that no step waits for a
+// copy. Thread-safe; each call waits for its copy.
+class HostCopies final {
+ public:
+  // Of GPU `device`. `most_bytes` bounds one copy.
+  static absl::StatusOr<std::unique_ptr<HostCopies>> Create(int device, size_t most_bytes);
+
+  // host.size() bytes from `device`.
+  absl::Status Read(const void* device, std::span<std::byte> host);
+  // `parts`, one after the other, to `device`.
+  absl::Status Write(std::span<const std::span<const std::byte>> parts, void* device);
+
+  // The same with device memory in many places, perhaps of several GPUs.
+  absl::Status Read(std::span<const std::span<const std::byte>> device, std::span<std::byte> host);
+  absl::Status Write(std::span<const std::span<const std::byte>> host,
+                     std::span<const std::span<std::byte>> device);
+  // Zeroes the first `width` bytes of each of `rows` rows, which begin `pitch` bytes apart.
+  absl::Status ZeroRows(void* device, size_t pitch, size_t width, size_t rows);
+
+ private:
+  HostCopies(int device, Stream stream, std::unique_ptr<PinnedMemory> staging)
+      : device_(device), stream_(std::move(stream)), staging_(std::move(staging)) {}
+  absl::Status CheckSize(size_t bytes) const;
+
+  const int device_;
+  base::Mutex mutex_;
+  const Stream stream_;
+  const std::unique_ptr<PinnedMemory> staging_;  // used under mutex_
+};
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "kernels/cuda/cta/block_data.h"
+#include "kernels/cuda/device/runtime.h"
+
+namespace baton::kernels::cuda {
+
+// The staging buffers of another process of this host, mapped into this one.
+class MappedBuffers final {
+ public:
+  MappedBuffers(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  ~MappedBuffers();
+  MappedBuffers(const MappedBuffers&) = delete;
+  MappedBuffers& operator=(const MappedBuffers&) = delete;
+
+  const std::byte* data() const { return static_cast<const std::byte*>(data_); }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  void* const data_;
+  const int64_t bytes_;
+};
+
+// Staging buffers of one GPU, one after the other, and the copies between them, KV blocks and the
+// host. Everything is allocated at the start. Copies run on a stream of their own and are waited
+// for, so that they wait neither for steps nor for what a peer does on `stream()`. One thread,
+// which has called BindThread, makes all calls.
+class StagingBuffers final {
+ public:
+  struct Options {
+    int device = 0;
+    int buffers = 0;
+    int64_t buffer_bytes = 0;       // a multiple of 256
+    int64_t host_bytes = 0;         // most that ToHost and FromHost move at once
+    bool blocks_elsewhere = false;  // some blocks are of other GPUs
+  };
+  static absl::StatusOr<std::unique_ptr<StagingBuffers>> Create(const Options& options);
+
+  absl::Status BindThread() const { return SelectDevice(options_.device); }
+  std::byte* buffer(int index) const;
+  int64_t bytes() const { return options_.buffers * options_.buffer_bytes; }  // of all
+  // Where the transfers of peers are queued.
+  StreamHandle stream() const { return transfers_.handle(); }
+
+  // to = from for every part. With `sums` the BlockChecksum of what each wrote, which is then of
+  // this GPU, else nothing.
+  absl::StatusOr<std::vector<uint64_t>> Copy(std::span<const BlockPart> parts, bool sums);
+  // BlockChecksum of what stands at `to` of every part, which is of this GPU.
+  absl::StatusOr<std::vector<uint64_t>> Sum(std::span<const BlockPart> parts);
+  absl::Status Zero(void* device, int64_t bytes);
+  absl::Status FromHost(std::span<const std::byte> host, void* device);
+  absl::Status ToHost(const void* device, std::span<std::byte> host);
+
+  // Marks the end of what is queued on stream() now; whether it was reached. `index` is that of a
+  // buffer, or their number for one mark more.
+  absl::Status Mark(int index);
+  absl::StatusOr<bool> Reached(int index) const;
+
+  // What another process of this host maps the buffers by. UNAVAILABLE where the driver cannot.
+  absl::StatusOr<std::string> Export() const;
+  // INVALID_ARGUMENT for a handle of another kind, DATA_LOSS for one of fewer than `bytes`,
+  // UNAVAILABLE when its buffers cannot be mapped: they are gone, or of a GPU out of reach.
+  absl::StatusOr<std::unique_ptr<MappedBuffers>> Map(const std::string& handle,
+                                                     int64_t bytes) const;
+  absl::Status CopyMapped(const MappedBuffers& from, int64_t offset, int64_t bytes, void* to);
+
+ private:
+  StagingBuffers(const Options& options, Stream copies, Stream transfers)
+      : options_(options), copies_(std::move(copies)), transfers_(std::move(transfers)) {}
+  absl::Status Allocate();
+  // Takes the parts of other GPUs out of `parts` and queues them.
+  absl::StatusOr<std::vector<BlockPart>> QueueElsewhere(std::span<const BlockPart> parts);
+  // Queues one list; `launch` gets its address, size and largest part, and where sums go.
+  template <typename Launch>
+  absl::StatusOr<std::vector<uint64_t>> Run(std::span<const BlockPart> parts, bool sums,
+                                            Launch launch);
+
+  const Options options_;
+  const Stream copies_;
+  const Stream transfers_;
+  std::vector<Event> marks_;
+  std::unique_ptr<DeviceMemory> ring_;
+  std::unique_ptr<DeviceMemory> parts_;       // BlockPart[kMaxParts]
+  std::unique_ptr<DeviceMemory> sums_;        // uint64_t[kMaxParts]
+  std::unique_ptr<PinnedMemory> host_parts_;  // likewise
+  std::unique_ptr<PinnedMemory> host_sums_;
+  std::unique_ptr<PinnedMemory> host_bytes_;
+};
+
+}  // namespace baton::kernels::cuda

@@ -1,0 +1,288 @@
+#include "router/edge/validation.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/sample/validate.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kMaxRequestIdBytes = 256;
+constexpr int kMaxStopStrings = 64;
+constexpr size_t kMaxStopStringBytes = 4096;
+
+absl::Status Unsupported(std::string_view field, std::string_view instead) {
+  return MakeError(absl::StatusCode::kUnimplemented,
+                   {.reason = Reason::kUnsupportedField, .field = std::string(field)},
+                   absl::StrCat(std::string(field), " is not implemented; ", std::string(instead)));
+}
+
+absl::Status CheckUnsupported(const v1::GenerationSpec& spec) {
+  if (spec.priority() != 0) return Unsupported("spec.priority", "leave it out");
+  if (!spec.guided_json().empty()) return Unsupported("spec.guided_json", "leave it out");
+  if (!spec.guided_regex().empty()) return Unsupported("spec.guided_regex", "leave it out");
+  if (!spec.guided_grammar().empty()) return Unsupported("spec.guided_grammar", "leave it out");
+  const v1::SamplingParams& sampling = spec.sampling();
+  if (sampling.has_n() && sampling.n() != 1) {
+    return Unsupported("spec.sampling.n", "send one request per sample, each with its seed");
+  }
+  if (sampling.has_beam_width() && sampling.beam_width() != 1) {
+    return Unsupported("spec.sampling.beam_width", "use sampling");
+  }
+  if (spec.output().prompt_logprobs()) {
+    return Unsupported("spec.output.prompt_logprobs", "leave it out");
+  }
+  return absl::OkStatus();
+}
+
+EosPolicy PolicyOf(v1::EosPolicy policy) {
+  if (policy == v1::EOS_POLICY_IGNORE_CONTINUE) return EosPolicy::kIgnoreContinue;
+  if (policy == v1::EOS_POLICY_IGNORE_MASK) return EosPolicy::kIgnoreMask;
+  return EosPolicy::kHonor;
+}
+
+SamplingParams ResolveSampling(const v1::GenerationSpec& spec, const ServedModel& model,
+                               uint64_t seed) {
+  const v1::SamplingParams& given = spec.sampling();
+  SamplingParams params = model.DefaultSampling();
+  if (given.has_temperature()) params.temperature = given.temperature();
+  if (given.has_top_p()) params.top_p = given.top_p();
+  if (given.has_top_k()) params.top_k = given.top_k();
+  if (given.has_min_p()) params.min_p = given.min_p();
+  if (given.has_repetition_penalty()) params.repetition_penalty = given.repetition_penalty();
+  if (given.has_presence_penalty()) params.presence_penalty = given.presence_penalty();
+  if (given.has_frequency_penalty()) params.frequency_penalty = given.frequency_penalty();
+  if (given.has_no_repeat_ngram_size()) params.no_repeat_ngram_size = given.no_repeat_ngram_size();
+  params.seed = given.has_seed() ? given.seed() : seed;
+  params.logit_bias.assign(given.logit_bias().begin(), given.logit_bias().end());
+  std::sort(params.logit_bias.begin(), params.logit_bias.end());
+  params.num_top_logprobs = spec.output().logprobs();
+  return params;
+}
+
+absl::Status CheckStopStrings(const v1::StopParams& stop) {
+  if (stop.stop_size() > kMaxStopStrings) {
+    return InvalidArgument(
+        Reason::kConflictingOptions, "spec.stop.stop",
+        absl::StrCat(stop.stop_size(), " stop strings; expected at most ", kMaxStopStrings));
+  }
+  for (const std::string& text : stop.stop()) {
+    if (text.empty() || text.size() > kMaxStopStringBytes) {
+      return InvalidArgument(Reason::kConflictingOptions, "spec.stop.stop",
+                             absl::StrCat("a stop string has ", text.size(),
+                                          " bytes; expected 1 to ", kMaxStopStringBytes));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckEosPolicy(const v1::GenerationSpec& spec, const RouterOptions& options) {
+  if (!v1::EosPolicy_IsValid(spec.stop().eos_policy())) {
+    return InvalidArgument(
+        Reason::kConflictingOptions, "spec.stop.eos_policy",
+        absl::StrCat("eos_policy is ", static_cast<int>(spec.stop().eos_policy()),
+                     "; expected a value of EosPolicy"));
+  }
+  if (PolicyOf(spec.stop().eos_policy()) == EosPolicy::kHonor) return absl::OkStatus();
+  if (options.ignore_eos == IgnoreEosRule::kRefuse) {
+    return InvalidArgument(Reason::kConflictingOptions, "spec.stop.eos_policy",
+                           "this server does not ignore EOS (--ignore-eos refuse); use HONOR");
+  }
+  if (spec.stop().stop_size() > 0) {
+    return InvalidArgument(Reason::kConflictingOptions, "spec.stop.stop",
+                           "stop strings end a request, ignoring EOS runs it to max_tokens; "
+                           "expected one of the two");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckInput(const RequestInput& input, const ServedModel& model) {
+  if (const auto* text = std::get_if<std::string>(&input); text != nullptr && text->empty()) {
+    return InvalidArgument(Reason::kEmptyPrompt, "text", "the prompt is empty; send some text");
+  }
+  if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&input)) {
+    if (messages->empty()) {
+      return InvalidArgument(Reason::kEmptyPrompt, "messages", "no messages; send at least one");
+    }
+    if (model.chat_template == nullptr) {
+      return MakeError(absl::StatusCode::kUnimplemented,
+                       {.reason = Reason::kUnsupportedField, .field = "messages"},
+                       absl::StrCat("model ", model.name,
+                                    " has no chat template; use Generate with the full prompt"));
+    }
+  }
+  const auto* ids = std::get_if<std::vector<TokenId>>(&input);
+  if (ids == nullptr) return absl::OkStatus();
+  if (ids->empty()) {
+    return InvalidArgument(Reason::kEmptyPrompt, "token_ids", "no token ids; send at least one");
+  }
+  return CheckTokenIds(*ids, model);
+}
+
+absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& options) {
+  const int32_t most = options.max_output_length;
+  if (most > 0 && stop.min_tokens() > most) {
+    return InvalidArgument(Reason::kInvalidMaxTokens, "spec.stop.min_tokens",
+                           absl::StrCat("min_tokens is ", stop.min_tokens(),
+                                        "; this server allows outputs of at most ", most));
+  }
+  if (!stop.has_max_tokens()) return absl::OkStatus();
+  if (stop.max_tokens() < 1) {
+    return InvalidArgument(
+        Reason::kInvalidMaxTokens, "spec.stop.max_tokens",
+        absl::StrCat("max_tokens is ", stop.max_tokens(),
+                     "; expected at least 1, or leave it out for as many as fit"));
+  }
+  if (most > 0 && stop.max_tokens() > most) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        {.reason = Reason::kInvalidMaxTokens,
+         .field = "spec.stop.max_tokens",
+         .values = {{"have", absl::StrCat(stop.max_tokens())}, {"limit", absl::StrCat(most)}}},
+        absl::StrCat("max_tokens is ", stop.max_tokens(), "; this server allows at most ", most));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TooLong(std::string_view what, int64_t have, int64_t limit) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.reason = Reason::kTooLong,
+                    .field = "input",
+                    .values = {{"have", absl::StrCat(have)}, {"limit", absl::StrCat(limit)}}},
+                   absl::StrCat(std::string(what), " is ", have, " tokens; the limit is ", limit));
+}
+
+absl::Status CheckRequestId(const std::string& id) {
+  if (id.size() > kMaxRequestIdBytes) {
+    return InvalidArgument(Reason::kInvalidText, "spec.request_id",
+                           absl::StrCat("request_id has ", id.size(), " bytes; expected at most ",
+                                        kMaxRequestIdBytes));
+  }
+  // It stands in log lines.
+  const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
+  if (std::any_of(id.begin(), id.end(), control)) {
+    return InvalidArgument(Reason::kInvalidText, "spec.request_id",
+                           "request_id has a control character; expected text on one line");
+  }
+  return absl::OkStatus();
+}
+
+// `status` with its field spelled as in GenerationSpec: the sampler's checks know no messages.
+absl::Status InSpec(const absl::Status& status, std::string_view message_path) {
+  if (status.ok()) return status;
+  ErrorDetail detail = DetailOf(status);
+  const bool output = detail.field == "logprobs";
+  detail.field =
+      absl::StrCat(output ? "spec.output." : std::string(message_path), std::move(detail.field));
+  return MakeError(status.code(), std::move(detail),
+                   {status.message().data(), status.message().size()});
+}
+
+StopParams ResolveStop(const v1::StopParams& given) {
+  StopParams stop;
+  stop.max_tokens = given.max_tokens();
+  stop.min_tokens = given.min_tokens();
+  stop.stop_token_ids.assign(given.stop_token_ids().begin(), given.stop_token_ids().end());
+  stop.eos_policy = PolicyOf(given.eos_policy());
+  return stop;
+}
+
+}  // namespace
+
+absl::Status CheckModelName(const std::string& name, const ServedModel& model) {
+  if (name.empty() || name == model.name) return absl::OkStatus();
+  return MakeError(absl::StatusCode::kNotFound,
+                   {.reason = Reason::kModelNotFound, .field = "spec.model"},
+                   absl::StrCat("no model '", name, "'; this server has '", model.name, "'"));
+}
+
+absl::Status CheckTokenIds(std::span<const TokenId> ids, const ServedModel& model) {
+  for (const TokenId id : ids) {
+    if (id >= 0 && id < model.config.vocab) continue;
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        {.reason = Reason::kInvalidTokenId,
+         .field = "token_ids",
+         .values = {{"have", absl::StrCat(id)}, {"limit", absl::StrCat(model.config.vocab)}}},
+        absl::StrCat("token_ids has ", id, "; expected 0 to ", model.config.vocab - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
+                                         const ServedModel& model, const RouterOptions& options,
+                                         uint64_t seed) {
+  BATON_RETURN_IF_ERROR(CheckModelName(spec.model(), model));
+  BATON_RETURN_IF_ERROR(CheckUnsupported(spec));
+  BATON_RETURN_IF_ERROR(CheckRequestId(spec.request_id()));
+  BATON_RETURN_IF_ERROR(CheckInput(input, model));
+  BATON_RETURN_IF_ERROR(CheckMaxTokens(spec.stop(), options));
+  BATON_RETURN_IF_ERROR(CheckStopStrings(spec.stop()));
+  BATON_RETURN_IF_ERROR(CheckEosPolicy(spec, options));
+  RequestSpec resolved;
+  resolved.request_id = spec.request_id();
+  resolved.input = std::move(input);
+  resolved.sampling = ResolveSampling(spec, model, seed);
+  BATON_RETURN_IF_ERROR(
+      InSpec(ValidateSampling(resolved.sampling, model.config.vocab), "spec.sampling."));
+  resolved.stop = ResolveStop(spec.stop());
+  BATON_RETURN_IF_ERROR(InSpec(ValidateStop(resolved.stop, model.config.vocab), "spec.stop."));
+  resolved.stop_strings.assign(spec.stop().stop().begin(), spec.stop().stop().end());
+  resolved.include_stop = spec.stop().include_stop_in_output();
+  resolved.skip_special_tokens =
+      !spec.output().has_skip_special_tokens() || spec.output().skip_special_tokens();
+  resolved.logprobs = spec.output().has_logprobs();
+  resolved.eos_steps = spec.eos().steps();
+  resolved.cache_salt = spec.cache_salt();
+  return resolved;
+}
+
+absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
+                           const ServedModel& model) {
+  size_t bytes = 0;
+  if (const auto* text = std::get_if<std::string>(&input)) bytes = text->size();
+  if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&input)) {
+    for (const ChatMessage& message : *messages) bytes += message.content.size();
+  }
+  // No token stands for more bytes than the longest; normalizers that drop bytes get as many again.
+  const auto longest = static_cast<int64_t>(std::max<size_t>(1, model.longest_token_bytes));
+  const auto at_least = static_cast<int64_t>(bytes) / longest / 2;
+  const int64_t limit = limits.input > 0 ? std::min(limits.input, limits.context) : limits.context;
+  if (at_least <= limit) return absl::OkStatus();
+  return TooLong("the prompt, even in the longest tokens,", at_least, limit);
+}
+
+absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec) {
+  const auto prompt = static_cast<int64_t>(spec->prompt.size());
+  if (prompt == 0) {
+    return InvalidArgument(Reason::kEmptyPrompt, "text",
+                           "the prompt has no tokens; send some text");
+  }
+  if (limits.input > 0 && prompt > limits.input) return TooLong("the prompt", prompt, limits.input);
+  const int64_t room = limits.context - prompt;
+  if (room < 1) return TooLong("the prompt", prompt, limits.context - 1);
+  StopParams& stop = spec->stop;
+  if (stop.max_tokens > room) {
+    return TooLong("prompt + max_tokens", prompt + stop.max_tokens, limits.context);
+  }
+  if (stop.min_tokens > room) {
+    return TooLong("prompt + min_tokens", prompt + stop.min_tokens, limits.context);
+  }
+  if (stop.max_tokens == 0) {
+    int64_t most = room;
+    if (limits.output > 0) most = std::min<int64_t>(most, limits.output);
+    if (model.generation.max_new_tokens) {
+      most = std::min<int64_t>(most, *model.generation.max_new_tokens);
+    }
+    if (most < room)
+      stop.max_tokens = std::max<int32_t>(static_cast<int32_t>(most), stop.min_tokens);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "baton/v1/inference.pb.h"
+#include "router/edge/request_spec.h"
+#include "router/edge/served_model.h"
+#include "router/router_options.h"
+
+namespace baton {
+
+// Everything that can be refused without tokenizing, with the reasons of the public API. `seed` is
+// used when the request has none; the request id stays empty when the request has none.
+absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
+                                         const ServedModel& model, const RouterOptions& options,
+                                         uint64_t seed);
+
+// TOO_LONG for a text that cannot fit whatever its tokens are, so that nobody makes the pool
+// tokenize megabytes in vain.
+absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
+                           const ServedModel& model);
+
+// The rest, once `spec->prompt` is known: EMPTY_PROMPT, TOO_LONG. Resolves an absent max_tokens
+// from the model's max_new_tokens and the output limit; it stays 0 for "as many as fit".
+absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec);
+
+// NOT_FOUND MODEL_NOT_FOUND unless `name` is empty or the served one.
+absl::Status CheckModelName(const std::string& name, const ServedModel& model);
+
+// INVALID_TOKEN_ID for an id outside the model's vocabulary.
+absl::Status CheckTokenIds(std::span<const TokenId> ids, const ServedModel& model);
+
+}  // namespace baton

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/rpc/generation.h"
+#include "common/text/text_stream.h"
+#include "router/edge/request_spec.h"
+#include "router/edge/served_model.h"
+
+namespace baton {
+
+// How a request ended, as the client is told.
+struct OutputEnd {
+  FinishReason reason = FinishReason::kNone;
+  std::optional<TokenId> stop_token;       // the EOS or stop id
+  std::optional<std::string> stop_string;  // the one that matched
+};
+
+// The tokens of one request that the router accepted, over all attempts: each index once, in order.
+// Turns them into text and knows when they end the request. Not thread-safe.
+class AcceptedOutput final {
+ public:
+  // Both must outlive this.
+  AcceptedOutput(const RequestSpec& spec, const ServedModel& model);
+
+  enum class Verdict {
+    kNext,    // the index that was expected
+    kKnown,   // accepted before, and the same token
+    kGap,     // a later index: something was lost
+    kDiffers  // accepted before, as another token
+  };
+  Verdict Judge(const PlacedToken& token) const;
+
+  // What a token that was judged kNext adds for the client.
+  struct Addition {
+    std::string text;
+    // This token ends the request, whatever the worker says next.
+    std::optional<OutputEnd> end;
+  };
+  Addition Accept(const PlacedToken& token);
+
+  // The text still held back, when the request ends other than by a stop string.
+  std::string FinishText();
+
+  // The end that the accepted tokens alone prove; for a worker that died before it could say so.
+  const std::optional<OutputEnd>& end() const { return end_; }
+
+  const std::vector<TokenId>& ids() const { return ids_; }
+  int32_t size() const { return static_cast<int32_t>(ids_.size()); }
+  // 1-based step of the first end that the model wanted; under HONOR the end itself.
+  std::optional<int32_t> natural_end_step() const { return natural_end_step_; }
+  void SeeNaturalEnd(std::optional<int32_t> step);
+
+ private:
+  std::optional<OutputEnd> EndOf(TokenId id, const TextPiece& piece) const;
+  bool EndsByToken(TokenId id) const;
+
+  const RequestSpec& spec_;
+  const ServedModel& model_;
+  std::vector<TokenId> ids_;
+  TextStream text_;
+  std::optional<OutputEnd> end_;
+  std::optional<int32_t> natural_end_step_;
+};
+
+}  // namespace baton

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "baton/worker/v1/generation.pb.h"
+#include "common/base/clock.h"
+#include "router/placement/placer.h"
+#include "router/request/attempt_ledger.h"
+#include "router/workers/worker_calls.h"
+
+namespace baton {
+
+// One Decode stream, one Prefill stream and their reservation. Nothing passes from one attempt to
+// another. Plain data of its RequestFlow.
+struct Attempt {
+  int32_t number = 1;
+  int32_t first_index = 0;  // of the tokens it may bring: as many were accepted before
+  Placement placement;
+  RoutingNeed need;
+
+  std::shared_ptr<DecodeCall> decode;
+  uint64_t decode_call = 0;
+  std::shared_ptr<PrefillCall> prefill;
+  uint64_t prefill_call = 0;
+
+  bool reserved = false;
+  bool started = false;           // the decode worker has the KV cache: the proof of a commit
+  bool first_token_seen = false;  // from the prefill worker
+  bool prefill_over = false;      // its last word was received
+  worker::v1::Ticket ticket;
+  std::string push_address;
+  int32_t skip_blocks = 0;
+  int32_t prefill_retries = 0;
+
+  base::Instant opened{};
+  base::Instant prefill_opened{};
+  base::Instant deadline = base::kNever;                   // of the answer that it waits for
+  const char* waits_for = "answer";                        // that answer, for messages
+  AttemptOutcome overdue = AttemptOutcome::kStreamBroken;  // if it does not come
+
+  bool local() const { return !placement.prefill.has_value(); }
+};
+
+}  // namespace baton

@@ -1,0 +1,129 @@
+#include "router/request/attempt_ledger.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+constexpr std::array<std::string_view, 16> kOutcomeNames = {
+    "finished",      "released",       "cancelled",       "deadline",
+    "full",          "too_long",       "draining",        "revoked",
+    "expired",       "unknown_ticket", "layout_mismatch", "push_failed",
+    "stream_broken", "worker_died",    "device_fault",    "other"};
+
+std::optional<AttemptOutcome> OutcomeOfReason(Reason reason) {
+  switch (reason) {
+    case Reason::kFull:
+      return AttemptOutcome::kFull;
+    case Reason::kTooLong:
+      return AttemptOutcome::kTooLong;
+    case Reason::kDraining:
+    case Reason::kDrained:
+      return AttemptOutcome::kDraining;
+    case Reason::kRevoked:
+      return AttemptOutcome::kRevoked;
+    case Reason::kExpired:
+      return AttemptOutcome::kExpired;
+    case Reason::kUnknownTicket:
+      return AttemptOutcome::kUnknownTicket;
+    case Reason::kLayoutMismatch:
+      return AttemptOutcome::kLayoutMismatch;
+    case Reason::kPushFailed:
+      return AttemptOutcome::kPushFailed;
+    case Reason::kDeviceFault:
+      return AttemptOutcome::kDeviceFault;
+    default:
+      return std::nullopt;
+  }
+}
+
+}  // namespace
+
+std::string_view AttemptOutcomeName(AttemptOutcome outcome) {
+  return kOutcomeNames.at(static_cast<size_t>(outcome));
+}
+
+AttemptOutcome OutcomeOfStatus(const absl::Status& status) {
+  if (const auto outcome = OutcomeOfReason(ReasonOf(status))) return *outcome;
+  switch (status.code()) {
+    case absl::StatusCode::kOk:
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kCancelled:
+    case absl::StatusCode::kDeadlineExceeded:
+    case absl::StatusCode::kUnknown:
+      return AttemptOutcome::kStreamBroken;
+    case absl::StatusCode::kDataLoss:
+      return AttemptOutcome::kPushFailed;
+    default:
+      return AttemptOutcome::kOther;
+  }
+}
+
+bool CountsAgainstRequest(AttemptOutcome outcome) {
+  switch (outcome) {
+    case AttemptOutcome::kUnknownTicket:
+    case AttemptOutcome::kPushFailed:
+    case AttemptOutcome::kStreamBroken:
+    case AttemptOutcome::kWorkerDied:
+    case AttemptOutcome::kDeviceFault:
+    case AttemptOutcome::kOther:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsFinalRefusal(const absl::Status& status) {
+  if (status.code() == absl::StatusCode::kUnimplemented) return true;
+  return status.code() == absl::StatusCode::kInvalidArgument;
+}
+
+void AttemptLedger::Record(AttemptOutcome outcome, const std::vector<WorkerKey>& suspects,
+                           base::Instant now, base::Duration avoid_for) {
+  const bool counts = CountsAgainstRequest(outcome);
+  if (counts) ++counted_;
+  for (const WorkerKey& key : suspects) {
+    if (counts) suspects_.insert(key);
+    avoid_until_.emplace_back(key, now + avoid_for);
+  }
+}
+
+bool AttemptLedger::NeedsCertainty(const IsAlive& alive, int max_killed) const {
+  const bool undecided = std::any_of(suspects_.begin(), suspects_.end(), alive);
+  return undecided && static_cast<int>(suspects_.size()) >= max_killed;
+}
+
+std::optional<absl::Status> AttemptLedger::Verdict(const IsAlive& alive, int max_counted,
+                                                   int max_killed, const absl::Status& last) const {
+  const auto dead = std::count_if(suspects_.begin(), suspects_.end(),
+                                  [&](const WorkerKey& key) { return !alive(key); });
+  const std::string last_words(last.message());
+  if (dead >= max_killed) {
+    return MakeError(absl::StatusCode::kInternal, {.reason = Reason::kRequestKilledWorkers},
+                     absl::StrCat(dead,
+                                  " worker processes died while they ran this request; it "
+                                  "is not tried again. Last: ",
+                                  last_words));
+  }
+  if (counted_ >= max_counted) {
+    return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kAttemptsExhausted},
+                     absl::StrCat(counted_, " attempts failed. Last: ", last_words,
+                                  ". Try again, or look at the workers' logs"));
+  }
+  return std::nullopt;
+}
+
+std::set<WorkerKey> AttemptLedger::Avoid(base::Instant now) const {
+  std::set<WorkerKey> avoid;
+  for (const auto& [key, until] : avoid_until_) {
+    if (now < until) avoid.insert(key);
+  }
+  return avoid;
+}
+
+}  // namespace baton

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/base/clock.h"
+#include "router/workers/worker_calls.h"
+#include "router/workers/worker_view.h"
+
+namespace baton {
+
+// How an attempt ended; the label `outcome` of baton_attempts_total.
+enum class AttemptOutcome {
+  kFinished,   // the worker said so
+  kReleased,   // the router said so: stop string, first token was the end
+  kCancelled,  // the client went
+  kDeadline,
+  kFull,
+  kTooLong,
+  kDraining,
+  kRevoked,
+  kExpired,
+  kUnknownTicket,
+  kLayoutMismatch,
+  kPushFailed,
+  kStreamBroken,
+  kWorkerDied,
+  kDeviceFault,
+  kOther,
+};
+std::string_view AttemptOutcomeName(AttemptOutcome outcome);
+
+// What a stream's end means while its request is not over. `status` OK: it ended too early.
+AttemptOutcome OutcomeOfStatus(const absl::Status& status);
+
+// Whether an attempt that ended so counts towards the limit: dead process, broken stream, failed
+// push. Refusals and revocations do not.
+bool CountsAgainstRequest(AttemptOutcome outcome);
+
+// Whether trying again is pointless: the request itself is at fault.
+bool IsFinalRefusal(const absl::Status& status);
+
+// What went wrong with the attempts of one request so far. Not thread-safe.
+class AttemptLedger final {
+ public:
+  using IsAlive = std::function<bool(const WorkerKey&)>;
+
+  // `suspects`: processes that may have died under the attempt.
+  void Record(AttemptOutcome outcome, const std::vector<WorkerKey>& suspects, base::Instant now,
+              base::Duration avoid_for);
+
+  // Whether one more death among the suspects would end the request: then it is worth waiting for
+  // certainty before the next attempt.
+  bool NeedsCertainty(const IsAlive& alive, int max_killed) const;
+
+  // The error that ends the request now, if any.
+  std::optional<absl::Status> Verdict(const IsAlive& alive, int max_counted, int max_killed,
+                                      const absl::Status& last) const;
+
+  std::set<WorkerKey> Avoid(base::Instant now) const;
+  int counted() const { return counted_; }
+
+ private:
+  int counted_ = 0;
+  std::set<WorkerKey> suspects_;
+  std::vector<std::pair<WorkerKey, base::Instant>> avoid_until_;
+};
+
+}  // namespace baton

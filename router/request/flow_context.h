@@ -1,0 +1,60 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/base/timer_queue.h"
+#include "common/eos/eos_log.h"
+#include "router/edge/served_model.h"
+#include "router/edge/work_pool.h"
+#include "router/placement/admission.h"
+#include "router/placement/placer.h"
+#include "router/router_options.h"
+#include "router/router_probe.h"
+#include "router/workers/worker_directory.h"
+
+namespace baton {
+
+class RequestFlow;
+
+// The requests in flight: owns them and knows their ids. Thread-safe.
+class FlowRegistry final {
+ public:
+  // False when the id is in flight already.
+  bool Add(const std::string& id, std::shared_ptr<RequestFlow> flow);
+  void Remove(const std::string& id);
+  std::vector<std::shared_ptr<RequestFlow>> All() const;
+  size_t size() const;
+  // False when some were left at `deadline`.
+  bool WaitEmpty(base::Instant deadline);
+
+ private:
+  mutable base::Mutex mutex_;
+  base::CondVar removed_;
+  std::unordered_map<std::string, std::shared_ptr<RequestFlow>> flows_ ABSL_GUARDED_BY(mutex_);
+};
+
+// What all requests of a router share. Outlives them.
+struct FlowContext {
+  const RouterOptions& options;
+  const ServedModel& model;
+  const base::Clock* clock;
+  WorkerDirectory* directory;
+  Placer* placer;
+  Admission* admission;
+  base::TimerQueue* timers;
+  WorkPool* pool;
+  RouterProbe* probe;
+  FlowRegistry* registry;
+  EosLog* eos_log;                   // null: off
+  std::atomic<uint64_t> next_id{1};  // of queue entries and streams
+};
+
+}  // namespace baton

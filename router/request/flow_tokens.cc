@@ -1,0 +1,108 @@
+// RequestFlow: tokens on their way from the workers to the client.
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "router/request/request_flow.h"
+
+namespace baton {
+namespace {
+
+void FillLogprobs(const SampledToken& token, v1::TokenLogprobs* out) {
+  out->set_logprob(token.logprob);
+  for (const TokenLogprob& alternative : token.top_logprobs) {
+    v1::TokenLogprob* top = out->add_top();
+    top->set_token_id(alternative.token);
+    top->set_logprob(alternative.logprob);
+  }
+}
+
+void FillEosStep(const PlacedToken& token, v1::EosStep* out) {
+  const EosSignal& signal = token.token.eos;
+  out->set_step(token.index + 1);
+  if (!std::isnan(signal.eos_logprob)) {
+    out->set_eos_logprob(signal.eos_logprob);
+    out->set_eos_prob(std::exp(static_cast<double>(signal.eos_logprob)));
+  }
+  out->set_eos_prob_sampling(signal.eos_prob_sampling);
+  out->set_eos_rank(signal.eos_rank);
+  out->set_entropy(signal.entropy);
+  out->set_top1_prob(signal.top1_prob);
+  out->set_timestamp(token.unix_time);
+}
+
+}  // namespace
+
+bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
+  const AcceptedOutput::Verdict verdict = output_->Judge(token);
+  if (verdict == AcceptedOutput::Verdict::kKnown && may_repeat &&
+      token.index == attempt_->first_index) {
+    return true;
+  }
+  if (pending_end_) {
+    Finish(*pending_end_);  // the worker goes on where the request has ended
+    return false;
+  }
+  if (verdict != AcceptedOutput::Verdict::kNext) {
+    FailAttempt(
+        AttemptOutcome::kOther,
+        absl::InternalError(absl::StrCat("token ", token.token.token, " at index ", token.index,
+                                         "; expected index ", output_->size())),
+        WorkerKind::kDecode);
+    return false;
+  }
+  AcceptedOutput::Addition addition = output_->Accept(token);
+  LogToken(token);
+  Deliver(token, std::move(addition.text));
+  if (state_ == State::kDone) return false;
+  if (!addition.end) return true;
+  if (addition.end->reason == FinishReason::kStopString) {
+    Finish(*addition.end);
+    return false;
+  }
+  EndSoon(*std::move(addition.end), context_->options.deadlines.release);
+  return true;
+}
+
+void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
+  const base::Instant now = context_->clock->Now();
+  if (token.index == 0) {
+    first_token_at_ = now;
+    timings_.set_ttft_ms(base::Milliseconds(now - arrived_));
+    context_->probe->FirstToken(now - arrived_);
+  } else {
+    context_->probe->NextToken(now - last_token_at_);
+  }
+  last_token_at_ = now;
+  v1::Delta delta;
+  delta.set_text(std::move(text));
+  delta.add_token_ids(token.token.token);
+  if (spec_.logprobs) FillLogprobs(token.token, delta.add_logprobs());
+  if (spec_.eos_steps) FillEosStep(token, delta.add_eos_steps());
+  if (sink_->Append(std::move(delta))) return;
+  Fail(MakeError(absl::StatusCode::kResourceExhausted,
+                 {.reason = Reason::kSlowClient,
+                  .values = {{"limit", absl::StrCat(context_->options.client_buffer)}}},
+                 absl::StrCat("more than ", context_->options.client_buffer,
+                              " bytes wait for the client; read the stream faster")),
+       FinishReason::kError);
+}
+
+void RequestFlow::LogToken(const PlacedToken& token) {
+  if (eos_rows_ == nullptr) return;
+  eos_rows_->Accept({.timestamp = token.unix_time,
+                     .step = output_->size(),
+                     .id = token.token.token,
+                     .signal = token.token.eos,
+                     .natural_end_step = output_->natural_end_step(),
+                     .attempt = attempt_->number});
+}
+
+void RequestFlow::EndSoon(OutputEnd end, base::Duration within) {
+  if (pending_end_) return;
+  pending_end_ = std::move(end);
+  end_by_ = context_->clock->Now() + within;
+}
+
+}  // namespace baton

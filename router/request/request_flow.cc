@@ -1,0 +1,243 @@
+#include "router/request/request_flow.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/status.h"
+#include "router/edge/text_edge.h"
+#include "router/edge/validation.h"
+
+namespace baton {
+namespace {
+
+// How often a flow looks for what has no event of its own: a client that takes nothing.
+constexpr base::Duration kTickEvery = std::chrono::seconds(1);
+// How often the directory is asked whether a process died.
+constexpr base::Duration kSettleStep = std::chrono::milliseconds(20);
+
+}  // namespace
+
+RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<ClientSink> sink,
+                         base::Instant arrived, base::Instant deadline)
+    : context_(context),
+      spec_(std::move(spec)),
+      sink_(std::move(sink)),
+      arrived_(arrived),
+      deadline_(deadline),
+      unix_arrived_(context->clock->UnixNow()) {}
+
+void RequestFlow::Post(Event event) {
+  {
+    base::MutexLock lock(&mutex_);
+    mailbox_.push_back(std::move(event));
+    if (running_) return;
+    running_ = true;
+  }
+  const auto keep = shared_from_this();
+  while (true) {
+    std::optional<Event> next;
+    {
+      base::MutexLock lock(&mutex_);
+      if (mailbox_.empty()) {
+        running_ = false;
+        return;
+      }
+      next.emplace(std::move(mailbox_.front()));
+      mailbox_.pop_front();
+    }
+    Handle(*next);
+  }
+}
+
+void RequestFlow::Handle(Event& event) {
+  if (state_ == State::kDone) return;  // what a late placement holds is given back with it
+  if (auto* call = std::get_if<CallEvent>(&event)) {
+    OnCall(*call);
+  } else if (auto* ready = std::get_if<PromptReady>(&event)) {
+    OnPromptReady(*ready);
+  } else if (auto* placed = std::get_if<Placed>(&event)) {
+    OnPlaced(*placed);
+  } else if (std::holds_alternative<ClientGone>(event)) {
+    OnClientGone();
+  } else if (std::holds_alternative<DrainOver>(event)) {
+    Fail(MakeError(absl::StatusCode::kUnavailable,
+                   {.reason = Reason::kDrained, .retry_after = std::chrono::milliseconds(1000)},
+                   "the router shuts down and its drain time is over; send the request again"),
+         FinishReason::kError);
+  } else if (std::get<Tick>(event).at == tick_at_) {
+    tick_at_ = base::kNever;
+    OnTick();
+  }
+  if (state_ != State::kDone) ArmTick();
+}
+
+void RequestFlow::Begin() {
+  const std::weak_ptr<RequestFlow> weak = weak_from_this();
+  sink_->Attach([weak] {
+    if (const auto self = weak.lock()) self->Post(ClientGone{});
+  });
+  if (const absl::Status fits = CheckTextSize(spec_.input, Limits(), context_->model); !fits.ok()) {
+    return Post(PromptReady{fits});
+  }
+  const bool taken = context_->pool->TrySubmit([weak, context = context_] {
+    const auto self = weak.lock();
+    if (self == nullptr) return;
+    self->Post(PromptReady{TokenizeInput(self->spec_.input, context->model, self->unix_arrived_)});
+  });
+  if (taken) return;
+  Post(PromptReady{
+      MakeError(absl::StatusCode::kResourceExhausted,
+                {.reason = Reason::kQueueFull, .retry_after = std::chrono::milliseconds(1000)},
+                "too many requests wait to be tokenized; try again later")});
+}
+
+void RequestFlow::EndByDrain() { Post(DrainOver{}); }
+
+void RequestFlow::OnPromptReady(PromptReady& ready) {
+  if (!ready.prompt.ok()) return Reject(ready.prompt.status());
+  spec_.prompt = std::move(ready.prompt).value();
+  spec_.input = std::string();  // no longer needed
+  if (const absl::Status fits = FitLengths(Limits(), context_->model, &spec_); !fits.ok()) {
+    return Reject(fits);
+  }
+  output_.emplace(spec_, context_->model);
+  if (context_->eos_log != nullptr) {
+    eos_rows_ = std::make_unique<EosRequestLog>(
+        context_->eos_log,
+        EosRequestFacts{.request_id = spec_.request_id,
+                        .eos_token_id = context_->model.primary_eos(),
+                        .prompt_length = static_cast<int32_t>(spec_.prompt.size()),
+                        .policy = spec_.stop.eos_policy});
+  }
+  EnterQueue();
+  if (state_ != State::kQueued) return;
+  v1::Started started;
+  started.set_request_id(spec_.request_id);
+  started.set_model(context_->model.name);
+  started.set_prompt_tokens(static_cast<int32_t>(spec_.prompt.size()));
+  started.set_seed(spec_.sampling.seed);
+  sink_->Start(std::move(started));
+}
+
+LengthLimits RequestFlow::Limits() const {
+  const int32_t known = context_->directory->ContextLimit();
+  return {.context = known > 0 ? known : context_->model.config.max_positions,
+          .input = context_->options.max_input_length,
+          .output = context_->options.max_output_length};
+}
+
+RoutingNeed RequestFlow::NeedNow() const {
+  RoutingNeed need;
+  need.tokens = static_cast<int64_t>(spec_.prompt.size()) + output_->size();
+  const int64_t left = spec_.stop.max_tokens > 0 ? spec_.stop.max_tokens - output_->size()
+                                                 : context_->directory->ContextLimit();
+  need.peak_tokens = need.tokens + std::max<int64_t>(0, left);
+  need.fingerprint = fingerprint_;
+  need.avoid = ledger_.Avoid(context_->clock->Now());
+  need.prefix = PrefixOf(output_->ids().size());
+  return need;
+}
+
+void RequestFlow::EnterQueue() {
+  const bool replay = attempts_ > 0;
+  waiter_ = context_->next_id++;
+  Admission::Waiter waiter{.id = waiter_, .need = NeedNow()};
+  waiter.done = [weak = weak_from_this(), id = waiter_](absl::StatusOr<Placement> placement) {
+    if (const auto self = weak.lock()) self->Post(Placed{id, std::move(placement)});
+  };
+  EnterState(State::kQueued);
+  if (replay) {
+    context_->admission->EnqueueReplay(std::move(waiter));
+    return;
+  }
+  const absl::Status queued = context_->admission->Enqueue(std::move(waiter));
+  if (queued.ok()) return;
+  waiter_ = 0;
+  context_->probe->QueueRefused();
+  Reject(queued);
+}
+
+void RequestFlow::OnPlaced(Placed& placed) {
+  if (state_ != State::kQueued || placed.waiter != waiter_) return;
+  waiter_ = 0;
+  if (!placed.placement.ok()) return Fail(placed.placement.status(), FinishReason::kError);
+  OpenAttempt(std::move(placed.placement).value());
+}
+
+void RequestFlow::OnClientGone() {
+  // A client's own deadline cancels its call; the difference is only in what we report.
+  const bool late = context_->clock->Now() + std::chrono::milliseconds(50) >= deadline_;
+  if (late) return FailByDeadline();
+  Fail(absl::CancelledError("the client cancelled or was lost"), FinishReason::kAborted);
+}
+
+void RequestFlow::OnTick() {
+  const base::Instant now = context_->clock->Now();
+  if (now >= deadline_) return FailByDeadline();
+  const auto stalled = sink_->StalledSince();
+  if (stalled && now - *stalled >= context_->options.deadlines.slow_client) {
+    return Fail(MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
+                          "the client took nothing for too long; read the stream faster"),
+                FinishReason::kError);
+  }
+  if (pending_end_ && now >= end_by_) return Finish(*pending_end_);
+  if (now >= settle_at_) {
+    settle_at_ = base::kNever;
+    return RetryOrGiveUp();
+  }
+  if (attempt_ != nullptr && now >= attempt_->deadline) {
+    FailAttempt(attempt_->overdue,
+                absl::UnavailableError(std::string("no ") + attempt_->waits_for + " in time"),
+                WorkerKind::kDecode);
+  }
+}
+
+void RequestFlow::ArmTick() {
+  const base::Instant now = context_->clock->Now();
+  base::Instant next = std::min({deadline_, end_by_, settle_at_, now + kTickEvery});
+  if (attempt_ != nullptr) next = std::min(next, attempt_->deadline);
+  if (next >= tick_at_) return;
+  tick_at_ = next;
+  context_->timers->At(next, [weak = weak_from_this(), next] {
+    if (const auto self = weak.lock()) self->Post(Tick{next});
+  });
+}
+
+std::string_view RequestFlow::StageOf(State state) {
+  switch (state) {
+    case State::kPreparing:
+    case State::kDone:
+      return "";
+    case State::kQueued:
+    case State::kReserving:
+      return "queued";
+    case State::kPrefilling:
+      return "prefilling";
+    case State::kDecoding:
+      return "decoding";
+  }
+  return "";
+}
+
+void RequestFlow::EnterState(State state) {
+  context_->probe->StageChanged(StageOf(state_), StageOf(state));
+  state_ = state;
+}
+
+void RequestFlow::RetryOrGiveUp() {
+  const auto alive = [this](const WorkerKey& key) { return context_->directory->IsAlive(key); };
+  const RouterOptions& options = context_->options;
+  if (const auto verdict = ledger_.Verdict(alive, options.max_counted_attempts,
+                                           options.max_killed_workers, last_failure_)) {
+    return Fail(*verdict, FinishReason::kError);
+  }
+  const base::Instant now = context_->clock->Now();
+  if (ledger_.NeedsCertainty(alive, options.max_killed_workers) && now < settle_until_) {
+    EnterState(State::kQueued);
+    settle_at_ = std::min(settle_until_, now + kSettleStep);
+    return;
+  }
+  EnterQueue();
+}
+
+}  // namespace baton

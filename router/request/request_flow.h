@@ -1,0 +1,166 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "baton/v1/inference.pb.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "common/eos/eos_log.h"
+#include "common/rpc/generation.h"
+#include "router/edge/client_sink.h"
+#include "router/edge/request_spec.h"
+#include "router/request/accepted_output.h"
+#include "router/request/attempt.h"
+#include "router/request/attempt_ledger.h"
+#include "router/request/flow_context.h"
+#include "router/workers/worker_calls.h"
+
+namespace baton {
+
+// One request's life at the router, over all its attempts.
+//
+//   preparing -> queued -> reserving -> prefilling -> decoding -> done
+//                  ^____________ a new attempt ___________|
+//
+// Every event (prompt tokenized, placed, stream messages, cancel, time) goes through one mailbox.
+// Whoever posts into an idle flow runs it until the mailbox is empty, so the state below the line
+// has one thread at a time, in order, without a thread of its own. Handlers never wait.
+class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
+ public:
+  // `spec` is validated and has its request id. Nothing happens before Begin.
+  RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<ClientSink> sink,
+              base::Instant arrived, base::Instant deadline);
+
+  // Tokenizes, queues and runs.
+  void Begin();
+  // The drain is over its time: ends the request with DRAINED.
+  void EndByDrain();
+
+  const std::string& request_id() const { return spec_.request_id; }
+
+ private:
+  enum class State { kPreparing, kQueued, kReserving, kPrefilling, kDecoding, kDone };
+
+  struct PromptReady {
+    absl::StatusOr<std::vector<TokenId>> prompt;
+  };
+  struct Placed {
+    uint64_t waiter = 0;
+    absl::StatusOr<Placement> placement;
+  };
+  struct ClientGone {};
+  struct DrainOver {};
+  struct Tick {
+    base::Instant at;  // stale unless it is the one armed last
+  };
+  using Event = std::variant<PromptReady, Placed, CallEvent, ClientGone, DrainOver, Tick>;
+
+  // The name of a state as metrics spell it; "" when the request is in none the workers' words
+  // know.
+  static std::string_view StageOf(State state);
+
+  void Post(Event event);
+  void Handle(Event& event);
+
+  // Life: request_flow.cc.
+  void OnPromptReady(PromptReady& ready);
+  void EnterQueue();
+  LengthLimits Limits() const;
+  RoutingNeed NeedNow() const;
+  void OnPlaced(Placed& placed);
+  void OnClientGone();
+  void OnTick();
+  void ArmTick();
+  void EnterState(State state);
+  // After a failed attempt: ends the request, waits for certainty about a death, or queues again.
+  void RetryOrGiveUp();
+
+  // Ends: flow_ending.cc.
+  void Finish(const OutputEnd& end);
+  void Fail(const absl::Status& status, FinishReason reason);
+  void FailByDeadline();
+  void Reject(const absl::Status& status);
+  void Close(FinishReason reason, const absl::Status& status);
+  void WriteSummary(FinishReason reason, const absl::Status& status);
+  v1::Final FinalMessage(const OutputEnd& end) const;
+
+  // The attempt: flow_attempt.cc.
+  void OpenAttempt(Placement placement);
+  void OpenPrefill();
+  worker::v1::Generation GenerationNow() const;
+  CallOptions OptionsOfCall(uint64_t call);
+  void OnCall(CallEvent& event);
+  void OnDecodeMessage(worker::v1::DecodeResponse& message);
+  void OnReserved(const worker::v1::Reserved& reserved);
+  void OnStarted(const worker::v1::DecodeStarted& started);
+  void OnTokens(const worker::v1::Tokens& tokens);
+  void OnDecodeFinal(const worker::v1::DecodeFinal& final);
+  void OnDecodeEnded(const absl::Status& status);
+  void OnPrefillMessage(worker::v1::PrefillResponse& message);
+  void OnFirstToken(const worker::v1::FirstToken& first);
+  void OnPrefillEnded(const absl::Status& status);
+  bool TryOtherPrefill(const absl::Status& status);
+  void FailAttempt(AttemptOutcome outcome, const absl::Status& status, WorkerKind blamed);
+  // `release`: told to the decode worker; kNone cancels it, unless it is done by itself.
+  void EndAttempt(AttemptOutcome outcome, FinishReason release);
+
+  // Prefix caches: flow_prefix.cc. The prompt and `generated` tokens; null when nobody asks.
+  std::shared_ptr<const PrefixChain> PrefixOf(size_t generated) const;
+  void LearnPrompt(const worker::v1::DecodeStarted& started);
+  void LearnAnswer(const Attempt& attempt);
+
+  // Tokens: flow_tokens.cc. False when the flow or its attempt ended by it.
+  bool TakeToken(const PlacedToken& token, bool may_repeat);
+  void Deliver(const PlacedToken& token, std::string text);
+  void LogToken(const PlacedToken& token);
+  void EndSoon(OutputEnd end, base::Duration within);
+
+  FlowContext* const context_;
+  RequestSpec spec_;
+  const std::shared_ptr<ClientSink> sink_;
+  const base::Instant arrived_;
+  const base::Instant deadline_;
+
+  base::Mutex mutex_;
+  std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);
+  bool running_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // --- Owned by whoever runs the mailbox. ---
+  State state_ = State::kPreparing;
+  std::optional<AcceptedOutput> output_;
+  std::unique_ptr<EosRequestLog> eos_rows_;
+  std::unique_ptr<Attempt> attempt_;
+  AttemptLedger ledger_;
+  int32_t attempts_ = 0;
+  uint64_t waiter_ = 0;  // in the admission queue; 0 = none
+  absl::Status last_failure_;
+  std::string fingerprint_;  // of the model that drew the first tokens
+  // Known, but the worker's last word on it is still awaited until then.
+  std::optional<OutputEnd> pending_end_;
+  base::Instant end_by_ = base::kNever;
+  base::Instant tick_at_ = base::kNever;
+  // While it is uncertain whether the request killed its workers.
+  base::Instant settle_until_ = base::kNever;
+  base::Instant settle_at_ = base::kNever;
+  bool worker_done_ = false;  // it sent Final
+
+  base::Instant first_token_at_ = base::kNever;
+  base::Instant last_token_at_{};
+  std::optional<OutputEnd> end_;
+  bool rejected_ = false;
+  int32_t cached_tokens_ = 0;
+  double unix_arrived_ = 0;
+  v1::Timings timings_;
+  std::string prefill_worker_;
+  std::string decode_worker_;
+};
+
+}  // namespace baton

@@ -1,0 +1,84 @@
+#include "router/request/request_summary.h"
+
+#include "common/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json SamplingJson(const SamplingParams& params) {
+  return {{"temperature", params.temperature},
+          {"top_k", params.top_k},
+          {"top_p", params.top_p},
+          {"min_p", params.min_p},
+          {"repetition_penalty", params.repetition_penalty},
+          {"presence_penalty", params.presence_penalty},
+          {"frequency_penalty", params.frequency_penalty},
+          {"no_repeat_ngram_size", params.no_repeat_ngram_size},
+          {"seed", params.seed}};
+}
+
+Json StopMatchJson(const std::optional<OutputEnd>& end) {
+  if (end && end->stop_token) return *end->stop_token;
+  if (end && end->stop_string) return *end->stop_string;
+  return nullptr;
+}
+
+Json OrNull(std::optional<int32_t> value) { return value ? Json(*value) : Json(nullptr); }
+
+}  // namespace
+
+std::string_view StopCauseName(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStopEos:
+      return "eos";
+    case FinishReason::kStopToken:
+      return "token";
+    case FinishReason::kStopString:
+      return "string";
+    case FinishReason::kStopGrammar:
+      return "grammar";
+    default:
+      return "none";
+  }
+}
+
+std::string SummaryLine(const RequestSummary& summary) {
+  const RequestSpec& spec = summary.spec;
+  const v1::Timings& timings = summary.timings;
+  const bool failed = !summary.status.ok();
+  const Json json = {
+      {"request_id", spec.request_id},
+      {"model", summary.model},
+      {"timestamp", summary.arrived},
+      {"finish_reason", FinishReasonName(summary.reason)},
+      {"stop_cause", StopCauseName(summary.reason)},
+      {"stop_match", StopMatchJson(summary.end)},
+      {"prompt_length", spec.prompt.size()},
+      {"cached_tokens", summary.cached_tokens},
+      {"output_length", summary.output_length},
+      {"natural_end_step", OrNull(summary.natural_end_step)},
+      {"eos_policy", EosPolicyName(spec.stop.eos_policy)},
+      {"max_tokens", spec.stop.max_tokens > 0 ? Json(spec.stop.max_tokens) : Json(nullptr)},
+      {"min_tokens", spec.stop.min_tokens},
+      {"stop_token_ids", spec.stop.stop_token_ids},
+      {"sampling", SamplingJson(spec.sampling)},
+      {"attempts", summary.attempts},
+      {"prefill_worker", summary.prefill_worker},
+      {"decode_worker", summary.decode_worker},
+      {"timings_ms",
+       {{"queue", timings.queue_ms()},
+        {"prefill", timings.prefill_ms()},
+        {"kv_transfer", timings.kv_transfer_ms()},
+        {"ttft", timings.ttft_ms()},
+        {"total", timings.total_ms()}}},
+      {"error", failed ? Json{{"code", CodeName(summary.status.code())},
+                              {"reason", ReasonName(ReasonOf(summary.status))},
+                              {"message", std::string(summary.status.message())}}
+                       : Json(nullptr)}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace baton

@@ -1,0 +1,57 @@
+// Sums over the GPUs of one process: over one where there is no second.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "kernels/backend_factory.h"
+#include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/graph/graph.h"
+
+namespace baton::kernels {
+namespace {
+
+constexpr int64_t kCount = 5000;
+
+// Three sums of a rank, the last two as a graph.
+void SumOnRank(Collective& collective) {
+  const int rank = collective.rank();
+  ASSERT_TRUE(cuda::SelectDevice(rank).ok());
+  const auto stream = cuda::Stream::Create();
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  const std::vector<float> ones(kCount, 1);
+  const auto values = cuda::DeviceMemory::Allocate(kCount * sizeof(float));
+  ASSERT_TRUE(values.ok()) << values.status();
+  ASSERT_TRUE(
+      cuda::CopyToDevice((*values)->data(), ones.data(), (*values)->size(), stream->handle()).ok());
+  cuda::GraphCache graphs(stream->handle());
+  for (int sum = 0; sum < 3; ++sum) {
+    const absl::Status queued = graphs.Run({}, [&] {
+      return collective.AllReduceSum({static_cast<float*>((*values)->data()), kCount},
+                                     stream->handle());
+    });
+    ASSERT_TRUE(queued.ok()) << queued;
+  }
+  EXPECT_EQ(graphs.captured(), 1u);
+  std::vector<float> found(kCount);
+  ASSERT_TRUE(
+      cuda::CopyToHost(found.data(), (*values)->data(), (*values)->size(), stream->handle()).ok());
+  ASSERT_TRUE(stream->Synchronize().ok());
+  EXPECT_TRUE(collective.status().ok()) << collective.status();
+  const auto ranks = static_cast<float>(collective.size());
+  EXPECT_EQ(found, std::vector<float>(kCount, ranks * ranks * ranks));
+}
+
+TEST(GpuGroupTest, SumsAreThoseOfAllRanksAlsoInAGraph) {
+  const auto count = cuda::DeviceCount();
+  ASSERT_TRUE(count.ok()) << count.status();
+  const int ranks = std::min(2, *count);
+  const auto group = MakeGroup({.device = "cuda", .ranks = ranks});
+  ASSERT_TRUE(group.ok()) << group.status();
+  std::vector<std::thread> threads;
+  for (const auto& end : *group) threads.emplace_back([&end] { SumOnRank(*end); });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+}  // namespace baton::kernels

@@ -1,0 +1,97 @@
+#include "tools/bench/client/completion_chunk.h"
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace baton::bench {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CompletionChunk, TextIsOneArrival) {
+  const auto chunk = ParseCompletionChunk(
+      R"({"id":"c-1","choices":[{"index":0,"text":"two words","finish_reason":null}],"usage":null})");
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  EXPECT_EQ(chunk->id, "c-1");
+  EXPECT_EQ(chunk->tokens, 1);
+  EXPECT_EQ(chunk->finish_reason, "");
+  EXPECT_FALSE(chunk->usage);
+}
+
+TEST(CompletionChunk, EmptyTextIsNone) {
+  const auto chunk = ParseCompletionChunk(R"({"choices":[{"text":"","finish_reason":"length"}]})");
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  EXPECT_EQ(chunk->tokens, 0);
+  EXPECT_EQ(chunk->finish_reason, "length");
+}
+
+TEST(CompletionChunk, TokenIdsCountWhereTheyAreSent) {
+  for (const char* text : {"abc", ""}) {
+    const auto chunk = ParseCompletionChunk(
+        std::string(R"({"choices":[{"token_ids":[5,6,7],"text":")") + text + R"("}]})");
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->tokens, 3);
+  }
+}
+
+TEST(CompletionChunk, CountsTheFirstChoiceAtItsOwnPlaceOnly) {
+  const auto chunk = ParseCompletionChunk(
+      R"({"text":"no","choices":[{"text":"","logprobs":{"text":"no","token_ids":[1]}},)"
+      R"({"text":"no","token_ids":[1,2],"finish_reason":"stop"}],"x":{"choices":[{"text":"no"}]}})");
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  EXPECT_EQ(chunk->tokens, 0);
+  EXPECT_EQ(chunk->finish_reason, "");
+}
+
+TEST(CompletionChunk, ReadsUsage) {
+  const auto chunk = ParseCompletionChunk(
+      R"({"id":"c","choices":[],"usage":{"prompt_tokens":11,"total_tokens":18,)"
+      R"("completion_tokens":7,"prompt_tokens_details":{"cached_tokens":4,"audio_tokens":9}}})");
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  ASSERT_TRUE(chunk->usage);
+  EXPECT_EQ(chunk->usage->prompt_tokens, 11);
+  EXPECT_EQ(chunk->usage->completion_tokens, 7);
+  EXPECT_EQ(chunk->usage->cached_tokens, 4);
+}
+
+TEST(CompletionChunk, ReadsAnErrorInEitherForm) {
+  for (const char* json :
+       {R"({"error":{"message":"no room","type":"x"}})", R"({"error":"no room"})"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_TRUE(chunk.ok()) << chunk.status();
+    EXPECT_EQ(chunk->error, "no room");
+  }
+}
+
+TEST(CompletionChunk, RefusesWhatIsNoJsonObject) {
+  std::string deep(100, '[');
+  deep += std::string(100, ']');
+  for (const std::string& json :
+       {std::string(), std::string("{"), std::string("[1]"), std::string("3"),
+        std::string("{\"id\": oops}"), std::string("{} {}"), "{\"x\":" + deep + "}"}) {
+    const auto chunk = ParseCompletionChunk(json);
+    ASSERT_FALSE(chunk.ok()) << json;
+    EXPECT_THAT(std::string(chunk.status().message()), HasSubstr(json.substr(0, 20)));
+  }
+}
+
+TEST(CompletionChunk, NumbersOutOfRangeAreClamped) {
+  const auto chunk =
+      ParseCompletionChunk(R"({"usage":{"prompt_tokens":99999999999999,"completion_tokens":-4}})");
+  ASSERT_TRUE(chunk.ok()) << chunk.status();
+  EXPECT_EQ(chunk->usage->prompt_tokens, 2147483647);
+  EXPECT_EQ(chunk->usage->completion_tokens, 0);
+}
+
+TEST(ErrorMessage, IsFoundWhereServersPutIt) {
+  EXPECT_EQ(ErrorMessageOf(R"({"error":{"message":"a"}})"), "a");
+  EXPECT_EQ(ErrorMessageOf(R"({"error":"b"})"), "b");
+  EXPECT_EQ(ErrorMessageOf(R"({"object":"error","message":"c"})"), "c");
+  EXPECT_EQ(ErrorMessageOf(R"({"detail":"d"})"), "d");
+  EXPECT_EQ(ErrorMessageOf("<html>"), "'<html>'");
+  EXPECT_EQ(ErrorMessageOf(""), "no message");
+  EXPECT_LT(ErrorMessageOf(std::string(5000, 'x')).size(), 300u);
+}
+
+}  // namespace
+}  // namespace baton::bench

@@ -1,0 +1,66 @@
+#include "tools/bench/plan/prompt_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/common/text/test_files.h"
+
+namespace baton::bench {
+namespace {
+
+using baton::testing::TempDir;
+using ::testing::HasSubstr;
+
+TEST(PromptFileTest, ReadsTextsIdsAndLengths) {
+  const TempDir dir;
+  const std::string path = dir.Write("p.jsonl",
+                                     "{\"prompt\": \"Once\", \"max_tokens\": 7}\n"
+                                     "\n"
+                                     "{\"token_ids\": [5, 6], \"output_tokens\": 8}\n"
+                                     "{\"prompt\": \"Twice\"}");
+  const auto prompts = ReadPromptFile(path);
+  ASSERT_TRUE(prompts.ok()) << prompts.status();
+  ASSERT_EQ(prompts->size(), 3U);
+  EXPECT_EQ(std::get<std::string>((*prompts)[0].prompt), "Once");
+  EXPECT_EQ((*prompts)[0].max_tokens, 7);
+  EXPECT_EQ(std::get<std::vector<int32_t>>((*prompts)[1].prompt), (std::vector<int32_t>{5, 6}));
+  EXPECT_EQ((*prompts)[1].max_tokens, 8);
+  EXPECT_EQ((*prompts)[1].line, 3);
+  EXPECT_EQ((*prompts)[2].max_tokens, 0);
+}
+
+TEST(PromptFileTest, RefusesWhatItWouldHaveToIgnore) {
+  const struct {
+    const char* line;
+    const char* found;
+  } kDefects[] = {
+      {"not json", "no JSON object"},
+      {"[1]", "no JSON object"},
+      {"{}", "no prompt"},
+      {R"({"prompt": "a", "token_ids": [1]})", "both"},
+      {R"({"prompt": ""})", "\"\""},
+      {R"({"prompt": 3})", "3"},
+      {R"({"token_ids": []})", "no token ids"},
+      {R"({"token_ids": [-1]})", "-1"},
+      {R"({"token_ids": "1 2"})", "1 2"},
+      {R"({"prompt": "a", "max_tokens": 0})", "0"},
+      {R"({"prompt": "a", "max_tokens": "7"})", "7"},
+      {R"({"prompt": "a", "max_tokens": 7, "output_tokens": 7})", "both"},
+      {R"({"prompt": "a", "temperature": 1})", "'temperature'"},
+      {R"({"prompt": "a", "messages": []})", "'messages'"},
+  };
+  const TempDir dir;
+  for (const auto& defect : kDefects) {
+    const std::string path =
+        dir.Write("p.jsonl", "{\"prompt\": \"fine\"}\n" + std::string(defect.line) + "\n");
+    const auto prompts = ReadPromptFile(path);
+    ASSERT_FALSE(prompts.ok()) << defect.line;
+    EXPECT_THAT(std::string(prompts.status().message()), HasSubstr(path + ":2: found "));
+    EXPECT_THAT(std::string(prompts.status().message()), HasSubstr(defect.found));
+  }
+  EXPECT_FALSE(ReadPromptFile(dir.Write("empty", "\n\n")).ok());
+  EXPECT_EQ(ReadPromptFile(dir.path() + "/absent").status().code(), absl::StatusCode::kNotFound);
+}
+
+}  // namespace
+}  // namespace baton::bench

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/mutex.h"
+#include "tools/bench/client/curl_loop.h"
+#include "tools/bench/client/openai_target.h"
+#include "tools/bench/load/stream_client.h"
+
+namespace baton::bench {
+
+// POST /v1/completions with "stream": true, over HTTP/1.1 with kept connections.
+//
+// Counting: every event with text or token ids is one arrival, of as many tokens as it has ids, or
+// of one without ids. The usage at the end is the truth for output_tokens; where a server sends
+// none, the arrivals are summed and counted_by_server is false.
+class OpenAiClient final : public StreamClient {
+ public:
+  // Asks the server for its models first, see OpenAiTarget::Probe.
+  static absl::StatusOr<std::unique_ptr<OpenAiClient>> Connect(const OpenAiClientOptions& options);
+  ~OpenAiClient() override;
+
+  void Start(const PlannedRequest& request, std::shared_ptr<Observer> observer) override;
+  void CancelAll() override { loop_->AbortAll(); }
+
+ private:
+  class Exchange;
+
+  OpenAiClient(std::unique_ptr<OpenAiTarget> target, std::unique_ptr<CurlLoop> loop);
+
+  const std::unique_ptr<OpenAiTarget> target_;
+  base::Mutex mutex_;
+  // As many as ever were under way at once; each is used again.
+  std::vector<std::unique_ptr<Exchange>> exchanges_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Exchange*> idle_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<CurlLoop> loop_;
+};
+
+}  // namespace baton::bench

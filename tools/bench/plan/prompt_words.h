@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/bench/plan/prompt_maker.h"
+
+namespace baton::bench {
+
+// The first `count` random words behind the prompt of `spec`, one per token. Here alone is decided
+// which tokens prompts share: equal words become equal tokens.
+std::vector<uint32_t> PromptWords(uint64_t seed, const PromptSharing& sharing,
+                                  const PromptSpec& spec, int64_t count);
+
+// Evenly one of n, for n < 2^32.
+constexpr uint32_t PickBelow(uint32_t n, uint32_t word) {
+  return static_cast<uint32_t>((uint64_t{word} * n) >> 32);
+}
+
+}  // namespace baton::bench

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "tools/bench/load/load_generator.h"
+
+namespace baton::bench {
+
+// Shows a run while it lasts: on a terminal one line that is written again and again, elsewhere a
+// plain line every few seconds.
+class ProgressView final {
+ public:
+  // `out` stays open; usually stderr.
+  explicit ProgressView(std::FILE* out);
+  // Takes the line away, so that what follows starts on an empty one.
+  ~ProgressView();
+  ProgressView(const ProgressView&) = delete;
+  ProgressView& operator=(const ProgressView&) = delete;
+
+  // What is under way: "run 2 of 3", "rate 4.2". The figures start again.
+  void Begin(std::string label);
+  void Update(const LoadProgress& progress);
+  // The last figures of this label, as a line that stays.
+  void End();
+
+ private:
+  void Write(const std::string& text);
+
+  std::FILE* const out_;
+  const bool terminal_;
+  std::string label_;
+  LoadProgress last_;
+  double last_written_s_ = 0;
+  int64_t last_tokens_ = 0;
+  double tokens_per_s_ = 0;
+  size_t shown_ = 0;  // characters of the line on the terminal
+};
+
+// "run 1 of 3  12.5 s  40 of 200 done, 8 under way, 0 failed  1234 tok/s  TTFT 31 ms".
+std::string ProgressText(const std::string& label, const LoadProgress& progress,
+                         double tokens_per_s);
+
+}  // namespace baton::bench

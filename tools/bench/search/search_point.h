@@ -1,0 +1,55 @@
+#pragma once
+
+#include "tools/bench/search/find_max.h"
+
+namespace baton::bench {
+
+// One point of a search: runs it, pools its runs and judges them.
+class PointJudge final {
+ public:
+  PointJudge(const FindMaxOptions& options, const RunPoint& run) : options_(options), run_(run) {}
+
+  // Runs at `value` until it is decided. `point` numbers it, which sets its seeds. `earlier`, which
+  // may be null, is the last look at the same value: its samples count, unless the client was late,
+  // and this look is kSecondLook times as long as a first one.
+  SearchPoint Measure(double value, int point, const SearchPoint* earlier);
+
+  // Of the callback; with an error, Measure is not called again.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  // Requests that count: of the first look, and the most at `value`.
+  struct Budget {
+    int64_t first = 0;
+    int64_t most = 0;
+  };
+  Budget BudgetOf(double value, int64_t had) const;
+  // Runs of which `counted` requests are to count, as many as it takes; false when the point cannot
+  // be judged.
+  bool Spend(int64_t counted, SearchPoint* point);
+  bool RunOnce(int64_t requests, SearchPoint* point);
+  // Requests of a run beside those that are to count: its warm-up, and the first of each user.
+  int64_t Beside(double value) const;
+  // Requests that would let the rule pass every metric, if violations go on as before.
+  int64_t RequestsWanted(const SearchPoint& point) const;
+  void Take(const LoadResult& load, const PointRequest& request, SearchPoint* point);
+  void Count(const LoadResult& load, const Window& window, SearchPoint* point) const;
+  // The rule, for every metric; the first that fails is the point's reason.
+  void JudgeMetrics(SearchPoint* point) const;
+  // Whether anything that has nothing to do with the rule, or a metric, keeps it from passing.
+  bool Refused(SearchPoint* point) const;
+  bool Decided(int64_t most, SearchPoint* point) const;
+  bool LongEnough(const SearchPoint& point) const;
+  WindowOptions WindowOf(double value) const;
+
+  const FindMaxOptions& options_;
+  const RunPoint& run_;
+  absl::Status status_;
+  int index_ = 0;
+  int64_t largest_ = 0;  // requests of the run that the point's figures are of
+  // Requests per second of the latest run: how many a closed loop answers in a warm-up.
+  double pace_ = 0;
+  int all_warmup_ = 0;  // runs of this point in a row that were over before their warm-up
+};
+
+}  // namespace baton::bench
