@@ -58,18 +58,18 @@ std::vector<MetricInfo> PairMetrics() {
           "fallen_back: pushes of the pair go by gRPC for a while; refused: the other side has "
           "no pair for us; closed: idle, displaced, or the other side left; discarded (prefill): "
           "the decode worker "
-          "had no place for a chunk and the rest of its push goes by gRPC; device_lost: a call "
+          "had no place for a parcel and the rest of its push goes by gRPC; device_lost: a call "
           "into the library did not come back.",
           {{"event",
             {"built", "rebuilt", "aborted", "fallen_back", "closed", "refused", "discarded",
              "device_lost"}}}),
       Row(Metric::kKvPairBytes, counter, kWorkersOwn, "baton_kv_pair_bytes_total",
-          "Bytes of chunks granted (prefill) or received (decode) between devices, headers "
+          "Bytes of parcels granted (prefill) or received (decode) between devices, headers "
           "included."),
   };
   MetricInfo wait = Row(Metric::kKvPairGrantWait, MetricType::kHistogram, kPrefillOwns,
                         "baton_kv_pair_grant_wait_seconds",
-                        "From the announcement of a chunk until the decode worker granted it.");
+                        "From the announcement of a parcel until the decode worker granted it.");
   wait.buckets = ShortTimeBuckets();
   rows.push_back(std::move(wait));
   return rows;

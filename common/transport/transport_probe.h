@@ -19,9 +19,9 @@ class TransportProbe {
   virtual void PushOpened(PushWay) {}
   // Both sides.
   virtual void PairHappened(PairEvent) {}
-  // Sender side: from the announcement of a chunk to its grant.
+  // Sender side: from the announcement of a parcel to its grant.
   virtual void GrantWaited(base::Duration) {}
-  // Bytes of a chunk that was granted (sender) or has arrived (receiver).
+  // Bytes of a parcel that was granted (sender) or has arrived (receiver).
   virtual void PairBytes(int64_t) {}
 };
 

@@ -18,7 +18,7 @@ from cluster import BIN, DEMO_MODEL, Cluster, wait_until
 FAKE = pathlib.Path(os.environ.get("BATON_FAKE_NCCL_LIBRARY", BIN.parent / "tests/libbaton_fake_nccl.so"))
 NCCL = ["--kv-transport", "nccl", "--nccl-library", str(FAKE)]
 WAYS = {"nccl": NCCL, "cuda_ipc": ["--kv-transport", "cuda_ipc"]}
-CHUNK_HEADER_BYTES = 12288
+PARCEL_HEADER_BYTES = 12288
 FLOAT32_BLOCK_BYTES = 4 * 2 * 2 * 16 * 64 * 4  # layers, K and V, heads, slots, head_dim of the demo model
 # Where a worker stops in the middle of a transfer; the first hit is the chunk that proves the pair.
 IN_A_TRANSFER = (("prefill", "sending_chunk@2:stop"), ("decode", "received_chunk@2:stop"))
@@ -149,7 +149,7 @@ class Handoff(unittest.TestCase):
         def figures():
             running.assert_nothing_held()
             prefill, decode = running.prefill[0].metrics(), running.decode[0].metrics()
-            headers = CHUNK_HEADER_BYTES * prefill.sum("baton_kv_pair_grant_wait_seconds_count")
+            headers = PARCEL_HEADER_BYTES * prefill.sum("baton_kv_pair_grant_wait_seconds_count")
             return through_pairs(running.prefill[0], way), decode.sum("baton_kv_pair_bytes_total") - headers
         pushes, arrived = figures()
         answers = running.generate(requests(len(expected)), concurrency=2)

@@ -1,6 +1,6 @@
 #include "tests/fakes/pair_sim.h"
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "tests/fakes/pair_sim_parts.h"
 
 namespace baton {
@@ -76,7 +76,7 @@ void PairSim::StartReceiver(int index) {
   node.device = std::make_shared<Device>(Device{.is_sender = false, .node = index});
   node.machine = std::make_unique<PairReceiver>(
       options_.limits,
-      PairEpoch{.incarnation = node.incarnation, .chunk_bytes = options_.limits.chunk_bytes});
+      PairEpoch{.incarnation = node.incarnation, .parcel_bytes = options_.limits.parcel_bytes});
 }
 
 void PairSim::TickAll() {
@@ -298,10 +298,10 @@ void PairSim::Feed(uint64_t id) {
   if (push->fed < push->source.size()) At(Some(10'000), [this, id] { Feed(id); });
 }
 
-void PairSim::Settle(uint64_t id, const std::vector<ChunkPart>& parts, bool done) {
+void PairSim::Settle(uint64_t id, const std::vector<ParcelPart>& parts, bool done) {
   PushState& push = *states_.at(id);
   if (push.ended) return Broken("a part was settled after the end of its push");
-  for (const ChunkPart& part : parts) {
+  for (const ParcelPart& part : parts) {
     const auto block = static_cast<size_t>(part.ordinal);
     push.settled[block] += part.size;
     if (done) push.done[block] += part.size;

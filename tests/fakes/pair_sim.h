@@ -30,7 +30,7 @@ class PairSim final {
     double fail_connect = 0, fail_send = 0, fail_receive = 0, fail_id = 0;
     double never_completes = 0;  // a send and its receive
     double thread_hangs = 0;     // per command: that device thread does nothing ever again
-    double corrupts = 0;         // per delivered chunk
+    double corrupts = 0;         // per delivered parcel
     double cancels = 0;          // per push, before its end
     double detaches = 0;         // per push: its reservation is over at some time
     double breaks_control = 0;   // per tick and stream
@@ -87,17 +87,17 @@ class PairSim final {
   void Execute(const std::shared_ptr<Device>& device, const DeviceCommand& command);
   void Event(const std::shared_ptr<Device>& device, base::Duration delay, DeviceEvent event);
   void ConnectSide(const std::shared_ptr<Device>& device, const Connect& command);
-  void Gather(const std::shared_ptr<Device>& device, const SendChunk& command);
-  void Post(const std::shared_ptr<Device>& device, const SendChunk& command);
-  void Post(const std::shared_ptr<Device>& device, const ReceiveChunk& command);
+  void Gather(const std::shared_ptr<Device>& device, const SendParcel& command);
+  void Post(const std::shared_ptr<Device>& device, const SendParcel& command);
+  void Post(const std::shared_ptr<Device>& device, const ReceiveParcel& command);
   void Match(const std::shared_ptr<Comm>& comm);
-  void Deliver(const std::shared_ptr<Device>& device, const DeliverChunk& command);
+  void Deliver(const std::shared_ptr<Device>& device, const DeliverParcel& command);
   void AbortSide(const std::shared_ptr<Device>& device, const AbortPair& command);
 
   // Pushes.
   void NewPush();
   void Feed(uint64_t id);
-  void Settle(uint64_t id, const std::vector<ChunkPart>& parts, bool done);
+  void Settle(uint64_t id, const std::vector<ParcelPart>& parts, bool done);
   void EndIfSettled(uint64_t id);
   void Detach(uint64_t id);
   void CheckEnd();

@@ -1,7 +1,7 @@
 // PairSim: device threads and communicators.
 #include <algorithm>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "tests/fakes/pair_sim_parts.h"
 
 namespace baton {
@@ -27,8 +27,8 @@ void PairSim::Event(const std::shared_ptr<Device>& device, base::Duration delay,
 void PairSim::Command(const std::shared_ptr<Device>& device, DeviceCommand command) {
   if (std::holds_alternative<AbandonDevice>(command)) {
     for (const DeviceCommand& left : device->commands) {
-      if (const auto* send = std::get_if<SendChunk>(&left)) {
-        Event(device, microseconds(1), ChunkGathered{send->key});
+      if (const auto* send = std::get_if<SendParcel>(&left)) {
+        Event(device, microseconds(1), ParcelGathered{send->key});
       }
     }
     device->commands.clear();
@@ -55,10 +55,10 @@ void PairSim::RunNext(const std::shared_ptr<Device>& device) {
 
 void PairSim::Execute(const std::shared_ptr<Device>& device, const DeviceCommand& command) {
   const bool hangs = Chance(options_.thread_hangs);
-  if (const auto* send = std::get_if<SendChunk>(&command)) {
+  if (const auto* send = std::get_if<SendParcel>(&command)) {
     Gather(device, *send);
     if (!hangs) Post(device, *send);
-  } else if (const auto* deliver = std::get_if<DeliverChunk>(&command)) {
+  } else if (const auto* deliver = std::get_if<DeliverParcel>(&command)) {
     Deliver(device, *deliver);  // no NCCL call in it
     return;
   }
@@ -75,7 +75,7 @@ void PairSim::Execute(const std::shared_ptr<Device>& device, const DeviceCommand
                        fails ? absl::InternalError("no id") : absl::OkStatus()});
   } else if (const auto* connect = std::get_if<Connect>(&command)) {
     ConnectSide(device, *connect);
-  } else if (const auto* receive = std::get_if<ReceiveChunk>(&command)) {
+  } else if (const auto* receive = std::get_if<ReceiveParcel>(&command)) {
     Post(device, *receive);
   } else if (const auto* abort = std::get_if<AbortPair>(&command)) {
     AbortSide(device, *abort);
@@ -103,35 +103,35 @@ void PairSim::ConnectSide(const std::shared_ptr<Device>& device, const Connect& 
   }
 }
 
-void PairSim::Gather(const std::shared_ptr<Device>& device, const SendChunk& command) {
+void PairSim::Gather(const std::shared_ptr<Device>& device, const SendParcel& command) {
   if (!device->in_use.emplace(command.slot, command.key).second)
     return Broken("a send slot is used twice");
-  SimChunk chunk;
-  chunk.header = {.epoch = command.key.epoch, .plan = command.plan, .is_void = command.is_void};
+  SimParcel parcel;
+  parcel.header = {.epoch = command.key.epoch, .plan = command.plan, .is_void = command.is_void};
   for (const SourcePart& source : command.sources) {
     uint64_t id = 0;
     std::memcpy(&id, command.plan.ticket.secret.data(), sizeof id);
     if (states_.at(id)->released) return Broken("a source was read after its release");
-    auto& bytes = chunk.bytes.emplace_back(SizeOf(source.bytes));
+    auto& bytes = parcel.bytes.emplace_back(SizeOf(source.bytes));
     CopyParts(source.bytes, {bytes});
   }
-  device->slots[command.slot] = std::move(chunk);
-  Event(device, microseconds(1), ChunkGathered{command.key});
+  device->slots[command.slot] = std::move(parcel);
+  Event(device, microseconds(1), ParcelGathered{command.key});
 }
 
-void PairSim::Post(const std::shared_ptr<Device>& device, const SendChunk& command) {
+void PairSim::Post(const std::shared_ptr<Device>& device, const SendParcel& command) {
   const auto found = device->comms.find({command.key.pair, command.key.epoch});
   if (found == device->comms.end()) return Broken("a send without a communicator");
   found->second->sends.push_back({.device = device,
                                   .key = command.key,
                                   .slot = command.slot,
-                                  .chunk = device->slots[command.slot],
+                                  .parcel = device->slots[command.slot],
                                   .stalled = Chance(options_.never_completes),
                                   .fails = Chance(options_.fail_send)});
   Match(found->second);
 }
 
-void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveChunk& command) {
+void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveParcel& command) {
   if (!device->in_use.emplace(command.slot, command.key).second)
     return Broken("a receive slot is used twice");
   const auto found = device->comms.find({command.key.pair, command.key.epoch});
@@ -140,7 +140,7 @@ void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveChunk& co
     return Event(device, Some(100), ReceivePosted{command.key, absl::InternalError("cannot post")});
   }
   found->second->receives.push_back(
-      {.device = device, .key = command.key, .slot = command.slot, .chunk = {}});
+      {.device = device, .key = command.key, .slot = command.slot, .parcel = {}});
   // Posts are told of in their order.
   Event(device, microseconds(1), ReceivePosted{command.key, absl::OkStatus()});
   Match(found->second);
@@ -153,21 +153,21 @@ void PairSim::Match(const std::shared_ptr<Comm>& comm) {
     comm->sends.pop_front();
     comm->receives.pop_front();
     if (send.key.number != receive.key.number || send.key.epoch != receive.key.epoch) {
-      return Broken("a send met the receive of another chunk");
+      return Broken("a send met the receive of another parcel");
     }
     const base::Duration delay = Some(3000);
     if (send.fails) {
-      Event(send.device, delay, ChunkSent{send.key, absl::InternalError("send failed")});
+      Event(send.device, delay, ParcelSent{send.key, absl::InternalError("send failed")});
       continue;
     }
     At(delay, [this, comm, send, receive] {
       // An abort of either side came before the last byte.
       if (comm->gone[0] || comm->gone[1] || send.device->dead || receive.device->dead) return;
-      receive.device->slots[receive.slot] = send.chunk;
+      receive.device->slots[receive.slot] = send.parcel;
       send.device->in_use.erase(send.slot);
       receive.device->in_use.erase(receive.slot);
-      Event(send.device, Some(200), ChunkSent{send.key, absl::OkStatus()});
-      Event(receive.device, Some(200), ChunkReceived{receive.key, absl::OkStatus()});
+      Event(send.device, Some(200), ParcelSent{send.key, absl::OkStatus()});
+      Event(receive.device, Some(200), ParcelReceived{receive.key, absl::OkStatus()});
     });
   }
 }
@@ -187,37 +187,38 @@ void PairSim::AbortSide(const std::shared_ptr<Device>& device, const AbortPair& 
   Event(device, Some(1000), DeviceAborted{command.pair, command.epoch});
 }
 
-void PairSim::Deliver(const std::shared_ptr<Device>& device, const DeliverChunk& command) {
-  const SimChunk& chunk = device->slots[command.slot];
-  const auto answer = [&](ChunkOutcome outcome, base::Duration delay) {
-    if (outcome == ChunkOutcome::kVoid) ++voids;
-    if (outcome == ChunkOutcome::kDiscarded) ++discarded;
-    Event(device, delay, ChunkDelivered{command.key, outcome, "why"});
+void PairSim::Deliver(const std::shared_ptr<Device>& device, const DeliverParcel& command) {
+  const SimParcel& parcel = device->slots[command.slot];
+  const auto answer = [&](ParcelOutcome outcome, base::Duration delay) {
+    if (outcome == ParcelOutcome::kVoid) ++voids;
+    if (outcome == ParcelOutcome::kDiscarded) ++discarded;
+    Event(device, delay, ParcelDelivered{command.key, outcome, "why"});
   };
-  const absl::Status check = CheckChunkHeader(chunk.header, command.key.epoch, command.plan);
+  const absl::Status check = CheckParcelHeader(parcel.header, command.key.epoch, command.plan);
   if (!check.ok()) return Broken(std::string(check.message()));
-  if (command.plan.parts.empty()) return answer(ChunkOutcome::kWritten, Some(100));
-  if (chunk.header.is_void) return answer(ChunkOutcome::kVoid, Some(100));
+  if (command.plan.parts.empty()) return answer(ParcelOutcome::kWritten, Some(100));
+  if (parcel.header.is_void) return answer(ParcelOutcome::kVoid, Some(100));
   uint64_t id = 0;
   std::memcpy(&id, command.plan.ticket.secret.data(), sizeof id);
   const auto push = states_.at(id);
-  if (push->detached) return answer(ChunkOutcome::kDiscarded, Some(100));
-  if (push->orphaned) return answer(ChunkOutcome::kDiscarded, Some(100));
+  if (push->detached) return answer(ParcelOutcome::kDiscarded, Some(100));
+  if (push->orphaned) return answer(ParcelOutcome::kDiscarded, Some(100));
   ++push->writing;
   const bool corrupt = Chance(options_.corrupts);
   const base::Duration time = Some(1000);
-  At(time, [this, push, chunk, command, device] {
+  At(time, [this, push, parcel, command, device] {
     if (push->freed) Broken("a freed block was written");
     for (size_t i = 0; i < command.plan.parts.size(); ++i) {
-      const ChunkPart& part = command.plan.parts[i];
-      std::ranges::copy(chunk.bytes[i],
+      const ParcelPart& part = command.plan.parts[i];
+      std::ranges::copy(parcel.bytes[i],
                         push->target[static_cast<size_t>(part.ordinal)].begin() + part.offset);
     }
     --push->writing;
     if (push->detached && push->writing == 0) push->freed = true;
   });
-  Event(device, time + microseconds(1),
-        ChunkDelivered{command.key, corrupt ? ChunkOutcome::kBroken : ChunkOutcome::kWritten, ""});
+  Event(
+      device, time + microseconds(1),
+      ParcelDelivered{command.key, corrupt ? ParcelOutcome::kBroken : ParcelOutcome::kWritten, ""});
 }
 
 }  // namespace baton

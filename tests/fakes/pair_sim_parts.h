@@ -5,23 +5,23 @@
 #include <memory>
 #include <vector>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "tests/fakes/pair_sim.h"
 
 namespace baton {
 
-// What is in flight of one chunk.
-struct SimChunk {
-  ChunkHeader header;
+// What is in flight of one parcel.
+struct SimParcel {
+  ParcelHeader header;
   std::vector<std::vector<std::byte>> bytes;
 };
 
 struct PairSim::Comm {
   struct Operation {
     std::shared_ptr<Device> device;
-    ChunkKey key;
+    ParcelKey key;
     int slot = 0;
-    SimChunk chunk;  // of a send
+    SimParcel parcel;  // of a send
     bool stalled = false, fails = false;
   };
   bool joined[2] = {};
@@ -40,8 +40,8 @@ struct PairSim::Device {
   bool busy = false;
   std::deque<DeviceCommand> commands;
   std::map<std::pair<PairId, uint64_t>, std::shared_ptr<Comm>> comms;
-  std::map<int, SimChunk> slots;   // what staging buffers hold
-  std::map<int, ChunkKey> in_use;  // slots of posted operations
+  std::map<int, SimParcel> slots;   // what staging buffers hold
+  std::map<int, ParcelKey> in_use;  // slots of posted operations
 };
 
 struct PairSim::Stream {

@@ -6,7 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/transport/kv_transport.h"
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "kernels/cuda/memory/host_copies.h"
 #include "kernels/cuda/memory/staging.h"
 
@@ -94,7 +94,7 @@ class CudaPairMemory final : public PairMemory {
     return staging_->FromHost(std::as_bytes(std::span(header)), slot(slot_index));
   }
   absl::StatusOr<std::string> ReadHeader(int slot_index) override {
-    std::string header(kChunkHeaderBytes, '\0');
+    std::string header(kParcelHeaderBytes, '\0');
     BATON_RETURN_IF_ERROR(
         staging_->ToHost(slot(slot_index), std::as_writable_bytes(std::span(header))));
     return header;
@@ -140,7 +140,7 @@ absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int s
                          StagingBuffers::Create({.device = device,
                                                  .buffers = slots,
                                                  .buffer_bytes = slot_bytes,
-                                                 .host_bytes = kChunkHeaderBytes,
+                                                 .host_bytes = kParcelHeaderBytes,
                                                  .blocks_elsewhere = blocks_elsewhere}));
   return std::make_unique<CudaPairMemory>(std::move(staging), blocks_elsewhere);
 }

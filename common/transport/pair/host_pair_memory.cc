@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "common/base/status.h"
-#include "common/transport/pair/pair_chunk.h"
 #include "common/transport/pair/pair_memory.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "kernels/block_checksum.h"
 
 namespace baton {
@@ -144,7 +144,7 @@ class HostPairMemory final : public PairMemory {
     return absl::OkStatus();
   }
   absl::StatusOr<std::string> ReadHeader(int slot_index) override {
-    return std::string(reinterpret_cast<const char*>(slot(slot_index)), kChunkHeaderBytes);
+    return std::string(reinterpret_cast<const char*>(slot(slot_index)), kParcelHeaderBytes);
   }
   absl::StatusOr<std::vector<uint64_t>> Scatter(int slot_index, std::span<const ScatterPart> parts,
                                                 bool sums) override {

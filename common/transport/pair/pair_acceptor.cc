@@ -19,7 +19,7 @@ PairAcceptor::PairAcceptor(const PairLimits& limits, PairHello self, const base:
       probe_(probe),
       machine_(limits, PairEpoch{.incarnation = self_.incarnation,
                                  .version = self_.version,
-                                 .chunk_bytes = limits.chunk_bytes}) {}
+                                 .parcel_bytes = limits.parcel_bytes}) {}
 
 absl::StatusOr<std::unique_ptr<PairAcceptor>> PairAcceptor::Start(PairParts parts, PairHello self,
                                                                   const base::Clock* clock,

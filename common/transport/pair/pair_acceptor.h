@@ -21,7 +21,7 @@
 namespace baton {
 
 // The receiving half of PairTransport: the pairs of one decode device, and the open pushes
-// that their chunks belong to. Thread-safe; no call blocks.
+// that their parcels belong to. Thread-safe; no call blocks.
 class PairAcceptor final {
  public:
   // One control stream as its server sees it. Called with a lock held: must only start something.

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "common/base/status.h"
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 
 namespace baton {
 namespace {
 
-absl::Status WrongSum(const ChunkPart& part, uint64_t found, uint64_t expected) {
+absl::Status WrongSum(const ParcelPart& part, uint64_t found, uint64_t expected) {
   return absl::DataLossError("the checksum of block " + std::to_string(part.ordinal) + " is " +
                              std::to_string(found) + ", the sender computed " +
                              std::to_string(expected));
@@ -21,7 +21,7 @@ class Places final {
  public:
   explicit Places(KvInbox* inbox) : inbox_(inbox) {}
 
-  absl::Status Begin(const std::vector<ChunkPart>& parts) {
+  absl::Status Begin(const std::vector<ParcelPart>& parts) {
     const std::vector<int64_t> offsets = PartOffsets(parts);
     for (size_t i = 0; i < parts.size(); ++i) {
       BATON_ASSIGN_OR_RETURN(ByteParts to,
@@ -32,19 +32,19 @@ class Places final {
     return absl::OkStatus();
   }
   void End(const absl::Status& written) {
-    for (const ChunkPart& part : begun_) inbox_->EndWrite(part.ordinal, part.size, written);
+    for (const ParcelPart& part : begun_) inbox_->EndWrite(part.ordinal, part.size, written);
   }
   const std::vector<ScatterPart>& targets() const { return targets_; }
 
  private:
   KvInbox* const inbox_;
   std::vector<ScatterPart> targets_;
-  std::vector<ChunkPart> begun_;
+  std::vector<ParcelPart> begun_;
 };
 
-absl::Status ScatterAndCompare(const DeliverChunk& command, const ChunkHeader& header,
+absl::Status ScatterAndCompare(const DeliverParcel& command, const ParcelHeader& header,
                                const Places& places, PairMemory* memory, bool checksum) {
-  if (checksum && !header.has_sums) return absl::DataLossError("the chunk has no checksums");
+  if (checksum && !header.has_sums) return absl::DataLossError("the parcel has no checksums");
   BATON_ASSIGN_OR_RETURN(const std::vector<uint64_t> found,
                          memory->Scatter(command.slot, places.targets(), checksum));
   for (size_t i = 0; i < found.size(); ++i) {
@@ -55,37 +55,37 @@ absl::Status ScatterAndCompare(const DeliverChunk& command, const ChunkHeader& h
   return absl::OkStatus();
 }
 
-absl::StatusOr<ChunkHeader> CheckedHeader(const DeliverChunk& command, PairMemory* memory) {
+absl::StatusOr<ParcelHeader> CheckedHeader(const DeliverParcel& command, PairMemory* memory) {
   BATON_ASSIGN_OR_RETURN(const std::string bytes, memory->ReadHeader(command.slot));
-  BATON_ASSIGN_OR_RETURN(ChunkHeader header, DecodeChunkHeader(std::as_bytes(std::span(bytes))));
-  BATON_RETURN_IF_ERROR(CheckChunkHeader(header, command.key.epoch, command.plan));
+  BATON_ASSIGN_OR_RETURN(ParcelHeader header, DecodeParcelHeader(std::as_bytes(std::span(bytes))));
+  BATON_RETURN_IF_ERROR(CheckParcelHeader(header, command.key.epoch, command.plan));
   return header;
 }
 
 }  // namespace
 
-ChunkDelivered Deliver(const DeliverChunk& command, PairMemory* memory, bool checksum,
-                       const std::function<std::shared_ptr<KvInbox>(const Ticket&)>& find_inbox) {
-  const auto answer = [&](ChunkOutcome outcome, const absl::Status& why) {
-    return ChunkDelivered{command.key, outcome, std::string(why.message())};
+ParcelDelivered Deliver(const DeliverParcel& command, PairMemory* memory, bool checksum,
+                        const std::function<std::shared_ptr<KvInbox>(const Ticket&)>& find_inbox) {
+  const auto answer = [&](ParcelOutcome outcome, const absl::Status& why) {
+    return ParcelDelivered{command.key, outcome, std::string(why.message())};
   };
-  const absl::StatusOr<ChunkHeader> header = CheckedHeader(command, memory);
-  if (!header.ok()) return answer(ChunkOutcome::kBroken, header.status());
-  if (header->is_void) return answer(ChunkOutcome::kVoid, absl::OkStatus());
-  if (command.plan.parts.empty()) return answer(ChunkOutcome::kWritten, absl::OkStatus());
+  const absl::StatusOr<ParcelHeader> header = CheckedHeader(command, memory);
+  if (!header.ok()) return answer(ParcelOutcome::kBroken, header.status());
+  if (header->is_void) return answer(ParcelOutcome::kVoid, absl::OkStatus());
+  if (command.plan.parts.empty()) return answer(ParcelOutcome::kWritten, absl::OkStatus());
   const std::shared_ptr<KvInbox> inbox = find_inbox(command.plan.ticket);
   if (inbox == nullptr) {
-    return answer(ChunkOutcome::kDiscarded, absl::NotFoundError("no open push has its ticket"));
+    return answer(ParcelOutcome::kDiscarded, absl::NotFoundError("no open push has its ticket"));
   }
   Places places(inbox.get());
   absl::Status status = places.Begin(command.plan.parts);
   if (!status.ok()) {
     places.End(status);
-    return answer(ChunkOutcome::kDiscarded, status);
+    return answer(ParcelOutcome::kDiscarded, status);
   }
   status = ScatterAndCompare(command, *header, places, memory, checksum);
   places.End(status);
-  return answer(status.ok() ? ChunkOutcome::kWritten : ChunkOutcome::kBroken, status);
+  return answer(status.ok() ? ParcelOutcome::kWritten : ParcelOutcome::kBroken, status);
 }
 
 }  // namespace baton

@@ -10,9 +10,9 @@
 
 namespace baton {
 
-// Puts a received chunk into its blocks: checks its header against the plan, asks the inbox of its
+// Puts a received parcel into its blocks: checks its header against the plan, asks the inbox of its
 // push for the places, copies, and compares the checksums of what stands there then.
-ChunkDelivered Deliver(const DeliverChunk& command, PairMemory* memory, bool checksum,
-                       const std::function<std::shared_ptr<KvInbox>(const Ticket&)>& find_inbox);
+ParcelDelivered Deliver(const DeliverParcel& command, PairMemory* memory, bool checksum,
+                        const std::function<std::shared_ptr<KvInbox>(const Ticket&)>& find_inbox);
 
 }  // namespace baton

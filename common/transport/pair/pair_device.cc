@@ -11,8 +11,8 @@
 #include "common/base/failpoint.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
-#include "common/transport/pair/pair_chunk.h"
 #include "common/transport/pair/pair_delivery.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -25,7 +25,7 @@ constexpr auto kLastCall = std::chrono::seconds(2);
 
 // A send or a receive between its command and its completion.
 struct Operation {
-  ChunkKey key;
+  ParcelKey key;
   int slot = 0;
   int64_t bytes = 0;
   bool is_send = false;
@@ -60,9 +60,9 @@ class PairDevice::Worker final : public std::enable_shared_from_this<Worker> {
   void Execute(const DeviceCommand& command);
   void On(const MakeUniqueId& command);
   void On(const Connect& command);
-  void On(const SendChunk& command);
-  void On(const ReceiveChunk& command);
-  void On(const DeliverChunk& command);
+  void On(const SendParcel& command);
+  void On(const ReceiveParcel& command);
+  void On(const DeliverParcel& command);
   void On(const AbortPair& command);
   void On(const AbandonDevice&) {}
   // Whether anything is under way.
@@ -70,7 +70,7 @@ class PairDevice::Worker final : public std::enable_shared_from_this<Worker> {
   void PollLink(const LinkKey& key, Link* link);
   void PostNext(Link* link);
   void Complete(const Operation& operation, const absl::Status& status);
-  absl::Status GatherInto(const SendChunk& command);
+  absl::Status GatherInto(const SendParcel& command);
   void Tell(DeviceEvent event);
 
   Options options_;
@@ -124,14 +124,14 @@ std::optional<DeviceCommand> PairDevice::Worker::NextCommand(bool busy) {
 }
 
 void PairDevice::Worker::Post(DeviceCommand command) {
-  std::vector<ChunkKey> unread;
+  std::vector<ParcelKey> unread;
   {
     base::MutexLock lock(&mutex_);
     if (abandoned_ || stopping_) return;
     if (std::holds_alternative<AbandonDevice>(command)) {
       abandoned_ = true;
       for (const DeviceCommand& left : commands_) {
-        if (const auto* send = std::get_if<SendChunk>(&left)) unread.push_back(send->key);
+        if (const auto* send = std::get_if<SendParcel>(&left)) unread.push_back(send->key);
       }
       commands_.clear();
     } else {
@@ -142,7 +142,7 @@ void PairDevice::Worker::Post(DeviceCommand command) {
   if (unread.empty()) return;
   // From a thread of its own: the caller holds what on_event takes.
   std::thread([unread, self = shared_from_this()] {
-    for (const ChunkKey& key : unread) self->Tell(ChunkGathered{key});
+    for (const ParcelKey& key : unread) self->Tell(ParcelGathered{key});
   }).detach();
 }
 
@@ -187,13 +187,13 @@ void PairDevice::Worker::On(const Connect& command) {
   links_[{command.pair, command.epoch}].communicator = *std::move(communicator);
 }
 
-absl::Status PairDevice::Worker::GatherInto(const SendChunk& command) {
+absl::Status PairDevice::Worker::GatherInto(const SendParcel& command) {
   PairMemory& memory = *options_.memory;
-  ChunkHeader header{.epoch = command.key.epoch,
-                     .plan = command.plan,
-                     .is_void = command.is_void,
-                     .has_sums = options_.checksum && !command.is_void,
-                     .sums = {}};
+  ParcelHeader header{.epoch = command.key.epoch,
+                      .plan = command.plan,
+                      .is_void = command.is_void,
+                      .has_sums = options_.checksum && !command.is_void,
+                      .sums = {}};
   if (command.is_void) {
     BATON_RETURN_IF_ERROR(memory.Clear(command.slot, command.plan.bytes));
   } else {
@@ -201,25 +201,25 @@ absl::Status PairDevice::Worker::GatherInto(const SendChunk& command) {
         header.sums, memory.Gather(command.slot, command.sources, PartOffsets(command.plan.parts),
                                    header.has_sums));
   }
-  return memory.WriteHeader(command.slot, EncodeChunkHeader(header));
+  return memory.WriteHeader(command.slot, EncodeParcelHeader(header));
 }
 
-void PairDevice::Worker::On(const SendChunk& command) {
+void PairDevice::Worker::On(const SendParcel& command) {
   const absl::Status status = GatherInto(command);
-  Tell(ChunkGathered{command.key});
-  if (!status.ok()) return Tell(ChunkSent{command.key, status});
+  Tell(ParcelGathered{command.key});
+  if (!status.ok()) return Tell(ParcelSent{command.key, status});
   const auto link = links_.find({command.key.pair, command.key.epoch});
   if (link == links_.end()) return;  // aborted since
   link->second.waiting.push_back({command.key, command.slot, command.plan.bytes, /*is_send=*/true});
 }
 
-void PairDevice::Worker::On(const ReceiveChunk& command) {
+void PairDevice::Worker::On(const ReceiveParcel& command) {
   const auto link = links_.find({command.key.pair, command.key.epoch});
   if (link == links_.end()) return;
   link->second.waiting.push_back({command.key, command.slot, command.bytes, /*is_send=*/false});
 }
 
-void PairDevice::Worker::On(const DeliverChunk& command) {
+void PairDevice::Worker::On(const DeliverParcel& command) {
   Tell(Deliver(command, options_.memory.get(), options_.checksum, options_.find_inbox));
 }
 
@@ -284,7 +284,7 @@ void PairDevice::Worker::PostNext(Link* link) {
   const auto count = static_cast<size_t>(operation.bytes);
   nccl::Stream const stream = options_.memory->stream();
   if (operation.is_send) {
-    base::Failpoint("sending_chunk");
+    base::Failpoint("sending_parcel");
     const absl::Status status = link->communicator->Send(bytes, count, stream);
     if (!status.ok()) return Complete(operation, status);
   } else {
@@ -297,10 +297,10 @@ void PairDevice::Worker::PostNext(Link* link) {
 
 void PairDevice::Worker::Complete(const Operation& operation, const absl::Status& status) {
   if (operation.is_send) {
-    Tell(ChunkSent{operation.key, status});
+    Tell(ParcelSent{operation.key, status});
   } else {
-    base::Failpoint("received_chunk");
-    Tell(ChunkReceived{operation.key, status});
+    base::Failpoint("received_parcel");
+    Tell(ParcelReceived{operation.key, status});
   }
 }
 

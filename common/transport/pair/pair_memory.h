@@ -62,7 +62,7 @@ class PairMemory : public StagingRing {
                                                        std::span<const SourcePart> sources,
                                                        std::span<const int64_t> offsets,
                                                        bool sums) = 0;
-  // Zeroes the first `bytes` bytes, so that a void chunk carries nobody's KV.
+  // Zeroes the first `bytes` bytes, so that a void parcel carries nobody's KV.
   virtual absl::Status Clear(int slot, int64_t bytes) = 0;
   virtual absl::Status WriteHeader(int slot, const std::string& header) = 0;
   virtual absl::StatusOr<std::string> ReadHeader(int slot) = 0;

@@ -54,9 +54,9 @@ base::Instant PairPush::waiting_since() const {
   return unsettled_ > 0 ? moved_at_ : messages_->waiting_since();
 }
 
-void PairPush::OnParts(const std::vector<ChunkPart>& parts, bool done) {
+void PairPush::OnParts(const std::vector<ParcelPart>& parts, bool done) {
   base::MutexLock lock(&mutex_);
-  for (const ChunkPart& part : parts) {
+  for (const ParcelPart& part : parts) {
     unsettled_ -= part.size;
     if (done) blocks_[part.ordinal].done += part.size;
   }

@@ -35,7 +35,7 @@ class PairPush final : public KvPush, public KvPushObserver {
   // The end of the stream of messages.
   void OnPushDone(absl::Status status) override;
   // The pair.
-  void OnParts(const std::vector<ChunkPart>& parts, bool done);
+  void OnParts(const std::vector<ParcelPart>& parts, bool done);
   void OnReleased();
 
  private:

@@ -207,7 +207,7 @@ void PairReceiver::TickPeer(PairId id, base::Instant now, Actions* actions) {
   }
   const bool stuck = std::ranges::any_of(
       peer.grants, [&](const auto& entry) { return now - entry.second.since > limits_.receive; });
-  if (stuck) Abort(id, "a granted chunk did not arrive in time", /*tell=*/true, now, actions);
+  if (stuck) Abort(id, "a granted parcel did not arrive in time", /*tell=*/true, now, actions);
 }
 
 void PairReceiver::Tick(base::Instant now, Actions* actions) {

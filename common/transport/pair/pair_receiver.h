@@ -36,7 +36,7 @@ using ReceiverAction =
 
 // The receiving half of all pairs of one decode device. Pure, as PairSender. Not thread-safe.
 //
-// One peer at a time is granted chunks, at most as many as there are staging buffers, each after
+// One peer at a time is granted parcels, at most as many as there are staging buffers, each after
 // its receive was posted. So the head of the device's receives always has a sender that may send,
 // and no cycle of waiting can form.
 class PairReceiver final {
@@ -65,7 +65,7 @@ class PairReceiver final {
   enum class GrantState { kPosting, kReceiving };
 
   struct Grant {
-    ChunkPlan plan;
+    ParcelPlan plan;
     int slot = 0;
     GrantState state = GrantState::kPosting;
     base::Instant since{};
@@ -80,7 +80,7 @@ class PairReceiver final {
     base::Instant deadline = base::kNever;
     base::Instant used_at{};
     uint64_t next_number = 0;
-    std::deque<ChunkPlan> announced;
+    std::deque<ParcelPlan> announced;
     std::map<uint64_t, Grant> grants;  // from the post to the last byte
   };
 
@@ -104,14 +104,14 @@ class PairReceiver final {
   PairId NextPeer() const;
   bool OthersWait(PairId id) const;
   void OnPosted(const ReceivePosted& event, base::Instant now, Actions* actions);
-  void OnReceived(const ChunkReceived& event, base::Instant now, Actions* actions);
-  void OnDelivered(const ChunkDelivered& event, base::Instant now, Actions* actions);
+  void OnReceived(const ParcelReceived& event, base::Instant now, Actions* actions);
+  void OnDelivered(const ParcelDelivered& event, base::Instant now, Actions* actions);
   Peer* FindPeer(PairId pair, uint64_t epoch);
 
   const PairLimits limits_;
   const PairEpoch self_;
   std::map<PairId, Peer> peers_;
-  std::map<ChunkKey, int> delivering_;  // to their slots; whatever became of their epoch
+  std::map<ParcelKey, int> delivering_;  // to their slots; whatever became of their epoch
   std::vector<int> free_slots_;
   PairId active_ = 0;       // the one peer with grants
   PairId last_active_ = 0;  // where the round goes on

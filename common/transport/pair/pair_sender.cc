@@ -42,7 +42,7 @@ bool PairSender::MakeRoom(base::Instant now, Actions* actions) {
   for (const auto& [id, pair] : pairs_) {
     if (pair.state == State::kFallen) continue;
     ++used;
-    const bool unused = pair.state == State::kWarm && pair.chunks.empty() && pair.line.empty();
+    const bool unused = pair.state == State::kWarm && pair.parcels.empty() && pair.line.empty();
     if (unused && (oldest == 0 || pair.used_at < pairs_.at(oldest).used_at)) oldest = id;
   }
   if (used < limits_.max_pairs) return true;
@@ -94,7 +94,7 @@ void PairSender::OnEpoch(PairId id, const PairEpoch& message, base::Instant now,
   }
   pair.incarnation = message.incarnation;
   pair.epoch = message.epoch;
-  pair.chunk_bytes = std::min(message.chunk_bytes, limits_.chunk_bytes);
+  pair.parcel_bytes = std::min(message.parcel_bytes, limits_.parcel_bytes);
   pair.connected = pair.peer_ready = false;
   pair.next_number = 0;
   pair.state = State::kConnecting;
@@ -121,7 +121,7 @@ void PairSender::ProveIfReady(PairId id, base::Instant now, Actions* actions) {
   if (pair.state != State::kConnecting || !pair.connected || !pair.peer_ready) return;
   pair.state = State::kProving;
   pair.deadline = now + limits_.connect;
-  AnnounceChunk(id, {}, now, actions);
+  AnnounceParcel(id, {}, now, actions);
 }
 
 void PairSender::BecomeWarm(PairId id, base::Instant now, Actions* actions) {
@@ -154,13 +154,13 @@ void PairSender::Leave(PairId id, const std::string& why, base::Instant now, Act
   pair.state = State::kAborting;
   pair.deadline = now + limits_.abort;
   ForgiveOthers(id, now);
-  std::erase_if(granted_, [id](const ChunkKey& key) { return key.pair == id; });
+  std::erase_if(granted_, [id](const ParcelKey& key) { return key.pair == id; });
   for (auto& [push_id, push] : pushes_) {
     if (push.pair == id) DropOut(push_id, actions);
   }
-  // The sources stay with chunks that are being gathered; their parts may go another way already.
-  for (auto& [number, chunk] : pair.chunks) {
-    if (chunk.push != 0) Return(std::exchange(chunk.push, 0), chunk.sources, actions);
+  // The sources stay with parcels that are being gathered; their parts may go another way already.
+  for (auto& [number, parcel] : pair.parcels) {
+    if (parcel.push != 0) Return(std::exchange(parcel.push, 0), parcel.sources, actions);
   }
   if (pair.epoch == 0) {
     if (pair.control) actions->push_back(CloseControl{id, why});
@@ -170,13 +170,13 @@ void PairSender::Leave(PairId id, const std::string& why, base::Instant now, Act
   actions->push_back(DeviceCommand(AbortPair{id, pair.epoch}));
 }
 
-// Chunks of all pairs go through the device one after the other: what waits behind a chunk that is
-// given up has its time from now on.
+// Parcels of all pairs go through the device one after the other: what waits behind a parcel that
+// is given up has its time from now on.
 void PairSender::ForgiveOthers(PairId id, base::Instant now) {
   for (auto& [other, pair] : pairs_) {
     if (other == id) continue;
-    for (auto& [number, chunk] : pair.chunks) {
-      if (chunk.state == ChunkState::kSending) chunk.since = now;
+    for (auto& [number, parcel] : pair.parcels) {
+      if (parcel.state == ParcelState::kSending) parcel.since = now;
     }
   }
 }
@@ -188,11 +188,11 @@ void PairSender::OnAborted(const DeviceAborted& event, base::Instant now, Action
     return;
   }
   ForgiveOthers(event.pair, now);
-  for (auto& [number, chunk] : found->second.chunks) {
-    if (chunk.state == ChunkState::kSending) free_slots_.push_back(chunk.slot);
-    EndGather(&chunk, actions);
+  for (auto& [number, parcel] : found->second.parcels) {
+    if (parcel.state == ParcelState::kSending) free_slots_.push_back(parcel.slot);
+    EndGather(&parcel, actions);
   }
-  found->second.chunks.clear();
+  found->second.parcels.clear();
   AfterAbort(event.pair, now, actions);
   FillSlots(now, actions);
 }
@@ -248,7 +248,7 @@ void PairSender::OnControlClosed(PairId id, bool refused, const std::string& why
     pair.leaving = true;
     return;
   }
-  if (pair.state == State::kWarm && pair.chunks.empty()) {
+  if (pair.state == State::kWarm && pair.parcels.empty()) {
     return Leave(id, "the receiver is gone", now, actions);
   }
   Abort(id, "the control stream ended: " + why, /*tell=*/false, now, actions);
@@ -273,11 +273,11 @@ void PairSender::LoseDevice(base::Instant now, Actions* actions) {
 }
 
 bool PairSender::IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now) {
-  return std::ranges::any_of(pair.chunks, [&](const auto& entry) {
-    const Chunk& chunk = entry.second;
+  return std::ranges::any_of(pair.parcels, [&](const auto& entry) {
+    const Parcel& parcel = entry.second;
     // Announced and granted ones wait for others.
-    return (chunk.state == ChunkState::kSending || chunk.state == ChunkState::kSent) &&
-           now - chunk.since > limits.transfer;
+    return (parcel.state == ParcelState::kSending || parcel.state == ParcelState::kSent) &&
+           now - parcel.since > limits.transfer;
   });
 }
 
@@ -298,9 +298,9 @@ void PairSender::TickPair(PairId id, base::Instant now, Actions* actions) {
     }
   }
   if (IsStuck(pair, limits_, now)) {
-    return Abort(id, "a chunk was not taken in time", /*tell=*/true, now, actions);
+    return Abort(id, "a parcel was not taken in time", /*tell=*/true, now, actions);
   }
-  const bool unused = pair.state == State::kWarm && pair.chunks.empty() && pair.line.empty();
+  const bool unused = pair.state == State::kWarm && pair.parcels.empty() && pair.line.empty();
   if (unused && now - pair.used_at > limits_.idle) Leave(id, "idle", now, actions);
 }
 

@@ -30,13 +30,13 @@ struct TellReceiver {
 // These parts are in their blocks and verified.
 struct PartsDone {
   PushId push = 0;
-  std::vector<ChunkPart> parts;
+  std::vector<ParcelPart> parts;
 };
 // These parts will not go through the pair: send them another way. From here on every part of this
 // push that is settled or added comes back.
 struct PartsReturned {
   PushId push = 0;
-  std::vector<ChunkPart> parts;
+  std::vector<ParcelPart> parts;
 };
 // After EndPush, exactly once: no source byte is read any more.
 struct PushReleased {
@@ -49,7 +49,7 @@ struct PairNews {
   std::string why;
 };
 struct GrantWaited {
-  base::Duration waited{};  // from the announcement of a chunk to its grant
+  base::Duration waited{};  // from the announcement of a parcel to its grant
   int64_t bytes = 0;
 };
 using SenderAction = std::variant<OpenControl, CloseControl, TellReceiver, DeviceCommand, PartsDone,
@@ -58,7 +58,7 @@ using SenderAction = std::variant<OpenControl, CloseControl, TellReceiver, Devic
 // The sending half of all pairs of one prefill device. Pure: no thread, clock, I/O or device; every
 // call appends what is to be done to `actions`. Not thread-safe.
 //
-// A pair: opening -> connecting -> proving (chunk 0) -> warm; aborting -> opening again, or fallen
+// A pair: opening -> connecting -> proving (parcel 0) -> warm; aborting -> opening again, or fallen
 // (answers Warm only after a while, or when the receiver is another process), or gone.
 class PairSender final {
  public:
@@ -90,23 +90,23 @@ class PairSender final {
   // Incarnations of the receivers that pushes can go to.
   std::vector<uint64_t> warm() const;
   bool device_lost() const { return device_lost_; }
-  // Pushes, chunks and pairs that are not over.
+  // Pushes, parcels and pairs that are not over.
   bool idle() const { return pushes_.empty() && pairs_.empty(); }
   size_t pairs() const { return pairs_.size(); }
 
  private:
   enum class State { kOpening, kConnecting, kProving, kWarm, kAborting, kFallen };
-  enum class ChunkState { kAnnounced, kGranted, kSending, kSent };
+  enum class ParcelState { kAnnounced, kGranted, kSending, kSent };
 
-  struct Chunk {
-    ChunkPlan plan;
-    PushId push = 0;  // 0: none any more, or chunk 0
+  struct Parcel {
+    ParcelPlan plan;
+    PushId push = 0;  // 0: none any more, or parcel 0
     std::vector<SourcePart> sources;
-    ChunkState state = ChunkState::kAnnounced;
+    ParcelState state = ParcelState::kAnnounced;
     int slot = -1;
     PushId reader = 0;  // whose sources are being gathered
     bool done = false;  // the receiver's answer came before our own completion
-    ChunkOutcome outcome = ChunkOutcome::kWritten;
+    ParcelOutcome outcome = ParcelOutcome::kWritten;
     base::Instant since{};
   };
   struct Pair {
@@ -124,9 +124,9 @@ class PairSender final {
     base::Instant deadline = base::kNever;  // of the state
     base::Instant used_at{};
     uint64_t next_number = 0;
-    int64_t chunk_bytes = 0;
-    std::map<uint64_t, Chunk> chunks;  // announced and not done, by number
-    std::deque<PushId> line;           // pushes with parts to announce, each once
+    int64_t parcel_bytes = 0;
+    std::map<uint64_t, Parcel> parcels;  // announced and not done, by number
+    std::deque<PushId> line;             // pushes with parts to announce, each once
   };
   struct Push {
     PairId pair = 0;  // 0: fell out of its pair
@@ -157,29 +157,29 @@ class PairSender final {
   void TickPair(PairId id, base::Instant now, Actions* actions);
   static bool IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now);
 
-  // Chunks.
+  // Parcels.
   void ForgiveOthers(PairId id, base::Instant now);
   void Announce(PairId id, base::Instant now, Actions* actions);
   bool AnnounceOne(PairId id, base::Instant now, Actions* actions);
-  void AnnounceChunk(PairId id, Chunk chunk, base::Instant now, Actions* actions);
+  void AnnounceParcel(PairId id, Parcel parcel, base::Instant now, Actions* actions);
   void OnGo(PairId id, const PairGo& message, base::Instant now, Actions* actions);
   void OnDone(PairId id, const PairDone& message, base::Instant now, Actions* actions);
   void FillSlots(base::Instant now, Actions* actions);
-  void EndGather(Chunk* chunk, Actions* actions);
-  void OnSent(const ChunkSent& event, base::Instant now, Actions* actions);
-  void FinishChunk(PairId id, uint64_t number, base::Instant now, Actions* actions);
-  // Takes the push off its pair; what it has there comes back unless a chunk of it is under way.
+  void EndGather(Parcel* parcel, Actions* actions);
+  void OnSent(const ParcelSent& event, base::Instant now, Actions* actions);
+  void FinishParcel(PairId id, uint64_t number, base::Instant now, Actions* actions);
+  // Takes the push off its pair; what it has there comes back unless a parcel of it is under way.
   void DropOut(PushId id, Actions* actions);
   void Return(PushId push, const std::vector<SourcePart>& parts, Actions* actions);
   void ReleaseIfUnread(PushId id, Actions* actions);
-  Chunk* FindChunk(const ChunkKey& key);
+  Parcel* FindParcel(const ParcelKey& key);
 
   const PairLimits limits_;
   const PairHello hello_;
   PairId next_pair_ = 1;
   std::map<PairId, Pair> pairs_;
   std::map<PushId, Push> pushes_;
-  std::deque<ChunkKey> granted_;  // waiting for a slot, in the order of their grants
+  std::deque<ParcelKey> granted_;  // waiting for a slot, in the order of their grants
   std::vector<int> free_slots_;
   bool device_lost_ = false;
 };

@@ -7,30 +7,30 @@
 namespace baton {
 namespace {
 
-worker_pb::ChunkOutcome ToProto(ChunkOutcome outcome) {
+worker_pb::ParcelOutcome ToProto(ParcelOutcome outcome) {
   switch (outcome) {
-    case ChunkOutcome::kWritten:
-      return worker_pb::CHUNK_OUTCOME_WRITTEN;
-    case ChunkOutcome::kDiscarded:
-      return worker_pb::CHUNK_OUTCOME_DISCARDED;
-    case ChunkOutcome::kVoid:
-      return worker_pb::CHUNK_OUTCOME_VOID;
-    case ChunkOutcome::kBroken:
+    case ParcelOutcome::kWritten:
+      return worker_pb::PARCEL_OUTCOME_WRITTEN;
+    case ParcelOutcome::kDiscarded:
+      return worker_pb::PARCEL_OUTCOME_DISCARDED;
+    case ParcelOutcome::kVoid:
+      return worker_pb::PARCEL_OUTCOME_VOID;
+    case ParcelOutcome::kBroken:
       break;
   }
-  return worker_pb::CHUNK_OUTCOME_BROKEN;
+  return worker_pb::PARCEL_OUTCOME_BROKEN;
 }
 
-ChunkOutcome FromProto(worker_pb::ChunkOutcome outcome) {
+ParcelOutcome FromProto(worker_pb::ParcelOutcome outcome) {
   switch (outcome) {
-    case worker_pb::CHUNK_OUTCOME_WRITTEN:
-      return ChunkOutcome::kWritten;
-    case worker_pb::CHUNK_OUTCOME_DISCARDED:
-      return ChunkOutcome::kDiscarded;
-    case worker_pb::CHUNK_OUTCOME_VOID:
-      return ChunkOutcome::kVoid;
+    case worker_pb::PARCEL_OUTCOME_WRITTEN:
+      return ParcelOutcome::kWritten;
+    case worker_pb::PARCEL_OUTCOME_DISCARDED:
+      return ParcelOutcome::kDiscarded;
+    case worker_pb::PARCEL_OUTCOME_VOID:
+      return ParcelOutcome::kVoid;
     default:
-      return ChunkOutcome::kBroken;
+      return ParcelOutcome::kBroken;
   }
 }
 
@@ -54,8 +54,8 @@ void Fill(const PairAnnounce& announce, worker_pb::PairRequest* proto) {
   to->set_number(announce.plan.number);
   to->set_bytes(announce.plan.bytes);
   TicketToProto(announce.plan.ticket, to->mutable_ticket());
-  for (const ChunkPart& part : announce.plan.parts) {
-    worker_pb::ChunkPart* row = to->add_parts();
+  for (const ParcelPart& part : announce.plan.parts) {
+    worker_pb::ParcelPart* row = to->add_parts();
     row->set_ordinal(part.ordinal);
     row->set_offset(part.offset);
     row->set_size(part.size);
@@ -78,7 +78,7 @@ void Fill(const PairEpoch& epoch, worker_pb::PairResponse* proto) {
   to->set_unique_id(epoch.unique_id);
   to->set_incarnation(epoch.incarnation);
   to->set_version(epoch.version);
-  to->set_chunk_bytes(epoch.chunk_bytes);
+  to->set_parcel_bytes(epoch.parcel_bytes);
 }
 
 void Fill(const PairReady& ready, worker_pb::PairResponse* proto) {
@@ -103,7 +103,7 @@ std::optional<ToReceiver> AnnounceFromProto(const worker_pb::PairAnnounce& proto
   announce.plan.number = proto.number();
   announce.plan.bytes = proto.bytes();
   announce.plan.ticket = *ticket;
-  for (const worker_pb::ChunkPart& part : proto.parts()) {
+  for (const worker_pb::ParcelPart& part : proto.parts()) {
     announce.plan.parts.push_back({part.ordinal(), part.offset(), part.size()});
   }
   return announce;
@@ -152,7 +152,7 @@ std::optional<ToSender> PairMessageFromProto(const worker::v1::PairResponse& pro
                        .unique_id = proto.epoch().unique_id(),
                        .incarnation = proto.epoch().incarnation(),
                        .version = proto.epoch().version(),
-                       .chunk_bytes = proto.epoch().chunk_bytes()};
+                       .parcel_bytes = proto.epoch().parcel_bytes()};
     case worker_pb::PairResponse::kReady:
       return PairReady{proto.ready().epoch()};
     case worker_pb::PairResponse::kGo:

@@ -92,7 +92,7 @@ TEST_F(CudaMemoryTest, AChunkIsGatheredAndScatteredAsInHostMemory) {
   // A block in one place, and one in three as of several ranks.
   const std::vector<SourcePart> sources = {
       {0, 0, {At(0, 30'000)}}, {1, 64, {At(30'000, 16), At(40'000, 4096), At(30'016, 9'000)}}};
-  const std::vector<ChunkPart> parts = {{0, 0, 30'000}, {1, 64, 16 + 4096 + 9000}};
+  const std::vector<ParcelPart> parts = {{0, 0, 30'000}, {1, 64, 16 + 4096 + 9000}};
   const auto offsets = PartOffsets(parts);
   const auto sums = memory.Gather(1, sources, offsets, /*sums=*/true);
   ASSERT_TRUE(sums.ok()) << sums.status();

@@ -1,4 +1,4 @@
-// What becomes of a received chunk whose blocks lie on several ranks.
+// What becomes of a received parcel whose blocks lie on several ranks.
 #include "common/transport/pair/pair_delivery.h"
 
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "kernels/block_checksum.h"
 
 namespace baton {
@@ -59,33 +59,33 @@ class DeliveryTest : public testing::Test {
     plan_.ticket = Ticket::Draw(1);
     plan_.bytes = PartOffsets(plan_.parts).back();
   }
-  // What a sender's chunk looks like after the way; `at` is the block's byte that is wrong.
+  // What a sender's parcel looks like after the way; `at` is the block's byte that is wrong.
   void Receive(int64_t at = -1) {
     const std::vector<int64_t> offsets = PartOffsets(plan_.parts);
-    ChunkHeader header{.epoch = 4, .plan = plan_, .has_sums = true};
+    ParcelHeader header{.epoch = 4, .plan = plan_, .has_sums = true};
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       const auto size = static_cast<size_t>(plan_.parts[i].size);
       header.sums.push_back(kernels::BlockChecksum(block_.data(), size));
       std::memcpy(memory_->slot(1) + offsets[i], block_.data(), size);
     }
     if (at >= 0) memory_->slot(1)[offsets[0] + at] ^= std::byte{1};
-    ASSERT_TRUE(memory_->WriteHeader(1, EncodeChunkHeader(header)).ok());
+    ASSERT_TRUE(memory_->WriteHeader(1, EncodeParcelHeader(header)).ok());
   }
-  ChunkDelivered DeliverIt(bool checksum = true) {
+  ParcelDelivered DeliverIt(bool checksum = true) {
     return Deliver({.key = {1, 4, 0}, .slot = 1, .plan = plan_}, memory_.get(), checksum,
                    [this](const Ticket&) { return inbox_; });
   }
 
   std::string block_ = std::string(kBlockBytes, '\0');
-  ChunkPlan plan_;
+  ParcelPlan plan_;
   std::shared_ptr<RanksInbox> inbox_ = std::make_shared<RanksInbox>();
-  std::unique_ptr<PairMemory> memory_ = *MakeHostPairMemory(2, kChunkHeaderBytes + 4096);
+  std::unique_ptr<PairMemory> memory_ = *MakeHostPairMemory(2, kParcelHeaderBytes + 4096);
 };
 
 TEST_F(DeliveryTest, PartsGoToTheRanksOfTheirBlocks) {
   Receive();
-  const ChunkDelivered delivered = DeliverIt();
-  EXPECT_EQ(delivered.outcome, ChunkOutcome::kWritten) << delivered.why;
+  const ParcelDelivered delivered = DeliverIt();
+  EXPECT_EQ(delivered.outcome, ParcelOutcome::kWritten) << delivered.why;
   EXPECT_EQ(inbox_->Block(0), block_);
   EXPECT_EQ(inbox_->Block(1), std::string(kBlockBytes, '.'));
   EXPECT_EQ(inbox_->Block(2), std::string(90, '.') + block_.substr(0, 20) + std::string(90, '.'));
@@ -96,23 +96,23 @@ TEST_F(DeliveryTest, PartsGoToTheRanksOfTheirBlocks) {
 TEST_F(DeliveryTest, AByteThatIsWrongOnAnyRankIsNoticed) {
   for (const int64_t at : {0, 99, 100, 199}) {
     Receive(at);
-    const ChunkDelivered delivered = DeliverIt();
-    EXPECT_EQ(delivered.outcome, ChunkOutcome::kBroken) << at;
+    const ParcelDelivered delivered = DeliverIt();
+    EXPECT_EQ(delivered.outcome, ParcelOutcome::kBroken) << at;
     EXPECT_NE(delivered.why.find("checksum of block 0"), std::string::npos) << delivered.why;
     EXPECT_EQ(inbox_->written.code(), absl::StatusCode::kDataLoss) << at;
     EXPECT_EQ(inbox_->writing, 0);
-    EXPECT_EQ(DeliverIt(/*checksum=*/false).outcome, ChunkOutcome::kWritten);
+    EXPECT_EQ(DeliverIt(/*checksum=*/false).outcome, ParcelOutcome::kWritten);
   }
 }
 
 TEST_F(DeliveryTest, WhatHasNoPlaceIsDiscardedAndEveryWriteThatBeganEnds) {
   Receive();
   inbox_->refused = 2;
-  EXPECT_EQ(DeliverIt().outcome, ChunkOutcome::kDiscarded);
+  EXPECT_EQ(DeliverIt().outcome, ParcelOutcome::kDiscarded);
   EXPECT_EQ(inbox_->Block(0), std::string(kBlockBytes, '.'));
   EXPECT_EQ(inbox_->writing, 0);
   inbox_ = nullptr;
-  EXPECT_EQ(DeliverIt().outcome, ChunkOutcome::kDiscarded);
+  EXPECT_EQ(DeliverIt().outcome, ParcelOutcome::kDiscarded);
 }
 
 }  // namespace

@@ -6,14 +6,14 @@
 #include "common/base/mutex.h"
 #include "common/transport/pair/ipc_communicator.h"
 #include "common/transport/pair/nccl_communicator.h"
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "tests/fakes/fake_nccl/fake_nccl_access.h"
 
 namespace baton {
 namespace {
 
 constexpr auto kPatience = std::chrono::seconds(20);
-constexpr int64_t kSlotBytes = kChunkHeaderBytes + 4096;
+constexpr int64_t kSlotBytes = kParcelHeaderBytes + 4096;
 
 class Inbox final : public KvInbox {
  public:
@@ -98,8 +98,8 @@ std::string Join(Side* receiver, Side* sender, uint64_t epoch = 1) {
   return made.unique_id;
 }
 
-ChunkPlan PlanOf(uint64_t number, std::vector<ChunkPart> parts) {
-  ChunkPlan plan{.number = number, .ticket = Ticket::Draw(1), .parts = std::move(parts)};
+ParcelPlan PlanOf(uint64_t number, std::vector<ParcelPart> parts) {
+  ParcelPlan plan{.number = number, .ticket = Ticket::Draw(1), .parts = std::move(parts)};
   plan.bytes = PartOffsets(plan.parts).back();
   return plan;
 }
@@ -108,69 +108,69 @@ class PairDeviceTest : public testing::TestWithParam<bool> {};
 INSTANTIATE_TEST_SUITE_P(Ways, PairDeviceTest, testing::Bool(),
                          [](const auto& test) { return test.param ? "CudaIpc" : "Nccl"; });
 
-TEST_P(PairDeviceTest, AChunkArrivesInItsBlocks) {
+TEST_P(PairDeviceTest, AParcelArrivesInItsBlocks) {
   auto inbox = std::make_shared<Inbox>();
   Side receiver(GetParam(), inbox), sender(GetParam());
   Join(&receiver, &sender);
   const std::string bytes = "some bytes of a block";
   const auto size = static_cast<int64_t>(bytes.size());
-  const ChunkPlan plan = PlanOf(0, {{2, 10, size}, {3, 500, 1}});
-  const ChunkKey key{1, 1, 0};
-  receiver.Post(ReceiveChunk{key, 0, plan.bytes});
+  const ParcelPlan plan = PlanOf(0, {{2, 10, size}, {3, 500, 1}});
+  const ParcelKey key{1, 1, 0};
+  receiver.Post(ReceiveParcel{key, 0, plan.bytes});
   EXPECT_TRUE(receiver.Next<ReceivePosted>().status.ok());
   const auto source = std::as_bytes(std::span(bytes));
   sender.Post(
-      SendChunk{key,
-                1,
-                plan,
-                {{2, 10, {source.first(4), source.subspan(4)}}, {3, 500, {source.first(1)}}},
-                false});
-  sender.Next<ChunkGathered>();
-  EXPECT_TRUE(sender.Next<ChunkSent>().status.ok());
-  EXPECT_TRUE(receiver.Next<ChunkReceived>().status.ok());
-  receiver.Post(DeliverChunk{key, 0, plan});
-  EXPECT_EQ(receiver.Next<ChunkDelivered>().outcome, ChunkOutcome::kWritten);
+      SendParcel{key,
+                 1,
+                 plan,
+                 {{2, 10, {source.first(4), source.subspan(4)}}, {3, 500, {source.first(1)}}},
+                 false});
+  sender.Next<ParcelGathered>();
+  EXPECT_TRUE(sender.Next<ParcelSent>().status.ok());
+  EXPECT_TRUE(receiver.Next<ParcelReceived>().status.ok());
+  receiver.Post(DeliverParcel{key, 0, plan});
+  EXPECT_EQ(receiver.Next<ParcelDelivered>().outcome, ParcelOutcome::kWritten);
   EXPECT_EQ(inbox->block.substr(10, bytes.size()), bytes);
   EXPECT_EQ(inbox->block[500], bytes[0]);
   EXPECT_EQ(inbox->writing, 0);
   EXPECT_TRUE(inbox->written.ok());
 }
 
-TEST_P(PairDeviceTest, AChunkThatIsNotWhatWasAnnouncedReachesNoBlock) {
+TEST_P(PairDeviceTest, AParcelThatIsNotWhatWasAnnouncedReachesNoBlock) {
   auto inbox = std::make_shared<Inbox>();
   Side receiver(GetParam(), inbox), sender(GetParam());
   Join(&receiver, &sender);
   const std::string bytes(16, 'x');
-  const ChunkPlan plan = PlanOf(0, {{2, 0, 16}});
-  const ChunkKey key{1, 1, 0};
-  receiver.Post(ReceiveChunk{key, 0, plan.bytes});
-  sender.Post(SendChunk{key, 0, plan, {{2, 0, {std::as_bytes(std::span(bytes))}}}, false});
-  EXPECT_TRUE(receiver.Next<ChunkReceived>().status.ok());
-  ChunkPlan other = plan;
+  const ParcelPlan plan = PlanOf(0, {{2, 0, 16}});
+  const ParcelKey key{1, 1, 0};
+  receiver.Post(ReceiveParcel{key, 0, plan.bytes});
+  sender.Post(SendParcel{key, 0, plan, {{2, 0, {std::as_bytes(std::span(bytes))}}}, false});
+  EXPECT_TRUE(receiver.Next<ParcelReceived>().status.ok());
+  ParcelPlan other = plan;
   other.parts[0].offset = 32;
-  receiver.Post(DeliverChunk{key, 0, other});
-  EXPECT_EQ(receiver.Next<ChunkDelivered>().outcome, ChunkOutcome::kBroken);
+  receiver.Post(DeliverParcel{key, 0, other});
+  EXPECT_EQ(receiver.Next<ParcelDelivered>().outcome, ParcelOutcome::kBroken);
   EXPECT_EQ(inbox->block, std::string(1000, '.'));
 }
 
-TEST_P(PairDeviceTest, AVoidChunkCarriesNobodysBytes) {
+TEST_P(PairDeviceTest, AVoidParcelCarriesNobodysBytes) {
   auto inbox = std::make_shared<Inbox>();
   Side receiver(GetParam(), inbox), sender(GetParam());
   Join(&receiver, &sender);
-  const ChunkPlan plan = PlanOf(0, {{2, 0, 64}});
-  const ChunkKey key{1, 1, 0};
-  receiver.Post(ReceiveChunk{key, 0, plan.bytes});
-  sender.Post(SendChunk{key, 0, plan, {}, true});
-  EXPECT_TRUE(receiver.Next<ChunkReceived>().status.ok());
-  receiver.Post(DeliverChunk{key, 0, plan});
-  EXPECT_EQ(receiver.Next<ChunkDelivered>().outcome, ChunkOutcome::kVoid);
+  const ParcelPlan plan = PlanOf(0, {{2, 0, 64}});
+  const ParcelKey key{1, 1, 0};
+  receiver.Post(ReceiveParcel{key, 0, plan.bytes});
+  sender.Post(SendParcel{key, 0, plan, {}, true});
+  EXPECT_TRUE(receiver.Next<ParcelReceived>().status.ok());
+  receiver.Post(DeliverParcel{key, 0, plan});
+  EXPECT_EQ(receiver.Next<ParcelDelivered>().outcome, ParcelOutcome::kVoid);
   EXPECT_EQ(inbox->block, std::string(1000, '.'));
 }
 
 TEST_P(PairDeviceTest, WhatWaitsForAPeerThatNeverComesCanBeAbortedAndBegunAgain) {
   Side receiver(GetParam(), std::make_shared<Inbox>()), sender(GetParam());
   Join(&receiver, &sender);
-  receiver.Post(ReceiveChunk{{1, 1, 0}, 0, kSlotBytes});
+  receiver.Post(ReceiveParcel{{1, 1, 0}, 0, kSlotBytes});
   EXPECT_TRUE(receiver.Next<ReceivePosted>().status.ok());
   receiver.Post(AbortPair{1, 1});
   EXPECT_EQ(receiver.Next<DeviceAborted>().epoch, 1u);
@@ -188,9 +188,9 @@ TEST_P(PairDeviceTest, ASendToAPeerThatIsGoneFails) {
   Join(receiver.get(), &sender);
   receiver.reset();
   const std::string bytes(16, 'x');
-  sender.Post(SendChunk{
+  sender.Post(SendParcel{
       {1, 1, 0}, 0, PlanOf(0, {{0, 0, 16}}), {{0, 0, {std::as_bytes(std::span(bytes))}}}, false});
-  EXPECT_FALSE(sender.Next<ChunkSent>().status.ok());
+  EXPECT_FALSE(sender.Next<ParcelSent>().status.ok());
 }
 
 }  // namespace

@@ -14,7 +14,7 @@
 #include "common/transport/pair/ipc_communicator.h"
 #include "common/transport/pair/nccl_communicator.h"
 #include "common/transport/pair/pair_acceptor.h"
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "common/transport/pair/pair_transport.h"
 #include "tests/common/transport/push_fakes.h"
 #include "tests/fakes/fake_nccl/fake_nccl_access.h"
@@ -45,7 +45,7 @@ struct PairFixtureOptions {
   static PairLimits SmallLimits() {
     PairLimits limits;
     // Blocks of the tests are smaller, equal and larger.
-    limits.chunk_bytes = kChunkHeaderBytes + (int64_t{3} << 19);
+    limits.parcel_bytes = kParcelHeaderBytes + (int64_t{3} << 19);
     limits.transfer = std::chrono::seconds(2);
     limits.abort = std::chrono::seconds(2);
     return limits;
@@ -60,7 +60,7 @@ class PairFixture final : public Fixture {
     EXPECT_TRUE(library.ok()) << library.status();
     const auto parts = [&](bool checksum) {
       PairParts made{.checksum = checksum, .limits = options.limits};
-      made.memory = *MakeHostPairMemory(made.limits.slots, made.limits.chunk_bytes);
+      made.memory = *MakeHostPairMemory(made.limits.slots, made.limits.parcel_bytes);
       made.communicators =
           options.ipc ? MakeIpcCommunicators(made.memory.get()) : MakeNcclCommunicators(*library);
       return made;

@@ -1,10 +1,10 @@
-// Times of the sending half that the simulation, whose chunks do not wait for one another inside a
+// Times of the sending half that the simulation, whose parcels do not wait for one another inside a
 // device, does not show.
 #include "common/transport/pair/pair_sender.h"
 
 #include <gtest/gtest.h>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 
 namespace baton {
 namespace {
@@ -25,18 +25,18 @@ class PairSenderTest : public testing::Test {
                       PairEpoch{.epoch = 1,
                                 .unique_id = "id",
                                 .incarnation = incarnation,
-                                .chunk_bytes = limits_.chunk_bytes},
+                                .parcel_bytes = limits_.parcel_bytes},
                       now_, &actions_);
     sender_.OnDevice(Connected{id, 1, absl::OkStatus()}, now_, &actions_);
     sender_.OnMessage(id, PairReady{1}, now_, &actions_);
     sender_.OnMessage(id, PairGo{1, 0}, now_, &actions_);
-    sender_.OnDevice(ChunkGathered{{id, 1, 0}}, now_, &actions_);
-    sender_.OnDevice(ChunkSent{{id, 1, 0}, absl::OkStatus()}, now_, &actions_);
+    sender_.OnDevice(ParcelGathered{{id, 1, 0}}, now_, &actions_);
+    sender_.OnDevice(ParcelSent{{id, 1, 0}, absl::OkStatus()}, now_, &actions_);
     sender_.OnMessage(id, PairDone{.epoch = 1, .number = 0}, now_, &actions_);
     return id;
   }
-  // A chunk of a new push that the receiver has granted: it is in the device from now on.
-  void SendChunkOf(PairId id) {
+  // A parcel of a new push that the receiver has granted: it is in the device from now on.
+  void SendParcelOf(PairId id) {
     const PushId push = 100 + id;
     ASSERT_TRUE(sender_.StartPush(push, "worker" + std::to_string(id), Ticket::Draw(id), now_));
     sender_.Add(push, {{.bytes = {std::as_bytes(std::span(bytes_))}}}, now_, &actions_);
@@ -58,13 +58,13 @@ class PairSenderTest : public testing::Test {
   PairSender sender_{limits_, {}};
 };
 
-TEST_F(PairSenderTest, WhatWaitedBehindAChunkThatIsGivenUpHasItsTimeAfterIt) {
+TEST_F(PairSenderTest, WhatWaitedBehindAParcelThatIsGivenUpHasItsTimeAfterIt) {
   const PairId frozen = WarmPair(1);
   const PairId healthy = WarmPair(2);
   ASSERT_EQ(sender_.warm().size(), 2u);
-  SendChunkOf(frozen);
+  SendParcelOf(frozen);
   Wait(milliseconds(10));
-  SendChunkOf(healthy);
+  SendParcelOf(healthy);
   Wait(limits_.transfer);
   EXPECT_EQ(Aborted(), 1);
   // Leaving the frozen one takes the device a while.

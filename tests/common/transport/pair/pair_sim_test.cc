@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 
 namespace baton {
 namespace {
@@ -16,7 +16,7 @@ using std::chrono::seconds;
 PairSim::Options Small(uint64_t seed) {
   PairSim::Options options;
   options.seed = seed;
-  options.limits.chunk_bytes = kChunkHeaderBytes + 10'000;
+  options.limits.parcel_bytes = kParcelHeaderBytes + 10'000;
   options.limits.connect = seconds(2);
   options.limits.transfer = milliseconds(400);
   options.limits.receive = milliseconds(600);

@@ -158,7 +158,7 @@ TEST_F(PairTransportTest, BlocksReachEveryRankOfAReceiverThroughThePair) {
   options.shape.tensor_parallel = kRanks;
   PairFixture fixture(&inboxes_, options);
   ASSERT_TRUE(fixture.Warm());
-  // Some fill a part of a chunk, some more than one: chunks end inside of ranks.
+  // Some fill a part of a parcel, some more than one: parcels end inside of ranks.
   std::map<int32_t, std::vector<std::string>> ranks;
   const auto small = MakeBlocks(3, kRanks * 5001);
   auto blocks = MakeBlocks(6, kRanks * 700'001);

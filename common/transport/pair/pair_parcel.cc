@@ -1,4 +1,4 @@
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 
 #include <algorithm>
 #include <cstring>
@@ -29,24 +29,24 @@ struct PartRow {
   int32_t unused = 0;
 };
 static_assert(sizeof(FixedPart) == 64 && sizeof(PartRow) == 32);
-static_assert(sizeof(FixedPart) + kMaxChunkParts * sizeof(PartRow) <= kChunkHeaderBytes);
+static_assert(sizeof(FixedPart) + kMaxParcelParts * sizeof(PartRow) <= kParcelHeaderBytes);
 
 absl::Status Mismatch(const std::string& what, uint64_t found, uint64_t expected) {
-  return absl::DataLossError("a chunk says " + what + " " + std::to_string(found) + ", expected " +
+  return absl::DataLossError("a parcel says " + what + " " + std::to_string(found) + ", expected " +
                              std::to_string(expected) +
                              "; the two sides of the pair are out of step");
 }
 
 }  // namespace
 
-std::vector<int64_t> PartOffsets(const std::vector<ChunkPart>& parts) {
-  std::vector<int64_t> offsets = {kChunkHeaderBytes};
-  for (const ChunkPart& part : parts) offsets.push_back(PartEnd(offsets.back(), part.size));
+std::vector<int64_t> PartOffsets(const std::vector<ParcelPart>& parts) {
+  std::vector<int64_t> offsets = {kParcelHeaderBytes};
+  for (const ParcelPart& part : parts) offsets.push_back(PartEnd(offsets.back(), part.size));
   return offsets;
 }
 
-std::string EncodeChunkHeader(const ChunkHeader& header) {
-  std::string bytes(kChunkHeaderBytes, '\0');
+std::string EncodeParcelHeader(const ParcelHeader& header) {
+  std::string bytes(kParcelHeaderBytes, '\0');
   FixedPart fixed;
   fixed.epoch = header.epoch;
   fixed.number = header.plan.number;
@@ -58,26 +58,26 @@ std::string EncodeChunkHeader(const ChunkHeader& header) {
   std::memcpy(bytes.data(), &fixed, sizeof fixed);
   char* to = bytes.data() + sizeof fixed;
   for (size_t i = 0; i < header.plan.parts.size(); ++i, to += sizeof(PartRow)) {
-    const ChunkPart& part = header.plan.parts[i];
+    const ParcelPart& part = header.plan.parts[i];
     const PartRow row{part.offset, part.size, header.has_sums ? header.sums[i] : 0, part.ordinal};
     std::memcpy(to, &row, sizeof row);
   }
   return bytes;
 }
 
-absl::StatusOr<ChunkHeader> DecodeChunkHeader(std::span<const std::byte> bytes) {
+absl::StatusOr<ParcelHeader> DecodeParcelHeader(std::span<const std::byte> bytes) {
   FixedPart fixed;
-  if (bytes.size() < kChunkHeaderBytes) {
-    return absl::DataLossError("a chunk has " + std::to_string(bytes.size()) +
+  if (bytes.size() < kParcelHeaderBytes) {
+    return absl::DataLossError("a parcel has " + std::to_string(bytes.size()) +
                                " bytes, less than its header");
   }
   std::memcpy(&fixed, bytes.data(), sizeof fixed);
-  if (fixed.magic != kMagic || fixed.parts > kMaxChunkParts || (fixed.flags & ~(kVoid | kSums))) {
-    return absl::DataLossError("what arrived is no chunk of this version");
+  if (fixed.magic != kMagic || fixed.parts > kMaxParcelParts || (fixed.flags & ~(kVoid | kSums))) {
+    return absl::DataLossError("what arrived is no parcel of this version");
   }
-  ChunkHeader header{.epoch = fixed.epoch,
-                     .is_void = (fixed.flags & kVoid) != 0,
-                     .has_sums = (fixed.flags & kSums) != 0};
+  ParcelHeader header{.epoch = fixed.epoch,
+                      .is_void = (fixed.flags & kVoid) != 0,
+                      .has_sums = (fixed.flags & kSums) != 0};
   header.plan.number = fixed.number;
   header.plan.bytes = static_cast<int64_t>(fixed.bytes);
   header.plan.ticket.incarnation = fixed.incarnation;
@@ -92,7 +92,7 @@ absl::StatusOr<ChunkHeader> DecodeChunkHeader(std::span<const std::byte> bytes) 
   return header;
 }
 
-absl::Status CheckChunkHeader(const ChunkHeader& header, uint64_t epoch, const ChunkPlan& plan) {
+absl::Status CheckParcelHeader(const ParcelHeader& header, uint64_t epoch, const ParcelPlan& plan) {
   if (header.epoch != epoch) return Mismatch("epoch", header.epoch, epoch);
   if (header.plan.number != plan.number) {
     return Mismatch("number", header.plan.number, plan.number);
@@ -102,29 +102,29 @@ absl::Status CheckChunkHeader(const ChunkHeader& header, uint64_t epoch, const C
                     static_cast<uint64_t>(plan.bytes));
   }
   if (!SameTicket(header.plan.ticket, plan.ticket)) {
-    return absl::DataLossError("a chunk carries another ticket than its announcement");
+    return absl::DataLossError("a parcel carries another ticket than its announcement");
   }
   if (header.plan.parts != plan.parts) {
-    return absl::DataLossError("a chunk names other parts of blocks than its announcement");
+    return absl::DataLossError("a parcel names other parts of blocks than its announcement");
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckChunkPlan(const ChunkPlan& plan, int64_t max_bytes) {
-  if (plan.parts.size() > kMaxChunkParts) {
-    return absl::InvalidArgumentError("a chunk of " + std::to_string(plan.parts.size()) +
-                                      " parts, at most " + std::to_string(kMaxChunkParts));
+absl::Status CheckParcelPlan(const ParcelPlan& plan, int64_t max_bytes) {
+  if (plan.parts.size() > kMaxParcelParts) {
+    return absl::InvalidArgumentError("a parcel of " + std::to_string(plan.parts.size()) +
+                                      " parts, at most " + std::to_string(kMaxParcelParts));
   }
-  int64_t end = kChunkHeaderBytes;
-  for (const ChunkPart& part : plan.parts) {
+  int64_t end = kParcelHeaderBytes;
+  for (const ParcelPart& part : plan.parts) {
     if (part.size <= 0 || part.size > max_bytes || part.offset < 0 || part.ordinal < 0) {
-      return absl::InvalidArgumentError("a chunk names a part that cannot be");
+      return absl::InvalidArgumentError("a parcel names a part that cannot be");
     }
     end = PartEnd(end, part.size);
     if (end > max_bytes) break;
   }
   if (end != plan.bytes || end > max_bytes) {
-    return absl::InvalidArgumentError("a chunk of " + std::to_string(plan.bytes) +
+    return absl::InvalidArgumentError("a parcel of " + std::to_string(plan.bytes) +
                                       " bytes whose parts need " + std::to_string(end) +
                                       "; at most " + std::to_string(max_bytes));
   }

@@ -1,8 +1,8 @@
-// PairReceiver: whose chunk comes next, and what becomes of it.
+// PairReceiver: whose parcel comes next, and what becomes of it.
 #include <algorithm>
 #include <utility>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "common/transport/pair/pair_receiver.h"
 
 namespace baton {
@@ -12,19 +12,19 @@ void PairReceiver::OnAnnounce(PairId id, const PairAnnounce& message, base::Inst
   Peer& peer = peers_.at(id);
   if (message.epoch != peer.epoch) return;  // crossed an abort
   if (peer.state == State::kAborting || peer.state == State::kAborted) return;
-  absl::Status status = CheckChunkPlan(message.plan, self_.chunk_bytes);
+  absl::Status status = CheckParcelPlan(message.plan, self_.parcel_bytes);
   if (status.ok() && peer.state != State::kLive) {
-    status = absl::InvalidArgumentError("a chunk was announced before the pair was ready");
+    status = absl::InvalidArgumentError("a parcel was announced before the pair was ready");
   }
   if (status.ok() && message.plan.number != peer.next_number) {
     status =
-        absl::InvalidArgumentError("chunk " + std::to_string(message.plan.number) +
+        absl::InvalidArgumentError("parcel " + std::to_string(message.plan.number) +
                                    " was announced, expected " + std::to_string(peer.next_number));
   }
   if (status.ok() &&
       peer.announced.size() + peer.grants.size() >= static_cast<size_t>(limits_.max_waiting)) {
     status = absl::ResourceExhaustedError("more than " + std::to_string(limits_.max_waiting) +
-                                          " chunks wait");
+                                          " parcels wait");
   }
   if (!status.ok()) return Abort(id, std::string(status.message()), /*tell=*/true, now, actions);
   ++peer.next_number;
@@ -58,20 +58,20 @@ void PairReceiver::GrantNext(base::Instant now, Actions* actions) {
       turn_ = 0;
     }
     Peer& peer = peers_.at(active_);
-    const bool turn_over = turn_ >= limits_.turn_chunks && OthersWait(active_);
+    const bool turn_over = turn_ >= limits_.turn_parcels && OthersWait(active_);
     if (peer.announced.empty() || turn_over) {
       if (!peer.grants.empty() || peer.state == State::kAborting) return;  // another's turn then
       active_ = 0;
       continue;
     }
     ++turn_;
-    const ChunkPlan plan = std::move(peer.announced.front());
+    const ParcelPlan plan = std::move(peer.announced.front());
     peer.announced.pop_front();
     const int slot = free_slots_.back();
     free_slots_.pop_back();
     peer.grants[plan.number] = {.plan = plan, .slot = slot, .since = now};
     actions->push_back(
-        DeviceCommand(ReceiveChunk{{active_, peer.epoch, plan.number}, slot, plan.bytes}));
+        DeviceCommand(ReceiveParcel{{active_, peer.epoch, plan.number}, slot, plan.bytes}));
   }
 }
 
@@ -82,9 +82,9 @@ void PairReceiver::OnDevice(const DeviceEvent& event, base::Instant now, Actions
     OnConnected(*connected, now, actions);
   } else if (const auto* posted = std::get_if<ReceivePosted>(&event)) {
     OnPosted(*posted, now, actions);
-  } else if (const auto* received = std::get_if<ChunkReceived>(&event)) {
+  } else if (const auto* received = std::get_if<ParcelReceived>(&event)) {
     OnReceived(*received, now, actions);
-  } else if (const auto* delivered = std::get_if<ChunkDelivered>(&event)) {
+  } else if (const auto* delivered = std::get_if<ParcelDelivered>(&event)) {
     OnDelivered(*delivered, now, actions);
   } else if (const auto* aborted = std::get_if<DeviceAborted>(&event)) {
     OnAborted(*aborted, now, actions);
@@ -103,7 +103,7 @@ void PairReceiver::OnPosted(const ReceivePosted& event, base::Instant now, Actio
   actions->push_back(TellSender{event.key.pair, PairGo{event.key.epoch, event.key.number}});
 }
 
-void PairReceiver::OnReceived(const ChunkReceived& event, base::Instant now, Actions* actions) {
+void PairReceiver::OnReceived(const ParcelReceived& event, base::Instant now, Actions* actions) {
   Peer* const peer = FindPeer(event.key.pair, event.key.epoch);
   if (peer == nullptr || peer->state != State::kLive) return;
   if (!event.status.ok()) {
@@ -113,11 +113,11 @@ void PairReceiver::OnReceived(const ChunkReceived& event, base::Instant now, Act
   peer->used_at = now;
   delivering_[event.key] = grant.slot;
   actions->push_back(BytesReceived{grant.plan.bytes});
-  actions->push_back(DeviceCommand(DeliverChunk{event.key, grant.slot, grant.plan}));
+  actions->push_back(DeviceCommand(DeliverParcel{event.key, grant.slot, grant.plan}));
   GrantNext(now, actions);
 }
 
-void PairReceiver::OnDelivered(const ChunkDelivered& event, base::Instant now, Actions* actions) {
+void PairReceiver::OnDelivered(const ParcelDelivered& event, base::Instant now, Actions* actions) {
   const auto found = delivering_.find(event.key);
   if (found == delivering_.end()) return;
   free_slots_.push_back(found->second);
@@ -126,7 +126,7 @@ void PairReceiver::OnDelivered(const ChunkDelivered& event, base::Instant now, A
   if (peer != nullptr && peer->state == State::kLive) {
     const PairDone done{event.key.epoch, event.key.number, event.outcome};
     actions->push_back(TellSender{event.key.pair, done});
-    if (event.outcome == ChunkOutcome::kBroken) {
+    if (event.outcome == ParcelOutcome::kBroken) {
       Abort(event.key.pair, event.why, /*tell=*/true, now, actions);
     }
   }

@@ -1,14 +1,14 @@
-// PairSender: how pushes become chunks, and what becomes of those.
+// PairSender: how pushes become parcels, and what becomes of those.
 #include <algorithm>
 #include <utility>
 
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "common/transport/pair/pair_sender.h"
 
 namespace baton {
 namespace {
 
-ChunkPart PartOf(const SourcePart& source) {
+ParcelPart PartOf(const SourcePart& source) {
   return {source.ordinal, source.offset, static_cast<int64_t>(SizeOf(source.bytes))};
 }
 
@@ -49,8 +49,8 @@ void PairSender::EndPush(PushId id, base::Instant now, Actions* actions) {
   push.pair = 0;
   for (auto& [pair_id, pair] : pairs_) {
     if (std::erase(pair.line, id) > 0) pair.used_at = now;
-    for (auto& [number, chunk] : pair.chunks) {
-      if (chunk.push == id) chunk.push = 0;  // travels void if it still has to
+    for (auto& [number, parcel] : pair.parcels) {
+      if (parcel.push == id) parcel.push = 0;  // travels void if it still has to
     }
   }
   ReleaseIfUnread(id, actions);
@@ -65,10 +65,10 @@ void PairSender::DropOut(PushId id, Actions* actions) {
   const std::vector<SourcePart> queued(push.queue.begin(), push.queue.end());
   push.queue.clear();
   Return(id, queued, actions);
-  for (auto& [number, chunk] : pair.chunks) {
+  for (auto& [number, parcel] : pair.parcels) {
     const bool unsent =
-        chunk.state == ChunkState::kAnnounced || chunk.state == ChunkState::kGranted;
-    if (chunk.push == id && unsent) Return(std::exchange(chunk.push, 0), chunk.sources, actions);
+        parcel.state == ParcelState::kAnnounced || parcel.state == ParcelState::kGranted;
+    if (parcel.push == id && unsent) Return(std::exchange(parcel.push, 0), parcel.sources, actions);
   }
 }
 
@@ -91,62 +91,63 @@ void PairSender::Announce(PairId id, base::Instant now, Actions* actions) {
   }
 }
 
-// One chunk holds parts of one push; pushes take turns.
+// One parcel holds parts of one push; pushes take turns.
 bool PairSender::AnnounceOne(PairId id, base::Instant now, Actions* actions) {
   Pair& pair = pairs_.at(id);
   const bool open = pair.state == State::kWarm && !pair.line.empty() &&
-                    pair.chunks.size() < static_cast<size_t>(limits_.max_announced);
+                    pair.parcels.size() < static_cast<size_t>(limits_.max_announced);
   if (!open) return false;
   const PushId push_id = pair.line.front();
   pair.line.pop_front();
   Push& push = pushes_.at(push_id);
-  Chunk chunk{.push = push_id};
-  chunk.plan.ticket = push.ticket;
-  int64_t end = kChunkHeaderBytes;
-  while (!push.queue.empty() && chunk.sources.size() < kMaxChunkParts) {
+  Parcel parcel{.push = push_id};
+  parcel.plan.ticket = push.ticket;
+  int64_t end = kParcelHeaderBytes;
+  while (!push.queue.empty() && parcel.sources.size() < kMaxParcelParts) {
     SourcePart& part = push.queue.front();
     const auto size = static_cast<int64_t>(SizeOf(part.bytes));
-    if (PartEnd(end, size) > pair.chunk_bytes && !chunk.sources.empty()) break;
-    // A block larger than a chunk is cut.
+    if (PartEnd(end, size) > pair.parcel_bytes && !parcel.sources.empty()) break;
+    // A block larger than a parcel is cut.
     const int64_t taken =
-        std::min(size, (pair.chunk_bytes - end) / kPartAlignment * kPartAlignment);
+        std::min(size, (pair.parcel_bytes - end) / kPartAlignment * kPartAlignment);
     const SourcePart piece{part.ordinal, part.offset,
                            Subrange(part.bytes, 0, static_cast<size_t>(taken))};
     end = PartEnd(end, taken);
-    chunk.plan.parts.push_back(PartOf(piece));
-    chunk.sources.push_back(piece);
+    parcel.plan.parts.push_back(PartOf(piece));
+    parcel.sources.push_back(piece);
     part.offset += taken;
     part.bytes =
         Subrange(part.bytes, static_cast<size_t>(taken), static_cast<size_t>(size - taken));
     if (part.bytes.empty()) push.queue.pop_front();
   }
   if (!push.queue.empty()) pair.line.push_back(push_id);
-  AnnounceChunk(id, std::move(chunk), now, actions);
+  AnnounceParcel(id, std::move(parcel), now, actions);
   return true;
 }
 
-void PairSender::AnnounceChunk(PairId id, Chunk chunk, base::Instant now, Actions* actions) {
+void PairSender::AnnounceParcel(PairId id, Parcel parcel, base::Instant now, Actions* actions) {
   Pair& pair = pairs_.at(id);
-  chunk.plan.number = pair.next_number++;
-  chunk.plan.bytes = PartOffsets(chunk.plan.parts).back();
-  chunk.since = now;
-  actions->push_back(TellReceiver{id, PairAnnounce{pair.epoch, chunk.plan}});
-  pair.chunks.emplace(chunk.plan.number, std::move(chunk));
+  parcel.plan.number = pair.next_number++;
+  parcel.plan.bytes = PartOffsets(parcel.plan.parts).back();
+  parcel.since = now;
+  actions->push_back(TellReceiver{id, PairAnnounce{pair.epoch, parcel.plan}});
+  pair.parcels.emplace(parcel.plan.number, std::move(parcel));
 }
 
 void PairSender::OnGo(PairId id, const PairGo& message, base::Instant now, Actions* actions) {
   Pair& pair = pairs_.at(id);
-  const auto next = std::ranges::find_if(
-      pair.chunks, [](const auto& entry) { return entry.second.state == ChunkState::kAnnounced; });
-  if (next == pair.chunks.end() || next->first != message.number) {
+  const auto next = std::ranges::find_if(pair.parcels, [](const auto& entry) {
+    return entry.second.state == ParcelState::kAnnounced;
+  });
+  if (next == pair.parcels.end() || next->first != message.number) {
     return Abort(id,
-                 "the receiver granted chunk " + std::to_string(message.number) + " out of turn",
+                 "the receiver granted parcel " + std::to_string(message.number) + " out of turn",
                  /*tell=*/true, now, actions);
   }
-  Chunk& chunk = next->second;
-  chunk.state = ChunkState::kGranted;
-  if (!chunk.plan.parts.empty()) {
-    actions->push_back(GrantWaited{now - chunk.since, chunk.plan.bytes});
+  Parcel& parcel = next->second;
+  parcel.state = ParcelState::kGranted;
+  if (!parcel.plan.parts.empty()) {
+    actions->push_back(GrantWaited{now - parcel.since, parcel.plan.bytes});
   }
   granted_.push_back({id, pair.epoch, message.number});
   FillSlots(now, actions);
@@ -154,103 +155,103 @@ void PairSender::OnGo(PairId id, const PairGo& message, base::Instant now, Actio
 
 void PairSender::FillSlots(base::Instant now, Actions* actions) {
   while (!granted_.empty() && !free_slots_.empty()) {
-    const ChunkKey key = granted_.front();
+    const ParcelKey key = granted_.front();
     granted_.pop_front();
-    Chunk& chunk = *FindChunk(key);
-    chunk.state = ChunkState::kSending;
-    chunk.since = now;
-    chunk.slot = free_slots_.back();
+    Parcel& parcel = *FindParcel(key);
+    parcel.state = ParcelState::kSending;
+    parcel.since = now;
+    parcel.slot = free_slots_.back();
     free_slots_.pop_back();
-    SendChunk send{.key = key, .slot = chunk.slot, .plan = chunk.plan, .sources = {}};
-    if (chunk.push != 0) {
-      chunk.reader = chunk.push;
-      ++pushes_.at(chunk.push).gathering;
-      send.sources = chunk.sources;
+    SendParcel send{.key = key, .slot = parcel.slot, .plan = parcel.plan, .sources = {}};
+    if (parcel.push != 0) {
+      parcel.reader = parcel.push;
+      ++pushes_.at(parcel.push).gathering;
+      send.sources = parcel.sources;
     } else {
-      send.is_void = !chunk.plan.parts.empty();
+      send.is_void = !parcel.plan.parts.empty();
     }
     actions->push_back(DeviceCommand(std::move(send)));
   }
 }
 
-PairSender::Chunk* PairSender::FindChunk(const ChunkKey& key) {
+PairSender::Parcel* PairSender::FindParcel(const ParcelKey& key) {
   const auto pair = pairs_.find(key.pair);
   if (pair == pairs_.end() || pair->second.epoch != key.epoch) return nullptr;
-  const auto chunk = pair->second.chunks.find(key.number);
-  return chunk == pair->second.chunks.end() ? nullptr : &chunk->second;
+  const auto parcel = pair->second.parcels.find(key.number);
+  return parcel == pair->second.parcels.end() ? nullptr : &parcel->second;
 }
 
 void PairSender::OnDevice(const DeviceEvent& event, base::Instant now, Actions* actions) {
   if (const auto* connected = std::get_if<Connected>(&event)) {
     OnConnected(*connected, now, actions);
-  } else if (const auto* gathered = std::get_if<ChunkGathered>(&event)) {
-    Chunk* chunk = FindChunk(gathered->key);
-    if (chunk != nullptr) EndGather(chunk, actions);
-  } else if (const auto* sent = std::get_if<ChunkSent>(&event)) {
+  } else if (const auto* gathered = std::get_if<ParcelGathered>(&event)) {
+    Parcel* parcel = FindParcel(gathered->key);
+    if (parcel != nullptr) EndGather(parcel, actions);
+  } else if (const auto* sent = std::get_if<ParcelSent>(&event)) {
     OnSent(*sent, now, actions);
   } else if (const auto* aborted = std::get_if<DeviceAborted>(&event)) {
     OnAborted(*aborted, now, actions);
   }
 }
 
-void PairSender::EndGather(Chunk* chunk, Actions* actions) {
-  const PushId reader = std::exchange(chunk->reader, 0);
+void PairSender::EndGather(Parcel* parcel, Actions* actions) {
+  const PushId reader = std::exchange(parcel->reader, 0);
   if (reader == 0) return;
   --pushes_.at(reader).gathering;
   ReleaseIfUnread(reader, actions);
 }
 
-void PairSender::OnSent(const ChunkSent& event, base::Instant now, Actions* actions) {
-  Chunk* const chunk = FindChunk(event.key);
-  if (chunk == nullptr || chunk->state != ChunkState::kSending) return;
+void PairSender::OnSent(const ParcelSent& event, base::Instant now, Actions* actions) {
+  Parcel* const parcel = FindParcel(event.key);
+  if (parcel == nullptr || parcel->state != ParcelState::kSending) return;
   const PairId id = event.key.pair;
   if (pairs_.at(id).state == State::kAborting) return;  // DeviceAborted frees its slot
   if (!event.status.ok()) {
     return Abort(id, std::string(event.status.message()), /*tell=*/true, now, actions);
   }
-  chunk->state = ChunkState::kSent;
-  chunk->since = now;
-  free_slots_.push_back(chunk->slot);
-  if (chunk->done) FinishChunk(id, event.key.number, now, actions);
+  parcel->state = ParcelState::kSent;
+  parcel->since = now;
+  free_slots_.push_back(parcel->slot);
+  if (parcel->done) FinishParcel(id, event.key.number, now, actions);
   FillSlots(now, actions);
 }
 
 void PairSender::OnDone(PairId id, const PairDone& message, base::Instant now, Actions* actions) {
-  Chunk* const chunk = FindChunk({id, message.epoch, message.number});
+  Parcel* const parcel = FindParcel({id, message.epoch, message.number});
   const bool under_way =
-      chunk != nullptr && !chunk->done &&
-      (chunk->state == ChunkState::kSending || chunk->state == ChunkState::kSent);
+      parcel != nullptr && !parcel->done &&
+      (parcel->state == ParcelState::kSending || parcel->state == ParcelState::kSent);
   if (!under_way) {
     return Abort(
         id,
-        "the receiver answered chunk " + std::to_string(message.number) + ", which it had not got",
+        "the receiver answered parcel " + std::to_string(message.number) + ", which it had not got",
         /*tell=*/true, now, actions);
   }
-  chunk->done = true;
-  chunk->outcome = message.outcome;
-  if (chunk->state == ChunkState::kSent) FinishChunk(id, message.number, now, actions);
+  parcel->done = true;
+  parcel->outcome = message.outcome;
+  if (parcel->state == ParcelState::kSent) FinishParcel(id, message.number, now, actions);
 }
 
-void PairSender::FinishChunk(PairId id, uint64_t number, base::Instant now, Actions* actions) {
+void PairSender::FinishParcel(PairId id, uint64_t number, base::Instant now, Actions* actions) {
   Pair& pair = pairs_.at(id);
-  const Chunk chunk = std::move(pair.chunks.extract(number).mapped());
+  const Parcel parcel = std::move(pair.parcels.extract(number).mapped());
   pair.used_at = now;
-  if (chunk.push != 0) {
-    if (chunk.outcome == ChunkOutcome::kWritten) {
-      actions->push_back(PartsDone{chunk.push, chunk.plan.parts});
+  if (parcel.push != 0) {
+    if (parcel.outcome == ParcelOutcome::kWritten) {
+      actions->push_back(PartsDone{parcel.push, parcel.plan.parts});
     } else {
-      if (chunk.outcome == ChunkOutcome::kDiscarded) {
+      if (parcel.outcome == ParcelOutcome::kDiscarded) {
         actions->push_back(PairNews{PairEvent::kDiscarded, pair.address,
                                     "the receiver had no place for blocks of a push"});
       }
-      Return(chunk.push, chunk.sources, actions);
-      DropOut(chunk.push, actions);
+      Return(parcel.push, parcel.sources, actions);
+      DropOut(parcel.push, actions);
     }
   }
   const bool proof = pair.state == State::kProving;
-  if (chunk.outcome == ChunkOutcome::kBroken ||
-      (proof && chunk.outcome != ChunkOutcome::kWritten)) {
-    return Abort(id, "chunk " + std::to_string(number) + " arrived broken", /*tell=*/true, now,
+  if (parcel.outcome == ParcelOutcome::kBroken ||
+      (proof && parcel.outcome != ParcelOutcome::kWritten)) {
+    return Abort(id, "parcel " + std::to_string(number) + " arrived broken", /*tell=*/true, now,
                  actions);
   }
   if (proof) BecomeWarm(id, now, actions);
