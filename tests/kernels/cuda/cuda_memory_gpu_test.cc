@@ -6,7 +6,7 @@
 
 #include "common/transport/kv_transport.h"
 #include "common/transport/pair/cuda_pair_memory.h"
-#include "common/transport/pair/pair_chunk.h"
+#include "common/transport/pair/pair_parcel.h"
 #include "kernels/block_checksum.h"
 #include "kernels/cuda/device/runtime.h"
 
@@ -15,7 +15,7 @@ namespace {
 
 using kernels::cuda::DeviceMemory;
 
-constexpr int64_t kSlotBytes = kChunkHeaderBytes + (1 << 18);
+constexpr int64_t kSlotBytes = kParcelHeaderBytes + (1 << 18);
 
 std::vector<std::byte> Random(size_t bytes) {
   static std::mt19937 random(7);
@@ -82,7 +82,7 @@ TEST_F(CudaMemoryTest, ZeroesTheSlotsThatTheHostWouldZero) {
   }
 }
 
-TEST_F(CudaMemoryTest, AChunkIsGatheredAndScatteredAsInHostMemory) {
+TEST_F(CudaMemoryTest, AParcelIsGatheredAndScatteredAsInHostMemory) {
   auto made = MakeCudaPairMemory(0, 2, kSlotBytes, /*blocks_elsewhere=*/false);
   ASSERT_TRUE(made.ok()) << made.status();
   PairMemory& memory = **made;
@@ -101,7 +101,7 @@ TEST_F(CudaMemoryTest, AChunkIsGatheredAndScatteredAsInHostMemory) {
   second.insert(second.end(), bytes.begin() + 30'016, bytes.begin() + 39'016);
   EXPECT_EQ(*sums, (std::vector<uint64_t>{kernels::BlockChecksum(bytes.data(), 30'000),
                                           kernels::BlockChecksum(second.data(), second.size())}));
-  const std::string header = EncodeChunkHeader({.epoch = 5});
+  const std::string header = EncodeParcelHeader({.epoch = 5});
   ASSERT_TRUE(memory.WriteHeader(1, header).ok());
   EXPECT_EQ(*memory.ReadHeader(1), header);
 
@@ -117,7 +117,7 @@ TEST_F(CudaMemoryTest, AChunkIsGatheredAndScatteredAsInHostMemory) {
 }
 
 // As on a decode worker of two ranks: on one GPU, and on two where there are two.
-TEST_F(CudaMemoryTest, AChunkIsScatteredToTheRanksOfItsBlocks) {
+TEST_F(CudaMemoryTest, AParcelIsScatteredToTheRanksOfItsBlocks) {
   std::unique_ptr<DeviceMemory> second_gpu;
   if (*kernels::cuda::DeviceCount() > 1) {
     ASSERT_TRUE(kernels::cuda::SelectDevice(1).ok());
@@ -135,13 +135,13 @@ TEST_F(CudaMemoryTest, AChunkIsScatteredToTheRanksOfItsBlocks) {
     PairMemory& memory = **made;
     ASSERT_TRUE(memory.BindThread().ok());
     const auto bytes = Random(30'000);
-    const std::span<std::byte> staged(memory.slot(1) + kChunkHeaderBytes, bytes.size());
+    const std::span<std::byte> staged(memory.slot(1) + kParcelHeaderBytes, bytes.size());
     Put(staged, bytes);
     // On both ranks, with a border inside of a word, on the first and on the second only.
     const std::vector<ScatterPart> parts = {
-        {kChunkHeaderBytes, {At(0, 8'003), second_rank(0, 7'997)}},
-        {kChunkHeaderBytes + 16'000, {At(20'000, 4'000)}},
-        {kChunkHeaderBytes + 20'000, {second_rank(20'000, 10'000)}}};
+        {kParcelHeaderBytes, {At(0, 8'003), second_rank(0, 7'997)}},
+        {kParcelHeaderBytes + 16'000, {At(20'000, 4'000)}},
+        {kParcelHeaderBytes + 20'000, {second_rank(20'000, 10'000)}}};
     const auto sums = memory.Scatter(1, parts, /*sums=*/true);
     ASSERT_TRUE(sums.ok()) << sums.status();
     EXPECT_EQ(*sums,
@@ -163,7 +163,7 @@ TEST_F(CudaMemoryTest, AChunkIsScatteredToTheRanksOfItsBlocks) {
   }
 }
 
-TEST_F(CudaMemoryTest, AVoidChunkHasNobodysBytes) {
+TEST_F(CudaMemoryTest, AVoidParcelHasNobodysBytes) {
   auto made = MakeCudaPairMemory(0, 2, kSlotBytes, /*blocks_elsewhere=*/false);
   ASSERT_TRUE(made.ok()) << made.status();
   ASSERT_TRUE((*made)->BindThread().ok());
