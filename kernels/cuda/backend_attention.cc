@@ -12,8 +12,6 @@ bool SameShape(const AttentionShape& a, const AttentionShape& b) {
          a.sliding_window == b.sliding_window && a.scale == b.scale;
 }
 
-bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
-
 }  // namespace
 
 void CudaBackend::PlanAttention(const StepLayout& layout, const PagedKv& kv, bool capture,
@@ -101,7 +99,8 @@ void CudaBackend::RunPlain(const AttentionShape& shape, Matrix qkv, int layer, M
 }
 
 void CudaBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
-  BATON_CHECK(qkv.dtype == out.dtype && IsDense(out)) << "attention keeps the activations' dtype";
+  BATON_CHECK(qkv.dtype == out.dtype && out.stride == out.cols)
+      << "attention keeps the activations' dtype";
   const FlashShape* const flash = FindFlash(shape);
   if (flash == nullptr) {
     RunPlain(shape, qkv, layer, out);

@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-absl::Status SystemError(const std::string& what) {
+absl::Status MemoryError(const std::string& what) {
   return absl::UnavailableError(what + ": " + std::strerror(errno));
 }
 
@@ -38,7 +38,7 @@ class Mapping final {
                                                        int protection) {
     void* const at =
         mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_SHARED, file.descriptor, 0);
-    if (at == MAP_FAILED) return SystemError("cannot map staging buffers");
+    if (at == MAP_FAILED) return MemoryError("cannot map staging buffers");
     return std::unique_ptr<Mapping>(new Mapping(static_cast<std::byte*>(at), bytes));
   }
   ~Mapping() { munmap(at_, static_cast<size_t>(bytes_)); }
@@ -63,7 +63,7 @@ struct FileHandle {
 
 absl::Status CheckFile(const MemoryFile& file, const FileHandle& handle, int64_t bytes) {
   struct stat info {};
-  if (fstat(file.descriptor, &info) != 0) return SystemError("the other process's memory");
+  if (fstat(file.descriptor, &info) != 0) return MemoryError("the other process's memory");
   if (info.st_ino != handle.inode) {
     return absl::UnavailableError("the staging buffers of process " +
                                   std::to_string(handle.process) + " are not there any more");
@@ -100,7 +100,7 @@ class HostPairMemory final : public PairMemory {
   int64_t ring_bytes() const override { return mapping_->bytes(); }
   absl::StatusOr<std::string> Export() override {
     struct stat info {};
-    if (fstat(file_->descriptor, &info) != 0) return SystemError("cannot export staging buffers");
+    if (fstat(file_->descriptor, &info) != 0) return MemoryError("cannot export staging buffers");
     const FileHandle handle{getpid(), file_->descriptor, info.st_ino};
     return std::string(reinterpret_cast<const char*>(&handle), sizeof handle);
   }
@@ -116,7 +116,7 @@ class HostPairMemory final : public PairMemory {
     const std::string path =
         "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.descriptor);
     const MemoryFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.descriptor < 0) return SystemError("cannot open staging buffers at " + path);
+    if (file.descriptor < 0) return MemoryError("cannot open staging buffers at " + path);
     BATON_RETURN_IF_ERROR(CheckFile(file, handle, bytes));
     BATON_ASSIGN_OR_RETURN(auto mapping, Mapping::Make(file, bytes, PROT_READ));
     return std::make_unique<HostRing>(std::move(mapping));
@@ -177,7 +177,7 @@ class HostPairMemory final : public PairMemory {
 absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int slots, int64_t slot_bytes) {
   auto file = std::make_unique<MemoryFile>(memfd_create("baton-kv-staging", MFD_CLOEXEC));
   if (file->descriptor < 0 || ftruncate(file->descriptor, slots * slot_bytes) != 0) {
-    return SystemError("cannot make staging buffers of " + std::to_string(slots * slot_bytes) +
+    return MemoryError("cannot make staging buffers of " + std::to_string(slots * slot_bytes) +
                        " bytes");
   }
   BATON_ASSIGN_OR_RETURN(auto mapping,

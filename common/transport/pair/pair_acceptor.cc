@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr auto kAcceptTick = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -60,7 +60,7 @@ PairAcceptor::~PairAcceptor() {
 }
 
 void PairAcceptor::Schedule() {
-  timers_->After(kTick, [this] {
+  timers_->After(kAcceptTick, [this] {
     Drive([](PairReceiver* machine, base::Instant now, PairReceiver::Actions* actions) {
       machine->Tick(now, actions);
     });

@@ -9,7 +9,7 @@
 namespace baton::kernels::cuda {
 namespace {
 
-constexpr size_t kStagings = 2;
+constexpr size_t kInputStagings = 2;
 
 // Hands out parts of a buffer, each at a multiple of 16 bytes.
 class Placer final {
@@ -154,7 +154,7 @@ absl::StatusOr<StepInputs> StepInputs::Create(size_t bytes) {
 absl::Status StepInputs::Reserve(size_t bytes) {
   BATON_ASSIGN_OR_RETURN(memory_, DeviceMemory::Allocate(bytes));
   staging_.clear();
-  for (size_t i = 0; i < kStagings; ++i) {
+  for (size_t i = 0; i < kInputStagings; ++i) {
     Staging& staging = staging_.emplace_back();
     BATON_ASSIGN_OR_RETURN(staging.memory, PinnedMemory::Allocate(bytes));
     BATON_ASSIGN_OR_RETURN(staging.copied, Event::Create());
@@ -175,7 +175,7 @@ absl::StatusOr<bool> StepInputs::Send(const StepLayout& layout, const KvLayout& 
     BATON_RETURN_IF_ERROR(WaitFor(stream));
     BATON_RETURN_IF_ERROR(Reserve(std::max(bytes, 2 * memory_->size())));
   }
-  Staging& staging = staging_[turn_++ % kStagings];
+  Staging& staging = staging_[turn_++ % kInputStagings];
   BATON_RETURN_IF_ERROR(staging.copied->Synchronize());
   PlaceArrays(sizes, static_cast<std::byte*>(staging.memory->data()), host);
   FillArrays(layout, kv, sizes, plans, host);

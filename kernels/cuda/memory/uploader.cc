@@ -15,7 +15,7 @@
 namespace baton::kernels::cuda {
 namespace {
 
-constexpr size_t kStagings = 2;
+constexpr size_t kUploadStagings = 2;
 constexpr size_t kChunkBytes = size_t{32} << 20;
 constexpr int kMaxThreads = 8;  // page faults of a mapped file are what takes the time
 
@@ -71,7 +71,7 @@ void CopyRowsInParallel(const HostTensor& tensor, const Shard& shard, int64_t be
 
 absl::StatusOr<std::unique_ptr<Uploader>> Uploader::Create(StreamHandle stream) {
   auto uploader = std::unique_ptr<Uploader>(new Uploader(stream));
-  for (size_t i = 0; i < kStagings; ++i) {
+  for (size_t i = 0; i < kUploadStagings; ++i) {
     Staging& staging = uploader->staging_.emplace_back();
     BATON_ASSIGN_OR_RETURN(staging.memory, PinnedMemory::Allocate(kChunkBytes));
     BATON_ASSIGN_OR_RETURN(staging.raw, DeviceMemory::Allocate(kChunkBytes));
@@ -84,7 +84,7 @@ absl::Status Uploader::SendRows(const HostTensor& tensor, const Shard& shard, in
                                 int64_t count, DType dtype, std::byte* to) {
   const int64_t elements = count * (shard.in_end - shard.in_begin);
   const size_t bytes = static_cast<size_t>(elements) * SizeOf(tensor.dtype);
-  Staging& staging = staging_[turn_++ % kStagings];
+  Staging& staging = staging_[turn_++ % kUploadStagings];
   BATON_RETURN_IF_ERROR(staging.done->Synchronize());
   CopyRowsInParallel(tensor, shard, begin, count, static_cast<std::byte*>(staging.memory->data()));
   void* const first = tensor.dtype == dtype ? to : staging.raw->data();

@@ -12,8 +12,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-EngineHarness::Options Defaults() { return {.engine = EngineHarness::DefaultEngine()}; }
-
 TEST(EngineLifeTest, CancelInEachStateReturnsTheBlocks) {
   auto options = Defaults();
   options.engine.max_num_seqs = 2;

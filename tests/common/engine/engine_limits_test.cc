@@ -11,8 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-EngineHarness::Options Defaults() { return {.engine = EngineHarness::DefaultEngine()}; }
-
 Reason Refusal(EngineHarness* harness, SequenceSpec spec) {
   auto id = harness->engine().Admit(std::move(spec));
   return id.ok() ? Reason::kNone : ReasonOf(id.status());

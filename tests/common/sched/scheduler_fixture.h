@@ -18,6 +18,9 @@ namespace baton {
 class SchedulerTest : public testing::Test {
  protected:
   static constexpr int32_t kBlockSize = 4;
+  static constexpr SequenceKind kLocal = SequenceKind::kLocal;
+  static constexpr SequenceKind kPrefill = SequenceKind::kPrefill;
+  static constexpr SequenceKind kReserved = SequenceKind::kReserved;
 
   SchedulerTest() {
     options_.block_size = kBlockSize;

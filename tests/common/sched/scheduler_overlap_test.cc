@@ -8,9 +8,6 @@
 namespace baton {
 namespace {
 
-constexpr auto kLocal = SequenceKind::kLocal;
-constexpr auto kPrefill = SequenceKind::kPrefill;
-
 // Plans are committed by hand; the fake model computes a step when it is committed.
 class SchedulerOverlapTest : public SchedulerTest {
  protected:

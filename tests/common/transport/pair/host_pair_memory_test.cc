@@ -11,11 +11,11 @@
 namespace baton {
 namespace {
 
-constexpr int kSlots = 3;
-constexpr int64_t kSlotBytes = 4096;
-constexpr int64_t kRingBytes = kSlots * kSlotBytes;
+constexpr int kRingSlots = 3;
+constexpr int64_t kRingSlotBytes = 4096;
+constexpr int64_t kRingBytes = kRingSlots * kRingSlotBytes;
 
-std::unique_ptr<PairMemory> MakeMemory() { return *MakeHostPairMemory(kSlots, kSlotBytes); }
+std::unique_ptr<PairMemory> MakeMemory() { return *MakeHostPairMemory(kRingSlots, kRingSlotBytes); }
 
 TEST(HostPairMemoryTest, WhatIsWrittenToABufferIsReadThroughTheMapping) {
   const auto own = MakeMemory(), other = MakeMemory();
@@ -25,7 +25,7 @@ TEST(HostPairMemoryTest, WhatIsWrittenToABufferIsReadThroughTheMapping) {
   ASSERT_TRUE(ring.ok()) << ring.status();
   EXPECT_EQ((*ring)->bytes(), kRingBytes);
   std::memcpy(own->slot(2) + 100, "after it was mapped", 20);
-  ASSERT_TRUE((*ring)->CopyOut(2 * kSlotBytes + 100, 20, other->slot(1)).ok());
+  ASSERT_TRUE((*ring)->CopyOut(2 * kRingSlotBytes + 100, 20, other->slot(1)).ok());
   EXPECT_STREQ(reinterpret_cast<const char*>(other->slot(1)), "after it was mapped");
 }
 
