@@ -74,10 +74,13 @@ struct StepRows {
   int64_t samples = 0;
 };
 
+// The longest head that a backend computes: kernels keep one in an array of this length.
+inline constexpr int kMaxHeadDim = 256;
+
 struct AttentionShape {
   int q_heads = 0;
   int kv_heads = 0;
-  int head_dim = 0;
+  int head_dim = 0;        // a multiple of 8 up to kMaxHeadDim
   int sliding_window = 0;  // 0 = full; w: position p sees positions (p - w, p]
   float scale = 0;         // of q·k, usually 1/sqrt(head_dim)
 };
@@ -96,7 +99,7 @@ struct QkNorm {
 
 struct MatMulEpilogue {
   const Buffer* bias = nullptr;  // fp32 [out], added; or null
-  bool accumulate = false;       // out += x·Wᵀ + bias instead of =
+  bool accumulate = false;       // out, which is fp32, += x·Wᵀ + bias instead of =
 };
 
 // One way in which a step multiplies by a weight, for Backend::Prepare.

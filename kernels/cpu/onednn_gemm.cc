@@ -61,7 +61,6 @@ absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) tr
 }
 
 OneDnnGemm::Kind OneDnnGemm::KindOf(DType out, bool accumulate) const {
-  BATON_CHECK(!accumulate || out == DType::kF32) << "a matmul accumulates into fp32 only";
   if (accumulate) return Kind::kAddF32;
   return out == compute_dtype_ ? Kind::kStore : Kind::kStoreF32;
 }

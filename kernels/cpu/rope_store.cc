@@ -11,8 +11,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-constexpr int kMaxHeadDim = 256;
-
 template <typename From, typename To>
 void ConvertRow(const From* from, int64_t n, To* to) {
   ForEachVector(n, [&](int64_t i, int64_t count) {

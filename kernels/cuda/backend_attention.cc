@@ -1,4 +1,3 @@
-#include "common/base/check.h"
 #include "kernels/cuda/attention/flashinfer_attention.h"
 #include "kernels/cuda/attention/plain_attention.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -11,8 +10,6 @@ bool SameShape(const AttentionShape& a, const AttentionShape& b) {
   return a.q_heads == b.q_heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
          a.sliding_window == b.sliding_window && a.scale == b.scale;
 }
-
-bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
 
 }  // namespace
 
@@ -101,7 +98,7 @@ void CudaBackend::RunPlain(const AttentionShape& shape, Matrix qkv, int layer, M
 }
 
 void CudaBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
-  BATON_CHECK(qkv.dtype == out.dtype && IsDense(out)) << "attention keeps the activations' dtype";
+  check_.PagedAttention(qkv, layer, shape, out);
   const FlashShape* const flash = FindFlash(shape);
   if (flash == nullptr) {
     RunPlain(shape, qkv, layer, out);

@@ -69,7 +69,8 @@ CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream
       stream_(std::move(stream)),
       fp8_(fp8),
       collective_(collective),
-      graphs_(stream_.handle()) {}
+      graphs_(stream_.handle()),
+      check_(info_.compute_dtype) {}
 
 absl::Status CudaBackend::CreateParts() {
   const cuda::StreamHandle handle = stream_.handle();
@@ -112,7 +113,9 @@ absl::StatusOr<StepRows> CudaBackend::BeginStep(const StepLayout& layout, const 
   if (moved) graphs_.Clear();
   steps_.emplace_back();
   ++begun_;
-  return StepRows{sizes_.rows, sizes_.samples};
+  const StepRows rows = {sizes_.rows, sizes_.samples};
+  check_.BeginStep(rows, kv.layout);
+  return rows;
 }
 
 absl::Status CudaBackend::RunOperations(uint64_t program, absl::FunctionRef<void()> operations) {

@@ -18,6 +18,7 @@
 #include "kernels/cuda/graph/step_inputs.h"
 #include "kernels/cuda/memory/uploader.h"
 #include "kernels/cuda/sample/sampler.h"
+#include "kernels/operation_check.h"
 
 namespace baton::kernels {
 
@@ -134,6 +135,7 @@ class CudaBackend final : public Backend {
   int32_t sampler_rows_ = 0;
   int32_t sampler_vocab_ = 0;
 
+  OperationCheck check_;
   // Of the step that began last.
   PagedKv kv_;
   cuda::StepSizes sizes_;
