@@ -77,7 +77,7 @@ void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sh
   Note(SetRope(rope.inv_freq));
   Note(cuda::LaunchRopeStore({.qkv = qkv,
                               .positions = inputs_->device().positions,
-                              .slots = inputs_->device().slots,
+                              .cache_index = inputs_->device().cache_index,
                               .inv_freq = static_cast<const float*>(inv_freq_device_->data()),
                               .attention_factor = rope.attention_factor,
                               .q_norm = cuda::Floats(norm.q),

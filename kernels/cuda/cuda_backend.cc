@@ -107,7 +107,7 @@ absl::StatusOr<StepRows> CudaBackend::BeginStep(const StepLayout& layout, const 
   kv_ = kv;
   sizes_ = PlanStep(layout, kv, capture_);
   std::vector<const cuda::AttentionPlan*> plans;
-  for (size_t i = 0; i < sizes_.grids.size(); ++i) plans.push_back(&flash_[i].plan);
+  for (size_t i = 0; i < sizes_.grids.size(); ++i) plans.push_back(&flashinfer_[i].plan);
   BATON_ASSIGN_OR_RETURN(const bool moved,
                          inputs_->Send(layout, kv.layout, sizes_, plans, stream_.handle()));
   if (moved) graphs_.Clear();

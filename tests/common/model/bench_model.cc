@@ -6,7 +6,6 @@
 // parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). --json: a last line of figures.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,25 +25,11 @@
 #include "common/base/clock.h"
 #include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"
-#include "tests/common/model/model_bench.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/common/model/step_timing.h"
 
 namespace baton::test {
 namespace {
-
-double Seconds(const std::function<void()>& work) {
-  const base::SteadyClock clock;
-  const base::Instant begin = clock.Now();
-  work();
-  return base::Seconds(clock.Now() - begin);
-}
-
-// Of all threads of the process: what a phase costs on a machine that others use too.
-double CpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // All threads read their part of a file in pieces of 1 MiB: what the page cache or disk gives.
 double ReadBytesPerSecond(const std::string& path, int threads) {
@@ -212,20 +197,20 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
 
 // The figures of both roles at the sizes that matter on the device.
 absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json* figures) {
-  ModelBench bench(model, figures);
+  StepTiming timing(model, figures);
   if (!options.on_gpu()) {
-    bench.Prefill(1, 512);
-    bench.Decode(1, 256);
-    bench.Decode(32, 256);
+    timing.Prefill(1, 512);
+    timing.Decode(1, 256);
+    timing.Decode(32, 256);
     return absl::OkStatus();
   }
   const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
   if (!limits.ok()) return limits.status();
-  bench.SetLimits(*limits);
-  bench.Prefill(8, 1024);
-  bench.Prefill(1, 1024);
-  bench.Decode(1, 1024);
-  bench.Decode(64, 1024);
+  timing.SetLimits(*limits);
+  timing.Prefill(8, 1024);
+  timing.Prefill(1, 1024);
+  timing.Decode(1, 1024);
+  timing.Decode(64, 1024);
   return absl::OkStatus();
 }
 
