@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/eos_signal.h"
+#include "kernels/device.h"
 #include "kernels/dtype.h"
 #include "kernels/paged_kv.h"
 #include "kernels/sampling.h"
@@ -130,7 +131,7 @@ struct DeviceMemorySize {
 
 // What a worker reports about how it computes. Token identity holds within one `numerics()`.
 struct BackendInfo {
-  std::string device;  // "cpu" | "reference" | "cuda"
+  Device device = Device::kCpu;
   std::string isa;     // "avx512" | "avx2" | "scalar" | "sm_90"
   std::string matmul;  // chosen implementation, e.g. "brg:avx512_core_bf16"
   int threads = 1;
@@ -144,8 +145,9 @@ struct BackendInfo {
   // before the one that draws them has ended; at most two steps are between BeginStep and EndStep.
   bool keeps_last_tokens = false;
   std::string numerics() const {
-    return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
-           std::to_string(attention_version) + (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
+    return std::string(Name(device)) + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" +
+           matmul + "/attn" + std::to_string(attention_version) +
+           (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
   }
 };
 

@@ -51,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     }
   }
   if (gemm == nullptr) gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
-  BackendInfo info{.device = "cpu",
+  BackendInfo info{.device = Device::kCpu,
                    .isa = std::string(cpu::Name(isa)),
                    .matmul = gemm->implementation(),
                    .threads = threads,

@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
   BATON_ASSIGN_OR_RETURN(cuda::DeviceInfo device, cuda::OpenDevice(options.device_index));
   BATON_RETURN_IF_ERROR(CheckFp8(options, device));
   BATON_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create());
-  BackendInfo info{.device = "cuda",
+  BackendInfo info{.device = Device::kCuda,
                    .isa = absl::StrCat("sm_", device.capability_major, device.capability_minor),
                    .threads = 1,
                    .compute_dtype = options.compute_dtype,

@@ -38,7 +38,7 @@ float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast
 
 ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
     : collective_(collective), check_(compute_dtype) {
-  info_ = {.device = "reference",
+  info_ = {.device = Device::kReference,
            .isa = "scalar",
            .matmul = "scalar",
            .threads = 1,

@@ -212,8 +212,8 @@ TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAPlace) {
 
 std::vector<Way> HostWays() {
   std::vector<Way> ways = CpuWays();
-  ways.push_back({"reference", "scalar", DType::kF32});
-  ways.push_back({"reference", "scalar", DType::kBF16});
+  ways.push_back({Device::kReference, "scalar", DType::kF32});
+  ways.push_back({Device::kReference, "scalar", DType::kBF16});
   return ways;
 }
 

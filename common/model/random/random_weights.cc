@@ -40,8 +40,7 @@ struct Piece {
 };
 
 DType DTypeOf(const ModelConfig& config) {
-  if (config.dtype == "float32") return DType::kF32;
-  return config.dtype == "float16" ? DType::kF16 : DType::kBF16;
+  return kernels::ParseDType(config.dtype).value_or(DType::kBF16);
 }
 
 const char* SafetensorsName(DType dtype) {

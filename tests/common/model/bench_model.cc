@@ -15,7 +15,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -90,22 +89,33 @@ struct Options {
   bool on_gpu() const { return kernels::HasOwnMemory(model.device); }
 };
 
+// Whether `flag` is one of the model's and `value` is one that it takes.
+bool SetModelOption(const std::string& flag, const std::string& value, ModelOptions& options) {
+  if (flag == "--device" && kernels::ParseDevice(value).has_value()) {
+    options.device = *kernels::ParseDevice(value);
+  } else if (flag == "--dtype" && kernels::ParseDType(value).has_value()) {
+    options.dtype = kernels::ParseDType(value);
+  } else if (flag == "--quantization" && kernels::ParseQuantization(value).has_value()) {
+    options.quantization = *kernels::ParseQuantization(value);
+  } else if (flag == "--load-cache" && !value.empty()) {
+    options.load_cache = value;
+  } else if (flag == "--threads" && std::atoi(value.c_str()) > 0) {
+    options.threads = std::atoi(value.c_str());
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // Empty when the command line is wrong or asks for help.
 std::optional<Options> ParseOptions(int argc, char** argv) {
   Options options;
   options.model.threads = static_cast<int>(std::thread::hardware_concurrency());
-  const std::map<std::string, std::string*> texts = {
-      {"--device", &options.model.device},
-      {"--dtype", &options.model.dtype},
-      {"--quantization", &options.model.quantization},
-      {"--load-cache", &options.model.load_cache}};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    const auto text = texts.find(argument);
-    if (text != texts.end() && i + 1 < argc) {
-      *text->second = argv[++i];
-    } else if (argument == "--threads" && i + 1 < argc) {
-      options.model.threads = std::atoi(argv[++i]);
+    const char* const value = i + 1 < argc ? argv[i + 1] : "";
+    if (SetModelOption(argument, value, options.model)) {
+      ++i;
     } else if (argument == "--load-only") {
       options.load_only = true;
     } else if (argument == "--json") {
@@ -116,7 +126,6 @@ std::optional<Options> ParseOptions(int argc, char** argv) {
       return std::nullopt;
     }
   }
-  if (options.model.threads < 1) return std::nullopt;
   return options;
 }
 
