@@ -1,6 +1,5 @@
 #include "common/worker/handoff.h"
 
-#include "kernels/backend_factory.h"
 
 namespace baton {
 namespace {
