@@ -67,9 +67,10 @@ Choices<DtypeFlag> Dtypes() {
 
 void BindDevice(FlagSet* set, EngineFlags* flags) {
   const std::string group = "Device";
-  set->Add(With(ChoiceFlag("device", &flags->device,
-                           Choices<std::string>{{{"cpu", "cpu"}, {"cuda", "cuda"}}, {}}),
-                group, "where the model runs; cuda needs a build that has it"));
+  set->Add(With(
+      ChoiceFlag("device", &flags->device,
+                 Choices<DeviceFlag>{{{"cpu", DeviceFlag::kCpu}, {"cuda", DeviceFlag::kCuda}}, {}}),
+      group, "where the model runs; cuda needs a build that has it"));
   set->Add(Common(With(ChoiceFlag("dtype", &flags->dtype, Dtypes()), group,
                        "of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
                        "float16 on cuda only")));
@@ -89,9 +90,11 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
            group,
            "ranks among which a worker divides heads and MLP; on a CPU they share --threads, on "
            "GPUs each has one")));
-  set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization,
-                                  Choices<std::string>{{{"none", "none"}, {"fp8", "fp8"}}, {}}),
-                       group, "of the layers' projections; fp8 on a Hopper GPU only")));
+  set->Add(Common(With(
+      ChoiceFlag("quantization", &flags->quantization,
+                 Choices<QuantizationFlag>{
+                     {{"none", QuantizationFlag::kNone}, {"fp8", QuantizationFlag::kFp8}}, {}}),
+      group, "of the layers' projections; fp8 on a Hopper GPU only")));
   set->Add(Common(With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,
                        "keep the checkpoint there as it is packed; later loads read that")));
 }

@@ -38,7 +38,7 @@ bool SchedulesAsync(const EngineFlags& flags) {
   if (flags.async_scheduling != AsyncSchedulingFlag::kAuto) {
     return flags.async_scheduling == AsyncSchedulingFlag::kOn;
   }
-  return flags.device == "cuda";
+  return flags.device == DeviceFlag::kCuda;
 }
 
 std::string IsaFlagName(IsaFlag isa) {

@@ -37,6 +37,8 @@ struct ServerFlags {
 };
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
+enum class DeviceFlag { kCpu, kCuda };
+enum class QuantizationFlag { kNone, kFp8 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 // As on the command line: "auto", "float32", "bfloat16", "float16"; "auto", "avx512", "avx2".
@@ -57,12 +59,13 @@ struct EngineFlags {
   base::Duration prefill_batch_wait{};
   DtypeFlag dtype = DtypeFlag::kAuto;     // float32 for fp32 checkpoints, else bfloat16
   DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
-  std::string device = "cpu";
+  DeviceFlag device = DeviceFlag::kCpu;
   IsaFlag isa = IsaFlag::kAuto;
-  int32_t threads = 0;                // of all ranks; 0 = every core this process may run on
-  int32_t tensor_parallel_size = 1;   // ranks that a model is divided among
-  std::string quantization = "none";  // of projections, on a GPU that multiplies it
-  std::string load_cache;             // directory of packed checkpoints; "" = off
+  int32_t threads = 0;               // of all ranks; 0 = every core this process may run on
+  int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
+  // Of projections, on a GPU that multiplies it.
+  QuantizationFlag quantization = QuantizationFlag::kNone;
+  std::string load_cache;  // directory of packed checkpoints; "" = off
   std::string policy = "fcfs";
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue

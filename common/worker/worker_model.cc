@@ -21,14 +21,16 @@ constexpr int32_t kTypicalPrompt = 512;
 ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
-  options.dtype = DtypeFlagName(flags.dtype);
-  options.kv_dtype = DtypeFlagName(flags.kv_dtype);
-  options.device = flags.device;
+  options.dtype = kernels::ParseDType(DtypeFlagName(flags.dtype));
+  options.kv_dtype = kernels::ParseDType(DtypeFlagName(flags.kv_dtype));
+  if (flags.device == DeviceFlag::kCuda) options.device = kernels::Device::kCuda;
   options.isa = IsaFlagName(flags.isa);
   options.threads = flags.threads;
   options.tensor_parallel_size = flags.tensor_parallel_size;
   options.nccl_library = worker.handoff.nccl_library;
-  options.quantization = flags.quantization;
+  if (flags.quantization == QuantizationFlag::kFp8) {
+    options.quantization = kernels::Quantization::kFp8;
+  }
   options.load_cache = flags.load_cache;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {

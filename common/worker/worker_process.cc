@@ -23,7 +23,6 @@
 #include "common/worker/status_service.h"
 #include "common/worker/worker_model.h"
 #include "grpcpp/impl/service_type.h"
-#include "kernels/backend_factory.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -146,7 +145,7 @@ std::optional<Fatal> Worker::StartEngine() {
       .vocab_size = model_.engine.vocab_size,
       .push_address = flags_.server.advertise,
       .tls = flags_.server.tls.enabled()};
-  if (kernels::HasOwnMemory(flags_.engine.device)) {
+  if (flags_.engine.device == DeviceFlag::kCuda) {
     auto blocks = MakeDeviceBlocks();
     if (!blocks.ok()) {
       return FatalOf(blocks.status(), ExitCode::kUsage, "cannot reach the KV cache in the GPU",

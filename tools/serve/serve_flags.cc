@@ -89,7 +89,7 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
   }
   SpellGiven(set, kEngineGroups, &arguments);
   if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", share.threads));
-  if (flags.engine.device == "cuda") AddGpuSettings(set, flags, share, &arguments);
+  if (flags.engine.device == DeviceFlag::kCuda) AddGpuSettings(set, flags, share, &arguments);
   SpellGiven(set, kSharedGroups, &arguments);
   return arguments;
 }

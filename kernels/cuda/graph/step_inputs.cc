@@ -54,15 +54,15 @@ void FillRows(const StepLayout& layout, const KvLayout& kv, const StepSizes& siz
   FillPadded(layout.tokens, 0, sizes.rows, arrays.tokens);
   FillPadded(layout.positions, 0, sizes.rows, arrays.positions);
   FillPadded(layout.sample_rows, 0, sizes.samples, arrays.sample_rows);
-  std::fill_n(arrays.slots, sizes.rows, int64_t{-1});
+  std::fill_n(arrays.cache_index, sizes.rows, int64_t{-1});
   std::fill_n(arrays.row_sequences, sizes.rows, -1);
   for (size_t i = 0; i < layout.sequences.size(); ++i) {
     const StepLayout::Sequence& sequence = layout.sequences[i];
     for (int32_t row = sequence.token_begin; row < sequence.token_begin + sequence.num_tokens;
          ++row) {
       const int32_t position = layout.positions[row];
-      arrays.slots[row] = int64_t{sequence.blocks[position / kv.block_size]} * kv.block_size +
-                          position % kv.block_size;
+      arrays.cache_index[row] = int64_t{sequence.blocks[position / kv.block_size]} * kv.block_size +
+                                position % kv.block_size;
       arrays.row_sequences[row] = static_cast<int32_t>(i);
     }
   }
@@ -109,7 +109,7 @@ void FillPlan(const AttentionPlan& plan, const StepSizes& sizes, const StepSizes
 
 size_t PlaceArrays(const StepSizes& sizes, std::byte* base, StepArrays& arrays) {
   Placer placer(base);
-  arrays.slots = placer.Take<int64_t>(sizes.rows);
+  arrays.cache_index = placer.Take<int64_t>(sizes.rows);
   arrays.tokens = placer.Take<int32_t>(sizes.rows);
   arrays.positions = placer.Take<int32_t>(sizes.rows);
   arrays.row_sequences = placer.Take<int32_t>(sizes.rows);
