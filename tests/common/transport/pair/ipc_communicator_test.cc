@@ -9,11 +9,11 @@
 #include <functional>
 
 #include "common/transport/pair/ipc_socket.h"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);
 constexpr int64_t kSlotBytes = 4096;
 constexpr int kSlots = 2;
 
@@ -41,14 +41,13 @@ struct End {
 
 // Polls both until neither is in progress; the first error.
 absl::Status Finish(End* a, End* b) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (std::chrono::steady_clock::now() < deadline) {
+  absl::Status error;
+  const bool over = Eventually([&] {
     const auto first = a->InProgress(), second = b->InProgress();
-    if (!first.ok()) return first.status();
-    if (!second.ok()) return second.status();
-    if (!*first && !*second) return absl::OkStatus();
-  }
-  return absl::DeadlineExceededError("still in progress");
+    error = first.ok() ? second.status() : first.status();
+    return !error.ok() || (!*first && !*second);
+  });
+  return over ? error : absl::DeadlineExceededError("still in progress");
 }
 
 class IpcCommunicatorTest : public testing::Test {
