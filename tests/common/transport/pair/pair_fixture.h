@@ -60,7 +60,7 @@ class PairFixture final : public Fixture {
     EXPECT_TRUE(library.ok()) << library.status();
     const auto parts = [&](bool checksum) {
       PairParts made{.checksum = checksum, .limits = options.limits};
-      made.memory = *MakeHostPairMemory(made.limits.slots, made.limits.parcel_bytes);
+      made.memory = *MakeHostPairMemory(made.limits.buffers, made.limits.parcel_bytes);
       made.communicators =
           options.ipc ? MakeIpcCommunicators(made.memory.get()) : MakeNcclCommunicators(*library);
       return made;
