@@ -27,14 +27,14 @@ ConstByteParts Subrange(const ConstByteParts& parts, size_t offset, size_t size)
 // As many bytes on both sides, cut in whatever way.
 void CopyParts(const ConstByteParts& from, const ByteParts& to);
 
-// How slots lie in a block on one rank: a row per layer, plane and head, of which the first `used`
-// slots hold KV of the block's owner.
-struct SlotRows {
+// How the tokens lie in a block on one rank: a row per layer, plane (K or V) and head, with a place
+// for each token in it, of which the first `used` hold KV of the block's owner.
+struct TokenRows {
   int32_t rows = 0;
-  int32_t block_size = 0;  // slots of a row
+  int32_t block_size = 0;  // tokens of a row
   int32_t used = 0;
 
-  static SlotRows Of(const KvShape& shape, int32_t used) {
+  static TokenRows Of(const KvShape& shape, int32_t used) {
     return {2 * shape.layers * shape.heads_per_rank(), shape.block_size, used};
   }
   // Of a block of so many bytes.
@@ -43,8 +43,8 @@ struct SlotRows {
     return row_bytes(block_bytes) / static_cast<size_t>(block_size) * static_cast<size_t>(used);
   }
 };
-// Zeroes the slots that are not in use, so that a block that leaves this worker carries nothing of
-// its former owners. Only for a block that nobody shares.
-void ZeroUnusedSlots(const SlotRows& slots, std::span<std::byte> block);
+// Zeroes the places of tokens that are not in use, so that a block that leaves this worker carries
+// nothing of its former owners. Only for a block that nobody shares.
+void ZeroUnusedTokens(const TokenRows& rows, std::span<std::byte> block);
 
 }  // namespace baton

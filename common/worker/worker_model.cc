@@ -44,7 +44,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
 }
 
 EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
-                              const std::vector<StopSetEntry>& stop_set) {
+                              const std::vector<StopSetEntry>& eos_set) {
   EngineOptions options;
   options.max_model_len = flags.max_model_len > 0 ? flags.max_model_len : config.max_positions;
   options.max_num_seqs = flags.max_num_seqs;
@@ -55,7 +55,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.policy = flags.policy;
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
-  for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
+  for (const StopSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
 }
@@ -84,10 +84,10 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
                kv.num_blocks, kv.layout.block_size,
                (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20,
                model.engine.max_model_len, model.engine.overlap ? "on" : "off");
-  if (model.stop_set.empty()) {
+  if (model.eos_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
-  for (const StopSetEntry& entry : model.stop_set) {
+  for (const StopSetEntry& entry : model.eos_set) {
     std::string sources;
     for (const std::string& source : entry.sources) {
       sources += (sources.empty() ? "" : ", ") + source;
@@ -96,8 +96,8 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   }
 }
 
-absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& model_dir,
-                                                    const LoadedModel& model) {
+absl::StatusOr<std::vector<StopSetEntry>> EosSetOf(const std::string& model_dir,
+                                                   const LoadedModel& model) {
   auto tokenizer = LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
     spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
@@ -151,8 +151,8 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
           worker.model_dir, ModelOptionsOf(worker),
           [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
-  BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(worker.model_dir, *model.loaded));
-  model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
+  BATON_ASSIGN_OR_RETURN(model.eos_set, EosSetOf(worker.model_dir, *model.loaded));
+  model.engine = EngineOptionsOf(flags, model.loaded->config, model.eos_set);
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
                                                                     model.loaded->threads())));

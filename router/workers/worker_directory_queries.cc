@@ -28,7 +28,7 @@ WorkerView WorkerDirectory::ViewOf(const Entry& entry) const {
   const int64_t growth = std::max<int64_t>(0, entry.growth_tokens / 2) + entry.tokens_placed;
   return {.link = entry.link,
           .facts = *entry.facts,
-          .slots_free = entry.load.prefill_slots_free() - entry.slots_taken,
+          .slots_free = entry.load.prefill_places_free() - entry.slots_taken,
           .queued_tokens = entry.load.queued_prompt_tokens() + entry.tokens_added,
           .blocks_total = entry.load.blocks_total(),
           .blocks_expected = entry.load.blocks_used() + entry.load.blocks_quarantined() +

@@ -91,7 +91,7 @@ TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
     Reserving reserving(decode, generation);
     if (steps_before == 0) prefill.control().Pause();
     PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
-    ASSERT_TRUE(WorkerHarness::Eventually(
+    ASSERT_TRUE(Eventually(
         [&] { return prefill.control().steps() >= static_cast<uint64_t>(steps_before); }));
     call.Cancel();
     reserving.call->Cancel();
@@ -158,10 +158,10 @@ TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
     calls.push_back(std::make_unique<PrefillCall>(
         prefill, PrefillRequestFor(generation, reservings.back()->reserved, decode)));
     if (i == 0) {
-      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.figures().running == 1; }));
+      ASSERT_TRUE(Eventually([&] { return prefill.figures().running == 1; }));
     }
     if (i == 1) {
-      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.admitted() == 2; }));
+      ASSERT_TRUE(Eventually([&] { return prefill.admitted() == 2; }));
     }
   }
   calls[2]->ReadAll();

@@ -49,7 +49,7 @@ TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
   EXPECT_EQ(ReasonText(refused.status), "QUEUE_FULL");
   EXPECT_TRUE(DetailOf(refused.status).retry_after.has_value());
   EXPECT_EQ(Metric("baton_queue_rejections_total{engine"), 1);
-  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(8); });
+  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(8); });
   for (std::thread& client : clients) client.join();
   for (const Answer& answer : waiting) {
     EXPECT_TRUE(answer.status.ok()) << answer.status;
@@ -68,11 +68,11 @@ TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreeSlot) {
   StartRouter();
   OpenCall first(stub_.get(), Request("first", 3));
   ASSERT_TRUE(Eventually([&] { return prefill_[0]->prefill_streams() == 1; }));
-  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(0); });
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(0); });
   OpenCall second(stub_.get(), Request("second", 3));
   ASSERT_TRUE(Eventually([&] { return Metric("baton_router_picks_total{engine") > 5; }));
   EXPECT_EQ(decode_[0]->decode_streams(), 1);
-  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(1); });
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(1); });
   EXPECT_TRUE(Eventually([&] { return prefill_[0]->prefill_streams() == 2; }));
 }
 

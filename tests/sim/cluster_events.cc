@@ -44,7 +44,7 @@ void ClusterSim::Handle(Track* track, const BlocksProven& proven) {
   const KvCache& kv = track->worker->kv();
   if (proven.last && !proven.blocks.empty()) {
     const kernels::KvLayout& layout = kv.layout();
-    ZeroUnusedSlots(
+    ZeroUnusedTokens(
         {2 * layout.layers * layout.kv_heads, layout.block_size, proven.last_block_tokens},
         kv.bytes(proven.blocks.back().block));
   }

@@ -92,11 +92,11 @@ class HostRing final : public MappedRing {
 class HostPairMemory final : public PairMemory {
  public:
   HostPairMemory(std::unique_ptr<MemoryFile> file, std::unique_ptr<Mapping> mapping,
-                 int64_t slot_bytes)
-      : file_(std::move(file)), mapping_(std::move(mapping)), slot_bytes_(slot_bytes) {}
+                 int64_t buffer_bytes)
+      : file_(std::move(file)), mapping_(std::move(mapping)), buffer_bytes_(buffer_bytes) {}
 
   absl::Status BindThread() override { return absl::OkStatus(); }
-  std::byte* slot(int index) override { return mapping_->at() + index * slot_bytes_; }
+  std::byte* buffer(int index) override { return mapping_->at() + index * buffer_bytes_; }
   int64_t ring_bytes() const override { return mapping_->bytes(); }
   absl::StatusOr<std::string> Export() override {
     struct stat info {};
@@ -121,36 +121,36 @@ class HostPairMemory final : public PairMemory {
     BATON_ASSIGN_OR_RETURN(auto mapping, Mapping::Make(file, bytes, PROT_READ));
     return std::make_unique<HostRing>(std::move(mapping));
   }
-  nccl::Stream stream() override { return nullptr; }
+  DeviceStream stream() override { return nullptr; }
 
-  absl::StatusOr<std::vector<uint64_t>> Gather(int slot_index, std::span<const SourcePart> sources,
+  absl::StatusOr<std::vector<uint64_t>> Gather(int index, std::span<const SourcePart> sources,
                                                std::span<const int64_t> offsets,
                                                bool sums) override {
     std::vector<uint64_t> result;
     for (size_t i = 0; i < sources.size(); ++i) {
-      std::byte* const to = slot(slot_index) + offsets[i];
+      std::byte* const to = buffer(index) + offsets[i];
       const size_t bytes = SizeOf(sources[i].bytes);
       CopyParts(sources[i].bytes, {{to, bytes}});
       if (sums) result.push_back(kernels::BlockChecksum(to, bytes));
     }
     return result;
   }
-  absl::Status Clear(int slot_index, int64_t bytes) override {
-    std::fill_n(slot(slot_index), bytes, std::byte{0});
+  absl::Status Clear(int index, int64_t bytes) override {
+    std::fill_n(buffer(index), bytes, std::byte{0});
     return absl::OkStatus();
   }
-  absl::Status WriteHeader(int slot_index, const std::string& header) override {
-    std::ranges::copy(std::as_bytes(std::span(header)), slot(slot_index));
+  absl::Status WriteHeader(int index, const std::string& header) override {
+    std::ranges::copy(std::as_bytes(std::span(header)), buffer(index));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::string> ReadHeader(int slot_index) override {
-    return std::string(reinterpret_cast<const char*>(slot(slot_index)), kParcelHeaderBytes);
+  absl::StatusOr<std::string> ReadHeader(int index) override {
+    return std::string(reinterpret_cast<const char*>(buffer(index)), kParcelHeaderBytes);
   }
-  absl::StatusOr<std::vector<uint64_t>> Scatter(int slot_index, std::span<const ScatterPart> parts,
+  absl::StatusOr<std::vector<uint64_t>> Scatter(int index, std::span<const ScatterPart> parts,
                                                 bool sums) override {
     std::vector<uint64_t> result;
     for (const ScatterPart& part : parts) {
-      const std::span<std::byte> staged(slot(slot_index) + part.from, SizeOf(part.to));
+      const std::span<std::byte> staged(buffer(index) + part.from, SizeOf(part.to));
       CopyParts({staged}, part.to);
       if (sums) result.push_back(SumOfBlock(part.to, staged));
     }
@@ -169,20 +169,20 @@ class HostPairMemory final : public PairMemory {
 
   const std::unique_ptr<MemoryFile> file_;
   const std::unique_ptr<Mapping> mapping_;
-  const int64_t slot_bytes_;
+  const int64_t buffer_bytes_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int slots, int64_t slot_bytes) {
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int buffers, int64_t buffer_bytes) {
   auto file = std::make_unique<MemoryFile>(memfd_create("baton-kv-staging", MFD_CLOEXEC));
-  if (file->descriptor < 0 || ftruncate(file->descriptor, slots * slot_bytes) != 0) {
-    return MemoryError("cannot make staging buffers of " + std::to_string(slots * slot_bytes) +
+  if (file->descriptor < 0 || ftruncate(file->descriptor, buffers * buffer_bytes) != 0) {
+    return MemoryError("cannot make staging buffers of " + std::to_string(buffers * buffer_bytes) +
                        " bytes");
   }
   BATON_ASSIGN_OR_RETURN(auto mapping,
-                         Mapping::Make(*file, slots * slot_bytes, PROT_READ | PROT_WRITE));
-  return std::make_unique<HostPairMemory>(std::move(file), std::move(mapping), slot_bytes);
+                         Mapping::Make(*file, buffers * buffer_bytes, PROT_READ | PROT_WRITE));
+  return std::make_unique<HostPairMemory>(std::move(file), std::move(mapping), buffer_bytes);
 }
 
 }  // namespace baton

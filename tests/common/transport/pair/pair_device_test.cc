@@ -13,7 +13,7 @@ namespace baton {
 namespace {
 
 constexpr auto kDevicePatience = std::chrono::seconds(20);
-constexpr int64_t kParcelSlotBytes = kParcelHeaderBytes + 4096;
+constexpr int64_t kParcelBufferBytes = kParcelHeaderBytes + 4096;
 
 class Inbox final : public KvInbox {
  public:
@@ -40,7 +40,7 @@ class Inbox final : public KvInbox {
 class Side final {
  public:
   explicit Side(bool ipc, std::shared_ptr<KvInbox> inbox = nullptr, bool checksum = true) {
-    auto memory = *MakeHostPairMemory(2, kParcelSlotBytes);
+    auto memory = *MakeHostPairMemory(2, kParcelBufferBytes);
     auto communicators = MakeWay(ipc, memory.get());
     device_ = *PairDevice::Start({.memory = std::move(memory),
                                   .communicators = std::move(communicators),
@@ -170,7 +170,7 @@ TEST_P(PairDeviceTest, AVoidParcelCarriesNobodysBytes) {
 TEST_P(PairDeviceTest, WhatWaitsForAPeerThatNeverComesCanBeAbortedAndBegunAgain) {
   Side receiver(GetParam(), std::make_shared<Inbox>()), sender(GetParam());
   Join(&receiver, &sender);
-  receiver.Post(ReceiveParcel{{1, 1, 0}, 0, kParcelSlotBytes});
+  receiver.Post(ReceiveParcel{{1, 1, 0}, 0, kParcelBufferBytes});
   EXPECT_TRUE(receiver.Next<ReceivePosted>().status.ok());
   receiver.Post(AbortPair{1, 1});
   EXPECT_EQ(receiver.Next<DeviceAborted>().epoch, 1u);
