@@ -41,6 +41,14 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   return options;
 }
 
+Policy PolicyOf(PolicyFlag flag) {
+  switch (flag) {
+    case PolicyFlag::kFcfs:
+      return kFcfs;
+  }
+  return kFcfs;
+}
+
 EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
                               const std::vector<StopSetEntry>& stop_set) {
   EngineOptions options;
@@ -50,7 +58,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.max_num_batched_tokens = flags.max_num_batched_tokens;
   options.enable_prefix_caching = flags.enable_prefix_caching;
   options.prefill_batch_wait = flags.prefill_batch_wait;
-  options.policy = flags.policy;
+  options.policy = PolicyOf(flags.policy);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
   for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);

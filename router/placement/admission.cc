@@ -125,7 +125,7 @@ std::vector<Admission::Answer> Admission::Pump() {
   bool busy = paused;
   for (auto it = queue_.begin(); it != queue_.end();) {
     const auto current = it++;
-    absl::StatusOr<Placement> result = absl::UnknownError("");
+    std::optional<absl::StatusOr<Placement>> result;  // empty: it waits on
     if (!busy) {
       Placer::Outcome outcome = placer_->Place(current->waiter.need);
       if (outcome.placement) {
@@ -138,12 +138,12 @@ std::vector<Admission::Answer> Admission::Pump() {
         result = *std::move(refusal);
       }
     }
-    if (!result.ok() && result.status().code() == absl::StatusCode::kUnknown) {
+    if (!result) {
       if (busy) break;
       continue;
     }
     if (!current->replay) --new_waiting_;
-    answers.push_back({std::move(current->waiter), std::move(result)});
+    answers.push_back({std::move(current->waiter), *std::move(result)});
     queue_.erase(current);
   }
   return answers;
