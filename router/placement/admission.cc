@@ -127,10 +127,10 @@ std::vector<Admission::Answer> Admission::Pump() {
     const auto current = it++;
     std::optional<absl::StatusOr<Placement>> result;  // empty: it waits on
     if (!busy) {
-      Placer::Outcome outcome = placer_->Place(current->waiter.need);
-      if (outcome.placement) {
-        result = std::move(*outcome.placement);
-      } else if (outcome.obstacle == Placer::Obstacle::kBusy) {
+      auto outcome = placer_->Place(current->waiter.need);
+      if (auto* const placement = std::get_if<Placement>(&outcome)) {
+        result = std::move(*placement);
+      } else if (std::get<Placer::Obstacle>(outcome) == Placer::Obstacle::kBusy) {
         // Those behind wait too, or short requests would starve long ones.
         current->absent_since.reset();
         busy = true;
