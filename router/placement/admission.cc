@@ -87,11 +87,6 @@ void Admission::Wake() {
   changed_.NotifyOne();
 }
 
-size_t Admission::waiting() const {
-  base::MutexLock lock(&mutex_);
-  return queue_.size();
-}
-
 absl::Status Admission::NoWorker(base::Duration since) {
   return MakeError(
       absl::StatusCode::kUnavailable,

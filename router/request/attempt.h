@@ -40,9 +40,7 @@ struct Attempt {
   worker::v1::Ticket ticket;
   std::string push_address;
   int32_t skip_blocks = 0;
-  int32_t prefill_retries = 0;
 
-  base::Instant opened{};
   base::Instant prefill_opened{};
   base::Instant deadline = base::kNever;                   // of the answer that it waits for
   const char* waits_for = "answer";                        // that answer, for messages
