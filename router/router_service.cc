@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/ticket.h"
 #include "common/rpc/status_map.h"
+#include "common/sample/validate.h"
 #include "router/edge/request_parse.h"
 #include "router/edge/validation.h"
 #include "router/request/request_flow.h"
