@@ -40,7 +40,7 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
 }
 
 absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) const {
-  const SlotRows slots = SlotRows::Of(core_->identity().shape, used_slots);
+  const BlockRows slots = BlockRows::Of(core_->identity().shape, used_slots);
   if (used_slots == slots.block_size) return absl::OkStatus();
   for (const std::span<std::byte> rank : block.ranks()) {
     BATON_RETURN_IF_ERROR(core_->blocks().Zero(slots, rank));

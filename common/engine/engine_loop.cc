@@ -260,7 +260,7 @@ EngineFigures EngineLoop::Snapshot() const {
   to.blocks_used = pool_.num_used();
   const int32_t places = options_.max_num_seqs - from.running - from.reserved - from.waiting;
   const int32_t spare_blocks = pool_.available() - from.running;
-  to.prefill_slots_free = std::max(0, std::min(places, spare_blocks));
+  to.prefill_places_free = std::max(0, std::min(places, spare_blocks));
   to.steps = steps_;
   to.preemptions = from.preemptions;
   to.revocations = from.revocations;

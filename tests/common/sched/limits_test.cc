@@ -44,9 +44,9 @@ TEST(LimitsTest, PromptAndMaxTokensMustFitThePool) {
 }
 
 TEST(LimitsTest, PromptAndMaxTokensMustFitTheModel) {
-  const SequenceLimits wide = {.max_model_len = 100, .pool_tokens = 1000, .vocab_size = 50};
-  EXPECT_TRUE(CheckSpec(Spec(90, 10), wide).ok());
-  EXPECT_EQ(ReasonOf(CheckSpec(Spec(90, 11), wide)), Reason::kTooLong);
+  const SequenceLimits large = {.max_model_len = 100, .pool_tokens = 1000, .vocab_size = 50};
+  EXPECT_TRUE(CheckSpec(Spec(90, 10), large).ok());
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(90, 11), large)), Reason::kTooLong);
 }
 
 TEST(LimitsTest, AnOpenRequestGetsWhatFits) {
