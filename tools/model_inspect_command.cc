@@ -10,7 +10,7 @@
 #include "common/formats/generation_config.h"
 #include "common/formats/model_config.h"
 #include "common/model/footprint.h"
-#include "common/text/stop_set.h"
+#include "common/text/eos_set.h"
 #include "common/text/tokenizer.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -29,7 +29,7 @@ struct InspectFlags {
 struct Inspection {
   ModelConfig config;
   Footprint footprint;
-  std::vector<StopSetEntry> stop_set;
+  std::vector<EosSetEntry> eos_set;
   bool has_tokenizer = false;
   bool has_weights = false;
 };
@@ -83,8 +83,8 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   result.has_tokenizer = tokenizer != nullptr;
   result.has_weights = HasWeights(flags.directory);
   BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(flags.directory));
-  BATON_ASSIGN_OR_RETURN(result.stop_set,
-                         LoadStopSet(flags.directory, result.config, generation, tokenizer.get()));
+  BATON_ASSIGN_OR_RETURN(result.eos_set,
+                         LoadEosSet(flags.directory, result.config, generation, tokenizer.get()));
   FootprintQuery query = flags.query;
   const bool fp32 = result.config.dtype == "float32";
   query.compute_dtype = Resolve(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
@@ -95,9 +95,9 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
 
 std::string AsJson(const Inspection& inspection) {
   const Footprint& costs = inspection.footprint;
-  nlohmann::ordered_json stop_set = nlohmann::ordered_json::array();
-  for (const StopSetEntry& entry : inspection.stop_set) {
-    stop_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
+  nlohmann::ordered_json eos_set = nlohmann::ordered_json::array();
+  for (const EosSetEntry& entry : inspection.eos_set) {
+    eos_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
   }
   const nlohmann::ordered_json json = {{"parameters", costs.parameters},
                                        {"weight_bytes", costs.weight_bytes},
@@ -106,7 +106,7 @@ std::string AsJson(const Inspection& inspection) {
                                        {"prefill_flops", costs.prefill_flops},
                                        {"decode_step_flops", costs.decode_step_flops},
                                        {"max_concurrency", costs.max_concurrency},
-                                       {"stop_set", stop_set}};
+                                       {"eos_set", eos_set}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -140,14 +140,14 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
       absl::StrFormat("decode step at %-6d  %.3g GFLOP\n", tokens, costs.decode_step_flops * 1e-9);
   text += absl::StrFormat("concurrency            %d sequences of %d tokens in %s\n",
                           costs.max_concurrency, tokens, FormatSize(flags.query.memory_bytes));
-  for (const StopSetEntry& entry : inspection.stop_set) {
+  for (const EosSetEntry& entry : inspection.eos_set) {
     std::string sources;
     for (const std::string& source : entry.sources) {
       sources += (sources.empty() ? "" : ", ") + source;
     }
     text += absl::StrFormat("ends at                %d %s (%s)\n", entry.id, entry.text, sources);
   }
-  if (inspection.stop_set.empty()) text += "ends at                no EOS token known\n";
+  if (inspection.eos_set.empty()) text += "ends at                no EOS token known\n";
   if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";
   if (!inspection.has_weights) text += "model.safetensors      missing: it cannot be served\n";
   return text;

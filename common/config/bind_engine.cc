@@ -23,8 +23,9 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
   set->Add(With(DurationFlag("prefill-batch-wait-ms", &flags->prefill_batch_wait,
                              std::chrono::milliseconds(1)),
                 group, "how long a prefill batch may wait to fill"));
-  set->Add(With(ChoiceFlag("policy", &flags->policy, Choices<std::string>{{{"fcfs", "fcfs"}}, {}}),
-                group, "order in which waiting sequences start"));
+  set->Add(With(
+      ChoiceFlag("policy", &flags->policy, Choices<PolicyFlag>{{{"fcfs", PolicyFlag::kFcfs}}, {}}),
+      group, "order in which waiting sequences start"));
   set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling,
                            Choices<AsyncSchedulingFlag>{{{"auto", AsyncSchedulingFlag::kAuto},
                                                          {"on", AsyncSchedulingFlag::kOn},

@@ -40,6 +40,7 @@ enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
 enum class DeviceFlag { kCpu, kCuda };
 enum class QuantizationFlag { kNone, kFp8 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
+enum class PolicyFlag { kFcfs };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 // As on the command line: "auto", "float32", "bfloat16", "float16"; "auto", "avx512", "avx2".
 std::string DtypeFlagName(DtypeFlag dtype);
@@ -66,7 +67,7 @@ struct EngineFlags {
   // Of projections, on a GPU that multiplies it.
   QuantizationFlag quantization = QuantizationFlag::kNone;
   std::string load_cache;  // directory of packed checkpoints; "" = off
-  std::string policy = "fcfs";
+  PolicyFlag policy = PolicyFlag::kFcfs;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
 };

@@ -91,8 +91,8 @@ void CopyParts(const ConstByteParts& from, const ByteParts& to) {
   }
 }
 
-void ZeroUnusedTokens(const TokenRows& rows, std::span<std::byte> block) {
-  BATON_CHECK(0 <= rows.used && rows.used <= rows.block_size) << rows.used << " tokens used";
+void ZeroUnused(const BlockRows& rows, std::span<std::byte> block) {
+  BATON_CHECK(0 <= rows.used && rows.used <= rows.block_size) << rows.used << " positions used";
   const size_t row = rows.row_bytes(block.size());
   const size_t used = rows.used_bytes(block.size());
   if (used == row) return;

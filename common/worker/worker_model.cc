@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "common/metrics/metric.h"
 #include "common/model/footprint.h"
-#include "common/text/stop_set.h"
+#include "common/text/eos_set.h"
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
 #include "kernels/backend_factory.h"
@@ -43,8 +43,16 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   return options;
 }
 
+Policy PolicyOf(PolicyFlag flag) {
+  switch (flag) {
+    case PolicyFlag::kFcfs:
+      return kFcfs;
+  }
+  return kFcfs;
+}
+
 EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
-                              const std::vector<StopSetEntry>& eos_set) {
+                              const std::vector<EosSetEntry>& eos_set) {
   EngineOptions options;
   options.max_model_len = flags.max_model_len > 0 ? flags.max_model_len : config.max_positions;
   options.max_num_seqs = flags.max_num_seqs;
@@ -52,10 +60,10 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.max_num_batched_tokens = flags.max_num_batched_tokens;
   options.enable_prefix_caching = flags.enable_prefix_caching;
   options.prefill_batch_wait = flags.prefill_batch_wait;
-  options.policy = flags.policy;
+  options.policy = PolicyOf(flags.policy);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
-  for (const StopSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
+  for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
 }
@@ -87,7 +95,7 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   if (model.eos_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
-  for (const StopSetEntry& entry : model.eos_set) {
+  for (const EosSetEntry& entry : model.eos_set) {
     std::string sources;
     for (const std::string& source : entry.sources) {
       sources += (sources.empty() ? "" : ", ") + source;
@@ -96,15 +104,15 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   }
 }
 
-absl::StatusOr<std::vector<StopSetEntry>> EosSetOf(const std::string& model_dir,
-                                                   const LoadedModel& model) {
+absl::StatusOr<std::vector<EosSetEntry>> EosSetOf(const std::string& model_dir,
+                                                  const LoadedModel& model) {
   auto tokenizer = LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
     spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
-    return LoadStopSet(model_dir, model.config, model.generation, nullptr);
+    return LoadEosSet(model_dir, model.config, model.generation, nullptr);
   }
   if (!tokenizer.ok()) return tokenizer.status();
-  return LoadStopSet(model_dir, model.config, model.generation, tokenizer->get());
+  return LoadEosSet(model_dir, model.config, model.generation, tokenizer->get());
 }
 
 }  // namespace

@@ -120,7 +120,7 @@ class CudaBlocks final : public BlockAccess {
   absl::Status Write(const ConstByteParts& from, const ByteParts& to) const override {
     return copies_->Write(from, to);
   }
-  absl::Status Zero(const TokenRows& rows, std::span<std::byte> block) const override {
+  absl::Status Zero(const BlockRows& rows, std::span<std::byte> block) const override {
     const size_t row = rows.row_bytes(block.size());
     const size_t used = rows.used_bytes(block.size());
     if (used == row) return absl::OkStatus();

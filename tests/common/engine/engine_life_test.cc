@@ -77,7 +77,7 @@ TEST(EngineLifeTest, APrefillKeepsItsBlocksUntilTheLeaseIsReturned) {
   EXPECT_TRUE(harness.AllBlocksBack());
 }
 
-TEST(EngineLifeTest, TheLastBlockSaysHowManyOfItsSlotsAreInUse) {
+TEST(EngineLifeTest, TheLastBlockSaysHowManyOfItsPositionsAreInUse) {
   for (const int32_t length : {9, 10, 12}) {
     EngineHarness harness(Defaults());
     const SequenceId id = harness.Admit(MakeSpec(length, 2, 0, SequenceKind::kPrefill));

@@ -27,7 +27,6 @@ class SchedulerTest : public testing::Test {
     options_.max_num_seqs = 8;
     options_.max_prefill_tokens = 100;
     options_.max_num_batched_tokens = 100;
-    options_.policy = *PolicyByName("fcfs");
     options_.eos_ids = {2};
     options_.limits = {.max_model_len = 1000, .pool_tokens = 0, .vocab_size = 1000};
   }

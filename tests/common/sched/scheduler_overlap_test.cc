@@ -100,7 +100,7 @@ TEST_F(SchedulerOverlapTest, WhatAPlanSpansStaysWhileTheOneBeforeIsCommitted) {
 
 TEST_F(SchedulerOverlapTest, NothingIsPlannedPastTheLastTokenByNumber) {
   Start(5);
-  const SequenceId id = Add(kLocal, 18, 2);  // fills the pool to its last slot
+  const SequenceId id = Add(kLocal, 18, 2);  // fills the pool to its last position
   const StepPlan first = Plan();
   const StepPlan second = Plan();
   ASSERT_EQ(second.rows.size(), 1u);

@@ -73,11 +73,11 @@ TEST_F(CudaMemoryTest, WhatTheHostWritesInPartsItReadsInOthers) {
 
 TEST_F(CudaMemoryTest, ZeroesTheTokensThatTheHostWouldZero) {
   for (const int32_t used : {0, 3, 16}) {
-    const TokenRows rows{.rows = 12, .block_size = 16, .used = used};
+    const BlockRows slots{.rows = 12, .block_size = 16, .used = used};
     auto expected = Random(12 * 16 * 128);
     Put(At(256, expected.size()), expected);
-    ASSERT_TRUE(blocks_->Zero(rows, At(256, expected.size())).ok());
-    ZeroUnusedTokens(rows, expected);
+    ASSERT_TRUE(blocks_->Zero(slots, At(256, expected.size())).ok());
+    ZeroUnused(slots, expected);
     EXPECT_EQ(Get(At(256, expected.size())), expected) << used;
   }
 }
