@@ -61,7 +61,7 @@ std::vector<ServiceSpec> WorkerSpecs(const FlagSet& set, const ServeFlags& flags
   const int32_t workers = prefills + flags.decode;
   const std::vector<int32_t> threads = DivideThreads(CoresOfThisProcess(), workers);
   std::vector<GpuShare> gpus(static_cast<size_t>(workers));
-  if (flags.engine.device == "cuda") {
+  if (flags.engine.device == DeviceFlag::kCuda) {
     gpus = DealGpus(VisibleGpus(std::getenv("CUDA_VISIBLE_DEVICES")), workers,
                     flags.engine.tensor_parallel_size);
   }

@@ -1,7 +1,5 @@
 #include "common/worker/handoff.h"
 
-#include "kernels/backend_factory.h"
-
 namespace baton {
 namespace {
 
@@ -24,7 +22,7 @@ TransportChoice ChoiceOf(KvTransportFlag flag) {
 TransportOptions TransportOptionsOf(const WorkerFlags& flags, const WorkerCore& core) {
   const WorkerIdentity& self = core.identity();
   return {.choice = ChoiceOf(flags.handoff.transport),
-          .on_gpu = kernels::HasOwnMemory(flags.engine.device),
+          .on_gpu = flags.engine.device == DeviceFlag::kCuda,
           .checksum = flags.handoff.checksum,
           .nccl_library = flags.handoff.nccl_library,
           .limits = {},

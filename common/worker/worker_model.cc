@@ -21,14 +21,14 @@ constexpr int32_t kTypicalPrompt = 512;
 ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
-  options.dtype = DtypeFlagName(flags.dtype);
-  options.kv_dtype = DtypeFlagName(flags.kv_dtype);
-  options.device = flags.device;
-  options.isa = IsaFlagName(flags.isa);
+  options.dtype = WordOf(flags.dtype);
+  options.kv_dtype = WordOf(flags.kv_dtype);
+  options.device = WordOf(flags.device);
+  options.isa = WordOf(flags.isa);
   options.threads = flags.threads;
   options.tensor_parallel_size = flags.tensor_parallel_size;
   options.nccl_library = worker.handoff.nccl_library;
-  options.quantization = flags.quantization;
+  options.quantization = WordOf(flags.quantization);
   options.load_cache = flags.load_cache;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
@@ -50,7 +50,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.max_num_batched_tokens = flags.max_num_batched_tokens;
   options.enable_prefix_caching = flags.enable_prefix_caching;
   options.prefill_batch_wait = flags.prefill_batch_wait;
-  options.policy = flags.policy;
+  options.policy = WordOf(flags.policy);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
   for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);

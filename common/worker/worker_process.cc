@@ -146,7 +146,7 @@ std::optional<Fatal> Worker::StartEngine() {
       .vocab_size = model_.engine.vocab_size,
       .push_address = flags_.server.advertise,
       .tls = flags_.server.tls.enabled()};
-  if (kernels::HasOwnMemory(flags_.engine.device)) {
+  if (flags_.engine.device == DeviceFlag::kCuda) {
     auto blocks = MakeDeviceBlocks();
     if (!blocks.ok()) {
       return FatalOf(blocks.status(), ExitCode::kUsage, "cannot reach the KV cache in the GPU",

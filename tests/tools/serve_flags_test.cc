@@ -122,7 +122,7 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.engine.threads, 2);
   EXPECT_EQ(worker.engine.async_scheduling, AsyncSchedulingFlag::kOn);
   EXPECT_EQ(worker.engine.tensor_parallel_size, 4);
-  EXPECT_EQ(worker.engine.quantization, "fp8");
+  EXPECT_EQ(worker.engine.quantization, QuantizationFlag::kFp8);
   EXPECT_EQ(worker.engine.load_cache, "a dir");
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);

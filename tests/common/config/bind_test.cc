@@ -83,11 +83,11 @@ TEST(BindWorker, ReadsEveryEngineFlag) {
 TEST(BindWorker, AsyncSchedulingFollowsTheDeviceUnlessGiven) {
   EngineFlags flags;
   EXPECT_FALSE(SchedulesAsync(flags));
-  flags.device = "cuda";
+  flags.device = DeviceFlag::kCuda;
   EXPECT_TRUE(SchedulesAsync(flags));
   WorkerFlags worker;
   ASSERT_TRUE(ParseWorker({"m", "--async-scheduling", "off"}, &worker).ok());
-  worker.engine.device = "cuda";
+  worker.engine.device = DeviceFlag::kCuda;
   EXPECT_FALSE(SchedulesAsync(worker.engine));
   EXPECT_THAT(WorkerError({"m", "--async-scheduling", "maybe"}), HasSubstr("auto, on"));
 }
