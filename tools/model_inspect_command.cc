@@ -36,10 +36,9 @@ struct Inspection {
 
 void BindInspect(FlagSet* set, InspectFlags* flags) {
   BindModelDir(set, &flags->directory);
-  const Choices<DtypeFlag> dtypes = {{{"auto", DtypeFlag::kAuto},
-                                      {"float32", DtypeFlag::kFloat32},
-                                      {"bfloat16", DtypeFlag::kBfloat16}},
-                                     {}};
+  const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
+                                     {"float32", DtypeFlag::kFloat32},
+                                     {"bfloat16", DtypeFlag::kBfloat16}};
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
   set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Question",
                        "length of prompt and sequence")));

@@ -29,7 +29,7 @@ void BindShape(FlagSet* set, RandomModelSpec* spec) {
 template <typename T>
 Choices<std::string> Words(const T& words) {
   Choices<std::string> choices;
-  for (const char* word : words) choices.words.emplace_back(word, word);
+  for (const char* word : words) choices.emplace_back(word, word);
   return choices;
 }
 

@@ -23,15 +23,10 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
   set->Add(With(DurationFlag("prefill-batch-wait-ms", &flags->prefill_batch_wait,
                              std::chrono::milliseconds(1)),
                 group, "how long a prefill batch may wait to fill"));
-  set->Add(With(
-      ChoiceFlag("policy", &flags->policy, Choices<PolicyFlag>{{{"fcfs", PolicyFlag::kFcfs}}, {}}),
-      group, "order in which waiting sequences start"));
-  set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling,
-                           Choices<AsyncSchedulingFlag>{{{"auto", AsyncSchedulingFlag::kAuto},
-                                                         {"on", AsyncSchedulingFlag::kOn},
-                                                         {"off", AsyncSchedulingFlag::kOff}},
-                                                        {}}),
-                group, "plan the next step while one computes; auto: on a GPU"));
+  set->Add(
+      With(ChoiceFlag("policy", &flags->policy), group, "order in which waiting sequences start"));
+  set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling), group,
+                "plan the next step while one computes; auto: on a GPU"));
   set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
                 "reservations and requests that may stand in a worker's line"));
 }
@@ -58,31 +53,17 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
                 "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
 }
 
-Choices<DtypeFlag> Dtypes() {
-  return {{{"auto", DtypeFlag::kAuto},
-           {"float32", DtypeFlag::kFloat32},
-           {"bfloat16", DtypeFlag::kBfloat16},
-           {"float16", DtypeFlag::kFloat16}},
-          {}};
-}
-
 void BindDevice(FlagSet* set, EngineFlags* flags) {
   const std::string group = "Device";
-  set->Add(With(
-      ChoiceFlag("device", &flags->device,
-                 Choices<DeviceFlag>{{{"cpu", DeviceFlag::kCpu}, {"cuda", DeviceFlag::kCuda}}, {}}),
-      group, "where the model runs; cuda needs a build that has it"));
-  set->Add(Common(With(ChoiceFlag("dtype", &flags->dtype, Dtypes()), group,
+  set->Add(With(ChoiceFlag("device", &flags->device), group,
+                "where the model runs; cuda needs a build that has it"));
+  set->Add(Common(With(ChoiceFlag("dtype", &flags->dtype), group,
                        "of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
                        "float16 on cuda only")));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, Dtypes()), group,
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype), group,
                 "of the KV cache; auto: the compute dtype"));
-  set->Add(With(ChoiceFlag("isa", &flags->isa,
-                           Choices<IsaFlag>{{{"auto", IsaFlag::kAuto},
-                                             {"avx512", IsaFlag::kAvx512},
-                                             {"avx2", IsaFlag::kAvx2}},
-                                            {}}),
-                group, "instruction set; auto: the best this machine has"));
+  set->Add(With(ChoiceFlag("isa", &flags->isa), group,
+                "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
                        "of the computation; 0 = the cores this process may run on")));
   set->Add(Common(
@@ -91,11 +72,8 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
            group,
            "ranks among which a worker divides heads and MLP; on a CPU they share --threads, on "
            "GPUs each has one")));
-  set->Add(Common(With(
-      ChoiceFlag("quantization", &flags->quantization,
-                 Choices<QuantizationFlag>{
-                     {{"none", QuantizationFlag::kNone}, {"fp8", QuantizationFlag::kFp8}}, {}}),
-      group, "of the layers' projections; fp8 on a Hopper GPU only")));
+  set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization), group,
+                       "of the layers' projections; fp8 on a Hopper GPU only")));
   set->Add(Common(With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,
                        "keep the checkpoint there as it is packed; later loads read that")));
 }

@@ -3,29 +3,10 @@
 
 namespace baton {
 
-std::string KvTransportName(KvTransportFlag way) {
-  switch (way) {
-    case KvTransportFlag::kAuto:
-      return "auto";
-    case KvTransportFlag::kGrpc:
-      return "grpc";
-    case KvTransportFlag::kNccl:
-      return "nccl";
-    case KvTransportFlag::kCudaIpc:
-      break;
-  }
-  return "cuda_ipc";
-}
-
 void BindHandoff(FlagSet* set, HandoffFlags* flags) {
   const std::string group = "Handoff";
-  Choices<KvTransportFlag> ways;
-  for (const auto way : {KvTransportFlag::kAuto, KvTransportFlag::kGrpc, KvTransportFlag::kNccl,
-                         KvTransportFlag::kCudaIpc}) {
-    ways.words.emplace_back(KvTransportName(way), way);
-  }
   set->Add(With(
-      ChoiceFlag("kv-transport", &flags->transport, std::move(ways)), group,
+      ChoiceFlag("kv-transport", &flags->transport), group,
       "how KV caches travel; auto: by NCCL between GPUs where it is found, else by gRPC; baton "
       "serve on GPUs: cuda_ipc"));
   set->Add(With(SwitchFlag("kv-checksum", &flags->checksum), group,

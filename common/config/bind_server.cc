@@ -24,14 +24,13 @@ void BindTls(FlagSet* set, TlsFlags* tls) {
 
 void BindLog(FlagSet* set, ServerFlags* flags) {
   const std::string group = "Logging";
-  set->Add(With(
-      ChoiceFlag("log-format", &flags->log_format,
-                 Choices<base::LogFormat>{
-                     {{"text", base::LogFormat::kText}, {"json", base::LogFormat::kJson}}, {}}),
-      group, "form of the log lines on stderr"));
+  set->Add(With(ChoiceFlag("log-format", &flags->log_format,
+                           Choices<base::LogFormat>{{"text", base::LogFormat::kText},
+                                                    {"json", base::LogFormat::kJson}}),
+                group, "form of the log lines on stderr"));
   Choices<std::string> levels;
   for (const char* level : {"trace", "debug", "info", "warn", "error", "off"}) {
-    levels.words.emplace_back(level, level);
+    levels.emplace_back(level, level);
   }
   set->Add(Common(With(ChoiceFlag("log-level", &flags->log_level, std::move(levels)), group,
                        "least severity that is logged")));
@@ -105,12 +104,8 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
       With(SizeFlag("client-buffer", &flags->client_buffer, {.min = 4096, .max = int64_t{1} << 40}),
            limits, "output held for a client that reads slowly"));
   const std::string eos = "End of sequence";
-  set->Add(With(ChoiceFlag("ignore-eos", &flags->ignore_eos,
-                           Choices<IgnoreEosFlag>{{{"allow", IgnoreEosFlag::kAllow},
-                                                   {"warn", IgnoreEosFlag::kWarn},
-                                                   {"refuse", IgnoreEosFlag::kRefuse}},
-                                                  {}}),
-                eos, "what to do with requests that ignore EOS; warn counts and logs them"));
+  set->Add(With(ChoiceFlag("ignore-eos", &flags->ignore_eos), eos,
+                "what to do with requests that ignore EOS; warn counts and logs them"));
   Flag log = TextFlag("eos-log", &flags->eos_log);
   log.value = "FILE|off";
   log.set = [flags](const std::vector<std::string>& values) {

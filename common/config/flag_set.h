@@ -68,7 +68,6 @@ class FlagSet {
   std::optional<int> ParseOrExit(int argc, const char* const* argv);
   std::optional<int> ParseOrExit(const std::vector<std::string>& arguments);
 
-  bool help_asked() const { return help_asked_; }
   // Common flags only, or all of them by group.
   std::string Help(bool all) const;
 

@@ -76,13 +76,8 @@ std::string JoinWords(const std::vector<std::string>& words, std::string_view se
   return joined;
 }
 
-absl::Status WrongChoice(const std::string& found, const std::vector<std::string>& words,
-                         const std::vector<std::pair<std::string, std::string>>& refused) {
-  const std::string expected = JoinWords(words, ", ");
-  for (const auto& [word, why] : refused) {
-    if (word == found) return Wrong(found, absl::StrCat(expected, " (", why, ")"));
-  }
-  return Wrong(found, (words.size() > 1 ? "one of " : "") + expected);
+absl::Status WrongChoice(const std::string& found, const std::vector<std::string>& words) {
+  return Wrong(found, (words.size() > 1 ? "one of " : "") + JoinWords(words, ", "));
 }
 
 }  // namespace config_internal

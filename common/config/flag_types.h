@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/config/flag_set.h"
+#include "common/config/options.h"
 
 // One maker per kind of value. Each returns a Flag whose set/get read and write `target`.
 namespace baton {
@@ -52,15 +53,14 @@ Flag AddressFlag(std::string name, std::string* target);
 // A comma list of them, each perhaps with "dns:///" in front.
 Flag AddressListFlag(std::string name, std::vector<std::string>* target);
 
-// One of a closed set of words. `refused` are words that mean something that this build cannot do,
-// with the reason.
-template <typename T>
-struct Choices {
-  std::vector<std::pair<std::string, T>> words;
-  std::vector<std::pair<std::string, std::string>> refused;
-};
+// One of a closed set of words.
 template <typename T>
 Flag ChoiceFlag(std::string name, T* target, Choices<T> choices);
+// One of the words that options.h has for a T.
+template <typename T>
+Flag ChoiceFlag(std::string name, T* target) {
+  return ChoiceFlag(std::move(name), target, ChoicesOf(T{}));
+}
 
 // What the help says of a flag, added to what its maker set.
 Flag With(Flag flag, std::string group, std::string help);
@@ -71,28 +71,27 @@ Flag Common(Flag flag);
 
 namespace config_internal {
 std::string JoinWords(const std::vector<std::string>& words, std::string_view separator);
-absl::Status WrongChoice(const std::string& found, const std::vector<std::string>& words,
-                         const std::vector<std::pair<std::string, std::string>>& refused);
+absl::Status WrongChoice(const std::string& found, const std::vector<std::string>& words);
 }  // namespace config_internal
 
 template <typename T>
 Flag ChoiceFlag(std::string name, T* target, Choices<T> choices) {
   std::vector<std::string> words;
-  for (const auto& [word, value] : choices.words) words.push_back(word);
+  for (const auto& [word, value] : choices) words.push_back(word);
   Flag flag;
   flag.name = std::move(name);
   flag.value = config_internal::JoinWords(words, "|");
   flag.set = [=](const std::vector<std::string>& values) -> absl::Status {
-    for (const auto& [word, value] : choices.words) {
+    for (const auto& [word, value] : choices) {
       if (word == values.back()) {
         *target = value;
         return absl::OkStatus();
       }
     }
-    return config_internal::WrongChoice(values.back(), words, choices.refused);
+    return config_internal::WrongChoice(values.back(), words);
   };
   flag.get = [=]() -> std::vector<std::string> {
-    for (const auto& [word, value] : choices.words) {
+    for (const auto& [word, value] : choices) {
       if (value == *target) return {word};
     }
     return {};

@@ -28,10 +28,44 @@ const std::string& Advertised(const ServerFlags& flags, const std::string& liste
   return flags.advertise.empty() ? listening : flags.advertise;
 }
 
-std::string DtypeFlagName(DtypeFlag dtype) {
-  if (dtype == DtypeFlag::kAuto) return "auto";
-  if (dtype == DtypeFlag::kFloat16) return "float16";
-  return dtype == DtypeFlag::kFloat32 ? "float32" : "bfloat16";
+Choices<DtypeFlag> ChoicesOf(DtypeFlag /*type*/) {
+  return {{"auto", DtypeFlag::kAuto},
+          {"float32", DtypeFlag::kFloat32},
+          {"bfloat16", DtypeFlag::kBfloat16},
+          {"float16", DtypeFlag::kFloat16}};
+}
+
+Choices<DeviceFlag> ChoicesOf(DeviceFlag /*type*/) {
+  return {{"cpu", DeviceFlag::kCpu}, {"cuda", DeviceFlag::kCuda}};
+}
+
+Choices<IsaFlag> ChoicesOf(IsaFlag /*type*/) {
+  return {{"auto", IsaFlag::kAuto}, {"avx512", IsaFlag::kAvx512}, {"avx2", IsaFlag::kAvx2}};
+}
+
+Choices<QuantizationFlag> ChoicesOf(QuantizationFlag /*type*/) {
+  return {{"none", QuantizationFlag::kNone}, {"fp8", QuantizationFlag::kFp8}};
+}
+
+Choices<PolicyFlag> ChoicesOf(PolicyFlag /*type*/) { return {{"fcfs", PolicyFlag::kFcfs}}; }
+
+Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag /*type*/) {
+  return {{"auto", AsyncSchedulingFlag::kAuto},
+          {"on", AsyncSchedulingFlag::kOn},
+          {"off", AsyncSchedulingFlag::kOff}};
+}
+
+Choices<KvTransportFlag> ChoicesOf(KvTransportFlag /*type*/) {
+  return {{"auto", KvTransportFlag::kAuto},
+          {"grpc", KvTransportFlag::kGrpc},
+          {"nccl", KvTransportFlag::kNccl},
+          {"cuda_ipc", KvTransportFlag::kCudaIpc}};
+}
+
+Choices<IgnoreEosFlag> ChoicesOf(IgnoreEosFlag /*type*/) {
+  return {{"allow", IgnoreEosFlag::kAllow},
+          {"warn", IgnoreEosFlag::kWarn},
+          {"refuse", IgnoreEosFlag::kRefuse}};
 }
 
 bool SchedulesAsync(const EngineFlags& flags) {
@@ -39,11 +73,6 @@ bool SchedulesAsync(const EngineFlags& flags) {
     return flags.async_scheduling == AsyncSchedulingFlag::kOn;
   }
   return flags.device == DeviceFlag::kCuda;
-}
-
-std::string IsaFlagName(IsaFlag isa) {
-  if (isa == IsaFlag::kAuto) return "auto";
-  return isa == IsaFlag::kAvx512 ? "avx512" : "avx2";
 }
 
 }  // namespace baton

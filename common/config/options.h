@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -38,13 +39,37 @@ struct ServerFlags {
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
 enum class DeviceFlag { kCpu, kCuda };
-enum class QuantizationFlag { kNone, kFp8 };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
+enum class QuantizationFlag { kNone, kFp8 };
 enum class PolicyFlag { kFcfs };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
-// As on the command line: "auto", "float32", "bfloat16", "float16"; "auto", "avx512", "avx2".
-std::string DtypeFlagName(DtypeFlag dtype);
-std::string IsaFlagName(IsaFlag isa);
+enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
+// What to do with requests that ask to ignore EOS. kWarn counts and logs them.
+enum class IgnoreEosFlag { kAllow, kWarn, kRefuse };
+
+// The words that a flag takes, and what each of them means.
+template <typename T>
+using Choices = std::vector<std::pair<std::string, T>>;
+
+// The words of the types above, as they are written on the command line. The argument only names
+// the type.
+Choices<DtypeFlag> ChoicesOf(DtypeFlag);
+Choices<DeviceFlag> ChoicesOf(DeviceFlag);
+Choices<IsaFlag> ChoicesOf(IsaFlag);
+Choices<QuantizationFlag> ChoicesOf(QuantizationFlag);
+Choices<PolicyFlag> ChoicesOf(PolicyFlag);
+Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag);
+Choices<KvTransportFlag> ChoicesOf(KvTransportFlag);
+Choices<IgnoreEosFlag> ChoicesOf(IgnoreEosFlag);
+
+// The word of one value: WordOf(DeviceFlag::kCuda) is "cuda".
+template <typename T>
+std::string WordOf(T wanted) {
+  for (const auto& [word, value] : ChoicesOf(wanted)) {
+    if (value == wanted) return word;
+  }
+  return "";
+}
 
 // Every worker.
 struct EngineFlags {
@@ -64,8 +89,7 @@ struct EngineFlags {
   IsaFlag isa = IsaFlag::kAuto;
   int32_t threads = 0;               // of all ranks; 0 = every core this process may run on
   int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
-  // Of projections, on a GPU that multiplies it.
-  QuantizationFlag quantization = QuantizationFlag::kNone;
+  QuantizationFlag quantization = QuantizationFlag::kNone;  // of the projections
   std::string load_cache;  // directory of packed checkpoints; "" = off
   PolicyFlag policy = PolicyFlag::kFcfs;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
@@ -74,10 +98,6 @@ struct EngineFlags {
 
 // Whether the next step is planned while one computes; kAuto: on a GPU.
 bool SchedulesAsync(const EngineFlags& flags);
-
-enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
-// As on the command line: "auto", "grpc", "nccl", "cuda_ipc".
-std::string KvTransportName(KvTransportFlag way);
 
 // How KV caches travel between workers.
 struct HandoffFlags {
@@ -93,9 +113,6 @@ struct WorkerFlags {
   EngineFlags engine;
   HandoffFlags handoff;
 };
-
-// What to do with requests that ask to ignore EOS. kWarn counts and logs them.
-enum class IgnoreEosFlag { kAllow, kWarn, kRefuse };
 
 struct RouterFlags {
   std::string model_dir;

@@ -125,9 +125,6 @@ const MetricInfo& InfoOf(Metric metric);
 std::string_view MetricTypeName(MetricType type);  // "counter", ...
 std::string_view MetricRoleName(MetricRole role);  // "router", ...
 
-// Labels that every Baton series has beside its own.
-const std::vector<std::string>& BaseLabelNames();
-
 // 1, 2, 5, 10, 20, ... up to and including the last one that is <= max.
 std::vector<double> OneTwoFive(double max);
 

@@ -74,11 +74,6 @@ std::string_view MetricRoleName(MetricRole role) {
   return "";
 }
 
-const std::vector<std::string>& BaseLabelNames() {
-  static const auto* const kNames = new std::vector<std::string>{"model_name", "engine", "role"};
-  return *kNames;
-}
-
 std::vector<double> OneTwoFive(double max) {
   std::vector<double> buckets;
   for (double decade = 1; decade <= max; decade *= 10) {

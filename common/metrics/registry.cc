@@ -125,21 +125,6 @@ prometheus::Histogram& MetricsRegistry::histogram(Metric metric, const Labels& v
   return *static_cast<prometheus::Histogram*>(Series(metric, MetricType::kHistogram, values));
 }
 
-void MetricsRegistry::ObserveAll(Metric metric, const Labels& values,
-                                 std::span<const double> observations) {
-  if (observations.empty()) return;
-  prometheus::Histogram& target = histogram(metric, values);
-  const std::vector<double>& bounds = entries_.at(metric).buckets;
-  std::vector<double> increments(bounds.size() + 1);
-  double sum = 0;
-  for (const double value : observations) {
-    const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin();
-    increments[static_cast<size_t>(bucket)] += 1;
-    sum += value;
-  }
-  target.ObserveMultiple(increments, sum);
-}
-
 void MetricsRegistry::Remove(Metric metric, const Labels& values) {
   base::MutexLock lock(&mutex_);
   Entry& entry = EntryOf(metric, MetricType::kGauge);

@@ -4,7 +4,6 @@
 #include <map>
 #include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,9 +38,6 @@ class MetricsRegistry {
   prometheus::Counter& counter(Metric metric, const Labels& values = {});
   prometheus::Gauge& gauge(Metric metric, const Labels& values = {});
   prometheus::Histogram& histogram(Metric metric, const Labels& values = {});
-
-  // One lock for many observations: call it once per step.
-  void ObserveAll(Metric metric, const Labels& values, std::span<const double> observations);
 
   // Takes a series with an open label out, e.g. of a worker that is gone.
   void Remove(Metric metric, const Labels& values);

@@ -21,10 +21,10 @@ constexpr int32_t kTypicalPrompt = 512;
 ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
-  options.dtype = kernels::ParseDType(DtypeFlagName(flags.dtype));
-  options.kv_dtype = kernels::ParseDType(DtypeFlagName(flags.kv_dtype));
+  options.dtype = kernels::ParseDType(WordOf(flags.dtype));
+  options.kv_dtype = kernels::ParseDType(WordOf(flags.kv_dtype));
   if (flags.device == DeviceFlag::kCuda) options.device = kernels::Device::kCuda;
-  options.isa = IsaFlagName(flags.isa);
+  options.isa = WordOf(flags.isa);
   options.threads = flags.threads;
   options.tensor_parallel_size = flags.tensor_parallel_size;
   options.nccl_library = worker.handoff.nccl_library;

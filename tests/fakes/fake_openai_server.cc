@@ -97,7 +97,7 @@ class FakeOpenAiServer::Impl final {
     }
     if (options.http_status != 200 || !options.body.empty()) {
       response->status = options.http_status;
-      response->set_content(options.body, options.content_type);
+      response->set_content(options.body, "application/json");
       return;
     }
     const Json body = Json::parse(request.body);

@@ -35,7 +35,6 @@ struct FakeOpenAiOptions {
   // Instead of a stream.
   int http_status = 200;
   std::string body;
-  std::string content_type = "application/json";
   std::string api_key;  // demanded when not empty
   int threads = 32;     // connections at once
 };

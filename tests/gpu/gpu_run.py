@@ -16,12 +16,12 @@ import build
 import gtests
 import machine
 import plan
+import quickstart
 import report
-import service
-import serve
-import serving
 import sizes
 import steps
+import throughput
+import transports
 
 BUDGET_S = 525  # under nine minutes, with what stands around the parts
 # A dry run is done beside other work, and proves nothing by being quick.
@@ -88,20 +88,20 @@ PARTS = (
     plan.Part("kernels", "every kernel against its reference", gtests.kernels, 120, 20),
     plan.Part("golden", "golden models of transformers", gtests.golden, 90, 15),
     plan.Part("grpc", "the three services, KV by gRPC: tokens of unified mode",
-              functools.partial(service.check_service, "grpc"), 60, 20),
+              functools.partial(transports.check_service, "grpc"), 60, 20),
     plan.Part("cuda_ipc", "the three services, KV from process to process on one GPU",
-              functools.partial(service.check_service, "cuda_ipc"), 60, 20),
+              functools.partial(transports.check_service, "cuda_ipc"), 60, 20),
     plan.Part("nccl", "the three services, KV by NCCL between two processes (correctness only)",
-              functools.partial(service.check_service, "nccl"), 70, 20),
-    plan.Part("serve", "`baton serve` with no size given: two workers on one device", serve.check, 60, 15),
-    plan.Part("kills", "kill -9 of prefill and of decode during a transfer", service.kills, 90, 25),
+              functools.partial(transports.check_service, "nccl"), 70, 20),
+    plan.Part("serve", "`baton serve` with no size given: two workers on one device", quickstart.check, 60, 15),
+    plan.Part("kills", "kill -9 of prefill and of decode during a transfer", transports.kills, 90, 25),
     plan.Part("steps", "ceilings, decode, prefill, products, attention; torch in turns", steps.steps, 150, 40,
               steps.rows),
-    plan.Part("model", "random weights of the measured shape", serving.make_model, 60, 15),
-    plan.Part("handoff", "handoff of a long prompt: rate, and what hides behind compute", serving.handoff, 90, 30,
-              serving.handoff_rows, after=("model",)),
-    plan.Part("serving", "a load on one worker; transformers' continuous batching in turns", serving.serving, 130,
-              30, serving.load_rows, after=("model",)),
+    plan.Part("model", "random weights of the measured shape", throughput.make_model, 60, 15),
+    plan.Part("handoff", "handoff of a long prompt: rate, and what hides behind compute", throughput.handoff, 90, 30,
+              throughput.handoff_rows, after=("model",)),
+    plan.Part("serving", "a load on one worker; transformers' continuous batching in turns", throughput.serving, 130,
+              30, throughput.load_rows, after=("model",)),
     # Last: it takes what time there is.
     plan.Part("sanitizers", "compute-sanitizer on the kernel tests", gtests.sanitizers, 120, 20),
 )
@@ -180,7 +180,7 @@ def write_results(out, context, results, date, seconds):
 def model_root(options):
     """Where the model goes: into memory, if that holds it and leaves room."""
     shared = pathlib.Path("/dev/shm")
-    need = 3 * serving.model_bytes(sizes.of(options.device).shape)
+    need = 3 * throughput.model_bytes(sizes.of(options.device).shape)
     if options.work is None and os.access(shared, os.W_OK) and shutil.disk_usage(shared).free > need:
         return str(shared)
     return options.work

@@ -17,10 +17,10 @@ import gpu_run  # noqa: E402
 import gtests  # noqa: E402
 import plan  # noqa: E402
 import report  # noqa: E402
-import service  # noqa: E402
 import sizes  # noqa: E402
 import steps  # noqa: E402
 import test_folder  # noqa: E402
+import transports  # noqa: E402
 
 
 def context(device="cpu", **values):
@@ -220,25 +220,25 @@ class Answers(unittest.TestCase):
         return {"token_ids": ids, "logprobs": tops}
 
     def test_equal(self):
-        self.assertEqual(service.compare([self.answer([1, 2])], [self.answer([1, 2])], True), ([], 0))
+        self.assertEqual(transports.compare([self.answer([1, 2])], [self.answer([1, 2])], True), ([], 0))
 
     def test_a_near_tie_counts_only_where_it_may(self):
         other, right = self.answer([1, 102]), self.answer([1, 2])
-        self.assertEqual(service.compare([other], [right], True), ([], 1))
-        wrong, ties = service.compare([other], [right], False)
+        self.assertEqual(transports.compare([other], [right], True), ([], 1))
+        wrong, ties = transports.compare([other], [right], False)
         self.assertEqual((len(wrong), ties), (1, 0))
         self.assertIn("token 1 is 102, expected 2", wrong[0])
 
     def test_a_wide_gap_or_a_third_token_is_wrong(self):
         for other, right in ((self.answer([1, 102]), self.answer([1, 2], gap=0.5)),
                              (self.answer([1, 55]), self.answer([1, 2]))):
-            self.assertEqual(len(service.compare([other], [right], True)[0]), 1)
+            self.assertEqual(len(transports.compare([other], [right], True)[0]), 1)
 
     def test_a_lost_request_is_wrong(self):
-        wrong, _ = service.compare([{"error": {"code": "UNAVAILABLE"}}], [self.answer([1])], True)
+        wrong, _ = transports.compare([{"error": {"code": "UNAVAILABLE"}}], [self.answer([1])], True)
         self.assertIn("UNAVAILABLE", wrong[0])
         with self.assertRaises(ValueError):
-            service.compare([], [self.answer([1])], True)
+            transports.compare([], [self.answer([1])], True)
 
 
 class CommandLine(test_folder.Folder):

@@ -34,8 +34,7 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
   const std::string group = "Server";
   set->Add(Common(With(ServerFlag(&flags->client.server), group,
                        "the router; with --protocol openai a URL may carry a path")));
-  const Choices<Protocol> protocols = {{{"baton", Protocol::kBaton}, {"openai", Protocol::kOpenAi}},
-                                       {}};
+  const Choices<Protocol> protocols = {{"baton", Protocol::kBaton}, {"openai", Protocol::kOpenAi}};
   set->Add(Common(With(ChoiceFlag("protocol", &flags->protocol, protocols), group,
                        "gRPC, or HTTP with server-sent events (/v1/completions); a key is taken "
                        "from OPENAI_API_KEY")));
@@ -65,10 +64,9 @@ void BindLoad(FlagSet* set, BenchFlags* flags) {
                        "arrivals and lengths of a CSV (Azure) or JSONL (Mooncake) trace")));
   set->Add(With(DoubleFlag("time-scale", &flags->time_scale, {.min = 1e-3, .max = 1e3}), group,
                 "factor on the trace's times: 2 = half the rate"));
-  const Choices<ArrivalProcess> arrivals = {{{"poisson", ArrivalProcess::kPoisson},
-                                             {"constant", ArrivalProcess::kConstant},
-                                             {"gamma", ArrivalProcess::kGamma}},
-                                            {}};
+  const Choices<ArrivalProcess> arrivals = {{"poisson", ArrivalProcess::kPoisson},
+                                            {"constant", ArrivalProcess::kConstant},
+                                            {"gamma", ArrivalProcess::kGamma}};
   set->Add(With(ChoiceFlag("arrivals", &flags->arrivals, arrivals), group,
                 "how the gaps of --rate are drawn"));
   set->Add(With(DoubleFlag("burstiness", &flags->burstiness, {.min = 1e-2, .max = 1e4}), group,
@@ -102,18 +100,17 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
       With(std::move(prompts), group, "JSON lines with prompt or token_ids, instead of made ones"));
   set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
                 "that all prompts begin with"));
-  const Choices<PromptForm> forms = {{{"ids", PromptForm::kIds}, {"text", PromptForm::kText}}, {}};
+  const Choices<PromptForm> forms = {{"ids", PromptForm::kIds}, {"text", PromptForm::kText}};
   set->Add(With(ChoiceFlag("prompt-form", &flags->prompt_form, forms), group,
                 "how prompts are sent; text needs --tokenizer"));
   set->Add(With(Valued(TextFlag("tokenizer", &flags->tokenizer), "DIR"), group,
                 "model directory whose tokenizer counts, for servers that cannot be asked"));
   set->Add(With(OptionalIntFlag("vocab-size", &flags->vocab_size, {.min = 2}), group,
                 "ids to draw prompts from, EOS not left out, for servers that cannot be asked"));
-  const Choices<EosChoice> eos = {{{"honor", EosChoice::kHonor},
-                                   {"mask", EosChoice::kMask},
-                                   {"continue", EosChoice::kContinue},
-                                   {"both", EosChoice::kBoth}},
-                                  {}};
+  const Choices<EosChoice> eos = {{"honor", EosChoice::kHonor},
+                                  {"mask", EosChoice::kMask},
+                                  {"continue", EosChoice::kContinue},
+                                  {"both", EosChoice::kBoth}};
   set->Add(Common(With(ChoiceFlag("eos", &flags->eos, eos), group,
                        "end at EOS; or force --output-tokens; or one after the other")));
   set->Add(With(DoubleFlag("temperature", &flags->temperature, {.min = 0, .max = 100}), group,
@@ -124,8 +121,8 @@ void BindResults(FlagSet* set, BenchFlags* flags) {
   const std::string group = "Results";
   set->Add(Common(With(Valued(TextFlag("slo", &flags->slo), "ttft=200ms,tpot=50ms"), group,
                        "limits at a percentile (99), or reader=silent|listening|visual")));
-  const Choices<SearchKind> kinds = {
-      {{"rate", SearchKind::kRate}, {"concurrency", SearchKind::kConcurrency}}, {}};
+  const Choices<SearchKind> kinds = {{"rate", SearchKind::kRate},
+                                     {"concurrency", SearchKind::kConcurrency}};
   set->Add(Common(With(ChoiceFlag("find-max", &flags->find_max, kinds), group,
                        "search the highest load that keeps --slo")));
   set->Add(Common(With(Valued(TextFlag("out", &flags->out), "FILE"), group, "all figures, JSON")));

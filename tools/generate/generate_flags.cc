@@ -20,10 +20,9 @@ void BindLengths(FlagSet* set, RequestFlags* flags) {
   Flag ids = Valued(IntListFlag("stop-token-id", &flags->stop_token_ids), "ID");
   set->Add(With(std::move(ids), group, "end at this token; may be given several times"));
   using baton::v1::EosPolicy;
-  const Choices<EosPolicy> policies = {{{"honor", baton::v1::EOS_POLICY_HONOR},
-                                        {"continue", baton::v1::EOS_POLICY_IGNORE_CONTINUE},
-                                        {"mask", baton::v1::EOS_POLICY_IGNORE_MASK}},
-                                       {}};
+  const Choices<EosPolicy> policies = {{"honor", baton::v1::EOS_POLICY_HONOR},
+                                       {"continue", baton::v1::EOS_POLICY_IGNORE_CONTINUE},
+                                       {"mask", baton::v1::EOS_POLICY_IGNORE_MASK}};
   set->Add(Common(With(ChoiceFlag("eos", &flags->eos, policies), group,
                        "end at EOS; or run to --max-tokens, feeding EOS back or masking it")));
   set->Add(Common(With(SwitchFlag("eos-steps", &flags->eos_steps), group,

@@ -46,7 +46,7 @@ void AddGpuSettings(const FlagSet& set, const ServeFlags& flags, const WorkerSha
                                       flags.engine.gpu_memory_utilization / share.gpu_sharers));
   }
   if (!flags.unified && !set.Given("kv-transport")) {
-    arguments->push_back("--kv-transport=" + KvTransportName(KvTransportFlag::kCudaIpc));
+    arguments->push_back("--kv-transport=" + WordOf(KvTransportFlag::kCudaIpc));
   }
 }
 
@@ -65,9 +65,9 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
       With(IntFlag("prefill", &flags->prefill, {.min = 1, .max = 256}), group, "prefill workers")));
   set->Add(Common(
       With(IntFlag("decode", &flags->decode, {.min = 1, .max = 256}), group, "decode workers")));
-  set->Add(Common(With(
-      ChoiceFlag("mode", &flags->unified, Choices<bool>{{{"split", false}, {"unified", true}}, {}}),
-      group, "unified: decode workers prefill too, there are no others")));
+  set->Add(Common(
+      With(ChoiceFlag("mode", &flags->unified, Choices<bool>{{"split", false}, {"unified", true}}),
+           group, "unified: decode workers prefill too, there are no others")));
   BindListen(set, &flags->router.server);
   BindExposure(set, &flags->router.server);
   set->Edit("tls-cert").help = "certificate chain of all processes, PEM; it names all three roles";

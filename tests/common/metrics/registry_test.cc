@@ -72,22 +72,6 @@ TEST(MetricsRegistry, TheSameLabelsAreTheSameSeries) {
             &registry.counter(Metric::kPdDecision, {"local"}));
 }
 
-TEST(MetricsRegistry, ObserveAllEqualsManyObserves) {
-  MetricsRegistry one(Router()), all(Router());
-  const std::vector<double> values = {0.0001, 0.001, 0.0011, 0.05, 1e9};
-  for (const double value : values) one.histogram(Metric::kInterTokenLatency).Observe(value);
-  all.ObserveAll(Metric::kInterTokenLatency, {}, values);
-  all.ObserveAll(Metric::kInterTokenLatency, {}, {});
-  const auto a = one.histogram(Metric::kInterTokenLatency).Collect().histogram;
-  const auto b = all.histogram(Metric::kInterTokenLatency).Collect().histogram;
-  ASSERT_EQ(a.bucket.size(), b.bucket.size());
-  EXPECT_EQ(b.sample_count, values.size());
-  EXPECT_EQ(a.sample_sum, b.sample_sum);
-  for (size_t i = 0; i < a.bucket.size(); ++i) {
-    EXPECT_EQ(a.bucket[i].cumulative_count, b.bucket[i].cumulative_count) << i;
-  }
-}
-
 TEST(MetricsRegistry, LengthBucketsEndAtTheContext) {
   MetricsRegistry registry(Router());
   const auto histogram = registry.histogram(Metric::kRequestPromptTokens).Collect().histogram;

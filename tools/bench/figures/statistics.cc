@@ -160,19 +160,6 @@ double StudentTCdf(double t, double degrees) {
   return t > 0 ? 1 - tail : tail;
 }
 
-double StudentTQuantile(double p, double degrees) {
-  BATON_CHECK(p > 0 && p < 1);
-  double low = -1;
-  double high = 1;
-  while (StudentTCdf(low, degrees) > p) low *= 2;
-  while (StudentTCdf(high, degrees) < p) high *= 2;
-  for (int i = 0; i < 100; ++i) {
-    const double middle = (low + high) / 2;
-    (StudentTCdf(middle, degrees) < p ? low : high) = middle;
-  }
-  return (low + high) / 2;
-}
-
 Regression FitLine(std::span<const double> x, std::span<const double> y) {
   BATON_CHECK(x.size() == y.size());
   Regression line;
@@ -194,7 +181,6 @@ Regression FitLine(std::span<const double> x, std::span<const double> y) {
   }
   if (xx <= 0) return line;
   line.slope = xy / xx;
-  line.intercept = mean_y - line.slope * mean_x;
   const double residual = std::max(0.0, yy - line.slope * xy);
   const double error = std::sqrt(residual / (n - 2) / xx);
   if (error > 0) {

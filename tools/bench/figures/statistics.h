@@ -32,8 +32,6 @@ struct Summary {
   Interval p95_ci;
   Interval p99_ci;
   Interval p999_ci;
-
-  double median() const { return p50; }
 };
 
 // Sorts `samples` and says what there is to say.
@@ -53,13 +51,10 @@ double PercentileOfSorted(std::span<const double> sorted, double percentile);
 double IncompleteBeta(double a, double b, double x);
 // P(T <= t) of Student's t with `degrees` of freedom.
 double StudentTCdf(double t, double degrees);
-// The value that Student's t does not exceed with probability `p` in (0, 1).
-double StudentTQuantile(double p, double degrees);
 
 // A straight line fitted by least squares, and how sure its slope is.
 struct Regression {
   double slope = 0;
-  double intercept = 0;
   double t = 0;                 // slope over its standard error
   double p_not_positive = 1.0;  // one-sided p value of "the slope is not positive"
 };

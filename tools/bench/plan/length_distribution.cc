@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/config/flag_set.h"
 #include "common/config/numbers.h"
@@ -15,21 +14,6 @@ namespace {
 
 constexpr double kZ99 = 2.3263478740408408;  // the standard normal's 99th percentile
 constexpr int32_t kLongestDrawn = 131'072;   // where the tail of an unbounded distribution ends
-
-struct Named {
-  std::string_view name;
-  std::string_view source;
-};
-constexpr Named kNamed[] = {
-    {"chat", "medians and P99 of the Azure conversation trace of 2023"},
-    {"code", "medians and P99 of the Azure code trace of 2023"},
-    {"summarize",
-     "arXiv papers and abstracts as in Vidur's trace: prompts by mean and deviation, "
-     "outputs by median and P90"},
-    {"reasoning",
-     "DeepSeek-R1 clients of ServeGen: outputs in two modes, fitted to P10, P50, P90 "
-     "and P99 within 6 %"},
-};
 
 // "a,b" or "lo:hi" as numbers; empty when one is none.
 std::vector<double> Numbers(std::string_view text, char separator) {
@@ -66,13 +50,17 @@ bool LengthDistribution::FindNamed(std::string_view name, LengthSide side,
   const auto lognormal = [](double median, double p99) {
     return Parts{{1, Shape::kLognormal, median, p99}};
   };
-  if (name == "chat") {
+  if (name == "chat") {  // medians and P99 of the Azure conversation trace of 2023
     out->parts_ = input ? lognormal(1020, 4142) : lognormal(129, 601);
-  } else if (name == "code") {
+  } else if (name == "code") {  // likewise, of the Azure code trace of 2023
     out->parts_ = input ? lognormal(1469, 7436) : lognormal(13, 252);
   } else if (name == "summarize") {
+    // Papers and abstracts of arXiv as in Vidur's trace: prompts by mean and deviation, outputs by
+    // median and P90.
     out->parts_ = input ? Parts{{1, Shape::kNormal, 2588, 945}} : lognormal(167, 714);
   } else if (name == "reasoning") {
+    // DeepSeek-R1 clients of ServeGen. Outputs have two modes, fitted to P10, P50, P90 and P99
+    // within 6 %.
     out->parts_ =
         input ? lognormal(269, 24584)
               : Parts{{0.88, Shape::kLognormal, 640, 2836}, {0.12, Shape::kLognormal, 4700, 23950}};
@@ -192,18 +180,6 @@ std::string LengthDistribution::Describe() const {
     if (i > 0) absl::StrAppend(&text, "; ");
     if (parts_.size() > 1) absl::StrAppend(&text, std::round(100 * parts_[i].weight), " % ");
     absl::StrAppend(&text, DescribePart(parts_[i]));
-  }
-  return text;
-}
-
-std::string LengthNamesHelp() {
-  std::string text;
-  for (const Named& named : kNamed) {
-    const auto input = LengthDistribution::Parse(named.name, LengthSide::kInput);
-    const auto output = LengthDistribution::Parse(named.name, LengthSide::kOutput);
-    BATON_CHECK(input.ok() && output.ok()) << std::string(named.name);
-    absl::StrAppend(&text, "prompts ", input->Describe(), " | outputs ", output->Describe(), " (",
-                    std::string(named.source), ")\n");
   }
   return text;
 }

@@ -54,7 +54,5 @@ class LengthDistribution final {
 
 // The forms for a help text: "N, LO:HI, chat, ...".
 std::string LengthForms();
-// One line for each named distribution, with its parameters and their source.
-std::string LengthNamesHelp();
 
 }  // namespace baton::bench

@@ -110,8 +110,6 @@ class PromptSource final {
 void Count(const PlannedRequest& request, PlanSummary* summary) {
   ++summary->requests;
   summary->prompt_tokens += request.prompt_tokens > 0 ? request.prompt_tokens : 0;
-  summary->max_output_tokens += request.max_tokens;
-  summary->last_arrival = request.at;
 }
 
 }  // namespace

@@ -54,11 +54,9 @@ struct PlanOptions {
 struct PlanSummary {
   int64_t requests = 0;
   int64_t prompt_tokens = 0;  // of all requests whose prompt is counted
-  int64_t max_output_tokens = 0;
   // Drawn or recorded lengths that did not fit max_model_len and were shortened in proportion.
   int64_t clamped = 0;
   int64_t repeated_prompts = 0;  // times that a line of `prompts` was used again
-  base::Duration last_arrival{};
   bool may_run_out = false;  // a closed loop of a duration: a faster server uses the plan up early
 };
 

@@ -1,5 +1,5 @@
-"""Parts that serve a model of the measured shape: the handoff of a long prompt, and a load on one worker
-beside the continuous batching of transformers.
+"""Parts that measure what a model of the measured shape gives: the rate of the handoff of a long prompt, and a
+load on one worker beside the continuous batching of transformers.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 import time
 
 import report
-import service
+import transports
 from plan import Failure, NotMeasured, Skip
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -32,7 +32,7 @@ def run_checked(command, context, environment=None):
 # --- the model ---
 
 def model_bytes(shape):
-    """As `make-random` writes it: the embedding has a matrix of its own."""
+    """The size that `make-random` writes, where the embedding has a matrix of its own."""
     return shape.weight_bytes() + 2 * shape.vocab * shape.hidden
 
 
@@ -62,7 +62,7 @@ def need_model(context):
 
 
 def worker_flags(flags):
-    """Half of the cores for each of two workers: to load, and on the CPU backend to compute."""
+    """`flags`, and half of the cores for each of two workers: to load, and on the CPU backend to compute."""
     return ["--threads", str(max(1, (os.cpu_count() or 1) // 2)), *flags]
 
 
@@ -83,14 +83,14 @@ def long_prompts(sizes, count):
 
 def measure_handoffs(running, sizes, way):
     """Milliseconds of each push after the first token, and the bytes of one."""
-    service.warm_with(running, way, long_prompts(sizes, 1))
+    transports.warm_with(running, way, long_prompts(sizes, 1))
     prefill = running.prefill[0]
-    before, sent = prefill.metrics().sum("baton_kv_transfer_bytes_sum"), service.pushes(running, way)
+    before, sent = prefill.metrics().sum("baton_kv_transfer_bytes_sum"), transports.pushes(running, way)
     answers = []
     for request in long_prompts(sizes, sizes.handoffs + 1)[1:]:
         answers += running.generate([request])
     after = prefill.metrics().sum("baton_kv_transfer_bytes_sum")
-    if sent is not None and service.pushes(running, way) - sent < len(answers):
+    if sent is not None and transports.pushes(running, way) - sent < len(answers):
         raise Failure(f"some of {len(answers)} handoffs did not go by {way}\n{prefill.tail(15)}")
     times = [answer["timings_ms"] for answer in answers]
     return {"after_first_token_ms": [t["kv_transfer"] for t in times],
@@ -101,10 +101,10 @@ def measure_handoffs(running, sizes, way):
 def long_service(context, way):
     """Two workers of the measured shape; the prefill worker computes a whole prompt in one step."""
     sizes = context.sizes
-    cluster = service.load_cluster(context)
+    cluster = transports.load_cluster(context)
     flags = ["--device", context.device, "--dtype", "bfloat16", "--no-enable-prefix-caching", "--kv-cache-tokens",
              str(3 * sizes.handoff_tokens), "--max-model-len", str(sizes.handoff_tokens + 64), "--max-num-seqs", "8",
-             *service.way_flags(context, way)]
+             *transports.way_flags(context, way)]
 
     class Service(cluster.Cluster):
         """`step_tokens` holds for the prefill workers started from then on."""
@@ -120,9 +120,9 @@ def long_service(context, way):
 
 
 def handoff(context, recorder):
-    """A long prompt's KV: its rate when all of it is sent at the end, and how much of that chunks hide.
-
-    Hidden is what is not seen of it any more after the first token when the prompt is computed in steps.
+    """How fast the KV of a long prompt moves when all of it is sent at the end, and how much of that time is hidden
+    when the prompt is computed in chunks: each is sent while the next one computes, and what is hidden is the part of
+    the time that is no longer seen after the first token.
     """
     sizes = context.sizes
     way = sizes.handoff_way
@@ -158,7 +158,7 @@ def load_rows(sizes):
 
 
 def load_tokens(sizes):
-    """Of KV cache for all users, with room."""
+    """How many tokens of KV cache hold all users at once, with some room."""
     return sizes.users * (sizes.user_input[1] + sizes.user_output[1] + 256)
 
 
@@ -212,7 +212,7 @@ def serving(context, recorder):
     """`baton bench` on one unified worker, in turns with transformers' continuous batching."""
     sizes, model = context.sizes, need_model(context)
     row = load_rows(sizes)[0].what
-    cluster = service.load_cluster(context)
+    cluster = transports.load_cluster(context)
     flags = ["--device", context.device, "--dtype", "bfloat16", "--max-num-seqs", str(sizes.users),
              "--kv-cache-tokens", str(load_tokens(sizes)), "--max-model-len", "4096", "--max-num-batched-tokens", "8192",
              "--max-prefill-tokens", "8192", "--no-enable-prefix-caching"]

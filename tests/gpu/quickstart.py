@@ -6,28 +6,28 @@ On one GPU its two workers divide the memory, and KV goes from the one to the ot
 import tempfile
 import urllib.request
 
-import service
+import transports
 from plan import Failure
 
 
 def worker(ready, role, cluster):
-    """The metrics of the worker of `role` that the ready line names."""
+    """The metrics of the worker of that role, whose address the ready line names."""
     admin = next(entry["admin"] for entry in ready["workers"] if entry["role"] == role)
     with urllib.request.urlopen(f"http://{admin}/metrics", timeout=10) as answer:
         return cluster.Metrics(answer.read().decode())
 
 
 def check(context, recorder):
-    cluster = service.load_cluster(context)
-    expected = service.reference(context, "float32", False)
+    cluster = transports.load_cluster(context)
+    expected = transports.reference(context, "float32", False)
     with tempfile.TemporaryDirectory(dir=context.work) as folder:
         process = cluster.Process(
             "serve", [context.build.bin / "baton", "serve", cluster.DEMO_MODEL, "--device", context.device, "--dtype",
                       "float32", "--port", "0", "--admin-port", "0", "--eos-log", "off"], folder)
         try:
             process.wait_ready()
-            answers = cluster.generate(process.grpc, service.requests(False), "--chat")
-            wrong, _ = service.compare(answers, expected, allow_ties=False)
+            answers = cluster.generate(process.grpc, transports.requests(False), "--chat")
+            wrong, _ = transports.compare(answers, expected, allow_ties=False)
             if wrong:
                 raise Failure(f"answers of `baton serve` differ from a unified worker's: {'; '.join(wrong[:2])}")
             blocks = {role: worker(process.ready, role, cluster).sum("baton_kv_blocks")
