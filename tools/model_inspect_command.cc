@@ -41,14 +41,14 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
                                      {"bfloat16", DtypeFlag::kBfloat16}};
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
   set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Question",
-                       "length of prompt and sequence")));
+                       "length of the prompt and of the sequence that the costs are for")));
   set->Add(Common(
       With(SizeFlag("memory", &flags->query.memory_bytes, {.min = 0, .max = int64_t{1} << 50}),
-           "Question", "for the KV cache")));
+           "Question", "memory for the KV cache")));
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), "Question",
-                "of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
+                "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
   set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, dtypes), "Question",
-                "of the KV cache; auto: the compute dtype"));
+                "type of the KV cache; auto: that of the computation"));
   set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}),
                 "Question", "tokens in a KV block"));
 }
@@ -154,11 +154,11 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
 
 }  // namespace
 
-int ModelInspectCommand(const Arguments& arguments) {
+int ModelInspectCommand(const Invocation& call) {
   InspectFlags flags;
   FlagSet set("baton model inspect", "model", "What a model directory holds and what it costs.");
   BindInspect(&set, &flags);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const auto inspection = Inspect(flags);
   if (!inspection.ok()) {
     return ReportFatal(set.program(), FatalOf(inspection.status(), ExitCode::kModel,
