@@ -137,9 +137,6 @@ struct BackendInfo {
   int threads = 1;
   DType compute_dtype = DType::kF32;
   int attention_version = 1;
-  // A row gets the same bits whatever the other rows of its step are. Without it that holds for
-  // their contents, not for how many they are.
-  bool batch_invariant = true;
   int ranks = 1;  // of the tensor-parallel group; sums over ranks are rounded as often
   // The device keeps the last id that each slot drew, so that a step may begin, and feed those ids,
   // before the one that draws them has ended; at most two steps are between BeginStep and EndStep.

@@ -38,16 +38,6 @@ BATON_HD uint8_t E4m3FromFloat(float value) {
 #endif
 }
 
-BATON_HD float FloatFromE4m3(uint8_t code) {
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  if (exponent == 15 && mantissa == 7) return HUGE_VALF - HUGE_VALF;
-  // 2^-9 is the unit of the numbers without a leading one.
-  float magnitude = static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa) * 0.001953125f;
-  for (int i = 1; i < exponent; ++i) magnitude *= 2;
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
-}
-
 // By what a row is divided whose largest magnitude is `largest`: a row of zeros by 1. Never so
 // small that its inverse is infinite.
 BATON_HD float ScaleOfRow(float largest) {

@@ -33,10 +33,6 @@ struct DeviceInfo {
   std::string name;
   int capability_major = 0;
   int capability_minor = 0;
-  int multiprocessors = 0;
-  size_t l2_bytes = 0;
-  int driver_version = 0;   // 13000 = CUDA 13.0
-  int runtime_version = 0;  // of the runtime that is linked in
 };
 
 // Whether `info` can run this build's machine code: FAILED_PRECONDITION naming found and expected
@@ -67,8 +63,6 @@ class Stream final {
 
   StreamHandle handle() const { return handle_; }
   absl::Status Synchronize() const;
-  // Whether everything queued so far has finished.
-  absl::StatusOr<bool> Done() const;
 
  private:
   explicit Stream(StreamHandle handle) : handle_(handle) {}
@@ -86,12 +80,9 @@ class Event final {
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  EventHandle handle() const { return handle_; }
   absl::Status Record(StreamHandle stream);
   absl::StatusOr<bool> Done() const;
   absl::Status Synchronize() const;
-  // What is queued on `stream` after this call waits for the event.
-  absl::Status MakeWait(StreamHandle stream) const;
   // Both were made with Timing::kOn, recorded and reached.
   static absl::StatusOr<float> MillisecondsBetween(const Event& begin, const Event& end);
 

@@ -24,7 +24,7 @@ struct CublasLt {
   // Too little memory is RESOURCE_EXHAUSTED, anything else a device fault; `what` was being done.
   absl::Status Check(cublasStatus_t status, std::string_view what) const;
 
-  std::shared_ptr<SharedLibrary> library;
+  std::unique_ptr<SharedLibrary> library;
   cublasLtHandle_t handle = nullptr;
 
   decltype(&cublasLtCreate) create = nullptr;

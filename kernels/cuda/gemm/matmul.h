@@ -66,7 +66,6 @@ class MatMul final {
   absl::Status Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands);
 
   const std::string& version() const { return version_; }
-  size_t prepared() const { return plans_.size(); }
 
  private:
   struct Plan;

@@ -34,8 +34,6 @@ class CudaSampler final {
   // outlive the sampler.
   static absl::StatusOr<std::unique_ptr<CudaSampler>> Create(const SamplerLimits& limits,
                                                              StreamHandle stream);
-  // Device memory that Create takes.
-  static size_t DeviceBytes(const SamplerLimits& limits);
   ~CudaSampler();
 
   absl::Status Stage(std::span<const SampleRow> rows);
