@@ -29,11 +29,11 @@ class DecodeStream final
 
   void LetGo(const absl::Status& status) override;
 
-  // The router's messages.
+  // What the router says.
   absl::Status Admit(const worker_pb::DecodeStart& start);
   void OnRelease(const worker_pb::Release& release);
 
-  // The engine's events.
+  // What the engine says.
   void On(const ReservedEvent& event);
   void On(const RefusedEvent& event);
   void On(const StateEvent& event);
@@ -47,7 +47,8 @@ class DecodeStream final
   void SendStarted(const PlacedToken& token, int32_t cached_tokens);
   void WatchSilence(base::Duration delay);
   void CheckSilence();
-  // The sequence is over: gives the lease back as soon as no copy runs, then forgets it.
+  // Called when the sequence is over: gives the lease back as soon as no copy runs, then forgets
+  // it.
   void LeaveEngine();
   // Voids the ticket and ends the push, if any.
   void DropReservation(const absl::Status& push_status);

@@ -97,7 +97,7 @@ void SourceReads::Release(void* reads) {
   static_cast<SourceReads*>(reads)->out_.fetch_sub(1, std::memory_order_release);
 }
 
-// Of a piece that is a copy: the message owns a share of it.
+// Encodes a piece that is a copy: the message owns a share of it.
 grpc::ByteBuffer EncodeCopy(const KvPiece& piece) {
   using Copy = std::shared_ptr<const std::byte[]>;
   std::vector<grpc::Slice> slices = {grpc::Slice(HeaderOf(piece))};

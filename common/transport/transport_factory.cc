@@ -17,7 +17,7 @@ namespace baton {
 namespace {
 
 #if BATON_HAS_CUDA
-// Of those that CUDA_VISIBLE_DEVICES shows; where rank 0 computes.
+// The device on which rank 0 computes, among those that CUDA_VISIBLE_DEVICES shows.
 constexpr int kDevice = 0;
 #else
 absl::Status NoCuda() {

@@ -171,7 +171,7 @@ void PairTransport::OpenStream(const OpenControl& open) {
   ++open_calls_;
   auto channel = MakeChannel(open.address, channel_);
   if (!channel.ok()) {
-    // As a stream that ends at once; not from inside of the machine.
+    // It is told as a stream that ends at once, and not from inside of the state machine.
     timers_->After(base::Duration::zero(), [closed, status = channel.status()] { closed(status); });
     return;
   }
