@@ -55,13 +55,13 @@ class DecodeStream final
 
   KvReceiver* const receiver_;
   worker_pb::DecodeRequest request_;  // owned by the outstanding read
-  bool started_reading_ = false;      // reads only
+  bool started_reading_ = false;      // only used by reads
   // Set by the start message, before the sequence is admitted; then constant.
   bool local_prefill_ = false;
   int32_t first_index_ = 0;
-  int32_t prefix_tokens_ = 0;  // prompt and generated
+  int32_t prefix_tokens_ = 0;  // tokens of the prompt and the generated ones
   base::Instant admitted_at_{};
-  EosSignal last_signal_;  // of the last token; the engine's router only
+  EosSignal last_signal_;  // of the last token; only used by the event router
 
   std::shared_ptr<Reservation> reservation_ ABSL_GUARDED_BY(mutex_);  // shared with its push
   std::optional<Ticket> ticket_ ABSL_GUARDED_BY(mutex_);              // while it is valid

@@ -62,10 +62,10 @@ class Reservation final : public KvInbox {
   // A leased block, and how much of it has arrived.
   struct Arrival {
     ByteParts ranks;
-    int64_t size = 0;     // on all of them
+    int64_t size = 0;     // on all ranks
     int64_t begun = 0;    // bytes that were written or are being written
     int64_t filled = 0;   // bytes that were written
-    bool direct = false;  // some of them by a transport that writes blocks itself
+    bool direct = false;  // a transport that writes blocks itself has written some
   };
 
   // Finds the place for the next bytes of a block, or for its first ones again when the transport
@@ -90,7 +90,7 @@ class Reservation final : public KvInbox {
   int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   int writing_ ABSL_GUARDED_BY(mutex_) = 0;      // between BeginWrite and EndWrite
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused for what a write left
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused because a write failed
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };

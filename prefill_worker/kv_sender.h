@@ -54,7 +54,7 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   base::Mutex mutex_;
   std::function<void(const PushOutcome&)> done_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KvPush> push_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of our own cancel
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of this worker's own cancel
   PushOutcome outcome_ ABSL_GUARDED_BY(mutex_);
   // When the first blocks were sent, or the commit where there was nothing to send.
   base::Instant first_sent_ ABSL_GUARDED_BY(mutex_){};

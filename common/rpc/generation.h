@@ -26,7 +26,7 @@ struct PlacedToken {
 struct WorkerEnding {
   FinishReason reason = FinishReason::kNone;
   std::optional<TokenId> stop_token;
-  std::optional<int32_t> natural_end_step;  // 1-based
+  std::optional<int32_t> natural_end_step;  // counted from 1
 };
 
 namespace worker_pb = ::baton::worker::v1;

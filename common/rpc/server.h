@@ -20,7 +20,7 @@ namespace baton {
 // Where and how a server listens.
 struct RpcServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;  // 0 = any free one
+  int port = 0;  // 0 takes any free one
   TlsOptions tls;
   // Allows plain text on another interface than loopback.
   bool insecure = false;

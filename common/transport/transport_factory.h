@@ -20,7 +20,7 @@ enum class TransportChoice { kAuto, kGrpc, kNccl, kCudaIpc };
 // What the transports of a worker are made from.
 struct TransportOptions {
   TransportChoice choice = TransportChoice::kAuto;
-  bool on_gpu = false;       // where this worker's blocks lie
+  bool on_gpu = false;       // this worker's blocks lie in GPUs
   bool checksum = true;      // compare checksums of what moves between devices
   std::string nccl_library;  // a file; empty means that the loader finds it
   PairLimits limits;

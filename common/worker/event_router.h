@@ -28,10 +28,10 @@ class EventRouter final {
  public:
   // Who hears of events beside the sinks.
   struct Listeners {
-    std::function<void()> admitted;                      // before the first event
-    std::function<void(const SequenceEvent&)> sequence;  // every one, before its sink
+    std::function<void()> admitted;                      // called before its first event
+    std::function<void(const SequenceEvent&)> sequence;  // called for every event, before its sink
     std::function<void(const StepEvent&)> step;
-    std::function<void(const absl::Status&)> fault;  // after the sinks
+    std::function<void(const absl::Status&)> fault;  // called after the sinks
   };
 
   // `engine` outlives the router and is stopped before the router is destroyed.

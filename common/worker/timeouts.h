@@ -10,17 +10,14 @@ namespace baton {
 // The deadlines and bounds of the workers. They are part of the protocol between workers and
 // routers and therefore not flags; tests shorten them.
 struct WorkerTimeouts {
-  base::Duration piece = std::chrono::seconds(10);  // a piece unaccepted for so long fails its push
-  base::Duration progress = std::chrono::seconds(5);  // between signs of life of a push
-  base::Duration reservation_silence =
-      std::chrono::seconds(30);  // a reservation whose push is silent for so long expires
-  base::Duration default_reserve =
-      std::chrono::seconds(5);  // for the blocks, if the router names none
-  base::Duration status_min = std::chrono::milliseconds(50);  // between two Status messages
+  base::Duration piece = std::chrono::seconds(10);    // unaccepted for so long, it fails its push
+  base::Duration progress = std::chrono::seconds(5);  // between two signs of life of a push
+  base::Duration reservation_silence = std::chrono::seconds(30);  // until it expires
+  base::Duration default_reserve = std::chrono::seconds(5);       // where the router names none
+  base::Duration status_min = std::chrono::milliseconds(50);      // between two Status messages
   base::Duration status_max = std::chrono::milliseconds(500);
-  base::Duration engine_stall =
-      std::chrono::seconds(30);          // a step without progress for so long ends the process
-  size_t stream_buffer_bytes = 4 << 20;  // unsent responses of a stream before it is ended
+  base::Duration engine_stall = std::chrono::seconds(30);  // a longer step ends the process
+  size_t stream_buffer_bytes = 4 << 20;  // a stream with more unsent responses is ended
 };
 
 }  // namespace baton

@@ -16,9 +16,9 @@ constexpr size_t kMaxHandleBytes = 192;
 // A message of the socket, in either direction.
 struct Frame {
   enum Kind : uint32_t {
-    kRing = 1,   // sender, once, first: its staging buffers, by `handle`, `count` bytes in all
-    kSend = 2,   // sender: `count` bytes lie at `offset` of them and stay there
-    kTaken = 3,  // receiver: it has copied them
+    kRing = 1,   // the sender's first: `handle` names its staging buffers of `count` bytes
+    kSend = 2,   // the sender's: `count` bytes lie at `offset` of its buffers and stay
+    kTaken = 3,  // the receiver's: it has copied them
   };
   uint32_t kind = 0;
   uint32_t handle_bytes = 0;

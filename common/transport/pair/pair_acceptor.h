@@ -57,7 +57,7 @@ class PairAcceptor final {
   void Note(const ReceiverNews& news);
 
   const PairHello self_;
-  std::function<absl::Status(int)> check_version_;  // of a peer
+  std::function<absl::Status(int)> check_version_;  // compares a peer's
   const base::Clock* const clock_;
   TransportProbe* const probe_;
   base::Mutex mutex_;

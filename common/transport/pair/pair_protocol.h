@@ -72,8 +72,8 @@ struct PairHello {
   KvShape shape;
   std::string model_fingerprint;
   std::string way;       // "nccl", "cuda_ipc"
-  int32_t version = 0;   // of what moves the bytes; as ncclGetVersion says
-  bool checksum = true;  // the parcels have sums; of a receiver: they must
+  int32_t version = 0;   // version of what moves the bytes, as ncclGetVersion says
+  bool checksum = true;  // parcels carry checksums; a receiver's: they must
 };
 struct PairEpoch {
   uint64_t epoch = 0;
@@ -94,10 +94,10 @@ struct PairGo {
   uint64_t number = 0;
 };
 enum class ParcelOutcome {
-  kWritten,    // in its blocks, sums compared
-  kDiscarded,  // received, but there was no place to put it
-  kVoid,       // the sender had lost interest
-  kBroken,     // not what was announced, or a wrong sum: the epoch is aborted
+  kWritten,    // it is in its blocks, and the checksums are right
+  kDiscarded,  // it was received, but there was no place to put it
+  kVoid,       // the sender had lost interest in it
+  kBroken,     // it is not what was announced, or a checksum is wrong: the epoch is aborted
 };
 struct PairDone {
   uint64_t epoch = 0;
@@ -197,7 +197,7 @@ struct ParcelReceived {
 struct ParcelDelivered {
   ParcelKey key;
   ParcelOutcome outcome = ParcelOutcome::kWritten;
-  std::string why;  // of an outcome that is not kWritten
+  std::string why;  // empty when written
 };
 // Nothing of this epoch follows but ParcelDelivered. Its buffers that are not being delivered are
 // idle, and its sources are no longer read.
@@ -216,9 +216,9 @@ struct PairLimits {
   int buffers = 2;     // staging buffers of one device and direction
   int64_t parcel_bytes = int64_t{16} << 20;  // size of a staging buffer, header included
   int max_announced = 4;                     // parcels of a pair announced and not done
-  int max_waiting = 64;                      // announced parcels that a receiver bears of one peer
-  int turn_parcels = 8;                      // a receiver's grants to a peer while others wait
-  int max_failures = 2;                      // then the pair falls back
+  int max_waiting = 64;  // announced parcels that a receiver takes from one peer
+  int turn_parcels = 8;  // a receiver's grants to a peer while others wait
+  int max_failures = 2;  // after which the pair falls back
   base::Duration connect = std::chrono::seconds(20);
   // How long a sender waits from the grant to the bytes, and from the bytes to the answer. Together
   // with `abort` it is shorter than the time after which a push gives its peer up.
@@ -227,9 +227,11 @@ struct PairLimits {
   // first have had to give another receiver up, in whose parcel its device was stuck.
   base::Duration receive = std::chrono::seconds(6);
   base::Duration abort = std::chrono::seconds(3);
-  base::Duration idle = std::chrono::minutes(10);     // then the pair is closed
-  base::Duration fallen = std::chrono::minutes(5);    // then a pair that fell back may try again
-  base::Duration retry = std::chrono::seconds(5);     // then one that could not begin may
+  base::Duration idle = std::chrono::minutes(10);  // after which an unused pair is closed
+  base::Duration fallen =
+      std::chrono::minutes(5);  // after which a pair that fell back may try again
+  base::Duration retry =
+      std::chrono::seconds(5);  // after which one that could not begin may try again
   base::Duration forgive = std::chrono::minutes(10);  // failures older than this are forgotten
 };
 

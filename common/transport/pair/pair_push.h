@@ -55,7 +55,7 @@ class PairPush final : public KvPush, public KvPushObserver {
   mutable base::Mutex mutex_;
   std::shared_ptr<KvPush> messages_ ABSL_GUARDED_BY(mutex_);  // shared with its transport
   std::map<int32_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);   // given to the pair, by ordinal
-  int64_t unsettled_ ABSL_GUARDED_BY(mutex_) = 0;             // bytes that the pair has
+  int64_t unsettled_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that are under way in the pair
   base::Instant moved_at_ ABSL_GUARDED_BY(mutex_){};
   bool fallen_ ABSL_GUARDED_BY(mutex_) = false;  // the pair gave something back
   std::optional<PushCommitment> commit_ ABSL_GUARDED_BY(mutex_);

@@ -78,14 +78,14 @@ class PairReceiver final {
     State state = State::kMaking;
     uint64_t epoch = 0;
     bool connected = false, peer_ready = false;
-    bool peer_aborted = false;  // said PairAborted for this epoch
+    bool peer_aborted = false;  // the sender said PairAborted for this epoch
     bool control = true;
     int aborts = 0;
     base::Instant deadline = base::kNever;
     base::Instant used_at{};
     uint64_t next_number = 0;
     std::deque<ParcelPlan> announced;
-    std::map<uint64_t, Grant> grants;  // from the post to the last byte
+    std::map<uint64_t, Grant> grants;  // from the post of the receive to the last byte
   };
 
   bool MakeRoom(base::Instant now, Actions* actions);
@@ -118,8 +118,8 @@ class PairReceiver final {
   std::map<ParcelKey, int> delivering_;  // and their buffers, whatever became of their epoch
   std::vector<int> free_buffers_;
   PairId active_ = 0;       // the one peer with grants
-  PairId last_active_ = 0;  // where the round goes on
-  int turn_ = 0;            // grants of `active_` in its turn
+  PairId last_active_ = 0;  // after which the next turn is sought
+  int turn_ = 0;            // grants of `active_` since its turn began
   bool device_lost_ = false;
 };
 

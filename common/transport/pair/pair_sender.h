@@ -101,28 +101,28 @@ class PairSender final {
 
   struct Parcel {
     ParcelPlan plan;
-    PushId push = 0;  // 0: none any more, or parcel 0
+    PushId push = 0;  // 0 for parcel 0, and when no push wants it any more
     std::vector<SourcePart> sources;
     ParcelState state = ParcelState::kAnnounced;
     int buffer = -1;
-    PushId reader = 0;  // whose sources are being gathered
+    PushId reader = 0;  // the push whose sources are being gathered
     bool done = false;  // the receiver's answer came before our own completion
     ParcelOutcome outcome = ParcelOutcome::kWritten;
     base::Instant since{};
   };
   struct Pair {
     std::string address;
-    uint64_t wanted = 0;       // incarnation that the router spoke of
-    uint64_t incarnation = 0;  // of the receiver
+    uint64_t wanted = 0;       // the incarnation that the router named
+    uint64_t incarnation = 0;  // the receiver's
     State state = State::kOpening;
     uint64_t epoch = 0;
     bool connected = false, peer_ready = false;
-    bool control = true;   // the stream is open
-    bool leaving = false;  // gone after the abort
+    bool control = true;   // the control stream is open
+    bool leaving = false;  // the pair is forgotten after its abort
     bool refused = false;
     int failures = 0;
     base::Instant failed_at{};
-    base::Instant deadline = base::kNever;  // of the state
+    base::Instant deadline = base::kNever;  // of the current state
     base::Instant used_at{};
     uint64_t next_number = 0;
     int64_t parcel_bytes = 0;
@@ -130,7 +130,7 @@ class PairSender final {
     std::deque<PushId> line;             // pushes with parts to announce, each once
   };
   struct Push {
-    PairId pair = 0;  // 0: fell out of its pair
+    PairId pair = 0;  // 0 when it fell out of its pair
     Ticket ticket;
     std::deque<SourcePart> queue;
     int gathering = 0;

@@ -14,7 +14,7 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 // Cancelled streams and pushes end within moments.
 constexpr auto kLastWords = std::chrono::seconds(5);
 
-// Codes by which a receiver says that coming again soon is of no use.
+// The codes by which a receiver says that coming again soon is of no use.
 bool IsRefusal(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kFailedPrecondition:

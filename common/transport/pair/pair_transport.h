@@ -25,7 +25,7 @@ class PairCall;
 
 // What each side of a transport from device to device is made of.
 struct PairParts {
-  std::unique_ptr<PairMemory> memory;            // limits.buffers buffers of limits.parcel_bytes
+  std::unique_ptr<PairMemory> memory;  // with `limits.buffers` buffers of `limits.parcel_bytes`
   std::unique_ptr<Communicators> communicators;  // may refer to `memory`
   bool checksum = true;
   PairLimits limits;
