@@ -1,5 +1,18 @@
 # The two shapes of target in this tree. Each folder's CMakeLists.txt is a list of dependencies.
 
+# Nearly all the time of a compilation goes into third-party headers, so the sources of a target are
+# compiled a dozen at a time. A source with compile options of its own is still compiled alone.
+option(BATON_UNITY "Compile the sources of a target a dozen at a time" ON)
+function(baton_compile_together name)
+  set_target_properties(${name} PROPERTIES
+    UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+  if(BATON_UNITY)
+    # GCC takes every included file for a header, where such a class would be a defect; headers_test.py
+    # asks for this warning.
+    target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # baton_library(NAME SOURCES a.cc ... DEPS target ...)
 # Adds static library NAME (or an INTERFACE library when it has no sources) and the alias baton::NAME
 # without its "baton_" prefix. Headers are included by their path from the repository root.
@@ -10,6 +23,7 @@ function(baton_library name)
     add_library(${name} STATIC ${arg_SOURCES})
     target_include_directories(${name} PUBLIC ${PROJECT_SOURCE_DIR})
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE baton_warnings)
+    baton_compile_together(${name})
   else()
     add_library(${name} INTERFACE)
     target_include_directories(${name} INTERFACE ${PROJECT_SOURCE_DIR})
@@ -19,10 +33,12 @@ function(baton_library name)
 endfunction()
 
 # baton_test(NAME SOURCES a_test.cc ... DEPS target ... [LABELS unit|process|sim ...] [TIMEOUT seconds])
-# One GoogleTest binary and one ctest entry. The default label is "unit".
+# One GoogleTest binary and one ctest entry. The default label is "unit". Target LABEL_tests builds all
+# tests of a label.
 function(baton_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
+  baton_compile_together(${name})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE BATON_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -37,6 +53,12 @@ function(baton_test name)
   if(NOT arg_LABELS)
     set(arg_LABELS unit)
   endif()
+  foreach(label ${arg_LABELS})
+    if(NOT TARGET ${label}_tests)
+      add_custom_target(${label}_tests)
+    endif()
+    add_dependencies(${label}_tests ${name})
+  endforeach()
   set(environment GOMP_SPINCOUNT=1000)
   if(BATON_SANITIZE STREQUAL "thread")
     # ThreadSanitizer does not see the barriers of Debian's libgomp.

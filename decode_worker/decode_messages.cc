@@ -17,12 +17,6 @@ bool MergeTokens(worker_pb::DecodeResponse* last, worker_pb::DecodeResponse* nex
   return true;
 }
 
-absl::Status SlowRouter(size_t limit) {
-  return MakeError(
-      absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
-      "the router did not read " + std::to_string(limit) + " bytes of this stream; it was ended");
-}
-
 absl::Status Expired(base::Duration silence) {
   return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kExpired},
                    "the reservation's push gave no sign of life for " +

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <cstddef>
-
 #include "absl/status/status.h"
 #include "baton/worker/v1/decode.pb.h"
 #include "common/base/clock.h"
@@ -18,8 +16,6 @@ worker::v1::DecodeResponse FinalOf(const FinishedEvent& event, FinishReason reas
 
 // --- Why a stream ended. ---
 
-// The router read nothing while `limit` bytes waited.
-absl::Status SlowRouter(size_t limit);
 // The reservation's push was silent for so long.
 absl::Status Expired(base::Duration silence);
 // Running sequences took the reserved blocks.

@@ -1,8 +1,6 @@
 #include "decode_worker/decode_service.h"
 
 #include "baton/worker/v1/decode.grpc.pb.h"
-#include "common/rpc/credentials.h"
-#include "common/rpc/deadline.h"
 #include "decode_worker/decode_stream.h"
 
 namespace baton {
@@ -14,10 +12,8 @@ class DecodeServiceImpl final : public worker_pb::DecodeService::CallbackService
 
   grpc::ServerBidiReactor<worker_pb::DecodeRequest, worker_pb::DecodeResponse>* Decode(
       grpc::CallbackServerContext* context) override {
-    auto stream = std::make_shared<DecodeStream>(
-        core_, receiver_, DeadlineFromSystem(context->deadline(), core_->clock()),
-        [context] { context->TryCancel(); });
-    stream->Start(CheckPeerRole(context->auth_context().get(), core_->identity().tls, "router"));
+    auto stream = std::make_shared<DecodeStream>(core_, receiver_, context);
+    stream->Start();
     return stream.get();
   }
 

@@ -1,30 +1,21 @@
 #include "decode_worker/decode_stream.h"
 
 #include <algorithm>
-#include <string>
 #include <utility>
 
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
-#include "common/rpc/status_map.h"
 #include "common/worker/sequence_end.h"
 #include "decode_worker/decode_messages.h"
 
 namespace baton {
-DecodeStream::DecodeStream(WorkerCore* core, KvReceiver* receiver, base::Instant deadline,
-                           std::function<void()> cancel_call)
-    : core_(core),
-      receiver_(receiver),
-      deadline_(deadline),
-      writer_({.write = [this](const worker_pb::DecodeResponse* m) { StartWrite(m); },
-               .finish = [this](grpc::Status status) { Finish(std::move(status)); },
-               .cancel = std::move(cancel_call)},
-              MergeTokens, core->timeouts().stream_buffer_bytes) {}
 
-void DecodeStream::Start(const absl::Status& allowed) {
-  self_ = shared_from_this();
-  absl::Status status = allowed;
-  if (status.ok()) status = core_->Join(self_);
+DecodeStream::DecodeStream(WorkerCore* core, KvReceiver* receiver,
+                           grpc::CallbackServerContext* context)
+    : WorkerStream(core, context, MergeTokens), receiver_(receiver) {}
+
+void DecodeStream::Start() {
+  const absl::Status status = Begin();
   if (!status.ok()) return End(status);
   StartRead(&request_);
 }
@@ -53,27 +44,14 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   BATON_RETURN_IF_ERROR(core_->CheckFingerprint(start.generation().model_fingerprint()));
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(start.generation()));
   local_prefill_ = start.local_prefill();
-  eos_signals_ = start.generation().eos_signals();
   first_index_ = static_cast<int32_t>(spec.generated.size());
   prefix_tokens_ = static_cast<int32_t>(spec.prompt.size() + spec.generated.size());
-  eos_policy_ = spec.stop.eos_policy;
   spec.kind = local_prefill_ ? SequenceKind::kLocal : SequenceKind::kReserved;
-  spec.deadline = deadline_;
   spec.reserve_timeout = start.reserve_timeout_ms() > 0
                              ? std::chrono::milliseconds(start.reserve_timeout_ms())
                              : core_->timeouts().default_reserve;
   admitted_at_ = core_->clock().Now();
-  auto admitted = core_->events().Admit(std::move(spec), shared_from_this(),
-                                        [this](SequenceId id) { sequence_ = id.value(); });
-  if (!admitted.ok()) return admitted.status();
-  base::Failpoint("queued");
-  bool ended = false;
-  {
-    base::MutexLock lock(&mutex_);
-    ended = ended_;
-  }
-  if (ended) core_->engine().Cancel(sequence());
-  return absl::OkStatus();
+  return AdmitSequence(std::move(spec), start.generation().eos_signals(), [] {});
 }
 
 void DecodeStream::OnRelease(const worker_pb::Release& release) {
@@ -85,34 +63,10 @@ void DecodeStream::OnRelease(const worker_pb::Release& release) {
   core_->engine().Cancel(sequence());
 }
 
-void DecodeStream::OnWriteDone(bool ok) { writer_.OnWriteDone(ok); }
-
-void DecodeStream::OnCancel() {
-  writer_.OnCancel();
-  End(absl::CancelledError("the router ended the stream"));
-}
-
-void DecodeStream::OnDone() {
-  core_->Leave(this);
-  self_.reset();
-}
-
-void DecodeStream::End(const absl::Status& status) {
-  {
-    base::MutexLock lock(&mutex_);
-    if (std::exchange(ended_, true)) return;
-  }
+void DecodeStream::LetGo(const absl::Status& status) {
   const Reason reason = ReasonOf(status);
   DropReservation(reason == Reason::kExpired || reason == Reason::kRevoked ? status : DecodeOver());
-  if (sequence().valid()) core_->engine().Cancel(sequence());
-  writer_.Abort(ToGrpcStatus(status));
 }
-
-void DecodeStream::OnEvent(const SequenceEvent& event) {
-  std::visit([this](const auto& what) { On(what); }, event.what);
-}
-
-void DecodeStream::OnEngineFault(const absl::Status& status) { End(status); }
 
 void DecodeStream::On(const ReservedEvent& event) {
   base::Failpoint("reserved");
@@ -225,13 +179,6 @@ void DecodeStream::SendStarted(const PlacedToken& token, int32_t cached_tokens) 
   TokenToProto(token, eos_signals_, started->mutable_token());
   started->set_cached_tokens(cached_tokens);
   Send(std::move(response));
-}
-
-void DecodeStream::Send(worker_pb::DecodeResponse response) {
-  if (writer_.Send(std::move(response))) return;
-  const absl::Status status = SlowRouter(core_->timeouts().stream_buffer_bytes);
-  End(status);
-  writer_.Break(ToGrpcStatus(status));
 }
 
 void DecodeStream::WatchSilence(base::Duration delay) {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <memory>
-#include <vector>
 
-#include "common/base/mutex.h"
-#include "common/base/ticket.h"
+#include "common/base/ticket_table.h"
 #include "common/transport/kv_transport.h"
 #include "common/worker/worker_core.h"
 #include "decode_worker/reservation.h"
@@ -20,24 +18,15 @@ class KvReceiver final : public KvInboxes {
 
   Ticket Grant(std::shared_ptr<Reservation> reservation);
   // The ticket is void from now on.
-  void Void(const Ticket& ticket);
-  size_t granted() const;
+  void Void(const Ticket& ticket) { reservations_.Remove(ticket); }
+  size_t granted() const { return reservations_.size(); }
 
   absl::StatusOr<std::shared_ptr<KvInbox>> Open(const PushHello& hello,
                                                 std::shared_ptr<KvPushReply> reply) override;
 
  private:
-  struct Entry {
-    Ticket ticket;
-    std::shared_ptr<Reservation> reservation;  // shared with its stream and its push
-  };
-
-  // Looks at every entry, so that the time says nothing about any secret.
-  std::shared_ptr<Reservation> Find(const Ticket& ticket) const;
-
   WorkerCore* const core_;
-  mutable base::Mutex mutex_;
-  std::vector<Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  TicketTable<Reservation> reservations_;  // shared with their streams and pushes
 };
 
 }  // namespace baton

@@ -37,7 +37,7 @@ Reservation::Reservation(const std::vector<LeasedBlock>& lease, int32_t first_in
   for (const LeasedBlock& block : lease) {
     ByteParts ranks = block.ranks();
     const auto size = static_cast<int64_t>(SizeOf(ranks));
-    slots_[block.ordinal] = {.ranks = std::move(ranks), .size = size};
+    arrivals_[block.ordinal] = {.ranks = std::move(ranks), .size = size};
   }
 }
 
@@ -53,27 +53,28 @@ bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
 absl::StatusOr<ByteParts> Reservation::Place(int32_t ordinal, int64_t offset, int64_t size) {
   if (detached_) return Gone();
   if (committed_) return BadPiece("a piece came after the commit");
-  const auto found = slots_.find(ordinal);
-  if (found == slots_.end()) {
+  const auto found = arrivals_.find(ordinal);
+  if (found == arrivals_.end()) {
     return BadPiece("a piece names block " + std::to_string(ordinal) +
-                    ", which is not in the lease of " + std::to_string(slots_.size()) + " blocks");
+                    ", which is not in the lease of " + std::to_string(arrivals_.size()) +
+                    " blocks");
   }
-  Slot& slot = found->second;
-  const bool again = offset == 0 && slot.direct && slot.begun == slot.filled;
-  const int64_t expected = again ? 0 : slot.begun;
-  if (offset != expected || size <= 0 || size > slot.size - expected) {
+  Arrival& arrival = found->second;
+  const bool again = offset == 0 && arrival.direct && arrival.begun == arrival.filled;
+  const int64_t expected = again ? 0 : arrival.begun;
+  if (offset != expected || size <= 0 || size > arrival.size - expected) {
     return BadPiece("a piece of " + std::to_string(size) + " bytes at offset " +
                     std::to_string(offset) + " of block " + std::to_string(ordinal) +
                     "; expected offset " + std::to_string(expected) + " and 1 to " +
-                    std::to_string(slot.size - expected) + " bytes");
+                    std::to_string(arrival.size - expected) + " bytes");
   }
   if (again) {
-    received_bytes_ -= slot.filled;
-    if (slot.filled == slot.size) --complete_blocks_;
-    slot.begun = slot.filled = 0;
-    slot.direct = false;
+    received_bytes_ -= arrival.filled;
+    if (arrival.filled == arrival.size) --complete_blocks_;
+    arrival.begun = arrival.filled = 0;
+    arrival.direct = false;
   }
-  return Subrange(slot.ranks, static_cast<size_t>(offset), static_cast<size_t>(size));
+  return Subrange(arrival.ranks, static_cast<size_t>(offset), static_cast<size_t>(size));
 }
 
 absl::StatusOr<ByteParts> Reservation::BeginWrite(int32_t ordinal, int64_t offset, int64_t size) {
@@ -86,9 +87,9 @@ absl::StatusOr<ByteParts> Reservation::Begin(int32_t ordinal, int64_t offset, in
   base::MutexLock lock(&mutex_);
   auto place = Place(ordinal, offset, size);
   if (!place.ok()) return place;
-  Slot& slot = slots_[ordinal];
-  slot.begun += size;
-  slot.direct = slot.direct || direct;
+  Arrival& arrival = arrivals_[ordinal];
+  arrival.begun += size;
+  arrival.direct = arrival.direct || direct;
   ++writing_;
   last_sign_ = clock_->Now();
   return place;
@@ -102,10 +103,10 @@ void Reservation::EndWrite(int32_t ordinal, int64_t size, const absl::Status& wr
     if (--writing_ == 0) idle = std::exchange(idle_, nullptr);
     refuse = !written.ok() && !std::exchange(broken_, true);
     if (written.ok()) {
-      Slot& slot = slots_[ordinal];
-      slot.filled += size;
+      Arrival& arrival = arrivals_[ordinal];
+      arrival.filled += size;
       received_bytes_ += size;
-      if (slot.filled == slot.size) ++complete_blocks_;
+      if (arrival.filled == arrival.size) ++complete_blocks_;
     }
   }
   if (idle) idle();
@@ -143,7 +144,7 @@ void Reservation::Progress(int32_t) {
 }
 
 absl::Status Reservation::CheckComplete(const PushCommitment& commitment) const {
-  const auto blocks = static_cast<int32_t>(slots_.size());
+  const auto blocks = static_cast<int32_t>(arrivals_.size());
   if (complete_blocks_ != blocks || commitment.block_count != blocks ||
       commitment.byte_count != received_bytes_) {
     return DataLoss("the commit names " + std::to_string(commitment.block_count) + " blocks and " +

@@ -57,7 +57,7 @@ class Reservation final : public KvInbox {
   base::Instant last_sign_of_life() const;
 
  private:
-  struct Slot {
+  struct Arrival {
     ByteParts ranks;
     int64_t size = 0;     // on all of them
     int64_t begun = 0;    // bytes that were written or are being written
@@ -79,8 +79,8 @@ class Reservation final : public KvInbox {
   const Hooks hooks_;
   const BlockAccess* const blocks_;
   mutable base::Mutex mutex_;
-  std::map<int32_t, Slot> slots_ ABSL_GUARDED_BY(mutex_);       // by ordinal
-  std::shared_ptr<KvPushReply> reply_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
+  std::map<int32_t, Arrival> arrivals_ ABSL_GUARDED_BY(mutex_);  // by ordinal
+  std::shared_ptr<KvPushReply> reply_ ABSL_GUARDED_BY(mutex_);   // shared with the transport
   std::function<void()> idle_ ABSL_GUARDED_BY(mutex_);
   base::Instant last_sign_ ABSL_GUARDED_BY(mutex_);
   int64_t received_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/eos_signal.h"
+#include "kernels/device.h"
 #include "kernels/dtype.h"
 #include "kernels/paged_kv.h"
 #include "kernels/sampling.h"
@@ -74,10 +75,13 @@ struct StepRows {
   int64_t samples = 0;
 };
 
+// The longest head that a backend computes: kernels keep one in an array of this length.
+inline constexpr int kMaxHeadDim = 256;
+
 struct AttentionShape {
   int q_heads = 0;
   int kv_heads = 0;
-  int head_dim = 0;
+  int head_dim = 0;        // a multiple of 8 up to kMaxHeadDim
   int sliding_window = 0;  // 0 = full; w: position p sees positions (p - w, p]
   float scale = 0;         // of q·k, usually 1/sqrt(head_dim)
 };
@@ -96,7 +100,7 @@ struct QkNorm {
 
 struct MatMulEpilogue {
   const Buffer* bias = nullptr;  // fp32 [out], added; or null
-  bool accumulate = false;       // out += x·Wᵀ + bias instead of =
+  bool accumulate = false;       // out, which is fp32, += x·Wᵀ + bias instead of =
 };
 
 // One way in which a step multiplies by a weight, for Backend::Prepare.
@@ -127,7 +131,7 @@ struct DeviceMemorySize {
 
 // What a worker reports about how it computes. Token identity holds within one `numerics()`.
 struct BackendInfo {
-  std::string device;  // "cpu" | "reference" | "cuda"
+  Device device = Device::kCpu;
   std::string isa;     // "avx512" | "avx2" | "scalar" | "sm_90"
   std::string matmul;  // chosen implementation, e.g. "brg:avx512_core_bf16"
   int threads = 1;
@@ -141,8 +145,9 @@ struct BackendInfo {
   // before the one that draws them has ended; at most two steps are between BeginStep and EndStep.
   bool keeps_last_tokens = false;
   std::string numerics() const {
-    return device + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" + matmul + "/attn" +
-           std::to_string(attention_version) + (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
+    return std::string(Name(device)) + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" +
+           matmul + "/attn" + std::to_string(attention_version) +
+           (ranks > 1 ? "/tp" + std::to_string(ranks) : "");
   }
 };
 

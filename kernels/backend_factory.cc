@@ -11,27 +11,8 @@
 
 namespace baton::kernels {
 
-bool HasOwnMemory(const std::string& device) { return device == "cuda"; }
-
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options) {
-  if (options.device == "cpu" || options.device == "reference") {
-    if (options.compute_dtype == DType::kF16) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("compute dtype float16 on device ", options.device,
-                       "; float16 computes on cuda only: use --dtype bfloat16 or float32 "
-                       "(float16 checkpoints are converted at load)"));
-    }
-  }
-  if (options.device != "cuda" && options.quantization != Quantization::kNone) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("quantization fp8 on device ", options.device,
-                     "; products of fp8 need cuda on a Hopper GPU: use --quantization none"));
-  }
-  if (options.device == "cpu") return CpuBackend::Create(options);
-  if (options.device == "reference") {
-    return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);
-  }
-  if (options.device == "cuda") {
+  if (options.device == Device::kCuda) {
 #if BATON_HAS_CUDA
     return CudaBackend::Create(options);
 #else
@@ -39,21 +20,34 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& optio
         "device cuda, which this build lacks; build with preset cuda, or use --device cpu");
 #endif
   }
-  return absl::InvalidArgumentError(absl::StrCat("device '", options.device,
-                                                 "'; expected cpu, cuda or reference: use "
-                                                 "--device cpu"));
+  const std::string device(Name(options.device));
+  if (options.compute_dtype == DType::kF16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("compute dtype float16 on device ", device,
+                     "; float16 computes on cuda only: use --dtype bfloat16 or float32 "
+                     "(float16 checkpoints are converted at load)"));
+  }
+  if (options.quantization != Quantization::kNone) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("quantization fp8 on device ", device,
+                     "; products of fp8 need cuda on a Hopper GPU: use --quantization none"));
+  }
+  if (options.device == Device::kCpu) return CpuBackend::Create(options);
+  return std::make_unique<ReferenceBackend>(options.compute_dtype, options.collective);
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options) {
 #if BATON_HAS_CUDA
-  if (options.device == "cuda") return cuda::MakeGpuGroup(options.ranks, options.nccl_library);
+  if (options.device == Device::kCuda)
+    return cuda::MakeGpuGroup(options.ranks, options.nccl_library);
 #endif
   return MakeHostGroup(options.ranks, options.patience);
 }
 
 absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads) {
 #if BATON_HAS_CUDA
-  if (backend.info().device == "cuda") return static_cast<CudaBackend&>(backend).MeasureLimits();
+  if (backend.info().device == Device::kCuda)
+    return static_cast<CudaBackend&>(backend).MeasureLimits();
 #endif
   BackendInfo info = backend.info();
   info.threads = threads;

@@ -2,7 +2,9 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,9 +21,22 @@ enum class Quantization : uint8_t {
   kFp8,  // e4m3, one scale per row; activations are quantized row by row. CUDA on Hopper only
 };
 
+// As on the command line: "none", "fp8".
+constexpr std::string_view Name(Quantization quantization) {
+  return quantization == Quantization::kFp8 ? "fp8" : "none";
+}
+
+// The quantization of that Name; empty for any other text.
+constexpr std::optional<Quantization> ParseQuantization(std::string_view name) {
+  for (const Quantization quantization : {Quantization::kNone, Quantization::kFp8}) {
+    if (name == Name(quantization)) return quantization;
+  }
+  return std::nullopt;
+}
+
 struct BackendOptions {
-  std::string device = "cpu";  // cpu | reference (the scalar oracle) | cuda, where built
-  std::string isa = "auto";    // of the CPU: auto | avx512 | avx2
+  Device device = Device::kCpu;
+  std::string isa = "auto";  // of the CPU: auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;
   // Of all ranks together, at least one each; 0 = all cores this process may use. BackendInfo says
@@ -31,13 +46,10 @@ struct BackendOptions {
   int device_index = 0;              // which GPU, of those that CUDA_VISIBLE_DEVICES shows
 };
 
-// Whether buffers of such a device are apart from the host's memory.
-bool HasOwnMemory(const std::string& device);
-
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 
 struct GroupOptions {
-  std::string device = "cpu";
+  Device device = Device::kCpu;
   int ranks = 2;
   std::string nccl_library;  // a file; "" = libnccl.so.2 by the loader's own search
   // What a rank of the host waits for another one inside a step: as long as the engine's watchdog.

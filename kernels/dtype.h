@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 namespace baton::kernels {
@@ -22,6 +23,14 @@ constexpr std::string_view Name(DType dtype) {
       return "float16";
   }
   return "";
+}
+
+// The type of that Name; empty for any other text.
+constexpr std::optional<DType> ParseDType(std::string_view name) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    if (name == Name(dtype)) return dtype;
+  }
+  return std::nullopt;
 }
 
 }  // namespace baton::kernels

@@ -27,8 +27,8 @@ constexpr float FloatFromF16(uint16_t bits) {
     const float magnitude = static_cast<float>(mantissa) * 0x1.0p-24f;
     return sign != 0 ? -magnitude : magnitude;
   }
-  const uint32_t wide_exponent = exponent == 31 ? 255 : exponent + 112;
-  return std::bit_cast<float>(sign | wide_exponent << 23 | mantissa << 13);
+  const uint32_t rebiased = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | rebiased << 23 | mantissa << 13);
 }
 
 // Round to nearest, ties to even; what is too large becomes infinity; NaN stays NaN.

@@ -9,7 +9,7 @@
 namespace baton::kernels {
 
 // Shape of one KV block. Block-major: a block holds all layers, contiguous, as
-// [layer][k|v][kv_head][slot][head_dim], so that it is allocated, hashed and moved with one copy.
+// [layer][k|v][kv_head][token][head_dim], so that it is allocated, hashed and moved with one copy.
 struct KvLayout {
   DType dtype = DType::kF32;
   int block_size = 16;  // tokens
@@ -35,10 +35,10 @@ struct PagedKv {
   std::byte* block(int32_t id) const { return arena + layout.block_bytes() * id; }
   std::span<std::byte> block_span(int32_t id) const { return {block(id), layout.block_bytes()}; }
 
-  // Element offset inside a block of [layer][plane][kv_head][slot][0]; plane 0 is K, 1 is V.
-  size_t offset(int layer, int plane, int kv_head, int slot) const {
+  // Element offset inside a block of [layer][plane][kv_head][token][0]; plane 0 is K, 1 is V.
+  size_t offset(int layer, int plane, int kv_head, int token) const {
     return (2 * static_cast<size_t>(layer) + plane) * layout.plane_elements() +
-           kv_head * layout.head_elements() + static_cast<size_t>(slot) * layout.head_dim;
+           kv_head * layout.head_elements() + static_cast<size_t>(token) * layout.head_dim;
   }
 };
 

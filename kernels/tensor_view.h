@@ -18,6 +18,7 @@ struct Matrix {
   static Matrix Dense(void* data, DType dtype, int64_t rows, int64_t cols) {
     return {data, dtype, rows, cols, cols};
   }
+  bool dense() const { return stride == cols; }
   void* row(int64_t index) const {
     return static_cast<std::byte*>(data) + static_cast<size_t>(index * stride) * SizeOf(dtype);
   }

@@ -40,7 +40,7 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
 }
 
 absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) const {
-  const SlotRows slots = SlotRows::Of(core_->identity().shape, used_slots);
+  const BlockRows slots = BlockRows::Of(core_->identity().shape, used_slots);
   if (used_slots == slots.block_size) return absl::OkStatus();
   for (const std::span<std::byte> rank : block.ranks()) {
     BATON_RETURN_IF_ERROR(core_->blocks().Zero(slots, rank));
@@ -48,14 +48,14 @@ absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) co
   return absl::OkStatus();
 }
 
-void KvSender::Send(const std::vector<LeasedBlock>& blocks, int32_t used_slots) {
+void KvSender::Send(const std::vector<LeasedBlock>& blocks, int32_t used_tokens) {
   std::vector<KvSource> sources;
   for (const LeasedBlock& block : blocks) {
     if (block.ordinal < skip_blocks_) continue;
     sources.push_back({block.ordinal, InOrderOf(target_, core_->identity().shape, block.ranks())});
   }
   if (sources.empty()) return;
-  const absl::Status zeroed = ZeroRest(blocks.back(), used_slots);
+  const absl::Status zeroed = ZeroRest(blocks.back(), used_tokens);
   if (!zeroed.ok()) return Cancel(zeroed);
   base::Failpoint("pushing");
   std::shared_ptr<KvPush> push;
@@ -115,10 +115,9 @@ void KvSender::OnPushDone(absl::Status status) {
     const base::Instant now = core_->clock().Now();
     // Our own reason says more than the CANCELLED that it caused. OK stays OK: it is committed.
     outcome_.status = status.ok() || why_.ok() ? std::move(status) : why_;
-    if (committed_ != base::Instant()) outcome_.committing = now - committed_;
     outcome = outcome_;
     if (outcome.status.ok()) {
-      core_->probe().PushDone(outcome.bytes, committed_ - first_sent_, outcome.committing);
+      core_->probe().PushDone(outcome.bytes, committed_ - first_sent_, now - committed_);
     }
   }
   done(outcome);

@@ -19,7 +19,6 @@ struct PushOutcome {
   absl::Status status;  // OK only when the decode worker committed
   int32_t blocks = 0;   // handed to the transport, skipped ones not counted
   int64_t bytes = 0;
-  base::Duration committing{};  // from the commit until the answer
 };
 
 // The sending end of one attempt's push: skips what the decode worker holds, keeps the reservation
@@ -33,9 +32,9 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
            std::function<void(const PushOutcome&)> done);
 
   void Open(KvTransport* transport, const std::string& address, const Ticket& ticket);
-  // In the order of their ordinals. Of the slots of the last one, `used_slots` hold KV of this
-  // sequence; the others are zeroed, so that nothing of the block's former owners leaves.
-  void Send(const std::vector<LeasedBlock>& blocks, int32_t used_slots);
+  // Sends blocks in the order of their ordinals. The last one holds KV of `used_tokens` tokens of
+  // this sequence; the rest of it is zeroed, so that nothing of the block's former owners leaves.
+  void Send(const std::vector<LeasedBlock>& blocks, int32_t used_tokens);
   void Commit(int32_t index, const SampledToken& first, double unix_time);
   // Ends the push; `why` becomes the outcome unless the push was over.
   void Cancel(const absl::Status& why);
@@ -44,7 +43,7 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   void OnPushDone(absl::Status status) override;
 
  private:
-  absl::Status ZeroRest(const LeasedBlock& block, int32_t used_slots) const;
+  absl::Status ZeroRest(const LeasedBlock& block, int32_t used_tokens) const;
   void Tick();
   void Schedule();
 

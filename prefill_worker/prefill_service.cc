@@ -2,7 +2,6 @@
 
 #include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/deadline.h"
 #include "common/rpc/status_map.h"
 #include "prefill_worker/prefill_stream.h"
 
@@ -16,11 +15,8 @@ class PrefillServiceImpl final : public worker_pb::PrefillService::CallbackServi
 
   grpc::ServerWriteReactor<worker_pb::PrefillResponse>* Prefill(
       grpc::CallbackServerContext* context, const worker_pb::PrefillRequest* request) override {
-    auto stream = std::make_shared<PrefillStream>(
-        core_, transport_, DeadlineFromSystem(context->deadline(), core_->clock()),
-        [context] { context->TryCancel(); });
-    stream->Start(CheckPeerRole(context->auth_context().get(), core_->identity().tls, "router"),
-                  *request);
+    auto stream = std::make_shared<PrefillStream>(core_, transport_, context);
+    stream->Start(*request);
     return stream.get();
   }
 

@@ -5,7 +5,6 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
-#include "common/rpc/status_map.h"
 #include "common/worker/sequence_end.h"
 
 namespace baton {
@@ -27,20 +26,8 @@ absl::Status NotNeeded() {
 
 }  // namespace
 
-PrefillStream::PrefillStream(WorkerCore* core, KvTransport* transport, base::Instant deadline,
-                             std::function<void()> cancel_call)
-    : core_(core),
-      transport_(transport),
-      deadline_(deadline),
-      writer_({.write = [this](const worker_pb::PrefillResponse* m) { StartWrite(m); },
-               .finish = [this](grpc::Status status) { Finish(std::move(status)); },
-               .cancel = std::move(cancel_call)},
-              nullptr, core->timeouts().stream_buffer_bytes) {}
-
-void PrefillStream::Start(const absl::Status& allowed, const worker_pb::PrefillRequest& request) {
-  self_ = shared_from_this();
-  absl::Status status = allowed;
-  if (status.ok()) status = core_->Join(self_);
+void PrefillStream::Start(const worker_pb::PrefillRequest& request) {
+  absl::Status status = Begin();
   if (status.ok()) status = Admit(request);
   if (!status.ok()) End(status);
 }
@@ -75,60 +62,20 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   BATON_RETURN_IF_ERROR(Check(request));
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(request.generation()));
   spec.kind = SequenceKind::kPrefill;
-  spec.deadline = deadline_;
-  eos_policy_ = spec.stop.eos_policy;
-  eos_signals_ = request.generation().eos_signals();
   sender_ = std::make_shared<KvSender>(
       core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
   // No event comes before the push is open.
-  auto admitted = core_->events().Admit(std::move(spec), shared_from_this(), [&](SequenceId id) {
-    sequence_ = id.value();
+  absl::Status admitted = AdmitSequence(std::move(spec), request.generation().eos_signals(), [&] {
     sender_->Open(transport_, request.push_address(), *TicketFromProto(request.ticket()));
   });
-  if (!admitted.ok()) {
-    sender_.reset();
-    return admitted.status();
-  }
-  base::Failpoint("queued");
-  bool ended = false;
-  {
-    base::MutexLock lock(&mutex_);
-    ended = ended_;
-  }
-  if (ended) core_->engine().Cancel(sequence());
-  return absl::OkStatus();
+  if (!admitted.ok()) sender_.reset();
+  return admitted;
 }
 
-void PrefillStream::OnWriteDone(bool ok) { writer_.OnWriteDone(ok); }
-
-void PrefillStream::OnCancel() {
-  writer_.OnCancel();
-  End(absl::CancelledError("the router ended the stream"));
+void PrefillStream::LetGo(const absl::Status& status) {
+  if (sequence().valid()) sender_->Cancel(status);
 }
-
-void PrefillStream::OnDone() {
-  core_->Leave(this);
-  self_.reset();
-}
-
-void PrefillStream::End(const absl::Status& status) {
-  {
-    base::MutexLock lock(&mutex_);
-    if (std::exchange(ended_, true)) return;
-  }
-  if (sequence().valid()) {
-    sender_->Cancel(status);
-    core_->engine().Cancel(sequence());
-  }
-  writer_.Abort(ToGrpcStatus(status));
-}
-
-void PrefillStream::OnEvent(const SequenceEvent& event) {
-  std::visit([this](const auto& what) { On(what); }, event.what);
-}
-
-void PrefillStream::OnEngineFault(const absl::Status& status) { End(status); }
 
 void PrefillStream::On(const RefusedEvent& event) {
   End(event.status);
@@ -254,11 +201,6 @@ void PrefillStream::LeaveEngineIfOver() {
   }
   core_->engine().ReturnLease(sequence());
   core_->events().Forget(sequence());
-}
-
-void PrefillStream::Send(worker_pb::PrefillResponse response) {
-  // Two small messages: the bound cannot be reached.
-  writer_.Send(std::move(response));
 }
 
 }  // namespace baton

@@ -22,7 +22,7 @@ void FillModel(const ServedModel& model, v1::GetModelInfoResponse* out) {
   out->set_vocab_size(model.config.vocab);
   out->set_layers(model.config.layers);
   out->set_chat_template_present(model.chat_template != nullptr);
-  for (const StopSetEntry& entry : model.eos) {
+  for (const EosSetEntry& entry : model.eos) {
     v1::EosToken* token = out->add_eos_tokens();
     token->set_id(entry.id);
     token->set_text(entry.text);

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/base/ticket.h"
 #include "common/rpc/status_map.h"
+#include "common/sample/validate.h"
 #include "router/edge/request_parse.h"
 #include "router/edge/validation.h"
 #include "router/request/request_flow.h"
@@ -179,7 +180,7 @@ grpc::ServerUnaryReactor* RouterService::Detokenize(grpc::CallbackServerContext*
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
     const std::vector<TokenId> ids(message.token_ids().begin(), message.token_ids().end());
-    BATON_RETURN_IF_ERROR(CheckTokenIds(ids, context_->model));
+    BATON_RETURN_IF_ERROR(CheckTokenIds("token_ids", ids, context_->model.config.vocab));
     const bool skip = !message.has_skip_special_tokens() || message.skip_special_tokens();
     v1::DetokenizeResponse answer;
     answer.set_text(context_->model.tokenizer->Decode(ids, skip));

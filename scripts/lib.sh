@@ -20,14 +20,30 @@ readonly cuda_packages=(python3 python3-pip)
 readonly rust_packages=(rustc-web cargo-web)
 
 started=$SECONDS
+downloading=0  # seconds
 step_number=0
 step_total=${step_total:-0}
 
 say() { printf '%s\n' "$*" >&2; }
 die() { say "$1"; exit "${2:-1}"; }
 
-# Since the script began, as minutes:seconds.
-elapsed() { printf '%d:%02d' $(((SECONDS - started) / 60)) $(((SECONDS - started) % 60)); }
+# Seconds as minutes:seconds.
+clock() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+# Since the script began.
+elapsed() { clock $((SECONDS - started)); }
+
+# download COMMAND...: runs it; its time is told apart from that of the rest.
+download() {
+  local began=$SECONDS result=0
+  "$@" || result=$?
+  downloading=$((downloading + SECONDS - began))
+  return $result
+}
+
+closing_line() {
+  say "[$(elapsed)] done: downloads $(clock $downloading)," \
+    "everything else $(clock $((SECONDS - started - downloading)))"
+}
 
 # step "what": numbered, with the time.
 step() {
@@ -65,9 +81,10 @@ packages listed in scripts/lib.sh by other means and build with: cmake --preset 
     fi
     say "installing: $missing"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq >&2 || die "apt-get update failed: see above" 2
+    download apt-get update -qq >&2 || die "apt-get update failed: see above" 2
     # shellcheck disable=SC2086
-    apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
+    download apt-get install -y -qq --no-install-recommends --download-only $missing >/dev/null &&
+      apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
       die "apt-get install failed; type: apt-get install -y --no-install-recommends $missing" 2
   fi
   local minor
@@ -84,7 +101,7 @@ fetch_crates() {
   [ -x "$HOME/.cargo/bin/cargo" ] && export PATH="$HOME/.cargo/bin:$PATH"
   local manifest=$root/common/rust/Cargo.toml
   cargo fetch --quiet --locked --offline --manifest-path "$manifest" 2>/dev/null ||
-    cargo fetch --quiet --locked --manifest-path "$manifest" >&2 ||
+    download cargo fetch --quiet --locked --manifest-path "$manifest" >&2 ||
     die "the Rust crates could not be fetched; type: cargo fetch --locked --manifest-path $manifest" 2
 }
 

@@ -195,17 +195,17 @@ int Measure(const FlagSet& set, const BenchFlags& flags, const Arguments& argume
 
 }  // namespace
 
-int BenchCommand(const Arguments& arguments) {
+int BenchCommand(const Invocation& call) {
   BenchFlags flags;
   FlagSet set("baton bench", "bench",
               "Loads a server, and says how fast it answered and up to what load it keeps limits.");
   BindBench(&set, &flags);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   if (flags.explain) {
     Print(ExplainFigures());
     return ToInt(ExitCode::kOk);
   }
-  return Measure(set, flags, arguments);
+  return Measure(set, flags, call.arguments);
 }
 
 }  // namespace baton

@@ -80,7 +80,7 @@ int Converse(GenerateClient* client, const ChatFlags& flags) {
 
 }  // namespace
 
-int ChatCommand(const Arguments& arguments) {
+int ChatCommand(const Invocation& call) {
   ChatFlags flags;
   FlagSet set("baton chat", "chat",
               "Talks to a served model, a line a turn. /reset forgets, /exit ends.");
@@ -88,7 +88,7 @@ int ChatCommand(const Arguments& arguments) {
                       "what the model is told before the first turn")));
   BindRequest(&set, &flags.request);
   BindClient(&set, &flags.client);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const auto client = GenerateClient::Connect(flags.client);
   if (!client.ok()) {
     const absl::Status& status = client.status();

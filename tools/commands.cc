@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 11> kCommands = {{
+constexpr std::array<Command, 12> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
@@ -20,6 +20,7 @@ constexpr std::array<Command, 11> kCommands = {{
     {"model make-random", "write a model of a shape with random weights", &ModelMakeRandomCommand},
     {"config print", "show every setting and where it came from", &ConfigPrintCommand},
     {"config check", "check a configuration file", &ConfigCheckCommand},
+    {"flags list", "every flag with the commands that take it", &FlagsListCommand},
     {"metrics list", "every metric with its labels and meaning", &MetricsListCommand},
     {"version", "what this binary is", &VersionCommand},
 }};
@@ -81,6 +82,12 @@ int UnknownCommand(const Arguments& arguments) {
 
 }  // namespace
 
+std::optional<int> Invocation::Read(FlagSet* flags) const {
+  if (show_flags == nullptr) return flags->ParseOrExit(arguments);
+  show_flags(*flags);
+  return ToInt(ExitCode::kOk);
+}
+
 std::span<const Command> Commands() { return kCommands; }
 
 void Print(std::string_view text) {
@@ -92,8 +99,8 @@ int RunBaton(const Arguments& arguments) {
   for (const Command& command : kCommands) {
     const size_t words = MatchedWords(command, arguments);
     if (words == 0) continue;
-    return command.run(
-        Arguments(arguments.begin() + static_cast<ptrdiff_t>(words), arguments.end()));
+    return command.run({.arguments = Arguments(arguments.begin() + static_cast<ptrdiff_t>(words),
+                                               arguments.end())});
   }
   if (arguments.empty()) {
     std::fputs(Usage().c_str(), stderr);

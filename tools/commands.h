@@ -1,32 +1,47 @@
 #pragma once
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-// The `baton` command: one function per subcommand, each in a file of its own. Each takes what
-// follows its name and returns the number to exit with (ExitCode).
+#include "common/config/flag_set.h"
+
+// The `baton` command: one function per subcommand, each in a file of its own. Each reads its flags
+// before it does anything else, and returns the number to exit with (ExitCode).
 namespace baton {
 
 using Arguments = std::vector<std::string>;
 
-int ServeCommand(const Arguments& arguments);
-int GenerateCommand(const Arguments& arguments);
-int ChatCommand(const Arguments& arguments);
-int BenchCommand(const Arguments& arguments);
-int ProbeCommand(const Arguments& arguments);
-int ModelInspectCommand(const Arguments& arguments);
-int ModelMakeRandomCommand(const Arguments& arguments);
-int ConfigPrintCommand(const Arguments& arguments);
-int ConfigCheckCommand(const Arguments& arguments);
-int MetricsListCommand(const Arguments& arguments);
-int VersionCommand(const Arguments& arguments);
+// One use of a subcommand.
+struct Invocation {
+  Arguments arguments;  // what follows the command's name
+  // When set, it is shown the command's flags, and the command does nothing else.
+  std::function<void(const FlagSet& flags)> show_flags = nullptr;
+
+  // Reads the arguments into `flags`. Empty when the command should go on; else what it returns.
+  std::optional<int> Read(FlagSet* flags) const;
+};
+
+int ServeCommand(const Invocation& call);
+int GenerateCommand(const Invocation& call);
+int ChatCommand(const Invocation& call);
+int BenchCommand(const Invocation& call);
+int ProbeCommand(const Invocation& call);
+int ModelInspectCommand(const Invocation& call);
+int ModelMakeRandomCommand(const Invocation& call);
+int ConfigPrintCommand(const Invocation& call);
+int ConfigCheckCommand(const Invocation& call);
+int FlagsListCommand(const Invocation& call);
+int MetricsListCommand(const Invocation& call);
+int VersionCommand(const Invocation& call);
 
 struct Command {
   std::string_view name;  // one word, or two: "model inspect"
   std::string_view summary;
-  int (*run)(const Arguments& arguments);
+  int (*run)(const Invocation& call);
 };
 std::span<const Command> Commands();
 

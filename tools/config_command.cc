@@ -78,8 +78,8 @@ std::string AsToml(const FlagSet& set) {
 
 }  // namespace
 
-int ConfigPrintCommand(const Arguments& arguments) {
-  Arguments rest = arguments;
+int ConfigPrintCommand(const Invocation& call) {
+  Arguments rest = call.arguments;
   const std::string command = TakeFor(&rest);
   const std::string program = "baton config print";
   auto settings = SettingsOf(command, program);
@@ -93,8 +93,8 @@ int ConfigPrintCommand(const Arguments& arguments) {
   return 0;
 }
 
-int ConfigCheckCommand(const Arguments& arguments) {
-  Arguments rest = arguments;
+int ConfigCheckCommand(const Invocation& call) {
+  Arguments rest = call.arguments;
   const std::string command = TakeFor(&rest);
   const std::string program = "baton config check";
   if (rest.size() == 1 && (rest[0] == "--help" || rest[0] == "-h")) {

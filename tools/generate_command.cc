@@ -84,11 +84,11 @@ int UsageFailure(const FlagSet& set, const absl::Status& status) {
 
 }  // namespace
 
-int GenerateCommand(const Arguments& arguments) {
+int GenerateCommand(const Invocation& call) {
   GenerateFlags flags;
   FlagSet set("baton generate", "generate", "Sends prompts to a router and prints the answers.");
   BindGenerate(&set, &flags);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const auto requests = Requests(flags);
   if (!requests.ok()) return UsageFailure(set, requests.status());
   const auto client = GenerateClient::Connect(flags.client);

@@ -4,7 +4,7 @@
 
 namespace baton {
 
-int MetricsListCommand(const Arguments& arguments) {
+int MetricsListCommand(const Invocation& call) {
   bool as_json = false;
   bool as_markdown = false;
   FlagSet set("baton metrics list", "metrics", "Every metric with its labels and meaning.");
@@ -12,7 +12,7 @@ int MetricsListCommand(const Arguments& arguments) {
   Flag markdown = SwitchFlag("markdown", &as_markdown);
   markdown.exclusive_with = "json";
   set.Add(Common(With(std::move(markdown), "Output", "as docs/metrics.md")));
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   Print(as_json ? MetricsAsJson() : as_markdown ? MetricsAsMarkdown() : MetricsAsText());
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "common/formats/generation_config.h"
 #include "common/formats/model_config.h"
 #include "common/model/footprint.h"
-#include "common/text/stop_set.h"
+#include "common/text/eos_set.h"
 #include "common/text/tokenizer.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -29,7 +29,7 @@ struct InspectFlags {
 struct Inspection {
   ModelConfig config;
   Footprint footprint;
-  std::vector<StopSetEntry> stop_set;
+  std::vector<EosSetEntry> eos_set;
   bool has_tokenizer = false;
   bool has_weights = false;
 };
@@ -41,14 +41,14 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
                                      {"bfloat16", DtypeFlag::kBfloat16}};
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
   set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Question",
-                       "length of prompt and sequence")));
+                       "length of the prompt and of the sequence that the costs are for")));
   set->Add(Common(
       With(SizeFlag("memory", &flags->query.memory_bytes, {.min = 0, .max = int64_t{1} << 50}),
-           "Question", "for the KV cache")));
+           "Question", "memory for the KV cache")));
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), "Question",
-                "of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
+                "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
   set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, dtypes), "Question",
-                "of the KV cache; auto: the compute dtype"));
+                "type of the KV cache; auto: that of the computation"));
   set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}),
                 "Question", "tokens in a KV block"));
 }
@@ -82,8 +82,8 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   result.has_tokenizer = tokenizer != nullptr;
   result.has_weights = HasWeights(flags.directory);
   BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(flags.directory));
-  BATON_ASSIGN_OR_RETURN(result.stop_set,
-                         LoadStopSet(flags.directory, result.config, generation, tokenizer.get()));
+  BATON_ASSIGN_OR_RETURN(result.eos_set,
+                         LoadEosSet(flags.directory, result.config, generation, tokenizer.get()));
   FootprintQuery query = flags.query;
   const bool fp32 = result.config.dtype == "float32";
   query.compute_dtype = Resolve(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
@@ -94,9 +94,9 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
 
 std::string AsJson(const Inspection& inspection) {
   const Footprint& costs = inspection.footprint;
-  nlohmann::ordered_json stop_set = nlohmann::ordered_json::array();
-  for (const StopSetEntry& entry : inspection.stop_set) {
-    stop_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
+  nlohmann::ordered_json eos_set = nlohmann::ordered_json::array();
+  for (const EosSetEntry& entry : inspection.eos_set) {
+    eos_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
   }
   const nlohmann::ordered_json json = {{"parameters", costs.parameters},
                                        {"weight_bytes", costs.weight_bytes},
@@ -105,7 +105,7 @@ std::string AsJson(const Inspection& inspection) {
                                        {"prefill_flops", costs.prefill_flops},
                                        {"decode_step_flops", costs.decode_step_flops},
                                        {"max_concurrency", costs.max_concurrency},
-                                       {"stop_set", stop_set}};
+                                       {"eos_set", eos_set}};
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
@@ -139,14 +139,14 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
       absl::StrFormat("decode step at %-6d  %.3g GFLOP\n", tokens, costs.decode_step_flops * 1e-9);
   text += absl::StrFormat("concurrency            %d sequences of %d tokens in %s\n",
                           costs.max_concurrency, tokens, FormatSize(flags.query.memory_bytes));
-  for (const StopSetEntry& entry : inspection.stop_set) {
+  for (const EosSetEntry& entry : inspection.eos_set) {
     std::string sources;
     for (const std::string& source : entry.sources) {
       sources += (sources.empty() ? "" : ", ") + source;
     }
     text += absl::StrFormat("ends at                %d %s (%s)\n", entry.id, entry.text, sources);
   }
-  if (inspection.stop_set.empty()) text += "ends at                no EOS token known\n";
+  if (inspection.eos_set.empty()) text += "ends at                no EOS token known\n";
   if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";
   if (!inspection.has_weights) text += "model.safetensors      missing: it cannot be served\n";
   return text;
@@ -154,11 +154,11 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
 
 }  // namespace
 
-int ModelInspectCommand(const Arguments& arguments) {
+int ModelInspectCommand(const Invocation& call) {
   InspectFlags flags;
   FlagSet set("baton model inspect", "model", "What a model directory holds and what it costs.");
   BindInspect(&set, &flags);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const auto inspection = Inspect(flags);
   if (!inspection.ok()) {
     return ReportFatal(set.program(), FatalOf(inspection.status(), ExitCode::kModel,

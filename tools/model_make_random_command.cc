@@ -15,12 +15,12 @@ void BindShape(FlagSet* set, RandomModelSpec* spec) {
   set->Add(Common(With(IntFlag("heads", &spec->heads, positive), group, "query heads")));
   set->Add(Common(With(IntFlag("kv-heads", &spec->kv_heads, positive), group,
                        "key and value heads; divides --heads")));
-  set->Add(Common(
-      With(IntFlag("head-dim", &spec->head_dim, positive), group, "multiple of 8, at most 256")));
+  set->Add(Common(With(IntFlag("head-dim", &spec->head_dim, positive), group,
+                       "width of a head; a multiple of 8, at most 256")));
   set->Add(
       Common(With(IntFlag("ffn", &spec->ffn, positive), group, "width of the feed-forward layer")));
   set->Add(Common(With(IntFlag("vocab", &spec->vocab, {.min = 258}), group,
-                       "256 bytes, BOS, EOS; further ids have no text")));
+                       "number of ids: 256 bytes, BOS, EOS; further ids have no text")));
   set->Add(With(IntFlag("max-positions", &spec->max_positions, positive), group, "context length"));
   set->Add(With(SwitchFlag("tied-embeddings", &spec->tied_embeddings), group,
                 "input and output embedding are one"));
@@ -35,7 +35,7 @@ Choices<std::string> Words(const T& words) {
 
 }  // namespace
 
-int ModelMakeRandomCommand(const Arguments& arguments) {
+int ModelMakeRandomCommand(const Invocation& call) {
   std::string directory;
   RandomModelSpec spec;
   std::optional<uint64_t> seed;
@@ -49,10 +49,12 @@ int ModelMakeRandomCommand(const Arguments& arguments) {
   const std::vector<const char*> archs = {"llama", "mistral", "qwen2", "qwen3"};
   const std::vector<const char*> dtypes = {"float32", "bfloat16", "float16"};
   set.Add(Common(With(ChoiceFlag("arch", &spec.arch, Words(archs)), "Model", "architecture")));
-  set.Add(Common(With(ChoiceFlag("dtype", &spec.dtype, Words(dtypes)), "Model", "of the weights")));
-  set.Add(Common(With(OptionalUint64Flag("seed", &seed), "Model", "of the weights; default 0")));
+  set.Add(Common(
+      With(ChoiceFlag("dtype", &spec.dtype, Words(dtypes)), "Model", "type of the weights")));
+  set.Add(
+      Common(With(OptionalUint64Flag("seed", &seed), "Model", "seed of the weights; default 0")));
   BindShape(&set, &spec);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   spec.seed = seed.value_or(0);
   const absl::Status status = WriteRandomModel(spec, directory);
   if (status.ok()) {

@@ -8,7 +8,7 @@
 
 namespace baton {
 
-int ProbeCommand(const Arguments& arguments) {
+int ProbeCommand(const Invocation& call) {
   std::string address;
   std::string service;
   base::Duration timeout = std::chrono::seconds(2);
@@ -27,7 +27,7 @@ int ProbeCommand(const Arguments& arguments) {
   set.Add(With(Valued(TextFlag("tls-role", &role), "NAME"), "TLS",
                "the role that the server's certificate names"));
   BindTls(&set, &tls);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const auto health = CheckHealth(address, service, timeout, {.tls = tls, .role = role});
   if (!health.ok()) {
     const absl::Status& status = health.status();

@@ -148,12 +148,12 @@ std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const S
 
 }  // namespace
 
-int ServeCommand(const Arguments& arguments) {
+int ServeCommand(const Invocation& call) {
   ServeFlags flags;
   FlagSet set("baton serve", "serve",
               "Starts router, prefill and decode workers for a model directory on this machine.");
   BindServe(&set, &flags);
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const ServerFlags& server = flags.router.server;
   const absl::Status logging = base::InitLog(server.log_format, server.log_level);
   BATON_CHECK(logging.ok()) << logging;

@@ -6,11 +6,11 @@
 
 namespace baton {
 
-int VersionCommand(const Arguments& arguments) {
+int VersionCommand(const Invocation& call) {
   bool as_json = false;
   FlagSet set("baton version", "version", "What this binary is.");
   set.Add(Common(With(SwitchFlag("json", &as_json), "Output", "as one JSON object")));
-  if (const auto exit = set.ParseOrExit(arguments)) return *exit;
+  if (const auto exit = call.Read(&set)) return *exit;
   const nlohmann::ordered_json json = {{"version", base::Version()},
                                        {"build", base::BuildKind()},
                                        {"compiler", base::Compiler()},

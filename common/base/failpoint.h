@@ -17,7 +17,7 @@ namespace baton::base {
 //   queued           admitted by the engine, waiting for its blocks
 //   prefilling       the engine began to compute the prompt
 //   pushing          a piece of a block is about to be sent
-//   sending_chunk    a chunk of a pair was granted and gathered, and is about to be sent
+//   sending_parcel   a parcel of a pair was granted and gathered, and is about to be sent
 //   first_token      the first token was drawn and is about to be sent to the router
 //   first_token_sent the first token was handed to the stream
 //   committing       Commit is about to be sent
@@ -27,7 +27,7 @@ namespace baton::base {
 //   queued           admitted, standing in the reservation line or the local queue
 //   reserved         blocks are granted; Reserved is about to be sent
 //   receiving        a piece of the push is about to be written
-//   received_chunk   a chunk of a pair is in its staging buffer, not in its blocks yet
+//   received_parcel  a parcel of a pair is in its staging buffer, not in its blocks yet
 //   committing       Commit was read and verified; the engine was not told yet
 //   started          Started is about to be sent
 //   prefilling       local_prefill only: the engine began to compute the prompt

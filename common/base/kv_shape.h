@@ -11,7 +11,7 @@ inline constexpr int32_t kMaxTensorParallel = 64;
 
 // The shape of a worker's KV blocks as peers see it: plain data, comparable, printable.
 //
-// A block is [rank][layer][k|v][head of the rank][slot][head_dim]. The KV heads are divided among
+// A block is [rank][layer][k|v][head of the rank][token][head_dim]. The KV heads are divided among
 // the ranks; where there are fewer heads than ranks, neighbouring ranks hold copies of one.
 struct KvShape {
   std::string dtype;  // "float32" or "bfloat16"

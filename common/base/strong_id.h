@@ -13,7 +13,6 @@ namespace baton::base {
 template <typename Tag, typename Rep = int32_t>
 class StrongId {
  public:
-  using rep = Rep;
   static constexpr Rep kNoneValue = std::numeric_limits<Rep>::max();
 
   constexpr StrongId() = default;

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "common/base/check.h"
+#include "common/base/status.h"
 
 namespace baton {
 namespace {
@@ -40,6 +41,11 @@ bool SameTicket(const Ticket& a, const Ticket& b) {
     difference |= static_cast<uint64_t>(a.secret[i] ^ b.secret[i]);
   }
   return difference == 0;
+}
+
+absl::Status UnknownTicket() {
+  return MakeError(absl::StatusCode::kNotFound, {.reason = Reason::kUnknownTicket},
+                   "this worker has no open reservation of that ticket; open a new attempt");
 }
 
 uint64_t RandomBits() {

@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "absl/status/status.h"
+
 namespace baton {
 
 // Names a reservation: the only name and the only authority of a push. Never logged, so it has no
@@ -26,6 +28,9 @@ struct Ticket {
 
 // Takes the same time whatever the secrets hold.
 bool SameTicket(const Ticket& a, const Ticket& b);
+
+// NOT_FOUND, in the same words for a ticket that is forged, expired, used or of another worker.
+absl::Status UnknownTicket();
 
 // 64 random bits from the operating system: an incarnation.
 uint64_t RandomBits();

@@ -37,10 +37,11 @@ void BindCache(FlagSet* set, EngineFlags* flags) {
       OptionalInt64Flag("kv-cache-tokens", &flags->kv_cache_tokens, {.min = 1, .max = kMaxMemory});
   tokens.aliases = {"max-batched-token-mem"};
   tokens.exclusive_with = "kv-cache-memory";
-  set->Add(With(std::move(tokens), group, "size in tokens, instead of --kv-cache-memory"));
+  set->Add(With(std::move(tokens), group,
+                "size of the KV cache in tokens, instead of --kv-cache-memory"));
   set->Add(Common(With(
       OptionalSizeFlag("kv-cache-memory", &flags->kv_cache_memory, {.min = 1, .max = kMaxMemory}),
-      group, "size in bytes, taken at start; on a CPU 512MiB if not given")));
+      group, "size of the KV cache in bytes, taken at start; on a CPU 512MiB if not given")));
   set->Add(
       With(DoubleFlag("gpu-memory-utilization", &flags->gpu_memory_utilization,
                       {.min = 0.05, .max = 1.0}),
@@ -57,15 +58,16 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
   const std::string group = "Device";
   set->Add(With(ChoiceFlag("device", &flags->device), group,
                 "where the model runs; cuda needs a build that has it"));
-  set->Add(Common(With(ChoiceFlag("dtype", &flags->dtype), group,
-                       "of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
-                       "float16 on cuda only")));
+  set->Add(
+      Common(With(ChoiceFlag("dtype", &flags->dtype), group,
+                  "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
+                  "float16 on cuda only")));
   set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype), group,
-                "of the KV cache; auto: the compute dtype"));
+                "type of the KV cache; auto: that of the computation"));
   set->Add(With(ChoiceFlag("isa", &flags->isa), group,
                 "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
-                       "of the computation; 0 = the cores this process may run on")));
+                       "threads that compute; 0 = all cores that this process may run on")));
   set->Add(Common(
       With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
                    {.min = 1, .max = kMaxTensorParallel}),
@@ -73,9 +75,9 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
            "ranks among which a worker divides heads and MLP; on a CPU they share --threads, on "
            "GPUs each has one")));
   set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization), group,
-                       "of the layers' projections; fp8 on a Hopper GPU only")));
+                       "how the layers' projections are kept; fp8 on a Hopper GPU only")));
   set->Add(Common(With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,
-                       "keep the checkpoint there as it is packed; later loads read that")));
+                       "where to keep the checkpoint as it is packed; later loads read that")));
 }
 
 }  // namespace

@@ -115,7 +115,7 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   log.get = [flags] {
     return std::vector<std::string>{flags->eos_log.empty() ? "off" : flags->eos_log};
   };
-  set->Add(Common(With(std::move(log), eos, "one JSON line per generated token")));
+  set->Add(Common(With(std::move(log), eos, "where to write one JSON line per generated token")));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
                 "prompts with fewer uncached tokens are prefilled by their decode worker"));
 }
@@ -125,7 +125,7 @@ void BindRouter(FlagSet* set, RouterFlags* flags) {
   set->Add(Common(With(AddressListFlag("decode-workers", &flags->decode_workers), "Workers",
                        "host:port of each, or name:port of dns names that resolve to them")));
   set->Add(Common(With(AddressListFlag("prefill-workers", &flags->prefill_workers), "Workers",
-                       "likewise; without any, decode workers prefill too")));
+                       "as --decode-workers; without any, decode workers prefill too")));
   BindRouting(set, flags);
   BindServer(set, &flags->server);
   set->AddCheck([flags] {

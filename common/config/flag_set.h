@@ -114,6 +114,9 @@ class FlagSet {
   bool help_all_ = false;
 };
 
+// The variable of a flag: "BATON_LOG_LEVEL" of "log-level".
+std::string EnvironmentName(std::string_view flag);
+
 // The form of every usage error: "what: why. Try: next".
 absl::Status UsageError(std::string_view what, std::string_view why, std::string_view next);
 

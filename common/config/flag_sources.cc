@@ -18,14 +18,6 @@ namespace {
 constexpr std::array<std::string_view, 6> kSections = {"router", "prefill",  "decode",
                                                        "serve",  "generate", "chat"};
 
-std::string EnvironmentName(std::string_view flag) {
-  std::string name = "BATON_";
-  for (const char c : flag) {
-    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
 bool IsServiceLink(std::string_view value) {
   return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
 }
@@ -59,6 +51,14 @@ std::string Nearest(std::string_view name, const std::vector<std::string>& candi
 }
 
 }  // namespace
+
+std::string EnvironmentName(std::string_view flag) {
+  std::string name = "BATON_";
+  for (const char c : flag) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
 
 absl::Status FlagSet::CheckRemaining(const std::vector<std::string>& remaining) const {
   if (remaining.empty()) return absl::OkStatus();

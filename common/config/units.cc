@@ -34,7 +34,7 @@ std::optional<double> ParseWithUnit(std::string_view text, std::span<const Unit>
   return value;
 }
 
-absl::Status Wrong(std::string_view found, std::string_view expected) {
+absl::Status WrongQuantity(std::string_view found, std::string_view expected) {
   return absl::InvalidArgumentError("found '" + std::string(found) + "', expected " +
                                     std::string(expected));
 }
@@ -50,7 +50,7 @@ absl::StatusOr<int64_t> ParseSize(std::string_view text) {
   // Exact beyond 2^53 for plain bytes.
   if (const auto bytes = ParseNumber<int64_t>(text); bytes && *bytes >= 0) return *bytes;
   if (const auto value = ParseWithUnit(text, kUnits, 1)) return std::llround(*value);
-  return Wrong(text, "bytes, or a number with KiB, MiB or GiB, e.g. 512MiB");
+  return WrongQuantity(text, "bytes, or a number with KiB, MiB or GiB, e.g. 512MiB");
 }
 
 absl::StatusOr<base::Duration> ParseDuration(std::string_view text,
@@ -60,7 +60,7 @@ absl::StatusOr<base::Duration> ParseDuration(std::string_view text,
   constexpr double kLongest = 366 * 24 * 3600e9;  // sums with clock readings must not overflow
   const auto value = ParseWithUnit(text, kUnits, bare);
   if (value && *value <= kLongest) return std::chrono::nanoseconds(std::llround(*value));
-  return Wrong(text, "a duration of a year at most, e.g. 500ms, 30s or 2m");
+  return WrongQuantity(text, "a duration of a year at most, e.g. 500ms, 30s or 2m");
 }
 
 std::string FormatSize(int64_t bytes) {

@@ -18,6 +18,7 @@
 #include "common/model/model_runner.h"
 #include "common/sample/params.h"
 #include "common/sched/events.h"
+#include "common/sched/policy.h"
 #include "common/sched/sequence.h"
 
 namespace baton {
@@ -52,9 +53,9 @@ struct ReservedEvent {
   std::vector<LeasedBlock> lease;
 };
 // kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt
-// were not computed. `last_block_tokens` slots of the last one hold KV, the others what was there
-// before: who sends them away zeroes those. The blocks stay also after Finished until ReturnLease,
-// which ends the lease of all of them.
+// were not computed. the first `last_block_tokens` positions of the last one hold KV, the others
+// what was there before: who sends them away zeroes those. The blocks stay also after Finished
+// until ReturnLease, which ends the lease of all of them.
 struct BlocksReadyEvent {
   std::vector<LeasedBlock> blocks;
   int32_t last_block_tokens = 0;
@@ -92,7 +93,7 @@ struct EngineOptions {
   int32_t max_num_batched_tokens = 2048;  // tokens in one step; any budget >= 1 is legal
   bool enable_prefix_caching = true;
   base::Duration prefill_batch_wait{};  // how long a prefill batch may wait to fill
-  std::string policy = "fcfs";
+  Policy policy = kFcfs;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
@@ -103,10 +104,10 @@ struct EngineOptions {
 
 // A consistent snapshot, taken between steps.
 struct EngineFigures {
-  int32_t running = 0;             // prefilling or decoding
-  int32_t waiting = 0;             // queued or preempted
-  int32_t reserved = 0;            // granted, KV not there yet
-  int32_t prefill_slots_free = 0;  // prompts that would start at once
+  int32_t running = 0;              // prefilling or decoding
+  int32_t waiting = 0;              // queued or preempted
+  int32_t reserved = 0;             // granted, KV not there yet
+  int32_t prefill_places_free = 0;  // prompts that would start at once
   int64_t queued_prompt_tokens = 0;
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_quarantined = 0,
           blocks_used = 0;  // free + cached + quarantined + used = total

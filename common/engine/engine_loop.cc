@@ -25,8 +25,7 @@ SequenceLimits LimitsOf(const EngineOptions& options, const KvCache& kv) {
           .vocab_size = options.vocab_size};
 }
 
-SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const Policy& policy,
-                                    const KvCache& kv) {
+SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache& kv) {
   return {.limits = LimitsOf(options, kv),
           .block_size = kv.layout().block_size,
           .max_num_seqs = options.max_num_seqs,
@@ -34,7 +33,7 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const Policy& 
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .max_steps_in_flight = options.overlap ? 2 : 1,
           .prefill_batch_wait = options.prefill_batch_wait,
-          .policy = policy,
+          .policy = options.policy,
           .eos_ids = options.eos_ids};
 }
 
@@ -71,14 +70,13 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& optio
                                                       std::unique_ptr<ModelRunner> runner,
                                                       const base::Clock* clock) {
   BATON_RETURN_IF_ERROR(CheckOptions(options, kv));
-  BATON_ASSIGN_OR_RETURN(const Policy policy, PolicyByName(options.policy));
   if (options.overlap && runner->max_in_flight() < 2) {
     runner = std::make_unique<AsyncRunner>(std::move(runner));
   }
-  return std::make_unique<EngineLoop>(options, policy, kv, std::move(runner), clock);
+  return std::make_unique<EngineLoop>(options, kv, std::move(runner), clock);
 }
 
-EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy, const KvCache& kv,
+EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
                        std::unique_ptr<ModelRunner> runner, const base::Clock* clock)
     : options_(options),
       clock_(clock),
@@ -90,7 +88,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const Policy& policy, const
       cache_(options.enable_prefix_caching
                  ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size)
                  : nullptr),
-      scheduler_(SchedulerOptionsOf(options, policy, kv), &pool_, cache_.get()) {
+      scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()) {
   figures_ = Snapshot();
   watchdog_ = std::make_unique<Watchdog>(runner_.get(), clock_, options_.stall_timeout, [this] {
     Fail(DeviceFault(absl::StrCat("no operation of a step finished for ",
@@ -262,7 +260,7 @@ EngineFigures EngineLoop::Snapshot() const {
   to.blocks_used = pool_.num_used();
   const int32_t places = options_.max_num_seqs - from.running - from.reserved - from.waiting;
   const int32_t spare_blocks = pool_.available() - from.running;
-  to.prefill_slots_free = std::max(0, std::min(places, spare_blocks));
+  to.prefill_places_free = std::max(0, std::min(places, spare_blocks));
   to.steps = steps_;
   to.preemptions = from.preemptions;
   to.revocations = from.revocations;

@@ -22,8 +22,8 @@ namespace baton {
 class EngineLoop final : public Engine {
  public:
   // Options were checked; use Engine::Start.
-  EngineLoop(const EngineOptions& options, const Policy& policy, const KvCache& kv,
-             std::unique_ptr<ModelRunner> runner, const base::Clock* clock);
+  EngineLoop(const EngineOptions& options, const KvCache& kv, std::unique_ptr<ModelRunner> runner,
+             const base::Clock* clock);
   ~EngineLoop() override;
 
   absl::StatusOr<SequenceId> Admit(SequenceSpec spec) override;

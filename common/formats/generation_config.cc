@@ -42,11 +42,11 @@ absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model_d
   return config;
 }
 
-absl::StatusOr<std::vector<StopSetEntry>> BuildStopSet(
+absl::StatusOr<std::vector<EosSetEntry>> BuildEosSet(
     const ModelConfig& config, const GenerationConfig& generation,
     const std::optional<TokenizerEos>& tokenizer_eos,
     const std::function<std::string(TokenId)>& token_text) {
-  std::vector<StopSetEntry> set;
+  std::vector<EosSetEntry> set;
   const auto add = [&](TokenId id, const std::string& source) -> absl::Status {
     if (id < 0 || id >= config.vocab) {
       return absl::InvalidArgumentError(absl::StrCat("EOS id ", id, " from ", source,
@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<StopSetEntry>> BuildStopSet(
     }
     auto entry = std::find_if(set.begin(), set.end(), [id](const auto& e) { return e.id == id; });
     if (entry == set.end()) {
-      entry = set.insert(set.end(), StopSetEntry{id, token_text ? token_text(id) : "", {}});
+      entry = set.insert(set.end(), EosSetEntry{id, token_text ? token_text(id) : "", {}});
     }
     if (entry->sources.empty() || entry->sources.back() != source) entry->sources.push_back(source);
     return absl::OkStatus();

@@ -28,9 +28,9 @@ struct GenerationConfig {
 // could not have either.
 absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model_dir);
 
-// A token that ends a generation, and where it was found: "tokenizer", "config.json",
+// One id of the EOS set, and the places that name it: "tokenizer", "config.json",
 // "generation_config.json".
-struct StopSetEntry {
+struct EosSetEntry {
   TokenId id = 0;
   std::string text;
   std::vector<std::string> sources;
@@ -45,7 +45,7 @@ struct TokenizerEos {
 // The EOS set: the union of the three places, the tokenizer's first. Each of them alone is
 // incomplete for some published model. `token_text` spells an id (may be null: no tokenizer).
 // INVALID_ARGUMENT for an id outside the model's vocabulary.
-absl::StatusOr<std::vector<StopSetEntry>> BuildStopSet(
+absl::StatusOr<std::vector<EosSetEntry>> BuildEosSet(
     const ModelConfig& config, const GenerationConfig& generation,
     const std::optional<TokenizerEos>& tokenizer_eos,
     const std::function<std::string(TokenId)>& token_text);

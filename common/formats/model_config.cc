@@ -34,7 +34,6 @@ constexpr int64_t kMaxHidden = 1 << 18;
 constexpr int64_t kMaxHeads = 4096;
 constexpr int64_t kMaxFfn = 1 << 20;
 constexpr int64_t kMaxVocab = 1 << 24;
-constexpr int64_t kMaxPositions = 1 << 28;
 constexpr int64_t kMaxHeadDim = 256;
 constexpr int64_t kHeadDimMultiple = 8;
 

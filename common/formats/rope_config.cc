@@ -11,7 +11,6 @@ namespace {
 
 constexpr double kMaxTheta = 1e12;
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPositions = 1 << 28;
 
 void ReadLlama3(JsonReader& reader, RopeConfig& rope) {
   rope.scaling = RopeConfig::Scaling::kLlama3;

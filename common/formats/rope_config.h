@@ -9,6 +9,9 @@
 
 namespace baton {
 
+// Positions beyond this are refused: every product of sizes stays below 2^60.
+inline constexpr int64_t kMaxPositions = 1 << 28;
+
 // The rotary embedding of a config.json: `rope_parameters` as transformers 5 writes it, or
 // `rope_theta` and `rope_scaling` as transformers 4 does. Rules that depend on the length of the
 // sequence (dynamic, longrope) are refused by name: they would make a token's key depend on when it

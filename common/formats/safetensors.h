@@ -42,7 +42,6 @@ class SafetensorsFile final {
   const std::string& path() const { return path_; }
   // The JSON header as it stands in the file; part of the model fingerprint.
   std::string_view header() const;
-  size_t file_bytes() const { return mapping_.size(); }
 
  private:
   SafetensorsFile(std::string path, std::span<const std::byte> mapping)

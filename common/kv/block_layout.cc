@@ -91,10 +91,10 @@ void CopyParts(const ConstByteParts& from, const ByteParts& to) {
   }
 }
 
-void ZeroUnusedSlots(const SlotRows& slots, std::span<std::byte> block) {
-  BATON_CHECK(0 <= slots.used && slots.used <= slots.block_size) << slots.used << " slots used";
-  const size_t row = slots.row_bytes(block.size());
-  const size_t used = slots.used_bytes(block.size());
+void ZeroUnused(const BlockRows& rows, std::span<std::byte> block) {
+  BATON_CHECK(0 <= rows.used && rows.used <= rows.block_size) << rows.used << " positions used";
+  const size_t row = rows.row_bytes(block.size());
+  const size_t used = rows.used_bytes(block.size());
   if (used == row) return;
   for (size_t at = 0; at < block.size(); at += row) {
     std::memset(block.data() + at + used, 0, row - used);

@@ -27,24 +27,25 @@ ConstByteParts Subrange(const ConstByteParts& parts, size_t offset, size_t size)
 // As many bytes on both sides, cut in whatever way.
 void CopyParts(const ConstByteParts& from, const ByteParts& to);
 
-// How slots lie in a block on one rank: a row per layer, plane and head, of which the first `used`
-// slots hold KV of the block's owner.
-struct SlotRows {
+// Where the positions of a block lie on one rank. The block is a sequence of rows, one for each
+// layer, plane (K or V) and head; a row has a position for each token, and the first `used` of them
+// hold KV of the block's owner.
+struct BlockRows {
   int32_t rows = 0;
-  int32_t block_size = 0;  // slots of a row
+  int32_t block_size = 0;  // positions of a row
   int32_t used = 0;
 
-  static SlotRows Of(const KvShape& shape, int32_t used) {
+  static BlockRows Of(const KvShape& shape, int32_t used) {
     return {2 * shape.layers * shape.heads_per_rank(), shape.block_size, used};
   }
-  // Of a block of so many bytes.
+  // `block_bytes` is the size of the whole block.
   size_t row_bytes(size_t block_bytes) const { return block_bytes / static_cast<size_t>(rows); }
   size_t used_bytes(size_t block_bytes) const {
     return row_bytes(block_bytes) / static_cast<size_t>(block_size) * static_cast<size_t>(used);
   }
 };
-// Zeroes the slots that are not in use, so that a block that leaves this worker carries nothing of
-// its former owners. Only for a block that nobody shares.
-void ZeroUnusedSlots(const SlotRows& slots, std::span<std::byte> block);
+// Zeroes the positions that are not in use, so that a block that leaves this worker carries nothing
+// of its former owners. Only for a block that nobody shares.
+void ZeroUnused(const BlockRows& rows, std::span<std::byte> block);
 
 }  // namespace baton

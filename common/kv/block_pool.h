@@ -22,6 +22,8 @@ class BlockRef {
 
   BlockId id() const { return id_; }
   explicit operator bool() const { return pool_ != nullptr; }
+  // False once it was given back or became a hold.
+  bool owns() const { return pool_ != nullptr && !held_; }
 
   // Gives the reference back.
   void Reset();

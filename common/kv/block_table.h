@@ -49,7 +49,8 @@ class BlockTable {
   }
 
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
-  bool empty() const { return ids_.empty(); }
+  // False for a block that Quarantine released or left to a transfer.
+  bool owns(int32_t ordinal) const { return refs_[static_cast<size_t>(ordinal)].owns(); }
   BlockId operator[](int32_t ordinal) const { return ids_[static_cast<size_t>(ordinal)]; }
   // Stable until Clear, or an Append beyond what was reserved.
   std::span<const BlockId> ids() const { return ids_; }

@@ -17,7 +17,7 @@ std::vector<std::vector<std::string>> Transitions() {
   return pairs;
 }
 
-MetricInfo Row(Metric id, MetricType type, std::string name, std::string help) {
+MetricInfo WorkerRow(Metric id, MetricType type, std::string name, std::string help) {
   return {.id = id,
           .name = std::move(name),
           .type = type,
@@ -28,8 +28,9 @@ MetricInfo Row(Metric id, MetricType type, std::string name, std::string help) {
           .precreated = {}};
 }
 
-MetricInfo Histogram(Metric id, std::string name, std::vector<double> buckets, std::string help) {
-  MetricInfo row = Row(id, MetricType::kHistogram, std::move(name), std::move(help));
+MetricInfo WorkerHistogram(Metric id, std::string name, std::vector<double> buckets,
+                           std::string help) {
+  MetricInfo row = WorkerRow(id, MetricType::kHistogram, std::move(name), std::move(help));
   row.buckets = std::move(buckets);
   return row;
 }
@@ -42,14 +43,14 @@ MetricInfo Labelled(MetricInfo row, std::string label, std::vector<std::string> 
 std::vector<MetricInfo> Stages() {
   const std::vector<std::string> stages(std::begin(kStages), std::end(kStages));
   MetricInfo in_stage =
-      Row(Metric::kNumRequestsInStage, MetricType::kGauge, "baton_num_requests_in_stage",
-          "Requests in each state; the router's are whole requests, a worker's "
-          "are the sequences it holds.");
+      WorkerRow(Metric::kNumRequestsInStage, MetricType::kGauge, "baton_num_requests_in_stage",
+                "Requests in each state; the router's are whole requests, a worker's "
+                "are the sequences it holds.");
   in_stage = Labelled(std::move(in_stage), "stage", stages);
   in_stage.owners = kAllOwn;
   MetricInfo transitions =
-      Row(Metric::kStageTransitions, MetricType::kCounter, "baton_stage_transitions_total",
-          "Changes of a sequence's state in a worker's engine.");
+      WorkerRow(Metric::kStageTransitions, MetricType::kCounter, "baton_stage_transitions_total",
+                "Changes of a sequence's state in a worker's engine.");
   std::vector<std::string> to = stages;
   to.insert(to.end(), std::begin(kEnds), std::end(kEnds));
   transitions = Labelled(Labelled(std::move(transitions), "from", stages), "to", to);
@@ -59,28 +60,29 @@ std::vector<MetricInfo> Stages() {
 
 std::vector<MetricInfo> Phases() {
   return {
-      Histogram(Metric::kRequestQueueTime, "baton_request_queue_time_seconds", RequestBuckets(),
-                "A sequence's wait in a worker before its first step."),
-      Histogram(Metric::kRequestPrefillTime, "baton_request_prefill_time_seconds", RequestBuckets(),
-                "From a sequence's first step to its first token."),
-      Histogram(Metric::kRequestDecodeTime, "baton_request_decode_time_seconds", RequestBuckets(),
-                "From a sequence's first token here to its last."),
-      Histogram(Metric::kRequestInferenceTime, "baton_request_inference_time_seconds",
-                RequestBuckets(), "Prefill and decode time together."),
+      WorkerHistogram(Metric::kRequestQueueTime, "baton_request_queue_time_seconds",
+                      RequestBuckets(), "A sequence's wait in a worker before its first step."),
+      WorkerHistogram(Metric::kRequestPrefillTime, "baton_request_prefill_time_seconds",
+                      RequestBuckets(), "From a sequence's first step to its first token."),
+      WorkerHistogram(Metric::kRequestDecodeTime, "baton_request_decode_time_seconds",
+                      RequestBuckets(), "From a sequence's first token here to its last."),
+      WorkerHistogram(Metric::kRequestInferenceTime, "baton_request_inference_time_seconds",
+                      RequestBuckets(), "Prefill and decode time together."),
   };
 }
 
 std::vector<MetricInfo> Steps() {
   return {
-      Histogram(Metric::kIterationTokens, "baton_iteration_tokens", IterationTokenBuckets(),
-                "Tokens fed in one step."),
-      Labelled(Histogram(Metric::kIterationDuration, "baton_iteration_duration_seconds",
-                         ShortTimeBuckets(), "Time of one step, by what it held."),
+      WorkerHistogram(Metric::kIterationTokens, "baton_iteration_tokens", IterationTokenBuckets(),
+                      "Tokens fed in one step."),
+      Labelled(WorkerHistogram(Metric::kIterationDuration, "baton_iteration_duration_seconds",
+                               ShortTimeBuckets(), "Time of one step, by what it held."),
                "phase", {"prefill", "decode", "mixed"}),
-      Labelled(Histogram(Metric::kBatchSize, "baton_batch_size",
-                         {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
-                         "Sequences in one step, of those that prefill and those that decode."),
-               "phase", {"prefill", "decode"}),
+      Labelled(
+          WorkerHistogram(Metric::kBatchSize, "baton_batch_size",
+                          {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024},
+                          "Sequences in one step, of those that prefill and those that decode."),
+          "phase", {"prefill", "decode"}),
   };
 }
 
@@ -93,31 +95,31 @@ std::vector<MetricInfo> LoadMetrics() {
   }
   const auto gauge = MetricType::kGauge;
   const auto counter = MetricType::kCounter;
-  rows.push_back(Row(Metric::kNumRequestsRunning, gauge, "baton_num_requests_running",
-                     "Sequences that prefill or decode."));
-  rows.push_back(Row(Metric::kNumRequestsWaiting, gauge, "baton_num_requests_waiting",
-                     "Sequences that wait, for whatever."));
+  rows.push_back(WorkerRow(Metric::kNumRequestsRunning, gauge, "baton_num_requests_running",
+                           "Sequences that prefill or decode."));
+  rows.push_back(WorkerRow(Metric::kNumRequestsWaiting, gauge, "baton_num_requests_waiting",
+                           "Sequences that wait, for whatever."));
   rows.push_back(Labelled(
-      Row(Metric::kNumRequestsWaitingByReason, gauge, "baton_num_requests_waiting_by_reason",
-          "Sequences that wait for blocks or a place in a step (capacity), or "
-          "for their KV cache to arrive (transfer)."),
+      WorkerRow(Metric::kNumRequestsWaitingByReason, gauge, "baton_num_requests_waiting_by_reason",
+                "Sequences that wait for blocks or a place in a step (capacity), or "
+                "for their KV cache to arrive (transfer)."),
       "reason", {"capacity", "transfer"}));
-  rows.push_back(Row(Metric::kNumPreemptions, counter, "baton_num_preemptions_total",
-                     "Running sequences that gave up their blocks to be recomputed later."));
-  rows.push_back(Row(Metric::kStepsOverlapped, counter, "baton_steps_overlapped_total",
-                     "Steps handed to the device while it computed another one."));
-  rows.push_back(
-      Labelled(Row(Metric::kPromptTokensBySource, counter, "baton_prompt_tokens_by_source_total",
-                   "Prompt tokens by where their KV came from."),
-               "source", {"local_compute", "local_cache_hit", "external_kv_transfer"}));
-  rows.push_back(
-      Row(Metric::kModelFlopsUtilization, gauge, "baton_model_flops_utilization",
-          "Model FLOPs of the last seconds over the machine's peak measured at start; 0 where "
-          "that failed."));
-  rows.push_back(
-      Row(Metric::kMemoryBandwidthUtilization, gauge, "baton_memory_bandwidth_utilization",
-          "Bytes that steps of the last seconds had to read over the bandwidth measured at "
-          "start; above 1 where the caches of the processor hold them, 0 where measuring failed."));
+  rows.push_back(WorkerRow(Metric::kNumPreemptions, counter, "baton_num_preemptions_total",
+                           "Running sequences that gave up their blocks to be recomputed later."));
+  rows.push_back(WorkerRow(Metric::kStepsOverlapped, counter, "baton_steps_overlapped_total",
+                           "Steps handed to the device while it computed another one."));
+  rows.push_back(Labelled(
+      WorkerRow(Metric::kPromptTokensBySource, counter, "baton_prompt_tokens_by_source_total",
+                "Prompt tokens by where their KV came from."),
+      "source", {"local_compute", "local_cache_hit", "external_kv_transfer"}));
+  rows.push_back(WorkerRow(
+      Metric::kModelFlopsUtilization, gauge, "baton_model_flops_utilization",
+      "Model FLOPs of the last seconds over the machine's peak measured at start; 0 where "
+      "that failed."));
+  rows.push_back(WorkerRow(
+      Metric::kMemoryBandwidthUtilization, gauge, "baton_memory_bandwidth_utilization",
+      "Bytes that steps of the last seconds had to read over the bandwidth measured at "
+      "start; above 1 where the caches of the processor hold them, 0 where measuring failed."));
   return rows;
 }
 

@@ -3,8 +3,8 @@
 namespace baton {
 namespace {
 
-MetricInfo Row(Metric id, MetricType type, std::string name, std::string help,
-               std::vector<MetricLabel> labels = {}) {
+MetricInfo SharedRow(Metric id, MetricType type, std::string name, std::string help,
+                     std::vector<MetricLabel> labels = {}) {
   return {.id = id,
           .name = std::move(name),
           .type = type,
@@ -19,20 +19,23 @@ MetricInfo Row(Metric id, MetricType type, std::string name, std::string help,
 
 std::vector<MetricInfo> ProcessMetrics() {
   const auto gauge = MetricType::kGauge;
-  MetricInfo load = Row(Metric::kModelLoadDuration, gauge, "baton_model_load_duration_seconds",
-                        "Time to get the model ready, once at start. checkpoint: files opened, "
-                        "checked and fingerprinted; weights: read and packed; kv_cache: allocated "
-                        "and touched; kernels: made for every size of step; total: these and the "
-                        "tokenizer and the measurement of the machine.",
-                        {{"phase", {"checkpoint", "weights", "kv_cache", "kernels", "total"}}});
+  MetricInfo load =
+      SharedRow(Metric::kModelLoadDuration, gauge, "baton_model_load_duration_seconds",
+                "Time to get the model ready, once at start. checkpoint: files opened, "
+                "checked and fingerprinted; weights: read and packed; kv_cache: allocated "
+                "and touched; kernels: made for every size of step; total: these and the "
+                "tokenizer and the measurement of the machine.",
+                {{"phase", {"checkpoint", "weights", "kv_cache", "kernels", "total"}}});
   load.owners = kWorkersOwn;
   return {
-      Row(Metric::kServerState, gauge, "baton_server_state", "1 for the present state, else 0.",
-          {{"state", {"starting", "ready", "draining", "unhealthy"}}}),
+      SharedRow(Metric::kServerState, gauge, "baton_server_state",
+                "1 for the present state, else 0.",
+                {{"state", {"starting", "ready", "draining", "unhealthy"}}}),
       load,
-      Row(Metric::kBuildInfo, gauge, "baton_build_info", "1; its labels describe the binary.",
-          {{"version", {}}, {"compiler", {}}}),
-      Row(Metric::kConfigInfo, gauge, "baton_config_info",
+      SharedRow(Metric::kBuildInfo, gauge, "baton_build_info", "1; its labels describe the binary.",
+                {{"version", {}}, {"compiler", {}}}),
+      SharedRow(
+          Metric::kConfigInfo, gauge, "baton_config_info",
           "1; its labels are the settings in force that shape what the process can take; empty "
           "where they do not apply to the role.",
           {{"max_model_len", {}},
@@ -42,17 +45,17 @@ std::vector<MetricInfo> ProcessMetrics() {
            {"dtype", {}},
            {"isa", {}},
            {"threads", {}}}),
-      Row(Metric::kProcessCpuSeconds, MetricType::kCounter, "process_cpu_seconds_total",
-          "User and system time of the process."),
-      Row(Metric::kProcessResidentMemory, gauge, "process_resident_memory_bytes",
-          "Resident memory of the process."),
-      Row(Metric::kProcessVirtualMemory, gauge, "process_virtual_memory_bytes",
-          "Virtual memory of the process."),
-      Row(Metric::kProcessOpenFds, gauge, "process_open_fds", "Open file descriptors."),
-      Row(Metric::kProcessMaxFds, gauge, "process_max_fds",
-          "File descriptors that the process may open."),
-      Row(Metric::kProcessStartTime, gauge, "process_start_time_seconds",
-          "When the process started, in Unix seconds."),
+      SharedRow(Metric::kProcessCpuSeconds, MetricType::kCounter, "process_cpu_seconds_total",
+                "User and system time of the process."),
+      SharedRow(Metric::kProcessResidentMemory, gauge, "process_resident_memory_bytes",
+                "Resident memory of the process."),
+      SharedRow(Metric::kProcessVirtualMemory, gauge, "process_virtual_memory_bytes",
+                "Virtual memory of the process."),
+      SharedRow(Metric::kProcessOpenFds, gauge, "process_open_fds", "Open file descriptors."),
+      SharedRow(Metric::kProcessMaxFds, gauge, "process_max_fds",
+                "File descriptors that the process may open."),
+      SharedRow(Metric::kProcessStartTime, gauge, "process_start_time_seconds",
+                "When the process started, in Unix seconds."),
   };
 }
 

@@ -56,7 +56,8 @@ std::vector<std::string> Column(const Combinations& rows, size_t column) {
   return values;
 }
 
-MetricInfo Histogram(Metric id, std::string name, std::vector<double> buckets, std::string help) {
+MetricInfo RouterHistogram(Metric id, std::string name, std::vector<double> buckets,
+                           std::string help) {
   return {.id = id,
           .name = std::move(name),
           .type = MetricType::kHistogram,
@@ -81,22 +82,23 @@ MetricInfo Plain(Metric id, MetricType type, std::string name, std::vector<Metri
 
 std::vector<MetricInfo> RequestHistograms() {
   return {
-      Histogram(Metric::kTimeToFirstToken, "baton_time_to_first_token_seconds", FirstTokenBuckets(),
-                "From a request's arrival to its first token."),
-      Histogram(Metric::kInterTokenLatency, "baton_inter_token_latency_seconds",
-                InterTokenBuckets(), "Between consecutive tokens of a request."),
-      Histogram(Metric::kRequestTimePerOutputToken, "baton_request_time_per_output_token_seconds",
-                InterTokenBuckets(), "Mean time between tokens, once per finished request."),
-      Histogram(Metric::kE2eRequestLatency, "baton_e2e_request_latency_seconds", RequestBuckets(),
-                "From a request's arrival to its end."),
-      Histogram(Metric::kRequestPromptTokens, "baton_request_prompt_tokens", LengthBuckets(),
-                "Prompt tokens, once per finished request."),
-      Histogram(Metric::kRequestGenerationTokens, "baton_request_generation_tokens",
-                LengthBuckets(), "Accepted output tokens, once per finished request."),
-      Histogram(Metric::kRequestParamsMaxTokens, "baton_request_params_max_tokens", LengthBuckets(),
-                "The max_tokens that requests ask for."),
-      Histogram(Metric::kRequestDeadlineSlack, "baton_request_deadline_slack_seconds",
-                RequestBuckets(), "Time left until the request's deadline when it ended."),
+      RouterHistogram(Metric::kTimeToFirstToken, "baton_time_to_first_token_seconds",
+                      FirstTokenBuckets(), "From a request's arrival to its first token."),
+      RouterHistogram(Metric::kInterTokenLatency, "baton_inter_token_latency_seconds",
+                      InterTokenBuckets(), "Between consecutive tokens of a request."),
+      RouterHistogram(Metric::kRequestTimePerOutputToken,
+                      "baton_request_time_per_output_token_seconds", InterTokenBuckets(),
+                      "Mean time between tokens, once per finished request."),
+      RouterHistogram(Metric::kE2eRequestLatency, "baton_e2e_request_latency_seconds",
+                      RequestBuckets(), "From a request's arrival to its end."),
+      RouterHistogram(Metric::kRequestPromptTokens, "baton_request_prompt_tokens", LengthBuckets(),
+                      "Prompt tokens, once per finished request."),
+      RouterHistogram(Metric::kRequestGenerationTokens, "baton_request_generation_tokens",
+                      LengthBuckets(), "Accepted output tokens, once per finished request."),
+      RouterHistogram(Metric::kRequestParamsMaxTokens, "baton_request_params_max_tokens",
+                      LengthBuckets(), "The max_tokens that requests ask for."),
+      RouterHistogram(Metric::kRequestDeadlineSlack, "baton_request_deadline_slack_seconds",
+                      RequestBuckets(), "Time left until the request's deadline when it ended."),
   };
 }
 

@@ -14,18 +14,18 @@ struct StepLimits {
   int32_t max_samples = 0;  // rows that draw a token
 };
 
-// Sizes in bytes of the fixed buffers of a step. Two activation buffers take turns: `wide` holds
-// q, k and v, then gate and up; `narrow` what is read from or written to them.
+// Sizes in bytes of the fixed buffers of a step. Two activation buffers take turns: `fused` holds
+// q, k and v, then gate and up; `operand` what is read from or written to them.
 // A step has at least as many tokens as samples.
 struct ActivationPlan {
   int64_t residual = 0;  // fp32 [tokens, hidden]
-  int64_t narrow = 0;    // compute dtype [tokens, max(hidden, q size, ffn)]
-  int64_t wide = 0;      // compute dtype [tokens, max(q + 2 kv size, 2 ffn)]
+  int64_t operand = 0;   // compute dtype [tokens, max(hidden, q size, ffn)]
+  int64_t fused = 0;     // compute dtype [tokens, max(q + 2 kv size, 2 ffn)]
   int64_t sampled = 0;   // fp32 [samples, hidden]
   int64_t normed = 0;    // compute dtype [samples, hidden]
   int64_t logits = 0;    // fp32 [samples, vocab]
 
-  int64_t total() const { return residual + narrow + wide + sampled + normed + logits; }
+  int64_t total() const { return residual + operand + fused + sampled + normed + logits; }
 };
 
 ActivationPlan PlanActivations(const ModelConfig& config, const LocalShape& shape,

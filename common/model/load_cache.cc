@@ -23,7 +23,7 @@ namespace baton {
 namespace {
 
 // On the way from the disk while a tensor is packed.
-constexpr int64_t kReadAheadBytes = int64_t{256} << 20;
+constexpr int64_t kCacheReadAheadBytes = int64_t{256} << 20;
 
 absl::Status Damaged(const std::string& path, const std::string& why) {
   return absl::DataLossError(absl::StrCat(path, ": ", why));
@@ -113,7 +113,7 @@ absl::Status LoadCacheReader::ReadMetadata(const LoadCacheKey& key) {
 void LoadCacheReader::ReadAhead(size_t index) {
   const auto tensors = file_->tensors();
   int64_t bytes = 0;
-  for (size_t i = index; i < tensors.size() && bytes < kReadAheadBytes; ++i) {
+  for (size_t i = index; i < tensors.size() && bytes < kCacheReadAheadBytes; ++i) {
     bytes += static_cast<int64_t>(tensors[i].data.size());
     if (i < asked_) continue;
     CheckpointFiles::Prefetch(tensors[i]);

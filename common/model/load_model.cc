@@ -77,9 +77,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   BATON_RETURN_IF_ERROR(CheckTensors(model->config, *files));
 
   RankSource source{.config = model->config, .files = *files, .options = options, .clock = clock};
-  BATON_ASSIGN_OR_RETURN(source.dtype, ResolveComputeDType(options.dtype, model->config, *files));
+  source.dtype = ResolveComputeDType(options.dtype, model->config, *files);
   BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype));
-  BATON_ASSIGN_OR_RETURN(source.quantization, ResolveQuantization(options.quantization));
   if (!options.load_cache.empty()) {
     BATON_RETURN_IF_ERROR(MakeCacheDir(options.load_cache));
     BATON_ASSIGN_OR_RETURN(source.fingerprint, ModelFingerprint(model_dir, *files, source.dtype));
@@ -95,7 +94,7 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   const double kv_bytes = static_cast<double>(layout.block_bytes()) * source.num_blocks;
   if (!device) {
     const MemoryNeed need = MemoryNeed::Of(model->config, shape, ranks, source.dtype,
-                                           source.quantization, options.limits);
+                                           options.quantization, options.limits);
     BATON_RETURN_IF_ERROR(
         CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
   }

@@ -98,8 +98,8 @@ absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
   const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
-  return CheckMemory(MemoryNeed::Of(source_.config, shape_, 1, source_.dtype, source_.quantization,
-                                    source_.options.limits),
+  return CheckMemory(MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
+                                    source_.options.quantization, source_.options.limits),
                      blocks * static_cast<double>(layout_.block_bytes()),
                      static_cast<double>(memory->free_bytes), "GPU");
 }
@@ -126,7 +126,7 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
                          kernels::MakeBackend({.device = options.device,
                                                .isa = options.isa,
                                                .compute_dtype = source_.dtype,
-                                               .quantization = source_.quantization,
+                                               .quantization = options.quantization,
                                                .threads = options.threads,
                                                .collective = collective_,
                                                .device_index = index_}));

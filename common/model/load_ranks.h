@@ -42,7 +42,6 @@ struct RankSource {
   const base::Clock& clock;
   kernels::DType dtype = kernels::DType::kF32;
   kernels::DType kv_dtype = kernels::DType::kF32;
-  kernels::Quantization quantization = kernels::Quantization::kNone;
   std::string fingerprint;  // where a load cache needs it
   int32_t num_blocks = 0;
   // The cache of a device with its own memory gets what is left when everything else is there.

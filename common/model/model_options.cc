@@ -21,36 +21,19 @@ absl::Status ModelOptions::Check() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<DType> ResolveComputeDType(const std::string& dtype, const ModelConfig& config,
-                                          const CheckpointFiles& files) {
-  if (dtype == "float32") return DType::kF32;
-  if (dtype == "bfloat16") return DType::kBF16;
-  if (dtype == "float16") return DType::kF16;
-  if (dtype != "auto") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype ", dtype, "; expected auto, float32, bfloat16 or float16"));
-  }
-  if (!config.dtype.empty()) return config.dtype == "float32" ? DType::kF32 : DType::kBF16;
+DType ResolveComputeDType(std::optional<DType> dtype, const ModelConfig& config,
+                          const CheckpointFiles& files) {
+  if (dtype.has_value()) return *dtype;
   const StoredTensor* embedding = files.Find("model.embed_tokens.weight");
-  const bool fp32 = embedding != nullptr && embedding->dtype == "F32";
+  const bool fp32 = config.dtype.empty() ? embedding != nullptr && embedding->dtype == "F32"
+                                         : kernels::ParseDType(config.dtype) == DType::kF32;
   return fp32 ? DType::kF32 : DType::kBF16;
 }
 
-absl::StatusOr<DType> ResolveKvDType(const std::string& dtype, DType compute) {
-  if (dtype == "auto") return compute;
-  if (dtype == "float32") return DType::kF32;
-  if (dtype == "bfloat16") return DType::kBF16;
-  if (dtype == "float16" && compute == DType::kF16) return DType::kF16;
+absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute) {
+  if (dtype != DType::kF16 || compute == DType::kF16) return dtype.value_or(compute);
   return absl::InvalidArgumentError(
-      absl::StrCat("--kv-dtype ", dtype, "; expected auto, float32 or bfloat16",
-                   dtype == "float16" ? ", or float16 with --dtype float16" : ""));
-}
-
-absl::StatusOr<kernels::Quantization> ResolveQuantization(const std::string& name) {
-  if (name == "none") return kernels::Quantization::kNone;
-  if (name == "fp8") return kernels::Quantization::kFp8;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--quantization ", name, "; expected none or fp8"));
+      "--kv-dtype float16; expected auto, float32 or bfloat16, or float16 with --dtype float16");
 }
 
 absl::Status MakeCacheDir(const std::string& dir) {

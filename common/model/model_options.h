@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -10,21 +11,22 @@
 #include "common/model/activations.h"
 #include "common/model/kv_arena.h"
 #include "kernels/backend_factory.h"
+#include "kernels/device.h"
 #include "kernels/dtype.h"
 
 namespace baton {
 
 // How a worker serves a model directory; the flags of the same names.
 struct ModelOptions {
-  std::string dtype = "auto";     // auto | float32 | bfloat16 | float16
-  std::string kv_dtype = "auto";  // auto | float32 | bfloat16 | float16
-  std::string device = "cpu";     // cpu | cuda | reference
-  std::string isa = "auto";
-  int threads = 0;                    // of all ranks together; 0 = all cores of this process
-  int32_t tensor_parallel_size = 1;   // ranks
-  std::string nccl_library;           // of ranks on GPUs; "" = the loader's own
-  std::string quantization = "none";  // none | fp8; of projections on a GPU that multiplies it
-  std::string load_cache;             // directory of packed checkpoints; "" = none is kept
+  std::optional<kernels::DType> dtype;     // of arithmetic; empty: see ResolveComputeDType
+  std::optional<kernels::DType> kv_dtype;  // of the KV cache; empty: that of arithmetic
+  kernels::Device device = kernels::Device::kCpu;
+  std::string isa = "auto";          // of the CPU: auto, avx512 or avx2
+  int threads = 0;                   // of all ranks together; 0 = all cores of this process
+  int32_t tensor_parallel_size = 1;  // ranks
+  std::string nccl_library;          // of ranks on GPUs; "" = the loader's own
+  kernels::Quantization quantization = kernels::Quantization::kNone;
+  std::string load_cache;  // directory of packed checkpoints; "" = none is kept
   int32_t block_size = 16;
   KvBudget kv;
   StepLimits limits{.max_tokens = 2048, .max_samples = 64};
@@ -33,14 +35,14 @@ struct ModelOptions {
   absl::Status Check() const;
 };
 
-// The dtype of arithmetic for `dtype`: "auto" is float32 for a checkpoint of float32, else
-// bfloat16. INVALID_ARGUMENT for a name that is none.
-absl::StatusOr<kernels::DType> ResolveComputeDType(const std::string& dtype,
-                                                   const ModelConfig& config,
-                                                   const CheckpointFiles& files);
-// The dtype of the KV cache: "auto" is the compute dtype.
-absl::StatusOr<kernels::DType> ResolveKvDType(const std::string& dtype, kernels::DType compute);
-absl::StatusOr<kernels::Quantization> ResolveQuantization(const std::string& name);
+// The dtype of arithmetic: `dtype` if it is given, else float32 for a checkpoint of float32 and
+// bfloat16 for any other.
+kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const ModelConfig& config,
+                                   const CheckpointFiles& files);
+// The dtype of the KV cache: `dtype` if it is given, else the compute dtype. INVALID_ARGUMENT for
+// float16 where arithmetic is in another.
+absl::StatusOr<kernels::DType> ResolveKvDType(std::optional<kernels::DType> dtype,
+                                              kernels::DType compute);
 
 // Makes the directory of --load-cache. One that cannot be made is a mistake in the flag; one that
 // cannot be written costs a cache only.

@@ -54,8 +54,8 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
 absl::Status Transformer::AllocateBuffers() {
   const ActivationPlan plan = PlanActivations(config_, shape_, dtype_, limits_);
   BATON_ASSIGN_OR_RETURN(residual_, backend_->Allocate(plan.residual));
-  BATON_ASSIGN_OR_RETURN(narrow_, backend_->Allocate(plan.narrow));
-  BATON_ASSIGN_OR_RETURN(wide_, backend_->Allocate(plan.wide));
+  BATON_ASSIGN_OR_RETURN(operand_, backend_->Allocate(plan.operand));
+  BATON_ASSIGN_OR_RETURN(fused_, backend_->Allocate(plan.fused));
   BATON_ASSIGN_OR_RETURN(sampled_, backend_->Allocate(plan.sampled));
   BATON_ASSIGN_OR_RETURN(normed_, backend_->Allocate(plan.normed));
   BATON_ASSIGN_OR_RETURN(logits_, backend_->Allocate(plan.logits));
@@ -101,11 +101,11 @@ kernels::RopeShape Transformer::Rope() const {
           .attention_factor = static_cast<float>(config_.rope.attention_factor)};
 }
 
-Matrix Transformer::Narrow(int64_t rows, int64_t cols) const {
-  return Matrix::Dense(narrow_->data(), dtype_, rows, cols);
+Matrix Transformer::Operand(int64_t rows, int64_t cols) const {
+  return Matrix::Dense(operand_->data(), dtype_, rows, cols);
 }
-Matrix Transformer::Wide(int64_t rows, int64_t cols) const {
-  return Matrix::Dense(wide_->data(), dtype_, rows, cols);
+Matrix Transformer::Fused(int64_t rows, int64_t cols) const {
+  return Matrix::Dense(fused_->data(), dtype_, rows, cols);
 }
 
 kernels::AttentionShape Transformer::AttentionOf(int32_t layer) const {
@@ -154,10 +154,10 @@ Matrix Transformer::StoreKv(int32_t layer, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
   const kernels::QkNorm norm = {
       .q = w.q_norm.get(), .k = w.k_norm.get(), .eps = static_cast<float>(config_.rms_eps)};
-  const Matrix input = Narrow(residual.rows, config_.hidden);
+  const Matrix input = Operand(residual.rows, config_.hidden);
   Norm(residual, *w.attention_norm, input);
   const int64_t heads = shape_.q_heads + 2 * int64_t{shape_.kv_heads};
-  const Matrix qkv = Wide(residual.rows, heads * config_.head_dim);
+  const Matrix qkv = Fused(residual.rows, heads * config_.head_dim);
   Project(*w.qkv, input, qkv, {.bias = w.qkv_bias.get()});
   backend_->RopeAndStoreKv(qkv, layer, AttentionOf(layer), Rope(), norm);
   CountOperation();
@@ -165,7 +165,7 @@ Matrix Transformer::StoreKv(int32_t layer, Matrix residual) {
 }
 
 Matrix Transformer::Attend(int32_t layer, Matrix qkv) {
-  const Matrix heads = Narrow(qkv.rows, int64_t{shape_.q_heads} * config_.head_dim);
+  const Matrix heads = Operand(qkv.rows, int64_t{shape_.q_heads} * config_.head_dim);
   backend_->PagedAttention(qkv, layer, AttentionOf(layer), heads);
   CountOperation();
   return heads;
@@ -174,11 +174,11 @@ Matrix Transformer::Attend(int32_t layer, Matrix qkv) {
 void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   const LayerWeights& w = weights_.layers[layer];
   AddProduct(*w.o, w.o_bias.get(), heads, residual);
-  const Matrix input = Narrow(residual.rows, config_.hidden);
+  const Matrix input = Operand(residual.rows, config_.hidden);
   Norm(residual, *w.mlp_norm, input);
-  const Matrix gate_up = Wide(residual.rows, 2 * int64_t{shape_.ffn});
+  const Matrix gate_up = Fused(residual.rows, 2 * int64_t{shape_.ffn});
   Project(*w.gate_up, input, gate_up, {.bias = w.gate_up_bias.get()});
-  const Matrix gated = Narrow(residual.rows, shape_.ffn);
+  const Matrix gated = Operand(residual.rows, shape_.ffn);
   backend_->SiluMul(gate_up, gated);
   CountOperation();
   AddProduct(*w.down, w.down_bias.get(), gated, residual);
@@ -190,7 +190,7 @@ Matrix Transformer::LastLayer(Matrix residual, int64_t samples) {
   const Matrix heads = Attend(layer, StoreKv(layer, residual));
   const Matrix sampled = Matrix::Dense(sampled_->data(), DType::kF32, samples, config_.hidden);
   Gather(residual, sampled);
-  const Matrix sampled_heads = Wide(samples, heads.cols);
+  const Matrix sampled_heads = Fused(samples, heads.cols);
   Gather(heads, sampled_heads);
   FinishLayer(layer, sampled_heads, sampled);
   return sampled;

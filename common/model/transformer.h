@@ -68,8 +68,8 @@ class Transformer final {
   void Project(const kernels::PackedWeight& weight, kernels::Matrix in, kernels::Matrix out,
                const kernels::MatMulEpilogue& epilogue);
   // Views of the two activation buffers, which take turns.
-  kernels::Matrix Narrow(int64_t rows, int64_t cols) const;
-  kernels::Matrix Wide(int64_t rows, int64_t cols) const;
+  kernels::Matrix Operand(int64_t rows, int64_t cols) const;
+  kernels::Matrix Fused(int64_t rows, int64_t cols) const;
   kernels::AttentionShape AttentionOf(int32_t layer) const;
 
   const ModelConfig config_;
@@ -79,7 +79,7 @@ class Transformer final {
   const StepLimits limits_;
   const kernels::DType dtype_;  // of activations
   const std::vector<float> inv_freq_;
-  std::unique_ptr<kernels::Buffer> residual_, narrow_, wide_, sampled_, normed_, logits_;
+  std::unique_ptr<kernels::Buffer> residual_, operand_, fused_, sampled_, normed_, logits_;
   std::atomic<uint64_t> operations_{0};
 };
 

@@ -90,11 +90,6 @@ class StreamWriter {
     DropPending();
   }
 
-  size_t pending_bytes() const {
-    base::MutexLock lock(&mutex_);
-    return pending_bytes_;
-  }
-
  private:
   void DropPending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     pending_.clear();
@@ -121,7 +116,7 @@ class StreamWriter {
   const Port port_;
   const Merge merge_;
   const size_t max_pending_bytes_;
-  mutable base::Mutex mutex_;
+  base::Mutex mutex_;
   std::deque<Message> pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   Message current_ ABSL_GUARDED_BY(mutex_);  // lives until its write is done

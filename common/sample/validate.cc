@@ -57,6 +57,24 @@ absl::Status CheckRanges(const SamplingParams& p) {
 
 }  // namespace
 
+absl::Status TooLong(std::string_view field, std::string_view part, int64_t tokens, int64_t limit) {
+  return MakeError(
+      absl::StatusCode::kInvalidArgument,
+      {.reason = Reason::kTooLong,
+       .field = std::string(field),
+       .values = {{"have", absl::StrCat(tokens)}, {"limit", absl::StrCat(limit)}}},
+      absl::StrCat("the request is too long: ", tokens, " tokens of ", std::string(part),
+                   "; the limit is ", limit, "; shorten the prompt or lower max_tokens"));
+}
+
+absl::Status CheckTokenIds(std::string_view field, std::span<const TokenId> ids,
+                           int32_t vocab_size) {
+  for (const TokenId id : ids) {
+    if (!InVocab(id, vocab_size)) return BadToken(field, id, vocab_size);
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ValidateSampling(const SamplingParams& params, int32_t vocab_size) {
   BATON_RETURN_IF_ERROR(CheckRanges(params));
   for (const auto& [id, bias] : params.logit_bias) {
@@ -80,9 +98,7 @@ absl::Status ValidateStop(const StopParams& params, int32_t vocab_size) {
                            absl::StrCat("min_tokens ", params.min_tokens, " is above max_tokens ",
                                         params.max_tokens, "; lower one or raise the other"));
   }
-  for (const TokenId id : params.stop_token_ids) {
-    if (!InVocab(id, vocab_size)) return BadToken("stop_token_ids", id, vocab_size);
-  }
+  BATON_RETURN_IF_ERROR(CheckTokenIds("stop_token_ids", params.stop_token_ids, vocab_size));
   if (params.eos_policy != EosPolicy::kHonor && !params.stop_token_ids.empty()) {
     return InvalidArgument(Reason::kConflictingOptions, "stop_token_ids",
                            "stop token ids end a request, ignoring EOS runs it to max_tokens; "

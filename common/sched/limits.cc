@@ -1,8 +1,6 @@
 #include "common/sched/limits.h"
 
 #include <algorithm>
-#include <span>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -18,29 +16,6 @@ int64_t TokensThatFit(const SequenceSpec& spec, const SequenceLimits& limits) {
   return std::min(limits.max_model_len, limits.pool_tokens);
 }
 
-absl::Status TooLong(std::string_view what, int64_t have, int64_t limit) {
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.reason = Reason::kTooLong,
-                    .field = "prompt",
-                    .values = {{"have", absl::StrCat(have)}, {"limit", absl::StrCat(limit)}}},
-                   absl::StrCat(std::string(what), " need ", have, " tokens, this worker holds ",
-                                limit, "; shorten the prompt or lower max_tokens"));
-}
-
-absl::Status CheckIds(std::string_view field, std::span<const TokenId> ids, int32_t vocab_size) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] >= 0 && ids[i] < vocab_size) continue;
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        {.reason = Reason::kInvalidTokenId,
-         .field = std::string(field),
-         .values = {{"have", absl::StrCat(ids[i])}, {"limit", absl::StrCat(vocab_size)}}},
-        absl::StrCat(std::string(field), "[", i, "] is token ", ids[i],
-                     "; expected an id from 0 to ", vocab_size - 1));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CheckLengths(const SequenceSpec& spec, const SequenceLimits& limits) {
   const auto prompt = static_cast<int64_t>(spec.prompt.size());
   const auto generated = static_cast<int64_t>(spec.generated.size());
@@ -52,13 +27,13 @@ absl::Status CheckLengths(const SequenceSpec& spec, const SequenceLimits& limits
                                         "is ", asked, "; nothing is left to generate"));
   }
   if (asked > 0 && prompt + asked > fits) {
-    return TooLong("the prompt and max_tokens", prompt + asked, fits);
+    return TooLong("prompt", "prompt and max_tokens", prompt + asked, fits);
   }
   if (prompt + generated + 1 > fits) {
-    return TooLong("the prompt and the next token", prompt + generated + 1, fits);
+    return TooLong("prompt", "prompt and next token", prompt + generated + 1, fits);
   }
   if (prompt + generated > limits.pool_tokens) {
-    return TooLong("the prompt's KV blocks", prompt + generated, limits.pool_tokens);
+    return TooLong("prompt", "prompt in KV blocks", prompt + generated, limits.pool_tokens);
   }
   return absl::OkStatus();
 }
@@ -76,8 +51,8 @@ absl::Status CheckSpec(const SequenceSpec& spec, const SequenceLimits& limits) {
     return InvalidArgument(Reason::kEmptyPrompt, "prompt",
                            "the prompt has no tokens; expected at least one");
   }
-  BATON_RETURN_IF_ERROR(CheckIds("prompt_ids", spec.prompt, limits.vocab_size));
-  BATON_RETURN_IF_ERROR(CheckIds("generated_ids", spec.generated, limits.vocab_size));
+  BATON_RETURN_IF_ERROR(CheckTokenIds("prompt_ids", spec.prompt, limits.vocab_size));
+  BATON_RETURN_IF_ERROR(CheckTokenIds("generated_ids", spec.generated, limits.vocab_size));
   BATON_RETURN_IF_ERROR(ValidateSampling(spec.sampling, limits.vocab_size));
   BATON_RETURN_IF_ERROR(ValidateStop(spec.stop, limits.vocab_size));
   return CheckLengths(spec, limits);

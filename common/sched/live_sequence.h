@@ -14,6 +14,13 @@
 
 namespace baton {
 
+// Whether somebody outside the engine may touch the blocks of a sequence.
+enum class Lease {
+  kNone,     // nothing was lent yet
+  kOut,      // blocks are lent
+  kReturned  // they were given back, and a kPrefill lends no others
+};
+
 // A sequence inside the scheduler. Tokens [0, computed) have their KV in the blocks; the rest is
 // still to be fed, and a token is drawn once all of it was. Plans that are out have fed up to
 // `planned`, and drawn `unknown` tokens more than `tokens` holds.
@@ -47,13 +54,9 @@ struct LiveSequence {
   int32_t blocks_reported = 0;  // kPrefill: blocks already in a BlocksProven
   int32_t cached_tokens = 0;    // found in the prefix cache when it first got its blocks
   int32_t leased_from = 0;      // kReserved: first leased ordinal
-  bool lease_out = false;       // somebody outside may touch our blocks
-  bool lease_closed = false;    // given back: nothing is leased any more
-  bool over = false;            // ended; only a lease or rows that are out keep it here
-  bool quarantined = false;     // its blocks are held, no longer used
-  bool held_back = false;       // not in the plan being made: its blocks are wanted next
-  bool decoded = false;         // reached kDecoding once
-  uint64_t last_turn = 0;       // number of our last row, over all rows
+  Lease lease = Lease::kNone;
+  bool held_back = false;  // not in the plan being made: its blocks are wanted next
+  uint64_t last_turn = 0;  // number of our last row, over all rows
   std::optional<FinishReason> end_after_step;  // asked for while in flight
 
   int32_t preemptions = 0;
@@ -65,11 +68,17 @@ struct LiveSequence {
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t generated() const { return length() - prompt_tokens(); }
   int32_t pending() const { return length() - computed; }
+  // Ended; only a lease or rows that are out keep it here.
+  bool over() const { return state == SequenceState::kDone || state == SequenceState::kFailed; }
+  // Somebody outside may touch its blocks.
+  bool leased() const { return lease == Lease::kOut; }
+  // A token was drawn or received here, so it has reached kDecoding.
+  bool decoded() const { return tokens.size() > spec.prompt.size() + spec.generated.size(); }
   // With the tokens that plans which are out draw.
   int32_t future_length() const { return length() + unknown; }
   int32_t to_feed() const { return future_length() - planned; }
   bool running() const {
-    return !over && (state == SequenceState::kPrefilling || state == SequenceState::kDecoding);
+    return state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
   }
   // A row of one token behind a complete KV: the usual step of generation.
   bool decodes() const { return state == SequenceState::kDecoding && pending() == 1; }
@@ -86,9 +95,7 @@ struct LiveSequence {
            spec.sampling.no_repeat_ngram_size == 0 && generated() + unknown < stop.max_tokens();
   }
   // Whether its blocks may be taken away and computed again later.
-  bool preemptible() const {
-    return running() && !lease_out && spec.kind != SequenceKind::kPrefill;
-  }
+  bool preemptible() const { return running() && !leased() && spec.kind != SequenceKind::kPrefill; }
   SequenceView view() const { return {id, arrived, prompt_tokens(), generated()}; }
 };
 

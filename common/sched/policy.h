@@ -1,8 +1,7 @@
 #pragma once
 
-#include <string_view>
+#include <cstdint>
 
-#include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/ids.h"
 
@@ -16,16 +15,17 @@ struct SequenceView {
   int32_t generated_tokens = 0;
 };
 
-// The order of sequences, as const functions. Both must be strict weak orders and may change only
-// when things happen, never what is drawn.
+// The order of sequences, as const functions. Both must be strict weak orders. They may change only
+// when things happen, never which tokens are drawn.
 struct Policy {
-  std::string_view name;
   bool (*starts_before)(const SequenceView& a, const SequenceView& b);
   // Whether `a` gives its blocks up before `b`.
   bool (*yields_before)(const SequenceView& a, const SequenceView& b);
 };
 
-// "fcfs": first come, first served; the youngest yields. INVALID_ARGUMENT names the known ones.
-absl::StatusOr<Policy> PolicyByName(std::string_view name);
+// First come, first served; the youngest yields.
+inline constexpr Policy kFcfs = {
+    .starts_before = [](const SequenceView& a, const SequenceView& b) { return a.id < b.id; },
+    .yields_before = [](const SequenceView& a, const SequenceView& b) { return a.id > b.id; }};
 
 }  // namespace baton

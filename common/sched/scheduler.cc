@@ -55,16 +55,16 @@ void Scheduler::Add(SequenceId id, SequenceSpec spec, base::Instant now) {
 
 void Scheduler::Cancel(SequenceId id, base::Instant now) {
   LiveSequence* const sequence = Find(id);
-  if (sequence == nullptr || sequence->over) return;
+  if (sequence == nullptr || sequence->over()) return;
   EndEarlyOrDefer(sequence, FinishReason::kAborted, now);
 }
 
 void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant now) {
   LiveSequence* const sequence = Find(id);
   if (sequence == nullptr) return;
-  if (sequence->over) return ReturnLease(id);  // revoked or cancelled while the commit came
-  if (sequence->state != SequenceState::kReserved || !sequence->lease_out) return;
-  sequence->lease_out = false;
+  if (sequence->over()) return ReturnLease(id);  // revoked or cancelled while the commit came
+  if (sequence->state != SequenceState::kReserved || !sequence->leased()) return;
+  sequence->lease = Lease::kReturned;
   const int32_t received =
       sequence->length() - sequence->leased_from * options_.block_size;  // never negative
   counters_.prompt_tokens_received += static_cast<uint64_t>(received);
@@ -82,15 +82,14 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
 void Scheduler::ReturnLease(SequenceId id) {
   LiveSequence* const sequence = Find(id);
   if (sequence == nullptr) return;
-  sequence->lease_out = false;
-  sequence->lease_closed = true;
+  sequence->lease = Lease::kReturned;
   ForgetIfUnused(sequence);
 }
 
 void Scheduler::ExpireAt(base::Instant now) {
   std::vector<LiveSequence*> due;
   for (const auto& [id, sequence] : live_) {
-    if (!sequence->over) due.push_back(sequence.get());
+    if (!sequence->over()) due.push_back(sequence.get());
   }
   for (LiveSequence* const sequence : due) {
     const bool in_line =
@@ -111,7 +110,7 @@ base::Instant Scheduler::NextWake(base::Instant now) const {
   base::Instant wake = HoldUntil();
   if (wake <= now) wake = base::kNever;
   for (const auto& [id, sequence] : live_) {
-    if (sequence->over) continue;
+    if (sequence->over()) continue;
     wake = std::min(wake, sequence->spec.deadline);
     if (sequence->spec.kind == SequenceKind::kReserved &&
         sequence->state == SequenceState::kQueued) {
@@ -192,7 +191,6 @@ void Scheduler::SetState(LiveSequence* sequence, SequenceState to, base::Instant
   }
   sequence->state = to;
   sequence->state_since = now;
-  sequence->decoded |= to == SequenceState::kDecoding;
   Emit(*sequence, now, StateEvent{from, to});
 }
 
@@ -222,29 +220,27 @@ void Scheduler::End(LiveSequence* sequence, FinishReason reason, std::optional<T
   finished.reason = reason;
   finished.stop_token = stop_token;
   if (reason == FinishReason::kDeadline) finished.status = DeadlinePassed(sequence->state);
-  const bool early = IsEarly(reason);
-  SetState(sequence, early ? SequenceState::kFailed : SequenceState::kDone, now);
+  SetState(sequence, IsEarly(reason) ? SequenceState::kFailed : SequenceState::kDone, now);
   Emit(*sequence, now, std::move(finished));
-  FreeBlocks(sequence, /*detach=*/early, now);
+  FreeBlocks(sequence, now);
 }
 
 void Scheduler::Refuse(LiveSequence* sequence, absl::Status status, base::Instant now) {
   SetState(sequence, SequenceState::kFailed, now);
   Emit(*sequence, now, RefusedEvent{std::move(status)});
-  FreeBlocks(sequence, /*detach=*/true, now);
+  FreeBlocks(sequence, now);
 }
 
 void Scheduler::Revoke(LiveSequence* sequence, base::Instant now) {
   ++counters_.revocations;
   SetState(sequence, SequenceState::kFailed, now);
   Emit(*sequence, now, RevokedEvent{});
-  FreeBlocks(sequence, /*detach=*/true, now);
+  FreeBlocks(sequence, now);
 }
 
-void Scheduler::FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now) {
-  sequence->over = true;
-  if (sequence->lease_out && detach) {
-    sequence->quarantined = true;
+void Scheduler::FreeBlocks(LiveSequence* sequence, base::Instant now) {
+  const bool early = sequence->state == SequenceState::kFailed;
+  if (early && sequence->leased()) {
     const bool reads = sequence->spec.kind == SequenceKind::kPrefill;
     const bool only_reported = reads && sequence->rows_out == 0;
     sequence->table.Quarantine(reads ? 0 : sequence->leased_from,
@@ -256,7 +252,7 @@ void Scheduler::FreeBlocks(LiveSequence* sequence, bool detach, base::Instant no
 
 // Once it is over and neither a lease nor a row that is out needs its blocks.
 void Scheduler::ForgetIfUnused(LiveSequence* sequence) {
-  if (!sequence->over || sequence->lease_out || sequence->rows_out > 0) return;
+  if (!sequence->over() || sequence->leased() || sequence->rows_out > 0) return;
   sequence->table.Clear();
   const SequenceId id = sequence->id;
   live_.erase(id);

@@ -27,7 +27,7 @@ struct SchedulerOptions {
   int32_t max_num_batched_tokens = 2048;  // of a step
   int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
   base::Duration prefill_batch_wait{};
-  Policy policy;
+  Policy policy = kFcfs;
   std::vector<TokenId> eos_ids;
 };
 
@@ -106,7 +106,7 @@ class Scheduler {
   void Revoke(LiveSequence* sequence, base::Instant now);
   void EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now);
   // Leased blocks stay held until ReturnLease, all of them until no row is out.
-  void FreeBlocks(LiveSequence* sequence, bool detach, base::Instant now);
+  void FreeBlocks(LiveSequence* sequence, base::Instant now);
   void ForgetIfUnused(LiveSequence* sequence);
   void MoveSlot(LiveSequence* sequence, bool runs);
   FinishedEvent Summary(const LiveSequence& sequence, base::Instant now) const;

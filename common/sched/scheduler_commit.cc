@@ -19,7 +19,7 @@ void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Ins
     LiveSequence* const sequence = Find(row.sequence);
     BATON_CHECK(sequence != nullptr && sequence->rows_out > 0) << row.sequence.value();
     --sequence->rows_out;
-    if (sequence->over) {
+    if (sequence->over()) {
       ++counters_.rows_discarded;
       ForgetIfUnused(sequence);
     } else if (sequence->end_after_step) {
@@ -85,7 +85,7 @@ void Scheduler::EnterProven(LiveSequence* sequence) {
 
 // Leases the blocks that became final: full ones, and with `last` also the one filled in part.
 void Scheduler::ReportProven(LiveSequence* sequence, bool last, base::Instant now) {
-  if (sequence->lease_closed) return;
+  if (sequence->lease == Lease::kReturned) return;
   const int32_t block_size = options_.block_size;
   const int32_t final_blocks =
       last ? BlocksFor(sequence->computed, block_size) : sequence->computed / block_size;
@@ -99,7 +99,7 @@ void Scheduler::ReportProven(LiveSequence* sequence, bool last, base::Instant no
     proven.blocks.push_back({.ordinal = i, .block = sequence->table[i]});
   }
   sequence->blocks_reported = final_blocks;
-  sequence->lease_out = true;
+  sequence->lease = Lease::kOut;
   Emit(*sequence, now, std::move(proven));
 }
 

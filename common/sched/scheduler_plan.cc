@@ -51,7 +51,7 @@ bool Scheduler::SecureBlocks(base::Instant now) {
 int32_t Scheduler::BlocksComingBack() const {
   int32_t blocks = pool_->num_quarantined();
   for (const auto& [id, sequence] : live_) {
-    const bool ends = sequence->over && sequence->rows_out > 0 && !sequence->lease_out;
+    const bool ends = sequence->over() && sequence->rows_out > 0 && !sequence->leased();
     if (!ends && !sequence->held_back) continue;
     for (const BlockId block : sequence->table.ids()) {
       if (pool_->references(block) == 1) ++blocks;
@@ -89,7 +89,7 @@ bool Scheduler::MakeRoom(base::Instant now) {
 }
 
 void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
-  BATON_CHECK(sequence->rows_out == 0 && !sequence->lease_out)
+  BATON_CHECK(sequence->rows_out == 0 && !sequence->leased())
       << "sequence " << sequence->id.value();
   ++counters_.preemptions;
   ++sequence->preemptions;
@@ -186,7 +186,7 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
     Grant(sequence, now);
     return true;
   }
-  SetState(sequence, sequence->decoded ? SequenceState::kDecoding : SequenceState::kPrefilling,
+  SetState(sequence, sequence->decoded() ? SequenceState::kDecoding : SequenceState::kPrefilling,
            now);
   if (matched > 0 && sequence->spec.kind == SequenceKind::kPrefill) {
     ReportProven(sequence, /*last=*/false, now);
@@ -202,7 +202,7 @@ void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {
     granted.lease.push_back({.ordinal = i, .block = sequence->table[i]});
   }
   sequence->leased_from = granted.cached_blocks;
-  sequence->lease_out = true;
+  sequence->lease = Lease::kOut;
   Emit(*sequence, now, std::move(granted));
 }
 

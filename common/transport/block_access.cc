@@ -14,8 +14,8 @@ class HostBlockAccess final : public BlockAccess {
     CopyParts(from, to);
     return absl::OkStatus();
   }
-  absl::Status Zero(const SlotRows& rows, std::span<std::byte> block) const override {
-    ZeroUnusedSlots(rows, block);
+  absl::Status Zero(const BlockRows& rows, std::span<std::byte> block) const override {
+    ZeroUnused(rows, block);
     return absl::OkStatus();
   }
 };

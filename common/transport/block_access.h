@@ -27,7 +27,7 @@ class BlockAccess {
   // Copies host bytes to `to`, parts of a block and together as many.
   virtual absl::Status Write(const ConstByteParts& from, const ByteParts& to) const = 0;
   // Zeroes what nobody owns of a block on one rank: see block_layout.h.
-  virtual absl::Status Zero(const SlotRows& rows, std::span<std::byte> block) const = 0;
+  virtual absl::Status Zero(const BlockRows& rows, std::span<std::byte> block) const = 0;
 };
 
 // Blocks in the host's memory: nothing is copied to be read.

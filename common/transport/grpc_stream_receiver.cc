@@ -13,12 +13,6 @@
 namespace baton {
 namespace {
 
-// Says nothing about which part was wrong.
-absl::Status UnknownTicket() {
-  return MakeError(absl::StatusCode::kNotFound, {.reason = Reason::kUnknownTicket},
-                   "this worker has no reservation of that ticket; open a new attempt");
-}
-
 grpc::ByteBuffer ResponseOf(int32_t blocks) {
   worker_pb::PushResponse response;
   response.set_block_count(blocks);
@@ -51,7 +45,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
   }
   void OnCancel() override { Answer(absl::CancelledError("the push was cancelled")); }
   void OnDone() override {
-    if (inbox_ != nullptr && acceptor_ != nullptr) acceptor_->RemovePush(ticket_);
+    if (inbox_ != nullptr && acceptor_ != nullptr) acceptor_->pushes().Remove(ticket_);
     if (inbox_ != nullptr) inbox_->Closed();
     self_.reset();
   }
@@ -113,7 +107,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
     if (!inbox.ok()) return inbox.status();
     inbox_ = *std::move(inbox);
     ticket_ = *ticket;
-    if (acceptor_ != nullptr) acceptor_->AddPush(ticket_, inbox_);
+    if (acceptor_ != nullptr) acceptor_->pushes().Add(ticket_, inbox_);
     return absl::OkStatus();
   }
 

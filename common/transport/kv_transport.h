@@ -38,11 +38,7 @@ struct KvSource {
   int32_t ordinal = 0;  // in the sequence's block table
   ConstByteParts parts;
 
-  size_t size() const {
-    size_t sum = 0;
-    for (const std::span<const std::byte> part : parts) sum += part.size();
-    return sum;
-  }
+  size_t size() const { return SizeOf(parts); }
 };
 
 // A part of a block on its way.
@@ -55,11 +51,7 @@ struct KvPiece {
   // Of a sender whose blocks the host cannot read: holds the copy that `parts` lie in.
   std::shared_ptr<const std::byte[]> copy;
 
-  size_t size() const {
-    size_t sum = 0;
-    for (const std::span<const std::byte> part : parts) sum += part.size();
-    return sum;
-  }
+  size_t size() const { return SizeOf(parts); }
 };
 
 // The end of a push: what was sent, and the token with which decoding goes on.

@@ -29,13 +29,13 @@ absl::Status NoCuda() {
 absl::StatusOr<std::unique_ptr<PairMemory>> MakeMemory(const TransportOptions& options) {
 #if BATON_HAS_CUDA
   if (options.on_gpu) {
-    return MakeCudaPairMemory(kDevice, options.limits.slots, options.limits.parcel_bytes,
+    return MakeCudaPairMemory(kDevice, options.limits.buffers, options.limits.parcel_bytes,
                               options.self.shape.tensor_parallel > 1);
   }
 #else
   if (options.on_gpu) return NoCuda();
 #endif
-  return MakeHostPairMemory(options.limits.slots, options.limits.parcel_bytes);
+  return MakeHostPairMemory(options.limits.buffers, options.limits.parcel_bytes);
 }
 
 // What the options ask for; kGrpc when it is messages only.

@@ -40,7 +40,7 @@ worker_pb::WorkerLoad LoadOf(WorkerCore* core) {
   load.set_waiting(figures.waiting);
   load.set_reserved(figures.reserved);
   load.set_queued_prompt_tokens(figures.queued_prompt_tokens);
-  load.set_prefill_slots_free(figures.prefill_slots_free);
+  load.set_prefill_places_free(figures.prefill_places_free);
   load.set_blocks_total(figures.blocks_total);
   load.set_blocks_free(figures.blocks_free);
   load.set_blocks_cached(figures.blocks_cached);

@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "common/metrics/metric.h"
 #include "common/model/footprint.h"
-#include "common/text/stop_set.h"
+#include "common/text/eos_set.h"
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
 #include "kernels/backend_factory.h"
@@ -21,14 +21,16 @@ constexpr int32_t kTypicalPrompt = 512;
 ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
-  options.dtype = WordOf(flags.dtype);
-  options.kv_dtype = WordOf(flags.kv_dtype);
-  options.device = WordOf(flags.device);
+  options.dtype = kernels::ParseDType(WordOf(flags.dtype));
+  options.kv_dtype = kernels::ParseDType(WordOf(flags.kv_dtype));
+  if (flags.device == DeviceFlag::kCuda) options.device = kernels::Device::kCuda;
   options.isa = WordOf(flags.isa);
   options.threads = flags.threads;
   options.tensor_parallel_size = flags.tensor_parallel_size;
   options.nccl_library = worker.handoff.nccl_library;
-  options.quantization = WordOf(flags.quantization);
+  if (flags.quantization == QuantizationFlag::kFp8) {
+    options.quantization = kernels::Quantization::kFp8;
+  }
   options.load_cache = flags.load_cache;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
@@ -41,8 +43,16 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   return options;
 }
 
+Policy PolicyOf(PolicyFlag flag) {
+  switch (flag) {
+    case PolicyFlag::kFcfs:
+      return kFcfs;
+  }
+  return kFcfs;
+}
+
 EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
-                              const std::vector<StopSetEntry>& stop_set) {
+                              const std::vector<EosSetEntry>& eos_set) {
   EngineOptions options;
   options.max_model_len = flags.max_model_len > 0 ? flags.max_model_len : config.max_positions;
   options.max_num_seqs = flags.max_num_seqs;
@@ -50,10 +60,10 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.max_num_batched_tokens = flags.max_num_batched_tokens;
   options.enable_prefix_caching = flags.enable_prefix_caching;
   options.prefill_batch_wait = flags.prefill_batch_wait;
-  options.policy = WordOf(flags.policy);
+  options.policy = PolicyOf(flags.policy);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
-  for (const StopSetEntry& entry : stop_set) options.eos_ids.push_back(entry.id);
+  for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   return options;
 }
@@ -82,10 +92,10 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
                kv.num_blocks, kv.layout.block_size,
                (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20,
                model.engine.max_model_len, model.engine.overlap ? "on" : "off");
-  if (model.stop_set.empty()) {
+  if (model.eos_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
-  for (const StopSetEntry& entry : model.stop_set) {
+  for (const EosSetEntry& entry : model.eos_set) {
     std::string sources;
     for (const std::string& source : entry.sources) {
       sources += (sources.empty() ? "" : ", ") + source;
@@ -94,15 +104,15 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   }
 }
 
-absl::StatusOr<std::vector<StopSetEntry>> StopSetOf(const std::string& model_dir,
-                                                    const LoadedModel& model) {
+absl::StatusOr<std::vector<EosSetEntry>> EosSetOf(const std::string& model_dir,
+                                                  const LoadedModel& model) {
   auto tokenizer = LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
     spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
-    return LoadStopSet(model_dir, model.config, model.generation, nullptr);
+    return LoadEosSet(model_dir, model.config, model.generation, nullptr);
   }
   if (!tokenizer.ok()) return tokenizer.status();
-  return LoadStopSet(model_dir, model.config, model.generation, tokenizer->get());
+  return LoadEosSet(model_dir, model.config, model.generation, tokenizer->get());
 }
 
 }  // namespace
@@ -149,8 +159,8 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
           worker.model_dir, ModelOptionsOf(worker),
           [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
-  BATON_ASSIGN_OR_RETURN(model.stop_set, StopSetOf(worker.model_dir, *model.loaded));
-  model.engine = EngineOptionsOf(flags, model.loaded->config, model.stop_set);
+  BATON_ASSIGN_OR_RETURN(model.eos_set, EosSetOf(worker.model_dir, *model.loaded));
+  model.engine = EngineOptionsOf(flags, model.loaded->config, model.eos_set);
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
                                                                     model.loaded->threads())));

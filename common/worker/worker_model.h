@@ -17,7 +17,7 @@ namespace baton {
 // A loaded model with what the rest of a worker needs to know about it.
 struct WorkerModel {
   std::unique_ptr<LoadedModel> loaded;
-  std::vector<StopSetEntry> stop_set;  // the EOS ids with their sources
+  std::vector<EosSetEntry> eos_set;  // the EOS ids with their sources
   EngineOptions engine;
   WorkModel work;
   std::string compute_dtype;

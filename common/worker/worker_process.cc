@@ -23,7 +23,6 @@
 #include "common/worker/status_service.h"
 #include "common/worker/worker_model.h"
 #include "grpcpp/impl/service_type.h"
-#include "kernels/backend_factory.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {

@@ -133,7 +133,7 @@ void Gather(const char* name, size_t count, bool with_sums) {
     return timer.Time([&] {
       const int error = LaunchCopyParts(
           static_cast<const BlockPart*>(parts->data()), static_cast<int32_t>(count), kBlockBytes,
-          {}, with_sums ? static_cast<uint64_t*>(sums->data()) : nullptr, timer.stream());
+          with_sums ? static_cast<uint64_t*>(sums->data()) : nullptr, timer.stream());
       if (error != 0) Need(ToStatus(error, "gathering"));
     });
   });

@@ -236,25 +236,21 @@ bool IsGroups(const std::string& list) {
 }  // namespace baton::kernels
 
 int main(int argc, char** argv) {
-  using baton::kernels::DType;
   baton::kernels::RunOptions run;
   for (int i = 1; i < argc; i += 2) {
     const std::string flag = argv[i];
     const char* value = i + 1 < argc ? argv[i + 1] : "";
-    if (flag == "--device") {
-      run.backend.device = value;
+    const auto device = baton::kernels::ParseDevice(value);
+    const auto dtype = baton::kernels::ParseDType(value);
+    const auto quantization = baton::kernels::ParseQuantization(value);
+    if (flag == "--device" && device.has_value()) {
+      run.backend.device = *device;
     } else if (flag == "--isa") {
       run.backend.isa = value;
-    } else if (flag == "--dtype" && std::strcmp(value, "float32") == 0) {
-      run.backend.compute_dtype = DType::kF32;
-    } else if (flag == "--dtype" && std::strcmp(value, "bfloat16") == 0) {
-      run.backend.compute_dtype = DType::kBF16;
-    } else if (flag == "--dtype" && std::strcmp(value, "float16") == 0) {
-      run.backend.compute_dtype = DType::kF16;
-    } else if (flag == "--quantization" && std::strcmp(value, "none") == 0) {
-      run.backend.quantization = baton::kernels::Quantization::kNone;
-    } else if (flag == "--quantization" && std::strcmp(value, "fp8") == 0) {
-      run.backend.quantization = baton::kernels::Quantization::kFp8;
+    } else if (flag == "--dtype" && dtype.has_value()) {
+      run.backend.compute_dtype = *dtype;
+    } else if (flag == "--quantization" && quantization.has_value()) {
+      run.backend.quantization = *quantization;
     } else if (flag == "--threads" && std::atoi(value) > 0) {
       run.backend.threads = std::atoi(value);
     } else if (flag == "--rounds" && std::atoi(value) > 0) {

@@ -19,19 +19,8 @@
 namespace baton::kernels {
 namespace {
 
-constexpr int kMaxHeadDim = 256;
-
-bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
-
 // Elements that a thread should at least have before work is split.
 int64_t GrainRows(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
-
-void CheckHeads(const AttentionShape& shape) {
-  BATON_CHECK(shape.head_dim % 8 == 0 && 0 < shape.head_dim && shape.head_dim <= kMaxHeadDim)
-      << "head_dim " << shape.head_dim << ", expected a multiple of 8 up to " << kMaxHeadDim;
-  BATON_CHECK(shape.kv_heads > 0 && shape.q_heads % shape.kv_heads == 0)
-      << shape.q_heads << " query heads over " << shape.kv_heads << " KV heads";
-}
 
 // The first ranks take what does not divide.
 int ThreadsOfRank(const BackendOptions& options) {
@@ -62,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     }
   }
   if (gemm == nullptr) gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
-  BackendInfo info{.device = "cpu",
+  BackendInfo info{.device = Device::kCpu,
                    .isa = std::string(cpu::Name(isa)),
                    .matmul = gemm->implementation(),
                    .threads = threads,
@@ -82,7 +71,8 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
       paged_attention_(cpu::ChoosePagedAttention(isa)),
-      sample_ops_(cpu::ChooseSampleOps(isa)) {
+      sample_ops_(cpu::ChooseSampleOps(isa)),
+      check_(info_.compute_dtype) {
   for (int thread = 0; thread < info_.threads; ++thread) samplers_.emplace_back(sample_ops_);
 }
 
@@ -141,6 +131,7 @@ absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const P
   BATON_RETURN_IF_ERROR(team_.Take());
   layout_ = layout;
   kv_ = kv;
+  check_.BeginStep(RowsOf(layout), kv.layout);
   rope_table_.Reset();
   attention_tasks_.clear();
   sequence_of_.resize(layout.tokens.size());
@@ -158,14 +149,11 @@ absl::Status CpuBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<void()>
 }
 
 void CpuBackend::Embed(const Buffer& table, Matrix out) {
-  const DType dtype = info_.compute_dtype;
-  BATON_CHECK(out.dtype == DType::kF32) << "embeddings are fp32";
-  const int64_t vocab = static_cast<int64_t>(table.size() / SizeOf(dtype)) / out.cols;
+  CheckTokens(layout_.tokens, check_.Embed(table, out));
   for (int64_t row = 0; row < out.rows; ++row) {
     const int64_t token = layout_.tokens[row];
-    BATON_CHECK(token >= 0 && token < vocab) << "token " << token << " of " << vocab;
     float* to = static_cast<float*>(out.row(row));
-    if (dtype == DType::kF32) {
+    if (info_.compute_dtype == DType::kF32) {
       std::memcpy(to, static_cast<const float*>(table.data()) + token * out.cols,
                   static_cast<size_t>(out.cols) * sizeof(float));
       continue;
@@ -176,10 +164,8 @@ void CpuBackend::Embed(const Buffer& table, Matrix out) {
 }
 
 void CpuBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
-  BATON_CHECK(out.dtype == DType::kF32 && out.cols == weight.in()) << "embeddings are fp32";
-  for (const int32_t token : layout_.tokens) {
-    BATON_CHECK(token >= 0 && token < weight.out()) << "token " << token << " of " << weight.out();
-  }
+  check_.EmbedFromPacked(weight, out);
+  CheckTokens(layout_.tokens, weight.out());
   cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
                       [&](int64_t begin, int64_t end) {
                         for (int64_t row = begin; row < end; ++row) {
@@ -189,18 +175,16 @@ void CpuBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
 }
 
 void CpuBackend::GatherSampled(Matrix in, Matrix out) {
+  check_.GatherSampled(in, out);
   const std::span<const int32_t> rows = layout_.sample_rows;
-  BATON_CHECK(in.dtype == out.dtype && in.cols == out.cols) << "a gather changes neither";
   const size_t bytes = static_cast<size_t>(in.cols) * SizeOf(in.dtype);
   for (size_t row = 0; row < rows.size(); ++row) {
-    BATON_CHECK(rows[row] >= 0 && rows[row] < in.rows) << "row " << rows[row] << " of " << in.rows;
     std::memmove(out.row(static_cast<int64_t>(row)), in.row(rows[row]), bytes);
   }
 }
 
 void CpuBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
-  BATON_CHECK(in.cols == out.cols && in.rows == out.rows &&
-              weight.size() >= static_cast<size_t>(in.cols) * sizeof(float));
+  check_.RmsNorm(in, weight, out);
   cpu::ParallelRanges(info_.threads, in.rows, GrainRows(in.cols), [&](int64_t begin, int64_t end) {
     rms_norm_(in, static_cast<const float*>(weight.data()), eps, out, begin, end);
   });
@@ -208,19 +192,13 @@ void CpuBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out)
 
 void CpuBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                         const MatMulEpilogue& epilogue) {
-  BATON_CHECK(in.cols == weight.in() && out.cols == weight.out() && in.rows == out.rows)
-      << in.rows << " x " << in.cols << " by " << weight.out() << " x " << weight.in() << " into "
-      << out.rows << " x " << out.cols;
-  BATON_CHECK(IsDense(in) && IsDense(out)) << "matmul operands have no gap between rows";
-  BATON_CHECK(in.dtype == info_.compute_dtype) << "matmul inputs are in the compute dtype";
+  check_.MatMul(weight, in, out, epilogue);
   gemm_->Run(weight, in, out, epilogue);
 }
 
 void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
                                 const RopeShape& rope, const QkNorm& norm) {
-  CheckHeads(shape);
-  BATON_CHECK(static_cast<int>(rope.inv_freq.size()) * 2 == shape.head_dim)
-      << rope.inv_freq.size() << " rotary frequencies for head_dim " << shape.head_dim;
+  check_.RopeAndStoreKv(qkv, layer, shape, rope, norm);
   rope_table_.Update(layout_.positions, rope);
   const cpu::RopeStoreArgs args{
       .qkv = qkv, .kv = kv_, .layer = layer, .shape = shape, .norm = norm};
@@ -265,8 +243,7 @@ void CpuBackend::PlanAttention(const AttentionShape& shape) {
 }
 
 void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
-  CheckHeads(shape);
-  BATON_CHECK(qkv.dtype == out.dtype) << "attention keeps the activations' dtype";
+  check_.PagedAttention(qkv, layer, shape, out);
   if (attention_tasks_.empty()) PlanAttention(shape);
   const size_t floats = cpu::AttentionScratch(shape, kv_.layout.block_size);
   const size_t needed = floats * sizeof(float) * static_cast<size_t>(info_.threads);
@@ -285,21 +262,20 @@ void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& sha
 }
 
 void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
-  BATON_CHECK(gate_up.cols == 2 * out.cols && gate_up.dtype == out.dtype &&
-              gate_up.rows == out.rows);
+  check_.SiluMul(gate_up, out);
   cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
                       [&](int64_t begin, int64_t end) { silu_mul_(gate_up, out, begin, end); });
 }
 
 void CpuBackend::AllReduce(Matrix values) {
+  check_.AllReduce(values);
   if (collective_ == nullptr || !fault_.empty()) return;
   fault_ = SumOverRanks(*collective_, values);
 }
 
 void CpuBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                         std::span<SampledToken> results) {
-  BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
-              static_cast<int64_t>(rows.size()) <= logits.rows);
+  check_.Sample(logits, rows, results);
   std::atomic<int64_t> bad_row{-1};
   cpu::ParallelItems(
       info_.threads, static_cast<int64_t>(rows.size()), [&](int64_t row, int thread) {

@@ -14,6 +14,7 @@
 #include "kernels/cpu/sample.h"
 #include "kernels/cpu/silu_mul.h"
 #include "kernels/cpu/thread_team.h"
+#include "kernels/operation_check.h"
 
 namespace baton::kernels {
 
@@ -67,6 +68,7 @@ class CpuBackend final : public Backend {
   cpu::PagedAttentionFn paged_attention_;
   cpu::SampleOps sample_ops_;
 
+  OperationCheck check_;
   StepLayout layout_;
   PagedKv kv_;
   std::vector<int32_t> sequence_of_;  // [tokens]

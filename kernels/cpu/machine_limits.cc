@@ -37,7 +37,7 @@ __attribute__((target("avx512f,avx512bf16"), noinline)) double DotLoop() {
   return 2.0 * 32 * kSums * kTurns;
 }
 
-__attribute__((target("avx512f"), noinline)) double WideFmaLoop() {
+__attribute__((target("avx512f"), noinline)) double Avx512FmaLoop() {
   __m512 sums[kSums];
   for (__m512& sum : sums) sum = _mm512_setzero_ps();
   __m512 x = _mm512_setzero_ps();
@@ -132,10 +132,10 @@ double ReadRate(const std::byte* data, size_t bytes, int threads) {
 
 MachineLimits MeasureMachineLimits(const BackendInfo& info) {
   const int threads = cpu::AskForThreads(info.threads);
-  const bool wide = info.isa == "avx512";
+  const bool avx512 = info.isa == "avx512";
   const auto work = [&] {
-    if (wide && info.compute_dtype == DType::kBF16) return DotLoop();
-    return wide ? WideFmaLoop() : FmaLoop();
+    if (avx512 && info.compute_dtype == DType::kBF16) return DotLoop();
+    return avx512 ? Avx512FmaLoop() : FmaLoop();
   };
   return {.flops_per_s = BestComputeRate(threads, 0.03, work),
           .read_bytes_per_s = MeasureReads(threads)};

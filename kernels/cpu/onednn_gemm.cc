@@ -61,7 +61,6 @@ absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) tr
 }
 
 OneDnnGemm::Kind OneDnnGemm::KindOf(DType out, bool accumulate) const {
-  BATON_CHECK(!accumulate || out == DType::kF32) << "a matmul accumulates into fp32 only";
   if (accumulate) return Kind::kAddF32;
   return out == compute_dtype_ ? Kind::kStore : Kind::kStoreF32;
 }
@@ -104,21 +103,21 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnGemm::Pack(const HostTensor&
 }
 
 OneDnnGemm::Primitive& OneDnnGemm::Find(const PackedWeight& weight, Kind kind, int rows) {
-  std::unique_ptr<Primitive>& slot = primitives_[{weight.out(), weight.in(), kind, rows}];
-  if (slot != nullptr) return *slot;
+  std::unique_ptr<Primitive>& primitive = primitives_[{weight.out(), weight.in(), kind, rows}];
+  if (primitive != nullptr) return *primitive;
   const auto descriptor = Describe(static_cast<const OneDnnWeight&>(weight).layout(), kind, rows);
   base::MutexLock lock(&OneDnnCreation());
-  slot = std::make_unique<Primitive>();
-  slot->implementation = descriptor.impl_info_str();
-  slot->matmul = dnnl::matmul(descriptor);
-  slot->source = memory(descriptor.src_desc(), engine_, nullptr);
-  slot->weights = memory(descriptor.weights_desc(), engine_, nullptr);
-  slot->destination = memory(descriptor.dst_desc(), engine_, nullptr);
-  if (kind == Kind::kStore) slot->bias = memory(descriptor.bias_desc(), engine_, nullptr);
+  primitive = std::make_unique<Primitive>();
+  primitive->implementation = descriptor.impl_info_str();
+  primitive->matmul = dnnl::matmul(descriptor);
+  primitive->source = memory(descriptor.src_desc(), engine_, nullptr);
+  primitive->weights = memory(descriptor.weights_desc(), engine_, nullptr);
+  primitive->destination = memory(descriptor.dst_desc(), engine_, nullptr);
+  if (kind == Kind::kStore) primitive->bias = memory(descriptor.bias_desc(), engine_, nullptr);
   const memory::desc scratchpad = descriptor.scratchpad_desc();
-  slot->scratchpad = memory(scratchpad, engine_, nullptr);
+  primitive->scratchpad = memory(scratchpad, engine_, nullptr);
   scratchpad_.resize(std::max(scratchpad_.size(), scratchpad.get_size() + 64));
-  return *slot;
+  return *primitive;
 }
 
 absl::Status OneDnnGemm::Prepare(std::span<const MatMulUse> uses) try {

@@ -74,10 +74,10 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnWeight::Pack(const HostTenso
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
   HostTensor source = weight;
-  std::unique_ptr<Buffer> widened;
+  std::unique_ptr<Buffer> floats;
   if (weight.dtype == DType::kF16) {
-    BATON_ASSIGN_OR_RETURN(widened, CopyConverted(weight, DType::kF32));
-    source.data = widened->data();
+    BATON_ASSIGN_OR_RETURN(floats, CopyConverted(weight, DType::kF32));
+    source.data = floats->data();
     source.dtype = DType::kF32;
   }
   BATON_ASSIGN_OR_RETURN(auto buffer, AllocateHost(layout.get_size()));

@@ -17,10 +17,10 @@ struct AttentionMemory {
   static constexpr int64_t kPad = 16;
   static int64_t Padded(int64_t n) { return (n + kPad - 1) / kPad * kPad; }
   static size_t Floats(int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks) {
-    const int64_t wide = Padded(dim);
+    const int64_t dim_padded = Padded(dim);
     const int64_t scores = rows * split_blocks * Padded(tile);
-    return static_cast<size_t>(3 * rows * wide + scores + Padded(dim + 1) * Padded(tile) +
-                               tile * wide + 4 * Padded(rows));
+    return static_cast<size_t>(3 * rows * dim_padded + scores + Padded(dim + 1) * Padded(tile) +
+                               tile * dim_padded + 4 * Padded(rows));
   }
 
   AttentionMemory(float* scratch, int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks)
@@ -192,7 +192,7 @@ HWY_INLINE void ScoreRows(const float* queries, int64_t dim, const float* keys, 
 
 // values [tile, dim_padded] fp32 from a V tile [tile, dim].
 template <typename Kv>
-void WidenValues(const Kv* from, int64_t tile, int64_t dim, int64_t dim_padded, float* values) {
+void ValuesToFloats(const Kv* from, int64_t tile, int64_t dim, int64_t dim_padded, float* values) {
   for (int64_t token = 0; token < tile; ++token) {
     ForEachVector(dim, [&](int64_t i, int64_t count) {
       hn::StoreU(LoadPartial(from + token * dim + i, count), kFloat,
@@ -238,9 +238,9 @@ HWY_INLINE void AddValues(const float* weights, int64_t weight_stride, const flo
                           int64_t stride, float* out, int32_t begin, int32_t end, int32_t first,
                           int32_t last) {
   constexpr int kVectors = kLanes == 16 ? 4 : 2;
-  const auto run = [&]<int kRows, int kWide>(int32_t row, int64_t column) {
-    AddTile<kRows, kWide>(weights + row * weight_stride, weight_stride, values + column, stride,
-                          out + row * stride + column, first, last);
+  const auto run = [&]<int kRows, int kColumns>(int32_t row, int64_t column) {
+    AddTile<kRows, kColumns>(weights + row * weight_stride, weight_stride, values + column, stride,
+                             out + row * stride + column, first, last);
   };
   int64_t column = 0;
   for (; column + kVectors * kLanes <= stride; column += kVectors * kLanes) {

@@ -168,12 +168,12 @@ class AttentionRun {
   }
 
   // Adds weight x value of one block to the rows' partial results. Rows that see the whole tile go
-  // together; the others query by query, over what they see: a slot that nobody wrote is not read.
+  // together; the others query by query, over what they see: what nobody wrote is not read.
   void Values(int32_t block, int32_t column_tile, int32_t head) {
     const Visible rows = RowsOf(block);
     if (rows.begin >= rows.end) return;
     Prefetch(block, 1, head, 0);
-    WidenValues(Tile(block, 1, head), tile_, dim_, memory_.dim_padded, memory_.values);
+    ValuesToFloats(Tile(block, 1, head), tile_, dim_, memory_.dim_padded, memory_.values);
     Prefetch(block, 1, head, 1);
     float* outs = memory_.split_out(head * rows_);
     const float* weights = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;

@@ -81,7 +81,7 @@ void PanelGemm::RunRows(const PackedWeight& weight, Matrix in, Matrix out,
   const auto& packed = static_cast<const PanelWeight&>(weight);
   float* rows = static_cast<float*>(rows_->data());
   ParallelRanges(threads_, in.rows, 8,
-                 [&](int64_t begin, int64_t end) { WidenRows(in, begin, end, rows); });
+                 [&](int64_t begin, int64_t end) { RowsToFloats(in, begin, end, rows); });
   const int64_t groups = (packed.panels() + kPanelGroup - 1) / kPanelGroup;
   ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
     for (int64_t group = begin; group < end; ++group) {

@@ -53,6 +53,6 @@ struct PanelTask {
 constexpr int64_t kPanelGroup = 4;
 
 void RunPanelTask(const PanelTask& task);
-void WidenRows(Matrix in, int64_t begin, int64_t end, float* out);
+void RowsToFloats(Matrix in, int64_t begin, int64_t end, float* out);
 
 }  // namespace baton::kernels::cpu

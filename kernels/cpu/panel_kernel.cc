@@ -101,7 +101,7 @@ void FewRows(const PanelTask& task, const W* panels) {
   }
 }
 
-// Many rows: a slice of a panel is widened once and used by all.
+// Many rows: a slice of a panel is converted to fp32 once and used by all.
 template <typename W>
 void ManyRows(const PanelTask& task, const W* panel, int64_t index) {
   HWY_ALIGN float slice[kDepth * kPanelWidth];
@@ -149,18 +149,18 @@ void RunPanels(const PanelTask& task) {
 }
 
 template <typename T>
-void Widen(const T* from, int64_t cols, float* to) {
+void ToFloats(const T* from, int64_t cols, float* to) {
   ForEachVector(cols, [&](int64_t i, int64_t count) {
     StorePartial(LoadPartial(from + i, count), to + i, count);
   });
 }
 
-void WidenInputRows(Matrix in, int64_t begin, int64_t end, float* out) {
+void InputRowsToFloats(Matrix in, int64_t begin, int64_t end, float* out) {
   for (int64_t row = begin; row < end; ++row) {
     if (in.dtype == DType::kF32) {
-      Widen(static_cast<const float*>(in.row(row)), in.cols, out + row * in.cols);
+      ToFloats(static_cast<const float*>(in.row(row)), in.cols, out + row * in.cols);
     } else {
-      Widen(static_cast<const uint16_t*>(in.row(row)), in.cols, out + row * in.cols);
+      ToFloats(static_cast<const uint16_t*>(in.row(row)), in.cols, out + row * in.cols);
     }
   }
 }
@@ -174,8 +174,8 @@ namespace baton::kernels::cpu {
 
 void RunPanelTask(const PanelTask& task) { N_AVX2::RunPanels(task); }
 
-void WidenRows(Matrix in, int64_t begin, int64_t end, float* out) {
-  N_AVX2::WidenInputRows(in, begin, end, out);
+void RowsToFloats(Matrix in, int64_t begin, int64_t end, float* out) {
+  N_AVX2::InputRowsToFloats(in, begin, end, out);
 }
 
 }  // namespace baton::kernels::cpu

@@ -44,13 +44,13 @@ void RmsNormRows(Matrix in, const float* weight, float eps, Matrix out, int64_t 
   for (int64_t row = begin; row < end; ++row) {
     const void* x = in.row(row);
     void* y = out.row(row);
-    const bool wide_in = in.dtype == DType::kF32;
-    const bool wide_out = out.dtype == DType::kF32;
-    if (wide_in && wide_out) {
+    const bool f32_in = in.dtype == DType::kF32;
+    const bool f32_out = out.dtype == DType::kF32;
+    if (f32_in && f32_out) {
       NormRow(static_cast<const float*>(x), weight, eps, in.cols, static_cast<float*>(y));
-    } else if (wide_in) {
+    } else if (f32_in) {
       NormRow(static_cast<const float*>(x), weight, eps, in.cols, static_cast<uint16_t*>(y));
-    } else if (wide_out) {
+    } else if (f32_out) {
       NormRow(static_cast<const uint16_t*>(x), weight, eps, in.cols, static_cast<float*>(y));
     } else {
       NormRow(static_cast<const uint16_t*>(x), weight, eps, in.cols, static_cast<uint16_t*>(y));

@@ -11,8 +11,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-constexpr int kMaxHeadDim = 256;
-
 template <typename From, typename To>
 void ConvertRow(const From* from, int64_t n, To* to) {
   ForEachVector(n, [&](int64_t i, int64_t count) {
@@ -57,7 +55,7 @@ void TransformHead(const From* from, int64_t dim, const Buffer* weight, float ep
 
 template <typename T, typename Kv>
 void StoreToken(const RopeStoreArgs& args, T* row, const float* cosine, const float* sine,
-                Kv* block, int slot) {
+                Kv* block, int in_block) {
   const int64_t dim = args.shape.head_dim;
   for (int h = 0; h < args.shape.q_heads; ++h) {
     T* q = row + h * dim;
@@ -67,28 +65,28 @@ void StoreToken(const RopeStoreArgs& args, T* row, const float* cosine, const fl
   const T* v = k + args.shape.kv_heads * dim;
   for (int h = 0; h < args.shape.kv_heads; ++h) {
     TransformHead(k + h * dim, dim, args.norm.k, args.norm.eps, cosine, sine,
-                  block + args.kv.offset(args.layer, 0, h, slot));
-    ConvertRow(v + h * dim, dim, block + args.kv.offset(args.layer, 1, h, slot));
+                  block + args.kv.offset(args.layer, 0, h, in_block));
+    ConvertRow(v + h * dim, dim, block + args.kv.offset(args.layer, 1, h, in_block));
   }
 }
 
 template <typename T>
 void StoreTokenAs(const RopeStoreArgs& args, T* row, const float* cosine, const float* sine,
-                  std::byte* block, int slot) {
+                  std::byte* block, int in_block) {
   if (args.kv.layout.dtype == DType::kF32) {
-    StoreToken(args, row, cosine, sine, reinterpret_cast<float*>(block), slot);
+    StoreToken(args, row, cosine, sine, reinterpret_cast<float*>(block), in_block);
   } else {
-    StoreToken(args, row, cosine, sine, reinterpret_cast<uint16_t*>(block), slot);
+    StoreToken(args, row, cosine, sine, reinterpret_cast<uint16_t*>(block), in_block);
   }
 }
 
 void RopeStoreToken(const RopeStoreArgs& args, int64_t token, const float* cosine,
-                    const float* sine, std::byte* block, int slot) {
+                    const float* sine, std::byte* block, int in_block) {
   void* row = args.qkv.row(token);
   if (args.qkv.dtype == DType::kF32) {
-    StoreTokenAs(args, static_cast<float*>(row), cosine, sine, block, slot);
+    StoreTokenAs(args, static_cast<float*>(row), cosine, sine, block, in_block);
   } else {
-    StoreTokenAs(args, static_cast<uint16_t*>(row), cosine, sine, block, slot);
+    StoreTokenAs(args, static_cast<uint16_t*>(row), cosine, sine, block, in_block);
   }
 }
 

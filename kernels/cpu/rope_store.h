@@ -33,9 +33,9 @@ struct RopeStoreArgs {
   QkNorm norm;
 };
 
-// One token of Backend::RopeAndStoreKv: row `token` of qkv, K and V into `slot` of `block`.
+// One token of Backend::RopeAndStoreKv: row `token` of qkv, K and V into `in_block` of `block`.
 using RopeStoreFn = void (*)(const RopeStoreArgs& args, int64_t token, const float* cosine,
-                             const float* sine, std::byte* block, int slot);
+                             const float* sine, std::byte* block, int in_block);
 RopeStoreFn ChooseRopeStore(Isa isa);
 
 }  // namespace baton::kernels::cpu

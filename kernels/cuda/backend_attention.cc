@@ -1,4 +1,3 @@
-#include "common/base/check.h"
 #include "kernels/cuda/attention/flashinfer_attention.h"
 #include "kernels/cuda/attention/plain_attention.h"
 #include "kernels/cuda/cuda_backend.h"
@@ -12,62 +11,61 @@ bool SameShape(const AttentionShape& a, const AttentionShape& b) {
          a.sliding_window == b.sliding_window && a.scale == b.scale;
 }
 
-bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
-
 }  // namespace
 
 void CudaBackend::PlanAttention(const StepLayout& layout, const PagedKv& kv, bool capture,
                                 cuda::StepSizes& sizes) {
-  if (!cuda::FlashAttentionHas(info_.compute_dtype, kv.layout.dtype, kv.layout.head_dim)) return;
-  for (FlashShape& flash : flash_) {
-    cuda::PlanAttention(layout.sequences, flash.shape, sizes.rows, flash.max_partials, flash.plan);
-    const auto narrow = static_cast<int32_t>(flash.plan.narrow_sequence.size());
+  if (!cuda::FlashInferHas(info_.compute_dtype, kv.layout.dtype, kv.layout.head_dim)) return;
+  for (FlashInferShape& flashinfer : flashinfer_) {
+    cuda::PlanAttention(layout.sequences, flashinfer.shape, sizes.rows, flashinfer.max_partials,
+                        flashinfer.plan);
+    const auto narrow = static_cast<int32_t>(flashinfer.plan.narrow_sequence.size());
     sizes.grids.push_back({.narrow = capture ? cuda::GridBucket(narrow) : narrow,
-                           .wide = static_cast<int32_t>(flash.plan.wide_sequence.size())});
+                           .wide = static_cast<int32_t>(flashinfer.plan.wide_sequence.size())});
   }
 }
 
-const CudaBackend::FlashShape* CudaBackend::FindFlash(const AttentionShape& shape) const {
+const CudaBackend::FlashInferShape* CudaBackend::FindFlashInfer(const AttentionShape& shape) const {
   for (size_t i = 0; i < sizes_.grids.size(); ++i) {
-    if (SameShape(flash_[i].shape, shape)) return &flash_[i];
+    if (SameShape(flashinfer_[i].shape, shape)) return &flashinfer_[i];
   }
   return nullptr;
 }
 
-void CudaBackend::RunFlash(const FlashShape& flash, const cuda::PlanInputs& inputs, Matrix qkv,
-                           int layer, Matrix out) {
+void CudaBackend::RunFlashInfer(const FlashInferShape& flashinfer, const cuda::PlanInputs& inputs,
+                                Matrix qkv, int layer, Matrix out) {
   const cuda::StepArrays& step = inputs_->device();
-  const cuda::StepSizes::Grid& grid = sizes_.grids[static_cast<size_t>(&flash - flash_.data())];
-  cuda::FlashAttentionArgs args = {
-      .dtype = qkv.dtype,
-      .q = qkv.data,
-      .q_stride = static_cast<int32_t>(qkv.stride),
-      .out = out.data,
-      .q_heads = flash.shape.q_heads,
-      .kv_heads = flash.shape.kv_heads,
-      .head_dim = flash.shape.head_dim,
-      .sliding_window = flash.shape.sliding_window,
-      .scale = flash.shape.scale,
-      .rows = out.rows,
-      .k = Plane(layer, 0),
-      .v = Plane(layer, 1),
-      .block_stride = static_cast<int64_t>(kv_.layout.block_elements()),
-      .block_size = kv_.layout.block_size,
-      .sequences = static_cast<int>(sizes_.sequences),
-      .row_indptr = step.row_indptr,
-      .blocks = step.blocks,
-      .block_indptr = step.block_indptr,
-      .last_block_tokens = step.last_block_tokens,
-      .items = grid.narrow,
-      .item_sequence = inputs.narrow_sequence,
-      .item_tile = inputs.narrow_tile,
-      .item_split = inputs.narrow_split,
-      .item_valid = inputs.narrow_valid,
-      .split_tokens = inputs.split_tokens,
-      .partial_indptr = inputs.partial_indptr,
-      .merge_indptr = inputs.merge_indptr,
-      .partial_out = partial_out_->data(),
-      .partial_lse = static_cast<float*>(partial_lse_->data())};
+  const cuda::StepSizes::Grid& grid =
+      sizes_.grids[static_cast<size_t>(&flashinfer - flashinfer_.data())];
+  cuda::FlashInferArgs args = {.dtype = qkv.dtype,
+                               .q = qkv.data,
+                               .q_stride = static_cast<int32_t>(qkv.stride),
+                               .out = out.data,
+                               .q_heads = flashinfer.shape.q_heads,
+                               .kv_heads = flashinfer.shape.kv_heads,
+                               .head_dim = flashinfer.shape.head_dim,
+                               .sliding_window = flashinfer.shape.sliding_window,
+                               .scale = flashinfer.shape.scale,
+                               .rows = out.rows,
+                               .k = Plane(layer, 0),
+                               .v = Plane(layer, 1),
+                               .block_stride = static_cast<int64_t>(kv_.layout.block_elements()),
+                               .block_size = kv_.layout.block_size,
+                               .sequences = static_cast<int>(sizes_.sequences),
+                               .row_indptr = step.row_indptr,
+                               .blocks = step.blocks,
+                               .block_indptr = step.block_indptr,
+                               .last_block_tokens = step.last_block_tokens,
+                               .items = grid.narrow,
+                               .item_sequence = inputs.narrow_sequence,
+                               .item_tile = inputs.narrow_tile,
+                               .item_split = inputs.narrow_split,
+                               .item_valid = inputs.narrow_valid,
+                               .split_tokens = inputs.split_tokens,
+                               .partial_indptr = inputs.partial_indptr,
+                               .merge_indptr = inputs.merge_indptr,
+                               .partial_out = partial_out_->data(),
+                               .partial_lse = static_cast<float*>(partial_lse_->data())};
   Note(cuda::LaunchNarrowAttention(args, stream_.handle()), "attention");
   args.items = grid.wide;
   args.item_sequence = inputs.wide_sequence;
@@ -101,13 +99,13 @@ void CudaBackend::RunPlain(const AttentionShape& shape, Matrix qkv, int layer, M
 }
 
 void CudaBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
-  BATON_CHECK(qkv.dtype == out.dtype && IsDense(out)) << "attention keeps the activations' dtype";
-  const FlashShape* const flash = FindFlash(shape);
-  if (flash == nullptr) {
+  check_.PagedAttention(qkv, layer, shape, out);
+  const FlashInferShape* const flashinfer = FindFlashInfer(shape);
+  if (flashinfer == nullptr) {
     RunPlain(shape, qkv, layer, out);
   } else {
-    const auto index = static_cast<size_t>(flash - flash_.data());
-    RunFlash(*flash, inputs_->device().plans[index], qkv, layer, out);
+    const auto index = static_cast<size_t>(flashinfer - flashinfer_.data());
+    RunFlashInfer(*flashinfer, inputs_->device().plans[index], qkv, layer, out);
   }
 }
 

@@ -96,13 +96,13 @@ absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::UploadVector(const HostTens
   const Shard whole = {0, vector.rows, 0, vector.cols};
   const size_t count = static_cast<size_t>(vector.rows * vector.cols);
   BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
-  BATON_ASSIGN_OR_RETURN(auto wide,
+  BATON_ASSIGN_OR_RETURN(auto floats,
                          cuda::DeviceMemory::Allocate(count * sizeof(float), kWeightFlags));
-  BATON_RETURN_IF_ERROR(upload->Send(vector, whole, DType::kF32, wide->data()));
-  BATON_ASSIGN_OR_RETURN(
-      auto narrow, cuda::DeviceMemory::Allocate(count * SizeOf(info_.compute_dtype), kWeightFlags));
-  BATON_RETURN_IF_ERROR(upload->Send(vector, whole, info_.compute_dtype, narrow->data()));
-  return std::make_unique<cuda::DeviceVector>(std::move(wide), std::move(narrow));
+  BATON_RETURN_IF_ERROR(upload->Send(vector, whole, DType::kF32, floats->data()));
+  BATON_ASSIGN_OR_RETURN(auto rounded, cuda::DeviceMemory::Allocate(
+                                           count * SizeOf(info_.compute_dtype), kWeightFlags));
+  BATON_RETURN_IF_ERROR(upload->Send(vector, whole, info_.compute_dtype, rounded->data()));
+  return std::make_unique<cuda::DeviceVector>(std::move(floats), std::move(rounded));
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::UploadTable(const HostTensor& table) {

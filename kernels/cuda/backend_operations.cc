@@ -7,13 +7,6 @@
 #include "kernels/cuda/rows/row_ops.h"
 
 namespace baton::kernels {
-namespace {
-
-constexpr int kMaxHeadDim = 256;
-
-bool IsDense(Matrix matrix) { return matrix.stride == matrix.cols; }
-
-}  // namespace
 
 cuda::LastTokens CudaBackend::LastDrawn() const {
   if (sampler_ == nullptr) return {};
@@ -21,15 +14,14 @@ cuda::LastTokens CudaBackend::LastDrawn() const {
 }
 
 void CudaBackend::Embed(const Buffer& table, Matrix out) {
-  BATON_CHECK(out.dtype == DType::kF32) << "embeddings are fp32";
-  const int64_t vocab = static_cast<int64_t>(table.size() / SizeOf(info_.compute_dtype)) / out.cols;
+  const int64_t vocab = check_.Embed(table, out);
   Note(cuda::LaunchEmbed(table.data(), info_.compute_dtype, vocab, inputs_->device().tokens,
                          LastDrawn(), out, stream_.handle()),
        "embedding");
 }
 
 void CudaBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
-  BATON_CHECK(out.dtype == DType::kF32 && out.cols == weight.in()) << "embeddings are fp32";
+  check_.EmbedFromPacked(weight, out);
   BATON_CHECK(!cuda::OnDevice(weight).fp8()) << "embeddings keep their precision";
   Note(cuda::LaunchEmbed(cuda::OnDevice(weight).data(), info_.compute_dtype, weight.out(),
                          inputs_->device().tokens, LastDrawn(), out, stream_.handle()),
@@ -37,13 +29,12 @@ void CudaBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
 }
 
 void CudaBackend::GatherSampled(Matrix in, Matrix out) {
-  BATON_CHECK(in.dtype == out.dtype && in.cols == out.cols) << "a gather changes neither";
+  check_.GatherSampled(in, out);
   Note(cuda::LaunchGather(in, inputs_->device().sample_rows, out, stream_.handle()), "gathering");
 }
 
 void CudaBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
-  BATON_CHECK(in.dtype == DType::kF32 && in.cols == out.cols && in.rows == out.rows &&
-              weight.size() >= static_cast<size_t>(in.cols) * sizeof(float));
+  check_.RmsNorm(in, weight, out);
   Note(cuda::LaunchRmsNorm(in, cuda::Floats(&weight), eps, out, stream_.handle()), "rms_norm");
 }
 
@@ -58,11 +49,7 @@ absl::Status CudaBackend::MatMulFp8(const cuda::DeviceWeight& weight, Matrix in,
 
 void CudaBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                          const MatMulEpilogue& epilogue) {
-  BATON_CHECK(in.cols == weight.in() && out.cols == weight.out() && in.rows == out.rows)
-      << in.rows << " x " << in.cols << " by " << weight.out() << " x " << weight.in() << " into "
-      << out.rows << " x " << out.cols;
-  BATON_CHECK(IsDense(in) && IsDense(out)) << "matmul operands have no gap between rows";
-  BATON_CHECK(in.dtype == info_.compute_dtype) << "matmul inputs are in the compute dtype";
+  check_.MatMul(weight, in, out, epilogue);
   if (in.rows == 0) return;
   const cuda::DeviceWeight& packed = cuda::OnDevice(weight);
   if (packed.fp8()) return Note(MatMulFp8(packed, in, out, epilogue));
@@ -86,12 +73,11 @@ void* CudaBackend::Plane(int layer, int plane) const {
 
 void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
                                  const RopeShape& rope, const QkNorm& norm) {
-  BATON_CHECK(shape.head_dim % 8 == 0 && 0 < shape.head_dim && shape.head_dim <= kMaxHeadDim)
-      << "head_dim " << shape.head_dim << ", expected a multiple of 8 up to " << kMaxHeadDim;
+  check_.RopeAndStoreKv(qkv, layer, shape, rope, norm);
   Note(SetRope(rope.inv_freq));
   Note(cuda::LaunchRopeStore({.qkv = qkv,
                               .positions = inputs_->device().positions,
-                              .slots = inputs_->device().slots,
+                              .cache_index = inputs_->device().cache_index,
                               .inv_freq = static_cast<const float*>(inv_freq_device_->data()),
                               .attention_factor = rope.attention_factor,
                               .q_norm = cuda::Floats(norm.q),
@@ -110,15 +96,13 @@ void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sh
 }
 
 void CudaBackend::SiluMul(Matrix gate_up, Matrix out) {
-  BATON_CHECK(gate_up.cols == 2 * out.cols && gate_up.dtype == out.dtype &&
-              gate_up.rows == out.rows);
+  check_.SiluMul(gate_up, out);
   Note(cuda::LaunchSiluMul(gate_up, out, stream_.handle()), "silu_mul");
 }
 
 void CudaBackend::AllReduce(Matrix values) {
+  check_.AllReduce(values);
   if (collective_ == nullptr) return;
-  BATON_CHECK(values.dtype == DType::kF32 && IsDense(values))
-      << "values that are summed over ranks are fp32 and dense";
   Note(collective_->AllReduceSum(
       {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)},
       stream_.handle()));
@@ -126,8 +110,7 @@ void CudaBackend::AllReduce(Matrix values) {
 
 void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                          std::span<SampledToken> results) {
-  BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
-              static_cast<int64_t>(rows.size()) <= logits.rows);
+  check_.Sample(logits, rows, results);
   if (rows.empty()) return;
   if (steps_.empty()) steps_.emplace_back();
   const auto run = [&]() -> absl::Status {

@@ -83,22 +83,22 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
 
 absl::Status CudaBackend::PrepareAttention(const StepUses& uses) {
   const DType dtype = info_.compute_dtype;
-  flash_.clear();
+  flashinfer_.clear();
   size_t out_bytes = 0;
   size_t lse_bytes = 0;
   for (const AttentionShape& shape : uses.attentions) {
-    if (!cuda::FlashAttentionHas(dtype, dtype, shape.head_dim)) continue;
-    FlashShape& flash = flash_.emplace_back();
-    flash.shape = shape;
+    if (!cuda::FlashInferHas(dtype, dtype, shape.head_dim)) continue;
+    FlashInferShape& flashinfer = flashinfer_.emplace_back();
+    flashinfer.shape = shape;
     const size_t row = static_cast<size_t>(shape.q_heads) * shape.head_dim * SizeOf(dtype);
     // At least one part for each row that a step may have.
-    flash.max_partials =
+    flashinfer.max_partials =
         std::max<int64_t>(static_cast<int64_t>(kPartialBytes / row), uses.max_tokens);
-    const auto partials = static_cast<size_t>(flash.max_partials);
+    const auto partials = static_cast<size_t>(flashinfer.max_partials);
     out_bytes = std::max(out_bytes, partials * row);
     lse_bytes = std::max(lse_bytes, partials * static_cast<size_t>(shape.q_heads) * sizeof(float));
   }
-  if (flash_.empty()) return absl::OkStatus();
+  if (flashinfer_.empty()) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(partial_out_, cuda::DeviceMemory::Allocate(out_bytes));
   BATON_ASSIGN_OR_RETURN(partial_lse_, cuda::DeviceMemory::Allocate(lse_bytes));
   return absl::OkStatus();

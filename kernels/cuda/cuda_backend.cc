@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
   BATON_ASSIGN_OR_RETURN(cuda::DeviceInfo device, cuda::OpenDevice(options.device_index));
   BATON_RETURN_IF_ERROR(CheckFp8(options, device));
   BATON_ASSIGN_OR_RETURN(cuda::Stream stream, cuda::Stream::Create());
-  BackendInfo info{.device = "cuda",
+  BackendInfo info{.device = Device::kCuda,
                    .isa = absl::StrCat("sm_", device.capability_major, device.capability_minor),
                    .threads = 1,
                    .compute_dtype = options.compute_dtype,
@@ -69,7 +69,8 @@ CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream
       stream_(std::move(stream)),
       fp8_(fp8),
       collective_(collective),
-      graphs_(stream_.handle()) {}
+      graphs_(stream_.handle()),
+      check_(info_.compute_dtype) {}
 
 absl::Status CudaBackend::CreateParts() {
   const cuda::StreamHandle handle = stream_.handle();
@@ -106,13 +107,15 @@ absl::StatusOr<StepRows> CudaBackend::BeginStep(const StepLayout& layout, const 
   kv_ = kv;
   sizes_ = PlanStep(layout, kv, capture_);
   std::vector<const cuda::AttentionPlan*> plans;
-  for (size_t i = 0; i < sizes_.grids.size(); ++i) plans.push_back(&flash_[i].plan);
+  for (size_t i = 0; i < sizes_.grids.size(); ++i) plans.push_back(&flashinfer_[i].plan);
   BATON_ASSIGN_OR_RETURN(const bool moved,
                          inputs_->Send(layout, kv.layout, sizes_, plans, stream_.handle()));
   if (moved) graphs_.Clear();
   steps_.emplace_back();
   ++begun_;
-  return StepRows{sizes_.rows, sizes_.samples};
+  const StepRows rows = {sizes_.rows, sizes_.samples};
+  check_.BeginStep(rows, kv.layout);
+  return rows;
 }
 
 absl::Status CudaBackend::RunOperations(uint64_t program, absl::FunctionRef<void()> operations) {

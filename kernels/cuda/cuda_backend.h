@@ -18,6 +18,7 @@
 #include "kernels/cuda/graph/step_inputs.h"
 #include "kernels/cuda/memory/uploader.h"
 #include "kernels/cuda/sample/sampler.h"
+#include "kernels/operation_check.h"
 
 namespace baton::kernels {
 
@@ -68,7 +69,7 @@ class CudaBackend final : public Backend {
 
  private:
   // An AttentionShape that FlashInfer serves, as Prepare was told.
-  struct FlashShape {
+  struct FlashInferShape {
     AttentionShape shape;
     cuda::AttentionPlan plan;
     int64_t max_partials = 0;
@@ -100,9 +101,9 @@ class CudaBackend final : public Backend {
   // Divides the step's attention; `sizes` gets its grids.
   void PlanAttention(const StepLayout& layout, const PagedKv& kv, bool capture,
                      cuda::StepSizes& sizes);
-  const FlashShape* FindFlash(const AttentionShape& shape) const;
-  void RunFlash(const FlashShape& flash, const cuda::PlanInputs& inputs, Matrix qkv, int layer,
-                Matrix out);
+  const FlashInferShape* FindFlashInfer(const AttentionShape& shape) const;
+  void RunFlashInfer(const FlashInferShape& flashinfer, const cuda::PlanInputs& inputs, Matrix qkv,
+                     int layer, Matrix out);
   void RunPlain(const AttentionShape& shape, Matrix qkv, int layer, Matrix out);
   absl::Status RunOperations(uint64_t program, absl::FunctionRef<void()> operations);
   absl::Status Await(const RunningStep& step);
@@ -124,7 +125,7 @@ class CudaBackend final : public Backend {
   cuda::GraphCache graphs_;
 
   int64_t max_capture_rows_ = 0;
-  std::vector<FlashShape> flash_;
+  std::vector<FlashInferShape> flashinfer_;
   std::unique_ptr<cuda::DeviceMemory> partial_out_;
   std::unique_ptr<cuda::DeviceMemory> partial_lse_;
   std::vector<float> inv_freq_;  // what inv_freq_device_ holds
@@ -134,6 +135,7 @@ class CudaBackend final : public Backend {
   int32_t sampler_rows_ = 0;
   int32_t sampler_vocab_ = 0;
 
+  OperationCheck check_;
   // Of the step that began last.
   PagedKv kv_;
   cuda::StepSizes sizes_;

@@ -90,13 +90,15 @@ void RopeAndStoreKv(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
         StoreHead(qkv.row(row), qkv.dtype, int64_t{h} * dim, head);
       }
       std::byte* block = kv.block(sequence.blocks[position / kv.layout.block_size]);
-      const int slot = position % kv.layout.block_size;
+      const int in_block = position % kv.layout.block_size;
       for (int h = 0; h < shape.kv_heads; ++h) {
         LoadHead(qkv, row, int64_t{shape.q_heads + h} * dim, head);
         NormAndRotate(head, position, rope, norm.k, norm.eps);
-        StoreHead(block, kv.layout.dtype, static_cast<int64_t>(kv.offset(layer, 0, h, slot)), head);
+        StoreHead(block, kv.layout.dtype, static_cast<int64_t>(kv.offset(layer, 0, h, in_block)),
+                  head);
         LoadHead(qkv, row, int64_t{shape.q_heads + shape.kv_heads + h} * dim, head);
-        StoreHead(block, kv.layout.dtype, static_cast<int64_t>(kv.offset(layer, 1, h, slot)), head);
+        StoreHead(block, kv.layout.dtype, static_cast<int64_t>(kv.offset(layer, 1, h, in_block)),
+                  head);
       }
     }
   }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
@@ -38,8 +37,8 @@ float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast
 }  // namespace
 
 ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
-    : collective_(collective) {
-  info_ = {.device = "reference",
+    : collective_(collective), check_(compute_dtype) {
+  info_ = {.device = Device::kReference,
            .isa = "scalar",
            .matmul = "scalar",
            .threads = 1,
@@ -102,6 +101,7 @@ absl::StatusOr<StepRows> ReferenceBackend::BeginStep(const StepLayout& layout, c
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
   layout_ = layout;
   kv_ = kv;
+  check_.BeginStep(RowsOf(layout), kv.layout);
   return RowsOf(layout);
 }
 
@@ -111,33 +111,31 @@ absl::Status ReferenceBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<v
 }
 
 void ReferenceBackend::Embed(const Buffer& table, Matrix out) {
-  const DType dtype = info_.compute_dtype;
-  const int64_t vocab = static_cast<int64_t>(table.size() / SizeOf(dtype)) / out.cols;
+  CheckTokens(layout_.tokens, check_.Embed(table, out));
   for (int64_t row = 0; row < out.rows; ++row) {
-    const int32_t token = layout_.tokens[row];
-    BATON_CHECK(token >= 0 && token < vocab) << "token " << token << " of " << vocab;
+    const int64_t first = layout_.tokens[row] * out.cols;
     for (int64_t i = 0; i < out.cols; ++i) {
-      const float value = LoadElement(table.data(), dtype, token * out.cols + i);
+      const float value = LoadElement(table.data(), info_.compute_dtype, first + i);
       StoreElement(out.row(row), out.dtype, i, value);
     }
   }
 }
 
 void ReferenceBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
+  check_.EmbedFromPacked(weight, out);
+  CheckTokens(layout_.tokens, weight.out());
   const auto& dense = static_cast<const DenseWeight&>(weight);
   for (int64_t row = 0; row < out.rows; ++row) {
-    const int32_t token = layout_.tokens[row];
-    BATON_CHECK(token >= 0 && token < dense.out()) << "token " << token << " of " << dense.out();
     for (int64_t i = 0; i < out.cols; ++i) {
-      StoreElement(out.row(row), out.dtype, i, dense.row(token)[i]);
+      StoreElement(out.row(row), out.dtype, i, dense.row(layout_.tokens[row])[i]);
     }
   }
 }
 
 void ReferenceBackend::GatherSampled(Matrix in, Matrix out) {
+  check_.GatherSampled(in, out);
   const std::span<const int32_t> rows = layout_.sample_rows;
   for (size_t row = 0; row < rows.size(); ++row) {
-    BATON_CHECK(rows[row] >= 0 && rows[row] < in.rows) << "row " << rows[row] << " of " << in.rows;
     for (int64_t i = 0; i < out.cols; ++i) {
       StoreElement(out.row(row), out.dtype, i, LoadElement(in.row(rows[row]), in.dtype, i));
     }
@@ -145,6 +143,7 @@ void ReferenceBackend::GatherSampled(Matrix in, Matrix out) {
 }
 
 void ReferenceBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
+  check_.RmsNorm(in, weight, out);
   const float* scale = static_cast<const float*>(weight.data());
   for (int64_t row = 0; row < in.rows; ++row) {
     double squares = 0;
@@ -162,9 +161,8 @@ void ReferenceBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matri
 
 void ReferenceBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                               const MatMulEpilogue& epilogue) {
+  check_.MatMul(weight, in, out, epilogue);
   const auto& dense = static_cast<const DenseWeight&>(weight);
-  BATON_CHECK(in.cols == dense.in() && out.cols == dense.out() && in.rows == out.rows)
-      << in.rows << "x" << in.cols << " by " << dense.out() << "x" << dense.in();
   const float* bias =
       epilogue.bias != nullptr ? static_cast<const float*>(epilogue.bias->data()) : nullptr;
   std::vector<float> x(in.cols);
@@ -182,15 +180,18 @@ void ReferenceBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
 
 void ReferenceBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
                                       const RopeShape& rope, const QkNorm& norm) {
+  check_.RopeAndStoreKv(qkv, layer, shape, rope, norm);
   reference::RopeAndStoreKv(layout_, kv_, qkv, layer, shape, rope, norm);
 }
 
 void ReferenceBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape,
                                       Matrix out) {
+  check_.PagedAttention(qkv, layer, shape, out);
   reference::PagedAttention(layout_, kv_, qkv, layer, shape, out);
 }
 
 void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
+  check_.SiluMul(gate_up, out);
   for (int64_t row = 0; row < out.rows; ++row) {
     for (int64_t i = 0; i < out.cols; ++i) {
       const float gate = LoadElement(gate_up.row(row), gate_up.dtype, i);
@@ -201,14 +202,14 @@ void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
 }
 
 void ReferenceBackend::AllReduce(Matrix values) {
+  check_.AllReduce(values);
   if (collective_ == nullptr || !fault_.empty()) return;
   fault_ = SumOverRanks(*collective_, values);
 }
 
 void ReferenceBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                               std::span<SampledToken> results) {
-  BATON_CHECK(logits.dtype == DType::kF32 && rows.size() == results.size() &&
-              static_cast<int64_t>(rows.size()) <= logits.rows);
+  check_.Sample(logits, rows, results);
   SampleProcessors processors;
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::span<const float> raw(static_cast<const float*>(logits.row(i)), logits.cols);

@@ -5,6 +5,7 @@
 
 #include "kernels/backend.h"
 #include "kernels/collective.h"
+#include "kernels/operation_check.h"
 
 namespace baton::kernels {
 
@@ -47,6 +48,7 @@ class ReferenceBackend final : public Backend {
  private:
   BackendInfo info_;
   Collective* const collective_;
+  OperationCheck check_;
   StepLayout layout_;
   PagedKv kv_;
   std::string fault_;

@@ -23,27 +23,29 @@ Json SamplingDefaultsJson(const ServedModel& model) {
 }  // namespace
 
 std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double unix_time) {
-  Json stop_set = Json::array();
-  for (const StopSetEntry& entry : model.eos) {
-    stop_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
+  Json eos_set = Json::array();
+  for (const EosSetEntry& entry : model.eos) {
+    eos_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
   }
   const auto primary = model.primary_eos();
   const Json meta = {
       {"format", "baton-eos-log"},
-      {"format_version", 1},
+      {"format_version", 2},
       {"baton_version", base::Version()},
       {"written", unix_time},
       {"model", model.name},
       {"architecture", model.config.architecture},
       {"vocab_size", model.config.vocab},
       {"eos_token_id", primary ? Json(*primary) : Json(nullptr)},
-      {"stop_set", stop_set},
+      {"eos_set", eos_set},
       {"sampling_defaults", SamplingDefaultsJson(model)},
       {"router_seed", options.seed ? Json(*options.seed) : Json(nullptr)},
       {"eos_logprob",
        "natural log; log-softmax of the raw fp32 logits at temperature 1, log-sum-exp over the "
-       "stop set"},
-      {"eos_prob_sampling", "mass of the stop set and the request's stop ids after all processors"},
+       "EOS set"},
+      {"eos_prob_sampling",
+       "mass of the stop set, which is the EOS set and the request's own stop ids, after all "
+       "processors"},
       {"row", "the distribution that produced current_token_id"}};
   return meta.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -6,17 +6,17 @@
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/text/stop_set.h"
+#include "common/text/eos_set.h"
 
 namespace baton {
 namespace {
 
-void LogStopSet(const ServedModel& model) {
+void LogEosSet(const ServedModel& model) {
   if (model.eos.empty()) {
     spdlog::warn("{}: no file of the model names an EOS token; every request runs to its limit",
                  model.name);
   }
-  for (const StopSetEntry& entry : model.eos) {
+  for (const EosSetEntry& entry : model.eos) {
     spdlog::info("{}: EOS token {} {} from {}", model.name, entry.id, entry.text,
                  absl::StrJoin(entry.sources, ", "));
   }
@@ -26,7 +26,7 @@ void LogStopSet(const ServedModel& model) {
 
 bool ServedModel::IsEos(TokenId id) const {
   return std::any_of(eos.begin(), eos.end(),
-                     [&](const StopSetEntry& entry) { return entry.id == id; });
+                     [&](const EosSetEntry& entry) { return entry.id == id; });
 }
 
 std::optional<TokenId> ServedModel::primary_eos() const {
@@ -59,12 +59,12 @@ absl::StatusOr<std::unique_ptr<ServedModel>> LoadServedModel(const std::string& 
   }
   const Tokenizer& tokenizer = *model->tokenizer;
   BATON_ASSIGN_OR_RETURN(model->eos,
-                         LoadStopSet(model_dir, model->config, model->generation, &tokenizer));
+                         LoadEosSet(model_dir, model->config, model->generation, &tokenizer));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     model->longest_token_bytes =
         std::max(model->longest_token_bytes, tokenizer.TokenBytes(id).size());
   }
-  LogStopSet(*model);
+  LogEosSet(*model);
   return model;
 }
 

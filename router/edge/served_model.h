@@ -24,7 +24,7 @@ struct ServedModel {
   GenerationConfig generation;
   std::unique_ptr<Tokenizer> tokenizer;
   std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
-  std::vector<StopSetEntry> eos;                // the EOS set with sources, the tokenizer's first
+  std::vector<EosSetEntry> eos;                 // the EOS set with sources, the tokenizer's first
   size_t longest_token_bytes = 0;
 
   bool IsEos(TokenId id) const;

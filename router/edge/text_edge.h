@@ -10,8 +10,7 @@ namespace baton {
 
 // Token ids of what a request gave: text is encoded with the tokenizer's special tokens, a
 // conversation is rendered with the model's template and encoded without, ids stand as they are.
-// Takes milliseconds: call it on a pool. INVALID_ARGUMENT INVALID_TEXT, or TOO_LONG for a text that
-// cannot fit whatever its tokens are.
+// Takes milliseconds: call it on a pool. INVALID_ARGUMENT with INVALID_TEXT.
 absl::StatusOr<std::vector<TokenId>> TokenizeInput(const RequestInput& input,
                                                    const ServedModel& model, double unix_time);
 

@@ -121,7 +121,7 @@ absl::Status CheckInput(const RequestInput& input, const ServedModel& model) {
   if (ids->empty()) {
     return InvalidArgument(Reason::kEmptyPrompt, "token_ids", "no token ids; send at least one");
   }
-  return CheckTokenIds(*ids, model);
+  return CheckTokenIds("token_ids", *ids, model.config.vocab);
 }
 
 absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& options) {
@@ -147,14 +147,6 @@ absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& opt
         absl::StrCat("max_tokens is ", stop.max_tokens(), "; this server allows at most ", most));
   }
   return absl::OkStatus();
-}
-
-absl::Status TooLong(std::string_view what, int64_t have, int64_t limit) {
-  return MakeError(absl::StatusCode::kInvalidArgument,
-                   {.reason = Reason::kTooLong,
-                    .field = "input",
-                    .values = {{"have", absl::StrCat(have)}, {"limit", absl::StrCat(limit)}}},
-                   absl::StrCat(std::string(what), " is ", have, " tokens; the limit is ", limit));
 }
 
 absl::Status CheckRequestId(const std::string& id) {
@@ -201,19 +193,6 @@ absl::Status CheckModelName(const std::string& name, const ServedModel& model) {
                    absl::StrCat("no model '", name, "'; this server has '", model.name, "'"));
 }
 
-absl::Status CheckTokenIds(std::span<const TokenId> ids, const ServedModel& model) {
-  for (const TokenId id : ids) {
-    if (id >= 0 && id < model.config.vocab) continue;
-    return MakeError(
-        absl::StatusCode::kInvalidArgument,
-        {.reason = Reason::kInvalidTokenId,
-         .field = "token_ids",
-         .values = {{"have", absl::StrCat(id)}, {"limit", absl::StrCat(model.config.vocab)}}},
-        absl::StrCat("token_ids has ", id, "; expected 0 to ", model.config.vocab - 1));
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
                                          const ServedModel& model, const RouterOptions& options,
                                          uint64_t seed) {
@@ -249,12 +228,13 @@ absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits
   if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&input)) {
     for (const ChatMessage& message : *messages) bytes += message.content.size();
   }
-  // No token stands for more bytes than the longest; normalizers that drop bytes get as many again.
+  // No token stands for more bytes than the longest. Twice that is allowed, because normalizers
+  // drop bytes.
   const auto longest = static_cast<int64_t>(std::max<size_t>(1, model.longest_token_bytes));
   const auto at_least = static_cast<int64_t>(bytes) / longest / 2;
   const int64_t limit = limits.input > 0 ? std::min(limits.input, limits.context) : limits.context;
   if (at_least <= limit) return absl::OkStatus();
-  return TooLong("the prompt, even in the longest tokens,", at_least, limit);
+  return TooLong("input", "prompt at the very least", at_least, limit);
 }
 
 absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec) {
@@ -263,15 +243,16 @@ absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, Re
     return InvalidArgument(Reason::kEmptyPrompt, "text",
                            "the prompt has no tokens; send some text");
   }
-  if (limits.input > 0 && prompt > limits.input) return TooLong("the prompt", prompt, limits.input);
+  if (limits.input > 0 && prompt > limits.input)
+    return TooLong("input", "prompt", prompt, limits.input);
   const int64_t room = limits.context - prompt;
-  if (room < 1) return TooLong("the prompt", prompt, limits.context - 1);
+  if (room < 1) return TooLong("input", "prompt", prompt, limits.context - 1);
   StopParams& stop = spec->stop;
   if (stop.max_tokens > room) {
-    return TooLong("prompt + max_tokens", prompt + stop.max_tokens, limits.context);
+    return TooLong("input", "prompt and max_tokens", prompt + stop.max_tokens, limits.context);
   }
   if (stop.min_tokens > room) {
-    return TooLong("prompt + min_tokens", prompt + stop.min_tokens, limits.context);
+    return TooLong("input", "prompt and min_tokens", prompt + stop.min_tokens, limits.context);
   }
   if (stop.max_tokens == 0) {
     int64_t most = room;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -29,8 +28,5 @@ absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, Re
 
 // NOT_FOUND MODEL_NOT_FOUND unless `name` is empty or the served one.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);
-
-// INVALID_TOKEN_ID for an id outside the model's vocabulary.
-absl::Status CheckTokenIds(std::span<const TokenId> ids, const ServedModel& model);
 
 }  // namespace baton

@@ -87,11 +87,6 @@ void Admission::Wake() {
   changed_.NotifyOne();
 }
 
-size_t Admission::waiting() const {
-  base::MutexLock lock(&mutex_);
-  return queue_.size();
-}
-
 absl::Status Admission::NoWorker(base::Duration since) {
   return MakeError(
       absl::StatusCode::kUnavailable,
@@ -125,12 +120,12 @@ std::vector<Admission::Answer> Admission::Pump() {
   bool busy = paused;
   for (auto it = queue_.begin(); it != queue_.end();) {
     const auto current = it++;
-    absl::StatusOr<Placement> result = absl::UnknownError("");
+    std::optional<absl::StatusOr<Placement>> result;  // empty: it waits on
     if (!busy) {
-      Placer::Outcome outcome = placer_->Place(current->waiter.need);
-      if (outcome.placement) {
-        result = std::move(*outcome.placement);
-      } else if (outcome.obstacle == Placer::Obstacle::kBusy) {
+      auto outcome = placer_->Place(current->waiter.need);
+      if (auto* const placement = std::get_if<Placement>(&outcome)) {
+        result = std::move(*placement);
+      } else if (std::get<Placer::Obstacle>(outcome) == Placer::Obstacle::kBusy) {
         // Those behind wait too, or short requests would starve long ones.
         current->absent_since.reset();
         busy = true;
@@ -138,12 +133,12 @@ std::vector<Admission::Answer> Admission::Pump() {
         result = *std::move(refusal);
       }
     }
-    if (!result.ok() && result.status().code() == absl::StatusCode::kUnknown) {
+    if (!result) {
       if (busy) break;
       continue;
     }
     if (!current->replay) --new_waiting_;
-    answers.push_back({std::move(current->waiter), std::move(result)});
+    answers.push_back({std::move(current->waiter), *std::move(result)});
     queue_.erase(current);
   }
   return answers;

@@ -41,7 +41,6 @@ class Admission final {
 
   // Something changed: try again.
   void Wake();
-  size_t waiting() const;
 
   // What a request is told that comes when there is no worker.
   static absl::Status NoWorker(base::Duration since);
@@ -67,7 +66,7 @@ class Admission final {
   const base::Clock* const clock_;
   const std::function<bool()> paused_;
 
-  mutable base::Mutex mutex_;
+  base::Mutex mutex_;
   base::CondVar changed_;
   std::list<Queued> queue_ ABSL_GUARDED_BY(mutex_);  // replays first
   size_t new_waiting_ ABSL_GUARDED_BY(mutex_) = 0;   // those under the bound

@@ -18,13 +18,13 @@ Placer::Placer(const RouterOptions& options, WorkerDirectory* directory, RouterP
       random_(RandomBits()),
       warmups_(probe, clock) {}
 
-Placer::Outcome Placer::Place(RoutingNeed need) {
+std::variant<Placement, Placer::Obstacle> Placer::Place(RoutingNeed need) {
   if (need.fingerprint.empty()) need.fingerprint = directory_->ServingFingerprint();
   const std::vector<WorkerView> decode = directory_->Healthy(WorkerKind::kDecode);
   const bool present = std::any_of(decode.begin(), decode.end(), [&](const WorkerView& view) {
     return view.facts.fingerprint == need.fingerprint;
   });
-  if (!present) return {std::nullopt, Obstacle::kAbsent};
+  if (!present) return Obstacle::kAbsent;
   const std::vector<WorkerView> prefill = directory_->Healthy(WorkerKind::kPrefill);
   const PairSet failed = directory_->FailedPairs();
   const RoutingInput input{.decode = decode,
@@ -37,7 +37,7 @@ Placer::Outcome Placer::Place(RoutingNeed need) {
   base::MutexLock lock(&mutex_);
   const std::optional<Route> route = PickRoute(need, input, &random_);
   probe_->Picked(clock_->Now() - input.now, route.has_value());
-  if (!route) return {std::nullopt, Obstacle::kBusy};
+  if (!route) return Obstacle::kBusy;
   Placement placement;
   const bool local = !route->prefill.has_value();
   placement.decode = {route->decode,
@@ -47,7 +47,7 @@ Placer::Outcome Placer::Place(RoutingNeed need) {
     placement.prefill = Claim(*route->prefill, need);
     warmups_.Ask(*route->prefill, route->decode);
   }
-  return {std::move(placement), Obstacle::kBusy};
+  return placement;
 }
 
 PlacedWorker Placer::Claim(const WorkerView& prefill, const RoutingNeed& need) {

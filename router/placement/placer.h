@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <variant>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
@@ -39,11 +40,7 @@ class Placer final {
     kBusy,    // workers are there, none has room
     kAbsent,  // no healthy worker could take it at all
   };
-  struct Outcome {
-    std::optional<Placement> placement;
-    Obstacle obstacle = Obstacle::kBusy;
-  };
-  Outcome Place(RoutingNeed need);
+  std::variant<Placement, Obstacle> Place(RoutingNeed need);
 
   // Another prefill worker for a reservation on `decode`; none that `need` avoids.
   std::optional<PlacedWorker> PlaceOtherPrefill(const RoutingNeed& need, const WorkerView& decode);

@@ -27,8 +27,8 @@ AcceptedOutput::Addition AcceptedOutput::Accept(const PlacedToken& token) {
   // An id that ends the request is delivered as an id, not as text.
   TextPiece piece;
   if (!EndsByToken(id)) piece = text_.Append(id, stops_active);
-  end_ = EndOf(id, piece);
-  return {std::move(piece.text), end_};
+  std::optional<OutputEnd> end = EndOf(id, piece);
+  return {std::move(piece.text), std::move(end)};
 }
 
 bool AcceptedOutput::EndsByToken(TokenId id) const {

@@ -45,9 +45,6 @@ class AcceptedOutput final {
   // The text still held back, when the request ends other than by a stop string.
   std::string FinishText();
 
-  // The end that the accepted tokens alone prove; for a worker that died before it could say so.
-  const std::optional<OutputEnd>& end() const { return end_; }
-
   const std::vector<TokenId>& ids() const { return ids_; }
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
   // 1-based step of the first end that the model wanted; under HONOR the end itself.
@@ -62,7 +59,6 @@ class AcceptedOutput final {
   const ServedModel& model_;
   std::vector<TokenId> ids_;
   TextStream text_;
-  std::optional<OutputEnd> end_;
   std::optional<int32_t> natural_end_step_;
 };
 

@@ -14,6 +14,13 @@
 
 namespace baton {
 
+// How far the Decode stream of an attempt has come.
+enum class DecodePhase {
+  kOpened,
+  kReserved,  // the decode worker granted blocks; skipped where it prefills itself
+  kStarted    // it has the KV cache: the proof of a commit
+};
+
 // One Decode stream, one Prefill stream and their reservation. Nothing passes from one attempt to
 // another. Plain data of its RequestFlow.
 struct Attempt {
@@ -27,21 +34,19 @@ struct Attempt {
   std::shared_ptr<PrefillCall> prefill;
   uint64_t prefill_call = 0;
 
-  bool reserved = false;
-  bool started = false;           // the decode worker has the KV cache: the proof of a commit
+  DecodePhase phase = DecodePhase::kOpened;
   bool first_token_seen = false;  // from the prefill worker
   bool prefill_over = false;      // its last word was received
   worker::v1::Ticket ticket;
   std::string push_address;
   int32_t skip_blocks = 0;
-  int32_t prefill_retries = 0;
 
-  base::Instant opened{};
   base::Instant prefill_opened{};
   base::Instant deadline = base::kNever;                   // of the answer that it waits for
   const char* waits_for = "answer";                        // that answer, for messages
   AttemptOutcome overdue = AttemptOutcome::kStreamBroken;  // if it does not come
 
+  bool started() const { return phase == DecodePhase::kStarted; }
   bool local() const { return !placement.prefill.has_value(); }
 };
 

@@ -62,7 +62,6 @@ class AttemptLedger final {
                                       const absl::Status& last) const;
 
   std::set<WorkerKey> Avoid(base::Instant now) const;
-  int counted() const { return counted_; }
 
  private:
   int counted_ = 0;

@@ -53,7 +53,6 @@ void RequestFlow::OpenAttempt(Placement placement) {
   attempt_->number = attempts_;
   attempt_->first_index = output_->size();
   attempt_->need = NeedNow();
-  attempt_->opened = now;
   attempt_->placement = std::move(placement);
   attempt_->decode_call = context_->next_id++;
   worker_done_ = false;
@@ -101,7 +100,6 @@ bool RequestFlow::TryOtherPrefill(const absl::Status& status) {
   auto other = context_->placer->PlaceOtherPrefill(attempt_->need, attempt_->placement.decode.view);
   context_->probe->PrefillOfferedAgain(other.has_value());
   if (!other) return false;
-  ++attempt_->prefill_retries;
   attempt_->placement.prefill = std::move(*other);
   OpenPrefill();
   return true;

@@ -39,12 +39,12 @@ void RequestFlow::OnDecodeMessage(worker::v1::DecodeResponse& message) {
 
 void RequestFlow::OnReserved(const worker::v1::Reserved& reserved) {
   if (attempt_->local()) return;
-  if (attempt_->reserved) {
+  if (attempt_->phase != DecodePhase::kOpened) {
     return FailAttempt(AttemptOutcome::kOther, absl::InternalError("reserved twice"),
                        WorkerKind::kDecode);
   }
   const WorkerView& decode = attempt_->placement.decode.view;
-  attempt_->reserved = true;
+  attempt_->phase = DecodePhase::kReserved;
   attempt_->deadline = base::kNever;  // the decode worker gives a silent reservation up by itself
   attempt_->ticket = reserved.ticket();
   attempt_->push_address = reserved.push_address();
@@ -56,11 +56,12 @@ void RequestFlow::OnReserved(const worker::v1::Reserved& reserved) {
 }
 
 void RequestFlow::OnStarted(const worker::v1::DecodeStarted& started) {
-  if (attempt_->started || (!attempt_->local() && !attempt_->reserved)) {
+  const DecodePhase before = attempt_->local() ? DecodePhase::kOpened : DecodePhase::kReserved;
+  if (attempt_->phase != before) {
     return FailAttempt(AttemptOutcome::kOther, absl::InternalError("Started at the wrong time"),
                        WorkerKind::kDecode);
   }
-  attempt_->started = true;
+  attempt_->phase = DecodePhase::kStarted;
   attempt_->deadline = base::kNever;
   if (attempt_->local()) attempt_->placement.decode.hold->PrefillDone();
   const PlacedToken token = TokenFromProto(started.token());
@@ -77,7 +78,7 @@ void RequestFlow::OnStarted(const worker::v1::DecodeStarted& started) {
 }
 
 void RequestFlow::OnTokens(const worker::v1::Tokens& tokens) {
-  if (!attempt_->started) {
+  if (!attempt_->started()) {
     return FailAttempt(AttemptOutcome::kOther, absl::InternalError("tokens before Started"),
                        WorkerKind::kDecode);
   }
@@ -129,8 +130,8 @@ void RequestFlow::OnPrefillMessage(worker::v1::PrefillResponse& message) {
     timings_.set_prefill_ms(final.timings().prefill_ms());
     timings_.set_kv_transfer_ms(final.transfer_ms());
   }
-  if (pending_end_ && !attempt_->started) return Finish(*pending_end_);
-  if (attempt_->started) return;
+  if (pending_end_ && !attempt_->started()) return Finish(*pending_end_);
+  if (attempt_->started()) return;
   const RouterDeadlines& deadlines = context_->options.deadlines;
   attempt_->deadline = context_->clock->Now() + deadlines.commit_to_started;
   attempt_->waits_for = "Started after the commit";
@@ -159,7 +160,7 @@ void RequestFlow::OnFirstToken(const worker::v1::FirstToken& first) {
 }
 
 void RequestFlow::OnPrefillEnded(const absl::Status& status) {
-  if (attempt_->started) return;  // the KV cache is where it belongs
+  if (attempt_->started()) return;  // the KV cache is where it belongs
   if (pending_end_) return Finish(*pending_end_);
   if (status.ok()) {
     if (attempt_->prefill_over) return;  // now the decode worker has the word

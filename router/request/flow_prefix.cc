@@ -28,7 +28,7 @@ void RequestFlow::LearnPrompt(const worker::v1::DecodeStarted& started) {
 }
 
 void RequestFlow::LearnAnswer(const Attempt& attempt) {
-  if (!attempt.started || output_->size() == attempt.first_index) return;
+  if (!attempt.started() || output_->size() == attempt.first_index) return;
   // A conversation's next prompt begins with the answer. Its last token was not computed.
   if (const auto prefix = PrefixOf(output_->ids().size() - 1)) {
     context_->directory->MarkHeld(attempt.placement.decode.view.key(), *prefix);

@@ -45,11 +45,11 @@ bool Fits(const WorkerView& view, const RoutingNeed& need) {
 }
 
 Candidates PrefillCandidates(const RoutingNeed& need, const WorkerView& decode,
-                             const RoutingInput& input, bool with_slot) {
+                             const RoutingInput& input, bool with_place) {
   Candidates candidates;
   for (const WorkerView& view : input.prefill) {
     if (!CanPair(view.facts, decode.facts)) continue;
-    if (with_slot && (view.slots_free < 1 || input.now < view.full_until)) continue;
+    if (with_place && (view.places_free < 1 || input.now < view.full_until)) continue;
     candidates.push_back(&view);
   }
   KeepBest(&candidates, [&](const WorkerView& view) {
@@ -95,12 +95,12 @@ std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& inpu
   if (decode == nullptr) return std::nullopt;
   const int64_t held = HeldTokens(*decode, need, input);
   const bool local = need.tokens - held < input.local_prefill_below ||
-                     PrefillCandidates(need, *decode, input, /*with_slot=*/false).empty();
+                     PrefillCandidates(need, *decode, input, /*with_place=*/false).empty();
   if (local) {
-    if (decode->slots_free < 1) return std::nullopt;
+    if (decode->places_free < 1) return std::nullopt;
     return Route{*decode, std::nullopt, held};
   }
-  const Candidates candidates = PrefillCandidates(need, *decode, input, /*with_slot=*/true);
+  const Candidates candidates = PrefillCandidates(need, *decode, input, /*with_place=*/true);
   const WorkerView* prefill = PickOfTwo(candidates, random, QueuedTokens);
   if (prefill == nullptr) return std::nullopt;
   return Route{*decode, *prefill, held};
@@ -108,7 +108,7 @@ std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& inpu
 
 std::optional<WorkerView> PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
                                            const RoutingInput& input, std::mt19937_64* random) {
-  Candidates candidates = PrefillCandidates(need, decode, input, /*with_slot=*/true);
+  Candidates candidates = PrefillCandidates(need, decode, input, /*with_place=*/true);
   std::erase_if(candidates,
                 [&](const WorkerView* view) { return need.avoid.contains(view->key()); });
   const WorkerView* prefill = PickOfTwo(candidates, random, QueuedTokens);

@@ -21,9 +21,9 @@ std::shared_ptr<DecodeCall> DecodeCall::Open(worker::v1::DecodeService::Stub* st
 void DecodeCall::Release(FinishReason reason) {
   {
     base::MutexLock lock(&mutex_);
-    if (release_asked_) return;
+    if (releasing_ != Releasing::kNo) return;
     release_.mutable_release()->set_cause(FinishCauseToProto(reason));
-    release_asked_ = true;
+    releasing_ = Releasing::kAsked;
     WriteLocked();
   }
   Silence();
@@ -33,7 +33,7 @@ void DecodeCall::OnWriteDone(bool ok) {
   base::MutexLock lock(&mutex_);
   writing_ = false;
   if (!ok || ended_) return;
-  if (release_sent_) {
+  if (releasing_ == Releasing::kSent) {
     StartWritesDone();
   } else {
     WriteLocked();
@@ -41,9 +41,9 @@ void DecodeCall::OnWriteDone(bool ok) {
 }
 
 void DecodeCall::WriteLocked() {
-  if (writing_ || ended_ || !release_asked_ || release_sent_) return;
+  if (writing_ || ended_ || releasing_ != Releasing::kAsked) return;
   writing_ = true;
-  release_sent_ = true;
+  releasing_ = Releasing::kSent;
   StartWrite(&release_);
 }
 

@@ -149,8 +149,8 @@ class DecodeCall final : public ReadingCall<DecodeReactor, worker::v1::DecodeRes
   worker::v1::DecodeRequest request_;  // lives until its write is done
   worker::v1::DecodeRequest release_;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool release_asked_ ABSL_GUARDED_BY(mutex_) = false;
-  bool release_sent_ ABSL_GUARDED_BY(mutex_) = false;
+  enum class Releasing { kNo, kAsked, kSent };
+  Releasing releasing_ ABSL_GUARDED_BY(mutex_) = Releasing::kNo;
 };
 
 using PrefillReactor = grpc::ClientReadReactor<worker::v1::PrefillResponse>;

@@ -27,7 +27,7 @@ WorkerHold::~WorkerHold() {
 void WorkerHold::PrefillDone() {
   if (!computing_) return;
   computing_ = false;
-  if (const auto directory = directory_.lock()) directory->SlotReturned(key_);
+  if (const auto directory = directory_.lock()) directory->PlaceReturned(key_);
 }
 
 std::shared_ptr<WorkerDirectory> WorkerDirectory::Create(DirectoryOptions options,
@@ -186,7 +186,7 @@ void WorkerDirectory::OnStatus(const EntryKey& key, const worker::v1::WatchRespo
     if (response.has_load()) entry.load = response.load();
     entry.status_at = clock_->Now();
     entry.suspect = false;
-    entry.slots_taken = 0;
+    entry.places_taken = 0;
     entry.tokens_added = 0;
     entry.tokens_placed = 0;
   }

@@ -38,7 +38,7 @@ class WorkerHold final {
   WorkerHold(const WorkerHold&) = delete;
   WorkerHold& operator=(const WorkerHold&) = delete;
 
-  // The prompt is computed: its slot is free again.
+  // The prompt is computed: its place is free again.
   void PrefillDone();
 
  private:
@@ -96,7 +96,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   int32_t BlockTokens() const;
   const PrefixHints& prefix_hints() const { return prefix_hints_; }
 
-  // `computes`: the prompt is computed there and takes a slot until PrefillDone.
+  // `computes`: the prompt is computed there and takes a place until PrefillDone.
   std::unique_ptr<WorkerHold> Hold(const WorkerView& view, int64_t tokens, int64_t peak_tokens,
                                    bool computes);
   // The worker answered FULL: nothing new for a moment.
@@ -124,7 +124,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     base::Duration backoff{};
     base::Instant full_until{};
     // Own doings since `status_at`, and in all.
-    int32_t slots_taken = 0;
+    int32_t places_taken = 0;
     int64_t tokens_added = 0;
     int64_t tokens_placed = 0;
     int64_t growth_tokens = 0;
@@ -151,7 +151,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Entry* FindLocked(const WorkerKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Changed();
-  void SlotReturned(const WorkerKey& key);
+  void PlaceReturned(const WorkerKey& key);
   void HoldEnded(const WorkerKey& key, int64_t growth_tokens);
 
   const DirectoryOptions options_;

@@ -28,7 +28,7 @@ WorkerView WorkerDirectory::ViewOf(const Entry& entry) const {
   const int64_t growth = std::max<int64_t>(0, entry.growth_tokens / 2) + entry.tokens_placed;
   return {.link = entry.link,
           .facts = *entry.facts,
-          .slots_free = entry.load.prefill_slots_free() - entry.slots_taken,
+          .places_free = entry.load.prefill_places_free() - entry.places_taken,
           .queued_tokens = entry.load.queued_prompt_tokens() + entry.tokens_added,
           .blocks_total = entry.load.blocks_total(),
           .blocks_expected = entry.load.blocks_used() + entry.load.blocks_quarantined() +
@@ -125,7 +125,7 @@ std::unique_ptr<WorkerHold> WorkerDirectory::Hold(const WorkerView& view, int64_
   base::MutexLock lock(&mutex_);
   if (Entry* entry = FindLocked(view.key())) {
     if (computes) {
-      ++entry->slots_taken;
+      ++entry->places_taken;
       entry->tokens_added += tokens;
     }
     entry->tokens_placed += tokens;
@@ -144,13 +144,13 @@ WorkerDirectory::Entry* WorkerDirectory::FindLocked(const WorkerKey& key) {
   return nullptr;
 }
 
-void WorkerDirectory::SlotReturned(const WorkerKey& key) {
+void WorkerDirectory::PlaceReturned(const WorkerKey& key) {
   {
     base::MutexLock lock(&mutex_);
     Entry* entry = FindLocked(key);
     if (entry == nullptr) return;
     // May go below zero: the worker's figure still counts a prompt that is over.
-    --entry->slots_taken;
+    --entry->places_taken;
   }
   Changed();
 }

@@ -52,7 +52,7 @@ struct WorkerFacts {
 struct WorkerView {
   std::shared_ptr<WorkerLink> link;
   WorkerFacts facts;
-  int32_t slots_free = 0;     // prompts that would start at once, own placements taken off
+  int32_t places_free = 0;    // prompts that would start at once, own placements taken off
   int64_t queued_tokens = 0;  // prompt tokens before a new one, own placements added
   int32_t blocks_total = 0;
   int64_t blocks_expected = 0;       // in use at the peak of what runs, own placements added

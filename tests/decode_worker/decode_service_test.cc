@@ -71,7 +71,7 @@ TEST(DecodeServiceTest, CancelFreesEverything) {
   WorkerHarness worker({});
   worker.control().Pause();
   DecodeCall call(worker, LocalStart(MakeGeneration(10, 200)));
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.figures().running == 1; }));
+  ASSERT_TRUE(Eventually([&] { return worker.figures().running == 1; }));
   call.Cancel();
   EXPECT_EQ(call.Finish().code(), absl::StatusCode::kCancelled);
   worker.control().Resume();
@@ -146,7 +146,7 @@ TEST(DecodeServiceTest, AStalledEngineEndsStreamsAsDeviceFault) {
   DecodeCall call(worker, LocalStart(MakeGeneration(10, 6)));
   call.ReadAll();
   EXPECT_EQ(ReasonOf(call.Finish()), Reason::kDeviceFault);
-  EXPECT_TRUE(WorkerHarness::Eventually([&] { return worker.core().streams() == 0; }));
+  EXPECT_TRUE(Eventually([&] { return worker.core().streams() == 0; }));
 }
 
 TEST(DecodeServiceTest, PreemptionKeepsTheTokens) {
@@ -159,7 +159,7 @@ TEST(DecodeServiceTest, PreemptionKeepsTheTokens) {
   for (int32_t i = 0; i < 3; ++i) {
     calls.push_back(std::make_unique<DecodeCall>(worker, LocalStart(MakeGeneration(20, 30, i))));
   }
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.admitted() == 3; }));
+  ASSERT_TRUE(Eventually([&] { return worker.admitted() == 3; }));
   worker.control().Resume();
   int32_t preemptions = 0;
   for (int32_t i = 0; i < 3; ++i) {

@@ -20,7 +20,7 @@ TEST(DrainTest, RefusesNewStreamsAndFinishesRunningOnes) {
   WorkerHarness worker({});
   worker.control().Pause();
   DecodeCall running(worker, LocalStart());
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.figures().running == 1; }));
+  ASSERT_TRUE(Eventually([&] { return worker.figures().running == 1; }));
   worker.core().BeginDrain();
   DecodeCall late(worker, LocalStart());
   late.ReadAll();
@@ -55,7 +55,7 @@ TEST(DrainTest, WhatIsLeftAtTheTimeoutEndsAsDrained) {
   WorkerHarness worker({});
   worker.control().Pause();
   DecodeCall running(worker, LocalStart(100));
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.figures().running == 1; }));
+  ASSERT_TRUE(Eventually([&] { return worker.figures().running == 1; }));
   worker.core().BeginDrain();
   EXPECT_FALSE(worker.core().WaitUntilIdle(base::SteadyClock().Now()));
   worker.core().EndStreams();
@@ -78,7 +78,7 @@ TEST(DrainTest, APrefillWorkerRefusesTooAndEndsAsDrained) {
   const auto request = PrefillRequestFor(generation, reserved.reserved(), decode);
   prefill.control().Pause();
   PrefillCall running(prefill, request);
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.figures().running == 1; }));
+  ASSERT_TRUE(Eventually([&] { return prefill.figures().running == 1; }));
   prefill.core().BeginDrain();
   PrefillCall late(prefill, request);
   late.ReadAll();
@@ -105,8 +105,8 @@ TEST(SlowRouterTest, AStreamThatIsNotReadIsEndedAndOthersGoOn) {
   start.set_local_prefill(true);
   // Nobody reads; the flow-control window fills, then the worker's buffer.
   DecodeCall slow(worker, start);
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker.figures().generated_tokens > 0; }));
-  EXPECT_TRUE(WorkerHarness::Eventually([&] { return worker.core().streams() == 0; }));
+  ASSERT_TRUE(Eventually([&] { return worker.figures().generated_tokens > 0; }));
+  EXPECT_TRUE(Eventually([&] { return worker.core().streams() == 0; }));
   slow.ReadAll();
   EXPECT_FALSE(slow.Finish().ok());
   EXPECT_FALSE(slow.final);

@@ -97,7 +97,7 @@ TEST_F(ReservationTest, ATicketIsGoodForOnePush) {
   PushCall first(*worker_);
   OpenPush(&first);
   first.Piece(0, 0, Block());
-  ASSERT_TRUE(WorkerHarness::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     PushCall second(*worker_);
     OpenPush(&second);
     return ReasonOf(second.Finish()) == Reason::kUnknownTicket;
@@ -238,7 +238,7 @@ TEST_F(ReservationTest, ADecodeStreamThatEndsEndsItsPush) {
   ASSERT_TRUE(push.Piece(0, 0, Block()));
   // The push is open when its ticket is taken; one of these may have overtaken it.
   bool overtaken = false;
-  ASSERT_TRUE(WorkerHarness::Eventually([&] {
+  ASSERT_TRUE(Eventually([&] {
     PushCall second(*worker_);
     OpenPush(&second);
     const bool taken = ReasonOf(second.Finish()) == Reason::kUnknownTicket;
@@ -246,7 +246,7 @@ TEST_F(ReservationTest, ADecodeStreamThatEndsEndsItsPush) {
     return taken;
   }));
   call_->Cancel();
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->receiver().granted() == 0; }));
+  ASSERT_TRUE(Eventually([&] { return worker_->receiver().granted() == 0; }));
   EXPECT_EQ(push.Finish().code(),
             overtaken ? absl::StatusCode::kNotFound : absl::StatusCode::kAborted);
   EXPECT_TRUE(worker_->Idle());
@@ -277,9 +277,9 @@ TEST_F(ReservationTest, RunningRequestsRevokeIt) {
   worker_pb::DecodeStart local = Start(8, 70);
   local.set_local_prefill(true);
   DecodeCall running(*worker_, local);
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->figures().running == 1; }));
+  ASSERT_TRUE(Eventually([&] { return worker_->figures().running == 1; }));
   DecodeCall reserved(*worker_, Start(33));
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->admitted() == 2; }));
+  ASSERT_TRUE(Eventually([&] { return worker_->admitted() == 2; }));
   worker_->control().Resume();
   worker_pb::DecodeResponse response;
   ASSERT_TRUE(reserved.Read(&response));
@@ -306,7 +306,7 @@ TEST_F(ReservationTest, TheLineIsAgedAndBounded) {
   worker_pb::DecodeStart start = Start(40);
   start.set_reserve_timeout_ms(1000);
   DecodeCall waits(*worker_, start);
-  ASSERT_TRUE(WorkerHarness::Eventually([&] { return worker_->figures().waiting == 1; }));
+  ASSERT_TRUE(Eventually([&] { return worker_->figures().waiting == 1; }));
   DecodeCall third(*worker_, Start(40));
   third.ReadAll();
   EXPECT_EQ(ReasonOf(third.Finish()), Reason::kFull) << "the line is full";

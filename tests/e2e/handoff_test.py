@@ -21,7 +21,7 @@ WAYS = {"nccl": NCCL, "cuda_ipc": ["--kv-transport", "cuda_ipc"]}
 PARCEL_HEADER_BYTES = 12288
 FLOAT32_BLOCK_BYTES = 4 * 2 * 2 * 16 * 64 * 4  # layers, K and V, heads, slots, head_dim of the demo model
 # Where a worker stops in the middle of a transfer; the first hit is the chunk that proves the pair.
-IN_A_TRANSFER = (("prefill", "sending_chunk@2:stop"), ("decode", "received_chunk@2:stop"))
+IN_A_TRANSFER = (("prefill", "sending_parcel@2:stop"), ("decode", "received_parcel@2:stop"))
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
 
 

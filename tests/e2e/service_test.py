@@ -56,7 +56,7 @@ class ServiceTest(unittest.TestCase):
         readme = (ROOT / "README.md").read_text()
         body, method = re.search(r"grpcurl -plaintext -d '([^']+)' \S+ (\S+)", readme).groups()
         request = json.loads(body)
-        request["spec"]["stop"].update(maxTokens=12, eosPolicy="EOS_POLICY_IGNORE_MASK")
+        request["spec"]["stop"].update(max_tokens=12, eos_policy="EOS_POLICY_IGNORE_MASK")
         self.assertTrue(list(self.client.stream(method, json.loads(body)))[-1].final.attempts)
         events = list(self.client.stream(method, request))
         self.assertEqual(events[0].WhichOneof("event"), "started")

@@ -8,9 +8,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "httplib.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/eventually.h"
 
 namespace baton::testing {
 namespace {
@@ -51,7 +53,8 @@ class FakeOpenAiServer::Impl final {
     port_ = server_.bind_to_any_port("127.0.0.1");
     listen(socket, options.threads);  // the library lets five wait
     thread_ = std::thread([this] { server_.listen_after_bind(); });
-    while (!server_.is_running()) std::this_thread::yield();  // stop() is deaf until then
+    // stop() is deaf until then.
+    BATON_CHECK(Eventually([this] { return server_.is_running(); }));
   }
 
   ~Impl() { Kill(); }

@@ -10,6 +10,7 @@
 #include "common/rpc/status_map.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_worker_decode.h"
 #include "tests/fakes/fake_worker_state.h"
 
@@ -245,7 +246,7 @@ class FakeWorker::Impl {
     {
       base::MutexLock lock(&state_->mutex);
       state_->load.set_ready(options_.ready);
-      state_->load.set_prefill_slots_free(options_.prefill_slots_free);
+      state_->load.set_prefill_places_free(options_.prefill_places_free);
       state_->load.set_blocks_total(options_.blocks_total);
       state_->load.set_blocks_free(options_.blocks_total);
     }
@@ -282,7 +283,7 @@ class FakeWorker::Impl {
     server_->Wait();
     server_.reset();
     // Decode streams delete themselves a moment after the server is done with them.
-    while (state_.use_count() > 4) std::this_thread::yield();
+    BATON_CHECK(Eventually([this] { return state_.use_count() <= 4; }));
   }
 
   FakeCluster* const cluster_;

@@ -104,8 +104,8 @@ void PairSim::ConnectSide(const std::shared_ptr<Device>& device, const Connect& 
 }
 
 void PairSim::Gather(const std::shared_ptr<Device>& device, const SendParcel& command) {
-  if (!device->in_use.emplace(command.slot, command.key).second)
-    return Broken("a send slot is used twice");
+  if (!device->in_use.emplace(command.buffer, command.key).second)
+    return Broken("a send buffer is used twice");
   SimParcel parcel;
   parcel.header = {.epoch = command.key.epoch, .plan = command.plan, .is_void = command.is_void};
   for (const SourcePart& source : command.sources) {
@@ -115,7 +115,7 @@ void PairSim::Gather(const std::shared_ptr<Device>& device, const SendParcel& co
     auto& bytes = parcel.bytes.emplace_back(SizeOf(source.bytes));
     CopyParts(source.bytes, {bytes});
   }
-  device->slots[command.slot] = std::move(parcel);
+  device->buffers[command.buffer] = std::move(parcel);
   Event(device, microseconds(1), ParcelGathered{command.key});
 }
 
@@ -124,23 +124,23 @@ void PairSim::Post(const std::shared_ptr<Device>& device, const SendParcel& comm
   if (found == device->comms.end()) return Broken("a send without a communicator");
   found->second->sends.push_back({.device = device,
                                   .key = command.key,
-                                  .slot = command.slot,
-                                  .parcel = device->slots[command.slot],
+                                  .buffer = command.buffer,
+                                  .parcel = device->buffers[command.buffer],
                                   .stalled = Chance(options_.never_completes),
                                   .fails = Chance(options_.fail_send)});
   Match(found->second);
 }
 
 void PairSim::Post(const std::shared_ptr<Device>& device, const ReceiveParcel& command) {
-  if (!device->in_use.emplace(command.slot, command.key).second)
-    return Broken("a receive slot is used twice");
+  if (!device->in_use.emplace(command.buffer, command.key).second)
+    return Broken("a receive buffer is used twice");
   const auto found = device->comms.find({command.key.pair, command.key.epoch});
   if (found == device->comms.end()) return Broken("a receive without a communicator");
   if (Chance(options_.fail_receive)) {
     return Event(device, Some(100), ReceivePosted{command.key, absl::InternalError("cannot post")});
   }
   found->second->receives.push_back(
-      {.device = device, .key = command.key, .slot = command.slot, .parcel = {}});
+      {.device = device, .key = command.key, .buffer = command.buffer, .parcel = {}});
   // Posts are told of in their order.
   Event(device, microseconds(1), ReceivePosted{command.key, absl::OkStatus()});
   Match(found->second);
@@ -163,9 +163,9 @@ void PairSim::Match(const std::shared_ptr<Comm>& comm) {
     At(delay, [this, comm, send, receive] {
       // An abort of either side came before the last byte.
       if (comm->gone[0] || comm->gone[1] || send.device->dead || receive.device->dead) return;
-      receive.device->slots[receive.slot] = send.parcel;
-      send.device->in_use.erase(send.slot);
-      receive.device->in_use.erase(receive.slot);
+      receive.device->buffers[receive.buffer] = send.parcel;
+      send.device->in_use.erase(send.buffer);
+      receive.device->in_use.erase(receive.buffer);
       Event(send.device, Some(200), ParcelSent{send.key, absl::OkStatus()});
       Event(receive.device, Some(200), ParcelReceived{receive.key, absl::OkStatus()});
     });
@@ -180,7 +180,7 @@ void PairSim::AbortSide(const std::shared_ptr<Device>& device, const AbortPair& 
     auto& mine = device->is_sender ? comm.sends : comm.receives;
     mine.clear();
   }
-  // Its slots are the machine's again.
+  // Its buffers are the machine's again.
   std::erase_if(device->in_use, [&](const auto& use) {
     return use.second.pair == command.pair && use.second.epoch == command.epoch;
   });
@@ -188,7 +188,7 @@ void PairSim::AbortSide(const std::shared_ptr<Device>& device, const AbortPair& 
 }
 
 void PairSim::Deliver(const std::shared_ptr<Device>& device, const DeliverParcel& command) {
-  const SimParcel& parcel = device->slots[command.slot];
+  const SimParcel& parcel = device->buffers[command.buffer];
   const auto answer = [&](ParcelOutcome outcome, base::Duration delay) {
     if (outcome == ParcelOutcome::kVoid) ++voids;
     if (outcome == ParcelOutcome::kDiscarded) ++discarded;

@@ -20,7 +20,7 @@ struct PairSim::Comm {
   struct Operation {
     std::shared_ptr<Device> device;
     ParcelKey key;
-    int slot = 0;
+    int buffer = 0;
     SimParcel parcel;  // of a send
     bool stalled = false, fails = false;
   };
@@ -40,8 +40,8 @@ struct PairSim::Device {
   bool busy = false;
   std::deque<DeviceCommand> commands;
   std::map<std::pair<PairId, uint64_t>, std::shared_ptr<Comm>> comms;
-  std::map<int, SimParcel> slots;   // what staging buffers hold
-  std::map<int, ParcelKey> in_use;  // slots of posted operations
+  std::map<int, SimParcel> buffers;  // what staging buffers hold
+  std::map<int, ParcelKey> in_use;   // buffers of posted operations
 };
 
 struct PairSim::Stream {

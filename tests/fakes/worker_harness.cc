@@ -1,6 +1,5 @@
 #include "tests/fakes/worker_harness.h"
 
-#include <thread>
 #include <utility>
 
 #include "common/base/check.h"
@@ -90,15 +89,6 @@ WorkerHarness::~WorkerHarness() {
   channel_.reset();
   server_->Shutdown(std::chrono::milliseconds(0));
   core_.reset();  // stops the engine
-}
-
-bool WorkerHarness::Eventually(const std::function<bool()>& done) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (!done()) {
-    if (std::chrono::steady_clock::now() >= deadline) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
 }
 
 bool WorkerHarness::Idle() {

@@ -21,6 +21,7 @@
 #include "decode_worker/decode_service.h"
 #include "decode_worker/kv_receiver.h"
 #include "prefill_worker/prefill_service.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_runner.h"
 
 namespace baton {
@@ -66,10 +67,8 @@ class WorkerHarness final {
   const absl::Status& fault() const { return fault_; }
   std::shared_ptr<grpc::Channel> channel() const { return channel_; }
 
-  // Within ten seconds: every block is free or cached, no stream is left, no ticket is valid.
+  // Eventually every block is free or cached, no stream is left, no ticket is valid.
   bool Idle();
-  // Within ten seconds: `done` holds.
-  static bool Eventually(const std::function<bool()>& done);
 
  private:
   struct CountingProbe final : WorkerProbe {

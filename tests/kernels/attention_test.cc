@@ -10,7 +10,7 @@ class AttentionTest : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     backend_ = Make(GetParam());
-    reference_ = Make({"reference", "auto", GetParam().dtype});
+    reference_ = Make({Device::kReference, "auto", GetParam().dtype});
   }
 
   // Prefill, then a batch of a decode and a second prefill, on both backends.

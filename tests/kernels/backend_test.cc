@@ -13,7 +13,7 @@ namespace {
 TEST(BackendFactoryTest, ReportsHowItComputes) {
   for (const Way& way : CpuWays()) {
     const auto backend = Make(way);
-    EXPECT_EQ(backend->info().device, "cpu");
+    EXPECT_EQ(backend->info().device, Device::kCpu);
     EXPECT_EQ(backend->info().isa, way.isa);
     EXPECT_EQ(backend->info().threads, std::min(way.threads, omp_get_thread_limit()));
     EXPECT_EQ(backend->info().compute_dtype, way.dtype);
@@ -37,9 +37,27 @@ TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
     return std::string(backend.status().message());
   };
   EXPECT_THAT(message({.compute_dtype = DType::kF16}), testing::HasSubstr("bfloat16 or float32"));
-  EXPECT_THAT(message({.device = "tpu"}), testing::HasSubstr("--device cpu"));
+  EXPECT_THAT(message({.quantization = Quantization::kFp8}),
+              testing::HasSubstr("--quantization none"));
   EXPECT_THAT(message({.isa = "sse9"}), testing::HasSubstr("auto, avx512 or avx2"));
   EXPECT_THAT(message({.threads = -1}), testing::HasSubstr("threads -1"));
+}
+
+TEST(BackendFactoryTest, NamesAreReadAsTheyArePrinted) {
+  for (const Device device : {Device::kCpu, Device::kCuda, Device::kReference}) {
+    EXPECT_EQ(ParseDevice(Name(device)), device);
+  }
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    EXPECT_EQ(ParseDType(Name(dtype)), dtype);
+  }
+  for (const Quantization quantization : {Quantization::kNone, Quantization::kFp8}) {
+    EXPECT_EQ(ParseQuantization(Name(quantization)), quantization);
+  }
+  for (const char* other : {"", "tpu", "int8", "auto", "CPU"}) {
+    EXPECT_EQ(ParseDevice(other), std::nullopt);
+    EXPECT_EQ(ParseDType(other), std::nullopt);
+    EXPECT_EQ(ParseQuantization(other), std::nullopt);
+  }
 }
 
 TEST(BackendFactoryTest, PreparedWeightsServeEveryNumberOfRows) {
@@ -88,7 +106,7 @@ TEST(ThreadsTest, FewerThanAskedForComputeTheSame) {
 }
 
 TEST(ThreadsTest, AThreadWithASmallerTeamIsRefused) {
-  const auto backend = Make({"cpu", "avx2", DType::kF32});
+  const auto backend = Make({Device::kCpu, "avx2", DType::kF32});
   if (backend->info().threads == 1) return;  // no team is smaller
   const TestMatrix weight = TestMatrix::Random(DType::kF32, 96, 64, 1);
   absl::Status in_region;
@@ -101,7 +119,7 @@ TEST(ThreadsTest, AThreadWithASmallerTeamIsRefused) {
 
 TEST(ThreadsTest, DoNotFollowTheLoadOfTheMachine) {
   omp_set_dynamic(1);
-  const auto backend = Make({"cpu", "avx2", DType::kF32});
+  const auto backend = Make({Device::kCpu, "avx2", DType::kF32});
   EXPECT_EQ(omp_get_dynamic(), 0);
   omp_set_dynamic(1);
   const TestMatrix weight = TestMatrix::Random(DType::kF32, 8, 8, 1);
@@ -131,7 +149,7 @@ TEST(CoresTest, AContainersQuotaLimitsTheThreads) {
 }
 
 TEST(BackendFactoryTest, AllocatedMemoryIsAligned) {
-  const auto backend = Make({"cpu", "avx2", DType::kF32});
+  const auto backend = Make({Device::kCpu, "avx2", DType::kF32});
   for (const size_t bytes : {size_t{1}, size_t{100}, size_t{5} << 20}) {
     const auto buffer = backend->Allocate(bytes);
     ASSERT_TRUE(buffer.ok());

@@ -103,7 +103,7 @@ TEST(CollectiveTest, ARankThatDoesNotComeEndsTheGroup) {
 }
 
 // A host backend with and without a group.
-class AllReduceTest : public testing::TestWithParam<std::string> {};
+class AllReduceTest : public testing::TestWithParam<Device> {};
 
 TEST_P(AllReduceTest, SumsMatricesAndNamesItsGroup) {
   const Group group = MakeHostGroup(2, kPatience);
@@ -114,7 +114,7 @@ TEST_P(AllReduceTest, SumsMatricesAndNamesItsGroup) {
     ASSERT_TRUE(backend.ok()) << backend.status();
     EXPECT_EQ((*backend)->info().ranks, 2);
     EXPECT_TRUE((*backend)->info().numerics().ends_with("/tp2"));
-    if (GetParam() == "cpu") {
+    if (GetParam() == Device::kCpu) {
       EXPECT_LE((*backend)->info().threads, rank == 0 ? 2 : 1);
     }
     (*backend)->AllReduce(Matrix::Dense(values[rank].data(), DType::kF32, 2, 3));
@@ -147,8 +147,8 @@ TEST_P(AllReduceTest, AMissingRankIsAFaultOfTheStep) {
   EXPECT_EQ(status.message(), "rank 1 has failed");
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, AllReduceTest, testing::Values("cpu", "reference"),
-                         [](const auto& test) { return test.param; });
+INSTANTIATE_TEST_SUITE_P(Devices, AllReduceTest, testing::Values(Device::kCpu, Device::kReference),
+                         [](const auto& test) { return std::string(Name(test.param)); });
 
 }  // namespace
 }  // namespace baton::kernels

@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 # Highway's namespace of the avx512 kernels, and the loops that measure its peak.
-ALLOWED = re.compile(r"N_AVX3|WideFmaLoop|DotLoop")
-WIDE = re.compile(r"%zmm|%k[1-7]\b|%[xy]mm(1[6-9]|2\d|3[01])\b")
+ALLOWED = re.compile(r"N_AVX3|Avx512FmaLoop|DotLoop")
+AVX512 = re.compile(r"%zmm|%k[1-7]\b|%[xy]mm(1[6-9]|2\d|3[01])\b")
 
 
 def offenders(disassembly):
@@ -17,7 +17,7 @@ def offenders(disassembly):
         if line.endswith(">:\n"):
             function = line.split("<", 1)[1][:-3]
             kernels += "N_AVX2" in function
-        elif WIDE.search(line) and not ALLOWED.search(function):
+        elif AVX512.search(line) and not ALLOWED.search(function):
             found.add(function)
     return found, kernels
 

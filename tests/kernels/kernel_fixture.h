@@ -17,12 +17,14 @@ namespace baton::kernels {
 
 // One way to compute: what the suites of this folder are parameterised by.
 struct Way {
-  std::string device;
+  Device device = Device::kCpu;
   std::string isa;
   DType dtype = DType::kF32;
   int threads = 2;
 
-  std::string name() const { return device + "_" + isa + "_" + std::string(Name(dtype)); }
+  std::string name() const {
+    return std::string(Name(device)) + "_" + isa + "_" + std::string(Name(dtype));
+  }
 };
 
 inline std::unique_ptr<Backend> Make(const Way& way) {
@@ -44,7 +46,7 @@ inline std::vector<Way> CpuWays() {
   std::vector<Way> ways;
   for (const char* isa : {"avx512", "avx2"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
-      const Way way{"cpu", isa, dtype};
+      const Way way{Device::kCpu, isa, dtype};
       if (MachineHas(way)) ways.push_back(way);
     }
   }

@@ -75,12 +75,12 @@ TEST(FloatConvertTest, BackendsStoreTheSameBf16) {
       for (int i = 0; i < 1000; ++i) StoreElement(weight.data(), DType::kF32, i, 1);
       return weight;
     }();
-    TestMatrix wide(DType::kF32, 1, 1000);
+    TestMatrix unrounded(DType::kF32, 1, 1000);
     const auto weight = backend->UploadVector(ones.tensor());
     backend->RmsNorm(in.view(), **weight, 0, out.view());
-    backend->RmsNorm(in.view(), **weight, 0, wide.view());
+    backend->RmsNorm(in.view(), **weight, 0, unrounded.view());
     for (int i = 0; i < 1000; ++i) {
-      ASSERT_EQ(out.at(0, i), RoundTo(DType::kBF16, wide.at(0, i))) << way.name();
+      ASSERT_EQ(out.at(0, i), RoundTo(DType::kBF16, unrounded.at(0, i))) << way.name();
     }
   }
 }

@@ -10,7 +10,7 @@ class OpsTest : public testing::TestWithParam<Way> {
  protected:
   void SetUp() override {
     backend_ = Make(GetParam());
-    reference_ = Make({"reference", "auto", GetParam().dtype});
+    reference_ = Make({Device::kReference, "auto", GetParam().dtype});
   }
   DType dtype() const { return GetParam().dtype; }
 

@@ -39,7 +39,7 @@ inline SampledToken SampleOne(Backend& backend, const std::vector<float>& logits
 
 // Every way to sample, the reference included.
 inline std::vector<Way> SamplingWays() {
-  std::vector<Way> ways = {{"reference", "auto", DType::kF32}};
+  std::vector<Way> ways = {{Device::kReference, "auto", DType::kF32}};
   for (const Way& way : CpuWays()) {
     if (way.dtype == DType::kF32) ways.push_back(way);
   }

@@ -23,7 +23,7 @@ void ExpectSame(const SampledToken& actual, const SampledToken& expected) {
 
 TEST_P(SampleIdentityTest, TokensEqualTheReference) {
   const auto backend = Make(GetParam());
-  const auto reference = Make({"reference", "auto", DType::kF32});
+  const auto reference = Make({Device::kReference, "auto", DType::kF32});
   for (const int vocab : {1, 3, 17, 101, 2048, 5003}) {
     for (const float spread : {0.02f, 3.0f, 60.0f}) {
       const RandomRows random(150, vocab, static_cast<uint32_t>(vocab));

@@ -36,9 +36,10 @@ TEST(HandoffTest, NothingOfFormerOwnersLeavesWithTheLastBlock) {
     const SplitResult result = RunSplit(prefill, decode, MakeGeneration(length, 2));
     ASSERT_TRUE(result.decode.ok()) << result.decode << result.prefill;
     int left = 0;
-    const size_t slot = decode.arena().size() / (64 * 2 * 2 * 4);  // blocks, layers, planes, slots
-    for (size_t at = 0; at < decode.arena().size(); at += slot) {
-      left += std::ranges::all_of(decode.arena().subspan(at, slot),
+    const size_t position =
+        decode.arena().size() / (64 * 2 * 2 * 4);  // blocks, layers, planes, positions
+    for (size_t at = 0; at < decode.arena().size(); at += position) {
+      left += std::ranges::all_of(decode.arena().subspan(at, position),
                                   [](std::byte b) { return b == std::byte{0xFF}; });
     }
     EXPECT_EQ(left, 0) << length;

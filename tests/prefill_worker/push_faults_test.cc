@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-WorkerHarness::Options Prefill() { return {.role = WorkerRole::kPrefill}; }
+WorkerHarness::Options PrefillOptions() { return {.role = WorkerRole::kPrefill}; }
 
 std::string ValueOf(const absl::Status& status, const std::string& key) {
   for (const auto& [name, value] : DetailOf(status).values) {
@@ -32,7 +32,7 @@ struct Reserving {
 };
 
 TEST(PushFaultsTest, AStaleTicketIsPushFailedWithTheReason) {
-  WorkerHarness prefill(Prefill()), decode({});
+  WorkerHarness prefill(PrefillOptions()), decode({});
   const auto generation = MakeGeneration(10, 6);
   Reserving reserving(decode, generation);
   auto request = PrefillRequestFor(generation, reserving.reserved, decode);
@@ -49,7 +49,7 @@ TEST(PushFaultsTest, AStaleTicketIsPushFailedWithTheReason) {
 }
 
 TEST(PushFaultsTest, AnUnreachableDecodeWorkerIsPushFailed) {
-  WorkerHarness prefill(Prefill());
+  WorkerHarness prefill(PrefillOptions());
   const auto generation = MakeGeneration(10, 6);
   worker_pb::PrefillRequest request;
   {
@@ -65,7 +65,7 @@ TEST(PushFaultsTest, AnUnreachableDecodeWorkerIsPushFailed) {
 }
 
 TEST(PushFaultsTest, ADecodeWorkerThatAcceptsNothingIsGivenUp) {
-  auto options = Prefill();
+  auto options = PrefillOptions();
   options.timeouts.piece = std::chrono::milliseconds(100);
   WorkerHarness prefill(options), decode({});
   const auto generation = MakeGeneration(10, 6);
@@ -84,14 +84,14 @@ TEST(PushFaultsTest, ADecodeWorkerThatAcceptsNothingIsGivenUp) {
 
 TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
   for (const int32_t steps_before : {0, 1, 3}) {
-    auto options = Prefill();
+    auto options = PrefillOptions();
     options.engine.max_prefill_tokens = 8;
     WorkerHarness prefill(options), decode({});
     const auto generation = MakeGeneration(64, 6);
     Reserving reserving(decode, generation);
     if (steps_before == 0) prefill.control().Pause();
     PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
-    ASSERT_TRUE(WorkerHarness::Eventually(
+    ASSERT_TRUE(Eventually(
         [&] { return prefill.control().steps() >= static_cast<uint64_t>(steps_before); }));
     call.Cancel();
     reserving.call->Cancel();
@@ -104,7 +104,7 @@ TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
 }
 
 TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
-  WorkerHarness prefill(Prefill()), decode({});
+  WorkerHarness prefill(PrefillOptions()), decode({});
   const auto generation = MakeGeneration(10, 6);
   Reserving reserving(decode, generation);
   const auto good = PrefillRequestFor(generation, reserving.reserved, decode);
@@ -145,7 +145,7 @@ TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
 }
 
 TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
-  auto options = Prefill();
+  auto options = PrefillOptions();
   options.engine.max_num_seqs = 1;
   options.engine.max_num_queued_reqs = 1;
   WorkerHarness prefill(options), decode({});
@@ -158,10 +158,10 @@ TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
     calls.push_back(std::make_unique<PrefillCall>(
         prefill, PrefillRequestFor(generation, reservings.back()->reserved, decode)));
     if (i == 0) {
-      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.figures().running == 1; }));
+      ASSERT_TRUE(Eventually([&] { return prefill.figures().running == 1; }));
     }
     if (i == 1) {
-      ASSERT_TRUE(WorkerHarness::Eventually([&] { return prefill.admitted() == 2; }));
+      ASSERT_TRUE(Eventually([&] { return prefill.admitted() == 2; }));
     }
   }
   calls[2]->ReadAll();

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
 #include <vector>
 
 #include "baton/v1/inference.grpc.pb.h"
@@ -14,6 +13,7 @@
 #include "common/base/log.h"
 #include "grpcpp/create_channel.h"
 #include "router/router.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_worker.h"
 
 namespace baton::testing {
@@ -87,7 +87,7 @@ int Run(int requests) {
   parts.metrics = &metrics;
   parts.clock = &clock;
   const auto router = *Router::Start(std::move(parts));
-  while (!router->ready().ok()) std::this_thread::yield();
+  BATON_CHECK(Eventually([&] { return router->ready().ok(); }));
   const auto direct = worker::v1::DecodeService::NewStub(
       grpc::CreateChannel(worker.address(), grpc::InsecureChannelCredentials()));
   const auto routed = v1::InferenceService::NewStub(

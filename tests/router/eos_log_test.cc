@@ -196,15 +196,15 @@ TEST_F(EosLogTest, LostLinesAreCountedAndTheRequestIsServed) {
   }
 }
 
-TEST_F(EosLogTest, MetaTellsTheModelItsStopSetAndDefaults) {
+TEST_F(EosLogTest, MetaTellsTheModelItsEosSetAndDefaults) {
   const auto model = LoadServedModel(ModelDir(), "tiny");
   ASSERT_TRUE(model.ok());
   const Json meta = Json::parse(EosMetaJson(**model, options_, 12.5));
   EXPECT_EQ(meta["model"], "tiny");
   EXPECT_EQ(meta["eos_token_id"], kEos);
-  ASSERT_EQ(meta["stop_set"].size(), 2u);
-  EXPECT_EQ(meta["stop_set"][0]["id"], kEos);
-  EXPECT_EQ(meta["stop_set"][1]["sources"].size(), 2u);
+  ASSERT_EQ(meta["eos_set"].size(), 2u);
+  EXPECT_EQ(meta["eos_set"][0]["id"], kEos);
+  EXPECT_EQ(meta["eos_set"][1]["sources"].size(), 2u);
   EXPECT_EQ(meta["sampling_defaults"]["temperature"], 1.0);
   EXPECT_FALSE(meta["baton_version"].get<std::string>().empty());
 }

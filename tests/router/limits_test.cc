@@ -35,7 +35,7 @@ class OpenCall {
 TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
   options_.max_num_queued_reqs = 2;
   auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.prefill_slots_free = 0;
+  decode.prefill_places_free = 0;
   AddDecode(decode);
   StartRouter();
   std::vector<Answer> waiting(2);
@@ -49,7 +49,7 @@ TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
   EXPECT_EQ(ReasonText(refused.status), "QUEUE_FULL");
   EXPECT_TRUE(DetailOf(refused.status).retry_after.has_value());
   EXPECT_EQ(Metric("baton_queue_rejections_total{engine"), 1);
-  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(8); });
+  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(8); });
   for (std::thread& client : clients) client.join();
   for (const Answer& answer : waiting) {
     EXPECT_TRUE(answer.status.ok()) << answer.status;
@@ -57,9 +57,9 @@ TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
   }
 }
 
-TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreeSlot) {
+TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreePlace) {
   auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
-  prefill.prefill_slots_free = 1;
+  prefill.prefill_places_free = 1;
   prefill.script = [](const FakeMoment& moment) {
     return moment.point == FakePoint::kFirstToken ? FakeAction::Hang() : FakeAction::Go();
   };
@@ -68,11 +68,11 @@ TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreeSlot) {
   StartRouter();
   OpenCall first(stub_.get(), Request("first", 3));
   ASSERT_TRUE(Eventually([&] { return prefill_[0]->prefill_streams() == 1; }));
-  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(0); });
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(0); });
   OpenCall second(stub_.get(), Request("second", 3));
   ASSERT_TRUE(Eventually([&] { return Metric("baton_router_picks_total{engine") > 5; }));
   EXPECT_EQ(decode_[0]->decode_streams(), 1);
-  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_slots_free(1); });
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(1); });
   EXPECT_TRUE(Eventually([&] { return prefill_[0]->prefill_streams() == 2; }));
 }
 
@@ -127,7 +127,7 @@ TEST_F(LimitsTest, WorkersOfDifferentFingerprintsAreNeverPaired) {
 }
 
 // A client whose transport takes 64 KiB at most before somebody reads.
-std::unique_ptr<v1::InferenceService::Stub> NarrowStub(const Router& router) {
+std::unique_ptr<v1::InferenceService::Stub> SmallWindowStub(const Router& router) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, 64 << 10);
@@ -148,8 +148,8 @@ TEST_F(LimitsTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
   v1::GenerateRequest request = Request("much", 400'000);
   request.mutable_spec()->mutable_eos()->set_steps(true);
   grpc::ClientContext context;
-  const auto narrow = NarrowStub(*router_);
-  const auto reader = narrow->Generate(&context, request);
+  const auto slow = SmallWindowStub(*router_);
+  const auto reader = slow->Generate(&context, request);
   ASSERT_TRUE(Eventually([&] {
     return Metric(
                "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
@@ -176,8 +176,8 @@ TEST_F(LimitsTest, ClientWithoutProgressEndsSlow) {
   // Goes on for longer than the test: it ends because nothing is taken, not by its length.
   v1::GenerateRequest request = Request("much", 10'000'000);
   request.mutable_spec()->mutable_eos()->set_steps(true);
-  const auto narrow = NarrowStub(*router_);
-  OpenCall call(narrow.get(), request);
+  const auto slow = SmallWindowStub(*router_);
+  OpenCall call(slow.get(), request);
   EXPECT_TRUE(Eventually([&] {
     return Metric(
                "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","

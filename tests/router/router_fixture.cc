@@ -1,7 +1,6 @@
 #include "tests/router/router_fixture.h"
 
 #include <chrono>
-#include <thread>
 #include <utility>
 
 #include "common/rpc/status_map.h"
@@ -151,15 +150,6 @@ double RouterTest::Metric(const std::string& series) {
     sum += std::stod(line.substr(line.rfind(' ')));
   }
   return sum;
-}
-
-bool RouterTest::Eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (std::chrono::steady_clock::now() < end) {
-    if (condition()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  }
-  return condition();
 }
 
 RawAnswer CallRaw(const Router& router, const std::string& method, const std::string& message) {

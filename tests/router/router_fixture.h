@@ -13,6 +13,7 @@
 #include "grpcpp/support/status.h"
 #include "gtest/gtest.h"
 #include "router/router.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_worker.h"
 
 namespace baton::testing {
@@ -61,8 +62,6 @@ class RouterTest : public ::testing::Test {
   static std::string TextOf(const std::vector<int32_t>& ids);
 
   double Metric(const std::string& series);
-  // Until `condition` holds; false after 10 s.
-  static bool Eventually(const std::function<bool()>& condition);
 
   RouterOptions options_;
   base::SteadyClock clock_;

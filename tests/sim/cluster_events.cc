@@ -44,9 +44,8 @@ void ClusterSim::Handle(Track* track, const BlocksProven& proven) {
   const KvCache& kv = track->worker->kv();
   if (proven.last && !proven.blocks.empty()) {
     const kernels::KvLayout& layout = kv.layout();
-    ZeroUnusedSlots(
-        {2 * layout.layers * layout.kv_heads, layout.block_size, proven.last_block_tokens},
-        kv.bytes(proven.blocks.back().block));
+    ZeroUnused({2 * layout.layers * layout.kv_heads, layout.block_size, proven.last_block_tokens},
+               kv.bytes(proven.blocks.back().block));
   }
   for (const BlockAt& at : proven.blocks) {
     if (at.ordinal != static_cast<int32_t>(track->ready.size())) Broken("a gap in ready blocks");

@@ -15,6 +15,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/engine/engine.h"
+#include "tests/fakes/eventually.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/sim_worker.h"
 
@@ -266,14 +267,13 @@ class Client {
 };
 
 void ExpectNothingLeft(Engine* engine) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  EngineFigures figures = engine->figures();
-  while (figures.blocks_free + figures.blocks_cached != figures.blocks_total &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-    figures = engine->figures();
-  }
-  EXPECT_EQ(figures.blocks_free + figures.blocks_cached, figures.blocks_total);
+  EngineFigures figures;
+  EXPECT_TRUE(Eventually(
+      [&] {
+        figures = engine->figures();
+        return figures.blocks_free + figures.blocks_cached == figures.blocks_total;
+      },
+      kPatience));
   EXPECT_EQ(figures.running + figures.waiting + figures.reserved, 0);
 }
 

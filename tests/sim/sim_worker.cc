@@ -12,12 +12,6 @@ namespace {
 
 constexpr int32_t kVocab = 500;
 
-Policy Fcfs() {
-  auto policy = PolicyByName("fcfs");
-  BATON_CHECK(policy.ok()) << policy.status().ToString();
-  return *policy;
-}
-
 FakeModelOptions DeviceOf(const WorkerOptions& options, FakeModelOptions model) {
   model.max_in_flight = options.scheduler.max_steps_in_flight;
   model.lazy = options.lazy_device;
@@ -58,7 +52,6 @@ WorkerOptions RandomWorker(Dice* dice) {
   if (dice->Chance(30)) scheduler.prefill_batch_wait = std::chrono::milliseconds(dice->Int(1, 50));
   scheduler.max_steps_in_flight = dice->Int(1, 2);
   options.lazy_device = dice->Chance(50);
-  scheduler.policy = Fcfs();
   scheduler.eos_ids = {2, 3};
   scheduler.limits = {.max_model_len = dice->Int(20, 120),
                       .pool_tokens = options.num_blocks * scheduler.block_size,
@@ -180,7 +173,8 @@ std::string SimWorker::CheckBlocks() const {
   std::map<BlockId, std::vector<Use>> uses;
   scheduler_.Visit([&](const LiveSequence& sequence) {
     for (int32_t i = 0; i < sequence.table.size(); ++i) {
-      if (!sequence.quarantined) uses[sequence.table[i]].push_back({&sequence, i});
+      const bool uses_it = !sequence.over() || sequence.table.owns(i);
+      if (uses_it) uses[sequence.table[i]].push_back({&sequence, i});
     }
   });
   int32_t used = 0;
@@ -204,8 +198,8 @@ std::string SimWorker::CheckProgress(const StepPlan& plan, base::Instant now) co
   bool waits_for_outside = false;
   int32_t own = 0;
   scheduler_.Visit([&](const LiveSequence& sequence) {
-    waits_for_outside |= sequence.lease_out;
-    own += sequence.over || sequence.state == SequenceState::kReserved ? 0 : 1;
+    waits_for_outside |= sequence.leased();
+    own += sequence.over() || sequence.state == SequenceState::kReserved ? 0 : 1;
   });
   const bool holds = options_.scheduler.prefill_batch_wait > base::Duration::zero() &&
                      scheduler_.NextWake(now) != base::kNever;

@@ -11,6 +11,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/eventually.h"
 #include "tools/serve/line_reader.h"
 
 namespace baton {
@@ -37,10 +38,9 @@ std::vector<std::string> AllLines(int fd) {
 }
 
 int WaitFor(ChildProcess* child) {
-  for (;;) {
-    if (const auto code = child->Reap()) return *code;
-    sched_yield();
-  }
+  std::optional<int> code;
+  EXPECT_TRUE(Eventually([&] { return (code = child->Reap()).has_value(); }));
+  return code.value_or(-1);
 }
 
 TEST(ChildProcess, SeparatesItsOutputs) {
@@ -95,12 +95,11 @@ TEST(ChildProcess, DiesWithItsParent) {
   waitpid(parent, nullptr, 0);
   // Gone, or a zombie that init has yet to collect: it holds no memory either way.
   const std::string path = "/proc/" + std::to_string(grandchild) + "/cmdline";
-  for (;;) {
+  EXPECT_TRUE(Eventually([&] {
     std::ifstream file(path);
     std::string text;
-    if (!file.good() || !std::getline(file, text)) break;
-    sched_yield();
-  }
+    return !file.good() || !std::getline(file, text);
+  }));
   close(fds[0]);
   close(fds[1]);
 }

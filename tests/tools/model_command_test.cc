@@ -48,9 +48,9 @@ TEST_F(ModelCommand, InspectNeedsNoMoreThanConfigJson) {
   EXPECT_EQ(json["weight_bytes"]["float32"], 32'121'044'992);
   EXPECT_EQ(json["kv_bytes_per_token"], 131072);
   EXPECT_EQ(json["max_concurrency"], 128);  // 16 GiB of 128 MiB each
-  EXPECT_EQ(json["stop_set"].size(), 3u);
-  EXPECT_EQ(json["stop_set"][0]["id"], 128001);
-  EXPECT_EQ(json["stop_set"][0]["sources"], nlohmann::json({"config.json"}));
+  EXPECT_EQ(json["eos_set"].size(), 3u);
+  EXPECT_EQ(json["eos_set"][0]["id"], 128001);
+  EXPECT_EQ(json["eos_set"][0]["sources"], nlohmann::json({"config.json"}));
   for (const char* key : {"activation_peak_bytes", "prefill_flops", "decode_step_flops"}) {
     EXPECT_GT(json[key].get<double>(), 0) << key;
   }
@@ -96,7 +96,7 @@ TEST_F(ModelCommand, MakeRandomWritesAModelThatInspects) {
   ASSERT_EQ(run.exit, 0) << run.err;
   const auto json = nlohmann::json::parse(run.out);
   EXPECT_EQ(json["kv_bytes_per_token"], 2 * 2 * 2 * 16 * 4);
-  EXPECT_FALSE(json["stop_set"].empty());
+  EXPECT_FALSE(json["eos_set"].empty());
   EXPECT_THAT(RunTool({"model", "inspect", folder_}).out, Not(HasSubstr("missing")));
 }
 

@@ -33,13 +33,13 @@ Flag ServerFlag(std::string* target) {
 void BindTarget(FlagSet* set, BenchFlags* flags) {
   const std::string group = "Server";
   set->Add(Common(With(ServerFlag(&flags->client.server), group,
-                       "the router; with --protocol openai a URL may carry a path")));
+                       "address of the router; with --protocol openai a URL may carry a path")));
   const Choices<Protocol> protocols = {{"baton", Protocol::kBaton}, {"openai", Protocol::kOpenAi}};
   set->Add(Common(With(ChoiceFlag("protocol", &flags->protocol, protocols), group,
                        "gRPC, or HTTP with server-sent events (/v1/completions); a key is taken "
                        "from OPENAI_API_KEY")));
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), group,
-                "default: the model it serves"));
+                "name of the model; default: the one that is served"));
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   set->Add(With(IntFlag("connections", &flags->connections, {.min = 1, .max = 256}), group,
@@ -56,8 +56,8 @@ void BindLoad(FlagSet* set, BenchFlags* flags) {
   Flag concurrency =
       OptionalIntFlag("concurrency", &flags->concurrency, {.min = 1, .max = kMaxStreams});
   concurrency.exclusive_with = "rate";
-  set->Add(Common(
-      With(std::move(concurrency), group, "closed loop: as many requests under way, always")));
+  set->Add(Common(With(std::move(concurrency), group,
+                       "closed loop: this many requests under way at all times")));
   Flag trace = Valued(TextFlag("trace", &flags->trace), "FILE");
   trace.exclusive_with = "rate";
   set->Add(Common(With(std::move(trace), group,
@@ -74,16 +74,17 @@ void BindLoad(FlagSet* set, BenchFlags* flags) {
   set->Add(With(DurationFlag("warmup", &flags->warmup, std::chrono::seconds(1)), group,
                 "load before the measured part"));
   set->Add(Common(With(DurationFlag("duration", &flags->duration, std::chrono::seconds(1)), group,
-                       "of the measured part")));
+                       "length of the measured part")));
   Flag requests = OptionalIntFlag("requests", &flags->requests, {.min = 1, .max = 10'000'000});
   requests.exclusive_with = "duration";
-  set->Add(Common(With(std::move(requests), group,
-                       "after the warm-up, in a closed loop in all; default: 200, or 4 for each of "
-                       "--concurrency if that is more")));
+  set->Add(Common(
+      With(std::move(requests), group,
+           "how many: after the warm-up, in a closed loop in all; default: 200, or 4 for each of "
+           "--concurrency if that is more")));
   set->Add(Common(With(IntFlag("runs", &flags->runs, {.min = 1, .max = 100}), group,
                        "repetitions, each with a seed of its own")));
   set->Add(With(IntFlag("seed", &flags->seed, {.min = 0, .max = INT32_MAX}), group,
-                "of arrivals, lengths and prompts"));
+                "seed of arrivals, lengths and prompts"));
   set->Add(With(OptionalIntFlag("prompt-salt", &flags->prompt_salt, {.min = 0, .max = INT32_MAX}),
                 group, "openai: other prompts for the same seed; default: drawn, and printed"));
 }
@@ -99,7 +100,7 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
   set->Add(
       With(std::move(prompts), group, "JSON lines with prompt or token_ids, instead of made ones"));
   set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
-                "that all prompts begin with"));
+                "tokens that all prompts begin with"));
   const Choices<PromptForm> forms = {{"ids", PromptForm::kIds}, {"text", PromptForm::kText}};
   set->Add(With(ChoiceFlag("prompt-form", &flags->prompt_form, forms), group,
                 "how prompts are sent; text needs --tokenizer"));
@@ -114,7 +115,7 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
   set->Add(Common(With(ChoiceFlag("eos", &flags->eos, eos), group,
                        "end at EOS; or force --output-tokens; or one after the other")));
   set->Add(With(DoubleFlag("temperature", &flags->temperature, {.min = 0, .max = 100}), group,
-                "0 = greedy"));
+                "of the draw; 0 = greedy"));
 }
 
 void BindResults(FlagSet* set, BenchFlags* flags) {
@@ -125,10 +126,12 @@ void BindResults(FlagSet* set, BenchFlags* flags) {
                                      {"concurrency", SearchKind::kConcurrency}};
   set->Add(Common(With(ChoiceFlag("find-max", &flags->find_max, kinds), group,
                        "search the highest load that keeps --slo")));
-  set->Add(Common(With(Valued(TextFlag("out", &flags->out), "FILE"), group, "all figures, JSON")));
+  set->Add(Common(With(Valued(TextFlag("out", &flags->out), "FILE"), group,
+                       "where to write all figures, JSON")));
   set->Add(Common(With(Valued(TextFlag("rows", &flags->rows), "FILE"), group,
-                       "one raw line per request, JSONL")));
-  set->Add(Common(With(Valued(TextFlag("plots", &flags->plots), "DIR"), group, "pictures, SVG")));
+                       "where to write one raw line per request, JSONL")));
+  set->Add(Common(
+      With(Valued(TextFlag("plots", &flags->plots), "DIR"), group, "where to draw pictures, SVG")));
   set->Add(Common(With(SwitchFlag("explain", &flags->explain), group,
                        "print the formula of every figure, and end")));
 }

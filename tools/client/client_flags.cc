@@ -7,7 +7,7 @@ namespace baton {
 
 void BindClient(FlagSet* set, ClientFlags* flags) {
   const std::string group = "Server";
-  set->Add(Common(With(AddressFlag("server", &flags->server), group, "the router")));
+  set->Add(Common(With(AddressFlag("server", &flags->server), group, "address of the router")));
   set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindTls(set, &flags->tls);

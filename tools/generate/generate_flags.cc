@@ -14,7 +14,7 @@ void BindLengths(FlagSet* set, RequestFlags* flags) {
   set->Add(Common(With(OptionalIntFlag("max-tokens", &flags->max_tokens, kAnyInt), group,
                        "tokens to generate at most, EOS included; default: what fits")));
   set->Add(With(OptionalIntFlag("min-tokens", &flags->min_tokens, kAnyInt), group,
-                "no end before as many"));
+                "tokens to generate at least; until then neither EOS nor a stop ends it"));
   set->Add(Common(With(TextListFlag("stop", &flags->stop), group,
                        "end before this text; may be given several times")));
   Flag ids = Valued(IntListFlag("stop-token-id", &flags->stop_token_ids), "ID");
@@ -35,15 +35,21 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
     set->Add(With(OptionalFloatFlag(name, target), group, help));
   };
   set->Add(Common(With(OptionalFloatFlag("temperature", &flags->temperature), group,
-                       "0 = greedy; default: the model's")));
-  set->Add(With(OptionalIntFlag("top-k", &flags->top_k, kAnyInt), group, "0 = off"));
-  real("top-p", &flags->top_p, "1 = off");
-  real("min-p", &flags->min_p, "0 = off");
-  real("repetition-penalty", &flags->repetition_penalty, "over prompt and output; 1 = off");
-  real("presence-penalty", &flags->presence_penalty, "over the output; 0 = off");
-  real("frequency-penalty", &flags->frequency_penalty, "over the output; 0 = off");
+                       "of the draw; 0 = greedy; default: the model's")));
+  set->Add(With(OptionalIntFlag("top-k", &flags->top_k, kAnyInt), group,
+                "draw from this many of the likeliest tokens; 0 = off"));
+  real("top-p", &flags->top_p,
+       "draw from the likeliest tokens that together have this probability; 1 = off");
+  real("min-p", &flags->min_p,
+       "leave out tokens less likely than this share of the likeliest; 0 = off");
+  real("repetition-penalty", &flags->repetition_penalty,
+       "above 1 makes tokens of prompt and output less likely; 1 = off");
+  real("presence-penalty", &flags->presence_penalty,
+       "taken from the logit of each token that the output holds; 0 = off");
+  real("frequency-penalty", &flags->frequency_penalty,
+       "taken from a token's logit for each time that the output holds it; 0 = off");
   set->Add(With(OptionalIntFlag("no-repeat-ngram-size", &flags->no_repeat_ngram_size, kAnyInt),
-                group, "0 = off"));
+                group, "no run of this many tokens occurs twice; 0 = off"));
   set->Add(Common(With(OptionalUint64Flag("seed", &flags->seed), group,
                        "the same seed gives the same tokens; default: drawn by the server")));
   set->Add(With(OptionalIntFlag("logprobs", &flags->logprobs, kAnyInt), group,
@@ -54,7 +60,7 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
 
 void BindRequest(FlagSet* set, RequestFlags* flags) {
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), "Server",
-                "default: the model it serves"));
+                "name of the model; default: the one that is served"));
   BindLengths(set, flags);
   BindSampling(set, flags);
 }

@@ -7,19 +7,21 @@
 namespace baton {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
-
-Json UsageOf(const v1::Usage& usage) {
-  return {
-      {"prompt_tokens", usage.prompt_tokens()},
-      {"cached_tokens", usage.cached_tokens()},
-      {"completion_tokens", usage.completion_tokens()},
-      {"natural_end_step", usage.has_natural_end_step() ? Json(usage.natural_end_step()) : Json()}};
+OrderedJson StringOrNull(const std::string& text) {
+  return text.empty() ? OrderedJson() : OrderedJson(text);
 }
 
-Json TimingsOf(const v1::Timings& timings) {
+OrderedJson UsageOf(const v1::Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens()},
+          {"cached_tokens", usage.cached_tokens()},
+          {"completion_tokens", usage.completion_tokens()},
+          {"natural_end_step",
+           usage.has_natural_end_step() ? OrderedJson(usage.natural_end_step()) : OrderedJson()}};
+}
+
+OrderedJson TimingsOf(const v1::Timings& timings) {
   return {{"queue", timings.queue_ms()},
           {"prefill", timings.prefill_ms()},
           {"kv_transfer", timings.kv_transfer_ms()},
@@ -27,42 +29,44 @@ Json TimingsOf(const v1::Timings& timings) {
           {"total", timings.total_ms()}};
 }
 
-Json StopMatchOf(const v1::Final& final) {
+OrderedJson StopMatchOf(const v1::Final& final) {
   if (final.has_stop_token_id()) return final.stop_token_id();
   if (final.has_stop_string()) return final.stop_string();
   return {};
 }
 
-Json LogprobsOf(const Outcome& outcome) {
-  Json list = Json::array();
+OrderedJson LogprobsOf(const Outcome& outcome) {
+  OrderedJson list = OrderedJson::array();
   for (size_t i = 0; i < outcome.logprobs.size(); ++i) {
     const v1::TokenLogprobs& logprobs = outcome.logprobs[i];
-    Json top = Json::array();
+    OrderedJson top = OrderedJson::array();
     for (const v1::TokenLogprob& entry : logprobs.top()) {
       top.push_back({{"token_id", entry.token_id()}, {"logprob", entry.logprob()}});
     }
-    const Json id = i < outcome.token_ids.size() ? Json(outcome.token_ids[i]) : Json();
+    const OrderedJson id =
+        i < outcome.token_ids.size() ? OrderedJson(outcome.token_ids[i]) : OrderedJson();
     list.push_back({{"token_id", id}, {"logprob", logprobs.logprob()}, {"top", top}});
   }
   return list;
 }
 
-Json EosOf(const Outcome& outcome) {
-  Json list = Json::array();
+OrderedJson EosOf(const Outcome& outcome) {
+  OrderedJson list = OrderedJson::array();
   for (const v1::EosStep& step : outcome.eos_steps) {
-    list.push_back({{"step", step.step()},
-                    {"timestamp", step.timestamp()},
-                    {"eos_logprob", step.has_eos_logprob() ? Json(step.eos_logprob()) : Json()},
-                    {"eos_prob", step.has_eos_prob() ? Json(step.eos_prob()) : Json()},
-                    {"eos_prob_sampling", step.eos_prob_sampling()},
-                    {"eos_rank", step.eos_rank()},
-                    {"entropy", step.entropy()},
-                    {"top1_prob", step.top1_prob()}});
+    list.push_back(
+        {{"step", step.step()},
+         {"timestamp", step.timestamp()},
+         {"eos_logprob", step.has_eos_logprob() ? OrderedJson(step.eos_logprob()) : OrderedJson()},
+         {"eos_prob", step.has_eos_prob() ? OrderedJson(step.eos_prob()) : OrderedJson()},
+         {"eos_prob_sampling", step.eos_prob_sampling()},
+         {"eos_rank", step.eos_rank()},
+         {"entropy", step.entropy()},
+         {"top1_prob", step.top1_prob()}});
   }
   return list;
 }
 
-Json AnswerOf(const Outcome& outcome) {
+OrderedJson AnswerOf(const Outcome& outcome) {
   const v1::Final& final = outcome.final;
   return {{"request_id", outcome.request_id},
           {"text", outcome.text},
@@ -80,7 +84,7 @@ Json AnswerOf(const Outcome& outcome) {
             {"decode", StringOrNull(final.decode_worker())}}}};
 }
 
-Json ErrorOf(const Outcome& outcome) {
+OrderedJson ErrorOf(const Outcome& outcome) {
   const absl::Status& status = outcome.status;
   return {{"request_id", StringOrNull(outcome.request_id)},
           {"error",
@@ -92,8 +96,8 @@ Json ErrorOf(const Outcome& outcome) {
 }  // namespace
 
 std::string OutcomeAsJson(const Outcome& outcome) {
-  const Json json = outcome.status.ok() ? AnswerOf(outcome) : ErrorOf(outcome);
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const OrderedJson json = outcome.status.ok() ? AnswerOf(outcome) : ErrorOf(outcome);
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace baton

@@ -61,10 +61,10 @@ std::string Joined(const std::vector<std::string>& parts) {
 void BindServe(FlagSet* set, ServeFlags* flags) {
   BindModelDir(set, &flags->router.model_dir);
   const std::string group = "Processes";
-  set->Add(Common(
-      With(IntFlag("prefill", &flags->prefill, {.min = 1, .max = 256}), group, "prefill workers")));
-  set->Add(Common(
-      With(IntFlag("decode", &flags->decode, {.min = 1, .max = 256}), group, "decode workers")));
+  set->Add(Common(With(IntFlag("prefill", &flags->prefill, {.min = 1, .max = 256}), group,
+                       "number of prefill workers")));
+  set->Add(Common(With(IntFlag("decode", &flags->decode, {.min = 1, .max = 256}), group,
+                       "number of decode workers")));
   set->Add(Common(
       With(ChoiceFlag("mode", &flags->unified, Choices<bool>{{"split", false}, {"unified", true}}),
            group, "unified: decode workers prefill too, there are no others")));

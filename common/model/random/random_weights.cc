@@ -26,11 +26,11 @@ namespace {
 
 using kernels::DType;
 
-constexpr int64_t kChunkElements = 1 << 20;
+constexpr int64_t kPieceElements = 1 << 20;
 constexpr int64_t kValuesPerDraw = 8;  // 16 bits each of Philox's 128
 
 // Part of a tensor: what one thread makes and writes at once.
-struct Chunk {
+struct Piece {
   uint32_t tensor = 0;
   int64_t begin = 0;  // element of the tensor, a multiple of kValuesPerDraw
   int64_t end = 0;
@@ -40,8 +40,7 @@ struct Chunk {
 };
 
 DType DTypeOf(const ModelConfig& config) {
-  if (config.dtype == "float32") return DType::kF32;
-  return config.dtype == "float16" ? DType::kF16 : DType::kBF16;
+  return kernels::ParseDType(config.dtype).value_or(DType::kBF16);
 }
 
 const char* SafetensorsName(DType dtype) {
@@ -67,42 +66,42 @@ void Store(std::byte* out, DType dtype, float value) {
   std::memcpy(out, &bits, sizeof(bits));
 }
 
-void FillChunk(const Chunk& chunk, uint64_t seed, DType dtype, std::byte* out) {
+void FillPiece(const Piece& piece, uint64_t seed, DType dtype, std::byte* out) {
   const size_t size = SizeOf(dtype);
-  for (int64_t first = chunk.begin; first < chunk.end; first += kValuesPerDraw) {
+  for (int64_t first = piece.begin; first < piece.end; first += kValuesPerDraw) {
     const uint64_t draw = static_cast<uint64_t>(first / kValuesPerDraw);
     const auto words = base::Philox4x32(
-        {static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32), chunk.tensor, 0}, seed);
-    const int64_t count = std::min(kValuesPerDraw, chunk.end - first);
+        {static_cast<uint32_t>(draw), static_cast<uint32_t>(draw >> 32), piece.tensor, 0}, seed);
+    const int64_t count = std::min(kValuesPerDraw, piece.end - first);
     for (int64_t i = 0; i < count; ++i) {
       const uint32_t bits = words[i / 2] >> (i % 2 * 16) & 0xffff;
       const float uniform = (static_cast<float>(bits) - 32767.5F) / 32768.0F;  // in (-1, 1)
-      Store(out, dtype, chunk.center + chunk.spread * uniform);
+      Store(out, dtype, piece.center + piece.spread * uniform);
       out += size;
     }
   }
 }
 
-std::vector<Chunk> PlanChunks(const std::vector<TensorSpec>& specs, int64_t data_offset,
+std::vector<Piece> PlanPieces(const std::vector<TensorSpec>& specs, int64_t data_offset,
                               int64_t element_bytes) {
-  std::vector<Chunk> chunks;
+  std::vector<Piece> pieces;
   for (uint32_t tensor = 0; tensor < specs.size(); ++tensor) {
     const TensorSpec& spec = specs[tensor];
     const bool matrix = spec.shape.size() == 2;
     const bool bias = absl::EndsWith(spec.name, ".bias");
     const float spread =
         matrix ? std::sqrt(3.0F / static_cast<float>(spec.shape[1])) : (bias ? 0.1F : 0.2F);
-    for (int64_t begin = 0; begin < spec.elements(); begin += kChunkElements) {
-      chunks.push_back({.tensor = tensor,
+    for (int64_t begin = 0; begin < spec.elements(); begin += kPieceElements) {
+      pieces.push_back({.tensor = tensor,
                         .begin = begin,
-                        .end = std::min(spec.elements(), begin + kChunkElements),
+                        .end = std::min(spec.elements(), begin + kPieceElements),
                         .file_offset = data_offset + begin * element_bytes,
                         .center = matrix || bias ? 0.0F : 1.0F,
                         .spread = spread});
     }
     data_offset += spec.elements() * element_bytes;
   }
-  return chunks;
+  return pieces;
 }
 
 // Header length, then the header, padded so that the data is aligned to 64 bytes.
@@ -137,16 +136,16 @@ bool WriteAt(int file, const void* data, size_t size, int64_t offset) {
   return true;
 }
 
-// Fills and writes all chunks on every core; 0 or the first errno.
-int WriteChunks(int file, const std::vector<Chunk>& chunks, uint64_t seed, DType dtype) {
+// Fills and writes all pieces on every core; 0 or the first errno.
+int WritePieces(int file, const std::vector<Piece>& pieces, uint64_t seed, DType dtype) {
   std::atomic<size_t> next{0};
   std::atomic<int> failed{0};
   const auto work = [&] {
-    std::vector<std::byte> bytes(kChunkElements * SizeOf(dtype));
-    for (size_t i = next++; i < chunks.size() && failed == 0; i = next++) {
-      FillChunk(chunks[i], seed, dtype, bytes.data());
-      const size_t size = (chunks[i].end - chunks[i].begin) * SizeOf(dtype);
-      if (!WriteAt(file, bytes.data(), size, chunks[i].file_offset)) failed = errno;
+    std::vector<std::byte> bytes(kPieceElements * SizeOf(dtype));
+    for (size_t i = next++; i < pieces.size() && failed == 0; i = next++) {
+      FillPiece(pieces[i], seed, dtype, bytes.data());
+      const size_t size = (pieces[i].end - pieces[i].begin) * SizeOf(dtype);
+      if (!WriteAt(file, bytes.data(), size, pieces[i].file_offset)) failed = errno;
     }
   };
   std::vector<std::thread> threads;
@@ -164,10 +163,10 @@ absl::Status WriteRandomWeights(const ModelConfig& config, uint64_t seed, const 
   const std::string header = Header(specs, dtype);
   const int file = open(path.c_str(), O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
   if (file < 0) return absl::ErrnoToStatus(errno, path);
-  const std::vector<Chunk> chunks =
-      PlanChunks(specs, static_cast<int64_t>(header.size()), static_cast<int64_t>(SizeOf(dtype)));
+  const std::vector<Piece> pieces =
+      PlanPieces(specs, static_cast<int64_t>(header.size()), static_cast<int64_t>(SizeOf(dtype)));
   int error = WriteAt(file, header.data(), header.size(), 0) ? 0 : errno;
-  if (error == 0) error = WriteChunks(file, chunks, seed, dtype);
+  if (error == 0) error = WritePieces(file, pieces, seed, dtype);
   if (close(file) != 0 && error == 0) error = errno;
   if (error != 0) return absl::ErrnoToStatus(error, path);
   return absl::OkStatus();

@@ -6,10 +6,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/nccl/api.h"
 
 // What carries the bytes of a pair: NCCL, or copies out of the peer's memory on the same host.
 namespace baton {
+
+// The stream of a device that transfers are queued on, a cudaStream_t; null for host memory.
+using DeviceStream = void*;
 
 // One end of a connection of two ranks; rank 1 sends, rank 0 receives. No call waits for the peer.
 // Used by one thread. Destroying it aborts it: the peer's operations fail or hang, and its own
@@ -22,8 +24,8 @@ class Communicator {
   // may be asked. What was started is over when `stream` is through. After an error only destroying
   // is left.
   virtual absl::StatusOr<bool> InProgress() = 0;
-  virtual absl::Status Send(const std::byte* bytes, size_t count, nccl::Stream stream) = 0;
-  virtual absl::Status Receive(std::byte* bytes, size_t count, nccl::Stream stream) = 0;
+  virtual absl::Status Send(const std::byte* bytes, size_t count, DeviceStream stream) = 0;
+  virtual absl::Status Receive(std::byte* bytes, size_t count, DeviceStream stream) = 0;
 };
 
 class Communicators {

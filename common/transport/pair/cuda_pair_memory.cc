@@ -38,7 +38,7 @@ class CudaPairMemory final : public PairMemory {
       : staging_(std::move(staging)), blocks_elsewhere_(blocks_elsewhere) {}
 
   absl::Status BindThread() override { return staging_->BindThread(); }
-  std::byte* slot(int index) override { return staging_->buffer(index); }
+  std::byte* buffer(int index) override { return staging_->buffer(index); }
   int64_t ring_bytes() const override { return staging_->bytes(); }
   absl::StatusOr<std::string> Export() override { return staging_->Export(); }
   absl::StatusOr<std::unique_ptr<MappedRing>> Map(const std::string& handle,
@@ -46,14 +46,14 @@ class CudaPairMemory final : public PairMemory {
     BATON_ASSIGN_OR_RETURN(auto mapped, staging_->Map(handle, bytes));
     return std::make_unique<CudaRing>(staging_.get(), std::move(mapped));
   }
-  nccl::Stream stream() override { return staging_->stream(); }
+  DeviceStream stream() override { return staging_->stream(); }
 
-  absl::StatusOr<std::vector<uint64_t>> Gather(int slot_index, std::span<const SourcePart> sources,
+  absl::StatusOr<std::vector<uint64_t>> Gather(int index, std::span<const SourcePart> sources,
                                                std::span<const int64_t> offsets,
                                                bool sums) override {
     std::vector<BlockPart> runs, wholes;
     for (size_t i = 0; i < sources.size(); ++i) {
-      std::byte* to = slot(slot_index) + offsets[i];
+      std::byte* to = buffer(index) + offsets[i];
       const auto bytes = static_cast<int64_t>(SizeOf(sources[i].bytes));
       wholes.push_back({.to = to, .bytes = bytes});
       for (const std::span<const std::byte> run : sources[i].bytes) {
@@ -66,11 +66,11 @@ class CudaPairMemory final : public PairMemory {
     if (!sums) return std::vector<uint64_t>();
     return staging_->Sum(wholes);
   }
-  absl::StatusOr<std::vector<uint64_t>> Scatter(int slot_index, std::span<const ScatterPart> parts,
+  absl::StatusOr<std::vector<uint64_t>> Scatter(int index, std::span<const ScatterPart> parts,
                                                 bool sums) override {
     std::vector<BlockPart> runs, back, wholes;
     for (const ScatterPart& part : parts) {
-      std::byte* staged = slot(slot_index) + part.from;
+      std::byte* staged = buffer(index) + part.from;
       wholes.push_back({.to = staged, .bytes = static_cast<int64_t>(SizeOf(part.to))});
       for (const std::span<std::byte> run : part.to) {
         const auto bytes = static_cast<int64_t>(run.size());
@@ -87,20 +87,20 @@ class CudaPairMemory final : public PairMemory {
     return staging_->Sum(wholes);
   }
 
-  absl::Status Clear(int slot_index, int64_t bytes) override {
-    return staging_->Zero(slot(slot_index), bytes);
+  absl::Status Clear(int index, int64_t bytes) override {
+    return staging_->Zero(buffer(index), bytes);
   }
-  absl::Status WriteHeader(int slot_index, const std::string& header) override {
-    return staging_->FromHost(std::as_bytes(std::span(header)), slot(slot_index));
+  absl::Status WriteHeader(int index, const std::string& header) override {
+    return staging_->FromHost(std::as_bytes(std::span(header)), buffer(index));
   }
-  absl::StatusOr<std::string> ReadHeader(int slot_index) override {
+  absl::StatusOr<std::string> ReadHeader(int index) override {
     std::string header(kParcelHeaderBytes, '\0');
     BATON_RETURN_IF_ERROR(
-        staging_->ToHost(slot(slot_index), std::as_writable_bytes(std::span(header))));
+        staging_->ToHost(buffer(index), std::as_writable_bytes(std::span(header))));
     return header;
   }
-  absl::Status Mark(int slot_index) override { return staging_->Mark(slot_index); }
-  absl::StatusOr<bool> Reached(int slot_index) override { return staging_->Reached(slot_index); }
+  absl::Status Mark(int index) override { return staging_->Mark(index); }
+  absl::StatusOr<bool> Reached(int index) override { return staging_->Reached(index); }
 
  private:
   const std::unique_ptr<StagingBuffers> staging_;
@@ -120,11 +120,11 @@ class CudaBlocks final : public BlockAccess {
   absl::Status Write(const ConstByteParts& from, const ByteParts& to) const override {
     return copies_->Write(from, to);
   }
-  absl::Status Zero(const SlotRows& slots, std::span<std::byte> block) const override {
-    const size_t row = slots.row_bytes(block.size());
-    const size_t used = slots.used_bytes(block.size());
+  absl::Status Zero(const BlockRows& rows, std::span<std::byte> block) const override {
+    const size_t row = rows.row_bytes(block.size());
+    const size_t used = rows.used_bytes(block.size());
     if (used == row) return absl::OkStatus();
-    return copies_->ZeroRows(block.data() + used, row, row - used, static_cast<size_t>(slots.rows));
+    return copies_->ZeroRows(block.data() + used, row, row - used, static_cast<size_t>(rows.rows));
   }
 
  private:
@@ -133,13 +133,13 @@ class CudaBlocks final : public BlockAccess {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int slots,
-                                                               int64_t slot_bytes,
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int buffers,
+                                                               int64_t buffer_bytes,
                                                                bool blocks_elsewhere) {
   BATON_ASSIGN_OR_RETURN(auto staging,
                          StagingBuffers::Create({.device = device,
-                                                 .buffers = slots,
-                                                 .buffer_bytes = slot_bytes,
+                                                 .buffers = buffers,
+                                                 .buffer_bytes = buffer_bytes,
                                                  .host_bytes = kParcelHeaderBytes,
                                                  .blocks_elsewhere = blocks_elsewhere}));
   return std::make_unique<CudaPairMemory>(std::move(staging), blocks_elsewhere);

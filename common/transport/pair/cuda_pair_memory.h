@@ -12,8 +12,8 @@ namespace baton {
 
 // Staging buffers of GPU `device` and the copies between them and blocks; `blocks_elsewhere`: some
 // of the blocks are of other GPUs. RESOURCE_EXHAUSTED says how much memory is missing.
-absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int slots,
-                                                               int64_t slot_bytes,
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeCudaPairMemory(int device, int buffers,
+                                                               int64_t buffer_bytes,
                                                                bool blocks_elsewhere);
 
 // Copies between the host and blocks of any GPU, through pinned memory and a stream of `device`.

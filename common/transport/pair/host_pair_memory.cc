@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-absl::Status SystemError(const std::string& what) {
+absl::Status MemoryError(const std::string& what) {
   return absl::UnavailableError(what + ": " + std::strerror(errno));
 }
 
@@ -38,7 +38,7 @@ class Mapping final {
                                                        int protection) {
     void* const at =
         mmap(nullptr, static_cast<size_t>(bytes), protection, MAP_SHARED, file.descriptor, 0);
-    if (at == MAP_FAILED) return SystemError("cannot map staging buffers");
+    if (at == MAP_FAILED) return MemoryError("cannot map staging buffers");
     return std::unique_ptr<Mapping>(new Mapping(static_cast<std::byte*>(at), bytes));
   }
   ~Mapping() { munmap(at_, static_cast<size_t>(bytes_)); }
@@ -63,7 +63,7 @@ struct FileHandle {
 
 absl::Status CheckFile(const MemoryFile& file, const FileHandle& handle, int64_t bytes) {
   struct stat info {};
-  if (fstat(file.descriptor, &info) != 0) return SystemError("the other process's memory");
+  if (fstat(file.descriptor, &info) != 0) return MemoryError("the other process's memory");
   if (info.st_ino != handle.inode) {
     return absl::UnavailableError("the staging buffers of process " +
                                   std::to_string(handle.process) + " are not there any more");
@@ -92,15 +92,15 @@ class HostRing final : public MappedRing {
 class HostPairMemory final : public PairMemory {
  public:
   HostPairMemory(std::unique_ptr<MemoryFile> file, std::unique_ptr<Mapping> mapping,
-                 int64_t slot_bytes)
-      : file_(std::move(file)), mapping_(std::move(mapping)), slot_bytes_(slot_bytes) {}
+                 int64_t buffer_bytes)
+      : file_(std::move(file)), mapping_(std::move(mapping)), buffer_bytes_(buffer_bytes) {}
 
   absl::Status BindThread() override { return absl::OkStatus(); }
-  std::byte* slot(int index) override { return mapping_->at() + index * slot_bytes_; }
+  std::byte* buffer(int index) override { return mapping_->at() + index * buffer_bytes_; }
   int64_t ring_bytes() const override { return mapping_->bytes(); }
   absl::StatusOr<std::string> Export() override {
     struct stat info {};
-    if (fstat(file_->descriptor, &info) != 0) return SystemError("cannot export staging buffers");
+    if (fstat(file_->descriptor, &info) != 0) return MemoryError("cannot export staging buffers");
     const FileHandle handle{getpid(), file_->descriptor, info.st_ino};
     return std::string(reinterpret_cast<const char*>(&handle), sizeof handle);
   }
@@ -116,41 +116,41 @@ class HostPairMemory final : public PairMemory {
     const std::string path =
         "/proc/" + std::to_string(handle.process) + "/fd/" + std::to_string(handle.descriptor);
     const MemoryFile file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.descriptor < 0) return SystemError("cannot open staging buffers at " + path);
+    if (file.descriptor < 0) return MemoryError("cannot open staging buffers at " + path);
     BATON_RETURN_IF_ERROR(CheckFile(file, handle, bytes));
     BATON_ASSIGN_OR_RETURN(auto mapping, Mapping::Make(file, bytes, PROT_READ));
     return std::make_unique<HostRing>(std::move(mapping));
   }
-  nccl::Stream stream() override { return nullptr; }
+  DeviceStream stream() override { return nullptr; }
 
-  absl::StatusOr<std::vector<uint64_t>> Gather(int slot_index, std::span<const SourcePart> sources,
+  absl::StatusOr<std::vector<uint64_t>> Gather(int index, std::span<const SourcePart> sources,
                                                std::span<const int64_t> offsets,
                                                bool sums) override {
     std::vector<uint64_t> result;
     for (size_t i = 0; i < sources.size(); ++i) {
-      std::byte* const to = slot(slot_index) + offsets[i];
+      std::byte* const to = buffer(index) + offsets[i];
       const size_t bytes = SizeOf(sources[i].bytes);
       CopyParts(sources[i].bytes, {{to, bytes}});
       if (sums) result.push_back(kernels::BlockChecksum(to, bytes));
     }
     return result;
   }
-  absl::Status Clear(int slot_index, int64_t bytes) override {
-    std::fill_n(slot(slot_index), bytes, std::byte{0});
+  absl::Status Clear(int index, int64_t bytes) override {
+    std::fill_n(buffer(index), bytes, std::byte{0});
     return absl::OkStatus();
   }
-  absl::Status WriteHeader(int slot_index, const std::string& header) override {
-    std::ranges::copy(std::as_bytes(std::span(header)), slot(slot_index));
+  absl::Status WriteHeader(int index, const std::string& header) override {
+    std::ranges::copy(std::as_bytes(std::span(header)), buffer(index));
     return absl::OkStatus();
   }
-  absl::StatusOr<std::string> ReadHeader(int slot_index) override {
-    return std::string(reinterpret_cast<const char*>(slot(slot_index)), kParcelHeaderBytes);
+  absl::StatusOr<std::string> ReadHeader(int index) override {
+    return std::string(reinterpret_cast<const char*>(buffer(index)), kParcelHeaderBytes);
   }
-  absl::StatusOr<std::vector<uint64_t>> Scatter(int slot_index, std::span<const ScatterPart> parts,
+  absl::StatusOr<std::vector<uint64_t>> Scatter(int index, std::span<const ScatterPart> parts,
                                                 bool sums) override {
     std::vector<uint64_t> result;
     for (const ScatterPart& part : parts) {
-      const std::span<std::byte> staged(slot(slot_index) + part.from, SizeOf(part.to));
+      const std::span<std::byte> staged(buffer(index) + part.from, SizeOf(part.to));
       CopyParts({staged}, part.to);
       if (sums) result.push_back(SumOfBlock(part.to, staged));
     }
@@ -169,20 +169,20 @@ class HostPairMemory final : public PairMemory {
 
   const std::unique_ptr<MemoryFile> file_;
   const std::unique_ptr<Mapping> mapping_;
-  const int64_t slot_bytes_;
+  const int64_t buffer_bytes_;
 };
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int slots, int64_t slot_bytes) {
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int buffers, int64_t buffer_bytes) {
   auto file = std::make_unique<MemoryFile>(memfd_create("baton-kv-staging", MFD_CLOEXEC));
-  if (file->descriptor < 0 || ftruncate(file->descriptor, slots * slot_bytes) != 0) {
-    return SystemError("cannot make staging buffers of " + std::to_string(slots * slot_bytes) +
+  if (file->descriptor < 0 || ftruncate(file->descriptor, buffers * buffer_bytes) != 0) {
+    return MemoryError("cannot make staging buffers of " + std::to_string(buffers * buffer_bytes) +
                        " bytes");
   }
   BATON_ASSIGN_OR_RETURN(auto mapping,
-                         Mapping::Make(*file, slots * slot_bytes, PROT_READ | PROT_WRITE));
-  return std::make_unique<HostPairMemory>(std::move(file), std::move(mapping), slot_bytes);
+                         Mapping::Make(*file, buffers * buffer_bytes, PROT_READ | PROT_WRITE));
+  return std::make_unique<HostPairMemory>(std::move(file), std::move(mapping), buffer_bytes);
 }
 
 }  // namespace baton

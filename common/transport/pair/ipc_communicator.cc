@@ -36,15 +36,15 @@ class IpcCommunicator final : public Communicator {
     return out_.has_value() || awaited_ != 0;
   }
 
-  absl::Status Send(const std::byte* bytes, size_t count, nccl::Stream) override {
+  absl::Status Send(const std::byte* bytes, size_t count, DeviceStream) override {
     out_ = Frame{.kind = Frame::kSend,
-                 .offset = bytes - own_->slot(0),
+                 .offset = bytes - own_->buffer(0),
                  .count = static_cast<int64_t>(count)};
     awaited_ = Frame::kTaken;
     return Advance();
   }
 
-  absl::Status Receive(std::byte* bytes, size_t count, nccl::Stream) override {
+  absl::Status Receive(std::byte* bytes, size_t count, DeviceStream) override {
     target_ = bytes;
     count_ = static_cast<int64_t>(count);
     awaited_ = Frame::kSend;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kPeer[] = "the other process of the pair";
 
-absl::Status SystemError(const std::string& what) {
+absl::Status SocketError(const std::string& what) {
   return absl::UnavailableError(what + ": " + std::strerror(errno));
 }
 
@@ -34,7 +34,7 @@ sockaddr_un AddressOf(const std::string& id, socklen_t* size) {
 
 absl::StatusOr<Descriptor> NewSocket() {
   Descriptor made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!made.valid()) return SystemError("cannot make a Unix socket");
+  if (!made.valid()) return SocketError("cannot make a Unix socket");
   return made;
 }
 
@@ -44,7 +44,7 @@ absl::Status CheckUser(const Descriptor& peer) {
   ucred other{};
   socklen_t size = sizeof other;
   if (getsockopt(peer.get(), SOL_SOCKET, SO_PEERCRED, &other, &size) != 0) {
-    return SystemError(kPeer);
+    return SocketError(kPeer);
   }
   if (other.uid == geteuid()) return absl::OkStatus();
   return absl::PermissionDeniedError("a process of user " + std::to_string(other.uid) +
@@ -64,7 +64,7 @@ absl::StatusOr<Descriptor> Listen(const std::string& id) {
   const sockaddr_un address = AddressOf(id, &size);
   if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 ||
       listen(listener.get(), 1) != 0) {
-    return SystemError(std::string("cannot listen for ") + kPeer);
+    return SocketError(std::string("cannot listen for ") + kPeer);
   }
   return listener;
 }
@@ -74,7 +74,7 @@ absl::StatusOr<Descriptor> Dial(const std::string& id) {
   socklen_t size = 0;
   const sockaddr_un address = AddressOf(id, &size);
   if (connect(peer.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) {
-    return SystemError(
+    return SocketError(
         "nobody on this host listens for the pair; cuda_ipc joins workers of one host and network "
         "namespace, use --kv-transport nccl or grpc between others");
   }
@@ -86,7 +86,7 @@ absl::StatusOr<Descriptor> Accept(const Descriptor& listener) {
   Descriptor accepted(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!accepted.valid()) {
     if (WouldWait()) return accepted;
-    return SystemError(kPeer);
+    return SocketError(kPeer);
   }
   BATON_RETURN_IF_ERROR(CheckUser(accepted));
   return accepted;
@@ -95,7 +95,7 @@ absl::StatusOr<Descriptor> Accept(const Descriptor& listener) {
 absl::StatusOr<bool> Write(const Descriptor& peer, const Frame& frame) {
   const ssize_t sent = send(peer.get(), &frame, sizeof frame, MSG_NOSIGNAL);
   if (sent < 0 && WouldWait()) return false;
-  if (sent != sizeof frame) return SystemError(kPeer);
+  if (sent != sizeof frame) return SocketError(kPeer);
   return true;
 }
 
@@ -104,7 +104,7 @@ absl::StatusOr<std::optional<Frame>> Read(const Descriptor& peer) {
   const ssize_t got = recv(peer.get(), &frame, sizeof frame, 0);
   if (got < 0 && WouldWait()) return std::nullopt;
   if (got == 0) return absl::UnavailableError(std::string(kPeer) + " is gone");
-  if (got < 0) return SystemError(kPeer);
+  if (got < 0) return SocketError(kPeer);
   if (got != sizeof frame || frame.handle_bytes > kMaxHandleBytes) {
     return absl::DataLossError(std::string(kPeer) + " sent what is no message of this version");
   }
@@ -115,7 +115,7 @@ absl::Status CheckSilent(const Descriptor& peer) {
   char byte = 0;
   const ssize_t got = recv(peer.get(), &byte, 1, MSG_PEEK);
   if (got < 0 && WouldWait()) return absl::OkStatus();
-  if (got < 0) return SystemError(kPeer);
+  if (got < 0) return SocketError(kPeer);
   return absl::UnavailableError(std::string(kPeer) + (got == 0 ? " is gone" : " is out of step"));
 }
 

@@ -1,6 +1,6 @@
 #include "common/transport/pair/pair_acceptor.h"
 
-#include <algorithm>
+#include <utility>
 
 #include "common/base/status.h"
 #include "spdlog/spdlog.h"
@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-constexpr auto kTick = std::chrono::milliseconds(50);
+constexpr auto kAcceptTick = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -39,9 +39,9 @@ absl::StatusOr<std::unique_ptr<PairAcceptor>> PairAcceptor::Start(PairParts part
       PairDevice::Start(
           {.memory = std::move(parts.memory),
            .communicators = std::move(parts.communicators),
-           .slots = parts.limits.slots,
+           .buffers = parts.limits.buffers,
            .checksum = parts.checksum,
-           .find_inbox = [raw](const Ticket& ticket) { return raw->FindPush(ticket); },
+           .find_inbox = [raw](const Ticket& ticket) { return raw->pushes_.Find(ticket); },
            .on_event =
                [raw](DeviceEvent event) {
                  raw->Drive(
@@ -60,37 +60,12 @@ PairAcceptor::~PairAcceptor() {
 }
 
 void PairAcceptor::Schedule() {
-  timers_->After(kTick, [this] {
+  timers_->After(kAcceptTick, [this] {
     Drive([](PairReceiver* machine, base::Instant now, PairReceiver::Actions* actions) {
       machine->Tick(now, actions);
     });
     Schedule();
   });
-}
-
-void PairAcceptor::AddPush(const Ticket& ticket, std::shared_ptr<KvInbox> inbox) {
-  base::MutexLock lock(&pushes_mutex_);
-  pushes_.emplace_back(ticket, std::move(inbox));
-}
-
-void PairAcceptor::RemovePush(const Ticket& ticket) {
-  std::shared_ptr<KvInbox> dropped;  // destroyed without the lock
-  base::MutexLock lock(&pushes_mutex_);
-  const auto found = std::ranges::find_if(
-      pushes_, [&](const auto& push) { return SameTicket(push.first, ticket); });
-  if (found == pushes_.end()) return;
-  dropped = std::move(found->second);
-  pushes_.erase(found);
-}
-
-// Looks at every entry, so that the time says nothing about any secret.
-std::shared_ptr<KvInbox> PairAcceptor::FindPush(const Ticket& ticket) {
-  base::MutexLock lock(&pushes_mutex_);
-  std::shared_ptr<KvInbox> inbox;
-  for (const auto& [of, candidate] : pushes_) {
-    if (SameTicket(of, ticket)) inbox = candidate;
-  }
-  return inbox;
 }
 
 absl::Status PairAcceptor::Check(const PairHello& hello) const {

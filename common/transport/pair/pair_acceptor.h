@@ -5,12 +5,11 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "common/base/ticket_table.h"
 #include "common/base/timer_queue.h"
 #include "common/transport/kv_transport.h"
 #include "common/transport/pair/pair_device.h"
@@ -37,9 +36,8 @@ class PairAcceptor final {
                                                              TransportProbe* probe);
   ~PairAcceptor();
 
-  // Pushes between their open and the end of their stream.
-  void AddPush(const Ticket& ticket, std::shared_ptr<KvInbox> inbox);
-  void RemovePush(const Ticket& ticket);
+  // The pushes that are open, from their first message to the end of their stream.
+  TicketTable<KvInbox>& pushes() { return pushes_; }
 
   // A control stream began with `hello`; its name, or why it is refused. `port` is used until
   // Closed.
@@ -52,7 +50,6 @@ class PairAcceptor final {
                TransportProbe* probe);
 
   absl::Status Check(const PairHello& hello) const;
-  std::shared_ptr<KvInbox> FindPush(const Ticket& ticket);
   void Schedule();
   void Drive(const std::function<void(PairReceiver*, base::Instant, PairReceiver::Actions*)>& step);
   void Apply(ReceiverAction action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -66,8 +63,7 @@ class PairAcceptor final {
   PairReceiver machine_ ABSL_GUARDED_BY(mutex_);
   PairId next_pair_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<PairId, PeerPort> peers_ ABSL_GUARDED_BY(mutex_);
-  base::Mutex pushes_mutex_;
-  std::vector<std::pair<Ticket, std::shared_ptr<KvInbox>>> pushes_ ABSL_GUARDED_BY(pushes_mutex_);
+  TicketTable<KvInbox> pushes_;
   std::unique_ptr<PairDevice> device_;
   std::unique_ptr<base::TimerQueue> timers_;
 };

@@ -46,7 +46,7 @@ absl::Status ScatterAndCompare(const DeliverParcel& command, const ParcelHeader&
                                const Places& places, PairMemory* memory, bool checksum) {
   if (checksum && !header.has_sums) return absl::DataLossError("the parcel has no checksums");
   BATON_ASSIGN_OR_RETURN(const std::vector<uint64_t> found,
-                         memory->Scatter(command.slot, places.targets(), checksum));
+                         memory->Scatter(command.buffer, places.targets(), checksum));
   for (size_t i = 0; i < found.size(); ++i) {
     if (found[i] != header.sums[i]) {
       return WrongSum(header.plan.parts[i], found[i], header.sums[i]);
@@ -56,7 +56,7 @@ absl::Status ScatterAndCompare(const DeliverParcel& command, const ParcelHeader&
 }
 
 absl::StatusOr<ParcelHeader> CheckedHeader(const DeliverParcel& command, PairMemory* memory) {
-  BATON_ASSIGN_OR_RETURN(const std::string bytes, memory->ReadHeader(command.slot));
+  BATON_ASSIGN_OR_RETURN(const std::string bytes, memory->ReadHeader(command.buffer));
   BATON_ASSIGN_OR_RETURN(ParcelHeader header, DecodeParcelHeader(std::as_bytes(std::span(bytes))));
   BATON_RETURN_IF_ERROR(CheckParcelHeader(header, command.key.epoch, command.plan));
   return header;

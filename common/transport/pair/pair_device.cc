@@ -26,7 +26,7 @@ constexpr auto kLastCall = std::chrono::seconds(2);
 // A send or a receive between its command and its completion.
 struct Operation {
   ParcelKey key;
-  int slot = 0;
+  int buffer = 0;
   int64_t bytes = 0;
   bool is_send = false;
 };
@@ -195,13 +195,13 @@ absl::Status PairDevice::Worker::GatherInto(const SendParcel& command) {
                       .has_sums = options_.checksum && !command.is_void,
                       .sums = {}};
   if (command.is_void) {
-    BATON_RETURN_IF_ERROR(memory.Clear(command.slot, command.plan.bytes));
+    BATON_RETURN_IF_ERROR(memory.Clear(command.buffer, command.plan.bytes));
   } else {
     BATON_ASSIGN_OR_RETURN(
-        header.sums, memory.Gather(command.slot, command.sources, PartOffsets(command.plan.parts),
+        header.sums, memory.Gather(command.buffer, command.sources, PartOffsets(command.plan.parts),
                                    header.has_sums));
   }
-  return memory.WriteHeader(command.slot, EncodeParcelHeader(header));
+  return memory.WriteHeader(command.buffer, EncodeParcelHeader(header));
 }
 
 void PairDevice::Worker::On(const SendParcel& command) {
@@ -210,13 +210,14 @@ void PairDevice::Worker::On(const SendParcel& command) {
   if (!status.ok()) return Tell(ParcelSent{command.key, status});
   const auto link = links_.find({command.key.pair, command.key.epoch});
   if (link == links_.end()) return;  // aborted since
-  link->second.waiting.push_back({command.key, command.slot, command.plan.bytes, /*is_send=*/true});
+  link->second.waiting.push_back(
+      {command.key, command.buffer, command.plan.bytes, /*is_send=*/true});
 }
 
 void PairDevice::Worker::On(const ReceiveParcel& command) {
   const auto link = links_.find({command.key.pair, command.key.epoch});
   if (link == links_.end()) return;
-  link->second.waiting.push_back({command.key, command.slot, command.bytes, /*is_send=*/false});
+  link->second.waiting.push_back({command.key, command.buffer, command.bytes, /*is_send=*/false});
 }
 
 void PairDevice::Worker::On(const DeliverParcel& command) {
@@ -227,10 +228,10 @@ void PairDevice::Worker::On(const AbortPair& command) {
   links_.erase({command.pair, command.epoch});
   // The device may still be in the buffers until it has seen the abort.
   absl::StatusOr<bool> reached = false;
-  absl::Status marked = options_.memory->Mark(options_.slots);
+  absl::Status marked = options_.memory->Mark(options_.buffers);
   const auto deadline = std::chrono::steady_clock::now() + kAbortWait;
   while (marked.ok() && std::chrono::steady_clock::now() < deadline) {
-    reached = options_.memory->Reached(options_.slots);
+    reached = options_.memory->Reached(options_.buffers);
     if (!reached.ok() || *reached) break;
     std::this_thread::sleep_for(kBusyPoll);
   }
@@ -262,12 +263,12 @@ void PairDevice::Worker::PollLink(const LinkKey& key, Link* link) {
       return Tell(Connected{key.first, key.second, std::move(status)});
     }
     const Operation operation = *std::exchange(link->posting, std::nullopt);
-    if (status.ok()) status = options_.memory->Mark(operation.slot);
+    if (status.ok()) status = options_.memory->Mark(operation.buffer);
     if (!status.ok()) return Complete(operation, status);
     link->launched.push_back(operation);
   }
   while (!link->launched.empty()) {
-    const absl::StatusOr<bool> reached = options_.memory->Reached(link->launched.front().slot);
+    const absl::StatusOr<bool> reached = options_.memory->Reached(link->launched.front().buffer);
     if (reached.ok() && !*reached) break;
     Complete(link->launched.front(), reached.status());
     link->launched.pop_front();
@@ -280,9 +281,9 @@ void PairDevice::Worker::PostNext(Link* link) {
   if (link->waiting.empty() || link->posting) return;
   const Operation operation = link->waiting.front();
   link->waiting.pop_front();
-  std::byte* const bytes = options_.memory->slot(operation.slot);
+  std::byte* const bytes = options_.memory->buffer(operation.buffer);
   const auto count = static_cast<size_t>(operation.bytes);
-  nccl::Stream const stream = options_.memory->stream();
+  const DeviceStream stream = options_.memory->stream();
   if (operation.is_send) {
     base::Failpoint("sending_parcel");
     const absl::Status status = link->communicator->Send(bytes, count, stream);

@@ -10,7 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/kv/block_layout.h"
-#include "common/nccl/api.h"
+#include "common/transport/pair/communicator.h"
 #include "common/transport/pair/pair_protocol.h"
 
 namespace baton {
@@ -35,7 +35,7 @@ class MappedRing {
 class StagingRing {
  public:
   virtual ~StagingRing() = default;
-  virtual std::byte* slot(int index) = 0;
+  virtual std::byte* buffer(int index) = 0;
   // Of all buffers.
   virtual int64_t ring_bytes() const = 0;
   // A handle by which another process of this host maps all of them.
@@ -54,31 +54,31 @@ class PairMemory : public StagingRing {
   // First call of the thread that uses this.
   virtual absl::Status BindThread() = 0;
   // What NCCL's operations are queued on.
-  virtual nccl::Stream stream() = 0;
+  virtual DeviceStream stream() = 0;
 
   // Copies `sources` behind the header's place, each at `offsets[i]`, and returns their checksums
   // (none when not `sums`).
-  virtual absl::StatusOr<std::vector<uint64_t>> Gather(int slot,
+  virtual absl::StatusOr<std::vector<uint64_t>> Gather(int buffer,
                                                        std::span<const SourcePart> sources,
                                                        std::span<const int64_t> offsets,
                                                        bool sums) = 0;
   // Zeroes the first `bytes` bytes, so that a void parcel carries nobody's KV.
-  virtual absl::Status Clear(int slot, int64_t bytes) = 0;
-  virtual absl::Status WriteHeader(int slot, const std::string& header) = 0;
-  virtual absl::StatusOr<std::string> ReadHeader(int slot) = 0;
+  virtual absl::Status Clear(int buffer, int64_t bytes) = 0;
+  virtual absl::Status WriteHeader(int buffer, const std::string& header) = 0;
+  virtual absl::StatusOr<std::string> ReadHeader(int buffer) = 0;
   // The way back. The checksums are of what stands in the blocks afterwards; the staging buffer's
   // parts are of no use then.
-  virtual absl::StatusOr<std::vector<uint64_t>> Scatter(int slot,
+  virtual absl::StatusOr<std::vector<uint64_t>> Scatter(int buffer,
                                                         std::span<const ScatterPart> parts,
                                                         bool sums) = 0;
 
-  // Marks the end of what is queued on the stream now, for `slot`; whether it was reached.
-  virtual absl::Status Mark(int slot) = 0;
-  virtual absl::StatusOr<bool> Reached(int slot) = 0;
+  // Marks the end of what is queued on the stream now, for `buffer`; whether it was reached.
+  virtual absl::Status Mark(int buffer) = 0;
+  virtual absl::StatusOr<bool> Reached(int buffer) = 0;
 };
 
 // Blocks in host memory, for a library that moves such. It has no stream: an operation is over when
 // its communicator is not in progress any more.
-absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int slots, int64_t slot_bytes);
+absl::StatusOr<std::unique_ptr<PairMemory>> MakeHostPairMemory(int buffers, int64_t buffer_bytes);
 
 }  // namespace baton

@@ -133,24 +133,24 @@ struct Connect {
   std::string unique_id;
   int rank = 0;
 };
-// Gathers `sources` into staging slot `slot` behind the header and sends it; a void parcel has no
-// sources.
+// Gathers `sources` into staging buffer `buffer` behind the header and sends it; a void parcel has
+// no sources.
 struct SendParcel {
   ParcelKey key;
-  int slot = 0;
+  int buffer = 0;
   ParcelPlan plan;
   std::vector<SourcePart> sources;
   bool is_void = false;
 };
 struct ReceiveParcel {
   ParcelKey key;
-  int slot = 0;
+  int buffer = 0;
   int64_t bytes = 0;
 };
-// Checks what a received slot holds against `plan` and copies it to its blocks.
+// Checks what a received buffer holds against `plan` and copies it to its blocks.
 struct DeliverParcel {
   ParcelKey key;
-  int slot = 0;
+  int buffer = 0;
   ParcelPlan plan;
 };
 // Ends the epoch's communicator, if there is one, and forgets its outstanding operations.
@@ -198,7 +198,7 @@ struct ParcelDelivered {
   ParcelOutcome outcome = ParcelOutcome::kWritten;
   std::string why;  // of an outcome that is not kWritten
 };
-// Nothing of this epoch follows but ParcelDelivered; its slots that are not being delivered are
+// Nothing of this epoch follows but ParcelDelivered; its buffers that are not being delivered are
 // idle, its sources unread.
 struct DeviceAborted {
   PairId pair = 0;
@@ -211,7 +211,7 @@ using DeviceEvent = std::variant<UniqueIdMade, Connected, ParcelGathered, Parcel
 
 struct PairLimits {
   int max_pairs = 16;  // communicators of one device; each costs device memory
-  int slots = 2;       // staging buffers of one device and direction
+  int buffers = 2;     // staging buffers of one device and direction
   int64_t parcel_bytes = int64_t{16} << 20;  // of a staging buffer, header included
   int max_announced = 4;                     // parcels of a pair announced and not done
   int max_waiting = 64;                      // announced parcels that a receiver bears of one peer

@@ -135,7 +135,7 @@ void PairReceiver::Abort(PairId id, const std::string& why, bool tell, base::Ins
 void PairReceiver::OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions) {
   Peer* const peer = FindPeer(event.pair, event.epoch);
   if (peer == nullptr || peer->state != State::kAborting) return;
-  for (const auto& [number, grant] : peer->grants) free_slots_.push_back(grant.slot);
+  for (const auto& [number, grant] : peer->grants) free_buffers_.push_back(grant.buffer);
   peer->grants.clear();
   if (active_ == event.pair) active_ = 0;
   peer->state = State::kAborted;

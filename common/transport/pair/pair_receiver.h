@@ -45,8 +45,11 @@ class PairReceiver final {
 
   // `self` is what peers are told: incarnation, version and the size of the staging buffers.
   PairReceiver(const PairLimits& limits, PairEpoch self)
-      : limits_(limits), self_(std::move(self)), free_slots_(static_cast<size_t>(limits.slots)) {
-    for (int slot = 0; slot < limits.slots; ++slot) free_slots_[static_cast<size_t>(slot)] = slot;
+      : limits_(limits),
+        self_(std::move(self)),
+        free_buffers_(static_cast<size_t>(limits.buffers)) {
+    for (int buffer = 0; buffer < limits.buffers; ++buffer)
+      free_buffers_[static_cast<size_t>(buffer)] = buffer;
   }
 
   // A sender that may pair with this worker opened control stream `pair`, a name never used before.
@@ -57,17 +60,14 @@ class PairReceiver final {
   // Deadlines. At least every 50 ms while there are peers.
   void Tick(base::Instant now, Actions* actions);
 
-  bool device_lost() const { return device_lost_; }
   size_t peers() const { return peers_.size(); }
 
  private:
   enum class State { kMaking, kConnecting, kLive, kAborting, kAborted };
-  enum class GrantState { kPosting, kReceiving };
 
   struct Grant {
     ParcelPlan plan;
-    int slot = 0;
-    GrantState state = GrantState::kPosting;
+    int buffer = 0;
     base::Instant since{};
   };
   struct Peer {
@@ -111,8 +111,8 @@ class PairReceiver final {
   const PairLimits limits_;
   const PairEpoch self_;
   std::map<PairId, Peer> peers_;
-  std::map<ParcelKey, int> delivering_;  // to their slots; whatever became of their epoch
-  std::vector<int> free_slots_;
+  std::map<ParcelKey, int> delivering_;  // to their buffers; whatever became of their epoch
+  std::vector<int> free_buffers_;
   PairId active_ = 0;       // the one peer with grants
   PairId last_active_ = 0;  // where the round goes on
   int turn_ = 0;            // grants of `active_` in its turn

@@ -50,7 +50,7 @@ bool PairReceiver::OthersWait(PairId id) const {
 }
 
 void PairReceiver::GrantNext(base::Instant now, Actions* actions) {
-  while (!free_slots_.empty() && !device_lost_) {
+  while (!free_buffers_.empty() && !device_lost_) {
     if (active_ == 0) {
       active_ = NextPeer();
       if (active_ == 0) return;
@@ -67,11 +67,11 @@ void PairReceiver::GrantNext(base::Instant now, Actions* actions) {
     ++turn_;
     const ParcelPlan plan = std::move(peer.announced.front());
     peer.announced.pop_front();
-    const int slot = free_slots_.back();
-    free_slots_.pop_back();
-    peer.grants[plan.number] = {.plan = plan, .slot = slot, .since = now};
+    const int buffer = free_buffers_.back();
+    free_buffers_.pop_back();
+    peer.grants[plan.number] = {.plan = plan, .buffer = buffer, .since = now};
     actions->push_back(
-        DeviceCommand(ReceiveParcel{{active_, peer.epoch, plan.number}, slot, plan.bytes}));
+        DeviceCommand(ReceiveParcel{{active_, peer.epoch, plan.number}, buffer, plan.bytes}));
   }
 }
 
@@ -97,9 +97,7 @@ void PairReceiver::OnPosted(const ReceivePosted& event, base::Instant now, Actio
   if (!event.status.ok()) {
     return Abort(event.key.pair, std::string(event.status.message()), /*tell=*/true, now, actions);
   }
-  Grant& grant = peer->grants.at(event.key.number);
-  grant.state = GrantState::kReceiving;
-  grant.since = now;
+  peer->grants.at(event.key.number).since = now;
   actions->push_back(TellSender{event.key.pair, PairGo{event.key.epoch, event.key.number}});
 }
 
@@ -111,16 +109,16 @@ void PairReceiver::OnReceived(const ParcelReceived& event, base::Instant now, Ac
   }
   const Grant grant = std::move(peer->grants.extract(event.key.number).mapped());
   peer->used_at = now;
-  delivering_[event.key] = grant.slot;
+  delivering_[event.key] = grant.buffer;
   actions->push_back(BytesReceived{grant.plan.bytes});
-  actions->push_back(DeviceCommand(DeliverParcel{event.key, grant.slot, grant.plan}));
+  actions->push_back(DeviceCommand(DeliverParcel{event.key, grant.buffer, grant.plan}));
   GrantNext(now, actions);
 }
 
 void PairReceiver::OnDelivered(const ParcelDelivered& event, base::Instant now, Actions* actions) {
   const auto found = delivering_.find(event.key);
   if (found == delivering_.end()) return;
-  free_slots_.push_back(found->second);
+  free_buffers_.push_back(found->second);
   delivering_.erase(found);
   Peer* const peer = FindPeer(event.key.pair, event.key.epoch);
   if (peer != nullptr && peer->state == State::kLive) {

@@ -47,7 +47,7 @@ bool PairSender::MakeRoom(base::Instant now, Actions* actions) {
   }
   if (used < limits_.max_pairs) return true;
   // Its communicator still costs memory until the abort is over: the next Warm finds room.
-  if (oldest != 0) Leave(oldest, "another pair needs its place", now, actions);
+  if (oldest != 0) Leave(oldest, now, actions);
   return false;
 }
 
@@ -144,11 +144,11 @@ void PairSender::Abort(PairId id, const std::string& why, bool tell, base::Insta
   pair.failed_at = now;
   actions->push_back(PairNews{PairEvent::kAborted, pair.address, why});
   if (tell && pair.control) actions->push_back(TellReceiver{id, PairAbort{pair.epoch, why}});
-  Leave(id, why, now, actions);
+  Leave(id, now, actions);
   pair.leaving = !pair.control;
 }
 
-void PairSender::Leave(PairId id, const std::string& why, base::Instant now, Actions* actions) {
+void PairSender::Leave(PairId id, base::Instant now, Actions* actions) {
   Pair& pair = pairs_.at(id);
   pair.leaving = true;
   pair.state = State::kAborting;
@@ -163,7 +163,7 @@ void PairSender::Leave(PairId id, const std::string& why, base::Instant now, Act
     if (parcel.push != 0) Return(std::exchange(parcel.push, 0), parcel.sources, actions);
   }
   if (pair.epoch == 0) {
-    if (pair.control) actions->push_back(CloseControl{id, why});
+    if (pair.control) actions->push_back(CloseControl{id});
     pairs_.erase(id);
     return;
   }
@@ -189,12 +189,12 @@ void PairSender::OnAborted(const DeviceAborted& event, base::Instant now, Action
   }
   ForgiveOthers(event.pair, now);
   for (auto& [number, parcel] : found->second.parcels) {
-    if (parcel.state == ParcelState::kSending) free_slots_.push_back(parcel.slot);
+    if (parcel.state == ParcelState::kSending) free_buffers_.push_back(parcel.buffer);
     EndGather(&parcel, actions);
   }
   found->second.parcels.clear();
   AfterAbort(event.pair, now, actions);
-  FillSlots(now, actions);
+  FillBuffers(now, actions);
 }
 
 void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
@@ -207,7 +207,7 @@ void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
                 now + limits_.fallen, actions);
   }
   if (pair.leaving) {
-    if (pair.control) actions->push_back(CloseControl{id, "the pair is not needed any more"});
+    if (pair.control) actions->push_back(CloseControl{id});
     actions->push_back(PairNews{PairEvent::kClosed, pair.address, std::string()});
     pairs_.erase(id);
     return;
@@ -220,7 +220,7 @@ void PairSender::AfterAbort(PairId id, base::Instant now, Actions* actions) {
 void PairSender::Fall(PairId id, PairEvent event, const std::string& why, base::Instant until,
                       Actions* actions) {
   Pair& pair = pairs_.at(id);
-  if (pair.control) actions->push_back(CloseControl{id, why});
+  if (pair.control) actions->push_back(CloseControl{id});
   pair.control = false;
   pair.leaving = false;
   pair.state = State::kFallen;
@@ -248,9 +248,7 @@ void PairSender::OnControlClosed(PairId id, bool refused, const std::string& why
     pair.leaving = true;
     return;
   }
-  if (pair.state == State::kWarm && pair.parcels.empty()) {
-    return Leave(id, "the receiver is gone", now, actions);
-  }
+  if (pair.state == State::kWarm && pair.parcels.empty()) return Leave(id, now, actions);
   Abort(id, "the control stream ended: " + why, /*tell=*/false, now, actions);
 }
 
@@ -265,7 +263,7 @@ void PairSender::LoseDevice(base::Instant now, Actions* actions) {
   for (const auto& [id, pair] : pairs_) ids.push_back(id);
   for (const PairId id : ids) {
     if (pairs_.at(id).state == State::kFallen) continue;
-    if (pairs_.at(id).state != State::kAborting) Leave(id, "the device is lost", now, actions);
+    if (pairs_.at(id).state != State::kAborting) Leave(id, now, actions);
     const auto found = pairs_.find(id);
     if (found == pairs_.end()) continue;
     Fall(id, PairEvent::kFallenBack, "the device is lost", base::kNever, actions);
@@ -301,7 +299,7 @@ void PairSender::TickPair(PairId id, base::Instant now, Actions* actions) {
     return Abort(id, "a parcel was not taken in time", /*tell=*/true, now, actions);
   }
   const bool unused = pair.state == State::kWarm && pair.parcels.empty() && pair.line.empty();
-  if (unused && now - pair.used_at > limits_.idle) Leave(id, "idle", now, actions);
+  if (unused && now - pair.used_at > limits_.idle) Leave(id, now, actions);
 }
 
 void PairSender::Tick(base::Instant now, Actions* actions) {

@@ -21,7 +21,6 @@ struct OpenControl {
 };
 struct CloseControl {
   PairId pair = 0;
-  std::string why;
 };
 struct TellReceiver {
   PairId pair = 0;
@@ -65,8 +64,11 @@ class PairSender final {
   using Actions = std::vector<SenderAction>;
 
   explicit PairSender(const PairLimits& limits, PairHello hello)
-      : limits_(limits), hello_(std::move(hello)), free_slots_(static_cast<size_t>(limits.slots)) {
-    for (int slot = 0; slot < limits.slots; ++slot) free_slots_[static_cast<size_t>(slot)] = slot;
+      : limits_(limits),
+        hello_(std::move(hello)),
+        free_buffers_(static_cast<size_t>(limits.buffers)) {
+    for (int buffer = 0; buffer < limits.buffers; ++buffer)
+      free_buffers_[static_cast<size_t>(buffer)] = buffer;
   }
 
   // The router means to push to the process `incarnation` at `address`. Opens a pair unless there
@@ -90,9 +92,6 @@ class PairSender final {
   // Incarnations of the receivers that pushes can go to.
   std::vector<uint64_t> warm() const;
   bool device_lost() const { return device_lost_; }
-  // Pushes, parcels and pairs that are not over.
-  bool idle() const { return pushes_.empty() && pairs_.empty(); }
-  size_t pairs() const { return pairs_.size(); }
 
  private:
   enum class State { kOpening, kConnecting, kProving, kWarm, kAborting, kFallen };
@@ -103,7 +102,7 @@ class PairSender final {
     PushId push = 0;  // 0: none any more, or parcel 0
     std::vector<SourcePart> sources;
     ParcelState state = ParcelState::kAnnounced;
-    int slot = -1;
+    int buffer = -1;
     PushId reader = 0;  // whose sources are being gathered
     bool done = false;  // the receiver's answer came before our own completion
     ParcelOutcome outcome = ParcelOutcome::kWritten;
@@ -147,7 +146,7 @@ class PairSender final {
   // Ends the epoch and every push's use of the pair. `tell`: the receiver does not know yet.
   void Abort(PairId id, const std::string& why, bool tell, base::Instant now, Actions* actions);
   // Ends a pair that did nothing wrong.
-  void Leave(PairId id, const std::string& why, base::Instant now, Actions* actions);
+  void Leave(PairId id, base::Instant now, Actions* actions);
   void OnAborted(const DeviceAborted& event, base::Instant now, Actions* actions);
   // After its communicator is gone: rebuild, fall back, or forget.
   void AfterAbort(PairId id, base::Instant now, Actions* actions);
@@ -164,7 +163,7 @@ class PairSender final {
   void AnnounceParcel(PairId id, Parcel parcel, base::Instant now, Actions* actions);
   void OnGo(PairId id, const PairGo& message, base::Instant now, Actions* actions);
   void OnDone(PairId id, const PairDone& message, base::Instant now, Actions* actions);
-  void FillSlots(base::Instant now, Actions* actions);
+  void FillBuffers(base::Instant now, Actions* actions);
   void EndGather(Parcel* parcel, Actions* actions);
   void OnSent(const ParcelSent& event, base::Instant now, Actions* actions);
   void FinishParcel(PairId id, uint64_t number, base::Instant now, Actions* actions);
@@ -179,8 +178,8 @@ class PairSender final {
   PairId next_pair_ = 1;
   std::map<PairId, Pair> pairs_;
   std::map<PushId, Push> pushes_;
-  std::deque<ParcelKey> granted_;  // waiting for a slot, in the order of their grants
-  std::vector<int> free_slots_;
+  std::deque<ParcelKey> granted_;  // waiting for a buffer, in the order of their grants
+  std::vector<int> free_buffers_;
   bool device_lost_ = false;
 };
 

@@ -150,19 +150,19 @@ void PairSender::OnGo(PairId id, const PairGo& message, base::Instant now, Actio
     actions->push_back(GrantWaited{now - parcel.since, parcel.plan.bytes});
   }
   granted_.push_back({id, pair.epoch, message.number});
-  FillSlots(now, actions);
+  FillBuffers(now, actions);
 }
 
-void PairSender::FillSlots(base::Instant now, Actions* actions) {
-  while (!granted_.empty() && !free_slots_.empty()) {
+void PairSender::FillBuffers(base::Instant now, Actions* actions) {
+  while (!granted_.empty() && !free_buffers_.empty()) {
     const ParcelKey key = granted_.front();
     granted_.pop_front();
     Parcel& parcel = *FindParcel(key);
     parcel.state = ParcelState::kSending;
     parcel.since = now;
-    parcel.slot = free_slots_.back();
-    free_slots_.pop_back();
-    SendParcel send{.key = key, .slot = parcel.slot, .plan = parcel.plan, .sources = {}};
+    parcel.buffer = free_buffers_.back();
+    free_buffers_.pop_back();
+    SendParcel send{.key = key, .buffer = parcel.buffer, .plan = parcel.plan, .sources = {}};
     if (parcel.push != 0) {
       parcel.reader = parcel.push;
       ++pushes_.at(parcel.push).gathering;
@@ -205,15 +205,15 @@ void PairSender::OnSent(const ParcelSent& event, base::Instant now, Actions* act
   Parcel* const parcel = FindParcel(event.key);
   if (parcel == nullptr || parcel->state != ParcelState::kSending) return;
   const PairId id = event.key.pair;
-  if (pairs_.at(id).state == State::kAborting) return;  // DeviceAborted frees its slot
+  if (pairs_.at(id).state == State::kAborting) return;  // DeviceAborted frees its buffer
   if (!event.status.ok()) {
     return Abort(id, std::string(event.status.message()), /*tell=*/true, now, actions);
   }
   parcel->state = ParcelState::kSent;
   parcel->since = now;
-  free_slots_.push_back(parcel->slot);
+  free_buffers_.push_back(parcel->buffer);
   if (parcel->done) FinishParcel(id, event.key.number, now, actions);
-  FillSlots(now, actions);
+  FillBuffers(now, actions);
 }
 
 void PairSender::OnDone(PairId id, const PairDone& message, base::Instant now, Actions* actions) {

@@ -25,7 +25,7 @@ class PairCall;
 
 // What both sides of a transport from device to device need of their process.
 struct PairParts {
-  std::unique_ptr<PairMemory> memory;            // limits.slots buffers of limits.parcel_bytes
+  std::unique_ptr<PairMemory> memory;            // limits.buffers buffers of limits.parcel_bytes
   std::unique_ptr<Communicators> communicators;  // may refer to `memory`
   bool checksum = true;
   PairLimits limits;

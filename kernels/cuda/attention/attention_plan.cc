@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "common/base/check.h"
+#include "kernels/operation_check.h"
 
 namespace baton::kernels::cuda {
 namespace {
@@ -59,8 +59,7 @@ void Fill(std::span<const StepLayout::Sequence> sequences, const AttentionShape&
 
 void PlanAttention(std::span<const StepLayout::Sequence> sequences, const AttentionShape& shape,
                    int64_t rows, int64_t max_partials, AttentionPlan& plan) {
-  BATON_CHECK(shape.kv_heads > 0 && shape.q_heads % shape.kv_heads == 0)
-      << shape.q_heads << " query heads over " << shape.kv_heads << " KV heads";
+  CheckHeads(shape);
   plan.split_tokens = AttentionPlan::kSplitTokens;
   Fill(sequences, shape, plan);
   while (plan.partials() > max_partials && plan.split_tokens < (1 << 24)) {

@@ -5,12 +5,12 @@
 namespace baton::kernels::cuda {
 namespace {
 
-bool IsBf16(const FlashAttentionArgs& args) { return args.dtype == DType::kBF16; }
+bool IsBf16(const FlashInferArgs& args) { return args.dtype == DType::kBF16; }
 
 }  // namespace
 
-int LaunchNarrowAttention(const FlashAttentionArgs& args, CUstream_st* stream) {
-  if (!FlashAttentionHas(args.dtype, args.dtype, args.head_dim)) return cudaErrorInvalidValue;
+int LaunchNarrowAttention(const FlashInferArgs& args, CUstream_st* stream) {
+  if (!FlashInferHas(args.dtype, args.dtype, args.head_dim)) return cudaErrorInvalidValue;
   if (args.items == 0) return cudaSuccess;
   if (args.head_dim == 64) {
     return IsBf16(args) ? NarrowBf16Dim64(args, stream) : NarrowF16Dim64(args, stream);
@@ -18,8 +18,8 @@ int LaunchNarrowAttention(const FlashAttentionArgs& args, CUstream_st* stream) {
   return IsBf16(args) ? NarrowBf16Dim128(args, stream) : NarrowF16Dim128(args, stream);
 }
 
-int LaunchWideAttention(const FlashAttentionArgs& args, CUstream_st* stream) {
-  if (!FlashAttentionHas(args.dtype, args.dtype, args.head_dim)) return cudaErrorInvalidValue;
+int LaunchWideAttention(const FlashInferArgs& args, CUstream_st* stream) {
+  if (!FlashInferHas(args.dtype, args.dtype, args.head_dim)) return cudaErrorInvalidValue;
   if (args.items == 0) return cudaSuccess;
   if (args.head_dim == 64) {
     return IsBf16(args) ? WideBf16Dim64(args, stream) : WideF16Dim64(args, stream);

@@ -16,8 +16,8 @@
 namespace baton::kernels::cuda {
 
 template <typename T>
-flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashParams(const FlashAttentionArgs& args) {
-  // HND: page, head, slot.
+flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashInferParams(const FlashInferArgs& args) {
+  // HND: page, head, token of the page.
   const int64_t strides[3] = {args.block_stride, int64_t{args.block_size} * args.head_dim,
                               args.head_dim};
   const flashinfer::paged_kv_t<T, int32_t> kv(
@@ -45,8 +45,8 @@ flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashParams(const FlashAtt
 
 // FlashInfer throws where it refuses a configuration.
 template <typename T, int kHeadDim, int kTile>
-int RunFlash(const flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>& params, T* partial_out,
-             float* partial_lse, cudaStream_t stream) {
+int RunFlashInfer(const flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>& params,
+                  T* partial_out, float* partial_lse, cudaStream_t stream) {
   using Params = flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>;
   using Variant = flashinfer::DefaultAttention</*use_custom_mask=*/false,
                                                /*use_sliding_window=*/true,
@@ -62,19 +62,19 @@ int RunFlash(const flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>& params
 }
 
 template <typename T, int kHeadDim>
-int RunNarrow(const FlashAttentionArgs& args, cudaStream_t stream) {
-  auto params = FlashParams<T>(args);
+int RunNarrow(const FlashInferArgs& args, cudaStream_t stream) {
+  auto params = FlashInferParams<T>(args);
   params.o_indptr = args.partial_indptr;
   params.merge_indptr = args.merge_indptr;
-  return RunFlash<T, kHeadDim, 16>(params, static_cast<T*>(args.partial_out), args.partial_lse,
-                                   stream);
+  return RunFlashInfer<T, kHeadDim, 16>(params, static_cast<T*>(args.partial_out), args.partial_lse,
+                                        stream);
 }
 
 template <typename T, int kHeadDim>
-int RunWide(const FlashAttentionArgs& args, cudaStream_t stream) {
-  auto params = FlashParams<T>(args);
+int RunWide(const FlashInferArgs& args, cudaStream_t stream) {
+  auto params = FlashInferParams<T>(args);
   params.o_indptr = args.row_indptr;  // without parts a row's result goes to its own place
-  return RunFlash<T, kHeadDim, 128>(params, nullptr, nullptr, stream);
+  return RunFlashInfer<T, kHeadDim, 128>(params, nullptr, nullptr, stream);
 }
 
 }  // namespace baton::kernels::cuda

@@ -9,13 +9,13 @@ struct CUstream_st;
 namespace baton::kernels::cuda {
 
 // What the kernels of FlashInfer's paged prefill are built for; they serve decode, too.
-constexpr bool FlashAttentionHas(DType dtype, DType kv_dtype, int head_dim) {
+constexpr bool FlashInferHas(DType dtype, DType kv_dtype, int head_dim) {
   return dtype == kv_dtype && dtype != DType::kF32 && (head_dim == 64 || head_dim == 128);
 }
 
 // One launch over the items of an AttentionPlan. Pointers are to device memory; strides and offsets
 // count elements.
-struct FlashAttentionArgs {
+struct FlashInferArgs {
   DType dtype = DType::kBF16;  // of q, K, V and out
   void* q = nullptr;           // [rows, q_stride], head after head
   int32_t q_stride = 0;
@@ -27,7 +27,7 @@ struct FlashAttentionArgs {
   float scale = 0;
   int64_t rows = 0;  // with padding
 
-  void* k = nullptr;  // of the layer: block 0, head 0, slot 0
+  void* k = nullptr;  // of the layer: block 0, head 0, token 0
   void* v = nullptr;
   int64_t block_stride = 0;
   int block_size = 0;
@@ -54,8 +54,8 @@ struct FlashAttentionArgs {
 // Sequences of one narrow tile, keys in parts, merged at the end. Writes every row of `out`: zeros
 // where a row has no part, so it goes before the wide launch. A cudaError_t; FlashInfer's own
 // refusals are cudaErrorInvalidConfiguration.
-int LaunchNarrowAttention(const FlashAttentionArgs& args, CUstream_st* stream);
+int LaunchNarrowAttention(const FlashInferArgs& args, CUstream_st* stream);
 // Writes the rows of its items only.
-int LaunchWideAttention(const FlashAttentionArgs& args, CUstream_st* stream);
+int LaunchWideAttention(const FlashInferArgs& args, CUstream_st* stream);
 
 }  // namespace baton::kernels::cuda

@@ -3,10 +3,10 @@
 
 namespace baton::kernels::cuda {
 
-int NarrowBf16Dim128(const FlashAttentionArgs& args, cudaStream_t stream) {
+int NarrowBf16Dim128(const FlashInferArgs& args, cudaStream_t stream) {
   return RunNarrow<__nv_bfloat16, 128>(args, stream);
 }
-int WideBf16Dim128(const FlashAttentionArgs& args, cudaStream_t stream) {
+int WideBf16Dim128(const FlashInferArgs& args, cudaStream_t stream) {
   return RunWide<__nv_bfloat16, 128>(args, stream);
 }
 

@@ -3,10 +3,10 @@
 
 namespace baton::kernels::cuda {
 
-int NarrowBf16Dim64(const FlashAttentionArgs& args, cudaStream_t stream) {
+int NarrowBf16Dim64(const FlashInferArgs& args, cudaStream_t stream) {
   return RunNarrow<__nv_bfloat16, 64>(args, stream);
 }
-int WideBf16Dim64(const FlashAttentionArgs& args, cudaStream_t stream) {
+int WideBf16Dim64(const FlashInferArgs& args, cudaStream_t stream) {
   return RunWide<__nv_bfloat16, 64>(args, stream);
 }
 

@@ -3,10 +3,10 @@
 
 namespace baton::kernels::cuda {
 
-int NarrowF16Dim128(const FlashAttentionArgs& args, cudaStream_t stream) {
+int NarrowF16Dim128(const FlashInferArgs& args, cudaStream_t stream) {
   return RunNarrow<__half, 128>(args, stream);
 }
-int WideF16Dim128(const FlashAttentionArgs& args, cudaStream_t stream) {
+int WideF16Dim128(const FlashInferArgs& args, cudaStream_t stream) {
   return RunWide<__half, 128>(args, stream);
 }
 

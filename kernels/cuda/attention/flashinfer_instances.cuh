@@ -7,13 +7,13 @@
 // The instances that are built, each in its own file: they take seconds to compile.
 namespace baton::kernels::cuda {
 
-int NarrowBf16Dim64(const FlashAttentionArgs& args, cudaStream_t stream);
-int NarrowBf16Dim128(const FlashAttentionArgs& args, cudaStream_t stream);
-int NarrowF16Dim64(const FlashAttentionArgs& args, cudaStream_t stream);
-int NarrowF16Dim128(const FlashAttentionArgs& args, cudaStream_t stream);
-int WideBf16Dim64(const FlashAttentionArgs& args, cudaStream_t stream);
-int WideBf16Dim128(const FlashAttentionArgs& args, cudaStream_t stream);
-int WideF16Dim64(const FlashAttentionArgs& args, cudaStream_t stream);
-int WideF16Dim128(const FlashAttentionArgs& args, cudaStream_t stream);
+int NarrowBf16Dim64(const FlashInferArgs& args, cudaStream_t stream);
+int NarrowBf16Dim128(const FlashInferArgs& args, cudaStream_t stream);
+int NarrowF16Dim64(const FlashInferArgs& args, cudaStream_t stream);
+int NarrowF16Dim128(const FlashInferArgs& args, cudaStream_t stream);
+int WideBf16Dim64(const FlashInferArgs& args, cudaStream_t stream);
+int WideBf16Dim128(const FlashInferArgs& args, cudaStream_t stream);
+int WideF16Dim64(const FlashInferArgs& args, cudaStream_t stream);
+int WideF16Dim128(const FlashInferArgs& args, cudaStream_t stream);
 
 }  // namespace baton::kernels::cuda

@@ -25,7 +25,7 @@ struct PlainAttentionArgs {
   float scale = 0;
   DType kv_dtype = DType::kF32;
   int block_size = 0;
-  const void* k = nullptr;  // of the layer: block 0, head 0, slot 0
+  const void* k = nullptr;  // of the layer: block 0, head 0, token 0
   const void* v = nullptr;
   int64_t block_stride = 0;  // elements
 };

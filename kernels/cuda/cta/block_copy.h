@@ -23,21 +23,8 @@ BATON_HD bool Aligned16(const void* pointer) {
   return (reinterpret_cast<uintptr_t>(pointer) & 15) == 0;
 }
 
-// `word`, read at byte `at` of the part, without the bytes of unused slots.
-BATON_HD uint64_t WithoutUnused(uint64_t word, const BlockPart& part, SlotShape shape, int64_t at) {
-  if (part.used_slots < 0) return word;
-  const auto used = [&](int64_t byte) {
-    return (part.offset + byte) / shape.slot_bytes % shape.block_size < part.used_slots;
-  };
-  if (shape.slot_bytes % 8 == 0 && (part.offset + at) % 8 == 0) return used(at) ? word : 0;
-  for (int i = 0; i < 8; ++i) {
-    if (!used(at + i)) word &= ~(uint64_t{0xff} << (8 * i));
-  }
-  return word;
-}
-
 // Copies bytes [at, at + count), count < 16, and returns their terms.
-BATON_HD uint64_t CopyTail(const BlockPart& part, SlotShape shape, int64_t at, int64_t count) {
+BATON_HD uint64_t CopyTail(const BlockPart& part, int64_t at, int64_t count) {
   const unsigned char* const from = static_cast<const unsigned char*>(part.from) + at;
   unsigned char* const to = static_cast<unsigned char*>(part.to) + at;
   uint64_t sum = 0;
@@ -45,7 +32,6 @@ BATON_HD uint64_t CopyTail(const BlockPart& part, SlotShape shape, int64_t at, i
     const int64_t bytes = count - word_at < 8 ? count - word_at : 8;
     uint64_t word = 0;
     for (int64_t i = 0; i < bytes; ++i) word |= static_cast<uint64_t>(from[word_at + i]) << (8 * i);
-    word = WithoutUnused(word, part, shape, at + word_at);
     for (int64_t i = 0; i < bytes; ++i) {
       to[word_at + i] = static_cast<unsigned char>(word >> (8 * i) & 0xff);
     }
@@ -55,13 +41,12 @@ BATON_HD uint64_t CopyTail(const BlockPart& part, SlotShape shape, int64_t at, i
 }
 
 // Copies the 16 bytes at `at`, or what is left of them, and returns their terms.
-BATON_HD uint64_t CopyPair(const BlockPart& part, SlotShape shape, int64_t at, bool aligned) {
+BATON_HD uint64_t CopyPair(const BlockPart& part, int64_t at, bool aligned) {
   if (!aligned || part.bytes - at < 16) {
-    return CopyTail(part, shape, at, part.bytes - at < 16 ? part.bytes - at : 16);
+    return CopyTail(part, at, part.bytes - at < 16 ? part.bytes - at : 16);
   }
-  WordPair pair = *reinterpret_cast<const WordPair*>(static_cast<const char*>(part.from) + at);
-  pair.low = WithoutUnused(pair.low, part, shape, at);
-  pair.high = WithoutUnused(pair.high, part, shape, at + 8);
+  const WordPair pair =
+      *reinterpret_cast<const WordPair*>(static_cast<const char*>(part.from) + at);
   *reinterpret_cast<WordPair*>(static_cast<char*>(part.to) + at) = pair;
   const uint64_t index = static_cast<uint64_t>(at / 8);
   return ChecksumTerm(pair.low, index) + ChecksumTerm(pair.high, index + 1);
@@ -90,14 +75,13 @@ BATON_HD uint64_t SumPair(const BlockPart& part, int64_t at, bool aligned) {
 // The sum of bytes [begin, begin + kCopyBlockBytes) of the part by one block of threads. kCopies:
 // they are copied on the way, and what is written is summed; else the destination is only read.
 template <bool kCopies, typename Cta>
-BATON_HD uint64_t WorkOnPart(Cta& cta, const BlockPart& part, SlotShape shape, int64_t begin,
-                             CopyShared& shared) {
+BATON_HD uint64_t WorkOnPart(Cta& cta, const BlockPart& part, int64_t begin, CopyShared& shared) {
   const int64_t end = begin + kCopyBlockBytes < part.bytes ? begin + kCopyBlockBytes : part.bytes;
   const bool aligned = Aligned16(part.to) && (!kCopies || Aligned16(part.from));
   cta.ForEach([&](int t) {
     uint64_t sum = 0;
     for (int64_t at = begin + 16 * t; at < end; at += 16 * kCopyThreads) {
-      sum += kCopies ? CopyPair(part, shape, at, aligned) : SumPair(part, at, aligned);
+      sum += kCopies ? CopyPair(part, at, aligned) : SumPair(part, at, aligned);
     }
     shared.sums[t] = sum;
   });

@@ -11,14 +11,6 @@ struct BlockPart {
   const void* from = nullptr;
   void* to = nullptr;
   int64_t bytes = 0;
-  int64_t offset = 0;       // of `from` in its block; looked at only with used_slots >= 0
-  int32_t used_slots = -1;  // slots from this one on are written as zeros; -1: all are in use
-};
-
-// How slots lie in a block: [layer][k|v][kv_head][slot][head_dim].
-struct SlotShape {
-  int32_t slot_bytes = 0;  // head_dim elements
-  int32_t block_size = 0;  // slots
 };
 
 }  // namespace baton::kernels::cuda

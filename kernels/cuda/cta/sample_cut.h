@@ -5,7 +5,7 @@
 #include "kernels/cuda/cta/sample_survey.h"
 
 // Where top-k, top-p and the top logprobs cut a row, without sorting it: histograms of counts or of
-// integer masses narrow the range of logits until one value is left, then ids break its ties. Sums
+// integer masses shorten the range of logits until one value is left, then ids break its ties. Sums
 // of integers do not depend on their order, so the cut is that of the reference, ties included.
 namespace baton::kernels::cuda {
 
@@ -117,10 +117,10 @@ BATON_HD Found FindRunning(Cta& cta, int32_t vocab, Value value, Target target,
   const double limit = cta.Read(shared.target);
   const int32_t begin = stretch * length;
   const int32_t end = begin + length < vocab ? begin + length : vocab;
-  const int32_t chunk = (length + kDrawThreads - 1) / kDrawThreads;
+  const int32_t share = (length + kDrawThreads - 1) / kDrawThreads;
   cta.ForEach([&](int t) {
     double sum = 0;
-    for (int32_t id = begin + t * chunk; id < end && id < begin + (t + 1) * chunk; ++id) {
+    for (int32_t id = begin + t * share; id < end && id < begin + (t + 1) * share; ++id) {
       sum += value(id);
     }
     shared.sums[0][t] = sum;
@@ -131,7 +131,7 @@ BATON_HD Found FindRunning(Cta& cta, int32_t vocab, Value value, Target target,
   cta.ForEach([&](int t) {
     if (t != owner) return;
     double running = t > 0 ? base + scan[t - 1] : base;
-    for (int32_t id = begin + t * chunk; id < end && id < begin + (t + 1) * chunk; ++id) {
+    for (int32_t id = begin + t * share; id < end && id < begin + (t + 1) * share; ++id) {
       const double before = running;
       running += value(id);
       if (running > limit) {
@@ -250,11 +250,11 @@ BATON_HD void CutAt(Cta& cta, uint32_t key, uint64_t wanted, uint64_t ties, RowV
   view.cut_id = last;
 }
 
-// Narrows the cut of `view` to the ids whose values, taken in rank order, first reach `needed`, or
+// Tightens the cut of `view` to the ids whose values, taken in rank order, first reach `needed`, or
 // the share top_p (< 1) of the values of all ids kept so far.
 template <typename Cta, typename Value>
-BATON_HD void NarrowCut(Cta& cta, LinearBins bins, Value value, double needed, float top_p,
-                        RowView& view, DrawShared& shared) {
+BATON_HD void TightenCut(Cta& cta, LinearBins bins, Value value, double needed, float top_p,
+                         RowView& view, DrawShared& shared) {
   Histogram(
       cta, view, [=](float x, uint32_t) { return bins(x); }, value, shared);
   needed = FindBin(cta, 0, needed, top_p, shared);
@@ -290,7 +290,7 @@ template <typename Cta>
 BATON_HD void CutTopK(Cta& cta, int32_t count, RowView& view, DrawShared& shared) {
   if (count >= view.vocab) return;
   const LinearBins bins{view.highest, static_cast<float>(kBins - 1) / 32};
-  NarrowCut(
+  TightenCut(
       cta, bins, [](float) { return uint64_t{1}; }, count, 1.0f, view, shared);
 }
 
@@ -300,7 +300,7 @@ BATON_HD void CutTopP(Cta& cta, float top_p, RowView& view, DrawShared& shared) 
   if (!(top_p < 1)) return;
   const float scale = DivRn(static_cast<float>(kBins - 1), MulRn(28.0f, view.temperature));
   const RowView weigh = view;
-  NarrowCut(
+  TightenCut(
       cta, LinearBins{view.highest, scale},
       [=](float x) { return NucleusMassOf(weigh.RawWeight(x)); }, 0, top_p, view, shared);
 }

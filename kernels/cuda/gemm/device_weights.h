@@ -39,17 +39,17 @@ class DeviceWeight final : public PackedWeight {
 // fp32, and the same in the compute dtype: cuBLASLt adds a bias of its output's dtype.
 class DeviceVector final : public Buffer {
  public:
-  DeviceVector(std::unique_ptr<DeviceMemory> wide, std::unique_ptr<DeviceMemory> narrow)
-      : wide_(std::move(wide)), narrow_(std::move(narrow)) {}
-  void* data() const override { return wide_->data(); }
-  size_t size() const override { return wide_->size(); }
+  DeviceVector(std::unique_ptr<DeviceMemory> floats, std::unique_ptr<DeviceMemory> rounded)
+      : floats_(std::move(floats)), rounded_(std::move(rounded)) {}
+  void* data() const override { return floats_->data(); }
+  size_t size() const override { return floats_->size(); }
   const void* in(DType dtype) const {
-    return dtype == DType::kF32 ? wide_->data() : narrow_->data();
+    return dtype == DType::kF32 ? floats_->data() : rounded_->data();
   }
 
  private:
-  const std::unique_ptr<DeviceMemory> wide_;
-  const std::unique_ptr<DeviceMemory> narrow_;
+  const std::unique_ptr<DeviceMemory> floats_;
+  const std::unique_ptr<DeviceMemory> rounded_;
 };
 
 // What the backend made is what it gets.

@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Grid: (chunks of a row, rows).
+// Grid: (parts of a row, rows).
 template <typename T, typename Out>
 __global__ void AddProductKernel(const T* product, const float* bias, bool accumulate, Out* out,
                                  int64_t cols) {
@@ -70,14 +70,14 @@ int LaunchQuantizeRows(Matrix from, void* to, float* scales, CUstream_st* stream
   if (from.rows == 0) return cudaSuccess;
   ForType(from.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    constexpr int kWide = 16 / sizeof(T);
+    constexpr int kPerWord = 16 / sizeof(T);
     const auto* in = static_cast<const T*>(from.data);
     auto* out = static_cast<uint8_t*>(to);
     const auto rows = static_cast<unsigned>(from.rows);
-    const bool wide = from.cols % kWide == 0 && from.stride % kWide == 0 && IsAligned(in, 16) &&
-                      IsAligned(out, kWide);
-    if (wide) {
-      QuantizeRowsKernel<T, kWide>
+    const bool vectorized = from.cols % kPerWord == 0 && from.stride % kPerWord == 0 &&
+                            IsAligned(in, 16) && IsAligned(out, kPerWord);
+    if (vectorized) {
+      QuantizeRowsKernel<T, kPerWord>
           <<<rows, kThreads, 0, stream>>>(in, from.stride, out, scales, from.cols);
     } else {
       QuantizeRowsKernel<T, 1>

@@ -9,7 +9,7 @@
 namespace baton::kernels::cuda {
 namespace {
 
-constexpr size_t kStagings = 2;
+constexpr size_t kInputStagings = 2;
 
 // Hands out parts of a buffer, each at a multiple of 16 bytes.
 class Placer final {
@@ -54,15 +54,15 @@ void FillRows(const StepLayout& layout, const KvLayout& kv, const StepSizes& siz
   FillPadded(layout.tokens, 0, sizes.rows, arrays.tokens);
   FillPadded(layout.positions, 0, sizes.rows, arrays.positions);
   FillPadded(layout.sample_rows, 0, sizes.samples, arrays.sample_rows);
-  std::fill_n(arrays.slots, sizes.rows, int64_t{-1});
+  std::fill_n(arrays.cache_index, sizes.rows, int64_t{-1});
   std::fill_n(arrays.row_sequences, sizes.rows, -1);
   for (size_t i = 0; i < layout.sequences.size(); ++i) {
     const StepLayout::Sequence& sequence = layout.sequences[i];
     for (int32_t row = sequence.token_begin; row < sequence.token_begin + sequence.num_tokens;
          ++row) {
       const int32_t position = layout.positions[row];
-      arrays.slots[row] = int64_t{sequence.blocks[position / kv.block_size]} * kv.block_size +
-                          position % kv.block_size;
+      arrays.cache_index[row] = int64_t{sequence.blocks[position / kv.block_size]} * kv.block_size +
+                                position % kv.block_size;
       arrays.row_sequences[row] = static_cast<int32_t>(i);
     }
   }
@@ -109,7 +109,7 @@ void FillPlan(const AttentionPlan& plan, const StepSizes& sizes, const StepSizes
 
 size_t PlaceArrays(const StepSizes& sizes, std::byte* base, StepArrays& arrays) {
   Placer placer(base);
-  arrays.slots = placer.Take<int64_t>(sizes.rows);
+  arrays.cache_index = placer.Take<int64_t>(sizes.rows);
   arrays.tokens = placer.Take<int32_t>(sizes.rows);
   arrays.positions = placer.Take<int32_t>(sizes.rows);
   arrays.row_sequences = placer.Take<int32_t>(sizes.rows);
@@ -154,7 +154,7 @@ absl::StatusOr<StepInputs> StepInputs::Create(size_t bytes) {
 absl::Status StepInputs::Reserve(size_t bytes) {
   BATON_ASSIGN_OR_RETURN(memory_, DeviceMemory::Allocate(bytes));
   staging_.clear();
-  for (size_t i = 0; i < kStagings; ++i) {
+  for (size_t i = 0; i < kInputStagings; ++i) {
     Staging& staging = staging_.emplace_back();
     BATON_ASSIGN_OR_RETURN(staging.memory, PinnedMemory::Allocate(bytes));
     BATON_ASSIGN_OR_RETURN(staging.copied, Event::Create());
@@ -175,7 +175,7 @@ absl::StatusOr<bool> StepInputs::Send(const StepLayout& layout, const KvLayout& 
     BATON_RETURN_IF_ERROR(WaitFor(stream));
     BATON_RETURN_IF_ERROR(Reserve(std::max(bytes, 2 * memory_->size())));
   }
-  Staging& staging = staging_[turn_++ % kStagings];
+  Staging& staging = staging_[turn_++ % kInputStagings];
   BATON_RETURN_IF_ERROR(staging.copied->Synchronize());
   PlaceArrays(sizes, static_cast<std::byte*>(staging.memory->data()), host);
   FillArrays(layout, kv, sizes, plans, host);

@@ -15,7 +15,7 @@
 namespace baton::kernels::cuda {
 
 // What the host says about a step before it is packed. Counts are with padding: a padding row has
-// token 0, position 0, no slot, no sequence; a padding sequence has no rows.
+// token 0, position 0, no place in the cache, no sequence; a padding sequence has no rows.
 struct StepSizes {
   int64_t rows = 0;
   int64_t samples = 0;
@@ -30,7 +30,7 @@ struct StepSizes {
   std::vector<Grid> grids;
 };
 
-// Where an AttentionPlan's arrays are; see FlashAttentionArgs.
+// Where an AttentionPlan's arrays are; see FlashInferArgs.
 struct PlanInputs {
   int32_t* narrow_sequence = nullptr;
   int32_t* narrow_split = nullptr;
@@ -46,7 +46,8 @@ struct PlanInputs {
 // The arrays of a step, in host or in device memory. Their offsets follow from StepSizes alone, so
 // that a captured step finds those of a later one.
 struct StepArrays {
-  int64_t* slots = nullptr;              // [rows] block * block_size + slot, or -1
+  // [rows] block id * block_size + the token's position in the block, or -1: stored nowhere.
+  int64_t* cache_index = nullptr;
   int32_t* tokens = nullptr;             // [rows]
   int32_t* positions = nullptr;          // [rows]
   int32_t* row_sequences = nullptr;      // [rows] or -1

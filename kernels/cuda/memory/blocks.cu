@@ -6,13 +6,13 @@ namespace {
 
 template <bool kCopies>
 __global__ void __launch_bounds__(kCopyThreads)
-    WorkOnParts(const BlockPart* parts, SlotShape shape, uint64_t* sums) {
+    WorkOnParts(const BlockPart* parts, uint64_t* sums) {
   __shared__ CopyShared shared;
   DeviceCta cta;
   const BlockPart part = parts[blockIdx.y];
   const int64_t begin = blockIdx.x * kCopyBlockBytes;
   if (begin >= part.bytes) return;
-  const uint64_t sum = WorkOnPart<kCopies>(cta, part, shape, begin, shared);
+  const uint64_t sum = WorkOnPart<kCopies>(cta, part, begin, shared);
   if (threadIdx.x != 0 || sums == nullptr) return;
   static_assert(sizeof(unsigned long long) == sizeof(uint64_t), "atomicAdd of 64 bits");
   atomicAdd(reinterpret_cast<unsigned long long*>(&sums[blockIdx.y]), sum);
@@ -21,8 +21,8 @@ __global__ void __launch_bounds__(kCopyThreads)
 constexpr int32_t kMaxGridParts = 65535;
 
 template <bool kCopies>
-int Launch(const BlockPart* parts, int32_t count, int64_t max_bytes, SlotShape shape,
-           uint64_t* sums, CUstream_st* stream) {
+int Launch(const BlockPart* parts, int32_t count, int64_t max_bytes, uint64_t* sums,
+           CUstream_st* stream) {
   if (sums != nullptr && count > 0) {
     const cudaError_t zeroed = cudaMemsetAsync(sums, 0, sizeof(*sums) * count, stream);
     if (zeroed != cudaSuccess) return zeroed;
@@ -32,21 +32,21 @@ int Launch(const BlockPart* parts, int32_t count, int64_t max_bytes, SlotShape s
     const int32_t here = count - first < kMaxGridParts ? count - first : kMaxGridParts;
     const dim3 grid(static_cast<unsigned>(pieces), static_cast<unsigned>(here));
     WorkOnParts<kCopies><<<grid, kCopyThreads, 0, stream>>>(
-        parts + first, shape, sums == nullptr ? nullptr : sums + first);
+        parts + first, sums == nullptr ? nullptr : sums + first);
   }
   return cudaGetLastError();
 }
 
 }  // namespace
 
-int LaunchCopyParts(const BlockPart* parts, int32_t count, int64_t max_bytes, SlotShape shape,
-                    uint64_t* sums, CUstream_st* stream) {
-  return Launch<true>(parts, count, max_bytes, shape, sums, stream);
+int LaunchCopyParts(const BlockPart* parts, int32_t count, int64_t max_bytes, uint64_t* sums,
+                    CUstream_st* stream) {
+  return Launch<true>(parts, count, max_bytes, sums, stream);
 }
 
 int LaunchSumParts(const BlockPart* parts, int32_t count, int64_t max_bytes, uint64_t* sums,
                    CUstream_st* stream) {
-  return Launch<false>(parts, count, max_bytes, SlotShape{}, sums, stream);
+  return Launch<false>(parts, count, max_bytes, sums, stream);
 }
 
 }  // namespace baton::kernels::cuda

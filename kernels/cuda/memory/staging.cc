@@ -60,7 +60,7 @@ absl::Status StagingBuffers::Allocate() {
     BATON_ASSIGN_OR_RETURN(Event mark, Event::Create());
     marks_.push_back(std::move(mark));
   }
-  // What no chunk has filled yet is nobody's KV.
+  // What no parcel has filled yet is nobody's KV.
   return Zero(ring_->data(), bytes());
 }
 
@@ -116,7 +116,7 @@ absl::StatusOr<std::vector<uint64_t>> StagingBuffers::Copy(std::span<const Block
                                                            bool sums) {
   const auto launch = [this](const BlockPart* list, int32_t count, int64_t largest,
                              uint64_t* results) {
-    return LaunchCopyParts(list, count, largest, SlotShape{}, results, copies_.handle());
+    return LaunchCopyParts(list, count, largest, results, copies_.handle());
   };
   if (!options_.blocks_elsewhere) return Run(parts, sums, launch);
   const absl::StatusOr<std::vector<BlockPart>> here = QueueElsewhere(parts);

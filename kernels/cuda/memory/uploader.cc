@@ -15,8 +15,8 @@
 namespace baton::kernels::cuda {
 namespace {
 
-constexpr size_t kStagings = 2;
-constexpr size_t kChunkBytes = size_t{32} << 20;
+constexpr size_t kUploadStagings = 2;
+constexpr size_t kPieceBytes = size_t{32} << 20;
 constexpr int kMaxThreads = 8;  // page faults of a mapped file are what takes the time
 
 int Threads() {
@@ -71,10 +71,10 @@ void CopyRowsInParallel(const HostTensor& tensor, const Shard& shard, int64_t be
 
 absl::StatusOr<std::unique_ptr<Uploader>> Uploader::Create(StreamHandle stream) {
   auto uploader = std::unique_ptr<Uploader>(new Uploader(stream));
-  for (size_t i = 0; i < kStagings; ++i) {
+  for (size_t i = 0; i < kUploadStagings; ++i) {
     Staging& staging = uploader->staging_.emplace_back();
-    BATON_ASSIGN_OR_RETURN(staging.memory, PinnedMemory::Allocate(kChunkBytes));
-    BATON_ASSIGN_OR_RETURN(staging.raw, DeviceMemory::Allocate(kChunkBytes));
+    BATON_ASSIGN_OR_RETURN(staging.memory, PinnedMemory::Allocate(kPieceBytes));
+    BATON_ASSIGN_OR_RETURN(staging.raw, DeviceMemory::Allocate(kPieceBytes));
     BATON_ASSIGN_OR_RETURN(staging.done, Event::Create());
   }
   return uploader;
@@ -84,7 +84,7 @@ absl::Status Uploader::SendRows(const HostTensor& tensor, const Shard& shard, in
                                 int64_t count, DType dtype, std::byte* to) {
   const int64_t elements = count * (shard.in_end - shard.in_begin);
   const size_t bytes = static_cast<size_t>(elements) * SizeOf(tensor.dtype);
-  Staging& staging = staging_[turn_++ % kStagings];
+  Staging& staging = staging_[turn_++ % kUploadStagings];
   BATON_RETURN_IF_ERROR(staging.done->Synchronize());
   CopyRowsInParallel(tensor, shard, begin, count, static_cast<std::byte*>(staging.memory->data()));
   void* const first = tensor.dtype == dtype ? to : staging.raw->data();
@@ -100,11 +100,11 @@ absl::Status Uploader::Send(const HostTensor& tensor, const Shard& shard, DType 
                             void* device) {
   const int64_t width = shard.in_end - shard.in_begin;
   const int64_t row_bytes = width * static_cast<int64_t>(SizeOf(tensor.dtype));
-  if (row_bytes > static_cast<int64_t>(kChunkBytes)) {
+  if (row_bytes > static_cast<int64_t>(kPieceBytes)) {
     return absl::InvalidArgumentError(
         "a row of a weight is longer than a staging buffer of 32 MiB");
   }
-  const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(kChunkBytes) / row_bytes);
+  const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(kPieceBytes) / row_bytes);
   std::byte* to = static_cast<std::byte*>(device);
   for (int64_t begin = shard.out_begin; begin < shard.out_end; begin += rows) {
     const int64_t count = std::min(rows, shard.out_end - begin);

@@ -12,7 +12,7 @@
 
 namespace baton::kernels::cuda {
 
-// Brings checkpoint tensors to the device: several threads copy a chunk into pinned memory while
+// Brings checkpoint tensors to the device: several threads copy a piece into pinned memory while
 // the one before is on its way, and the device converts to the wanted dtype.
 class Uploader final {
  public:

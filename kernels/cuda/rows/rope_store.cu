@@ -22,16 +22,16 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
   }
   __syncthreads();
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t slot = args.slots[row];
+  const int64_t index = args.cache_index[row];
   T* qkv = static_cast<T*>(args.qkv.data) + row * args.qkv.stride;
-  const int64_t in_block = slot % args.block_size * args.head_dim;
-  const int64_t block_at = slot / args.block_size * args.block_stride;
+  const int64_t in_block = index % args.block_size * args.head_dim;
+  const int64_t block_at = index / args.block_size * args.block_stride;
   const int heads = args.q_heads + 2 * args.kv_heads;
   for (int head = static_cast<int>(threadIdx.x) / 32; head < heads; head += kWarps) {
     T* from = qkv + head * args.head_dim;
     const bool is_q = head < args.q_heads;
     const bool is_v = head >= args.q_heads + args.kv_heads;
-    if (!is_q && slot < 0) break;  // padding: this warp's further heads are k or v, too
+    if (!is_q && index < 0) break;  // padding: this warp's further heads are k or v, too
     const int kv_head = head - args.q_heads - (is_v ? args.kv_heads : 0);
     Kv* to = nullptr;
     if (!is_q) {

@@ -8,12 +8,13 @@ struct CUstream_st;
 
 namespace baton::kernels::cuda {
 
-// Backend::RopeAndStoreKv over rows whose places are known. Pointers are to device memory.
+// Backend::RopeAndStoreKv over rows whose positions in the cache are known. Pointers are to device
+// memory.
 struct RopeStoreArgs {
-  Matrix qkv;                          // [rows, (q_heads + 2 kv_heads) * head_dim]
-  const int32_t* positions = nullptr;  // [rows]
-  const int64_t* slots = nullptr;      // [rows] block * block_size + slot, or -1: stored nowhere
-  const float* inv_freq = nullptr;     // [head_dim / 2]
+  Matrix qkv;                            // [rows, (q_heads + 2 kv_heads) * head_dim]
+  const int32_t* positions = nullptr;    // [rows]
+  const int64_t* cache_index = nullptr;  // [rows] see StepArrays::cache_index
+  const float* inv_freq = nullptr;       // [head_dim / 2]
   float attention_factor = 1;
   const float* q_norm = nullptr;  // [head_dim] or null
   const float* k_norm = nullptr;
@@ -24,7 +25,7 @@ struct RopeStoreArgs {
   int head_dim = 0;
   DType kv_dtype = DType::kF32;
   int block_size = 0;
-  void* k = nullptr;  // of the layer: block 0, head 0, slot 0
+  void* k = nullptr;  // of the layer: block 0, head 0, token 0
   void* v = nullptr;
   int64_t block_stride = 0;  // elements
 };

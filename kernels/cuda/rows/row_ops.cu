@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Grid: (chunks of a row, rows).
+// Grid: (parts of a row, rows).
 template <typename T, int N>
 __global__ void EmbedKernel(const T* table, int64_t vocab, const int32_t* tokens, LastTokens last,
                             float* out, int64_t cols, int64_t stride) {
@@ -24,7 +24,7 @@ __global__ void EmbedKernel(const T* table, int64_t vocab, const int32_t* tokens
   for (int i = 0; i < N; ++i) to[i] = ToFloat(in.at[i]);
 }
 
-// Rows as words of the widest type that fits both strides. Grid: (chunks of a row, rows).
+// Rows as words of the widest type that fits both strides. Grid: (parts of a row, rows).
 template <typename Word>
 __global__ void GatherKernel(const Word* in, int64_t in_stride, const int32_t* rows, Word* out,
                              int64_t out_stride, int64_t words) {
@@ -80,7 +80,7 @@ __global__ void RmsNormKernel(const float* in, int64_t in_stride, const float* w
 
 __device__ __forceinline__ float Silu(float x) { return x / (1.0f + expf(-x)); }
 
-// Grid: (chunks of a row, rows).
+// Grid: (parts of a row, rows).
 template <typename T, int N>
 __global__ void SiluMulKernel(const T* gate_up, int64_t in_stride, T* out, int64_t out_stride,
                               int64_t ffn) {
@@ -120,16 +120,16 @@ void RmsNorm(Matrix in, const float* weight, float eps, Matrix out, cudaStream_t
   const auto* from = static_cast<const float*>(in.data);
   auto* to = static_cast<Out*>(out.data);
   const auto rows = static_cast<unsigned>(in.rows);
-  const bool vector = in.cols % 4 == 0 && in.stride % 4 == 0 && out.stride % 4 == 0 &&
-                      IsAligned(from, 16) && IsAligned(weight, 16) &&
-                      IsAligned(to, 4 * sizeof(Out));
+  const bool vectorized = in.cols % 4 == 0 && in.stride % 4 == 0 && out.stride % 4 == 0 &&
+                          IsAligned(from, 16) && IsAligned(weight, 16) &&
+                          IsAligned(to, 4 * sizeof(Out));
   const int64_t quads = in.cols / 4;
   const int cols = static_cast<int>(in.cols);
   const unsigned threads = CeilDiv(quads < 1024 ? quads : 1024, 32) * 32;
-  if (vector && quads <= 1024) {
+  if (vectorized && quads <= 1024) {
     RmsNormVecKernel<Out, 1>
         <<<rows, threads, 0, stream>>>(from, in.stride, weight, eps, to, out.stride, cols);
-  } else if (vector && quads <= 4096) {
+  } else if (vectorized && quads <= 4096) {
     RmsNormVecKernel<Out, 4>
         <<<rows, threads, 0, stream>>>(from, in.stride, weight, eps, to, out.stride, cols);
   } else {
@@ -189,15 +189,15 @@ int LaunchSiluMul(Matrix gate_up, Matrix out, CUstream_st* stream) {
   if (out.rows == 0) return cudaSuccess;
   ForType(out.dtype, [&](auto* type) {
     using T = std::remove_pointer_t<decltype(type)>;
-    constexpr int kWide = 16 / sizeof(T);
+    constexpr int kPerWord = 16 / sizeof(T);
     const auto* from = static_cast<const T*>(gate_up.data);
     auto* to = static_cast<T*>(out.data);
     const auto rows = static_cast<unsigned>(out.rows);
-    const bool wide = out.cols % kWide == 0 && gate_up.stride % kWide == 0 &&
-                      out.stride % kWide == 0 && IsAligned(from, 16) && IsAligned(to, 16);
-    if (wide) {
-      SiluMulKernel<T, kWide>
-          <<<dim3(CeilDiv(out.cols / kWide, kThreads), rows), kThreads, 0, stream>>>(
+    const bool vectorized = out.cols % kPerWord == 0 && gate_up.stride % kPerWord == 0 &&
+                            out.stride % kPerWord == 0 && IsAligned(from, 16) && IsAligned(to, 16);
+    if (vectorized) {
+      SiluMulKernel<T, kPerWord>
+          <<<dim3(CeilDiv(out.cols / kPerWord, kThreads), rows), kThreads, 0, stream>>>(
               from, gate_up.stride, to, out.stride, out.cols);
     } else {
       SiluMulKernel<T, 1><<<dim3(CeilDiv(out.cols, kThreads), rows), kThreads, 0, stream>>>(

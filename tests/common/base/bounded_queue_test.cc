@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/fakes/eventually.h"
+
 namespace baton::base {
 namespace {
 
@@ -86,7 +88,7 @@ TEST(BoundedQueue, PushWaitsForRoomAndEndsOnClose) {
     pushed = 2;
   });
   EXPECT_EQ(queue.PopUntil(Soon()), 1);
-  while (pushed != 1) std::this_thread::yield();
+  EXPECT_TRUE(Eventually([&] { return pushed == 1; }));
   EXPECT_EQ(queue.size(), 1u);
   queue.Close();
   producer.join();

@@ -114,6 +114,7 @@ TEST(BindWorker, CacheSizeHasAnAliasAndOneRival) {
 
 TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
   EXPECT_THAT(WorkerError({"m", "--device", "tpu"}), HasSubstr("cpu, cuda"));
+  EXPECT_THAT(WorkerError({"m", "--policy", "lifo"}), HasSubstr("fcfs"));
   EXPECT_THAT(WorkerError({"m", "--dtype", "int3"}), HasSubstr("float16"));
   EXPECT_THAT(WorkerError({"m", "--quantization", "int4"}), HasSubstr("none, fp8"));
   EXPECT_THAT(WorkerError({"m", "--gpu-memory-utilization", "1.5"}), HasSubstr("1.5"));

@@ -10,8 +10,6 @@ namespace {
 constexpr int32_t kPromptLength = 37;
 constexpr int32_t kMaxTokens = 30;
 
-EngineHarness::Options Defaults() { return {.engine = EngineHarness::DefaultEngine()}; }
-
 std::vector<TokenId> Alone(int32_t salt = 0) {
   EngineHarness harness(Defaults());
   return harness.Generate(MakeSpec(kPromptLength, kMaxTokens, salt));

@@ -2,17 +2,15 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "common/base/status.h"
 #include "tests/common/engine/harness.h"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
 
 using std::chrono::milliseconds;
-
-EngineHarness::Options Defaults() { return {.engine = EngineHarness::DefaultEngine()}; }
 
 TEST(EngineLifeTest, CancelInEachStateReturnsTheBlocks) {
   auto options = Defaults();
@@ -79,7 +77,7 @@ TEST(EngineLifeTest, APrefillKeepsItsBlocksUntilTheLeaseIsReturned) {
   EXPECT_TRUE(harness.AllBlocksBack());
 }
 
-TEST(EngineLifeTest, TheLastBlockSaysHowManyOfItsSlotsAreInUse) {
+TEST(EngineLifeTest, TheLastBlockSaysHowManyOfItsPositionsAreInUse) {
   for (const int32_t length : {9, 10, 12}) {
     EngineHarness harness(Defaults());
     const SequenceId id = harness.Admit(MakeSpec(length, 2, 0, SequenceKind::kPrefill));
@@ -217,12 +215,8 @@ TEST(EngineLifeTest, StopDoesNotWaitForAnOwnerThatReadsNothing) {
   spec.stop.eos_policy = EosPolicy::kIgnoreContinue;
   harness.Admit(spec);
   const size_t capacity = harness.engine().events().capacity();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (harness.engine().events().size() < capacity &&
-         std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  EXPECT_EQ(harness.engine().events().size(), capacity);  // the engine waits for room
+  // The engine then waits for room.
+  EXPECT_TRUE(Eventually([&] { return harness.engine().events().size() == capacity; }));
   harness.engine().Stop();
 }
 

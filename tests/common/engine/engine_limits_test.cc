@@ -11,8 +11,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-EngineHarness::Options Defaults() { return {.engine = EngineHarness::DefaultEngine()}; }
-
 Reason Refusal(EngineHarness* harness, SequenceSpec spec) {
   auto id = harness->engine().Admit(std::move(spec));
   return id.ok() ? Reason::kNone : ReasonOf(id.status());
@@ -250,7 +248,6 @@ TEST(EngineLimitsTest, StartRefusesOptionsThatMakeNoSense) {
   };
   constexpr auto kBad = absl::StatusCode::kInvalidArgument;
   EXPECT_EQ(start([](auto*, auto*) {}), absl::StatusCode::kOk);
-  EXPECT_EQ(start([](auto* o, auto*) { o->policy = "lifo"; }), kBad);
   EXPECT_EQ(start([](auto* o, auto*) { o->max_model_len = 0; }), kBad);
   EXPECT_EQ(start([](auto* o, auto*) { o->max_num_seqs = 0; }), kBad);
   EXPECT_EQ(start([](auto* o, auto*) { o->max_prefill_tokens = 0; }), kBad);

@@ -12,6 +12,7 @@
 
 #include "common/base/status.h"
 #include "tests/common/engine/harness.h"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
@@ -130,7 +131,7 @@ TEST_P(EngineOverlapTest, StopWithTwoStepsOutEndsEverySequence) {
   EngineHarness harness(Options());
   const std::vector<SequenceId> ids = TwoStepsOut(&harness, 3);
   std::thread stopper([&] { harness.engine().Stop(); });
-  while (harness.engine().Admit(MakeSpec(10, 5)).ok()) std::this_thread::yield();
+  EXPECT_TRUE(Eventually([&] { return !harness.engine().Admit(MakeSpec(10, 5)).ok(); }));
   harness.control().Resume();
   stopper.join();
   harness.ReadAll();
@@ -208,11 +209,9 @@ TEST_P(EngineOverlapTest, AStepThatWaitsForTheOwnerToReadEventsIsNoStall) {
     ids.push_back(harness.Admit(spec));
   }
   auto& events = harness.engine().events();
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (events.size() < events.capacity() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-  ASSERT_EQ(events.size(), events.capacity());  // the engine waits, with a step in flight
+  // The engine then waits, with a step in flight.
+  ASSERT_TRUE(
+      Eventually([&] { return events.size() == events.capacity(); }, std::chrono::seconds(60)));
   for (int32_t i = 0; i < 20; ++i) {
     clock.Advance(milliseconds(40));
     const auto pause = std::chrono::steady_clock::now() + milliseconds(10);

@@ -217,4 +217,6 @@ inline void CopyBlocks(const Seen& from, const Seen& to) {
   }
 }
 
+inline EngineHarness::Options Defaults() { return {.engine = EngineHarness::DefaultEngine()}; }
+
 }  // namespace baton

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "nlohmann/json.hpp"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
@@ -53,16 +54,11 @@ TEST_F(EosLogTest, HoldsTheLastRowUntilTheEndIsKnown) {
   const auto log = Open();
   EosRequestLog request(log.get(), {.request_id = "r"});
   for (int step = 1; step <= 3; ++step) request.Accept(Token(step));
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (log->rows_written() < 2 && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(Eventually([&] { return log->rows_written() >= 2; }));
   ASSERT_EQ(Rows().size(), 2u);
   EXPECT_EQ(Rows()[1]["is_finished"], false);
   request.Finish(FinishReason::kLength);
-  while (log->rows_written() < 3 && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(Eventually([&] { return log->rows_written() >= 3; }));
   ASSERT_EQ(Rows().size(), 3u);
   EXPECT_EQ(Rows()[2]["finish_reason"], "length");
   EXPECT_EQ(log->lines_dropped(), 0u);
@@ -132,10 +128,7 @@ TEST_F(EosLogTest, FullDiskDropsAndCountsAndNeverWaits) {
   EosRequestLog request(log.get(), {.request_id = "r"});
   for (int step = 1; step <= 50; ++step) request.Accept(Token(step));
   request.Finish(FinishReason::kLength);
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  while (log->lines_dropped() < 50 && std::chrono::steady_clock::now() < end) {
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(Eventually([&] { return log->lines_dropped() >= 50; }));
   EXPECT_EQ(log->lines_dropped(), 50u);
   EXPECT_EQ(log->rows_written(), 0u);
 }

@@ -77,7 +77,7 @@ TEST(CheckpointFiles, SaysWhatADirectoryWithoutWeightsLacks) {
 }
 
 // The refusal of an index over two sound shards: w1 in a.safetensors, w2 in b.safetensors.
-std::string Refusal(const std::string& index) {
+std::string IndexRefusal(const std::string& index) {
   const TempDir dir;
   dir.Write("a.safetensors", OneTensorFile("w1", "1"));
   dir.Write("b.safetensors", OneTensorFile("w2", "2"));
@@ -93,26 +93,26 @@ TEST(CheckpointFiles, RefusesAnIndexThatIsNotOne) {
   for (const std::string& index :
        {std::string(), std::string("[]"), std::string("{}"), std::string("{\"weight_map\":[]}"),
         std::string("{\"weight_map\":{}}"), std::string("{\"weight_map\":{\"w1\":7}}"), deep}) {
-    Refusal(index);
+    IndexRefusal(index);
   }
 }
 
 TEST(CheckpointFiles, RefusesPathsOutOfTheDirectory) {
   for (const char* path :
        {"../a.safetensors", "/etc/passwd", "x/../a.safetensors", "", ".", ".."}) {
-    EXPECT_THAT(Refusal(std::string("{\"weight_map\":{\"w1\":\"") + path + "\"}}"),
+    EXPECT_THAT(IndexRefusal(std::string("{\"weight_map\":{\"w1\":\"") + path + "\"}}"),
                 HasSubstr("inside the model directory"));
   }
 }
 
 TEST(CheckpointFiles, RefusesAMissingShard) {
-  EXPECT_THAT(Refusal(R"({"weight_map":{"w1":"c.safetensors"}})"), HasSubstr("missing"));
+  EXPECT_THAT(IndexRefusal(R"({"weight_map":{"w1":"c.safetensors"}})"), HasSubstr("missing"));
 }
 
 TEST(CheckpointFiles, RefusesATensorThatItsShardLacks) {
-  EXPECT_THAT(Refusal(R"({"weight_map":{"w1":"a.safetensors","w3":"a.safetensors"}})"),
+  EXPECT_THAT(IndexRefusal(R"({"weight_map":{"w1":"a.safetensors","w3":"a.safetensors"}})"),
               HasSubstr("does not contain"));
-  EXPECT_THAT(Refusal(R"({"weight_map":{"w1":"b.safetensors","w2":"b.safetensors"}})"),
+  EXPECT_THAT(IndexRefusal(R"({"weight_map":{"w1":"b.safetensors","w2":"b.safetensors"}})"),
               HasSubstr("does not contain"));
 }
 

@@ -76,9 +76,9 @@ ModelConfig ConfigWithEos(std::vector<TokenId> eos_ids) {
 
 std::string Spell(TokenId id) { return "t" + std::to_string(id); }
 
-TEST(StopSetTest, IsTheUnionWithTheTokenizersFirst) {
-  const auto set = BuildStopSet(ConfigWithEos({5, 6}), GenerationConfig{.eos_ids = {6, 7}},
-                                TokenizerEos{7, "<|end|>"}, Spell);
+TEST(EosSetTest, IsTheUnionWithTheTokenizersFirst) {
+  const auto set = BuildEosSet(ConfigWithEos({5, 6}), GenerationConfig{.eos_ids = {6, 7}},
+                               TokenizerEos{7, "<|end|>"}, Spell);
   ASSERT_TRUE(set.ok()) << set.status();
   ASSERT_EQ(set->size(), 3U);
   EXPECT_EQ((*set)[0].id, 7);
@@ -90,22 +90,22 @@ TEST(StopSetTest, IsTheUnionWithTheTokenizersFirst) {
   EXPECT_THAT((*set)[2].sources, ElementsAre("config.json", "generation_config.json"));
 }
 
-TEST(StopSetTest, NamesARepeatedIdOnce) {
-  const auto set = BuildStopSet(ConfigWithEos({5, 5}), {}, std::nullopt, nullptr);
+TEST(EosSetTest, NamesARepeatedIdOnce) {
+  const auto set = BuildEosSet(ConfigWithEos({5, 5}), {}, std::nullopt, nullptr);
   ASSERT_TRUE(set.ok()) << set.status();
   ASSERT_EQ(set->size(), 1U);
   EXPECT_THAT((*set)[0].sources, ElementsAre("config.json"));
 }
 
-TEST(StopSetTest, MayBeEmpty) {
-  const auto set = BuildStopSet(ConfigWithEos({}), {}, std::nullopt, nullptr);
+TEST(EosSetTest, MayBeEmpty) {
+  const auto set = BuildEosSet(ConfigWithEos({}), {}, std::nullopt, nullptr);
   ASSERT_TRUE(set.ok()) << set.status();
   EXPECT_THAT(*set, IsEmpty());
 }
 
-TEST(StopSetTest, RefusesAnIdOutsideTheVocabulary) {
+TEST(EosSetTest, RefusesAnIdOutsideTheVocabulary) {
   const auto set =
-      BuildStopSet(ConfigWithEos({}), GenerationConfig{.eos_ids = {100}}, std::nullopt, nullptr);
+      BuildEosSet(ConfigWithEos({}), GenerationConfig{.eos_ids = {100}}, std::nullopt, nullptr);
   EXPECT_EQ(set.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(set.status().message()), HasSubstr("generation_config.json"));
 }

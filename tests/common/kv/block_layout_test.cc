@@ -107,16 +107,16 @@ TEST(BlockLayoutTest, CopiesAcrossUnequalCuts) {
   EXPECT_EQ(c.back(), std::byte{12});
 }
 
-TEST(ZeroUnusedSlotsTest, ZeroesThemInEveryLayerPlaneAndHead) {
+TEST(ZeroUnusedTest, ZeroesThemInEveryLayerPlaneAndHead) {
   const KvShape shape = RankShape(6, 2);  // three heads on each rank
   for (const size_t element : {2u, 4u}) {
     for (int32_t used = 0; used <= shape.block_size; ++used) {
-      const size_t slot_bytes = static_cast<size_t>(shape.head_dim) * element;
-      const size_t row = slot_bytes * static_cast<size_t>(shape.block_size);
+      const size_t position_bytes = static_cast<size_t>(shape.head_dim) * element;
+      const size_t row = position_bytes * static_cast<size_t>(shape.block_size);
       std::vector<std::byte> block(2 * 3 * 3 * row, std::byte{0xFF});
-      ZeroUnusedSlots(SlotRows::Of(shape, used), block);
+      ZeroUnused(BlockRows::Of(shape, used), block);
       for (size_t i = 0; i < block.size(); ++i) {
-        const bool in_use = i % row / slot_bytes < static_cast<size_t>(used);
+        const bool in_use = i % row / position_bytes < static_cast<size_t>(used);
         ASSERT_EQ(block[i], in_use ? std::byte{0xFF} : std::byte{0}) << used << " used, byte " << i;
       }
     }

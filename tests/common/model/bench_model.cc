@@ -6,7 +6,6 @@
 // parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). --json: a last line of figures.
 #include <fcntl.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,7 +15,6 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -26,25 +24,11 @@
 #include "common/base/clock.h"
 #include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"
-#include "tests/common/model/model_bench.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/common/model/step_timing.h"
 
 namespace baton::test {
 namespace {
-
-double Seconds(const std::function<void()>& work) {
-  const base::SteadyClock clock;
-  const base::Instant begin = clock.Now();
-  work();
-  return base::Seconds(clock.Now() - begin);
-}
-
-// Of all threads of the process: what a phase costs on a machine that others use too.
-double CpuSeconds() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // All threads read their part of a file in pieces of 1 MiB: what the page cache or disk gives.
 double ReadBytesPerSecond(const std::string& path, int threads) {
@@ -105,22 +89,33 @@ struct Options {
   bool on_gpu() const { return kernels::HasOwnMemory(model.device); }
 };
 
+// Whether `flag` is one of the model's and `value` is one that it takes.
+bool SetModelOption(const std::string& flag, const std::string& value, ModelOptions& options) {
+  if (flag == "--device" && kernels::ParseDevice(value).has_value()) {
+    options.device = *kernels::ParseDevice(value);
+  } else if (flag == "--dtype" && kernels::ParseDType(value).has_value()) {
+    options.dtype = kernels::ParseDType(value);
+  } else if (flag == "--quantization" && kernels::ParseQuantization(value).has_value()) {
+    options.quantization = *kernels::ParseQuantization(value);
+  } else if (flag == "--load-cache" && !value.empty()) {
+    options.load_cache = value;
+  } else if (flag == "--threads" && std::atoi(value.c_str()) > 0) {
+    options.threads = std::atoi(value.c_str());
+  } else {
+    return false;
+  }
+  return true;
+}
+
 // Empty when the command line is wrong or asks for help.
 std::optional<Options> ParseOptions(int argc, char** argv) {
   Options options;
   options.model.threads = static_cast<int>(std::thread::hardware_concurrency());
-  const std::map<std::string, std::string*> texts = {
-      {"--device", &options.model.device},
-      {"--dtype", &options.model.dtype},
-      {"--quantization", &options.model.quantization},
-      {"--load-cache", &options.model.load_cache}};
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
-    const auto text = texts.find(argument);
-    if (text != texts.end() && i + 1 < argc) {
-      *text->second = argv[++i];
-    } else if (argument == "--threads" && i + 1 < argc) {
-      options.model.threads = std::atoi(argv[++i]);
+    const char* const value = i + 1 < argc ? argv[i + 1] : "";
+    if (SetModelOption(argument, value, options.model)) {
+      ++i;
     } else if (argument == "--load-only") {
       options.load_only = true;
     } else if (argument == "--json") {
@@ -131,7 +126,6 @@ std::optional<Options> ParseOptions(int argc, char** argv) {
       return std::nullopt;
     }
   }
-  if (options.model.threads < 1) return std::nullopt;
   return options;
 }
 
@@ -212,20 +206,20 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
 
 // The figures of both roles at the sizes that matter on the device.
 absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json* figures) {
-  ModelBench bench(model, figures);
+  StepTiming timing(model, figures);
   if (!options.on_gpu()) {
-    bench.Prefill(1, 512);
-    bench.Decode(1, 256);
-    bench.Decode(32, 256);
+    timing.Prefill(1, 512);
+    timing.Decode(1, 256);
+    timing.Decode(32, 256);
     return absl::OkStatus();
   }
   const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
   if (!limits.ok()) return limits.status();
-  bench.SetLimits(*limits);
-  bench.Prefill(8, 1024);
-  bench.Prefill(1, 1024);
-  bench.Decode(1, 1024);
-  bench.Decode(64, 1024);
+  timing.SetLimits(*limits);
+  timing.Prefill(8, 1024);
+  timing.Prefill(1, 1024);
+  timing.Decode(1, 1024);
+  timing.Decode(64, 1024);
   return absl::OkStatus();
 }
 

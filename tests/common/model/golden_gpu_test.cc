@@ -22,12 +22,12 @@ struct Precision {
   const char* dtype;
   double logits;  // largest difference, as a share of the largest magnitude
   double tie;     // likewise
-  const char* quantization = "none";
+  kernels::Quantization quantization = kernels::Quantization::kNone;
 };
 constexpr Precision kPrecisions[] = {{"float32", 1e-4, 1e-4},
                                      {"bfloat16", 0.05, 0.05},
                                      {"float16", 0.01, 0.01},
-                                     {"bfloat16", 0.3, 0.3, "fp8"}};
+                                     {"bfloat16", 0.3, 0.3, kernels::Quantization::kFp8}};
 
 using Rows = std::vector<std::vector<float>>;
 
@@ -78,8 +78,8 @@ class GoldenGpuTest : public testing::TestWithParam<std::tuple<std::string, Prec
     auto oracle = MustLoad(golden_.dir, {"cpu", "auto"}, "float32");
     expected_ = ComputeLogits(*oracle, ids_, rows_);
     ModelOptions options;
-    options.device = "cuda";
-    options.dtype = precision_.dtype;
+    options.device = kernels::Device::kCuda;
+    options.dtype = kernels::ParseDType(precision_.dtype);
     options.quantization = precision_.quantization;
     options.kv.tokens = 8192;
     options.limits = {.max_tokens = 512, .max_samples = 64};
@@ -98,8 +98,8 @@ class GoldenGpuTest : public testing::TestWithParam<std::tuple<std::string, Prec
   }
   void Report(const char* what, size_t tokens) const {
     std::printf("golden %s %s %s, %s: %d near-ties of %zu tokens\n",
-                std::get<0>(GetParam()).c_str(), precision_.dtype, precision_.quantization, what,
-                ties_, tokens);
+                std::get<0>(GetParam()).c_str(), precision_.dtype,
+                Name(precision_.quantization).data(), what, ties_, tokens);
     RecordProperty("near_ties", ties_);
   }
   // Up to the first near-tie, behind which the text is another.
@@ -139,7 +139,8 @@ TEST_P(GoldenGpuTest, LogitsAgreeWithTransformers) {
         << "position " << golden_.logits[i].position;
   }
   std::printf("golden %s %s %s: logits differ by at most %.2g of their scale\n",
-              std::get<0>(GetParam()).c_str(), precision_.dtype, precision_.quantization, worst);
+              std::get<0>(GetParam()).c_str(), precision_.dtype,
+              Name(precision_.quantization).data(), worst);
 }
 
 // Each token from the golden text before it.
@@ -186,9 +187,8 @@ TEST_P(GoldenGpuTest, GeneratesTheGoldenTextAheadOfTheHost) {
 
 std::string NameOf(const testing::TestParamInfo<GoldenGpuTest::ParamType>& test) {
   const Precision& precision = std::get<1>(test.param);
-  const std::string quantization = precision.quantization;
   return std::get<0>(test.param) + "_" + precision.dtype +
-         (quantization == "none" ? "" : "_" + quantization);
+         (precision.quantization == kernels::Quantization::kNone ? "" : "_fp8");
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenGpuTest,
@@ -209,7 +209,7 @@ TEST(DeviceFeedGpuTest, TokensAreThoseOfOneStepAtATime) {
                                dir / "model")
                   .ok());
   ModelOptions options;
-  options.device = "cuda";
+  options.device = kernels::Device::kCuda;
   options.kv.tokens = 16384;
   options.limits = {.max_tokens = 512, .max_samples = 64};
   auto model = LoadModel(dir / "model", options, nullptr);

@@ -86,7 +86,7 @@ TEST(KvArenaTest, ADeviceThatIsFullSaysWhatTakesItAndWhichFlagHelps) {
 }
 
 TEST(KvArenaTest, HandsOutZeroedBlocks) {
-  auto backend = kernels::MakeBackend({.device = "reference"});
+  auto backend = kernels::MakeBackend({.device = kernels::Device::kReference});
   ASSERT_TRUE(backend.ok()) << backend.status();
   const auto arena = KvArena::Create(**backend, kLayout, 5);
   ASSERT_TRUE(arena.ok()) << arena.status();
@@ -100,7 +100,7 @@ TEST(KvArenaTest, HandsOutZeroedBlocks) {
 }
 
 TEST(KvArenaTest, RefusesMoreThanTheMachineHas) {
-  auto backend = kernels::MakeBackend({.device = "reference"});
+  auto backend = kernels::MakeBackend({.device = kernels::Device::kReference});
   ASSERT_TRUE(backend.ok()) << backend.status();
   kernels::KvLayout huge = kLayout;
   huge.layers = 4096;

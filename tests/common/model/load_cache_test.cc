@@ -27,6 +27,7 @@
 namespace baton::test {
 namespace {
 
+using kernels::DType;
 using testing::HasSubstr;
 
 constexpr int32_t kTokens = 6;
@@ -86,7 +87,7 @@ class LoadCacheTest : public testing::Test {
     return loaded.ok() ? *std::move(loaded) : Loaded{};
   }
   // With a cache, converted to bf16 from fp32: it has half the bytes of the checkpoint.
-  ModelOptions Cached() const { return {.dtype = "bfloat16", .load_cache = cache_}; }
+  ModelOptions Cached() const { return {.dtype = DType::kBF16, .load_cache = cache_}; }
   std::vector<std::string> Files() const {
     std::vector<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
@@ -116,13 +117,13 @@ TEST_F(LoadCacheTest, EveryKindOfModelIsPackedAlike) {
   for (const RandomModelSpec& spec : specs) {
     MakeModel(spec);
     for (const Device& device : AllDevices()) {
-      for (const char* dtype : {"float32", "bfloat16"}) {
+      for (const DType dtype : {DType::kF32, DType::kBF16}) {
         for (const int32_t ranks : {1, 2}) {
-          SCOPED_TRACE(spec.arch + " " + DeviceName(device) + " " + dtype + " on " +
-                       std::to_string(ranks));
+          SCOPED_TRACE(spec.arch + " " + DeviceName(device) + " " + std::string(Name(dtype)) +
+                       " on " + std::to_string(ranks));
           std::filesystem::remove_all(cache_);
           ModelOptions options = {.dtype = dtype,
-                                  .device = device.device,
+                                  .device = *kernels::ParseDevice(device.device),
                                   .isa = device.isa,
                                   .tensor_parallel_size = ranks};
           const Loaded plain = Load(options);
@@ -147,7 +148,7 @@ TEST_F(LoadCacheTest, TheSecondLoadReadsTheCache) {
 
 TEST_F(LoadCacheTest, ADamagedFileIsWrittenAnew) {
   MakeModel({.dtype = "float32"});
-  const Loaded plain = Load({.dtype = "bfloat16"});
+  const Loaded plain = Load({.dtype = DType::kBF16});
   Load(Cached());
   const std::string file = File();
   const std::string whole = ReadFile(file);
@@ -199,7 +200,7 @@ TEST_F(LoadCacheTest, ACheckpointThatChangedIsReadAnew) {
   const auto time = std::filesystem::last_write_time(weights);
   std::filesystem::last_write_time(weights, time + std::chrono::seconds(2));
   const Loaded after = Load(Cached());
-  EXPECT_EQ(after.bits, Load({.dtype = "bfloat16"}).bits);
+  EXPECT_EQ(after.bits, Load({.dtype = DType::kBF16}).bits);
   EXPECT_NE(after.bits, before.bits);
   EXPECT_EQ(Load(Cached()).bits, after.bits);
   EXPECT_EQ(File(), name)
@@ -208,7 +209,7 @@ TEST_F(LoadCacheTest, ACheckpointThatChangedIsReadAnew) {
 
 TEST_F(LoadCacheTest, DtypesAndRanksHaveFilesOfTheirOwn) {
   MakeModel({.dtype = "float32"});
-  for (const char* dtype : {"float32", "bfloat16"}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int32_t ranks : {1, 2}) {
       Load({.dtype = dtype, .tensor_parallel_size = ranks, .load_cache = cache_});
     }
@@ -221,7 +222,7 @@ TEST_F(LoadCacheTest, AnotherModelsFileUnderThisNameIsRefused) {
   Load(Cached());
   const std::string other = File();
   MakeModel({.dtype = "float32", .seed = 2});
-  const Loaded plain = Load({.dtype = "bfloat16"});
+  const Loaded plain = Load({.dtype = DType::kBF16});
   std::filesystem::rename(other, dir_ / "kept");
   Load(Cached());
   const std::string own = File();
@@ -233,7 +234,7 @@ TEST_F(LoadCacheTest, AnotherModelsFileUnderThisNameIsRefused) {
 // Writes beyond a limit fail as on a full disk.
 TEST_F(LoadCacheTest, AFullDiskCostsTheCacheOnly) {
   MakeModel({.hidden = 256, .ffn = 512, .dtype = "float32"});
-  const Loaded plain = Load({.dtype = "bfloat16"});
+  const Loaded plain = Load({.dtype = DType::kBF16});
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   struct sigaction before = {};
@@ -333,7 +334,7 @@ TEST_F(LoadCacheTest, AFileThatCannotBeOpenedCostsTheCacheOnly) {
 
 TEST_F(LoadCacheTest, LoadsSideBySideWriteOneWholeFile) {
   MakeModel({.dtype = "float32"});
-  const Loaded plain = Load({.dtype = "bfloat16"});
+  const Loaded plain = Load({.dtype = DType::kBF16});
   std::vector<Loaded> loaded(3);
   std::vector<std::thread> threads;
   for (Loaded& result : loaded) {

@@ -35,10 +35,10 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
                                       const std::string& dtype, int32_t max_tokens,
                                       const std::string& kv_dtype) {
   ModelOptions options;
-  options.device = device.device;
+  options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
-  options.dtype = dtype;
-  options.kv_dtype = kv_dtype;
+  options.dtype = kernels::ParseDType(dtype);
+  options.kv_dtype = kernels::ParseDType(kv_dtype);
   options.threads = 2;
   options.kv.tokens = 8192;
   options.limits = {.max_tokens = max_tokens, .max_samples = 64};

@@ -36,8 +36,8 @@ class TempDir final {
   std::string path_;
 };
 
-// Loads with 8192 tokens of KV cache, steps of up to `max_tokens` tokens and 64 samples, two
-// threads.
+// Loads with 8192 tokens of KV cache, steps of up to `max_tokens` tokens and 64 samples, and two
+// threads. A dtype is a name as in config.json, or "auto".
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
                                       const std::string& dtype, int32_t max_tokens = 512,
                                       const std::string& kv_dtype = "auto");

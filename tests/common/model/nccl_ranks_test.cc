@@ -90,8 +90,8 @@ std::unique_ptr<LoadedModel> LoadOn(const std::string& dir, const ModelOptions& 
 TEST(NcclRanksTest, TheTokensAreThoseOfOneRank) {
   const GoldenModel golden = LoadGoldenModel(GoldenModelNames()[0]);
   ModelOptions options;
-  options.device = "reference";
-  options.dtype = "float32";
+  options.device = kernels::Device::kReference;
+  options.dtype = kernels::DType::kF32;
   options.tensor_parallel_size = 2;
   options.limits = {.max_tokens = 64, .max_samples = 8};
   std::vector<int> sums(2);

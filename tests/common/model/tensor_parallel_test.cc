@@ -27,9 +27,9 @@ constexpr int32_t kTokens = 24;
 absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& dir, const Device& device,
                                                      int32_t ranks) {
   ModelOptions options;
-  options.device = device.device;
+  options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
-  options.dtype = "float32";
+  options.dtype = kernels::DType::kF32;
   options.threads = 2;
   options.tensor_parallel_size = ranks;
   options.kv.tokens = 1024;

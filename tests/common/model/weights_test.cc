@@ -23,7 +23,7 @@ class WeightsTest : public testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(WriteRandomModel({.dtype = "float32", .seed = 3}, dir_ / "m").ok());
-    auto backend = kernels::MakeBackend({.device = "reference"});
+    auto backend = kernels::MakeBackend({.device = kernels::Device::kReference});
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = std::move(*backend);
   }
@@ -165,7 +165,7 @@ TEST_F(WeightsTest, PartialProductsOfTheRanksAddUp) {
 
 TEST_F(WeightsTest, ALoadThatCannotFitIsRefusedBeforeItBegins) {
   ModelOptions options;
-  options.device = "reference";
+  options.device = kernels::Device::kReference;
   options.limits.max_tokens = INT32_MAX;
   bool began = false;
   const auto model = LoadModel(dir_ / "m", options, [&](int64_t, int64_t) { began = true; });
@@ -178,7 +178,7 @@ TEST_F(WeightsTest, ALoadThatCannotFitIsRefusedBeforeItBegins) {
 
 TEST_F(WeightsTest, TheTimeOfALoadIsThatOfItsPhase) {
   ModelOptions options;
-  options.device = "reference";
+  options.device = kernels::Device::kReference;
   options.kv.tokens = 64;
   base::ManualClock clock;  // stands still but while weights are packed
   const auto model = LoadModel(
@@ -199,24 +199,17 @@ TEST_F(WeightsTest, TheTimeOfALoadIsThatOfItsPhase) {
   }
 }
 
-TEST_F(WeightsTest, RefusesUnknownDtypesByFlag) {
+TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {
   ModelOptions options;
-  options.device = "reference";
-  options.dtype = "int8";
-  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
-              HasSubstr("--dtype int8"));
-  options.dtype = "auto";
-  options.kv_dtype = "float16";
+  options.device = kernels::Device::kReference;
+  options.kv_dtype = kernels::DType::kF16;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--kv-dtype float16"));
-  options.kv_dtype = "auto";
-  options.quantization = "int3";
-  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
-              HasSubstr("--quantization int3; expected none or fp8"));
-  options.quantization = "fp8";
+  options.kv_dtype = std::nullopt;
+  options.quantization = kernels::Quantization::kFp8;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               AllOf(HasSubstr("fp8 on device reference"), HasSubstr("--quantization none")));
-  options.quantization = "none";
+  options.quantization = kernels::Quantization::kNone;
   options.block_size = 0;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--block-size 0"));

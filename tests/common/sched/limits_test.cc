@@ -44,9 +44,9 @@ TEST(LimitsTest, PromptAndMaxTokensMustFitThePool) {
 }
 
 TEST(LimitsTest, PromptAndMaxTokensMustFitTheModel) {
-  const SequenceLimits wide = {.max_model_len = 100, .pool_tokens = 1000, .vocab_size = 50};
-  EXPECT_TRUE(CheckSpec(Spec(90, 10), wide).ok());
-  EXPECT_EQ(ReasonOf(CheckSpec(Spec(90, 11), wide)), Reason::kTooLong);
+  const SequenceLimits large = {.max_model_len = 100, .pool_tokens = 1000, .vocab_size = 50};
+  EXPECT_TRUE(CheckSpec(Spec(90, 10), large).ok());
+  EXPECT_EQ(ReasonOf(CheckSpec(Spec(90, 11), large)), Reason::kTooLong);
 }
 
 TEST(LimitsTest, AnOpenRequestGetsWhatFits) {
@@ -83,19 +83,11 @@ TEST(LimitsTest, HugeLengthsDoNotOverflow) {
 }
 
 TEST(PolicyTest, FcfsServesTheOldestAndPreemptsTheYoungest) {
-  const auto policy = PolicyByName("fcfs");
-  ASSERT_TRUE(policy.ok());
   const SequenceView older{.id = SequenceId(1)}, younger{.id = SequenceId(2)};
-  EXPECT_TRUE(policy->starts_before(older, younger));
-  EXPECT_FALSE(policy->starts_before(younger, older));
-  EXPECT_TRUE(policy->yields_before(younger, older));
-  EXPECT_FALSE(policy->yields_before(older, younger));
-}
-
-TEST(PolicyTest, AnUnknownNameIsRefusedWithTheKnownOnes) {
-  const auto policy = PolicyByName("lifo");
-  EXPECT_EQ(policy.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(policy.status().message()).find("fcfs"), std::string::npos);
+  EXPECT_TRUE(kFcfs.starts_before(older, younger));
+  EXPECT_FALSE(kFcfs.starts_before(younger, older));
+  EXPECT_TRUE(kFcfs.yields_before(younger, older));
+  EXPECT_FALSE(kFcfs.yields_before(older, younger));
 }
 
 TEST(StateNamesTest, AreTheMetricLabels) {

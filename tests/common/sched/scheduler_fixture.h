@@ -18,13 +18,15 @@ namespace baton {
 class SchedulerTest : public testing::Test {
  protected:
   static constexpr int32_t kBlockSize = 4;
+  static constexpr SequenceKind kLocal = SequenceKind::kLocal;
+  static constexpr SequenceKind kPrefill = SequenceKind::kPrefill;
+  static constexpr SequenceKind kReserved = SequenceKind::kReserved;
 
   SchedulerTest() {
     options_.block_size = kBlockSize;
     options_.max_num_seqs = 8;
     options_.max_prefill_tokens = 100;
     options_.max_num_batched_tokens = 100;
-    options_.policy = *PolicyByName("fcfs");
     options_.eos_ids = {2};
     options_.limits = {.max_model_len = 1000, .pool_tokens = 0, .vocab_size = 1000};
   }

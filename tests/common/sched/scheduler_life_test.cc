@@ -5,10 +5,6 @@ namespace baton {
 namespace {
 
 using SchedulerLifeTest = SchedulerTest;
-constexpr auto kLocal = SequenceKind::kLocal;
-constexpr auto kPrefill = SequenceKind::kPrefill;
-constexpr auto kReserved = SequenceKind::kReserved;
-
 TEST_F(SchedulerLifeTest, APrefillReportsBlocksAsTheyBecomeFinalThenEnds) {
   options_.max_prefill_tokens = 6;
   Start(8);

@@ -5,10 +5,6 @@ namespace baton {
 namespace {
 
 using SchedulerMemoryTest = SchedulerTest;
-constexpr auto kLocal = SequenceKind::kLocal;
-constexpr auto kPrefill = SequenceKind::kPrefill;
-constexpr auto kReserved = SequenceKind::kReserved;
-
 TEST_F(SchedulerMemoryTest, OneSequenceThatFillsThePoolFinishes) {
   Start(5);
   const SequenceId id = Add(kLocal, 12, 8);

@@ -8,9 +8,6 @@
 namespace baton {
 namespace {
 
-constexpr auto kLocal = SequenceKind::kLocal;
-constexpr auto kPrefill = SequenceKind::kPrefill;
-
 // Plans are committed by hand; the fake model computes a step when it is committed.
 class SchedulerOverlapTest : public SchedulerTest {
  protected:
@@ -103,7 +100,7 @@ TEST_F(SchedulerOverlapTest, WhatAPlanSpansStaysWhileTheOneBeforeIsCommitted) {
 
 TEST_F(SchedulerOverlapTest, NothingIsPlannedPastTheLastTokenByNumber) {
   Start(5);
-  const SequenceId id = Add(kLocal, 18, 2);  // fills the pool to its last slot
+  const SequenceId id = Add(kLocal, 18, 2);  // fills the pool to its last position
   const StepPlan first = Plan();
   const StepPlan second = Plan();
   ASSERT_EQ(second.rows.size(), 1u);

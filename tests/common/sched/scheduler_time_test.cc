@@ -7,9 +7,6 @@ namespace {
 
 using SchedulerTimeTest = SchedulerTest;
 using std::chrono::milliseconds;
-constexpr auto kLocal = SequenceKind::kLocal;
-constexpr auto kReserved = SequenceKind::kReserved;
-
 TEST_F(SchedulerTimeTest, TheDeadlineEndsEveryState) {
   options_.max_prefill_tokens = 4;
   Start(16);

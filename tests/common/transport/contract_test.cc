@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <random>
-#include <thread>
 
 #include "common/base/status.h"
 #include "common/transport/in_process.h"
@@ -223,13 +222,12 @@ TEST_P(KvTransportContractTest, ASlowReceiverIsFeltAndTheSourceIsLeftAloneAfterT
   auto push = Open();
   // More than the flow-control windows and socket buffers of a connection hold.
   push->Send(MakeBlocks(48, kMaxPieceBytes));
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto enough = std::chrono::milliseconds(200);
   base::SteadyClock clock;
-  while (push->waiting_since() == base::kNever || clock.Now() - push->waiting_since() < enough) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the push does not feel its receiver";
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(Eventually([&] {
+    const base::Instant since = push->waiting_since();
+    return since != base::kNever && clock.Now() - since >= enough;
+  })) << "the push does not feel its receiver";
   push->Cancel();
   inbox().Stall(false);
   EXPECT_EQ(observer_->Wait().code(), absl::StatusCode::kCancelled);

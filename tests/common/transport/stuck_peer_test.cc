@@ -11,6 +11,7 @@
 #include "common/transport/grpc_stream.h"
 #include "grpc/grpc.h"
 #include "tests/common/transport/push_fakes.h"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
@@ -74,12 +75,11 @@ TEST(StuckPeerTest, APushIsNotDoneWhileTheConnectionStillHoldsItsSources) {
   auto push = transport.Open(server.address(), {.ticket = Ticket::Draw(1)}, observer);
   // More than the buffers of a socket hold.
   push->Send(std::vector<KvSource>(64, {0, {std::as_bytes(std::span(memory))}}));
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
   const auto stuck = std::chrono::milliseconds(500);
-  while (push->waiting_since() == base::kNever || clock.Now() - push->waiting_since() < stuck) {
-    ASSERT_LT(std::chrono::steady_clock::now(), deadline) << "the push does not feel its peer";
-    std::this_thread::yield();
-  }
+  ASSERT_TRUE(Eventually([&] {
+    const base::Instant since = push->waiting_since();
+    return since != base::kNever && clock.Now() - since >= stuck;
+  })) << "the push does not feel its peer";
   push->Cancel();
   EXPECT_FALSE(observer->WaitFor(std::chrono::milliseconds(200)));
   server.HangUp();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_runner.h"
 
 namespace baton {
@@ -67,13 +68,10 @@ struct Fixture {
     return spec;
   }
   bool AllBlocksBack() {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    for (;;) {
+    return Eventually([this] {
       const EngineFigures f = engine->figures();
-      if (f.blocks_free + f.blocks_cached == f.blocks_total) return true;
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::yield();
-    }
+      return f.blocks_free + f.blocks_cached == f.blocks_total;
+    });
   }
 
   base::SteadyClock clock;

@@ -48,7 +48,7 @@ TEST(StatusServiceTest, IdentityComesFirstAndOnce) {
   EXPECT_TRUE(first.load().ready());
   EXPECT_EQ(first.load().blocks_total(), 64);
   EXPECT_EQ(first.load().blocks_free(), 64);
-  EXPECT_GT(first.load().prefill_slots_free(), 0);
+  EXPECT_GT(first.load().prefill_places_free(), 0);
   // Nothing changes, yet a message comes: a sign of life.
   ASSERT_TRUE(watch.Read(&second));
   EXPECT_FALSE(second.has_identity());

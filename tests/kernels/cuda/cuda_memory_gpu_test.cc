@@ -15,7 +15,7 @@ namespace {
 
 using kernels::cuda::DeviceMemory;
 
-constexpr int64_t kSlotBytes = kParcelHeaderBytes + (1 << 18);
+constexpr int64_t kBufferBytes = kParcelHeaderBytes + (1 << 18);
 
 std::vector<std::byte> Random(size_t bytes) {
   static std::mt19937 random(7);
@@ -71,19 +71,19 @@ TEST_F(CudaMemoryTest, WhatTheHostWritesInPartsItReadsInOthers) {
   EXPECT_EQ(found, bytes);
 }
 
-TEST_F(CudaMemoryTest, ZeroesTheSlotsThatTheHostWouldZero) {
+TEST_F(CudaMemoryTest, ZeroesTheTokensThatTheHostWouldZero) {
   for (const int32_t used : {0, 3, 16}) {
-    const SlotRows slots{.rows = 12, .block_size = 16, .used = used};
+    const BlockRows slots{.rows = 12, .block_size = 16, .used = used};
     auto expected = Random(12 * 16 * 128);
     Put(At(256, expected.size()), expected);
     ASSERT_TRUE(blocks_->Zero(slots, At(256, expected.size())).ok());
-    ZeroUnusedSlots(slots, expected);
+    ZeroUnused(slots, expected);
     EXPECT_EQ(Get(At(256, expected.size())), expected) << used;
   }
 }
 
 TEST_F(CudaMemoryTest, AParcelIsGatheredAndScatteredAsInHostMemory) {
-  auto made = MakeCudaPairMemory(0, 2, kSlotBytes, /*blocks_elsewhere=*/false);
+  auto made = MakeCudaPairMemory(0, 2, kBufferBytes, /*blocks_elsewhere=*/false);
   ASSERT_TRUE(made.ok()) << made.status();
   PairMemory& memory = **made;
   ASSERT_TRUE(memory.BindThread().ok());
@@ -130,12 +130,12 @@ TEST_F(CudaMemoryTest, AParcelIsScatteredToTheRanksOfItsBlocks) {
   };
   for (const bool elsewhere : {false, true}) {
     if (second_gpu != nullptr && !elsewhere) continue;
-    auto made = MakeCudaPairMemory(0, 2, kSlotBytes, elsewhere);
+    auto made = MakeCudaPairMemory(0, 2, kBufferBytes, elsewhere);
     ASSERT_TRUE(made.ok()) << made.status();
     PairMemory& memory = **made;
     ASSERT_TRUE(memory.BindThread().ok());
     const auto bytes = Random(30'000);
-    const std::span<std::byte> staged(memory.slot(1) + kParcelHeaderBytes, bytes.size());
+    const std::span<std::byte> staged(memory.buffer(1) + kParcelHeaderBytes, bytes.size());
     Put(staged, bytes);
     // On both ranks, with a border inside of a word, on the first and on the second only.
     const std::vector<ScatterPart> parts = {
@@ -164,13 +164,13 @@ TEST_F(CudaMemoryTest, AParcelIsScatteredToTheRanksOfItsBlocks) {
 }
 
 TEST_F(CudaMemoryTest, AVoidParcelHasNobodysBytes) {
-  auto made = MakeCudaPairMemory(0, 2, kSlotBytes, /*blocks_elsewhere=*/false);
+  auto made = MakeCudaPairMemory(0, 2, kBufferBytes, /*blocks_elsewhere=*/false);
   ASSERT_TRUE(made.ok()) << made.status();
   ASSERT_TRUE((*made)->BindThread().ok());
-  const std::span<std::byte> slot((*made)->slot(0), 1000);
-  Put(slot, Random(1000));
+  const std::span<std::byte> buffer((*made)->buffer(0), 1000);
+  Put(buffer, Random(1000));
   ASSERT_TRUE((*made)->Clear(0, 1000).ok());
-  EXPECT_EQ(Get(slot), std::vector<std::byte>(1000));
+  EXPECT_EQ(Get(buffer), std::vector<std::byte>(1000));
 }
 
 }  // namespace

@@ -100,12 +100,12 @@ inline void ExpectValues(const std::vector<float>& actual, const std::vector<flo
 }
 
 inline std::unique_ptr<Backend> MakeCuda(DType dtype) {
-  auto backend = MakeBackend({.device = "cuda", .compute_dtype = dtype});
+  auto backend = MakeBackend({.device = Device::kCuda, .compute_dtype = dtype});
   EXPECT_TRUE(backend.ok()) << backend.status();
   return backend.ok() ? std::move(backend).value() : nullptr;
 }
 inline std::unique_ptr<Backend> MakeReference() {
-  return MakeBackend({.device = "reference", .compute_dtype = DType::kF32}).value();
+  return MakeBackend({.device = Device::kReference, .compute_dtype = DType::kF32}).value();
 }
 
 inline std::string DTypeName(const testing::TestParamInfo<DType>& info) {

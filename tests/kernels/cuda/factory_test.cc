@@ -13,7 +13,7 @@ using testing::HasSubstr;
 
 TEST(CudaFactoryTest, WithoutAGpuItIsRefusedWithWhatToDo) {
   const auto count = cuda::DeviceCount();
-  const auto backend = MakeBackend({.device = "cuda", .compute_dtype = DType::kBF16});
+  const auto backend = MakeBackend({.device = Device::kCuda, .compute_dtype = DType::kBF16});
   if (count.ok()) {
     EXPECT_TRUE(backend.ok()) << backend.status();
     return;
@@ -27,15 +27,15 @@ TEST(CudaFactoryTest, WithoutAGpuItIsRefusedWithWhatToDo) {
 }
 
 TEST(CudaFactoryTest, ADeviceHasItsOwnMemory) {
-  EXPECT_TRUE(HasOwnMemory("cuda"));
-  EXPECT_FALSE(HasOwnMemory("cpu"));
-  EXPECT_FALSE(HasOwnMemory("reference"));
+  EXPECT_TRUE(HasOwnMemory(Device::kCuda));
+  EXPECT_FALSE(HasOwnMemory(Device::kCpu));
+  EXPECT_FALSE(HasOwnMemory(Device::kReference));
 }
 
 TEST(CudaFactoryTest, AGroupOfMoreGpusThanThereAreIsRefused) {
   const auto count = cuda::DeviceCount();
   const int ranks = count.value_or(0) + 1;
-  const auto group = MakeGroup({.device = "cuda", .ranks = ranks});
+  const auto group = MakeGroup({.device = Device::kCuda, .ranks = ranks});
   ASSERT_EQ(group.status().code(), absl::StatusCode::kFailedPrecondition) << group.status();
   EXPECT_THAT(group.status().ToString(),
               HasSubstr(count.ok() ? "CUDA_VISIBLE_DEVICES" : "--device cpu"));

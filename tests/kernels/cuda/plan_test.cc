@@ -159,7 +159,7 @@ TEST(StepArraysTest, PaddingTouchesNoKv) {
   const auto rows = [](const auto* data, int count) {
     return std::vector<int64_t>(data, data + count);
   };
-  EXPECT_THAT(rows(arrays.slots, 4), ElementsAre(101 * 16 + 0, 102 * 16 + 4, -1, -1));
+  EXPECT_THAT(rows(arrays.cache_index, 4), ElementsAre(101 * 16 + 0, 102 * 16 + 4, -1, -1));
   EXPECT_THAT(rows(arrays.tokens, 4), ElementsAre(7, 8, 0, 0));
   EXPECT_THAT(rows(arrays.row_sequences, 4), ElementsAre(0, 1, -1, -1));
   EXPECT_THAT(rows(arrays.sample_rows, 4), ElementsAre(0, 1, 0, 0));

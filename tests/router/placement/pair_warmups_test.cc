@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <thread>
 
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "grpcpp/impl/service_type.h"
 #include "router/router_probe.h"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
@@ -54,14 +54,6 @@ class PairWarmupsTest : public testing::Test {
   }
   double Counted(const char* outcome) {
     return registry_.counter(Metric::kRouterPairWarmups, {outcome}).Value();
-  }
-  bool Eventually(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::yield();
-    }
-    return true;
   }
 
   base::ManualClock clock_;

@@ -19,7 +19,7 @@ WorkerView View(const std::string& address, WorkerKind kind) {
                 .numerics = "n",
                 .protocol_major = 1,
                 .max_model_len = 1000};
-  view.slots_free = 1;
+  view.places_free = 1;
   view.blocks_total = 100;
   return view;
 }
@@ -82,17 +82,17 @@ TEST_F(RoutingPolicyTest, PrefillWorkerWithFewerQueuedTokensWins) {
   for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->link->address, "p1");
 }
 
-TEST_F(RoutingPolicyTest, WaitsWhenNoPrefillWorkerHasASlot) {
-  for (WorkerView& view : prefill_) view.slots_free = 0;
+TEST_F(RoutingPolicyTest, WaitsWhenNoPrefillWorkerHasAPlace) {
+  for (WorkerView& view : prefill_) view.places_free = 0;
   EXPECT_FALSE(Pick().has_value());
-  prefill_[1].slots_free = 1;
+  prefill_[1].places_free = 1;
   EXPECT_EQ(Pick()->prefill->link->address, "p2");
 }
 
-TEST_F(RoutingPolicyTest, LocalPrefillNeedsASlotToo) {
+TEST_F(RoutingPolicyTest, LocalPrefillNeedsAPlaceToo) {
   prefill_.clear();
   EXPECT_FALSE(Pick()->prefill.has_value());
-  for (WorkerView& view : decode_) view.slots_free = 0;
+  for (WorkerView& view : decode_) view.places_free = 0;
   EXPECT_FALSE(Pick().has_value());
 }
 

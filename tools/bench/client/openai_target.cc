@@ -16,7 +16,7 @@
 namespace baton::bench {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 struct FreeUrl {
   void operator()(CURLU* url) const { curl_url_cleanup(url); }
@@ -54,7 +54,7 @@ std::string ListOf(const std::vector<int32_t>& ids) {
 }
 
 std::string Quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  return OrderedJson(text).dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
 
 }  // namespace
@@ -117,12 +117,12 @@ absl::Status OpenAiTarget::Resolve(const std::string& host, const std::string& p
 }
 
 void OpenAiTarget::MakeBodyPrefix() {
-  Json body = {{"model", options_.model},
-               {"temperature", Json::parse(absl::StrCat(options_.temperature))},
-               {"stream", true},
-               {"stream_options", {{"include_usage", true}}}};
+  OrderedJson body = {{"model", options_.model},
+                      {"temperature", OrderedJson::parse(absl::StrCat(options_.temperature))},
+                      {"stream", true},
+                      {"stream_options", {{"include_usage", true}}}};
   if (options_.eos != EosMode::kHonor) body["ignore_eos"] = true;
-  body_prefix_ = body.dump(-1, ' ', false, Json::error_handler_t::replace);
+  body_prefix_ = body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   body_prefix_.pop_back();
 }
 
@@ -198,8 +198,8 @@ absl::Status OpenAiTarget::Probe() const { return AskForModels().status(); }
 
 absl::StatusOr<std::string> OpenAiTarget::FirstModel() const {
   BATON_ASSIGN_OR_RETURN(const Models answer, AskForModels());
-  const Json models = Json::parse(answer.body, nullptr, /*allow_exceptions=*/false);
-  const auto name = Json::json_pointer("/data/0/id");
+  const OrderedJson models = OrderedJson::parse(answer.body, nullptr, /*allow_exceptions=*/false);
+  const auto name = OrderedJson::json_pointer("/data/0/id");
   if (models.is_object() && models.contains(name) && models[name].is_string()) {
     return models[name].get<std::string>();
   }

@@ -37,13 +37,13 @@ std::string SummaryRow(const Runs& runs, const Line& line) {
   const auto cell = [&](double Summary::*statistic) {
     return Short(Middle(runs, [&](const Figures& f) { return f.*line.summary.*statistic; }));
   };
-  return Row(line.name,
-             {cell(&Summary::mean), cell(&Summary::min), cell(&Summary::p50), cell(&Summary::p90),
-              cell(&Summary::p95), cell(&Summary::p99), cell(&Summary::p999), cell(&Summary::max)});
+  return TableRow(line.name, {cell(&Summary::mean), cell(&Summary::min), cell(&Summary::p50),
+                              cell(&Summary::p90), cell(&Summary::p95), cell(&Summary::p99),
+                              cell(&Summary::p999), cell(&Summary::max)});
 }
 
 std::string Latencies(const Runs& runs) {
-  std::string text = Row("", {"mean", "min", "median", "p90", "p95", "p99", "p99.9", "max"});
+  std::string text = TableRow("", {"mean", "min", "median", "p90", "p95", "p99", "p99.9", "max"});
   for (const Line& line : kLatencies) text += SummaryRow(runs, line);
   for (const Line& line : kRates) text += SummaryRow(runs, line);
   return text;

@@ -14,9 +14,9 @@ std::string EosComparison(const BenchResult& result) {
     const double natural = Middle(honor, of);
     const double full = Middle(forced, of);
     const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", full / natural) : "-";
-    return Row(name, {Short(natural), Short(full), ratio});
+    return TableRow(name, {Short(natural), Short(full), ratio});
   };
-  std::string text = Row("", {"natural", "forced", "ratio"});
+  std::string text = TableRow("", {"natural", "forced", "ratio"});
   text += row("output tokens per request", [](const Figures& f) { return f.output_len.mean; });
   text += row("output tokens/s", [](const Figures& f) { return f.output_throughput; });
   text += row("end to end, mean ms", [](const Figures& f) { return f.e2el_ms.mean; });
@@ -30,7 +30,7 @@ std::string EosComparison(const BenchResult& result) {
     };
     const double natural = peak(honor);
     const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", peak(forced) / natural) : "-";
-    text += Row("peak KV use, %", {Short(natural), Short(peak(forced)), ratio});
+    text += TableRow("peak KV use, %", {Short(natural), Short(peak(forced)), ratio});
   }
   return text;
 }

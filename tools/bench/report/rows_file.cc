@@ -12,7 +12,7 @@
 namespace baton::bench {
 namespace {
 
-std::string Line(const nlohmann::ordered_json& json) {
+std::string JsonLine(const nlohmann::ordered_json& json) {
   return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
@@ -28,7 +28,7 @@ absl::StatusOr<std::unique_ptr<RowsFile>> RowsFile::Create(const std::string& pa
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary, " for --rows"));
   }
   std::unique_ptr<RowsFile> rows(new RowsFile(path, file));
-  absl::Status written = rows->Write(Line({{"schema", kRowsSchema}}));
+  absl::Status written = rows->Write(JsonLine({{"schema", kRowsSchema}}));
   if (written.ok() && std::fflush(file) != 0) written = rows->Fail("write to", errno);
   if (!written.ok()) return written;
   return rows;
@@ -60,15 +60,15 @@ absl::Status RowsFile::Write(const std::string& line) {
 absl::Status RowsFile::Append(const LoadResult& load, const std::string& label) {
   for (size_t i = 0; i < load.records.size(); ++i) {
     const double lag_ms = i < load.lag_ms.size() ? load.lag_ms[i] : 0;
-    BATON_RETURN_IF_ERROR(Write(Line(RowAsJson(runs_, load.records[i], lag_ms))));
+    BATON_RETURN_IF_ERROR(Write(JsonLine(RowAsJson(runs_, load.records[i], lag_ms))));
     ++rows_;
   }
-  BATON_RETURN_IF_ERROR(Write(Line({{"run", runs_},
-                                    {"end",
-                                     {{"started_unix", load.unix_started},
-                                      {"duration_s", load.duration_s},
-                                      {"interrupted", load.interrupted},
-                                      {"label", label}}}})));
+  BATON_RETURN_IF_ERROR(Write(JsonLine({{"run", runs_},
+                                        {"end",
+                                         {{"started_unix", load.unix_started},
+                                          {"duration_s", load.duration_s},
+                                          {"interrupted", load.interrupted},
+                                          {"label", label}}}})));
   ++runs_;
   // So that a run is on the disk, or known not to be, before the next one begins.
   if (std::fflush(file_) != 0) return Fail("write to", errno);
@@ -78,8 +78,8 @@ absl::Status RowsFile::Append(const LoadResult& load, const std::string& label) 
 absl::Status RowsFile::Close(const std::string& partial_reason) {
   const nlohmann::ordered_json reason =
       partial_reason.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(partial_reason);
-  BATON_RETURN_IF_ERROR(
-      Write(Line({{"complete", true}, {"partial", !partial_reason.empty()}, {"reason", reason}})));
+  BATON_RETURN_IF_ERROR(Write(
+      JsonLine({{"complete", true}, {"partial", !partial_reason.empty()}, {"reason", reason}})));
   std::FILE* file = std::exchange(file_, nullptr);
   // Some file systems tell of a full disk only here.
   if (std::fclose(file) != 0) return Fail("close", errno);

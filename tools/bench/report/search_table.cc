@@ -20,12 +20,12 @@ std::string SearchTable(const FindMaxResult& search, SearchFor variable, const S
   std::stable_sort(points.begin(), points.end(),
                    [](const auto* a, const auto* b) { return a->value < b->value; });
   std::string text = absl::StrCat("SLO ", SloText(slo), "\n");
-  text += Row(name, {"requests", "TTFT p99", "TPOT p99", "tokens/s"});
+  text += TableRow(name, {"requests", "TTFT p99", "TPOT p99", "tokens/s"});
   for (const SearchPoint* point : points) {
     std::string row =
-        Row(Short(point->value),
-            {std::to_string(point->requests), Short(point->figures.ttft_ms.p99),
-             Short(point->figures.tpot_ms.p99), Short(point->figures.output_throughput)});
+        TableRow(Short(point->value),
+                 {std::to_string(point->requests), Short(point->figures.ttft_ms.p99),
+                  Short(point->figures.tpot_ms.p99), Short(point->figures.output_throughput)});
     row.pop_back();
     absl::StrAppend(&text, row, "  ", PointText(*point), "\n");
   }

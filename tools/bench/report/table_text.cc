@@ -41,7 +41,7 @@ std::string Short(double value) {
   return absl::StrFormat("%.*f", decimals, value);
 }
 
-std::string Row(const std::string& name, const std::vector<std::string>& cells) {
+std::string TableRow(const std::string& name, const std::vector<std::string>& cells) {
   std::string row = absl::StrFormat("%-*s", kNameWidth, name);
   for (const std::string& cell : cells) absl::StrAppendFormat(&row, "%10s", cell);
   return row + "\n";

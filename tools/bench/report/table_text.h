@@ -22,6 +22,6 @@ double Middle(const Runs& runs, const std::function<double(const Figures&)>& num
 // "0.123", "4.56", "78.9", "1234": three digits that mean something.
 std::string Short(double value);
 // A name and right-aligned cells, with a newline.
-std::string Row(const std::string& name, const std::vector<std::string>& cells);
+std::string TableRow(const std::string& name, const std::vector<std::string>& cells);
 
 }  // namespace baton::bench

@@ -11,11 +11,13 @@
 namespace baton {
 namespace {
 
-constexpr int kSlots = 3;
-constexpr int64_t kSlotBytes = 4096;
-constexpr int64_t kRingBytes = kSlots * kSlotBytes;
+constexpr int kRingBuffers = 3;
+constexpr int64_t kRingBufferBytes = 4096;
+constexpr int64_t kRingBytes = kRingBuffers * kRingBufferBytes;
 
-std::unique_ptr<PairMemory> MakeMemory() { return *MakeHostPairMemory(kSlots, kSlotBytes); }
+std::unique_ptr<PairMemory> MakeMemory() {
+  return *MakeHostPairMemory(kRingBuffers, kRingBufferBytes);
+}
 
 TEST(HostPairMemoryTest, WhatIsWrittenToABufferIsReadThroughTheMapping) {
   const auto own = MakeMemory(), other = MakeMemory();
@@ -24,20 +26,20 @@ TEST(HostPairMemoryTest, WhatIsWrittenToABufferIsReadThroughTheMapping) {
   const auto ring = other->Map(*handle, kRingBytes);
   ASSERT_TRUE(ring.ok()) << ring.status();
   EXPECT_EQ((*ring)->bytes(), kRingBytes);
-  std::memcpy(own->slot(2) + 100, "after it was mapped", 20);
-  ASSERT_TRUE((*ring)->CopyOut(2 * kSlotBytes + 100, 20, other->slot(1)).ok());
-  EXPECT_STREQ(reinterpret_cast<const char*>(other->slot(1)), "after it was mapped");
+  std::memcpy(own->buffer(2) + 100, "after it was mapped", 20);
+  ASSERT_TRUE((*ring)->CopyOut(2 * kRingBufferBytes + 100, 20, other->buffer(1)).ok());
+  EXPECT_STREQ(reinterpret_cast<const char*>(other->buffer(1)), "after it was mapped");
 }
 
 TEST(HostPairMemoryTest, AMappingOutlivesTheBuffersOfAProcessThatIsGone) {
   auto own = MakeMemory();
   const auto other = MakeMemory();
-  std::memcpy(own->slot(0), "kept", 5);
+  std::memcpy(own->buffer(0), "kept", 5);
   const auto ring = other->Map(*own->Export(), kRingBytes);
   ASSERT_TRUE(ring.ok()) << ring.status();
   own.reset();
-  ASSERT_TRUE((*ring)->CopyOut(0, 5, other->slot(0)).ok());
-  EXPECT_STREQ(reinterpret_cast<const char*>(other->slot(0)), "kept");
+  ASSERT_TRUE((*ring)->CopyOut(0, 5, other->buffer(0)).ok());
+  EXPECT_STREQ(reinterpret_cast<const char*>(other->buffer(0)), "kept");
 }
 
 TEST(HostPairMemoryTest, AStaleHandleIsRefused) {
@@ -74,8 +76,8 @@ TEST(HostPairMemoryTest, PartsAreScatteredToTheRanksOfTheirBlocksAndSummedThere)
   const auto memory = MakeMemory();
   // Of one rank, and of three whose sizes are no multiples of a word.
   const std::string whole = Random(1000), divided = Random(13 + 1 + 700);
-  std::memcpy(memory->slot(1) + 16, whole.data(), whole.size());
-  std::memcpy(memory->slot(1) + 1024, divided.data(), divided.size());
+  std::memcpy(memory->buffer(1) + 16, whole.data(), whole.size());
+  std::memcpy(memory->buffer(1) + 1024, divided.data(), divided.size());
   std::string one(1000, '.'), first(13, '.'), second(1, '.'), third(702, '.');
   const auto bytes = [](std::string& of) { return std::as_writable_bytes(std::span(of)); };
   const std::vector<ScatterPart> parts = {
@@ -92,7 +94,7 @@ TEST(HostPairMemoryTest, PartsAreScatteredToTheRanksOfTheirBlocksAndSummedThere)
 TEST(HostPairMemoryTest, ASumIsOfTheBlockAndNotOfWhatWasStaged) {
   const auto memory = MakeMemory();
   const std::string staged = Random(128);
-  std::memcpy(memory->slot(0), staged.data(), staged.size());
+  std::memcpy(memory->buffer(0), staged.data(), staged.size());
   // Memory that loses what was written: the second rank's place is the first one's.
   std::string place(64, '.');
   const auto bytes = std::as_writable_bytes(std::span(place));

@@ -9,21 +9,21 @@
 #include <functional>
 
 #include "common/transport/pair/ipc_socket.h"
+#include "tests/fakes/eventually.h"
 
 namespace baton {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);
-constexpr int64_t kSlotBytes = 4096;
-constexpr int kSlots = 2;
+constexpr int64_t kBufferBytes = 4096;
+constexpr int kBuffers = 2;
 
 // A process: its staging buffers and what it makes of them.
 struct End {
-  std::unique_ptr<PairMemory> memory = *MakeHostPairMemory(kSlots, kSlotBytes);
+  std::unique_ptr<PairMemory> memory = *MakeHostPairMemory(kBuffers, kBufferBytes);
   std::unique_ptr<Communicators> communicators = MakeIpcCommunicators(memory.get());
   std::unique_ptr<Communicator> communicator;
 
-  std::byte* slot(int index) { return memory->slot(index); }
+  std::byte* buffer(int index) { return memory->buffer(index); }
   absl::Status Connect(const std::string& id, int rank) {
     auto made = communicators->Connect(id, rank);
     if (!made.ok()) return made.status();
@@ -31,24 +31,23 @@ struct End {
     return absl::OkStatus();
   }
   absl::Status Send(int index, size_t bytes) {
-    return communicator->Send(slot(index), bytes, nullptr);
+    return communicator->Send(buffer(index), bytes, nullptr);
   }
   absl::Status Receive(int index, size_t bytes) {
-    return communicator->Receive(slot(index), bytes, nullptr);
+    return communicator->Receive(buffer(index), bytes, nullptr);
   }
   absl::StatusOr<bool> InProgress() { return communicator->InProgress(); }
 };
 
 // Polls both until neither is in progress; the first error.
 absl::Status Finish(End* a, End* b) {
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (std::chrono::steady_clock::now() < deadline) {
+  absl::Status error;
+  const bool over = Eventually([&] {
     const auto first = a->InProgress(), second = b->InProgress();
-    if (!first.ok()) return first.status();
-    if (!second.ok()) return second.status();
-    if (!*first && !*second) return absl::OkStatus();
-  }
-  return absl::DeadlineExceededError("still in progress");
+    error = first.ok() ? second.status() : first.status();
+    return !error.ok() || (!*first && !*second);
+  });
+  return over ? error : absl::DeadlineExceededError("still in progress");
 }
 
 class IpcCommunicatorTest : public testing::Test {
@@ -84,10 +83,10 @@ class IpcCommunicatorTest : public testing::Test {
 TEST_F(IpcCommunicatorTest, BytesArriveFromEveryBuffer) {
   Join();
   for (int round = 0; round < 10; ++round) {
-    const int from = round % kSlots, to = round / 2 % kSlots;
+    const int from = round % kBuffers, to = round / 2 % kBuffers;
     const auto bytes = static_cast<size_t>(1 + round * 400);
-    std::memset(sender_.slot(from), 'a' + round, bytes);
-    std::memset(receiver_.slot(to), '.', kSlotBytes);
+    std::memset(sender_.buffer(from), 'a' + round, bytes);
+    std::memset(receiver_.buffer(to), '.', kBufferBytes);
     // Whoever comes first waits.
     if (round % 3 == 0) {
       ASSERT_TRUE(sender_.Send(from, bytes).ok());
@@ -98,9 +97,9 @@ TEST_F(IpcCommunicatorTest, BytesArriveFromEveryBuffer) {
     }
     const absl::Status status = Finish(&receiver_, &sender_);
     ASSERT_TRUE(status.ok()) << status;
-    const std::string got(reinterpret_cast<const char*>(receiver_.slot(to)), kSlotBytes);
+    const std::string got(reinterpret_cast<const char*>(receiver_.buffer(to)), kBufferBytes);
     EXPECT_EQ(got, std::string(bytes, static_cast<char>('a' + round)) +
-                       std::string(kSlotBytes - bytes, '.'));
+                       std::string(kBufferBytes - bytes, '.'));
   }
 }
 
@@ -149,14 +148,14 @@ TEST_F(IpcCommunicatorTest, IdsThatNobodyConnectedAreForgottenAfterAWhile) {
 
 TEST_F(IpcCommunicatorTest, AStaleHandleEndsTheConnecting) {
   const ipc::Descriptor peer = JoinByHand();
-  const ipc::Frame ring = RingOf(&sender_, kSlots * kSlotBytes);
+  const ipc::Frame ring = RingOf(&sender_, kBuffers * kBufferBytes);
   sender_ = End();
   ASSERT_TRUE(*ipc::Write(peer, ring));
   EXPECT_FALSE(receiver_.InProgress().ok());
 }
 
 TEST_F(IpcCommunicatorTest, ASendOutsideOfTheRingOrOfAnotherSizeIsNotCopied) {
-  const int64_t ring = kSlots * kSlotBytes;
+  const int64_t ring = kBuffers * kBufferBytes;
   struct Case {
     int64_t offset, count;
   };
@@ -176,7 +175,7 @@ TEST_F(IpcCommunicatorTest, APeerOutOfStepOrOfAnotherFormatIsLeft) {
   ASSERT_TRUE(*ipc::Write(early, {.kind = ipc::Frame::kSend, .count = 16}));  // without a ring
   EXPECT_EQ(receiver_.InProgress().status().code(), absl::StatusCode::kDataLoss);
   const ipc::Descriptor odd = JoinByHand();
-  ipc::Frame frame = RingOf(&sender_, kSlots * kSlotBytes);
+  ipc::Frame frame = RingOf(&sender_, kBuffers * kBufferBytes);
   frame.handle_bytes = ipc::kMaxHandleBytes + 1;
   ASSERT_TRUE(*ipc::Write(odd, frame));
   EXPECT_EQ(receiver_.InProgress().status().code(), absl::StatusCode::kDataLoss);
@@ -194,7 +193,7 @@ TEST_F(IpcCommunicatorTest, AnotherVersionIsRefusedWithBothNamed) {
 class HookedRing final : public StagingRing {
  public:
   explicit HookedRing(std::function<void()> during_copy) : during_copy_(std::move(during_copy)) {}
-  std::byte* slot(int) override { return bytes_; }
+  std::byte* buffer(int) override { return bytes_; }
   int64_t ring_bytes() const override { return sizeof bytes_; }
   absl::StatusOr<std::string> Export() override { return std::string("ring"); }
   absl::StatusOr<std::unique_ptr<MappedRing>> Map(const std::string&, int64_t) override {
@@ -224,8 +223,8 @@ TEST(IpcCommunicatorTakeBackTest, ACopyOfABufferThatWasTakenBackIsAnError) {
   sender = *communicators->Connect(id, 1);
   EXPECT_EQ(*sender->InProgress(), false);
   EXPECT_EQ(*receiver->InProgress(), false);
-  ASSERT_TRUE(sender->Send(ring.slot(0), 8, nullptr).ok());
-  const absl::Status received = receiver->Receive(ring.slot(0), 8, nullptr);
+  ASSERT_TRUE(sender->Send(ring.buffer(0), 8, nullptr).ok());
+  const absl::Status received = receiver->Receive(ring.buffer(0), 8, nullptr);
   EXPECT_EQ(received.code(), absl::StatusCode::kUnavailable) << received;
 }
 

@@ -66,13 +66,13 @@ class DeliveryTest : public testing::Test {
     for (size_t i = 0; i < plan_.parts.size(); ++i) {
       const auto size = static_cast<size_t>(plan_.parts[i].size);
       header.sums.push_back(kernels::BlockChecksum(block_.data(), size));
-      std::memcpy(memory_->slot(1) + offsets[i], block_.data(), size);
+      std::memcpy(memory_->buffer(1) + offsets[i], block_.data(), size);
     }
-    if (at >= 0) memory_->slot(1)[offsets[0] + at] ^= std::byte{1};
+    if (at >= 0) memory_->buffer(1)[offsets[0] + at] ^= std::byte{1};
     ASSERT_TRUE(memory_->WriteHeader(1, EncodeParcelHeader(header)).ok());
   }
   ParcelDelivered DeliverIt(bool checksum = true) {
-    return Deliver({.key = {1, 4, 0}, .slot = 1, .plan = plan_}, memory_.get(), checksum,
+    return Deliver({.key = {1, 4, 0}, .buffer = 1, .plan = plan_}, memory_.get(), checksum,
                    [this](const Ticket&) { return inbox_; });
   }
 

@@ -12,8 +12,8 @@
 namespace baton {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(20);
-constexpr int64_t kSlotBytes = kParcelHeaderBytes + 4096;
+constexpr auto kDevicePatience = std::chrono::seconds(20);
+constexpr int64_t kParcelBufferBytes = kParcelHeaderBytes + 4096;
 
 class Inbox final : public KvInbox {
  public:
@@ -40,7 +40,7 @@ class Inbox final : public KvInbox {
 class Side final {
  public:
   explicit Side(bool ipc, std::shared_ptr<KvInbox> inbox = nullptr, bool checksum = true) {
-    auto memory = *MakeHostPairMemory(2, kSlotBytes);
+    auto memory = *MakeHostPairMemory(2, kParcelBufferBytes);
     auto communicators = MakeWay(ipc, memory.get());
     device_ = *PairDevice::Start({.memory = std::move(memory),
                                   .communicators = std::move(communicators),
@@ -63,7 +63,7 @@ class Side final {
   // The next event of that type; others are skipped.
   template <typename Event>
   Event Next() {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    const auto deadline = std::chrono::steady_clock::now() + kDevicePatience;
     base::MutexLock lock(&mutex_);
     while (true) {
       for (; seen_ < events_.size(); ++seen_) {
@@ -170,7 +170,7 @@ TEST_P(PairDeviceTest, AVoidParcelCarriesNobodysBytes) {
 TEST_P(PairDeviceTest, WhatWaitsForAPeerThatNeverComesCanBeAbortedAndBegunAgain) {
   Side receiver(GetParam(), std::make_shared<Inbox>()), sender(GetParam());
   Join(&receiver, &sender);
-  receiver.Post(ReceiveParcel{{1, 1, 0}, 0, kSlotBytes});
+  receiver.Post(ReceiveParcel{{1, 1, 0}, 0, kParcelBufferBytes});
   EXPECT_TRUE(receiver.Next<ReceivePosted>().status.ok());
   receiver.Post(AbortPair{1, 1});
   EXPECT_EQ(receiver.Next<DeviceAborted>().epoch, 1u);

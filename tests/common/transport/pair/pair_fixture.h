@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "common/rpc/server.h"
 #include "common/transport/grpc_stream.h"
@@ -17,6 +16,7 @@
 #include "common/transport/pair/pair_parcel.h"
 #include "common/transport/pair/pair_transport.h"
 #include "tests/common/transport/push_fakes.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_nccl/fake_nccl_access.h"
 
 namespace baton {
@@ -60,7 +60,7 @@ class PairFixture final : public Fixture {
     EXPECT_TRUE(library.ok()) << library.status();
     const auto parts = [&](bool checksum) {
       PairParts made{.checksum = checksum, .limits = options.limits};
-      made.memory = *MakeHostPairMemory(made.limits.slots, made.limits.parcel_bytes);
+      made.memory = *MakeHostPairMemory(made.limits.buffers, made.limits.parcel_bytes);
       made.communicators =
           options.ipc ? MakeIpcCommunicators(made.memory.get()) : MakeNcclCommunicators(*library);
       return made;
@@ -94,15 +94,6 @@ class PairFixture final : public Fixture {
   bool Warm() {
     transport_->Warm(address(), options_.incarnation);
     return Eventually([this] { return !transport_->warm().empty(); });
-  }
-  template <typename Condition>
-  static bool Eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return true;
   }
 
   CountingTransportProbe sender_probe, receiver_probe;

@@ -32,10 +32,10 @@ class DeviceRig {
     for (int i = 0; i < shape.head_dim / 2; ++i) {
       inv_freq_.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / shape.head_dim));
     }
-    KvLayout wide = layout_;
-    wide.dtype = DType::kF32;
-    host_arena_.assign(wide.block_bytes() * static_cast<size_t>(num_blocks_) / 4, 0);
-    host_kv_ = {reinterpret_cast<std::byte*>(host_arena_.data()), wide, num_blocks_};
+    KvLayout floats = layout_;
+    floats.dtype = DType::kF32;
+    host_arena_.assign(floats.block_bytes() * static_cast<size_t>(num_blocks_) / 4, 0);
+    host_kv_ = {reinterpret_cast<std::byte*>(host_arena_.data()), floats, num_blocks_};
     arena_ = backend_->Allocate(layout_.block_bytes() * static_cast<size_t>(num_blocks_)).value();
     // What nobody wrote is NaN and must not show.
     const std::vector<uint8_t> poison(arena_->size(), 0xff);

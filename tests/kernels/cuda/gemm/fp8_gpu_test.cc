@@ -14,7 +14,7 @@ class CudaFp8Test : public testing::TestWithParam<DType> {
  protected:
   void SetUp() override {
     auto backend = MakeBackend(
-        {.device = "cuda", .compute_dtype = dtype(), .quantization = Quantization::kFp8});
+        {.device = Device::kCuda, .compute_dtype = dtype(), .quantization = Quantization::kFp8});
     ASSERT_TRUE(backend.ok()) << backend.status();
     backend_ = std::move(backend).value();
   }
@@ -122,7 +122,7 @@ TEST_P(CudaFp8Test, WeightsThatAskForItKeepTheirPrecision) {
 
 TEST(CudaFp8RefusalTest, Float32IsRefused) {
   const auto backend = MakeBackend(
-      {.device = "cuda", .compute_dtype = DType::kF32, .quantization = Quantization::kFp8});
+      {.device = Device::kCuda, .compute_dtype = DType::kF32, .quantization = Quantization::kFp8});
   EXPECT_EQ(backend.status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -46,7 +46,7 @@ TEST(GpuGroupTest, SumsAreThoseOfAllRanksAlsoInAGraph) {
   const auto count = cuda::DeviceCount();
   ASSERT_TRUE(count.ok()) << count.status();
   const int ranks = std::min(2, *count);
-  const auto group = MakeGroup({.device = "cuda", .ranks = ranks});
+  const auto group = MakeGroup({.device = Device::kCuda, .ranks = ranks});
   ASSERT_TRUE(group.ok()) << group.status();
   std::vector<std::thread> threads;
   for (const auto& end : *group) threads.emplace_back([&end] { SumOnRank(*end); });

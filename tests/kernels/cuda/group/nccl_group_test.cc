@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/base/status.h"
+#include "tests/fakes/eventually.h"
 #include "tests/fakes/fake_nccl/fake_nccl_access.h"
 #include "tests/fakes/fake_nccl/fake_stream.h"
 
@@ -118,11 +119,8 @@ TEST_F(NcclGroupFaultTest, ASumThatFailsLaterIsSeenWhenItShouldBeOver) {
   const auto group = MakeGroup(2);
   End end{.values = {1, 2}};
   EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
-  absl::Status status;
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
-  while (status.ok() && std::chrono::steady_clock::now() < deadline) {
-    status = (*group)[0]->status();
-  }
+  EXPECT_TRUE(Eventually([&] { return !(*group)[0]->status().ok(); }));
+  const absl::Status status = (*group)[0]->status();
   EXPECT_EQ(ReasonOf(status), Reason::kDeviceFault) << status;
   EXPECT_THAT(status.message(), HasSubstr("the script says so"));
   EXPECT_EQ((*group)[1]->status(), status);

@@ -15,10 +15,8 @@ class EmulatedCopier {
   std::byte* Reach(size_t bytes) {
     return memory_.emplace_back(new (std::align_val_t(64)) std::byte[bytes]).get();
   }
-  std::vector<uint64_t> Copy(const std::vector<BlockPart>& parts, SlotShape shape) {
-    return Run<true>(parts, shape);
-  }
-  std::vector<uint64_t> Sum(const std::vector<BlockPart>& parts) { return Run<false>(parts, {}); }
+  std::vector<uint64_t> Copy(const std::vector<BlockPart>& parts) { return Run<true>(parts); }
+  std::vector<uint64_t> Sum(const std::vector<BlockPart>& parts) { return Run<false>(parts); }
 
  private:
   struct Free {
@@ -26,13 +24,13 @@ class EmulatedCopier {
   };
 
   template <bool kCopies>
-  static std::vector<uint64_t> Run(const std::vector<BlockPart>& parts, SlotShape shape) {
+  static std::vector<uint64_t> Run(const std::vector<BlockPart>& parts) {
     HostCta cta(kCopyThreads, HostCta::Order::kShuffled);
     CopyShared shared;
     std::vector<uint64_t> sums(parts.size());
     for (size_t i = 0; i < parts.size(); ++i) {
       for (int64_t begin = 0; begin < parts[i].bytes; begin += kCopyBlockBytes) {
-        sums[i] += WorkOnPart<kCopies>(cta, parts[i], shape, begin, shared);
+        sums[i] += WorkOnPart<kCopies>(cta, parts[i], begin, shared);
       }
     }
     return sums;

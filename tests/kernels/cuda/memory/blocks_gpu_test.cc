@@ -29,10 +29,10 @@ class GpuCopier {
     return static_cast<std::byte*>(memory_.emplace_back(*std::move(memory))->data());
   }
 
-  std::vector<uint64_t> Copy(const std::vector<BlockPart>& parts, SlotShape shape) {
+  std::vector<uint64_t> Copy(const std::vector<BlockPart>& parts) {
     return Run(parts,
                [&](const BlockPart* on_device, int32_t count, int64_t largest, uint64_t* sums) {
-                 return LaunchCopyParts(on_device, count, largest, shape, sums, stream_->handle());
+                 return LaunchCopyParts(on_device, count, largest, sums, stream_->handle());
                });
   }
   std::vector<uint64_t> Sum(const std::vector<BlockPart>& parts) {

@@ -42,7 +42,7 @@ TEST(SamplingEmulatedTest, TheOrderOfThreadsDoesNotMatter) {
 // The draw in tiles must give way where its rounding could choose another id than the plain loop.
 TEST(SamplingEmulatedTest, ACoinAtABoundaryFallsAsThePlainLoopSays) {
   for (const int vocab : {3, 2048, 10007}) {
-    // Wide enough that a double cannot hold the sums exactly.
+    // So far apart that a double cannot hold the sums exactly.
     const std::vector<float> logits = Logits(vocab, 21, 9);
     RowView view;
     view.logits = logits.data();

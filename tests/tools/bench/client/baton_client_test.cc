@@ -27,8 +27,6 @@ std::unique_ptr<BatonClient> ClientOf(const TimedInferenceServer& server,
   return std::move(*client);
 }
 
-std::string MessageOf(const RequestRecord& record) { return std::string(record.status.message()); }
-
 TEST(BatonClient, RecordsWhatTheServerSays) {
   TimedInferenceServer server({.natural_end_step = 4});
   const auto client = ClientOf(server, {.eos = EosMode::kMask});

@@ -41,8 +41,6 @@ RequestRecord RecordOfOne(const FakeOpenAiOptions& server_options, int tokens,
   return std::move(result.records[0]);
 }
 
-std::string MessageOf(const RequestRecord& record) { return std::string(record.status.message()); }
-
 TEST(OpenAiClient, RecordsWhatTheServerSays) {
   for (const char* line_end : {"\n", "\r\n"}) {
     const RequestRecord record = RecordOfOne({.line_end = line_end}, 5);

@@ -5,10 +5,10 @@
 
 #include <atomic>
 #include <memory>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "common/admin/admin_server.h"
+#include "tests/fakes/eventually.h"
 #include "tools/bench/figures/metrics_reading.h"
 
 namespace baton::bench {
@@ -176,11 +176,9 @@ class ScraperTest : public ::testing::Test {
     return *std::move(scraper);
   }
 
-  // Waits, for 10 s at most, until the page was read `times` times.
+  // Waits until the page was read `times` times.
   bool ReadBy(int times) const {
-    const auto deadline = std::chrono::steady_clock::now() + seconds(10);
-    while (read_ < times && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-    return read_ >= times;
+    return Eventually([&] { return read_ >= times; });
   }
 
   std::atomic<int> read_ = 0;

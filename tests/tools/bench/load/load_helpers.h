@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "common/base/check.h"
@@ -68,5 +69,9 @@ class DeafPort final {
   int socket_;
   int port_ = 0;
 };
+
+inline std::string MessageOf(const RequestRecord& record) {
+  return std::string(record.status.message());
+}
 
 }  // namespace baton::bench

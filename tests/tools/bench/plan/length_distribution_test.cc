@@ -14,7 +14,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSeed = 20261121;
+constexpr uint64_t kDrawSeed = 20261121;
 
 LengthDistribution Parsed(std::string_view text, LengthSide side = LengthSide::kInput) {
   const auto parsed = LengthDistribution::Parse(text, side);
@@ -23,7 +23,7 @@ LengthDistribution Parsed(std::string_view text, LengthSide side = LengthSide::k
 }
 
 std::vector<int32_t> Sorted(const LengthDistribution& lengths, int count) {
-  Draws draws(kSeed, Purpose::kInput);
+  Draws draws(kDrawSeed, Purpose::kInput);
   std::vector<int32_t> drawn;
   for (int i = 0; i < count; ++i) drawn.push_back(lengths.Draw(&draws));
   std::sort(drawn.begin(), drawn.end());

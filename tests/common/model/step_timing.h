@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "kernels/machine_limits.h"
@@ -9,18 +10,25 @@
 
 namespace baton::test {
 
-// Measures the steps of a loaded model through its runner. Each method prints a line, and adds it
-// to `figures`.
-class ModelBench final {
+// How long `work` takes by the clock.
+double Seconds(const std::function<void()>& work);
+
+// The CPU time that all threads of the process have taken so far: what a phase costs on a machine
+// that others use too.
+double CpuSeconds();
+
+// Times the steps of a loaded model through its runner, for the program bench_model. Each method
+// prints a line and adds its figures to `figures`.
+class StepTiming final {
  public:
-  ModelBench(LoadedModel& model, nlohmann::json* figures) : model_(model), figures_(*figures) {}
+  StepTiming(LoadedModel& model, nlohmann::json* figures) : model_(model), figures_(*figures) {}
 
   // What the device can do at best; shares of it are printed from then on.
   void SetLimits(const kernels::MachineLimits& limits);
   // One step of `count` whole prompts.
   void Prefill(int32_t count, int32_t tokens);
-  // Steps of `batch` sequences behind `context` tokens, as an engine launches them: on a device
-  // that takes two steps, the host never waits for a token before it launches the next.
+  // Decode steps of `batch` sequences behind `context` tokens, as an engine launches them: on a
+  // device that takes two steps, the host never waits for a token before it launches the next.
   void Decode(int32_t batch, int32_t context);
 
  private:

@@ -1,4 +1,4 @@
-#include "tests/common/model/model_bench.h"
+#include "tests/common/model/step_timing.h"
 
 #include <time.h>
 
@@ -10,11 +10,6 @@
 #include "common/model/footprint.h"
 
 namespace baton::test {
-namespace {
-
-constexpr int kRounds = 5;
-constexpr int32_t kStepsAhead = 64;  // of a round with two steps out
-constexpr int32_t kSteps = 15;       // one at a time
 
 double Seconds(const std::function<void()>& work) {
   const base::SteadyClock clock;
@@ -23,12 +18,17 @@ double Seconds(const std::function<void()>& work) {
   return base::Seconds(clock.Now() - begin);
 }
 
-// Of all threads of the process: what a phase costs on a machine that others use too.
 double CpuSeconds() {
   timespec now{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+
+namespace {
+
+constexpr int kRounds = 5;
+constexpr int32_t kStepsAhead = 64;  // of a round with two steps out
+constexpr int32_t kSteps = 15;       // one at a time
 
 double MedianSeconds(int count, const std::function<void()>& work) {
   std::vector<double> seconds;
@@ -45,7 +45,7 @@ std::vector<TestSequence*> Pointers(std::vector<TestSequence>& sequences) {
 
 }  // namespace
 
-void ModelBench::SetLimits(const kernels::MachineLimits& limits) {
+void StepTiming::SetLimits(const kernels::MachineLimits& limits) {
   limits_ = limits;
   std::printf("limits: copy %.1f GB/s, matmul %.1f GFLOP/s\n", limits.read_bytes_per_s / 1e9,
               limits.flops_per_s / 1e9);
@@ -53,7 +53,7 @@ void ModelBench::SetLimits(const kernels::MachineLimits& limits) {
                         {"matmul_flops_per_s", limits.flops_per_s}};
 }
 
-std::vector<TestSequence> ModelBench::Prompts(int32_t count, int32_t tokens) const {
+std::vector<TestSequence> StepTiming::Prompts(int32_t count, int32_t tokens) const {
   std::vector<TestSequence> sequences(static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) {
     std::vector<TokenId>& prompt = sequences[static_cast<size_t>(i)].prompt;
@@ -62,7 +62,7 @@ std::vector<TestSequence> ModelBench::Prompts(int32_t count, int32_t tokens) con
   return sequences;
 }
 
-void ModelBench::Prefill(int32_t count, int32_t tokens) {
+void StepTiming::Prefill(int32_t count, int32_t tokens) {
   RunnerDriver driver(model_);
   std::vector<TestSequence> sequences = Prompts(count, tokens);
   const std::vector<TestSequence*> pointers = Pointers(sequences);
@@ -94,7 +94,7 @@ void ModelBench::Prefill(int32_t count, int32_t tokens) {
   figures_["prefill"].push_back(figure);
 }
 
-double ModelBench::SecondsPerStep(RunnerDriver& driver,
+double StepTiming::SecondsPerStep(RunnerDriver& driver,
                                   const std::vector<TestSequence*>& sequences) {
   if (model_.runner->max_in_flight() < 2) {
     return MedianSeconds(kSteps, [&] { driver.Step(sequences, 1); });
@@ -103,7 +103,7 @@ double ModelBench::SecondsPerStep(RunnerDriver& driver,
   return MedianSeconds(kRounds, [&] { driver.DecodeAhead(sequences, kStepsAhead); }) / kStepsAhead;
 }
 
-double ModelBench::DecodeBytes(int32_t batch, double context) const {
+double StepTiming::DecodeBytes(int32_t batch, double context) const {
   double weights = 0;
   for (const kernels::PackedWeight* weight : model_.transformer->weights().projections()) {
     weights += static_cast<double>(weight->bytes());
@@ -111,7 +111,7 @@ double ModelBench::DecodeBytes(int32_t batch, double context) const {
   return weights + static_cast<double>(model_.kv().layout.bytes_per_token()) * batch * context;
 }
 
-void ModelBench::Decode(int32_t batch, int32_t context) {
+void StepTiming::Decode(int32_t batch, int32_t context) {
   RunnerDriver driver(model_);
   std::vector<TestSequence> sequences = Prompts(batch, context);
   const int32_t together = std::max(1, model_.transformer->limits().max_tokens / context);

@@ -13,9 +13,9 @@ namespace baton {
 // The EOS set of `model_dir` with the texts and sources of its ids, the tokenizer's own first.
 // `tokenizer` is null for a directory without one: then its EOS token is unknown and ids have no
 // text.
-absl::StatusOr<std::vector<StopSetEntry>> LoadStopSet(const std::string& model_dir,
-                                                      const ModelConfig& config,
-                                                      const GenerationConfig& generation,
-                                                      const Tokenizer* tokenizer);
+absl::StatusOr<std::vector<EosSetEntry>> LoadEosSet(const std::string& model_dir,
+                                                    const ModelConfig& config,
+                                                    const GenerationConfig& generation,
+                                                    const Tokenizer* tokenizer);
 
 }  // namespace baton

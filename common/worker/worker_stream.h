@@ -1,0 +1,145 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "common/base/failpoint.h"
+#include "common/base/mutex.h"
+#include "common/base/status.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/deadline.h"
+#include "common/rpc/status_map.h"
+#include "common/rpc/stream_writer.h"
+#include "common/worker/worker_core.h"
+#include "grpcpp/server_context.h"
+
+namespace baton {
+
+// What a Prefill and a Decode stream have in common: a gRPC reactor, the engine's sequence that
+// works for it, a bounded writer towards the router, and one end. However a stream ends (the
+// router cancels, a deadline passes, the worker drains, the engine stops), `End` is called once
+// with the status, the sequence is cancelled, and the router reads that status.
+//
+// `Self` derives from this and handles the engine's events in overloads of `On`, one for each
+// alternative of SequenceEvent::what. `Reactor` is gRPC's class of the call, and `Response` is what
+// the call writes.
+//
+// Called from gRPC's threads, the event router's, the timers' and pushes'; `mutex_` orders them. A
+// stream keeps itself alive until gRPC's OnDone; the event router keeps it until the sequence is
+// over and its lease has been returned.
+template <typename Self, typename Reactor, typename Response>
+class WorkerStream : public Reactor,
+                     public SequenceSink,
+                     public LiveStream,
+                     public std::enable_shared_from_this<Self> {
+ public:
+  // --- Called by gRPC. ---
+  void OnWriteDone(bool ok) override { writer_.OnWriteDone(ok); }
+  void OnCancel() override {
+    writer_.OnCancel();
+    End(absl::CancelledError("the router ended the stream"));
+  }
+  void OnDone() override {
+    core_->Leave(this);
+    self_.reset();
+  }
+
+  // --- Called by the event router. ---
+  void OnEvent(const SequenceEvent& event) override {
+    std::visit([this](const auto& what) { static_cast<Self*>(this)->On(what); }, event.what);
+  }
+  void OnEngineFault(const absl::Status& status) override { End(status); }
+
+  // Called by drain, and for every other end with a status. Only the first end counts.
+  void End(const absl::Status& status) override {
+    {
+      base::MutexLock lock(&mutex_);
+      if (std::exchange(ended_, true)) return;
+    }
+    LetGo(status);
+    if (sequence().valid()) core_->engine().Cancel(sequence());
+    writer_.Abort(ToGrpcStatus(status));
+  }
+
+ protected:
+  using Writer = StreamWriter<Response>;
+
+  // `core` and `context`, which is the call's, outlive the stream. `merge` may be null.
+  WorkerStream(WorkerCore* core, grpc::CallbackServerContext* context, typename Writer::Merge merge)
+      : core_(core),
+        writer_({.write = [this](const Response* message) { this->StartWrite(message); },
+                 .finish = [this](grpc::Status status) { this->Finish(std::move(status)); },
+                 .cancel = [context] { context->TryCancel(); }},
+                merge, core->timeouts().stream_buffer_bytes),
+        context_(context),
+        deadline_(DeadlineFromSystem(context->deadline(), core->clock())) {}
+
+  // Lets go of what the stream holds beside its sequence: pushes, tickets. Called once, by the end
+  // with `status`, without the lock.
+  virtual void LetGo(const absl::Status& status) = 0;
+
+  // The first call of a stream. An error means that the stream may not run: end it with that.
+  absl::Status Begin() {
+    self_ = this->shared_from_this();
+    BATON_RETURN_IF_ERROR(
+        CheckPeerRole(context_->auth_context().get(), core_->identity().tls, "router"));
+    return core_->Join(self_);
+  }
+
+  // Admits the stream's sequence to the engine. `on_admitted` is called before the first event.
+  absl::Status AdmitSequence(SequenceSpec spec, bool eos_signals,
+                             const std::function<void()>& on_admitted) {
+    spec.deadline = deadline_;
+    eos_policy_ = spec.stop.eos_policy;
+    eos_signals_ = eos_signals;
+    BATON_RETURN_IF_ERROR(core_->events()
+                              .Admit(std::move(spec), this->shared_from_this(),
+                                     [&](SequenceId id) {
+                                       sequence_ = id.value();
+                                       on_admitted();
+                                     })
+                              .status());
+    base::Failpoint("queued");
+    bool ended = false;
+    {
+      base::MutexLock lock(&mutex_);
+      ended = ended_;
+    }
+    if (ended) core_->engine().Cancel(sequence());
+    return absl::OkStatus();
+  }
+
+  // A router that does not read is cut off, so that it slows down nobody else.
+  void Send(Response response) {
+    if (writer_.Send(std::move(response))) return;
+    const absl::Status status = MakeError(
+        absl::StatusCode::kResourceExhausted, {.reason = Reason::kSlowClient},
+        "the router did not read " + std::to_string(core_->timeouts().stream_buffer_bytes) +
+            " bytes of this stream; it was ended");
+    End(status);
+    writer_.Break(ToGrpcStatus(status));
+  }
+
+  SequenceId sequence() const { return SequenceId(sequence_.load()); }
+
+  WorkerCore* const core_;
+  Writer writer_;
+  base::Mutex mutex_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // its status was decided, or Final was sent
+  // Set before the sequence is admitted, then constant.
+  bool eos_signals_ = false;
+  EosPolicy eos_policy_ = EosPolicy::kHonor;
+
+ private:
+  grpc::CallbackServerContext* const context_;
+  const base::Instant deadline_;
+  std::shared_ptr<Self> self_;  // until OnDone
+  std::atomic<uint64_t> sequence_{SequenceId::kNoneValue};
+};
+
+}  // namespace baton
