@@ -1,13 +1,17 @@
-"""Every #include of the tree against the layering table of docs/architecture.md.
+"""Every #include of the tree against the layering table of docs/architecture.md, and the size of its folders.
 
 A part is a folder (the longest prefix wins). `MAY` lists the parts of ours that it may include, and
 `EXTERNAL` the libraries; what is not listed is refused, so a new dependency is a decision.
 """
 
+import collections
+import pathlib
 import re
 import sys
 
 import source_tree
+
+FILES_MAX = 50  # directly in a folder; beyond it, a reader wants rooms
 
 CORE_LIBRARIES = ("absl/", "spdlog/")
 MAY = {
@@ -134,6 +138,12 @@ def violations():
                 yield f"{path}:{number}: {part_of(path)} must not include {match.group(2)}"
 
 
+def crowded(paths):
+    for folder, files in sorted(collections.Counter(path.parent for path in paths).items()):
+        if files > FILES_MAX:
+            yield f"{folder}: {files} files; expected at most {FILES_MAX}, so divide it into folders"
+
+
 def self_test():
     assert not allowed("common/base/x.h", "grpcpp/grpcpp.h")
     assert not allowed("common/sched/x.h", "common/rpc/y.h")
@@ -150,10 +160,14 @@ def self_test():
     assert allowed("tools/bench/load/x.h", "tools/bench/plan/request_plan.h")
     assert not allowed("router/workers/x.h", "router/request/request_flow.h")
     assert allowed("common/base/x.h", "vector") and allowed("common/base/x.h", "sys/mman.h")
+    some = [pathlib.Path(f"a/{number}.cc") for number in range(FILES_MAX + 1)]
+    assert list(crowded(some)) and not list(crowded(some[1:] + [pathlib.Path("a/b/c.cc")]))
 
 
 if __name__ == "__main__":
     self_test()
-    found = list(violations())
+    own = source_tree.sources((*source_tree.FOLDERS, "analysis", "models", "proto", "scripts"),
+                              (*source_tree.SUFFIXES, ".proto", ".py", ".rs"))
+    found = [*violations(), *crowded(own)]
     print("\n".join(found) or "layering holds")
     sys.exit(1 if found else 0)
