@@ -39,9 +39,9 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
   Schedule();
 }
 
-absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) const {
-  const BlockRows slots = BlockRows::Of(core_->identity().shape, used_slots);
-  if (used_slots == slots.block_size) return absl::OkStatus();
+absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_tokens) const {
+  const BlockRows rows = BlockRows::Of(core_->identity().shape, used_tokens);
+  if (used_tokens == rows.block_size) return absl::OkStatus();
   for (const std::span<std::byte> rank : block.ranks()) {
     BATON_RETURN_IF_ERROR(core_->blocks().Zero(rows, rank));
   }
