@@ -93,7 +93,7 @@ struct EngineOptions {
   int32_t max_num_batched_tokens = 2048;  // tokens in one step; any budget >= 1 is legal
   bool enable_prefix_caching = true;
   base::Duration prefill_batch_wait{};  // how long a prefill batch may wait to fill
-  Policy policy = kFcfs;
+  Policy policy = kFcfsPolicy;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused

@@ -24,7 +24,7 @@ struct Policy {
 };
 
 // First come, first served; the youngest yields.
-inline constexpr Policy kFcfs = {
+inline constexpr Policy kFcfsPolicy = {
     .starts_before = [](const SequenceView& a, const SequenceView& b) { return a.id < b.id; },
     .yields_before = [](const SequenceView& a, const SequenceView& b) { return a.id > b.id; }};
 

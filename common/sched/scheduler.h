@@ -27,7 +27,7 @@ struct SchedulerOptions {
   int32_t max_num_batched_tokens = 2048;  // of a step
   int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
   base::Duration prefill_batch_wait{};
-  Policy policy = kFcfs;
+  Policy policy = kFcfsPolicy;
   std::vector<TokenId> eos_ids;
 };
 
