@@ -246,7 +246,7 @@ class FakeWorker::Impl {
     {
       base::MutexLock lock(&state_->mutex);
       state_->load.set_ready(options_.ready);
-      state_->load.set_prefill_places_free(options_.prefill_slots_free);
+      state_->load.set_prefill_places_free(options_.prefill_places_free);
       state_->load.set_blocks_total(options_.blocks_total);
       state_->load.set_blocks_free(options_.blocks_total);
     }

@@ -100,7 +100,7 @@ struct FakeWorkerOptions {
   worker::v1::KvLayout layout;
   int32_t max_model_len = 4096;
   int32_t blocks_total = 4096;
-  int32_t prefill_slots_free = 64;
+  int32_t prefill_places_free = 64;
   int32_t cached_tokens = 0;  // that Started tells of
   bool ready = true;
 };

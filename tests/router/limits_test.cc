@@ -35,7 +35,7 @@ class OpenCall {
 TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
   options_.max_num_queued_reqs = 2;
   auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.prefill_slots_free = 0;
+  decode.prefill_places_free = 0;
   AddDecode(decode);
   StartRouter();
   std::vector<Answer> waiting(2);
@@ -59,7 +59,7 @@ TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
 
 TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreeSlot) {
   auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
-  prefill.prefill_slots_free = 1;
+  prefill.prefill_places_free = 1;
   prefill.script = [](const FakeMoment& moment) {
     return moment.point == FakePoint::kFirstToken ? FakeAction::Hang() : FakeAction::Go();
   };
