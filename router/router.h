@@ -42,7 +42,7 @@ class Router final {
   ~Router();
 
   std::string address() const { return server_->address(); }
-  // OK while a healthy decode worker is known and no drain has begun; else why not.
+  // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.
   absl::Status ready() const;
   size_t in_flight() const { return registry_.size(); }
 

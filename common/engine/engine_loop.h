@@ -17,8 +17,8 @@
 
 namespace baton {
 
-// The engine's thread: commands in, plan, step, commit, events out. Everything below the line
-// "engine thread" belongs to it alone.
+// The engine's thread. It takes commands, plans a step, computes it, commits its tokens and tells
+// its events, over and over. Everything below the line "Engine thread" belongs to it alone.
 class EngineLoop final : public Engine {
  public:
   // Options were checked; use Engine::Start.
@@ -42,7 +42,8 @@ class EngineLoop final : public Engine {
   void Apply(Command command);
   // False when the device failed.
   bool Submit(StepPlan plan);
-  // Waits for the oldest step that is on the device; its events. False when the device failed.
+  // Waits for the oldest step that is on the device, and tells its events. False when the device
+  // failed.
   bool FinishStep();
   void EndAll();
   void PublishAndEmit();

@@ -33,11 +33,11 @@ struct EosRow {
   int32_t attempt = 1;
 };
 
-// The row as one line of the EOS log, newline included: the keys of the log in their order, numbers
-// with at least 9 significant digits, what is not finite as null.
+// Appends the row as one line of the EOS log, newline included. The keys stand in the order of the
+// log, numbers have at least 9 significant digits, and what is not finite is null.
 void AppendEosLine(const EosRow& row, std::string* out);
 
-// `value` as JSON with 9 significant digits or more; null when it is not finite.
+// Appends `value` as JSON with 9 significant digits or more, or null when it is not finite.
 void AppendJsonNumber(double value, std::string* out);
 void AppendJsonString(std::string_view text, std::string* out);
 

@@ -17,8 +17,8 @@
 
 namespace baton {
 
-// Where a request's output goes. Calls come from one thread at a time, in this order: Start, any
-// number of Append, then one Finish or Fail. None of them waits for the client.
+// Where the output of a request goes. Calls come from one thread at a time and in this order:
+// Start, any number of Append, then one Finish or Fail. None of them waits for the client.
 class ClientSink {
  public:
   virtual ~ClientSink() = default;
@@ -53,8 +53,8 @@ struct StreamSinkOptions {
   base::TimerQueue* timers = nullptr;
 };
 
-// Generate and ChatGenerate, whose responses are the same on the wire. Lives until gRPC is done
-// with it.
+// The sink of Generate and ChatGenerate, whose responses are the same on the wire. It lives until
+// gRPC is done with it.
 class StreamSink final : public ClientSink,
                          public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public std::enable_shared_from_this<StreamSink> {
@@ -87,7 +87,7 @@ class StreamSink final : public ClientSink,
   std::shared_ptr<StreamSink> self_;
 };
 
-// GenerateOnce: everything in one message.
+// The sink of GenerateOnce, which answers with everything in one message.
 class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  public:
   static std::shared_ptr<UnarySink> Create(grpc::ByteBuffer* response);

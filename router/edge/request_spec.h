@@ -29,7 +29,7 @@ struct RequestSpec {
   std::string cache_salt;
 };
 
-// How long things may be, in tokens.
+// How many tokens a request may have.
 struct LengthLimits {
   int32_t context = 0;  // prompt and output
   int32_t input = 0;    // 0 = only by the context

@@ -25,12 +25,12 @@ struct PrefixChain {
 PrefixChain ChainOf(std::string_view salt, std::span<const TokenId> prompt,
                     std::span<const TokenId> generated, int32_t block_tokens);
 
-// What this router believes the prefix caches of its workers hold, from what it sent them: per
-// worker the blocks seen last, as many as its pool has. Only a hint: the worker's own cache
-// decides, and a wrong belief costs time, never a token. Thread-safe.
+// What this router believes the prefix caches of its workers to hold, from what it sent them: for
+// each worker the blocks seen last, as many as its pool has. It is only a hint. The worker's own
+// cache decides, and a wrong belief costs time, never a token. Thread-safe.
 class PrefixHints final {
  public:
-  // Blocks remembered of one worker, whatever the size of its pool.
+  // How many blocks are remembered of one worker, whatever the size of its pool.
   static constexpr int64_t kMaxBlocks = 1 << 16;
 
   // `chain` is in the cache of `worker`, whose pool has `pool_blocks`. Ignored while distrusted.

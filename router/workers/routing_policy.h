@@ -28,6 +28,7 @@ struct RoutingNeed {
 // Prefill and decode workers between which a push failed lately, by address.
 using PairSet = std::set<std::pair<std::string, std::string>>;
 
+// What is known of the workers.
 struct RoutingInput {
   std::span<const WorkerView> decode;   // healthy ones of one model
   std::span<const WorkerView> prefill;  // healthy
@@ -37,6 +38,7 @@ struct RoutingInput {
   base::Instant now{};
 };
 
+// The workers that were picked.
 struct Route {
   WorkerView decode;
   std::optional<WorkerView> prefill;  // empty: the decode worker prefills
@@ -49,7 +51,8 @@ struct Route {
 std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                std::mt19937_64* random);
 
-// The prefill half alone, for a reservation that exists already: never one in `need.avoid`.
+// Picks only the prefill worker, for a reservation that exists already, and never one in
+// `need.avoid`.
 std::optional<WorkerView> PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
                                            const RoutingInput& input, std::mt19937_64* random);
 

@@ -10,8 +10,8 @@
 
 namespace baton {
 
-// One Status.Watch stream: reads until it breaks. Lives until gRPC is done with it, whatever its
-// owner does. Thread-safe.
+// One Status.Watch stream, which is read until it breaks. It lives until gRPC is done with it,
+// whatever its owner does. Thread-safe.
 class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchResponse> {
  public:
   struct Listener {
