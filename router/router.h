@@ -23,7 +23,8 @@
 
 namespace baton {
 
-// A router in one object: services, queue, workers' directory. main.cc and the tests start it.
+// A router in one object, with its services, its queue and its directory of workers. main.cc and
+// the tests start it.
 //
 // Threads: gRPC's callbacks (run the flows), one that places, one for timers, one that resolves
 // names, the tokenizing pool, and the EOS log's writer.

@@ -5,7 +5,7 @@
 
 namespace baton::base {
 
-// Ends the process: an invariant of our own code is broken.
+// Ends the process when an invariant of our own code is broken.
 class CheckFailure {
  public:
   CheckFailure(const char* file, int line, const char* condition);

@@ -30,7 +30,7 @@ struct Command {
 // sequence may then send each other command once, which is what bounds the queue. Thread-safe.
 class CommandGate {
  public:
-  // `max_queued`: sequences that were admitted and did not start yet.
+  // `max_queued` bounds the sequences that were admitted and did not start yet.
   CommandGate(const SequenceLimits& limits, int32_t max_queued);
 
   absl::StatusOr<SequenceId> Admit(SequenceSpec spec);
@@ -38,7 +38,7 @@ class CommandGate {
   void Cancel(SequenceId sequence);
   void ReturnLease(SequenceId sequence);
 
-  // New sequences are refused with DRAINING.
+  // From now on new sequences are refused with DRAINING.
   void Drain();
   // New sequences are refused with `why`, other commands have no effect, and PopUntil returns
   // empty once the queue is drained.

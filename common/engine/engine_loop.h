@@ -21,7 +21,7 @@ namespace baton {
 // its events, over and over. Everything below the line "Engine thread" belongs to it alone.
 class EngineLoop final : public Engine {
  public:
-  // Options were checked; use Engine::Start.
+  // Expects options that were checked: use Engine::Start.
   EngineLoop(const EngineOptions& options, const KvCache& kv, std::unique_ptr<ModelRunner> runner,
              const base::Clock* clock);
   ~EngineLoop() override;
@@ -61,7 +61,7 @@ class EngineLoop final : public Engine {
   EngineFigures figures_ ABSL_GUARDED_BY(figures_mutex_);
   std::atomic<bool> healthy_{true};
 
-  // Engine thread.
+  // What follows belongs to the engine's thread.
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;

@@ -19,7 +19,7 @@ class EventSink {
 
   // Waits while the queue is full, but not once `Hurry` was called. Nothing passes after a fault.
   void Emit(EngineEvent event);
-  // The last event; only the first call counts.
+  // Emits the last event. Only the first call counts.
   void EmitFault(absl::Status status);
   // From now on Emit does not wait for the owner.
   void Hurry();

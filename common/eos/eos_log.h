@@ -41,11 +41,11 @@ class EosLog final {
 
   // Refuses a file that cannot be written or that another process writes.
   static absl::StatusOr<std::unique_ptr<EosLog>> Open(EosLogOptions options);
-  // Writes what was appended.
+  // Writes what was appended before it ends.
   ~EosLog();
 
   void Append(EosRow row);
-  // One line of FILE.requests.jsonl: a JSON object without a newline.
+  // Appends one line to FILE.requests.jsonl. `json` is an object without a newline.
   void AppendSummary(std::string json);
 
   bool Congested() const { return queue_.size() > queue_.capacity() / 2; }

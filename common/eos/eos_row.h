@@ -20,14 +20,14 @@ struct EosRequestFacts {
   EosPolicy policy = EosPolicy::kHonor;
 };
 
-// One accepted token. The signal is of the distribution that produced `token`.
+// One accepted token. Its signal belongs to the distribution that produced `token`.
 struct EosRow {
   std::shared_ptr<const EosRequestFacts> request;  // shared by the rows of a request in the queue
   double timestamp = 0;                            // Unix seconds, when sampled
   int32_t step = 0;  // tokens sampled including this one and EOS, over all attempts
   TokenId token = 0;
   EosSignal signal;
-  // kNone: the request went on. Set only in a request's last row.
+  // Set only in a request's last row; kNone means that the request went on.
   FinishReason finish_reason = FinishReason::kNone;
   std::optional<int32_t> natural_end_step;  // once it is known
   int32_t attempt = 1;

@@ -16,8 +16,8 @@ namespace baton {
 // request stops, except for stop strings, which the router matches.
 class StopCriteria {
  public:
-  // `max_tokens` >= 1 is the resolved limit over all attempts; `natural_end_step` what earlier
-  // attempts saw.
+  // `max_tokens`, at least 1, is the limit over all attempts, and `natural_end_step` is what
+  // earlier attempts saw of the natural end.
   StopCriteria(const StopParams& params, std::span<const TokenId> eos_ids, int32_t max_tokens,
                std::optional<int32_t> natural_end_step);
 

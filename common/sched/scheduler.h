@@ -74,7 +74,7 @@ class Scheduler {
 
   // `spec` passed CheckSpec. Ids grow from call to call.
   void Add(SequenceId id, SequenceSpec spec, base::Instant now);
-  // These ignore sequences that are over.
+  // These do nothing for a sequence that is over.
   void Cancel(SequenceId id, base::Instant now);
   void CommitImport(SequenceId id, SampledToken first, base::Instant now);
   void ReturnLease(SequenceId id);
@@ -88,7 +88,7 @@ class Scheduler {
   StepPlan Plan(base::Instant now);
   void Commit(const StepPlan& plan, const StepOutput& output, base::Instant now);
 
-  // What happened since the last call, in order.
+  // Takes what happened since the last call, in order.
   std::vector<SchedEvent> TakeEvents();
   // Sequences that ended since the last call and whose lease, if any, is over.
   std::vector<SequenceId> TakeForgotten();

@@ -48,7 +48,7 @@ class StopMatcher {
   };
   Node& At(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
   const Node& At(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
-  // -1 when there is none.
+  // The child of a node, or -1 when there is none.
   int32_t Child(int32_t node, uint8_t byte) const;
   int32_t Step(int32_t node, uint8_t byte) const;
   void Insert(std::string_view stop, int32_t index);

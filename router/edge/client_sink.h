@@ -28,9 +28,9 @@ class ClientSink {
   // False when more than the client buffer waits for the client; the delta is then lost.
   virtual bool Append(v1::Delta delta) = 0;
   virtual void Finish(v1::Final final) = 0;
-  // What waits for the client is dropped.
+  // Ends the request with an error; what waits for the client is dropped.
   virtual void Fail(const absl::Status& status) = 0;
-  // Since when the client has taken nothing of what is ready for it.
+  // The moment since which the client has taken nothing of what is ready for it.
   virtual std::optional<base::Instant> StalledSince() const = 0;
 };
 

@@ -11,7 +11,8 @@
 
 namespace baton {
 
-// What is generated from: text, ids used verbatim, or a conversation for the chat template.
+// What a request gives to generate from: text, ids that are used as they are, or a conversation for
+// the chat template.
 using RequestInput = std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>>;
 
 // A request that passed validation, with every default filled in.

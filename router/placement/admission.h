@@ -34,7 +34,8 @@ class Admission final {
             const base::Clock* clock, std::function<bool()> paused);
   ~Admission();
 
-  // RESOURCE_EXHAUSTED QUEUE_FULL with RetryInfo when max_num_queued_reqs wait.
+  // Refuses with RESOURCE_EXHAUSTED, QUEUE_FULL and RetryInfo when max_num_queued_reqs wait
+  // already.
   absl::Status Enqueue(Waiter waiter);
   void EnqueueReplay(Waiter waiter);
   void Remove(uint64_t id);

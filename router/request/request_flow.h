@@ -143,7 +143,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // --- Owned by whoever runs the mailbox. ---
+  // --- What follows is owned by whoever runs the mailbox. ---
   State state_ = State::kPreparing;
   std::optional<AcceptedOutput> output_;
   std::unique_ptr<EosRequestLog> eos_rows_;

@@ -33,7 +33,8 @@ class PrefixHints final {
   // How many blocks are remembered of one worker, whatever the size of its pool.
   static constexpr int64_t kMaxBlocks = 1 << 16;
 
-  // `chain` is in the cache of `worker`, whose pool has `pool_blocks`. Ignored while distrusted.
+  // Notes that `chain` is in the cache of `worker`, whose pool has `pool_blocks`. While the worker
+  // is distrusted nothing is noted.
   void Note(const WorkerKey& worker, const PrefixChain& chain, int64_t pool_blocks,
             base::Instant now);
   // Leading tokens of `chain` that `worker` would not compute again: whole blocks, never the last
@@ -42,7 +43,7 @@ class PrefixHints final {
   // It held less than believed (its cache is off, or small for its load): forgets what is known of
   // it and learns nothing until `until`.
   void Distrust(const WorkerKey& worker, base::Instant until);
-  // The process is gone.
+  // Forgets a process that is gone.
   void Drop(const WorkerKey& worker);
   size_t workers() const;
 

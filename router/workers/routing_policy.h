@@ -18,10 +18,11 @@ namespace baton {
 struct RoutingNeed {
   int64_t tokens = 0;       // prompt and what was generated
   int64_t peak_tokens = 0;  // with what may still be generated
-  // Only workers of this model: the one that drew the first tokens. "" = any.
+  // The fingerprint of the model that drew the first tokens, which must go on; "" while any will
+  // do.
   std::string fingerprint;
   std::set<WorkerKey> avoid;  // passed over while there is another
-  // Of those tokens; null: nothing depends on it. Shared because needs are copied.
+  // The chain of those tokens, or null when nothing depends on it. Shared because needs are copied.
   std::shared_ptr<const PrefixChain> prefix;
 };
 

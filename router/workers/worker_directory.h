@@ -126,7 +126,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     base::Instant status_at{};
     base::Duration backoff{};
     base::Instant full_until{};
-    // Own doings since `status_at`, and in all.
+    // What this router did since `status_at`, and, in the last two, in all.
     int32_t places_taken = 0;
     int64_t tokens_added = 0;
     int64_t tokens_placed = 0;

@@ -18,7 +18,7 @@ class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchRespon
     std::function<void(const worker::v1::WatchResponse&)> message;
     std::function<void(const grpc::Status&)> ended;  // once, last
   };
-  // Called from gRPC threads; must not block.
+  // Opens the stream. The listener is called from gRPC's threads and must not block.
   static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link, Listener listener);
 
   void Cancel() { context_.TryCancel(); }
