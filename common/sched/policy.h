@@ -19,7 +19,7 @@ struct SequenceView {
 // when things happen, never which tokens are drawn.
 struct Policy {
   bool (*starts_before)(const SequenceView& a, const SequenceView& b);
-  // Whether `a` gives its blocks up before `b`.
+  // Whether `a` gives its blocks up before `b` does.
   bool (*yields_before)(const SequenceView& a, const SequenceView& b);
 };
 
