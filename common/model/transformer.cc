@@ -62,7 +62,7 @@ absl::Status Transformer::AllocateBuffers() {
   return absl::OkStatus();
 }
 
-// Every product of a step, for the backend to prepare.
+// Lists every product of a step, for the backend to prepare.
 std::vector<kernels::MatMulUse> Transformer::Products() const {
   std::vector<kernels::MatMulUse> uses;
   const int rows = limits_.max_tokens;
