@@ -1,6 +1,5 @@
 #include "common/worker/handoff.h"
 
-
 namespace baton {
 namespace {
 
