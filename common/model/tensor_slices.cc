@@ -48,7 +48,7 @@ void CopyRow(const std::byte* from, DType from_dtype, int64_t cols, DType dtype,
   }
 }
 
-// Rows of one slice that a thread takes at a time.
+// Rows of one slice, as many as a thread takes at a time.
 struct SlicePiece {
   const TensorSlice* slice = nullptr;
   int64_t begin = 0;
