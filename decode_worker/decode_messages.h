@@ -8,7 +8,8 @@
 // What a Decode stream says, apart from when it says it.
 namespace baton {
 
-// Appends `next` to `last` when both carry tokens: while a write is out, they become one message.
+// Appends `next` to `last` when both carry tokens, so that what waits for a write becomes one
+// message.
 bool MergeTokens(worker::v1::DecodeResponse* last, worker::v1::DecodeResponse* next);
 
 // The last message of a stream that ended by itself or by Release, with `reason`.
@@ -16,11 +17,11 @@ worker::v1::DecodeResponse FinalOf(const FinishedEvent& event, FinishReason reas
 
 // --- Why a stream ended. ---
 
-// The reservation's push was silent for so long.
+// The push of the reservation was silent for so long.
 absl::Status Expired(base::Duration silence);
 // Running sequences took the reserved blocks.
 absl::Status Revoked();
-// Said to the push, whose Decode stream has ended.
+// What a push is told whose Decode stream has ended.
 absl::Status DecodeOver();
 
 }  // namespace baton

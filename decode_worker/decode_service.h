@@ -11,7 +11,7 @@ class Service;
 
 namespace baton {
 
-// DecodeService for a server; only routers may call it. `core` and `receiver` outlive the service.
+// Makes DecodeService, which only routers may call. `core` and `receiver` outlive the service.
 std::unique_ptr<grpc::Service> MakeDecodeService(WorkerCore* core, KvReceiver* receiver);
 
 }  // namespace baton

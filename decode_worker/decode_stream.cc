@@ -164,8 +164,9 @@ void DecodeStream::OnCommitted(const PushCommitment& commitment) {
     cached_tokens = std::min(cached_blocks_ * core_->identity().shape.block_size, prefix_tokens_);
   }
   if (ticket) receiver_->Void(*ticket);
-  // Before the engine knows, so that no token and no end can overtake them. It takes over at its
-  // next step; should it have revoked the blocks meanwhile, Revoked ends the stream.
+  // Started goes out before the engine knows of the commit, so that no token and no end can
+  // overtake it. The engine takes over at its next step; should it have revoked the blocks
+  // meanwhile, its RevokedEvent ends the stream.
   SendStarted({commitment.first_index, commitment.first_token, commitment.unix_time},
               cached_tokens);
   reservation->Accept();

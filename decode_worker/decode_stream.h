@@ -29,11 +29,11 @@ class DecodeStream final
 
   void LetGo(const absl::Status& status) override;
 
-  // The router's messages.
+  // What the router says.
   absl::Status Admit(const worker_pb::DecodeStart& start);
   void OnRelease(const worker_pb::Release& release);
 
-  // The engine's events.
+  // What the engine says.
   void On(const ReservedEvent& event);
   void On(const RefusedEvent& event);
   void On(const StateEvent& event);
@@ -47,20 +47,21 @@ class DecodeStream final
   void SendStarted(const PlacedToken& token, int32_t cached_tokens);
   void WatchSilence(base::Duration delay);
   void CheckSilence();
-  // The sequence is over: gives the lease back as soon as no copy runs, then forgets it.
+  // Called when the sequence is over: gives the lease back as soon as no copy runs, then forgets
+  // it.
   void LeaveEngine();
   // Voids the ticket and ends the push, if any.
   void DropReservation(const absl::Status& push_status);
 
   KvReceiver* const receiver_;
   worker_pb::DecodeRequest request_;  // owned by the outstanding read
-  bool started_reading_ = false;      // reads only
+  bool started_reading_ = false;      // only used by reads
   // Set by the start message, before the sequence is admitted; then constant.
   bool local_prefill_ = false;
   int32_t first_index_ = 0;
-  int32_t prefix_tokens_ = 0;  // prompt and generated
+  int32_t prefix_tokens_ = 0;  // tokens of the prompt and the generated ones
   base::Instant admitted_at_{};
-  EosSignal last_signal_;  // of the last token; the engine's router only
+  EosSignal last_signal_;  // of the last token; only used by the event router
 
   std::shared_ptr<Reservation> reservation_ ABSL_GUARDED_BY(mutex_);  // shared with its push
   std::optional<Ticket> ticket_ ABSL_GUARDED_BY(mutex_);              // while it is valid

@@ -25,9 +25,10 @@ absl::StatusOr<std::shared_ptr<KvInbox>> KvReceiver::Open(const PushHello& hello
     core_->probe().PushRefused(ReasonOf(status));
     return status;
   }
-  // A sender need not say.
+  // A sender need not say how it computes.
   if (!hello.numerics.empty() && hello.numerics != core_->identity().numerics) {
-    // Legal, but a replayed request may get other tokens than the first attempt would have.
+    // This is allowed, but a replayed request may get other tokens than its first attempt would
+    // have.
     core_->probe().PushFromOtherNumerics();
     spdlog::info("a push comes from numerics {}, this worker has {}", hello.numerics,
                  core_->identity().numerics);

@@ -9,13 +9,14 @@
 
 namespace baton {
 
-// The tickets that this worker has granted and that are not over: where a push finds its
-// reservation. Thread-safe.
+// Where a push finds its reservation: the tickets that this worker has granted and that are still
+// valid. Thread-safe.
 class KvReceiver final : public KvInboxes {
  public:
   // `core` outlives the receiver.
   explicit KvReceiver(WorkerCore* core) : core_(core) {}
 
+  // A new ticket that opens `reservation`.
   Ticket Grant(std::shared_ptr<Reservation> reservation);
   // The ticket is void from now on.
   void Void(const Ticket& ticket) { reservations_.Remove(ticket); }

@@ -19,7 +19,8 @@ namespace baton {
 // The receiving end of one granted reservation: the leased blocks, how much of each has arrived,
 // and the push that writes them. Bytes are copied only while it is attached. Thread-safe.
 //
-// granted -> (push opens) -> committed, or detached at any time before. A second push is refused.
+// It is granted, then a push opens it, then it is committed; at any time it can be detached
+// instead. A second push is refused.
 class Reservation final : public KvInbox {
  public:
   struct Hooks {
@@ -34,10 +35,11 @@ class Reservation final : public KvInbox {
   Reservation(const std::vector<LeasedBlock>& lease, int32_t first_index, int32_t vocab_size,
               const base::Clock* clock, Hooks hooks, const BlockAccess* blocks = &HostBlocks());
 
-  // For KvReceiver. False when this reservation has or had a push, or is detached.
+  // Called by KvReceiver when a push has shown the ticket. False when this reservation has or had a
+  // push, or is detached.
   bool OpenPush(std::shared_ptr<KvPushReply> reply);
 
-  // KvInbox: the transport's threads.
+  // KvInbox, called by the transport's threads.
   absl::Status Write(const KvPiece& piece) override;
   absl::StatusOr<ByteParts> BeginWrite(int32_t ordinal, int64_t offset, int64_t size) override;
   void EndWrite(int32_t ordinal, int64_t size, const absl::Status& written) override;
@@ -45,7 +47,7 @@ class Reservation final : public KvInbox {
   void Commit(PushCommitment commitment) override;
   void Closed() override;
 
-  // Answers the push: it is committed.
+  // Answers the push that it is committed.
   void Accept();
   // Ends the push, if there is one, with `status`.
   void Refuse(const absl::Status& status);
@@ -57,16 +59,17 @@ class Reservation final : public KvInbox {
   base::Instant last_sign_of_life() const;
 
  private:
+  // A leased block, and how much of it has arrived.
   struct Arrival {
     ByteParts ranks;
-    int64_t size = 0;     // on all of them
+    int64_t size = 0;     // on all ranks
     int64_t begun = 0;    // bytes that were written or are being written
     int64_t filled = 0;   // bytes that were written
-    bool direct = false;  // some of them by a transport that writes blocks itself
+    bool direct = false;  // a transport that writes blocks itself has written some
   };
 
-  // A place for the next bytes of a block; or for its first ones again, when the transport that
-  // wrote the others has given it up.
+  // Finds the place for the next bytes of a block, or for its first ones again when the transport
+  // that wrote the others has given it up.
   absl::StatusOr<ByteParts> Begin(int32_t ordinal, int64_t offset, int64_t size, bool direct);
   absl::StatusOr<ByteParts> Place(int32_t ordinal, int64_t offset, int64_t size)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -87,7 +90,7 @@ class Reservation final : public KvInbox {
   int32_t complete_blocks_ ABSL_GUARDED_BY(mutex_) = 0;
   bool opened_ ABSL_GUARDED_BY(mutex_) = false;
   int writing_ ABSL_GUARDED_BY(mutex_) = 0;      // between BeginWrite and EndWrite
-  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused for what a write left
+  bool broken_ ABSL_GUARDED_BY(mutex_) = false;  // refused because a write failed
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };

@@ -15,10 +15,10 @@
 
 namespace baton::kernels {
 
-// What projections of layers are stored and multiplied in, besides the compute dtype.
+// What the projections of layers are stored and multiplied in, where not in the compute dtype.
 enum class Quantization : uint8_t {
   kNone,
-  kFp8,  // e4m3, one scale per row; activations are quantized row by row. CUDA on Hopper only
+  kFp8,  // e4m3 with a scale per row, activations likewise; on GPUs of the Hopper generation only
 };
 
 // As on the command line: "none", "fp8".
@@ -34,33 +34,38 @@ constexpr std::optional<Quantization> ParseQuantization(std::string_view name) {
   return std::nullopt;
 }
 
+// What MakeBackend makes.
 struct BackendOptions {
   Device device = Device::kCpu;
   std::string isa = "auto";  // of the CPU: auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;
-  // Of all ranks together, at least one each; 0 = all cores this process may use. BackendInfo says
-  // how many came.
+  // Threads of all ranks together, at least one each; 0 = all cores that this process may use.
+  // BackendInfo::threads says how many this rank got.
   int threads = 0;
-  Collective* collective = nullptr;  // this rank's end of its group; outlives the backend
-  int device_index = 0;              // which GPU, of those that CUDA_VISIBLE_DEVICES shows
+  Collective* collective = nullptr;  // this rank's end of its group, if any; outlives the backend
+  int device_index = 0;              // which GPU of those that CUDA_VISIBLE_DEVICES shows
 };
 
+// INVALID_ARGUMENT for options that the device cannot serve or this build lacks,
+// FAILED_PRECONDITION for a machine without the device; the message names the flag that helps.
 absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(const BackendOptions& options);
 
+// What MakeGroup makes.
 struct GroupOptions {
   Device device = Device::kCpu;
   int ranks = 2;
-  std::string nccl_library;  // a file; "" = libnccl.so.2 by the loader's own search
-  // What a rank of the host waits for another one inside a step: as long as the engine's watchdog.
+  std::string nccl_library;  // a file; "" = libnccl.so.2 where the dynamic linker finds it
+  // How long a rank on the host waits for another one inside a step: as long as the engine's
+  // watchdog waits for a step.
   base::Duration patience = std::chrono::seconds(30);
 };
-// The ends of a new tensor-parallel group: [i] is rank i's, on GPU i where it is of GPUs.
-// FAILED_PRECONDITION says which GPU or library is missing.
+// Makes a tensor-parallel group and returns its ends: entry i is rank i's, which computes on GPU i
+// in a group of GPUs. FAILED_PRECONDITION says which GPU or library is missing.
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGroup(const GroupOptions& options);
 
-// What the backend's device can do at best, measured now; not during a step. See MachineLimits.
-// `threads` of the host's, where it computes.
+// Measures what the backend's device can do at best; not to be called during a step. A backend of
+// the host is measured with `threads` threads.
 absl::StatusOr<MachineLimits> MeasureLimits(Backend& backend, int threads);
 
 }  // namespace baton::kernels

@@ -18,26 +18,27 @@ class Collective {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  // values = their sum over the ranks, in the memory that the ranks compute in: the same bits on
-  // every rank, whoever came last. On the host it waits for the others and adds in the order of the
-  // ranks; on devices it only queues the sum on `stream`, that of the rank, and what is queued
-  // behind it sees the sum. An error ends the group: the values are undefined and every call of
-  // every rank fails from then on.
+  // Replaces `values`, which lie in the memory that the ranks compute in, by their sum over the
+  // ranks: the same bits on every rank, whoever came last. On the host it waits for the others and
+  // adds in the order of the ranks. On GPUs it only queues the sum on the rank's `stream`, and what
+  // is queued behind it sees the sum. An error ends the group: the values are undefined then, and
+  // every call of every rank fails from there on.
   virtual absl::Status AllReduceSum(std::span<float> values, void* stream = nullptr) = 0;
 
-  // The same of values in host memory, whatever the ranks compute on. Waits for the others.
+  // The same for values in the host's memory, whatever the ranks compute on. Waits for the others.
   virtual absl::Status AllReduceSumOnHost(std::span<float> values) = 0;
 
-  // OK while the group stands. A rank asks when sums that it queued are over: those of a group that
-  // has ended are worth nothing.
+  // OK while the group stands. A rank asks when the sums that it queued should be over, because
+  // sums of a group that has ended are worth nothing.
   virtual absl::Status status() = 0;
 
-  // Ends the group for `why`, unless it has ended: who waits and who comes gets it. Any thread.
+  // Ends the group, unless it has ended: whoever waits or comes later gets `why`. Any thread may
+  // call it.
   virtual void Abort(const absl::Status& why) = 0;
 };
 
-// Of ranks that are threads of this process: rank 0, 1, … A rank that is waited for longer than
-// `patience` ends the group.
+// Makes a group whose ranks are threads of this process that compute in its memory. Entry i is the
+// end of rank i. When a rank is waited for longer than `patience`, the group ends.
 std::vector<std::unique_ptr<Collective>> MakeHostGroup(int ranks, base::Duration patience);
 
 }  // namespace baton::kernels

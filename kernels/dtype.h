@@ -7,7 +7,7 @@
 
 namespace baton::kernels {
 
-// Element types of tensors in memory.
+// The types that elements of tensors have in memory.
 enum class DType : uint8_t { kF32, kBF16, kF16 };
 
 constexpr size_t SizeOf(DType dtype) { return dtype == DType::kF32 ? 4 : 2; }

@@ -6,9 +6,9 @@
 
 namespace baton::kernels {
 
-// The exponential of every sampling weight. It is defined operation by operation so that scalar and
-// vector code, whatever the ISA, give the same bits: every step below is one IEEE operation.
-// Relative error below 2e-7; 0 below -87.
+// The exponential that every sampling weight is made with. It is defined operation by operation,
+// each of them one IEEE operation, so that scalar and vector code give the same bits on every ISA.
+// Its relative error is below 2e-7; below -87 it is 0.
 struct ExpF32Constants {
   static constexpr float kMin = -87.0f;
   static constexpr float kMax = 88.0f;

@@ -6,21 +6,23 @@
 
 namespace baton::kernels {
 
-// What a machine can do at best with a backend's threads and instruction set, or a GPU.
+// What a GPU, or a CPU with a backend's threads and instruction set, can do at best.
 struct MachineLimits {
-  // Multiply and add count as two. On a CPU of fused multiply-adds in registers, on a GPU of a
-  // large matrix product of random numbers.
+  // A multiplication and an addition count as two. Measured on a CPU by fused multiply-adds in
+  // registers, on a GPU by a large matrix product of random numbers.
   double flops_per_s = 0;
-  // Streaming from memory, beyond the caches; on a GPU read and written by a large copy.
+  // Bytes streamed from memory, beyond the caches. On a GPU, bytes that a large copy reads and
+  // writes.
   double read_bytes_per_s = 0;
 };
 
-// Of the host. Takes at most 200 ms, uses info.threads threads and 128 MiB for the time of the
-// call. Other load on the machine shows in the figures: measure beside what is compared with them.
+// Measures the host with info.threads threads and info.isa. Takes at most 200 ms, and 128 MiB while
+// it runs. Other load on the machine shows in the figures, so measure beside what is compared.
 MachineLimits MeasureMachineLimits(const BackendInfo& info);
 
-// Bytes per second of one pass over `data` by `threads` that read a part each. The rate of memory
-// only if `bytes` is far more than the caches hold, those of a virtual machine's host included.
+// Bytes per second of one pass over `data` by `threads` threads that read a part each. This is the
+// rate of memory only if `bytes` is far more than the caches hold, those of a virtual machine's
+// host included.
 double ReadRate(const std::byte* data, size_t bytes, int threads);
 
 }  // namespace baton::kernels

@@ -8,17 +8,17 @@
 
 namespace baton::kernels {
 
-// Penalties, bias and masks: the part of sampling that touches few ids. Shared by the host
-// backends, so that they process a row with the same arithmetic. Owns scratch that is reused from
-// row to row; one per thread.
+// Applies penalties, bias and masks to a row of logits: the part of sampling that touches few ids.
+// The host backends share it, so that they process a row with the same arithmetic. It owns scratch
+// that is reused from row to row, so each thread has one.
 class SampleProcessors {
  public:
-  // The processed logits: `raw` itself when the row asks for nothing, else a copy in scratch, valid
-  // until the next call. A masked id has -infinity. When the masks leave no id, `raw` is returned:
-  // a request cannot ask for no token at all.
+  // Returns the processed logits: `raw` itself when the row asks for nothing, else a copy in
+  // scratch, valid until the next call. A masked id has -infinity. When the masks leave no id,
+  // `raw` is returned, because a request cannot ask for no token at all.
   std::span<const float> Process(const SampleRow& row, std::span<const float> raw);
 
-  // As the last Process, with the row's EOS ids masked as well.
+  // Returns the logits of the last Process with the row's EOS ids masked as well.
   std::span<const float> MaskEos(const SampleRow& row, std::span<const float> raw);
 
  private:
@@ -32,10 +32,11 @@ class SampleProcessors {
   std::vector<int32_t> seen_;    // ids with a count
 };
 
-// Sets every id in range to -infinity.
+// Sets the logit of every id that is in range to -infinity.
 void MaskIds(std::span<const int32_t> ids, std::span<float> logits);
 
-// Ids that would complete an n-gram that the history (prompt, then output) already holds.
+// Masks the ids that would complete an n-gram which the history (prompt, then output) already
+// holds.
 void MaskRepeatedNgrams(const SampleRow& row, std::span<float> logits);
 
 bool Contains(std::span<const int32_t> ids, int32_t id);

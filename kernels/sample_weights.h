@@ -11,18 +11,19 @@
 
 namespace baton::kernels {
 
-// The arithmetic that every host sampler must share for equal tokens.
+// The arithmetic that every sampler of the host must share to draw the same tokens.
 //
-// A drawable id weighs ExpF32((x - highest) / temperature), x its processed logit. Order for top-k
-// and top-p is (x descending, id ascending). Nucleus masses are integers, so that their sums do not
-// depend on the order of summation.
+// An id that may be drawn weighs ExpF32((x - highest) / temperature), x its processed logit. Order
+// for top-k and top-p is (x descending, id ascending). Nucleus masses are integers, so that their
+// sums do not depend on the order of summation.
 
-// In units of 2^-40; a vocabulary below 2^23 cannot overflow a sum. `weight` is in [0, 1].
+// The nucleus mass of a `weight` in [0, 1], in units of 2^-40: sums over a vocabulary of fewer than
+// 2^23 ids cannot overflow.
 inline uint64_t NucleusMass(float weight) {
   return static_cast<uint64_t>(static_cast<double>(weight) * 0x1.0p40);
 }
 
-// An id is kept while the masses ranked before it stay below this.
+// Top-p keeps an id while the sum of the masses that rank before it stays below this.
 inline double NucleusNeeded(float top_p, uint64_t total) {
   return static_cast<double>(top_p) * static_cast<double>(total);
 }
@@ -31,7 +32,8 @@ inline double SampleCoin(const SampleRow& row, uint32_t draw) {
   return base::Coin(row.seed, SamplePosition(row), draw);
 }
 
-// The id of highest logit among `ids`, ties to the lowest; -1 when none is in the vocabulary.
+// The id with the highest logit among `ids`, the lowest of those that tie; -1 when none of them is
+// in the vocabulary.
 inline int32_t BestId(std::span<const int32_t> ids, std::span<const float> logits) {
   int32_t best = -1;
   for (const int32_t id : ids) {
@@ -43,8 +45,8 @@ inline int32_t BestId(std::span<const int32_t> ids, std::span<const float> logit
   return best;
 }
 
-// Sets eos_logprob, and eos_rank to 1 if there is an EOS id, else 0. `highest` is the highest raw
-// logit, `log_total` the log of the sum of exp(x - highest).
+// Sets signal.eos_logprob, and signal.eos_rank to 1 if there is an EOS id and to 0 if not.
+// `highest` is the highest raw logit, `log_total` the logarithm of the sum of exp(x - highest).
 void FillEosLogprob(std::span<const int32_t> eos_ids, std::span<const float> raw, double highest,
                     double log_total, EosSignal& signal);
 

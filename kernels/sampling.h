@@ -8,10 +8,11 @@
 
 namespace baton::kernels {
 
-// One row to sample. Spans are host memory, valid until Sample returns.
+// How the token of one row of logits is drawn. Spans are host memory, valid until Sample returns.
 //
-// Order of processors: repetition penalty (prompt and output), presence and frequency penalty
-// (output), bias, masks, temperature, top-k, top-p, min-p. What is off costs nothing.
+// The logits are processed in this order: repetition penalty (of prompt and output), presence and
+// frequency penalty (of the output), bias, masks, temperature, top-k, top-p, min-p. What is off
+// costs nothing.
 struct SampleRow {
   float temperature = 0;  // 0 = greedy: highest processed logit, ties to the lowest id
   int32_t top_k = 0;      // 0 = off

@@ -9,23 +9,25 @@
 
 namespace baton::kernels {
 
-// What every backend demands of a step: sequences partition the tokens, positions follow from the
-// contexts, block tables name existing blocks for the whole context, and sampled rows exist.
+// Checks what every backend demands of a step: its sequences partition the tokens, positions follow
+// from the contexts, block tables name existing blocks for each whole context, and the rows to
+// sample exist. INTERNAL says what is wrong, which is a bug of whoever made the layout.
 absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv);
 
-// The host computes in no float16.
+// Refuses a KV cache of float16, in which no backend of the host computes.
 absl::Status CheckHostKv(const KvLayout& layout);
 
-// Without padding.
+// The rows of a step on a backend that pads nothing.
 inline StepRows RowsOf(const StepLayout& layout) {
   return {static_cast<int64_t>(layout.tokens.size()),
           static_cast<int64_t>(layout.sample_rows.size())};
 }
 
-// Backend::AllReduce over host memory. What went wrong, or "".
+// Backend::AllReduce for values in the host's memory. Returns what went wrong, or "".
 std::string SumOverRanks(Collective& collective, Matrix values);
 
-// A fault of the device, as Backend::EndStep reports it.
+// An error with the reason DEVICE_FAULT, as Backend::EndStep reports one: the worker that gets it
+// turns unhealthy.
 absl::Status DeviceFault(std::string_view message);
 
 }  // namespace baton::kernels

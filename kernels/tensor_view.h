@@ -7,7 +7,8 @@
 
 namespace baton::kernels {
 
-// A row-major matrix in device memory, not owned. Rows are `stride` elements apart.
+// A view of a row-major matrix in device memory, which it does not own. Rows begin `stride`
+// elements apart.
 struct Matrix {
   void* data = nullptr;
   DType dtype = DType::kF32;
@@ -24,13 +25,13 @@ struct Matrix {
   }
 };
 
-// A checkpoint tensor in host memory, row-major and dense, not owned.
+// A view of a checkpoint's tensor in host memory, row-major and dense, which it does not own.
 struct HostTensor {
   const void* data = nullptr;
   DType dtype = DType::kF32;
   int64_t rows = 1;  // [out] of a projection, [vocab] of an embedding, 1 for a vector
   int64_t cols = 0;  // [in] of a projection, [hidden] of an embedding, length of a vector
-  bool keep_precision = false;  // of a projection: not quantized, whatever the backend does else
+  bool keep_precision = false;  // a projection that is not quantized, though others may be
 };
 
 }  // namespace baton::kernels

@@ -39,11 +39,11 @@ void KvSender::Open(KvTransport* transport, const std::string& address, const Ti
   Schedule();
 }
 
-absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_slots) const {
-  const BlockRows slots = BlockRows::Of(core_->identity().shape, used_slots);
-  if (used_slots == slots.block_size) return absl::OkStatus();
+absl::Status KvSender::ZeroRest(const LeasedBlock& block, int32_t used_tokens) const {
+  const BlockRows rows = BlockRows::Of(core_->identity().shape, used_tokens);
+  if (used_tokens == rows.block_size) return absl::OkStatus();
   for (const std::span<std::byte> rank : block.ranks()) {
-    BATON_RETURN_IF_ERROR(core_->blocks().Zero(slots, rank));
+    BATON_RETURN_IF_ERROR(core_->blocks().Zero(rows, rank));
   }
   return absl::OkStatus();
 }
@@ -113,7 +113,8 @@ void KvSender::OnPushDone(absl::Status status) {
     done = std::exchange(done_, nullptr);
     push_.reset();
     const base::Instant now = core_->clock().Now();
-    // Our own reason says more than the CANCELLED that it caused. OK stays OK: it is committed.
+    // This worker's own reason says more than the CANCELLED that it caused. A push that ended OK is
+    // committed, whatever was wished meanwhile.
     outcome_.status = status.ok() || why_.ok() ? std::move(status) : why_;
     outcome = outcome_;
     if (outcome.status.ok()) {

@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// What one push came to.
+// How one push ended.
 struct PushOutcome {
   absl::Status status;  // OK only when the decode worker committed
   int32_t blocks = 0;   // handed to the transport, skipped ones not counted
@@ -25,9 +25,9 @@ struct PushOutcome {
 // alive, and gives up on a peer that accepts nothing. Thread-safe; no call waits for a peer.
 class KvSender final : public KvPushObserver, public std::enable_shared_from_this<KvSender> {
  public:
-  // `done` is called exactly once, when no byte of any block can be read any more, and dropped
-  // then: it may own who owns this.
-  // `target` is the decode worker's layout, of which CanHandOver is known.
+  // The first `skip_blocks` blocks are not sent. `target` is the decode worker's layout, to which
+  // this worker can hand over. `done` is called exactly once, when no byte of any block can be read
+  // any more, and is dropped then, because it may own the object that owns this.
   KvSender(WorkerCore* core, int32_t skip_blocks, KvShape target,
            std::function<void(const PushOutcome&)> done);
 
@@ -36,8 +36,9 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   // this sequence; the rest of it is zeroed, so that nothing of the block's former owners leaves.
   void Send(const std::vector<LeasedBlock>& blocks, int32_t used_tokens);
   void Commit(int32_t index, const SampledToken& first, double unix_time);
-  // Ends the push; `why` becomes the outcome unless the push was over.
+  // Ends the push; `why` becomes its outcome unless it was over.
   void Cancel(const absl::Status& why);
+  // So many tokens of the prompt are computed: what signs of life say.
   void NoteComputed(int32_t tokens);
 
   void OnPushDone(absl::Status status) override;
@@ -53,9 +54,9 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   base::Mutex mutex_;
   std::function<void(const PushOutcome&)> done_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<KvPush> push_ ABSL_GUARDED_BY(mutex_);  // shared with the transport
-  absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of our own cancel
+  absl::Status why_ ABSL_GUARDED_BY(mutex_);              // of this worker's own cancel
   PushOutcome outcome_ ABSL_GUARDED_BY(mutex_);
-  // Of the first blocks, or of the commit where there is nothing to send.
+  // When the first blocks were sent, or the commit where there was nothing to send.
   base::Instant first_sent_ ABSL_GUARDED_BY(mutex_){};
   base::Instant committed_ ABSL_GUARDED_BY(mutex_){};
   base::Instant last_progress_ ABSL_GUARDED_BY(mutex_){};

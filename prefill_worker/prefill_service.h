@@ -12,8 +12,8 @@ class Service;
 
 namespace baton {
 
-// PrefillService for a server; only routers may call it. `warmer` may be null: then WarmPair has no
-// effect. All outlive the service.
+// Makes PrefillService, which only routers may call. Without a `warmer` WarmPair has no effect. All
+// arguments outlive the service.
 std::unique_ptr<grpc::Service> MakePrefillService(WorkerCore* core, KvTransport* transport,
                                                   PairWarmer* warmer = nullptr);
 

@@ -106,7 +106,7 @@ void PrefillStream::On(const BlocksReadyEvent& event) {
 void PrefillStream::On(const TokenEvent& event) {
   core_->probe().TokenSampled(event.token, eos_policy_);
   base::MutexLock lock(&mutex_);
-  // Finished, which comes in the same breath, tells whether it ends the request.
+  // FinishedEvent, which follows at once, tells whether this token ends the request.
   token_ = PlacedToken{event.index, event.token, event.unix_time};
   cached_tokens_ = event.cached_tokens;
   first_token_at_ = core_->clock().Now();

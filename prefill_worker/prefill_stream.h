@@ -11,8 +11,8 @@
 
 namespace baton {
 
-// One Prefill stream: computes the prompt, pushes its blocks while the next chunk computes, sends
-// the first token. The blocks are given back when the push can read no byte any more.
+// One Prefill stream: computes the prompt, pushes its blocks while the next chunk is computed, and
+// sends the first token. The blocks are given back when the push can read no byte any more.
 class PrefillStream final
     : public WorkerStream<PrefillStream, grpc::ServerWriteReactor<worker_pb::PrefillResponse>,
                           worker_pb::PrefillResponse> {

@@ -53,7 +53,7 @@ class RouterProcess final {
   explicit RouterProcess(const RouterFlags& flags) : flags_(flags) {}
   ~RouterProcess() { admin_.reset(); }
 
-  // Empty when serving; else why not.
+  // Why the router cannot serve; empty when it can.
   std::optional<Fatal> Start();
   void Drain();
 

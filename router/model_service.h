@@ -6,7 +6,7 @@
 
 namespace baton {
 
-// baton.v1.ModelService: facts about the one served model.
+// Implements baton.v1.ModelService, which tells facts about the one served model.
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
   // Both must outlive this.

@@ -11,9 +11,9 @@
 namespace baton {
 namespace {
 
-// Status grows old without an event.
+// A worker's status grows old without an event, so health is looked at again this often.
 constexpr base::Duration kHealthEvery = std::chrono::milliseconds(250);
-// For streams whose end the client has not taken yet.
+// The time for streams whose end the client has not taken yet.
 constexpr std::chrono::milliseconds kShutdownGrace{1000};
 
 const std::vector<std::string>& ServiceNames() {

@@ -23,7 +23,8 @@
 
 namespace baton {
 
-// A router in one object: services, queue, workers' directory. main.cc and the tests start it.
+// A router in one object, with its services, its queue and its directory of workers. main.cc and
+// the tests start it.
 //
 // Threads: gRPC's callbacks (run the flows), one that places, one for timers, one that resolves
 // names, the tokenizing pool, and the EOS log's writer.
@@ -42,7 +43,7 @@ class Router final {
   ~Router();
 
   std::string address() const { return server_->address(); }
-  // OK while a healthy decode worker is known and no drain has begun; else why not.
+  // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.
   absl::Status ready() const;
   size_t in_flight() const { return registry_.size(); }
 

@@ -10,12 +10,13 @@
 
 namespace baton {
 
+// What is done with requests that ask to ignore EOS. kWarn counts and logs them.
 enum class IgnoreEosRule { kAllow, kWarn, kRefuse };
 
 // How long the router waits for what. Only `request` may be overridden by the client.
 struct RouterDeadlines {
   base::Duration request = std::chrono::seconds(600);
-  // For a place in a decode worker; the worker is told, the router waits `answer_grace` longer.
+  // For blocks in a decode worker. The worker is told, and the router waits `answer_grace` longer.
   base::Duration reserve = std::chrono::seconds(5);
   base::Duration answer_grace = std::chrono::seconds(1);
   // From the prefill worker's last word until `Started`.
@@ -24,7 +25,7 @@ struct RouterDeadlines {
   base::Duration no_worker = std::chrono::seconds(30);
   // Without the client taking anything that is ready for it.
   base::Duration slow_client = std::chrono::seconds(30);
-  // Older status says nothing.
+  // A worker's status that is older than this says nothing.
   base::Duration status_fresh = std::chrono::seconds(2);
   base::Duration resolve_every = std::chrono::seconds(5);
   // How long a worker that broke, refused or failed a push is passed over if there is another.

@@ -29,20 +29,21 @@ struct RequestFigures {
   std::optional<int32_t> natural_end_step;
 };
 
-// What the router tells its metrics, as verbs. Thread-safe.
+// What the router tells its metrics, one verb for each thing that happens. Thread-safe.
 class RouterProbe final {
  public:
   // `registry` must outlive this.
   explicit RouterProbe(MetricsRegistry* registry);
 
   void RequestReceived();
-  // Received, and refused before it became a flow.
+  // A request was received, and refused before it became a flow.
   void RefusedAtTheDoor(const absl::Status& status);
   void RequestEnded(const RequestFigures& figures);
   void MaxTokensAsked(int32_t max_tokens);
   void AskedToIgnoreEos(EosPolicy policy);
 
-  // Of one request; "" = not in any.
+  // One request went from stage `from` to stage `to`, named as the label `stage` of the metrics. An
+  // empty name means that it is in no stage, before it is queued or after its end.
   void StageChanged(std::string_view from, std::string_view to);
   void QueueRefused();
   void DiedInQueue();

@@ -21,8 +21,8 @@ using RawInferenceService = v1::InferenceService::WithRawCallbackMethod_Generate
                 v1::InferenceService::WithRawCallbackMethod_Detokenize<
                     v1::InferenceService::Service>>>>>;
 
-// baton.v1.InferenceService: turns calls into flows. Its methods run in gRPC callbacks and never
-// wait.
+// Implements baton.v1.InferenceService by turning calls into flows. Its methods run in gRPC's
+// callbacks and never wait.
 class RouterService final : public RawInferenceService {
  public:
   // `context` must outlive this.

@@ -30,7 +30,7 @@ class BoundedQueue {
     return true;
   }
 
-  // False only when closed.
+  // Pushes whatever the bound says. False only when closed.
   bool PushReserved(T&& item) {
     {
       MutexLock lock(&mutex_);

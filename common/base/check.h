@@ -5,7 +5,7 @@
 
 namespace baton::base {
 
-// Ends the process: an invariant of our own code is broken.
+// Ends the process when an invariant of our own code is broken.
 class CheckFailure {
  public:
   CheckFailure(const char* file, int line, const char* condition);
@@ -23,7 +23,8 @@ struct CheckVoidify {
 
 }  // namespace baton::base
 
-// A bug of ours if false. `BATON_CHECK(a <= b) << a << " blocks of " << b;`
+// Ends the process when `condition`, which only a bug of ours can break, is false:
+// `BATON_CHECK(a <= b) << a << " blocks of " << b;`
 #define BATON_CHECK(condition)                  \
   (condition) ? static_cast<void>(0)            \
               : ::baton::base::CheckVoidify() & \

@@ -16,9 +16,9 @@ inline double Milliseconds(Duration d) { return 1e3 * Seconds(d); }
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic; for deadlines and durations.
+  // A monotonic time, for deadlines and durations.
   virtual Instant Now() const = 0;
-  // Seconds since the Unix epoch; for logs only.
+  // The seconds since the Unix epoch, for logs only.
   virtual double UnixNow() const = 0;
 };
 
@@ -31,7 +31,7 @@ class SteadyClock final : public Clock {
   }
 };
 
-// Moves only when told to. Starts one hour after the steady epoch.
+// A clock for tests that moves only when told to. It starts one hour after the steady epoch.
 class ManualClock final : public Clock {
  public:
   Instant Now() const override { return Instant(Duration(nanos_.load())); }

@@ -27,7 +27,7 @@ struct SampledToken {
   float logprob = 0;                       // raw distribution, nats
   std::vector<TokenLogprob> top_logprobs;  // as many as asked for, highest first, ties by lower id
   EosSignal eos;
-  // Under an ignore policy: the undisturbed draw of this step was an EOS id.
+  // Under an ignore policy, whether the undisturbed draw of this step was an EOS id.
   bool natural_end = false;
 };
 

@@ -35,7 +35,7 @@ namespace baton::base {
 //   preempted        the engine preempted a sequence
 //   finishing        Final is about to be sent
 //
-// The default is off: Failpoint() then costs one relaxed load.
+// Nothing is armed by default, and Failpoint() then costs one relaxed load.
 
 // Reads `spec` as above. Unknown states are refused by ArmFailpoints only in form, not in name: the
 // names belong to the binaries.

@@ -7,11 +7,11 @@
 // The ids that cross more than one library.
 namespace baton {
 
-// A block of the paged KV cache: index into the arena of one worker.
+// A block of the paged KV cache, by its index in the arena of one worker.
 using BlockId = base::StrongId<struct BlockIdTag, int32_t>;
 
-// A sequence inside one engine. Unique for the life of the process, never reused, never on the
-// wire.
+// A sequence inside one engine. The id is unique for the life of the process, is never used again
+// and never travels.
 using SequenceId = base::StrongId<struct SequenceIdTag, uint64_t>;
 
 // A token of the model's vocabulary. Plain, because it is arithmetic data in every kernel.

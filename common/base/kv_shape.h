@@ -39,7 +39,7 @@ struct KvShape {
                                        : head * (tensor_parallel / kv_heads);
   }
 
-  // "float32 block 16 layers 2 kv_heads 2 head_dim 64 tp 1 v1"
+  // The shape for people: "float32 block 16 layers 2 kv_heads 2 head_dim 64 tp 1 v1".
   std::string Describe() const {
     return dtype + " block " + std::to_string(block_size) + " layers " + std::to_string(layers) +
            " kv_heads " + std::to_string(kv_heads) + " head_dim " + std::to_string(head_dim) +

@@ -8,8 +8,8 @@
 
 namespace baton::base {
 
-// std::mutex with thread-safety annotations. absl::Mutex of Debian 12 is not built for TSan, which
-// then reports false races.
+// A std::mutex with thread-safety annotations. It stands in place of absl::Mutex because Debian 12
+// builds that one without TSan, which then reports races that are none.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
@@ -33,8 +33,8 @@ class ABSL_SCOPED_LOCKABLE MutexLock {
   Mutex& mutex_;
 };
 
-// Waits with the mutex held, as std::condition_variable; every wait is in a loop over its
-// condition.
+// A condition variable for Mutex. The caller holds the mutex, and every wait is in a loop over its
+// condition, as with std::condition_variable.
 class CondVar {
  public:
   void Wait(Mutex* mutex) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {

@@ -44,12 +44,12 @@ enum class Reason {
   kDeviceFault,
 };
 
-// Spelled as on the wire: "TOO_LONG". "" for kNone.
+// The name of a reason as it is spelled on the wire: "TOO_LONG"; "" for kNone.
 std::string_view ReasonName(Reason reason);
-// kNone for an unknown name.
+// The reason of that name, or kNone for an unknown one.
 Reason ReasonFromName(std::string_view name);
 
-// What the client is told beside code and message: details of google.rpc.
+// What the client is told beside code and message. It travels as the details of google.rpc.
 struct ErrorDetail {
   Reason reason = Reason::kNone;
   std::string field;                                        // the offending request field, or ""
@@ -62,7 +62,7 @@ struct ErrorDetail {
 absl::Status MakeError(absl::StatusCode code, ErrorDetail detail, std::string_view message);
 absl::Status InvalidArgument(Reason reason, std::string_view field, std::string_view message);
 
-// The detail of a status made by MakeError; a default one for any other status.
+// The detail of a status that MakeError made, or a default one for any other status.
 ErrorDetail DetailOf(const absl::Status& status);
 inline Reason ReasonOf(const absl::Status& status) { return DetailOf(status).reason; }
 

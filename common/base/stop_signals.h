@@ -7,7 +7,7 @@
 
 namespace baton::base {
 
-// SIGTERM and SIGINT, which ask a process to drain. Made before any other thread is started.
+// SIGTERM and SIGINT, which ask a process to drain. To be made before any other thread is started.
 class StopSignals final {
  public:
   // Blocks them in this thread and those it starts, and ignores SIGPIPE.

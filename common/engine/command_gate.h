@@ -17,6 +17,7 @@
 
 namespace baton {
 
+// What the engine is asked to do.
 struct Command {
   enum class Kind { kAdd, kCommitImport, kCancel, kReturnLease };
   Kind kind = Kind::kAdd;
@@ -25,11 +26,11 @@ struct Command {
   SampledToken first;  // kCommitImport
 };
 
-// The way into the engine: one FIFO. Admission is checked and bounded here; every admitted sequence
-// may then send each other command once, which is what bounds the queue. Thread-safe.
+// The way into the engine, which is one FIFO. Admission is checked and bounded here; every admitted
+// sequence may then send each other command once, which is what bounds the queue. Thread-safe.
 class CommandGate {
  public:
-  // `max_queued`: sequences that were admitted and did not start yet.
+  // `max_queued` bounds the sequences that were admitted and did not start yet.
   CommandGate(const SequenceLimits& limits, int32_t max_queued);
 
   absl::StatusOr<SequenceId> Admit(SequenceSpec spec);
@@ -37,17 +38,17 @@ class CommandGate {
   void Cancel(SequenceId sequence);
   void ReturnLease(SequenceId sequence);
 
-  // New sequences are refused with DRAINING.
+  // From now on new sequences are refused with DRAINING.
   void Drain();
   // New sequences are refused with `why`, other commands have no effect, and PopUntil returns
   // empty once the queue is drained.
   void Close(absl::Status why);
   bool closed() const { return queue_.closed(); }
 
-  // The engine's side.
+  // What follows is for the engine's thread.
   std::optional<Command> TryPop() { return queue_.TryPop(); }
   std::optional<Command> PopUntil(base::Instant deadline) { return queue_.PopUntil(deadline); }
-  // Of all sequences admitted, `total` have left the queue by now.
+  // Of all sequences that were ever admitted, `total` have left the queue by now.
   void SetStarted(uint64_t total);
   void Forget(std::span<const SequenceId> sequences);
 

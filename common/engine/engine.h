@@ -23,13 +23,14 @@
 
 namespace baton {
 
-// One block as a transfer sees it: its place in the sequence and its bytes. Valid while leased.
+// One block as a transfer sees it: its index in the sequence and its bytes. The addresses are valid
+// while the block is leased.
 struct LeasedBlock {
   int32_t ordinal = 0;  // index in the sequence's block table
   std::span<std::byte> bytes;
   ByteParts peers{};  // the block's bytes on ranks 1, 2, … of a tensor-parallel worker
 
-  // On every rank.
+  // The block's bytes on every rank, rank 0 first.
   ByteParts ranks() const {
     ByteParts all = {bytes};
     all.insert(all.end(), peers.begin(), peers.end());
@@ -46,16 +47,16 @@ struct LeasedBlock {
 // Any of them may end early with State and Finished(aborted or deadline), and with Detach behind it
 // when a lease is out. Plain events are in common/sched/events.h. ---
 
-// kReserved was granted. Blocks [0, cached_blocks) hold proven KV already; `lease` lists the
+// A reservation got its blocks. [0, cached_blocks) hold proven KV already; `lease` lists the
 // others. The holder may write `lease` until it gets Detach; it answers Detach with ReturnLease.
 struct ReservedEvent {
   int32_t cached_blocks = 0;
   std::vector<LeasedBlock> lease;
 };
-// kPrefill: these blocks are final and may be read until ReturnLease. `cached_tokens` of the prompt
-// were not computed. the first `last_block_tokens` positions of the last one hold KV, the others
-// what was there before: who sends them away zeroes those. The blocks stay also after Finished
-// until ReturnLease, which ends the lease of all of them.
+// These blocks of a kPrefill are final and may be read until ReturnLease. `cached_tokens` of the
+// prompt were not computed. The first `last_block_tokens` positions of the last one hold KV, the
+// others what was there before: who sends them away zeroes those. The blocks stay also after
+// Finished until ReturnLease, which ends the lease of all of them.
 struct BlocksReadyEvent {
   std::vector<LeasedBlock> blocks;
   int32_t last_block_tokens = 0;
@@ -70,7 +71,7 @@ struct SequenceEvent {
       what;
 };
 
-// Figures of one finished step.
+// What one finished step held, and how long it took.
 struct StepEvent {
   base::Instant at{};
   base::Duration duration{};  // since it was submitted, or since the end of the step before it
@@ -93,7 +94,7 @@ struct EngineOptions {
   int32_t max_num_batched_tokens = 2048;  // tokens in one step; any budget >= 1 is legal
   bool enable_prefix_caching = true;
   base::Duration prefill_batch_wait{};  // how long a prefill batch may wait to fill
-  Policy policy = kFcfs;
+  Policy policy = kFcfsPolicy;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
@@ -102,7 +103,7 @@ struct EngineOptions {
   bool overlap = false;
 };
 
-// A consistent snapshot, taken between steps.
+// A consistent snapshot of an engine, taken between steps.
 struct EngineFigures {
   int32_t running = 0;              // prefilling or decoding
   int32_t waiting = 0;              // queued or preempted
@@ -127,8 +128,14 @@ struct EngineFigures {
   bool healthy = true;            // false after a fault or a stall
 };
 
-// The engine of one worker: one thread that owns scheduler, block pool and model runner.
-// Thread-safe.
+// The engine of one worker: a thread that owns scheduler, block pool and model runner. Everybody
+// else sends it commands and takes its events, from any thread:
+//
+//   auto engine = Engine::Start(options, kv, std::move(runner), &clock);
+//   auto id = (*engine)->Admit({.prompt = {1, 2, 3}, .stop = {.max_tokens = 16}});
+//   while (auto event = (*engine)->events().PopUntil(base::kNever)) {
+//     if (auto* said = std::get_if<SequenceEvent>(&*event)) Pass(said);  // tokens, then Finished
+//   }
 //
 // Admission may be refused. Commit, cancel and lease returns may not: an admitted sequence has
 // their queue places reserved, and all commands of a sequence pass through one FIFO. Events leave
@@ -146,15 +153,15 @@ class Engine {
   // Refuses with TOO_LONG, EMPTY_PROMPT, INVALID_TOKEN_ID, INVALID_MAX_TOKENS, FULL or DRAINING.
   virtual absl::StatusOr<SequenceId> Admit(SequenceSpec spec) = 0;
 
-  // kReserved: every block of the lease was written and verified; `first` is the token the prefill
-  // worker drew. Decoding goes on from there. The lease is over with this call.
+  // Every block that was leased for a kReserved was written and verified, and `first` is the token
+  // that the prefill worker drew. Decoding goes on from there. The lease is over with this call.
   virtual void CommitImport(SequenceId sequence, SampledToken first) = 0;
 
-  // Ends a sequence in any state at the next step boundary; its blocks return (leased ones after
-  // ReturnLease). A no-op for one that is over.
+  // Ends a sequence in any state between two steps. Its blocks return, leased ones after
+  // ReturnLease. Nothing happens to one that is over.
   virtual void Cancel(SequenceId sequence) = 0;
 
-  // The holder no longer touches the leased bytes, and no peer can.
+  // Says that the holder no longer touches the leased bytes, and that no peer can.
   virtual void ReturnLease(SequenceId sequence) = 0;
 
   virtual base::BoundedQueue<EngineEvent>& events() = 0;

@@ -17,11 +17,11 @@
 
 namespace baton {
 
-// The engine's thread: commands in, plan, step, commit, events out. Everything below the line
-// "engine thread" belongs to it alone.
+// The engine's thread. It takes commands, plans a step, computes it, commits its tokens and tells
+// its events, over and over. Everything below the line "Engine thread" belongs to it alone.
 class EngineLoop final : public Engine {
  public:
-  // Options were checked; use Engine::Start.
+  // Expects options that were checked: use Engine::Start.
   EngineLoop(const EngineOptions& options, const KvCache& kv, std::unique_ptr<ModelRunner> runner,
              const base::Clock* clock);
   ~EngineLoop() override;
@@ -42,7 +42,8 @@ class EngineLoop final : public Engine {
   void Apply(Command command);
   // False when the device failed.
   bool Submit(StepPlan plan);
-  // Waits for the oldest step that is on the device; its events. False when the device failed.
+  // Waits for the oldest step that is on the device, and tells its events. False when the device
+  // failed.
   bool FinishStep();
   void EndAll();
   void PublishAndEmit();
@@ -60,7 +61,7 @@ class EngineLoop final : public Engine {
   EngineFigures figures_ ABSL_GUARDED_BY(figures_mutex_);
   std::atomic<bool> healthy_{true};
 
-  // Engine thread.
+  // What follows belongs to the engine's thread.
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;

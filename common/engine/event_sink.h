@@ -11,15 +11,15 @@
 
 namespace baton {
 
-// The way out of the engine: the bounded event queue, which ends with the first FaultEvent.
-// Thread-safe.
+// The way out of the engine, which is a bounded queue of events that ends with the first
+// FaultEvent. Thread-safe.
 class EventSink {
  public:
   explicit EventSink(size_t capacity) : queue_(capacity) {}
 
   // Waits while the queue is full, but not once `Hurry` was called. Nothing passes after a fault.
   void Emit(EngineEvent event);
-  // The last event; only the first call counts.
+  // Emits the last event. Only the first call counts.
   void EmitFault(absl::Status status);
   // From now on Emit does not wait for the owner.
   void Hurry();
@@ -35,8 +35,8 @@ class EventSink {
   bool faulted_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Gives blocks their addresses, zeroes what a leaving block does not use, stamps tokens with
-// `unix_now`.
+// Turns what the scheduler said into what the engine says: blocks get their addresses, the unused
+// part of a block that leaves is zeroed, and tokens are stamped with `unix_now`.
 SequenceEvent ToEngineEvent(SchedEvent event, const KvCache& kv, double unix_now);
 
 }  // namespace baton

@@ -16,14 +16,20 @@
 
 namespace baton {
 
+// Where a log is written, and how much may wait.
 struct EosLogOptions {
   std::string path;       // FILE; FILE.meta.json and FILE.requests.jsonl stand beside it
   std::string meta_json;  // the whole content of FILE.meta.json
   size_t queue_rows = size_t{1} << 18;  // rows and summaries that may wait for the disk
 };
 
-// The EOS log: one thread writes what any thread appends. Whole lines only, at the latest
-// kFlushEvery after they were appended. Thread-safe.
+// The EOS log. One thread writes what any thread appends, in whole lines only and at the latest
+// kFlushEvery after they were appended. Thread-safe. A request has its rows written like this:
+//
+//   auto log = EosLog::Open({.path = "eos.jsonl", .meta_json = meta});
+//   EosRequestLog rows(log->get(), {.request_id = "r1", .prompt_length = 20});
+//   rows.Accept({.timestamp = clock.UnixNow(), .step = 1, .id = token, .signal = signal});
+//   rows.Finish(FinishReason::kLength);  // writes the last row, which carries the reason
 //
 // Append never waits, so a slow disk cannot slow a request. From half a queue on `Congested` is
 // true and the router opens no new attempts; should the queue fill up all the same, rows are
@@ -35,16 +41,16 @@ class EosLog final {
 
   // Refuses a file that cannot be written or that another process writes.
   static absl::StatusOr<std::unique_ptr<EosLog>> Open(EosLogOptions options);
-  // Writes what was appended.
+  // Writes what was appended before it ends.
   ~EosLog();
 
   void Append(EosRow row);
-  // One line of FILE.requests.jsonl: a JSON object without a newline.
+  // Appends one line to FILE.requests.jsonl. `json` is an object without a newline.
   void AppendSummary(std::string json);
 
   bool Congested() const { return queue_.size() > queue_.capacity() / 2; }
   uint64_t rows_written() const { return rows_written_.load(); }
-  // Rows and summaries.
+  // How many rows and summaries were lost.
   uint64_t lines_dropped() const { return lines_dropped_.load(); }
 
  private:

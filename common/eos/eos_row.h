@@ -20,24 +20,24 @@ struct EosRequestFacts {
   EosPolicy policy = EosPolicy::kHonor;
 };
 
-// One accepted token. The signal is of the distribution that produced `token`.
+// One accepted token. Its signal belongs to the distribution that produced `token`.
 struct EosRow {
   std::shared_ptr<const EosRequestFacts> request;  // shared by the rows of a request in the queue
   double timestamp = 0;                            // Unix seconds, when sampled
   int32_t step = 0;  // tokens sampled including this one and EOS, over all attempts
   TokenId token = 0;
   EosSignal signal;
-  // kNone: the request went on. Set only in a request's last row.
+  // Set only in a request's last row; kNone means that the request went on.
   FinishReason finish_reason = FinishReason::kNone;
   std::optional<int32_t> natural_end_step;  // once it is known
   int32_t attempt = 1;
 };
 
-// The row as one line of the EOS log, newline included: the keys of the log in their order, numbers
-// with at least 9 significant digits, what is not finite as null.
+// Appends the row as one line of the EOS log, newline included. The keys stand in the order of the
+// log, numbers have at least 9 significant digits, and what is not finite is null.
 void AppendEosLine(const EosRow& row, std::string* out);
 
-// `value` as JSON with 9 significant digits or more; null when it is not finite.
+// Appends `value` as JSON with 9 significant digits or more, or null when it is not finite.
 void AppendJsonNumber(double value, std::string* out);
 void AppendJsonString(std::string_view text, std::string* out);
 

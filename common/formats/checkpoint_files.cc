@@ -18,7 +18,8 @@ constexpr char kIndexFile[] = "model.safetensors.index.json";
 
 using WeightMap = std::map<std::string, std::string>;  // tensor -> file name
 
-// A file name inside the model directory: anything else could reach the rest of the machine.
+// Whether the index names a file inside the model directory. Anything else could reach the rest of
+// the machine.
 bool IsPlainFileName(std::string_view name) {
   return !name.empty() && name.find('/') == std::string_view::npos && name != "." && name != "..";
 }
@@ -49,7 +50,8 @@ absl::StatusOr<WeightMap> ReadIndex(const std::string& path) {
   return weight_map;
 }
 
-// Both directions: each tensor of the index stands in the shard it names, and no shard has others.
+// Checks both directions: each tensor of the index stands in the shard it names, and no shard has
+// others.
 absl::Status CheckShards(const std::string& index_path, const WeightMap& weight_map,
                          const std::map<std::string, const SafetensorsFile*>& shards) {
   for (const auto& [tensor, shard] : weight_map) {

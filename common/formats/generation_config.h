@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// What generation_config.json says: defaults for what a request leaves out, and EOS ids.
-// As in vLLM, a value counts when it stands in the file; `do_sample` does not.
+// What generation_config.json says: the defaults for what a request leaves out, and EOS ids. As in
+// vLLM, a value counts when it stands in the file; `do_sample` does not.
 struct GenerationConfig {
   std::optional<float> temperature;
   std::optional<int32_t> top_k;  // 0 = off
@@ -42,9 +42,9 @@ struct TokenizerEos {
   std::string text;
 };
 
-// The EOS set: the union of the three places, the tokenizer's first. Each of them alone is
-// incomplete for some published model. `token_text` spells an id (may be null: no tokenizer).
-// INVALID_ARGUMENT for an id outside the model's vocabulary.
+// Builds the EOS set, which is the union of the three places, the tokenizer's id first. Each of
+// them alone is incomplete for some published model. `token_text` spells an id (may be null: no
+// tokenizer). INVALID_ARGUMENT for an id outside the model's vocabulary.
 absl::StatusOr<std::vector<EosSetEntry>> BuildEosSet(
     const ModelConfig& config, const GenerationConfig& generation,
     const std::optional<TokenizerEos>& tokenizer_eos,

@@ -35,7 +35,7 @@ class JsonReader final {
   std::vector<std::string> Strings(std::string_view key);
   // An id, a list of ids, or nothing; each in [0, limit).
   std::vector<TokenId> TokenIds(std::string_view key, int64_t limit);
-  // The nested object, or null when absent.
+  // The object that stands under `key`, or null when it is absent.
   const nlohmann::json* Object(std::string_view key);
 
   void Fail(std::string_view key, std::string_view expected);

@@ -12,7 +12,7 @@ namespace baton {
 
 enum class ModelFamily { kLlama, kMistral, kQwen2, kQwen3 };
 
-// Rotary embedding: base frequency and the rule that stretches it to longer contexts.
+// The rotary embedding: its base frequency, and the rule that stretches it to longer contexts.
 struct RopeConfig {
   enum class Scaling { kNone, kLinear, kLlama3, kYarn };
   Scaling scaling = Scaling::kNone;
@@ -60,8 +60,8 @@ struct ModelConfig {
 // The architectures that load, for messages: "LlamaForCausalLM, …".
 std::string SupportedArchitectures();
 
-// `json_text` in the form that transformers 4 or 5 writes; `where` names it in messages. What is
-// absent takes the default that transformers has for the architecture. INVALID_ARGUMENT for
+// Reads `json_text` in the form that transformers 4 or 5 writes; `where` names it in messages. What
+// is absent takes the default that transformers has for the architecture. INVALID_ARGUMENT for
 // anything that this code would compute differently from transformers.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json_text, const std::string& where);
 

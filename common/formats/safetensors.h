@@ -15,8 +15,8 @@
 
 namespace baton {
 
-// One tensor of a checkpoint. Row-major, little-endian; `data` points into the mapping of its file
-// and may start at any address, so read elements with memcpy.
+// One tensor of a checkpoint, row-major and little-endian. `data` points into the mapping of its
+// file and may start at any address, so read elements with memcpy.
 struct StoredTensor {
   std::string name;
   std::string dtype;           // as the file spells it: "F32", "F16", "BF16", "I64", …
@@ -35,7 +35,7 @@ class SafetensorsFile final {
   SafetensorsFile(const SafetensorsFile&) = delete;
   SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
-  // In the order of their data.
+  // The tensors in the order of their data.
   std::span<const StoredTensor> tensors() const { return tensors_; }
   // Null when there is no such tensor.
   const StoredTensor* Find(std::string_view name) const;
@@ -69,7 +69,7 @@ class CheckpointFiles final {
   const std::vector<const StoredTensor*>& tensors() const { return tensors_; }
   // Sorted by path.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
-  // Sum of the tensors' bytes.
+  // The sum of the tensors' bytes.
   int64_t data_bytes() const { return data_bytes_; }
 
   // Starts reading the tensor's pages ahead.

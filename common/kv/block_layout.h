@@ -9,22 +9,22 @@
 
 namespace baton {
 
-// Bytes that lie in several places of memory and are one thing in this order.
+// Bytes that lie in several places of memory and, in this order, make up one thing.
 using ByteParts = std::vector<std::span<std::byte>>;
 using ConstByteParts = std::vector<std::span<const std::byte>>;
 
-// A block of a worker of shape `from`, given as its part on each rank, in the order of shape `to`:
-// heads are split off or joined, nothing is copied. Heads that `to` holds more than once come more
-// than once. Neighbours in memory become one part, so for equal shapes this is `ranks` itself.
-// Demands CanHandOver(from, to).
+// Puts a block of a worker of shape `from`, given as its part on each rank, into the order of shape
+// `to`. Heads are split off or joined by addresses, and nothing is copied. Heads that `to` holds
+// more than once come more than once. Neighbours in memory become one part, so for equal shapes
+// this is `ranks` itself. Demands CanHandOver(from, to).
 ConstByteParts InOrderOf(const KvShape& to, const KvShape& from, const ByteParts& ranks);
 
 size_t SizeOf(const ByteParts& parts);
 size_t SizeOf(const ConstByteParts& parts);
-// The bytes [offset, offset + size) of them all; they must be there.
+// The bytes [offset, offset + size) of all parts together; there must be as many.
 ByteParts Subrange(const ByteParts& parts, size_t offset, size_t size);
 ConstByteParts Subrange(const ConstByteParts& parts, size_t offset, size_t size);
-// As many bytes on both sides, cut in whatever way.
+// Copies bytes. Both sides hold as many, cut in whatever way.
 void CopyParts(const ConstByteParts& from, const ByteParts& to);
 
 // Where the positions of a block lie on one rank. The block is a sequence of rows, one for each

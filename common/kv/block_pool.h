@@ -10,7 +10,8 @@ namespace baton {
 
 class BlockPool;
 
-// One counted reference to a block. Move-only; engine thread only; must not outlive its pool.
+// One counted reference to a block, which is given back when it is destroyed. It can be moved but
+// not copied, belongs to the engine's thread, and must not outlive its pool.
 class BlockRef {
  public:
   BlockRef() = default;
@@ -40,12 +41,20 @@ class BlockRef {
   bool held_ = false;
 };
 
-// Who owns which block of the arena: ids only, never memory. A block is
+// Knows which block of the arena has which owners. It deals in ids only and never touches memory:
+//
+//   BlockPool pool(/*num_blocks=*/1024);
+//   BlockTable table;
+//   if (BlockRef block = pool.Allocate()) table.Append(std::move(block));
+//   pool.SetCached(table[0], true);  // its content is worth keeping
+//   table.Clear();                   // now it is evictable, and still there for Reference
+//
+// At every moment a block is one of
 //   used         referenced by a sequence,
 //   quarantined  not referenced, but held until a transfer confirms that it is done,
 //   cached       neither, but its content is in the prefix cache: evictable, least recent first,
 //   free         none of these;
-// free + cached + quarantined + used = total at all times. Engine thread only.
+// so free + cached + quarantined + used = total. Only the engine's thread may call it.
 class BlockPool {
  public:
   explicit BlockPool(int32_t num_blocks);
@@ -53,13 +62,13 @@ class BlockPool {
   BlockPool(const BlockPool&) = delete;
   BlockPool& operator=(const BlockPool&) = delete;
 
-  // A free block, else the least recently used cached one, which is evicted. Empty when there is
-  // neither.
+  // Hands out a free block, or else the least recently used cached one, which is evicted. The
+  // result is empty when there is neither.
   BlockRef Allocate();
-  // Another reference to a block that is used or cached.
+  // Makes another reference to a block that is used or cached.
   BlockRef Reference(BlockId id);
 
-  // Marks the content worth keeping once unreferenced, or no longer so.
+  // Says whether the content is worth keeping when nobody refers to the block any more.
   void SetCached(BlockId id, bool cached);
   bool is_cached(BlockId id) const { return blocks_[Index(id)].cached; }
   // Called with each block that Allocate evicts, before it is handed out.
@@ -72,16 +81,16 @@ class BlockPool {
   int32_t num_cached() const { return num_cached_; }
   int32_t num_quarantined() const { return num_quarantined_; }
   int32_t num_used() const { return num_used_; }
-  // What Allocate could hand out.
+  // How many blocks Allocate could hand out.
   int32_t available() const { return num_free() + num_cached_; }
   uint64_t evictions() const { return evictions_; }
   int32_t references(BlockId id) const { return blocks_[Index(id)].references; }
-  // Used or quarantined.
+  // Whether the block is used or quarantined.
   bool in_use(BlockId id) const {
     return blocks_[Index(id)].references > 0 || blocks_[Index(id)].holds > 0;
   }
 
-  // Recounts everything and compares with the counters. For tests.
+  // Recounts everything and compares it with the counters; for tests.
   bool IsConsistent() const;
 
  private:

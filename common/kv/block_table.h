@@ -9,8 +9,8 @@
 
 namespace baton {
 
-// The blocks of one sequence, in order. Releases last to first, so that the tail of a prefix is
-// evicted before its head.
+// The blocks of one sequence, in order. It releases them from the last to the first, so that the
+// tail of a prefix is evicted before its head.
 class BlockTable {
  public:
   BlockTable() = default;
@@ -24,7 +24,7 @@ class BlockTable {
   }
   ~BlockTable() { Clear(); }
 
-  // Room for `blocks` in all: until there are more, spans of ids() stay valid.
+  // Makes room for `blocks` in all; until there are more, spans of ids() stay valid.
   void Reserve(int32_t blocks) {
     refs_.reserve(static_cast<size_t>(blocks));
     ids_.reserve(static_cast<size_t>(blocks));
@@ -52,7 +52,7 @@ class BlockTable {
   // False for a block that Quarantine released or left to a transfer.
   bool owns(int32_t ordinal) const { return refs_[static_cast<size_t>(ordinal)].owns(); }
   BlockId operator[](int32_t ordinal) const { return ids_[static_cast<size_t>(ordinal)]; }
-  // Stable until Clear, or an Append beyond what was reserved.
+  // The span stays valid until Clear, or until an Append beyond what was reserved.
   std::span<const BlockId> ids() const { return ids_; }
 
  private:
@@ -60,7 +60,7 @@ class BlockTable {
   std::vector<BlockId> ids_;
 };
 
-// Blocks that `tokens` tokens fill, the last one perhaps in part.
+// The number of blocks that `tokens` tokens fill, the last one perhaps in part.
 constexpr int32_t BlocksFor(int64_t tokens, int32_t block_size) {
   return static_cast<int32_t>((tokens + block_size - 1) / block_size);
 }

@@ -14,14 +14,14 @@
 
 namespace baton {
 
-// Hash of a block: that of the block before it (or of the salt) and its tokens.
+// Hashes a block from the hash of the block before it (or of the salt) and its own tokens.
 using BlockHash = uint64_t (*)(uint64_t parent, std::span<const TokenId> tokens);
 uint64_t DefaultBlockHash(uint64_t parent, std::span<const TokenId> tokens);
 
 // Finds full blocks whose KV is already in the pool. Each entry is one block and names the entry
 // before it, so an entry stands for a whole prefix. A hit compares token ids and the chain, never
-// only hashes. Entries of different salts never meet. Eviction is the pool's (LRU). Engine thread
-// only.
+// only hashes. Entries of different salts never meet. The pool decides about eviction, least
+// recently used first. Only the engine's thread may call it.
 class PrefixCache {
  public:
   // How far a sequence's own prefix has been entered.

@@ -34,10 +34,8 @@ class Transformer final {
                                           const kernels::PagedKv& kv);
 
   const StepLimits& limits() const { return limits_; }
-  const ModelConfig& config() const { return config_; }
   kernels::Backend& backend() const { return *backend_; }
   const ModelWeights& weights() const { return weights_; }
-  size_t weight_bytes() const { return weights_.bytes(); }
   // Operations finished since Create. Any thread may ask.
   uint64_t operations_finished() const { return operations_.load(std::memory_order_relaxed); }
   void CountOperation() { operations_.fetch_add(1, std::memory_order_relaxed); }

@@ -30,7 +30,8 @@ const std::shared_ptr<grpc::Channel>* UserOfThreads() {
 }  // namespace
 
 void KeepCallbackThreads() {
-  // Never let go of: at exit, too, a thread may be in a reaction. Leak checkers look for it here.
+  // It is never let go of, because a thread may be in a reaction even at exit. Leak checkers find
+  // it here.
   [[gnu::used]] static const auto* const user = UserOfThreads();
 }
 

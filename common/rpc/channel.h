@@ -9,12 +9,13 @@
 
 namespace baton {
 
+// How to dial a server.
 struct ChannelOptions {
   TlsOptions tls;
-  // With TLS: the role that the server's certificate must name ("decode"); it replaces the host
-  // name check, because workers are dialled by address.
+  // The role that the server's certificate must name with TLS, such as "decode". It replaces the
+  // check of the host name, because workers are dialled by address.
   std::string peer_role;
-  int max_message_bytes = 16 << 20;  // received
+  int max_message_bytes = 16 << 20;  // of a message that is received
 };
 
 // A channel with client-side keepalive, so that a lost network ends its streams within 15 s. Every

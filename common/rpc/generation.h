@@ -11,28 +11,29 @@
 #include "common/sample/params.h"
 #include "common/sched/sequence.h"
 
-// baton.worker.v1 <-> domain, both ways: the router speaks and the workers listen with the same
-// functions.
+// Translates between the messages of baton.worker.v1 and the types that the rest of the code uses,
+// both ways, so that the router speaks and the workers listen with the same functions.
 namespace baton {
 
-// One generated token with its place: index 0-based over all generated tokens of the request.
+// One generated token and its place among all generated tokens of the request, counted from 0.
 struct PlacedToken {
   int32_t index = 0;
   SampledToken token;
   double unix_time = 0;  // when sampled
 };
 
-// How a worker's part ended.
+// How a worker's part of a request ended.
 struct WorkerEnding {
   FinishReason reason = FinishReason::kNone;
   std::optional<TokenId> stop_token;
-  std::optional<int32_t> natural_end_step;  // 1-based
+  std::optional<int32_t> natural_end_step;  // counted from 1
 };
 
 namespace worker_pb = ::baton::worker::v1;
 
-// Kind, deadline and reserve timeout are not part of Generation: the caller sets them. Enums are
-// checked here; ids, lengths and sampling values by Engine::Admit.
+// The sequence that `proto` asks for. Its kind, deadline and reserve timeout are not part of
+// Generation: the caller sets them. Enums are checked here; ids, lengths and sampling values are
+// checked by Engine::Admit.
 absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto);
 // Fills ids, sampling, stopping, natural_end_step and cache_salt.
 void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto);
@@ -43,12 +44,13 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto);
 void EndingToProto(const WorkerEnding& ending, worker_pb::Ending* proto);
 WorkerEnding EndingFromProto(const worker_pb::Ending& proto);
 
-// kNone for UNSPECIFIED and unknown values; UNSPECIFIED for reasons that never reach a client.
+// UNSPECIFIED and unknown values become kNone; reasons that never reach a client become
+// UNSPECIFIED.
 FinishReason FinishReasonFromProto(worker_pb::FinishCause cause);
 worker_pb::FinishCause FinishCauseToProto(FinishReason reason);
 
 void TicketToProto(const Ticket& ticket, worker_pb::Ticket* proto);
-// Empty when the secret has another length than ours.
+// Empty when the secret does not have Ticket::kSecretBytes bytes.
 std::optional<Ticket> TicketFromProto(const worker_pb::Ticket& proto);
 
 void KvShapeToProto(const KvShape& shape, worker_pb::KvLayout* proto);

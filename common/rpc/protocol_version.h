@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// Of baton.worker.v1, between routers and workers. Equal majors are compatible; within a major
-// fields are only added.
+// The version of baton.worker.v1, which routers and workers speak with each other. Equal major
+// numbers are compatible: within one, fields are only added.
 namespace baton {
 
 constexpr int32_t kProtocolMajor = 1;

@@ -17,13 +17,14 @@ class Service;
 
 namespace baton {
 
+// Where and how a server listens.
 struct RpcServerOptions {
   std::string host = "127.0.0.1";
-  int port = 0;  // 0 = any free one
+  int port = 0;  // 0 takes any free one
   TlsOptions tls;
-  // Allow plain text on another interface than loopback.
+  // Allows plain text on another interface than loopback.
   bool insecure = false;
-  int max_message_bytes = 16 << 20;     // received
+  int max_message_bytes = 16 << 20;     // of a message that is received
   int max_concurrent_streams = 65'536;  // of one connection
 };
 

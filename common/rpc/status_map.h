@@ -5,8 +5,9 @@
 
 namespace baton {
 
-// absl::Status with ErrorDetail <-> grpc::Status with google.rpc details: ErrorInfo (domain
-// "baton", reason, values), BadRequest for the field, RetryInfo. The one place where they meet.
+// Translates between absl::Status with an ErrorDetail and grpc::Status with google.rpc details:
+// ErrorInfo carries the domain "baton", the reason and the values, BadRequest the field, RetryInfo
+// the time after which trying again may help. This is the only place where the two meet.
 grpc::Status ToGrpcStatus(const absl::Status& status);
 
 // What a peer answered. Details of another domain are dropped; code and message stay.

@@ -65,14 +65,14 @@ class StreamWriter {
     Advance();
   }
 
-  // For a reader that takes nothing: also breaks the outstanding write.
+  // Aborts, and also breaks the outstanding write, for a reader that takes nothing.
   void Break(grpc::Status status) {
     Abort(std::move(status));
     base::MutexLock lock(&mutex_);
     if (writing_) port_.cancel();
   }
 
-  // From the reactor's OnWriteDone.
+  // The reactor calls this from its OnWriteDone.
   void OnWriteDone(bool ok) {
     base::MutexLock lock(&mutex_);
     writing_ = false;
@@ -83,7 +83,8 @@ class StreamWriter {
     Advance();
   }
 
-  // From the reactor's OnCancel: nothing more can be delivered. The owner still has to end it.
+  // The reactor calls this from its OnCancel: nothing more can be delivered. The owner still has to
+  // end the stream.
   void OnCancel() {
     base::MutexLock lock(&mutex_);
     broken_ = true;

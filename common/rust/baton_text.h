@@ -49,14 +49,14 @@ typedef struct {
 
 BatonStatus baton_tokenizer_load(BatonSlice path, BatonTokenizer** out, BatonBuffer* error);
 void baton_tokenizer_free(BatonTokenizer* tokenizer);
-// `text` must be UTF-8.
+// Encodes `text`, which must be UTF-8.
 BatonStatus baton_tokenizer_encode(const BatonTokenizer* tokenizer, BatonSlice text,
                                    uint8_t add_special_tokens, BatonIds* out, BatonBuffer* error);
-// Highest id + 1.
+// The highest id + 1.
 uint32_t baton_tokenizer_size(const BatonTokenizer* tokenizer);
-// Not valid, and empty, for an id without a token.
+// What an id stands for; not valid, and empty, for an id without a token.
 BatonToken baton_tokenizer_token(const BatonTokenizer* tokenizer, uint32_t id);
-// -1 when there is no such token.
+// The id of a token, or -1 when there is no such token.
 int64_t baton_tokenizer_id(const BatonTokenizer* tokenizer, BatonSlice token);
 uint8_t baton_tokenizer_drops_leading_space(const BatonTokenizer* tokenizer);
 

@@ -9,16 +9,19 @@
 
 #include "common/base/ids.h"
 
-// Plain data: what a request says about drawing and ending. No defaults of a model in here; the
-// router resolves what is absent (request, then generation_config, then these defaults).
+// What a request says about drawing and ending, as plain data. The defaults of a model are not in
+// here: for what a request leaves out the router takes generation_config.json, and then the values
+// below.
 namespace baton {
 
+// What happens when the model draws an EOS id.
 enum class EosPolicy {
   kHonor,           // EOS ends the request
   kIgnoreContinue,  // EOS may be drawn and is fed back; runs to max_tokens
   kIgnoreMask,      // an EOS draw is recorded once as the natural end, then redrawn without EOS
 };
 
+// How the next token is drawn.
 struct SamplingParams {
   float temperature = 1;  // 0 = greedy
   int32_t top_k = 0;      // 0 = off
@@ -36,7 +39,7 @@ struct SamplingParams {
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
-// Stop strings are the router's; these are what the engine decides on.
+// When a request ends, as far as the engine decides it. Stop strings are the router's business.
 struct StopParams {
   int32_t max_tokens = 0;  // all generated tokens, of all attempts; 0 = as many as fit
   int32_t min_tokens = 0;
@@ -59,9 +62,9 @@ enum class FinishReason {
   kError,
 };
 
-// As in the EOS log: "stop_eos", ... ; "" for kNone.
+// The name of a reason in the EOS log: "stop_eos", …; "" for kNone.
 std::string_view FinishReasonName(FinishReason reason);
-// As in the EOS log: "honor", "continue", "mask".
+// The name of a policy in the EOS log: "honor", "continue" or "mask".
 std::string_view EosPolicyName(EosPolicy policy);
 
 }  // namespace baton

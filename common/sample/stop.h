@@ -12,12 +12,12 @@
 
 namespace baton {
 
-// Everything about ending and drawing that one sequence carries: the only place that decides when a
-// request stops (stop strings excepted, they are the router's).
+// Everything about ending that one sequence carries. This is the only place that decides when a
+// request stops, except for stop strings, which the router matches.
 class StopCriteria {
  public:
-  // `max_tokens` >= 1 is the resolved limit over all attempts; `natural_end_step` what earlier
-  // attempts saw.
+  // `max_tokens`, at least 1, is the limit over all attempts, and `natural_end_step` is what
+  // earlier attempts saw of the natural end.
   StopCriteria(const StopParams& params, std::span<const TokenId> eos_ids, int32_t max_tokens,
                std::optional<int32_t> natural_end_step);
 
@@ -29,7 +29,7 @@ class StopCriteria {
   // contract says. EOS at the last allowed step is stop_eos, not length.
   Decision Take(int32_t step, SampledToken* token);
 
-  // Parts of the sampler's row for a draw after `generated` tokens.
+  // Fills the parts of the sampler's row that say what ends, for a draw after `generated` tokens.
   void FillRow(int32_t generated, kernels::SampleRow* row) const;
 
   int32_t max_tokens() const { return max_tokens_; }
@@ -46,7 +46,7 @@ class StopCriteria {
   std::optional<int32_t> natural_end_step_;
 };
 
-// The sampler's row for the token after `history` (prompt, then generated), and, with
+// Makes the sampler's row for the token after `history` (prompt, then generated), and, with
 // `pending_output`, after one more that is not known yet. Spans refer to the arguments.
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
                                  std::span<const TokenId> history, int32_t prompt_tokens,

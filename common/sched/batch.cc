@@ -5,8 +5,8 @@
 namespace baton {
 namespace {
 
-// Those that must not wait for others: every decode row and the first prefill row, the longest
-// waiting first.
+// The candidates that must not wait for others: every decode row and the first prefill row, the
+// longest waiting first.
 std::vector<size_t> InTurn(const std::vector<BatchCandidate>& candidates) {
   std::vector<size_t> turn;
   bool has_prefill = false;

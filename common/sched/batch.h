@@ -13,6 +13,7 @@ struct BatchCandidate {
   uint64_t last_turn = 0;  // when it was last served, in any unit that grows; 0 = never
 };
 
+// What one step may hold.
 struct BatchBudget {
   int32_t max_rows = 0;
   int32_t max_tokens = 0;          // of the step
@@ -25,10 +26,10 @@ struct BatchShare {
   int32_t tokens = 0;    // >= 1
 };
 
-// Shares a step among candidates, which come in policy order. Decode rows take one token each and
-// the first prefill row at least one; when these exceed the budget they take turns, the longest
-// waiting first, so everybody moves. What is left goes to prefill rows in order. The result is in
-// the order of service: numbering it gives the next `last_turn`.
+// Shares a step among candidates, which come in the order of the policy. Every decode row takes one
+// token and the first prefill row at least one; when these exceed the budget they take turns, the
+// longest waiting first, so that everybody moves. What is left goes to prefill rows in order. The
+// shares come in the order of service: who numbers them gets the next `last_turn`.
 std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
                                   const BatchBudget& budget);
 

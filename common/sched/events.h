@@ -16,14 +16,16 @@
 // their addresses there.
 namespace baton {
 
-// Admission's late refusal: FULL after the line's deadline, or the request's deadline passed.
+// A sequence that was admitted is refused after all: FULL when it stood in the reservation line for
+// too long, or because the request's deadline passed.
 struct RefusedEvent {
   absl::Status status;
 };
+// The sequence changed its state.
 struct StateEvent {
   SequenceState from, to;
 };
-// Index 0-based over all generated tokens of the request.
+// A token was drawn. `index` counts all generated tokens of the request from 0.
 struct TokenEvent {
   int32_t index = 0;
   SampledToken token;
@@ -41,11 +43,11 @@ struct FinishedEvent {
   base::Duration queue_time{}, prefill_time{}, decode_time{};
   absl::Status status;  // for kError and kDeadline
 };
-// kReserved lost its blocks (victim of memory pressure): the router opens a new attempt. Detach
-// follows.
+// A reservation lost its blocks to sequences that need them more. Detach follows, and the router
+// opens a new attempt.
 struct RevokedEvent {};
-// The blocks of the lease are to be given back: stop touching them, then call ReturnLease. Until
-// then they are quarantined.
+// The holder of the lease has to stop touching the blocks and then to call ReturnLease. Until it
+// does, they are quarantined.
 struct DetachEvent {};
 
 // A block of a lease by its id; `ordinal` is its index in the sequence's block table.
@@ -53,12 +55,12 @@ struct BlockAt {
   int32_t ordinal = 0;
   BlockId block;
 };
-// kReserved was granted; the first `cached_blocks` hold proven KV, the others are leased.
+// A reservation got its blocks. The first `cached_blocks` hold proven KV, the others are leased.
 struct BlocksGranted {
   int32_t cached_blocks = 0;
   std::vector<BlockAt> lease;
 };
-// kPrefill: these blocks are final. The last one holds `last_block_tokens` tokens.
+// These blocks of a kPrefill are final. The last one holds `last_block_tokens` tokens.
 struct BlocksProven {
   std::vector<BlockAt> blocks;
   int32_t last_block_tokens = 0;

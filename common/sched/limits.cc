@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// Tokens of prompt and output that this engine may have to hold. kPrefill holds no output, and its
+// How many tokens of prompt and output a request may have here. A kPrefill holds no output, and its
 // request runs on in a worker whose pool may differ.
 int64_t TokensThatFit(const SequenceSpec& spec, const SequenceLimits& limits) {
   if (spec.kind == SequenceKind::kPrefill) return limits.max_model_len;

@@ -7,14 +7,14 @@
 
 namespace baton {
 
-// What a sequence must fit into.
+// The bounds that a sequence must keep to.
 struct SequenceLimits {
   int32_t max_model_len = 0;  // tokens of prompt and output
   int32_t pool_tokens = 0;    // tokens that the whole block pool holds
   int32_t vocab_size = 0;
 };
 
-// The limit on all generated tokens: what the request says, else as many as fit.
+// How many tokens the request may generate in all: what it says, else as many as fit.
 int32_t ResolveMaxTokens(const SequenceSpec& spec, const SequenceLimits& limits);
 
 // Refuses what could never run: EMPTY_PROMPT, INVALID_TOKEN_ID, TOO_LONG, INVALID_MAX_TOKENS (also

@@ -68,26 +68,27 @@ struct LiveSequence {
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t generated() const { return length() - prompt_tokens(); }
   int32_t pending() const { return length() - computed; }
-  // Ended; only a lease or rows that are out keep it here.
+  // It has ended, and only a lease or rows that are out keep it here.
   bool over() const { return state == SequenceState::kDone || state == SequenceState::kFailed; }
   // Somebody outside may touch its blocks.
   bool leased() const { return lease == Lease::kOut; }
   // A token was drawn or received here, so it has reached kDecoding.
   bool decoded() const { return tokens.size() > spec.prompt.size() + spec.generated.size(); }
-  // With the tokens that plans which are out draw.
+  // The length once all plans that are out have drawn their tokens.
   int32_t future_length() const { return length() + unknown; }
   int32_t to_feed() const { return future_length() - planned; }
   bool running() const {
     return state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
   }
-  // A row of one token behind a complete KV: the usual step of generation.
+  // Its next row feeds one token behind a complete KV, which is the usual step of generation.
   bool decodes() const { return state == SequenceState::kDecoding && pending() == 1; }
-  // Of the next row to be planned.
+  // Whether the next row that is planned will be such a row.
   bool will_decode() const {
     return to_feed() == 1 && (state == SequenceState::kDecoding || unknown > 0);
   }
-  // Whether its next row can be planned now. Behind a token that is not known yet only if that
-  // cannot be the last one by its number, and if drawing needs no look at it (n-grams do).
+  // Whether its next row can be planned now. While a token is not known yet, the row behind it is
+  // planned only if that token cannot be the last by its number, and if the next draw does not have
+  // to look at it, as the rule against repeated n-grams does.
   bool plannable() const {
     if (!running() || end_after_step || held_back) return false;
     if (unknown == 0) return true;

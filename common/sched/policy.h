@@ -19,12 +19,12 @@ struct SequenceView {
 // when things happen, never which tokens are drawn.
 struct Policy {
   bool (*starts_before)(const SequenceView& a, const SequenceView& b);
-  // Whether `a` gives its blocks up before `b`.
+  // Whether `a` gives its blocks up before `b` does.
   bool (*yields_before)(const SequenceView& a, const SequenceView& b);
 };
 
 // First come, first served; the youngest yields.
-inline constexpr Policy kFcfs = {
+inline constexpr Policy kFcfsPolicy = {
     .starts_before = [](const SequenceView& a, const SequenceView& b) { return a.id < b.id; },
     .yields_before = [](const SequenceView& a, const SequenceView& b) { return a.id > b.id; }};
 

@@ -15,7 +15,7 @@ bool IsEarly(FinishReason reason) {
          reason == FinishReason::kError;
 }
 
-// kNever stays kNever.
+// Adds a wait to a moment, where waiting for ever leads to kNever.
 base::Instant After(base::Instant start, base::Duration wait) {
   return wait >= base::kNever - start ? base::kNever : start + wait;
 }
@@ -250,7 +250,7 @@ void Scheduler::FreeBlocks(LiveSequence* sequence, base::Instant now) {
   ForgetIfUnused(sequence);
 }
 
-// Once it is over and neither a lease nor a row that is out needs its blocks.
+// Forgets the sequence once it is over and neither a lease nor a row that is out needs its blocks.
 void Scheduler::ForgetIfUnused(LiveSequence* sequence) {
   if (!sequence->over() || sequence->leased() || sequence->rows_out > 0) return;
   sequence->table.Clear();

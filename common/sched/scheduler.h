@@ -27,10 +27,11 @@ struct SchedulerOptions {
   int32_t max_num_batched_tokens = 2048;  // of a step
   int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
   base::Duration prefill_batch_wait{};
-  Policy policy = kFcfs;
+  Policy policy = kFcfsPolicy;
   std::vector<TokenId> eos_ids;
 };
 
+// What has happened so far, and what is so now. Whoever shows these figures to people adds nothing.
 struct SchedulerFigures {
   int32_t running = 0, waiting = 0, reserved = 0;
   int64_t queued_prompt_tokens = 0;  // not computed yet
@@ -44,8 +45,17 @@ struct SchedulerFigures {
   uint64_t rows_discarded = 0;  // of sequences that had ended before
 };
 
-// Decides what runs next and who owns which block. A deterministic state machine: no threads,
-// clock, I/O or device; inputs are calls, outputs are plans and events. Engine thread only.
+// Decides which sequences run next and which of them own which blocks. It is a deterministic state
+// machine without threads, clock, I/O or device: calls go in, plans and events come out, and the
+// same calls always give the same plans. Only the engine's thread may call it.
+//
+//   Scheduler scheduler({.limits = limits, .eos_ids = eos_ids}, &pool, &cache);
+//   scheduler.Add(SequenceId(1), std::move(spec), now);
+//   for (StepPlan plan = scheduler.Plan(now); !plan.empty(); plan = scheduler.Plan(now)) {
+//     runner->Submit(plan);                            // a ModelRunner computes the step
+//     scheduler.Commit(plan, *runner->Wait(), now);    // its tokens come back in
+//     for (SchedEvent& event : scheduler.TakeEvents()) Tell(event);
+//   }
 //
 // Blocks go to running sequences first, oldest first; then to those that were preempted; then to
 // queued prompts and reservations in policy order, each of which gets all its blocks at once and
@@ -64,27 +74,27 @@ class Scheduler {
 
   // `spec` passed CheckSpec. Ids grow from call to call.
   void Add(SequenceId id, SequenceSpec spec, base::Instant now);
-  // These ignore sequences that are over.
+  // These do nothing for a sequence that is over.
   void Cancel(SequenceId id, base::Instant now);
   void CommitImport(SequenceId id, SampledToken first, base::Instant now);
   void ReturnLease(SequenceId id);
-  // Ends what is past its deadline, and refuses reservations that waited too long.
+  // Ends sequences that are past their deadline, and refuses reservations that waited too long.
   void ExpireAt(base::Instant now);
-  // When, after `now`, ExpireAt or Plan would do something without any other input.
+  // The next moment after `now` at which ExpireAt or Plan would do something without other input.
   base::Instant NextWake(base::Instant now) const;
 
-  // The next step; empty when nothing can run now. At most max_steps_in_flight plans that are not
-  // empty may be uncommitted; they are committed in the order they were made.
+  // Makes the next step; the plan is empty when nothing can run now. At most max_steps_in_flight
+  // plans that are not empty may be uncommitted; they are committed in the order they were made.
   StepPlan Plan(base::Instant now);
   void Commit(const StepPlan& plan, const StepOutput& output, base::Instant now);
 
-  // What happened since the last call, in order.
+  // Takes what happened since the last call, in order.
   std::vector<SchedEvent> TakeEvents();
   // Sequences that ended since the last call and whose lease, if any, is over.
   std::vector<SequenceId> TakeForgotten();
   // The live sequences, oldest first.
   std::vector<SequenceId> LiveIds() const;
-  // Shows every live sequence, oldest first; also those that only a lease keeps.
+  // Shows every live sequence to `visitor`, oldest first; also those that only a lease keeps.
   void Visit(const std::function<void(const LiveSequence&)>& visitor) const;
 
   SchedulerFigures figures() const;
@@ -99,19 +109,20 @@ class Scheduler {
   void SetState(LiveSequence* sequence, SequenceState to, base::Instant now);
   std::vector<LiveSequence*>* ListOf(SequenceState state);
 
-  // Endings. Each destroys the sequence unless a lease or a row is out.
+  // The ways in which a sequence ends. Each destroys it unless a lease or a row is out.
   void End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
            base::Instant now);
   void Refuse(LiveSequence* sequence, absl::Status status, base::Instant now);
   void Revoke(LiveSequence* sequence, base::Instant now);
   void EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now);
-  // Leased blocks stay held until ReturnLease, all of them until no row is out.
+  // Gives the blocks of a sequence that is over back. Leased ones stay held until ReturnLease, and
+  // all of them until no row is out.
   void FreeBlocks(LiveSequence* sequence, base::Instant now);
   void ForgetIfUnused(LiveSequence* sequence);
   void MoveSlot(LiveSequence* sequence, bool runs);
   FinishedEvent Summary(const LiveSequence& sequence, base::Instant now) const;
 
-  // Plan, in its order (scheduler_plan.cc).
+  // What Plan does, in its order (scheduler_plan.cc).
   bool SecureBlocks(base::Instant now);
   int32_t BlocksComingBack() const;
   bool MakeRoom(base::Instant now);
@@ -127,7 +138,7 @@ class Scheduler {
   int32_t GrowingSequences() const;
   bool HasBlocks(const LiveSequence& sequence) const;
 
-  // Commit (scheduler_commit.cc).
+  // What Commit does (scheduler_commit.cc).
   void CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
                  base::Instant now);
   void TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now);

@@ -1,4 +1,4 @@
-// Scheduler::Commit: what a finished step proves.
+// The part of Scheduler that commits a finished step: what it proves and what its tokens decide.
 #include <algorithm>
 #include <utility>
 
@@ -83,7 +83,8 @@ void Scheduler::EnterProven(LiveSequence* sequence) {
   }
 }
 
-// Leases the blocks that became final: full ones, and with `last` also the one filled in part.
+// Leases the blocks that became final, which are the full ones and, with `last`, also the one that
+// is filled in part.
 void Scheduler::ReportProven(LiveSequence* sequence, bool last, base::Instant now) {
   if (sequence->lease == Lease::kReturned) return;
   const int32_t block_size = options_.block_size;

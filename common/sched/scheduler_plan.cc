@@ -1,4 +1,5 @@
-// Scheduler::Plan: who gets blocks, who starts, who gives way, and the rows of the step.
+// The part of Scheduler that plans a step: who gets blocks, who starts, who gives way, and the
+// rows.
 #include <algorithm>
 #include <utility>
 
@@ -104,7 +105,7 @@ void Scheduler::StartWaiting(base::Instant now) {
   const bool hold_prompts = hold_until != base::kNever && now < hold_until;
   while (running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs)) {
     LiveSequence* const next = NextWaiting(hold_prompts);
-    // Strictly in order: who does not fit is not overtaken, so it cannot starve.
+    // They start strictly in order: who does not fit is not overtaken, so it cannot starve.
     if (next == nullptr || !TryStart(next, now)) return;
   }
 }

@@ -27,7 +27,7 @@ enum class SequenceState {
   kDone,
   kFailed,
 };
-// Lower case, as the metric label `stage`: "queued", ...
+// The name of a state in lower case, as the metric label `stage` has it: "queued", …
 std::string_view SequenceStateName(SequenceState state);
 
 // A request attempt as it enters an engine. Ids and lengths are validated by Engine::Admit.
@@ -37,11 +37,11 @@ struct SequenceSpec {
   std::vector<TokenId> generated;  // accepted tokens of earlier attempts
   SamplingParams sampling;
   StopParams stop;
-  // Output step (1-based) of the natural end, when an earlier attempt already saw it.
+  // The output step, counted from 1, of the natural end, if an earlier attempt saw it already.
   std::optional<int32_t> natural_end_step;
   std::string cache_salt;                 // separates tenants in the prefix cache; "" = shared
   base::Instant deadline = base::kNever;  // the request's
-  // kReserved: how long it may stand in the reservation line before kFull.
+  // How long a kReserved may stand in the reservation line before it is refused as FULL.
   base::Duration reserve_timeout = std::chrono::seconds(5);
 };
 

@@ -14,12 +14,12 @@ namespace baton {
 // until the plan was committed.
 struct StepRow {
   SequenceId sequence;
-  // Of the sequence while it runs, in [0, max_num_seqs), unlike that of any other row of the step.
+  // The place of the sequence while it runs, in [0, max_num_seqs); no other row of the step has it.
   // Whoever runs steps keeps the last token that was drawn for each slot.
   int32_t slot = -1;
   std::span<const TokenId> tokens;  // fed in this step
-  // In place of `tokens`: one token, the last that `slot` drew. The step that draws it was planned
-  // before this one and is not committed, so the host does not know it.
+  // The row feeds one token in place of `tokens`: the last that `slot` drew. The step that draws it
+  // was planned before this one and is not committed, so the host does not know it.
   bool feeds_sampled = false;
   int32_t first_position = 0;       // of the first token; the row attends to those before it too
   std::span<const BlockId> blocks;  // block table that covers first_position + num_tokens()
@@ -29,7 +29,7 @@ struct StepRow {
   int32_t num_tokens() const { return feeds_sampled ? 1 : static_cast<int32_t>(tokens.size()); }
 };
 
-// What one plan was made of.
+// How many tokens and sequences of a plan prefill, and how many decode.
 struct StepShape {
   int32_t prefill_tokens = 0, decode_tokens = 0;
   int32_t prefill_sequences = 0, decode_sequences = 0;
@@ -47,6 +47,7 @@ struct StepPlan {
   bool empty() const { return rows.empty(); }
 };
 
+// What the model drew for a plan.
 struct StepOutput {
   std::vector<SampledToken> samples;  // one per row with `sample`, in row order
 };

@@ -15,7 +15,7 @@ class Utf8Assembler {
  public:
   // The characters that `bytes` completes; holds back at most 3 bytes.
   std::string Append(std::string_view bytes);
-  // Ends the text: U+FFFD if an incomplete character was held back.
+  // Ends the text. Returns U+FFFD if an incomplete character was held back, else nothing.
   std::string Flush();
 
  private:
@@ -32,7 +32,7 @@ class StreamingDetokenizer {
 
   // The text that `id` adds: possibly nothing, never part of a character.
   std::string Append(TokenId id);
-  // Ends the stream: U+FFFD if it ended inside a character.
+  // Ends the stream. Returns U+FFFD if it ended inside a character, else nothing.
   std::string Flush() { return assembler_.Flush(); }
 
  private:

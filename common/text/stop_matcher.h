@@ -25,14 +25,15 @@ struct StopMatchResult {
 // Aho-Corasick over bytes: linear in the text, whatever the stop strings. Not thread-safe.
 class StopMatcher {
  public:
-  // Empty stop strings never match. No stop strings: text passes through.
+  // Empty stop strings never match. Without any stop string all text passes through.
   StopMatcher(std::span<const std::string> stop_strings, bool include_stop);
 
-  // `active` false: matches that end in this piece are not stops (min_tokens); one that begins in
-  // it and ends in a later, active piece is. After a stop, Append must not be called again.
+  // While `active` is false, because min_tokens is not reached, a match that ends in this piece is
+  // no stop; one that begins in it and ends in a later, active piece is. After a stop, Append must
+  // not be called again.
   StopMatchResult Append(std::string_view text, bool active = true);
 
-  // Ends the text without a stop: what was held back.
+  // Ends the text without a stop, and returns what was held back.
   std::string Flush();
 
  private:
@@ -47,7 +48,7 @@ class StopMatcher {
   };
   Node& At(int32_t node) { return nodes_[static_cast<size_t>(node)]; }
   const Node& At(int32_t node) const { return nodes_[static_cast<size_t>(node)]; }
-  // -1 when there is none.
+  // The child of a node, or -1 when there is none.
   int32_t Child(int32_t node, uint8_t byte) const;
   int32_t Step(int32_t node, uint8_t byte) const;
   void Insert(std::string_view stop, int32_t index);

@@ -48,7 +48,7 @@ class TextStream {
   // incomplete character. Empty after a stop.
   std::string Finish();
 
-  // Tokens appended so far, the one with the stop included.
+  // How many tokens were appended so far, the one with the stop included.
   int64_t tokens() const { return tokens_; }
   bool stopped() const { return stopped_; }
 

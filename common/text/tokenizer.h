@@ -45,7 +45,7 @@ class Tokenizer {
   // are often wider than its vocabulary.
   virtual bool IsValid(TokenId id) const = 0;
 
-  // Highest id + 1, added tokens included.
+  // The highest id + 1, added tokens included.
   virtual int vocab_size() const = 0;
 
   virtual std::optional<TokenId> TokenToId(std::string_view token) const = 0;

@@ -15,7 +15,7 @@
 
 namespace baton {
 
-// How many pushes still hold a channel.
+// Counts the pushes that still hold a channel.
 class LivePushCount final {
  public:
   void Add() {
@@ -221,8 +221,9 @@ class GrpcPush final : public KvPush,
     if (context_ != nullptr) context_->TryCancel();
   }
 
-  // After OnDone. gRPC may still hold what a call that was cut off has left in its output. The last
-  // slice itself does not tell: gRPC drops it under locks of its own.
+  // Called after OnDone. gRPC may still hold what a call that was cut off has left in its output.
+  // The last slice cannot tell by itself when it goes, because gRPC drops it under locks of its
+  // own.
   void TellWhenUnread() {
     if (!reads_.none()) {
       alarm_ = std::make_unique<grpc::Alarm>();
@@ -244,7 +245,7 @@ class GrpcPush final : public KvPush,
   std::unique_ptr<Stub> stub_;                 // until OnDone
   std::shared_ptr<GrpcPush> self_;             // until the observer was told
   SourceReads reads_;
-  std::unique_ptr<grpc::Alarm> alarm_;  // of TellWhenUnread
+  std::unique_ptr<grpc::Alarm> alarm_;  // polls for TellWhenUnread
   grpc::ByteBuffer message_;            // owned by the outstanding write
   worker_pb::PushResponse response_;
   absl::Status result_;    // from OnDone on
@@ -257,7 +258,7 @@ class GrpcPush final : public KvPush,
   bool building_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // of reading a source
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // why a source could not be read
   base::Instant waiting_since_ ABSL_GUARDED_BY(mutex_) = base::kNever;
 };
 

@@ -22,8 +22,9 @@ namespace baton {
 class LivePushCount;
 class PairAcceptor;
 
-// KV blocks as pieces of at most 1 MiB on one KvTransferService.Push stream per push. One write and
-// one read are outstanding, so HTTP/2 is the flow control. Works between any two machines.
+// Sends KV blocks as pieces of at most 1 MiB, on one KvTransferService.Push stream for each push.
+// One write and one read are outstanding, so that HTTP/2 is the flow control. Works between any two
+// machines.
 class GrpcStreamTransport final : public KvTransport {
  public:
   // `clock`, and `blocks`, which reads the sources, outlive the transport and its pushes. `probe`,
@@ -50,8 +51,9 @@ class GrpcStreamTransport final : public KvTransport {
   std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
-// KvTransferService for a server. With `tls` only peers whose certificate names "prefill" may push.
-// `acceptor` answers Pair; without one it is UNIMPLEMENTED. Both outlive the service.
+// Makes KvTransferService, which receives pushes. With `tls` only peers whose certificate names
+// "prefill" may push. `acceptor` answers Pair; without one it is UNIMPLEMENTED. Both outlive the
+// service.
 std::unique_ptr<grpc::Service> MakeKvTransferService(KvInboxes* inboxes, bool tls,
                                                      PairAcceptor* acceptor = nullptr);
 

@@ -73,7 +73,7 @@ class InProcessPush final : public KvPush, public KvPushReply {
     base::MutexLock lock(&mutex_);
     if (!committed_) waiting_since_ = base::kNever;
     while (!answer_) {
-      // Host memory can be read.
+      // Reading host memory does not fail.
       if (std::optional<OutboxItem> item = *outbox_.Next()) {
         committed_ = std::holds_alternative<PushCommitment>(*item);
         waiting_since_ = clock_->Now();

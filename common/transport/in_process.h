@@ -11,8 +11,8 @@
 
 namespace baton {
 
-// Both ends in one process, each push on a thread of its own: the test double of grpc_stream. The
-// address is not looked at.
+// A transport whose two ends are in one process, with a thread for each push: the test double of
+// GrpcStreamTransport. Addresses are ignored.
 class InProcessTransport final : public KvTransport {
  public:
   // Both outlive the transport. Its destructor waits for its pushes to be over.

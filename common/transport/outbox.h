@@ -13,12 +13,13 @@
 
 namespace baton {
 
+// A sign of life: so many tokens of the prompt are computed.
 struct PushProgressNote {
   int32_t computed_tokens = 0;
 };
 using OutboxItem = std::variant<KvPiece, PushProgressNote, PushCommitment>;
 
-// What a push still has to say, cut into messages. Pieces first, then the commit; a progress note
+// What a push still has to say, cut into messages: first pieces, then the commit. A progress note
 // travels only when there is nothing else. Not thread-safe.
 class Outbox final {
  public:

@@ -58,7 +58,7 @@ std::string HeaderOf(const KvPiece& piece) {
 bool ReadData(CodedInputStream* in, KvPiece* piece) {
   int left = 0;
   if (!in->ReadVarintSizeAsInt(&left) || static_cast<size_t>(left) > kMaxPieceBytes) return false;
-  piece->parts.clear();  // of a repeated field the last one counts
+  piece->parts.clear();  // the last of repeated fields counts
   while (left > 0) {
     const void* data = nullptr;
     int size = 0;
@@ -76,7 +76,7 @@ bool ReadField(CodedInputStream* in, uint32_t tag, KvPiece* piece) {
   switch (tag) {
     case kOrdinalTag:
       if (!in->ReadVarint64(&number)) return false;
-      piece->ordinal = static_cast<int32_t>(number);  // as protobuf: the low bits
+      piece->ordinal = static_cast<int32_t>(number);  // the low bits, as protobuf takes them
       return true;
     case kOffsetTag:
       if (!in->ReadVarint64(&number)) return false;
@@ -97,7 +97,7 @@ void SourceReads::Release(void* reads) {
   static_cast<SourceReads*>(reads)->out_.fetch_sub(1, std::memory_order_release);
 }
 
-// Of a piece that is a copy: the message owns a share of it.
+// Encodes a piece that is a copy: the message owns a share of it.
 grpc::ByteBuffer EncodeCopy(const KvPiece& piece) {
   using Copy = std::shared_ptr<const std::byte[]>;
   std::vector<grpc::Slice> slices = {grpc::Slice(HeaderOf(piece))};
@@ -137,7 +137,7 @@ std::optional<KvPiece> DecodePiece(grpc::ByteBuffer* message) {
     if (!ReadField(&in, in.ReadTag(), &piece)) return std::nullopt;
   }
   in.PopLimit(outer);
-  // Another field would have to be merged with this one.
+  // A message with another field is left to protobuf, which knows how to merge the two.
   if (in.ReadTag() != 0 || !in.ConsumedEntireMessage()) return std::nullopt;
   return piece;
 }

@@ -17,7 +17,7 @@ namespace baton {
 namespace {
 
 #if BATON_HAS_CUDA
-// Of those that CUDA_VISIBLE_DEVICES shows; where rank 0 computes.
+// The device on which rank 0 computes, among those that CUDA_VISIBLE_DEVICES shows.
 constexpr int kDevice = 0;
 #else
 absl::Status NoCuda() {
@@ -38,7 +38,7 @@ absl::StatusOr<std::unique_ptr<PairMemory>> MakeMemory(const TransportOptions& o
   return MakeHostPairMemory(options.limits.buffers, options.limits.parcel_bytes);
 }
 
-// What the options ask for; kGrpc when it is messages only.
+// The way that the options ask for; kGrpc means that blocks go by messages only.
 absl::StatusOr<TransportChoice> Choose(const TransportOptions& options) {
   const bool nccl_here = options.on_gpu || !options.nccl_library.empty();
   if (options.choice == TransportChoice::kAuto) {
@@ -99,7 +99,7 @@ absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOpt
     side.transport = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks, probe);
     return side;
   }
-  // Pairs tell of every push themselves.
+  // The probe hears of every push from the pairs.
   auto messages = std::make_unique<GrpcStreamTransport>(channel, clock, options.blocks);
   const std::string way = parts->communicators->way();
   BATON_ASSIGN_OR_RETURN(

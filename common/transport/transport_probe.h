@@ -7,21 +7,23 @@
 
 namespace baton {
 
+// How the blocks of a push travel.
 enum class PushWay { kGrpc, kNccl, kCudaIpc };
 
-// What transports tell the metrics, as verbs. Called from several threads; must not block. The base
-// class ignores everything.
+// What transports tell the metrics, one function for each thing that happens. Called from several
+// threads; must not block. The base class ignores everything.
 class TransportProbe {
  public:
   virtual ~TransportProbe() = default;
 
-  // Sender side: how the blocks of a push begin to travel.
+  // A push begins, and its blocks will travel this way. Told by the sender.
   virtual void PushOpened(PushWay) {}
-  // Both sides.
+  // Something happened to a pair. Told by both sides.
   virtual void PairHappened(PairEvent) {}
-  // Sender side: from the announcement of a parcel to its grant.
+  // A parcel was granted so long after its announcement. Told by the sender.
   virtual void GrantWaited(base::Duration) {}
-  // Bytes of a parcel that was granted (sender) or has arrived (receiver).
+  // The bytes of a parcel that was granted, told by the sender, or has arrived, told by the
+  // receiver.
   virtual void PairBytes(int64_t) {}
 };
 

@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// Who an engine sequence belongs to: one stream of a service. Called from the router's thread, in
-// the order of the events; must not block.
+// The owner of an engine's sequence, which is one stream of a service. It is called from the event
+// router's thread, in the order of the events, and must not block.
 class SequenceSink {
  public:
   virtual ~SequenceSink() = default;
@@ -22,14 +22,16 @@ class SequenceSink {
   virtual void OnEngineFault(const absl::Status& status) = 0;
 };
 
-// Empties the engine's event queue and hands each event to its sequence's sink. Thread-safe.
+// Empties the engine's queue of events on a thread of its own and hands each event to the sink of
+// its sequence. Thread-safe.
 class EventRouter final {
  public:
+  // Who hears of events beside the sinks.
   struct Listeners {
-    std::function<void()> admitted;                      // before the first event
-    std::function<void(const SequenceEvent&)> sequence;  // every one, before its sink
+    std::function<void()> admitted;                      // called before its first event
+    std::function<void(const SequenceEvent&)> sequence;  // called for every event, before its sink
     std::function<void(const StepEvent&)> step;
-    std::function<void(const absl::Status&)> fault;  // after the sinks
+    std::function<void(const absl::Status&)> fault;  // called after the sinks
   };
 
   // `engine` outlives the router and is stopped before the router is destroyed.
@@ -42,7 +44,7 @@ class EventRouter final {
   // this returns: `on_admitted` is called with the id before any of them.
   absl::StatusOr<SequenceId> Admit(SequenceSpec spec, std::shared_ptr<SequenceSink> sink,
                                    const std::function<void(SequenceId)>& on_admitted);
-  // No more events for it. The router itself answers a Detach that comes later.
+  // The sequence's sink gets no more events. The router itself answers a Detach that comes later.
   void Forget(SequenceId sequence);
 
  private:

@@ -6,8 +6,8 @@
 
 namespace baton {
 
-// How this worker's KV may travel, from its flags and what it is. `core` outlives what is made of
-// them.
+// How this worker's KV may travel, as its flags and its model say. `core` outlives what is made of
+// the options.
 TransportOptions TransportOptionsOf(const WorkerFlags& flags, const WorkerCore& core);
 
 }  // namespace baton

@@ -15,7 +15,7 @@ struct WorkModel {
   double prefill_flops_per_token = 0;
   double decode_flops_per_token = 0;
   double weight_bytes = 0;  // read once per step
-  double block_bytes = 0;   // of one KV block; decode steps read those of their sequences
+  double block_bytes = 0;   // a decode step reads the blocks of its sequences
   double peak_flops_per_s = 0;
   double peak_read_bytes_per_s = 0;
 };

@@ -5,16 +5,17 @@
 #include "common/engine/engine.h"
 #include "common/worker/worker_core.h"
 
-// How the end of a sequence becomes the end of its worker stream.
+// How the end of a sequence becomes the end of its stream to the router.
 namespace baton {
 
-// Cut off by a cancel, the deadline or an error: the stream ends with a status instead of a Final.
+// Whether a cancel, the deadline or an error has cut the sequence off. Its stream then ends with a
+// status instead of a Final.
 bool EndedEarly(FinishReason reason);
 
-// That status.
+// The status with which the stream of a sequence that ended early ends.
 absl::Status StatusOfEnd(const FinishedEvent& event, WorkerRole role);
 
-// What a Final says about where the time went.
+// Fills in what a Final says about where the time went.
 void TimingsToProto(const FinishedEvent& event, worker::v1::WorkerTimings* timings);
 
 }  // namespace baton

@@ -10,7 +10,8 @@ class Service;
 
 namespace baton {
 
-// StatusService.Watch: identity first, then load whenever it changed. `core` outlives the service.
+// Makes StatusService, which tells routers what this worker is and how busy it is. `core` outlives
+// the service.
 std::unique_ptr<grpc::Service> MakeStatusService(WorkerCore* core);
 
 }  // namespace baton

@@ -23,10 +23,10 @@
 namespace baton {
 
 enum class WorkerRole { kPrefill, kDecode };
-// As the metric label and the certificate name it: "prefill", "decode".
+// The role as metrics and certificates name it: "prefill", "decode".
 std::string_view WorkerRoleName(WorkerRole role);
 
-// What peers are told about a worker.
+// What a worker tells its peers about itself.
 struct WorkerIdentity {
   WorkerRole role = WorkerRole::kDecode;
   uint64_t incarnation = 0;  // random, drawn at process start
@@ -36,11 +36,13 @@ struct WorkerIdentity {
   std::string compute_dtype;
   int32_t max_model_len = 0;
   int32_t vocab_size = 0;
-  std::string push_address;  // decode: --advertise; empty = as the router dialled
-  bool tls = false;          // then peers' certificates are checked for their role
+  // Where prefill workers reach a decode worker (--advertise); empty means where the router dials
+  // it.
+  std::string push_address;
+  bool tls = false;  // the certificates of peers are checked for their role
 };
 
-// A stream of a request, as drain sees it.
+// A running stream of a request, which drain can end.
 class LiveStream {
  public:
   virtual ~LiveStream() = default;
@@ -72,15 +74,16 @@ class WorkerCore final {
   // Refuses a request made for another model or layout, with both sides printed.
   absl::Status CheckFingerprint(const std::string& fingerprint) const;
   absl::Status CheckShape(const KvShape& shape) const;
-  // Likewise, but of a worker that blocks of this one can be handed to.
+  // Refuses the layout of a worker that this worker's blocks cannot be handed to.
   absl::Status CheckPeerShape(const KvShape& shape) const;
 
-  // UNAVAILABLE DRAINING once drain began.
+  // Counts `stream` among those that drain waits for and ends; UNAVAILABLE DRAINING once drain
+  // began.
   absl::Status Join(const std::shared_ptr<LiveStream>& stream);
   void Leave(LiveStream* stream);
 
-  // How KV travels beside messages, for the routers. Once, before the server starts. `warm_pairs`
-  // lists the decode workers that pairs lead to; may be null.
+  // What routers are told about the ways that KV travels beside messages. Called once, before the
+  // server starts. `warm_pairs` lists the decode workers that pairs lead to; it may be null.
   void SetHandoff(std::vector<std::string> transports,
                   std::function<std::vector<uint64_t>()> warm_pairs) {
     kv_transports_ = std::move(transports);

@@ -46,9 +46,9 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
 Policy PolicyOf(PolicyFlag flag) {
   switch (flag) {
     case PolicyFlag::kFcfs:
-      return kFcfs;
+      return kFcfsPolicy;
   }
-  return kFcfs;
+  return kFcfsPolicy;
 }
 
 EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,

@@ -14,7 +14,7 @@
 
 namespace baton {
 
-// A loaded model with what the rest of a worker needs to know about it.
+// A loaded model together with what the rest of a worker needs to know about it.
 struct WorkerModel {
   std::unique_ptr<LoadedModel> loaded;
   std::vector<EosSetEntry> eos_set;  // the EOS ids with their sources
@@ -30,8 +30,8 @@ struct WorkerModel {
 absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
                                       const absl::StatusOr<kernels::MachineLimits>& measured);
 
-// From the flags to a model whose engine can be started. Logs progress, the EOS set with its
-// sources, and what "auto" became.
+// Loads the model that the flags name, so that its engine can be started. Logs progress, the EOS
+// set with its sources, and what "auto" became.
 absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock);
 
 }  // namespace baton

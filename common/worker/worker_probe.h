@@ -18,16 +18,18 @@ class WorkerProbe : public TransportProbe {
   virtual void StateChanged(SequenceState /*from*/, SequenceState /*to*/) {}
   virtual void SequenceFinished(const FinishedEvent&) {}
   virtual void TokenSampled(const SampledToken&, EosPolicy) {}
-  // The token that drew EOS and ended its sequence.
+  // What the distribution said of the token that was EOS and ended its sequence.
   virtual void StoppedByEos(const EosSignal&) {}
   virtual void ReservationGranted(base::Duration /*waited*/) {}
   virtual void ReservationExpired() {}
-  // Sender side. `sending` is from the first blocks to the commit, 0 where none had to be sent.
+  // A push of this prefill worker was committed. `sending` is from the first blocks to the commit,
+  // 0 where none had to be sent; `committing` is from the commit to its answer.
   virtual void PushDone(int64_t /*bytes*/, base::Duration /*sending*/,
                         base::Duration /*committing*/) {}
   virtual void PushFailed(Reason) {}
-  // Receiver side.
+  // This decode worker refused a push.
   virtual void PushRefused(Reason) {}
+  // This decode worker takes a push from a worker that computes differently.
   virtual void PushFromOtherNumerics() {}
 };
 

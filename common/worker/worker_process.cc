@@ -29,7 +29,7 @@ namespace baton {
 namespace {
 
 constexpr auto kSignalPoll = std::chrono::milliseconds(50);
-// After the drain timeout: for the last statuses to reach the routers.
+// How long the last statuses have to reach the routers after the drain timeout.
 constexpr auto kLastWords = std::chrono::seconds(2);
 // Watch streams are still open then; a router takes their end as the end of the worker.
 constexpr auto kShutdownGrace = std::chrono::milliseconds(100);
@@ -49,12 +49,12 @@ class Worker final {
             {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
              .model_name = ServedModelName(flags)}) {}
 
-  // Scrapes end first: they read the engine.
+  // Scrapes end first, because they read the engine.
   ~Worker() { admin_.reset(); }
 
-  // Empty when serving; else why not.
+  // Begins to serve. Empty when it does; else says why not.
   std::optional<Fatal> Start();
-  // Until a signal, or a fault of the engine. Returns the exit code.
+  // Serves until a signal or a fault of the engine. Returns the exit code.
   int Run(const base::StopSignals& signals);
 
  private:
@@ -216,7 +216,7 @@ std::optional<Fatal> Worker::StartServer() {
 }
 
 std::optional<Fatal> Worker::Start() {
-  // A port in use shows before a long load.
+  // Checked first, so that a port in use shows before a long load.
   const absl::Status port = CheckListen(flags_.server.host, flags_.server.port);
   if (!port.ok()) {
     return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
@@ -251,7 +251,7 @@ int Worker::Drain(const base::StopSignals& signals) {
   const base::Instant deadline = clock_.Now() + flags_.server.drain_timeout;
   while (!core_->WaitUntilIdle(std::min(deadline, clock_.Now() + kSignalPoll))) {
     if (faulted_) Die();
-    // A second signal means: now.
+    // A second signal ends the waiting.
     if (clock_.Now() >= deadline || signals.Arrived(std::chrono::nanoseconds(0))) break;
   }
   core_->EndStreams();

@@ -16,7 +16,7 @@ class Service;
 
 namespace baton {
 
-// The services of a role, with what they own. Destroyed after the server that runs them.
+// The gRPC services of a role and what they own. Destroyed after the server that runs them.
 class RoleServices {
  public:
   virtual ~RoleServices() = default;
@@ -28,7 +28,7 @@ struct WorkerRoleSpec {
   WorkerRole role = WorkerRole::kDecode;
   std::string program;                     // "baton-decode"
   std::vector<std::string> service_names;  // for grpc.health.v1
-  // Fails when the KV transport that was asked for cannot be.
+  // Makes the services; an error when the KV transport that was asked for cannot be had.
   std::function<absl::StatusOr<std::unique_ptr<RoleServices>>(WorkerCore*, const WorkerFlags&,
                                                               const TlsOptions&)>
       make_services;

@@ -69,7 +69,7 @@ class WorkerStream : public Reactor,
  protected:
   using Writer = StreamWriter<Response>;
 
-  // `core` and `context`, which is the call's, outlive the stream. `merge` may be null.
+  // `core` outlives the stream; `context` is the call's and used until OnDone. `merge` may be null.
   WorkerStream(WorkerCore* core, grpc::CallbackServerContext* context, typename Writer::Merge merge)
       : core_(core),
         writer_({.write = [this](const Response* message) { this->StartWrite(message); },

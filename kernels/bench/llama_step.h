@@ -8,7 +8,7 @@
 
 namespace baton::kernels {
 
-// A Llama with tied embeddings, and how large its steps get.
+// The shape of a Llama with tied embeddings, and how large its steps get.
 struct LlamaShape {
   int layers = 0;
   int hidden = 0;
@@ -27,7 +27,7 @@ struct LlamaShape {
   }
 };
 
-// Of seconds, to see that everything runs.
+// Takes seconds, to see that everything runs.
 inline constexpr LlamaShape kTinyLlama = {.layers = 2,
                                           .hidden = 256,
                                           .head_dim = 32,
@@ -37,7 +37,7 @@ inline constexpr LlamaShape kTinyLlama = {.layers = 2,
                                           .vocab = 2048,
                                           .max_tokens = 128,
                                           .kv_tokens = 8 * 64 + 128};
-// 430 M parameters, for a CPU.
+// Has 430 M parameters, for a CPU.
 inline constexpr LlamaShape kSmallLlama = {.layers = 24,
                                            .hidden = 1024,
                                            .head_dim = 64,
@@ -47,7 +47,7 @@ inline constexpr LlamaShape kSmallLlama = {.layers = 24,
                                            .vocab = 32000,
                                            .max_tokens = 512,
                                            .kv_tokens = 32 * 256 + 512};
-// Llama-3.1-8B, for a GPU.
+// Is Llama-3.1-8B, for a GPU.
 inline constexpr LlamaShape kLlama8B = {.layers = 32,
                                         .hidden = 4096,
                                         .head_dim = 128,
@@ -58,7 +58,7 @@ inline constexpr LlamaShape kLlama8B = {.layers = 32,
                                         .max_tokens = 8192,
                                         .kv_tokens = 64 * 1024};
 
-// The operations of one step on random weights.
+// The steps of such a model on random weights, whole or operation by operation, for bench_kernels.
 class LlamaStep {
  public:
   LlamaStep(Backend& backend, const LlamaShape& model);
@@ -76,11 +76,11 @@ class LlamaStep {
   void Attention();
   void Embed();
   void Sample(const SampleRow& row);
-  // Logits with a spread as trained models have it.
+  // Writes logits that spread as far as those of trained models do.
   void FillLogits();
 
   double weight_bytes() const;
-  double matmul_bytes(int rows) const;  // of the weights that MatMuls(rows) reads
+  double matmul_bytes(int rows) const;  // the weights that MatMuls(rows) reads
   double matmul_flops(int rows) const;  // of the layers
   double logit_flops(int rows) const;
   double attention_flops(int tokens) const;  // of one layer and one whole prompt

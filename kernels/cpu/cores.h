@@ -4,11 +4,12 @@
 
 namespace baton::kernels::cpu {
 
-// Cores this process may use: its affinity, and the quota of its container if that is less.
+// How many cores this process may use: those of its affinity, or the quota of its container where
+// that is less.
 int UsableCores();
 
-// Whole cores of a cgroup's cpu.max ("200000 100000": two), at least one; 0 when there is no limit
-// or the text is something else.
+// How many whole cores the text of a cgroup's cpu.max grants ("200000 100000" is two), at least
+// one. 0 when there is no limit or the text is something else.
 int CoresOfQuota(std::string_view cpu_max);
 
 }  // namespace baton::kernels::cpu

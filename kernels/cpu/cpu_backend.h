@@ -18,8 +18,9 @@
 
 namespace baton::kernels {
 
-// The host processor: a Gemm of the ISA path for the products, own vector kernels for the rest, one
-// OpenMP region per operation. Driven by one thread at a time.
+// The backend of the host's processor. Products are made by a Gemm of the chosen instruction set,
+// everything else by own vector kernels, with one OpenMP region per operation. One thread at a time
+// drives it.
 class CpuBackend final : public Backend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Create(const BackendOptions& options);
@@ -73,7 +74,7 @@ class CpuBackend final : public Backend {
   PagedKv kv_;
   std::vector<int32_t> sequence_of_;  // [tokens]
   cpu::RopeTable rope_table_;
-  std::vector<cpu::AttentionTask> attention_tasks_;  // of the step, for one AttentionShape
+  std::vector<cpu::AttentionTask> attention_tasks_;  // of the step, the same for all its layers
   std::unique_ptr<Buffer> attention_scratch_;
   std::vector<cpu::RowSampler> samplers_;  // one per thread
   std::string fault_;

@@ -14,12 +14,13 @@
 
 namespace baton::kernels::cpu {
 
-// oneDNN matmul over prepacked weights. One packed layout serves every number of rows, and one
-// primitive is made per exact number of rows of a ladder (runtime dimensions are slow). Other
-// counts are cut into rungs, which changes no bit: a row's result does not depend on the others.
+// Matrix products by oneDNN over weights that are packed in advance. One packed layout serves every
+// number of rows. oneDNN is slow where the number of rows is known only at run time, so a primitive
+// is made for each exact number of a ladder, and other numbers are cut into rungs of it. That
+// changes no bit, because a row's result does not depend on the other rows.
 //
-// Primitives are asked for that layout by name: left to choose, oneDNN prefers narrower panels for
-// few rows as soon as there are more threads than panels.
+// Primitives are asked for that one layout by name. Left to choose, oneDNN prefers another one for
+// few rows as soon as there are more threads than panels of the weight.
 class OneDnnGemm final : public Gemm {
  public:
   // Fails when oneDNN would not choose its `brg` implementation, the only fast one.

@@ -10,14 +10,15 @@
 
 namespace baton::kernels::cpu {
 
+// oneDNN's name for `dtype`.
 dnnl::memory::data_type OneDnnType(DType dtype);
 
-// Held while a primitive or its description is made. Ranks of one process do that side by side, and
-// what they make is shared by oneDNN's cache.
+// The mutex to hold while a primitive or its description is made. The ranks of one process do that
+// side by side, and oneDNN's cache shares what they make.
 base::Mutex& OneDnnCreation();
 
-// A weight [out, in] in oneDNN's blocked layout. Every element's place is a sum of a term of its
-// row and a term of its column, so rows can be read back exactly.
+// A weight [out, in] in oneDNN's blocked layout. The offset of an element is a term of its row plus
+// a term of its column, so rows can be read back exactly.
 class OneDnnWeight final : public PackedWeight {
  public:
   // `layout` describes [in, out], as oneDNN's matmul sees weights.
@@ -33,7 +34,7 @@ class OneDnnWeight final : public PackedWeight {
   void* data() const { return buffer_->data(); }
   const dnnl::memory::desc& layout() const { return layout_; }
 
-  // to [in] = row `row`.
+  // Writes row `row` to `to` [in].
   void UnpackRow(int64_t row, float* to) const;
 
  private:

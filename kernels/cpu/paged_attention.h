@@ -9,13 +9,13 @@
 
 namespace baton::kernels::cpu {
 
-// Attention over the paged store, in fp32.
+// What all tasks of a call of Backend::PagedAttention share. Attention computes in fp32.
 //
-// For one query and head the operations and their order depend on the query's position alone: KV
-// tiles of one block, a softmax over splits of 256 tokens counted from position 0, partial results
-// merged in order. A dot product is the sum of its even and its odd elements, each added in
-// ascending order; a value is added token by token. How many queries and heads share a tile, which
-// is what makes prefill fast, changes nothing of this.
+// For one query and head the operations and their order depend on the query's position alone: K and
+// V are read in tiles of one block, the softmax is taken over splits of 256 tokens counted from
+// position 0, and the partial results are merged in order. A dot product is the sum of its even and
+// of its odd elements, each added in ascending order; values are added token by token. How many
+// queries and heads share a tile, which is what makes prefill fast, changes nothing of this.
 struct AttentionArgs {
   Matrix qkv;
   Matrix out;
@@ -24,8 +24,9 @@ struct AttentionArgs {
   AttentionShape shape;
 };
 
-// Consecutive queries of one sequence and the query heads of some consecutive KV heads, whose tiles
-// lie one after the other in a block.
+// The part of a step's attention that one thread computes: consecutive queries of one sequence,
+// with all query heads of some consecutive KV heads, whose tiles lie one after the other in a
+// block.
 struct AttentionTask {
   const int32_t* blocks = nullptr;  // block table of the sequence
   int64_t first_row = 0;            // of qkv and out
@@ -35,12 +36,12 @@ struct AttentionTask {
   int32_t kv_heads = 1;
 };
 
-// Tokens of a softmax split, a whole number of blocks.
+// How many blocks one split of the softmax has.
 int AttentionSplitBlocks(int block_size);
-// Rows (queries x query heads) that a task holds at most: what fits the caches, but at least one
-// group of heads.
+// How many rows (queries x query heads) a task holds at most: as many as fit the caches, but at
+// least one group of query heads.
 int AttentionRowsPerTask(const AttentionShape& shape);
-// Floats of scratch for a task, 64-byte aligned.
+// How many floats of scratch, 64-byte aligned, a task needs.
 size_t AttentionScratch(const AttentionShape& shape, int block_size);
 
 using PagedAttentionFn = void (*)(const AttentionArgs& args, const AttentionTask& task,

@@ -7,10 +7,10 @@
 
 namespace baton::kernels::cpu {
 
-// The matrix product of the AVX2 path, in fp32 for every number of rows: bf16 is a storage type.
-// One accumulator per output element, elements of the row added in ascending order, so that a row
-// has the same bits in any batch (library products for AVX2 do not). Weights lie in panels of 16
-// outputs, [in][16] each.
+// The matrix product for AVX2. It computes in fp32 for every number of rows; bf16 is only a type of
+// storage. Each element of the output has one accumulator, to which the products along the row are
+// added in ascending order, so a row has the same bits in any batch. (Products of libraries for
+// AVX2 do not.) Weights lie in panels of 16 outputs, [in][16] each.
 class PanelGemm final : public Gemm {
  public:
   PanelGemm(DType compute_dtype, int threads);
@@ -35,9 +35,9 @@ class PanelGemm final : public Gemm {
 };
 
 constexpr int64_t kPanelWidth = 16;
-constexpr int64_t kPanelRows = 96;  // input rows that share one reading of the weights
+constexpr int64_t kPanelRows = 96;  // how many input rows share one reading of the weights
 
-// One group of panels against all rows of a block.
+// The product of one group of panels with the rows that share a reading of the weights.
 struct PanelTask {
   const float* rows = nullptr;  // [count, in]
   int64_t count = 0;
@@ -45,7 +45,7 @@ struct PanelTask {
   const void* panels = nullptr;  // [group][in][16]
   DType dtype = DType::kF32;
   int64_t group = 1;            // panels, up to kPanelGroup
-  Matrix out;                   // rows of the block
+  Matrix out;                   // [count, …] the rows of the output
   int64_t first_column = 0;     // of the group in `out`
   const float* bias = nullptr;  // [out] or null
   bool accumulate = false;
@@ -53,6 +53,7 @@ struct PanelTask {
 constexpr int64_t kPanelGroup = 4;
 
 void RunPanelTask(const PanelTask& task);
+// out [rows, cols] fp32 = rows [begin, end) of `in`, each at its own index.
 void RowsToFloats(Matrix in, int64_t begin, int64_t end, float* out);
 
 }  // namespace baton::kernels::cpu

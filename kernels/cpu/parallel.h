@@ -7,8 +7,8 @@
 
 namespace baton::kernels::cpu {
 
-// One OpenMP region: f(begin, end) over contiguous parts of [0, n), at most one part per thread.
-// Parts of less than `grain` items are not split further. Results must not depend on the parts.
+// Calls f(begin, end) over contiguous parts of [0, n) in one OpenMP region, at most one part per
+// thread and none of much less than `grain` items. Results must not depend on how n is cut.
 template <typename F>
 void ParallelRanges(int threads, int64_t n, int64_t grain, F f) {
   const int64_t parts = std::min<int64_t>(threads, (n + grain - 1) / grain);
@@ -22,7 +22,7 @@ void ParallelRanges(int threads, int64_t n, int64_t grain, F f) {
   }
 }
 
-// f(item, thread) for every item, taken in order by whichever thread is free.
+// Calls f(item, thread) for every item of [0, n). Whichever thread is free takes the next one.
 template <typename F>
 void ParallelItems(int threads, int64_t n, F f) {
   if (threads == 1 || n <= 1) {

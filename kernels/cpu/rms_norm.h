@@ -5,7 +5,7 @@
 
 namespace baton::kernels::cpu {
 
-// Rows [begin, end) of Backend::RmsNorm. `weight` is fp32 [cols].
+// Computes rows [begin, end) of Backend::RmsNorm. `weight` is fp32 [cols].
 using RmsNormFn = void (*)(Matrix in, const float* weight, float eps, Matrix out, int64_t begin,
                            int64_t end);
 RmsNormFn ChooseRmsNorm(Isa isa);

@@ -7,8 +7,8 @@
 
 namespace baton::kernels::cpu {
 
-// cos and sin of every token of a step, times the attention factor: [tokens, head_dim / 2] each.
-// The same for all layers, so it is computed once a step.
+// The cosines and sines that the tokens of a step are rotated by, times the attention factor:
+// [tokens, head_dim / 2] each. They are the same for all layers, so they are computed once a step.
 class RopeTable {
  public:
   void Reset() { inv_freq_ = nullptr; }
@@ -25,6 +25,7 @@ class RopeTable {
   std::vector<float> sine_;
 };
 
+// What all tokens of a call of Backend::RopeAndStoreKv share.
 struct RopeStoreArgs {
   Matrix qkv;
   PagedKv kv;
@@ -33,7 +34,8 @@ struct RopeStoreArgs {
   QkNorm norm;
 };
 
-// One token of Backend::RopeAndStoreKv: row `token` of qkv, K and V into `in_block` of `block`.
+// Does Backend::RopeAndStoreKv for row `token` of qkv. K and V go to position `in_block` of
+// `block`.
 using RopeStoreFn = void (*)(const RopeStoreArgs& args, int64_t token, const float* cosine,
                              const float* sine, std::byte* block, int in_block);
 RopeStoreFn ChooseRopeStore(Isa isa);

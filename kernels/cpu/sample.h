@@ -12,27 +12,29 @@
 
 namespace baton::kernels::cpu {
 
-// What one reading of raw or processed logits gives.
+// What one reading of a row of logits, raw or processed, finds out.
 struct LogitRange {
   float highest = 0;
   float lowest = 0;   // finite, or `highest` when nothing below is finite
   bool valid = true;  // no NaN, no +infinity, something above -infinity
 };
 
+// Sums over a row of logits whose highest is `highest`.
 struct ExpSums {
   double total = 0;     // of exp(x - highest)
   double weighted = 0;  // of exp(x - highest) (x - highest)
-  int64_t before = 0;   // ids ranked before the marked one
+  int64_t before = 0;   // how many ids rank before the marked one
 };
 
-// The last id that is kept, in the order (logit descending, id ascending).
+// Where top-k or top-p cuts a row: the last id that is kept, in the order (logit descending, id
+// ascending).
 struct Cut {
   float logit = 0;
   int32_t id = 0;
   bool Keeps(float x, int32_t other) const { return x > logit || (x == logit && other <= id); }
 };
 
-// The vectorised readings of a row.
+// The loops over a row that are compiled for each instruction set.
 struct SampleOps {
   LogitRange (*range)(std::span<const float> logits) = nullptr;
   // `marked` is an id whose rank is wanted, or -1.
@@ -42,14 +44,14 @@ struct SampleOps {
   // weights = ExpF32((x - highest) / temperature).
   void (*weights)(std::span<const float> logits, float highest, float temperature,
                   std::span<float> out) = nullptr;
-  // Sets weights of ids that `cut` (if not null) drops, and weights below min_p, to 0.
+  // Sets the weights of the ids that `cut` drops, if it is not null, and those below min_p to 0.
   void (*drop)(std::span<const float> logits, const Cut* cut, float min_p,
                std::span<float> weights) = nullptr;
 };
 SampleOps ChooseSampleOps(Isa isa);
 
-// Samples rows as Backend::Sample, with the arithmetic of kernels/sample_weights.h: the tokens are
-// those of the reference. Owns scratch; one per thread.
+// Samples rows as Backend::Sample, with the arithmetic of kernels/sample_weights.h, so that its
+// tokens are those of the reference. It owns scratch, so each thread has one.
 class RowSampler {
  public:
   explicit RowSampler(const SampleOps& ops) : ops_(ops) {}
@@ -66,7 +68,7 @@ class RowSampler {
     float logit;
     int32_t id;
   };
-  // How much a cut keeps: so many ids, or (count 0) this share of the nucleus mass.
+  // How much a cut keeps: `count` ids, or, where that is 0, the share `top_p` of the nucleus mass.
   struct Wanted {
     int64_t count = 0;
     float top_p = 1;

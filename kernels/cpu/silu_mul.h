@@ -5,7 +5,7 @@
 
 namespace baton::kernels::cpu {
 
-// Rows [begin, end) of Backend::SiluMul.
+// Computes rows [begin, end) of Backend::SiluMul.
 using SiluMulFn = void (*)(Matrix gate_up, Matrix out, int64_t begin, int64_t end);
 SiluMulFn ChooseSiluMul(Isa isa);
 

@@ -6,22 +6,22 @@
 
 namespace baton::kernels::cpu {
 
-// Asks OpenMP for `wanted` threads in the regions of the calling thread and returns how many come:
-// fewer under OMP_THREAD_LIMIT, under OMP_MAX_ACTIVE_LEVELS and inside another region. The number
-// does not follow the machine's load then, whatever OMP_DYNAMIC says.
+// Asks OpenMP for `wanted` threads in the regions of the calling thread and returns how many come.
+// They are fewer under OMP_THREAD_LIMIT, under OMP_MAX_ACTIVE_LEVELS and inside another region.
+// From then on the number does not follow the machine's load, whatever OMP_DYNAMIC says.
 //
 // oneDNN cuts a product into parts for the number of threads it was told and leaves out, without
 // an error, the parts of threads that do not come. So it may only be told a number that comes.
 int AskForThreads(int wanted);
 
-// The team that a backend was made for. OpenMP keeps its settings per calling thread, so whoever
-// drives the backend takes them over first.
+// The number of threads that a backend was made for. OpenMP keeps its settings per calling thread,
+// so whichever thread drives the backend next calls Take first.
 class ThreadTeam {
  public:
   explicit ThreadTeam(int threads) : threads_(threads) {}
 
-  // Cheap for the thread that called last. A device fault where fewer threads come than the backend
-  // was made for.
+  // Costs nothing for the thread that called it last. A device fault where fewer threads come than
+  // the backend was made for.
   absl::Status Take();
 
  private:

@@ -1,4 +1,5 @@
-// Vector helpers of the CPU kernels. Compiled once per target: no include guard but a toggle.
+// Helpers of the CPU's vector kernels. Highway includes this once for each instruction set that it
+// compiles, so it has a toggle in place of an include guard.
 #if defined(BATON_KERNELS_CPU_VEC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef BATON_KERNELS_CPU_VEC_INL_H_
 #undef BATON_KERNELS_CPU_VEC_INL_H_
@@ -13,8 +14,8 @@
 #include "hwy/highway.h"
 #include "kernels/exp_f32.h"
 
-// The scalar baseline that Highway also compiles is never called: kernels guard their bodies with
-// this.
+// Highway also compiles a scalar baseline, which is never called: kernels guard their bodies with
+// this, so that they are compiled for AVX2 and AVX-512 only.
 #undef BATON_CPU_TARGET
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3
 #define BATON_CPU_TARGET 1
@@ -57,7 +58,7 @@ HWY_INLINE void StoreFromF32(FloatVec value, uint16_t* to) {
   hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, chosen)), du16, to);
 }
 
-// The first `count` of a vector; the other lanes are 0.
+// Loads the first `count` lanes of a vector; the others are 0.
 template <typename T>
 HWY_INLINE FloatVec LoadPartial(const T* from, int64_t count) {
   if (count >= kLanes) return LoadAsF32(from);

@@ -52,7 +52,6 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
                    .isa = absl::StrCat("sm_", device.capability_major, device.capability_minor),
                    .threads = 1,
                    .compute_dtype = options.compute_dtype,
-                   .batch_invariant = false,
                    .ranks = options.collective != nullptr ? options.collective->size() : 1,
                    .keeps_last_tokens = true};
   auto backend = std::unique_ptr<CudaBackend>(

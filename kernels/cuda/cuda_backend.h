@@ -22,12 +22,13 @@
 
 namespace baton::kernels {
 
-// One NVIDIA GPU: cuBLASLt for the products, FlashInfer for attention where it has the shape, own
-// kernels for the rest, all on one stream; a second step may begin before the first has ended. A
-// pure decode step is padded to a rung of the row ladder and repeated as a CUDA graph. An error of
-// a launch or of the device shows at EndStep, at the latest.
+// The backend of one NVIDIA GPU: cuBLASLt for the products, FlashInfer for attention where it is
+// built for the shape, own kernels for the rest, all on one stream. A second step may begin before
+// the first has ended. A step in which every sequence adds one token is padded to a rung of the row
+// ladder and repeated as a CUDA graph. An error of a launch or of the device shows at EndStep, at
+// the latest.
 //
-// Implemented in cuda_backend.cc (steps), backend_memory.cc (buffers and weights),
+// It is implemented in cuda_backend.cc (steps), backend_memory.cc (buffers and weights),
 // backend_prepare.cc, backend_operations.cc and backend_attention.cc.
 class CudaBackend final : public Backend {
  public:
@@ -63,12 +64,13 @@ class CudaBackend final : public Backend {
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;
 
-  // Takes about 0.7 GB of device memory for the time of the call. In fp8 products where weights
-  // are.
+  // Measures this GPU, with products of fp8 where weights are of fp8. Takes about 0.7 GB of device
+  // memory while it runs.
   absl::StatusOr<MachineLimits> MeasureLimits();
 
  private:
-  // An AttentionShape that FlashInfer serves, as Prepare was told.
+  // An AttentionShape that Prepare was told of and FlashInfer serves, and the plan of its
+  // attention.
   struct FlashInferShape {
     AttentionShape shape;
     cuda::AttentionPlan plan;
@@ -85,7 +87,7 @@ class CudaBackend final : public Backend {
   CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream stream, bool fp8,
               Collective* collective);
   absl::Status CreateParts();
-  // The way of weights to the device; its buffers are there as long as something loads.
+  // What brings weights to the device. Its buffers exist only while something is being loaded.
   absl::StatusOr<cuda::Uploader*> uploader();
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackFp8(const HostTensor& weight,
                                                         const Shard& part);
@@ -96,9 +98,9 @@ class CudaBackend final : public Backend {
   cuda::LastTokens LastDrawn() const;
   absl::Status MatMulFp8(const cuda::DeviceWeight& weight, Matrix in, Matrix out,
                          const MatMulEpilogue& epilogue);
-  // Sizes of the step with padding; whether it is one to capture.
+  // Returns the sizes of the step with padding, and says whether it is one to capture.
   cuda::StepSizes PlanStep(const StepLayout& layout, const PagedKv& kv, bool& capture);
-  // Divides the step's attention; `sizes` gets its grids.
+  // Divides the step's attention and adds its grids to `sizes`.
   void PlanAttention(const StepLayout& layout, const PagedKv& kv, bool capture,
                      cuda::StepSizes& sizes);
   const FlashInferShape* FindFlashInfer(const AttentionShape& shape) const;
@@ -116,8 +118,8 @@ class CudaBackend final : public Backend {
   BackendInfo info_;
   const cuda::DeviceInfo device_;
   const cuda::Stream stream_;
-  const bool fp8_;                // of projections that allow it
-  Collective* const collective_;  // null alone
+  const bool fp8_;                // whether projections that allow it are of fp8
+  Collective* const collective_;  // null without a group
   std::unique_ptr<cuda::Uploader> uploader_;
   std::unique_ptr<cuda::MatMul> matmul_;
   std::unique_ptr<cuda::Fp8Products> fp8_products_;
@@ -143,7 +145,7 @@ class CudaBackend final : public Backend {
   std::deque<RunningStep> steps_;      // oldest first, at most kMaxRunning
   std::vector<cuda::Event> launched_;  // [kMaxRunning] of RunningStep, in turn
   uint64_t begun_ = 0;                 // steps
-  absl::Status fault_;                 // of launches outside a step
+  absl::Status fault_;                 // the first of launches outside a step
 };
 
 }  // namespace baton::kernels

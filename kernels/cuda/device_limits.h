@@ -7,9 +7,9 @@
 
 namespace baton::kernels::cuda {
 
-// The rate of a copy of 256 MiB on the device, bytes read and written, and of a product of
-// 8192 x 8192 x 8192 random numbers in `dtype`, or in e4m3 to `dtype`: medians of a few, timed by
-// events.
+// Measures the rate of a copy of 256 MiB on the device, counting bytes read and written, and that
+// of a product of 8192 x 8192 x 8192 random numbers in `dtype` (with `fp8`, in e4m3 to `dtype`).
+// Each is the median of a few runs, timed by the device's own events.
 absl::StatusOr<MachineLimits> MeasureDeviceLimits(MatMul& matmul, DType dtype, bool fp8,
                                                   StreamHandle stream);
 

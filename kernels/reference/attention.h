@@ -4,7 +4,7 @@
 
 namespace baton::kernels::reference {
 
-// Scalar twins of the Backend operations of the same names.
+// The Backend operations of the same names, in scalar code for the reference.
 void RopeAndStoreKv(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int layer,
                     const AttentionShape& shape, const RopeShape& rope, const QkNorm& norm);
 void PagedAttention(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int layer,

@@ -7,15 +7,16 @@
 
 namespace baton::kernels {
 
-// The scalar twin of products by quantized weights. e4m3 codes: sign, exponent of 4 bits with bias
-// 7, mantissa of 3; no infinity; the largest number is 448.
+// Products by quantized weights in scalar code, for tests to compare with. An e4m3 code has a sign,
+// an exponent of 4 bits with bias 7 and a mantissa of 3 bits; there is no infinity, and the largest
+// number is 448. This is the number that a code stands for.
 float E4m3Value(uint8_t code);
 
-// Rows of `from` divided by scales[row] = largest magnitude / 448 (1 for a row of zeros) and
-// rounded to the nearest code, ties to the even one. codes [rows * cols], scales [rows].
+// Divides each row of `from` by scales[row], its largest magnitude / 448 (1 for a row of zeros),
+// and rounds to the nearest code, ties to the even one. codes [rows * cols], scales [rows].
 void QuantizeRows(Matrix from, std::span<uint8_t> codes, std::span<float> scales);
 
-// One element of a product: sums over `count` codes, scaled on both sides.
+// One element of a product: the sum over `count` codes of a and b, times both scales.
 double DotQuantized(const uint8_t* a, float a_scale, const uint8_t* b, float b_scale,
                     int64_t count);
 

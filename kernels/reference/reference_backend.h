@@ -9,11 +9,11 @@
 
 namespace baton::kernels {
 
-// The scalar twin of every operation: plain loops, sums in double, results rounded once to the
-// dtype that the contract names. The oracle of every other backend, and slow.
+// The oracle that every other backend is compared with. Each operation is written as plain loops
+// that sum in double and round each result once, to the dtype that the contract names. It is slow.
 class ReferenceBackend final : public Backend {
  public:
-  // `collective`, of its tensor-parallel group, may be null.
+  // `collective` is this rank's end of a tensor-parallel group, or null without one.
   explicit ReferenceBackend(DType compute_dtype, Collective* collective = nullptr);
 
   const BackendInfo& info() const override { return info_; }

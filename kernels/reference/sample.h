@@ -8,8 +8,8 @@
 
 namespace baton::kernels::reference {
 
-// One row of Backend::Sample. False when `raw` is not a distribution: a NaN or +infinity in it, or
-// nothing above -infinity; `result` is then token 0.
+// Samples one row as Backend::Sample. Returns false when `raw` is not a distribution: a NaN or
+// +infinity in it, or nothing above -infinity; `result` is then token 0.
 bool SampleRowInto(const SampleRow& row, std::span<const float> raw, SampleProcessors& processors,
                    SampledToken& result);
 

@@ -17,8 +17,8 @@
 
 namespace baton {
 
-// Where a request's output goes. Calls come from one thread at a time, in this order: Start, any
-// number of Append, then one Finish or Fail. None of them waits for the client.
+// Where the output of a request goes. Calls come from one thread at a time and in this order:
+// Start, any number of Append, then one Finish or Fail. None of them waits for the client.
 class ClientSink {
  public:
   virtual ~ClientSink() = default;
@@ -28,9 +28,9 @@ class ClientSink {
   // False when more than the client buffer waits for the client; the delta is then lost.
   virtual bool Append(v1::Delta delta) = 0;
   virtual void Finish(v1::Final final) = 0;
-  // What waits for the client is dropped.
+  // Ends the request with an error; what waits for the client is dropped.
   virtual void Fail(const absl::Status& status) = 0;
-  // Since when the client has taken nothing of what is ready for it.
+  // The moment since which the client has taken nothing of what is ready for it.
   virtual std::optional<base::Instant> StalledSince() const = 0;
 };
 
@@ -53,8 +53,8 @@ struct StreamSinkOptions {
   base::TimerQueue* timers = nullptr;
 };
 
-// Generate and ChatGenerate, whose responses are the same on the wire. Lives until gRPC is done
-// with it.
+// The sink of Generate and ChatGenerate, whose responses are the same on the wire. It lives until
+// gRPC is done with it.
 class StreamSink final : public ClientSink,
                          public grpc::ServerWriteReactor<grpc::ByteBuffer>,
                          public std::enable_shared_from_this<StreamSink> {
@@ -87,7 +87,7 @@ class StreamSink final : public ClientSink,
   std::shared_ptr<StreamSink> self_;
 };
 
-// GenerateOnce: everything in one message.
+// The sink of GenerateOnce, which answers with everything in one message.
 class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  public:
   static std::shared_ptr<UnarySink> Create(grpc::ByteBuffer* response);

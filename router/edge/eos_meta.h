@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// The content of FILE.meta.json: what holds for every row of the EOS log. `unix_time`: now.
+// Makes the content of FILE.meta.json, which holds what is true for every row of the EOS log.
+// `unix_time` is the present.
 std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double unix_time);
 
 }  // namespace baton

@@ -11,7 +11,7 @@ namespace baton {
 // UTF-8, plain INVALID_ARGUMENT for anything else.
 absl::Status ParseRequest(const grpc::ByteBuffer& bytes, google::protobuf::Message* request);
 
-// The other way; every message of ours serializes.
+// Writes a response to the wire, which every message of ours can be.
 grpc::ByteBuffer SerializeResponse(const google::protobuf::Message& response);
 
 }  // namespace baton

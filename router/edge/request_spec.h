@@ -11,7 +11,8 @@
 
 namespace baton {
 
-// What is generated from: text, ids used verbatim, or a conversation for the chat template.
+// What a request gives to generate from: text, ids that are used as they are, or a conversation for
+// the chat template.
 using RequestInput = std::variant<std::string, std::vector<TokenId>, std::vector<ChatMessage>>;
 
 // A request that passed validation, with every default filled in.
@@ -29,7 +30,7 @@ struct RequestSpec {
   std::string cache_salt;
 };
 
-// How long things may be, in tokens.
+// How many tokens a request may have.
 struct LengthLimits {
   int32_t context = 0;  // prompt and output
   int32_t input = 0;    // 0 = only by the context

@@ -16,8 +16,9 @@
 
 namespace baton {
 
-// What the router knows about the one model it serves: text in and out, and what a request that
-// leaves something out means. No weights. Immutable after loading.
+// What the router knows about the one model it serves: how text becomes tokens and tokens text, and
+// what a request means that leaves something out. It has no weights, and is immutable after
+// loading.
 struct ServedModel {
   std::string name;
   ModelConfig config;
@@ -28,7 +29,7 @@ struct ServedModel {
   size_t longest_token_bytes = 0;
 
   bool IsEos(TokenId id) const;
-  // What the EOS log calls eos_token_id.
+  // The id that the EOS log calls eos_token_id.
   std::optional<TokenId> primary_eos() const;
   // The defaults of this model.
   SamplingParams DefaultSampling() const;

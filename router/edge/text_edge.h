@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// Token ids of what a request gave: text is encoded with the tokenizer's special tokens, a
+// Turns what a request gave into token ids: text is encoded with the tokenizer's special tokens, a
 // conversation is rendered with the model's template and encoded without, ids stand as they are.
 // Takes milliseconds: call it on a pool. INVALID_ARGUMENT with INVALID_TEXT.
 absl::StatusOr<std::vector<TokenId>> TokenizeInput(const RequestInput& input,

@@ -155,7 +155,7 @@ absl::Status CheckRequestId(const std::string& id) {
                            absl::StrCat("request_id has ", id.size(), " bytes; expected at most ",
                                         kMaxRequestIdBytes));
   }
-  // It stands in log lines.
+  // The id stands in log lines, each of which is one line.
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   if (std::any_of(id.begin(), id.end(), control)) {
     return InvalidArgument(Reason::kInvalidText, "spec.request_id",
@@ -164,7 +164,7 @@ absl::Status CheckRequestId(const std::string& id) {
   return absl::OkStatus();
 }
 
-// `status` with its field spelled as in GenerationSpec: the sampler's checks know no messages.
+// Spells the field of `status` as in GenerationSpec, because the sampler's checks know no messages.
 absl::Status InSpec(const absl::Status& status, std::string_view message_path) {
   if (status.ok()) return status;
   ErrorDetail detail = DetailOf(status);

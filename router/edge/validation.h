@@ -11,22 +11,22 @@
 
 namespace baton {
 
-// Everything that can be refused without tokenizing, with the reasons of the public API. `seed` is
-// used when the request has none; the request id stays empty when the request has none.
+// Refuses everything that can be refused without tokenizing, with the reasons of the public API.
+// `seed` is used when the request has none; the request id stays empty when the request has none.
 absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
                                          const ServedModel& model, const RouterOptions& options,
                                          uint64_t seed);
 
-// TOO_LONG for a text that cannot fit whatever its tokens are, so that nobody makes the pool
+// Refuses a text as TOO_LONG that cannot fit whatever its tokens are, so that nobody makes the pool
 // tokenize megabytes in vain.
 absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
                            const ServedModel& model);
 
-// The rest, once `spec->prompt` is known: EMPTY_PROMPT, TOO_LONG. Resolves an absent max_tokens
-// from the model's max_new_tokens and the output limit; it stays 0 for "as many as fit".
+// Checks the rest, once `spec->prompt` is known: EMPTY_PROMPT, TOO_LONG. An absent max_tokens
+// becomes the model's max_new_tokens or the output limit; it stays 0 for "as many as fit".
 absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec);
 
-// NOT_FOUND MODEL_NOT_FOUND unless `name` is empty or the served one.
+// Refuses a name that is neither empty nor that of the served model: NOT_FOUND, MODEL_NOT_FOUND.
 absl::Status CheckModelName(const std::string& name, const ServedModel& model);
 
 }  // namespace baton

@@ -13,13 +13,13 @@ namespace baton {
 class WorkPool final {
  public:
   WorkPool(int threads, size_t capacity);
-  // Finishes what was taken.
+  // Finishes the work that was taken.
   ~WorkPool();
 
   // False when `capacity` pieces of work wait already.
   bool TrySubmit(std::function<void()> work) { return queue_.TryPush(std::move(work)); }
 
-  // As many threads as help on this machine without starving the callbacks.
+  // The number of threads that help on this machine without starving gRPC's callbacks.
   static int DefaultThreads();
 
  private:

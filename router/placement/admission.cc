@@ -59,7 +59,7 @@ absl::Status Admission::Enqueue(Waiter waiter) {
 void Admission::EnqueueReplay(Waiter waiter) {
   {
     base::MutexLock lock(&mutex_);
-    // Behind the replays that came before, ahead of everything new.
+    // A replay stands behind those that came before it and ahead of everything new.
     const auto first_new = std::find_if(queue_.begin(), queue_.end(),
                                         [](const Queued& queued) { return !queued.replay; });
     queue_.insert(first_new, {.waiter = std::move(waiter), .replay = true});
@@ -147,7 +147,7 @@ std::vector<Admission::Answer> Admission::Pump() {
 std::optional<absl::Status> Admission::Hopeless(Queued* queued) {
   const base::Instant now = clock_->Now();
   if (!queued->absent_since) {
-    // For whoever needs no worker in particular, the time without any counts from its start.
+    // Who needs no worker in particular has waited since the last decode worker went.
     const auto without_any = directory_->NoDecodeSince();
     const bool any = queued->waiter.need.fingerprint.empty();
     queued->absent_since = any && without_any ? *without_any : now;

@@ -15,9 +15,9 @@
 
 namespace baton {
 
-// The router's queue: first come, first served; replays stand before new requests and outside the
-// bound. A request leaves it with a placement, or with a refusal when there has been no healthy
-// worker for long. One thread places. Thread-safe.
+// The router's queue. Who comes first is served first, but replays stand before new requests and
+// outside the bound. A request leaves it with a placement, or with a refusal when there has been no
+// healthy worker for long. One thread places. Thread-safe.
 class Admission final {
  public:
   // One request in the queue. `done` is called once, from the placing thread, unless the waiter
@@ -28,21 +28,22 @@ class Admission final {
     std::function<void(absl::StatusOr<Placement>)> done;
   };
 
-  // `paused` holds back new attempts while true, e.g. because a log cannot keep up. All must
-  // outlive this.
+  // While `paused` returns true no attempt is opened, for example because a log cannot keep up. All
+  // arguments must outlive this.
   Admission(const RouterOptions& options, Placer* placer, WorkerDirectory* directory,
             const base::Clock* clock, std::function<bool()> paused);
   ~Admission();
 
-  // RESOURCE_EXHAUSTED QUEUE_FULL with RetryInfo when max_num_queued_reqs wait.
+  // Refuses with RESOURCE_EXHAUSTED, QUEUE_FULL and RetryInfo when max_num_queued_reqs wait
+  // already.
   absl::Status Enqueue(Waiter waiter);
   void EnqueueReplay(Waiter waiter);
   void Remove(uint64_t id);
 
-  // Something changed: try again.
+  // Tries again, because something changed.
   void Wake();
 
-  // What a request is told that comes when there is no worker.
+  // The error of a request for which there has been no worker since then.
   static absl::Status NoWorker(base::Duration since);
 
  private:
@@ -56,8 +57,9 @@ class Admission final {
     absl::StatusOr<Placement> result;
   };
   void Run();
-  // Takes whoever can leave out of the queue.
+  // Takes everybody who can leave out of the queue.
   std::vector<Answer> Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The refusal of a request that has waited too long for a worker; empty while there is hope.
   std::optional<absl::Status> Hopeless(Queued* queued) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const RouterOptions& options_;

@@ -15,7 +15,7 @@ namespace baton {
 class RouterProbe;
 
 // Asks prefill workers to build a pair of devices to the decode workers that requests are about to
-// be handed to. A hint: it waits for nothing, and what fails is only counted. Thread-safe.
+// be handed to. It is only a hint: it waits for nothing, and what fails is counted. Thread-safe.
 class PairWarmups final {
  public:
   // Both outlive this.
@@ -23,8 +23,8 @@ class PairWarmups final {
   // Ends the questions that are under way.
   ~PairWarmups();
 
-  // Both were chosen for an attempt. Asks unless one of them cannot, the pair is warm, or it was
-  // asked a moment ago.
+  // Both workers were chosen for an attempt. Asks unless one of them cannot, the pair is warm, or
+  // it was asked a moment ago.
   void Ask(const WorkerView& prefill, const WorkerView& decode);
 
  private:

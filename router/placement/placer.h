@@ -29,20 +29,22 @@ struct Placement {
   int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
 };
 
-// Applies the routing policy to what the directory knows now. Thread-safe.
+// Chooses workers for an attempt: applies the routing policy to what the directory knows now.
+// Thread-safe.
 class Placer final {
  public:
   // All must outlive this.
   Placer(const RouterOptions& options, WorkerDirectory* directory, RouterProbe* probe,
          const base::Clock* clock);
 
+  // Why there is no placement.
   enum class Obstacle {
     kBusy,    // workers are there, none has room
     kAbsent,  // no healthy worker could take it at all
   };
   std::variant<Placement, Obstacle> Place(RoutingNeed need);
 
-  // Another prefill worker for a reservation on `decode`; none that `need` avoids.
+  // Chooses another prefill worker for a reservation on `decode`, and never one that `need` avoids.
   std::optional<PlacedWorker> PlaceOtherPrefill(const RoutingNeed& need, const WorkerView& decode);
 
  private:

@@ -19,8 +19,8 @@ struct OutputEnd {
   std::optional<std::string> stop_string;  // the one that matched
 };
 
-// The tokens of one request that the router accepted, over all attempts: each index once, in order.
-// Turns them into text and knows when they end the request. Not thread-safe.
+// The tokens of one request that the router accepted over all attempts, each index once and in
+// order. It turns them into text and knows when they end the request. Not thread-safe.
 class AcceptedOutput final {
  public:
   // Both must outlive this.
@@ -34,7 +34,7 @@ class AcceptedOutput final {
   };
   Verdict Judge(const PlacedToken& token) const;
 
-  // What a token that was judged kNext adds for the client.
+  // What a token that was judged kNext adds to what the client gets.
   struct Addition {
     std::string text;
     // This token ends the request, whatever the worker says next.
@@ -42,12 +42,12 @@ class AcceptedOutput final {
   };
   Addition Accept(const PlacedToken& token);
 
-  // The text still held back, when the request ends other than by a stop string.
+  // Returns the text that is still held back when the request ends otherwise than by a stop string.
   std::string FinishText();
 
   const std::vector<TokenId>& ids() const { return ids_; }
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
-  // 1-based step of the first end that the model wanted; under HONOR the end itself.
+  // The step, counted from 1, of the first end that the model wanted; under HONOR it is the end.
   std::optional<int32_t> natural_end_step() const { return natural_end_step_; }
   void SeeNaturalEnd(std::optional<int32_t> step);
 

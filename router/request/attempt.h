@@ -21,8 +21,8 @@ enum class DecodePhase {
   kStarted    // it has the KV cache: the proof of a commit
 };
 
-// One Decode stream, one Prefill stream and their reservation. Nothing passes from one attempt to
-// another. Plain data of its RequestFlow.
+// One Decode stream, one Prefill stream and their reservation, as plain data of their RequestFlow.
+// Nothing passes from one attempt to another.
 struct Attempt {
   int32_t number = 1;
   int32_t first_index = 0;  // of the tokens it may bring: as many were accepted before

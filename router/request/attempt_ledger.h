@@ -34,11 +34,12 @@ enum class AttemptOutcome {
 };
 std::string_view AttemptOutcomeName(AttemptOutcome outcome);
 
-// What a stream's end means while its request is not over. `status` OK: it ended too early.
+// What the end of a stream means while its request is not over. A stream that ended OK ended too
+// early.
 AttemptOutcome OutcomeOfStatus(const absl::Status& status);
 
-// Whether an attempt that ended so counts towards the limit: dead process, broken stream, failed
-// push. Refusals and revocations do not.
+// Whether an attempt that ended so counts towards the limit of attempts. A dead process, a broken
+// stream and a failed push do; refusals and revocations do not.
 bool CountsAgainstRequest(AttemptOutcome outcome);
 
 // Whether trying again is pointless: the request itself is at fault.
@@ -49,11 +50,11 @@ class AttemptLedger final {
  public:
   using IsAlive = std::function<bool(const WorkerKey&)>;
 
-  // `suspects`: processes that may have died under the attempt.
+  // Notes how an attempt ended. `suspects` are the processes that may have died under it.
   void Record(AttemptOutcome outcome, const std::vector<WorkerKey>& suspects, base::Instant now,
               base::Duration avoid_for);
 
-  // Whether one more death among the suspects would end the request: then it is worth waiting for
+  // Whether one more death among the suspects would end the request. If so it is worth waiting for
   // certainty before the next attempt.
   bool NeedsCertainty(const IsAlive& alive, int max_killed) const;
 

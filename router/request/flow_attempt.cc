@@ -1,4 +1,4 @@
-// RequestFlow: how an attempt begins, and how it ends.
+// The part of RequestFlow that begins and ends attempts.
 #include <utility>
 
 #include "common/base/log.h"

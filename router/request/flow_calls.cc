@@ -1,4 +1,4 @@
-// RequestFlow: what the streams of an attempt say.
+// The part of RequestFlow that hears what the streams of an attempt say.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +8,7 @@
 namespace baton {
 namespace {
 
-// For the prefill worker's figures after a first token that ends the request.
+// How long the prefill worker's figures are awaited after a first token that ends the request.
 constexpr base::Duration kFiguresWait = std::chrono::milliseconds(250);
 
 }  // namespace

@@ -24,7 +24,7 @@ namespace baton {
 
 class RequestFlow;
 
-// The requests in flight: owns them and knows their ids. Thread-safe.
+// Owns the requests in flight and knows their ids. Thread-safe.
 class FlowRegistry final {
  public:
   // False when the id is in flight already.
@@ -32,7 +32,7 @@ class FlowRegistry final {
   void Remove(const std::string& id);
   std::vector<std::shared_ptr<RequestFlow>> All() const;
   size_t size() const;
-  // False when some were left at `deadline`.
+  // Waits until none is left. False when some were there at `deadline`.
   bool WaitEmpty(base::Instant deadline);
 
  private:

@@ -1,4 +1,4 @@
-// RequestFlow: how a request ends, and who is told.
+// The part of RequestFlow that ends the request and tells everybody.
 #include <utility>
 
 #include "common/base/log.h"
@@ -42,7 +42,7 @@ v1::StopCause CauseToProto(FinishReason reason) {
   }
 }
 
-// `status` with the id by which logs name the request; the client may not have heard of it yet.
+// Adds the id by which logs name the request to `status`: the client may not have heard of it yet.
 absl::Status Named(const absl::Status& status, const std::string& request_id) {
   ErrorDetail detail = DetailOf(status);
   detail.values.emplace_back("request_id", request_id);
@@ -68,7 +68,8 @@ void RequestFlow::Finish(const OutputEnd& end) {
   }
   timings_.set_total_ms(base::Milliseconds(context_->clock->Now() - arrived_));
   end_ = ended;
-  // Books first: whoever has the answer finds the request in the figures and its id free again.
+  // The books are closed first, so that whoever has the answer finds the request in the figures and
+  // its id free again.
   Close(ended.reason, absl::OkStatus());
   sink_->Finish(FinalMessage(ended));
 }

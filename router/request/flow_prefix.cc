@@ -1,4 +1,5 @@
-// RequestFlow: what decode workers' prefix caches may hold, for --local-prefill-below.
+// The part of RequestFlow that learns what the prefix caches of decode workers may hold, for
+// --local-prefill-below.
 #include <span>
 #include <utility>
 

@@ -1,4 +1,4 @@
-// RequestFlow: tokens on their way from the workers to the client.
+// The part of RequestFlow that brings tokens from the workers to the client.
 #include <cmath>
 #include <utility>
 

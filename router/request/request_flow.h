@@ -25,14 +25,21 @@
 
 namespace baton {
 
-// One request's life at the router, over all its attempts.
+// The life of one request at the router, over all its attempts. It begins when the request is
+// validated, and its output goes to a ClientSink:
+//
+//   auto flow = std::make_shared<RequestFlow>(&context, std::move(spec), sink, now, deadline);
+//   if (context.registry->Add(flow->request_id(), flow)) flow->Begin();
+//
+// From then on it moves through these states by itself, and leaves the registry at its end:
 //
 //   preparing -> queued -> reserving -> prefilling -> decoding -> done
 //                  ^____________ a new attempt ___________|
 //
-// Every event (prompt tokenized, placed, stream messages, cancel, time) goes through one mailbox.
-// Whoever posts into an idle flow runs it until the mailbox is empty, so the state below the line
-// has one thread at a time, in order, without a thread of its own. Handlers never wait.
+// Every event (the prompt was tokenized, a placement was found, a stream said something, the client
+// cancelled, time passed) goes through one mailbox. Whoever posts into an idle flow runs it until
+// the mailbox is empty, so the state below the line has one thread at a time, in order, without a
+// thread of its own. Handlers never wait.
 class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
  public:
   // `spec` is validated and has its request id. Nothing happens before Begin.
@@ -41,7 +48,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
 
   // Tokenizes, queues and runs.
   void Begin();
-  // The drain is over its time: ends the request with DRAINED.
+  // Ends the request with DRAINED, because the time of the drain is over.
   void EndByDrain();
 
   const std::string& request_id() const { return spec_.request_id; }
@@ -63,14 +70,13 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   };
   using Event = std::variant<PromptReady, Placed, CallEvent, ClientGone, DrainOver, Tick>;
 
-  // The name of a state as metrics spell it; "" when the request is in none the workers' words
-  // know.
+  // The name of a state as metrics spell it, or "" for a state that the workers do not know.
   static std::string_view StageOf(State state);
 
   void Post(Event event);
   void Handle(Event& event);
 
-  // Life: request_flow.cc.
+  // The request's life as a whole (request_flow.cc).
   void OnPromptReady(PromptReady& ready);
   void EnterQueue();
   LengthLimits Limits() const;
@@ -80,10 +86,11 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnTick();
   void ArmTick();
   void EnterState(State state);
-  // After a failed attempt: ends the request, waits for certainty about a death, or queues again.
+  // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
+  // the queue again.
   void RetryOrGiveUp();
 
-  // Ends: flow_ending.cc.
+  // How a request ends, and who is told (flow_ending.cc).
   void Finish(const OutputEnd& end);
   void Fail(const absl::Status& status, FinishReason reason);
   void FailByDeadline();
@@ -92,7 +99,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void WriteSummary(FinishReason reason, const absl::Status& status);
   v1::Final FinalMessage(const OutputEnd& end) const;
 
-  // The attempt: flow_attempt.cc.
+  // How an attempt begins and ends (flow_attempt.cc), and what its streams say (flow_calls.cc).
   void OpenAttempt(Placement placement);
   void OpenPrefill();
   worker::v1::Generation GenerationNow() const;
@@ -109,15 +116,18 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnPrefillEnded(const absl::Status& status);
   bool TryOtherPrefill(const absl::Status& status);
   void FailAttempt(AttemptOutcome outcome, const absl::Status& status, WorkerKind blamed);
-  // `release`: told to the decode worker; kNone cancels it, unless it is done by itself.
+  // The decode worker is told `release`; with kNone its stream is cancelled, unless it has ended by
+  // itself.
   void EndAttempt(AttemptOutcome outcome, FinishReason release);
 
-  // Prefix caches: flow_prefix.cc. The prompt and `generated` tokens; null when nobody asks.
+  // What workers' prefix caches may hold (flow_prefix.cc). PrefixOf covers the prompt and
+  // `generated` tokens, and is null when nothing depends on it.
   std::shared_ptr<const PrefixChain> PrefixOf(size_t generated) const;
   void LearnPrompt(const worker::v1::DecodeStarted& started);
   void LearnAnswer(const Attempt& attempt);
 
-  // Tokens: flow_tokens.cc. False when the flow or its attempt ended by it.
+  // The way of a token to the client (flow_tokens.cc). TakeToken is false when the flow or its
+  // attempt ended by the token.
   bool TakeToken(const PlacedToken& token, bool may_repeat);
   void Deliver(const PlacedToken& token, std::string text);
   void LogToken(const PlacedToken& token);
@@ -133,7 +143,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // --- Owned by whoever runs the mailbox. ---
+  // --- What follows is owned by whoever runs the mailbox. ---
   State state_ = State::kPreparing;
   std::optional<AcceptedOutput> output_;
   std::unique_ptr<EosRequestLog> eos_rows_;
@@ -143,11 +153,11 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   uint64_t waiter_ = 0;  // in the admission queue; 0 = none
   absl::Status last_failure_;
   std::string fingerprint_;  // of the model that drew the first tokens
-  // Known, but the worker's last word on it is still awaited until then.
+  // The end is known, but until `end_by_` the worker's last word on it is still awaited.
   std::optional<OutputEnd> pending_end_;
   base::Instant end_by_ = base::kNever;
   base::Instant tick_at_ = base::kNever;
-  // While it is uncertain whether the request killed its workers.
+  // Set while it is uncertain whether the request killed its workers.
   base::Instant settle_until_ = base::kNever;
   base::Instant settle_at_ = base::kNever;
   bool worker_done_ = false;  // it sent Final

@@ -11,7 +11,7 @@
 
 namespace baton {
 
-// One request, as FILE.requests.jsonl of the EOS log tells it.
+// What FILE.requests.jsonl of the EOS log tells about one request.
 struct RequestSummary {
   const RequestSpec& spec;
   const std::string& model;
@@ -28,10 +28,10 @@ struct RequestSummary {
   const std::string& decode_worker;
 };
 
-// A JSON object in one line, without a newline.
+// Writes a summary as a JSON object in one line, without a newline.
 std::string SummaryLine(const RequestSummary& summary);
 
-// "eos", "token", "string", "grammar", or "none".
+// What stopped a request, as logs and metrics name it: "eos", "token", "string", "grammar", "none".
 std::string_view StopCauseName(FinishReason reason);
 
 }  // namespace baton

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kDnsScheme = "dns:///";
 
-// "host:port", "[v6]:port" -> host, port. Empty host: not of this form.
+// Splits "host:port" or "[v6]:port" into host and port. The host is empty for any other form.
 std::pair<std::string, std::string> SplitHostPort(std::string_view target) {
   const size_t colon = target.rfind(':');
   if (colon == std::string_view::npos || colon + 1 == target.size()) return {};

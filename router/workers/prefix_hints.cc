@@ -5,7 +5,8 @@
 namespace baton {
 namespace {
 
-// The finaliser of splitmix64: every bit of the state reaches every bit of the result.
+// Mixes as the finaliser of splitmix64 does: every bit of the state reaches every bit of the
+// result.
 uint64_t Mix(uint64_t state, uint64_t value) {
   uint64_t x = state ^ (value + 0x9e3779b97f4a7c15u);
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -55,7 +56,8 @@ void PrefixHints::Note(const WorkerKey& worker, const PrefixChain& chain, int64_
   base::MutexLock lock(&mutex_);
   Blocks& known = workers_[worker];
   if (now < known.distrusted_until) return;
-  // Last block first: a chain loses its end before its beginning, without which the rest is idle.
+  // The last block is noted first, so that a chain loses its end before its beginning, without
+  // which the rest is of no use.
   const size_t count = std::min(chain.blocks.size(), limit);
   for (size_t i = count; i > 0; --i) known.Touch(chain.blocks[i - 1]);
   known.ShrinkTo(limit);

@@ -25,15 +25,16 @@ struct PrefixChain {
 PrefixChain ChainOf(std::string_view salt, std::span<const TokenId> prompt,
                     std::span<const TokenId> generated, int32_t block_tokens);
 
-// What this router believes the prefix caches of its workers hold, from what it sent them: per
-// worker the blocks seen last, as many as its pool has. Only a hint: the worker's own cache
-// decides, and a wrong belief costs time, never a token. Thread-safe.
+// What this router believes the prefix caches of its workers to hold, from what it sent them: for
+// each worker the blocks seen last, as many as its pool has. It is only a hint. The worker's own
+// cache decides, and a wrong belief costs time, never a token. Thread-safe.
 class PrefixHints final {
  public:
-  // Blocks remembered of one worker, whatever the size of its pool.
+  // How many blocks are remembered of one worker, whatever the size of its pool.
   static constexpr int64_t kMaxBlocks = 1 << 16;
 
-  // `chain` is in the cache of `worker`, whose pool has `pool_blocks`. Ignored while distrusted.
+  // Notes that `chain` is in the cache of `worker`, whose pool has `pool_blocks`. While the worker
+  // is distrusted nothing is noted.
   void Note(const WorkerKey& worker, const PrefixChain& chain, int64_t pool_blocks,
             base::Instant now);
   // Leading tokens of `chain` that `worker` would not compute again: whole blocks, never the last
@@ -42,7 +43,7 @@ class PrefixHints final {
   // It held less than believed (its cache is off, or small for its load): forgets what is known of
   // it and learns nothing until `until`.
   void Distrust(const WorkerKey& worker, base::Instant until);
-  // The process is gone.
+  // Forgets a process that is gone.
   void Drop(const WorkerKey& worker);
   size_t workers() const;
 

@@ -38,7 +38,7 @@ double Occupancy(const WorkerView& view, const RoutingNeed& need) {
   return (static_cast<double>(view.blocks_expected) + wanted) / total;
 }
 
-// At its peak, alone in the worker's pool.
+// Whether the request fits at its peak if it has the worker's pool for itself.
 bool Fits(const WorkerView& view, const RoutingNeed& need) {
   const int64_t pool = int64_t{view.blocks_total} * std::max(1, view.facts.layout.block_size);
   return need.peak_tokens <= std::min<int64_t>(view.facts.max_model_len, pool);

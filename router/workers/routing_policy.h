@@ -18,16 +18,18 @@ namespace baton {
 struct RoutingNeed {
   int64_t tokens = 0;       // prompt and what was generated
   int64_t peak_tokens = 0;  // with what may still be generated
-  // Only workers of this model: the one that drew the first tokens. "" = any.
+  // The fingerprint of the model that drew the first tokens, which must go on; "" while any will
+  // do.
   std::string fingerprint;
   std::set<WorkerKey> avoid;  // passed over while there is another
-  // Of those tokens; null: nothing depends on it. Shared because needs are copied.
+  // The chain of those tokens, or null when nothing depends on it. Shared because needs are copied.
   std::shared_ptr<const PrefixChain> prefix;
 };
 
 // Prefill and decode workers between which a push failed lately, by address.
 using PairSet = std::set<std::pair<std::string, std::string>>;
 
+// What is known of the workers.
 struct RoutingInput {
   std::span<const WorkerView> decode;   // healthy ones of one model
   std::span<const WorkerView> prefill;  // healthy
@@ -37,6 +39,7 @@ struct RoutingInput {
   base::Instant now{};
 };
 
+// The workers that were picked.
 struct Route {
   WorkerView decode;
   std::optional<WorkerView> prefill;  // empty: the decode worker prefills
@@ -49,7 +52,8 @@ struct Route {
 std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                std::mt19937_64* random);
 
-// The prefill half alone, for a reservation that exists already: never one in `need.avoid`.
+// Picks only the prefill worker, for a reservation that exists already, and never one in
+// `need.avoid`.
 std::optional<WorkerView> PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
                                            const RoutingInput& input, std::mt19937_64* random);
 

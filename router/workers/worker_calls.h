@@ -17,7 +17,7 @@ namespace baton {
 
 enum class CallKind { kDecode, kPrefill };
 
-// The stream is over; after it the call says nothing more.
+// The last thing that a call says: its stream is over.
 struct CallEnded {
   absl::Status status;
 };
@@ -29,7 +29,8 @@ struct CallEvent {
   std::variant<worker::v1::DecodeResponse, worker::v1::PrefillResponse, CallEnded> what;
 };
 
-// Called from gRPC threads and never while the call's lock is held; must not block.
+// Takes what a call says. It is called from gRPC's threads, never while the call's lock is held,
+// and must not block.
 using CallSink = std::function<void(CallEvent)>;
 
 struct CallOptions {
@@ -44,7 +45,7 @@ struct CallOptions {
 template <typename Reactor, typename Response>
 class ReadingCall : public Reactor {
  public:
-  // Asks for the next message; once per message received.
+  // Asks for the next message. To be called once for each message received.
   void ReadNext() {
     base::MutexLock lock(&mutex_);
     StartReadLocked();
@@ -56,7 +57,7 @@ class ReadingCall : public Reactor {
     context_.TryCancel();
   }
 
-  // The worker is about to end the call by itself; no more events.
+  // Ends the events, because the worker is about to end the call by itself.
   void Forget() { Silence(); }
 
   void OnReadDone(bool ok) override {

@@ -114,7 +114,7 @@ void WorkerDirectory::ResolveKind(WorkerKind kind, const std::vector<std::string
   }
 }
 
-// Once, until the name resolves again.
+// The log says so once, until the name resolves again.
 void WorkerDirectory::ReportUnresolved(WorkerKind kind, const std::string& target,
                                        const absl::Status& why) {
   if (!unresolved_.insert(target).second) return;

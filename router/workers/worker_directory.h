@@ -24,8 +24,8 @@ namespace baton {
 
 class WorkerDirectory;
 
-// What this router put on a worker and the worker's last status does not show yet. Ends with the
-// object.
+// What this router put on a worker and the worker's last status does not show yet. It ends with
+// this object.
 class WorkerHold final {
  public:
   WorkerHold(std::weak_ptr<WorkerDirectory> directory, WorkerKey key, int64_t growth_tokens,
@@ -38,7 +38,7 @@ class WorkerHold final {
   WorkerHold(const WorkerHold&) = delete;
   WorkerHold& operator=(const WorkerHold&) = delete;
 
-  // The prompt is computed: its place is free again.
+  // Frees the place of the prompt, which is computed.
   void PrefillDone();
 
  private:
@@ -64,8 +64,8 @@ struct WorkerReport {
   bool healthy = false;
 };
 
-// The workers behind the configured lists and names: one channel and one Watch each. Knows what
-// they said last, how long ago, and what this router placed since. Thread-safe.
+// The workers behind the configured lists and names, with one channel and one Watch each. It knows
+// what they said last, how long ago that was, and what this router placed since. Thread-safe.
 class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirectory> {
  public:
   static std::shared_ptr<WorkerDirectory> Create(DirectoryOptions options, const base::Clock* clock,
@@ -78,35 +78,38 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   // No callback runs after it.
   void Stop();
 
-  // Workers that a new attempt may go to.
+  // The workers that a new attempt may go to.
   std::vector<WorkerView> Healthy(WorkerKind kind) const;
-  // The model that new requests get: that of a decode worker, kept until none is left. "" = none.
+  // The fingerprint of the model that new requests get. It is that of a decode worker, is kept
+  // until no worker of it is left, and is "" when there is none.
   std::string ServingFingerprint();
   PairSet FailedPairs() const;
-  // Since when no decode worker is healthy; empty while one is.
+  // When the last decode worker ceased to be healthy; empty while one is.
   std::optional<base::Instant> NoDecodeSince();
   // Whether that very process still answers its Watch.
   bool IsAlive(const WorkerKey& key) const;
   std::vector<WorkerReport> Report() const;
-  // Tokens of prompt and output that the largest healthy decode worker takes; 0 = none known.
+  // How many tokens of prompt and output the largest healthy decode worker takes; 0 when none is
+  // known.
   int32_t ContextLimit() const;
-  // Free and cached ones too, over healthy decode workers.
+  // All blocks of the healthy decode workers, free and cached ones too.
   int64_t TotalBlocks() const;
-  // Tokens in a block of the healthy decode workers.
+  // How many tokens a block of the healthy decode workers holds.
   int32_t BlockTokens() const;
   const PrefixHints& prefix_hints() const { return prefix_hints_; }
 
-  // `computes`: the prompt is computed there and takes a place until PrefillDone.
+  // Notes what is put on a worker. With `computes` the prompt is computed there and takes a place
+  // until PrefillDone.
   std::unique_ptr<WorkerHold> Hold(const WorkerView& view, int64_t tokens, int64_t peak_tokens,
                                    bool computes);
-  // The worker answered FULL: nothing new for a moment.
+  // The worker answered FULL, and gets nothing new for a moment.
   void MarkFull(const WorkerKey& key);
-  // A stream to the worker broke: nothing new until it speaks again.
+  // A stream to the worker broke, and it gets nothing new until it speaks again.
   void MarkSuspect(const WorkerKey& key);
   void MarkFailedPair(const std::string& prefill, const std::string& decode);
   // The worker has the KV cache of `prefix`; forgotten when that process goes.
   void MarkHeld(const WorkerKey& key, const PrefixChain& prefix);
-  // It did not have what was believed.
+  // The worker did not have what it was believed to have.
   void MarkNotHeld(const WorkerKey& key);
 
  private:
@@ -123,7 +126,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     base::Instant status_at{};
     base::Duration backoff{};
     base::Instant full_until{};
-    // Own doings since `status_at`, and in all.
+    // What this router did since `status_at`, and, in the last two, in all.
     int32_t places_taken = 0;
     int64_t tokens_added = 0;
     int64_t tokens_placed = 0;

@@ -149,7 +149,7 @@ void WorkerDirectory::PlaceReturned(const WorkerKey& key) {
     base::MutexLock lock(&mutex_);
     Entry* entry = FindLocked(key);
     if (entry == nullptr) return;
-    // May go below zero: the worker's figure still counts a prompt that is over.
+    // The count may go below zero, because the worker's figure still counts a prompt that is over.
     --entry->places_taken;
   }
   Changed();

@@ -18,7 +18,7 @@ inline std::string_view WorkerKindName(WorkerKind kind) {
   return kind == WorkerKind::kPrefill ? "prefill" : "decode";
 }
 
-// One process of a worker: a restart at the same address is another one.
+// Names one process of a worker. After a restart at the same address it is another one.
 struct WorkerKey {
   std::string address;
   uint64_t incarnation = 0;
@@ -35,6 +35,7 @@ struct WorkerLink {
   std::unique_ptr<worker::v1::StatusService::Stub> status;
 };
 
+// What a worker says about itself once, when its Watch begins.
 struct WorkerFacts {
   uint64_t incarnation = 0;
   std::string fingerprint;

@@ -10,15 +10,15 @@
 
 namespace baton {
 
-// One Status.Watch stream: reads until it breaks. Lives until gRPC is done with it, whatever its
-// owner does. Thread-safe.
+// One Status.Watch stream, which is read until it breaks. It lives until gRPC is done with it,
+// whatever its owner does. Thread-safe.
 class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchResponse> {
  public:
   struct Listener {
     std::function<void(const worker::v1::WatchResponse&)> message;
     std::function<void(const grpc::Status&)> ended;  // once, last
   };
-  // Called from gRPC threads; must not block.
+  // Opens the stream. The listener is called from gRPC's threads and must not block.
   static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link, Listener listener);
 
   void Cancel() { context_.TryCancel(); }

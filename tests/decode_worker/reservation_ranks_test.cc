@@ -31,7 +31,7 @@ class ReservationRanksTest : public testing::Test {
                                 .crc32c = base::Crc32c(bytes)});
   }
 
-  // As a transport that writes blocks itself.
+  // Writes as a transport does that writes blocks itself.
   absl::Status WriteDirectly(size_t offset, std::span<const std::byte> bytes) {
     const auto size = static_cast<int64_t>(bytes.size());
     const auto place = reservation_->BeginWrite(kOrdinal, static_cast<int64_t>(offset), size);
@@ -77,7 +77,7 @@ TEST_F(ReservationRanksTest, ATransportWritesTheRanksItselfAndAsFarAsItCame) {
   const std::vector<std::byte> wire = Wire(2);
   const size_t rank_bytes = wire.size() / 4;
   const auto all = std::span(wire);
-  // From inside of the first rank into the third.
+  // The piece begins inside of the first rank and ends in the third.
   ASSERT_TRUE(WriteDirectly(0, all.first(rank_bytes / 3)).ok());
   const auto place = reservation_->BeginWrite(kOrdinal, static_cast<int64_t>(rank_bytes / 3),
                                               static_cast<int64_t>(2 * rank_bytes));

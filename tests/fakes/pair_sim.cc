@@ -287,7 +287,7 @@ void PairSim::Feed(uint64_t id) {
   std::vector<SourcePart> parts;
   const int count = std::uniform_int_distribution<int>(1, 5)(random_);
   for (int i = 0; i < count && push->fed < push->source.size(); ++i, ++push->fed) {
-    // In two parts, of which the first may be empty.
+    // It comes in two parts, of which the first may be empty.
     const std::span<const std::byte> all(push->source[push->fed]);
     const auto ordinal = static_cast<int32_t>(push->fed);
     parts.push_back({ordinal, 0, {all.first(all.size() / 3), all.subspan(all.size() / 3)}});

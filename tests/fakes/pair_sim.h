@@ -18,8 +18,8 @@
 namespace baton {
 
 // Prefill and decode devices of a whole cluster in simulated time: the two state machines of the
-// NCCL transport over a network, communicators and device threads that delay, fail, hang and die,
-// drawn from one seed. Every broken promise is written down in `violations`.
+// transport by pairs over a network, communicators and device threads that delay, fail, hang and
+// die, drawn from one seed. Every broken promise is written down in `violations`.
 class PairSim final {
  public:
   struct Options {

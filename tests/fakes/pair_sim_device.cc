@@ -59,7 +59,7 @@ void PairSim::Execute(const std::shared_ptr<Device>& device, const DeviceCommand
     Gather(device, *send);
     if (!hangs) Post(device, *send);
   } else if (const auto* deliver = std::get_if<DeliverParcel>(&command)) {
-    Deliver(device, *deliver);  // no NCCL call in it
+    Deliver(device, *deliver);  // it makes no call into a communicator
     return;
   }
   if (hangs) {

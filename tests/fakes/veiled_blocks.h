@@ -30,7 +30,7 @@ class VeiledBlocks final : public BlockAccess {
     }
     return absl::OkStatus();
   }
-  absl::Status Zero(const BlockRows& slots, std::span<std::byte> block) const override {
+  absl::Status Zero(const BlockRows& rows, std::span<std::byte> block) const override {
     if (!fault.ok()) return fault;
     for (size_t i = 0; i < block.size(); ++i) {
       const bool used = i % rows.row_bytes(block.size()) < rows.used_bytes(block.size());

@@ -197,12 +197,12 @@ TEST_P(OperationCheckTest, SumsOfAnythingButDenseFloats) {
   EXPECT_DEATH(backend_->AllReduce(Halves(1, kHidden).view()), "fp32 and dense");
 }
 
-TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAPlace) {
+TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAResult) {
   TestMatrix logits = TestMatrix::Random(DType::kF32, 2, kVocab, 3);
   const std::vector<SampleRow> rows(3);
   std::vector<SampledToken> results(3);
-  const auto sample = [&](Matrix from, size_t count, size_t places) {
-    backend_->Sample(from, std::span(rows).first(count), std::span(results).first(places));
+  const auto sample = [&](Matrix from, size_t count, size_t answers) {
+    backend_->Sample(from, std::span(rows).first(count), std::span(results).first(answers));
   };
   sample(logits.view(), 2, 2);
   EXPECT_DEATH(sample(logits.view(), 2, 1), "2 rows to sample into 1 results");

@@ -88,7 +88,7 @@ impl Chat {
             .map_err(|error| Failure::invalid(jinja::describe(&error)))
     }
 
-    /// Absent special tokens and variables stay undefined, which templates test for.
+    /// The variables that a template sees. Absent ones stay undefined, which templates test for.
     fn context(
         &self,
         messages: Vec<Json>,
@@ -131,7 +131,7 @@ fn parse_object(what: &str, text: &str) -> Outcome<Map<String, Json>> {
     }
 }
 
-/// Where the template was found, and its sources by name. Always has DEFAULT.
+/// Where the template was found, and its sources by name. DEFAULT is always among them.
 fn find_sources(model_dir: &Path) -> Outcome<(String, Vec<(String, String)>)> {
     let jinja_path = model_dir.join("chat_template.jinja");
     if let Some(source) = files::read_text_optional(&jinja_path)? {

@@ -14,7 +14,7 @@ pub enum Status {
     Internal = 3,
 }
 
-/// Why a call failed, for a person.
+/// Why a call failed, in words for a person.
 #[derive(Debug)]
 pub struct Failure {
     pub status: Status,
@@ -57,7 +57,7 @@ impl Slice {
     }
 
     /// # Safety
-    /// As `bytes`.
+    /// The same as for `bytes`.
     pub unsafe fn text<'a>(self, what: &str) -> Outcome<&'a str> {
         std::str::from_utf8(self.bytes()).map_err(|error| {
             Failure::invalid(format!("{what} is not valid UTF-8 at byte {}", error.valid_up_to()))
@@ -89,7 +89,7 @@ impl<T> Owned<T> {
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 pub fn panic_text(payload: Box<dyn Any + Send>) -> String {
     let text = payload
         .downcast_ref::<&str>()
@@ -130,7 +130,7 @@ pub unsafe fn guard<T>(
     failure.status
 }
 
-/// For functions that cannot fail: a panic gives `fallback`.
+/// Runs `body` of a function that cannot fail; a panic gives `fallback`.
 pub fn guard_value<T>(fallback: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(fallback)
 }

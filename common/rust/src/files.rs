@@ -17,7 +17,7 @@ pub fn path_from(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
 }
 
-/// None when there is no such file.
+/// Reads a whole file; None when there is no such file.
 pub fn read_optional(path: &Path) -> Outcome<Option<Vec<u8>>> {
     let describe = |error: std::io::Error| {
         Failure::invalid(format!("cannot read {}: {error}", path.display()))

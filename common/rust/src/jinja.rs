@@ -10,10 +10,11 @@ use crate::python_json;
 use crate::python_text;
 use crate::strftime;
 
-/// Carries the time into strftime_now; not a name that a template would use.
+/// The variable that carries the time into strftime_now. No template would use such a name.
 pub const TIME_VARIABLE: &str = "baton_unix_time";
 
-/// Instructions of one render. A conversation of a thousand turns needs about a hundred thousand.
+/// The most instructions that one render may take. A conversation of a thousand turns needs about a
+/// hundred thousand.
 const FUEL: u64 = 10_000_000;
 
 pub fn environment() -> Environment<'static> {
@@ -60,7 +61,7 @@ pub fn adapt(source: &str) -> String {
     adapted
 }
 
-/// The innermost message: what raise_exception said, or what went wrong and where.
+/// The innermost message of an error: what raise_exception said, or what went wrong and where.
 pub fn describe(error: &Error) -> String {
     if error.kind() == ErrorKind::OutOfFuel {
         return format!("the chat template needs more than {FUEL} steps");
@@ -87,7 +88,7 @@ fn strftime_now(state: &State, format: String) -> Result<String, Error> {
         .map_err(|what| Error::new(ErrorKind::InvalidOperation, what))
 }
 
-/// As transformers defines it: json.dumps, not jinja2's HTML-safe filter.
+/// The filter `tojson` as transformers defines it: json.dumps, not jinja2's HTML-safe filter.
 fn tojson(value: Value, arguments: minijinja::value::Rest<Value>) -> Result<Value, Error> {
     let (positional, options): (&[Value], Kwargs) = from_args(&arguments)?;
     let option = |index: usize, name: &str| -> Result<Option<Value>, Error> {
@@ -130,7 +131,8 @@ fn separator_pair(value: Value) -> Result<(String, String), Error> {
     }
 }
 
-/// 0 for none and undefined, which templates take the length of when there are no tools.
+/// The filter `length`. It gives 0 for none and undefined, of which templates take the length when
+/// there are no tools.
 fn length(value: Value) -> Result<usize, Error> {
     match value.kind() {
         ValueKind::None | ValueKind::Undefined => Ok(0),

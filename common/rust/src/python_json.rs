@@ -1,4 +1,4 @@
-//! json.dumps of Python, which chat templates were written against.
+//! Writes JSON as json.dumps of Python does, which chat templates were written against.
 
 use serde_json::{Number, Value};
 
@@ -96,7 +96,7 @@ impl Writer<'_> {
                 '\u{8}' => self.out.push_str("\\b"),
                 '\u{c}' => self.out.push_str("\\f"),
                 control if control < ' ' => self.escape(control),
-                wide if self.style.ensure_ascii && wide >= '\u{7f}' => self.escape(wide),
+                other if self.style.ensure_ascii && other >= '\u{7f}' => self.escape(other),
                 plain => self.out.push(plain),
             }
         }
@@ -117,7 +117,8 @@ fn number_text(number: &Number) -> String {
     }
 }
 
-/// repr(float): 1.0, not 1; exponents from 1e16 on and below 1e-4, with a sign and two digits.
+/// A number as repr(float) writes it: 1.0, not 1; with an exponent from 1e16 on and below 1e-4,
+/// which has a sign and two digits.
 pub fn float_text(value: f64) -> String {
     let shortest = format!("{value:e}");
     let Some((digits, exponent)) = shortest.split_once('e') else { return value.to_string() };

@@ -5,7 +5,7 @@ use minijinja::{Error, ErrorKind, Output, State};
 
 use crate::python_json::float_text;
 
-/// `{{ value }}`: str(value), whose strings inside containers are quoted as repr does.
+/// What `{{ value }}` prints: str(value), where strings inside containers are quoted as repr does.
 pub fn print(out: &mut Output, state: &State, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Seq | ValueKind::Map => {
@@ -50,7 +50,7 @@ fn repr(value: &Value) -> Result<String, Error> {
     }
 }
 
-/// repr(str): single quotes, unless the text has those and no double ones.
+/// A string as repr(str) writes it: in single quotes, unless it has those and no double ones.
 fn quote(text: &str) -> String {
     let delimiter = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut quoted = String::from(delimiter);
@@ -74,7 +74,7 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-/// A method that minijinja does not know: ours first, then pycompat's.
+/// Calls a method that minijinja does not know; ours come first, then pycompat's.
 pub fn call_method(
     state: &State,
     value: &Value,
@@ -121,7 +121,7 @@ pub fn call_method(
     }
 }
 
-/// str.rsplit: at most `limit` splits, from the right; all of them for a negative limit.
+/// Splits as str.rsplit does: at most `limit` times, from the right; without bound when negative.
 fn rsplit(text: &str, separator: Option<&str>, limit: i64) -> Vec<String> {
     let pieces = usize::try_from(limit).map_or(usize::MAX, |limit| limit.saturating_add(1));
     let mut parts: Vec<String> = match separator {
@@ -149,7 +149,7 @@ fn rsplit_whitespace(text: &str, pieces: usize) -> Vec<String> {
     parts
 }
 
-/// jinja2's filter: also keeps an empty last line, which minijinja's drops.
+/// The filter `indent` of jinja2, which also keeps an empty last line; minijinja's drops it.
 pub fn indent(
     text: String,
     width: Option<usize>,

@@ -28,7 +28,7 @@ impl SpecialTokens {
         Ok(tokens)
     }
 
-    /// What an earlier file said stays.
+    /// Adds what a file says; what an earlier file said stays.
     fn merge(&mut self, object: &Map<String, Value>) -> Outcome<()> {
         for name in NAMES {
             if self.get(name).is_none() {

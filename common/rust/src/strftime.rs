@@ -1,4 +1,4 @@
-//! strftime of the C locale in UTC, for strftime_now of chat templates.
+//! The strftime of the C locale in UTC, for strftime_now of chat templates.
 
 const DAYS: [&str; 7] =
     ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
@@ -29,7 +29,8 @@ struct Moment {
 }
 
 impl Moment {
-    /// Days to civil date after Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms".
+    /// The civil date and time of a Unix time, after Howard Hinnant,
+    /// "chrono-Compatible Low-Level Date Algorithms".
     fn from_unix(seconds: f64) -> Self {
         let seconds = seconds.clamp(-6e10, 2.5e11).floor() as i64;
         let days = seconds.div_euclid(86_400);

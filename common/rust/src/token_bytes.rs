@@ -112,7 +112,7 @@ fn collect_kinds(decoder: &Value, kinds: &mut Vec<String>) {
     }
 }
 
-/// The byte of `<0xNN>`.
+/// The byte that a token `<0xNN>` stands for.
 fn fallback_byte(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     if digits.len() == 2 && digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {

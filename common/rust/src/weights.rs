@@ -68,7 +68,7 @@ fn explain(file: &[u8], error: &safetensors::SafeTensorError) -> String {
     }
 }
 
-/// serde keeps the last of equal keys; the format forbids them.
+/// Refuses equal keys, which the format forbids and of which serde keeps the last.
 fn refuse_duplicates(json: &[u8]) -> Outcome<()> {
     struct Names;
     impl<'de> Visitor<'de> for Names {

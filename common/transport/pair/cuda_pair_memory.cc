@@ -82,7 +82,8 @@ class CudaPairMemory final : public PairMemory {
     BATON_RETURN_IF_ERROR(staging_->Copy(runs, /*sums=*/false).status());
     if (!sums) return std::vector<uint64_t>();
     if (!blocks_elsewhere_ && runs.size() == wholes.size()) return staging_->Sum(runs);
-    // A sum is of one run, of this GPU: what stands in the blocks comes back for it.
+    // A checksum is computed over one run on this GPU, so what stands in the blocks comes back
+    // first.
     BATON_RETURN_IF_ERROR(staging_->Copy(back, /*sums=*/false).status());
     return staging_->Sum(wholes);
   }

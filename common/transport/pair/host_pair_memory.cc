@@ -20,7 +20,7 @@ absl::Status MemoryError(const std::string& what) {
   return absl::UnavailableError(what + ": " + std::strerror(errno));
 }
 
-// A memory file that several processes map.
+// A file in memory that several processes map.
 struct MemoryFile {
   explicit MemoryFile(int number) : descriptor(number) {}
   ~MemoryFile() {
@@ -31,7 +31,7 @@ struct MemoryFile {
   const int descriptor;
 };
 
-// All of a memory file.
+// All of a memory file, mapped into this process.
 class Mapping final {
  public:
   static absl::StatusOr<std::unique_ptr<Mapping>> Make(const MemoryFile& file, int64_t bytes,
@@ -160,7 +160,7 @@ class HostPairMemory final : public PairMemory {
   absl::StatusOr<bool> Reached(int) override { return true; }
 
  private:
-  // Of what stands in the places of a part, by way of `staged` if they are several.
+  // The checksum of what stands in the places of a part. Several are joined in `staged` for it.
   static uint64_t SumOfBlock(const ByteParts& places, std::span<std::byte> staged) {
     if (places.size() == 1) return kernels::BlockChecksum(places[0].data(), places[0].size());
     CopyParts({places.begin(), places.end()}, {staged});

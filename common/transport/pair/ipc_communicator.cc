@@ -18,16 +18,16 @@ using ipc::Frame;
 
 constexpr int kVersion = 1;
 constexpr size_t kIdBytes = 32;
-// Ids of which no communicator was made: their pair ended in between.
+// How many ids may wait for a communicator that never comes, because their pair ended in between.
 constexpr size_t kMaxListeners = 64;
 
-// The two ranks differ in who speaks first only, so one class has both.
+// The two ranks only differ in who speaks first, so one class serves both.
 class IpcCommunicator final : public Communicator {
  public:
-  // Rank 0.
+  // Makes rank 0, which receives.
   IpcCommunicator(StagingRing* own, Descriptor listener)
       : own_(own), listener_(std::move(listener)), awaited_(Frame::kRing) {}
-  // Rank 1.
+  // Makes rank 1, which sends.
   IpcCommunicator(StagingRing* own, Descriptor peer, const Frame& ring)
       : own_(own), peer_(std::move(peer)), out_(ring) {}
 
@@ -98,13 +98,13 @@ class IpcCommunicator final : public Communicator {
   }
 
   StagingRing* const own_;
-  Descriptor listener_;  // of rank 0 until the peer came
+  Descriptor listener_;  // rank 0's, until the peer has come
   Descriptor peer_;
   std::optional<Frame> out_;          // not written yet
-  std::unique_ptr<MappedRing> ring_;  // of rank 0: the sender's buffers
+  std::unique_ptr<MappedRing> ring_;  // rank 0's view of the sender's buffers
   std::byte* target_ = nullptr;
   int64_t count_ = 0;
-  uint32_t awaited_ = 0;  // the kind that ends what is in progress; 0: nothing is
+  uint32_t awaited_ = 0;  // the frame that ends what is in progress; 0 when nothing is
 };
 
 class IpcCommunicators final : public Communicators {

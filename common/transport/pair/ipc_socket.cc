@@ -22,7 +22,7 @@ absl::Status SocketError(const std::string& what) {
 
 bool WouldWait() { return errno == EAGAIN || errno == EINTR; }
 
-// Abstract: nothing is left behind, and other hosts and namespaces have no such name.
+// The socket is abstract: nothing is left behind, and other hosts and namespaces have no such name.
 sockaddr_un AddressOf(const std::string& id, socklen_t* size) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

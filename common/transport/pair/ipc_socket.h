@@ -13,12 +13,12 @@ namespace baton::ipc {
 
 constexpr size_t kMaxHandleBytes = 192;
 
-// Every message of the socket, both ways.
+// A message of the socket, in either direction.
 struct Frame {
   enum Kind : uint32_t {
-    kRing = 1,   // sender, once, first: its staging buffers, by `handle`, `count` bytes in all
-    kSend = 2,   // sender: `count` bytes lie at `offset` of them and stay there
-    kTaken = 3,  // receiver: it has copied them
+    kRing = 1,   // the sender's first: `handle` names its staging buffers of `count` bytes
+    kSend = 2,   // the sender's: `count` bytes lie at `offset` of its buffers and stay
+    kTaken = 3,  // the receiver's: it has copied them
   };
   uint32_t kind = 0;
   uint32_t handle_bytes = 0;
@@ -27,7 +27,7 @@ struct Frame {
   char handle[kMaxHandleBytes] = {};
 };
 
-// An owned file descriptor.
+// Owns a file descriptor.
 class Descriptor final {
  public:
   explicit Descriptor(int value = -1) : value_(value) {}
@@ -44,7 +44,7 @@ class Descriptor final {
   int value_;
 };
 
-// `id` names the socket on this host, or rather in its network namespace.
+// Makes the socket that `id` names on this host, within its network namespace. Dial connects to it.
 absl::StatusOr<Descriptor> Listen(const std::string& id);
 absl::StatusOr<Descriptor> Dial(const std::string& id);
 // The process that dialled; invalid when none has yet. One of another user is refused.

@@ -19,11 +19,12 @@
 
 namespace baton {
 
-// The receiving half of PairTransport: the pairs of one decode device, and the open pushes
-// that their parcels belong to. Thread-safe; no call blocks.
+// The receiving half of PairTransport: the pairs of one decode device, and the open pushes to which
+// their parcels belong. Thread-safe; no call blocks.
 class PairAcceptor final {
  public:
-  // One control stream as its server sees it. Called with a lock held: must only start something.
+  // How the server of a control stream is reached. Both are called with a lock held and must only
+  // start something.
   struct PeerPort {
     std::function<void(const ToSender&)> send;
     std::function<void(absl::Status)> end;
@@ -39,8 +40,8 @@ class PairAcceptor final {
   // The pushes that are open, from their first message to the end of their stream.
   TicketTable<KvInbox>& pushes() { return pushes_; }
 
-  // A control stream began with `hello`; its name, or why it is refused. `port` is used until
-  // Closed.
+  // A control stream began with `hello`. Returns its name, or why it is refused. `port` is used
+  // until Closed.
   absl::StatusOr<PairId> OnHello(const PairHello& hello, PeerPort port);
   void OnMessage(PairId pair, const ToReceiver& message);
   void Closed(PairId pair);
@@ -56,7 +57,7 @@ class PairAcceptor final {
   void Note(const ReceiverNews& news);
 
   const PairHello self_;
-  std::function<absl::Status(int)> check_version_;  // of a peer
+  std::function<absl::Status(int)> check_version_;  // compares a peer's
   const base::Clock* const clock_;
   TransportProbe* const probe_;
   base::Mutex mutex_;

@@ -21,7 +21,7 @@ class PairCall final
  public:
   struct Listener {
     std::function<void(const ToSender&)> message;
-    std::function<void(const absl::Status&)> closed;  // last, exactly once
+    std::function<void(const absl::Status&)> closed;  // the last call, exactly once
   };
   static std::shared_ptr<PairCall> Open(const std::shared_ptr<grpc::Channel>& channel,
                                         Listener listener);

@@ -11,7 +11,8 @@
 namespace baton {
 
 // Puts a received parcel into its blocks: checks its header against the plan, asks the inbox of its
-// push for the places, copies, and compares the checksums of what stands there then.
+// push for the places, copies the parts there, and compares the checksums of what stands there
+// then.
 ParcelDelivered Deliver(const DeliverParcel& command, PairMemory* memory, bool checksum,
                         const std::function<std::shared_ptr<KvInbox>(const Ticket&)>& find_inbox);
 

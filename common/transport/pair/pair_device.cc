@@ -102,8 +102,8 @@ void PairDevice::Worker::Run(std::function<void(absl::Status)> started) {
   changed_.NotifyAll();
 }
 
-// The next command; AbandonDevice, which does nothing, when it is time to poll again. Empty at the
-// end.
+// The next command. When it is time to poll again this is AbandonDevice, which does nothing; at the
+// end it is empty.
 std::optional<DeviceCommand> PairDevice::Worker::NextCommand(bool busy) {
   const bool moving = std::ranges::any_of(
       links_, [](const auto& entry) { return entry.second.busy() && !entry.second.connecting; });
@@ -140,7 +140,7 @@ void PairDevice::Worker::Post(DeviceCommand command) {
     }
   }
   if (unread.empty()) return;
-  // From a thread of its own: the caller holds what on_event takes.
+  // This takes a thread of its own, because the caller holds a lock that on_event takes.
   std::thread([unread, self = shared_from_this()] {
     for (const ParcelKey& key : unread) self->Tell(ParcelGathered{key});
   }).detach();

@@ -12,9 +12,9 @@
 
 namespace baton {
 
-// The one thread that makes all calls of pairs into a device, and its staging buffers: carries out
-// what the state machine of its side says, in order. Communicators are non-blocking; what is under
-// way is polled. Deadlines are the state machine's.
+// The one thread that makes all calls of pairs into a device and owns its staging buffers. It
+// carries out what the state machine of its side says, in order. Communicators do not block; the
+// thread polls what is under way. Deadlines are the state machine's.
 class PairDevice final {
  public:
   struct Options {
@@ -22,9 +22,9 @@ class PairDevice final {
     std::unique_ptr<Communicators> communicators;  // may refer to `memory`
     int buffers = 2;
     bool checksum = true;
-    // Of an open push; null when there is none. Only the receiving side needs it.
+    // Finds the inbox of an open push; null when there is none. Only the receiving side needs it.
     std::function<std::shared_ptr<KvInbox>(const Ticket&)> find_inbox;
-    // Called from the device's thread, in order.
+    // Takes what happened. Called from the device's thread, in order.
     std::function<void(DeviceEvent)> on_event;
   };
 

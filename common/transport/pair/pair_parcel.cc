@@ -10,7 +10,7 @@ constexpr uint64_t kMagic = 0x3176'6e6f'7461'6200;  // "\0batonv1" as bytes
 constexpr uint32_t kVoid = 1;
 constexpr uint32_t kSums = 2;
 
-// As in memory. Every machine that NCCL runs on is little-endian.
+// These structures travel as they lie in memory: every machine that has pairs is little-endian.
 struct FixedPart {
   uint64_t magic = kMagic;
   uint64_t epoch = 0;

@@ -18,7 +18,7 @@ constexpr size_t kMaxParcelParts = 256;
 constexpr int64_t kPartAlignment = 16;
 static_assert(kParcelHeaderBytes % kPartAlignment == 0);
 
-// Where a part of `size` bytes ends that begins at `offset`, with its padding.
+// Where a part of `size` bytes that begins at `offset` ends, its padding included.
 constexpr int64_t PartEnd(int64_t offset, int64_t size) {
   return offset + (size + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
 }
@@ -33,9 +33,9 @@ struct ParcelHeader {
   std::vector<uint64_t> sums;  // of the parts, when has_sums
 };
 
-// kParcelHeaderBytes bytes, little-endian.
+// The header as kParcelHeaderBytes bytes, little-endian.
 std::string EncodeParcelHeader(const ParcelHeader& header);
-// An error for bytes that no EncodeParcelHeader made.
+// Bytes that EncodeParcelHeader has not made are an error.
 absl::StatusOr<ParcelHeader> DecodeParcelHeader(std::span<const std::byte> bytes);
 // OK when `header` is what `plan` announced for that epoch. The message tells the difference, the
 // ticket left out.

@@ -13,12 +13,12 @@
 #include "common/base/ticket.h"
 #include "common/kv/block_layout.h"
 
-// Words of the transports from device to device, NCCL and cuda_ipc. A *pair* is one prefill device
-// and one decode device, joined by a control stream (KvTransferService.Pair) and a two-rank
-// communicator that only carries data from the first to the second. A communicator lives for one
-// *epoch*; an error ends the epoch on both sides and the next one gets a new communicator. KV moves
-// in *parcels*, numbered from 0 in every epoch; parcel 0 is empty and proves the path before the
-// pair counts as warm.
+// The messages and words by which KV moves from device to device, by NCCL or by cuda_ipc. A *pair*
+// is one prefill device and one decode device, joined by a control stream (KvTransferService.Pair)
+// and a communicator of two ranks that only carries data from the first to the second. A
+// communicator lives for one *epoch*; an error ends the epoch on both sides, and the next one gets
+// a new communicator. KV moves in *parcels*, numbered from 0 in every epoch. Parcel 0 is empty and
+// proves that the devices reach each other before the pair counts as warm.
 //
 //   sender                              receiver (rank 0, makes the unique id)
 //     PairHello                    ──▶
@@ -30,9 +30,10 @@
 //     gather, send                 ══▶  receive, check the header, scatter, check the sums
 //                                  ◀──  PairDone
 //
-// What got PairGo is always sent and received: a sender that lost interest sends the parcel void, a
-// receiver that did discards it. An abort, from either side: PairAbort unless both know, each
-// aborts its own communicator, PairAborted ──▶, and the next PairEpoch.
+// A parcel that got PairGo is always sent and received: a sender that has lost interest sends it
+// void, and a receiver that has lost interest discards it. Either side can abort: it says PairAbort
+// unless both know, each side aborts its own communicator, the sender says PairAborted, and the
+// receiver begins the next epoch.
 namespace baton {
 
 using PairId = uint64_t;  // names a pair in one process
@@ -46,7 +47,7 @@ struct ParcelPart {
   friend bool operator==(const ParcelPart&, const ParcelPart&) = default;
 };
 
-// One parcel in one process.
+// Names a parcel in one process.
 struct ParcelKey {
   PairId pair = 0;
   uint64_t epoch = 0;
@@ -71,8 +72,8 @@ struct PairHello {
   KvShape shape;
   std::string model_fingerprint;
   std::string way;       // "nccl", "cuda_ipc"
-  int32_t version = 0;   // of what moves the bytes; as ncclGetVersion says
-  bool checksum = true;  // the parcels have sums; of a receiver: they must
+  int32_t version = 0;   // version of what moves the bytes, as ncclGetVersion says
+  bool checksum = true;  // parcels carry checksums; a receiver's: they must
 };
 struct PairEpoch {
   uint64_t epoch = 0;
@@ -93,10 +94,10 @@ struct PairGo {
   uint64_t number = 0;
 };
 enum class ParcelOutcome {
-  kWritten,    // in its blocks, sums compared
-  kDiscarded,  // received, but there was no place to put it
-  kVoid,       // the sender had lost interest
-  kBroken,     // not what was announced, or a wrong sum: the epoch is aborted
+  kWritten,    // it is in its blocks, and the checksums are right
+  kDiscarded,  // it was received, but there was no place to put it
+  kVoid,       // the sender had lost interest in it
+  kBroken,     // it is not what was announced, or a checksum is wrong: the epoch is aborted
 };
 struct PairDone {
   uint64_t epoch = 0;
@@ -116,7 +117,7 @@ using ToSender = std::variant<PairEpoch, PairReady, PairGo, PairDone, PairAbort>
 
 // --- What the thread that makes all calls into a device is told, and what it answers. ---
 
-// Bytes of a block to send, in their order; they stay until the parcel was gathered.
+// Bytes of a block to send, in their order. They stay until the parcel was gathered.
 struct SourcePart {
   int32_t ordinal = 0;
   int64_t offset = 0;
@@ -133,7 +134,7 @@ struct Connect {
   std::string unique_id;
   int rank = 0;
 };
-// Gathers `sources` into staging buffer `buffer` behind the header and sends it; a void parcel has
+// Gathers `sources` into staging buffer `buffer` behind the header and sends it. A void parcel has
 // no sources.
 struct SendParcel {
   ParcelKey key;
@@ -158,8 +159,8 @@ struct AbortPair {
   PairId pair = 0;
   uint64_t epoch = 0;
 };
-// The thread is stuck in a call: what it has not begun is never done. ParcelGathered answers for
-// each such SendParcel.
+// The thread is stuck in a call, so what it has not begun is never done. ParcelGathered still
+// answers each SendParcel among that.
 struct AbandonDevice {};
 using DeviceCommand = std::variant<MakeUniqueId, Connect, SendParcel, ReceiveParcel, DeliverParcel,
                                    AbortPair, AbandonDevice>;
@@ -192,14 +193,14 @@ struct ParcelReceived {
   ParcelKey key;
   absl::Status status;
 };
-// Comes for every DeliverParcel, whatever became of its epoch.
+// Answers every DeliverParcel, whatever became of its epoch.
 struct ParcelDelivered {
   ParcelKey key;
   ParcelOutcome outcome = ParcelOutcome::kWritten;
-  std::string why;  // of an outcome that is not kWritten
+  std::string why;  // empty when written
 };
-// Nothing of this epoch follows but ParcelDelivered; its buffers that are not being delivered are
-// idle, its sources unread.
+// Nothing of this epoch follows but ParcelDelivered. Its buffers that are not being delivered are
+// idle, and its sources are no longer read.
 struct DeviceAborted {
   PairId pair = 0;
   uint64_t epoch = 0;
@@ -209,25 +210,28 @@ using DeviceEvent = std::variant<UniqueIdMade, Connected, ParcelGathered, Parcel
 
 // --- Limits. ---
 
+// Bounds and deadlines of pairs. Tests shorten them.
 struct PairLimits {
   int max_pairs = 16;  // communicators of one device; each costs device memory
   int buffers = 2;     // staging buffers of one device and direction
-  int64_t parcel_bytes = int64_t{16} << 20;  // of a staging buffer, header included
+  int64_t parcel_bytes = int64_t{16} << 20;  // size of a staging buffer, header included
   int max_announced = 4;                     // parcels of a pair announced and not done
-  int max_waiting = 64;                      // announced parcels that a receiver bears of one peer
-  int turn_parcels = 8;                      // a receiver's grants to a peer while others wait
-  int max_failures = 2;                      // then the pair falls back
+  int max_waiting = 64;  // announced parcels that a receiver takes from one peer
+  int turn_parcels = 8;  // a receiver's grants to a peer while others wait
+  int max_failures = 2;  // after which the pair falls back
   base::Duration connect = std::chrono::seconds(20);
-  // From the grant to the bytes, and from the bytes to the answer. With `abort` below the time
-  // after which a push gives its peer up.
+  // How long a sender waits from the grant to the bytes, and from the bytes to the answer. Together
+  // with `abort` it is shorter than the time after which a push gives its peer up.
   base::Duration transfer = std::chrono::seconds(4);
-  // The receiver's side of it: longer, because the sender may have had to give another receiver up
-  // first, whose parcel its device was stuck in.
+  // How long a receiver waits from the grant to the bytes. It is longer, because the sender may
+  // first have had to give another receiver up, in whose parcel its device was stuck.
   base::Duration receive = std::chrono::seconds(6);
   base::Duration abort = std::chrono::seconds(3);
-  base::Duration idle = std::chrono::minutes(10);     // then the pair is closed
-  base::Duration fallen = std::chrono::minutes(5);    // then a pair that fell back may try again
-  base::Duration retry = std::chrono::seconds(5);     // then one that could not begin may
+  base::Duration idle = std::chrono::minutes(10);  // after which an unused pair is closed
+  base::Duration fallen =
+      std::chrono::minutes(5);  // after which a pair that fell back may try again
+  base::Duration retry =
+      std::chrono::seconds(5);  // after which one that could not begin may try again
   base::Duration forgive = std::chrono::minutes(10);  // failures older than this are forgotten
 };
 

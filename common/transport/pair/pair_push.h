@@ -15,15 +15,15 @@ namespace baton {
 
 class PairTransport;
 
-// One push over a pair: its blocks go through the pair, its open, progress and commit by messages.
-// The commit is sent when every block is there. Blocks that the pair gave back are sent by messages
-// once nothing of this push is under way in the pair any more. Thread-safe.
+// One push over a pair. Its blocks go through the pair; its open, progress and commit go by
+// messages. The commit is sent when every block has arrived. Blocks that the pair gave back are
+// sent by messages as soon as nothing of this push is under way in the pair any more. Thread-safe.
 class PairPush final : public KvPush, public KvPushObserver {
  public:
   PairPush(PairTransport* transport, PushId id, std::shared_ptr<KvPushObserver> observer,
            const base::Clock* clock)
       : transport_(transport), id_(id), observer_(std::move(observer)), clock_(clock) {}
-  // Once, before any other call.
+  // Called once, before anything else.
   void SetMessages(std::shared_ptr<KvPush> messages);
 
   void Send(std::vector<KvSource> blocks) override;
@@ -32,9 +32,9 @@ class PairPush final : public KvPush, public KvPushObserver {
   void Cancel() override;
   base::Instant waiting_since() const override;
 
-  // The end of the stream of messages.
+  // Called at the end of the stream of messages.
   void OnPushDone(absl::Status status) override;
-  // The pair.
+  // Called by the pair: what became of parts, and that it reads no byte of this push any more.
   void OnParts(const std::vector<ParcelPart>& parts, bool done);
   void OnReleased();
 
@@ -55,7 +55,7 @@ class PairPush final : public KvPush, public KvPushObserver {
   mutable base::Mutex mutex_;
   std::shared_ptr<KvPush> messages_ ABSL_GUARDED_BY(mutex_);  // shared with its transport
   std::map<int32_t, Block> blocks_ ABSL_GUARDED_BY(mutex_);   // given to the pair, by ordinal
-  int64_t unsettled_ ABSL_GUARDED_BY(mutex_) = 0;             // bytes that the pair has
+  int64_t unsettled_ ABSL_GUARDED_BY(mutex_) = 0;  // bytes that are under way in the pair
   base::Instant moved_at_ ABSL_GUARDED_BY(mutex_){};
   bool fallen_ ABSL_GUARDED_BY(mutex_) = false;  // the pair gave something back
   std::optional<PushCommitment> commit_ ABSL_GUARDED_BY(mutex_);

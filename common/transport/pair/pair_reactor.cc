@@ -45,7 +45,7 @@ class PairReactor final : public PairServerReactor {
     writer_.Abort(grpc::Status(grpc::StatusCode::CANCELLED, "the sender ended the pair"));
   }
   void OnDone() override {
-    // Until here the acceptor may send.
+    // The acceptor may send until here.
     if (pair_) acceptor_->Closed(*pair_);
     delete this;
   }
@@ -72,7 +72,7 @@ class PairReactor final : public PairServerReactor {
   PairAcceptor* const acceptor_;
   worker::v1::PairRequest request_;
   StreamWriter<worker::v1::PairResponse> writer_;
-  std::optional<PairId> pair_;  // from the hello on; of the reading reactions and OnDone
+  std::optional<PairId> pair_;  // from the hello on; used by reads and OnDone
 };
 
 }  // namespace

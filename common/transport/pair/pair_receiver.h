@@ -17,28 +17,31 @@ struct TellSender {
   PairId pair = 0;
   ToSender message;
 };
-// Ends the control stream. `refused`: the sender need not come again soon.
+// Ends the control stream. `refused` says that the sender need not come again soon.
 struct EndPeer {
   PairId pair = 0;
   bool refused = false;
   std::string why;
 };
+// For metrics and the log: something happened to a pair.
 struct ReceiverNews {
   PairEvent event = PairEvent::kBuilt;
   PairId pair = 0;
   std::string why;
 };
+// For metrics: a parcel of so many bytes has arrived.
 struct BytesReceived {
   int64_t bytes = 0;
 };
 using ReceiverAction =
     std::variant<TellSender, EndPeer, DeviceCommand, ReceiverNews, BytesReceived>;
 
-// The receiving half of all pairs of one decode device. Pure, as PairSender. Not thread-safe.
+// The receiving half of all pairs of one decode device. Like PairSender it is pure: no thread,
+// clock, I/O or device. Not thread-safe.
 //
-// One peer at a time is granted parcels, at most as many as there are staging buffers, each after
-// its receive was posted. So the head of the device's receives always has a sender that may send,
-// and no cycle of waiting can form.
+// One peer at a time is granted parcels, at most as many as there are staging buffers, and each
+// only after its receive was posted. So the first of the device's receives always has a sender that
+// may send, and no cycle of waiting can form.
 class PairReceiver final {
  public:
   using Actions = std::vector<ReceiverAction>;
@@ -52,12 +55,13 @@ class PairReceiver final {
       free_buffers_[static_cast<size_t>(buffer)] = buffer;
   }
 
-  // A sender that may pair with this worker opened control stream `pair`, a name never used before.
+  // A sender that may pair with this worker opened the control stream `pair`, a name never used
+  // before.
   void OnPeer(PairId pair, base::Instant now, Actions* actions);
   void OnMessage(PairId pair, const ToReceiver& message, base::Instant now, Actions* actions);
   void OnControlClosed(PairId pair, base::Instant now, Actions* actions);
   void OnDevice(const DeviceEvent& event, base::Instant now, Actions* actions);
-  // Deadlines. At least every 50 ms while there are peers.
+  // Looks at deadlines. Called at least every 50 ms while there are peers.
   void Tick(base::Instant now, Actions* actions);
 
   size_t peers() const { return peers_.size(); }
@@ -74,14 +78,14 @@ class PairReceiver final {
     State state = State::kMaking;
     uint64_t epoch = 0;
     bool connected = false, peer_ready = false;
-    bool peer_aborted = false;  // said PairAborted for this epoch
+    bool peer_aborted = false;  // the sender said PairAborted for this epoch
     bool control = true;
     int aborts = 0;
     base::Instant deadline = base::kNever;
     base::Instant used_at{};
     uint64_t next_number = 0;
     std::deque<ParcelPlan> announced;
-    std::map<uint64_t, Grant> grants;  // from the post to the last byte
+    std::map<uint64_t, Grant> grants;  // from the post of the receive to the last byte
   };
 
   bool MakeRoom(base::Instant now, Actions* actions);
@@ -111,11 +115,11 @@ class PairReceiver final {
   const PairLimits limits_;
   const PairEpoch self_;
   std::map<PairId, Peer> peers_;
-  std::map<ParcelKey, int> delivering_;  // to their buffers; whatever became of their epoch
+  std::map<ParcelKey, int> delivering_;  // and their buffers, whatever became of their epoch
   std::vector<int> free_buffers_;
   PairId active_ = 0;       // the one peer with grants
-  PairId last_active_ = 0;  // where the round goes on
-  int turn_ = 0;            // grants of `active_` in its turn
+  PairId last_active_ = 0;  // after which the next turn is sought
+  int turn_ = 0;            // grants of `active_` since its turn began
   bool device_lost_ = false;
 };
 

@@ -71,7 +71,7 @@ void PairSender::OnMessage(PairId id, const ToSender& message, base::Instant now
     return OnEpoch(id, *epoch, now, actions);
   }
   Pair& pair = found->second;
-  // What crossed an abort is of an older epoch.
+  // A message that crossed an abort belongs to an older epoch.
   const uint64_t of = std::visit([](const auto& m) { return m.epoch; }, message);
   if (of != pair.epoch || pair.state == State::kAborting || pair.state == State::kOpening) return;
   if (std::holds_alternative<PairReady>(message)) {
@@ -236,7 +236,7 @@ void PairSender::OnControlClosed(PairId id, bool refused, const std::string& why
   pair.control = false;
   pair.refused = refused;
   if (pair.epoch == 0) {  // nothing was built yet
-    // Not forgotten, so that Warm does not dial it again and again.
+    // The pair is not forgotten, so that Warm does not dial it again and again.
     const base::Duration pause = refused ? limits_.fallen : limits_.retry;
     return Fall(id, PairEvent::kRefused, why, now + pause, actions);
   }
@@ -273,7 +273,7 @@ void PairSender::LoseDevice(base::Instant now, Actions* actions) {
 bool PairSender::IsStuck(const Pair& pair, const PairLimits& limits, base::Instant now) {
   return std::ranges::any_of(pair.parcels, [&](const auto& entry) {
     const Parcel& parcel = entry.second;
-    // Announced and granted ones wait for others.
+    // Parcels that are announced or granted wait for others.
     return (parcel.state == ParcelState::kSending || parcel.state == ParcelState::kSent) &&
            now - parcel.since > limits.transfer;
   });

@@ -31,22 +31,23 @@ struct PartsDone {
   PushId push = 0;
   std::vector<ParcelPart> parts;
 };
-// These parts will not go through the pair: send them another way. From here on every part of this
-// push that is settled or added comes back.
+// These parts will not go through the pair and must be sent another way. From here on every part of
+// this push that is settled or added comes back.
 struct PartsReturned {
   PushId push = 0;
   std::vector<ParcelPart> parts;
 };
-// After EndPush, exactly once: no source byte is read any more.
+// Follows EndPush exactly once: no source byte is read any more.
 struct PushReleased {
   PushId push = 0;
 };
-// For metrics and the log.
+// For metrics and the log: something happened to a pair.
 struct PairNews {
   PairEvent event = PairEvent::kBuilt;
   std::string address;
   std::string why;
 };
+// For metrics: a parcel was granted.
 struct GrantWaited {
   base::Duration waited{};  // from the announcement of a parcel to its grant
   int64_t bytes = 0;
@@ -54,11 +55,12 @@ struct GrantWaited {
 using SenderAction = std::variant<OpenControl, CloseControl, TellReceiver, DeviceCommand, PartsDone,
                                   PartsReturned, PushReleased, PairNews, GrantWaited>;
 
-// The sending half of all pairs of one prefill device. Pure: no thread, clock, I/O or device; every
-// call appends what is to be done to `actions`. Not thread-safe.
+// The sending half of all pairs of one prefill device. It is pure: no thread, clock, I/O or device;
+// every call appends to `actions` what is to be done. Not thread-safe.
 //
-// A pair: opening -> connecting -> proving (parcel 0) -> warm; aborting -> opening again, or fallen
-// (answers Warm only after a while, or when the receiver is another process), or gone.
+// A pair goes from opening to connecting, proving (by parcel 0) and warm. After an error it is
+// aborting and then opening again, or fallen, or gone. A fallen pair answers Warm only after a
+// while, or when the receiver is another process.
 class PairSender final {
  public:
   using Actions = std::vector<SenderAction>;
@@ -82,11 +84,11 @@ class PairSender final {
   void EndPush(PushId push, base::Instant now, Actions* actions);
 
   void OnMessage(PairId pair, const ToSender& message, base::Instant now, Actions* actions);
-  // The control stream ended. `refused`: the receiver will not have this pair.
+  // The control stream ended. `refused` says that the receiver will not have this pair.
   void OnControlClosed(PairId pair, bool refused, const std::string& why, base::Instant now,
                        Actions* actions);
   void OnDevice(const DeviceEvent& event, base::Instant now, Actions* actions);
-  // Deadlines. At least every 50 ms while there are pairs.
+  // Looks at deadlines. Called at least every 50 ms while there are pairs.
   void Tick(base::Instant now, Actions* actions);
 
   // Incarnations of the receivers that pushes can go to.
@@ -99,28 +101,28 @@ class PairSender final {
 
   struct Parcel {
     ParcelPlan plan;
-    PushId push = 0;  // 0: none any more, or parcel 0
+    PushId push = 0;  // 0 for parcel 0, and when no push wants it any more
     std::vector<SourcePart> sources;
     ParcelState state = ParcelState::kAnnounced;
     int buffer = -1;
-    PushId reader = 0;  // whose sources are being gathered
+    PushId reader = 0;  // the push whose sources are being gathered
     bool done = false;  // the receiver's answer came before our own completion
     ParcelOutcome outcome = ParcelOutcome::kWritten;
     base::Instant since{};
   };
   struct Pair {
     std::string address;
-    uint64_t wanted = 0;       // incarnation that the router spoke of
-    uint64_t incarnation = 0;  // of the receiver
+    uint64_t wanted = 0;       // the incarnation that the router named
+    uint64_t incarnation = 0;  // the receiver's
     State state = State::kOpening;
     uint64_t epoch = 0;
     bool connected = false, peer_ready = false;
-    bool control = true;   // the stream is open
-    bool leaving = false;  // gone after the abort
+    bool control = true;   // the control stream is open
+    bool leaving = false;  // the pair is forgotten after its abort
     bool refused = false;
     int failures = 0;
     base::Instant failed_at{};
-    base::Instant deadline = base::kNever;  // of the state
+    base::Instant deadline = base::kNever;  // of the current state
     base::Instant used_at{};
     uint64_t next_number = 0;
     int64_t parcel_bytes = 0;
@@ -128,7 +130,7 @@ class PairSender final {
     std::deque<PushId> line;             // pushes with parts to announce, each once
   };
   struct Push {
-    PairId pair = 0;  // 0: fell out of its pair
+    PairId pair = 0;  // 0 when it fell out of its pair
     Ticket ticket;
     std::deque<SourcePart> queue;
     int gathering = 0;
@@ -143,7 +145,8 @@ class PairSender final {
   void OnConnected(const Connected& event, base::Instant now, Actions* actions);
   void ProveIfReady(PairId id, base::Instant now, Actions* actions);
   void BecomeWarm(PairId id, base::Instant now, Actions* actions);
-  // Ends the epoch and every push's use of the pair. `tell`: the receiver does not know yet.
+  // Ends the epoch and every push's use of the pair. `tell` says that the receiver does not know
+  // yet.
   void Abort(PairId id, const std::string& why, bool tell, base::Instant now, Actions* actions);
   // Ends a pair that did nothing wrong.
   void Leave(PairId id, base::Instant now, Actions* actions);

@@ -14,7 +14,7 @@ constexpr auto kTick = std::chrono::milliseconds(50);
 // Cancelled streams and pushes end within moments.
 constexpr auto kLastWords = std::chrono::seconds(5);
 
-// Codes by which a receiver says that coming again soon is of no use.
+// The codes by which a receiver says that coming again soon is of no use.
 bool IsRefusal(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kFailedPrecondition:
@@ -171,7 +171,7 @@ void PairTransport::OpenStream(const OpenControl& open) {
   ++open_calls_;
   auto channel = MakeChannel(open.address, channel_);
   if (!channel.ok()) {
-    // As a stream that ends at once; not from inside of the machine.
+    // It is told as a stream that ends at once, and not from inside of the state machine.
     timers_->After(base::Duration::zero(), [closed, status = channel.status()] { closed(status); });
     return;
   }

@@ -23,9 +23,9 @@ namespace baton {
 class PairPush;
 class PairCall;
 
-// What both sides of a transport from device to device need of their process.
+// What each side of a transport from device to device is made of.
 struct PairParts {
-  std::unique_ptr<PairMemory> memory;            // limits.buffers buffers of limits.parcel_bytes
+  std::unique_ptr<PairMemory> memory;  // with `limits.buffers` buffers of `limits.parcel_bytes`
   std::unique_ptr<Communicators> communicators;  // may refer to `memory`
   bool checksum = true;
   PairLimits limits;
@@ -41,9 +41,9 @@ class PairWarmer {
   virtual std::vector<uint64_t> warm() const = 0;
 };
 
-// Blocks from device to device where a warm pair leads to the receiver; everything else of
-// a push, and every other push, by `messages`. A pair that fails in the middle of a push gives its
-// blocks back, and they go by messages too.
+// Moves blocks from device to device where a warm pair leads to the receiver. Everything else of
+// such a push, and all other pushes, go by `messages`. A pair that fails in the middle of a push
+// gives its blocks back, and they go by messages too.
 class PairTransport final : public KvTransport, public PairWarmer {
  public:
   // `hello` is what decode workers are told. `clock` and `probe` outlive the transport.
@@ -66,7 +66,7 @@ class PairTransport final : public KvTransport, public PairWarmer {
                 std::unique_ptr<KvTransport> messages, ChannelOptions channel,
                 const base::Clock* clock, TransportProbe* probe, PushWay way);
 
-  // For PairPush.
+  // Called by PairPush.
   void Add(PushId push, std::vector<SourcePart> parts);
   void End(PushId push);
   void Forget(PushId push);
@@ -77,7 +77,7 @@ class PairTransport final : public KvTransport, public PairWarmer {
   void Apply(SenderAction action) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Note(const PairNews& news);
   void OpenStream(const OpenControl& open) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Pushes are told in order and without the lock.
+  // Tells pushes what became of them, in order and without the lock.
   void TellPushes();
   void TellPush(const SenderAction& action);
   bool WaitQuiet(base::Instant deadline);

@@ -1,6 +1,7 @@
 #pragma once
 
-// FlashInfer's paged prefill kernels for one dtype; each is instantiated in a file of its own.
+// Calls FlashInfer's paged prefill kernels. Each dtype and head size is instantiated in a file of
+// its own, because a kernel takes long to compile.
 #include <cuda_runtime.h>
 
 #include <exception>
@@ -15,9 +16,10 @@
 
 namespace baton::kernels::cuda {
 
+// The arguments in FlashInfer's own words.
 template <typename T>
 flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashInferParams(const FlashInferArgs& args) {
-  // HND: page, head, token of the page.
+  // FlashInfer calls this layout of a page HND: [head][token][element].
   const int64_t strides[3] = {args.block_stride, int64_t{args.block_size} * args.head_dim,
                               args.head_dim};
   const flashinfer::paged_kv_t<T, int32_t> kv(
@@ -43,7 +45,7 @@ flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashInferParams(const Fla
   return params;
 }
 
-// FlashInfer throws where it refuses a configuration.
+// Launches the kernel for tiles of kTile packed rows. FlashInfer throws where it refuses arguments.
 template <typename T, int kHeadDim, int kTile>
 int RunFlashInfer(const flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>& params,
                   T* partial_out, float* partial_lse, cudaStream_t stream) {

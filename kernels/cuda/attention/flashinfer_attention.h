@@ -8,13 +8,13 @@ struct CUstream_st;
 
 namespace baton::kernels::cuda {
 
-// What the kernels of FlashInfer's paged prefill are built for; they serve decode, too.
+// Whether FlashInfer's paged prefill, which serves decode as well, is built for such heads.
 constexpr bool FlashInferHas(DType dtype, DType kv_dtype, int head_dim) {
   return dtype == kv_dtype && dtype != DType::kF32 && (head_dim == 64 || head_dim == 128);
 }
 
-// One launch over the items of an AttentionPlan. Pointers are to device memory; strides and offsets
-// count elements.
+// One launch over the items of an AttentionPlan: over parts of narrow sequences or tiles of wide
+// ones. Pointers are to device memory; strides count elements.
 struct FlashInferArgs {
   DType dtype = DType::kBF16;  // of q, K, V and out
   void* q = nullptr;           // [rows, q_stride], head after head
@@ -25,24 +25,24 @@ struct FlashInferArgs {
   int head_dim = 0;
   int sliding_window = 0;  // 0 = full
   float scale = 0;
-  int64_t rows = 0;  // with padding
+  int64_t rows = 0;  // tokens of the step, with padding
 
-  void* k = nullptr;  // of the layer: block 0, head 0, token 0
-  void* v = nullptr;
+  void* k = nullptr;  // the layer's K of block 0, head 0, token 0
+  void* v = nullptr;  // likewise V
   int64_t block_stride = 0;
   int block_size = 0;
   int sequences = 0;                     // with padding
-  int32_t* row_indptr = nullptr;         // [sequences + 1] rows of a sequence
+  int32_t* row_indptr = nullptr;         // [sequences + 1] a sequence's first row
   int32_t* blocks = nullptr;             // block tables, one after the other
-  int32_t* block_indptr = nullptr;       // [sequences + 1] into blocks
+  int32_t* block_indptr = nullptr;       // [sequences + 1] a sequence's first entry of blocks
   int32_t* last_block_tokens = nullptr;  // [sequences] tokens in the last block
 
   int32_t items = 0;                 // of the launch, with padding
   int32_t* item_sequence = nullptr;  // [items]
   int32_t* item_tile = nullptr;      // [items] tile of query rows
   int32_t* item_split = nullptr;     // [items] part of the keys
-  bool* item_valid = nullptr;        // [items]; null: all
-  int32_t* split_tokens = nullptr;   // [1] length of a part; any where keys are not split
+  bool* item_valid = nullptr;        // [items] false for padding; null: all are valid
+  int32_t* split_tokens = nullptr;   // [1] length of a part; not used where keys are not split
 
   // Of the narrow launch only.
   int32_t* partial_indptr = nullptr;  // [sequences + 1]
@@ -51,11 +51,11 @@ struct FlashInferArgs {
   float* partial_lse = nullptr;       // [partials, q_heads]
 };
 
-// Sequences of one narrow tile, keys in parts, merged at the end. Writes every row of `out`: zeros
-// where a row has no part, so it goes before the wide launch. A cudaError_t; FlashInfer's own
-// refusals are cudaErrorInvalidConfiguration.
+// Computes the narrow sequences: keys in parts, which are merged at the end. It writes every row of
+// `out`, zeros where a row has no part, so it goes before the wide launch. Returns a cudaError_t,
+// which is cudaErrorInvalidConfiguration where FlashInfer refuses the arguments.
 int LaunchNarrowAttention(const FlashInferArgs& args, CUstream_st* stream);
-// Writes the rows of its items only.
+// Computes the wide sequences and writes their rows only. Returns the same errors.
 int LaunchWideAttention(const FlashInferArgs& args, CUstream_st* stream);
 
 }  // namespace baton::kernels::cuda

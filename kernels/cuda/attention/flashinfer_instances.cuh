@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/attention/flashinfer_attention.h"
 
-// The instances that are built, each in its own file: they take seconds to compile.
+// The kernels that are built, by dtype and head size: those of one kind in each flashinfer_*.cu.
 namespace baton::kernels::cuda {
 
 int NarrowBf16Dim64(const FlashInferArgs& args, cudaStream_t stream);

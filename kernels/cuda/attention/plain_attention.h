@@ -8,14 +8,14 @@ struct CUstream_st;
 
 namespace baton::kernels::cuda {
 
-// Attention over the paged store, row by row: for head sizes and dtypes that FlashInfer is not
-// built for, and the oracle of the others. Pointers are to device memory.
+// Attention over the KV cache by a kernel of our own that goes row by row: for the head sizes and
+// dtypes that FlashInfer is not built for. Pointers are to device memory.
 struct PlainAttentionArgs {
-  Matrix qkv;                              // [rows, …], q first, already rotated
+  Matrix qkv;                              // [rows, …] q comes first and is already rotated
   Matrix out;                              // [rows, q_heads * head_dim]
   const int32_t* positions = nullptr;      // [rows]
-  const int32_t* row_sequences = nullptr;  // [rows] or -1: padding, whose output is zero
-  const int32_t* block_indptr = nullptr;   // [sequences + 1] into blocks
+  const int32_t* row_sequences = nullptr;  // [rows]; -1 for padding, whose output is zero
+  const int32_t* block_indptr = nullptr;   // [sequences + 1] a sequence's first entry of blocks
   const int32_t* blocks = nullptr;         // block tables, one after the other
 
   int q_heads = 0;
@@ -25,12 +25,12 @@ struct PlainAttentionArgs {
   float scale = 0;
   DType kv_dtype = DType::kF32;
   int block_size = 0;
-  const void* k = nullptr;  // of the layer: block 0, head 0, token 0
-  const void* v = nullptr;
+  const void* k = nullptr;   // the layer's K of block 0, head 0, token 0
+  const void* v = nullptr;   // likewise V
   int64_t block_stride = 0;  // elements
 };
 
-// One kernel; a cudaError_t.
+// Queues one kernel and returns a cudaError_t.
 int LaunchPlainAttention(const PlainAttentionArgs& args, CUstream_st* stream);
 
 }  // namespace baton::kernels::cuda

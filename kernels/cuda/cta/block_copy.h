@@ -4,11 +4,11 @@
 #include "kernels/cuda/cta/block_data.h"
 #include "kernels/cuda/cta/cta.h"
 
-// The algorithm of kernels/cuda/memory/blocks.cu; tests run it on the host.
+// The algorithm of kernels/cuda/memory/blocks.cu, over a Cta so that tests can run it on the host.
 namespace baton::kernels::cuda {
 
 constexpr int kCopyThreads = 256;
-constexpr int64_t kCopyBlockBytes = 65536;  // that one block of threads moves of a part
+constexpr int64_t kCopyBlockBytes = 65536;  // of a part, moved by one block of threads
 
 struct alignas(16) WordPair {
   uint64_t low;
@@ -23,7 +23,8 @@ BATON_HD bool Aligned16(const void* pointer) {
   return (reinterpret_cast<uintptr_t>(pointer) & 15) == 0;
 }
 
-// Copies bytes [at, at + count), count < 16, and returns their terms.
+// Copies bytes [at, at + count) one by one and returns the sum of their checksum terms; count
+// <= 16.
 BATON_HD uint64_t CopyTail(const BlockPart& part, int64_t at, int64_t count) {
   const unsigned char* const from = static_cast<const unsigned char*>(part.from) + at;
   unsigned char* const to = static_cast<unsigned char*>(part.to) + at;
@@ -40,7 +41,7 @@ BATON_HD uint64_t CopyTail(const BlockPart& part, int64_t at, int64_t count) {
   return sum;
 }
 
-// Copies the 16 bytes at `at`, or what is left of them, and returns their terms.
+// Copies the 16 bytes at `at`, or what is left of the part, and returns the sum of their terms.
 BATON_HD uint64_t CopyPair(const BlockPart& part, int64_t at, bool aligned) {
   if (!aligned || part.bytes - at < 16) {
     return CopyTail(part, at, part.bytes - at < 16 ? part.bytes - at : 16);
@@ -52,7 +53,7 @@ BATON_HD uint64_t CopyPair(const BlockPart& part, int64_t at, bool aligned) {
   return ChecksumTerm(pair.low, index) + ChecksumTerm(pair.high, index + 1);
 }
 
-// The terms of the 16 bytes at `at` of the destination.
+// The sum of the checksum terms of the 16 bytes at `at` of the destination, or of what is left.
 BATON_HD uint64_t SumPair(const BlockPart& part, int64_t at, bool aligned) {
   const unsigned char* const from = static_cast<const unsigned char*>(part.to) + at;
   const uint64_t index = static_cast<uint64_t>(at / 8);
@@ -72,8 +73,8 @@ BATON_HD uint64_t SumPair(const BlockPart& part, int64_t at, bool aligned) {
   return sum;
 }
 
-// The sum of bytes [begin, begin + kCopyBlockBytes) of the part by one block of threads. kCopies:
-// they are copied on the way, and what is written is summed; else the destination is only read.
+// The checksum terms of bytes [begin, begin + kCopyBlockBytes) of the part, summed by one block of
+// threads. With kCopies the bytes are copied on the way; else the destination is only read.
 template <bool kCopies, typename Cta>
 BATON_HD uint64_t WorkOnPart(Cta& cta, const BlockPart& part, int64_t begin, CopyShared& shared) {
   const int64_t end = begin + kCopyBlockBytes < part.bytes ? begin + kCopyBlockBytes : part.bytes;

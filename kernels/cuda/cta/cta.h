@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-// C++17, for .cu files and for the host alike: device algorithms are written once against a Cta
-// (the threads of one block between barriers), so that tests run them without a GPU.
+// The algorithms of the device are written once, against a Cta: the threads of one block between
+// two barriers. Tests run them on the host, without a GPU. So this and what includes it is C++17.
 #ifdef __CUDACC__
 #define BATON_HD __host__ __device__ __forceinline__
 #else
@@ -12,10 +12,11 @@
 
 namespace baton::kernels::cuda {
 
-// The threads of one block on the device. An algorithm is a row of phases: in ForEach every thread
-// runs `body(thread)`, then all wait; memory written in a phase is read in later ones only. State
-// that outlives a phase is in shared memory. What decides the control flow is read with Read, since
-// the next phase may overwrite it. The host twin is tests/kernels/cuda/cta/host_cta.h.
+// The threads of one block on the device. An algorithm is a row of phases. In ForEach every thread
+// runs `body(thread)` and then waits for the others; what a phase writes is read in later phases
+// only, and state that outlives a phase lies in shared memory. A value that decides the control
+// flow is taken with Read, because the next phase may overwrite it. The host has a twin of this
+// class, tests/kernels/cuda/cta/host_cta.h.
 #ifdef __CUDACC__
 class DeviceCta {
  public:
@@ -33,7 +34,7 @@ class DeviceCta {
     __syncthreads();
 #endif
   }
-  // One thread works, all wait.
+  // One thread runs `body`, and all wait for it.
   template <typename Body>
   BATON_HD void Single(Body body) {
 #ifdef __CUDA_ARCH__
@@ -52,7 +53,7 @@ class DeviceCta {
 };
 #endif
 
-// Adds in any order; the sum is the same. Returns what stood there.
+// Adds `value` atomically and returns what stood there. Integers add up to the same in any order.
 BATON_HD uint32_t AtomicAdd(uint32_t* to, uint32_t value) {
 #ifdef __CUDA_ARCH__
   return atomicAdd(to, value);
@@ -63,8 +64,8 @@ BATON_HD uint32_t AtomicAdd(uint32_t* to, uint32_t value) {
 #endif
 }
 
-// values[0] = op over values[0, count) in the fixed order of a binary tree; the rest is scratch.
-// `count` is a power of two of at most the block's threads.
+// Combines values[0, count) by `op` in the fixed order of a binary tree and returns the result; the
+// values are scratch afterwards. `count` is a power of two, at most the number of threads.
 template <typename Cta, typename T, typename Op>
 BATON_HD T TreeReduce(Cta& cta, T* values, int count, Op op) {
   for (int half = count / 2; half > 0; half /= 2) {
@@ -75,8 +76,9 @@ BATON_HD T TreeReduce(Cta& cta, T* values, int count, Op op) {
   return cta.Read(values[0]);
 }
 
-// values[i] = sum of values[0..i], by Hillis and Steele, in the fixed order that gives. `count` is
-// at most the block's threads; `other` is scratch of that size. Returns where the sums are.
+// Running sums: entry i of the result is the sum of values[0..i], added in the fixed order of the
+// algorithm of Hillis and Steele. `count` is at most the number of threads; `other` is scratch of
+// that size. Returns where the sums are: in `values` or in `other`.
 template <typename Cta, typename T>
 BATON_HD T* InclusiveScan(Cta& cta, T* values, T* other, int count) {
   for (int distance = 1; distance < count; distance *= 2) {

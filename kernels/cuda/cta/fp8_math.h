@@ -10,14 +10,14 @@
 #include <cuda_fp8.h>
 #endif
 
-// e4m3: a sign, four bits of exponent with bias 7, three of mantissa; no infinity, 0x7f is NaN. The
-// largest number is 448.
+// The arithmetic of e4m3 codes, for device and host. A code has a sign, four bits of exponent with
+// bias 7 and three of mantissa; there is no infinity, 0x7f is NaN, and the largest number is 448.
 namespace baton::kernels::cuda {
 
 constexpr float kMaxE4m3 = 448;
 
-// Rounded to nearest, ties to even; what is larger than 448 becomes 448. As the device's own
-// conversion, of which it is the host's twin.
+// Rounds to the nearest code, ties to the even one; what is larger than 448 becomes 448. On the
+// host it does what the device's own conversion does.
 BATON_HD uint8_t E4m3FromFloat(float value) {
 #ifdef __CUDA_ARCH__
   return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
@@ -38,24 +38,15 @@ BATON_HD uint8_t E4m3FromFloat(float value) {
 #endif
 }
 
-BATON_HD float FloatFromE4m3(uint8_t code) {
-  const int exponent = code >> 3 & 15;
-  const int mantissa = code & 7;
-  if (exponent == 15 && mantissa == 7) return HUGE_VALF - HUGE_VALF;
-  // 2^-9 is the unit of the numbers without a leading one.
-  float magnitude = static_cast<float>(exponent == 0 ? mantissa : 8 + mantissa) * 0.001953125f;
-  for (int i = 1; i < exponent; ++i) magnitude *= 2;
-  return (code & 0x80) != 0 ? -magnitude : magnitude;
-}
-
-// By what a row is divided whose largest magnitude is `largest`: a row of zeros by 1. Never so
-// small that its inverse is infinite.
+// The number by which a row is divided whose largest magnitude is `largest`; 1 for a row of zeros.
+// It is never so small that its inverse is infinite.
 BATON_HD float ScaleOfRow(float largest) {
   const float scale = largest / kMaxE4m3;
   return scale > 1e-30f ? scale : (largest > 0 ? 1e-30f : 1.0f);
 }
 
-// A division, not a product with the inverse: it rounds once, alike on the device and the host.
+// Divides, rather than multiplies by the inverse, because that rounds once, the same way on the
+// device and on the host.
 BATON_HD uint8_t QuantizeElement(float value, float scale) {
 #ifdef __CUDA_ARCH__
   return E4m3FromFloat(__fdiv_rn(value, scale));

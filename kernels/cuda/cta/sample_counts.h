@@ -3,8 +3,8 @@
 #include "kernels/cuda/cta/cta.h"
 #include "kernels/cuda/cta/sample_data.h"
 
-// Filling an entry of the penalty counts from a history: zero it, then count every id, in any
-// order.
+// How an entry of the penalty counts is filled from the history of a sequence: it is set to zero,
+// then every id is counted, in any order.
 namespace baton::kernels::cuda {
 
 BATON_HD void AtomicOr(uint32_t* to, uint32_t bits) {
@@ -19,7 +19,7 @@ BATON_HD int32_t CountedIds(const CountsReset& reset) {
   return reset.prompt.count + reset.output.count + (reset.pending_slot >= 0 ? 1 : 0);
 }
 
-// Counts id number `index`: of the prompt, of the output, or the pending one.
+// Counts id number `index` of the history: of the prompt, then of the output, then the pending one.
 BATON_HD void CountId(const CountsReset& reset, int32_t index, const int32_t* lists,
                       const int32_t* last_tokens, int32_t vocab, uint32_t* entry) {
   const bool of_prompt = index < reset.prompt.count;

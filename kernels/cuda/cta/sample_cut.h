@@ -68,8 +68,9 @@ struct TakeLower {
   BATON_HD int32_t operator()(int32_t a, int32_t b) const { return b < a ? b : a; }
 };
 
-// Which of the 32 stretches of the row holds the first id whose running sum exceeds the target.
-// Leaves total and target in `shared`; the stretch is -1 when the sum never gets there.
+// Finds which of the 32 stretches of the row holds the first id whose running sum exceeds the
+// target. Leaves it in `shared` with total and target; the stretch is -1 when the sum never gets
+// there.
 template <typename Cta, typename Value, typename Target>
 BATON_HD void FindStretch(Cta& cta, int32_t vocab, int32_t length, Value value, Target target,
                           DrawShared& shared) {
@@ -103,9 +104,9 @@ BATON_HD void FindStretch(Cta& cta, int32_t vocab, int32_t length, Value value, 
   });
 }
 
-// The first id whose running sum of value(id) exceeds target(total). The order of the sums depends
-// on `vocab` alone; it is not that of a plain loop, so sums of fractions differ from those by
-// rounding.
+// Finds the first id whose running sum of value(id) exceeds target(total). The order in which
+// values are added depends on `vocab` alone. It is not that of a plain loop, so sums of fractions
+// differ from a plain loop's by rounding.
 template <typename Cta, typename Value, typename Target>
 BATON_HD Found FindRunning(Cta& cta, int32_t vocab, Value value, Target target,
                            DrawShared& shared) {
@@ -143,8 +144,8 @@ BATON_HD Found FindRunning(Cta& cta, int32_t vocab, Value value, Target target,
   return cta.Read(shared.found);
 }
 
-// Bins of falling logits over a width below the highest; monotone in the logit. The last holds
-// everything further down.
+// Divides the logits below the highest into bins of equal width, from high to low. The last bin
+// holds everything further down.
 struct LinearBins {
   float highest;
   float scale;  // bins per unit
@@ -153,7 +154,8 @@ struct LinearBins {
     const float distance = MulRn(SubRn(highest, x), scale);
     return distance < static_cast<float>(kBins - 1) ? static_cast<int32_t>(distance) : kBins - 1;
   }
-  // Keys that surely enclose those of `bin`: rounding is monotone and far below one bin.
+  // Keys that surely enclose those of `bin`, since rounding is monotone and moves a logit by far
+  // less than one bin.
   BATON_HD uint32_t LowKey(int32_t bin) const {
     if (bin == kBins - 1) return OrderedKey(kMasked);
     return OrderedKey(SubRn(highest, DivRn(static_cast<float>(bin + 2), scale)));
@@ -165,7 +167,7 @@ struct LinearBins {
   }
 };
 
-// Adds value(x, key, id) to the bin bin_of(x, key) of every id that the view keeps; bin -1 skips.
+// Adds value(x) to the bin bin_of(x, key) of every id that the view keeps, unless the bin is -1.
 template <typename Cta, typename BinOf, typename Value>
 BATON_HD void Histogram(Cta& cta, const RowView& view, BinOf bin_of, Value value,
                         DrawShared& shared) {
@@ -193,9 +195,9 @@ BATON_HD uint64_t BinValue(const DrawShared& shared, int bin) {
   return static_cast<uint64_t>(shared.bins_high[bin]) << 32 | shared.bins_low[bin];
 }
 
-// The bin in which `before` plus the values of the bins, one after the other, reaches `needed`, or
-// the share `top_p` of their total where top_p < 1. Leaves bin (-1: never), bin_before and
-// bin_value in `shared`; returns `needed`.
+// Finds the bin in which `before` plus the values of the bins so far reaches `needed`, or, where
+// top_p < 1, that share of their total. Leaves bin (-1: never reached), bin_before and bin_value in
+// `shared` and returns what was needed.
 template <typename Cta>
 BATON_HD double FindBin(Cta& cta, uint64_t before, double needed, float top_p, DrawShared& shared) {
   cta.ForEach([&](int t) {
@@ -220,7 +222,7 @@ BATON_HD double FindBin(Cta& cta, uint64_t before, double needed, float top_p, D
   return needed;
 }
 
-// Of `ties` equal ids that add `each`, how many are taken until `before` reaches `needed`.
+// How many of `ties` equal ids, each adding `each`, are taken until `before` has grown to `needed`.
 BATON_HD uint64_t TiesNeeded(uint64_t before, uint64_t each, uint64_t ties, double needed) {
   uint64_t low = 1;
   uint64_t high = ties;
@@ -235,7 +237,7 @@ BATON_HD uint64_t TiesNeeded(uint64_t before, uint64_t each, uint64_t ties, doub
   return low;
 }
 
-// Cuts at `key`, after the first `wanted` of the `ties` ids that have it.
+// Cuts the view at `key`, after the first `wanted` of the `ties` ids that have it.
 template <typename Cta>
 BATON_HD void CutAt(Cta& cta, uint32_t key, uint64_t wanted, uint64_t ties, RowView& view,
                     DrawShared& shared) {
@@ -285,7 +287,7 @@ BATON_HD void TightenCut(Cta& cta, LinearBins bins, Value value, double needed, 
   CutAt(cta, high, TiesNeeded(before, each, ties, needed), ties, view, shared);
 }
 
-// Keeps the `count` highest ids.
+// Cuts the view so that it keeps the `count` highest ids.
 template <typename Cta>
 BATON_HD void CutTopK(Cta& cta, int32_t count, RowView& view, DrawShared& shared) {
   if (count >= view.vocab) return;
@@ -294,7 +296,8 @@ BATON_HD void CutTopK(Cta& cta, int32_t count, RowView& view, DrawShared& shared
       cta, bins, [](float) { return uint64_t{1}; }, count, 1.0f, view, shared);
 }
 
-// Keeps the nucleus of share top_p of what is kept. Masses end 28 temperatures below the highest.
+// Cuts the view so that it keeps the nucleus with the share top_p of what it kept before. Masses
+// are zero from 28 temperatures below the highest logit on.
 template <typename Cta>
 BATON_HD void CutTopP(Cta& cta, float top_p, RowView& view, DrawShared& shared) {
   if (!(top_p < 1)) return;

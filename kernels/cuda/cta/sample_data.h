@@ -2,17 +2,18 @@
 
 #include <cstdint>
 
-// What travels between host and device for a step's sampling: plain data, C++17, no CUDA types.
+// What travels between host and device when a step is sampled: plain data in C++17 without CUDA's
+// types.
 namespace baton::kernels::cuda {
 
-// A piece of SampleLaunch::lists.
+// Entries [begin, begin + count) of SampleLaunch::lists.
 struct ListRange {
   int32_t begin = 0;
   int32_t count = 0;
 };
 
-// One row's request. Ids of the lists are inside the vocabulary; those of `eos` and `stop` are
-// distinct.
+// How the token of one row is drawn: a SampleRow as the kernels read it. The ids in the lists are
+// inside the vocabulary, and those of `eos` and `stop` are distinct.
 struct SampleParams {
   float temperature = 0;
   float top_p = 1;
@@ -24,29 +25,31 @@ struct SampleParams {
   int32_t num_top_logprobs = 0;
   uint64_t seed = 0;
   uint32_t position = 0;
-  int32_t active = 0;      // 0: a row that only fills the bucket
+  int32_t active = 0;      // 0 for a row that is padding
   int32_t redraw_eos = 0;  // IGNORE_MASK
   int32_t slot = -1;       // whose last token this row sets, or -1
   int32_t counts = -1;     // entry of SampleLaunch::counts, or -1: no penalties
   ListRange eos;
   ListRange stop;
-  // Pairs (id, bits of a float), ids ascending; a bias is added, -infinity masks.
+  // Pairs of an id and the bits of a float, in ascending order of ids. The float is a bias to be
+  // added, or -infinity, which masks the id.
   ListRange patches;  // `count` pairs
 };
 
-// What K1 learns about one tile of a row. `processed` is of the logits after the processors.
+// What the first kernel finds out about one tile of a row, from the raw logits and from those after
+// the processors.
 struct TilePartial {
   double total;     // of exp(x - raw_highest), raw logits
   double weighted;  // of exp(x - raw_highest) (x - raw_highest)
-  int64_t before;   // ids ranked before the best EOS id
+  int64_t before;   // how many ids rank before the best EOS id
   float raw_highest;
   float processed_highest;
   int32_t raw_argmax;  // the lowest id of the highest logit
   int32_t processed_argmax;
-  int32_t invalid;  // a NaN or +infinity is in it
+  int32_t invalid;  // 1 where a NaN or +infinity is among the logits
 };
 
-// One row's answer; as SampledToken.
+// What was drawn for one row: a SampledToken as the kernels write it.
 struct SampleResult {
   int32_t token;
   float logprob;
@@ -66,7 +69,7 @@ struct SampleTopLogprob {
 };
 
 constexpr int kSurveyThreads = 256;
-constexpr int kTileIds = 2048;  // ids that one block of K1 looks at
+constexpr int kTileIds = 2048;  // ids that one block of the first kernel looks at
 constexpr int kDrawThreads = 1024;
 constexpr int kMaxTiles = kDrawThreads;
 constexpr int32_t kMaxVocab = kMaxTiles * kTileIds;
@@ -90,8 +93,8 @@ struct SampleLaunch {
   int32_t max_top_logprobs = 0;
 };
 
-// Fills entry `entry` of the counts from a history. With `pending_slot` >= 0 that slot's last token
-// counts as one more sampled id.
+// Asks for entry `entry` of the counts to be filled from a history. Where `pending_slot` is not -1,
+// that slot's last token counts as one more sampled id.
 struct CountsReset {
   int32_t entry = 0;
   int32_t pending_slot = -1;

@@ -2,7 +2,9 @@
 
 #include "kernels/cuda/cta/sample_cut.h"
 
-// K2 of sampling: one block finishes one row: EOS signal, draw, redraw, log-probabilities, state.
+// The second of the two kernels of sampling: each block finishes one row. It computes the EOS
+// signal, draws, draws again where EOS is masked, lists log-probabilities and updates the slot's
+// state.
 namespace baton::kernels::cuda {
 
 struct RowStats {
@@ -56,7 +58,7 @@ BATON_HD float LogprobOf(float logit, const RowStats& stats) {
   return static_cast<float>(static_cast<double>(logit) - stats.raw.logit - stats.log_total);
 }
 
-// Of raw logits at temperature 1; one thread.
+// Fills in the EOS signal, which is of the raw logits at temperature 1. One thread does it.
 BATON_HD void FillSignal(const SampleParams& row, const int32_t* lists, const float* raw,
                          const RowStats& stats, SampleResult& result) {
   result.entropy = static_cast<float>(stats.log_total - stats.weighted / stats.total);
@@ -91,7 +93,7 @@ struct Drawn {
   double total;  // of the weights
 };
 
-// The running sum exactly as the definition says, by one thread.
+// Draws by the running sum exactly as it is defined, with one thread.
 template <typename Cta>
 BATON_HD Drawn DrawInSequence(Cta& cta, const RowView& view, double coin, DrawShared& shared) {
   const auto walk = [&](double target) {
@@ -120,9 +122,10 @@ BATON_HD Drawn DrawInSequence(Cta& cta, const RowView& view, double coin, DrawSh
   return Drawn{walk(MulRn(coin, total)).id, total};
 }
 
-// The first id in ascending order whose running sum exceeds coin x total. The sums of FindRunning
-// differ from the defined ones by at most `margin`; where that could decide, the row is walked as
-// defined (about one draw in 10^9 for peaked rows, 10^5 for flat ones).
+// Draws the first id in ascending order whose running sum exceeds coin x total. The sums that
+// FindRunning adds up differ from the defined ones by at most `margin`. Where that could decide,
+// the row is added up as defined, which happens about once in 10^9 draws for peaked rows and once
+// in 10^5 for flat ones.
 template <typename Cta>
 BATON_HD Drawn TossCoin(Cta& cta, const RowView& view, double coin, DrawShared& shared) {
   const Found found = FindRunning(
@@ -207,8 +210,8 @@ BATON_HD void TopLogprobs(Cta& cta, const SampleLaunch& launch, int32_t wanted, 
   });
 }
 
-// Masks the EOS ids in `processed`, which first takes the raw logits when the processors had left
-// nothing to draw. The best id that is left; logit -infinity when none is.
+// Masks the EOS ids in `processed`, into which the raw logits are copied first when the processors
+// had left nothing to draw. Returns the best id that is left; its logit is -infinity when none is.
 template <typename Cta>
 BATON_HD Ranked MaskEos(Cta& cta, const SampleParams& row, const int32_t* lists, const float* raw,
                         bool copy_raw, float* processed, int32_t vocab, DrawShared& shared) {
@@ -225,7 +228,7 @@ BATON_HD Ranked MaskEos(Cta& cta, const SampleParams& row, const int32_t* lists,
   return HighestOf(cta, processed, 0, vocab, shared.best);
 }
 
-// What the next step reads on the device: the slot's last token and its counts.
+// Updates what the next step reads on the device: the slot's last token and its counts.
 BATON_HD void UpdateState(const SampleLaunch& launch, const SampleParams& row, int32_t token) {
   if (row.slot >= 0) launch.last_tokens[row.slot] = token;
   if (row.counts >= 0) {

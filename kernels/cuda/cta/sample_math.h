@@ -6,9 +6,9 @@
 
 #include "kernels/cuda/cta/cta.h"
 
-// The arithmetic of kernels/exp_f32.h, sample_weights.h and common/base/philox.h, operation by
-// operation, for device and host: every step is one IEEE operation rounded to nearest, which no
-// compiler flag may fuse. A test compares it with those headers bit by bit.
+// The arithmetic of kernels/exp_f32.h, kernels/sample_weights.h and common/base/philox.h once more,
+// for device and host. Every step is one IEEE operation rounded to nearest, which no compiler flag
+// may fuse with another. A test compares it with those headers bit by bit.
 namespace baton::kernels::cuda {
 
 constexpr float kMasked = -HUGE_VALF;
@@ -75,7 +75,7 @@ BATON_HD uint64_t NucleusMassOf(float weight) {
   return static_cast<uint64_t>(static_cast<double>(weight) * 1099511627776.0);  // 2^40
 }
 
-// A logit as an unsigned integer of the same order; both zeros are one.
+// A logit as an unsigned integer that orders as logits do; both zeros give the same one.
 BATON_HD uint32_t OrderedKey(float x) {
   const uint32_t bits = FloatBits(AddRn(x, 0.0f));
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
@@ -103,8 +103,8 @@ BATON_HD double CoinOf(uint64_t seed, uint32_t position, uint32_t draw) {
   return static_cast<double>(bits) * (1.0 / 9007199254740992.0);  // 2^-53
 }
 
-// What the penalties make of a logit. `count`: bit 0 = the id occurred, the rest = how often it was
-// sampled.
+// What the penalties make of a logit. Bit 0 of `count` says whether the id occurred in prompt or
+// output, the other bits count how often it was sampled.
 BATON_HD float Penalised(float x, uint32_t count, float repetition, float presence,
                          float frequency) {
   if (count == 0) return x;

@@ -5,7 +5,8 @@
 
 namespace baton::kernels::cuda {
 
-// One row's answer as the engine knows it. False when its logits were no distribution.
+// Turns the device's answer for one row into the engine's. Returns false when the row's logits were
+// no distribution.
 inline bool FillSampledToken(const SampleResult& result, const SampleTopLogprob* top_logprobs,
                              SampledToken* token) {
   token->top_logprobs.clear();

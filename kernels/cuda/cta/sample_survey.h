@@ -3,9 +3,9 @@
 #include "kernels/cuda/cta/sample_data.h"
 #include "kernels/cuda/cta/sample_math.h"
 
-// K1 of sampling: one block looks at one tile of one row. It applies the processors and leaves what
-// the EOS signal and the draw need of the whole row. Every sum is in a fixed order of the ids
-// alone.
+// The first of the two kernels of sampling: each block looks at one tile of one row. It applies the
+// processors and leaves the sums over the tile that the EOS signal and the draw need. The order of
+// every sum depends on the ids alone.
 namespace baton::kernels::cuda {
 
 // A logit and its id; the better one is higher, ties go to the lower id.
@@ -68,8 +68,8 @@ BATON_HD int32_t LowerPatch(const int32_t* patches, int32_t count, int32_t id) {
   return low;
 }
 
-// Adds the biases of the pairs [first, last) to their ids: the pairs of one id by one thread, in
-// order.
+// Adds the biases of the pairs [first, last) to the logits of their ids. The pairs of one id are
+// added by one thread, in their order.
 template <typename Cta>
 BATON_HD void ApplyPatches(Cta& cta, const int32_t* patches, int32_t first, int32_t last,
                            float* processed) {
@@ -86,7 +86,7 @@ BATON_HD void ApplyPatches(Cta& cta, const int32_t* patches, int32_t first, int3
   });
 }
 
-// Highest of values[begin, end).
+// The highest of values[begin, end) and its id.
 template <typename Cta>
 BATON_HD Ranked HighestOf(Cta& cta, const float* values, int32_t begin, int32_t end,
                           Ranked* scratch) {

@@ -109,11 +109,7 @@ absl::StatusOr<DeviceInfo> OpenDevice(int index) {
   DeviceInfo info = {.index = index,
                      .name = properties.name,
                      .capability_major = properties.major,
-                     .capability_minor = properties.minor,
-                     .multiprocessors = properties.multiProcessorCount,
-                     .l2_bytes = static_cast<size_t>(properties.l2CacheSize),
-                     .runtime_version = CUDART_VERSION};
-  BATON_RETURN_IF_ERROR(Check(cudaDriverGetVersion(&info.driver_version), "asking the driver"));
+                     .capability_minor = properties.minor};
   BATON_RETURN_IF_ERROR(CheckDevice(info));
   return info;
 }
@@ -147,13 +143,6 @@ absl::Status WaitFor(StreamHandle stream) {
 
 absl::Status Stream::Synchronize() const { return WaitFor(handle_); }
 
-absl::StatusOr<bool> Stream::Done() const {
-  const cudaError_t error = cudaStreamQuery(handle_);
-  if (error == cudaErrorNotReady) return false;
-  BATON_RETURN_IF_ERROR(Check(error, "asking the GPU"));
-  return true;
-}
-
 absl::StatusOr<Event> Event::Create(Timing timing) {
   const unsigned flags = timing == Timing::kOn ? cudaEventDefault : cudaEventDisableTiming;
   cudaEvent_t handle = nullptr;
@@ -183,10 +172,6 @@ absl::StatusOr<bool> Event::Done() const {
 
 absl::Status Event::Synchronize() const {
   return Check(cudaEventSynchronize(handle_), "waiting for the GPU");
-}
-
-absl::Status Event::MakeWait(StreamHandle stream) const {
-  return Check(cudaStreamWaitEvent(stream, handle_, 0), "ordering streams");
 }
 
 absl::StatusOr<float> Event::MillisecondsBetween(const Event& begin, const Event& end) {

@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
 
-// The CUDA runtime behind plain C++: this header includes nothing of CUDA, so that code which only
-// holds a stream or a buffer compiles anywhere. One thread uses a Stream or an Event at a time.
+// The CUDA runtime behind plain C++. This header includes nothing of CUDA, so that code which only
+// holds a stream or a buffer compiles anywhere. One thread at a time uses a Stream or an Event.
 struct CUstream_st;
 struct CUevent_st;
 
@@ -20,12 +20,11 @@ namespace baton::kernels::cuda {
 using StreamHandle = CUstream_st*;  // cudaStream_t
 using EventHandle = CUevent_st*;    // cudaEvent_t
 
-// A cudaError_t as a Status. Errors after which the context is lost (an illegal address, a failed
-// launch, ECC, …) and everything unknown are device faults; too little memory is
-// RESOURCE_EXHAUSTED; no GPU and an old driver are FAILED_PRECONDITION. `what` says what was being
-// done.
+// Turns a cudaError_t into a Status; `what` says what was being done. Too little memory is
+// RESOURCE_EXHAUSTED, no GPU and an old driver are FAILED_PRECONDITION. Errors after which CUDA
+// cannot go on (an illegal address, a failed launch, ECC, …) and unknown ones are device faults.
 absl::Status ToStatus(int error, std::string_view what);
-// The error of the last launch of this thread, and clears it.
+// Returns the error of this thread's last launch and clears it.
 absl::Status LastLaunchStatus(std::string_view what);
 
 struct DeviceInfo {
@@ -33,19 +32,15 @@ struct DeviceInfo {
   std::string name;
   int capability_major = 0;
   int capability_minor = 0;
-  int multiprocessors = 0;
-  size_t l2_bytes = 0;
-  int driver_version = 0;   // 13000 = CUDA 13.0
-  int runtime_version = 0;  // of the runtime that is linked in
 };
 
-// Whether `info` can run this build's machine code: FAILED_PRECONDITION naming found and expected
-// otherwise.
+// FAILED_PRECONDITION, naming what was found and expected, for a GPU that cannot run the machine
+// code of this build.
 absl::Status CheckDevice(const DeviceInfo& info);
-// Selects GPU `index` for this thread and describes it. FAILED_PRECONDITION, with what to do, where
-// there is no driver, no GPU, or one that CheckDevice refuses.
+// Selects GPU `index` for the calling thread and describes it. FAILED_PRECONDITION, with what to
+// do, where there is no driver, no GPU, or one that CheckDevice refuses.
 absl::StatusOr<DeviceInfo> OpenDevice(int index);
-// GPU `index` for the calling thread. Each thread that touches a device says so once.
+// Selects GPU `index` for the calling thread. Each thread that touches a device does so once.
 absl::Status SelectDevice(int index);
 absl::StatusOr<int> DeviceCount();
 
@@ -54,7 +49,7 @@ struct DeviceMemoryInfo {
   size_t total_bytes = 0;
 };
 absl::StatusOr<DeviceMemoryInfo> QueryMemory();
-// In DeviceMemory of GPU `index` now.
+// How many bytes of GPU `index` this process holds as DeviceMemory now.
 int64_t AllocatedBytes(int index);
 
 // A non-blocking stream of the selected device.
@@ -67,17 +62,16 @@ class Stream final {
 
   StreamHandle handle() const { return handle_; }
   absl::Status Synchronize() const;
-  // Whether everything queued so far has finished.
-  absl::StatusOr<bool> Done() const;
 
  private:
   explicit Stream(StreamHandle handle) : handle_(handle) {}
   StreamHandle handle_ = nullptr;
 };
 
-// Until everything queued on the stream has finished.
+// Waits until everything that is queued on the stream has finished.
 absl::Status WaitFor(StreamHandle stream);
 
+// A mark in a stream: whether, and when, what was queued before it has finished.
 class Event final {
  public:
   enum class Timing { kOff, kOn };
@@ -86,13 +80,10 @@ class Event final {
   Event& operator=(Event&& other) noexcept;
   ~Event();
 
-  EventHandle handle() const { return handle_; }
   absl::Status Record(StreamHandle stream);
   absl::StatusOr<bool> Done() const;
   absl::Status Synchronize() const;
-  // What is queued on `stream` after this call waits for the event.
-  absl::Status MakeWait(StreamHandle stream) const;
-  // Both were made with Timing::kOn, recorded and reached.
+  // Both events were made with Timing::kOn, recorded and reached.
   static absl::StatusOr<float> MillisecondsBetween(const Event& begin, const Event& end);
 
  private:
@@ -103,7 +94,7 @@ class Event final {
 // Memory of the selected device, 256-byte aligned.
 class DeviceMemory final : public Buffer {
  public:
-  // RESOURCE_EXHAUSTED says need, have and `flags` that ask for less.
+  // RESOURCE_EXHAUSTED says how much is needed, how much is there, and which `flags` ask for less.
   static absl::StatusOr<std::unique_ptr<DeviceMemory>> Allocate(size_t bytes,
                                                                 std::string_view flags = "");
   ~DeviceMemory() override;
@@ -120,7 +111,7 @@ class DeviceMemory final : public Buffer {
   int device_;
 };
 
-// Page-locked host memory, reachable by every device: copies from and to it do not block.
+// Page-locked memory of the host, which every device can reach. Copies from and to it do not block.
 class PinnedMemory final : public Buffer {
  public:
   static absl::StatusOr<std::unique_ptr<PinnedMemory>> Allocate(size_t bytes);
@@ -137,16 +128,16 @@ class PinnedMemory final : public Buffer {
   size_t size_;
 };
 
-// Queued on the stream. Host memory that is not pinned makes them block until it was read or
-// written.
+// These only queue their work on the stream, but host memory that is not pinned makes them block
+// until it has been read or written.
 absl::Status CopyToDevice(void* device, const void* host, size_t bytes, StreamHandle stream);
 absl::Status CopyToHost(void* host, const void* device, size_t bytes, StreamHandle stream);
 absl::Status CopyOnDevice(void* to, const void* from, size_t bytes, StreamHandle stream);
 absl::Status Fill(void* device, int byte, size_t bytes, StreamHandle stream);
-// The first `width` bytes of each of `rows` rows that begin `pitch` bytes apart.
+// Fills the first `width` bytes of each of `rows` rows, which begin `pitch` bytes apart.
 absl::Status FillRows(void* device, size_t pitch, int byte, size_t width, size_t rows,
                       StreamHandle stream);
-// From anywhere to anywhere, whatever GPUs the memory is of.
+// Copies between any two places, whichever GPUs their memory is of.
 absl::Status CopyAnywhere(void* to, const void* from, size_t bytes, StreamHandle stream);
 
 }  // namespace baton::kernels::cuda

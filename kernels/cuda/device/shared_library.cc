@@ -6,19 +6,13 @@
 
 namespace baton::kernels::cuda {
 
-absl::StatusOr<std::shared_ptr<SharedLibrary>> SharedLibrary::Open(
-    const std::vector<std::string>& names, const std::string& advice) {
-  std::string failures;
-  for (const std::string& name : names) {
-    void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle != nullptr) {
-      return std::shared_ptr<SharedLibrary>(new SharedLibrary(name, handle));
-    }
-    const char* const why = dlerror();
-    absl::StrAppend(&failures, failures.empty() ? "" : "; ", why != nullptr ? why : name.c_str());
-  }
-  return absl::FailedPreconditionError(
-      absl::StrCat("a library cannot be loaded: ", failures, "; ", advice));
+absl::StatusOr<std::unique_ptr<SharedLibrary>> SharedLibrary::Open(const std::string& name,
+                                                                   const std::string& advice) {
+  void* const handle = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle != nullptr) return std::unique_ptr<SharedLibrary>(new SharedLibrary(name, handle));
+  const char* const why = dlerror();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "a library cannot be loaded: ", why != nullptr ? why : name.c_str(), "; ", advice));
 }
 
 SharedLibrary::~SharedLibrary() { dlclose(handle_); }

@@ -2,21 +2,19 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace baton::kernels::cuda {
 
-// A library that is looked up when it is first needed (cuBLASLt, NCCL), so that a binary starts,
-// and says what is missing, on a machine without it. The dynamic linker's rules hold:
+// A library such as cuBLASLt that is loaded when it is first needed, so that a binary starts, and
+// says what is missing, on a machine without it. The dynamic linker's rules hold: it searches
 // LD_LIBRARY_PATH, then the binary's own search path, then the system's.
 class SharedLibrary final {
  public:
-  // The first of `names` that loads. FAILED_PRECONDITION naming all that were tried, why each
-  // failed and `advice`.
-  static absl::StatusOr<std::shared_ptr<SharedLibrary>> Open(const std::vector<std::string>& names,
+  // FAILED_PRECONDITION when it cannot be loaded: the message says why, then `advice`.
+  static absl::StatusOr<std::unique_ptr<SharedLibrary>> Open(const std::string& name,
                                                              const std::string& advice);
   ~SharedLibrary();
   SharedLibrary(const SharedLibrary&) = delete;
@@ -30,7 +28,6 @@ class SharedLibrary final {
     *function = reinterpret_cast<Function*>(*address);
     return absl::OkStatus();
   }
-  const std::string& name() const { return name_; }
 
  private:
   SharedLibrary(std::string name, void* handle) : name_(std::move(name)), handle_(handle) {}

@@ -1,6 +1,7 @@
 #pragma once
 
-// What every kernel of this folder shares: element types, vector loads, warp sums, launch dispatch.
+// What the kernels share: element types, vector loads, sums over warps and blocks, and launches by
+// element type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
@@ -23,7 +24,7 @@ __device__ __forceinline__ float ToFloat(T value) {
   }
 }
 
-// Round to nearest, ties to even.
+// Rounds to nearest, ties to even.
 template <typename T>
 __device__ __forceinline__ T FromFloat(float value) {
   if constexpr (std::is_same_v<T, float>) {
@@ -47,7 +48,7 @@ __device__ __forceinline__ float WarpSum(float value) {
   return value;
 }
 
-// The sum over the block, the same bits in every thread. Every thread calls it, with a block of
+// The sum over the block, the same bits in every thread. All threads of the block call it; they are
 // whole warps, at most 1024 threads.
 __device__ __forceinline__ float BlockSum(float value) {
   __shared__ float sums[32];
@@ -62,7 +63,7 @@ __device__ __forceinline__ float BlockSum(float value) {
   return total;
 }
 
-// Calls `launch` with a null pointer of the element type.
+// Calls `launch` with a null pointer whose type tells the element type of `dtype`.
 template <typename Launch>
 void ForType(DType dtype, Launch launch) {
   switch (dtype) {

@@ -12,7 +12,7 @@ namespace baton::kernels::cuda {
 absl::StatusOr<std::unique_ptr<CublasLt>> CublasLt::Load() {
   auto lt = std::unique_ptr<CublasLt>(new CublasLt);
   BATON_ASSIGN_OR_RETURN(lt->library,
-                         SharedLibrary::Open({"libcublasLt.so.13"},
+                         SharedLibrary::Open("libcublasLt.so.13",
                                              "install cuBLAS of CUDA 13, or name its folder in "
                                              "LD_LIBRARY_PATH"));
   const auto find = [&lt](const char* name, auto* function) {

@@ -11,9 +11,9 @@
 
 namespace baton::kernels::cuda {
 
-// Not a .h: unlike those of this folder it needs the headers of CUDA.
-//
-// The functions of cuBLASLt that are used, from whichever libcublasLt is found, and a handle of it.
+// cuBLASLt, loaded at run time: the functions that are used, from whichever libcublasLt is found,
+// and a handle of it. This is a .cuh because, unlike the .h files of this folder, it needs CUDA's
+// headers.
 struct CublasLt {
   // FAILED_PRECONDITION where the library or one of its functions is not found.
   static absl::StatusOr<std::unique_ptr<CublasLt>> Load();
@@ -21,10 +21,11 @@ struct CublasLt {
   CublasLt(const CublasLt&) = delete;
   CublasLt& operator=(const CublasLt&) = delete;
 
-  // Too little memory is RESOURCE_EXHAUSTED, anything else a device fault; `what` was being done.
+  // Turns a cublasStatus_t into a Status; `what` says what was being done. Too little memory is
+  // RESOURCE_EXHAUSTED, any other error a device fault.
   absl::Status Check(cublasStatus_t status, std::string_view what) const;
 
-  std::shared_ptr<SharedLibrary> library;
+  std::unique_ptr<SharedLibrary> library;
   cublasLtHandle_t handle = nullptr;
 
   decltype(&cublasLtCreate) create = nullptr;

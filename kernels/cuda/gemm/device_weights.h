@@ -10,10 +10,11 @@
 namespace baton::kernels::cuda {
 
 // A projection on the device: row-major [out, in], which cuBLASLt takes as its transposed operand.
-// Either in the compute dtype, or in e4m3 with the number that a row was divided by.
+// Its elements are in the compute dtype, or in e4m3 with one number per row that the row was
+// divided by.
 class DeviceWeight final : public PackedWeight {
  public:
-  // `scales` [out] where the elements are e4m3.
+  // `scales` [out] goes with elements of e4m3.
   DeviceWeight(int64_t out, int64_t in, std::unique_ptr<DeviceMemory> elements,
                std::unique_ptr<DeviceMemory> scales = nullptr)
       : out_(out), in_(in), elements_(std::move(elements)), scales_(std::move(scales)) {}
@@ -36,7 +37,8 @@ class DeviceWeight final : public PackedWeight {
   const std::unique_ptr<DeviceMemory> scales_;
 };
 
-// fp32, and the same in the compute dtype: cuBLASLt adds a bias of its output's dtype.
+// A vector as fp32 and once more rounded to the compute dtype, because cuBLASLt adds a bias only in
+// the dtype of its output.
 class DeviceVector final : public Buffer {
  public:
   DeviceVector(std::unique_ptr<DeviceMemory> floats, std::unique_ptr<DeviceMemory> rounded)
@@ -52,11 +54,12 @@ class DeviceVector final : public Buffer {
   const std::unique_ptr<DeviceMemory> rounded_;
 };
 
-// What the backend made is what it gets.
+// The weight as this backend made it: no other weights reach it.
 inline const DeviceWeight& OnDevice(const PackedWeight& weight) {
   return static_cast<const DeviceWeight&>(weight);
 }
 
+// The fp32 numbers of a vector that may be absent.
 inline const float* Floats(const Buffer* buffer) {
   return buffer != nullptr ? static_cast<const float*>(buffer->data()) : nullptr;
 }

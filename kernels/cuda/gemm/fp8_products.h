@@ -12,8 +12,8 @@
 
 namespace baton::kernels::cuda {
 
-// Products with weights of e4m3: rows of the input are quantized on the way, sums are fp32 and
-// rounded to the compute dtype; bias and residual are added behind the product, in fp32.
+// Products with weights of e4m3. The rows of the input are quantized on the way; sums are fp32 and
+// rounded to the compute dtype; bias and what is accumulated are added after the product, in fp32.
 class Fp8Products final {
  public:
   // Inputs and products are of `dtype`, which has 16 bits.
@@ -23,11 +23,12 @@ class Fp8Products final {
     return {.rows = rows, .out = weight.out(), .in = weight.in(), .out_dtype = dtype, .fp8 = true};
   }
 
-  // Makes room for a product of this size. True if memory moved: captured addresses are void.
+  // Makes room for a product of this size. Returns true if memory moved, so that addresses which a
+  // graph has captured are void.
   absl::StatusOr<bool> Reserve(int64_t rows, int64_t in, int64_t out);
 
-  // out [rows, out] [+]= in · weightᵀ + bias, of reserved size. `out` is fp32 or the compute dtype,
-  // `bias` fp32 [out] or null.
+  // out [rows, out] = in · weightᵀ + bias, or += with `accumulate`, of a size that was reserved.
+  // `out` is fp32 or the compute dtype, `bias` is fp32 [out] or null.
   absl::Status Run(MatMul& matmul, const DeviceWeight& weight, Matrix in, Matrix out,
                    const float* bias, bool accumulate);
 

@@ -18,17 +18,18 @@ namespace baton::kernels::cuda {
 
 struct CublasLt;
 
-// What decides which algorithm serves a product out [rows, out] = in [rows, in] · weight [out,
-// in]ᵀ.
+// What decides which algorithm serves a product out [rows, out] = in [rows, in] · weightᵀ, where
+// the weight is [out, in].
 struct MatMulKey {
-  int64_t rows = 0;  // a rung of the ladder, row_buckets.h
+  int64_t rows = 0;  // a rung of the ladder in row_buckets.h
   int64_t out = 0;
   int64_t in = 0;
   DType out_dtype = DType::kF32;
   bool bias = false;
   bool accumulate = false;
-  // Both operands are e4m3, and element (r, c) of the result is multiplied by in_scales[r] and
-  // weight_scales[c]. Only to an output of 16 bits, without bias and accumulation.
+  // Whether both operands are e4m3; element (r, c) of the result is then multiplied by in_scales[r]
+  // and weight_scales[c]. Such a product has an output of 16 bits and neither bias nor
+  // accumulation.
   bool fp8 = false;
 
   auto tie() const { return std::tuple(rows, out, in, out_dtype, bias, accumulate, fp8); }
@@ -45,28 +46,28 @@ struct MatMulOperands {
   const float* in_scales = nullptr;      // fp8: [rows]
 };
 
-// Products by cuBLASLt, sums in fp32. One algorithm per key: the fastest of what the library
-// proposes, timed by Prepare, or its first proposal where a key was not prepared. Sums that are
-// split over blocks are merged in a fixed order, so a product's bits do not change from run to run,
-// nor, as tensor-parallel ranks take the same algorithm, from rank to rank.
+// Matrix products by cuBLASLt with sums in fp32. Each key is served by one algorithm: the fastest
+// of those that the library proposes, as Prepare timed them, or the first proposal for a key that
+// was not prepared. Sums that are split over blocks of threads are merged in a fixed order, so a
+// product's bits do not change from run to run, nor from rank to rank, because tensor-parallel
+// ranks take the same algorithms.
 class MatMul final {
  public:
-  // Operands are of `dtype`, outputs of that or fp32. FAILED_PRECONDITION where the library is not
+  // Operands are of `dtype`, outputs of that or fp32. The ranks of `collective`, which may be null
+  // and outlives this, choose algorithms together. FAILED_PRECONDITION where the library is not
   // found.
-  // The ranks of `collective`, if there is one, choose together; it outlives this.
   static absl::StatusOr<std::unique_ptr<MatMul>> Create(DType dtype, StreamHandle stream,
                                                         Collective* collective = nullptr);
   ~MatMul();
 
-  // Times the proposals for `key` with each of `operands` in turn, so that a cache holds none of
-  // their weights; `in` and `out` are scratch of the key's size. All ranks prepare the same keys in
-  // the same order.
+  // Times the proposals for `key` with the `operands` in turn, so that no cache holds a weight when
+  // its turn comes; their `in` and `out` are scratch of the key's size. All ranks prepare the same
+  // keys in the same order.
   absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);
-  // Queues the product; `rows` is exact, the key's may be above it.
+  // Queues the product of exactly `rows` rows, which may be fewer than the key's.
   absl::Status Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands);
 
   const std::string& version() const { return version_; }
-  size_t prepared() const { return plans_.size(); }
 
  private:
   struct Plan;

@@ -13,7 +13,7 @@ struct CUgraphExec_st;
 
 namespace baton::kernels::cuda {
 
-// What two steps have in common that launch the same kernels on the same memory.
+// What is equal for two steps that launch the same kernels on the same memory.
 struct GraphKey {
   uint64_t program = 0;
   int64_t rows = 0;
@@ -25,8 +25,8 @@ struct GraphKey {
   friend auto operator<=>(const GraphKey&, const GraphKey&) = default;
 };
 
-// Captured steps. The first run of a key is an ordinary one, in which libraries load what they
-// need; the second is captured; from then on one launch repeats it.
+// Steps captured as CUDA graphs. The first run of a key is an ordinary one, in which libraries load
+// what they need; the second is captured as a graph; from then on one launch repeats it.
 class GraphCache final {
  public:
   explicit GraphCache(StreamHandle stream) : stream_(stream) {}
@@ -34,10 +34,10 @@ class GraphCache final {
   GraphCache(const GraphCache&) = delete;
   GraphCache& operator=(const GraphCache&) = delete;
 
-  // Runs what `operations` queues on the stream, or what it says went wrong. A step that cannot be
-  // captured runs as it is.
+  // Runs what `operations` queues on the stream, and returns its error if it has one. A step that
+  // cannot be captured runs as it is.
   absl::Status Run(const GraphKey& key, absl::FunctionRef<absl::Status()> operations);
-  // Forgets everything: memory that graphs name has moved.
+  // Forgets all graphs, because memory that they name has moved.
   void Clear();
   size_t captured() const { return captured_; }
 

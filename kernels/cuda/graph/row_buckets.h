@@ -6,8 +6,9 @@
 
 namespace baton::kernels::cuda {
 
-// The ladder of row counts for which products are prepared and decode steps are captured: steps
-// between two rungs use the upper one. Dense where a wasted row is a large part of the work.
+// The rung that a step of `rows` rows uses, on the ladder of row counts for which products are
+// prepared and decode steps are captured. Steps between two rungs use the upper one. Rungs are
+// close together where a wasted row is a large part of the work.
 inline int64_t RowBucket(int64_t rows) {
   const auto round_up = [rows](int64_t to) { return (rows + to - 1) / to * to; };
   if (rows <= 1) return 1;

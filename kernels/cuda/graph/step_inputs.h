@@ -14,13 +14,13 @@
 
 namespace baton::kernels::cuda {
 
-// What the host says about a step before it is packed. Counts are with padding: a padding row has
-// token 0, position 0, no place in the cache, no sequence; a padding sequence has no rows.
+// How large the arrays of a step are, with padding. A padding row has token 0 and position 0, is
+// stored nowhere and belongs to no sequence; a padding sequence has no rows.
 struct StepSizes {
   int64_t rows = 0;
   int64_t samples = 0;
   int64_t sequences = 0;
-  // Of each AttentionPlan: entries of the narrow and the wide launch, with padding.
+  // How many entries the narrow and the wide launch of an AttentionPlan have, with padding.
   struct Grid {
     int32_t narrow = 0;
     int32_t wide = 0;
@@ -30,7 +30,7 @@ struct StepSizes {
   std::vector<Grid> grids;
 };
 
-// Where an AttentionPlan's arrays are; see FlashInferArgs.
+// Where the arrays of an AttentionPlan are; FlashInferArgs says what they mean.
 struct PlanInputs {
   int32_t* narrow_sequence = nullptr;
   int32_t* narrow_split = nullptr;
@@ -43,8 +43,8 @@ struct PlanInputs {
   bool* narrow_valid = nullptr;
 };
 
-// The arrays of a step, in host or in device memory. Their offsets follow from StepSizes alone, so
-// that a captured step finds those of a later one.
+// The arrays of a step, in the memory of the host or of the device. Their offsets follow from
+// StepSizes alone, so that a captured step finds the arrays of a later step where its own were.
 struct StepArrays {
   // [rows] block id * block_size + the token's position in the block, or -1: stored nowhere.
   int64_t* cache_index = nullptr;
@@ -62,18 +62,18 @@ struct StepArrays {
 // Lays the arrays out from `base`; returns the bytes before `blocks`.
 size_t PlaceArrays(const StepSizes& sizes, std::byte* base, StepArrays& arrays);
 
-// Writes a step into `arrays`, which lie in host memory.
+// Writes a step into `arrays`, which lie in the host's memory.
 void FillArrays(const StepLayout& layout, const KvLayout& kv, const StepSizes& sizes,
                 std::span<const AttentionPlan* const> plans, StepArrays& arrays);
 
-// The fixed buffers behind them: one on the device, and pinned ones in turn, so that a step can be
-// written while the copy of the one before is under way.
+// The fixed buffers that the arrays of steps lie in: one on the device, and pinned ones of the host
+// that take turns, so that a step can be written while the copy of the one before is under way.
 class StepInputs final {
  public:
   static absl::StatusOr<StepInputs> Create(size_t bytes);
 
-  // Packs a step and queues its copy. True if the device buffer was moved to make room: addresses
-  // that were captured are void.
+  // Packs a step and queues its copy to the device. Returns true if the device's buffer had to
+  // move, so that addresses which a graph has captured are void.
   absl::StatusOr<bool> Send(const StepLayout& layout, const KvLayout& kv, const StepSizes& sizes,
                             std::span<const AttentionPlan* const> plans, StreamHandle stream);
   const StepArrays& device() const { return device_arrays_; }

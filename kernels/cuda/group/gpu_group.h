@@ -9,9 +9,9 @@
 
 namespace baton::kernels::cuda {
 
-// A tensor-parallel group of the first `ranks` GPUs that are visible. FAILED_PRECONDITION where
-// there are fewer, one cannot run this build, or `nccl_library` (a file; "" = libnccl.so.2 by the
-// loader's own search) is none.
+// Makes a tensor-parallel group of the first `ranks` visible GPUs. `nccl_library` is a file, or
+// empty for libnccl.so.2 where the dynamic linker finds it. FAILED_PRECONDITION where there are
+// fewer GPUs, one of them cannot run this build, or the library cannot be loaded.
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeGpuGroup(
     int ranks, const std::string& nccl_library);
 

@@ -11,11 +11,11 @@
 
 namespace baton::kernels::cuda {
 
-// A tensor-parallel group of GPUs of this process: rank i computes on devices[i], which are all
-// different. Sums are NCCL's, and may be captured in a graph. NCCL has `patience` to connect them;
-// DEADLINE_EXCEEDED after that, and its threads are left behind for the process to end with. As
-// long a rank waits for the others in a sum on the host.
-// Graphs that hold sums go before their rank.
+// Makes a tensor-parallel group of GPUs of this process. Rank i computes on devices[i]; no device
+// is named twice. Sums are NCCL's and may be captured in a graph, which must be destroyed before
+// its rank. NCCL has `patience` to connect the devices; after that the call fails with
+// DEADLINE_EXCEEDED, and NCCL's threads are left behind until the process ends. A rank waits as
+// long for the others in a sum on the host.
 absl::StatusOr<std::vector<std::unique_ptr<Collective>>> MakeNcclGroup(
     std::shared_ptr<const NcclLibrary> library, std::span<const int> devices,
     base::Duration patience);

@@ -12,20 +12,20 @@
 
 namespace baton::kernels::cuda {
 
-// Copies between device memory and the host for threads that do not compute: transports that move
-// KV blocks by the host. On a stream and pinned memory of its own, so that no step waits for a
-// copy. Thread-safe; each call waits for its copy.
+// Copies between the memory of a GPU and the host's, for transports that move KV blocks by way of
+// the host. It has a stream and pinned memory of its own, so that no step waits for a copy. It is
+// thread-safe, and each call waits for its copy.
 class HostCopies final {
  public:
-  // Of GPU `device`. `most_bytes` bounds one copy.
+  // Copies are from and to GPU `device`; none is of more than `most_bytes`.
   static absl::StatusOr<std::unique_ptr<HostCopies>> Create(int device, size_t most_bytes);
 
-  // host.size() bytes from `device`.
+  // Reads host.size() bytes from `device`.
   absl::Status Read(const void* device, std::span<std::byte> host);
-  // `parts`, one after the other, to `device`.
+  // Writes the bytes of `parts`, one after the other, to `device`.
   absl::Status Write(std::span<const std::span<const std::byte>> parts, void* device);
 
-  // The same with device memory in many places, perhaps of several GPUs.
+  // Both do the same with device memory in many pieces, which may be of several GPUs.
   absl::Status Read(std::span<const std::span<const std::byte>> device, std::span<std::byte> host);
   absl::Status Write(std::span<const std::span<const std::byte>> host,
                      std::span<const std::span<std::byte>> device);

@@ -14,7 +14,7 @@
 
 namespace baton::kernels::cuda {
 
-// The staging buffers of another process of this host, mapped into this one.
+// The staging buffers of another process on this host, mapped into this process.
 class MappedBuffers final {
  public:
   MappedBuffers(void* data, int64_t bytes) : data_(data), bytes_(bytes) {}
@@ -30,45 +30,48 @@ class MappedBuffers final {
   const int64_t bytes_;
 };
 
-// Staging buffers of one GPU, one after the other, and the copies between them, KV blocks and the
-// host. Everything is allocated at the start. Copies run on a stream of their own and are waited
-// for, so that they wait neither for steps nor for what a peer does on `stream()`. One thread,
-// which has called BindThread, makes all calls.
+// The staging buffers of one GPU, which lie one after the other, and the copies between them, KV
+// blocks and the host. Everything is allocated at the start. Copies have a stream of their own and
+// every call waits for its copies, so they wait neither for steps nor for what a peer does on
+// `stream()`. One thread, which has called BindThread, makes all calls.
 class StagingBuffers final {
  public:
   struct Options {
     int device = 0;
     int buffers = 0;
     int64_t buffer_bytes = 0;       // a multiple of 256
-    int64_t host_bytes = 0;         // most that ToHost and FromHost move at once
-    bool blocks_elsewhere = false;  // some blocks are of other GPUs
+    int64_t host_bytes = 0;         // the most that ToHost and FromHost move at once
+    bool blocks_elsewhere = false;  // whether some blocks lie in other GPUs
   };
   static absl::StatusOr<std::unique_ptr<StagingBuffers>> Create(const Options& options);
 
   absl::Status BindThread() const { return SelectDevice(options_.device); }
   std::byte* buffer(int index) const;
   int64_t bytes() const { return options_.buffers * options_.buffer_bytes; }  // of all
-  // Where the transfers of peers are queued.
+  // The stream on which transfers with peers are queued.
   StreamHandle stream() const { return transfers_.handle(); }
 
-  // to = from for every part. With `sums` the BlockChecksum of what each wrote, which is then of
-  // this GPU, else nothing.
+  // Copies every part from its `from` to its `to`. With `sums` it returns the BlockChecksum of what
+  // each part wrote, which must then be memory of this GPU; without, nothing.
   absl::StatusOr<std::vector<uint64_t>> Copy(std::span<const BlockPart> parts, bool sums);
-  // BlockChecksum of what stands at `to` of every part, which is of this GPU.
+  // Returns the BlockChecksum of what stands at the `to` of every part, in memory of this GPU.
   absl::StatusOr<std::vector<uint64_t>> Sum(std::span<const BlockPart> parts);
   absl::Status Zero(void* device, int64_t bytes);
   absl::Status FromHost(std::span<const std::byte> host, void* device);
   absl::Status ToHost(const void* device, std::span<std::byte> host);
 
-  // Marks the end of what is queued on stream() now; whether it was reached. `index` is that of a
-  // buffer, or their number for one mark more.
+  // Mark notes the end of what is queued on stream() now, and Reached says whether everything
+  // before it has finished. There is a mark for the index of each buffer, and one more for their
+  // number.
   absl::Status Mark(int index);
   absl::StatusOr<bool> Reached(int index) const;
 
-  // What another process of this host maps the buffers by. UNAVAILABLE where the driver cannot.
+  // Returns the handle by which another process on this host maps the buffers. UNAVAILABLE where
+  // the driver cannot make one.
   absl::StatusOr<std::string> Export() const;
-  // INVALID_ARGUMENT for a handle of another kind, DATA_LOSS for one of fewer than `bytes`,
-  // UNAVAILABLE when its buffers cannot be mapped: they are gone, or of a GPU out of reach.
+  // Maps the buffers of another process. INVALID_ARGUMENT for a handle of another kind, DATA_LOSS
+  // for one of fewer than `bytes`, UNAVAILABLE when the buffers cannot be mapped because they are
+  // gone or lie in a GPU out of reach.
   absl::StatusOr<std::unique_ptr<MappedBuffers>> Map(const std::string& handle,
                                                      int64_t bytes) const;
   absl::Status CopyMapped(const MappedBuffers& from, int64_t offset, int64_t bytes, void* to);

@@ -12,14 +12,14 @@
 
 namespace baton::kernels::cuda {
 
-// Brings checkpoint tensors to the device: several threads copy a piece into pinned memory while
-// the one before is on its way, and the device converts to the wanted dtype.
+// Brings tensors of a checkpoint to the device, piece by piece: several threads copy a piece into
+// pinned memory while the one before is on its way, and the device converts it to the wanted dtype.
 class Uploader final {
  public:
   static absl::StatusOr<std::unique_ptr<Uploader>> Create(StreamHandle stream);
 
-  // The part `shard` (resolved) of `tensor`, dense and in `dtype`, to `device`. Queued: the tensor
-  // has been read when it returns, the device may still copy.
+  // Sends the part `shard` of `tensor` to `device`, dense and in `dtype`; the shard has no -1 ends.
+  // When this returns the tensor has been read, but the device may still be copying.
   absl::Status Send(const HostTensor& tensor, const Shard& shard, DType dtype, void* device);
 
  private:

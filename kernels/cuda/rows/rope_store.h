@@ -25,12 +25,12 @@ struct RopeStoreArgs {
   int head_dim = 0;
   DType kv_dtype = DType::kF32;
   int block_size = 0;
-  void* k = nullptr;  // of the layer: block 0, head 0, token 0
-  void* v = nullptr;
+  void* k = nullptr;         // the layer's K of block 0, head 0, token 0
+  void* v = nullptr;         // likewise V
   int64_t block_stride = 0;  // elements
 };
 
-// One kernel; a cudaError_t.
+// Queues one kernel and returns a cudaError_t.
 int LaunchRopeStore(const RopeStoreArgs& args, CUstream_st* stream);
 
 }  // namespace baton::kernels::cuda

@@ -16,16 +16,17 @@ namespace baton::kernels::cuda {
 int LaunchEmbed(const void* table, DType dtype, int64_t vocab, const int32_t* tokens,
                 const LastTokens& last, Matrix out, CUstream_st* stream);
 
-// out [rows, cols] = in[rows[i]], same dtype.
+// Row i of out [rows, cols] = row rows[i] of `in`, which has the same dtype.
 int LaunchGather(Matrix in, const int32_t* rows, Matrix out, CUstream_st* stream);
 
-// out = in / sqrt(mean(in²) + eps) * weight; in fp32, weight fp32 [cols], out any dtype.
+// out = in / sqrt(mean(in²) + eps) * weight, row by row; `in` is fp32, `weight` fp32 [cols], `out`
+// of any dtype.
 int LaunchRmsNorm(Matrix in, const float* weight, float eps, Matrix out, CUstream_st* stream);
 
-// gate_up [rows, 2 ffn]; out [rows, ffn] = silu(gate) * up, of one dtype.
+// out [rows, ffn] = silu(gate) * up of gate_up [rows, 2 ffn], in the same dtype.
 int LaunchSiluMul(Matrix gate_up, Matrix out, CUstream_st* stream);
 
-// Elements of one dtype into another, rounded to nearest even.
+// Converts `count` elements from one dtype to another, rounding to nearest even.
 int LaunchConvert(const void* from, DType from_dtype, void* to, DType to_dtype, int64_t count,
                   CUstream_st* stream);
 

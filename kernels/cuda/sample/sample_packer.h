@@ -13,27 +13,29 @@
 
 namespace baton::kernels::cuda {
 
+// How much a sampler has room for.
 struct SamplerLimits {
   int32_t vocab = 0;
   int32_t rows = 0;                 // of one step
   int32_t slots = 1 << 16;          // SampleRow::slot is below this
   int32_t max_top_logprobs = 20;    // of one row
   int32_t list_capacity = 1 << 20;  // ints for the ids, biases and histories of one launch
-  // Entries of penalty counts, each `vocab` 32-bit numbers. A sequence with penalties keeps one as
-  // long as there are enough; one that lost it is counted anew. At least `rows`; 0 means that.
+  // Entries of penalty counts, each of `vocab` 32-bit numbers. A sequence with penalties keeps one
+  // as long as there are enough; the history of a sequence that lost its entry is counted anew. At
+  // least `rows`; 0 means as many.
   int32_t count_entries = 0;
 
   int32_t entries() const { return count_entries > 0 ? count_entries : rows; }
   absl::Status Check() const;
 };
 
-// The host's half of sampling: turns SampleRows into what the kernels read, and knows which penalty
-// counts the device already holds. Owns no device memory. One thread.
+// The host's half of sampling on a device: turns SampleRows into what the kernels read, and knows
+// which penalty counts the device already holds. It owns no device memory, and one thread uses it.
 class SamplePacker {
  public:
   explicit SamplePacker(const SamplerLimits& limits);
 
-  // A drawn token that the host has yet to see; slot -1: nobody waits for it.
+  // A token that the device draws and the host has yet to see. Slot -1 means that nobody waits.
   struct Drawing {
     int32_t slot = -1;
     uint32_t position = 0;
@@ -44,18 +46,20 @@ class SamplePacker {
     std::vector<CountsReset> resets;  // to be done before the rows are sampled
   };
 
-  // Packs rows[first, …) until `lists` is full; params[i] belongs to rows[i], the others are set
-  // inactive. `drawings` gets those of the packed rows. INVALID_ARGUMENT for a row that no kernel
-  // can sample, RESOURCE_EXHAUSTED when one row alone is too large for `lists`.
+  // Packs rows[first, …) until `lists` is full. params[i] belongs to rows[i]; those of rows that
+  // are not packed are set inactive. `drawings` gets an entry for each packed row. INVALID_ARGUMENT
+  // for a row that no kernel can sample, RESOURCE_EXHAUSTED when one row alone is too large for
+  // `lists`.
   absl::StatusOr<Packed> Pack(std::span<const SampleRow> rows, int32_t first,
                               std::span<SampleParams> params, std::span<int32_t> lists,
                               std::span<Drawing> drawings);
 
-  // The token of a drawing has reached the host.
+  // Tells the packer that the token of a drawing has reached the host.
   void Seen(const Drawing& drawing, int32_t token);
 
  private:
-  // An entry of counts: what is in it are the ids known here, then `in_flight` drawn on the device.
+  // What the device has counted in an entry: the ids `known` here, then `in_flight` more that it
+  // drew and the host has not seen.
   struct Entry {
     int32_t slot = -1;  // whose it is
     uint64_t step = 0;  // that used it last

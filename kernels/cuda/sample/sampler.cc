@@ -55,10 +55,6 @@ struct DeviceSizes {
     partials = sizeof(TilePartial) * static_cast<size_t>(NumTiles(limits.vocab)) * rows;
     last_tokens = sizeof(int32_t) * static_cast<size_t>(std::max(limits.slots, 1));
   }
-  size_t total() const {
-    return Aligned(inputs) + Aligned(results) + Aligned(counts) + Aligned(processed) +
-           Aligned(partials) + Aligned(last_tokens);
-  }
   size_t inputs;
   size_t results;
   size_t counts;
@@ -77,8 +73,6 @@ struct CudaSampler::DeviceBuffers {
   std::unique_ptr<DeviceMemory> partials;
   std::unique_ptr<DeviceMemory> last_tokens;
 };
-
-size_t CudaSampler::DeviceBytes(const SamplerLimits& limits) { return DeviceSizes(limits).total(); }
 
 CudaSampler::CudaSampler(const SamplerLimits& limits, StreamHandle stream)
     : limits_(limits),

@@ -18,32 +18,30 @@
 
 namespace baton::kernels::cuda {
 
-// Sampling on one device: the buffers, and for every slot its last token and penalty counts. All
-// memory is allocated by Create. One thread; the order of calls for a step is
+// Sampling on one device: the buffers, and for every slot its last token and penalty counts. Create
+// allocates all memory. One thread uses it; the order of calls for a step is
 //
 //   Stage(rows)     host work and the copy of the rows' parameters, before or after the forward
 //   Launch(logits)  kernels only: may be captured in a graph
 //   Finish(logits)  rows that did not fit the first launch, the copy of the results
 //   Collect(…)      waits for them
 //
-// A second step may be staged and finished before the first is collected. Rows of a step must stay
-// valid until Finish.
+// A second step may be staged and finished before the first is collected. The rows of a step must
+// stay valid until Finish.
 class CudaSampler final {
  public:
   // RESOURCE_EXHAUSTED says how much memory was needed. Work is queued on `stream`, which must
   // outlive the sampler.
   static absl::StatusOr<std::unique_ptr<CudaSampler>> Create(const SamplerLimits& limits,
                                                              StreamHandle stream);
-  // Device memory that Create takes.
-  static size_t DeviceBytes(const SamplerLimits& limits);
   ~CudaSampler();
 
   absl::Status Stage(std::span<const SampleRow> rows);
-  // logits fp32 [rows, vocab]; rows beyond those staged fill the bucket and are not looked at.
+  // Draws from logits fp32 [rows, vocab]; rows beyond those that were staged are padding.
   absl::Status Launch(Matrix logits);
   absl::Status Finish(Matrix logits);
-  // The results of the oldest finished step. A device fault when the logits of a row are no
-  // distribution.
+  // Waits for the results of the oldest finished step. A device fault when the logits of a row are
+  // no distribution.
   absl::Status Collect(std::span<SampledToken> results);
 
   // Device memory [slots]: the last token that each slot drew.

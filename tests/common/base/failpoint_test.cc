@@ -4,7 +4,7 @@
 
 #include <chrono>
 
-#include "common/base/ticket.h"
+#include "common/base/ticket_table.h"
 
 namespace baton {
 namespace {
@@ -79,6 +79,19 @@ TEST(TicketTest, WireFormHasExactlyItsLength) {
   EXPECT_TRUE(SameTicket(*back, ticket));
   EXPECT_FALSE(Ticket::FromWire(9, ticket.SecretBytes() + "x"));
   EXPECT_FALSE(Ticket::FromWire(9, ""));
+}
+
+TEST(TicketTableTest, ATicketOpensItsEntryUntilItIsRemoved) {
+  TicketTable<int> table;
+  const Ticket a = Ticket::Draw(1), b = Ticket::Draw(1);
+  table.Add(a, std::make_shared<int>(7));
+  table.Add(b, std::make_shared<int>(8));
+  EXPECT_EQ(*table.Find(a), 7);
+  EXPECT_EQ(table.Find(Ticket::Draw(1)), nullptr);
+  table.Remove(a);
+  EXPECT_EQ(table.Find(a), nullptr);
+  EXPECT_EQ(*table.Find(b), 8);
+  EXPECT_EQ(table.size(), 1u);
 }
 
 }  // namespace

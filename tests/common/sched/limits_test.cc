@@ -84,10 +84,10 @@ TEST(LimitsTest, HugeLengthsDoNotOverflow) {
 
 TEST(PolicyTest, FcfsServesTheOldestAndPreemptsTheYoungest) {
   const SequenceView older{.id = SequenceId(1)}, younger{.id = SequenceId(2)};
-  EXPECT_TRUE(kFcfs.starts_before(older, younger));
-  EXPECT_FALSE(kFcfs.starts_before(younger, older));
-  EXPECT_TRUE(kFcfs.yields_before(younger, older));
-  EXPECT_FALSE(kFcfs.yields_before(older, younger));
+  EXPECT_TRUE(kFcfsPolicy.starts_before(older, younger));
+  EXPECT_FALSE(kFcfsPolicy.starts_before(younger, older));
+  EXPECT_TRUE(kFcfsPolicy.yields_before(younger, older));
+  EXPECT_FALSE(kFcfsPolicy.yields_before(older, younger));
 }
 
 TEST(StateNamesTest, AreTheMetricLabels) {

@@ -33,7 +33,7 @@ TEST_F(BlockAccessTest, WhatIsSentIsWhatTheAccessReads) {
   for (size_t i = 0; i < plain.size(); ++i) plain[i] = static_cast<char>(i * 7 + i / 251);
   for (const char c : plain) veiled.push_back(static_cast<char>(c ^ 0x5a));
   auto push = Open();
-  // In two parts, as of two ranks.
+  // The block comes in two parts, as from two ranks.
   const auto all = std::as_bytes(std::span(veiled));
   push->Send({{3, {all.first(kMaxPieceBytes - 5), all.subspan(kMaxPieceBytes - 5)}}});
   push->Commit({.block_count = 1, .first_token = {.token = 1}});

@@ -40,7 +40,7 @@ std::string BytesOf(const grpc::ByteBuffer& message) {
   return bytes;
 }
 
-// As the network may deliver it: cut before each of `cuts`, which ascend.
+// The message as the network may deliver it: cut before each of `cuts`, which ascend.
 grpc::ByteBuffer BufferOf(const std::string& wire, const std::vector<size_t>& cuts = {}) {
   std::vector<grpc::Slice> slices;
   size_t begin = 0;

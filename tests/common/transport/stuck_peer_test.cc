@@ -65,7 +65,8 @@ class DeafServer final {
 };
 
 TEST(StuckPeerTest, APushIsNotDoneWhileTheConnectionStillHoldsItsSources) {
-  // For good: the library's shutdown may wait 10 s for the poller of a connection that broke.
+  // This holds gRPC for good: the library's shutdown may wait 10 s for the poller of a connection
+  // that broke.
   grpc_init();
   base::SteadyClock clock;
   const std::string memory(kMaxPieceBytes, 'x');

@@ -71,7 +71,7 @@ Result ncclCommInitAll(Comm** comms, int count, const int* devices) {
   const auto meeting = std::make_shared<Meeting>(static_cast<size_t>(count));
   for (int rank = 0; rank < count; ++rank) {
     for (int other = 0; other < rank; ++other) {
-      // Of a device twice NCCL makes no group.
+      // NCCL makes no group that has a device twice.
       if (devices[rank] == devices[other]) return kInvalidUsage;
     }
   }

@@ -14,7 +14,7 @@ class FakeStream {
     std::lock_guard lock(mutex_);
     ++queued_;
   }
-  // Of one operation: it is over, or was aborted.
+  // One operation is over, or was aborted.
   virtual void End() {
     std::lock_guard lock(mutex_);
     --queued_;

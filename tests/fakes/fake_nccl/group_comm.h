@@ -29,7 +29,7 @@ struct GroupComm final : Comm {
 
  protected:
   bool Connect() override { return true; }
-  // In place, added in the order of the ranks.
+  // Adds in place, in the order of the ranks.
   bool Carry(const Operation& operation) override;
   void Interrupt() override;
 

@@ -16,7 +16,7 @@ struct Action {
 class Script final {
  public:
   static Script& Get();
-  // From now on `text` instead; calls are counted anew.
+  // Follows `text` from now on; calls are counted anew.
   void Set(const std::string& text);
   // What this call is to do; delays, hangs and deaths happen here.
   Action Next(const std::string& call);

@@ -74,7 +74,7 @@ std::string Random(size_t bytes) {
 
 TEST(HostPairMemoryTest, PartsAreScatteredToTheRanksOfTheirBlocksAndSummedThere) {
   const auto memory = MakeMemory();
-  // Of one rank, and of three whose sizes are no multiples of a word.
+  // One part is of one rank, the other of three whose sizes are no multiples of a word.
   const std::string whole = Random(1000), divided = Random(13 + 1 + 700);
   std::memcpy(memory->buffer(1) + 16, whole.data(), whole.size());
   std::memcpy(memory->buffer(1) + 1024, divided.data(), divided.size());

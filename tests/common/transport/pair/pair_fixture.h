@@ -52,7 +52,7 @@ struct PairFixtureOptions {
   }
 };
 
-// Both ends of the NCCL transport in one process, over the fake library and a real server.
+// Both ends of the transport by pairs in one process, over the fake library and a real server.
 class PairFixture final : public Fixture {
  public:
   PairFixture(KvInboxes* inboxes, const PairFixtureOptions& options) : options_(options) {

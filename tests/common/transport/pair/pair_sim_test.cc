@@ -1,4 +1,4 @@
-// The NCCL transport's state machines over seeds: message orders, losses, cancels, timeouts,
+// The state machines of pairs over seeds: message orders, losses, cancels, timeouts,
 // restarts. PairSim names every broken promise.
 #include "tests/fakes/pair_sim.h"
 

@@ -1,5 +1,5 @@
-// The NCCL transport end to end in one process, over the fake library: what goes through the pair,
-// what does not, and what becomes of a push when its pair fails.
+// The transport by pairs end to end in one process, over the fake library: what goes through the
+// pair, what does not, and what becomes of a push when its pair fails.
 #include <gtest/gtest.h>
 
 #include <algorithm>
