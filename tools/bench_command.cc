@@ -26,14 +26,14 @@ namespace {
 
 using namespace bench;  // NOLINT: this file is that library's face
 
-// Where results go. --plots needs both files and keeps them beside the pictures.
+// The files that results go to. --plots needs both and keeps them beside the pictures.
 struct Outputs {
   std::string result;
   std::string rows;
   std::optional<Plotter> plotter;
 };
 
-// Refuses what could not be written, before any load is made.
+// Refuses outputs that could not be written, before any load is made.
 absl::Status CheckFile(const std::string& file, const char* flag) {
   const std::string what = absl::StrCat(flag, " ", file);
   std::error_code ignored;
@@ -106,7 +106,7 @@ BenchResult Heading(const BenchFlags& flags, const Arguments& arguments,
   return result;
 }
 
-// Whether what was measured can be believed; what is wrong was printed.
+// Whether what was measured can be believed. If not, what is wrong has been printed already.
 bool Sound(const BenchResult& result) {
   for (const RunResult& run : result.runs) {
     if (!run.void_reason.empty() || run.whole_run.failed > 0) return false;

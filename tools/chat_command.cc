@@ -32,7 +32,7 @@ PromptRequest::Messages NewConversation(const std::string& system) {
   return messages;
 }
 
-// The prompt sign, on a terminal only: piped input gets answers and nothing else.
+// Shows the prompt sign on a terminal only: piped input gets answers and nothing else.
 bool ReadLine(std::string* line) {
   if (isatty(STDIN_FILENO) != 0) Print("> ");
   return static_cast<bool>(std::getline(std::cin, *line));

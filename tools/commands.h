@@ -48,7 +48,7 @@ std::span<const Command> Commands();
 // Runs the subcommand that `arguments` name; an unknown one names the nearest and gives 2.
 int RunBaton(const Arguments& arguments);
 
-// To stdout, at once.
+// Writes `text` to stdout and flushes it.
 void Print(std::string_view text);
 
 }  // namespace baton

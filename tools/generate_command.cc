@@ -35,7 +35,7 @@ void PrintSummary(const Outcome& outcome) {
   std::fwrite(summary.data(), 1, summary.size(), stderr);
 }
 
-// What is answered next, on stderr like the summary.
+// Says on stderr, where the summary goes too, which prompt is answered next.
 void PrintPrompt(const PromptRequest& request) {
   constexpr size_t kShown = 120;
   std::string prompt;
@@ -51,7 +51,7 @@ void PrintPrompt(const PromptRequest& request) {
   std::fputs(("> " + prompt + "\n").c_str(), stderr);
 }
 
-// One after the other, each token as it comes.
+// Sends one prompt after the other and prints each token as it comes.
 bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) {
   bool all_ok = true;
   for (const PromptRequest& request : requests) {

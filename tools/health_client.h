@@ -9,7 +9,7 @@
 
 namespace baton {
 
-// grpc.health.v1.HealthCheckResponse.ServingStatus.
+// The serving status of gRPC's health protocol, grpc.health.v1.HealthCheckResponse.ServingStatus.
 enum class Health { kUnknown = 0, kServing = 1, kNotServing = 2, kServiceUnknown = 3 };
 std::string_view HealthName(Health health);  // "SERVING"
 
@@ -18,7 +18,7 @@ struct HealthPeer {
   std::string role;  // that the server's certificate names, with TLS
 };
 
-// One grpc.health.v1.Health/Check; an empty `service` asks for the server as a whole.
+// Calls grpc.health.v1.Health/Check once. An empty `service` asks for the server as a whole.
 absl::StatusOr<Health> CheckHealth(const std::string& address, const std::string& service,
                                    base::Duration timeout, const HealthPeer& peer);
 

@@ -58,7 +58,8 @@ kernels::DType Resolve(DtypeFlag flag, kernels::DType automatic) {
   return flag == DtypeFlag::kFloat32 ? kernels::DType::kF32 : kernels::DType::kBF16;
 }
 
-// Empty when the directory has no tokenizer.json: config.json alone suffices.
+// The model's tokenizer; null when the directory has no tokenizer.json, as config.json alone
+// suffices.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& directory) {
   auto tokenizer = LoadTokenizer(directory);
   if (tokenizer.status().code() == absl::StatusCode::kNotFound) {
@@ -109,7 +110,7 @@ std::string AsJson(const Inspection& inspection) {
   return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }
 
-// 131072 as "131072 B", 134217728 as "134.2 MB".
+// A size for people: 131072 is "131072 B", 134217728 is "134.2 MB".
 std::string Bytes(int64_t bytes) {
   constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
   if (bytes < 1'000'000) return absl::StrFormat("%d B", bytes);

@@ -18,7 +18,7 @@
 namespace baton {
 namespace {
 
-// Where the other binaries are: BATON_BIN_DIR, else beside this one.
+// The folder of the other binaries: BATON_BIN_DIR, or else that of this one.
 std::filesystem::path BinaryFolder() {
   if (const char* folder = std::getenv("BATON_BIN_DIR"); folder != nullptr && *folder != '\0') {
     return folder;
@@ -121,7 +121,8 @@ std::string ServeReadyLine(const std::string& grpc, const ReadyLine& router,
   return json.dump() + "\n";
 }
 
-// Starts everything and prints the ready line; empty on success or when a signal came first.
+// Starts everything and prints the ready line. The result is empty on success, and when a signal
+// came first.
 std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const ServeFlags& flags) {
   constexpr auto kRouterReadyTimeout = std::chrono::seconds(60);
   if (auto failure = supervisor->StartAll(WorkerSpecs(set, flags))) return failure;

@@ -16,7 +16,7 @@ struct CommandSettings {
   std::unique_ptr<FlagSet> set;
 };
 
-// Of serve, router, prefill or decode, with `program` as its name in messages.
+// The settings of the command serve, router, prefill or decode; `program` is its name in messages.
 absl::StatusOr<CommandSettings> SettingsOf(std::string_view command, std::string program);
 
 // The commands that SettingsOf knows.

@@ -21,7 +21,7 @@ def curve(samples: list[float]) -> tuple[list[float], list[float]]:
 
 
 def percentile(samples: list[float], percent: float) -> float:
-    """By linear interpolation, as result.json."""
+    """The percentile by linear interpolation, as result.json has it."""
     ordered = sorted(samples)
     at = (len(ordered) - 1) * percent / 100
     low = int(at)

@@ -45,7 +45,7 @@ def load_name(variable: str, value: float) -> str:
 
 
 def label_of(variable: str, value: float) -> str:
-    """As the bench labels the runs of a search in its rows."""
+    """How the bench labels the runs of a search in its rows."""
     return f"{value:.6g} requests/s" if variable == "rate" else f"{value:.0f} under way"
 
 

@@ -31,7 +31,7 @@ class Failure(NamedTuple):
 
 
 class ServerTimings(NamedTuple):
-    """Where the server says its time went, milliseconds; kv_transfer comes after the first token."""
+    """Where the server says its time went, in milliseconds; kv_transfer comes after the first token."""
 
     queue: float
     prefill: float
@@ -67,7 +67,7 @@ class Request:
 
     @property
     def tokens(self) -> int:
-        """As the server counts, else those that arrived."""
+        """How many tokens the server counts, or else how many arrived."""
         return self.output_tokens or sum(chunk.tokens for chunk in self.chunks)
 
     @property

@@ -12,16 +12,16 @@ namespace baton {
 struct AdminOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0 = any free one
-  // The metrics page, text exposition format.
+  // The page of /metrics, in Prometheus' text exposition format.
   std::function<std::string()> metrics;
-  // OK = takes requests; else the reason why not.
+  // OK when the process takes requests; else the reason why it does not.
   std::function<absl::Status()> ready;
-  // OK = can go on; else the reason why it must be restarted. Absent = always OK.
+  // OK when the process can go on; else the reason why it must be restarted. Without it, always OK.
   std::function<absl::Status()> healthy;
 };
 
-// HTTP for operators: GET /metrics, /healthz and /readyz; 200, or 503 with the reason as text.
-// Callbacks run in the server's own threads, several at a time.
+// The HTTP server for operators. GET /metrics answers the metrics; /healthz and /readyz answer 200,
+// or 503 with the reason as text. Callbacks run in the server's own threads, several at a time.
 class AdminServer final {
  public:
   // Listens and serves. UNAVAILABLE when the port is in use.
@@ -32,7 +32,7 @@ class AdminServer final {
   AdminServer& operator=(const AdminServer&) = delete;
 
   int port() const { return port_; }
-  // host:port.
+  // Where it listens, as host:port.
   std::string address() const;
 
  private:

@@ -6,8 +6,8 @@
 
 namespace baton {
 
-// Each adds the flags of one group that write to `flags`, whose present values are the defaults.
-// `flags` must outlive the set's last Parse.
+// Each of these adds the flags of one group to `set`. Parsing writes to `flags`, whose values until
+// then are the defaults; `flags` must outlive the set's last Parse.
 void BindServer(FlagSet* set, ServerFlags* flags);  // listening, TLS, logging, lifecycle
 void BindListen(FlagSet* set, ServerFlags* flags);
 void BindTls(FlagSet* set, TlsFlags* tls);
@@ -20,8 +20,8 @@ void BindHandoff(FlagSet* set, HandoffFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindModelDir(FlagSet* set, std::string* model_dir);
 
-// Everything that the binary takes, with its checks: `baton-prefill|decode DIR …`,
-// `baton-router DIR …`.
+// Everything that a binary takes, with the checks over several flags: `baton-prefill DIR …` and
+// `baton-decode DIR …`, and `baton-router DIR …`.
 void BindWorker(FlagSet* set, WorkerFlags* flags);
 void BindRouter(FlagSet* set, RouterFlags* flags);
 

@@ -7,10 +7,12 @@
 
 namespace baton {
 
-// Insertions, deletions and substitutions between `a` and `b` (Levenshtein).
+// How many insertions, deletions and substitutions of a character lead from `a` to `b`
+// (Levenshtein's distance).
 size_t EditDistance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `name`; "" when none is near enough to be what was meant.
+// The candidate nearest to `name`, for "did you mean"; "" when none is near enough to be what was
+// meant.
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace baton

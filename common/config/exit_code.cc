@@ -27,7 +27,7 @@ Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what, 
               .why = std::string(status.message()),
               .next = std::move(next)};
   const size_t split = fatal.why.rfind("; ");
-  // "; expected …" belongs to what was found.
+  // A part that begins with "expected" belongs to what was found; it is no advice.
   if (split == std::string::npos || fatal.why.compare(split, 10, "; expected") == 0) return fatal;
   fatal.next = fatal.why.substr(split + 2);
   fatal.why.resize(split);

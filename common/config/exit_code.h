@@ -7,7 +7,7 @@
 
 namespace baton {
 
-// What every Baton binary exits with.
+// The numbers that every Baton binary exits with.
 enum class ExitCode {
   kOk = 0,
   kRequestFailed = 1,  // `generate`: at least one request; `probe`: not serving
@@ -30,9 +30,10 @@ struct Fatal {
 // "baton-router: fatal: cannot listen on 127.0.0.1:50051: the port is in use. Try: --port 0 …"
 std::string FatalLine(std::string_view program, const Fatal& fatal);
 
-// Of a failed start. Messages of this code base read "what is wrong; what to do"; `next` stands in
-// where one says nothing to do. Codes that name their exit code do so: ALREADY_EXISTS is a port in
-// use, RESOURCE_EXHAUSTED is resources, OUT_OF_RANGE is usage.
+// Why a start failed, from the status that says so. Messages of this code base read "what is wrong;
+// what to do", and `next` stands in where a message names nothing to do. Some status codes decide
+// the exit code: ALREADY_EXISTS means a port in use, RESOURCE_EXHAUSTED resources, OUT_OF_RANGE
+// usage; with all others it is `otherwise`.
 Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what,
               std::string next = "");
 

@@ -12,8 +12,8 @@
 
 namespace baton {
 
-// One setting. `name` is spelled as in --name; BATON_NAME in the environment and `name` (or
-// name_with_underscores) in the configuration file are derived from it.
+// One setting of a command. `name` is spelled as in --name; BATON_NAME in the environment and
+// `name` (or name_with_underscores) in the configuration file are derived from it.
 struct Flag {
   std::string name;
   std::string value;  // of the help: "N", "SIZE", "auto|avx512"; empty for a switch
@@ -53,22 +53,23 @@ class FlagSet {
   FlagSet& operator=(const FlagSet&) = delete;
 
   void Add(Flag flag);
-  // Runs after every value was set; for conditions over several settings.
+  // `check` runs after every value was set. It is meant for conditions over several settings.
   void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
   void ClearChecks() { checks_.clear(); }
   // Takes a flag out again, or gives access to change its help or group; it must be there.
   void Remove(std::string_view name);
   Flag& Edit(std::string_view name);
 
-  // Sets everything. InvalidArgument says what, why, and what to type next.
+  // Reads all sources and sets every target. INVALID_ARGUMENT says what is wrong, why, and what to
+  // type next.
   absl::Status Parse(const std::vector<std::string>& arguments, const Environment& environment);
 
-  // Parse with the process's environment, for mains. Empty when the program should go on; else the
-  // number to exit with: 0 after --help, 2 after an error, both printed.
+  // Parse with the process's environment, for a main. The result is empty when the program should
+  // go on; else the number to exit with: 0 after --help, 2 after an error, both printed.
   std::optional<int> ParseOrExit(int argc, const char* const* argv);
   std::optional<int> ParseOrExit(const std::vector<std::string>& arguments);
 
-  // Common flags only, or all of them by group.
+  // The help text: the common flags only, or all of them, by group.
   std::string Help(bool all) const;
 
   const std::vector<Flag>& flags() const { return flags_; }
@@ -79,7 +80,7 @@ class FlagSet {
   static Environment ProcessEnvironment();
 
  private:
-  // What one source said about a flag, before it is understood.
+  // What one source said about a flag, as text that nobody has parsed yet.
   struct Raw {
     FlagSource source = FlagSource::kDefault;
     std::string origin;  // as in messages: "--port", "BATON_PORT", "port in b.toml"

@@ -22,7 +22,8 @@ bool IsServiceLink(std::string_view value) {
   return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
 }
 
-// "--name,--alias", with "!--no-name" for a switch; a bare name for a positional.
+// A flag's names as CLI11 takes them: "--name,--alias", with "!--no-name" for a switch; a bare name
+// for a positional argument.
 std::string CliNames(const Flag& flag) {
   if (flag.positional) return flag.name;
   std::string names = "--" + flag.name;

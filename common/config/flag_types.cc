@@ -29,7 +29,7 @@ absl::StatusOr<double> ParseDouble(std::string_view text, DoubleRange range) {
   return Wrong(text, absl::StrCat("a number from ", range.min, " to ", range.max));
 }
 
-// `parse` gives StatusOr of what `*target` takes; `format` the inverse, for a present value.
+// A flag with one value, which `parse` turns into a StatusOr of what `*target` takes.
 template <typename Target, typename Parse>
 Flag Scalar(std::string name, std::string value, Target* target, Parse parse) {
   Flag flag;
@@ -56,7 +56,7 @@ Flag OptionalInteger(std::string name, std::optional<T>* target, IntRange range)
   return flag;
 }
 
-// "host:port", "[v6]:port" or "name:port" with a port that is not 0.
+// Whether `text` is "host:port", "[v6]:port" or "name:port" with a port that is not 0.
 bool CanBeDialled(const std::string& text) {
   const size_t colon = text.rfind(':');
   const bool host = colon != std::string::npos && colon > 0 && text.find('/') == text.npos;

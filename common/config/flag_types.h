@@ -16,7 +16,7 @@
 // One maker per kind of value. Each returns a Flag whose set/get read and write `target`.
 namespace baton {
 
-// Inclusive.
+// The least and the greatest value that a flag takes, both allowed.
 struct IntRange {
   int64_t min = 0;
   int64_t max = INT32_MAX;
@@ -31,26 +31,27 @@ Flag OptionalIntFlag(std::string name, std::optional<int32_t>* target, IntRange 
 Flag OptionalInt64Flag(std::string name, std::optional<int64_t>* target, IntRange range);
 Flag OptionalUint64Flag(std::string name, std::optional<uint64_t>* target);
 Flag OptionalFloatFlag(std::string name, std::optional<float>* target);
-// Finite and inside the range.
+// The value is finite and inside the range.
 Flag OptionalDoubleFlag(std::string name, std::optional<double>* target, DoubleRange range);
 Flag DoubleFlag(std::string name, double* target, DoubleRange range);
 Flag TextFlag(std::string name, std::string* target);
-// Given once or more, and each time one value.
+// May be given several times, with one value each time.
 Flag TextListFlag(std::string name, std::vector<std::string>* target);
 Flag IntListFlag(std::string name, std::vector<int32_t>* target);
-// Given once or more; each time values separated by commas.
+// May be given several times, each time with values separated by commas.
 Flag CommaListFlag(std::string name, std::vector<std::string>* target);
-// `--name`, `--no-name` and `--name=false`.
+// Takes `--name`, `--no-name` and `--name=false`.
 Flag SwitchFlag(std::string name, bool* target);
-// Bytes: "1048576", "512MiB", "0.5GiB".
+// A number of bytes: "1048576", "512MiB", "0.5GiB".
 Flag SizeFlag(std::string name, int64_t* target, IntRange range);
 Flag OptionalSizeFlag(std::string name, std::optional<int64_t>* target, IntRange range);
-// "30s", "500ms", "2m"; a bare number counts in `unit`.
+// A time: "30s", "500ms", "2m". A bare number counts in `unit`.
 Flag DurationFlag(std::string name, base::Duration* target, std::chrono::milliseconds unit);
 Flag PortFlag(std::string name, int32_t* target);
-// HOST:PORT that others can dial: both are there, the port is not 0. Empty is refused too.
+// A HOST:PORT that others can dial: both parts are there and the port is not 0. An empty value is
+// refused too.
 Flag AddressFlag(std::string name, std::string* target);
-// A comma list of them, each perhaps with "dns:///" in front.
+// A list of such addresses separated by commas, each perhaps with "dns:///" in front.
 Flag AddressListFlag(std::string name, std::vector<std::string>* target);
 
 // One of a closed set of words.
@@ -62,7 +63,8 @@ Flag ChoiceFlag(std::string name, T* target) {
   return ChoiceFlag(std::move(name), target, ChoicesOf(T{}));
 }
 
-// What the help says of a flag, added to what its maker set.
+// These add to a flag what its help says: the group and the text, the placeholder of the value, and
+// that it belongs into the short help.
 Flag With(Flag flag, std::string group, std::string help);
 Flag Valued(Flag flag, std::string value);
 Flag Common(Flag flag);

@@ -14,7 +14,7 @@
 // defaults. bind.h fills them; the services read them.
 namespace baton {
 
-// Files in PEM; mutual TLS: all three, or none.
+// The three files, in PEM, that mutual TLS needs: either all of them are given, or none.
 struct TlsFlags {
   std::string cert;
   std::string key;
@@ -23,7 +23,7 @@ struct TlsFlags {
   bool enabled() const { return !cert.empty(); }
 };
 
-// Every server.
+// What the router and both workers take.
 struct ServerFlags {
   std::string host = "127.0.0.1";
   int32_t port = 50051;       // 0 = any free port
@@ -71,7 +71,7 @@ std::string WordOf(T wanted) {
   return "";
 }
 
-// Every worker.
+// What prefill and decode workers take for their engine.
 struct EngineFlags {
   int32_t max_model_len = 0;               // tokens of prompt and output; 0 = the model's own
   int32_t max_num_seqs = 64;               // sequences in one step
@@ -96,7 +96,7 @@ struct EngineFlags {
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
 };
 
-// Whether the next step is planned while one computes; kAuto: on a GPU.
+// Whether the next step is planned while one computes. With kAuto it is so on a GPU.
 bool SchedulesAsync(const EngineFlags& flags);
 
 // How KV caches travel between workers.
@@ -130,9 +130,9 @@ struct RouterFlags {
   int64_t client_buffer = int64_t{4} << 20;  // bytes held for a slow client
 };
 
-// What others are told of the gRPC port: `--advertise`, else where it listens.
+// The address at which others are told to find the gRPC port: `--advertise`, or else `listening`.
 const std::string& Advertised(const ServerFlags& flags, const std::string& listening);
-// The name that requests use: `--served-model-name`, else the last part of the model directory.
+// The name that requests use: `--served-model-name`, or else the last part of the model directory.
 std::string ServedModelName(const RouterFlags& flags);
 std::string ServedModelName(const WorkerFlags& flags);
 

@@ -47,7 +47,7 @@ absl::StatusOr<int64_t> ParseSize(std::string_view text) {
                                            {"GiB", 1024.0 * 1024 * 1024},
                                            {"TiB", 1024.0 * 1024 * 1024 * 1024},
                                            {"B", 1.0}}};
-  // Exact beyond 2^53 for plain bytes.
+  // A plain number of bytes is read as an integer, so that it is exact beyond 2^53.
   if (const auto bytes = ParseNumber<int64_t>(text); bytes && *bytes >= 0) return *bytes;
   if (const auto value = ParseWithUnit(text, kUnits, 1)) return std::llround(*value);
   return WrongQuantity(text, "bytes, or a number with KiB, MiB or GiB, e.g. 512MiB");

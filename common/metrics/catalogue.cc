@@ -27,7 +27,7 @@ std::string Owners(const MetricInfo& info) {
   return owners;
 }
 
-// "finished_reason = stop, length; stop_cause = eos, none"
+// Labels with their values: "finished_reason = stop, length; stop_cause = eos, none".
 std::string LabelsOf(const MetricInfo& info, std::string_view quote) {
   std::string text;
   for (const MetricLabel& label : info.labels) {

@@ -2,10 +2,10 @@
 
 #include <string>
 
-// The table in forms to read.
+// The table of metrics in the forms that people and programs read.
 namespace baton {
 
-// docs/metrics.md.
+// The content of docs/metrics.md.
 std::string MetricsAsMarkdown();
 // An array of {name, type, labels, buckets, owners, help}.
 std::string MetricsAsJson();

@@ -7,6 +7,15 @@
 
 // The one table of metrics: what exists, who owns it and what its labels may say. The registry, the
 // document docs/metrics.md and `baton metrics list` are made from it.
+//
+// A new metric is a value of Metric and a row in one of the files of metric_table.h. Its owner
+// looks its series up once and keeps them:
+//
+//   MetricsRegistry registry({.role = MetricRole::kRouter, .model_name = "demo"});
+//   prometheus::Counter& rejected = registry.counter(Metric::kQueueRejections, {"deadline"});
+//   rejected.Increment();
+//   registry.histogram(Metric::kTimeToFirstToken).Observe(0.031);  // seconds
+//   std::string page = registry.Expose();  // what /metrics answers
 namespace baton {
 
 enum class Metric {
@@ -93,13 +102,14 @@ enum class Metric {
 
 enum class MetricType { kCounter, kGauge, kHistogram };
 
-// Also the value of the label `role`.
+// The processes that own metrics, as bits. Their names are the values of the label `role`.
 enum class MetricRole : uint8_t { kRouter = 1, kPrefill = 2, kDecode = 4 };
 
 struct MetricLabel {
   std::string name;
-  // Every value it may have. Empty: open, but capped (see MetricsRegistry). A set with "other" maps
-  // what is not in it to that; for sets without, an unknown value is a bug.
+  // Every value that the label may have. When this is empty the label is open: any value goes, up
+  // to a number of series (see MetricsRegistry). When it holds "other", every value that is not in
+  // it counts as that; when it does not, an unknown value is a bug.
   std::vector<std::string> values;
 };
 
@@ -111,21 +121,21 @@ struct MetricInfo {
   std::vector<MetricLabel> labels;
   std::vector<double> buckets;  // upper bounds, without +Inf
   std::string help;
-  // Label values of the series that exist from the start; derived from `labels` when those are
-  // closed and not every combination is excluded.
+  // The label values of the series that exist from the start, one list for each series. A row that
+  // leaves them out gets every combination of its labels' values, or none when a label is open.
   std::vector<std::vector<std::string>> precreated;
 
   bool OwnedBy(MetricRole role) const { return (owners & static_cast<uint8_t>(role)) != 0; }
 };
 
-// In the order of the enum.
+// Every metric, in the order of the enum.
 const std::vector<MetricInfo>& MetricTable();
 const MetricInfo& InfoOf(Metric metric);
 
 std::string_view MetricTypeName(MetricType type);  // "counter", ...
 std::string_view MetricRoleName(MetricRole role);  // "router", ...
 
-// 1, 2, 5, 10, 20, ... up to and including the last one that is <= max.
+// The bounds 1, 2, 5, 10, 20, ..., up to the last one that is not above `max`.
 std::vector<double> OneTwoFive(double max);
 
 }  // namespace baton

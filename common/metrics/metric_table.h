@@ -5,7 +5,7 @@
 
 #include "common/metrics/metric.h"
 
-// The pieces of the table, one file per subject.
+// The parts of the table, each in a file of its own, and what their rows are made of.
 namespace baton {
 
 std::vector<MetricInfo> RequestMetrics();
@@ -21,16 +21,16 @@ constexpr uint8_t kDecodeOwns = static_cast<uint8_t>(MetricRole::kDecode);
 constexpr uint8_t kWorkersOwn = kPrefillOwns | kDecodeOwns;
 constexpr uint8_t kAllOwn = kWorkersOwn | kRouterOwns;
 
-// Every combination of values; none when a label is open.
+// Every combination of the labels' values; none when a label is open.
 std::vector<std::vector<std::string>> AllCombinations(const std::vector<MetricLabel>& labels);
 
-// Bucket families. Each keeps every boundary of vLLM's list of that name, so that its dashboards'
-// quantiles stay comparable, and adds finer ones below.
+// The bucket bounds of histograms. Each list keeps every bound that vLLM has for such values, so
+// that quantiles on its dashboards can be compared, and adds finer ones below.
 std::vector<double> FirstTokenBuckets();  // seconds
 std::vector<double> InterTokenBuckets();  // seconds
 std::vector<double> RequestBuckets();     // seconds
 std::vector<double> IterationTokenBuckets();
-// Lengths in tokens; a registry cuts them at the model's context length.
+// Bounds of lengths in tokens. A registry cuts them off at the model's context length.
 std::vector<double> LengthBuckets();
 std::vector<double> ShortTimeBuckets();    // seconds, of steps, transfers and decisions
 std::vector<double> ProbabilityBuckets();  // 1e-6 to 1

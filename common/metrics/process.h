@@ -8,7 +8,7 @@ namespace baton {
 
 class MetricsRegistry;
 
-// What /proc/self says. Zeros where it cannot be read.
+// What /proc/self says of this process. A figure is zero where it cannot be read.
 struct ProcessFigures {
   double cpu_seconds = 0;
   double resident_bytes = 0;

@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// The process_* series carry no base labels, as everywhere else.
+// Series named process_* carry no labels of ours, as is the custom of all Prometheus clients.
 bool HasBaseLabels(const MetricInfo& info) { return info.name.starts_with("baton_"); }
 
 bool Contains(const std::vector<std::string>& values, std::string_view value) {
@@ -21,7 +21,7 @@ bool IsOpen(const MetricInfo& info) {
                      [](const MetricLabel& label) { return label.values.empty(); });
 }
 
-// Lengths beyond the context cannot occur.
+// Buckets of lengths end at the context length, beyond which none can occur.
 std::vector<double> BucketsFor(const MetricInfo& info, int64_t max_model_len) {
   std::vector<double> buckets = info.buckets;
   const bool is_length = info.name.ends_with("_tokens") && info.id != Metric::kIterationTokens;

@@ -24,13 +24,13 @@ struct MetricsOptions {
   int64_t max_model_len = 0;  // cuts the buckets of lengths; 0 = unknown
 };
 
-// The metrics that one process owns, of the table in metric.h. Thread-safe.
+// The metrics of the table in metric.h that one process owns. Thread-safe.
 //
-// Series with closed labels exist from the start. References stay valid as long as the registry,
-// except those of series given to Remove: look a series up once and keep it.
+// Series with closed labels exist from the start. A reference stays valid as long as the registry,
+// unless its series is given to Remove: look a series up once and keep the reference.
 class MetricsRegistry {
  public:
-  using Labels = std::vector<std::string>;  // values in the table's order
+  using Labels = std::vector<std::string>;  // the labels' values, in the table's order
 
   explicit MetricsRegistry(MetricsOptions options);
 
@@ -39,20 +39,21 @@ class MetricsRegistry {
   prometheus::Gauge& gauge(Metric metric, const Labels& values = {});
   prometheus::Histogram& histogram(Metric metric, const Labels& values = {});
 
-  // Takes a series with an open label out, e.g. of a worker that is gone.
+  // Takes the series with these values of an open label out, as those of a worker that is gone.
   void Remove(Metric metric, const Labels& values);
 
   // `update` runs before every exposition, in the thread of the scrape, never two at a time; there
   // it sets gauges, and counters by AdvanceTo.
   void OnScrape(std::function<void()> update);
 
-  // For counts kept elsewhere: raises the counter to `total`. Only from OnScrape.
+  // Raises a counter to `total`, for counts that are kept elsewhere. Only updates of OnScrape call
+  // it.
   static void AdvanceTo(prometheus::Counter* counter, double total);
 
-  // 1 for `state` of baton_server_state, 0 for its other values.
+  // Sets baton_server_state to 1 for `state` and to 0 for the other states.
   void SetServerState(std::string_view state);
 
-  // Text exposition format, version 0.0.4.
+  // The page of /metrics, in Prometheus' text exposition format, version 0.0.4.
   std::string Expose();
 
   MetricRole role() const { return options_.role; }

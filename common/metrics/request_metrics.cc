@@ -22,7 +22,8 @@ Combinations Endings() {
 
 std::string Name(Reason reason) { return std::string(ReasonName(reason)); }
 
-// The statuses that a client can get, with their reasons; "none" where the code says it all.
+// The statuses that a client can get, with their reasons; the reason is "none" where the code says
+// it all.
 Combinations ErrorPairs() {
   Combinations pairs = {{"CANCELLED", "none"},     {"DEADLINE_EXCEEDED", "none"},
                         {"INTERNAL", "none"},      {"UNAVAILABLE", "none"},

@@ -165,7 +165,7 @@ class BenchTest(unittest.TestCase):
         self.assertGreater(result["completed"], 0)
 
     def test_a_server_that_stands_still_is_seen_in_the_tail(self):
-        """No coordinated omission: arrivals of the standstill wait, and that is their latency."""
+        """Requests that arrive while the server stands still wait, and that counts as their latency."""
         with Bench(*self.server, "--rate", 50, "--duration", "8s", *SMALL) as run:
             wait_until(lambda: self.cluster.router.metrics().sum("baton_requests_received_total") > 0,
                        "the first request")
@@ -215,7 +215,7 @@ class BenchTest(unittest.TestCase):
 
 
 class FakeOpenAi:
-    """tests/fakes/fake_openai_main.cc; it ends with its standard input."""
+    """A process of tests/fakes/fake_openai_main.cc, which ends when its standard input does."""
 
     def __init__(self, slow_from, key=""):
         self.process = subprocess.Popen(

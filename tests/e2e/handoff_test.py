@@ -19,8 +19,8 @@ FAKE = pathlib.Path(os.environ.get("BATON_FAKE_NCCL_LIBRARY", BIN.parent / "test
 NCCL = ["--kv-transport", "nccl", "--nccl-library", str(FAKE)]
 WAYS = {"nccl": NCCL, "cuda_ipc": ["--kv-transport", "cuda_ipc"]}
 PARCEL_HEADER_BYTES = 12288
-FLOAT32_BLOCK_BYTES = 4 * 2 * 2 * 16 * 64 * 4  # layers, K and V, heads, slots, head_dim of the demo model
-# Where a worker stops in the middle of a transfer; the first hit is the chunk that proves the pair.
+FLOAT32_BLOCK_BYTES = 4 * 2 * 2 * 16 * 64 * 4  # of the demo model: layers, K and V, heads, tokens, head_dim
+# Where a worker stops in the middle of a transfer; the first hit is the parcel that proves the pair.
 IN_A_TRANSFER = (("prefill", "sending_parcel@2:stop"), ("decode", "received_parcel@2:stop"))
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
 
@@ -214,12 +214,12 @@ class Handoff(unittest.TestCase):
                 running.assert_nothing_held()
 
     def test_bytes_that_arrive_wrong_are_noticed(self):
-        # In the chunk that proves the next epoch, send 3 meets no bytes that mean anything.
+        # In the parcel that proves the next epoch, send 3 meets no bytes that mean anything.
         script = "Send@2:corrupt,Send@3:corrupt"
         with service(role_environment={"prefill": {"BATON_FAKE_NCCL": script}}) as running:
             self.warm(running)
             self.same(running.generate(requests(1)))
-            # A chunk that overtakes the opening of its push is discarded unread; then the next one tells.
+            # A parcel that overtakes the opening of its push is discarded unread; then the next one tells.
             if events(running.decode[0], "aborted") == 0:
                 self.same(running.generate(requests(1, "again")))
             self.assertEqual(events(running.decode[0], "aborted"), 1)

@@ -11,16 +11,16 @@
 
 namespace baton {
 
-// A router's public face for tests of clients: answers every request with what `script` says, and
-// keeps what it was sent. Thread-safe.
+// The public services of a router, for tests of clients: it answers every request with what
+// `script` says, and keeps what it was sent. Thread-safe.
 class FakeInferenceService final : public baton::v1::InferenceService::Service {
  public:
-  // What one request gets: events in order, then the status. `text` is the prompt, or the content
-  // of the last message.
+  // What one request gets: events in order, then the status.
   struct Answer {
     std::vector<baton::v1::GenerateResponse> events;
     grpc::Status status;
   };
+  // `text` is the prompt, or the content of the last message.
   using Script = std::function<Answer(const baton::v1::GenerationSpec&, const std::string& text)>;
 
   explicit FakeInferenceService(Script script) : script_(std::move(script)) {

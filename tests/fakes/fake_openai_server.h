@@ -23,7 +23,8 @@ enum class OpenAiEnd {
 struct FakeOpenAiOptions {
   base::Duration ttft{};
   base::Duration gap{};
-  // A knee: a request that comes while so many others are under way gets `slow_ttft`.
+  // A request that comes while so many others are under way gets `slow_ttft`, so that a search for
+  // the highest load has a knee to find.
   int slow_from = std::numeric_limits<int>::max();
   base::Duration slow_ttft{};
   int stop_after = -1;  // events, then `end`; -1 = max_tokens
@@ -32,25 +33,26 @@ struct FakeOpenAiOptions {
   bool usage = true;
   bool token_ids = false;  // in every choice, as vLLM's return_token_ids
   std::string line_end = "\n";
-  // Instead of a stream.
+  // An answer other than 200 is this body in place of a stream.
   int http_status = 200;
   std::string body;
   std::string api_key;  // demanded when not empty
   int threads = 32;     // connections at once
 };
 
-// POST /v1/completions as server-sent events and GET /v1/models, on a loopback port. Thread-safe.
+// An OpenAI-compatible server on a loopback port, which answers POST /v1/completions with
+// server-sent events, and GET /v1/models. Thread-safe.
 class FakeOpenAiServer final {
  public:
   explicit FakeOpenAiServer(FakeOpenAiOptions options);
   ~FakeOpenAiServer();
 
   std::string url() const;
-  // Bodies of the completion requests so far.
+  // The bodies of the completion requests so far.
   std::vector<std::string> bodies() const;
   // Every connection breaks and nobody answers here any more.
   void Kill();
-  // False when it did not come to that many requests within a minute.
+  // Waits until so many requests have come; false when they have not within a minute.
   bool WaitForRequests(size_t count) const;
 
  private:

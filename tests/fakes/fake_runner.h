@@ -38,7 +38,7 @@ struct FakeModelOptions {
   bool lazy = false;
 };
 
-// The draw of the fake model: a pure function of the whole token history and the sampler's row.
+// What the fake model draws: a pure function of the whole token history and the sampler's row.
 SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
                       const kernels::SampleRow& row);
 // What FakeRunner computes from a KV cache that holds exactly `tokens`.
@@ -67,11 +67,11 @@ class FakeRunnerControl {
   std::atomic<uint64_t> steps_{0};
 };
 
-// A model whose KV is a fingerprint of (token, position, layer, plane, head) and whose next token
-// hashes what it reads back from the arena through the row's block table. Wrong tables, lost or
-// foreign KV and bad handoffs therefore give wrong tokens. Checks the plan's own contract too: rows
-// fit their blocks, no block is written by two rows and no slot is used by two, and a row that
-// feeds the last token of its slot finds its own there.
+// A model whose KV is a fingerprint of (token, position, layer, K or V, head) and whose next token
+// is a hash of what it reads back from the arena through the row's block table. Wrong tables, lost
+// or foreign KV and bad handoffs therefore give wrong tokens. It checks the plan's own contract
+// too: rows fit their blocks, no block is written by two rows and no slot is used by two, and a row
+// that feeds the last token of its slot finds its own there.
 class FakeRunner final : public ModelRunner {
  public:
   FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,

@@ -17,7 +17,7 @@
 
 namespace baton::testing {
 
-// Where a script may interfere.
+// The moments of a stream at which a script may interfere.
 enum class FakePoint {
   kDecodeOpen,    // the start was read
   kReserved,      // before Reserved is written
@@ -30,7 +30,7 @@ enum class FakePoint {
   kPrefillFinal,  // before the prefill worker's last word
 };
 
-// What happens there.
+// What a script lets happen at such a moment.
 struct FakeAction {
   enum class Kind {
     kGo,
@@ -51,7 +51,7 @@ struct FakeAction {
   }
 };
 
-// What a moment of a script is about.
+// What a script is told of such a moment.
 struct FakeMoment {
   FakePoint point = FakePoint::kToken;
   const worker::v1::Generation& generation;
@@ -68,7 +68,8 @@ struct FakeEnding {
 // What a group of fake workers shares: the tickets of open reservations, and what was seen.
 class FakeCluster final {
  public:
-  // The prefill worker's commit. False for an unknown ticket.
+  // A prefill worker commits with `first`, its first token; false for an unknown ticket. Open and
+  // Close are called by the decode worker whose reservation the ticket names.
   bool Commit(const worker::v1::Ticket& ticket, const worker::v1::Token& first);
   void Open(const std::string& secret, std::function<void(const worker::v1::Token&)> committed);
   void Close(const std::string& secret);
@@ -83,9 +84,10 @@ class FakeCluster final {
   std::vector<FakeEnding> endings_ ABSL_GUARDED_BY(mutex_);
 };
 
-// The model: the next token is a pure function of the history (prompt, then generated).
+// A model: the next token is a pure function of the history, which is the prompt and what was
+// generated after it.
 using FakeModel = std::function<int32_t(const std::vector<int32_t>& history)>;
-// Letters 'a' to 'z' of a byte vocabulary, by a hash of the history.
+// A model that writes letters 'a' to 'z' of a byte vocabulary, by a hash of the history.
 int32_t FakeLetter(const std::vector<int32_t>& history);
 
 struct FakeWorkerOptions {
@@ -117,7 +119,7 @@ class FakeWorker final {
   void Kill();
   // A new process at the same address.
   void Restart();
-  // Changes what the Watch says.
+  // Changes the load that the worker's status stream tells.
   void SetLoad(std::function<void(worker::v1::WorkerLoad*)> change);
 
   int decode_streams() const;   // opened so far

@@ -9,7 +9,7 @@
 
 namespace baton::testing {
 
-// One Decode stream: a thread of its own walks through the script.
+// One Decode stream of a fake worker; a thread of its own walks through the script.
 class FakeDecodeStream final
     : public grpc::ServerBidiReactor<worker::v1::DecodeRequest, worker::v1::DecodeResponse> {
  public:

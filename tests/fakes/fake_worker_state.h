@@ -8,7 +8,7 @@
 
 namespace baton::testing {
 
-// What the streams of one fake process share.
+// What the streams of one fake worker share.
 struct FakeWorkerState {
   FakeCluster* cluster = nullptr;
   FakeWorkerOptions options;

@@ -10,13 +10,15 @@
 
 namespace baton::test {
 
-// A host's backend behind the manners of a GPU: it keeps the last id of every slot to itself, feeds
-// it to later steps, and shows results only when EndStep asks for them. `inner` computes.
+// Lets a backend of the host behave like that of a GPU: it keeps the last id of every slot to
+// itself, feeds it to later steps, and shows results only when EndStep asks for them. `inner`
+// computes.
 class QueuedBackend final : public kernels::Backend {
  public:
   explicit QueuedBackend(kernels::Backend* inner);
 
-  // Ids that steps fed by naming a slot, and histories whose last id did.
+  // How many ids steps fed by naming the slot that drew them, and how many histories of samplers
+  // ended with such an id.
   int64_t fed() const { return fed_; }
   int64_t pending() const { return pending_; }
 

@@ -8,8 +8,8 @@
 namespace baton::testing {
 
 // An OpenAI-compatible /v1/completions for measuring clients: one thread carries thousands of
-// streams, of one word per `gap`. It takes well-formed requests only; for everything else there is
-// FakeOpenAiServer.
+// streams, each of which gets one word per `gap`. It takes well-formed requests only; for
+// everything else there is FakeOpenAiServer.
 class SseLoadServer final {
  public:
   explicit SseLoadServer(base::Duration gap);

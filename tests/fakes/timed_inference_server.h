@@ -24,7 +24,8 @@ struct TimedServerOptions {
   base::Duration ttft{};  // from the request to its first token
   base::Duration gap{};   // between messages, kept on average
   int32_t tokens_per_message = 1;
-  // Nothing is sent or begun in [first request + freeze_after, + freeze_for).
+  // From `freeze_after` past the first request on, for the time of `freeze_for`, nothing is sent or
+  // begun.
   base::Duration freeze_after{};
   base::Duration freeze_for{};
   int32_t stop_after = -1;  // tokens, then `end`; -1 = max_tokens
@@ -33,8 +34,8 @@ struct TimedServerOptions {
   std::optional<int32_t> natural_end_step;  // told where EOS is ignored
 };
 
-// A router's public face with known times: InferenceService.Generate and ModelService on a loopback
-// port. One thread keeps the times of any number of streams. Thread-safe.
+// The public services of a router whose times are known: InferenceService.Generate and ModelService
+// on a loopback port. One thread keeps the times of any number of streams. Thread-safe.
 class TimedInferenceServer final {
  public:
   explicit TimedInferenceServer(TimedServerOptions options);
@@ -47,7 +48,7 @@ class TimedInferenceServer final {
   std::vector<baton::v1::GenerateRequest> requests() const;
   int open_streams() const;
   int most_open_streams() const;
-  // False when it did not come to that within a minute.
+  // Waits until so many streams are open; false when they are not within a minute.
   bool WaitForOpenStreams(int count) const;
   // When it was frozen; kNever before the first request.
   base::Instant frozen_from() const;

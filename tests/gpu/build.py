@@ -46,7 +46,7 @@ class Build:
         return [test for test in self.tests if label in test.labels and os.path.exists(test.path)]
 
     def environment(self, libraries=()):
-        """Of our own processes only: other programs have libraries of their own."""
+        """The environment of our own processes; other programs have libraries of their own."""
         folders = [str(self.root / "lib")] if (self.root / "lib").is_dir() else []
         folders += dict.fromkeys(str(path.parent) for path in libraries)
         folders += [os.environ["LD_LIBRARY_PATH"]] if os.environ.get("LD_LIBRARY_PATH") else []
@@ -114,7 +114,7 @@ def find_build(device, named, into):
 
 
 def git_commit():
-    """Of the working tree, with a mark when it has changes; '' outside of a clone."""
+    """The commit of the working tree, with a mark when it has changes; '' outside of a clone."""
     try:
         result = subprocess.run(["git", "-C", str(ROOT), "describe", "--always", "--dirty", "--abbrev=12"],
                                 capture_output=True, text=True, timeout=60, check=False)

@@ -94,7 +94,7 @@ def fill(folder, stage):
 
 
 def check_closure(stage):
-    """Nothing but the C library may be missing when only the pack's libraries are looked at."""
+    """Checks that nothing but the C library is missing when only the pack's libraries are looked at."""
     own = {path.name for path in (stage / "lib").iterdir()}
     for path in [*stage.glob("*/*")]:
         for name in re.findall(r"\(NEEDED\).*\[(.+)\]", call(["readelf", "-d", path])):
@@ -123,7 +123,7 @@ def write_manifest(folder, stage):
 
 
 def compress(stage, out):
-    """The same files give the same bytes."""
+    """Writes the pack so that the same files give the same bytes."""
     out.parent.mkdir(parents=True, exist_ok=True)
     members = [stage / build.MANIFEST, *sorted(stage.glob("*/*"))]
     # A window takes eleven times its size of memory here, and its size where it is unpacked.
@@ -138,7 +138,7 @@ def compress(stage, out):
 
 
 def tree_bytes():
-    """Of the files that travel with the tree: tracked ones, and those that git does not ignore."""
+    """The bytes of the files that travel with the tree: tracked ones, and those that git does not ignore."""
     try:
         names = call(["git", "-C", build.ROOT, "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         paths = [build.ROOT / name for name in names.split("\0") if name]

@@ -14,7 +14,7 @@ class Shape:
     vocab: int
 
     def weight_bytes(self):
-        """bf16, what one decode step reads: layers and output projection."""
+        """The bytes of bf16 that one decode step reads: layers and output projection."""
         qkv = (self.heads + 2 * self.kv_heads) * self.head_dim
         layer = self.hidden * (qkv + self.heads * self.head_dim + 3 * self.ffn)
         return 2 * (self.layers * layer + self.vocab * self.hidden)
@@ -23,7 +23,7 @@ class Shape:
         return 2 * 2 * self.layers * self.kv_heads * self.head_dim
 
     def prefill_flops(self, prompts, tokens):
-        """As bench_kernels counts them: layers, causal attention, logits of each prompt's last row."""
+        """Operations as bench_kernels counts them: layers, causal attention, logits of each prompt's last row."""
         qkv = (self.heads + 2 * self.kv_heads) * self.head_dim
         layer = self.hidden * (qkv + self.heads * self.head_dim + 3 * self.ffn)
         attention = 4 * self.heads * self.head_dim * tokens * (tokens + 1) / 2
@@ -31,7 +31,7 @@ class Shape:
                           + 2 * self.vocab * self.hidden)
 
     def flags(self):
-        """For `baton model make-random`."""
+        """The flags of `baton model make-random` for this shape."""
         return [part for name, value in dataclasses.asdict(self).items()
                 for part in (f"--{name.replace('_', '-')}", str(value))]
 

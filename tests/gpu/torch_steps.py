@@ -64,7 +64,7 @@ class Steps:
                 "flops_per_s": 2 * side**3 / self.median(10, lambda: a @ b)}
 
     def cache_of(self, count, tokens):
-        """KV of `tokens` tokens for `count` sequences, made and not computed."""
+        """A KV cache of `tokens` tokens for `count` sequences, filled and not computed."""
         torch, shape = self.torch, self.shape
         cache = self.transformers.DynamicCache()
         for layer in range(shape["layers"]):

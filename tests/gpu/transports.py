@@ -162,7 +162,7 @@ def handed_over(service):
 
 
 def check_way(context, way, dtype, sampled_too):
-    """One service: each request alone, then all side by side. Figures of it."""
+    """Asks one service each request alone, then all side by side; returns what was counted."""
     allow_ties = context.device == "cuda" and dtype == "bfloat16"
     kinds = [(False, reference(context, dtype, False))]
     if sampled_too:
@@ -213,7 +213,8 @@ KILL_POINTS = {"prefill": "pushing@6", "decode": "receiving@14"}
 
 
 def kill_during_transfer(context, way, role):
-    """Kills the worker of `role` within a handoff; another takes its place. Attempts that were replayed."""
+    """Kills the worker of `role` within a handoff, and lets another take its place; returns how many attempts
+    were replayed."""
     cluster = load_cluster(context)
     expected = reference(context, "float32", True)
     environment = {"BATON_FAILPOINT": f"{KILL_POINTS[role]}:stop"}

@@ -6,7 +6,7 @@
 
 namespace baton {
 
-// Two tokens, "text" and EOS, with everything a final message can hold.
+// An answer of two tokens, "text" and EOS, with everything that a final message can hold.
 inline FakeInferenceService::Answer GoodAnswer(const baton::v1::GenerationSpec& spec,
                                                const std::string& text) {
   FakeInferenceService::Answer answer;

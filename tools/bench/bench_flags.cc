@@ -136,7 +136,7 @@ void BindResults(FlagSet* set, BenchFlags* flags) {
                        "print the formula of every figure, and end")));
 }
 
-// A pair of settings of which one would silently do nothing.
+// Refuses pairs of settings of which one would silently do nothing.
 struct Idle {
   bool found;
   const char* what;

@@ -19,14 +19,14 @@ enum class PromptForm { kIds, kText };
 
 // The settings of `baton bench`, as given.
 struct BenchFlags {
-  // Server. With the openai protocol `server` may be a URL with a path before "/v1".
+  // The server. With the openai protocol its address may be a URL with a path before "/v1".
   ClientFlags client;
   Protocol protocol = Protocol::kBaton;
   std::string model;
   int32_t connections = 4;
   std::vector<std::string> metrics;  // HOST:PORT of admin ports
 
-  // Load. One of rate, concurrency, trace, search.
+  // The load: one of a rate, a concurrency, a trace and a search.
   std::optional<double> rate;  // requests per second
   std::optional<int32_t> concurrency;
   std::string trace;
@@ -40,7 +40,7 @@ struct BenchFlags {
   int32_t seed = 1;
   std::optional<int32_t> prompt_salt;  // openai; absent: drawn
 
-  // Requests.
+  // The requests.
   std::string input_tokens = "256";
   std::string output_tokens = "128";
   std::string prompts;  // JSONL
@@ -51,7 +51,7 @@ struct BenchFlags {
   EosChoice eos = EosChoice::kHonor;
   double temperature = 0;
 
-  // Judgement and output.
+  // What is judged and written.
   std::string slo;
   SearchKind find_max = SearchKind::kNone;
   std::string out;
@@ -62,9 +62,10 @@ struct BenchFlags {
 
 void BindBench(FlagSet* set, BenchFlags* flags);
 
-// Of the gaps of an open loop, as a shape of the gamma law: 1 is Poisson, infinite is constant.
+// How even the gaps of an open loop are, as the shape of a gamma distribution: 1 is Poisson,
+// infinite is constant.
 double Burstiness(const BenchFlags& flags);
-// "poisson", "constant", "gamma", "trace", or "" in a closed loop.
+// How requests arrive: "poisson", "constant", "gamma" or "trace"; "" in a closed loop.
 std::string ArrivalsName(const BenchFlags& flags);
 
 }  // namespace baton::bench

@@ -17,9 +17,10 @@
 namespace baton::bench {
 namespace {
 
-// So many failures in a row, beyond those of the requests under way, mean that the server is gone.
+// When so many requests in a row fail, beyond those that were under way, the server is gone.
 constexpr int32_t kGiveUpAfter = 50;
-// Beyond the time that a request may take: until then a client has ended each by itself.
+// How long to wait beyond the time that a request may take: until then the client has ended each of
+// them by itself.
 constexpr base::Duration kDrainBeyondTimeout = std::chrono::seconds(5);
 
 void Say(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
@@ -153,7 +154,7 @@ void BenchSession::Announce(const RunSpec& spec, const PlanSummary& plan) const 
   }
 }
 
-// Once: what makes a server count otherwise does so in every run.
+// Says it once only, because what makes a server count otherwise does so in every run.
 void BenchSession::WarnOfPromptCounts(const RunResult& run) {
   const PromptCounts& counts = run.prompt_counts;
   if (counts.different == 0 || warned_of_counts_) return;

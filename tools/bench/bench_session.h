@@ -17,7 +17,7 @@
 
 namespace baton::bench {
 
-// One run: what the flags leave open.
+// What the flags leave open of one run.
 struct RunSpec {
   std::string label;  // "run 2 of 3", "4.2 requests/s"
   EosMode eos = EosMode::kHonor;

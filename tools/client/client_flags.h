@@ -19,7 +19,7 @@ struct ClientFlags {
 
 void BindClient(FlagSet* set, ClientFlags* flags);
 
-// As channels to a router take them.
+// The same settings in the form in which a gRPC channel takes them.
 ChannelOptions ChannelOptionsOf(const ClientFlags& flags);
 
 }  // namespace baton

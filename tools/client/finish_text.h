@@ -6,7 +6,8 @@
 
 namespace baton {
 
-// As in the EOS log: "stop_eos"; as the metric label: "eos". "" for what a client never sees.
+// The reason as the EOS log spells it ("stop_eos"), and the cause as the label of metrics does
+// ("eos"). Both are "" for what a client never sees.
 std::string_view FinishReasonText(baton::v1::FinishReason reason);
 std::string_view StopCauseText(baton::v1::StopCause cause);
 

@@ -16,14 +16,14 @@ namespace baton {
 
 // What came of one request.
 struct Outcome {
-  absl::Status status;     // not OK: what stands below is what came before
+  absl::Status status;     // when it is an error, the rest is what came before it
   std::string request_id;  // "" when it failed before the server named it
   std::string text;
   std::vector<int32_t> token_ids;
   std::vector<baton::v1::TokenLogprobs> logprobs;
   std::vector<baton::v1::EosStep> eos_steps;
   baton::v1::Final final;
-  double ttft_ms = 0;  // seen here
+  double ttft_ms = 0;  // as this client saw it
   double total_ms = 0;
 };
 

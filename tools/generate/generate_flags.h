@@ -10,7 +10,7 @@
 
 namespace baton {
 
-// What a request may say; what is absent is not sent, so that the server's default holds.
+// What the flags of a request say. What is absent is not sent, so that the server's default holds.
 struct RequestFlags {
   std::string model;
   std::optional<int32_t> max_tokens, min_tokens, top_k, no_repeat_ngram_size, logprobs;

@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// A line of `baton generate --json`, without the newline: the answer, or the error.
+// The line that `baton generate --json` prints of a request, without the newline: its answer or its
+// error.
 std::string OutcomeAsJson(const Outcome& outcome);
 
 }  // namespace baton

@@ -19,14 +19,14 @@ namespace baton {
 using PromptOption = std::function<absl::Status(const std::string& key, const nlohmann::json& value,
                                                 baton::v1::GenerationSpec* spec)>;
 
-// By key in a prompts line: "max_tokens", ...
+// The options that a line of a prompts file may have, by their keys: "max_tokens", ...
 const std::map<std::string, PromptOption>& PromptOptions();
 
-// One id or a list of them.
+// The token ids in `value`, which is one id or a list of them.
 absl::StatusOr<std::vector<int32_t>> TokenIdsOf(const std::string& key,
                                                 const nlohmann::json& value);
 
-// "max_tokens is 1.5; expected an integer ..."
+// The error "max_tokens is 1.5; expected an integer ...".
 absl::Status WrongType(Reason reason, const std::string& key, const nlohmann::json& found,
                        std::string_view expected);
 

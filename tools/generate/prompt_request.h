@@ -18,11 +18,11 @@ struct PromptRequest {
 
   baton::v1::GenerationSpec spec;
   std::variant<std::string, std::vector<int32_t>, Messages> input;
-  // Not OK: the line's values do not fit the API's types, so it fails without being sent.
+  // An error when the line's values do not fit the API's types: it fails without being sent.
   absl::Status unsendable;
 };
 
-// What lines start from.
+// What every line of a prompts file starts from.
 struct PromptDefaults {
   baton::v1::GenerationSpec spec;
   bool chat = false;  // a "prompt" becomes a message of the user
@@ -30,12 +30,16 @@ struct PromptDefaults {
 
 PromptRequest RequestOfPrompt(std::string prompt, const PromptDefaults& defaults);
 
-// A line of a prompts file: {"prompt" | "token_ids" | "messages", options in snake_case,
-// "request_id"}. An error is one of usage, naming `where`: not a JSON object, or an unknown key.
+// Reads a line of a prompts file, a JSON object with one of "prompt", "token_ids" and "messages",
+// options in snake_case, and perhaps a "request_id":
+//
+//   {"prompt": "Once", "max_tokens": 32, "temperature": 0, "request_id": "a"}
+//
+// An error is one of usage that names `where`: the line is no JSON object, or has an unknown key.
 absl::StatusOr<PromptRequest> ParsePromptLine(std::string_view line, const std::string& where,
                                               const PromptDefaults& defaults);
 
-// Every line but blank ones.
+// The requests of all lines, of which blank ones are skipped. `name` is the file's in messages.
 absl::StatusOr<std::vector<PromptRequest>> ReadPrompts(std::istream* input, const std::string& name,
                                                        const PromptDefaults& defaults);
 

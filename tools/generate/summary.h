@@ -10,7 +10,7 @@ namespace baton {
 // probability when the steps were asked for. Ends with a newline.
 std::string SummaryOf(const Outcome& outcome);
 
-// "TOO_LONG (INVALID_ARGUMENT): the prompt has …", for a failed request.
+// Why a request failed, in the form "TOO_LONG (INVALID_ARGUMENT): the prompt has …".
 std::string ErrorText(const absl::Status& status);
 
 }  // namespace baton

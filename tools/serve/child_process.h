@@ -32,9 +32,10 @@ class UniqueFd {
   int fd_ = -1;
 };
 
-// A started program with its output in pipes that do not block. It is killed with its parent, runs
-// in a process group of its own (a terminal's Ctrl-C reaches only us), and when the object dies.
-// Not thread-safe; started from the thread that outlives it.
+// A started program whose output comes through pipes that do not block. It is killed when the
+// object or the parent process dies, and runs in a process group of its own, so that a terminal's
+// Ctrl-C reaches the parent only. Not thread-safe. The thread that starts it has to outlive it,
+// because the kernel kills it with that thread.
 class ChildProcess final {
  public:
   static absl::StatusOr<ChildProcess> Start(const ChildSpec& spec);

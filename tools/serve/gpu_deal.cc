@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kNodePrefix = "nvidia";
 
-// nvidia0, but not nvidiactl and nvidia-uvm.
+// Whether a device file is that of a GPU: nvidia0 is, nvidiactl and nvidia-uvm are not.
 bool IsGpuNode(const std::string& name) {
   return name.starts_with(kNodePrefix) && name.size() > kNodePrefix.size() &&
          std::all_of(name.begin() + kNodePrefix.size(), name.end(),

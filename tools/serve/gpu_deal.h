@@ -5,7 +5,7 @@
 
 namespace baton {
 
-// What a worker of `serve` gets of the GPUs of the machine.
+// The GPUs of the machine that one worker of `baton serve` gets.
 struct GpuShare {
   std::string visible;  // value of CUDA_VISIBLE_DEVICES; "" = as it is here
   int sharers = 1;      // workers that have these GPUs
@@ -16,8 +16,9 @@ struct GpuShare {
 std::vector<std::string> VisibleGpus(const char* cuda_visible_devices,
                                      const std::string& device_folder = "/dev");
 
-// `per_worker` of `gpus` for each of `workers`: to every one its own as long as there are enough,
-// else in turn. Nothing is dealt where not even one worker could have so many: it says so itself.
+// Deals `per_worker` of the GPUs to each worker: to every one its own as long as there are enough,
+// else to all in turn. Nothing is dealt when there are fewer than one worker needs, which that
+// worker then reports itself.
 std::vector<GpuShare> DealGpus(const std::vector<std::string>& gpus, int workers, int per_worker);
 
 }  // namespace baton

@@ -5,7 +5,7 @@
 
 namespace baton {
 
-// Whole lines from a file descriptor that does not block.
+// Cuts what comes from a file descriptor that does not block into whole lines.
 class LineReader {
  public:
   // The lines that are complete now, without their newlines. At the end of the file, what is left

@@ -28,7 +28,7 @@ void Spell(const Flag& flag, std::vector<std::string>* arguments) {
   }
 }
 
-// The flags of `groups` that were given.
+// Spells out the flags of `groups` that were given.
 template <size_t n>
 void SpellGiven(const FlagSet& set, const std::array<std::string_view, n>& groups,
                 std::vector<std::string>* arguments) {
@@ -37,11 +37,12 @@ void SpellGiven(const FlagSet& set, const std::array<std::string_view, n>& group
   }
 }
 
-// What `serve` knows and its workers do not: how many share a GPU, and that all are on one host.
+// Adds the settings that follow from what `serve` knows and its workers do not: how many share a
+// GPU, and that all are on one host.
 void AddGpuSettings(const FlagSet& set, const ServeFlags& flags, const WorkerShare& share,
                     std::vector<std::string>* arguments) {
   if (share.gpu_sharers > 1) {
-    // The last one counts.
+    // A flag that is given twice counts as given last.
     arguments->push_back(absl::StrCat("--gpu-memory-utilization=",
                                       flags.engine.gpu_memory_utilization / share.gpu_sharers));
   }

@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// `baton serve DIR`: the router's own settings and those that every worker gets.
+// The settings of `baton serve DIR`: the router's own and those that every worker gets.
 struct ServeFlags {
   ServeFlags() {
     router.ignore_eos = IgnoreEosFlag::kAllow;
@@ -23,13 +23,15 @@ struct ServeFlags {
   bool unified = false;  // decode workers prefill too; none else
 };
 
-// `--max-num-queued-reqs` is the router's.
+// Adds the flags of all of them. Router and workers both have `--max-num-queued-reqs`; here it is
+// the router's.
 void BindServe(FlagSet* set, ServeFlags* flags);
 
 // The command lines that `serve` starts its processes with, without the program's name. Every
 // setting that was given is spelled out: the children get no BATON_* variables and no file.
 //
-// `address` of an earlier life; 0 = any free ports.
+// Where the worker is to listen, so that one that is started again comes back at the ports of its
+// earlier life; 0 means any free port.
 struct WorkerAddress {
   int32_t port = 0;
   int32_t admin_port = 0;

@@ -69,7 +69,7 @@ absl::Status Supervisor::Launch(Service* service) {
   service->out_reader = LineReader();
   service->err_reader = LineReader();
   service->started_at = clock_->Now();
-  // A failpoint that stopped a process would stop its successor too.
+  // Only the first life gets the failpoint: one that stopped it would stop its successor too.
   const bool first = service->lives++ == 0;
   BATON_ASSIGN_OR_RETURN(
       service->process,

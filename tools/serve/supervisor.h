@@ -50,12 +50,13 @@ class Supervisor final {
   // at least every 50 ms.
   void RunUntil(const std::function<bool()>& done, base::Instant deadline);
 
-  // SIGTERM to the services of `roles`, then waits until they ended; SIGKILL after the drain
-  // timeout and a grace. A second signal to us kills at once.
+  // Sends SIGTERM to the services of `roles` and waits until they have ended. After the drain
+  // timeout and a grace they get SIGKILL, as they do at once when we are signalled a second time.
   void Drain(const std::vector<std::string>& roles);
 
   bool stop_requested() const { return stops_ > 0; }
-  // In the order they were started; empty fields for a service that is not ready.
+  // One for each service in the order they were started, with empty fields for one that is not
+  // ready.
   std::vector<ReadyLine> ready_lines() const;
   std::vector<pid_t> pids() const;
 

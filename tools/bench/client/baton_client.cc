@@ -72,7 +72,7 @@ absl::Status NoServer(const std::string& address, std::string_view why) {
                    "; start one with `baton serve DIR`, or name another with --server"));
 }
 
-// What gRPC says about a connection that failed: only a call is told.
+// Why a connection failed. gRPC tells only a call, so this makes one.
 std::string WhyNotConnected(const std::shared_ptr<grpc::Channel>& channel,
                             SystemClock::time_point deadline) {
   grpc::ClientContext context;

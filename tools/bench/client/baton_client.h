@@ -32,7 +32,7 @@ struct BatonClientOptions {
   base::Duration connect_timeout = std::chrono::seconds(5);  // of Connect
 };
 
-// baton.v1 InferenceService.Generate over gRPC's callback API.
+// Sends requests to a Baton router: baton.v1 InferenceService.Generate over gRPC's callback API.
 class BatonClient final : public StreamClient {
  public:
   // Opens all connections, so that no request pays for one. UNAVAILABLE names the address and the

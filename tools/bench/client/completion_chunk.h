@@ -17,8 +17,8 @@ struct CompletionChunk {
     int32_t cached_tokens = 0;
   };
   std::string id;
-  // Of the first choice: its token ids where the server sends them, else 1 for text that is not
-  // empty. One such chunk is one arrival, as vllm bench serve counts.
+  // How many tokens the first choice brought: its token ids where the server sends them, else 1 for
+  // text that is not empty. One such chunk is one arrival, as vllm bench serve counts.
   int32_t tokens = 0;
   std::string finish_reason;  // "" while it goes on
   std::optional<Usage> usage;

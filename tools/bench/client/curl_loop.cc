@@ -16,7 +16,7 @@
 namespace baton::bench {
 namespace {
 
-// Idle connections that are kept for the next request.
+// How many idle connections are kept for the next requests.
 constexpr long kMaxIdleConnections = 65536;
 constexpr size_t kEventsPerPoll = 256;
 

@@ -22,10 +22,11 @@ class CurlLoop final {
   class Transfer {
    public:
     virtual ~Transfer() = default;
-    // Fully set up; curl's callbacks run on the loop's thread between OnAdded and OnDone.
+    // The curl handle, fully set up. Its callbacks run on the loop's thread between OnAdded and
+    // OnDone.
     virtual CURL* handle() = 0;
     virtual void OnAdded(base::Instant now) = 0;
-    // The last call. CURLE_ABORTED_BY_CALLBACK: ended by AbortAll.
+    // The last call. The code is CURLE_ABORTED_BY_CALLBACK when AbortAll ended the transfer.
     virtual void OnDone(base::Instant now, CURLcode code) = 0;
 
    private:
@@ -55,10 +56,10 @@ class CurlLoop final {
   static int OnTimer(CURLM* multi, long timeout_ms, void* self);
 
   void Run();
-  // What the sockets and curl's timer have to say.
+  // Waits for the sockets and curl's timer, and handles what they have to say.
   void Poll();
   void RunTimer();
-  // False when it is time to stop.
+  // Does what other threads asked for; false when it is time to stop.
   bool Obey();
   void Begin(Transfer* transfer);
   void Reap();

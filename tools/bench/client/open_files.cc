@@ -10,7 +10,7 @@
 namespace baton::bench {
 namespace {
 
-// Beside the connections: standard streams, libraries, result files.
+// Files that are open beside the connections: standard streams, libraries, results.
 constexpr int64_t kOtherFiles = 64;
 
 }  // namespace

@@ -11,11 +11,12 @@
 
 namespace baton::bench {
 
-// POST /v1/completions with "stream": true, over HTTP/1.1 with kept connections.
+// Sends requests to an OpenAI-compatible server: POST /v1/completions with "stream": true, over
+// HTTP/1.1 with kept connections.
 //
-// Counting: every event with text or token ids is one arrival, of as many tokens as it has ids, or
-// of one without ids. The usage at the end is the truth for output_tokens; where a server sends
-// none, the arrivals are summed and counted_by_server is false.
+// This is how output is counted: every event with text or token ids is one arrival, of as many
+// tokens as it has ids, or of one without ids. The usage at the end is the truth for output_tokens;
+// where a server sends none, the arrivals are summed and counted_by_server is false.
 class OpenAiClient final : public StreamClient {
  public:
   // Asks the server for its models first, see OpenAiTarget::Probe.
@@ -32,7 +33,7 @@ class OpenAiClient final : public StreamClient {
 
   const std::unique_ptr<OpenAiTarget> target_;
   base::Mutex mutex_;
-  // As many as ever were under way at once; each is used again.
+  // There are as many as were ever under way at once; each is used again.
   std::vector<std::unique_ptr<Exchange>> exchanges_ ABSL_GUARDED_BY(mutex_);
   std::vector<Exchange*> idle_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<CurlLoop> loop_;

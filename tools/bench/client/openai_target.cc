@@ -45,7 +45,7 @@ size_t Keep(char* bytes, size_t size, size_t count, void* into) {
   return size * count;
 }
 
-// "[1,2,3]"
+// Token ids as JSON: "[1,2,3]".
 std::string ListOf(const std::vector<int32_t>& ids) {
   std::string list = "[";
   list.reserve(8 * ids.size() + 2);

@@ -43,7 +43,8 @@ class OpenAiTarget final {
   // "http://host:port/v1/completions"
   const std::string& url() const { return url_; }
 
-  // URL, headers, addresses, limits: everything but body and callbacks. This must outlive `easy`.
+  // Sets URL, headers, addresses and limits of a transfer: everything but body and callbacks. The
+  // target must outlive `easy`.
   void SetUp(CURL* easy) const;
   std::string BodyOf(const PlannedRequest& request) const;
   // Asks for the list of models. UNAVAILABLE when nobody answers, UNAUTHENTICATED when the key is

@@ -10,9 +10,9 @@
 
 namespace baton::bench {
 
-// The data of server-sent events out of bytes that arrive in any pieces, by the rules of the HTML
-// standard: lines end with LF, CRLF or CR, "data:" lines of one event are joined by LF, an empty
-// line ends the event, comments and other fields are skipped. Not thread-safe.
+// Takes the data of server-sent events out of bytes that arrive cut at any place, by the rules of
+// the HTML standard: lines end with LF, CRLF or CR, "data:" lines of one event are joined by LF, an
+// empty line ends the event, comments and other fields are skipped. Not thread-safe.
 class SseParser final {
  public:
   // The view is valid during the call.
@@ -24,7 +24,7 @@ class SseParser final {
 
   // RESOURCE_EXHAUSTED when an event is larger than the bound; nothing more is taken after that.
   absl::Status Feed(std::string_view bytes);
-  // Ready for another stream.
+  // Forgets what came, to be ready for another stream.
   void Reset();
   // Whether bytes of an unfinished event are held.
   bool mid_event() const { return has_data_ || !line_.empty(); }

@@ -82,7 +82,7 @@ void AddDecode(const RequestRecord& record, Samples* samples) {
   samples->Add(&Figures::decode_tokens_per_s_n1, (tokens - 1) / decode_s);
 }
 
-// Sums over the requests that were scheduled inside the window.
+// Adds up the requests that were scheduled inside the window.
 class Totals {
  public:
   void Add(const RequestRecord& record, Figures* figures) {
@@ -114,7 +114,8 @@ class Totals {
   int64_t after_end_ = 0;
 };
 
-// What arrived inside the window, of completed requests, whenever they were scheduled.
+// The tokens of completed requests that arrived inside the window, whenever the requests were
+// scheduled.
 class Arrivals {
  public:
   explicit Arrivals(const Window& window)

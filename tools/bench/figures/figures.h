@@ -42,7 +42,7 @@ struct WindowOptions {
 // When fewer than half of the requests after the warm-up would be left, the whole run is the
 // window, and says so.
 Window MeasuredWindow(const LoadResult& load, const WindowOptions& options);
-// From the start to the last end, ramp and drain included, as other tools measure.
+// The window from the start to the last end, ramp and drain included, as other tools measure.
 Window WholeRun(const LoadResult& load);
 
 // Concurrency as a step function: `requests` are under way from `at` on.
@@ -51,7 +51,7 @@ struct ConcurrencyStep {
   int32_t requests = 0;
 };
 std::vector<ConcurrencyStep> ConcurrencyOverTime(std::span<const RequestRecord> records);
-// Time average between `from` and `to`.
+// The average over the time between `from` and `to`.
 double MeanConcurrency(std::span<const ConcurrencyStep> steps, double from, double to);
 
 // Every figure of one run over one window. Each is a row of FigureTable(), which holds its formula.

@@ -39,7 +39,7 @@ Json TargetAsJson(const TargetMetrics& target, base::Instant started) {
 
 Json OrNull(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-// Increases of all counters "prefix.X" by X.
+// The increases of all counters named "prefix.X", by their X.
 Json ByLabel(const ServerMetrics& metrics, const std::string& prefix) {
   Json json = Json::object();
   for (const TargetMetrics& target : metrics.targets) {

@@ -44,7 +44,7 @@ class LineReader final {
         std::string(line_.substr(0, kShown)), "'; expected ", std::string(what)));
   }
 
-  // Letters, digits, underscores and `others`, not beginning with a digit.
+  // Reads a name of letters, digits, underscores and `others` that does not begin with a digit.
   std::string TakeName(std::string_view others) {
     size_t end = 0;
     while (end < rest_.size()) {
@@ -66,7 +66,7 @@ class LineReader final {
     return some;
   }
 
-  // After "{", up to and with "}"; a comma may stand before it.
+  // Reads labels, from behind the "{" up to and with the "}"; a comma may stand before that.
   absl::Status TakeLabels(MetricSample* sample) {
     while (true) {
       SkipBlanks();
@@ -84,7 +84,7 @@ class LineReader final {
     }
   }
 
-  // After the opening quote, up to and with the closing one.
+  // Reads a label's value, from behind its opening quote up to and with the closing one.
   absl::StatusOr<std::string> TakeQuoted() {
     std::string value;
     for (size_t i = 0; i < rest_.size(); ++i) {

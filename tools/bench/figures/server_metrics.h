@@ -18,8 +18,8 @@ namespace baton::bench {
 //   counters  preemptions, attempts.OUTCOME, errors.REASON, prompt_tokens, generation_tokens,
 //             first_tokens, prompt_tokens.SOURCE, prefix_hits, prefix_queries, kv_transfer_bytes,
 //             cpu_s, step_s.PHASE, step_count.PHASE, requests_ended.REASON
-// Absent is what the target does not have. Names of vLLM and of llama.cpp's server are read, too,
-// where they mean the same.
+// What the target does not have is absent. The names of vLLM and of llama.cpp's server are read,
+// too, where they mean the same.
 struct TargetMetrics {
   using Series = std::vector<std::pair<base::Instant, double>>;
 
@@ -36,7 +36,7 @@ struct TargetMetrics {
   std::string last_error;  // of the latest failed scrape
 };
 
-// All targets of a run.
+// What all admin ports of a run said.
 struct ServerMetrics {
   std::vector<TargetMetrics> targets;
 
@@ -59,7 +59,7 @@ struct ScraperOptions {
 // does not answer, or answers nonsense, is marked and asked again: a run never fails over it.
 class MetricsScraper final {
  public:
-  // Takes the first reading of every target before it returns, so that start it before the load.
+  // Takes the first reading of every target before it returns; so it is called before the load.
   // INVALID_ARGUMENT for what is no address.
   static absl::StatusOr<std::unique_ptr<MetricsScraper>> Start(ScraperOptions options);
   ~MetricsScraper();

@@ -106,7 +106,7 @@ std::vector<double> GapsOf(const RequestRecord& record) {
   return gaps;
 }
 
-// The one value that stands for the request, seconds; for ITL its percentile-th gap.
+// The one value in seconds that stands for the request; for ITL that is its percentile-th gap.
 double ValueOf(const RequestRecord& record, SloMetric metric, double percentile) {
   switch (metric) {
     case SloMetric::kTtft:

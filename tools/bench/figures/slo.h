@@ -12,7 +12,7 @@ namespace baton::bench {
 
 enum class SloMetric { kTtft, kTpot, kItl, kE2e, kMaxGap };
 
-// As in --slo and in results: "ttft", "tpot", "itl", "e2e", "max-gap".
+// The name of a metric in --slo and in results: "ttft", "tpot", "itl", "e2e", "max-gap".
 std::string_view SloMetricName(SloMetric metric);
 
 struct SloLimit {
@@ -33,14 +33,14 @@ double ReaderWordsPerMinute(std::string_view reader);
 // The time per output token at which text keeps up with a reader, milliseconds.
 double ReaderTpotMs(double words_per_minute, double tokens_per_word);
 
-// Whether ParseSlo needs the tokenizer's tokens per word: a reader is named.
+// Whether `text` names a reader, so that ParseSlo needs the tokenizer's tokens per word.
 bool SloNamesReader(std::string_view text);
 
-// "ttft=200ms,tpot=50ms[,itl=80ms][,e2e=10s][,max-gap=1s][,percentile=99]", and
-// "reader=silent|listening|visual", which is a TPOT. A bare number is milliseconds.
-// `tokens_per_word`: measured with the tokenizer; <= 0 when unknown.
+// Reads "ttft=200ms,tpot=50ms[,itl=80ms][,e2e=10s][,max-gap=1s][,percentile=99]", where a bare
+// number is milliseconds. "reader=silent|listening|visual" stands for a TPOT, which takes
+// `tokens_per_word`, as measured with the tokenizer; that is 0 or less when it is unknown.
 absl::StatusOr<Slo> ParseSlo(std::string_view text, double tokens_per_word);
-// The same, spelled out: "ttft <= 200 ms and tpot <= 50 ms at P99".
+// An SLO in words: "ttft <= 200 ms and tpot <= 50 ms at P99".
 std::string SloText(const Slo& slo);
 
 // How the samples of one metric stood to their limit.

@@ -37,7 +37,7 @@ double BetaFraction(double a, double b, double x) {
   return fraction;
 }
 
-// lgamma without its global sign.
+// The logarithm of the gamma function, without the global sign that std::lgamma writes.
 double LogGamma(double x) {
   int sign = 0;
   return lgamma_r(x, &sign);

@@ -12,8 +12,9 @@ struct Interval {
   double high = 0;
 };
 
-// What is said of a set of samples. Percentiles interpolate linearly between order statistics, as
-// numpy does by default (and vLLM with it); `std` divides by n, likewise. All zero without samples.
+// What is said of a set of samples; all of it is zero without samples. Percentiles interpolate
+// linearly between order statistics, as numpy does by default (and vLLM with it); `std` divides by
+// n, likewise.
 struct Summary {
   int64_t count = 0;
   double mean = 0;
@@ -44,7 +45,8 @@ struct Summary {
 // intervals of pooled gaps are narrower than the truth, and several runs show by how much.
 Summary Summarize(std::vector<double> samples, uint64_t seed);
 
-// `percentile` in [0, 100] of ascending values by linear interpolation; 0 when there are none.
+// The percentile, between 0 and 100, of ascending values by linear interpolation; 0 when there are
+// none.
 double PercentileOfSorted(std::span<const double> sorted, double percentile);
 
 // I_x(a, b), the regularized incomplete beta function; a, b > 0, x in [0, 1].
@@ -59,7 +61,8 @@ struct Regression {
   double p_not_positive = 1.0;  // one-sided p value of "the slope is not positive"
 };
 
-// `x` and `y` are of one length. Fewer than three points, or all x equal: no slope, p 1.
+// Fits a line through points, `x` and `y` being of one length. With fewer than three points, or
+// when all x are equal, the slope is 0 and p is 1.
 Regression FitLine(std::span<const double> x, std::span<const double> y);
 
 }  // namespace baton::bench

@@ -16,9 +16,10 @@ namespace {
 
 constexpr base::Duration kProgressInterval = std::chrono::milliseconds(250);
 constexpr base::Duration kStopPoll = std::chrono::milliseconds(50);
-// For streams to end once they are cancelled. A client that keeps its contract needs far less.
+// How long streams get to end once they are cancelled. A client that keeps its contract needs far
+// less.
 constexpr base::Duration kCancelGrace = std::chrono::seconds(30);
-// `from` + `by` without passing the end of time.
+// `from` + `by`, but never past the last instant that the clock can tell.
 base::Instant After(base::Instant from, base::Duration by) {
   return by > base::kNever - from ? base::kNever : from + by;
 }

@@ -14,19 +14,19 @@
 namespace baton::bench {
 
 struct LoadOptions {
-  // Requests under way at once: 0 = open loop, each is sent at its time whatever became of the
-  // others; else closed loop, `at` is ignored.
+  // Requests under way at once. 0 is an open loop: each is sent at its time, whatever became of the
+  // others. More is a closed loop, in which the times of the plan are ignored.
   int32_t concurrency = 0;
   // How long to wait for the streams under way after the last sending; then they are cancelled.
   base::Duration drain = std::chrono::minutes(10);
-  // Closed loop: no request is sent later than this; zero = until the plan is used up.
+  // In a closed loop no request is sent later than this; zero means until the plan is used up.
   base::Duration duration{};
-  // This many requests in a row that end UNAVAILABLE end the run: nobody is there any more. 0 = go
-  // on whatever happens.
+  // When so many requests in a row end UNAVAILABLE, nobody is there any more, and the run ends. 0
+  // means to go on whatever happens.
   int32_t give_up_after = 0;
 };
 
-// Live figures, for a terminal.
+// The figures of a run under way, for a terminal.
 struct LoadProgress {
   double elapsed_s = 0;
   int64_t planned = 0;
@@ -37,8 +37,9 @@ struct LoadProgress {
   double last_ttft_ms = 0;  // of the latest first token
 };
 
-// Lag of the generator itself: from the moment a request should have been sent to the moment it
-// was. In a closed loop: from the end of a request to the sending of the next.
+// What a run measured. Its lag is that of the generator itself: from the moment a request should
+// have been sent to the moment it was; in a closed loop, from the end of a request to the sending
+// of the next.
 struct LoadResult {
   std::vector<RequestRecord> records;  // in the order of sending; requests never sent are absent
   std::vector<double> lag_ms;          // one per sent request
@@ -46,7 +47,7 @@ struct LoadResult {
   double unix_started = 0;
   double duration_s = 0;     // start to last end
   bool interrupted = false;  // by `stop`
-  absl::Status gave_up;      // not OK: why the run ended early, see give_up_after
+  absl::Status gave_up;      // an error says why the run ended early, see give_up_after
 };
 
 // Sends the plan's requests through `client` and returns when all have ended. `stop` may be set by

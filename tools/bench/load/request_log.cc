@@ -6,7 +6,7 @@
 namespace baton::bench {
 namespace {
 
-// Chunks a record has room for before it is sent; longer answers grow by doubling.
+// How many chunks a record has room for before it is sent; for longer answers the room doubles.
 constexpr int32_t kReservedChunks = 4096;
 
 }  // namespace

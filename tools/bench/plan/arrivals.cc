@@ -11,7 +11,8 @@
 namespace baton::bench {
 namespace {
 
-// Beyond it gaps are constant to within 1 in 1000, and a gamma draw only adds noise of its own.
+// With a burstiness beyond this, gaps are constant to within 1 in 1000, and a gamma draw only adds
+// noise of its own.
 constexpr double kConstantFrom = 1e6;
 
 }  // namespace
@@ -41,7 +42,7 @@ double Arrivals::Gap() {
 
 base::Duration Arrivals::Next() {
   ++count_;
-  // Of a constant rate no sum of rounded gaps: the last arrival is exact, too.
+  // A constant rate is not summed up from rounded gaps, so that the last arrival is exact, too.
   at_s_ = options_.burstiness >= kConstantFrom ? static_cast<double>(count_) / options_.rate
                                                : at_s_ + Gap();
   return std::chrono::nanoseconds(std::llround(std::min(at_s_, 9e9) * 1e9));

@@ -27,7 +27,7 @@ class Arrivals final {
   // `options` have passed CheckArrivals.
   explicit Arrivals(const ArrivalOptions& options);
 
-  // Since the start of the run; never decreases.
+  // When the next request arrives, since the start of the run; never decreases.
   base::Duration Next();
 
  private:

@@ -15,7 +15,7 @@ namespace {
 constexpr double kZ99 = 2.3263478740408408;  // the standard normal's 99th percentile
 constexpr int32_t kLongestDrawn = 131'072;   // where the tail of an unbounded distribution ends
 
-// "a,b" or "lo:hi" as numbers; empty when one is none.
+// The numbers of "a,b" or "lo:hi"; empty when one of them is none.
 std::vector<double> Numbers(std::string_view text, char separator) {
   std::vector<double> numbers;
   while (true) {

@@ -21,13 +21,13 @@ class LengthDistribution final {
   static absl::StatusOr<LengthDistribution> Parse(std::string_view text, LengthSide side);
 
   int32_t Draw(Draws* draws) const;
-  // Always the same number, which a plan must keep.
+  // Whether every draw is the same number, which a plan must then keep.
   bool fixed() const;
   // No draw is longer.
   int32_t max() const { return max_; }
-  // As given: "chat".
+  // What it was parsed from: "chat".
   const std::string& text() const { return text_; }
-  // With its parameters: "chat: lognormal, median 1020, P99 4142".
+  // The same with its parameters: "chat: lognormal, median 1020, P99 4142".
   std::string Describe() const;
 
   static constexpr int32_t kMax = 10'000'000;
@@ -38,8 +38,9 @@ class LengthDistribution final {
   struct Part {
     double weight = 1;
     Shape shape = Shape::kUniform;
-    double a = 0;  // low; median; mean; mean
-    double b = 0;  // high; P99; standard deviation; unused
+    // By shape: low and high; median and P99; mean and standard deviation; the mean alone.
+    double a = 0;
+    double b = 0;
   };
 
   static absl::StatusOr<Part> ParseForm(std::string_view text, size_t colon,

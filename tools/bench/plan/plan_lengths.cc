@@ -70,7 +70,8 @@ absl::Status TooMany(int64_t requests) {
                     "a shorter --duration, fewer --requests or a lower --rate");
 }
 
-// Times of an open loop: until both limits are used up, counted from the end of the warm-up.
+// The arrivals of an open loop, until both limits are used up, which count from the end of the
+// warm-up.
 absl::StatusOr<Lengths> OpenLoopTimes(const PlanOptions& options) {
   const ArrivalOptions how = {
       .rate = options.rate, .burstiness = options.burstiness, .seed = options.seed};
@@ -102,8 +103,8 @@ double MostOutputTokens(const PlanOptions& options) {
   return kTokensPerSecond * base::Seconds(options.warmup + options.duration) * options.concurrency;
 }
 
-// As many as a closed loop can need, if each had one token; CutClosedLoop cuts it to what they
-// have.
+// As many requests as a closed loop could need if each had one token; CutClosedLoop cuts that to
+// what they have.
 absl::StatusOr<Lengths> ClosedLoop(const PlanOptions& options, PlanSummary* summary) {
   int64_t count = options.requests;
   if (count == 0) {

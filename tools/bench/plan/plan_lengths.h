@@ -25,11 +25,12 @@ absl::StatusOr<std::vector<PlannedLength>> PlanLengths(const PlanOptions& option
                                                        const std::vector<FilePrompt>& prompts,
                                                        PlanSummary* summary);
 
-// Mean prompt length of some requests, token ids only; of a file's prompts, of all of them.
+// The mean length of prompts in token ids: of the first requests of a plan, or of all prompts of a
+// file.
 absl::StatusOr<double> MeanInputTokens(const PlanOptions& options,
                                        const std::vector<FilePrompt>& prompts);
 
-// What a plan may hold.
+// The bounds of what a plan may hold.
 constexpr int64_t kMaxPlannedIds = int64_t{256} << 20;
 constexpr int64_t kMaxPlannedRequests = 5'000'000;
 

@@ -16,7 +16,7 @@ namespace baton::bench {
 struct PromptSpec {
   int64_t index = 0;
   int32_t tokens = 1;
-  // Names of the leading blocks, as in TraceRow.
+  // The names of the prompt's leading blocks, as in TraceRow.
   std::span<const uint64_t> hash_ids;
 };
 

@@ -9,7 +9,7 @@
 
 namespace baton::bench {
 
-// What a run does with EOS. Forced lengths are EosMode::kMask and kContinue.
+// What a run does with EOS. With kMask and kContinue the lengths of answers are forced.
 enum class EosMode { kHonor, kMask, kContinue };
 
 // One request, complete before the run starts, so that nothing is computed while load is made.

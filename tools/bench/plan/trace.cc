@@ -43,7 +43,7 @@ std::optional<int64_t> Digits(std::string_view text, size_t begin, size_t count)
   return ParseNumber<int64_t>(digits);
 }
 
-// "hh:mm:ss" and up to nine decimals, in nanoseconds.
+// A time "hh:mm:ss" with up to nine decimals, in nanoseconds.
 std::optional<std::chrono::nanoseconds> ParseTimeOfDay(std::string_view text) {
   const auto hour = Digits(text, 0, 2), minute = Digits(text, 3, 2), second = Digits(text, 6, 2);
   if (!hour || !minute || !second || text[2] != ':' || text[5] != ':') return std::nullopt;
@@ -61,7 +61,7 @@ std::optional<std::chrono::nanoseconds> ParseTimeOfDay(std::string_view text) {
          std::chrono::nanoseconds(nanos);
 }
 
-// "2023-11-16 18:15:46.6805900", with "Z" or "+00:00" behind it or not; Unix time.
+// The Unix time of "2023-11-16 18:15:46.6805900", with "Z" or "+00:00" behind it or not.
 std::optional<std::chrono::nanoseconds> ParseTimestamp(std::string_view text) {
   for (const std::string_view utc : {"+00:00", "Z"}) {
     if (text.ends_with(utc)) text.remove_suffix(utc.size());

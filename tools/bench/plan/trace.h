@@ -31,12 +31,16 @@ struct TraceOptions {
   int64_t rows = std::numeric_limits<int64_t>::max();
 };
 
-// Reads a trace, rows in order of time. By its first line it is
-// - CSV as of the Azure LLM inference traces: a header TIMESTAMP,ContextTokens,GeneratedTokens,
-// then
-//   rows like "2023-11-16 18:15:46.6805900,374,44"; or
-// - JSONL as of Mooncake: {"timestamp": milliseconds, "input_length": n, "output_length": n} with,
-//   if prefixes are shared, "hash_ids": [...]; other keys are ignored.
+// Reads a trace, with rows in order of time. Its first line tells which of two forms it has. The
+// CSV of the Azure LLM inference traces has a header and rows such as
+//
+//   TIMESTAMP,ContextTokens,GeneratedTokens
+//   2023-11-16 18:15:46.6805900,374,44
+//
+// The JSONL of Mooncake has "hash_ids" where prefixes are shared; other keys are ignored:
+//
+//   {"timestamp": milliseconds, "input_length": n, "output_length": n, "hash_ids": [...]}
+//
 // INVALID_ARGUMENT names file and line, what was found and what was expected; NOT_FOUND when the
 // file cannot be opened.
 absl::StatusOr<std::vector<TraceRow>> ReadTrace(const std::string& path,

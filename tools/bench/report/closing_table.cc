@@ -49,7 +49,7 @@ std::string Latencies(const Runs& runs) {
   return text;
 }
 
-// "12.3 (12.1 to 12.9)": the median of the runs and where they lie.
+// The median of the runs and where they lie: "12.3 (12.1 to 12.9)".
 std::string Spread(const Runs& runs, double Figures::*number) {
   std::vector<double> values;
   for (const RunResult* run : runs) values.push_back(run->figures.*number);
@@ -89,7 +89,7 @@ std::string Counted(const std::map<std::string, int64_t>& counts) {
   return text;
 }
 
-// Sums over the runs.
+// What is added up over the runs.
 struct Endings {
   std::map<std::string, int64_t> reasons;
   std::map<std::string, int64_t> errors;
@@ -160,7 +160,7 @@ std::string TargetText(const nlohmann::ordered_json& target) {
   return text;
 }
 
-// What /metrics said, where it was read; of the last run.
+// What /metrics said in the last run, where it was read.
 std::string ServerSide(const Runs& runs) {
   const nlohmann::ordered_json& metrics = runs.back()->server_metrics;
   if (!metrics.is_object() || !metrics.contains("targets")) return "";

@@ -11,13 +11,13 @@ namespace baton::bench {
 // runs each cell is the median of the runs. Ends with a newline.
 std::string ClosingTable(const BenchResult& result);
 
-// Natural against forced length, side by side; empty unless there are runs of both.
+// Runs of natural and of forced length side by side; empty unless there are both.
 std::string EosComparison(const BenchResult& result);
 
 // How a point of a search was judged: "passes", "fails: ttft: 20 of 400 over 50 ms".
 std::string PointText(const SearchPoint& point);
 
-// Of a search: every point in the order of its value, then the answer.
+// What a search found: every point in the order of its value, then the answer.
 std::string SearchTable(const FindMaxResult& search, SearchFor variable, const Slo& slo);
 
 }  // namespace baton::bench

@@ -56,7 +56,8 @@ std::vector<char*> Pointers(std::vector<std::string>* texts) {
   return pointers;
 }
 
-// The exit code, with output to ours; -1 when it could not be started or took too long.
+// Runs a program whose output goes where ours does. Its exit code, or -1 when it could not be
+// started or took too long.
 int RunToEnd(std::vector<std::string> arguments) {
   std::vector<std::string> environment = Environment();
   posix_spawnattr_t attributes;

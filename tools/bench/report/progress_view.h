@@ -18,10 +18,10 @@ class ProgressView final {
   ProgressView(const ProgressView&) = delete;
   ProgressView& operator=(const ProgressView&) = delete;
 
-  // What is under way: "run 2 of 3", "rate 4.2". The figures start again.
+  // Names what is under way ("run 2 of 3", "rate 4.2") and starts its figures again.
   void Begin(std::string label);
   void Update(const LoadProgress& progress);
-  // The last figures of this label, as a line that stays.
+  // Writes the last figures of this label as a line that stays.
   void End();
 
  private:
@@ -37,7 +37,7 @@ class ProgressView final {
   size_t shown_ = 0;  // characters of the line on the terminal
 };
 
-// "run 1 of 3  12.5 s  40 of 200 done, 8 under way, 0 failed  1234 tok/s  TTFT 31 ms".
+// The line "run 1 of 3  12.5 s  40 of 200 done, 8 under way, 0 failed  1234 tok/s  TTFT 31 ms".
 std::string ProgressText(const std::string& label, const LoadProgress& progress,
                          double tokens_per_s);
 

@@ -75,7 +75,7 @@ Json SaturationAsJson(const Saturation& saturation) {
           {"ttft_p", saturation.ttft_p}};
 }
 
-// Thinned to kMostSteps; the last step of each stretch stands for it.
+// The steps, thinned to kMostSteps: the last one of each stretch stands for it.
 Json StepsAsJson(std::span<const RequestRecord> records) {
   const std::vector<ConcurrencyStep> steps = ConcurrencyOverTime(records);
   const size_t stride = std::max<size_t>(1, (steps.size() + kMostSteps - 1) / kMostSteps);

@@ -1,17 +1,18 @@
 #pragma once
 
-// result.json, one object. At the top level the names of `vllm bench serve --save-result`, over the
-// whole run (ramp and drain included, as there; several runs: pooled, durations added), so that its
-// readers work on it; ours nested below. Absent figures are null.
+// result.json is one object. Its top level has the names of `vllm bench serve --save-result`, so
+// that readers of that file work on this one; ours are nested below. vLLM's names say what they say
+// there: they are of the whole run, ramp and drain included, and of several runs they are pooled
+// with the durations added. Absent figures are null.
 //
 //   vLLM's      date "YYYYmmdd-HHMMSS" (UTC), endpoint_type, backend, label, model_id,
-//   tokenizer_id,
-//               num_prompts, request_rate (number, "inf" in a closed loop), burstiness (number,
-//               "inf" for constant arrivals), max_concurrency (null in an open loop), duration [s],
-//               completed, failed, total_input_tokens, total_output_tokens, request_throughput,
-//               request_goodput (null without SLO), output_throughput, total_token_throughput,
-//               input_lens [..], output_lens [..], ttfts [s ..], itls [[s ..] ..], latencies [s
-//               ..], start_times [s ..], queue_times [s ..], errors ["" ..],
+//               tokenizer_id, num_prompts, request_rate (number, "inf" in a closed loop),
+//               burstiness (number, "inf" for constant arrivals), max_concurrency (null in an open
+//               loop), duration [s], completed, failed, total_input_tokens, total_output_tokens,
+//               request_throughput, request_goodput (null without SLO), output_throughput,
+//               total_token_throughput, input_lens [..], output_lens [..], ttfts [s ..],
+//               itls [[s ..] ..], latencies [s ..], start_times [s ..], queue_times [s ..],
+//               errors ["" ..],
 //               max_output_tokens_per_s, max_concurrent_requests, and for each of ttft, tpot, itl,
 //               e2el: mean_X_ms, median_X_ms, std_X_ms, p50_X_ms, p90_X_ms, p95_X_ms, p99_X_ms,
 //               p99.9_X_ms
@@ -118,7 +119,7 @@ struct BenchResult {
   std::string partial_reason;  // "" = complete; runs and a search that broke off say it too
 };
 
-// Natural against forced length; null unless there are runs of both.
+// Runs of natural against those of forced length; null unless there are both.
 nlohmann::ordered_json EosCompareAsJson(const std::vector<RunResult>& runs);
 nlohmann::ordered_json FiguresAsJson(const Figures& figures);
 nlohmann::ordered_json SummaryAsJson(const Summary& summary);

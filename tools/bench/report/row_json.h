@@ -10,7 +10,7 @@ namespace baton::bench {
 
 inline constexpr char kRowsSchema[] = "baton.bench.rows/1";
 
-// One request as a line of rows.jsonl, and back. Numbers survive unchanged.
+// One request as a line of rows.jsonl. Numbers survive the way there and back unchanged.
 nlohmann::ordered_json RowAsJson(int run, const RequestRecord& record, double lag_ms);
 
 struct Row {
@@ -18,7 +18,7 @@ struct Row {
   RequestRecord record;
   double lag_ms = 0;
 };
-// `where` begins the error.
+// The request of such a line. An error begins with `where`.
 absl::StatusOr<Row> RowFromJson(const nlohmann::json& json, const std::string& where);
 
 }  // namespace baton::bench

@@ -6,7 +6,7 @@
 
 #include "tools/bench/report/result_json.h"
 
-// What the tables of results are made of.
+// Helpers of the files that print tables of results.
 namespace baton::bench {
 
 using Runs = std::vector<const RunResult*>;
@@ -16,12 +16,12 @@ Runs NaturalRuns(const BenchResult& result);
 Runs ForcedRuns(const BenchResult& result);
 
 double Median(std::vector<double> values);
-// Median over the runs of one number of the measured window.
+// The median over the runs of one number of the measured window.
 double Middle(const Runs& runs, const std::function<double(const Figures&)>& number);
 
-// "0.123", "4.56", "78.9", "1234": three digits that mean something.
+// A number with three digits that mean something: "0.123", "4.56", "78.9", "1234".
 std::string Short(double value);
-// A name and right-aligned cells, with a newline.
+// A line of a table: a name and right-aligned cells, with a newline.
 std::string TableRow(const std::string& name, const std::vector<std::string>& cells);
 
 }  // namespace baton::bench

@@ -20,12 +20,13 @@ enum class Verdict {
 
 struct EarlyStop {
   Verdict verdict = Verdict::kNeedsMore;
-  // kNeedsMore: requests still to be made before the point passes if violations go on at the rate
-  // seen so far; 0 when at that rate it never passes (more requests would tell, not help).
+  // With kNeedsMore, how many more requests let the point pass if violations go on at the rate seen
+  // so far; 0 when at that rate it never passes, and more requests would only make that sure.
   int64_t more = 0;
 };
 
-// `percentile` in (0, 100). No requests: kNeedsMore.
+// What the rule says of a sample, with `percentile` between 0 and 100. Without requests it is
+// kNeedsMore.
 EarlyStop JudgePercentile(int64_t requests, int64_t violations, double percentile,
                           double confidence = 0.99);
 

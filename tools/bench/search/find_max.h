@@ -53,7 +53,8 @@ struct FindMaxOptions {
 // the percentile allows.
 int64_t DefaultRequests(const Slo& slo, double confidence = 0.99);
 
-// What is asked of the caller: one run at `value`. More requests are an independent run.
+// One run at one value, which the search asks its caller to make. A point that needs more requests
+// asks for another, independent run.
 struct PointRequest {
   double value = 0;  // requests per second, or requests under way
   // Of an open loop those after the warm-up, which come on top; of a closed loop all.
@@ -108,14 +109,14 @@ struct FindMaxResult {
   double unix_started = 0;  // of the first run
 };
 
-// The highest value at which the SLO holds: from `start` by doubling (or halving) to the first
-// change, then by bisection. A point passes when every metric passes JudgePercentile, no run is
-// saturated, none was client-limited or void, and every request was answered; near the knee it is
-// given more requests until the rule decides or `most_requests` are spent, which does not pass. One
-// whose requests take so long that no run is `least_requests_long` gets up to eight times as many.
-// What passes or fails may do so by chance, and a search ends where chance helped: so the passing
-// and the failing value that bound the answer are each looked at once more, three times as long and
-// together with what was seen before, and the search goes on if that turns them.
+// Finds the highest value at which the SLO holds: from `start` by doubling (or halving) to the
+// first change, then by bisection. A point passes when every metric passes JudgePercentile, no run
+// is saturated, none was client-limited or void, and every request was answered; near the knee it
+// is given more requests until the rule decides or `most_requests` are spent, which does not pass.
+// One whose requests take so long that no run is `least_requests_long` gets up to eight times as
+// many. What passes or fails may do so by chance, and a search ends where chance helped: so the
+// passing and the failing value that bound the answer are each looked at once more, three times as
+// long and together with what was seen before, and the search goes on if that turns them.
 FindMaxResult FindMax(const FindMaxOptions& options, const RunPoint& run,
                       const std::function<void(const SearchPoint&)>& on_point = {});
 

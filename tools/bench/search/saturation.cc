@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kLeastBatches = 6;
 
-// One value per batch that has one, with the middle of the batch.
+// One value for each batch that has one, and the middle of that batch in time.
 struct Series {
   std::vector<double> at;
   std::vector<double> value;

@@ -9,11 +9,11 @@
 namespace baton::bench {
 namespace {
 
-// Of the violations that the percentile allows, the share at which the first look still passes.
+// The share of the violations that the percentile allows, at which the first look still passes.
 constexpr double kFirstLookShare = 0.6;
 constexpr int64_t kMostOverFirst = 8;
 constexpr int64_t kSecondLook = 3;
-// Of the requests that are to count, beside the ramp and by chance.
+// How many times the requests that are to count are asked for: the ramp and chance take some.
 constexpr double kReserve = 1.12;
 // The first run of a closed loop does not know how many requests its warm-up takes; the next do.
 constexpr int kMostAllWarmup = 3;
@@ -28,7 +28,7 @@ double LimitSeconds(const Slo& slo) {
   return ttft > 0 ? ttft : end_to_end;
 }
 
-// What a judged metric says of itself.
+// What is said of a metric that was judged.
 std::string Describe(const MetricVerdict& metric, double percentile) {
   const SloCount& count = metric.count;
   return absl::StrFormat("%s: %d of %d over %g ms, and P%g allows %.1f",

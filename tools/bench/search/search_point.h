@@ -14,27 +14,27 @@ class PointJudge final {
   // and this look is kSecondLook times as long as a first one.
   SearchPoint Measure(double value, int point, const SearchPoint* earlier);
 
-  // Of the callback; with an error, Measure is not called again.
+  // What the callback answered last; after an error, Measure is not called again.
   const absl::Status& status() const { return status_; }
 
  private:
-  // Requests that count: of the first look, and the most at `value`.
+  // How many requests may count: in the first look at a value, and at most.
   struct Budget {
     int64_t first = 0;
     int64_t most = 0;
   };
   Budget BudgetOf(double value, int64_t had) const;
-  // Runs of which `counted` requests are to count, as many as it takes; false when the point cannot
+  // Makes as many runs as it takes until `counted` more requests count; false when the point cannot
   // be judged.
   bool Spend(int64_t counted, SearchPoint* point);
   bool RunOnce(int64_t requests, SearchPoint* point);
-  // Requests of a run beside those that are to count: its warm-up, and the first of each user.
+  // How many requests a run has beside those that count: its warm-up, and the first of each user.
   int64_t Beside(double value) const;
-  // Requests that would let the rule pass every metric, if violations go on as before.
+  // How many requests would let the rule pass every metric, if violations go on as before.
   int64_t RequestsWanted(const SearchPoint& point) const;
   void Take(const LoadResult& load, const PointRequest& request, SearchPoint* point);
   void Count(const LoadResult& load, const Window& window, SearchPoint* point) const;
-  // The rule, for every metric; the first that fails is the point's reason.
+  // Asks the rule about every metric; the first that fails is the point's reason.
   void JudgeMetrics(SearchPoint* point) const;
   // Whether anything that has nothing to do with the rule, or a metric, keeps it from passing.
   bool Refused(SearchPoint* point) const;

@@ -15,14 +15,15 @@ struct MmcServer {
   double service_rate = 1;
 
   double capacity() const { return servers * service_rate; }
-  // Open loop of Poisson arrivals, until all are served.
+  // An open loop of Poisson arrivals, until all are served.
   LoadResult Serve(double rate, int64_t requests, uint64_t seed) const;
-  // Closed loop: `users` requests under way, each answered one followed at once by another.
+  // A closed loop: `users` requests are under way, and each that was answered is followed at once
+  // by another.
   LoadResult ServeUsers(int users, int64_t requests, uint64_t seed) const;
 
   // P(wait > seconds) in the steady state: Erlang's C formula times the exponential tail.
   double WaitsLonger(double rate, double seconds) const;
-  // The rate at which that is `share`.
+  // The rate of arrivals at which that probability is `share`.
   double Knee(double seconds, double share) const;
   // The same of a closed loop: every request finds users - 1 others there, so that it waits for
   // users - servers departures at a rate of capacity(): an Erlang law.
