@@ -12,7 +12,7 @@ namespace {
 
 using kernels::DType;
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;
+constexpr int64_t kSlicePieceBytes = int64_t{4} << 20;
 
 float Load(const std::byte* from, DType dtype) {
   if (dtype == DType::kF32) {
@@ -49,19 +49,19 @@ void CopyRow(const std::byte* from, DType from_dtype, int64_t cols, DType dtype,
 }
 
 // Rows of one slice that a thread takes at a time.
-struct Piece {
+struct SlicePiece {
   const TensorSlice* slice = nullptr;
   int64_t begin = 0;
   int64_t end = 0;
   std::byte* out = nullptr;
 };
 
-std::vector<Piece> Divide(std::span<const TensorSlice> slices, DType dtype, std::byte* out) {
-  std::vector<Piece> pieces;
+std::vector<SlicePiece> Divide(std::span<const TensorSlice> slices, DType dtype, std::byte* out) {
+  std::vector<SlicePiece> pieces;
   for (const TensorSlice& slice : slices) {
     const int64_t row_bytes =
         std::max<int64_t>(1, slice.cols * static_cast<int64_t>(SizeOf(dtype)));
-    const int64_t rows = std::max<int64_t>(1, kPieceBytes / row_bytes);
+    const int64_t rows = std::max<int64_t>(1, kSlicePieceBytes / row_bytes);
     for (int64_t begin = 0; begin < slice.rows; begin += rows) {
       const int64_t end = std::min(slice.rows, begin + rows);
       pieces.push_back({&slice, begin, end, out});
@@ -71,7 +71,7 @@ std::vector<Piece> Divide(std::span<const TensorSlice> slices, DType dtype, std:
   return pieces;
 }
 
-void Copy(const Piece& piece, DType dtype) {
+void Copy(const SlicePiece& piece, DType dtype) {
   const TensorSlice& slice = *piece.slice;
   const int64_t step = slice.stride * static_cast<int64_t>(SizeOf(slice.dtype));
   std::byte* out = piece.out;
@@ -84,7 +84,7 @@ void Copy(const Piece& piece, DType dtype) {
 }  // namespace
 
 void CopySlices(std::span<const TensorSlice> slices, DType dtype, std::byte* out) {
-  const std::vector<Piece> pieces = Divide(slices, dtype, out);
+  const std::vector<SlicePiece> pieces = Divide(slices, dtype, out);
   ForEachPiece(pieces.size(), [&](size_t i) { Copy(pieces[i], dtype); });
 }
 

@@ -27,14 +27,14 @@ absl::StatusOr<Address> ParseTarget(const std::string& text) {
   if (rest.starts_with("http://")) rest.remove_prefix(7);
   if (rest.ends_with("/metrics")) rest.remove_suffix(8);
   const size_t colon = rest.rfind(':');
-  const auto port = colon == rest.npos ? std::nullopt : ParseNumber<int>(rest.substr(colon + 1));
+  const int port = colon == rest.npos ? 0 : ParseNumber<int>(rest.substr(colon + 1)).value_or(0);
   std::string_view host = rest.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  if (!port || *port < 1 || *port > 65535 || host.empty() || host.find('/') != host.npos) {
+  if (port < 1 || port > 65535 || host.empty() || host.find('/') != host.npos) {
     return UsageError(absl::StrCat("metrics address '", text, "'"), "expected HOST:PORT",
                       "the admin port that a server prints when it is ready");
   }
-  return Address{std::string(host), *port};
+  return Address{std::string(host), port};
 }
 
 // One page, within `timeout` from connecting to the last byte.
