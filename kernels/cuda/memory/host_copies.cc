@@ -22,28 +22,15 @@ absl::Status HostCopies::CheckSize(size_t bytes) const {
 }
 
 absl::Status HostCopies::Read(const void* device, std::span<std::byte> host) {
-  BATON_RETURN_IF_ERROR(CheckSize(host.size()));
-  base::MutexLock lock(&mutex_);
-  BATON_RETURN_IF_ERROR(SelectDevice(device_));
-  BATON_RETURN_IF_ERROR(CopyToHost(staging_->data(), device, host.size(), stream_.handle()));
-  BATON_RETURN_IF_ERROR(stream_.Synchronize());
-  std::memcpy(host.data(), staging_->data(), host.size());
-  return absl::OkStatus();
+  const std::span from(static_cast<const std::byte*>(device), host.size());
+  return Read({&from, 1}, host);
 }
 
 absl::Status HostCopies::Write(std::span<const std::span<const std::byte>> parts, void* device) {
   size_t bytes = 0;
   for (const auto& part : parts) bytes += part.size();
-  BATON_RETURN_IF_ERROR(CheckSize(bytes));
-  base::MutexLock lock(&mutex_);
-  BATON_RETURN_IF_ERROR(SelectDevice(device_));
-  std::byte* to = static_cast<std::byte*>(staging_->data());
-  for (const auto& part : parts) {
-    std::memcpy(to, part.data(), part.size());
-    to += part.size();
-  }
-  BATON_RETURN_IF_ERROR(CopyToDevice(device, staging_->data(), bytes, stream_.handle()));
-  return stream_.Synchronize();
+  const std::span to(static_cast<std::byte*>(device), bytes);
+  return Write(parts, {&to, 1});
 }
 
 absl::Status HostCopies::Read(std::span<const std::span<const std::byte>> device,
