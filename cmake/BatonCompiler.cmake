@@ -13,6 +13,12 @@ if(CCACHE_PROGRAM)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${baton_ccache})
 endif()
 
+# Half the time of the default linker, for some eighty binaries; it comes with Debian's binutils.
+find_program(GOLD_PROGRAM ld.gold)
+if(GOLD_PROGRAM)
+  add_link_options(-fuse-ld=gold)
+endif()
+
 # Release keeps assertions of third-party headers off and symbols small; CHECK is always on.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 

@@ -12,7 +12,8 @@
 namespace baton::kernels {
 namespace {
 
-// Stays in the first-level cache while all ranks' values are added to it.
+// How many elements are summed at once: they stay in the first-level cache while all ranks' values
+// are added.
 constexpr size_t kTile = 1024;
 
 void SumTile(const std::vector<std::span<float>>& ranks, size_t begin, size_t size) {
@@ -66,7 +67,8 @@ class HostGroup final {
     }
     const uint64_t meeting = meetings_;
     const auto deadline = std::chrono::steady_clock::now() + patience_;
-    // Who has met takes part, even if the group has ended since: the others count on it.
+    // A rank that has met the others takes part even if the group has ended since, because they
+    // count on it.
     while (meetings_ == meeting) {
       if (!ended_.ok()) return ended_;
       if (!changed_.WaitUntil(&mutex_, deadline) && meetings_ == meeting) {
@@ -89,8 +91,8 @@ class HostGroup final {
     }
   }
 
-  // Nobody leaves while another still works in its memory. No deadline: what is waited for is
-  // arithmetic that has begun.
+  // Nobody leaves while another rank still works in its memory. There is no deadline, because what
+  // is waited for is arithmetic that has begun.
   void Part() {
     base::MutexLock lock(&mutex_);
     if (--adding_ == 0) changed_.NotifyAll();
@@ -106,7 +108,8 @@ class HostGroup final {
   const base::Duration patience_;
   base::Mutex mutex_;
   base::CondVar changed_;
-  // Written before a meeting by their ranks, read by all between it and the parting.
+  // Each rank writes its entry before a meeting, and all read them between the meeting and the
+  // parting.
   std::vector<std::span<float>> values_;
   size_t arrived_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t adding_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -33,7 +33,7 @@ class HostBuffer final : public Buffer {
 
 absl::StatusOr<std::unique_ptr<Buffer>> AllocateHost(size_t bytes) {
   const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
-  // Whole cache lines, so that a vector load at the end stays inside.
+  // Rounds up to whole cache lines, so that a vector load at the end stays inside.
   const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
   void* data = nullptr;
   if (posix_memalign(&data, alignment, rounded) != 0) {
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> AllocateHost(size_t bytes) {
                                                      " bytes of host memory; free memory or lower "
                                                      "--kv-cache-memory"));
   }
-  // Advice only: without huge pages everything still works.
+  // This is only advice: without huge pages everything still works.
   if (bytes >= kHugePage) (void)madvise(data, rounded, MADV_HUGEPAGE);
   return std::make_unique<HostBuffer>(data, bytes);
 }

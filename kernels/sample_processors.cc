@@ -71,7 +71,8 @@ void SampleProcessors::Penalise(const SampleRow& row, std::span<float> logits) {
   const auto in_range = [&](int32_t id) {
     return id >= 0 && static_cast<size_t>(id) < logits.size();
   };
-  // Bit 0: seen anywhere; the rest counts occurrences in the output.
+  // Bit 0 says whether the id occurs at all, the other bits count how often it occurs in the
+  // output.
   for (const int32_t id : row.prompt) {
     if (!in_range(id)) continue;
     if (counts_[id] == 0) seen_.push_back(id);

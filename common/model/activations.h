@@ -10,13 +10,14 @@ namespace baton {
 
 // The largest step that a transformer will be asked for.
 struct StepLimits {
-  int32_t max_tokens = 0;   // over all rows
-  int32_t max_samples = 0;  // rows that draw a token
+  int32_t max_tokens = 0;   // of all sequences together
+  int32_t max_samples = 0;  // sequences that draw a token
 };
 
-// Sizes in bytes of the fixed buffers of a step. Two activation buffers take turns: `fused` holds
-// q, k and v, then gate and up; `operand` what is read from or written to them.
-// A step has at least as many tokens as samples.
+// The sizes in bytes of the fixed buffers that a transformer computes in. Two of them hold
+// activations and take turns: `fused` gets what a fused projection gives (q, k and v, then gate and
+// up), `operand` what the next product reads (the normed residual, the heads' output, the gated
+// MLP). A step has at least as many tokens as samples.
 struct ActivationPlan {
   int64_t residual = 0;  // fp32 [tokens, hidden]
   int64_t operand = 0;   // compute dtype [tokens, max(hidden, q size, ffn)]
@@ -28,6 +29,7 @@ struct ActivationPlan {
   int64_t total() const { return residual + operand + fused + sampled + normed + logits; }
 };
 
+// The sizes for one rank of a model that computes in `compute_dtype`.
 ActivationPlan PlanActivations(const ModelConfig& config, const LocalShape& shape,
                                kernels::DType compute_dtype, const StepLimits& limits);
 

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kWindows = 4;       // sampled per tensor, evenly spread
 constexpr size_t kWindowBytes = 64;  // each
 
-// Files that decide what tokens mean and where a generation ends.
+// The files beside the weights that decide what tokens mean and where a generation ends.
 constexpr const char* kFiles[] = {"config.json", "generation_config.json", "tokenizer.json",
                                   "tokenizer_config.json"};
 

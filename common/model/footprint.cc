@@ -9,7 +9,7 @@
 namespace baton {
 namespace {
 
-// Of all projections of all layers, for one token.
+// The operations of all projections of all layers, for one token.
 double ProjectionFlops(const ModelConfig& c) {
   const double attention = static_cast<double>(c.hidden) * (2.0 * c.q_size() + 2.0 * c.kv_size());
   const double mlp = 3.0 * c.hidden * c.ffn;
@@ -18,7 +18,8 @@ double ProjectionFlops(const ModelConfig& c) {
 
 double OutputFlops(const ModelConfig& c) { return 2.0 * c.hidden * c.vocab; }
 
-// Pairs (query, key) of a layer when tokens [begin, end) attend to all before and to themselves.
+// How many pairs (query, key) a layer has when tokens [begin, end) attend to all before them and to
+// themselves.
 double AttendedPairs(int64_t begin, int64_t end, int64_t window) {
   const auto triangle = [](double n) { return n * (n + 1) / 2; };
   if (window == 0) window = end;
@@ -31,7 +32,7 @@ double AttendedPairs(int64_t begin, int64_t end, int64_t window) {
          static_cast<double>(end - begin - (ramp_end - ramp_begin)) * static_cast<double>(window);
 }
 
-// Scores and weighted sum: 2 · head_dim FLOPs each, per query head and pair.
+// Scores and their weighted sum take 2 · head_dim FLOPs each, for every query head and pair.
 double AttentionFlops(const ModelConfig& c, int64_t begin, int64_t end) {
   double pairs = 0;
   for (const int32_t window : c.windows) pairs += AttendedPairs(begin, end, window);

@@ -9,7 +9,7 @@
 
 namespace baton {
 
-// What the figures are computed for.
+// What the figures of a Footprint are computed for.
 struct FootprintQuery {
   int32_t tokens = 1024;                      // length of the prompt, and of a running sequence
   int64_t memory_bytes = int64_t{512} << 20;  // of KV cache
@@ -24,20 +24,21 @@ struct Footprint {
   std::map<std::string, int64_t> weight_bytes;  // per dtype: float32, bfloat16, float16
   int64_t kv_bytes_per_token = 0;     // 2 · layers · kv_heads · head_dim · dtype bytes
   int64_t activation_peak_bytes = 0;  // buffers of a step of `tokens` tokens that draws one
-  // Of the projections and of attention over what each token sees; multiply and add count as two.
-  // Every token passes all layers, the last one the output projection too. (The transformer leaves
-  // out what no sampled token reads: see LastLayerTailFlops.)
+  // Floating point operations of the projections and of attention over what each token sees; a
+  // multiplication and an addition count as two. Every token passes all layers, and the last token
+  // the output projection too. (The transformer leaves out what no sampled token reads: see
+  // LastLayerTailFlops.)
   double prefill_flops = 0;      // of a prompt of `tokens`
   double decode_step_flops = 0;  // of the token after `tokens` others
   int64_t max_concurrency = 0;   // sequences of `tokens` whose KV blocks fit into the memory
 };
 
-// Of one token in the last layer, from the attention's output on: not executed for tokens that do
-// not sample.
+// The operations of one token in the last layer, from the output of attention on. They are not
+// executed for tokens that do not sample.
 double LastLayerTailFlops(const ModelConfig& config);
 
-// Of a prompt of `tokens` in one step, as executed: only its last token passes the last layer's
-// tail.
+// The operations that are executed for a prompt of `tokens` in one step: only its last token passes
+// the last layer's tail.
 double ExecutedPrefillFlops(const ModelConfig& config, int32_t tokens);
 
 Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query);

@@ -23,7 +23,7 @@ absl::Status CheckAvailable(const kernels::Backend& backend, double need, int32_
                    device.has_value() ? ", or --gpu-memory-utilization" : ""));
 }
 
-// What the driver, cuBLASLt and NCCL take of a GPU for a process, which nothing tells.
+// What the driver, cuBLASLt and NCCL take of a GPU for a process. Nothing tells how much that is.
 constexpr int64_t kLibraryBytes = int64_t{1} << 30;
 
 }  // namespace

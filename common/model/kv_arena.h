@@ -12,17 +12,17 @@
 
 namespace baton {
 
-// Names the order of bytes inside a block, kernels::KvLayout. Workers hand blocks over only when it
-// is the same.
+// The version of the order of bytes inside a block, which kernels::KvLayout describes. Workers hand
+// blocks to each other only where it is equal.
 inline constexpr int kKvLayoutVersion = 1;
 
-// What a block of this model looks like on a rank.
+// The layout of a block of this model on one rank.
 kernels::KvLayout KvLayoutOf(const ModelConfig& config, const LocalShape& shape,
                              kernels::DType kv_dtype, int32_t block_size);
 
-// How much KV cache a worker gets; at most one of tokens and memory is set. If none is, the cache
-// gets kDefaultMemoryBytes of the host's memory, or what is left of `device_share` of a device's
-// own.
+// How much KV cache a worker gets. At most one of `tokens` and `memory_bytes` is set. If neither
+// is, the cache gets kDefaultMemoryBytes of the host's memory, or, on a device with memory of its
+// own, what is left of the share `device_share` of that.
 struct KvBudget {
   static constexpr int64_t kDefaultMemoryBytes = int64_t{512} << 20;
   double device_share = 0.9;            // --gpu-memory-utilization
@@ -30,16 +30,16 @@ struct KvBudget {
   std::optional<int64_t> memory_bytes;  // --kv-cache-memory
 };
 
-// Blocks that the budget pays for: tokens rounded up, memory rounded down. INVALID_ARGUMENT for a
-// budget of both kinds, RESOURCE_EXHAUSTED for one below a single block.
+// How many blocks the budget pays for: tokens are rounded up, memory is rounded down.
+// INVALID_ARGUMENT for a budget of both kinds, RESOURCE_EXHAUSTED for one below a single block.
 absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayout& layout);
 
-// Bytes of KV cache when this process may have `share` of a device, after everything else of it has
-// its memory; no more than is free, as others may be there. RESOURCE_EXHAUSTED, with need, have and
-// flag, where nothing is left.
+// How many bytes are left for the KV cache when this process may have `share` of a device's memory
+// and everything else has its part already. No more than is free, because other processes may be
+// there. RESOURCE_EXHAUSTED, with need, have and flag, where nothing is left.
 absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share);
 
-// The memory behind a worker's blocks.
+// The memory in which one rank's KV blocks lie.
 class KvArena final {
  public:
   // Allocates and writes every page, so that no request pays for it and a lack of memory shows

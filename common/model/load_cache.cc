@@ -22,14 +22,14 @@
 namespace baton {
 namespace {
 
-// On the way from the disk while a tensor is packed.
+// How many bytes are on their way from the disk while a tensor is packed.
 constexpr int64_t kCacheReadAheadBytes = int64_t{256} << 20;
 
 absl::Status Damaged(const std::string& path, const std::string& why) {
   return absl::DataLossError(absl::StrCat(path, ": ", why));
 }
 
-// Of eight hexadecimal digits each.
+// Reads checksums of eight hexadecimal digits each.
 bool ParseSums(const std::string& text, std::vector<uint32_t>& sums) {
   if (text.size() % load_cache::kSumDigits != 0) return false;
   for (size_t at = 0; at < text.size(); at += load_cache::kSumDigits) {

@@ -13,11 +13,11 @@
 
 namespace baton {
 
-// A checkpoint as a rank packs it: matrices and vectors divided, joined and converted, in a file of
-// their own, so that a later load only reads. A file is named by its key, appears whole or not at
-// all, and is believed only as far as its checksums hold.
+// A load cache is a file with a checkpoint as one rank packs it: its matrices and vectors are
+// already divided, joined and converted, so that a later load only reads. A file is named by its
+// key, appears whole or not at all, and is believed only as far as its checksums hold.
 
-// What a file holds.
+// What decides the contents of a file.
 struct LoadCacheKey {
   std::string fingerprint;  // ModelFingerprint
   std::string checkpoint;   // names, sizes and times of the checkpoint's files
@@ -29,11 +29,11 @@ struct LoadCacheKey {
                                          const std::string& fingerprint, kernels::DType dtype,
                                          int32_t rank, int32_t ranks);
   std::string FileName() const;
-  // Everything that decides the contents, also the format's version, as the file repeats it.
+  // All of this, and the version of the format, in the words in which the file repeats it.
   std::string Identity() const;
 };
 
-// Reads a file. Not thread-safe.
+// Reads the tensors of a load cache's file. Not thread-safe.
 class LoadCacheReader final {
  public:
   // NOT_FOUND where there is none; FAILED_PRECONDITION where it holds something else than `key`
@@ -41,10 +41,11 @@ class LoadCacheReader final {
   static absl::StatusOr<std::unique_ptr<LoadCacheReader>> Open(const std::string& dir,
                                                                const LoadCacheKey& key);
 
-  // A tensor whose checksums hold, until the next call. DATA_LOSS, naming it, otherwise.
+  // Returns a tensor, which is valid until the next call. DATA_LOSS, naming it, where its checksums
+  // do not hold.
   absl::StatusOr<kernels::HostTensor> Read(const std::string& name, kernels::DType dtype,
                                            int64_t rows, int64_t cols);
-  // Gives its pages back.
+  // Gives the pages of a tensor back to the system.
   void Drop(const std::string& name) const;
   int64_t data_bytes() const { return data_bytes_; }
 
@@ -52,27 +53,27 @@ class LoadCacheReader final {
   explicit LoadCacheReader(std::unique_ptr<SafetensorsFile> file) : file_(std::move(file)) {}
   absl::Status ReadMetadata(const LoadCacheKey& key);
   absl::Status Verify(const StoredTensor& tensor, size_t first_sum) const;
-  // Keeps some of what comes behind tensor `index` on the way from the disk.
+  // Asks the system to read some of what comes after tensor `index` from the disk.
   void ReadAhead(size_t index);
 
   const std::unique_ptr<SafetensorsFile> file_;
   std::vector<uint32_t> sums_;     // of all pieces of all tensors, in the order of the data
   std::vector<size_t> first_sum_;  // [tensors]
-  size_t asked_ = 0;               // tensors that were asked for ahead
+  size_t asked_ = 0;               // tensors that ReadAhead has asked for
   int64_t data_bytes_ = 0;
   std::unique_ptr<std::byte[]> aligned_;
   size_t aligned_bytes_ = 0;
 };
 
-// Writes a file beside its place, and moves it there when it is whole. Not thread-safe.
+// Writes a load cache's file under another name, and renames it when it is whole. Not thread-safe.
 class LoadCacheWriter final {
  public:
-  // Room for the list of up to `tensors` tensors of `bytes` together. ABORTED while another process
-  // or thread writes the same file, UNAVAILABLE when it cannot be written or locked.
+  // Begins a file for up to `tensors` tensors of `bytes` together. ABORTED while another process or
+  // thread writes the same file, UNAVAILABLE when it cannot be written or locked.
   static absl::StatusOr<std::unique_ptr<LoadCacheWriter>> Create(const std::string& dir,
                                                                  const LoadCacheKey& key,
                                                                  size_t tensors, int64_t bytes);
-  // What is not committed leaves nothing behind.
+  // A file that was not committed leaves nothing behind.
   ~LoadCacheWriter();
   LoadCacheWriter(const LoadCacheWriter&) = delete;
   LoadCacheWriter& operator=(const LoadCacheWriter&) = delete;

@@ -20,10 +20,11 @@ namespace {
 constexpr size_t kLengthBytes = 8;  // of a safetensors file, before its header
 constexpr size_t kDataAlignment = 64;
 constexpr char kTemporary[] = ".tmp";
-// How often the file beside the place may be moved or removed while it is being opened.
+// How often the temporary file may be moved or removed by another writer while it is being opened.
 constexpr int kTries = 16;
 
-// What of a tensor's entry does not grow with it: names, shape and offsets are shorter.
+// Room for the part of a tensor's entry that does not grow with it; names, shape and offsets are
+// shorter.
 constexpr size_t kEntryBytes = 256;
 
 absl::Status CannotWrite(const std::string& path, int error) {

@@ -11,7 +11,8 @@ namespace {
 
 std::string Megabytes(double bytes) { return absl::StrFormat("%.0f MB", bytes / 1e6); }
 
-// Of all ranks: what they divide once, what each has whole as often as there are ranks.
+// Elements over all ranks: what they divide counts once, what each has whole as often as there are
+// ranks.
 double ParametersOfRanks(const ModelConfig& config, const LocalShape& shape, int32_t ranks) {
   const double hidden = config.hidden;
   const double ends = hidden * config.vocab * (config.tied_embeddings ? 1 : 2);
@@ -20,7 +21,7 @@ double ParametersOfRanks(const ModelConfig& config, const LocalShape& shape, int
   return static_cast<double>(CountParameters(config)) + (ranks - 1) * ends + copied_kv;
 }
 
-// Of one rank's layers; what quantization makes smaller.
+// Elements of one rank's layers, which quantization makes smaller.
 double ProjectionParameters(const ModelConfig& config, const LocalShape& shape) {
   const double hidden = config.hidden;
   const double heads = 2.0 * (shape.q_heads + shape.kv_heads) * config.head_dim;

@@ -12,12 +12,13 @@
 
 namespace baton {
 
-// What a model takes beside its KV cache, for LoadModel to refuse before the long part of a load.
+// How much memory a model takes beside its KV cache, so that LoadModel can refuse a model that does
+// not fit before the long part of a load.
 struct MemoryNeed {
   double weights = 0;      // bytes, of all ranks
-  double activations = 0;  // likewise
+  double activations = 0;  // bytes, of all ranks
 
-  // `shape` is of one rank of `ranks`.
+  // `shape` is that of one of `ranks` ranks.
   static MemoryNeed Of(const ModelConfig& config, const LocalShape& shape, int32_t ranks,
                        kernels::DType dtype, kernels::Quantization quantization,
                        const StepLimits& limits);

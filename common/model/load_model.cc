@@ -16,7 +16,7 @@ namespace {
 class Stopwatch final {
  public:
   explicit Stopwatch(const base::Clock& clock) : clock_(clock), last_(clock.Now()) {}
-  // Since the last lap.
+  // The time since the last lap.
   base::Duration Lap() {
     const base::Instant before = std::exchange(last_, clock_.Now());
     return last_ - before;
@@ -27,7 +27,7 @@ class Stopwatch final {
   base::Instant last_;
 };
 
-// Backends and arenas to the model, and one runner out of all.
+// Moves backends and arenas into the model, and makes one runner out of those of all ranks.
 void Assemble(std::vector<LoadedRank> ranks, LoadedModel* model) {
   model->transformer = &ranks[0].runner->transformer();
   model->times.weights = ranks[0].times.weights;
@@ -109,7 +109,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   BATON_ASSIGN_OR_RETURN(std::vector<LoadedRank> loaded, LoadRanks(source, model->group, progress));
   Assemble(std::move(loaded), model.get());
   watch.Lap();
-  // After the weights: it samples every tensor, and by now their pages are in memory.
+  // The fingerprint samples every tensor. It comes after the weights, when their pages are in
+  // memory.
   BATON_ASSIGN_OR_RETURN(model->fingerprint, ModelFingerprint(model_dir, *files, source.dtype));
   model->times.checkpoint += watch.Lap();
   return model;

@@ -22,8 +22,8 @@
 
 namespace baton {
 
-// A model that is ready to run. The runner may be moved out; it borrows backend and KV memory, so
-// the model outlives it.
+// A model that is ready to run. The runner may be moved out, but it borrows the backend and the KV
+// memory, so the model must outlive it.
 struct LoadedModel {
   ModelConfig config;
   GenerationConfig generation;
@@ -44,8 +44,8 @@ struct LoadedModel {
   KvCache kv_cache() const;
 };
 
-// Everything from a directory to the first step: checks the files, makes the backend, packs the
-// weights, and allocates and touches the KV arena. `progress` may be null.
+// Does everything that stands between a directory and the first step: checks the files, makes the
+// backend, packs the weights, and allocates and touches the KV arena. `progress` may be null.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(
     const std::string& model_dir, const ModelOptions& options, const LoadProgress& progress,
     const base::Clock& clock = base::SteadyClock());

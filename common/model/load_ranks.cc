@@ -16,7 +16,7 @@
 namespace baton {
 namespace {
 
-// One progress out of that of all ranks, which load side by side.
+// Makes one progress out of that of all ranks, which load side by side.
 class RanksProgress final {
  public:
   RanksProgress(const LoadProgress& progress, int32_t ranks)
@@ -38,7 +38,7 @@ class RanksProgress final {
   int64_t sum_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
-// Adds the time of its life to a duration.
+// Adds the time that it exists to a duration.
 class Timed final {
  public:
   Timed(const base::Clock& clock, base::Duration* sum)
@@ -53,21 +53,22 @@ class Timed final {
   base::Duration* const sum_;
 };
 
-// One rank on its way, stage by stage in the order of the methods.
+// The load of one rank. Its methods are the stages, in their order.
 class RankLoad final {
  public:
   RankLoad(const RankSource& source, int32_t index, kernels::Collective* collective)
       : source_(source), index_(index), collective_(collective) {}
 
-  // Backend and weights.
+  // Makes the backend and packs the weights.
   absl::Status Load(const LoadProgress& progress);
-  // Transformer, for which devices choose their kernels.
+  // Makes the transformer, for which devices choose their kernels.
   absl::Status Prepare();
-  // The largest step, so that a device has taken what it needs; then how many KV blocks fit.
+  // Runs the largest step, so that a device has taken what it needs; then blocks() says how many KV
+  // blocks fit.
   absl::Status WarmUp();
   int32_t blocks() const { return blocks_; }
   absl::Status AllocateCache(int32_t blocks);
-  // The steps that a device captures.
+  // Runs the steps that a device captures.
   absl::Status RunSmallSteps();
 
   kernels::Collective* collective() const { return collective_; }
@@ -78,7 +79,7 @@ class RankLoad final {
   }
 
  private:
-  // CheckMemory of one rank on a device of its own; those on the host are checked together.
+  // CheckMemory for one rank on a device of its own. Ranks on the host are checked together.
   absl::Status CheckDevice() const;
   absl::StatusOr<ModelWeights> ReadWeights(const LoadProgress& progress);
   bool on_device() const { return kernels::HasOwnMemory(source_.options.device); }
@@ -170,8 +171,8 @@ absl::Status RankLoad::RunSmallSteps() {
   return RunDecodeSteps(*transformer_, loaded_.rank.arena->kv());
 }
 
-// One stage for every rank, each on a thread; returns when all are through it, with the first error
-// in the order of the ranks. A rank that fails ends the group, so that no other waits for it.
+// Runs one stage for every rank, each on a thread, and returns the first error in the order of the
+// ranks when all are through it. A rank that fails ends the group, so that no other waits for it.
 absl::Status OnEveryRank(std::deque<RankLoad>& ranks,
                          const std::function<absl::Status(RankLoad&, int32_t)>& stage) {
   std::vector<absl::Status> done(ranks.size());

@@ -20,15 +20,15 @@
 
 namespace baton {
 
-// Where the time of a load went.
+// How long the parts of a load took.
 struct LoadTimes {
-  base::Duration checkpoint{};  // files opened and checked, fingerprint
-  base::Duration weights{};     // read and packed
-  base::Duration kv_cache{};    // allocated and touched
-  base::Duration kernels{};     // buffers and kernels made for every size of step
+  base::Duration checkpoint{};  // opening and checking files, and the fingerprint
+  base::Duration weights{};     // reading and packing
+  base::Duration kv_cache{};    // allocating and touching
+  base::Duration kernels{};     // making buffers and kernels for every size of step
 };
 
-// What a rank computes with.
+// What one rank computes with.
 struct ModelRank {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<KvArena> arena;
@@ -42,23 +42,24 @@ struct RankSource {
   const base::Clock& clock;
   kernels::DType dtype = kernels::DType::kF32;
   kernels::DType kv_dtype = kernels::DType::kF32;
-  std::string fingerprint;  // where a load cache needs it
-  int32_t num_blocks = 0;
-  // The cache of a device with its own memory gets what is left when everything else is there.
+  std::string fingerprint;  // only for a load cache
+  int32_t num_blocks = 0;   // of the KV cache, unless kv_takes_rest
+  // Whether the KV cache of a device with its own memory gets what is left of that.
   bool kv_takes_rest = false;
 };
 
+// What LoadRanks makes of one rank.
 struct LoadedRank {
   ModelRank rank;
   std::unique_ptr<TransformerRunner> runner;
   size_t weight_bytes = 0;
-  LoadTimes times;  // but for the checkpoint
+  LoadTimes times;  // all but `checkpoint`
 };
 
-// Loads all ranks side by side, each on a thread of its own, rank 0 on the caller's. `group` has an
-// end for each, or is empty for a single one; an error of a rank ends it. No rank waits
-// for another one's weights inside a device, and all get as many KV blocks as the one with the
-// least memory holds.
+// Loads all ranks side by side, rank 0 on the caller's thread and each other one on a thread of its
+// own. `group` has an end for each rank, or is empty for a single one; an error of a rank ends the
+// group. No rank waits for another one's weights inside a device. All get as many KV blocks as the
+// rank with the least memory can hold.
 absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
     const RankSource& source, std::span<const std::unique_ptr<kernels::Collective>> group,
     const LoadProgress& progress);

@@ -16,7 +16,7 @@
 
 namespace baton {
 
-// How a worker serves a model directory; the flags of the same names.
+// How a worker loads and runs the model of a directory; its flags have the same names.
 struct ModelOptions {
   std::optional<kernels::DType> dtype;     // of arithmetic; empty: see ResolveComputeDType
   std::optional<kernels::DType> kv_dtype;  // of the KV cache; empty: that of arithmetic
@@ -44,8 +44,8 @@ kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const Mo
 absl::StatusOr<kernels::DType> ResolveKvDType(std::optional<kernels::DType> dtype,
                                               kernels::DType compute);
 
-// Makes the directory of --load-cache. One that cannot be made is a mistake in the flag; one that
-// cannot be written costs a cache only.
+// Makes the directory of --load-cache. INVALID_ARGUMENT for one that cannot be made, which is a
+// mistake in the flag; a directory that cannot be written only costs the cache.
 absl::Status MakeCacheDir(const std::string& dir);
 
 }  // namespace baton

@@ -17,7 +17,8 @@ bool SameDraw(const SampledToken& a, const SampledToken& b) {
          std::bit_cast<uint32_t>(a.logprob) == std::bit_cast<uint32_t>(b.logprob);
 }
 
-// Equal inputs and weights give equal bits: anything else is a fault of a device or a mix of them.
+// Equal inputs and weights give equal bits, so anything else is a fault of a device or a mix of
+// different ones.
 absl::Status CheckSameDraws(const std::vector<StepOutput>& outputs) {
   const std::vector<SampledToken>& expected = outputs[0].samples;
   for (size_t rank = 1; rank < outputs.size(); ++rank) {

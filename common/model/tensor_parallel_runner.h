@@ -12,26 +12,27 @@
 
 namespace baton {
 
-// The runners of the ranks of a tensor-parallel group as one: every rank runs every step, rank 0 on
-// the caller's thread, each other one on a thread of its own. All ranks draw the step's tokens,
-// from equal bits, so that none has to be sent to another; rank 0's are the result.
+// Makes one runner out of those of the ranks of a tensor-parallel group. Every rank runs every
+// step, rank 0 on the caller's thread and each other one on a thread of its own. All ranks draw the
+// step's tokens from equal bits, so that no token has to be sent to another rank; rank 0's are the
+// result.
 class TensorParallelRunner final : public ModelRunner {
  public:
   struct Rank {
     std::unique_ptr<ModelRunner> runner;
     kernels::Collective* collective = nullptr;  // outlives this
   };
-  // At least one.
+  // `ranks` has at least one entry.
   explicit TensorParallelRunner(std::vector<Rank> ranks);
-  // Waits for what the ranks are doing.
+  // Waits until the ranks have finished what they are doing.
   ~TensorParallelRunner() override;
 
-  // A rank that fails ends the group, so that the others do not wait for it, and the step: its
-  // error is the answer. No step succeeds after that.
+  // A rank that fails ends the group, so that the others do not wait for it; its error is the
+  // answer of this step, and no later step succeeds.
   absl::Status Submit(const StepPlan& plan) override;
-  // An error also when the ranks drew unequal tokens.
+  // It is an error, too, when the ranks drew unequal tokens.
   absl::StatusOr<StepOutput> Wait() override;
-  // Of all ranks.
+  // The sum over all ranks.
   uint64_t operations_finished() const override;
   // As many as every rank's runner takes.
   int32_t max_in_flight() const override;
@@ -39,9 +40,9 @@ class TensorParallelRunner final : public ModelRunner {
  private:
   using Work = std::function<absl::Status(size_t rank)>;
 
-  // Runs `work` for every rank, each on its thread; returns when all have, with the first error.
-  // How long a rank may take is bounded by the group's patience where it waits for the others; one
-  // that is stuck in an operation is found by who watches operations_finished.
+  // Runs `work` for every rank, each on its thread, and returns the first error when all are done.
+  // Where a rank waits for the others, the group's patience bounds how long; the watchdog finds one
+  // that is stuck in an operation, because operations_finished stands still.
   absl::Status OnEveryRank(const Work& work);
   void RunRank(const Work& work, size_t rank);
   void ServeRank(size_t rank);

@@ -12,7 +12,7 @@ namespace {
 
 using kernels::DType;
 
-constexpr int64_t kPieceBytes = int64_t{4} << 20;
+constexpr int64_t kSlicePieceBytes = int64_t{4} << 20;
 
 float Load(const std::byte* from, DType dtype) {
   if (dtype == DType::kF32) {
@@ -48,7 +48,7 @@ void CopyRow(const std::byte* from, DType from_dtype, int64_t cols, DType dtype,
   }
 }
 
-// Rows of one slice that a thread takes at a time.
+// Rows of one slice, as many as a thread takes at a time.
 struct SlicePiece {
   const TensorSlice* slice = nullptr;
   int64_t begin = 0;
@@ -61,7 +61,7 @@ std::vector<SlicePiece> Divide(std::span<const TensorSlice> slices, DType dtype,
   for (const TensorSlice& slice : slices) {
     const int64_t row_bytes =
         std::max<int64_t>(1, slice.cols * static_cast<int64_t>(SizeOf(dtype)));
-    const int64_t rows = std::max<int64_t>(1, kPieceBytes / row_bytes);
+    const int64_t rows = std::max<int64_t>(1, kSlicePieceBytes / row_bytes);
     for (int64_t begin = 0; begin < slice.rows; begin += rows) {
       const int64_t end = std::min(slice.rows, begin + rows);
       pieces.push_back({&slice, begin, end, out});

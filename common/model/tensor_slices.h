@@ -8,7 +8,7 @@
 
 namespace baton {
 
-// A rectangle of a stored tensor. Its elements may lie at any address.
+// A rectangle of a tensor as it is stored. Its elements may lie at any address, aligned or not.
 struct TensorSlice {
   const std::byte* data = nullptr;  // the first element
   kernels::DType dtype = kernels::DType::kF32;
@@ -17,8 +17,9 @@ struct TensorSlice {
   int64_t stride = 0;  // elements from row to row
 };
 
-// The slices below each other, dense, converted to `dtype` (rounded to nearest even). Large ones by
-// several threads: pages of a mapped file are what takes the time.
+// Writes the slices to `out`, one below the other, dense and converted to `dtype`, rounded to
+// nearest even. Several threads copy large ones, because the pages of a mapped file are what takes
+// the time.
 void CopySlices(std::span<const TensorSlice> slices, kernels::DType dtype, std::byte* out);
 
 }  // namespace baton

@@ -44,7 +44,7 @@ void AddMlp(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs)
   add("mlp.down_proj.bias", {c.hidden});
 }
 
-// What transformers writes or leaves beside the weights it uses.
+// Tensors that the Python library transformers writes, or leaves, beside the weights that it uses.
 bool IsHarmlessExtra(const ModelConfig& config, const std::string& name) {
   return absl::EndsWith(name, "rotary_emb.inv_freq") ||
          (config.tied_embeddings && name == "lm_head.weight");

@@ -20,21 +20,22 @@ struct TensorSpec {
   int64_t elements() const;
 };
 
-// Names inside layer `layer`: LayerTensor(3, "mlp.up_proj.weight").
+// The full name of a tensor of layer `layer`: LayerTensor(3, "mlp.up_proj.weight").
 std::string LayerTensor(int32_t layer, const std::string& name);
 
-// All tensors of a model of this shape, in the order in which they are used.
+// All tensors that a model of this shape has, in the order in which they are used.
 std::vector<TensorSpec> ExpectedTensors(const ModelConfig& config);
 
-// Sum of their elements; tied embeddings count once.
+// How many elements they have together; tied embeddings count once.
 int64_t CountParameters(const ModelConfig& config);
 
-// "F32", "BF16", "F16"; INVALID_ARGUMENT, naming the tensor, for any other type.
+// The type of a stored tensor: "F32", "BF16" or "F16". INVALID_ARGUMENT, naming the tensor, for any
+// other.
 absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor);
 
-// Every expected tensor is there with its shape and a type that loads, and nothing is there that
-// the model would leave unused: a tensor without a place means that config.json describes another
-// model.
+// Checks that every expected tensor is there with its shape and a type that loads, and that nothing
+// is there which the model would leave unused: such a tensor means that config.json describes
+// another model.
 absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files);
 
 }  // namespace baton

@@ -34,7 +34,7 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
                                                    " tokens and ", limits.max_samples,
                                                    " samples; expected at least one of each"));
   }
-  // A row has a token at least.
+  // A row that draws has at least one token, so more samples than tokens never come.
   const StepLimits tight = {.max_tokens = limits.max_tokens,
                             .max_samples = std::min(limits.max_samples, limits.max_tokens)};
   auto transformer = std::unique_ptr<Transformer>(
@@ -62,7 +62,7 @@ absl::Status Transformer::AllocateBuffers() {
   return absl::OkStatus();
 }
 
-// Every product of a step, for the backend to prepare.
+// Lists every product of a step, for the backend to prepare.
 std::vector<kernels::MatMulUse> Transformer::Products() const {
   std::vector<kernels::MatMulUse> uses;
   const int rows = limits_.max_tokens;
@@ -84,7 +84,7 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
   return uses;
 }
 
-// One of each that differs: layers differ by their window only.
+// One AttentionShape of each that differs. Layers differ by their window only.
 std::vector<kernels::AttentionShape> Transformer::Attentions() const {
   std::vector<kernels::AttentionShape> shapes;
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
@@ -132,8 +132,8 @@ void Transformer::Project(const kernels::PackedWeight& weight, Matrix in, Matrix
   CountOperation();
 }
 
-// Rank 0 adds its part to the residual, the others put theirs in its place, and the sum of them all
-// is the new residual on every rank.
+// Rank 0 adds its part to the residual and the other ranks put theirs in its place, so the sum over
+// the ranks is the new residual on each of them.
 void Transformer::AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
                              Matrix in, Matrix residual) {
   Project(weight, in, residual, {.bias = bias, .accumulate = shape_.rank == 0});
@@ -184,7 +184,7 @@ void Transformer::FinishLayer(int32_t layer, Matrix heads, Matrix residual) {
   AddProduct(*w.down, w.down_bias.get(), gated, residual);
 }
 
-// After the last layer's K and V are stored, only the rows that sample matter.
+// Once the last layer's K and V are stored, only the rows that sample matter.
 Matrix Transformer::LastLayer(Matrix residual, int64_t samples) {
   const int32_t layer = config_.layers - 1;
   const Matrix heads = Attend(layer, StoreKv(layer, residual));

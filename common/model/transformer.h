@@ -15,28 +15,41 @@
 
 namespace baton {
 
-// The forward pass, the only one: pre-norm decoder layers of grouped-query attention and a gated
-// MLP over a fp32 residual stream. All that differs between families is in ModelConfig. Computes in
-// fixed buffers; nothing is allocated after Create. One thread drives it.
+// The forward pass of every model: pre-norm decoder layers of grouped-query attention and a gated
+// MLP over a residual stream of fp32. What differs between families of models is in ModelConfig. It
+// computes in fixed buffers, so nothing is allocated after Create. One thread drives it. A step
+// that computes the prompt {5, 6, 7} in block 0 and draws the token behind it:
+//
+//   auto transformer = Transformer::Create(config, shape, std::move(weights), &backend,
+//                                          {.max_tokens = 512, .max_samples = 8}).value();
+//   const std::vector<int32_t> tokens = {5, 6, 7}, positions = {0, 1, 2}, blocks = {0}, last = {2};
+//   const kernels::StepLayout::Sequence sequence = {
+//       .token_begin = 0, .num_tokens = 3, .context = 3, .blocks = blocks};
+//   const kernels::Matrix logits = transformer->Forward(
+//       {.tokens = tokens, .positions = positions, .sequences = {&sequence, 1},
+//        .sample_rows = last}, kv).value();
+//   backend.Sample(logits, rows, results);   // rows: how to draw; results: what was drawn
+//   const absl::Status status = backend.EndStep();
 class Transformer final {
  public:
-  // Borrows `backend`. Allocates the buffers and prepares the backend for steps within `limits`.
+  // Allocates the buffers and prepares `backend`, which must outlive the transformer, for steps
+  // within `limits`.
   static absl::StatusOr<std::unique_ptr<Transformer>> Create(const ModelConfig& config,
                                                              const LocalShape& shape,
                                                              ModelWeights weights,
                                                              kernels::Backend* backend,
                                                              const StepLimits& limits);
 
-  // Computes a step and returns the logits after the tokens `layout.sample_rows`, fp32 [at least
-  // that many, vocab], valid until the next call. The caller ends the step (Backend::EndStep) when
-  // it has used them.
+  // Computes a step and returns the logits after the tokens of `layout.sample_rows`, fp32 [at least
+  // that many rows, vocab], which are valid until the next call. The caller ends the step by
+  // Backend::EndStep when it has used them.
   absl::StatusOr<kernels::Matrix> Forward(const kernels::StepLayout& layout,
                                           const kernels::PagedKv& kv);
 
   const StepLimits& limits() const { return limits_; }
   kernels::Backend& backend() const { return *backend_; }
   const ModelWeights& weights() const { return weights_; }
-  // Operations finished since Create. Any thread may ask.
+  // How many operations have been called since Create. Any thread may ask.
   uint64_t operations_finished() const { return operations_.load(std::memory_order_relaxed); }
   void CountOperation() { operations_.fetch_add(1, std::memory_order_relaxed); }
 
@@ -49,15 +62,16 @@ class Transformer final {
   kernels::RopeShape Rope() const;
 
   void Embed(kernels::Matrix residual);
-  // K and V of the residual stream's tokens into the cache; their q, k and v.
+  // Writes K and V of the residual stream's tokens to the cache and returns their q, k and v.
   kernels::Matrix StoreKv(int32_t layer, kernels::Matrix residual);
-  // What the heads read from the cache, before the output projection.
+  // Returns what the heads read from the cache, before the output projection.
   kernels::Matrix Attend(int32_t layer, kernels::Matrix qkv);
-  // Of the heads' output `heads` and the MLP into `residual`, row by row.
+  // Adds the projected output of the heads and then the MLP to `residual`, row by row.
   void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
   kernels::Matrix LastLayer(kernels::Matrix residual, int64_t samples);
   void Operations(const kernels::StepRows& rows, kernels::Matrix logits);
-  // Adds x times `weight` to the residual stream, of which each rank has computed a part.
+  // Adds the product of `in` and `weight`, of which each rank computes a part, to the residual
+  // stream.
   void AddProduct(const kernels::PackedWeight& weight, const kernels::Buffer* bias,
                   kernels::Matrix in, kernels::Matrix residual);
 
@@ -65,7 +79,7 @@ class Transformer final {
   void Norm(kernels::Matrix in, const kernels::Buffer& weight, kernels::Matrix out);
   void Project(const kernels::PackedWeight& weight, kernels::Matrix in, kernels::Matrix out,
                const kernels::MatMulEpilogue& epilogue);
-  // Views of the two activation buffers, which take turns.
+  // Views of the two buffers of ActivationPlan that take turns.
   kernels::Matrix Operand(int64_t rows, int64_t cols) const;
   kernels::Matrix Fused(int64_t rows, int64_t cols) const;
   kernels::AttentionShape AttentionOf(int32_t layer) const;

@@ -87,7 +87,8 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
 
 absl::StatusOr<StepOutput> TransformerRunner::Wait() {
   BATON_CHECK(!in_flight_.empty()) << "Wait without Submit";
-  // Results are written into the step until EndStep returns; those of a deque stay where they are.
+  // EndStep writes results into the step. Elements of a deque stay where they are while others come
+  // and go.
   const absl::Status ended = transformer_->backend().EndStep();
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();

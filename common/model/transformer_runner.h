@@ -11,9 +11,9 @@
 
 namespace baton {
 
-// Runs step plans on a transformer. On a device that keeps the last token of every slot, a second
-// step is launched while one computes, and the host waits for neither; on others one step runs at
-// a time, and when it begins, the last token of every slot is on the host.
+// Runs the scheduler's step plans on a transformer. On a device that keeps the last token of every
+// slot, a second step is launched while one computes, and the host waits for neither. On other
+// devices one step runs at a time, and when it begins, the last token of every slot is on the host.
 class TransformerRunner final : public ModelRunner {
  public:
   // The arena of `kv` and the transformer's backend outlive the runner.
@@ -27,13 +27,13 @@ class TransformerRunner final : public ModelRunner {
   Transformer& transformer() { return *transformer_; }
 
  private:
-  // A step between Submit and Wait: where its samples go, and whose they are.
+  // A step between Submit and Wait: where its samples go, and the slots that they are of.
   struct InFlight {
     std::vector<SampledToken> samples;
     std::vector<int32_t> slots;  // [samples]
   };
 
-  // The plan as flat arrays, in the members below.
+  // Lays the plan out as flat arrays in the members below.
   void Flatten(const StepPlan& plan);
   void AddRow(const StepRow& row);
   int32_t LastDrawn(int32_t slot) const;
@@ -41,18 +41,18 @@ class TransformerRunner final : public ModelRunner {
 
   const std::unique_ptr<Transformer> transformer_;
   const kernels::PagedKv kv_;
-  const bool device_feeds_;         // the device knows last tokens; else the host fills them in
+  const bool device_feeds_;         // whether the device knows last tokens, or the host feeds them
   std::deque<InFlight> in_flight_;  // oldest first
 
-  // Of the step that is being submitted; kept to reuse their memory.
+  // The arrays of the step that is being submitted; they are kept to reuse their memory.
   std::vector<int32_t> tokens_;     // [tokens]
   std::vector<int32_t> positions_;  // [tokens]
   std::vector<int32_t> blocks_;     // block tables, one after the other
   std::vector<kernels::StepLayout::Sequence> sequences_;
-  std::vector<int32_t> sample_rows_;  // last token of each row that samples
+  std::vector<int32_t> sample_rows_;  // the last token of each row that samples
   std::vector<kernels::SampleRow> sampling_;
 
-  std::vector<int32_t> last_drawn_;  // [slots], where the host fills them in
+  std::vector<int32_t> last_drawn_;  // [slots] where the host feeds last tokens
 };
 
 }  // namespace baton

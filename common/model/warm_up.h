@@ -6,13 +6,13 @@
 
 namespace baton {
 
-// Runs steps of meaningless tokens before a worker serves, so that a device has loaded what it
-// needs, and its memory is taken, when the KV cache gets the rest.
+// Steps of meaningless tokens that run before a worker serves. When the KV cache gets the rest of a
+// device's memory, the device has then loaded and taken what it needs.
 
-// The largest step of the transformer's limits, over KV blocks of its own.
+// Runs the largest step that the transformer's limits allow, over KV blocks of its own.
 absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& layout);
 
-// Decode steps of every padded size, twice: the second is the one that a backend captures.
+// Runs decode steps of every padded size, each twice, because a backend captures the second one.
 // Overwrites block 0.
 absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv);
 

@@ -1,4 +1,5 @@
-// Which items a rank packs, and in which order; where they come from is a WeightSource's.
+// Decides which items a rank packs, and in which order. Where they come from is up to a
+// WeightSource.
 #include <string>
 #include <utility>
 
@@ -146,7 +147,8 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
     if (output != kEmbedding) Finish(item);
   }
   BATON_ASSIGN_OR_RETURN(weights.final_norm, Vector("model.norm.weight", config_.hidden));
-  // Logits decide the token, and rows may be embeddings: this one is never quantized.
+  // The output projection is never quantized: logits decide the token, and its rows may be
+  // embeddings.
   BATON_ASSIGN_OR_RETURN(weights.output,
                          Matrix(whole("output.weight", output), /*keep_precision=*/true));
   return absl::OkStatus();
@@ -185,11 +187,11 @@ std::vector<const StoredTensor*> PackingOrder(const ModelConfig& config,
   return order;
 }
 
-// Null, and a line in the log, where no cache can be written.
+// Returns null, and logs why, where no cache can be written.
 std::unique_ptr<LoadCacheWriter> MakeWriter(const ModelConfig& config, const LoadCachePlace& cache,
                                             const CheckpointFiles& files) {
   const size_t items = kItemsOfEnds + kItemsOfLayer * static_cast<size_t>(config.layers);
-  // Converted to fp32, a checkpoint of 16 bits doubles.
+  // A checkpoint of 16 bits doubles when it is converted to fp32.
   auto writer = LoadCacheWriter::Create(cache.dir, cache.key, items, 2 * files.data_bytes());
   if (writer.ok()) return std::move(writer).value();
   if (absl::IsAborted(writer.status())) {

@@ -16,8 +16,8 @@ using kernels::HostTensor;
 
 namespace {
 
-// On the way from the disk while a tensor is packed: enough to keep a fast disk busy, little enough
-// that the pages are still in memory when their turn comes.
+// How many bytes are on their way from the disk while a tensor is packed: enough to keep a fast
+// disk busy, few enough that the pages are still in memory when their turn comes.
 constexpr int64_t kReadAheadBytes = int64_t{256} << 20;
 
 bool IsAligned(const void* data, DType dtype) {

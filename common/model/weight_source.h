@@ -21,10 +21,10 @@ struct RowRange {
   int64_t end = 0;
 };
 
-// A matrix or a vector as a rank packs it: ranges of rows below each other, of which it takes
-// columns [col_begin, col_end).
+// A matrix or a vector as a rank packs it: ranges of rows of stored tensors, one below the other,
+// of which it takes columns [col_begin, col_end).
 struct WeightItem {
-  std::string name;  // in a load cache
+  std::string name;  // that it has in a load cache
   std::vector<RowRange> ranges;
   int64_t cols = 1;  // of the stored tensors; 1 for a vector
   int64_t col_begin = 0;
@@ -34,7 +34,7 @@ struct WeightItem {
   int64_t width() const { return (col_end < 0 ? cols : col_end) - col_begin; }
 };
 
-// What a backend packs: `shard` of `tensor`, which is valid until the next call.
+// What a backend is given to pack: the `shard` of `tensor`, which is valid until the next call.
 struct WeightData {
   kernels::HostTensor tensor;
   kernels::Shard shard;
@@ -45,17 +45,17 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
   virtual absl::StatusOr<WeightData> Matrix(const WeightItem& item) = 0;
-  // [1, rows].
+  // A vector is a tensor [1, rows].
   virtual absl::StatusOr<kernels::HostTensor> Vector(const WeightItem& item) = 0;
-  // The item has been packed: its pages may go.
+  // Says that the item has been packed, so that its pages may be given back.
   virtual void Finish(const WeightItem& item) = 0;
-  // Bytes that were packed, and all of them.
+  // How many bytes have been packed, and how many there are.
   virtual int64_t done() const = 0;
   virtual int64_t total() const = 0;
 };
 
-// A checkpoint, divided and joined on the way. With a writer, what is packed is dense and
-// converted, and written to the cache as well.
+// Takes the weights from a checkpoint, whose tensors are divided and joined on the way. With a
+// writer, what is packed is made dense and converted first, and written to the load cache as well.
 class CheckpointSource final : public WeightSource {
  public:
   // `dtype` is what matrices are converted to for the writer, which may be null. `order` are the
@@ -69,13 +69,13 @@ class CheckpointSource final : public WeightSource {
   int64_t done() const override { return done_; }
   int64_t total() const override { return files_.data_bytes(); }
 
-  // When everything was packed: the cache appears. What goes wrong with it is logged, no more.
+  // Makes the cache appear when everything has been packed. What goes wrong with it is only logged.
   void CommitCache();
 
  private:
   const StoredTensor& Find(const std::string& name) const;
   absl::StatusOr<kernels::DType> DTypeOf(const WeightItem& item) const;
-  // The ranges' columns below each other, dense and in `dtype`: in place where that is possible.
+  // Returns the item dense and in `dtype`, in the checkpoint's own memory where that is possible.
   kernels::HostTensor Dense(const WeightItem& item, kernels::DType stored, kernels::DType dtype);
   void WriteToCache(const std::string& name, const kernels::HostTensor& tensor);
   void ReadAhead();
@@ -91,7 +91,8 @@ class CheckpointSource final : public WeightSource {
   int64_t asked_ = 0;  // bytes of order_ before next_
 };
 
-// A load cache. What is wrong with it is an error, and stays in defect().
+// Takes the weights from a load cache. What is wrong with the cache is an error, and stays in
+// defect().
 class CacheSource final : public WeightSource {
  public:
   CacheSource(std::unique_ptr<LoadCacheReader> reader, kernels::DType dtype)

@@ -14,9 +14,9 @@
 
 namespace baton {
 
-// The part of a model that one rank of a tensor-parallel group holds. Query heads, KV heads and the
-// MLP are divided; embeddings, norms and the output projection are whole on every rank. Where there
-// are fewer KV heads than ranks, neighbouring ranks hold copies of one.
+// How large the part of a model is that one rank of a tensor-parallel group holds. Query heads, KV
+// heads and the MLP are divided; embeddings, norms and the output projection are whole on every
+// rank. Where there are fewer KV heads than ranks, neighbouring ranks hold copies of the same one.
 struct LocalShape {
   int32_t q_heads = 0;
   int32_t kv_heads = 0;
@@ -28,7 +28,7 @@ struct LocalShape {
   static absl::StatusOr<LocalShape> Of(const ModelConfig& config, int32_t rank, int32_t ranks);
 };
 
-// Null members are absent from the model.
+// The packed weights of one layer on one rank. Members are null where the model has no such weight.
 struct LayerWeights {
   std::unique_ptr<kernels::Buffer> attention_norm;  // [hidden]
   std::unique_ptr<kernels::PackedWeight> qkv;       // [(q + 2 kv heads) * head_dim, hidden]
@@ -44,6 +44,7 @@ struct LayerWeights {
   std::unique_ptr<kernels::Buffer> down_bias;       // [hidden], rank 0 only
 };
 
+// The packed weights of a model on one rank.
 struct ModelWeights {
   std::unique_ptr<kernels::Buffer> embedding;  // [vocab, hidden]; null: rows come from `output`
   std::vector<LayerWeights> layers;
@@ -54,10 +55,10 @@ struct ModelWeights {
   std::vector<const kernels::PackedWeight*> projections() const;
 };
 
-// Bytes of the checkpoint that are packed, and all of them.
+// Is told how many bytes of the checkpoint have been packed, and how many there are.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
-// A directory of load caches, and the one of this rank in it.
+// A directory of load caches and the key of this rank's file in it.
 struct LoadCachePlace {
   std::string dir;
   LoadCacheKey key;
@@ -65,8 +66,8 @@ struct LoadCachePlace {
 
 // Packs a checkpoint into the backend's layout. Pages of the files are given back as they are
 // packed, so that a load needs little more memory than the packed weights. With `cache`, weights
-// come from there if it holds them; else, also if it turns out to be damaged, from the checkpoint,
-// and the cache is written on the way. `progress` and `cache` may be null.
+// come from there if it holds them. If it does not, or turns out to be damaged, they come from the
+// checkpoint, and the cache is written on the way. `progress` and `cache` may be null.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalShape& shape,
                                          const CheckpointFiles& files, kernels::Backend& backend,
                                          const LoadProgress& progress,

@@ -8,7 +8,7 @@
 // declaration with nccl.h 2.28.9 where the toolkit is.
 namespace baton::nccl {
 
-// As in nccl.h: ncclComm_t is a pointer to it.
+// A communicator, which is opaque here as in nccl.h: ncclComm_t is a pointer to one.
 struct Comm;
 using Stream = void*;  // cudaStream_t
 
@@ -34,7 +34,8 @@ enum ReduceOp : int { kSum = 0 };
 constexpr unsigned int kConfigMagic = 0xcafebeef;
 constexpr int kUndefined = INT_MIN;
 
-// The configuration as of 2.28; a newer library knows by size and version what is missing.
+// The configuration of a communicator as of NCCL 2.28. A newer library knows by size and version
+// which fields are missing.
 struct Config {
   size_t size = sizeof(Config);
   unsigned int magic = kConfigMagic;
@@ -55,7 +56,7 @@ struct Config {
   int nvlink_centric_sched = kUndefined;
 };
 
-// The calls, each with the name of its symbol.
+// NCCL's functions, each with the name of its symbol.
 struct Calls {
   Result (*get_version)(int* version) = nullptr;    // ncclGetVersion
   Result (*get_unique_id)(UniqueId* id) = nullptr;  // ncclGetUniqueId

@@ -10,17 +10,17 @@
 
 namespace baton {
 
-// NCCL, loaded at run time. Stays loaded until the process ends: its threads may run on.
+// NCCL, loaded at run time. It stays loaded until the process ends, because its threads may run on.
 class NcclLibrary final {
  public:
-  // `path`: a file, or empty for libnccl.so.2 by the loader's own search. NOT_FOUND when it cannot
-  // be loaded, FAILED_PRECONDITION when a symbol is missing or it is older than kOldest; the
-  // message says what was found, what was expected and what to do, `without` being the flag that
+  // `path` is a file, or empty for libnccl.so.2 where the dynamic linker finds it. NOT_FOUND when
+  // it cannot be loaded, FAILED_PRECONDITION when a symbol is missing or it is older than kOldest.
+  // The message says what was found, what was expected and what to do; `without` is the flag that
   // does without NCCL.
   static absl::StatusOr<std::shared_ptr<const NcclLibrary>> Load(const std::string& path,
                                                                  std::string_view without);
 
-  // 22809 is 2.28.9.
+  // As NCCL counts: 22809 is version 2.28.9.
   static constexpr int kOldest = 22800;
   static std::string VersionName(int version);
 
@@ -28,7 +28,7 @@ class NcclLibrary final {
   int version() const { return version_; }
   const std::string& path() const { return path_; }
 
-  // OK for kSuccess and kInProgress; else what NCCL says about `call`.
+  // OK for kSuccess and kInProgress; for anything else an error with what NCCL says about `call`.
   absl::Status ToStatus(nccl::Result result, const char* call, nccl::Comm* comm) const;
 
  private:

@@ -28,7 +28,7 @@ void Need(const absl::Status& status) {
   if (!status.ok()) Value<int>(status);
 }
 
-// One stream with two timing events.
+// A stream, and two events to time what is queued on it.
 class Timer {
  public:
   StreamHandle stream() const { return stream_.handle(); }
@@ -83,7 +83,8 @@ void Report(const char* name, int32_t count, double bytes, double seconds) {
               bytes / seconds / 1e9, 100 * bytes / seconds / CopyLimit());
 }
 
-// Logits of `rows` rows, drawn from as `setting` says. The bytes are those of the logits, once.
+// Times the drawing from `count` rows of logits as `setting` says. The bytes are those of the
+// logits, read once.
 void Sampling(const char* name, int32_t count, const SampleRow& setting) {
   constexpr int32_t kVocab = 128256;
   Timer timer;
@@ -114,7 +115,7 @@ void Sampling(const char* name, int32_t count, const SampleRow& setting) {
   Report(name, count, static_cast<double>(host.size()) * sizeof(float), seconds);
 }
 
-// Blocks of 2 MiB (Llama-3.1-8B, bf16, 16 tokens) into one staging buffer.
+// Times the copy of blocks of 2 MiB (those of Llama-3.1-8B in bf16) into one staging buffer.
 void Gather(const char* name, size_t count, bool with_sums) {
   constexpr size_t kBlockBytes = size_t{2} << 20;
   Timer timer;

@@ -32,7 +32,7 @@ double Median(std::vector<double> values) {
 
 enum class Limit { kFlops, kBytes };
 
-// What is run: smaller on a CPU.
+// The sizes of what is measured, which are smaller on a CPU.
 struct Sizes {
   LlamaShape model;
   std::vector<int> matmul_rows;
@@ -43,7 +43,7 @@ struct Sizes {
   int context = 0;
 };
 
-// What a shape of that name is run with; no layers when there is none.
+// The sizes for a shape of that name; no layers when there is none.
 Sizes SizesFor(const std::string& shape) {
   if (shape == "llama-8b") {
     return {kLlama8B, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 8192}, 128, 8, 1024, 64, 1024};
@@ -63,8 +63,9 @@ class Bench {
     std::memset(far_->data(), 1, kFar);
   }
 
-  // Runs `operation` and the limit in turn; prints medians. `amount` is FLOPs or bytes of one run.
-  // A device with its own memory is measured once: nobody else uses it.
+  // Runs `operation` and the measurement of the limit in turn, and prints medians. `amount` is the
+  // FLOPs or bytes of one run. The limit of a device with its own memory is measured once, because
+  // nobody else uses it.
   void Line(const std::string& name, Limit limit, double amount,
             const std::function<void()>& operation) {
     operation();
@@ -92,7 +93,7 @@ class Bench {
   void SetLimits(const MachineLimits& limits) { limits_ = limits; }
 
  private:
-  // As much as the weights, so that no cache holds a part that counts.
+  // About the size of the weights, so that no cache holds a part of it that counts.
   static constexpr size_t kFar = size_t{768} << 20;
 
   double Best(Limit limit) const {
@@ -145,7 +146,8 @@ void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   }
 }
 
-// One operation of a step that `begin` starts; on a device the way of its inputs counts as well.
+// Measures single operations, each in a step of its own; on a device the copy of the step's inputs
+// counts as well.
 void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   const int prefill = sizes.prefill_sequences;
   const int tokens = sizes.prefill_tokens;

@@ -10,7 +10,7 @@ namespace baton::kernels {
 namespace {
 
 constexpr int kBlock = 16;
-// Up to so many rows MatMuls includes the output projection.
+// MatMuls includes the output projection up to so many rows.
 constexpr int kRowsWithLogits = 8;
 
 std::unique_ptr<Buffer> Take(absl::StatusOr<std::unique_ptr<Buffer>> buffer) {
@@ -83,8 +83,8 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
 
 std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in,
                                                       bool keep_precision) {
-  // Cheap numbers around 0 of the size that keeps activations near 1; every weight starts with the
-  // same ones.
+  // Numbers around 0 that cost little to make and keep activations near 1. Every weight starts with
+  // the same ones.
   uint32_t state = random_values_.empty() ? 12345 : random_state_;
   random_values_.reserve(static_cast<size_t>(out * in));
   while (random_values_.size() < static_cast<size_t>(out * in)) {

@@ -19,10 +19,10 @@
 namespace baton::kernels {
 namespace {
 
-// Elements that a thread should at least have before work is split.
+// How many rows a thread should have at least before work is split.
 int64_t GrainRows(int64_t cols) { return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, cols)); }
 
-// The first ranks take what does not divide.
+// The threads of this rank. The first ranks get those that do not divide evenly.
 int ThreadsOfRank(const BackendOptions& options) {
   const int all = options.threads > 0 ? options.threads : cpu::UsableCores();
   if (options.collective == nullptr) return all;
@@ -80,7 +80,7 @@ absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
   return AllocateHost(bytes);
 }
 
-// Zeroing costs page faults more than anything, and those run side by side.
+// Most of the time goes to page faults, which threads take side by side.
 absl::Status CpuBackend::Zero(Buffer& buffer) {
   BATON_RETURN_IF_ERROR(team_.Take());
   std::byte* const data = static_cast<std::byte*>(buffer.data());
@@ -214,8 +214,8 @@ void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sha
       });
 }
 
-// Tasks are the same for all layers of a step. Few queries take several KV heads into a task, as
-// long as every thread has work.
+// Divides the attention of a step into tasks, which are the same for all its layers. Where there
+// are few queries a task takes several KV heads, as long as every thread has work.
 void CpuBackend::PlanAttention(const AttentionShape& shape) {
   const int32_t rows = cpu::AttentionRowsPerTask(shape);
   const int32_t group = shape.q_heads / shape.kv_heads;
@@ -225,7 +225,8 @@ void CpuBackend::PlanAttention(const AttentionShape& shape) {
   for (const StepLayout::Sequence& sequence : layout_.sequences) {
     const int32_t in_task = std::min(queries, sequence.num_tokens) * group;
     const int32_t heads = std::min({shape.kv_heads, heads_for_threads, rows / in_task});
-    // The last queries see the most: they go first, so that no thread is left with a long task.
+    // The last queries see the most keys. They go first, so that no thread is left with a long
+    // task.
     const int32_t parts = (sequence.num_tokens + queries - 1) / queries;
     for (int32_t part = parts - 1; part >= 0; --part) {
       const int32_t first = part * queries;

@@ -16,7 +16,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double Seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// 20 independent sums hide the latency of the adders; 2 x their lanes operations a turn.
+// 20 independent sums hide the latency of the adders. A turn is 2 operations in each of their
+// lanes.
 constexpr int kSums = 20;
 constexpr int kTurns = 20000;
 
@@ -84,8 +85,8 @@ __attribute__((target("avx2"), noinline)) void ReadLoop(const std::byte* from, s
   (void)keep;
 }
 
-// Sum over the threads of each one's best stretch of about `budget` seconds of `work`, which
-// returns its operations. Stretches are short, so that a moment without other load is found.
+// The sum over the threads of the best rate of each, in `budget` seconds of runs of `work`, which
+// returns how many operations it did. Runs are short, so that moments without other load are found.
 template <typename F>
 double BestComputeRate(int threads, double budget, F work) {
   double sum = 0;
@@ -123,7 +124,7 @@ double MeasureReads(int threads) {
 
 double ReadRate(const std::byte* data, size_t bytes, int threads) {
   const size_t part = bytes / static_cast<size_t>(threads) / 128 * 128;
-  // The threads share the memory: the pass counts as a whole.
+  // The threads share the memory, so the pass counts as a whole.
   const auto begin = Clock::now();
 #pragma omp parallel num_threads(threads)
   ReadLoop(data + part * static_cast<size_t>(omp_get_thread_num()), part);

@@ -15,7 +15,8 @@ namespace {
 
 using dnnl::memory;
 
-// Exact up to 64 rows, where padding or cutting would cost most; then coarser.
+// The ladder has steps of one up to 64 rows, where padding or cutting would cost most, and coarser
+// ones above.
 std::vector<int> MakeRungs() {
   std::vector<int> rungs;
   for (int rows = 1; rows <= 64; ++rows) rungs.push_back(rows);
@@ -87,7 +88,7 @@ dnnl::matmul::primitive_desc OneDnnGemm::Describe(const memory::desc& weights, K
   return {{source, weights, destination}, attributes, engine_};
 }
 
-// What oneDNN chooses for enough rows to fill its widest tiles.
+// The layout that oneDNN chooses for enough rows to fill its widest tiles.
 memory::desc OneDnnGemm::LayoutOf(int64_t out, int64_t in) const {
   const memory::desc any({in, out}, type_, memory::format_tag::any);
   return Describe(any, Kind::kStore, 64).weights_desc();
@@ -179,7 +180,7 @@ void OneDnnGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
   if (epilogue.bias != nullptr) {
     bias = static_cast<const float*>(epilogue.bias->data());
     if (kind != Kind::kStore) {
-      // Into the destination first; the product is then added.
+      // The bias is written to the destination first, and the product is added to it.
       for (int64_t row = 0; row < out.rows; ++row) {
         float* values = static_cast<float*>(out.row(row));
         if (!epilogue.accumulate) std::fill_n(values, out.cols, 0.0f);

@@ -12,8 +12,8 @@ namespace {
 
 using dnnl::memory;
 
-// Elements from the start of a blocked layout to index `index` of dimension `dim`, the other index
-// being 0.
+// How many elements lie between the start of a blocked layout and index `index` of dimension `dim`,
+// where the other index is 0.
 int64_t BlockedOffset(const dnnl_memory_desc_t& layout, int dim, int64_t index) {
   const dnnl_blocking_desc_t& blocking = layout.format_desc.blocking;
   int64_t offset = 0;

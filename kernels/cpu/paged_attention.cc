@@ -13,7 +13,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-// Positions [begin, end) that a row sees, and its range inside the tile that starts at `tile`.
+// The positions [begin, end) that a row sees, and its part of the tile that starts at `tile`.
 struct Visible {
   int32_t begin = 0;
   int32_t end = 0;
@@ -22,7 +22,7 @@ struct Visible {
   }
 };
 
-// One task: rows are (query, head of the group), query-major.
+// One task. Its rows are pairs of a query and a head of the group, all heads of a query together.
 template <typename Activation, typename Kv>
 class AttentionRun {
  public:
@@ -56,7 +56,7 @@ class AttentionRun {
     return {window > 0 ? std::max(0, position - window + 1) : 0, position + 1};
   }
 
-  // Column of a row's query head in qkv and out, and its token there.
+  // The column of a row's query head in qkv and out, and the row of its token there.
   int64_t ColumnOf(int32_t row) const {
     return (int64_t{task_.kv_head + row / rows_} * group_ + row % group_) * dim_;
   }
@@ -79,9 +79,9 @@ class AttentionRun {
     return block + args_.kv.offset(args_.layer, plane, task_.kv_head + head, 0);
   }
 
-  // Asks for one half of the tile that this KV head uses next in this plane. Blocks lie far apart,
-  // so the hardware does not guess them; more than half a tile at once would stall on the requests.
-  // Inlined, because GCC drops calls of a function that does nothing but prefetch.
+  // Prefetches one half of the tile that this KV head uses next in this plane. Blocks lie far
+  // apart, so the hardware does not guess them, and more than half a tile at once would stall on
+  // the requests. It is inlined because GCC drops calls of a function that only prefetches.
   HWY_INLINE void Prefetch(int32_t block, int plane, int32_t head, int half) const {
     if (block + 1 >= split_end_) return;
     const auto* tile = reinterpret_cast<const char*>(Tile(block + 1, plane, head));
@@ -95,7 +95,7 @@ class AttentionRun {
            SeenBy(rows.end - 1).begin <= block * tile_;
   }
 
-  // Blocks [begin, end) of the sequence, of which only those up to the last position are touched.
+  // The blocks [begin, end) of the sequence, of which only those up to the last position are read.
   void RunSplit(int32_t begin, int32_t end, int32_t last) {
     begin = std::max(begin, SeenBy(0).begin / tile_);
     end = std::min(end, last / tile_ + 1);
@@ -110,13 +110,13 @@ class AttentionRun {
     for (int32_t row = 0; row < all_rows_; ++row) Merge(row, begin, end);
   }
 
-  // Blocks of [begin, end) that `row` sees.
+  // Those of the blocks [begin, end) that `row` sees.
   Visible SeenBlocks(int32_t row, int32_t begin, int32_t end) const {
     const Visible seen = SeenBy(row % rows_);
     return {std::max(begin, seen.begin / tile_), std::min(end, (seen.end - 1) / tile_ + 1)};
   }
 
-  // Rows [first, last) that see anything of `block`.
+  // The rows [first, last) that see anything of `block`.
   Visible RowsOf(int32_t block) const {
     Visible rows{0, rows_};
     while (rows.begin < rows_ && SeenBy(rows.begin).end <= block * tile_) rows.begin += group_;
@@ -167,8 +167,9 @@ class AttentionRun {
     std::fill_n(memory_.split_out(row), memory_.dim_padded, 0.0f);
   }
 
-  // Adds weight x value of one block to the rows' partial results. Rows that see the whole tile go
-  // together; the others query by query, over what they see: what nobody wrote is not read.
+  // Adds weight times value of one block to the rows' partial results. Rows that see the whole tile
+  // go together, the others query by query over what they see, so that nothing is read that nobody
+  // wrote.
   void Values(int32_t block, int32_t column_tile, int32_t head) {
     const Visible rows = RowsOf(block);
     if (rows.begin >= rows.end) return;

@@ -7,7 +7,7 @@
 #include "hwy/foreach_target.h"
 #include "kernels/cpu/vec-inl.h"
 
-// Only the AVX2 path multiplies with this.
+// Only the AVX2 path multiplies with these kernels.
 #if HWY_TARGET == HWY_AVX2
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
@@ -76,8 +76,8 @@ void FinishPanel(const PanelTask& task, int64_t panel, const float* sums, int64_
   }
 }
 
-// A few rows: panels go side by side, straight from their storage type, so that there are enough
-// independent sums to hide the latency of the additions.
+// For a few rows: panels are read side by side, straight from their storage type, so that there are
+// enough independent sums to hide the latency of the additions.
 template <int kRows, int kPanels, typename W>
 void FewRows(const PanelTask& task, const W* panels) {
   HWY_ALIGN float sums[kRows * kPanels * kPanelWidth];
@@ -101,7 +101,7 @@ void FewRows(const PanelTask& task, const W* panels) {
   }
 }
 
-// Many rows: a slice of a panel is converted to fp32 once and used by all.
+// For many rows: a slice of a panel is converted to fp32 once, and all rows use it.
 template <typename W>
 void ManyRows(const PanelTask& task, const W* panel, int64_t index) {
   HWY_ALIGN float slice[kDepth * kPanelWidth];

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kCheckpoint = 512;  // weights between two remembered sums
 constexpr int kBins = 4096;
 
-// Bins of falling logits, monotone in the logit: 0 holds the highest, the last everything far
+// Divides logits into bins from high to low: bin 0 holds the highest, the last one everything far
 // below.
 class Binning {
  public:
@@ -33,9 +33,9 @@ class Binning {
 
 }  // namespace
 
-// The last id kept when ids ranked one after the other are taken until `count` of them, or the
-// share `top_p` of the nucleus mass, is reached. A histogram finds the bin of that id; only the bin
-// is sorted.
+// Finds the last id that is kept when ids are taken in the order of their rank until there are
+// `count` of them, or until they hold the share `top_p` of the nucleus mass. A histogram finds the
+// bin of that id, and only that bin is sorted.
 Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, const Cut* within,
                         const Wanted& wanted) {
   const Binning binning(range);
@@ -66,7 +66,7 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, 
       candidates_.push_back({logits[id], static_cast<int32_t>(id)});
     }
   }
-  // Ids are ascending already: nothing to sort where all logits are equal.
+  // Ids are in ascending order already, so nothing has to be sorted where all logits are equal.
   const bool flat = std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
     return c.logit == candidates_.front().logit;
   });
@@ -83,7 +83,7 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, 
   return within != nullptr ? *within : cut;
 }
 
-// False when top-k and top-p drop nothing.
+// Returns false when top-k and top-p drop nothing.
 bool RowSampler::FindTopCuts(const SampleRow& row, std::span<const float> logits,
                              const LogitRange& range, Cut* cut) {
   bool found = false;
@@ -98,8 +98,8 @@ bool RowSampler::FindTopCuts(const SampleRow& row, std::span<const float> logits
   return found;
 }
 
-// The first id whose running sum exceeds u x total. The sums at checkpoints are those of the first
-// pass, so the second looks at one stretch only.
+// Draws the first id whose running sum exceeds u x total. The first pass keeps its sums at
+// checkpoints, so the second looks at one stretch only.
 int32_t RowSampler::TossCoin(const SampleRow& row, uint32_t draw, double* total) {
   running_.clear();
   double sum = 0;

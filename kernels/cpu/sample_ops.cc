@@ -14,7 +14,7 @@ namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// A vector of logits; missing ones are -infinity.
+// Loads a vector of logits; lanes beyond `count` are -infinity.
 HWY_INLINE FloatVec LoadLogits(const float* from, int64_t count) {
   if (count >= kLanes) return hn::LoadU(kFloat, from);
   float padded[kLanes];
@@ -78,7 +78,7 @@ ExpSums Sums(std::span<const float> logits, float highest, int32_t marked) {
     SumPart<false>(logits.data(), size, highest, 0, false, sums);
     return sums;
   }
-  // A tie ranks by id: equal logits count before the marked id, not after it.
+  // Ties rank by id: logits equal to the marked one count before its id and not after it.
   const float mark = logits[marked];
   SumPart<true>(logits.data(), marked, highest, mark, true, sums);
   SumPart<false>(logits.data() + marked, size - marked, highest, mark, true, sums);

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::Pack(const HostTensor
   return std::make_unique<cuda::DeviceWeight>(out, in, std::move(memory));
 }
 
-// By way of the compute dtype, so that a cache of converted weights gives the same bits.
+// Quantizes from the compute dtype, so that a cache of converted weights gives the same bits.
 absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackFp8(const HostTensor& weight,
                                                                    const Shard& part) {
   const int64_t out = part.out_end - part.out_begin;

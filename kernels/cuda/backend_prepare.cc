@@ -17,13 +17,13 @@ constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
 constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
 constexpr int kMaxRows = 65535;                      // the second dimension of a grid
 
-// Products of one shape, with the weights that take part in it.
+// The products of one shape and the weights that take part in them.
 struct Product {
   std::vector<const cuda::DeviceWeight*> weights;
   int64_t max_rows = 0;
 };
 
-// Layers share their products' shapes.
+// Groups products by their shape, which layers have in common.
 std::map<cuda::MatMulKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
   std::map<cuda::MatMulKey, Product> products;
   for (const MatMulUse& use : uses) {
@@ -50,7 +50,7 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   size_t out_bytes = 0;
   for (const auto& [key, product] : products) {
     const int64_t rows = cuda::RowBucket(product.max_rows);
-    // Rows of fp8 are shorter than that by more than their scales take.
+    // Codes of fp8 and their scales fit as well: codes are shorter by more than scales take.
     const auto in = static_cast<size_t>(rows * key.in) * SizeOf(info_.compute_dtype);
     in_bytes = std::max(in_bytes, in + static_cast<size_t>(rows) * sizeof(float));
     out_bytes = std::max(out_bytes, static_cast<size_t>(rows * key.out) * SizeOf(key.out_dtype));
@@ -59,7 +59,7 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   }
   BATON_ASSIGN_OR_RETURN(auto in, Allocate(in_bytes));
   BATON_ASSIGN_OR_RETURN(auto out, Allocate(out_bytes));
-  // Small numbers other than zero: the device is faster with zeros than it will be.
+  // The device would be faster with zeros than it will be, so these are other small numbers.
   BATON_RETURN_IF_ERROR(cuda::Fill(in->data(), 0x3c, in_bytes, stream_.handle()));
   BATON_RETURN_IF_ERROR(Zero(*out));
   for (const auto& [shape, product] : products) {
@@ -91,7 +91,7 @@ absl::Status CudaBackend::PrepareAttention(const StepUses& uses) {
     FlashInferShape& flashinfer = flashinfer_.emplace_back();
     flashinfer.shape = shape;
     const size_t row = static_cast<size_t>(shape.q_heads) * shape.head_dim * SizeOf(dtype);
-    // At least one part for each row that a step may have.
+    // There is room for at least one part of each row that a step may have.
     flashinfer.max_partials =
         std::max<int64_t>(static_cast<int64_t>(kPartialBytes / row), uses.max_tokens);
     const auto partials = static_cast<size_t>(flashinfer.max_partials);
@@ -121,7 +121,7 @@ absl::Status CudaBackend::PrepareSampling(int32_t vocab, int32_t rows) {
   if (vocab == sampler_vocab_ && rows <= sampler_rows_) return absl::OkStatus();
   BATON_CHECK(sampler_ == nullptr || steps_.size() <= 1)
       << "a sampler of " << sampler_rows_ << " rows is outgrown while two steps run";
-  // Captured steps read what its slots drew.
+  // Captured steps read what the slots of the old sampler drew.
   graphs_.Clear();
   sampler_.reset();
   BATON_ASSIGN_OR_RETURN(

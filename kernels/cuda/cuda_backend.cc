@@ -15,7 +15,7 @@ namespace {
 constexpr size_t kInputBytes = size_t{8} << 20;  // grows where a step needs more
 constexpr int kFp8Major = 9;  // cuBLASLt multiplies e4m3 with scales per row on Hopper
 
-// What was asked for and what this GPU can do.
+// Refuses fp8 where this GPU cannot multiply it.
 absl::Status CheckFp8(const BackendOptions& options, const cuda::DeviceInfo& device) {
   if (options.quantization != Quantization::kFp8) return absl::OkStatus();
   if (options.compute_dtype == DType::kF32) {
@@ -30,7 +30,7 @@ absl::Status CheckFp8(const BackendOptions& options, const cuda::DeviceInfo& dev
       kFp8Major, ".x (Hopper): use --quantization none"));
 }
 
-// Every sequence adds one token and samples it: what a decode step is.
+// Whether this is a decode step: every sequence adds one token and samples it.
 bool IsDecode(const StepLayout& layout) {
   if (layout.sequences.size() != layout.tokens.size() ||
       layout.sample_rows.size() != layout.tokens.size()) {
@@ -85,7 +85,7 @@ absl::Status CudaBackend::CreateParts() {
 }
 
 CudaBackend::~CudaBackend() {
-  // Buffers of the members may be in use until the stream is done; an error was reported before.
+  // The members' buffers may be in use until the stream is done. Its errors were reported before.
   stream_.Synchronize().IgnoreError();
 }
 
@@ -149,7 +149,7 @@ void CudaBackend::Note(int error, std::string_view what) {
   if (error != 0) Note(cuda::ToStatus(error, what));
 }
 
-// Only for this step: one that was launched behind it may still run.
+// Waits only for this step, because one that was launched behind it may still run.
 absl::Status CudaBackend::Await(const RunningStep& step) {
   if (!step.results.empty()) return sampler_->Collect(step.results);
   return step.launched != nullptr ? step.launched->Synchronize() : stream_.Synchronize();

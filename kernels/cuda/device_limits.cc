@@ -47,7 +47,8 @@ absl::StatusOr<double> CopyRate(StreamHandle stream) {
   return 2.0 * static_cast<double>(kCopyBytes) / seconds;
 }
 
-// Uniform in [-0.5, 0.5): a device is faster with regular numbers than it will be.
+// Fills with numbers that are uniform in [-0.5, 0.5): a device is faster with regular ones than it
+// will be.
 absl::Status FillRandom(void* device, DType dtype, StreamHandle stream) {
   std::vector<float> row(kSide);
   BATON_ASSIGN_OR_RETURN(const auto staging,
@@ -65,7 +66,7 @@ absl::Status FillRandom(void* device, DType dtype, StreamHandle stream) {
                   "converting");
 }
 
-// A matrix of random numbers; as e4m3, its codes and a scale per row behind them.
+// Makes a matrix of random numbers; with `fp8`, its codes followed by a scale per row.
 absl::StatusOr<std::unique_ptr<DeviceMemory>> RandomOperand(DType dtype, bool fp8,
                                                             StreamHandle stream) {
   BATON_ASSIGN_OR_RETURN(auto plain, DeviceMemory::Allocate(kSide * kSide * SizeOf(dtype), kFlags));

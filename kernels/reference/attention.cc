@@ -9,7 +9,7 @@
 namespace baton::kernels::reference {
 namespace {
 
-// One head of one token, normalised where `weight` says so and rotated to `position`.
+// Normalises one head of one token where `weight` says so, and rotates it to `position`.
 void NormAndRotate(std::span<float> head, int32_t position, const RopeShape& rope,
                    const Buffer* weight, float eps) {
   const size_t half = head.size() / 2;

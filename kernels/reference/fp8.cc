@@ -11,7 +11,7 @@ namespace {
 constexpr uint8_t kLargestCode = 0x7e;
 constexpr float kLargest = 448;
 
-// By search: slow, and plainly right.
+// Searches through all codes, which is slow and plainly right.
 uint8_t NearestCode(float value) {
   const double magnitude = std::abs(static_cast<double>(value));
   uint8_t best = 0;

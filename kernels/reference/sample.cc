@@ -27,7 +27,7 @@ bool IsDistribution(std::span<const float> raw) {
   return any;
 }
 
-// Ids by (logit descending, id ascending).
+// Sorts ids by (logit descending, id ascending).
 std::vector<int32_t> Ranked(std::span<const float> logits) {
   std::vector<int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
@@ -62,7 +62,8 @@ RawStats FillSignal(const SampleRow& row, std::span<const float> raw, EosSignal&
   return stats;
 }
 
-// Weights of the drawable ids after temperature, top-k, top-p and min-p; 0 for the others.
+// The weights of the ids that may be drawn, after temperature, top-k, top-p and min-p; 0 for the
+// others.
 std::vector<float> Weights(const SampleRow& row, std::span<const float> logits) {
   const float highest = *std::max_element(logits.begin(), logits.end());
   std::vector<float> weights(logits.size());

@@ -243,8 +243,9 @@ absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, Re
     return InvalidArgument(Reason::kEmptyPrompt, "text",
                            "the prompt has no tokens; send some text");
   }
-  if (limits.input > 0 && prompt > limits.input)
+  if (limits.input > 0 && prompt > limits.input) {
     return TooLong("input", "prompt", prompt, limits.input);
+  }
   const int64_t room = limits.context - prompt;
   if (room < 1) return TooLong("input", "prompt", prompt, limits.context - 1);
   StopParams& stop = spec->stop;

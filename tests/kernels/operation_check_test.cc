@@ -38,7 +38,7 @@ class OperationCheckTest : public testing::TestWithParam<Way> {
   static TestMatrix Floats(int64_t rows, int64_t cols) { return {DType::kF32, rows, cols}; }
   TestMatrix Qkv() const { return Activations(kTokens, 4 * kShape.head_dim); }
   TestMatrix Heads() const { return Activations(kTokens, 2 * kShape.head_dim); }
-  // Of another dtype than activations, and not fp32.
+  // A matrix of a dtype that is neither that of activations nor fp32.
   TestMatrix Halves(int64_t rows, int64_t cols) const { return {DType::kF16, rows, cols}; }
 
   std::vector<int32_t> tokens_ = {0, kVocab - 1, 4};

@@ -67,7 +67,7 @@ class AttentionRig {
 
   void UseNorm(const Buffer* q, const Buffer* k) { norm_ = {q, k, 1e-6f}; }
 
-  // One step over `pieces`.
+  // Runs one step over `pieces`.
   void Step(const std::vector<Piece>& pieces) {
     const int64_t total =
         std::accumulate(pieces.begin(), pieces.end(), int64_t{0},

@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAreArray;
 using LimitsTest = RouterTest;
 
-// Until told otherwise, tokens from index 1 on hang.
+// Every token from index 1 on hangs until the test says otherwise.
 FakeAction HangAfterFirst(const FakeMoment& moment) {
   return moment.point == FakePoint::kToken ? FakeAction::Hang() : FakeAction::Go();
 }

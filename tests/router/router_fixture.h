@@ -54,9 +54,9 @@ class RouterTest : public ::testing::Test {
 
   static v1::GenerateRequest Request(const std::string& text, int max_tokens);
   Answer Generate(const v1::GenerateRequest& request) { return Generate(request, nullptr); }
-  // `context` may be null.
+  // Generates with `context`, which may be null.
   Answer Generate(const v1::GenerateRequest& request, grpc::ClientContext* context);
-  // What the model says after `prompt`, BOS included: `count` tokens.
+  // The first `count` tokens that the model says after `prompt`, which includes BOS.
   static std::vector<int32_t> Expected(const std::string& prompt, int count,
                                        const FakeModel& model = FakeLetter);
   static std::string TextOf(const std::vector<int32_t>& ids);

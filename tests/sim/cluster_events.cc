@@ -1,4 +1,4 @@
-// ClusterSim: what the workers say, and the checks at the end.
+// The part of ClusterSim that hears what the workers say, and makes the checks at the end.
 #include <algorithm>
 #include <utility>
 

@@ -19,7 +19,7 @@ struct Coverage {
   uint64_t finished = 0, cancelled = 0, deadlines = 0, refused = 0, attempts = 0, resumed = 0;
   uint64_t imported = 0, ended_at_first_token = 0, late_returns = 0, late_commits = 0;
   uint64_t preemptions = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
-  // Only with two steps in flight.
+  // These happen only with two steps in flight.
   uint64_t rows_ahead = 0, rows_discarded = 0, held_back = 0, ended_behind_two = 0;
 };
 
@@ -30,7 +30,7 @@ class ClusterSim {
  public:
   explicit ClusterSim(uint64_t seed);
   ~ClusterSim();
-  // Runs to the end of all requests. Empty, or the first thing that was wrong.
+  // Runs to the end of all requests. Returns the first thing that was wrong, or nothing.
   std::string Run(Coverage* coverage);
 
  private:
@@ -43,7 +43,7 @@ class ClusterSim {
     std::optional<int32_t> natural_end;
     bool done = false;
     int32_t attempt = 0;
-    // The current attempt; none = not open.
+    // The streams of the current attempt; empty while they are not open.
     std::optional<size_t> decode, prefill;  // into tracks_
     std::optional<SampledToken> first;      // drawn by the prefill worker
   };

@@ -97,7 +97,7 @@ std::string SimWorker::BeginStep(base::Instant now) {
   return CheckBlocks();
 }
 
-// As the engine: a new step goes on its way before the one in front of it is waited for.
+// Does as the engine does: a new step goes on its way before the one in front of it is waited for.
 std::string SimWorker::FinishStep(base::Instant now) {
   const auto most = static_cast<size_t>(options_.scheduler.max_steps_in_flight);
   if (in_flight_.empty() || (planned_ && in_flight_.size() < most)) return "";

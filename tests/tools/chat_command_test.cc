@@ -19,7 +19,7 @@ int Chat(const Arguments& arguments, const std::string& input, std::string* out)
   std::streambuf* const old = std::cin.rdbuf(stream.rdbuf());
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  const int exit = ChatCommand(arguments);
+  const int exit = ChatCommand({arguments});
   *out = ::testing::internal::GetCapturedStdout();
   ::testing::internal::GetCapturedStderr();
   std::cin.rdbuf(old);

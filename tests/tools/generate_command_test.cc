@@ -36,7 +36,7 @@ Output Generate(const Arguments& arguments, const std::string& input = "") {
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
   Output run;
-  run.exit = GenerateCommand(arguments);
+  run.exit = GenerateCommand({arguments});
   run.out = ::testing::internal::GetCapturedStdout();
   run.err = ::testing::internal::GetCapturedStderr();
   std::cin.rdbuf(old);

@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 int Probe(const Arguments& arguments, std::string* out) {
   ::testing::internal::CaptureStdout();
   ::testing::internal::CaptureStderr();
-  const int exit = ProbeCommand(arguments);
+  const int exit = ProbeCommand({arguments});
   *out = ::testing::internal::GetCapturedStdout() + ::testing::internal::GetCapturedStderr();
   return exit;
 }

@@ -11,7 +11,8 @@ constexpr const char* kChatTemplate =
     "{% for message in messages %}{{ message['role'] }}: {{ message['content'] }}\n"
     "{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}";
 
-// GPT-2's visible stand-in for a byte: printable Latin-1 as itself, the others from U+0100 on.
+// The visible character that stands for a byte in GPT-2's alphabet: a printable one of Latin-1 as
+// itself, the others from U+0100 on.
 std::string ByteSymbol(int byte) {
   const auto visible = [](int b) {
     return (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;

@@ -98,7 +98,7 @@ absl::Status WriteRandomModel(const RandomModelSpec& spec, const std::string& di
   BATON_RETURN_IF_ERROR(WriteText(dir + "/tokenizer.json", ByteTokenizer::TokenizerJson()));
   BATON_RETURN_IF_ERROR(
       WriteText(dir + "/tokenizer_config.json", ByteTokenizer::TokenizerConfigJson()));
-  // Last, so that a directory with a config.json is whole.
+  // config.json comes last, so that a directory which has one is whole.
   return WriteText(dir + "/config.json", json.dump(2) + "\n");
 }
 

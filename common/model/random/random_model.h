@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// A model with random weights, to be served like any other: for tests and benchmarks of a shape.
+// The shape of a model with random weights, which is served like any other, for tests and
+// benchmarks.
 struct RandomModelSpec {
   std::string arch = "llama";  // llama | mistral | qwen2 | qwen3
   int32_t layers = 2;
@@ -16,7 +17,7 @@ struct RandomModelSpec {
   int32_t kv_heads = 2;
   int32_t head_dim = 16;
   int32_t ffn = 128;
-  int32_t vocab = 258;             // 256 bytes, BOS, EOS; further ids have no text
+  int32_t vocab = 258;             // 256 bytes, BOS and EOS; further ids have no text
   std::string dtype = "bfloat16";  // float32 | bfloat16 | float16
   uint64_t seed = 0;
   int32_t max_positions = 4096;

@@ -29,7 +29,7 @@ using kernels::DType;
 constexpr int64_t kPieceElements = 1 << 20;
 constexpr int64_t kValuesPerDraw = 8;  // 16 bits each of Philox's 128
 
-// Part of a tensor: what one thread makes and writes at once.
+// The part of a tensor that one thread makes and writes at once.
 struct Piece {
   uint32_t tensor = 0;
   int64_t begin = 0;  // element of the tensor, a multiple of kValuesPerDraw
@@ -48,7 +48,7 @@ const char* SafetensorsName(DType dtype) {
   return dtype == DType::kF16 ? "F16" : "BF16";
 }
 
-// Rounded towards zero; |value| is at most 2 and what is below the normal range becomes 0.
+// Rounds towards zero. |value| is at most 2, and what is below the normal range becomes 0.
 uint16_t F16FromFloat(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
   const uint32_t exponent = bits >> 23 & 0xff;
@@ -104,7 +104,7 @@ std::vector<Piece> PlanPieces(const std::vector<TensorSpec>& specs, int64_t data
   return pieces;
 }
 
-// Header length, then the header, padded so that the data is aligned to 64 bytes.
+// The length of the header, then the header, padded so that the data is aligned to 64 bytes.
 std::string Header(const std::vector<TensorSpec>& specs, DType dtype) {
   nlohmann::ordered_json json;
   json["__metadata__"] = {{"format", "pt"}};
@@ -136,7 +136,7 @@ bool WriteAt(int file, const void* data, size_t size, int64_t offset) {
   return true;
 }
 
-// Fills and writes all pieces on every core; 0 or the first errno.
+// Fills and writes all pieces on every core. Returns 0 or the first errno.
 int WritePieces(int file, const std::vector<Piece>& pieces, uint64_t seed, DType dtype) {
   std::atomic<size_t> next{0};
   std::atomic<int> failed{0};

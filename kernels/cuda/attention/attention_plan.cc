@@ -11,8 +11,8 @@ int32_t PackedRows(const StepLayout::Sequence& sequence, const AttentionShape& s
   return sequence.num_tokens * (shape.q_heads / shape.kv_heads);
 }
 
-// Parts of the keys that the rows of a narrow tile can see, as the kernel counts them: with a
-// window it starts where the tile's first row does and goes on for window - 1 + tile tokens.
+// How many parts the keys have that the rows of a narrow tile can see, as the kernel counts them:
+// with a window it begins where the tile's first row does and goes on for window - 1 + tile tokens.
 int32_t Parts(const StepLayout::Sequence& sequence, const AttentionShape& shape,
               int32_t split_tokens) {
   int32_t seen = sequence.context;
@@ -47,7 +47,8 @@ void Fill(std::span<const StepLayout::Sequence> sequences, const AttentionShape&
     plan.partial_indptr.push_back(plan.merge_indptr.back());
     if (narrow) continue;
     const int32_t tiles = (packed + AttentionPlan::kWideTile - 1) / AttentionPlan::kWideTile;
-    // The last tile sees the most keys: it goes first, so that no SM is left with a long one.
+    // The last tile sees the most keys. It goes first, so that no multiprocessor is left with a
+    // long one.
     for (int32_t tile = tiles - 1; tile >= 0; --tile) {
       plan.wide_sequence.push_back(index);
       plan.wide_tile.push_back(tile);

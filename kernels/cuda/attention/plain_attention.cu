@@ -24,7 +24,8 @@ __device__ __forceinline__ void Raise(State& state, float highest) {
   for (float& x : state.sum) x *= factor;
 }
 
-// One block per (row, query head); warps take every fourth key, lanes every 32nd element.
+// One block of threads per row and query head. Each warp takes every fourth key, each lane every
+// 32nd element.
 template <typename T, typename Kv>
 __global__ void PlainAttentionKernel(PlainAttentionArgs args) {
   const int64_t row = blockIdx.x;
@@ -71,7 +72,7 @@ __global__ void PlainAttentionKernel(PlainAttentionArgs args) {
       if (i * 32 + lane < args.head_dim) state.sum[i] += weight * ToFloat(v[i * 32 + lane]);
     }
   }
-  // Warps merge in their order. A warp without keys has total 0 and is passed over.
+  // Warps are merged in their order. One without keys has total 0 and is passed over.
   __shared__ float highest[kWarps];
   __shared__ float totals[kWarps];
   __shared__ float sums[kWarps][kMaxHeadDim];

@@ -5,9 +5,9 @@
 namespace baton::kernels::cuda {
 namespace {
 
-// One entry: digits, whose last is the minor number, then "a" (that GPU only) or "f" (its family),
-// then "-real" (machine code), "-virtual" (code that a driver compiles for any later GPU) or
-// nothing (both).
+// An entry is digits, the last of which is the minor number; then "a" (for that GPU only) or "f"
+// (for its family); then "-real" (machine code), "-virtual" (code that a driver compiles for any
+// later GPU) or nothing (both).
 bool EntryRunsOn(std::string_view entry, int major, int minor) {
   if (entry == "native" || entry.starts_with("all")) return true;  // what CMake chose is not known
   int number = 0;

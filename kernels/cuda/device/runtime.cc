@@ -14,7 +14,7 @@
 namespace baton::kernels::cuda {
 namespace {
 
-// "13.0" of 13000.
+// Turns 13000 into "13.0".
 std::string VersionText(int version) {
   return absl::StrCat(version / 1000, ".", version % 1000 / 10);
 }
@@ -36,7 +36,7 @@ absl::Status OldDriver() {
                    " or newer (driver 580); update the driver, or use --device cpu"));
 }
 
-// The check of one call that can fail.
+// Checks the result of a call of the runtime.
 absl::Status Check(cudaError_t error, std::string_view what) {
   return error == cudaSuccess ? absl::OkStatus() : ToStatus(error, what);
 }
@@ -184,7 +184,7 @@ absl::StatusOr<float> Event::MillisecondsBetween(const Event& begin, const Event
 absl::StatusOr<std::unique_ptr<DeviceMemory>> DeviceMemory::Allocate(size_t bytes,
                                                                      std::string_view flags) {
   void* data = nullptr;
-  // An allocation of nothing gives no address; everything here has one.
+  // CUDA gives no address for an allocation of nothing, but everything here has one.
   const cudaError_t error = cudaMalloc(&data, bytes > 0 ? bytes : 1);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();

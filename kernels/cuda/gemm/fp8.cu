@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// The largest over the block, the same in every thread; NaN where one is.
+// The largest value over the block of threads, the same in each of them; NaN where one is.
 __device__ __forceinline__ float BlockLargest(float value) {
   __shared__ float largest[32];
   for (int lane = 16; lane > 0; lane /= 2) {
@@ -23,7 +23,8 @@ __device__ __forceinline__ float BlockLargest(float value) {
   return value;
 }
 
-// One block per row, N elements per thread and turn; the second pass finds the row in the cache.
+// One block of threads per row, N elements per thread and turn. The second pass finds the row in
+// the cache.
 template <typename T, int N>
 __global__ void __launch_bounds__(kThreads)
     QuantizeRowsKernel(const T* from, int64_t stride, uint8_t* to, float* scales, int64_t cols) {
@@ -51,7 +52,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Grid: (parts of a row, rows).
+// The grid is (parts of a row, rows).
 template <typename T, typename Out>
 __global__ void AddProductKernel(const T* product, const float* bias, bool accumulate, Out* out,
                                  int64_t cols) {

@@ -33,8 +33,8 @@ absl::Status Set(const CublasLt& lt, cublasLtMatmulDesc_t desc,
 
 }  // namespace
 
-// Descriptors of a product and the chosen algorithm. In cuBLAS's column-major words: D [out, rows]
-// = Wᵀ [out, in] · X [in, rows], so that every operand is row-major for us.
+// The descriptors of a product and the chosen algorithm. In the column-major words of cuBLAS it is
+// D [out, rows] = Wᵀ [out, in] · X [in, rows], so every operand is row-major for us.
 struct MatMul::Plan {
   explicit Plan(const CublasLt& api) : lt(api) {}
   ~Plan() {
@@ -87,7 +87,8 @@ absl::Status MatMul::DescribeOperation(const MatMulKey& key, Plan& plan) {
           Set(lt, plan.desc, mode, int32_t{CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F}));
     }
   }
-  // The library looks at pointers' alignment when it proposes: any address of ours does.
+  // The library looks at the alignment of pointers when it proposes, so any address of ours will
+  // do.
   const void* const any = workspace_->data();
   return SetPointers(plan, key,
                      {.bias = any,
@@ -103,7 +104,8 @@ absl::Status MatMul::Propose(const MatMulKey& key, Plan& plan) {
     lt.preference_set(preference, attribute, &value, sizeof(value));
   };
   prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
-  // Partial sums go to the workspace and are added in order; sums in place would come in any order.
+  // Partial sums go to the workspace and are added in order. Sums in place would be added in any
+  // order.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
          uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   for (const auto operand :
@@ -214,7 +216,7 @@ absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperand
   for (const auto& proposal : plan->proposals) {
     const auto took = Time(*plan, &proposal.algo, key, operands);
     times.push_back(took.ok() ? *took : kNeverMs);
-    // What a proposal that does not run leaves behind is not the next launch's.
+    // The error of a proposal that does not run must not be taken for the next launch's.
     if (!took.ok()) LastLaunchStatus("timing a product").IgnoreError();
   }
   if (collective_ != nullptr) BATON_RETURN_IF_ERROR(collective_->AllReduceSumOnHost(times));
@@ -232,7 +234,7 @@ absl::Status MatMul::Run(const MatMulKey& key, int64_t rows, const MatMulOperand
   BATON_RETURN_IF_ERROR(SetRows(*plan, rows));
   const absl::Status status = Launch(*plan, &plan->proposals[0].algo, key, operands);
   if (status.ok() || rows == key.rows) return status;
-  // An algorithm of the rung that cannot do exactly these rows: the library proposes another.
+  // The algorithm of the rung cannot do exactly these rows, so the library proposes another one.
   LastLaunchStatus("a product").IgnoreError();
   MatMulKey exact = key;
   exact.rows = rows;

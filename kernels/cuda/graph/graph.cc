@@ -10,7 +10,7 @@
 namespace baton::kernels::cuda {
 namespace {
 
-// A graph of a large model takes some MiB; far more keys than a worker sees in its decode steps.
+// A graph of a large model takes some MiB. A worker sees far fewer keys in its decode steps.
 constexpr size_t kMaxGraphs = 256;
 
 }  // namespace
@@ -38,7 +38,7 @@ void GraphCache::DropOldest() {
 
 absl::Status GraphCache::Capture(Entry& entry, absl::FunctionRef<absl::Status()> operations) {
   cudaGraph_t graph = nullptr;
-  // Other threads of the process may allocate and copy meanwhile.
+  // In this mode other threads of the process may allocate and copy meanwhile.
   cudaError_t error = cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal);
   if (error != cudaSuccess) return ToStatus(error, "capturing a step");
   const absl::Status queued = operations();
@@ -64,7 +64,7 @@ absl::Status GraphCache::Run(const GraphKey& key, absl::FunctionRef<absl::Status
     if (captured.ok()) {
       ++captured_;
     } else {
-      // The ordinary run says whether the device is well.
+      // Whether the device is well shows in the ordinary run.
       cudaGetLastError();
       entry.graph = nullptr;
       entry.plain = true;

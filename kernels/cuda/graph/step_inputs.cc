@@ -41,7 +41,7 @@ size_t BlockCount(const StepLayout& layout, int block_size) {
   return static_cast<size_t>(count);
 }
 
-// `values`, then `padding` up to `size` entries.
+// Writes `values` and then `padding`, up to `size` entries.
 template <typename T>
 void FillPadded(std::span<const T> values, T padding, int64_t size, T* out) {
   BATON_CHECK(static_cast<int64_t>(values.size()) <= size) << values.size() << " into " << size;
@@ -171,7 +171,7 @@ absl::StatusOr<bool> StepInputs::Send(const StepLayout& layout, const KvLayout& 
   const size_t bytes = fixed + BlockCount(layout, kv.block_size) * sizeof(int32_t);
   const bool grow = bytes > memory_->size();
   if (grow) {
-    // The old buffers go: nothing may read them any more.
+    // Nothing may read the old buffers any more when they go.
     BATON_RETURN_IF_ERROR(WaitFor(stream));
     BATON_RETURN_IF_ERROR(Reserve(std::max(bytes, 2 * memory_->size())));
   }

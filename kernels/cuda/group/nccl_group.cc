@@ -13,8 +13,8 @@
 namespace baton::kernels::cuda {
 namespace {
 
-// What the ranks share. A communicator takes calls of one thread at a time: that of its rank, and
-// of whoever ends the group. The calls only queue, so a lock is never held for long.
+// What the ranks of a group share. Only one thread at a time may call into a communicator: that of
+// its rank, or whoever ends the group. The calls only queue work, so a lock is never held for long.
 class NcclGroup final {
  public:
   NcclGroup(std::shared_ptr<const NcclLibrary> library, std::vector<nccl::Comm*> comms,
@@ -93,7 +93,7 @@ class NcclGroup final {
     return ended_;
   }
 
-  // Ends what the devices wait for, one after the other.
+  // Aborts the communicators, one after the other, so that devices which wait go on.
   void Release() {
     for (Rank& rank : ranks_) {
       base::MutexLock lock(&rank.mutex);
@@ -128,7 +128,7 @@ class NcclRank final : public Collective {
   const size_t rank_;
 };
 
-// Connects on a thread of its own, because the call waits as long as it likes.
+// Connects the devices on a thread of its own, because NCCL's call has no deadline.
 class Connecting final {
  public:
   Connecting(std::shared_ptr<const NcclLibrary> library, std::span<const int> devices)
@@ -145,7 +145,7 @@ class Connecting final {
     changed_.NotifyAll();
   }
 
-  // Once.
+  // To be called once.
   absl::StatusOr<std::vector<nccl::Comm*>> Await(base::Duration patience) {
     const auto deadline = std::chrono::steady_clock::now() + patience;
     base::MutexLock lock(&mutex_);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMaxParts = 4096;  // of one launch
 
-// What Export gives away.
+// What the text of Export holds.
 struct Handle {
   static constexpr uint64_t kMagic = 0x3163'7069'7461'6e62;  // "bnatipc1"
   uint64_t magic = kMagic;
@@ -24,7 +24,7 @@ struct Handle {
   cudaIpcMemHandle_t memory{};
 };
 
-// Errors of mappings are the peer's, and no fault of this device.
+// An error of a mapping is caused by the peer and is no fault of this device.
 absl::Status MappingError(cudaError_t error, std::string_view what) {
   cudaGetLastError();
   return absl::UnavailableError(absl::StrCat(std::string(what), ": ", cudaGetErrorName(error), ", ",
@@ -60,7 +60,7 @@ absl::Status StagingBuffers::Allocate() {
     BATON_ASSIGN_OR_RETURN(Event mark, Event::Create());
     marks_.push_back(std::move(mark));
   }
-  // What no parcel has filled yet is nobody's KV.
+  // A buffer that no parcel has filled yet must not hold the KV of anybody.
   return Zero(ring_->data(), bytes());
 }
 
@@ -122,7 +122,7 @@ absl::StatusOr<std::vector<uint64_t>> StagingBuffers::Copy(std::span<const Block
   const absl::StatusOr<std::vector<BlockPart>> here = QueueElsewhere(parts);
   absl::Status status = here.status();
   if (status.ok()) status = Run(*here, /*sums=*/false, launch).status();
-  // Also after an error: nothing that was queued writes a block once this returned.
+  // It waits after an error, too: once this has returned, nothing that was queued writes a block.
   status.Update(copies_.Synchronize());
   BATON_RETURN_IF_ERROR(status);
   if (!sums) return std::vector<uint64_t>();

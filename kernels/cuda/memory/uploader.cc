@@ -23,8 +23,8 @@ int Threads() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMaxThreads);
 }
 
-// Asks for all pages at once instead of one fault each. Advice: where the kernel cannot do it, or
-// the memory is no file's, reading does what it always does.
+// Asks for all pages at once in place of one fault each. It is only advice: where the kernel cannot
+// do it, or the memory is not a file's, reading does what it always does.
 void ReadPages(const std::byte* from, size_t bytes) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(from) / page * page;
@@ -32,7 +32,7 @@ void ReadPages(const std::byte* from, size_t bytes) {
   (void)madvise(reinterpret_cast<void*>(begin), end - begin, MADV_POPULATE_READ);
 }
 
-// Rows [begin, begin + count) of the shard's columns, dense.
+// Copies rows [begin, begin + count) of the shard's columns, without gaps.
 void CopyRows(const HostTensor& tensor, const Shard& shard, int64_t begin, int64_t count,
               std::byte* out) {
   const size_t element = SizeOf(tensor.dtype);

@@ -7,8 +7,8 @@ namespace {
 constexpr int kWarps = 8;
 constexpr int kMaxPairs = 128;  // head_dim up to 256
 
-// One block per row; a warp takes a head at a time, a lane the pairs (i, i + head_dim / 2) of every
-// 32nd i. q is rotated in place, k on its way to the cache, v only stored.
+// One block of threads per row. A warp takes a head at a time, a lane the pairs (i, i + head_dim /
+// 2) of every 32nd i. q is rotated in place, k on its way to the cache, and v is only stored.
 template <typename T, typename Kv>
 __global__ void RopeStoreKernel(RopeStoreArgs args) {
   __shared__ float cosines[kMaxPairs];

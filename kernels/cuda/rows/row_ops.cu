@@ -6,7 +6,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Grid: (parts of a row, rows).
+// The grid is (parts of a row, rows).
 template <typename T, int N>
 __global__ void EmbedKernel(const T* table, int64_t vocab, const int32_t* tokens, LastTokens last,
                             float* out, int64_t cols, int64_t stride) {
@@ -24,7 +24,8 @@ __global__ void EmbedKernel(const T* table, int64_t vocab, const int32_t* tokens
   for (int i = 0; i < N; ++i) to[i] = ToFloat(in.at[i]);
 }
 
-// Rows as words of the widest type that fits both strides. Grid: (parts of a row, rows).
+// Copies rows as words of the widest type that fits both strides. The grid is (parts of a row,
+// rows).
 template <typename Word>
 __global__ void GatherKernel(const Word* in, int64_t in_stride, const int32_t* rows, Word* out,
                              int64_t out_stride, int64_t words) {
@@ -33,7 +34,7 @@ __global__ void GatherKernel(const Word* in, int64_t in_stride, const int32_t* r
   out[blockIdx.y * out_stride + word] = in[rows[blockIdx.y] * in_stride + word];
 }
 
-// One block per row, four elements per thread and turn, kept in registers.
+// One block of threads per row, four elements per thread and turn, which are kept in registers.
 template <typename Out, int kTurns>
 __global__ void RmsNormVecKernel(const float* in, int64_t in_stride, const float* weight, float eps,
                                  Out* out, int64_t out_stride, int cols) {
@@ -64,7 +65,7 @@ __global__ void RmsNormVecKernel(const float* in, int64_t in_stride, const float
   }
 }
 
-// Any width and alignment.
+// For rows of any length and alignment.
 template <typename Out>
 __global__ void RmsNormKernel(const float* in, int64_t in_stride, const float* weight, float eps,
                               Out* out, int64_t out_stride, int64_t cols) {
@@ -80,7 +81,7 @@ __global__ void RmsNormKernel(const float* in, int64_t in_stride, const float* w
 
 __device__ __forceinline__ float Silu(float x) { return x / (1.0f + expf(-x)); }
 
-// Grid: (parts of a row, rows).
+// The grid is (parts of a row, rows).
 template <typename T, int N>
 __global__ void SiluMulKernel(const T* gate_up, int64_t in_stride, T* out, int64_t out_stride,
                               int64_t ffn) {

@@ -18,10 +18,10 @@ bool HasPenalty(const SampleRow& row) {
   return row.repetition_penalty != 1 || row.presence_penalty != 0 || row.frequency_penalty != 0;
 }
 
-// The last id before the drawn one is known on the device only.
+// Whether the last id before the drawn one is known on the device only.
 bool DevicePending(const SampleRow& row) { return row.pending_output && row.pending_id < 0; }
 
-// Prompt, output and, where it is known, the pending id.
+// The history of a row: prompt, output and, where the host knows it, the pending id.
 class KnownIds {
  public:
   explicit KnownIds(const SampleRow& row) : row_(row) {}
@@ -46,7 +46,7 @@ class KnownIds {
   const SampleRow& row_;
 };
 
-// As MaskRepeatedNgrams of kernels/sample_processors.h.
+// Does what MaskRepeatedNgrams of kernels/sample_processors.h does, by patches.
 void BanRepeatedNgrams(const SampleRow& row, std::vector<std::pair<int32_t, float>>* patches) {
   const KnownIds ids(row);
   const size_t prefix = static_cast<size_t>(row.no_repeat_ngram_size) - 1;
@@ -71,7 +71,7 @@ absl::Status SamplerLimits::Check() const {
   return absl::OkStatus();
 }
 
-// Appends to a fixed array; what does not fit is counted and makes `full`.
+// Appends to an array of fixed size. What does not fit is only counted, and makes it `full`.
 class SamplePacker::ListWriter {
  public:
   ListWriter(std::span<int32_t> lists, size_t size) : lists_(lists), size_(size) {}
@@ -113,7 +113,7 @@ absl::Status SamplePacker::CheckRow(const SampleRow& row) const {
   return absl::OkStatus();
 }
 
-// No row of the step takes the entry of another.
+// Marks the entries of these rows as used by this step, so that none of them takes another's.
 void SamplePacker::KeepEntriesOf(std::span<const SampleRow> rows) {
   ++step_;
   for (const SampleRow& row : rows) {
@@ -123,7 +123,7 @@ void SamplePacker::KeepEntriesOf(std::span<const SampleRow> rows) {
   }
 }
 
-// That of the row's slot, else the one that was not used for longest.
+// Returns the entry of the row's slot, or else the one that has not been used for longest.
 int32_t SamplePacker::EntryFor(const SampleRow& row) {
   if (row.slot >= 0 && entry_of_slot_[static_cast<size_t>(row.slot)] >= 0) {
     return entry_of_slot_[static_cast<size_t>(row.slot)];
@@ -178,7 +178,8 @@ void SamplePacker::PackPatches(const SampleRow& row, ListWriter& lists, SamplePa
   if (row.mask_stop_ids) {
     for (const int32_t id : row.stop_ids) patches_.emplace_back(id, kMask);
   }
-  // Biases of one id keep their order, since each step rounds; a mask ends at -infinity in any.
+  // The biases of one id keep their order, because each addition rounds. A mask gives -infinity in
+  // any.
   std::stable_sort(patches_.begin(), patches_.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
   const ListRange begun = lists.Begin();

@@ -24,7 +24,8 @@ T* At(const Buffer& buffer, size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(buffer.data()) + offset);
 }
 
-// Params, resets and lists of a step, in one piece; what is copied ends with the lists in use.
+// Where params, resets and lists of a step lie in one piece of memory. Lists come last, so that
+// only those in use are copied.
 struct InputOffsets {
   explicit InputOffsets(const SamplerLimits& limits)
       : resets(Aligned(sizeof(SampleParams) * static_cast<size_t>(limits.rows))),
@@ -44,7 +45,7 @@ struct ResultOffsets {
   size_t size;
 };
 
-// Bytes of each device buffer.
+// The size in bytes of each buffer on the device.
 struct DeviceSizes {
   explicit DeviceSizes(const SamplerLimits& limits)
       : inputs(InputOffsets(limits).size), results(ResultOffsets(limits).size) {
@@ -102,7 +103,7 @@ absl::Status CudaSampler::Allocate() {
   BATON_RETURN_IF_ERROR(allocate(sizes.processed, &device_->processed));
   BATON_RETURN_IF_ERROR(allocate(sizes.partials, &device_->partials));
   BATON_RETURN_IF_ERROR(allocate(sizes.last_tokens, &device_->last_tokens));
-  // Ids of slots that drew nothing yet are still ids.
+  // Slots that have drawn nothing yet must hold ids, too.
   BATON_RETURN_IF_ERROR(Fill(device_->last_tokens->data(), 0, sizes.last_tokens, stream_));
   for (Step& step : steps_) {
     BATON_ASSIGN_OR_RETURN(step.inputs, PinnedMemory::Allocate(sizes.inputs));
@@ -152,7 +153,7 @@ absl::Status CudaSampler::Stage(std::span<const SampleRow> rows) {
   return StageFrom(staging(), 0);
 }
 
-// Packs what fits from row `first` on and queues its copy and its counts.
+// Packs the rows from `first` on that fit, and queues their copy and their counts.
 absl::Status CudaSampler::StageFrom(Step& step, int32_t first) {
   BATON_RETURN_IF_ERROR(step.inputs_read->Synchronize());
   const InputOffsets offsets(limits_);

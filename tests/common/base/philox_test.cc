@@ -24,7 +24,7 @@ TEST(Coin, IsWords0And1OfItsCounterAs53Bits) {
   const Words words = Philox4x32({7, 1, 0, 0}, seed);
   const uint64_t bits = (uint64_t{words[0]} << 32 | words[1]) >> 11;
   EXPECT_EQ(Coin(seed, 7, 1), std::ldexp(static_cast<double>(bits), -53));
-  // Of the first known vector.
+  // The value follows from the first known vector.
   EXPECT_EQ(Coin(0, 0, 0), std::ldexp(static_cast<double>(0x6627e8d5e169c58d >> 11), -53));
 }
 

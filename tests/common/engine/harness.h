@@ -64,14 +64,14 @@ class EngineHarness {
           std::make_unique<FakeRunner>(arena_->kv(), options.model, control_),
           options.clock != nullptr ? options.clock : &clock_);
   }
-  // Over a model of the test's own.
+  // An engine over a model of the test's own.
   EngineHarness(const EngineOptions& options, const kernels::PagedKv& kv,
                 std::unique_ptr<ModelRunner> runner) {
     Start(options, kv, std::move(runner), &clock_);
   }
 
   Engine& engine() { return *engine_; }
-  // Of the fake model.
+  // What the fake model does is steered by this.
   FakeRunnerControl& control() { return *control_; }
   EngineFigures figures() const { return engine_->figures(); }
   Seen& seen(SequenceId id) { return seen_[id]; }
@@ -97,7 +97,7 @@ class EngineHarness {
   bool RunUntilOver(SequenceId id) {
     return RunUntil([&] { return seen_[id].over(); });
   }
-  // As RunUntil over figures, which may change without an event.
+  // Does as RunUntil, over figures, which may change without an event.
   bool PollUntil(const std::function<bool(const EngineFigures&)>& done) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
     while (!done(figures())) {
@@ -117,7 +117,7 @@ class EngineHarness {
     BATON_CHECK(RunUntilOver(id)) << "no end within the test's patience";
     return seen_[id].tokens;
   }
-  // Every block is free or cached again.
+  // Whether every block is free or cached again.
   bool AllBlocksBack() {
     return PollUntil([](const EngineFigures& f) {
       return f.blocks_free + f.blocks_cached == f.blocks_total && f.running == 0 && f.waiting == 0;

@@ -1,5 +1,6 @@
 // A device that keeps what each slot drew: steps are launched before the token that they feed has
-// reached the host. Against one step at a time on a host that knows every token.
+// reached the host. Its tokens are compared with one step at a time on a host that knows every
+// token.
 #include "common/model/transformer_runner.h"
 #include "tests/common/engine/model_identity_fixture.h"
 #include "tests/fakes/queued_backend.h"

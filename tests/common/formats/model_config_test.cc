@@ -142,7 +142,7 @@ TEST(ModelConfigTest, ReadsLinearAndYarnRopes) {
   EXPECT_EQ(Parse(config)->rope.scaling, RopeConfig::Scaling::kYarn);
   EXPECT_NEAR(Parse(config)->rope.attention_factor, 1.1386294, 1e-6);  // 0.1 ln 4 + 1
 
-  // Value of transformers' own function.
+  // The value that transformers' own function gives.
   config["rope_scaling"] = {
       {"rope_type", "yarn"}, {"factor", 8.0}, {"mscale", 0.7}, {"mscale_all_dim", 1.5}};
   EXPECT_NEAR(Parse(config)->rope.attention_factor, 0.8731967, 1e-6);

@@ -36,7 +36,8 @@ TEST(FootprintTest, ExecutedPrefillPassesTheLastTailOnce) {
           "num_hidden_layers": 3, "num_key_value_heads": 1, "vocab_size": 10})",
       "config.json");
   ASSERT_TRUE(config.ok()) << config.status();
-  // Of one token. To the tail of a layer belong o and the MLP.
+  // The operations of one token. The tail of a layer has the output projection of attention and the
+  // MLP.
   const double qkv = 2 * 16 * (16 + 8 + 8);
   const double tail = 2 * (16 * 16 + 3 * 16 * 24);
   const double output = 2 * 16 * 10;

@@ -143,7 +143,7 @@ TEST_P(GoldenGpuTest, LogitsAgreeWithTransformers) {
               Name(precision_.quantization).data(), worst);
 }
 
-// Each token from the golden text before it.
+// Draws each token behind the golden text before it.
 TEST_P(GoldenGpuTest, EachTokenIsTheGoldenOne) {
   const Rows actual = ComputeLogits(*model_, ids_, rows_);
   for (size_t i = 0; i < actual.size(); ++i) {
@@ -155,7 +155,7 @@ TEST_P(GoldenGpuTest, EachTokenIsTheGoldenOne) {
   Report("each token", actual.size());
 }
 
-// By prefill and captured decode steps.
+// Generates by prefill and captured decode steps.
 TEST_P(GoldenGpuTest, GeneratesTheGoldenText) {
   RunnerDriver driver(*model_);
   TestSequence sequence{.prompt = golden_.prompt};
@@ -164,7 +164,8 @@ TEST_P(GoldenGpuTest, GeneratesTheGoldenText) {
   Report("generated", golden_.greedy.size());
 }
 
-// In chunks beside others, and with tokens that never reach the host before they are fed.
+// Generates in chunks beside other sequences, and with tokens that never reach the host before they
+// are fed.
 TEST_P(GoldenGpuTest, GeneratesTheGoldenTextAheadOfTheHost) {
   constexpr size_t kSequences = 5;
   RunnerDriver driver(*model_);

@@ -25,7 +25,7 @@ class StepTiming final {
 
   // What the device can do at best; shares of it are printed from then on.
   void SetLimits(const kernels::MachineLimits& limits);
-  // One step of `count` whole prompts.
+  // Times one step of `count` whole prompts.
   void Prefill(int32_t count, int32_t tokens);
   // Decode steps of `batch` sequences behind `context` tokens, as an engine launches them: on a
   // device that takes two steps, the host never waits for a token before it launches the next.

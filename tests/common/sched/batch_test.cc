@@ -20,7 +20,7 @@ BatchBudget Budget(int32_t rows, int32_t tokens, int32_t prefill) {
   return {.max_rows = rows, .max_tokens = tokens, .max_prefill_tokens = prefill};
 }
 
-// Tokens per candidate.
+// How many tokens each candidate got.
 Shares ByCandidate(const std::vector<BatchCandidate>& candidates, const BatchBudget& budget) {
   Shares tokens(candidates.size(), 0);
   for (const BatchShare& share : ShareStep(candidates, budget)) {

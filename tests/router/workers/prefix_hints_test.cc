@@ -19,13 +19,13 @@ PrefixChain Chain(const std::vector<TokenId>& prompt, std::string_view salt = ""
   return ChainOf(salt, prompt, {}, block);
 }
 
-const base::Instant kNow{std::chrono::hours(1)};
+const base::Instant kHintTime{std::chrono::hours(1)};
 const WorkerKey kA{"a:1", 1};
 
 TEST(PrefixHintsTest, WorkerHoldsWhatWasNotedInWholeBlocksButNeverTheLastToken) {
   PrefixHints hints;
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(10))), 0);
-  hints.Note(kA, Chain(Tokens(10)), 100, kNow);
+  hints.Note(kA, Chain(Tokens(10)), 100, kHintTime);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(30))), 8);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(10))), 8);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(9))), 8);
@@ -39,7 +39,7 @@ TEST(PrefixHintsTest, PromptAndGeneratedTokensAreOneChain) {
 
 TEST(PrefixHintsTest, EqualBlocksBehindOtherOnesAreOthers) {
   PrefixHints hints;
-  hints.Note(kA, Chain(Tokens(12)), 100, kNow);
+  hints.Note(kA, Chain(Tokens(12)), 100, kHintTime);
   std::vector<TokenId> other = Tokens(12);
   other[0] = 99;
   EXPECT_EQ(hints.HeldTokens(kA, Chain(other)), 0);
@@ -50,7 +50,7 @@ TEST(PrefixHintsTest, EqualBlocksBehindOtherOnesAreOthers) {
 
 TEST(PrefixHintsTest, OtherSaltsBlockSizesWorkersAndIncarnationsNeverMeet) {
   PrefixHints hints;
-  hints.Note(kA, Chain(Tokens(12), "x"), 100, kNow);
+  hints.Note(kA, Chain(Tokens(12), "x"), 100, kHintTime);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(12), "x")), 8);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(12), "y")), 0);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(12))), 0);
@@ -62,35 +62,35 @@ TEST(PrefixHintsTest, OtherSaltsBlockSizesWorkersAndIncarnationsNeverMeet) {
 TEST(PrefixHintsTest, NoMoreIsRememberedThanThePoolHoldsOldestAndLastBlocksGoFirst) {
   PrefixHints hints;
   const PrefixChain a = Chain(Tokens(17)), b = Chain(Tokens(17, 100)), c = Chain(Tokens(9, 200));
-  hints.Note(kA, a, 8, kNow);
-  hints.Note(kA, b, 8, kNow);
+  hints.Note(kA, a, 8, kHintTime);
+  hints.Note(kA, b, 8, kHintTime);
   EXPECT_EQ(hints.HeldTokens(kA, a), 16);
-  hints.Note(kA, a, 8, kNow);  // used again: now b is the older one
-  hints.Note(kA, c, 8, kNow);
+  hints.Note(kA, a, 8, kHintTime);  // used again: now b is the older one
+  hints.Note(kA, c, 8, kHintTime);
   EXPECT_EQ(hints.HeldTokens(kA, a), 16);
   EXPECT_EQ(hints.HeldTokens(kA, b), 8);
   EXPECT_EQ(hints.HeldTokens(kA, c), 8);
-  hints.Note(kA, Chain(Tokens(100, 500)), 2, kNow);  // longer than the pool: its beginning
+  hints.Note(kA, Chain(Tokens(100, 500)), 2, kHintTime);  // longer than the pool: its beginning
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(100, 500))), 8);
   EXPECT_EQ(hints.HeldTokens(kA, a), 0);
 }
 
 TEST(PrefixHintsTest, DistrustedWorkerIsBelievedAgainOnlyLater) {
   PrefixHints hints;
-  hints.Note(kA, Chain(Tokens(9)), 100, kNow);
-  hints.Distrust(kA, kNow + std::chrono::seconds(10));
+  hints.Note(kA, Chain(Tokens(9)), 100, kHintTime);
+  hints.Distrust(kA, kHintTime + std::chrono::seconds(10));
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(9))), 0);
-  hints.Note(kA, Chain(Tokens(9)), 100, kNow + std::chrono::seconds(9));
+  hints.Note(kA, Chain(Tokens(9)), 100, kHintTime + std::chrono::seconds(9));
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(9))), 0);
-  hints.Note(kA, Chain(Tokens(9)), 100, kNow + std::chrono::seconds(10));
+  hints.Note(kA, Chain(Tokens(9)), 100, kHintTime + std::chrono::seconds(10));
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(9))), 8);
 }
 
 TEST(PrefixHintsTest, GoneWorkerIsForgottenTheOthersAreNot) {
   PrefixHints hints;
   const WorkerKey b{"b:1", 2};
-  hints.Note(kA, Chain(Tokens(9)), 100, kNow);
-  hints.Note(b, Chain(Tokens(9)), 100, kNow);
+  hints.Note(kA, Chain(Tokens(9)), 100, kHintTime);
+  hints.Note(b, Chain(Tokens(9)), 100, kHintTime);
   hints.Drop(kA);
   EXPECT_EQ(hints.workers(), 1u);
   EXPECT_EQ(hints.HeldTokens(kA, Chain(Tokens(9))), 0);
@@ -104,7 +104,7 @@ TEST(PrefixHintsTest, ThreadsMayNoteAskAndDropAtOnce) {
     threads.emplace_back([&hints, t] {
       const WorkerKey key{"w", static_cast<uint64_t>(t % 2)};
       for (int i = 0; i < 500; ++i) {
-        hints.Note(key, Chain(Tokens(40, i)), 16, kNow);
+        hints.Note(key, Chain(Tokens(40, i)), 16, kHintTime);
         EXPECT_LE(hints.HeldTokens(key, Chain(Tokens(40, i))), 36);
         if (i % 100 == t) hints.Drop(key);
       }

@@ -60,7 +60,8 @@ class DeviceRig {
     }
   }
 
-  // One step over `pieces`, compared row by row; `program` != 0: by RunStep.
+  // Runs one step over `pieces` and compares it row by row. With a `program` other than 0 it runs
+  // by RunStep.
   void Step(const std::vector<Piece>& pieces, uint64_t program = 0) {
     std::vector<int32_t> positions;
     std::vector<float> input;

@@ -22,7 +22,7 @@ class EmulatedSampler {
   // The next step is packed before the tokens of the last are on the host.
   void set_overlap(bool overlap) { overlap_ = overlap; }
 
-  // As Backend::Sample of one step.
+  // Samples as Backend::Sample does in one step.
   std::vector<SampledToken> Sample(std::span<const float> logits, std::span<const SampleRow> rows);
 
   int32_t last_token(int32_t slot) const { return last_tokens_[slot]; }
