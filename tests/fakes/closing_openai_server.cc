@@ -1,6 +1,5 @@
 #include "tests/fakes/closing_openai_server.h"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -9,7 +8,6 @@
 #include <string_view>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 
 namespace baton::testing {
 namespace {
@@ -46,30 +44,21 @@ std::string AnswerTo(const std::string& request) {
 
 }  // namespace
 
-ClosingOpenAiServer::ClosingOpenAiServer() {
-  listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  auto* const plain = reinterpret_cast<sockaddr*>(&address);
-  BATON_CHECK(listener_ >= 0 && bind(listener_, plain, size) == 0 && listen(listener_, 16) == 0 &&
-              getsockname(listener_, plain, &size) == 0);
-  port_ = ntohs(address.sin_port);
-  thread_ = std::thread([this] { Run(); });
-}
+ClosingOpenAiServer::ClosingOpenAiServer() : thread_([this] { Run(); }) {}
 
 ClosingOpenAiServer::~ClosingOpenAiServer() {
-  shutdown(listener_, SHUT_RDWR);  // ends accept
+  shutdown(listener_.socket, SHUT_RDWR);  // ends accept
   thread_.join();
-  close(listener_);
+  close(listener_.socket);
 }
 
-std::string ClosingOpenAiServer::url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+std::string ClosingOpenAiServer::url() const {
+  return absl::StrCat("http://127.0.0.1:", listener_.port);
+}
 
 void ClosingOpenAiServer::Run() {
   for (;;) {
-    const int connection = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int connection = accept4(listener_.socket, nullptr, nullptr, SOCK_CLOEXEC);
     if (connection < 0) return;
     Serve(connection);
     close(connection);

@@ -4,26 +4,27 @@
 #include <string>
 #include <thread>
 
+#include "tests/fakes/loopback_listener.h"
+
 namespace baton::testing {
 
-// An OpenAI-compatible server that answers one request of a connection, keeps it, and closes it
-// when the next arrives there: what a client meets whose request crosses the end of an idle
-// connection. Serves one connection at a time, on a loopback port.
+// An OpenAI-compatible server that answers one request of a connection, keeps the connection, and
+// closes it when the next request arrives there. So a client meets what happens when its request
+// crosses the end of an idle connection. One connection is served at a time, on a loopback port.
 class ClosingOpenAiServer final {
  public:
   ClosingOpenAiServer();
   ~ClosingOpenAiServer();
 
   std::string url() const;
-  // Requests that were met by a close.
+  // How many requests were met by a close.
   int closes() const { return closes_; }
 
  private:
   void Run();
   void Serve(int connection);
 
-  int listener_ = -1;
-  int port_ = 0;
+  const LoopbackListener listener_ = ListenOnLoopback(16);
   std::atomic<int> closes_ = 0;
   std::thread thread_;
 };

@@ -19,7 +19,7 @@ uint64_t Mix(uint64_t x) {
   return x ^ (x >> 31);
 }
 
-uint64_t SlotWord(TokenId token, int32_t position, int layer, int plane, int head) {
+uint64_t WordAt(TokenId token, int32_t position, int layer, int plane, int head) {
   const auto where = static_cast<uint64_t>((layer * 2 + plane) * 64 + head);
   return Mix(Mix(static_cast<uint64_t>(token) << 32 | static_cast<uint32_t>(position)) ^ where);
 }
@@ -44,10 +44,10 @@ void ForEachHead(const kernels::KvLayout& layout, Visit visit) {
   }
 }
 
-std::byte* Slot(const kernels::PagedKv& kv, BlockId block, int layer, int plane, int head,
-                int slot) {
+std::byte* HeadAt(const kernels::PagedKv& kv, BlockId block, int layer, int plane, int head,
+                  int position) {
   return kv.block(block.value()) +
-         kv.offset(layer, plane, head, slot) * kernels::SizeOf(kv.layout.dtype);
+         kv.offset(layer, plane, head, position) * kernels::SizeOf(kv.layout.dtype);
 }
 
 EosSignal SignalOf(uint64_t hash, const kernels::SampleRow& row) {
@@ -112,8 +112,8 @@ uint64_t FakeHistoryHash(const kernels::KvLayout& layout, std::span<const TokenI
   uint64_t hash = 0;
   for (size_t position = 0; position < tokens.size(); ++position) {
     ForEachHead(layout, [&](int layer, int plane, int head) {
-      hash = Mix(hash ^
-                 SlotWord(tokens[position], static_cast<int32_t>(position), layer, plane, head));
+      hash =
+          Mix(hash ^ WordAt(tokens[position], static_cast<int32_t>(position), layer, plane, head));
     });
   }
   return hash;
@@ -142,7 +142,7 @@ FakeRunner::FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
       control_(control ? std::move(control) : std::make_shared<FakeRunnerControl>()) {
   BATON_CHECK(static_cast<size_t>(kv.layout.head_dim) * kernels::SizeOf(kv.layout.dtype) >=
               sizeof(uint64_t))
-      << "a slot of the fake model holds 8 bytes per head";
+      << "a head of the fake model holds 8 bytes of a token";
 }
 
 absl::Status FakeRunner::Submit(const StepPlan& plan) {
@@ -242,8 +242,9 @@ void FakeRunner::Store(const StepRow& row) const {
     const int32_t position = row.first_position + i;
     const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];
     ForEachHead(kv_.layout, [&](int layer, int plane, int head) {
-      const uint64_t word = SlotWord(token, position, layer, plane, head);
-      std::memcpy(Slot(kv_, block, layer, plane, head, position % block_size), &word, sizeof(word));
+      const uint64_t word = WordAt(token, position, layer, plane, head);
+      std::memcpy(HeadAt(kv_, block, layer, plane, head, position % block_size), &word,
+                  sizeof(word));
     });
   }
 }
@@ -256,7 +257,8 @@ uint64_t FakeRunner::ReadHistory(const StepRow& row) const {
     const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];
     ForEachHead(kv_.layout, [&](int layer, int plane, int head) {
       uint64_t word = 0;
-      std::memcpy(&word, Slot(kv_, block, layer, plane, head, position % block_size), sizeof(word));
+      std::memcpy(&word, HeadAt(kv_, block, layer, plane, head, position % block_size),
+                  sizeof(word));
       hash = Mix(hash ^ word);
     });
   }

@@ -1,6 +1,5 @@
 #include "tests/fakes/sse_load_server.h"
 
-#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -16,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "tests/fakes/loopback_listener.h"
 
 namespace baton::testing {
 namespace {
@@ -37,25 +37,14 @@ int NumberAfter(std::string_view text, std::string_view name) {
 
 class SseLoadServer::Impl final {
  public:
-  explicit Impl(base::Duration gap)
-      : gap_(gap), listener_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* const plain = reinterpret_cast<sockaddr*>(&address);
-    BATON_CHECK(bind(listener_, plain, size) == 0 && listen(listener_, kBacklog) == 0);
-    BATON_CHECK(getsockname(listener_, plain, &size) == 0);
-    port_ = ntohs(address.sin_port);
-    Watch(listener_);
-  }
+  explicit Impl(base::Duration gap) : gap_(gap) { Watch(listener_.socket); }
   ~Impl() {
     for (const auto& [fd, connection] : connections_) close(fd);
-    close(listener_);
+    close(listener_.socket);
     close(epoll_);
   }
 
-  int port() const { return port_; }
+  int port() const { return listener_.port; }
 
   void Run(int until_closed) {
     Watch(until_closed);
@@ -66,7 +55,7 @@ class SseLoadServer::Impl final {
       for (int i = 0; i < count; ++i) {
         const int fd = events[static_cast<size_t>(i)].data.fd;
         if (fd == until_closed) return;
-        if (fd == listener_) {
+        if (fd == listener_.socket) {
           Accept();
         } else {
           Read(fd);
@@ -102,7 +91,7 @@ class SseLoadServer::Impl final {
   }
 
   void Accept() {
-    const int fd = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    const int fd = accept4(listener_.socket, nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) return;
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -173,8 +162,7 @@ class SseLoadServer::Impl final {
 
   const base::Duration gap_;
   const int epoll_ = epoll_create1(EPOLL_CLOEXEC);
-  const int listener_;
-  int port_ = 0;
+  const LoopbackListener listener_ = ListenOnLoopback(kBacklog);
   int64_t last_number_ = 0;
   std::unordered_map<int, Connection> connections_;
   std::priority_queue<Due> due_;

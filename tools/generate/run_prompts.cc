@@ -10,15 +10,15 @@
 namespace baton {
 namespace {
 
-// Outcomes by the index of their request.
+// The outcomes of all requests, by index, until they are taken in order.
 class Outcomes {
  public:
-  explicit Outcomes(size_t count) : slots_(count) {}
+  explicit Outcomes(size_t count) : outcomes_(count) {}
 
   void Put(size_t index, Outcome outcome) {
     {
       base::MutexLock lock(&mutex_);
-      slots_[index] = std::move(outcome);
+      outcomes_[index] = std::move(outcome);
     }
     changed_.NotifyAll();
   }
@@ -26,16 +26,16 @@ class Outcomes {
   // Waits; every request ends at its own deadline at the latest.
   Outcome Take(size_t index) {
     base::MutexLock lock(&mutex_);
-    while (!slots_[index]) changed_.Wait(&mutex_);
-    Outcome outcome = std::move(*slots_[index]);
-    slots_[index] = Outcome();
+    while (!outcomes_[index]) changed_.Wait(&mutex_);
+    Outcome outcome = std::move(*outcomes_[index]);
+    outcomes_[index] = Outcome();
     return outcome;
   }
 
  private:
   base::Mutex mutex_;
   base::CondVar changed_;
-  std::vector<std::optional<Outcome>> slots_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::optional<Outcome>> outcomes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "tools/bench/client/baton_client.h"
 
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -160,12 +159,11 @@ TEST(BatonClient, AFreezeShowsInEveryArrivalThatItMeets) {
 TEST(BatonClient, KillingTheServerFailsWhatIsUnderWayAndWhatComesLater) {
   TimedInferenceServer server({.stop_after = 2, .end = TimedEnd::kHang});
   const auto client = ClientOf(server);
-  std::thread killer([&] {
-    EXPECT_TRUE(server.WaitForOpenStreams(5));
-    server.Kill();
-  });
-  const LoadResult result = LoadOf(PlanOf(20, 10), {.concurrency = 5}, client.get());
-  killer.join();
+  const LoadResult result =
+      LoadWhile(PlanOf(20, 10), {.concurrency = 5}, client.get(), [&](std::atomic<bool>*) {
+        EXPECT_TRUE(server.WaitForOpenStreams(5));
+        server.Kill();
+      });
   ASSERT_EQ(result.records.size(), 20u);
   for (const RequestRecord& record : result.records) {
     EXPECT_FALSE(record.status.ok());
@@ -177,13 +175,11 @@ TEST(BatonClient, KillingTheServerFailsWhatIsUnderWayAndWhatComesLater) {
 TEST(BatonClient, StopCancelsStreamsAtTheServerToo) {
   TimedInferenceServer server({.stop_after = 2, .end = TimedEnd::kHang});
   const auto client = ClientOf(server);
-  std::atomic<bool> stop = false;
-  std::thread stopper([&] {
-    EXPECT_TRUE(server.WaitForOpenStreams(10));
-    stop = true;
-  });
-  const LoadResult result = RunLoad(PlanOf(50, 10), {.concurrency = 10}, client.get(), stop, {});
-  stopper.join();
+  const LoadResult result =
+      LoadWhile(PlanOf(50, 10), {.concurrency = 10}, client.get(), [&](std::atomic<bool>* stop) {
+        EXPECT_TRUE(server.WaitForOpenStreams(10));
+        *stop = true;
+      });
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 10u);
   for (const RequestRecord& record : result.records) {
@@ -227,13 +223,10 @@ TEST(BatonClient, EveryObserverHasHeardTheEndWhenTheClientIsGone) {
 TEST(BatonClient, KeepsManyStreamsOnFewConnections) {
   TimedInferenceServer server({.stop_after = 1, .end = TimedEnd::kHang});
   const auto client = ClientOf(server, {.connections = 2});
-  std::atomic<bool> stop = false;
-  std::thread stopper([&] {
+  LoadWhile(PlanOf(300, 10), {.concurrency = 300}, client.get(), [&](std::atomic<bool>* stop) {
     EXPECT_TRUE(server.WaitForOpenStreams(300));
-    stop = true;
+    *stop = true;
   });
-  RunLoad(PlanOf(300, 10), {.concurrency = 300}, client.get(), stop, {});
-  stopper.join();
   EXPECT_EQ(server.most_open_streams(), 300);
 }
 

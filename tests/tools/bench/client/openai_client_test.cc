@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -192,12 +191,11 @@ TEST(OpenAiClient, AServerThatFallsSilentMeetsTheDeadline) {
 TEST(OpenAiClient, KillingTheServerFailsWhatIsUnderWayAndWhatComesLater) {
   FakeOpenAiServer server({.stop_after = 2, .end = OpenAiEnd::kHang});
   const auto client = ClientOf(server);
-  std::thread killer([&] {
-    EXPECT_TRUE(server.WaitForRequests(5));
-    server.Kill();
-  });
-  const LoadResult result = LoadOf(PlanOf(20, 10), {.concurrency = 5}, client.get());
-  killer.join();
+  const LoadResult result =
+      LoadWhile(PlanOf(20, 10), {.concurrency = 5}, client.get(), [&](std::atomic<bool>*) {
+        EXPECT_TRUE(server.WaitForRequests(5));
+        server.Kill();
+      });
   ASSERT_EQ(result.records.size(), 20u);
   for (const RequestRecord& record : result.records) {
     EXPECT_EQ(record.status.code(), absl::StatusCode::kUnavailable) << record.status;
@@ -209,13 +207,11 @@ TEST(OpenAiClient, KillingTheServerFailsWhatIsUnderWayAndWhatComesLater) {
 TEST(OpenAiClient, StopKeepsWhatWasMeasured) {
   FakeOpenAiServer server({.stop_after = 2, .end = OpenAiEnd::kHang});
   const auto client = ClientOf(server);
-  std::atomic<bool> stop = false;
-  std::thread stopper([&] {
-    EXPECT_TRUE(server.WaitForRequests(10));
-    stop = true;
-  });
-  const LoadResult result = RunLoad(PlanOf(50, 10), {.concurrency = 10}, client.get(), stop, {});
-  stopper.join();
+  const LoadResult result =
+      LoadWhile(PlanOf(50, 10), {.concurrency = 10}, client.get(), [&](std::atomic<bool>* stop) {
+        EXPECT_TRUE(server.WaitForRequests(10));
+        *stop = true;
+      });
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 10u);
   for (const RequestRecord& record : result.records) EXPECT_TRUE(record.cancelled);

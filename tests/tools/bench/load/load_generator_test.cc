@@ -196,13 +196,11 @@ TEST(RunLoad, ClosedLoopSendsNothingAfterItsDuration) {
 
 TEST(RunLoad, StopKeepsWhatWasMeasured) {
   ScriptedClient client([](int64_t index) { return ScriptedClient::Answer{.never = index >= 5}; });
-  std::atomic<bool> stop = false;
-  std::thread stopper([&] {
-    client.WaitForStarts(8);
-    stop = true;
-  });
-  const LoadResult result = RunLoad(PlanOf(1000, 1), {.concurrency = 3}, &client, stop, nullptr);
-  stopper.join();
+  const LoadResult result =
+      LoadWhile(PlanOf(1000, 1), {.concurrency = 3}, &client, [&](std::atomic<bool>* stop) {
+        client.WaitForStarts(8);
+        *stop = true;
+      });
   EXPECT_TRUE(result.interrupted);
   ASSERT_EQ(result.records.size(), 8u);
   for (size_t i = 0; i < 5; ++i) EXPECT_TRUE(result.records[i].ok());

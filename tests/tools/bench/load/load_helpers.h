@@ -1,7 +1,5 @@
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -9,9 +7,10 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
-#include "common/base/check.h"
+#include "tests/fakes/loopback_listener.h"
 #include "tools/bench/load/load_generator.h"
 
 namespace baton::bench {
@@ -37,41 +36,42 @@ inline LoadResult LoadOf(const RequestPlan& plan, const LoadOptions& options,
   return RunLoad(plan, options, client, stop, nullptr);
 }
 
+// As LoadOf, while `meanwhile` runs in a thread of its own: there it may wait for what the load
+// does, and end it by setting the flag.
+inline LoadResult LoadWhile(const RequestPlan& plan, const LoadOptions& options,
+                            StreamClient* client,
+                            const std::function<void(std::atomic<bool>* stop)>& meanwhile) {
+  std::atomic<bool> stop = false;
+  std::thread other([&] { meanwhile(&stop); });
+  LoadResult result = RunLoad(plan, options, client, stop, nullptr);
+  other.join();
+  return result;
+}
+
+inline std::string MessageOf(const RequestRecord& record) {
+  return std::string(record.status.message());
+}
+
 inline int32_t TokensOf(const RequestRecord& record) {
   int32_t tokens = 0;
   for (const Chunk& chunk : record.chunks) tokens += chunk.tokens;
   return tokens;
 }
 
-// A port that takes connections and then neither reads nor writes.
+// A loopback port that takes connections and then neither reads nor writes.
 class DeafPort final {
  public:
-  DeafPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    auto* const plain = reinterpret_cast<sockaddr*>(&address);
-    BATON_CHECK(bind(socket_, plain, size) == 0 && listen(socket_, 16) == 0);
-    BATON_CHECK(getsockname(socket_, plain, &size) == 0);
-    port_ = ntohs(address.sin_port);
-  }
   ~DeafPort() { Close(); }
 
   // Nobody listens there any more.
   void Close() {
-    if (socket_ >= 0) close(socket_);
-    socket_ = -1;
+    if (listener_.socket >= 0) close(listener_.socket);
+    listener_.socket = -1;
   }
-  int port() const { return port_; }
+  int port() const { return listener_.port; }
 
  private:
-  int socket_;
-  int port_ = 0;
+  testing::LoopbackListener listener_ = testing::ListenOnLoopback(16);
 };
-
-inline std::string MessageOf(const RequestRecord& record) {
-  return std::string(record.status.message());
-}
 
 }  // namespace baton::bench
