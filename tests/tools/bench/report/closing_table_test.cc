@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 // Requests of 3 tokens, one a second, each with `ttft_s` to the first and 10 ms between the others.
-LoadResult LoadOf(int requests, double ttft_s) {
+LoadResult LoadWithTtft(int requests, double ttft_s) {
   LoadResult load;
   for (int i = 0; i < requests; ++i) {
     RequestRecord record;
@@ -32,7 +32,7 @@ LoadResult LoadOf(int requests, double ttft_s) {
 }
 
 RunResult RunOf(double ttft_s, EosMode eos, const std::optional<Slo>& slo) {
-  RunResult run = ComputeRun(LoadOf(40, ttft_s), eos, {}, slo, 1);
+  RunResult run = ComputeRun(LoadWithTtft(40, ttft_s), eos, {}, slo, 1);
   run.label = "run 1 of 1";
   return run;
 }
@@ -58,7 +58,7 @@ TEST(ClosingTable, ShowsTheMedianOfTheRuns) {
 }
 
 TEST(ClosingTable, SplitsTheTimesOfTheFirstTwoTokens) {
-  LoadResult load = LoadOf(40, 0.1);
+  LoadResult load = LoadWithTtft(40, 0.1);
   for (RequestRecord& record : load.records) {
     record.timings =
         ServerTimings{.queue_ms = 5, .prefill_ms = 60, .kv_transfer_ms = 4, .ttft_ms = 90};
