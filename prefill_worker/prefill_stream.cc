@@ -181,6 +181,8 @@ void PrefillStream::FinishIfOver() {
   {
     base::MutexLock lock(&mutex_);
     if (ended_ || !finished_ || !outcome_) return;
+    // A push that failed while it was needed ends the stream with its reason (OnPushOver).
+    if (!outcome_->status.ok() && finished_->reason == FinishReason::kNone) return;
     ended_ = true;
     TimingsToProto(*finished_, final->mutable_timings());
     if (outcome_->status.ok()) {

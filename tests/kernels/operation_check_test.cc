@@ -21,11 +21,10 @@ class OperationCheckTest : public testing::TestWithParam<Way> {
     backend_ = Make(way);
     arena_.resize(kv_.layout.block_bytes());
     kv_.arena = arena_.data();
-    const StepLayout::Sequence sequence{0, kTokens, kTokens, blocks_};
     ASSERT_TRUE(backend_
                     ->BeginStep({.tokens = tokens_,
                                  .positions = positions_,
-                                 .sequences = {&sequence, 1},
+                                 .sequences = {&sequence_, 1},
                                  .sample_rows = sample_rows_},
                                 kv_)
                     .ok());
@@ -45,6 +44,7 @@ class OperationCheckTest : public testing::TestWithParam<Way> {
   const std::vector<int32_t> positions_ = {0, 1, 2};
   const std::vector<int32_t> sample_rows_ = {2, 0};
   const std::vector<int32_t> blocks_ = {0};
+  const StepLayout::Sequence sequence_{0, kTokens, kTokens, blocks_};
   PagedKv kv_ = {.layout = {.layers = 2, .kv_heads = 1, .head_dim = 8}, .num_blocks = 1};
   std::vector<std::byte> arena_;
   const TestMatrix table_ = TestMatrix::Random(DType::kF32, kVocab, kHidden, 1);
