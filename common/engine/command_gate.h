@@ -48,7 +48,7 @@ class CommandGate {
   // What follows is for the engine's thread.
   std::optional<Command> TryPop() { return queue_.TryPop(); }
   std::optional<Command> PopUntil(base::Instant deadline) { return queue_.PopUntil(deadline); }
-  // Of all sequences that were ever admitted, `total` have left the queue by now.
+  // Says that `total` of all sequences that were ever admitted have left the queue by now.
   void SetStarted(uint64_t total);
   void Forget(std::span<const SequenceId> sequences);
 

@@ -39,7 +39,7 @@ struct LoadedModel {
 
   int32_t ranks() const { return 1 + static_cast<int32_t>(peers.size()); }
   int threads() const;  // of all ranks
-  // Of rank 0: the others have the same layout and as many blocks.
+  // The cache of rank 0. The other ranks have the same layout and as many blocks.
   const kernels::PagedKv& kv() const { return arena->kv(); }
   KvCache kv_cache() const;
 };

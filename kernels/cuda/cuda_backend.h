@@ -138,7 +138,7 @@ class CudaBackend final : public Backend {
   int32_t sampler_vocab_ = 0;
 
   OperationCheck check_;
-  // Of the step that began last.
+  // What the step that began last works on.
   PagedKv kv_;
   cuda::StepSizes sizes_;
   bool capture_ = false;

@@ -166,7 +166,7 @@ class TimedStream final : public grpc::ServerWriteReactor<v1::GenerateResponse>,
   const bool eos_ignored_;
   const int32_t prompt_tokens_;
   std::shared_ptr<TimedStream> self_;  // until OnDone
-  // Of whoever runs the stream: the alarm and gRPC take turns.
+  // These belong to whoever runs the stream: the alarm and gRPC take turns.
   v1::GenerateResponse response_;
   base::Instant due_;
   bool started_ = false;

@@ -44,7 +44,7 @@ struct FlashInferArgs {
   bool* item_valid = nullptr;        // [items] false for padding; null: all are valid
   int32_t* split_tokens = nullptr;   // [1] length of a part; not used where keys are not split
 
-  // Of the narrow launch only.
+  // Only the narrow launch has these.
   int32_t* partial_indptr = nullptr;  // [sequences + 1]
   int32_t* merge_indptr = nullptr;    // [rows + 1]
   void* partial_out = nullptr;        // [partials, q_heads, head_dim] in dtype

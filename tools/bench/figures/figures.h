@@ -94,7 +94,7 @@ struct Figures {
   Summary output_len;
   Summary natural_end_step;
 
-  // Of the window.
+  // What the measured window was like.
   double duration_s = 0;
   double mean_concurrency = 0;
   double peak_concurrency = 0;

@@ -57,7 +57,8 @@ int64_t DefaultRequests(const Slo& slo, double confidence = 0.99);
 // asks for another, independent run.
 struct PointRequest {
   double value = 0;  // requests per second, or requests under way
-  // Of an open loop those after the warm-up, which come on top; of a closed loop all.
+  // Requests to send: in an open loop those after the warm-up, which come on top; in a closed loop
+  // all of them.
   int64_t requests = 0;
   uint64_t seed = 0;
   int point = 0;  // counts from 0
