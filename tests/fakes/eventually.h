@@ -10,7 +10,7 @@ namespace baton {
 // longer than a busy machine needs.
 template <typename Condition>
 [[nodiscard]] bool Eventually(
-    Condition done, std::chrono::steady_clock::duration patience = std::chrono::seconds(20)) {
+    Condition done, std::chrono::steady_clock::duration patience = std::chrono::seconds(10)) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (!done()) {
     if (std::chrono::steady_clock::now() >= deadline) return false;

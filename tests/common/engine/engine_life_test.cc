@@ -216,7 +216,8 @@ TEST(EngineLifeTest, StopDoesNotWaitForAnOwnerThatReadsNothing) {
   harness.Admit(spec);
   const size_t capacity = harness.engine().events().capacity();
   // The engine then waits for room.
-  EXPECT_TRUE(Eventually([&] { return harness.engine().events().size() == capacity; }));
+  EXPECT_TRUE(Eventually([&] { return harness.engine().events().size() == capacity; },
+                         std::chrono::seconds(20)));
   harness.engine().Stop();
 }
 

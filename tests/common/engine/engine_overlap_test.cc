@@ -131,7 +131,8 @@ TEST_P(EngineOverlapTest, StopWithTwoStepsOutEndsEverySequence) {
   EngineHarness harness(Options());
   const std::vector<SequenceId> ids = TwoStepsOut(&harness, 3);
   std::thread stopper([&] { harness.engine().Stop(); });
-  EXPECT_TRUE(Eventually([&] { return !harness.engine().Admit(MakeSpec(10, 5)).ok(); }));
+  EXPECT_TRUE(Eventually([&] { return !harness.engine().Admit(MakeSpec(10, 5)).ok(); },
+                         std::chrono::seconds(20)));
   harness.control().Resume();
   stopper.join();
   harness.ReadAll();

@@ -224,10 +224,13 @@ TEST_P(KvTransportContractTest, ASlowReceiverIsFeltAndTheSourceIsLeftAloneAfterT
   push->Send(MakeBlocks(48, kMaxPieceBytes));
   const auto enough = std::chrono::milliseconds(200);
   base::SteadyClock clock;
-  ASSERT_TRUE(Eventually([&] {
-    const base::Instant since = push->waiting_since();
-    return since != base::kNever && clock.Now() - since >= enough;
-  })) << "the push does not feel its receiver";
+  ASSERT_TRUE(Eventually(
+      [&] {
+        const base::Instant since = push->waiting_since();
+        return since != base::kNever && clock.Now() - since >= enough;
+      },
+      std::chrono::seconds(20)))
+      << "the push does not feel its receiver";
   push->Cancel();
   inbox().Stall(false);
   EXPECT_EQ(observer_->Wait().code(), absl::StatusCode::kCancelled);

@@ -77,10 +77,13 @@ TEST(StuckPeerTest, APushIsNotDoneWhileTheConnectionStillHoldsItsSources) {
   // More than the buffers of a socket hold.
   push->Send(std::vector<KvSource>(64, {0, {std::as_bytes(std::span(memory))}}));
   const auto stuck = std::chrono::milliseconds(500);
-  ASSERT_TRUE(Eventually([&] {
-    const base::Instant since = push->waiting_since();
-    return since != base::kNever && clock.Now() - since >= stuck;
-  })) << "the push does not feel its peer";
+  ASSERT_TRUE(Eventually(
+      [&] {
+        const base::Instant since = push->waiting_since();
+        return since != base::kNever && clock.Now() - since >= stuck;
+      },
+      std::chrono::seconds(20)))
+      << "the push does not feel its peer";
   push->Cancel();
   EXPECT_FALSE(observer->WaitFor(std::chrono::milliseconds(200)));
   server.HangUp();

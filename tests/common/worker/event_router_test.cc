@@ -68,10 +68,12 @@ struct Fixture {
     return spec;
   }
   bool AllBlocksBack() {
-    return Eventually([this] {
-      const EngineFigures f = engine->figures();
-      return f.blocks_free + f.blocks_cached == f.blocks_total;
-    });
+    return Eventually(
+        [this] {
+          const EngineFigures f = engine->figures();
+          return f.blocks_free + f.blocks_cached == f.blocks_total;
+        },
+        std::chrono::seconds(20));
   }
 
   base::SteadyClock clock;

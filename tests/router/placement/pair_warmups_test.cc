@@ -68,14 +68,14 @@ TEST_F(PairWarmupsTest, AsksThePrefillWorkerForAPairOnceASecond) {
   PairWarmups warmups(&probe_, &clock_);
   warmups.Ask(prefill_, decode_);
   warmups.Ask(prefill_, decode_);
-  ASSERT_TRUE(Eventually([&] { return Counted("asked") == 1; }));
+  ASSERT_TRUE(Eventually([&] { return Counted("asked") == 1; }, std::chrono::seconds(20)));
   EXPECT_EQ(service_.requests().size(), 1u);
   EXPECT_EQ(service_.requests()[0].push_address(), "127.0.0.1:7");
   EXPECT_EQ(service_.requests()[0].incarnation(), 22u);
   clock_.Advance(std::chrono::seconds(2));
   decode_.facts.push_address = "elsewhere:9";
   warmups.Ask(prefill_, decode_);
-  ASSERT_TRUE(Eventually([&] { return Counted("asked") == 2; }));
+  ASSERT_TRUE(Eventually([&] { return Counted("asked") == 2; }, std::chrono::seconds(20)));
   EXPECT_EQ(service_.requests()[1].push_address(), "elsewhere:9");
 }
 
@@ -97,7 +97,7 @@ TEST_F(PairWarmupsTest, AQuestionThatDoesNotArriveIsCounted) {
   server_->Shutdown(std::chrono::milliseconds(0));
   PairWarmups warmups(&probe_, &clock_);
   warmups.Ask(prefill_, decode_);
-  EXPECT_TRUE(Eventually([&] { return Counted("failed") == 1; }));
+  EXPECT_TRUE(Eventually([&] { return Counted("failed") == 1; }, std::chrono::seconds(20)));
 }
 
 TEST_F(PairWarmupsTest, ItsEndWaitsForQuestionsUnderWay) {

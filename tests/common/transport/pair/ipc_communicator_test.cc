@@ -42,11 +42,13 @@ struct End {
 // Polls both until neither is in progress; the first error.
 absl::Status Finish(End* a, End* b) {
   absl::Status error;
-  const bool over = Eventually([&] {
-    const auto first = a->InProgress(), second = b->InProgress();
-    error = first.ok() ? second.status() : first.status();
-    return !error.ok() || (!*first && !*second);
-  });
+  const bool over = Eventually(
+      [&] {
+        const auto first = a->InProgress(), second = b->InProgress();
+        error = first.ok() ? second.status() : first.status();
+        return !error.ok() || (!*first && !*second);
+      },
+      std::chrono::seconds(20));
   return over ? error : absl::DeadlineExceededError("still in progress");
 }
 

@@ -93,7 +93,7 @@ class PairFixture final : public Fixture {
   // False when the pair does not get warm in time.
   bool Warm() {
     transport_->Warm(address(), options_.incarnation);
-    return Eventually([this] { return !transport_->warm().empty(); });
+    return Eventually([this] { return !transport_->warm().empty(); }, std::chrono::seconds(20));
   }
 
   CountingTransportProbe sender_probe, receiver_probe;

@@ -114,7 +114,8 @@ TEST_F(PairTransportTest, AnotherModelIsRefusedAndPushesGoByMessages) {
   options.sender_fingerprint = "other";
   PairFixture fixture(&inboxes_, options);
   fixture.pairs().Warm(fixture.address(), 7);
-  ASSERT_TRUE(Eventually([&] { return fixture.sender_probe.of(PairEvent::kRefused) == 1; }));
+  ASSERT_TRUE(Eventually([&] { return fixture.sender_probe.of(PairEvent::kRefused) == 1; },
+                         std::chrono::seconds(20)));
   auto push = Open(&fixture);
   push->Commit({.first_token = {.token = 1}});
   EXPECT_TRUE(observer_->Wait().ok());
@@ -131,7 +132,8 @@ TEST_F(PairTransportTest, AReceiverThatComparesChecksumsHasNoPairWithASenderOfNo
     PairFixture fixture(&inboxes_, options);
     fixture.pairs().Warm(fixture.address(), 7);
     const PairEvent expected = receiver_compares ? PairEvent::kRefused : PairEvent::kBuilt;
-    EXPECT_TRUE(Eventually([&] { return fixture.sender_probe.of(expected) == 1; }));
+    EXPECT_TRUE(Eventually([&] { return fixture.sender_probe.of(expected) == 1; },
+                           std::chrono::seconds(20)));
   }
 }
 
@@ -140,7 +142,8 @@ TEST_F(PairTransportTest, BothSidesCountAPairThatItsSenderLeaves) {
   ASSERT_TRUE(fixture.Warm());
   EXPECT_EQ(fixture.receiver_probe.of(PairEvent::kClosed), 0);
   fixture.EndSender();
-  EXPECT_TRUE(Eventually([&] { return fixture.receiver_probe.of(PairEvent::kClosed) == 1; }));
+  EXPECT_TRUE(Eventually([&] { return fixture.receiver_probe.of(PairEvent::kClosed) == 1; },
+                         std::chrono::seconds(20)));
 }
 
 TEST_F(PairTransportTest, ASenderOfMoreRanksHasAPairWithOneDevice) {
@@ -205,7 +208,8 @@ TEST_F(PairTransportTest, ThePairGoesWithItsReceiver) {
   auto fixture = std::make_unique<PairFixture>(&inboxes_, PairFixtureOptions());
   ASSERT_TRUE(fixture->Warm());
   fixture->server().Shutdown(std::chrono::milliseconds(0));
-  EXPECT_TRUE(Eventually([&] { return fixture->pairs().warm().empty(); }));
+  EXPECT_TRUE(
+      Eventually([&] { return fixture->pairs().warm().empty(); }, std::chrono::seconds(20)));
   auto push = Open(fixture.get());
   EXPECT_FALSE(observer_->Wait().ok());
 }

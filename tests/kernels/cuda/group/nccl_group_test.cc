@@ -119,7 +119,7 @@ TEST_F(NcclGroupFaultTest, ASumThatFailsLaterIsSeenWhenItShouldBeOver) {
   const auto group = MakeGroup(2);
   End end{.values = {1, 2}};
   EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
-  EXPECT_TRUE(Eventually([&] { return !(*group)[0]->status().ok(); }));
+  EXPECT_TRUE(Eventually([&] { return !(*group)[0]->status().ok(); }, std::chrono::seconds(20)));
   const absl::Status status = (*group)[0]->status();
   EXPECT_EQ(ReasonOf(status), Reason::kDeviceFault) << status;
   EXPECT_THAT(status.message(), HasSubstr("the script says so"));
