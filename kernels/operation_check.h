@@ -21,7 +21,7 @@ void CheckTokens(std::span<const int32_t> tokens, int64_t vocab);
 // calls the function with the operation's name before it touches memory:
 //
 //   void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
-//     check_.SiluMul(gate_up, out);
+//     check().SiluMul(gate_up, out);
 class OperationCheck final {
  public:
   explicit OperationCheck(DType compute_dtype) : compute_dtype_(compute_dtype) {}

@@ -22,9 +22,8 @@
 #include "tools/commands.h"
 
 namespace baton {
+namespace bench {
 namespace {
-
-using namespace bench;  // NOLINT: this file is that library's face
 
 // The files that results go to. --plots needs both and keeps them beside the pictures.
 struct Outputs {
@@ -193,9 +192,7 @@ int Measure(const FlagSet& set, const BenchFlags& flags, const Arguments& argume
   return ToInt(written && status.ok() && Sound(result) ? ExitCode::kOk : ExitCode::kRequestFailed);
 }
 
-}  // namespace
-
-int BenchCommand(const Invocation& call) {
+int Run(const Invocation& call) {
   BenchFlags flags;
   FlagSet set("baton bench", "bench",
               "Loads a server, and says how fast it answered and up to what load it keeps limits.");
@@ -207,5 +204,10 @@ int BenchCommand(const Invocation& call) {
   }
   return Measure(set, flags, call.arguments);
 }
+
+}  // namespace
+}  // namespace bench
+
+int BenchCommand(const Invocation& call) { return bench::Run(call); }
 
 }  // namespace baton

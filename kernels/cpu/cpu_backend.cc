@@ -63,46 +63,26 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
 
 CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
                        Collective* collective)
-    : info_(std::move(info)),
-      team_(info_.threads),
+    : HostBackend(std::move(info), collective),
+      team_(this->info().threads),
       gemm_(std::move(gemm)),
-      collective_(collective),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
       paged_attention_(cpu::ChoosePagedAttention(isa)),
-      sample_ops_(cpu::ChooseSampleOps(isa)),
-      check_(info_.compute_dtype) {
-  for (int thread = 0; thread < info_.threads; ++thread) samplers_.emplace_back(sample_ops_);
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::Allocate(size_t bytes) {
-  return AllocateHost(bytes);
+      sample_ops_(cpu::ChooseSampleOps(isa)) {
+  for (int thread = 0; thread < this->info().threads; ++thread) samplers_.emplace_back(sample_ops_);
 }
 
 // Most of the time goes to page faults, which threads take side by side.
 absl::Status CpuBackend::Zero(Buffer& buffer) {
   BATON_RETURN_IF_ERROR(team_.Take());
   std::byte* const data = static_cast<std::byte*>(buffer.data());
-  cpu::ParallelRanges(info_.threads, static_cast<int64_t>(buffer.size()), int64_t{1} << 20,
+  cpu::ParallelRanges(info().threads, static_cast<int64_t>(buffer.size()), int64_t{1} << 20,
                       [&](int64_t begin, int64_t end) {
                         std::memset(data + begin, 0, static_cast<size_t>(end - begin));
                       });
   return absl::OkStatus();
-}
-
-absl::Status CpuBackend::Upload(const void* host, size_t bytes, void* device) {
-  std::memcpy(device, host, bytes);
-  return absl::OkStatus();
-}
-
-absl::Status CpuBackend::Download(const void* device, size_t bytes, void* host) {
-  std::memcpy(host, device, bytes);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<DeviceMemorySize>> CpuBackend::DeviceMemory() const {
-  return std::optional<DeviceMemorySize>();
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor& weight,
@@ -112,26 +92,14 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor&
   return gemm_->Pack(weight, part);
 }
 
-absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadVector(const HostTensor& vector) {
-  return CopyConverted(vector, DType::kF32);
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> CpuBackend::UploadTable(const HostTensor& table) {
-  return CopyConverted(table, info_.compute_dtype);
-}
-
 absl::Status CpuBackend::Prepare(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(team_.Take());
   return gemm_->Prepare(uses.products);
 }
 
 absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
-  BATON_RETURN_IF_ERROR(CheckHostKv(kv.layout));
-  BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
+  BATON_ASSIGN_OR_RETURN(const StepRows rows, HostBackend::BeginStep(layout, kv));
   BATON_RETURN_IF_ERROR(team_.Take());
-  layout_ = layout;
-  kv_ = kv;
-  check_.BeginStep(RowsOf(layout), kv.layout);
   rope_table_.Reset();
   attention_tasks_.clear();
   sequence_of_.resize(layout.tokens.size());
@@ -140,20 +108,15 @@ absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const P
     std::fill_n(sequence_of_.begin() + sequence.token_begin, sequence.num_tokens,
                 static_cast<int32_t>(i));
   }
-  return RowsOf(layout);
-}
-
-absl::Status CpuBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<void()> operations) {
-  operations();
-  return absl::OkStatus();
+  return rows;
 }
 
 void CpuBackend::Embed(const Buffer& table, Matrix out) {
-  CheckTokens(layout_.tokens, check_.Embed(table, out));
+  CheckTokens(layout().tokens, check().Embed(table, out));
   for (int64_t row = 0; row < out.rows; ++row) {
-    const int64_t token = layout_.tokens[row];
+    const int64_t token = layout().tokens[row];
     float* to = static_cast<float*>(out.row(row));
-    if (info_.compute_dtype == DType::kF32) {
+    if (info().compute_dtype == DType::kF32) {
       std::memcpy(to, static_cast<const float*>(table.data()) + token * out.cols,
                   static_cast<size_t>(out.cols) * sizeof(float));
       continue;
@@ -164,52 +127,43 @@ void CpuBackend::Embed(const Buffer& table, Matrix out) {
 }
 
 void CpuBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
-  check_.EmbedFromPacked(weight, out);
-  CheckTokens(layout_.tokens, weight.out());
-  cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
+  check().EmbedFromPacked(weight, out);
+  CheckTokens(layout().tokens, weight.out());
+  cpu::ParallelRanges(info().threads, out.rows, GrainRows(out.cols),
                       [&](int64_t begin, int64_t end) {
                         for (int64_t row = begin; row < end; ++row) {
-                          gemm_->UnpackRow(weight, layout_.tokens[row], out, row);
+                          gemm_->UnpackRow(weight, layout().tokens[row], out, row);
                         }
                       });
 }
 
-void CpuBackend::GatherSampled(Matrix in, Matrix out) {
-  check_.GatherSampled(in, out);
-  const std::span<const int32_t> rows = layout_.sample_rows;
-  const size_t bytes = static_cast<size_t>(in.cols) * SizeOf(in.dtype);
-  for (size_t row = 0; row < rows.size(); ++row) {
-    std::memmove(out.row(static_cast<int64_t>(row)), in.row(rows[row]), bytes);
-  }
-}
-
 void CpuBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
-  check_.RmsNorm(in, weight, out);
-  cpu::ParallelRanges(info_.threads, in.rows, GrainRows(in.cols), [&](int64_t begin, int64_t end) {
+  check().RmsNorm(in, weight, out);
+  cpu::ParallelRanges(info().threads, in.rows, GrainRows(in.cols), [&](int64_t begin, int64_t end) {
     rms_norm_(in, static_cast<const float*>(weight.data()), eps, out, begin, end);
   });
 }
 
 void CpuBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                         const MatMulEpilogue& epilogue) {
-  check_.MatMul(weight, in, out, epilogue);
+  check().MatMul(weight, in, out, epilogue);
   gemm_->Run(weight, in, out, epilogue);
 }
 
 void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
                                 const RopeShape& rope, const QkNorm& norm) {
-  check_.RopeAndStoreKv(qkv, layer, shape, rope, norm);
-  rope_table_.Update(layout_.positions, rope);
+  check().RopeAndStoreKv(qkv, layer, shape, rope, norm);
+  rope_table_.Update(layout().positions, rope);
   const cpu::RopeStoreArgs args{
-      .qkv = qkv, .kv = kv_, .layer = layer, .shape = shape, .norm = norm};
-  const int block_size = kv_.layout.block_size;
+      .qkv = qkv, .kv = kv(), .layer = layer, .shape = shape, .norm = norm};
+  const int block_size = kv().layout.block_size;
   cpu::ParallelRanges(
-      info_.threads, qkv.rows, GrainRows(qkv.cols), [&](int64_t begin, int64_t end) {
+      info().threads, qkv.rows, GrainRows(qkv.cols), [&](int64_t begin, int64_t end) {
         for (int64_t row = begin; row < end; ++row) {
-          const int32_t position = layout_.positions[row];
-          const auto& blocks = layout_.sequences[sequence_of_[row]].blocks;
+          const int32_t position = layout().positions[row];
+          const auto& blocks = layout().sequences[sequence_of_[row]].blocks;
           rope_store_(args, row, rope_table_.cosine(row), rope_table_.sine(row),
-                      kv_.block(blocks[position / block_size]), position % block_size);
+                      kv().block(blocks[position / block_size]), position % block_size);
         }
       });
 }
@@ -220,9 +174,9 @@ void CpuBackend::PlanAttention(const AttentionShape& shape) {
   const int32_t rows = cpu::AttentionRowsPerTask(shape);
   const int32_t group = shape.q_heads / shape.kv_heads;
   const int32_t queries = rows / group;
-  const auto sequences = static_cast<int32_t>(layout_.sequences.size());
-  const int32_t heads_for_threads = std::max(1, shape.kv_heads * sequences / (4 * info_.threads));
-  for (const StepLayout::Sequence& sequence : layout_.sequences) {
+  const auto sequences = static_cast<int32_t>(layout().sequences.size());
+  const int32_t heads_for_threads = std::max(1, shape.kv_heads * sequences / (4 * info().threads));
+  for (const StepLayout::Sequence& sequence : layout().sequences) {
     const int32_t in_task = std::min(queries, sequence.num_tokens) * group;
     const int32_t heads = std::min({shape.kv_heads, heads_for_threads, rows / in_task});
     // The last queries see the most keys. They go first, so that no thread is left with a long
@@ -244,18 +198,18 @@ void CpuBackend::PlanAttention(const AttentionShape& shape) {
 }
 
 void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
-  check_.PagedAttention(qkv, layer, shape, out);
+  check().PagedAttention(qkv, layer, shape, out);
   if (attention_tasks_.empty()) PlanAttention(shape);
-  const size_t floats = cpu::AttentionScratch(shape, kv_.layout.block_size);
-  const size_t needed = floats * sizeof(float) * static_cast<size_t>(info_.threads);
+  const size_t floats = cpu::AttentionScratch(shape, kv().layout.block_size);
+  const size_t needed = floats * sizeof(float) * static_cast<size_t>(info().threads);
   if (attention_scratch_ == nullptr || attention_scratch_->size() < needed) {
     auto buffer = AllocateHost(needed);
     BATON_CHECK(buffer.ok()) << buffer.status().ToString();
     attention_scratch_ = std::move(buffer).value();
   }
   float* scratch = static_cast<float*>(attention_scratch_->data());
-  const cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv_, .layer = layer, .shape = shape};
-  cpu::ParallelItems(info_.threads, static_cast<int64_t>(attention_tasks_.size()),
+  const cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv(), .layer = layer, .shape = shape};
+  cpu::ParallelItems(info().threads, static_cast<int64_t>(attention_tasks_.size()),
                      [&](int64_t task, int thread) {
                        paged_attention_(args, attention_tasks_[task],
                                         scratch + floats * static_cast<size_t>(thread));
@@ -263,34 +217,21 @@ void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& sha
 }
 
 void CpuBackend::SiluMul(Matrix gate_up, Matrix out) {
-  check_.SiluMul(gate_up, out);
-  cpu::ParallelRanges(info_.threads, out.rows, GrainRows(out.cols),
+  check().SiluMul(gate_up, out);
+  cpu::ParallelRanges(info().threads, out.rows, GrainRows(out.cols),
                       [&](int64_t begin, int64_t end) { silu_mul_(gate_up, out, begin, end); });
-}
-
-void CpuBackend::AllReduce(Matrix values) {
-  check_.AllReduce(values);
-  if (collective_ == nullptr || !fault_.empty()) return;
-  fault_ = SumOverRanks(*collective_, values);
 }
 
 void CpuBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                         std::span<SampledToken> results) {
-  check_.Sample(logits, rows, results);
+  check().Sample(logits, rows, results);
   std::atomic<int64_t> bad_row{-1};
   cpu::ParallelItems(
-      info_.threads, static_cast<int64_t>(rows.size()), [&](int64_t row, int thread) {
+      info().threads, static_cast<int64_t>(rows.size()), [&](int64_t row, int thread) {
         const std::span<const float> raw(static_cast<const float*>(logits.row(row)), logits.cols);
         if (!samplers_[thread].Run(rows[row], raw, results[row])) bad_row = row;
       });
-  if (bad_row >= 0 && fault_.empty()) {
-    fault_ = absl::StrCat("the logits of row ", bad_row.load(), " are not finite numbers");
-  }
-}
-
-absl::Status CpuBackend::EndStep() {
-  if (fault_.empty()) return absl::OkStatus();
-  return DeviceFault(std::exchange(fault_, {}));
+  if (bad_row >= 0) NoteBadLogits(bad_row);
 }
 
 }  // namespace baton::kernels

@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
@@ -14,34 +13,24 @@
 #include "kernels/cpu/sample.h"
 #include "kernels/cpu/silu_mul.h"
 #include "kernels/cpu/thread_team.h"
-#include "kernels/operation_check.h"
+#include "kernels/host_backend.h"
 
 namespace baton::kernels {
 
 // The backend of the host's processor. Products are made by a Gemm of the chosen instruction set,
 // everything else by own vector kernels, with one OpenMP region per operation. One thread at a time
 // drives it.
-class CpuBackend final : public Backend {
+class CpuBackend final : public HostBackend {
  public:
   static absl::StatusOr<std::unique_ptr<Backend>> Create(const BackendOptions& options);
 
-  const BackendInfo& info() const override { return info_; }
-  absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
   absl::Status Zero(Buffer& buffer) override;
-  absl::Status Upload(const void* host, size_t bytes, void* device) override;
-  absl::Status Download(const void* device, size_t bytes, void* host) override;
-  absl::StatusOr<std::optional<DeviceMemorySize>> DeviceMemory() const override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;
-  absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
-  absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
-  bool CanEmbedFromPacked() const override { return true; }
   absl::Status Prepare(const StepUses& uses) override;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
-  absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) override;
   void Embed(const Buffer& table, Matrix out) override;
   void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;
-  void GatherSampled(Matrix in, Matrix out) override;
   void RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) override;
   void MatMul(const PackedWeight& weight, Matrix in, Matrix out,
               const MatMulEpilogue& epilogue) override;
@@ -49,35 +38,27 @@ class CpuBackend final : public Backend {
                       const QkNorm& norm) override;
   void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
   void SiluMul(Matrix gate_up, Matrix out) override;
-  void AllReduce(Matrix values) override;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<SampledToken> results) override;
-  absl::Status EndStep() override;
 
  private:
   CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
              Collective* collective);
   void PlanAttention(const AttentionShape& shape);
 
-  BackendInfo info_;
   cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;
-  Collective* const collective_;  // null without a group
   cpu::RmsNormFn rms_norm_;
   cpu::SiluMulFn silu_mul_;
   cpu::RopeStoreFn rope_store_;
   cpu::PagedAttentionFn paged_attention_;
   cpu::SampleOps sample_ops_;
 
-  OperationCheck check_;
-  StepLayout layout_;
-  PagedKv kv_;
   std::vector<int32_t> sequence_of_;  // [tokens]
   cpu::RopeTable rope_table_;
   std::vector<cpu::AttentionTask> attention_tasks_;  // of the step, the same for all its layers
   std::unique_ptr<Buffer> attention_scratch_;
   std::vector<cpu::RowSampler> samplers_;  // one per thread
-  std::string fault_;
 };
 
 }  // namespace baton::kernels

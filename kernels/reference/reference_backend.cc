@@ -37,37 +37,13 @@ float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast
 }  // namespace
 
 ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
-    : collective_(collective), check_(compute_dtype) {
-  info_ = {.device = Device::kReference,
-           .isa = "scalar",
-           .matmul = "scalar",
-           .threads = 1,
-           .compute_dtype = compute_dtype,
-           .ranks = collective != nullptr ? collective->size() : 1};
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::Allocate(size_t bytes) {
-  return AllocateHost(bytes);
-}
-
-absl::Status ReferenceBackend::Zero(Buffer& buffer) {
-  std::memset(buffer.data(), 0, buffer.size());
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceBackend::Upload(const void* host, size_t bytes, void* device) {
-  std::memcpy(device, host, bytes);
-  return absl::OkStatus();
-}
-
-absl::Status ReferenceBackend::Download(const void* device, size_t bytes, void* host) {
-  std::memcpy(host, device, bytes);
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::optional<DeviceMemorySize>> ReferenceBackend::DeviceMemory() const {
-  return std::optional<DeviceMemorySize>();
-}
+    : HostBackend({.device = Device::kReference,
+                   .isa = "scalar",
+                   .matmul = "scalar",
+                   .threads = 1,
+                   .compute_dtype = compute_dtype,
+                   .ranks = collective != nullptr ? collective->size() : 1},
+                  collective) {}
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,
                                                                      const Shard& shard) {
@@ -80,70 +56,38 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostT
     for (int64_t k = 0; k < in; ++k) {
       const int64_t index = (part.out_begin + n) * weight.cols + part.in_begin + k;
       data[n * in + k] =
-          RoundTo(info_.compute_dtype, LoadElement(weight.data, weight.dtype, index));
+          RoundTo(info().compute_dtype, LoadElement(weight.data, weight.dtype, index));
     }
   }
   return std::make_unique<DenseWeight>(out, in, std::move(buffer));
 }
 
-absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::UploadVector(const HostTensor& vector) {
-  return CopyConverted(vector, DType::kF32);
-}
-
-absl::StatusOr<std::unique_ptr<Buffer>> ReferenceBackend::UploadTable(const HostTensor& table) {
-  return CopyConverted(table, info_.compute_dtype);
-}
-
 absl::Status ReferenceBackend::Prepare(const StepUses& /*uses*/) { return absl::OkStatus(); }
 
-absl::StatusOr<StepRows> ReferenceBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
-  BATON_RETURN_IF_ERROR(CheckHostKv(kv.layout));
-  BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
-  layout_ = layout;
-  kv_ = kv;
-  check_.BeginStep(RowsOf(layout), kv.layout);
-  return RowsOf(layout);
-}
-
-absl::Status ReferenceBackend::RunStep(uint64_t /*program*/, absl::FunctionRef<void()> operations) {
-  operations();
-  return absl::OkStatus();
-}
-
 void ReferenceBackend::Embed(const Buffer& table, Matrix out) {
-  CheckTokens(layout_.tokens, check_.Embed(table, out));
+  CheckTokens(layout().tokens, check().Embed(table, out));
   for (int64_t row = 0; row < out.rows; ++row) {
-    const int64_t first = layout_.tokens[row] * out.cols;
+    const int64_t first = layout().tokens[row] * out.cols;
     for (int64_t i = 0; i < out.cols; ++i) {
-      const float value = LoadElement(table.data(), info_.compute_dtype, first + i);
+      const float value = LoadElement(table.data(), info().compute_dtype, first + i);
       StoreElement(out.row(row), out.dtype, i, value);
     }
   }
 }
 
 void ReferenceBackend::EmbedFromPacked(const PackedWeight& weight, Matrix out) {
-  check_.EmbedFromPacked(weight, out);
-  CheckTokens(layout_.tokens, weight.out());
+  check().EmbedFromPacked(weight, out);
+  CheckTokens(layout().tokens, weight.out());
   const auto& dense = static_cast<const DenseWeight&>(weight);
   for (int64_t row = 0; row < out.rows; ++row) {
     for (int64_t i = 0; i < out.cols; ++i) {
-      StoreElement(out.row(row), out.dtype, i, dense.row(layout_.tokens[row])[i]);
-    }
-  }
-}
-
-void ReferenceBackend::GatherSampled(Matrix in, Matrix out) {
-  check_.GatherSampled(in, out);
-  const std::span<const int32_t> rows = layout_.sample_rows;
-  for (size_t row = 0; row < rows.size(); ++row) {
-    for (int64_t i = 0; i < out.cols; ++i) {
-      StoreElement(out.row(row), out.dtype, i, LoadElement(in.row(rows[row]), in.dtype, i));
+      StoreElement(out.row(row), out.dtype, i, dense.row(layout().tokens[row])[i]);
     }
   }
 }
 
 void ReferenceBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out) {
-  check_.RmsNorm(in, weight, out);
+  check().RmsNorm(in, weight, out);
   const float* scale = static_cast<const float*>(weight.data());
   for (int64_t row = 0; row < in.rows; ++row) {
     double squares = 0;
@@ -161,7 +105,7 @@ void ReferenceBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matri
 
 void ReferenceBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                               const MatMulEpilogue& epilogue) {
-  check_.MatMul(weight, in, out, epilogue);
+  check().MatMul(weight, in, out, epilogue);
   const auto& dense = static_cast<const DenseWeight&>(weight);
   const float* bias =
       epilogue.bias != nullptr ? static_cast<const float*>(epilogue.bias->data()) : nullptr;
@@ -180,18 +124,18 @@ void ReferenceBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
 
 void ReferenceBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,
                                       const RopeShape& rope, const QkNorm& norm) {
-  check_.RopeAndStoreKv(qkv, layer, shape, rope, norm);
-  reference::RopeAndStoreKv(layout_, kv_, qkv, layer, shape, rope, norm);
+  check().RopeAndStoreKv(qkv, layer, shape, rope, norm);
+  reference::RopeAndStoreKv(layout(), kv(), qkv, layer, shape, rope, norm);
 }
 
 void ReferenceBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape,
                                       Matrix out) {
-  check_.PagedAttention(qkv, layer, shape, out);
-  reference::PagedAttention(layout_, kv_, qkv, layer, shape, out);
+  check().PagedAttention(qkv, layer, shape, out);
+  reference::PagedAttention(layout(), kv(), qkv, layer, shape, out);
 }
 
 void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
-  check_.SiluMul(gate_up, out);
+  check().SiluMul(gate_up, out);
   for (int64_t row = 0; row < out.rows; ++row) {
     for (int64_t i = 0; i < out.cols; ++i) {
       const float gate = LoadElement(gate_up.row(row), gate_up.dtype, i);
@@ -201,27 +145,16 @@ void ReferenceBackend::SiluMul(Matrix gate_up, Matrix out) {
   }
 }
 
-void ReferenceBackend::AllReduce(Matrix values) {
-  check_.AllReduce(values);
-  if (collective_ == nullptr || !fault_.empty()) return;
-  fault_ = SumOverRanks(*collective_, values);
-}
-
 void ReferenceBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                               std::span<SampledToken> results) {
-  check_.Sample(logits, rows, results);
+  check().Sample(logits, rows, results);
   SampleProcessors processors;
   for (size_t i = 0; i < rows.size(); ++i) {
     const std::span<const float> raw(static_cast<const float*>(logits.row(i)), logits.cols);
-    if (!reference::SampleRowInto(rows[i], raw, processors, results[i]) && fault_.empty()) {
-      fault_ = "the logits of row " + std::to_string(i) + " are not finite numbers";
+    if (!reference::SampleRowInto(rows[i], raw, processors, results[i])) {
+      NoteBadLogits(static_cast<int64_t>(i));
     }
   }
-}
-
-absl::Status ReferenceBackend::EndStep() {
-  if (fault_.empty()) return absl::OkStatus();
-  return DeviceFault(std::exchange(fault_, {}));
 }
 
 }  // namespace baton::kernels

@@ -4,12 +4,9 @@
 #include "nlohmann/json.hpp"
 
 namespace baton {
-namespace {
-
 using Json = nlohmann::ordered_json;
 
-Json SamplingDefaultsJson(const ServedModel& model) {
-  const SamplingParams params = model.DefaultSampling();
+Json SamplingJson(const SamplingParams& params) {
   return {{"temperature", params.temperature},
           {"top_k", params.top_k},
           {"top_p", params.top_p},
@@ -19,8 +16,6 @@ Json SamplingDefaultsJson(const ServedModel& model) {
           {"frequency_penalty", params.frequency_penalty},
           {"no_repeat_ngram_size", params.no_repeat_ngram_size}};
 }
-
-}  // namespace
 
 std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double unix_time) {
   Json eos_set = Json::array();
@@ -38,7 +33,7 @@ std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, 
       {"vocab_size", model.config.vocab},
       {"eos_token_id", primary ? Json(*primary) : Json(nullptr)},
       {"eos_set", eos_set},
-      {"sampling_defaults", SamplingDefaultsJson(model)},
+      {"sampling_defaults", SamplingJson(model.DefaultSampling())},
       {"router_seed", options.seed ? Json(*options.seed) : Json(nullptr)},
       {"eos_logprob",
        "natural log; log-softmax of the raw fp32 logits at temperature 1, log-sum-exp over the "

@@ -2,23 +2,12 @@
 
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
+#include "router/edge/eos_meta.h"
 
 namespace baton {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json SamplingJson(const SamplingParams& params) {
-  return {{"temperature", params.temperature},
-          {"top_k", params.top_k},
-          {"top_p", params.top_p},
-          {"min_p", params.min_p},
-          {"repetition_penalty", params.repetition_penalty},
-          {"presence_penalty", params.presence_penalty},
-          {"frequency_penalty", params.frequency_penalty},
-          {"no_repeat_ngram_size", params.no_repeat_ngram_size},
-          {"seed", params.seed}};
-}
 
 Json StopMatchJson(const std::optional<OutputEnd>& end) {
   if (end && end->stop_token) return *end->stop_token;
@@ -49,6 +38,8 @@ std::string SummaryLine(const RequestSummary& summary) {
   const RequestSpec& spec = summary.spec;
   const v1::Timings& timings = summary.timings;
   const bool failed = !summary.status.ok();
+  Json sampling = SamplingJson(spec.sampling);
+  sampling["seed"] = spec.sampling.seed;
   const Json json = {
       {"request_id", spec.request_id},
       {"model", summary.model},
@@ -64,7 +55,7 @@ std::string SummaryLine(const RequestSummary& summary) {
       {"max_tokens", spec.stop.max_tokens > 0 ? Json(spec.stop.max_tokens) : Json(nullptr)},
       {"min_tokens", spec.stop.min_tokens},
       {"stop_token_ids", spec.stop.stop_token_ids},
-      {"sampling", SamplingJson(spec.sampling)},
+      {"sampling", sampling},
       {"attempts", summary.attempts},
       {"prefill_worker", summary.prefill_worker},
       {"decode_worker", summary.decode_worker},

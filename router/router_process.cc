@@ -1,0 +1,163 @@
+#include "router/router_process.h"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "common/admin/admin_server.h"
+#include "common/base/log.h"
+#include "common/base/stop_signals.h"
+#include "common/config/exit_code.h"
+#include "common/config/ready_line.h"
+#include "common/metrics/process.h"
+#include "common/metrics/registry.h"
+#include "google/protobuf/stubs/logging.h"
+#include "router/edge/eos_meta.h"
+#include "router/router.h"
+
+namespace baton {
+namespace {
+
+constexpr char kProgram[] = "baton-router";
+
+IgnoreEosRule RuleOf(IgnoreEosFlag flag) {
+  if (flag == IgnoreEosFlag::kAllow) return IgnoreEosRule::kAllow;
+  return flag == IgnoreEosFlag::kRefuse ? IgnoreEosRule::kRefuse : IgnoreEosRule::kWarn;
+}
+
+RouterOptions OptionsOf(const RouterFlags& flags) {
+  return {.served_model_name = ServedModelName(flags),
+          .prefill_workers = flags.prefill_workers,
+          .decode_workers = flags.decode_workers,
+          .seed = flags.seed,
+          .max_input_length = flags.max_input_length,
+          .max_output_length = flags.max_output_length,
+          .max_num_queued_reqs = flags.max_num_queued_reqs,
+          .ignore_eos = RuleOf(flags.ignore_eos),
+          .local_prefill_below = flags.local_prefill_below,
+          .client_buffer = flags.client_buffer};
+}
+
+RpcServerOptions ServerOptionsOf(const ServerFlags& flags) {
+  return {.host = flags.host,
+          .port = flags.port,
+          .tls = {.cert_file = flags.tls.cert, .key_file = flags.tls.key, .ca_file = flags.tls.ca},
+          .insecure = flags.insecure};
+}
+
+// The life of a router process. Members are destroyed in the order that their threads need.
+class RouterProcess final {
+ public:
+  explicit RouterProcess(const RouterFlags& flags) : flags_(flags) {}
+  ~RouterProcess() { admin_.reset(); }
+
+  // Why the router cannot serve; empty when it can.
+  std::optional<Fatal> Start();
+  void Drain();
+
+ private:
+  std::optional<Fatal> StartRouter();
+  std::optional<Fatal> StartAdmin();
+
+  const RouterFlags& flags_;
+  const base::SteadyClock clock_;
+  std::unique_ptr<MetricsRegistry> registry_;
+  std::unique_ptr<Router> router_;
+  std::unique_ptr<AdminServer> admin_;
+};
+
+std::optional<Fatal> RouterProcess::StartRouter() {
+  Router::Parts parts;
+  parts.options = OptionsOf(flags_);
+  parts.server = ServerOptionsOf(flags_.server);
+  parts.clock = &clock_;
+  const absl::Status port = CheckListen(parts.server.host, parts.server.port);
+  if (!port.ok()) {
+    return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
+  }
+  auto model = LoadServedModel(flags_.model_dir, parts.options.served_model_name);
+  if (!model.ok()) {
+    return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
+                   "baton model inspect " + flags_.model_dir);
+  }
+  registry_ = std::make_unique<MetricsRegistry>(
+      MetricsOptions{.role = MetricRole::kRouter,
+                     .model_name = parts.options.served_model_name,
+                     .max_model_len = (*model)->config.max_positions});
+  AddProcessMetrics(registry_.get());
+  registry_
+      ->gauge(Metric::kConfigInfo,
+              {"", "", "", std::to_string(flags_.max_num_queued_reqs), "", "", ""})
+      .Set(1);
+  registry_->SetServerState("starting");
+  parts.metrics = registry_.get();
+  if (!flags_.eos_log.empty()) {
+    auto log = EosLog::Open({.path = flags_.eos_log,
+                             .meta_json = EosMetaJson(**model, parts.options, clock_.UnixNow())});
+    if (!log.ok()) {
+      return FatalOf(log.status(), ExitCode::kResources, "cannot write the EOS log",
+                     "--eos-log with a file in a folder that can be written, or off");
+    }
+    parts.eos_log = std::move(log).value();
+  }
+  parts.model = std::move(model).value();
+  auto router = Router::Start(std::move(parts));
+  if (!router.ok()) {
+    return FatalOf(router.status(), ExitCode::kUsage, "cannot serve gRPC",
+                   "--port 0 takes any free port");
+  }
+  router_ = std::move(router).value();
+  return std::nullopt;
+}
+
+std::optional<Fatal> RouterProcess::StartAdmin() {
+  auto admin = AdminServer::Start({.host = flags_.server.host,
+                                   .port = flags_.server.admin_port,
+                                   .metrics = [this] { return registry_->Expose(); },
+                                   .ready = [this] { return router_->ready(); }});
+  if (!admin.ok()) {
+    return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
+                   "--admin-port 0 takes any free port");
+  }
+  admin_ = std::move(admin).value();
+  return std::nullopt;
+}
+
+std::optional<Fatal> RouterProcess::Start() {
+  if (auto fatal = StartRouter()) return fatal;
+  if (auto fatal = StartAdmin()) return fatal;
+  registry_->SetServerState("ready");
+  spdlog::info("router serves gRPC on {}, admin on {}", router_->address(), admin_->address());
+  PrintReadyLine({.role = "router",
+                  .grpc = Advertised(flags_.server, router_->address()),
+                  .admin = admin_->address()});
+  return std::nullopt;
+}
+
+void RouterProcess::Drain() {
+  registry_->SetServerState("draining");
+  spdlog::info("draining {} requests, at most {} s", router_->in_flight(),
+               base::Seconds(flags_.server.drain_timeout));
+  router_->Drain(flags_.server.drain_timeout);
+  spdlog::info("drained");
+}
+
+}  // namespace
+
+int RunRouter(const RouterFlags& flags) {
+  const absl::Status log = base::InitLog(flags.server.log_format, flags.server.log_level);
+  if (!log.ok()) {
+    return ReportFatal(kProgram, FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
+  }
+  // What clients send wrong is told to them, with the field; not to our log.
+  google::protobuf::SetLogHandler(nullptr);
+  const base::StopSignals signals;
+  RouterProcess process(flags);
+  if (auto fatal = process.Start()) return ReportFatal(kProgram, *fatal);
+  signals.Wait();
+  process.Drain();
+  return ToInt(ExitCode::kOk);
+}
+
+}  // namespace baton
