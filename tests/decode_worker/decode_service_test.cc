@@ -10,13 +10,6 @@
 namespace baton {
 namespace {
 
-worker_pb::DecodeStart LocalStart(const worker_pb::Generation& generation) {
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = generation;
-  start.set_local_prefill(true);
-  return start;
-}
-
 TEST(DecodeServiceTest, StreamsFromTheFirstIndexToFinal) {
   WorkerHarness worker({});
   DecodeCall call(worker, LocalStart(MakeGeneration(10, 6)));

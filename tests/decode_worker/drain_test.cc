@@ -7,13 +7,6 @@
 namespace baton {
 namespace {
 
-worker_pb::DecodeStart LocalStart(int32_t max_tokens = 6) {
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = MakeGeneration(10, max_tokens);
-  start.set_local_prefill(true);
-  return start;
-}
-
 base::Instant Soon() { return base::SteadyClock().Now() + std::chrono::seconds(10); }
 
 TEST(DrainTest, RefusesNewStreamsAndFinishesRunningOnes) {
@@ -37,24 +30,20 @@ TEST(DrainTest, RefusesNewStreamsAndFinishesRunningOnes) {
 TEST(DrainTest, AcceptsPushesForGrantedTickets) {
   WorkerHarness prefill({.role = WorkerRole::kPrefill}), decode({});
   const auto generation = MakeGeneration(10, 6);
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = generation;
-  DecodeCall call(decode, start);
-  worker_pb::DecodeResponse reserved;
-  ASSERT_TRUE(call.Read(&reserved));
+  ReservedCall waiting(decode, generation);
   decode.core().BeginDrain();
-  PrefillCall prefill_call(prefill, PrefillRequestFor(generation, reserved.reserved(), decode));
+  PrefillCall prefill_call(prefill, PrefillRequestFor(generation, waiting.reserved, decode));
   prefill_call.ReadAll();
   EXPECT_TRUE(prefill_call.Finish().ok());
-  call.ReadAll();
-  EXPECT_TRUE(call.Finish().ok());
-  EXPECT_EQ(call.tokens.size(), 6u);
+  waiting.call.ReadAll();
+  EXPECT_TRUE(waiting.call.Finish().ok());
+  EXPECT_EQ(waiting.call.tokens.size(), 6u);
 }
 
 TEST(DrainTest, WhatIsLeftAtTheTimeoutEndsAsDrained) {
   WorkerHarness worker({});
   worker.control().Pause();
-  DecodeCall running(worker, LocalStart(100));
+  DecodeCall running(worker, LocalStart(MakeGeneration(10, 100)));
   ASSERT_TRUE(Eventually([&] { return worker.figures().running == 1; }));
   worker.core().BeginDrain();
   EXPECT_FALSE(worker.core().WaitUntilIdle(base::SteadyClock().Now()));
@@ -70,12 +59,8 @@ TEST(DrainTest, WhatIsLeftAtTheTimeoutEndsAsDrained) {
 TEST(DrainTest, APrefillWorkerRefusesTooAndEndsAsDrained) {
   WorkerHarness prefill({.role = WorkerRole::kPrefill}), decode({});
   const auto generation = MakeGeneration(10, 6);
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = generation;
-  DecodeCall call(decode, start);
-  worker_pb::DecodeResponse reserved;
-  ASSERT_TRUE(call.Read(&reserved));
-  const auto request = PrefillRequestFor(generation, reserved.reserved(), decode);
+  ReservedCall waiting(decode, generation);
+  const auto request = PrefillRequestFor(generation, waiting.reserved, decode);
   prefill.control().Pause();
   PrefillCall running(prefill, request);
   ASSERT_TRUE(Eventually([&] { return prefill.figures().running == 1; }));
@@ -97,12 +82,10 @@ TEST(SlowRouterTest, AStreamThatIsNotReadIsEndedAndOthersGoOn) {
   options.timeouts.stream_buffer_bytes = 20'000;
   options.narrow_client = true;
   WorkerHarness worker(options);
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = MakeGeneration(10, 7900);
+  worker_pb::DecodeStart start = LocalStart(MakeGeneration(10, 7900));
   start.mutable_generation()->mutable_sampling()->set_num_top_logprobs(20);
   start.mutable_generation()->mutable_stopping()->set_eos_handling(
       worker_pb::EOS_HANDLING_IGNORE_CONTINUE);
-  start.set_local_prefill(true);
   // Nobody reads; the flow-control window fills, then the worker's buffer.
   DecodeCall slow(worker, start);
   ASSERT_TRUE(Eventually([&] { return worker.figures().generated_tokens > 0; }));

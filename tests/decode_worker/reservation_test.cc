@@ -12,9 +12,7 @@ constexpr int32_t kPrompt = 10;  // three blocks of four tokens
 constexpr int32_t kBlocks = 3;
 
 worker_pb::DecodeStart Start(int32_t prompt = kPrompt, int32_t max_tokens = 5) {
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = MakeGeneration(prompt, max_tokens);
-  return start;
+  return SplitStart(MakeGeneration(prompt, max_tokens));
 }
 
 // A decode worker with one granted reservation.

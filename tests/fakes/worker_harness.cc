@@ -221,6 +221,25 @@ absl::Status PushCall::Finish() {
   return FromGrpcStatus(writer_->Finish());
 }
 
+worker_pb::DecodeStart SplitStart(const worker_pb::Generation& generation) {
+  worker_pb::DecodeStart start;
+  *start.mutable_generation() = generation;
+  return start;
+}
+
+worker_pb::DecodeStart LocalStart(const worker_pb::Generation& generation) {
+  worker_pb::DecodeStart start = SplitStart(generation);
+  start.set_local_prefill(true);
+  return start;
+}
+
+ReservedCall::ReservedCall(WorkerHarness& decode, const worker_pb::Generation& generation)
+    : call(decode, SplitStart(generation)) {
+  worker_pb::DecodeResponse response;
+  BATON_CHECK(call.Read(&response)) << "no reservation";
+  reserved = response.reserved();
+}
+
 worker_pb::PrefillRequest PrefillRequestFor(const worker_pb::Generation& generation,
                                             const worker_pb::Reserved& reserved,
                                             const WorkerHarness& decode) {
@@ -236,9 +255,7 @@ worker_pb::PrefillRequest PrefillRequestFor(const worker_pb::Generation& generat
 SplitResult RunSplit(WorkerHarness& prefill, WorkerHarness& decode,
                      const worker_pb::Generation& generation) {
   SplitResult result;
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = generation;
-  DecodeCall decode_call(decode, start);
+  DecodeCall decode_call(decode, SplitStart(generation));
   worker_pb::DecodeResponse reserved;
   if (!decode_call.Read(&reserved) || !reserved.has_reserved()) {
     result.decode = decode_call.Finish();
@@ -267,10 +284,7 @@ SplitResult RunSplit(WorkerHarness& prefill, WorkerHarness& decode,
 }
 
 std::vector<TokenId> RunLocal(WorkerHarness& decode, const worker_pb::Generation& generation) {
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = generation;
-  start.set_local_prefill(true);
-  DecodeCall call(decode, start);
+  DecodeCall call(decode, LocalStart(generation));
   call.ReadAll();
   const absl::Status status = call.Finish();
   BATON_CHECK(status.ok()) << status.ToString();

@@ -95,6 +95,9 @@ class WorkerHarness final {
 
 // A request of `prompt_tokens` ids, greedy, with the harness's fingerprint.
 worker_pb::Generation MakeGeneration(int32_t prompt_tokens, int32_t max_tokens, int32_t salt = 0);
+// The messages that open a stream at a decode worker: to wait for a push, or to prefill there.
+worker_pb::DecodeStart SplitStart(const worker_pb::Generation& generation);
+worker_pb::DecodeStart LocalStart(const worker_pb::Generation& generation = MakeGeneration(10, 6));
 
 // The router's side of one Decode stream. Calls block, at most until the stream's deadline.
 class DecodeCall final {
@@ -178,6 +181,13 @@ struct SplitResult {
 };
 SplitResult RunSplit(WorkerHarness& prefill, WorkerHarness& decode,
                      const worker_pb::Generation& generation);
+// A stream at a decode worker that has its reservation, which a push may now fill.
+struct ReservedCall {
+  ReservedCall(WorkerHarness& decode, const worker_pb::Generation& generation);
+  DecodeCall call;
+  worker_pb::Reserved reserved;
+};
+
 worker_pb::PrefillRequest PrefillRequestFor(const worker_pb::Generation& generation,
                                             const worker_pb::Reserved& reserved,
                                             const WorkerHarness& decode);

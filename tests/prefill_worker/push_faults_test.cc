@@ -17,26 +17,12 @@ std::string ValueOf(const absl::Status& status, const std::string& key) {
   return "";
 }
 
-// A reservation on `decode`, its Decode stream open.
-struct Reserving {
-  explicit Reserving(WorkerHarness& decode, const worker_pb::Generation& generation) {
-    worker_pb::DecodeStart start;
-    *start.mutable_generation() = generation;
-    call = std::make_unique<DecodeCall>(decode, start);
-    worker_pb::DecodeResponse response;
-    EXPECT_TRUE(call->Read(&response));
-    reserved = response.reserved();
-  }
-  std::unique_ptr<DecodeCall> call;
-  worker_pb::Reserved reserved;
-};
-
 TEST(PushFaultsTest, AStaleTicketIsPushFailedWithTheReason) {
   WorkerHarness prefill(PrefillOptions()), decode({});
   const auto generation = MakeGeneration(10, 6);
-  Reserving reserving(decode, generation);
+  ReservedCall reserving(decode, generation);
   auto request = PrefillRequestFor(generation, reserving.reserved, decode);
-  reserving.call->Cancel();
+  reserving.call.Cancel();
   ASSERT_TRUE(decode.Idle());
   PrefillCall call(prefill, request);
   call.ReadAll();
@@ -54,9 +40,9 @@ TEST(PushFaultsTest, AnUnreachableDecodeWorkerIsPushFailed) {
   worker_pb::PrefillRequest request;
   {
     WorkerHarness decode({});
-    Reserving reserving(decode, generation);
+    ReservedCall reserving(decode, generation);
     request = PrefillRequestFor(generation, reserving.reserved, decode);
-    reserving.call->Cancel();
+    reserving.call.Cancel();
   }
   PrefillCall call(prefill, request);
   call.ReadAll();
@@ -69,7 +55,7 @@ TEST(PushFaultsTest, ADecodeWorkerThatAcceptsNothingIsGivenUp) {
   options.timeouts.piece = std::chrono::milliseconds(100);
   WorkerHarness prefill(options), decode({});
   const auto generation = MakeGeneration(10, 6);
-  Reserving reserving(decode, generation);
+  ReservedCall reserving(decode, generation);
   // Every piece takes longer than the sender's patience.
   ASSERT_TRUE(base::ArmFailpoints("receiving:delay_ms=500").ok());
   PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
@@ -88,13 +74,13 @@ TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
     options.engine.max_prefill_tokens = 8;
     WorkerHarness prefill(options), decode({});
     const auto generation = MakeGeneration(64, 6);
-    Reserving reserving(decode, generation);
+    ReservedCall reserving(decode, generation);
     if (steps_before == 0) prefill.control().Pause();
     PrefillCall call(prefill, PrefillRequestFor(generation, reserving.reserved, decode));
     ASSERT_TRUE(Eventually(
         [&] { return prefill.control().steps() >= static_cast<uint64_t>(steps_before); }));
     call.Cancel();
-    reserving.call->Cancel();
+    reserving.call.Cancel();
     call.ReadAll();
     EXPECT_FALSE(call.Finish().ok() && steps_before == 0);
     prefill.control().Resume();
@@ -106,7 +92,7 @@ TEST(PushFaultsTest, CancelInEveryPhaseFreesBothSides) {
 TEST(PushFaultsTest, RefusesARequestForAnotherWorkerBeforeAnyWork) {
   WorkerHarness prefill(PrefillOptions()), decode({});
   const auto generation = MakeGeneration(10, 6);
-  Reserving reserving(decode, generation);
+  ReservedCall reserving(decode, generation);
   const auto good = PrefillRequestFor(generation, reserving.reserved, decode);
   const auto refusal = [&](const worker_pb::PrefillRequest& request) {
     PrefillCall call(prefill, request);

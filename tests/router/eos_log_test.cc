@@ -37,6 +37,23 @@ class EosLogTest : public RouterTest {
     }
   }
 
+  // Starts a request whose worker stands still after three tokens, and reads those.
+  std::unique_ptr<grpc::ClientReader<v1::GenerateResponse>> ReadThreeTokens(
+      grpc::ClientContext* context) {
+    AddDecode([](FakeWorkerOptions& worker) {
+      worker.script = [](const FakeMoment& moment) {
+        const bool here = moment.point == FakePoint::kToken && moment.index == 3;
+        return here ? FakeAction::Hang() : FakeAction::Go();
+      };
+    });
+    StartRouter();
+    auto reader = stub_->Generate(context, Request("log", 9));
+    v1::GenerateResponse message;
+    int tokens = 0;
+    while (tokens < 3 && reader->Read(&message)) tokens += message.delta().token_ids_size();
+    return reader;
+  }
+
   // The rows once the router is gone.
   std::vector<Json> Rows() {
     stub_.reset();
@@ -97,18 +114,8 @@ TEST_F(EosLogTest, RowsStandOnceEachAfterAKilledWorker) {
 }
 
 TEST_F(EosLogTest, CancelledRequestEndsAborted) {
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.script = [](const FakeMoment& moment) {
-    const bool here = moment.point == FakePoint::kToken && moment.index == 3;
-    return here ? FakeAction::Hang() : FakeAction::Go();
-  };
-  AddDecode(decode);
-  StartRouter();
   grpc::ClientContext context;
-  const auto reader = stub_->Generate(&context, Request("log", 9));
-  v1::GenerateResponse message;
-  int tokens = 0;
-  while (tokens < 3 && reader->Read(&message)) tokens += message.delta().token_ids_size();
+  const auto reader = ReadThreeTokens(&context);
   context.TryCancel();
   ReadAnswer(reader.get());
   ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
@@ -158,18 +165,8 @@ TEST_F(EosLogTest, TokensPastAStopStringAreNotLogged) {
 }
 
 TEST_F(EosLogTest, RowIsInTheFileHalfASecondAfterItIsComplete) {
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.script = [](const FakeMoment& moment) {
-    const bool here = moment.point == FakePoint::kToken && moment.index == 3;
-    return here ? FakeAction::Hang() : FakeAction::Go();
-  };
-  AddDecode(decode);
-  StartRouter();
   grpc::ClientContext context;
-  const auto reader = stub_->Generate(&context, Request("log", 9));
-  v1::GenerateResponse message;
-  int tokens = 0;
-  while (tokens < 3 && reader->Read(&message)) tokens += message.delta().token_ids_size();
+  const auto reader = ReadThreeTokens(&context);
   const auto begin = std::chrono::steady_clock::now();
   // Three tokens were accepted; the third's row waits for the end.
   ASSERT_TRUE(Eventually([&] { return Lines(path_).size() == 2; }));

@@ -38,12 +38,8 @@ class FaultsTest : public RouterTest {
 
   void StartSplit(const std::function<FakeAction(const FakeMoment&)>& script, int workers = 2) {
     for (int i = 0; i < workers; ++i) {
-      auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-      decode.script = script;
-      AddDecode(decode);
-      auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
-      prefill.script = script;
-      AddPrefill(prefill);
+      AddDecode([&](FakeWorkerOptions& worker) { worker.script = script; });
+      AddPrefill([&](FakeWorkerOptions& worker) { worker.script = script; });
     }
     StartRouter();
   }

@@ -52,9 +52,7 @@ TEST_F(GenerateTest, EndOfSequenceEndsTheAnswerAndItsTextIsNotSent) {
   const auto model = [](const std::vector<int32_t>& history) {
     return history.size() >= 8 ? kEos : FakeLetter(history);
   };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.model = model; });
   StartRouter();
   const Answer answer = Generate(Request("hello", 0));
   ASSERT_TRUE(answer.status.ok()) << answer.status;

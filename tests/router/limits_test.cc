@@ -34,9 +34,7 @@ class OpenCall {
 
 TEST_F(LimitsTest, FullQueueRefusesWithRetryInfoAndServesWhenThereIsRoom) {
   options_.max_num_queued_reqs = 2;
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.prefill_places_free = 0;
-  AddDecode(decode);
+  AddDecode([](FakeWorkerOptions& worker) { worker.prefill_places_free = 0; });
   StartRouter();
   std::vector<Answer> waiting(2);
   std::vector<std::thread> clients;
@@ -78,9 +76,7 @@ TEST_F(LimitsTest, AttemptOpensOnlyWhenThePrefillWorkerHasAFreePlace) {
 
 TEST_F(LimitsTest, WithoutHealthyWorkerRequestsAreRefusedAfterAWhile) {
   options_.deadlines.no_worker = std::chrono::milliseconds(200);
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.ready = false;
-  AddDecode(decode);
+  AddDecode([](FakeWorkerOptions& worker) { worker.ready = false; });
   StartRouter(/*wait=*/false);
   const Answer answer = Generate(Request("nobody", 3));
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kUnavailable);
@@ -90,9 +86,7 @@ TEST_F(LimitsTest, WithoutHealthyWorkerRequestsAreRefusedAfterAWhile) {
 }
 
 TEST_F(LimitsTest, WorkerThatComesBackInTimeServesTheQueue) {
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.ready = false;
-  AddDecode(decode);
+  AddDecode([](FakeWorkerOptions& worker) { worker.ready = false; });
   StartRouter(/*wait=*/false);
   Answer answer;
   std::thread client([&] { answer = Generate(Request("later", 3)); });
@@ -104,12 +98,8 @@ TEST_F(LimitsTest, WorkerThatComesBackInTimeServesTheQueue) {
 
 TEST_F(LimitsTest, WorkersOfAnotherModelOrProtocolGetNothing) {
   options_.deadlines.no_worker = std::chrono::milliseconds(200);
-  auto other = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  other.layout.set_layers(99);
-  AddDecode(other);
-  auto newer = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  newer.protocol_major = 2;
-  AddDecode(newer);
+  AddDecode([](FakeWorkerOptions& worker) { worker.layout.set_layers(99); });
+  AddDecode([](FakeWorkerOptions& worker) { worker.protocol_major = 2; });
   StartRouter(/*wait=*/false);
   EXPECT_EQ(ReasonText(Generate(Request("nobody", 3)).status), "NO_WORKER");
   EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 0);
@@ -117,9 +107,7 @@ TEST_F(LimitsTest, WorkersOfAnotherModelOrProtocolGetNothing) {
 
 TEST_F(LimitsTest, WorkersOfDifferentFingerprintsAreNeverPaired) {
   AddDecode();
-  auto prefill = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
-  prefill.fingerprint = "another";
-  AddPrefill(prefill);
+  AddPrefill([](FakeWorkerOptions& worker) { worker.fingerprint = "another"; });
   StartRouter();
   const Answer answer = Generate(Request("alone", 3));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
@@ -136,25 +124,36 @@ std::unique_ptr<v1::InferenceService::Stub> SmallWindowStub(const Router& router
       grpc::CreateCustomChannel(router.address(), grpc::InsecureChannelCredentials(), arguments));
 }
 
-TEST_F(LimitsTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
+// Limits with a worker whose answers are long, so that a client that is slow to read falls behind.
+class SlowClientTest : public LimitsTest {
+ protected:
+  v1::GenerateRequest StartWith(int max_tokens) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.model = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
+      worker.max_model_len = 1 << 24;
+      worker.blocks_total = 1 << 20;
+    });
+    StartRouter();
+    v1::GenerateRequest request = Request("much", max_tokens);
+    request.mutable_spec()->mutable_eos()->set_steps(true);
+    return request;
+  }
+  bool OneEndedSlow() {
+    return Eventually([&] {
+      return Metric(
+                 "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
+                 "code=\"RESOURCE_EXHAUSTED\",reason=\"SLOW_CLIENT\"") == 1;
+    });
+  }
+};
+
+TEST_F(SlowClientTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
   options_.client_buffer = 8 << 10;
-  const auto wordy = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = wordy;
-  decode.max_model_len = 1 << 20;
-  decode.blocks_total = 1 << 20;
-  AddDecode(decode);
-  StartRouter();
-  v1::GenerateRequest request = Request("much", 400'000);
-  request.mutable_spec()->mutable_eos()->set_steps(true);
+  const v1::GenerateRequest request = StartWith(400'000);
   grpc::ClientContext context;
   const auto slow = SmallWindowStub(*router_);
   const auto reader = slow->Generate(&context, request);
-  ASSERT_TRUE(Eventually([&] {
-    return Metric(
-               "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
-               "code=\"RESOURCE_EXHAUSTED\",reason=\"SLOW_CLIENT\"") == 1;
-  }));
+  ASSERT_TRUE(OneEndedSlow());
   EXPECT_EQ(router_->in_flight(), 0u);
   EXPECT_TRUE(Eventually([&] { return decode_[0]->open_streams() == 0; }));
   EXPECT_TRUE(Generate(Request("other", 5)).status.ok());
@@ -163,33 +162,19 @@ TEST_F(LimitsTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
   EXPECT_FALSE(answer.final.has_value());
 }
 
-TEST_F(LimitsTest, ClientWithoutProgressEndsSlow) {
+TEST_F(SlowClientTest, ClientWithoutProgressEndsSlow) {
   options_.deadlines.slow_client = std::chrono::milliseconds(500);
   options_.client_buffer = int64_t{1} << 30;
-  const auto wordy = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = wordy;
-  decode.max_model_len = 1 << 24;
-  decode.blocks_total = 1 << 20;
-  AddDecode(decode);
-  StartRouter();
   // Goes on for longer than the test: it ends because nothing is taken, not by its length.
-  v1::GenerateRequest request = Request("much", 10'000'000);
-  request.mutable_spec()->mutable_eos()->set_steps(true);
+  const v1::GenerateRequest request = StartWith(10'000'000);
   const auto slow = SmallWindowStub(*router_);
   OpenCall call(slow.get(), request);
-  EXPECT_TRUE(Eventually([&] {
-    return Metric(
-               "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
-               "code=\"RESOURCE_EXHAUSTED\",reason=\"SLOW_CLIENT\"") == 1;
-  }));
+  EXPECT_TRUE(OneEndedSlow());
   EXPECT_TRUE(Eventually([&] { return decode_[0]->open_streams() == 0; }));
 }
 
 TEST_F(LimitsTest, DrainFinishesWhatRunsRefusesWhatComesAndEndsTheRest) {
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.script = HangAfterFirst;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.script = HangAfterFirst; });
   StartRouter();
   grpc::ClientContext context;
   const auto reader = stub_->Generate(&context, Request("hangs", 5));

@@ -12,9 +12,7 @@ class LocalPrefillTest : public RouterTest {
   // One prefill worker, and a decode worker that reports `cached_tokens` of every prompt as cached.
   void Start(int local_prefill_below, int cached_tokens) {
     options_.local_prefill_below = local_prefill_below;
-    FakeWorkerOptions worker = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-    worker.cached_tokens = cached_tokens;
-    AddDecode(worker);
+    AddDecode([&](FakeWorkerOptions& worker) { worker.cached_tokens = cached_tokens; });
     AddPrefill();
     StartRouter();
   }

@@ -52,6 +52,18 @@ FakeWorker* RouterTest::AddPrefill(FakeWorkerOptions options) {
   return prefill_.back().get();
 }
 
+FakeWorker* RouterTest::AddDecode(Change change) {
+  FakeWorkerOptions options = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
+  change(options);
+  return AddDecode(std::move(options));
+}
+
+FakeWorker* RouterTest::AddPrefill(Change change) {
+  FakeWorkerOptions options = WorkerOptions(worker::v1::WORKER_ROLE_PREFILL);
+  change(options);
+  return AddPrefill(std::move(options));
+}
+
 std::unique_ptr<Router> RouterTest::MakeRouter(MetricsRegistry* metrics,
                                                std::unique_ptr<EosLog> eos_log) {
   Router::Parts parts;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "baton/v1/inference.grpc.pb.h"
 #include "baton/v1/model.grpc.pb.h"
 #include "common/base/status.h"
@@ -44,8 +45,10 @@ class RouterTest : public ::testing::Test {
   FakeWorkerOptions WorkerOptions(worker::v1::WorkerRole role) const;
   FakeWorker* AddDecode(FakeWorkerOptions options);
   FakeWorker* AddPrefill(FakeWorkerOptions options);
-  FakeWorker* AddDecode() { return AddDecode(WorkerOptions(worker::v1::WORKER_ROLE_DECODE)); }
-  FakeWorker* AddPrefill() { return AddPrefill(WorkerOptions(worker::v1::WORKER_ROLE_PREFILL)); }
+  // A worker like the others, but for what `change` makes different.
+  using Change = absl::FunctionRef<void(FakeWorkerOptions&)>;
+  FakeWorker* AddDecode(Change change = [](FakeWorkerOptions&) {});
+  FakeWorker* AddPrefill(Change change = [](FakeWorkerOptions&) {});
 
   // Starts the router and waits until it sees every worker that is added as healthy.
   void StartRouter(bool wait = true);

@@ -30,9 +30,7 @@ int HealthOf(const Router& router, const std::string& service) {
 }
 
 TEST_F(ServiceTest, HealthFollowsTheDecodeWorkersAndTheDrain) {
-  auto options = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  options.ready = false;
-  AddDecode(options);
+  AddDecode([](FakeWorkerOptions& worker) { worker.ready = false; });
   StartRouter(/*wait=*/false);
   const std::string name = "baton.v1.InferenceService";
   EXPECT_TRUE(Eventually([&] { return HealthOf(*router_, name) == 2; }));

@@ -55,9 +55,7 @@ TEST_F(StopTest, StopStringStaysWhenAskedFor) {
 
 TEST_F(StopTest, StopStringsAreIgnoredUntilMinTokens) {
   const auto model = [](const std::vector<int32_t>&) { return int32_t{'x'}; };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.model = model; });
   StartRouter();
   v1::GenerateRequest request = Request("stop", 20);
   Stop(&request)->add_stop("x");
@@ -69,9 +67,7 @@ TEST_F(StopTest, StopStringsAreIgnoredUntilMinTokens) {
 
 TEST_F(StopTest, HeldBackTextIsFlushedAtTheEnd) {
   const auto model = [](const std::vector<int32_t>&) { return int32_t{'x'}; };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.model = model; });
   StartRouter();
   v1::GenerateRequest request = Request("stop", 3);
   Stop(&request)->add_stop("xxxx");
@@ -97,9 +93,7 @@ TEST_F(StopTest, EosAtTheLastAllowedIndexIsEos) {
   const auto model = [](const std::vector<int32_t>& history) {
     return history.size() >= 8 ? kEos : FakeLetter(history);
   };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.model = model; });
   StartRouter();
   const Answer answer = Generate(Request("hello", 3));
   EXPECT_EQ(answer.ids.size(), 3u);
@@ -110,9 +104,7 @@ TEST_F(StopTest, IgnoredEosIsFedBackAndItsTextIsSkipped) {
   const auto model = [](const std::vector<int32_t>& history) {
     return history.size() == 8 ? kEos : FakeLetter(history);
   };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.model = model; });
   StartRouter();
   v1::GenerateRequest request = Request("hello", 6);
   Stop(&request)->set_eos_policy(v1::EOS_POLICY_IGNORE_CONTINUE);
@@ -130,10 +122,10 @@ TEST_F(StopTest, WorkerThatGoesOnPastTheEndIsReleased) {
   const auto model = [](const std::vector<int32_t>& history) {
     return history.size() == 8 ? kEos : FakeLetter(history);
   };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  decode.eos_ids = {};
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) {
+    worker.model = model;
+    worker.eos_ids = {};
+  });
   StartRouter();
   const Answer answer = Generate(Request("hello", 20));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
@@ -146,9 +138,7 @@ TEST_F(StopTest, CharactersAreNeverSplit) {
   const auto model = [](const std::vector<int32_t>& history) {
     return history.size() % 2 == 0 ? int32_t{0xc3} : int32_t{0xa9};
   };
-  auto decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.model = model;
-  AddDecode(decode);
+  AddDecode([&](FakeWorkerOptions& worker) { worker.model = model; });
   StartRouter();
   const Answer answer = Generate(Request("abcde", 6));
   EXPECT_EQ(answer.text, "ééé");

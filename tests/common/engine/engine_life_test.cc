@@ -148,14 +148,7 @@ TEST(EngineLifeTest, AStalledStepEndsTheEngine) {
   harness.control().Pause();
   harness.Admit(MakeSpec(10, 5));
   ASSERT_TRUE(harness.PollUntil([](const EngineFigures& f) { return f.running == 1; }));
-  const auto advance = [&] {
-    clock.Advance(milliseconds(20));
-    harness.PollUntil([&, polls = 0](const EngineFigures&) mutable { return ++polls > 5; });
-    return harness.fault().has_value();
-  };
-  int32_t advances = 0;
-  while (!advance() && advances < 1000) ++advances;
-  EXPECT_GE(advances, 3);  // 80 ms had to pass
+  EXPECT_GE(harness.AdvanceUntilFault(&clock), 3);  // 80 ms had to pass
   ASSERT_TRUE(harness.fault().has_value());
   EXPECT_FALSE(harness.figures().healthy);
   harness.control().Resume();

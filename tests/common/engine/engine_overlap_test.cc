@@ -182,14 +182,7 @@ TEST_P(EngineOverlapTest, AStalledStepEndsTheEngine) {
   options.engine.stall_timeout = milliseconds(80);
   EngineHarness harness(options);
   TwoStepsOut(&harness, 2);
-  const auto advance = [&] {
-    clock.Advance(milliseconds(20));
-    harness.PollUntil([&, polls = 0](const EngineFigures&) mutable { return ++polls > 5; });
-    return harness.fault().has_value();
-  };
-  int32_t advances = 0;
-  while (!advance() && advances < 1000) ++advances;
-  EXPECT_GE(advances, 3);
+  EXPECT_GE(harness.AdvanceUntilFault(&clock), 3);
   ASSERT_TRUE(harness.fault().has_value());
   harness.control().Resume();
   harness.engine().Stop();

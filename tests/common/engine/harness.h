@@ -109,6 +109,15 @@ class EngineHarness {
     }
     return true;
   }
+  // Lets the clock go on by 20 ms at a time, with a look at the engine after each, until it has a
+  // fault. Returns how often it did before the last time; at most a thousand times.
+  int AdvanceUntilFault(base::ManualClock* clock) {
+    for (int advances = 0;; ++advances) {
+      clock->Advance(std::chrono::milliseconds(20));
+      PollUntil([&, polls = 0](const EngineFigures&) mutable { return ++polls > 5; });
+      if (fault_ || advances == 1000) return advances;
+    }
+  }
   void ReadAll() {
     while (auto event = engine_->events().TryPop()) Take(std::move(*event));
   }

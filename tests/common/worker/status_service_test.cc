@@ -58,10 +58,7 @@ TEST(StatusServiceTest, LoadFollowsTheEngine) {
   WorkerHarness worker({});
   Watching watch(worker);
   worker.control().Pause();
-  worker_pb::DecodeStart start;
-  *start.mutable_generation() = MakeGeneration(10, 6);
-  start.set_local_prefill(true);
-  DecodeCall call(worker, start);
+  DecodeCall call(worker, LocalStart());
   EXPECT_TRUE(watch.ReadUntil([](const auto& load) {
     return load.running() == 1 && load.blocks_used() > 0 &&
            load.blocks_free() + load.blocks_cached() + load.blocks_used() +
