@@ -136,11 +136,11 @@ TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
   options.engine.max_num_queued_reqs = 1;
   WorkerHarness prefill(options), decode({});
   prefill.control().Pause();
-  std::vector<std::unique_ptr<Reserving>> reservings;
+  std::vector<std::unique_ptr<ReservedCall>> reservings;
   std::vector<std::unique_ptr<PrefillCall>> calls;
   for (int32_t i = 0; i < 3; ++i) {
     const auto generation = MakeGeneration(10, 6, i);
-    reservings.push_back(std::make_unique<Reserving>(decode, generation));
+    reservings.push_back(std::make_unique<ReservedCall>(decode, generation));
     calls.push_back(std::make_unique<PrefillCall>(
         prefill, PrefillRequestFor(generation, reservings.back()->reserved, decode)));
     if (i == 0) {
