@@ -75,10 +75,12 @@ def handoff_rows(sizes):
 
 
 def long_prompts(sizes, count):
-    """Prompts without a common beginning, so that nothing is skipped."""
+    """Prompts without a common beginning, so that nothing is skipped. The answers are long enough to end after the
+    prefill worker's last word, which carries the time of the push.
+    """
     return [{"request_id": f"p{number}", "token_ids": [(i * 7 + number * 13 + 5) % 250
                                                       for i in range(sizes.handoff_tokens)],
-             "max_tokens": 2, "temperature": 0, "eos": "mask"} for number in range(count)]
+             "max_tokens": 32, "temperature": 0, "eos": "mask"} for number in range(count)]
 
 
 def measure_handoffs(running, sizes, way):
@@ -92,7 +94,9 @@ def measure_handoffs(running, sizes, way):
     after = prefill.metrics().sum("baton_kv_transfer_bytes_sum")
     if sent is not None and transports.pushes(running, way) - sent < len(answers):
         raise Failure(f"some of {len(answers)} handoffs did not go by {way}\n{prefill.tail(15)}")
-    times = [answer["timings_ms"] for answer in answers]
+    times = [answer["timings_ms"] for answer in answers if answer["timings_ms"]["kv_transfer"] > 0]
+    if not times:
+        raise Failure(f"all {len(answers)} answers ended before the prefill worker had said how long its push took")
     return {"after_first_token_ms": [t["kv_transfer"] for t in times],
             "prefill_ms": [t["prefill"] for t in times], "ttft_ms": [t["ttft"] for t in times],
             "bytes": (after - before) / len(answers)}
