@@ -13,19 +13,10 @@ function(baton_compile_together name)
   endif()
 endfunction()
 
-# For code that no request or step waits for. It takes a fifth off its compile time.
-function(baton_optimize_less name)
-  if(BATON_SANITIZE STREQUAL "address")
-    target_compile_options(${name} PRIVATE -O0)
-  elseif(NOT BATON_SANITIZE)
-    target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  endif()
-endfunction()
-
 # baton_library(NAME [COLD] SOURCES a.cc ... DEPS target ...)
 # Adds static library NAME (or an INTERFACE library when it has no sources) and the alias baton::NAME
-# without its "baton_" prefix. Headers are included by their path from the repository root. COLD is for
-# baton_optimize_less.
+# without its "baton_" prefix. Headers are included by their path from the repository root. COLD is code
+# that no request or step waits for: it is optimized less, which takes a fifth off its compile time.
 function(baton_library name)
   cmake_parse_arguments(arg "COLD" "" "SOURCES;DEPS" ${ARGN})
   string(REGEX REPLACE "^baton_" "" alias ${name})
@@ -35,7 +26,7 @@ function(baton_library name)
     target_link_libraries(${name} PUBLIC ${arg_DEPS} PRIVATE baton_warnings)
     baton_compile_together(${name})
     if(arg_COLD)
-      baton_optimize_less(${name})
+      target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
     endif()
   else()
     add_library(${name} INTERFACE)
