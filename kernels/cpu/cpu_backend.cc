@@ -14,7 +14,6 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
-#include "kernels/step_check.h"
 
 namespace baton::kernels {
 namespace {

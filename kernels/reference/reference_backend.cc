@@ -10,7 +10,6 @@
 #include "kernels/host_memory.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/sample.h"
-#include "kernels/step_check.h"
 
 namespace baton::kernels {
 namespace {
