@@ -1,5 +1,6 @@
 #include "router/router_service.h"
 
+#include <iterator>
 #include <utility>
 #include <vector>
 
@@ -162,9 +163,12 @@ grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* c
     v1::TokenizeRequest message;
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
+    const RequestInput input = std::move(*message.mutable_text());
+    BATON_RETURN_IF_ERROR(CheckTextSize(input, context_->Limits(), context_->model));
     const bool special = !message.has_add_special_tokens() || message.add_special_tokens();
-    BATON_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
-                           context_->model.tokenizer->Encode(message.text(), special));
+    BATON_ASSIGN_OR_RETURN(
+        const std::vector<TokenId> ids,
+        context_->model.tokenizer->Encode(std::get<std::string>(input), special));
     v1::TokenizeResponse answer;
     answer.mutable_token_ids()->Add(ids.begin(), ids.end());
     *response = SerializeResponse(answer);
@@ -180,6 +184,8 @@ grpc::ServerUnaryReactor* RouterService::Detokenize(grpc::CallbackServerContext*
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
     const std::vector<TokenId> ids(message.token_ids().begin(), message.token_ids().end());
+    const int64_t most = context_->Limits().context;
+    if (std::ssize(ids) > most) return TooLong("token_ids", "text", std::ssize(ids), most);
     BATON_RETURN_IF_ERROR(CheckTokenIds("token_ids", ids, context_->model.config.vocab));
     const bool skip = !message.has_skip_special_tokens() || message.skip_special_tokens();
     v1::DetokenizeResponse answer;

@@ -3,6 +3,7 @@
 #include "common/base/status.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
+#include "common/sample/request_limits.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
 #include "tools/settings_of.h"
@@ -89,7 +90,7 @@ int ConfigPrintCommand(const Invocation& call) {
   settings->set->Edit("model-dir").required = false;
   if (const auto exit = settings->set->ParseOrExit(rest)) return *exit;
   Print("# Settings of `" + command + "`, each with its source. A file like this is for --config." +
-        AsToml(*settings->set));
+        AsToml(*settings->set) + RequestLimitsComment());
   return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "absl/strings/str_replace.h"
 #include "common/base/check.h"
 #include "common/config/flag_types.h"
+#include "common/sample/request_limits.h"
 #include "tools/commands.h"
 #include "tools/settings_of.h"
 
@@ -130,6 +131,14 @@ std::string TakersOf(const Row& row) {
   });
 }
 
+constexpr std::string_view kLimits = R"(
+## Limits of a request
+
+What one request may contain; more is refused as `LIMIT_EXCEEDED`, with the field, what it has and the limit. These are
+no settings: with them, what a request costs follows from what it may generate.
+
+)";
+
 // "50051; baton-prefill: 50052"
 std::string DefaultsOf(const Row& row) {
   const std::string& first = row.takers.front().default_value;
@@ -174,7 +183,7 @@ std::string AsMarkdown(const std::vector<Row>& rows) {
       if (row.group == group) text += TableLine(row);
     }
   }
-  return text;
+  return text + std::string(kLimits) + RequestLimitsMarkdown();
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ constexpr std::array<std::pair<Reason, std::string_view>, 23> kReasonNames = {{
     {Reason::kInvalidSampling, "INVALID_SAMPLING"},
     {Reason::kInvalidMaxTokens, "INVALID_MAX_TOKENS"},
     {Reason::kConflictingOptions, "CONFLICTING_OPTIONS"},
+    {Reason::kLimitExceeded, "LIMIT_EXCEEDED"},
     {Reason::kUnsupportedField, "UNSUPPORTED_FIELD"},
     {Reason::kQueueFull, "QUEUE_FULL"},
     {Reason::kSlowClient, "SLOW_CLIENT"},

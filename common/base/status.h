@@ -25,6 +25,7 @@ enum class Reason {
   kInvalidSampling,
   kInvalidMaxTokens,
   kConflictingOptions,
+  kLimitExceeded,
   kUnsupportedField,
   // Load and loss: RESOURCE_EXHAUSTED, UNAVAILABLE or INTERNAL.
   kQueueFull,

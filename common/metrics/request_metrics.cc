@@ -30,7 +30,8 @@ Combinations ErrorPairs() {
                         {"UNIMPLEMENTED", "none"}, {"INVALID_ARGUMENT", "none"}};
   for (const Reason reason :
        {Reason::kEmptyPrompt, Reason::kTooLong, Reason::kInvalidTokenId, Reason::kInvalidText,
-        Reason::kInvalidSampling, Reason::kInvalidMaxTokens, Reason::kConflictingOptions}) {
+        Reason::kInvalidSampling, Reason::kInvalidMaxTokens, Reason::kConflictingOptions,
+        Reason::kLimitExceeded}) {
     pairs.push_back({"INVALID_ARGUMENT", Name(reason)});
   }
   pairs.push_back({"NOT_FOUND", Name(Reason::kModelNotFound)});

@@ -1,10 +1,12 @@
 #include "common/sample/validate.h"
 
 #include <cmath>
+#include <iterator>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/sample/request_limits.h"
 
 namespace baton {
 namespace {
@@ -77,6 +79,8 @@ absl::Status CheckTokenIds(std::string_view field, std::span<const TokenId> ids,
 
 absl::Status ValidateSampling(const SamplingParams& params, int32_t vocab_size) {
   BATON_RETURN_IF_ERROR(CheckRanges(params));
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kNgram, params.no_repeat_ngram_size));
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kLogitBiases, std::ssize(params.logit_bias)));
   for (const auto& [id, bias] : params.logit_bias) {
     if (!InVocab(id, vocab_size)) return BadToken("logit_bias", id, vocab_size);
     if (!std::isfinite(bias)) return BadValue("logit_bias", bias, "finite numbers");
@@ -98,6 +102,7 @@ absl::Status ValidateStop(const StopParams& params, int32_t vocab_size) {
                            absl::StrCat("min_tokens ", params.min_tokens, " is above max_tokens ",
                                         params.max_tokens, "; lower one or raise the other"));
   }
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kStopTokenIds, std::ssize(params.stop_token_ids)));
   BATON_RETURN_IF_ERROR(CheckTokenIds("stop_token_ids", params.stop_token_ids, vocab_size));
   if (params.eos_policy != EosPolicy::kHonor && !params.stop_token_ids.empty()) {
     return InvalidArgument(Reason::kConflictingOptions, "stop_token_ids",

@@ -21,12 +21,12 @@ absl::Status TooLong(std::string_view field, std::string_view part, int64_t toke
 absl::Status CheckTokenIds(std::string_view field, std::span<const TokenId> ids,
                            int32_t vocab_size);
 
-// Refuses with INVALID_SAMPLING and the field, or INVALID_TOKEN_ID for a bias outside [0,
-// vocab_size).
+// Refuses with INVALID_SAMPLING and the field, LIMIT_EXCEEDED (request_limits.h), or
+// INVALID_TOKEN_ID for a bias outside [0, vocab_size).
 absl::Status ValidateSampling(const SamplingParams& params, int32_t vocab_size);
 
-// Refuses with INVALID_MAX_TOKENS, INVALID_TOKEN_ID, or CONFLICTING_OPTIONS (min_tokens above
-// max_tokens; stop ids beside an ignore policy). max_tokens 0 means unset here.
+// Refuses with INVALID_MAX_TOKENS, INVALID_TOKEN_ID, LIMIT_EXCEEDED, or CONFLICTING_OPTIONS
+// (min_tokens above max_tokens; stop ids beside an ignore policy). max_tokens 0 means unset here.
 absl::Status ValidateStop(const StopParams& params, int32_t vocab_size);
 
 }  // namespace baton

@@ -1,9 +1,11 @@
 #include "common/sched/limits.h"
 
 #include <algorithm>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/sample/request_limits.h"
 #include "common/sample/validate.h"
 
 namespace baton {
@@ -51,6 +53,7 @@ absl::Status CheckSpec(const SequenceSpec& spec, const SequenceLimits& limits) {
     return InvalidArgument(Reason::kEmptyPrompt, "prompt",
                            "the prompt has no tokens; expected at least one");
   }
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kCacheSalt, std::ssize(spec.cache_salt)));
   BATON_RETURN_IF_ERROR(CheckTokenIds("prompt_ids", spec.prompt, limits.vocab_size));
   BATON_RETURN_IF_ERROR(CheckTokenIds("generated_ids", spec.generated, limits.vocab_size));
   BATON_RETURN_IF_ERROR(ValidateSampling(spec.sampling, limits.vocab_size));

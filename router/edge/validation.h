@@ -12,7 +12,8 @@
 namespace baton {
 
 // Refuses everything that can be refused without tokenizing, with the reasons of the public API.
-// `seed` is used when the request has none; the request id stays empty when the request has none.
+// Sizes and counts are those that ParseRequest let pass. `seed` is used when the request has none;
+// the request id stays empty when the request has none.
 absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
                                          const ServedModel& model, const RouterOptions& options,
                                          uint64_t seed);

@@ -55,6 +55,9 @@ struct FlowContext {
   FlowRegistry* registry;
   EosLog* eos_log;                   // null: off
   std::atomic<uint64_t> next_id{1};  // of queue entries and streams
+
+  // How long a request may be as far as is known now. Thread-safe.
+  LengthLimits Limits() const;
 };
 
 }  // namespace baton

@@ -3,6 +3,13 @@
 
 namespace baton {
 
+LengthLimits FlowContext::Limits() const {
+  const int32_t known = directory->ContextLimit();
+  return {.context = known > 0 ? known : model.config.max_positions,
+          .input = options.max_input_length,
+          .output = options.max_output_length};
+}
+
 bool FlowRegistry::Add(const std::string& id, std::shared_ptr<RequestFlow> flow) {
   base::MutexLock lock(&mutex_);
   return flows_.emplace(id, std::move(flow)).second;

@@ -76,7 +76,8 @@ void RequestFlow::Begin() {
   sink_->Attach([weak] {
     if (const auto self = weak.lock()) self->Post(ClientGone{});
   });
-  if (const absl::Status fits = CheckTextSize(spec_.input, Limits(), context_->model); !fits.ok()) {
+  if (const absl::Status fits = CheckTextSize(spec_.input, context_->Limits(), context_->model);
+      !fits.ok()) {
     return Post(PromptReady{fits});
   }
   const bool taken = context_->pool->TrySubmit([weak, context = context_] {
@@ -97,7 +98,8 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   if (!ready.prompt.ok()) return Reject(ready.prompt.status());
   spec_.prompt = std::move(ready.prompt).value();
   spec_.input = std::string();  // no longer needed
-  if (const absl::Status fits = FitLengths(Limits(), context_->model, &spec_); !fits.ok()) {
+  if (const absl::Status fits = FitLengths(context_->Limits(), context_->model, &spec_);
+      !fits.ok()) {
     return Reject(fits);
   }
   output_.emplace(spec_, context_->model);
@@ -117,13 +119,6 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   started.set_prompt_tokens(static_cast<int32_t>(spec_.prompt.size()));
   started.set_seed(spec_.sampling.seed);
   sink_->Start(std::move(started));
-}
-
-LengthLimits RequestFlow::Limits() const {
-  const int32_t known = context_->directory->ContextLimit();
-  return {.context = known > 0 ? known : context_->model.config.max_positions,
-          .input = context_->options.max_input_length,
-          .output = context_->options.max_output_length};
 }
 
 RoutingNeed RequestFlow::NeedNow() const {

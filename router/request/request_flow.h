@@ -79,7 +79,6 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   // The request's life as a whole (request_flow.cc).
   void OnPromptReady(PromptReady& ready);
   void EnterQueue();
-  LengthLimits Limits() const;
   RoutingNeed NeedNow() const;
   void OnPlaced(Placed& placed);
   void OnClientGone();

@@ -120,7 +120,7 @@ TEST_F(RefusalsTest, EachBadRequestGetsItsCodeReasonAndFieldAndReachesNoWorker) 
   ExpectRefused(nothing, kInvalid, "EMPTY_PROMPT", "text");
   v1::GenerateRequest long_id = Request("hello", 8);
   long_id.mutable_spec()->set_request_id(std::string(300, 'x'));
-  ExpectRefused(long_id, kInvalid, "INVALID_TEXT", "spec.request_id");
+  ExpectRefused(long_id, kInvalid, "LIMIT_EXCEEDED", "spec.request_id");
   ExpectRefused(Request(std::string(kContext, 'x'), 8), kInvalid, "TOO_LONG", "input");
   ExpectRefused(Request("hello", kContext), kInvalid, "TOO_LONG", "input");
   ExpectRefused(Request("hello", 2147483647), kInvalid, "TOO_LONG", "input");
@@ -232,6 +232,33 @@ TEST_F(RefusalsTest, TokenizeAndDetokenizeAnswerAndRefuse) {
   grpc::ClientContext context;
   const auto refused = FromGrpcStatus(stub_->Detokenize(&context, detokenize, &text));
   EXPECT_EQ(ReasonText(refused), "INVALID_TOKEN_ID");
+}
+
+TEST_F(RefusalsTest, TokenizeAndDetokenizeTakeNoMoreThanARequestCould) {
+  AddDecode();
+  StartRouter();
+  v1::TokenizeRequest tokenize;
+  tokenize.set_text(std::string(3'600'000, 'x'));
+  v1::TokenizeResponse tokens;
+  grpc::ClientContext first;
+  EXPECT_EQ(ReasonText(FromGrpcStatus(stub_->Tokenize(&first, tokenize, &tokens))), "TOO_LONG");
+  v1::DetokenizeRequest detokenize;
+  for (int i = 0; i <= kContext; ++i) detokenize.add_token_ids('x');
+  v1::DetokenizeResponse text;
+  grpc::ClientContext second;
+  EXPECT_EQ(ReasonText(FromGrpcStatus(stub_->Detokenize(&second, detokenize, &text))), "TOO_LONG");
+}
+
+TEST_F(RefusalsTest, ManyEmptyChatMessagesAreRefused) {
+  AddDecode();
+  StartRouter();
+  v1::ChatGenerateRequest request;
+  for (int i = 0; i < 500'000; ++i) request.add_messages();
+  grpc::ClientContext context;
+  const Answer answer = ReadAnswer(stub_->ChatGenerate(&context, request).get());
+  EXPECT_EQ(ReasonText(answer.status), "LIMIT_EXCEEDED") << answer.status;
+  EXPECT_EQ(DetailOf(answer.status).field, "messages");
+  EXPECT_TRUE(Generate(Request("hello", 8)).status.ok());
 }
 
 }  // namespace

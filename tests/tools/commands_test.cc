@@ -41,6 +41,11 @@ TEST(RunBaton, AFirstWordListsItsCommands) {
   EXPECT_THAT(alone.err, HasSubstr("config print"));
 }
 
+TEST(RunBaton, ConfigPrintEndsWithTheLimitsOfARequest) {
+  EXPECT_THAT(RunTool({"config", "print", "--for", "router"}).out,
+              HasSubstr("#   spec.stop.stop_token_ids: at most 256 entries\n"));
+}
+
 TEST(RunBaton, EveryCommandHasHelp) {
   for (const Command& command : Commands()) {
     Arguments arguments;

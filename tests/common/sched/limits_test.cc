@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "common/base/status.h"
+#include "common/sample/request_limits.h"
 #include "common/sched/policy.h"
 
 namespace baton {
@@ -75,6 +76,34 @@ TEST(LimitsTest, ChecksSamplingAndStopToo) {
   spec = Spec(3, 2);
   spec.stop.min_tokens = 3;
   EXPECT_EQ(ReasonOf(CheckSpec(spec, kLimits)), Reason::kConflictingOptions);
+}
+
+TEST(LimitsTest, SizesBeyondTheTableOfLimitsAreRefusedWithBothNumbers) {
+  const auto refused = [](SequenceSpec spec, std::string_view field, std::string_view have) {
+    const ErrorDetail detail = DetailOf(CheckSpec(spec, kLimits));
+    EXPECT_EQ(detail.reason, Reason::kLimitExceeded) << field;
+    EXPECT_EQ(detail.field, field);
+    ASSERT_EQ(detail.values.size(), 2u);
+    EXPECT_EQ(detail.values[0].second, have);
+  };
+  SequenceSpec spec = Spec(3, 2);
+  spec.cache_salt = std::string(256, 's');
+  spec.stop.stop_token_ids.assign(256, 1);
+  spec.sampling.logit_bias.assign(1024, {1, 0.5f});
+  spec.sampling.no_repeat_ngram_size = 64;
+  EXPECT_TRUE(CheckSpec(spec, kLimits).ok());
+  SequenceSpec one_more = spec;
+  one_more.cache_salt += 's';
+  refused(one_more, "spec.cache_salt", "257");
+  one_more = spec;
+  one_more.stop.stop_token_ids.push_back(1);
+  refused(one_more, "spec.stop.stop_token_ids", "257");
+  one_more = spec;
+  one_more.sampling.logit_bias.push_back({2, 1});
+  refused(one_more, "spec.sampling.logit_bias", "1025");
+  one_more = spec;
+  one_more.sampling.no_repeat_ngram_size = 65;
+  refused(one_more, "spec.sampling.no_repeat_ngram_size", "65");
 }
 
 TEST(LimitsTest, HugeLengthsDoNotOverflow) {

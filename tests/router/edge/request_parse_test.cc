@@ -1,0 +1,126 @@
+#include "router/edge/request_parse.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "baton/v1/inference.pb.h"
+#include "common/base/status.h"
+#include "common/sample/request_limits.h"
+
+namespace baton {
+namespace {
+
+// What the table allows of `limit`.
+int Most(RequestLimit limit) {
+  return static_cast<int>(RequestLimits()[static_cast<size_t>(limit)].most);
+}
+
+// A request in which each limited size is as large as it may be.
+v1::ChatGenerateRequest Largest() {
+  v1::ChatGenerateRequest request;
+  for (int i = 0; i < Most(RequestLimit::kMessages); ++i) {
+    request.add_messages()->set_role(std::string(Most(RequestLimit::kMessageRole), 'r'));
+  }
+  v1::GenerationSpec* spec = request.mutable_spec();
+  spec->set_request_id(std::string(Most(RequestLimit::kRequestId), 'i'));
+  spec->set_cache_salt(std::string(Most(RequestLimit::kCacheSalt), 's'));
+  for (int i = 0; i < Most(RequestLimit::kStopStrings); ++i) {
+    spec->mutable_stop()->add_stop(std::string(Most(RequestLimit::kStopStringBytes), 'x'));
+  }
+  for (int i = 0; i < Most(RequestLimit::kStopTokenIds); ++i) {
+    spec->mutable_stop()->add_stop_token_ids(300 + i);  // two bytes each
+  }
+  for (int i = 0; i < Most(RequestLimit::kLogitBiases); ++i) {
+    (*spec->mutable_sampling()->mutable_logit_bias())[i] = 1;
+  }
+  return request;
+}
+
+grpc::ByteBuffer BytesOf(const std::string& bytes) {
+  const grpc::Slice slice(bytes);
+  return grpc::ByteBuffer(&slice, 1);
+}
+
+TEST(RequestParseTest, TheLargestRequestOfTheTablePasses) {
+  v1::ChatGenerateRequest parsed;
+  EXPECT_TRUE(ParseRequest(SerializeResponse(Largest()), &parsed).ok());
+  EXPECT_EQ(parsed.messages_size(), Most(RequestLimit::kMessages));
+}
+
+TEST(RequestParseTest, OneMoreOfAnyIsRefusedBeforeAnythingIsCopied) {
+  struct Case {
+    std::string_view field;
+    std::string_view have;
+    std::function<void(v1::ChatGenerateRequest*)> change;
+  };
+  const Case cases[] = {
+      {"messages", "4097", [](auto* request) { request->add_messages(); }},
+      {"messages.role", "65",
+       [](auto* request) { request->mutable_messages(9)->mutable_role()->push_back('r'); }},
+      {"spec.request_id", "257",
+       [](auto* request) { request->mutable_spec()->mutable_request_id()->push_back('i'); }},
+      {"spec.cache_salt", "257",
+       [](auto* request) { request->mutable_spec()->mutable_cache_salt()->push_back('s'); }},
+      {"spec.stop.stop", "65",
+       [](auto* request) { request->mutable_spec()->mutable_stop()->add_stop("x"); }},
+      {"spec.stop.stop", "257",
+       [](auto* request) {
+         request->mutable_spec()->mutable_stop()->mutable_stop(3)->push_back('x');
+       }},
+      {"spec.stop.stop_token_ids", "257",
+       [](auto* request) { request->mutable_spec()->mutable_stop()->add_stop_token_ids(1); }},
+      {"spec.sampling.logit_bias", "1025",
+       [](auto* request) {
+         (*request->mutable_spec()->mutable_sampling()->mutable_logit_bias())[5000] = 1;
+       }},
+  };
+  for (const Case& refused : cases) {
+    SCOPED_TRACE(std::string(refused.field) + " " + std::string(refused.have));
+    v1::ChatGenerateRequest request = Largest();
+    refused.change(&request);
+    v1::ChatGenerateRequest parsed;
+    const absl::Status status = ParseRequest(SerializeResponse(request), &parsed);
+    const ErrorDetail detail = DetailOf(status);
+    EXPECT_EQ(detail.reason, Reason::kLimitExceeded) << status;
+    EXPECT_EQ(detail.field, refused.field);
+    ASSERT_EQ(detail.values.size(), 2u);
+    EXPECT_EQ(detail.values[0].second, refused.have);
+    EXPECT_EQ(parsed.ByteSizeLong(), 0u);
+  }
+}
+
+// A message that comes in parts is joined by the parser, so its parts count together.
+TEST(RequestParseTest, PartsOfOneMessageAreCountedTogether) {
+  v1::GenerateRequest half;
+  for (int i = 0; i < Most(RequestLimit::kStopTokenIds) / 2 + 1; ++i) {
+    half.mutable_spec()->mutable_stop()->add_stop_token_ids(7);
+  }
+  v1::GenerateRequest parsed;
+  const std::string bytes = half.SerializeAsString();
+  EXPECT_TRUE(ParseRequest(BytesOf(bytes), &parsed).ok());
+  const absl::Status status = ParseRequest(BytesOf(bytes + bytes), &parsed);
+  EXPECT_EQ(DetailOf(status).field, "spec.stop.stop_token_ids");
+}
+
+TEST(RequestParseTest, TheErrorNamesTheWholeNumber) {
+  v1::ChatGenerateRequest request;
+  for (int i = 0; i < 500'000; ++i) request.add_messages();
+  request.mutable_spec()->set_model("tiny");
+  v1::ChatGenerateRequest parsed;
+  const ErrorDetail detail = DetailOf(ParseRequest(SerializeResponse(request), &parsed));
+  EXPECT_EQ(detail.values[0].second, "500000");
+  EXPECT_EQ(detail.values[1].second, "4096");
+}
+
+TEST(RequestParseTest, BytesThatAreNoMessageAreLeftToTheParser) {
+  for (const std::string bytes : {"\x0a\xff\xff\xff\xff\x0f", "\x0a\x05\x0a", "\xff", "\x0b\x0c"}) {
+    v1::ChatGenerateRequest parsed;
+    const absl::Status status = ParseRequest(BytesOf(bytes), &parsed);
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(ReasonOf(status), Reason::kNone) << status;
+  }
+}
+
+}  // namespace
+}  // namespace baton
