@@ -42,7 +42,9 @@ Router::Router(Parts parts)
       timers_(clock_),
       directory_([this] {
         DirectoryOptions directory = DirectoryOptionsOf(options_, server_options_);
-        directory.accept = [this](const WorkerFacts& facts) { return AcceptWorker(facts); };
+        directory.accept = [this](WorkerKind kind, const WorkerFacts& facts) {
+          return AcceptWorker(kind, facts);
+        };
         return WorkerDirectory::Create(std::move(directory), clock_, &timers_);
       }()),
       placer_(options_, directory_.get(), &probe_, clock_),
@@ -92,7 +94,7 @@ Router::~Router() {
   timers_.Stop();
 }
 
-absl::Status Router::AcceptWorker(const WorkerFacts& facts) const {
+absl::Status Router::AcceptWorker(WorkerKind kind, const WorkerFacts& facts) const {
   if (facts.protocol_major != kProtocolMajor) {
     return absl::FailedPreconditionError(absl::StrCat("it speaks protocol ", facts.protocol_major,
                                                       ", this router ", kProtocolMajor,
@@ -105,6 +107,18 @@ absl::Status Router::AcceptWorker(const WorkerFacts& facts) const {
     return absl::FailedPreconditionError(absl::StrCat(
         "it serves another model: ", layout.Describe(), "; expected layers ", config.layers,
         " kv_heads ", config.kv_heads, " head_dim ", config.head_dim, " of ", model_->name));
+  }
+  if (!facts.kinds.contains(kind)) {
+    const std::string wanted(WorkerKindName(kind));
+    const std::string found(kind == WorkerKind::kDecode ? "prefill" : "decode");
+    return absl::FailedPreconditionError(
+        absl::StrCat("it serves ", facts.kinds.empty() ? "nothing known here" : found, ", not ",
+                     wanted, "; correct --", wanted, "-workers"));
+  }
+  if (!facts.text_fingerprint.empty() && facts.text_fingerprint != model_->text_fingerprint) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "its tokenizer, vocabulary or EOS ids differ: text fingerprint ", facts.text_fingerprint,
+        ", this router has ", model_->text_fingerprint, "; give both the same model directory"));
   }
   return absl::OkStatus();
 }

@@ -52,7 +52,7 @@ class Router final {
 
  private:
   explicit Router(Parts parts);
-  absl::Status AcceptWorker(const WorkerFacts& facts) const;
+  absl::Status AcceptWorker(WorkerKind kind, const WorkerFacts& facts) const;
   void UpdateHealth();
   void WatchHealth();
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/crc32c.h"
+#include "common/base/fnv128.h"
 #include "common/base/status.h"
 #include "common/model/fingerprint.h"
 #include "common/model/load_cache_format.h"

@@ -18,10 +18,12 @@ worker_pb::WorkerIdentity IdentityToProto(const WorkerCore& core) {
   worker_pb::WorkerIdentity proto;
   proto.set_role(identity.role == WorkerRole::kPrefill ? worker_pb::WORKER_ROLE_PREFILL
                                                        : worker_pb::WORKER_ROLE_DECODE);
+  proto.add_roles(proto.role());
   proto.set_incarnation(identity.incarnation);
   proto.mutable_protocol()->set_major(kProtocolMajor);
   proto.mutable_protocol()->set_minor(kProtocolMinor);
   proto.set_model_fingerprint(identity.model_fingerprint);
+  proto.set_text_fingerprint(identity.text_fingerprint);
   KvShapeToProto(identity.shape, proto.mutable_layout());
   proto.set_numerics(identity.numerics);
   proto.set_max_model_len(identity.max_model_len);

@@ -31,6 +31,7 @@ struct WorkerIdentity {
   WorkerRole role = WorkerRole::kDecode;
   uint64_t incarnation = 0;  // random, drawn at process start
   std::string model_fingerprint;
+  std::string text_fingerprint;
   KvShape shape;
   std::string numerics;
   std::string compute_dtype;

@@ -8,6 +8,7 @@
 #include "common/metrics/metric.h"
 #include "common/model/footprint.h"
 #include "common/text/eos_set.h"
+#include "common/text/text_fingerprint.h"
 #include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
 #include "kernels/backend_factory.h"
@@ -160,6 +161,9 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
           [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
   BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
   BATON_ASSIGN_OR_RETURN(model.eos_set, EosSetOf(worker.model_dir, *model.loaded));
+  BATON_ASSIGN_OR_RETURN(
+      model.text_fingerprint,
+      TextFingerprint(worker.model_dir, model.loaded->config.vocab, model.eos_set));
   model.engine = EngineOptionsOf(flags, model.loaded->config, model.eos_set);
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,

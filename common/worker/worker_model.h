@@ -18,6 +18,7 @@ namespace baton {
 struct WorkerModel {
   std::unique_ptr<LoadedModel> loaded;
   std::vector<EosSetEntry> eos_set;  // the EOS ids with their sources
+  std::string text_fingerprint;
   EngineOptions engine;
   WorkModel work;
   std::string compute_dtype;

@@ -137,6 +137,7 @@ std::optional<Fatal> Worker::StartEngine() {
       .role = spec_.role,
       .incarnation = RandomBits(),
       .model_fingerprint = model_.loaded->fingerprint,
+      .text_fingerprint = model_.text_fingerprint,
       .shape = KvShapeOf(model_.loaded->kv().layout, kKvLayoutVersion,
                          model_.loaded->config.kv_heads, model_.loaded->ranks()),
       .numerics = model_.numerics,

@@ -7,6 +7,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/text/eos_set.h"
+#include "common/text/text_fingerprint.h"
 
 namespace baton {
 namespace {
@@ -60,6 +61,8 @@ absl::StatusOr<std::unique_ptr<ServedModel>> LoadServedModel(const std::string& 
   const Tokenizer& tokenizer = *model->tokenizer;
   BATON_ASSIGN_OR_RETURN(model->eos,
                          LoadEosSet(model_dir, model->config, model->generation, &tokenizer));
+  BATON_ASSIGN_OR_RETURN(model->text_fingerprint,
+                         TextFingerprint(model_dir, model->config.vocab, model->eos));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
     model->longest_token_bytes =
         std::max(model->longest_token_bytes, tokenizer.TokenBytes(id).size());

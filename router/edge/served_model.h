@@ -27,6 +27,7 @@ struct ServedModel {
   std::unique_ptr<ChatTemplate> chat_template;  // null: the model has none
   std::vector<EosSetEntry> eos;                 // the EOS set with sources, the tokenizer's first
   size_t longest_token_bytes = 0;
+  std::string text_fingerprint;  // of tokenizer, vocabulary and EOS set, as workers tell theirs
 
   bool IsEos(TokenId id) const;
   // The id that the EOS log calls eos_token_id.

@@ -79,7 +79,6 @@ bool CountsAgainstRequest(AttemptOutcome outcome) {
 }
 
 bool IsFinalRefusal(const absl::Status& status) {
-  if (status.code() == absl::StatusCode::kUnimplemented) return true;
   return status.code() == absl::StatusCode::kInvalidArgument;
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
+#include "router/edge/request_spec.h"
 #include "router/edge/served_model.h"
 #include "router/edge/work_pool.h"
 #include "router/placement/admission.h"

@@ -164,7 +164,7 @@ void WorkerDirectory::Learn(Entry* entry, const worker::v1::WorkerIdentity& iden
   entry->facts = FactsFromProto(identity);
   entry->backoff = kFirstBackoff;
   entry->reported_unreached = false;
-  const absl::Status accepted = options_.accept(*entry->facts);
+  const absl::Status accepted = options_.accept(entry->link->kind, *entry->facts);
   entry->accepted = accepted.ok();
   const std::string& address = entry->link->address;
   if (accepted.ok()) {

@@ -53,8 +53,9 @@ struct DirectoryOptions {
   std::vector<std::string> decode_targets;
   TlsOptions tls;
   RouterDeadlines deadlines;
-  // Refuses a worker that does not serve this router's model; the message says what was found.
-  std::function<absl::Status(const WorkerFacts&)> accept;
+  // Refuses a worker that does not serve this router's model, or not as what its list says; the
+  // message says what was found.
+  std::function<absl::Status(WorkerKind, const WorkerFacts&)> accept;
 };
 
 // What the router tells about its workers, for metrics and logs.

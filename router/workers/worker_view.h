@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,7 +39,9 @@ struct WorkerLink {
 // What a worker says about itself once, when its Watch begins.
 struct WorkerFacts {
   uint64_t incarnation = 0;
+  std::set<WorkerKind> kinds;  // what it serves
   std::string fingerprint;
+  std::string text_fingerprint;  // "" from a worker that does not tell
   KvShape layout;
   std::string numerics;
   std::string compute_dtype;

@@ -32,15 +32,25 @@ void WorkerWatch::OnDone(const grpc::Status& status) {
 }
 
 WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity) {
-  return {.incarnation = identity.incarnation(),
-          .fingerprint = identity.model_fingerprint(),
-          .layout = KvShapeFromProto(identity.layout()),
-          .numerics = identity.numerics(),
-          .compute_dtype = identity.compute_dtype(),
-          .push_address = identity.push_address(),
-          .protocol_major = identity.protocol().major(),
-          .max_model_len = identity.max_model_len(),
-          .kv_transports = {identity.kv_transports().begin(), identity.kv_transports().end()}};
+  WorkerFacts facts{
+      .incarnation = identity.incarnation(),
+      .kinds = {},
+      .fingerprint = identity.model_fingerprint(),
+      .text_fingerprint = identity.text_fingerprint(),
+      .layout = KvShapeFromProto(identity.layout()),
+      .numerics = identity.numerics(),
+      .compute_dtype = identity.compute_dtype(),
+      .push_address = identity.push_address(),
+      .protocol_major = identity.protocol().major(),
+      .max_model_len = identity.max_model_len(),
+      .kv_transports = {identity.kv_transports().begin(), identity.kv_transports().end()}};
+  std::vector<int> roles(identity.roles().begin(), identity.roles().end());
+  if (roles.empty()) roles.push_back(identity.role());
+  for (const int role : roles) {
+    if (role == worker::v1::WORKER_ROLE_PREFILL) facts.kinds.insert(WorkerKind::kPrefill);
+    if (role == worker::v1::WORKER_ROLE_DECODE) facts.kinds.insert(WorkerKind::kDecode);
+  }
+  return facts;
 }
 
 }  // namespace baton

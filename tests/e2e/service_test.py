@@ -1,10 +1,14 @@
 """The service as a user meets it: answers, refusals, pages, the README's call."""
 
 import json
+import pathlib
 import re
+import shutil
 import subprocess
+import tempfile
 import threading
 import unittest
+import urllib.error
 
 import grpc
 
@@ -279,6 +283,41 @@ class StartTest(unittest.TestCase):
         self.assertIn("version", version)
         metrics = json.loads(self.start("baton", "metrics", "list", "--json").stdout)
         self.assertGreater(len(metrics), 20)
+
+
+class WhoIsWhoTest(unittest.TestCase):
+    """A router tells workers that are not its own from those that are, and says what differs."""
+
+    def second_router(self, cluster, what):
+        """Starts it and waits until its log says `what`; it must not become ready."""
+        router = cluster.spawn_router("second").wait_ready()
+        try:
+            wait_until(lambda: what in router.log.read_text(), f"'{what}' in its log")
+            with self.assertRaises(urllib.error.HTTPError):
+                router.get("/readyz")
+            return router.log.read_text()
+        finally:
+            router.kill()
+
+    def test_a_tokenizer_with_two_ids_swapped_is_refused(self):
+        with Cluster(prefill=0) as cluster, tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(DEMO_MODEL, folder, dirs_exist_ok=True)
+            path = pathlib.Path(folder) / "tokenizer.json"
+            tokenizer = json.loads(path.read_text())
+            vocab = tokenizer["model"]["vocab"]
+            first, second = sorted(vocab, key=vocab.get)[300:302]
+            vocab[first], vocab[second] = vocab[second], vocab[first]
+            path.write_text(json.dumps(tokenizer))
+            cluster.model = folder
+            log = self.second_router(cluster, "gets no requests")
+            self.assertRegex(log, "text fingerprint [0-9a-f]{32}, this router has [0-9a-f]{32}")
+
+    def test_a_prefill_worker_in_the_list_of_decode_workers_is_refused(self):
+        with Cluster() as cluster:
+            right, cluster.decode = cluster.decode, cluster.prefill
+            log = self.second_router(cluster, "gets no requests")
+            self.assertIn("it serves prefill, not decode; correct --decode-workers", log)
+            cluster.decode = right
 
 
 if __name__ == "__main__":

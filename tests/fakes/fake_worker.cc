@@ -132,6 +132,7 @@ class FakeStatusService final : public worker::v1::StatusService::Service {
   void FillIdentity(worker::v1::WorkerIdentity* identity) const {
     const FakeWorkerOptions& options = state_->options;
     identity->set_role(options.role);
+    identity->set_text_fingerprint(options.text_fingerprint);
     identity->set_incarnation(state_->incarnation);
     identity->mutable_protocol()->set_major(options.protocol_major);
     identity->set_model_fingerprint(options.fingerprint);

@@ -97,6 +97,7 @@ struct FakeWorkerOptions {
   std::function<FakeAction(const FakeMoment&)> script;  // null: nothing happens
   base::Duration token_delay{};
   std::string fingerprint = "model";
+  std::string text_fingerprint;
   std::string numerics = "fake";
   int32_t protocol_major = 1;
   worker::v1::KvLayout layout;

@@ -153,6 +153,18 @@ TEST_F(FaultsTest, FirstTokensThatDisagreeEndTheAttempt) {
   ExpectUndisturbed(Generate(Request("fault", 12)), 2);
 }
 
+TEST_F(FaultsTest, WorkerThatDoesNotKnowACallCostsAnAttemptAndNoRequest) {
+  for (const FakePoint point : {FakePoint::kDecodeOpen, FakePoint::kPrefillOpen}) {
+    decode_.clear();
+    prefill_.clear();
+    router_.reset();
+    StartSplit(OneFault{point, -1, FakeAction::Fail(absl::UnimplementedError("no such call"))});
+    const Answer answer = Generate(Request("fault", 12));
+    EXPECT_LE(answer.final->attempts(), 2);
+    ExpectUndisturbed(answer, answer.final->attempts());
+  }
+}
+
 TEST_F(FaultsTest, RevokedExpiredAndDrainedAttemptsAreNotCounted) {
   for (const Reason reason : {Reason::kRevoked, Reason::kExpired, Reason::kDrained}) {
     const auto left = std::make_shared<std::atomic<int>>(7);

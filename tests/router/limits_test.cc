@@ -105,6 +105,22 @@ TEST_F(LimitsTest, WorkersOfAnotherModelOrProtocolGetNothing) {
   EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 0);
 }
 
+TEST_F(LimitsTest, WorkersOfAnotherRoleOrTextGetNothing) {
+  AddDecode([](FakeWorkerOptions& worker) { worker.role = worker::v1::WORKER_ROLE_PREFILL; });
+  AddDecode([](FakeWorkerOptions& worker) { worker.text_fingerprint = "permuted"; });
+  AddDecode();
+  AddPrefill([](FakeWorkerOptions& worker) { worker.role = worker::v1::WORKER_ROLE_DECODE; });
+  StartRouter(/*wait=*/false);
+  for (int i = 0; i < 8; ++i) {
+    const Answer answer = Generate(Request("served", 3));
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.final->attempts(), 1);
+  }
+  EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 0);
+  EXPECT_EQ(prefill_[0]->prefill_streams(), 0);
+  EXPECT_EQ(decode_[2]->decode_streams(), 8);
+}
+
 TEST_F(LimitsTest, WorkersOfDifferentFingerprintsAreNeverPaired) {
   AddDecode();
   AddPrefill([](FakeWorkerOptions& worker) { worker.fingerprint = "another"; });

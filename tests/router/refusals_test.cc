@@ -255,9 +255,12 @@ TEST_F(RefusalsTest, ManyEmptyChatMessagesAreRefused) {
   v1::ChatGenerateRequest request;
   for (int i = 0; i < 500'000; ++i) request.add_messages();
   grpc::ClientContext context;
-  const Answer answer = ReadAnswer(stub_->ChatGenerate(&context, request).get());
-  EXPECT_EQ(ReasonText(answer.status), "LIMIT_EXCEEDED") << answer.status;
-  EXPECT_EQ(DetailOf(answer.status).field, "messages");
+  const auto reader = stub_->ChatGenerate(&context, request);
+  v1::ChatGenerateResponse message;
+  EXPECT_FALSE(reader->Read(&message));
+  const absl::Status refused = FromGrpcStatus(reader->Finish());
+  EXPECT_EQ(ReasonText(refused), "LIMIT_EXCEEDED") << refused;
+  EXPECT_EQ(DetailOf(refused).field, "messages");
   EXPECT_TRUE(Generate(Request("hello", 8)).status.ok());
 }
 

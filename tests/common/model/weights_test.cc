@@ -4,6 +4,7 @@
 #include <functional>
 #include <numeric>
 
+#include "common/base/fnv128.h"
 #include "common/model/fingerprint.h"
 #include "common/model/tensor_specs.h"
 #include "gmock/gmock.h"
