@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kPayloadUrl[] = "baton/error-detail";
 
-constexpr std::array<std::pair<Reason, std::string_view>, 23> kReasonNames = {{
+constexpr std::array<std::pair<Reason, std::string_view>, 24> kReasonNames = {{
     {Reason::kEmptyPrompt, "EMPTY_PROMPT"},
     {Reason::kTooLong, "TOO_LONG"},
     {Reason::kModelNotFound, "MODEL_NOT_FOUND"},
