@@ -57,13 +57,16 @@ grpc::ServerUnaryReactor* ModelServiceImpl::GetModelInfo(grpc::CallbackServerCon
     return reactor;
   }
   FillModel(model_, response);
-  const std::vector<WorkerView> workers = directory_->Healthy(WorkerKind::kDecode);
-  if (!workers.empty()) {
-    response->set_compute_dtype(workers.front().facts.compute_dtype);
-    response->set_kv_block_size(workers.front().facts.layout.block_size);
-    response->set_kv_blocks(directory_->TotalBlocks());
-    response->set_max_model_len(directory_->ContextLimit());
-  }
+  directory_->Use([&](const WorkerDirectory::Tables& tables) {
+    const auto workers = tables.workers.Healthy(WorkerKind::kDecode, tables.now);
+    if (workers.empty()) return;
+    response->set_compute_dtype(workers.front()->facts.compute_dtype);
+    response->set_kv_block_size(workers.front()->facts.layout.block_size);
+    int64_t blocks = 0;
+    for (const WorkerView* view : workers) blocks += view->blocks_total;
+    response->set_kv_blocks(blocks);
+    response->set_max_model_len(static_cast<int32_t>(tables.workers.HealthyContext(tables.now)));
+  });
   reactor->Finish(grpc::Status::OK);
   return reactor;
 }

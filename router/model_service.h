@@ -10,7 +10,7 @@ namespace baton {
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
   // Both must outlive this.
-  ModelServiceImpl(const ServedModel& model, const WorkerDirectory* directory)
+  ModelServiceImpl(const ServedModel& model, WorkerDirectory* directory)
       : model_(model), directory_(directory) {}
 
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
@@ -22,7 +22,7 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
 
  private:
   const ServedModel& model_;
-  const WorkerDirectory* const directory_;
+  WorkerDirectory* const directory_;
 };
 
 }  // namespace baton

@@ -21,6 +21,8 @@ struct RouterDeadlines {
   base::Duration answer_grace = std::chrono::seconds(1);
   // From the prefill worker's last word until `Started`.
   base::Duration commit_to_started = std::chrono::seconds(5);
+  // For either answer, from a worker that goes on saying how it is.
+  base::Duration slow_answer = std::chrono::seconds(30);
   // Without a healthy worker, until queued requests are refused.
   base::Duration no_worker = std::chrono::seconds(30);
   // Without the client taking anything that is ready for it.

@@ -8,6 +8,8 @@
 namespace baton {
 namespace {
 
+constexpr std::string_view kQueuedStage = "queued";
+
 std::string EndLabel(const RequestFigures& figures) {
   if (figures.rejected) return "rejected";
   switch (figures.reason) {
@@ -38,6 +40,8 @@ RouterProbe::RouterProbe(MetricsRegistry* registry)
       inflight_(registry->gauge(Metric::kRequestsInflight)),
       ttft_(registry->histogram(Metric::kTimeToFirstToken)),
       inter_token_(registry->histogram(Metric::kInterTokenLatency)),
+      queue_time_(registry->histogram(Metric::kRequestQueueTime)),
+      waiting_(registry->gauge(Metric::kNumRequestsWaiting)),
       generated_(registry->counter(Metric::kGenerationTokens)) {}
 
 void RouterProbe::RequestReceived() {
@@ -89,7 +93,10 @@ void RouterProbe::StageChanged(std::string_view from, std::string_view to) {
   if (from == to) return;
   if (!from.empty()) registry_->gauge(Metric::kNumRequestsInStage, {std::string(from)}).Decrement();
   if (!to.empty()) registry_->gauge(Metric::kNumRequestsInStage, {std::string(to)}).Increment();
+  waiting_.Increment((to == kQueuedStage ? 1 : 0) - (from == kQueuedStage ? 1 : 0));
 }
+
+void RouterProbe::Waited(base::Duration waited) { queue_time_.Observe(base::Seconds(waited)); }
 
 void RouterProbe::QueueRefused() {
   registry_->counter(Metric::kQueueRejections, {"requests"}).Increment();

@@ -46,6 +46,8 @@ class RouterProbe final {
   // empty name means that it is in no stage, before it is queued or after its end.
   void StageChanged(std::string_view from, std::string_view to);
   void QueueRefused();
+  // One request waited so long, before an attempt computed its prompt.
+  void Waited(base::Duration waited);
   void DiedInQueue();
   void Picked(base::Duration took, bool found);
 
@@ -71,6 +73,8 @@ class RouterProbe final {
   prometheus::Gauge& inflight_;
   prometheus::Histogram& ttft_;
   prometheus::Histogram& inter_token_;
+  prometheus::Histogram& queue_time_;
+  prometheus::Gauge& waiting_;
   prometheus::Counter& generated_;
   std::set<std::pair<std::string, WorkerKind>> shown_workers_;  // the scrape's own
 };

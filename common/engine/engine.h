@@ -109,6 +109,10 @@ struct EngineFigures {
   int32_t waiting = 0;              // queued or preempted
   int32_t reserved = 0;             // granted, KV not there yet
   int32_t prefill_places_free = 0;  // prompts that would start at once
+  int32_t places = 0;               // sequences that there may be in all before one waits for long
+  int32_t seats = 0;                // max_num_seqs
+  uint64_t ended = 0;               // sequences, in whatever way
+  int32_t step_prompt_tokens = 0;   // tokens of prompts that one step takes
   int64_t queued_prompt_tokens = 0;
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_quarantined = 0,
           blocks_used = 0;  // free + cached + quarantined + used = total

@@ -258,9 +258,11 @@ EngineFigures EngineLoop::Snapshot() const {
   to.blocks_cached = pool_.num_cached();
   to.blocks_quarantined = pool_.num_quarantined();
   to.blocks_used = pool_.num_used();
-  const int32_t places = options_.max_num_seqs - from.running - from.reserved - from.waiting;
-  const int32_t spare_blocks = pool_.available() - from.running;
-  to.prefill_places_free = std::max(0, std::min(places, spare_blocks));
+  to.places = from.places;
+  to.seats = options_.max_num_seqs;
+  to.prefill_places_free = from.places - from.running - from.reserved - from.waiting;
+  to.ended = from.ended;
+  to.step_prompt_tokens = std::min(options_.max_prefill_tokens, options_.max_num_batched_tokens);
   to.steps = steps_;
   to.preemptions = from.preemptions;
   to.revocations = from.revocations;

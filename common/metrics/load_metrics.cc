@@ -59,9 +59,13 @@ std::vector<MetricInfo> Stages() {
 }
 
 std::vector<MetricInfo> Phases() {
+  MetricInfo queue_time = WorkerHistogram(
+      Metric::kRequestQueueTime, "baton_request_queue_time_seconds", RequestBuckets(),
+      "At the router: a request's wait before an attempt computes its prompt. At a worker: a "
+      "sequence's wait before its first step.");
+  queue_time.owners = kAllOwn;
   return {
-      WorkerHistogram(Metric::kRequestQueueTime, "baton_request_queue_time_seconds",
-                      RequestBuckets(), "A sequence's wait in a worker before its first step."),
+      queue_time,
       WorkerHistogram(Metric::kRequestPrefillTime, "baton_request_prefill_time_seconds",
                       RequestBuckets(), "From a sequence's first step to its first token."),
       WorkerHistogram(Metric::kRequestDecodeTime, "baton_request_decode_time_seconds",
@@ -98,7 +102,9 @@ std::vector<MetricInfo> LoadMetrics() {
   rows.push_back(WorkerRow(Metric::kNumRequestsRunning, gauge, "baton_num_requests_running",
                            "Sequences that prefill or decode."));
   rows.push_back(WorkerRow(Metric::kNumRequestsWaiting, gauge, "baton_num_requests_waiting",
-                           "Sequences that wait, for whatever."));
+                           "At the router: requests that wait for workers, in its queue or for "
+                           "blocks. At a worker: sequences that wait, for whatever."));
+  rows.back().owners = kAllOwn;
   rows.push_back(Labelled(
       WorkerRow(Metric::kNumRequestsWaitingByReason, gauge, "baton_num_requests_waiting_by_reason",
                 "Sequences that wait for blocks or a place in a step (capacity), or "

@@ -83,6 +83,11 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
   BATON_ASSIGN_OR_RETURN(spec.stop.eos_policy, EosPolicyFromProto(stopping.eos_handling()));
   if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
   spec.cache_salt = proto.cache_salt();
+  // Not a number counts as nothing; more than a day has no meaning beyond "first".
+  constexpr double kDayMs = 24 * 3600 * 1e3;
+  const double waited = proto.waited_ms() > 0 ? std::min(proto.waited_ms(), kDayMs) : 0;
+  spec.waited =
+      std::chrono::duration_cast<base::Duration>(std::chrono::duration<double, std::milli>(waited));
   return spec;
 }
 
@@ -98,6 +103,7 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
   stopping->set_eos_handling(EosPolicyToProto(spec.stop.eos_policy));
   if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
   proto->set_cache_salt(spec.cache_salt);
+  proto->set_waited_ms(base::Milliseconds(spec.waited));
 }
 
 void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Token* proto) {

@@ -31,7 +31,8 @@ struct LiveSequence {
         spec(std::move(request)),
         tokens(spec.prompt),
         stop(spec.stop, eos_ids, max_tokens, spec.natural_end_step),
-        arrived(now),
+        arrived(now - spec.waited),
+        admitted(now),
         state_since(now) {
     tokens.insert(tokens.end(), spec.generated.begin(), spec.generated.end());
   }
@@ -41,7 +42,9 @@ struct LiveSequence {
   std::vector<TokenId> tokens;  // prompt, then generated
   StopCriteria stop;
   SequenceState state = SequenceState::kQueued;
-  base::Instant arrived, state_since;
+  const base::Instant arrived;   // at the router that sent it first
+  const base::Instant admitted;  // here
+  base::Instant state_since;
 
   BlockTable table;
   PrefixCache::Chain chain;     // blocks of ours that entered the prefix cache

@@ -9,8 +9,8 @@ namespace baton {
 
 // What a policy may look at.
 struct SequenceView {
-  SequenceId id;  // grows with arrival
-  base::Instant arrived{};
+  SequenceId id;            // grows with admission here
+  base::Instant arrived{};  // of the request, wherever it waited
   int32_t prompt_tokens = 0;
   int32_t generated_tokens = 0;
 };
@@ -24,8 +24,11 @@ struct Policy {
 };
 
 // First come, first served; the youngest yields.
+inline bool CameBefore(const SequenceView& a, const SequenceView& b) {
+  return a.arrived != b.arrived ? a.arrived < b.arrived : a.id < b.id;
+}
 inline constexpr Policy kFcfsPolicy = {
-    .starts_before = [](const SequenceView& a, const SequenceView& b) { return a.id < b.id; },
-    .yields_before = [](const SequenceView& a, const SequenceView& b) { return a.id > b.id; }};
+    .starts_before = CameBefore,
+    .yields_before = [](const SequenceView& a, const SequenceView& b) { return CameBefore(b, a); }};
 
 }  // namespace baton

@@ -26,10 +26,10 @@ absl::Status DeadlinePassed(SequenceState state) {
 }
 
 absl::Status LineTooSlow(base::Duration waited) {
-  return MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull},
-                   absl::StrCat("no blocks became free within ",
-                                static_cast<int64_t>(base::Milliseconds(waited)),
-                                " ms in the reservation line; try another worker"));
+  return MakeError(
+      absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull},
+      absl::StrCat("nothing ended here for ", static_cast<int64_t>(base::Milliseconds(waited)),
+                   " ms while the reservation stood in line; try another worker"));
 }
 
 }  // namespace
@@ -100,10 +100,15 @@ void Scheduler::ExpireAt(base::Instant now) {
       Refuse(sequence, DeadlinePassed(sequence->state), now);
     } else if (late) {
       EndEarlyOrDefer(sequence, FinishReason::kDeadline, now);
-    } else if (in_line && After(sequence->arrived, sequence->spec.reserve_timeout) <= now) {
-      Refuse(sequence, LineTooSlow(now - sequence->arrived), now);
+    } else if (in_line && RefusedAt(*sequence) <= now) {
+      Refuse(sequence, LineTooSlow(now - std::max(sequence->admitted, last_end_)), now);
     }
   }
+}
+
+// A line moves when something ends, so nobody is sent away while that goes on.
+base::Instant Scheduler::RefusedAt(const LiveSequence& sequence) const {
+  return After(std::max(sequence.admitted, last_end_), sequence.spec.reserve_timeout);
 }
 
 base::Instant Scheduler::NextWake(base::Instant now) const {
@@ -114,7 +119,7 @@ base::Instant Scheduler::NextWake(base::Instant now) const {
     wake = std::min(wake, sequence->spec.deadline);
     if (sequence->spec.kind == SequenceKind::kReserved &&
         sequence->state == SequenceState::kQueued) {
-      wake = std::min(wake, After(sequence->arrived, sequence->spec.reserve_timeout));
+      wake = std::min(wake, RefusedAt(*sequence));
     }
   }
   return wake;
@@ -139,6 +144,7 @@ SchedulerFigures Scheduler::figures() const {
   figures.running = static_cast<int32_t>(running_.size());
   figures.waiting = static_cast<int32_t>(waiting_.size());
   figures.reserved = static_cast<int32_t>(reserved_.size());
+  figures.places = Places();
   for (const LiveSequence* sequence : waiting_) {
     if (sequence->spec.kind != SequenceKind::kReserved) {
       figures.queued_prompt_tokens += sequence->pending();
@@ -148,6 +154,17 @@ SchedulerFigures Scheduler::figures() const {
     if (!sequence->decodes()) figures.queued_prompt_tokens += sequence->pending();
   }
   return figures;
+}
+
+// Once somebody waits for blocks, nothing is let in past it, so that short requests do not starve
+// long ones.
+int32_t Scheduler::Places() const {
+  const auto seats = static_cast<int32_t>(running_.size() + reserved_.size());
+  const int32_t here = seats + static_cast<int32_t>(waiting_.size());
+  const bool lacks_blocks = !waiting_.empty() && seats < options_.max_num_seqs;
+  if (lacks_blocks) return here;
+  const int32_t spare_blocks = std::max(0, pool_->available() - GrowingSequences());
+  return std::max(here, std::min(options_.max_num_seqs, here + spare_blocks));
 }
 
 int32_t Scheduler::num_queued() const {
@@ -185,7 +202,7 @@ void Scheduler::SetState(LiveSequence* sequence, SequenceState to, base::Instant
     if (old_list != nullptr) std::erase(*old_list, sequence);
     if (new_list != nullptr) new_list->push_back(sequence);
   }
-  if (from == SequenceState::kQueued) sequence->queue_time = now - sequence->arrived;
+  if (from == SequenceState::kQueued) sequence->queue_time = now - sequence->admitted;
   if ((old_list == &running_) != (new_list == &running_)) {
     MoveSlot(sequence, new_list == &running_);
   }
@@ -216,6 +233,8 @@ void Scheduler::EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, bas
 
 void Scheduler::End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
                     base::Instant now) {
+  last_end_ = now;
+  ++counters_.ended;
   FinishedEvent finished = Summary(*sequence, now);
   finished.reason = reason;
   finished.stop_token = stop_token;
@@ -266,7 +285,7 @@ FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now
   finished.cached_tokens = sequence.cached_prompt_tokens();
   finished.preemptions = sequence.preemptions;
   const bool queued = sequence.state == SequenceState::kQueued;
-  finished.queue_time = queued ? now - sequence.arrived : sequence.queue_time;
+  finished.queue_time = queued ? now - sequence.admitted : sequence.queue_time;
   finished.prefill_time = sequence.prefill_time;
   if (sequence.first_token_at != base::Instant()) {
     finished.decode_time = now - sequence.first_token_at;

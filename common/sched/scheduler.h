@@ -34,6 +34,9 @@ struct SchedulerOptions {
 // What has happened so far, and what is so now. Whoever shows these figures to people adds nothing.
 struct SchedulerFigures {
   int32_t running = 0, waiting = 0, reserved = 0;
+  // How many sequences, of those three kinds, there may be without one that waits for long.
+  int32_t places = 0;
+  uint64_t ended = 0;                // sequences, in whatever way
   int64_t queued_prompt_tokens = 0;  // not computed yet
   uint64_t preemptions = 0, revocations = 0, reservations_expired = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
@@ -104,6 +107,9 @@ class Scheduler {
 
  private:
   LiveSequence* Find(SequenceId id);
+  // When a reservation that stands in line is sent away, if nothing ends until then.
+  base::Instant RefusedAt(const LiveSequence& sequence) const;
+  int32_t Places() const;
   template <typename Event>
   void Emit(const LiveSequence& sequence, base::Instant now, Event event);
   void SetState(LiveSequence* sequence, SequenceState to, base::Instant now);
@@ -159,6 +165,7 @@ class Scheduler {
   uint64_t last_turn_ = 0;
   std::deque<uint64_t> plans_out_;  // their steps
   std::vector<bool> slots_taken_;   // [max_num_seqs]
+  base::Instant last_end_{};        // when a sequence ended last
   SchedulerFigures counters_;
 };
 

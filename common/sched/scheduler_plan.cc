@@ -123,7 +123,7 @@ base::Instant Scheduler::HoldUntil() const {
   for (const LiveSequence* sequence : waiting_) {
     if (sequence->state == SequenceState::kPreempted) return base::kNever;
     if (sequence->spec.kind == SequenceKind::kReserved) continue;
-    oldest = std::min(oldest, sequence->arrived);
+    oldest = std::min(oldest, sequence->admitted);
     tokens += sequence->pending();
     ++prompts;
   }

@@ -41,7 +41,10 @@ struct SequenceSpec {
   std::optional<int32_t> natural_end_step;
   std::string cache_salt;                 // separates tenants in the prefix cache; "" = shared
   base::Instant deadline = base::kNever;  // the request's
-  // How long a kReserved may stand in the reservation line before it is refused as FULL.
+  // How long the request had waited elsewhere before it came here. It keeps its turn by that.
+  base::Duration waited{};
+  // How long a kReserved may stand in the line, while nothing ends here, before it is refused as
+  // FULL.
   base::Duration reserve_timeout = std::chrono::seconds(5);
 };
 

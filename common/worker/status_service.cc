@@ -1,5 +1,6 @@
 #include "common/worker/status_service.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -33,8 +34,7 @@ worker_pb::WorkerIdentity IdentityToProto(const WorkerCore& core) {
   return proto;
 }
 
-worker_pb::WorkerLoad LoadOf(WorkerCore* core) {
-  const EngineFigures figures = core->engine().figures();
+worker_pb::WorkerLoad LoadOf(WorkerCore* core, const EngineFigures& figures) {
   worker_pb::WorkerLoad load;
   load.set_ready(figures.healthy && !core->draining());
   load.set_draining(core->draining());
@@ -60,25 +60,60 @@ absl::Status CheckProtocol(const worker_pb::WatchRequest& request) {
                                        "; run the same major version of both");
 }
 
+// How long a router may take to say who it is.
+constexpr base::Duration kIntroduction = std::chrono::seconds(10);
+
+// A number from a router, which may be of another version.
+int64_t Bounded(int64_t value) { return std::clamp<int64_t>(value, 0, int64_t{1} << 40); }
+
+Claim ClaimOf(int64_t held, int64_t wanted) {
+  return {.held = Bounded(held), .wanted = Bounded(wanted)};
+}
+
+PlaceShares::Demand DemandFromProto(const worker_pb::Demand& demand) {
+  return {.places = ClaimOf(demand.places_held(), demand.places_wanted()),
+          .prompt_tokens = ClaimOf(demand.prompt_tokens_held(), demand.prompt_tokens_wanted())};
+}
+
 // One router's Watch. A tick that finds the last write still on its way is skipped, so a slow
 // router gets fewer messages, never a queue. Keeps itself alive until OnDone; ticks hold weak
 // references.
-class WatchReactor final : public grpc::ServerWriteReactor<worker_pb::WatchResponse>,
-                           public std::enable_shared_from_this<WatchReactor> {
+class WatchReactor final
+    : public grpc::ServerBidiReactor<worker_pb::WatchRequest, worker_pb::WatchResponse>,
+      public std::enable_shared_from_this<WatchReactor> {
  public:
-  explicit WatchReactor(WorkerCore* core) : core_(core) {}
+  explicit WatchReactor(WorkerCore* core) : core_(core), opened_at_(core->clock().Now()) {}
 
   void Start(const absl::Status& allowed) {
     self_ = shared_from_this();
     if (!allowed.ok()) return End(allowed);
-    {
-      base::MutexLock lock(&mutex_);
-      *response_.mutable_identity() = IdentityToProto(*core_);
-      Write(LoadOf(core_));
-    }
+    router_ = core_->JoinRouter();
+    StartRead(&request_);
     Schedule();
   }
 
+  void OnReadDone(bool ok) override {
+    if (!ok) {
+      // A router that says nothing more still listens; one that vanished is a cancel.
+      if (!introduced_) End(absl::InvalidArgumentError("the stream ended before `protocol`"));
+      return;
+    }
+    if (!std::exchange(introduced_, true)) {
+      const absl::Status allowed = CheckProtocol(request_);
+      if (!allowed.ok()) return End(allowed);
+      {
+        base::MutexLock lock(&mutex_);
+        *response_.mutable_identity() = IdentityToProto(*core_);
+        Write(Say());
+      }
+    }
+    if (request_.has_demand()) {
+      core_->SetDemand(router_, DemandFromProto(request_.demand()));
+      base::MutexLock lock(&mutex_);
+      WriteIfDue();
+    }
+    StartRead(&request_);
+  }
   void OnWriteDone(bool ok) override {
     if (!ok) return End(absl::CancelledError("the router is gone"));
     base::MutexLock lock(&mutex_);
@@ -95,37 +130,63 @@ class WatchReactor final : public grpc::ServerWriteReactor<worker_pb::WatchRespo
   }
 
   void Tick() {
+    bool silent = false;
     {
       base::MutexLock lock(&mutex_);
       if (finished_) return;
-      worker_pb::WorkerLoad load = LoadOf(core_);
-      const bool due = core_->clock().Now() - sent_at_ >= core_->timeouts().status_max;
-      if (!writing_ && (due || load.SerializeAsString() != sent_)) Write(std::move(load));
+      silent = !identity_sent_ && core_->clock().Now() - opened_at_ > kIntroduction;
+      WriteIfDue();
     }
+    if (silent) return End(absl::DeadlineExceededError("no `protocol` came on this stream"));
     Schedule();
   }
 
-  void Write(worker_pb::WorkerLoad load) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    sent_ = load.SerializeAsString();
+  // What the router is told now, without the identity.
+  worker_pb::WatchResponse Say() {
+    const EngineFigures figures = core_->engine().figures();
+    const PlaceShares::Share share = core_->ShareOf(router_, figures);
+    worker_pb::WatchResponse response;
+    *response.mutable_load() = LoadOf(core_, figures);
+    response.mutable_share()->set_places(static_cast<int32_t>(share.places));
+    response.mutable_share()->set_prompt_tokens(share.prompt_tokens);
+    return response;
+  }
+
+  void WriteIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (writing_ || finished_ || !identity_sent_) return;
+    worker_pb::WatchResponse response = Say();
+    const bool due = core_->clock().Now() - sent_at_ >= core_->timeouts().status_max;
+    if (due || response.SerializeAsString() != sent_) Write(std::move(response));
+  }
+
+  void Write(worker_pb::WatchResponse response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (finished_) return;
+    sent_ = response.SerializeAsString();
     sent_at_ = core_->clock().Now();
-    if (identity_sent_) response_.clear_identity();
-    identity_sent_ = true;
-    *response_.mutable_load() = std::move(load);
+    if (!std::exchange(identity_sent_, true))
+      response.mutable_identity()->Swap(response_.mutable_identity());
+    response_ = std::move(response);
     writing_ = true;
     StartWrite(&response_);
   }
 
   void End(const absl::Status& status) {
+    core_->LeaveRouter(router_);
     base::MutexLock lock(&mutex_);
     if (std::exchange(finished_, true)) return;
     Finish(ToGrpcStatus(status));
   }
 
   WorkerCore* const core_;
+  const base::Instant opened_at_;
   std::shared_ptr<WatchReactor> self_;  // until OnDone
+  PlaceShares::RouterId router_ = 0;    // 0: it may not watch
+  // These two belong to the reader.
+  worker_pb::WatchRequest request_;
+  bool introduced_ = false;
   base::Mutex mutex_;
   worker_pb::WatchResponse response_ ABSL_GUARDED_BY(mutex_);
-  std::string sent_ ABSL_GUARDED_BY(mutex_);  // the last load, serialised
+  std::string sent_ ABSL_GUARDED_BY(mutex_);  // the last message, serialised
   base::Instant sent_at_ ABSL_GUARDED_BY(mutex_){};
   bool identity_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -136,13 +197,10 @@ class StatusServiceImpl final : public worker_pb::StatusService::CallbackService
  public:
   explicit StatusServiceImpl(WorkerCore* core) : core_(core) {}
 
-  grpc::ServerWriteReactor<worker_pb::WatchResponse>* Watch(
-      grpc::CallbackServerContext* context, const worker_pb::WatchRequest* request) override {
+  grpc::ServerBidiReactor<worker_pb::WatchRequest, worker_pb::WatchResponse>* Watch(
+      grpc::CallbackServerContext* context) override {
     auto reactor = std::make_shared<WatchReactor>(core_);
-    absl::Status allowed =
-        CheckPeerRole(context->auth_context().get(), core_->identity().tls, "router");
-    if (allowed.ok()) allowed = CheckProtocol(*request);
-    reactor->Start(allowed);
+    reactor->Start(CheckPeerRole(context->auth_context().get(), core_->identity().tls, "router"));
     return reactor.get();
   }
 

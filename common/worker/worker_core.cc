@@ -117,4 +117,29 @@ size_t WorkerCore::streams() const {
   return streams_.size();
 }
 
+PlaceShares::RouterId WorkerCore::JoinRouter() {
+  base::MutexLock lock(&shares_mutex_);
+  return shares_.Join();
+}
+
+void WorkerCore::SetDemand(PlaceShares::RouterId router, const PlaceShares::Demand& demand) {
+  base::MutexLock lock(&shares_mutex_);
+  shares_.SetDemand(router, demand);
+}
+
+void WorkerCore::LeaveRouter(PlaceShares::RouterId router) {
+  base::MutexLock lock(&shares_mutex_);
+  shares_.Leave(router);
+}
+
+PlaceShares::Share WorkerCore::ShareOf(PlaceShares::RouterId router, const EngineFigures& figures) {
+  base::MutexLock lock(&shares_mutex_);
+  return shares_.Of(router,
+                    {.places = figures.places,
+                     .seats = figures.seats,
+                     .ended = figures.ended,
+                     .step_prompt_tokens = figures.step_prompt_tokens},
+                    clock_->Now());
+}
+
 }  // namespace baton

@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/engine/engine.h"
+#include "common/sched/place_shares.h"
 #include "common/transport/block_access.h"
 #include "common/worker/event_router.h"
 #include "common/worker/timeouts.h"
@@ -95,6 +96,12 @@ class WorkerCore final {
     return warm_pairs_ ? warm_pairs_() : std::vector<uint64_t>();
   }
 
+  // A router that watches this worker, what it could use, and what it may have now.
+  PlaceShares::RouterId JoinRouter();
+  void SetDemand(PlaceShares::RouterId router, const PlaceShares::Demand& demand);
+  void LeaveRouter(PlaceShares::RouterId router);
+  PlaceShares::Share ShareOf(PlaceShares::RouterId router, const EngineFigures& figures);
+
   // How the host reaches this worker's blocks.
   const BlockAccess& blocks() const { return *blocks_; }
 
@@ -114,6 +121,8 @@ class WorkerCore final {
   const WorkerTimeouts timeouts_;
   WorkerProbe* const probe_;
   base::TimerQueue timers_;
+  base::Mutex shares_mutex_;
+  PlaceShares shares_ ABSL_GUARDED_BY(shares_mutex_);
   const BlockAccess* const blocks_;
   std::vector<std::string> kv_transports_;
   std::function<std::vector<uint64_t>()> warm_pairs_;

@@ -21,7 +21,10 @@ struct RequestSpec {
   RequestInput input;
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;
-  StopParams stop;  // max_tokens 0: as many as fit
+  // A max_tokens that was left out is settled once, before the first attempt. It is 0 only while no
+  // worker has been seen.
+  StopParams stop;
+  bool as_many_as_fit = false;  // it was left out, and nothing but the context bounds it
   std::vector<std::string> stop_strings;
   bool include_stop = false;
   bool skip_special_tokens = true;
@@ -32,9 +35,10 @@ struct RequestSpec {
 
 // How many tokens a request may have.
 struct LengthLimits {
-  int32_t context = 0;  // prompt and output
-  int32_t input = 0;    // 0 = only by the context
-  int32_t output = 0;   // 0 = only by the context
+  int32_t context = 0;      // prompt and output, at any worker that is listed and was seen
+  int32_t context_now = 0;  // at those that are healthy now; 0: none was seen yet
+  int32_t input = 0;        // 0 = only by the context
+  int32_t output = 0;       // 0 = only by the context
 };
 
 }  // namespace baton

@@ -166,6 +166,22 @@ StopParams ResolveStop(const v1::StopParams& given) {
   return stop;
 }
 
+// What a request gets that does not say how much it wants. A prompt that only a worker takes that
+// is down now gets what fits there.
+void SettleMaxTokens(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec) {
+  const auto prompt = static_cast<int64_t>(spec->prompt.size());
+  const int64_t context = limits.context_now > prompt ? limits.context_now : limits.context;
+  const int64_t room = context - prompt;
+  int64_t most = room;
+  if (limits.output > 0) most = std::min<int64_t>(most, limits.output);
+  if (model.generation.max_new_tokens) {
+    most = std::min<int64_t>(most, *model.generation.max_new_tokens);
+  }
+  spec->as_many_as_fit = most == room;
+  if (spec->as_many_as_fit && limits.context_now == 0) return;
+  spec->stop.max_tokens = std::max<int32_t>(static_cast<int32_t>(most), spec->stop.min_tokens);
+}
+
 }  // namespace
 
 absl::Status CheckModelName(const std::string& name, const ServedModel& model) {
@@ -237,15 +253,7 @@ absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, Re
   if (stop.min_tokens > room) {
     return TooLong("input", "prompt and min_tokens", prompt + stop.min_tokens, limits.context);
   }
-  if (stop.max_tokens == 0) {
-    int64_t most = room;
-    if (limits.output > 0) most = std::min<int64_t>(most, limits.output);
-    if (model.generation.max_new_tokens) {
-      most = std::min<int64_t>(most, *model.generation.max_new_tokens);
-    }
-    if (most < room)
-      stop.max_tokens = std::max<int32_t>(static_cast<int32_t>(most), stop.min_tokens);
-  }
+  if (stop.max_tokens == 0) SettleMaxTokens(limits, model, spec);
   return absl::OkStatus();
 }
 

@@ -24,7 +24,8 @@ absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits
                            const ServedModel& model);
 
 // Checks the rest, once `spec->prompt` is known: EMPTY_PROMPT, TOO_LONG. An absent max_tokens
-// becomes the model's max_new_tokens or the output limit; it stays 0 for "as many as fit".
+// becomes the model's max_new_tokens, the output limit, or as many as fit into the healthy workers,
+// whichever is least; it stays 0 only while no worker was seen.
 absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec);
 
 // Refuses a name that is neither empty nor that of the served model: NOT_FOUND, MODEL_NOT_FOUND.

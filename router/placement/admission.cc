@@ -1,9 +1,7 @@
 #include "router/placement/admission.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
@@ -14,17 +12,27 @@ namespace {
 // How often a queue that cannot move is looked at again without being told: status grows old by
 // itself.
 constexpr base::Duration kLookAgain = std::chrono::milliseconds(50);
-constexpr std::chrono::milliseconds kRetryAfter{1000};
+
+// The error of a request for which there has been no worker for so long.
+absl::Status NoWorker(const RoutingNeed& need, base::Duration since) {
+  return MakeError(
+      absl::StatusCode::kUnavailable,
+      {.reason = Reason::kNoWorker, .retry_after = std::chrono::milliseconds(5000)},
+      absl::StrCat("no healthy decode worker that takes ", need.peak_tokens,
+                   " tokens of prompt and output for ", static_cast<int64_t>(base::Seconds(since)),
+                   " s; start one, or look at --decode-workers and the workers' logs"));
+}
 
 }  // namespace
 
 Admission::Admission(const RouterOptions& options, Placer* placer, WorkerDirectory* directory,
                      const base::Clock* clock, std::function<bool()> paused)
-    : options_(options),
-      placer_(placer),
+    : placer_(placer),
       directory_(directory),
       clock_(clock),
       paused_(std::move(paused)),
+      patience_(options.deadlines.no_worker),
+      queue_(options.max_num_queued_reqs),
       thread_([this] { Run(); }) {}
 
 Admission::~Admission() {
@@ -39,43 +47,22 @@ Admission::~Admission() {
 absl::Status Admission::Enqueue(Waiter waiter) {
   {
     base::MutexLock lock(&mutex_);
-    if (new_waiting_ >= static_cast<size_t>(options_.max_num_queued_reqs)) {
-      return MakeError(absl::StatusCode::kResourceExhausted,
-                       {.reason = Reason::kQueueFull,
-                        .values = {{"have", absl::StrCat(new_waiting_)},
-                                   {"limit", absl::StrCat(options_.max_num_queued_reqs)}},
-                        .retry_after = kRetryAfter},
-                       absl::StrCat(new_waiting_, " requests wait already and the limit is ",
-                                    options_.max_num_queued_reqs, "; try again later"));
-    }
-    ++new_waiting_;
-    queue_.push_back({.waiter = std::move(waiter)});
+    const uint64_t id = waiter.waiting.id;
+    BATON_RETURN_IF_ERROR(queue_.Add(std::move(waiter.waiting)));
+    done_.emplace(id, std::move(waiter.done));
     wake_ = true;
   }
   changed_.NotifyOne();
   return absl::OkStatus();
 }
 
-void Admission::EnqueueReplay(Waiter waiter) {
-  {
-    base::MutexLock lock(&mutex_);
-    // A replay stands behind those that came before it and ahead of everything new.
-    const auto first_new = std::find_if(queue_.begin(), queue_.end(),
-                                        [](const Queued& queued) { return !queued.replay; });
-    queue_.insert(first_new, {.waiter = std::move(waiter), .replay = true});
-    wake_ = true;
-  }
-  changed_.NotifyOne();
-}
-
 void Admission::Remove(uint64_t id) {
-  std::list<Queued> removed;  // destroyed without the lock
+  std::function<void(absl::StatusOr<Placement>)> removed;  // destroyed without the lock
   base::MutexLock lock(&mutex_);
-  const auto it = std::find_if(queue_.begin(), queue_.end(),
-                               [&](const Queued& queued) { return queued.waiter.id == id; });
-  if (it == queue_.end()) return;
-  if (!it->replay) --new_waiting_;
-  removed.splice(removed.begin(), queue_, it);
+  if (!queue_.Remove(id)) return;
+  const auto found = done_.find(id);
+  removed = std::move(found->second);
+  done_.erase(found);
 }
 
 void Admission::Wake() {
@@ -85,14 +72,6 @@ void Admission::Wake() {
     if (queue_.empty()) return;
   }
   changed_.NotifyOne();
-}
-
-absl::Status Admission::NoWorker(base::Duration since) {
-  return MakeError(
-      absl::StatusCode::kUnavailable,
-      {.reason = Reason::kNoWorker, .retry_after = std::chrono::milliseconds(5000)},
-      absl::StrCat("no healthy decode worker for ", static_cast<int64_t>(base::Seconds(since)),
-                   " s; start one, or look at --decode-workers and the workers' logs"));
 }
 
 void Admission::Run() {
@@ -105,9 +84,14 @@ void Admission::Run() {
     if (!wake_) changed_.WaitUntil(&mutex_, clock_->Now() + kLookAgain);
     wake_ = false;
     std::vector<Answer> answers = Pump();
-    if (answers.empty()) continue;
+    const int64_t requests = queue_.size();
+    const int64_t tokens = queue_.tokens();
     mutex_.Unlock();
-    for (Answer& answer : answers) answer.waiter.done(std::move(answer.result));
+    directory_->TellDemand(requests, tokens);
+    for (Answer& answer : answers) {
+      if (answer.result.ok()) placer_->WarmUp(*answer.result);
+      answer.done(std::move(answer.result));
+    }
     answers.clear();
     mutex_.Lock();
   }
@@ -116,45 +100,38 @@ void Admission::Run() {
 
 std::vector<Admission::Answer> Admission::Pump() {
   std::vector<Answer> answers;
-  const bool paused = paused_();
-  bool busy = paused;
-  for (auto it = queue_.begin(); it != queue_.end();) {
-    const auto current = it++;
-    std::optional<absl::StatusOr<Placement>> result;  // empty: it waits on
-    if (!busy) {
-      auto outcome = placer_->Place(current->waiter.need);
-      if (auto* const placement = std::get_if<Placement>(&outcome)) {
-        result = std::move(*placement);
-      } else if (std::get<Placer::Obstacle>(outcome) == Placer::Obstacle::kBusy) {
-        // Those behind wait too, or short requests would starve long ones.
-        current->absent_since.reset();
-        busy = true;
-      } else if (auto refusal = Hopeless(&*current)) {
-        result = *std::move(refusal);
-      }
-    }
-    if (!result) {
-      if (busy) break;
-      continue;
-    }
-    if (!current->replay) --new_waiting_;
-    answers.push_back({std::move(current->waiter), *std::move(result)});
-    queue_.erase(current);
-  }
+  if (paused_()) return answers;
+  const std::optional<base::Instant> without_any = directory_->NoDecodeSince();
+  directory_->Use([&](const WorkerDirectory::Tables& tables) {
+    queue_.Pass(
+        tables.now,
+        {.place =
+             [&](const RequestQueue::Waiting& waiting, const RequestQueue::Ahead& ahead) {
+               Placement placement;
+               const auto outcome = placer_->Place(tables, waiting.need, ahead, &placement);
+               if (outcome == RequestQueue::Try::kPlaced) {
+                 Leave(waiting.id, std::move(placement), &answers);
+               }
+               return outcome;
+             },
+         .more_places =
+             [&](const RequestQueue::Ahead& ahead) { return placer_->MorePlaces(tables, ahead); },
+         .hopeless =
+             [&](const RequestQueue::Waiting& waiting, base::Instant since) {
+               // Who needs no worker in particular has waited since the last one went.
+               if (waiting.need.fingerprint.empty() && without_any) since = *without_any;
+               if (tables.now - since < patience_) return false;
+               Leave(waiting.id, NoWorker(waiting.need, tables.now - since), &answers);
+               return true;
+             }});
+  });
   return answers;
 }
 
-std::optional<absl::Status> Admission::Hopeless(Queued* queued) {
-  const base::Instant now = clock_->Now();
-  if (!queued->absent_since) {
-    // Who needs no worker in particular has waited since the last decode worker went.
-    const auto without_any = directory_->NoDecodeSince();
-    const bool any = queued->waiter.need.fingerprint.empty();
-    queued->absent_since = any && without_any ? *without_any : now;
-  }
-  const base::Duration since = now - *queued->absent_since;
-  if (since < options_.deadlines.no_worker) return std::nullopt;
-  return NoWorker(since);
+void Admission::Leave(uint64_t id, absl::StatusOr<Placement> result, std::vector<Answer>* answers) {
+  const auto found = done_.find(id);
+  answers->push_back({std::move(found->second), std::move(result)});
+  done_.erase(found);
 }
 
 }  // namespace baton

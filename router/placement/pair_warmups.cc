@@ -4,6 +4,7 @@
 
 #include "grpcpp/client_context.h"
 #include "router/router_probe.h"
+#include "router/workers/worker_link.h"
 
 namespace baton {
 namespace {
@@ -54,7 +55,7 @@ void PairWarmups::Ask(const WorkerView& prefill, const WorkerView& decode) {
   auto* const call = new Call;
   call->link = prefill.link;
   call->context.set_deadline(std::chrono::system_clock::now() + kPatience);
-  call->request.set_push_address(decode.facts.push_address.empty() ? decode.link->address
+  call->request.set_push_address(decode.facts.push_address.empty() ? decode.address
                                                                    : decode.facts.push_address);
   call->request.set_incarnation(decode.facts.incarnation);
   {

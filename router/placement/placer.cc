@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "common/base/ticket.h"
 #include "router/router_probe.h"
@@ -18,53 +17,81 @@ Placer::Placer(const RouterOptions& options, WorkerDirectory* directory, RouterP
       random_(RandomBits()),
       warmups_(probe, clock) {}
 
-std::variant<Placement, Placer::Obstacle> Placer::Place(RoutingNeed need) {
-  if (need.fingerprint.empty()) need.fingerprint = directory_->ServingFingerprint();
-  const std::vector<WorkerView> decode = directory_->Healthy(WorkerKind::kDecode);
-  const bool present = std::any_of(decode.begin(), decode.end(), [&](const WorkerView& view) {
-    return view.facts.fingerprint == need.fingerprint;
-  });
-  if (!present) return Obstacle::kAbsent;
-  const std::vector<WorkerView> prefill = directory_->Healthy(WorkerKind::kPrefill);
-  const PairSet failed = directory_->FailedPairs();
-  const RoutingInput input{.decode = decode,
-                           .prefill = prefill,
-                           .failed_pairs = failed,
-                           .hints = &directory_->prefix_hints(),
-                           .local_prefill_below = options_.local_prefill_below,
-                           .now = clock_->Now()};
-  // The lock makes the choice and its hold one step for placements that run beside each other.
-  base::MutexLock lock(&mutex_);
-  const std::optional<Route> route = PickRoute(need, input, &random_);
-  probe_->Picked(clock_->Now() - input.now, route.has_value());
-  if (!route) return Obstacle::kBusy;
-  Placement placement;
-  const bool local = !route->prefill.has_value();
-  placement.decode = {route->decode,
-                      directory_->Hold(route->decode, need.tokens, need.peak_tokens, local)};
-  placement.held_tokens = route->held_tokens;
-  if (!local) {
-    placement.prefill = Claim(*route->prefill, need);
-    warmups_.Ask(*route->prefill, route->decode);
-  }
-  return placement;
+RoutingInput Placer::InputOf(const WorkerDirectory::Tables& tables) const {
+  return {.decode = tables.workers.WithPlace(WorkerKind::kDecode),
+          .prefill = tables.workers.WithPlace(WorkerKind::kPrefill),
+          .serving_prefill = tables.workers.Serving(WorkerKind::kPrefill),
+          .failed_pairs = tables.failed_pairs,
+          .hints = &directory_->prefix_hints(),
+          .local_prefill_below = options_.local_prefill_below,
+          .now = tables.now};
 }
 
-PlacedWorker Placer::Claim(const WorkerView& prefill, const RoutingNeed& need) {
-  return {prefill, directory_->Hold(prefill, need.tokens, need.tokens, /*computes=*/true)};
+RequestQueue::Try Placer::Place(const WorkerDirectory::Tables& tables, const RoutingNeed& need,
+                                const RequestQueue::Ahead& ahead, Placement* placement) {
+  RoutingInput input = InputOf(tables);
+  input.ahead = ahead.needs;
+  input.prefill_is_kept = ahead.prefill;
+  base::MutexLock lock(&mutex_);
+  const base::Instant begin = clock_->Now();
+  const std::variant<Route, Lack> picked = PickRoute(need, input, &random_);
+  const Route* const route = std::get_if<Route>(&picked);
+  probe_->Picked(clock_->Now() - begin, route != nullptr);
+  if (route == nullptr) {
+    if (std::get<Lack>(picked) == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
+    const auto serving = tables.workers.Serving(WorkerKind::kDecode);
+    const bool there = std::ranges::any_of(serving, [&](const WorkerView* view) {
+      return tables.now <= view->fresh_until && CouldDecode(*view, need);
+    });
+    return there ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
+  }
+  const bool local = route->prefill == nullptr;
+  const WorkerClaim claim{.tokens = need.tokens,
+                          .growth_tokens = need.peak_tokens - need.tokens,
+                          .computes = local,
+                          .decodes = true};
+  // Copied before they are changed by what this attempt takes.
+  placement->held_tokens = route->held_tokens;
+  if (!local) placement->prefill = TakePrefill(tables, *route->prefill, need);
+  placement->decode.view = *route->decode;
+  placement->decode.hold =
+      directory_->Hold(tables, WorkerKind::kDecode, placement->decode.view, claim);
+  return RequestQueue::Try::kPlaced;
+}
+
+bool Placer::MorePlaces(const WorkerDirectory::Tables& tables,
+                        const RequestQueue::Ahead& ahead) const {
+  // Whoever needs no prefill worker may still go.
+  if (ahead.prefill && options_.local_prefill_below == 0) return false;
+  const auto open = tables.workers.WithPlace(WorkerKind::kDecode);
+  return std::ranges::any_of(open, [&](const WorkerView* view) {
+    return std::ranges::none_of(ahead.needs,
+                                [&](const RoutingNeed* need) { return CouldDecode(*view, *need); });
+  });
+}
+
+void Placer::WarmUp(const Placement& placement) {
+  if (placement.prefill) warmups_.Ask(placement.prefill->view, placement.decode.view);
+}
+
+PlacedWorker Placer::TakePrefill(const WorkerDirectory::Tables& tables, const WorkerView& prefill,
+                                 const RoutingNeed& need) {
+  PlacedWorker placed{prefill, nullptr};
+  placed.hold = directory_->Hold(tables, WorkerKind::kPrefill, placed.view,
+                                 {.tokens = need.tokens, .computes = true});
+  return placed;
 }
 
 std::optional<PlacedWorker> Placer::PlaceOtherPrefill(const RoutingNeed& need,
                                                       const WorkerView& decode) {
-  const std::vector<WorkerView> prefill = directory_->Healthy(WorkerKind::kPrefill);
-  const PairSet failed = directory_->FailedPairs();
-  const RoutingInput input{
-      .decode = {}, .prefill = prefill, .failed_pairs = failed, .now = clock_->Now()};
-  base::MutexLock lock(&mutex_);
-  const std::optional<WorkerView> view = PickOtherPrefill(need, decode, input, &random_);
-  if (!view) return std::nullopt;
-  warmups_.Ask(*view, decode);
-  return Claim(*view, need);
+  std::optional<PlacedWorker> placed;
+  directory_->Use([&](const WorkerDirectory::Tables& tables) {
+    base::MutexLock lock(&mutex_);
+    const WorkerView* const view = PickOtherPrefill(need, decode, InputOf(tables), &random_);
+    if (view != nullptr) placed = TakePrefill(tables, *view, need);
+  });
+  if (placed) warmups_.Ask(placed->view, decode);
+  return placed;
 }
 
 }  // namespace baton

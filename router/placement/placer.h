@@ -3,11 +3,11 @@
 #include <memory>
 #include <optional>
 #include <random>
-#include <variant>
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "router/placement/pair_warmups.h"
+#include "router/placement/request_queue.h"
 #include "router/router_options.h"
 #include "router/workers/routing_policy.h"
 #include "router/workers/worker_directory.h"
@@ -16,7 +16,7 @@ namespace baton {
 
 class RouterProbe;
 
-// A worker and this router's claim on it.
+// A worker and what this router has there.
 struct PlacedWorker {
   WorkerView view;
   std::unique_ptr<WorkerHold> hold;
@@ -37,18 +37,22 @@ class Placer final {
   Placer(const RouterOptions& options, WorkerDirectory* directory, RouterProbe* probe,
          const base::Clock* clock);
 
-  // Why there is no placement.
-  enum class Obstacle {
-    kBusy,    // workers are there, none has room
-    kAbsent,  // no healthy worker could take it at all
-  };
-  std::variant<Placement, Obstacle> Place(RoutingNeed need);
+  // Tries to place a request inside WorkerDirectory::Use, behind those that are `ahead` of it, and
+  // fills `placement` when it could.
+  RequestQueue::Try Place(const WorkerDirectory::Tables& tables, const RoutingNeed& need,
+                          const RequestQueue::Ahead& ahead, Placement* placement);
+  // Whether a worker has a place that nobody in `ahead` could use.
+  bool MorePlaces(const WorkerDirectory::Tables& tables, const RequestQueue::Ahead& ahead) const;
+  // The attempt of a placement is about to be opened.
+  void WarmUp(const Placement& placement);
 
   // Chooses another prefill worker for a reservation on `decode`, and never one that `need` avoids.
   std::optional<PlacedWorker> PlaceOtherPrefill(const RoutingNeed& need, const WorkerView& decode);
 
  private:
-  PlacedWorker Claim(const WorkerView& prefill, const RoutingNeed& need);
+  RoutingInput InputOf(const WorkerDirectory::Tables& tables) const;
+  PlacedWorker TakePrefill(const WorkerDirectory::Tables& tables, const WorkerView& prefill,
+                           const RoutingNeed& need);
 
   const RouterOptions& options_;
   WorkerDirectory* const directory_;

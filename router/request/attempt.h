@@ -42,9 +42,20 @@ struct Attempt {
   int32_t skip_blocks = 0;
 
   base::Instant prefill_opened{};
-  base::Instant deadline = base::kNever;                   // of the answer that it waits for
+  // Of the answer that it waits for from the decode worker. Once it is due the worker is asked
+  // after: one that still says something is slow, and the wait goes on until `give_up_at`.
+  base::Instant deadline = base::kNever;
+  base::Instant give_up_at = base::kNever;
   const char* waits_for = "answer";                        // that answer, for messages
-  AttemptOutcome overdue = AttemptOutcome::kStreamBroken;  // if it does not come
+  AttemptOutcome overdue = AttemptOutcome::kStreamBroken;  // if it does not come from a live worker
+
+  void Await(const char* answer, AttemptOutcome if_slow, base::Instant due, base::Instant until) {
+    waits_for = answer;
+    overdue = if_slow;
+    deadline = due;
+    give_up_at = until;
+  }
+  void StopAwaiting() { deadline = give_up_at = base::kNever; }
 
   bool started() const { return phase == DecodePhase::kStarted; }
   bool local() const { return !placement.prefill.has_value(); }

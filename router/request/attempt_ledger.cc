@@ -66,6 +66,7 @@ AttemptOutcome OutcomeOfStatus(const absl::Status& status) {
 
 bool CountsAgainstRequest(AttemptOutcome outcome) {
   switch (outcome) {
+    case AttemptOutcome::kTooLong:  // placement knew the worker's size
     case AttemptOutcome::kUnknownTicket:
     case AttemptOutcome::kPushFailed:
     case AttemptOutcome::kStreamBroken:
@@ -79,7 +80,8 @@ bool CountsAgainstRequest(AttemptOutcome outcome) {
 }
 
 bool IsFinalRefusal(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kInvalidArgument;
+  return status.code() == absl::StatusCode::kInvalidArgument &&
+         ReasonOf(status) != Reason::kTooLong;
 }
 
 void AttemptLedger::Record(AttemptOutcome outcome, const std::vector<WorkerKey>& suspects,

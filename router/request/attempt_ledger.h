@@ -42,7 +42,8 @@ AttemptOutcome OutcomeOfStatus(const absl::Status& status);
 // stream and a failed push do; refusals and revocations do not.
 bool CountsAgainstRequest(AttemptOutcome outcome);
 
-// Whether trying again is pointless: the request itself is at fault.
+// Whether trying again is pointless: the request itself is at fault. What one worker finds too long
+// is that worker's affair, for the request's own lengths were settled when it came.
 bool IsFinalRefusal(const absl::Status& status);
 
 // What went wrong with the attempts of one request so far. Not thread-safe.

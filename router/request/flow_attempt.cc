@@ -26,6 +26,7 @@ worker::v1::Generation RequestFlow::GenerationNow() const {
   sequence.stop = spec_.stop;
   sequence.natural_end_step = output_->natural_end_step();
   sequence.cache_salt = spec_.cache_salt;
+  sequence.waited = context_->clock->Now() - arrived_;
   worker::v1::Generation generation;
   SpecToProto(sequence, &generation);
   generation.set_request_id(spec_.request_id);
@@ -48,7 +49,7 @@ CallOptions RequestFlow::OptionsOfCall(uint64_t call) {
 void RequestFlow::OpenAttempt(Placement placement) {
   const base::Instant now = context_->clock->Now();
   ++attempts_;
-  if (attempts_ == 1) timings_.set_queue_ms(base::Milliseconds(now - arrived_));
+  tried_ = true;
   attempt_ = std::make_unique<Attempt>();
   attempt_->number = attempts_;
   attempt_->first_index = output_->size();
@@ -57,12 +58,15 @@ void RequestFlow::OpenAttempt(Placement placement) {
   attempt_->decode_call = context_->next_id++;
   worker_done_ = false;
   const WorkerView& decode = attempt_->placement.decode.view;
-  decode_worker_ = decode.link->address;
+  decode_worker_ = decode.address;
   prefill_worker_.clear();
   const RouterDeadlines& deadlines = context_->options.deadlines;
-  if (!attempt_->local()) {
-    attempt_->deadline = now + deadlines.reserve + deadlines.answer_grace;
-    attempt_->waits_for = "answer to the reservation";
+  if (attempt_->local()) {
+    StopWaiting();
+  } else {
+    // A worker that is only slow to say FULL has said FULL, and broke nothing.
+    attempt_->Await("answer to the reservation", AttemptOutcome::kFull,
+                    now + deadlines.reserve + deadlines.answer_grace, now + deadlines.slow_answer);
   }
   context_->probe->AttemptOpened(attempt_->placement);
   EnterState(State::kReserving);
@@ -79,7 +83,7 @@ void RequestFlow::OpenPrefill() {
   const WorkerView& prefill = attempt_->placement.prefill->view;
   attempt_->prefill_call = context_->next_id++;
   attempt_->prefill_opened = context_->clock->Now();
-  prefill_worker_ = prefill.link->address;
+  prefill_worker_ = prefill.address;
   worker::v1::PrefillRequest request;
   *request.mutable_generation() = GenerationNow();
   *request.mutable_ticket() = attempt_->ticket;
@@ -126,10 +130,14 @@ void RequestFlow::FailAttempt(AttemptOutcome outcome, const absl::Status& status
   }
   if (!CountsAgainstRequest(outcome)) context_->directory->MarkFull(suspect);
   const base::Instant now = context_->clock->Now();
-  spdlog::warn("request {}: attempt {} on {} {} ended {} after {} tokens: {}", spec_.request_id,
-               attempt_->number, decode_worker_, prefill_worker_,
-               std::string(AttemptOutcomeName(outcome)), output_->size(),
-               std::string(status.message()));
+  // Attempts count what broke; a worker without room broke nothing.
+  if (outcome == AttemptOutcome::kFull) --attempts_;
+  if (!waiting_since_) waiting_since_ = now;
+  spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
+              "request {}: attempt {} on {} {} ended {} after {} tokens: {}", spec_.request_id,
+              attempt_->number, decode_worker_, prefill_worker_,
+              std::string(AttemptOutcomeName(outcome)), output_->size(),
+              std::string(status.message()));
   ledger_.Record(outcome, {suspect}, now, context_->options.deadlines.avoid);
   last_failure_ = status;
   settle_until_ = now + context_->options.deadlines.settle;

@@ -45,13 +45,14 @@ void RequestFlow::OnReserved(const worker::v1::Reserved& reserved) {
   }
   const WorkerView& decode = attempt_->placement.decode.view;
   attempt_->phase = DecodePhase::kReserved;
-  attempt_->deadline = base::kNever;  // the decode worker gives a silent reservation up by itself
+  attempt_->StopAwaiting();  // the decode worker gives a silent reservation up by itself
   attempt_->ticket = reserved.ticket();
   attempt_->push_address = reserved.push_address();
   if (attempt_->push_address.empty()) attempt_->push_address = decode.facts.push_address;
-  if (attempt_->push_address.empty()) attempt_->push_address = decode.link->address;
+  if (attempt_->push_address.empty()) attempt_->push_address = decode.address;
   attempt_->skip_blocks = reserved.cached_blocks();
   EnterState(State::kPrefilling);
+  StopWaiting();
   OpenPrefill();
 }
 
@@ -62,7 +63,7 @@ void RequestFlow::OnStarted(const worker::v1::DecodeStarted& started) {
                        WorkerKind::kDecode);
   }
   attempt_->phase = DecodePhase::kStarted;
-  attempt_->deadline = base::kNever;
+  attempt_->StopAwaiting();
   if (attempt_->local()) attempt_->placement.decode.hold->PrefillDone();
   const PlacedToken token = TokenFromProto(started.token());
   if (attempt_->local() && token.index == 0) cached_tokens_ = started.cached_tokens();
@@ -95,8 +96,9 @@ void RequestFlow::OnDecodeFinal(const worker::v1::DecodeFinal& final) {
                        WorkerKind::kDecode);
   }
   if (spec_.stop.eos_policy != EosPolicy::kHonor) output_->SeeNaturalEnd(ending.natural_end_step);
-  if (attempt_->local() && attempt_->first_index == 0) {
-    timings_.set_prefill_ms(final.timings().prefill_ms());
+  if (attempt_->local()) {
+    timings_.set_queue_ms(timings_.queue_ms() + final.timings().queue_ms());
+    if (attempt_->first_index == 0) timings_.set_prefill_ms(final.timings().prefill_ms());
   }
   worker_done_ = true;
   if (pending_end_) return Finish(*pending_end_);
@@ -110,11 +112,7 @@ void RequestFlow::OnDecodeEnded(const absl::Status& status) {
                        absl::UnavailableError("the decode stream ended without Final"),
                        WorkerKind::kDecode);
   }
-  const bool context_is_full = ReasonOf(status) == Reason::kTooLong && output_->size() > 0;
-  if (context_is_full && spec_.stop.max_tokens == 0) {
-    return Finish({.reason = FinishReason::kLength});
-  }
-  if (IsFinalRefusal(status) && !context_is_full) {
+  if (IsFinalRefusal(status)) {
     EndAttempt(OutcomeOfStatus(status), FinishReason::kNone);
     return Fail(status, FinishReason::kError);
   }
@@ -126,6 +124,7 @@ void RequestFlow::OnPrefillMessage(worker::v1::PrefillResponse& message) {
   if (!message.has_final()) return;
   const worker::v1::PrefillFinal& final = message.final();
   attempt_->prefill_over = true;
+  timings_.set_queue_ms(timings_.queue_ms() + final.timings().queue_ms());
   if (attempt_->first_index == 0) {
     timings_.set_prefill_ms(final.timings().prefill_ms());
     timings_.set_kv_transfer_ms(final.transfer_ms());
@@ -133,9 +132,9 @@ void RequestFlow::OnPrefillMessage(worker::v1::PrefillResponse& message) {
   if (pending_end_ && !attempt_->started()) return Finish(*pending_end_);
   if (attempt_->started()) return;
   const RouterDeadlines& deadlines = context_->options.deadlines;
-  attempt_->deadline = context_->clock->Now() + deadlines.commit_to_started;
-  attempt_->waits_for = "Started after the commit";
-  attempt_->overdue = AttemptOutcome::kPushFailed;
+  const base::Instant now = context_->clock->Now();
+  attempt_->Await("Started after the commit", AttemptOutcome::kPushFailed,
+                  now + deadlines.commit_to_started, now + deadlines.slow_answer);
 }
 
 void RequestFlow::OnFirstToken(const worker::v1::FirstToken& first) {

@@ -1,11 +1,15 @@
+#include <algorithm>
+
 #include "router/request/flow_context.h"
 #include "router/request/request_flow.h"
 
 namespace baton {
 
 LengthLimits FlowContext::Limits() const {
-  const int32_t known = directory->ContextLimit();
+  const int32_t healthy = directory->HealthyContext();
+  const int32_t known = std::max(healthy, directory->KnownContext());
   return {.context = known > 0 ? known : model.config.max_positions,
+          .context_now = healthy > 0 ? healthy : known,
           .input = options.max_input_length,
           .output = options.max_output_length};
 }

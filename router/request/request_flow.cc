@@ -12,6 +12,8 @@ namespace {
 
 // How often a flow looks for what has no event of its own: a client that takes nothing.
 constexpr base::Duration kTickEvery = std::chrono::seconds(1);
+// How often a worker is asked after whose answer is overdue.
+constexpr base::Duration kAskAfterEvery = std::chrono::milliseconds(500);
 // How often the directory is asked whether a process died.
 constexpr base::Duration kSettleStep = std::chrono::milliseconds(20);
 
@@ -24,6 +26,7 @@ RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr
       sink_(std::move(sink)),
       arrived_(arrived),
       deadline_(deadline),
+      waiting_since_(arrived),
       unix_arrived_(context->clock->UnixNow()) {}
 
 void RequestFlow::Post(Event event) {
@@ -124,8 +127,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
 RoutingNeed RequestFlow::NeedNow() const {
   RoutingNeed need;
   need.tokens = static_cast<int64_t>(spec_.prompt.size()) + output_->size();
-  const int64_t left = spec_.stop.max_tokens > 0 ? spec_.stop.max_tokens - output_->size()
-                                                 : context_->directory->ContextLimit();
+  const int64_t left = spec_.stop.max_tokens > 0 ? spec_.stop.max_tokens - output_->size() : 1;
   need.peak_tokens = need.tokens + std::max<int64_t>(0, left);
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
@@ -134,17 +136,14 @@ RoutingNeed RequestFlow::NeedNow() const {
 }
 
 void RequestFlow::EnterQueue() {
-  const bool replay = attempts_ > 0;
   waiter_ = context_->next_id++;
-  Admission::Waiter waiter{.id = waiter_, .need = NeedNow()};
+  Admission::Waiter waiter{
+      .waiting = {.id = waiter_, .arrived = arrived_, .need = NeedNow(), .is_new = !tried_},
+      .done = nullptr};
   waiter.done = [weak = weak_from_this(), id = waiter_](absl::StatusOr<Placement> placement) {
     if (const auto self = weak.lock()) self->Post(Placed{id, std::move(placement)});
   };
   EnterState(State::kQueued);
-  if (replay) {
-    context_->admission->EnqueueReplay(std::move(waiter));
-    return;
-  }
   const absl::Status queued = context_->admission->Enqueue(std::move(waiter));
   if (queued.ok()) return;
   waiter_ = 0;
@@ -156,6 +155,12 @@ void RequestFlow::OnPlaced(Placed& placed) {
   if (state_ != State::kQueued || placed.waiter != waiter_) return;
   waiter_ = 0;
   if (!placed.placement.ok()) return Fail(placed.placement.status(), FinishReason::kError);
+  if (spec_.stop.max_tokens == 0) {
+    // No worker was known when the request came. What this one takes is its limit from now on.
+    const int64_t context = placed.placement->decode.view.context();
+    spec_.stop.max_tokens =
+        static_cast<int32_t>(context) - static_cast<int32_t>(spec_.prompt.size());
+  }
   OpenAttempt(std::move(placed.placement).value());
 }
 
@@ -180,11 +185,26 @@ void RequestFlow::OnTick() {
     settle_at_ = base::kNever;
     return RetryOrGiveUp();
   }
-  if (attempt_ != nullptr && now >= attempt_->deadline) {
-    FailAttempt(attempt_->overdue,
-                absl::UnavailableError(std::string("no ") + attempt_->waits_for + " in time"),
-                WorkerKind::kDecode);
+  if (attempt_ != nullptr && now >= attempt_->deadline) OnAnswerDue(now);
+}
+
+void RequestFlow::OnAnswerDue(base::Instant now) {
+  const bool alive = context_->directory->IsFresh(attempt_->placement.decode.view.key());
+  if (alive && now < attempt_->give_up_at) {
+    attempt_->deadline = std::min(now + kAskAfterEvery, attempt_->give_up_at);
+    return;
   }
+  FailAttempt(alive ? attempt_->overdue : AttemptOutcome::kStreamBroken,
+              absl::UnavailableError(std::string("no ") + attempt_->waits_for + " in time"),
+              WorkerKind::kDecode);
+}
+
+void RequestFlow::StopWaiting() {
+  if (!waiting_since_) return;
+  const base::Duration waited = context_->clock->Now() - *waiting_since_;
+  waiting_since_.reset();
+  timings_.set_queue_ms(timings_.queue_ms() + base::Milliseconds(waited));
+  context_->probe->Waited(waited);
 }
 
 void RequestFlow::ArmTick() {

@@ -85,6 +85,10 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnTick();
   void ArmTick();
   void EnterState(State state);
+  // Its prompt is being computed: closes the account of the wait before it.
+  void StopWaiting();
+  // The answer that the attempt waits for is due. Slowness is not death.
+  void OnAnswerDue(base::Instant now);
   // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
   // the queue again.
   void RetryOrGiveUp();
@@ -149,6 +153,9 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   std::unique_ptr<Attempt> attempt_;
   AttemptLedger ledger_;
   int32_t attempts_ = 0;
+  bool tried_ = false;  // an attempt was opened, perhaps one that a full worker refused
+  // Since when it waits for its prompt to be computed; empty while that or decoding goes on.
+  std::optional<base::Instant> waiting_since_;
   uint64_t waiter_ = 0;  // in the admission queue; 0 = none
   absl::Status last_failure_;
   std::string fingerprint_;  // of the model that drew the first tokens

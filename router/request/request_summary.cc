@@ -52,7 +52,7 @@ std::string SummaryLine(const RequestSummary& summary) {
       {"output_length", summary.output_length},
       {"natural_end_step", OrNull(summary.natural_end_step)},
       {"eos_policy", EosPolicyName(spec.stop.eos_policy)},
-      {"max_tokens", spec.stop.max_tokens > 0 ? Json(spec.stop.max_tokens) : Json(nullptr)},
+      {"max_tokens", spec.as_many_as_fit ? Json(nullptr) : Json(spec.stop.max_tokens)},
       {"min_tokens", spec.stop.min_tokens},
       {"stop_token_ids", spec.stop.stop_token_ids},
       {"sampling", sampling},

@@ -8,6 +8,27 @@ namespace baton {
 namespace {
 
 using Candidates = std::vector<const WorkerView*>;
+using Predicate = std::function<bool(const WorkerView&)>;
+
+// As many workers are looked at for one pick: the best two of many hardly differ from the best of
+// sixteen, and a placement must not cost more in a larger cluster.
+constexpr size_t kSample = 16;
+
+// Those of `views` that may be picked: of a few all, of many some drawn at random, and all again if
+// none of those drawn will do.
+Candidates Eligible(WorkerViews views, std::mt19937_64* random, const Predicate& may) {
+  Candidates candidates;
+  if (views.size() > kSample) {
+    for (size_t i = 0; i < kSample; ++i) {
+      const WorkerView* view = views[(*random)() % views.size()];
+      if (may(*view)) candidates.push_back(view);
+    }
+    if (!candidates.empty()) return candidates;
+  }
+  std::copy_if(views.begin(), views.end(), std::back_inserter(candidates),
+               [&](const WorkerView* view) { return may(*view); });
+  return candidates;
+}
 
 // Keeps the candidates with the fewest things against them.
 void KeepBest(Candidates* candidates, const std::function<int(const WorkerView&)>& faults) {
@@ -38,27 +59,56 @@ double Occupancy(const WorkerView& view, const RoutingNeed& need) {
   return (static_cast<double>(view.blocks_expected) + wanted) / total;
 }
 
-// Whether the request fits at its peak if it has the worker's pool for itself.
-bool Fits(const WorkerView& view, const RoutingNeed& need) {
-  const int64_t pool = int64_t{view.blocks_total} * std::max(1, view.facts.layout.block_size);
-  return need.peak_tokens <= std::min<int64_t>(view.facts.max_model_len, pool);
+double QueuedTokens(const WorkerView& view) { return static_cast<double>(view.queued_tokens); }
+
+bool IsAvoided(const WorkerView& view, const RoutingNeed& need) {
+  return !need.avoid.empty() && need.avoid.contains(view.key());
 }
 
-Candidates PrefillCandidates(const RoutingNeed& need, const WorkerView& decode,
-                             const RoutingInput& input, bool with_place) {
-  Candidates candidates;
-  for (const WorkerView& view : input.prefill) {
-    if (!CanPair(view.facts, decode.facts)) continue;
-    if (with_place && (view.places_free < 1 || input.now < view.full_until)) continue;
-    candidates.push_back(&view);
-  }
-  KeepBest(&candidates, [&](const WorkerView& view) {
-    const bool failed = input.failed_pairs.contains({view.link->address, decode.link->address});
-    const bool avoided = need.avoid.contains(view.key());
-    const bool other_numerics = view.facts.numerics != decode.facts.numerics;
-    return 4 * failed + 2 * avoided + 1 * other_numerics;
+// Whether the worker's last word is recent and was not FULL.
+bool MayBeAsked(const WorkerView& view, base::Instant now) {
+  return now >= view.full_until && now <= view.fresh_until;
+}
+
+bool HasRoomForPrompt(const WorkerView& view) {
+  return view.places_free >= 1 && view.prompt_tokens_free >= 1;
+}
+
+// A prefill worker computes the prompt and draws one token.
+bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
+  return CanPair(prefill.facts, decode.facts) && need.tokens + 1 <= prefill.facts.max_model_len &&
+         need.tokens <= prefill.context();
+}
+
+const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
+                              const RoutingInput& input, bool never_avoided,
+                              std::mt19937_64* random) {
+  Candidates candidates = Eligible(input.prefill, random, [&](const WorkerView& view) {
+    return MayBeAsked(view, input.now) && HasRoomForPrompt(view) &&
+           CouldPrefill(view, decode, need) && !(never_avoided && IsAvoided(view, need));
   });
-  return candidates;
+  KeepBest(&candidates, [&](const WorkerView& view) {
+    const bool failed =
+        !input.failed_pairs.empty() && input.failed_pairs.contains({view.address, decode.address});
+    const bool other_numerics = view.facts.numerics != decode.facts.numerics;
+    return 4 * failed + 2 * IsAvoided(view, need) + 1 * other_numerics;
+  });
+  return PickOfTwo(candidates, random, QueuedTokens);
+}
+
+const WorkerView* PickDecode(const RoutingNeed& need, const RoutingInput& input,
+                             const WorkerView* other_model_than, std::mt19937_64* random) {
+  Candidates candidates = Eligible(input.decode, random, [&](const WorkerView& view) {
+    const bool kept = std::ranges::any_of(
+        input.ahead, [&](const RoutingNeed* other) { return CouldDecode(view, *other); });
+    const bool same_model = other_model_than != nullptr &&
+                            view.facts.fingerprint == other_model_than->facts.fingerprint;
+    return view.places_free >= 1 && MayBeAsked(view, input.now) && CouldDecode(view, need) &&
+           !kept && !same_model;
+  });
+  KeepBest(&candidates, [&](const WorkerView& view) { return IsAvoided(view, need) ? 1 : 0; });
+  return PickOfTwo(candidates, random,
+                   [&](const WorkerView& view) { return Occupancy(view, need); });
 }
 
 int64_t HeldTokens(const WorkerView& decode, const RoutingNeed& need, const RoutingInput& input) {
@@ -66,54 +116,49 @@ int64_t HeldTokens(const WorkerView& decode, const RoutingNeed& need, const Rout
   return input.hints->HeldTokens(decode.key(), *need.prefix);
 }
 
-double QueuedTokens(const WorkerView& view) { return static_cast<double>(view.queued_tokens); }
-
-const WorkerView* PickDecode(const RoutingNeed& need, const RoutingInput& input,
-                             std::mt19937_64* random) {
-  Candidates candidates;
-  for (const WorkerView& view : input.decode) {
-    if (!need.fingerprint.empty() && view.facts.fingerprint != need.fingerprint) continue;
-    if (input.now >= view.full_until) candidates.push_back(&view);
+std::variant<Route, Lack> RouteVia(const WorkerView* decode, const RoutingNeed& need,
+                                   const RoutingInput& input, std::mt19937_64* random) {
+  if (decode == nullptr) return Lack::kDecode;
+  const int64_t held = HeldTokens(*decode, need, input);
+  const bool any_prefill =
+      std::ranges::any_of(input.serving_prefill, [&](const WorkerView* prefill) {
+        return input.now <= prefill->fresh_until && CouldPrefill(*prefill, *decode, need);
+      });
+  if (!any_prefill || need.tokens - held < input.local_prefill_below) {
+    if (!HasRoomForPrompt(*decode)) return Lack::kDecode;
+    return Route{decode, nullptr, held};
   }
-  KeepBest(&candidates, [&](const WorkerView& view) {
-    return 2 * !Fits(view, need) + 1 * need.avoid.contains(view.key());
-  });
-  return PickOfTwo(candidates, random,
-                   [&](const WorkerView& view) { return Occupancy(view, need); });
+  if (input.prefill_is_kept) return Lack::kPrefill;
+  const WorkerView* prefill = PickPrefill(need, *decode, input, /*never_avoided=*/false, random);
+  if (prefill == nullptr) return Lack::kPrefill;
+  return Route{decode, prefill, held};
 }
 
 }  // namespace
+
+bool CouldDecode(const WorkerView& decode, const RoutingNeed& need) {
+  return need.peak_tokens <= decode.context() &&
+         (need.fingerprint.empty() || decode.facts.fingerprint == need.fingerprint);
+}
 
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {
   return prefill.fingerprint == decode.fingerprint && CanHandOver(prefill.layout, decode.layout) &&
          prefill.protocol_major == decode.protocol_major;
 }
 
-std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& input,
-                               std::mt19937_64* random) {
-  const WorkerView* decode = PickDecode(need, input, random);
-  if (decode == nullptr) return std::nullopt;
-  const int64_t held = HeldTokens(*decode, need, input);
-  const bool local = need.tokens - held < input.local_prefill_below ||
-                     PrefillCandidates(need, *decode, input, /*with_place=*/false).empty();
-  if (local) {
-    if (decode->places_free < 1) return std::nullopt;
-    return Route{*decode, std::nullopt, held};
-  }
-  const Candidates candidates = PrefillCandidates(need, *decode, input, /*with_place=*/true);
-  const WorkerView* prefill = PickOfTwo(candidates, random, QueuedTokens);
-  if (prefill == nullptr) return std::nullopt;
-  return Route{*decode, *prefill, held};
+std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
+                                    std::mt19937_64* random) {
+  const WorkerView* decode = PickDecode(need, input, nullptr, random);
+  const std::variant<Route, Lack> picked = RouteVia(decode, need, input, random);
+  if (decode == nullptr || std::holds_alternative<Route>(picked)) return picked;
+  // While a new version is rolled out, the workers of the other one may have room.
+  const WorkerView* other = PickDecode(need, input, decode, random);
+  return other == nullptr ? picked : RouteVia(other, need, input, random);
 }
 
-std::optional<WorkerView> PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
-                                           const RoutingInput& input, std::mt19937_64* random) {
-  Candidates candidates = PrefillCandidates(need, decode, input, /*with_place=*/true);
-  std::erase_if(candidates,
-                [&](const WorkerView* view) { return need.avoid.contains(view->key()); });
-  const WorkerView* prefill = PickOfTwo(candidates, random, QueuedTokens);
-  if (prefill == nullptr) return std::nullopt;
-  return *prefill;
+const WorkerView* PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
+                                   const RoutingInput& input, std::mt19937_64* random) {
+  return PickPrefill(need, decode, input, /*never_avoided=*/true, random);
 }
 
 }  // namespace baton

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "common/base/clock.h"
 #include "router/workers/prefix_hints.h"
@@ -28,35 +29,47 @@ struct RoutingNeed {
 
 // Prefill and decode workers between which a push failed lately, by address.
 using PairSet = std::set<std::pair<std::string, std::string>>;
+using WorkerViews = std::span<const WorkerView* const>;
 
 // What is known of the workers.
 struct RoutingInput {
-  std::span<const WorkerView> decode;   // healthy ones of one model
-  std::span<const WorkerView> prefill;  // healthy
+  WorkerViews decode;           // with a place
+  WorkerViews prefill;          // with a place
+  WorkerViews serving_prefill;  // with or without
   const PairSet& failed_pairs;
   const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
   int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
   base::Instant now{};
+  // Requests that came before and wait: the decode workers they could use are kept for them.
+  std::span<const RoutingNeed* const> ahead{};
+  bool prefill_is_kept = false;  // one of those waits for a prefill worker
 };
 
 // The workers that were picked.
 struct Route {
-  WorkerView decode;
-  std::optional<WorkerView> prefill;  // empty: the decode worker prefills
-  int64_t held_tokens = 0;            // of the prompt, believed to be in its prefix cache
+  const WorkerView* decode = nullptr;
+  const WorkerView* prefill = nullptr;  // null: the decode worker prefills
+  int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
 };
 
+// Of which kind of worker none could be picked.
+enum class Lack { kDecode, kPrefill };
+
 // Picks workers by power of two choices: the decode worker by the blocks it will need at its peak,
-// the prefill worker by the tokens queued before. Equal fingerprint, layout and protocol major are
-// required; equal numerics and no recent failure preferred. Empty when no worker has room now.
-std::optional<Route> PickRoute(const RoutingNeed& need, const RoutingInput& input,
-                               std::mt19937_64* random);
+// the prefill worker by the tokens queued before. The request must fit into both. Equal
+// fingerprint, layout and protocol major are required; equal numerics, no recent failure and not
+// being avoided are preferred. The work does not grow with the number of workers, as long as those
+// with a place are much alike.
+std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
+                                    std::mt19937_64* random);
 
 // Picks only the prefill worker, for a reservation that exists already, and never one in
-// `need.avoid`.
-std::optional<WorkerView> PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
-                                           const RoutingInput& input, std::mt19937_64* random);
+// `need.avoid`. Null when there is none.
+const WorkerView* PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,
+                                   const RoutingInput& input, std::mt19937_64* random);
 
+// Whether a decode worker could run the request, now or when it has room.
+bool CouldDecode(const WorkerView& decode, const RoutingNeed& need);
 // Whether blocks of `prefill` can be pushed to `decode`.
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode);
 

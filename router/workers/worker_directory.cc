@@ -14,20 +14,31 @@ namespace {
 
 constexpr base::Duration kFirstBackoff = std::chrono::milliseconds(100);
 constexpr base::Duration kLastBackoff = std::chrono::seconds(2);
+// How often a worker hears of this router's demand, at most.
+constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
 
 }  // namespace
 
 WorkerHold::~WorkerHold() {
+  PrefillDone();
   const auto directory = directory_.lock();
   if (directory == nullptr) return;
-  PrefillDone();
-  directory->HoldEnded(key_, growth_tokens_);
+  {
+    base::MutexLock lock(&directory->mutex_);
+    directory->table_.Return(kind_, key_, claim_);
+  }
+  directory->Changed();
 }
 
 void WorkerHold::PrefillDone() {
-  if (!computing_) return;
-  computing_ = false;
-  if (const auto directory = directory_.lock()) directory->PlaceReturned(key_);
+  if (!claim_.computes || std::exchange(prompt_done_, true)) return;
+  const auto directory = directory_.lock();
+  if (directory == nullptr) return;
+  {
+    base::MutexLock lock(&directory->mutex_);
+    directory->table_.PromptDone(kind_, key_, claim_);
+  }
+  directory->Changed();
 }
 
 std::shared_ptr<WorkerDirectory> WorkerDirectory::Create(DirectoryOptions options,
@@ -41,6 +52,8 @@ WorkerDirectory::WorkerDirectory(DirectoryOptions options, const base::Clock* cl
     : options_(std::move(options)),
       clock_(clock),
       timers_(timers),
+      table_({.status_fresh = options_.deadlines.status_fresh,
+              .full_backoff = options_.deadlines.full_backoff}),
       no_decode_since_(clock->Now()) {}
 
 WorkerDirectory::~WorkerDirectory() { Stop(); }
@@ -62,8 +75,8 @@ void WorkerDirectory::Stop() {
   {
     base::MutexLock lock(&mutex_);
     stopping_ = true;
-    for (auto& [key, entry] : entries_) {
-      if (entry.watch != nullptr) entry.watch->Cancel();
+    for (auto& [target, connection] : connections_) {
+      if (connection.watch != nullptr) connection.watch->Cancel();
     }
   }
   stop_changed_.NotifyAll();
@@ -105,12 +118,17 @@ void WorkerDirectory::ResolveKind(WorkerKind kind, const std::vector<std::string
   }
   base::MutexLock lock(&mutex_);
   if (stopping_) return;
-  for (const std::string& address : found) AddEntry(kind, address);
-  for (auto it = entries_.begin(); it != entries_.end();) {
-    Entry& entry = it->second;
-    if (it->first.first == kind && complete) entry.listed = found.contains(it->first.second);
-    const bool gone = it->first.first == kind && !entry.listed && entry.watch == nullptr;
-    it = gone ? entries_.erase(it) : std::next(it);
+  for (const std::string& address : found) Connect(kind, address);
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const Target& target = it->first;
+    Connection& connection = it->second;
+    if (target.first == kind && complete) {
+      connection.listed = found.contains(target.second);
+      table_.SetListed(kind, target.second, connection.listed);
+    }
+    const bool gone = target.first == kind && !connection.listed && connection.watch == nullptr;
+    if (gone) table_.Remove(kind, target.second);
+    it = gone ? connections_.erase(it) : std::next(it);
   }
 }
 
@@ -122,9 +140,9 @@ void WorkerDirectory::ReportUnresolved(WorkerKind kind, const std::string& targe
                std::string(why.message()), base::Seconds(options_.deadlines.resolve_every));
 }
 
-void WorkerDirectory::AddEntry(WorkerKind kind, const std::string& address) {
-  const EntryKey key(kind, address);
-  if (entries_.contains(key)) return;
+void WorkerDirectory::Connect(WorkerKind kind, const std::string& address) {
+  const Target target(kind, address);
+  if (connections_.contains(target)) return;
   ChannelOptions channel_options{.tls = options_.tls,
                                  .peer_role = std::string(WorkerKindName(kind))};
   const auto channel = MakeChannel(address, channel_options);
@@ -138,100 +156,225 @@ void WorkerDirectory::AddEntry(WorkerKind kind, const std::string& address) {
   link->status = worker::v1::StatusService::NewStub(*channel);
   if (kind == WorkerKind::kDecode) link->decode = worker::v1::DecodeService::NewStub(*channel);
   if (kind == WorkerKind::kPrefill) link->prefill = worker::v1::PrefillService::NewStub(*channel);
-  Entry& entry = entries_[key];
-  entry.link = std::move(link);
-  entry.backoff = kFirstBackoff;
-  OpenWatch(key, &entry);
+  table_.Add(kind, address, link);
+  Connection& connection = connections_[target];
+  connection.link = std::move(link);
+  connection.backoff = kFirstBackoff;
+  OpenWatch(target, &connection);
 }
 
-void WorkerDirectory::OpenWatch(const EntryKey& key, Entry* entry) {
+void WorkerDirectory::OpenWatch(const Target& target, Connection* connection) {
   const std::weak_ptr<WorkerDirectory> weak = weak_from_this();
-  entry->watch =
-      WorkerWatch::Open(entry->link, {.message =
-                                          [weak, key](const worker::v1::WatchResponse& response) {
-                                            if (const auto self = weak.lock())
-                                              self->OnStatus(key, response);
-                                          },
-                                      .ended =
-                                          [weak, key](const grpc::Status& status) {
-                                            if (const auto self = weak.lock())
-                                              self->OnWatchEnded(key, status);
-                                          }});
+  connection->told = WorkerDemand();
+  connection->watch = WorkerWatch::Open(
+      connection->link, {.message =
+                             [weak, target](const worker::v1::WatchResponse& response) {
+                               if (const auto self = weak.lock()) self->OnStatus(target, response);
+                             },
+                         .ended =
+                             [weak, target](const grpc::Status& status) {
+                               if (const auto self = weak.lock())
+                                 self->OnWatchEnded(target, status);
+                             }});
 }
 
-void WorkerDirectory::Learn(Entry* entry, const worker::v1::WorkerIdentity& identity) {
-  if (entry->facts) prefix_hints_.Drop({entry->link->address, entry->facts->incarnation});
-  entry->facts = FactsFromProto(identity);
-  entry->backoff = kFirstBackoff;
-  entry->reported_unreached = false;
-  const absl::Status accepted = options_.accept(entry->link->kind, *entry->facts);
-  entry->accepted = accepted.ok();
-  const std::string& address = entry->link->address;
+void WorkerDirectory::Learn(const Target& target, Connection* connection,
+                            const worker::v1::WorkerIdentity& identity) {
+  const auto& [kind, address] = target;
+  ForgetProcess(target, connection);
+  const WorkerFacts facts = FactsFromProto(identity);
+  connection->process = WorkerKey{address, facts.incarnation};
+  connection->backoff = kFirstBackoff;
+  connection->reported_unreached = false;
+  const absl::Status accepted = options_.accept(kind, facts);
+  table_.Learn(kind, address, facts, accepted.ok());
   if (accepted.ok()) {
-    spdlog::info("{} worker {} is up, model {}, {}", WorkerKindName(entry->link->kind), address,
-                 entry->facts->fingerprint, entry->facts->numerics);
+    spdlog::info("{} worker {} is up, model {}, {}", WorkerKindName(kind), address,
+                 facts.fingerprint, facts.numerics);
   } else {
-    spdlog::error("{} worker {} gets no requests: {}", WorkerKindName(entry->link->kind), address,
+    spdlog::error("{} worker {} gets no requests: {}", WorkerKindName(kind), address,
                   std::string(accepted.message()));
   }
 }
 
-void WorkerDirectory::OnStatus(const EntryKey& key, const worker::v1::WatchResponse& response) {
+void WorkerDirectory::ForgetProcess(const Target& target, Connection* connection) {
+  if (connection->process) prefix_hints_.Drop(*connection->process);
+  connection->process.reset();
+  table_.Lose(target.first, target.second);
+}
+
+void WorkerDirectory::OnStatus(const Target& target, const worker::v1::WatchResponse& response) {
   {
     base::MutexLock lock(&mutex_);
-    const auto it = entries_.find(key);
-    if (it == entries_.end() || stopping_) return;
-    Entry& entry = it->second;
-    if (response.has_identity()) Learn(&entry, response.identity());
-    if (response.has_load()) entry.load = response.load();
-    entry.status_at = clock_->Now();
-    entry.suspect = false;
-    entry.places_taken = 0;
-    entry.tokens_added = 0;
-    entry.tokens_placed = 0;
+    const auto it = connections_.find(target);
+    if (it == connections_.end() || stopping_) return;
+    if (response.has_identity()) Learn(target, &it->second, response.identity());
+    const base::Instant now = clock_->Now();
+    table_.Update(target.first, target.second, LoadFromProto(response), now);
+    TellOne(target, &it->second, now);
   }
   Changed();
 }
 
-void WorkerDirectory::OnWatchEnded(const EntryKey& key, const grpc::Status& status) {
+void WorkerDirectory::OnWatchEnded(const Target& target, const grpc::Status& status) {
   {
     base::MutexLock lock(&mutex_);
-    const auto it = entries_.find(key);
-    if (it == entries_.end() || stopping_) return;
-    Entry& entry = it->second;
-    if (entry.facts) {
-      spdlog::warn("{} worker {} is gone: {}", WorkerKindName(key.first), key.second,
+    const auto it = connections_.find(target);
+    if (it == connections_.end() || stopping_) return;
+    Connection& connection = it->second;
+    if (connection.process) {
+      spdlog::warn("{} worker {} is gone: {}", WorkerKindName(target.first), target.second,
                    status.error_message());
-    } else if (!std::exchange(entry.reported_unreached, true)) {
-      spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(key.first),
-                   key.second, status.error_message());
+    } else if (!std::exchange(connection.reported_unreached, true)) {
+      spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(target.first),
+                   target.second, status.error_message());
     }
-    if (entry.facts) prefix_hints_.Drop({entry.link->address, entry.facts->incarnation});
-    entry.facts.reset();
-    entry.watch = nullptr;
-    entry.growth_tokens = 0;
-    if (entry.listed) {
-      timers_->At(clock_->Now() + entry.backoff, [weak = weak_from_this(), key] {
-        if (const auto self = weak.lock()) self->Reopen(key);
+    ForgetProcess(target, &connection);
+    connection.watch = nullptr;
+    if (connection.listed) {
+      timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), target] {
+        if (const auto self = weak.lock()) self->Reopen(target);
       });
-      entry.backoff = std::min(2 * entry.backoff, kLastBackoff);
+      connection.backoff = std::min(2 * connection.backoff, kLastBackoff);
     } else {
-      entries_.erase(it);
+      table_.Remove(target.first, target.second);
+      connections_.erase(it);
     }
   }
   Changed();
 }
 
-void WorkerDirectory::Reopen(const EntryKey& key) {
+void WorkerDirectory::Reopen(const Target& target) {
   base::MutexLock lock(&mutex_);
-  const auto it = entries_.find(key);
-  if (it == entries_.end() || stopping_ || it->second.watch != nullptr) return;
-  OpenWatch(key, &it->second);
+  const auto it = connections_.find(target);
+  if (it == connections_.end() || stopping_ || it->second.watch != nullptr) return;
+  OpenWatch(target, &it->second);
 }
 
 void WorkerDirectory::Changed() {
   base::MutexLock lock(&callback_mutex_);
   if (on_change_) on_change_();
+}
+
+void WorkerDirectory::Use(const std::function<void(const Tables&)>& use) {
+  base::MutexLock lock(&mutex_);
+  const base::Instant now = clock_->Now();
+  use({.workers = table_, .failed_pairs = failed_pairs_.At(now), .now = now});
+}
+
+std::unique_ptr<WorkerHold> WorkerDirectory::Hold(const Tables& tables, WorkerKind kind,
+                                                  const WorkerView& view,
+                                                  const WorkerClaim& claim) {
+  auto hold = std::make_unique<WorkerHold>(weak_from_this(), kind, view.key(), claim);
+  tables.workers.Take(kind, view.key(), claim);
+  return hold;
+}
+
+void WorkerDirectory::TellDemand(int64_t requests, int64_t tokens) {
+  base::MutexLock lock(&mutex_);
+  waiting_requests_ = requests;
+  waiting_tokens_ = tokens;
+  const base::Instant now = clock_->Now();
+  if (now - told_all_at_ < kTellEvery) return;
+  told_all_at_ = now;
+  for (auto& [target, connection] : connections_) TellOne(target, &connection, now);
+}
+
+void WorkerDirectory::TellOne(const Target& target, Connection* connection, base::Instant now) {
+  if (!connection->process || now - connection->told_at < kTellEvery) return;
+  const WorkerDemand demand =
+      table_.DemandOf(target.first, target.second, waiting_requests_, waiting_tokens_);
+  if (demand == connection->told) return;
+  // A message that is still on its way carries the old demand; the next status brings us here
+  // again.
+  if (!connection->watch->Tell(demand)) return;
+  connection->told = demand;
+  connection->told_at = now;
+}
+
+std::optional<base::Instant> WorkerDirectory::NoDecodeSince() {
+  base::MutexLock lock(&mutex_);
+  const base::Instant now = clock_->Now();
+  if (!table_.Healthy(WorkerKind::kDecode, now).empty()) {
+    no_decode_since_.reset();
+  } else if (!no_decode_since_) {
+    no_decode_since_ = now;
+  }
+  return no_decode_since_;
+}
+
+bool WorkerDirectory::IsAlive(const WorkerKey& key) const {
+  base::MutexLock lock(&mutex_);
+  return table_.IsAlive(key);
+}
+
+bool WorkerDirectory::IsFresh(const WorkerKey& key) const {
+  base::MutexLock lock(&mutex_);
+  return table_.IsFresh(key, clock_->Now());
+}
+
+std::vector<WorkerReport> WorkerDirectory::Report() const {
+  base::MutexLock lock(&mutex_);
+  const base::Instant now = clock_->Now();
+  std::vector<WorkerReport> report;
+  for (const auto& [target, connection] : connections_) {
+    report.push_back({.address = target.second,
+                      .kind = target.first,
+                      .healthy = table_.IsHealthy(target.first, target.second, now)});
+  }
+  return report;
+}
+
+int32_t WorkerDirectory::HealthyContext() const {
+  base::MutexLock lock(&mutex_);
+  return static_cast<int32_t>(table_.HealthyContext(clock_->Now()));
+}
+
+int32_t WorkerDirectory::KnownContext() const {
+  base::MutexLock lock(&mutex_);
+  return static_cast<int32_t>(table_.KnownContext());
+}
+
+int32_t WorkerDirectory::BlockTokens() const {
+  base::MutexLock lock(&mutex_);
+  const auto healthy = table_.Healthy(WorkerKind::kDecode, clock_->Now());
+  return healthy.empty() ? PrefixChain{}.block_tokens
+                         : std::max(1, healthy.front()->facts.layout.block_size);
+}
+
+void WorkerDirectory::MarkFull(const WorkerKey& key) {
+  base::Instant until;
+  {
+    base::MutexLock lock(&mutex_);
+    if (!table_.IsAlive(key)) return;
+    until = table_.MarkFull(key, clock_->Now());
+  }
+  timers_->At(until, [weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Changed();
+  });
+}
+
+void WorkerDirectory::MarkSuspect(const WorkerKey& key) {
+  base::MutexLock lock(&mutex_);
+  table_.MarkSuspect(key);
+}
+
+void WorkerDirectory::MarkHeld(const WorkerKey& key, const PrefixChain& prefix) {
+  base::MutexLock lock(&mutex_);
+  const WorkerView* const view = table_.Find(WorkerKind::kDecode, key);
+  if (view == nullptr) return;
+  prefix_hints_.Note(key, prefix, view->blocks_total, clock_->Now());
+}
+
+void WorkerDirectory::MarkNotHeld(const WorkerKey& key) {
+  base::MutexLock lock(&mutex_);
+  if (table_.Find(WorkerKind::kDecode, key) == nullptr) return;
+  prefix_hints_.Distrust(key, clock_->Now() + options_.deadlines.avoid);
+}
+
+void WorkerDirectory::MarkFailedPair(const std::string& prefill, const std::string& decode) {
+  base::MutexLock lock(&mutex_);
+  failed_pairs_.Mark(prefill, decode, clock_->Now() + options_.deadlines.avoid);
 }
 
 }  // namespace baton

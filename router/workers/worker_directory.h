@@ -15,37 +15,35 @@
 #include "common/base/timer_queue.h"
 #include "common/rpc/tls.h"
 #include "router/router_options.h"
+#include "router/workers/failed_pairs.h"
 #include "router/workers/prefix_hints.h"
-#include "router/workers/routing_policy.h"
-#include "router/workers/worker_view.h"
+#include "router/workers/worker_link.h"
+#include "router/workers/worker_table.h"
 #include "router/workers/worker_watch.h"
 
 namespace baton {
 
 class WorkerDirectory;
 
-// What this router put on a worker and the worker's last status does not show yet. It ends with
-// this object.
+// What an attempt of this router has at a worker. It is given back with this object.
 class WorkerHold final {
  public:
-  WorkerHold(std::weak_ptr<WorkerDirectory> directory, WorkerKey key, int64_t growth_tokens,
-             bool computes)
-      : directory_(std::move(directory)),
-        key_(std::move(key)),
-        growth_tokens_(growth_tokens),
-        computing_(computes) {}
+  WorkerHold(std::weak_ptr<WorkerDirectory> directory, WorkerKind kind, WorkerKey key,
+             const WorkerClaim& claim)
+      : directory_(std::move(directory)), kind_(kind), key_(std::move(key)), claim_(claim) {}
   ~WorkerHold();
   WorkerHold(const WorkerHold&) = delete;
   WorkerHold& operator=(const WorkerHold&) = delete;
 
-  // Frees the place of the prompt, which is computed.
+  // The prompt is computed.
   void PrefillDone();
 
  private:
   const std::weak_ptr<WorkerDirectory> directory_;
+  const WorkerKind kind_;
   const WorkerKey key_;
-  const int64_t growth_tokens_;  // that it may still generate
-  bool computing_;
+  const WorkerClaim claim_;
+  bool prompt_done_ = false;
 };
 
 struct DirectoryOptions {
@@ -65,8 +63,8 @@ struct WorkerReport {
   bool healthy = false;
 };
 
-// The workers behind the configured lists and names, with one channel and one Watch each. It knows
-// what they said last, how long ago that was, and what this router placed since. Thread-safe.
+// The workers behind the configured lists and names: it resolves names, keeps one channel and one
+// Watch to each worker, and feeds what they say into a WorkerTable. Thread-safe.
 class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirectory> {
  public:
   static std::shared_ptr<WorkerDirectory> Create(DirectoryOptions options, const base::Clock* clock,
@@ -79,30 +77,34 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   // No callback runs after it.
   void Stop();
 
-  // The workers that a new attempt may go to.
-  std::vector<WorkerView> Healthy(WorkerKind kind) const;
-  // The fingerprint of the model that new requests get. It is that of a decode worker, is kept
-  // until no worker of it is left, and is "" when there is none.
-  std::string ServingFingerprint();
-  PairSet FailedPairs() const;
+  // What a placement looks at and changes, under the directory's lock. `use` must not call back.
+  struct Tables {
+    WorkerTable& workers;
+    const PairSet& failed_pairs;
+    base::Instant now;
+  };
+  void Use(const std::function<void(const Tables&)>& use);
+  // Notes in `tables` what an attempt takes of a worker, until the hold ends.
+  std::unique_ptr<WorkerHold> Hold(const Tables& tables, WorkerKind kind, const WorkerView& view,
+                                   const WorkerClaim& claim);
+  // Tells workers what this router could use while `requests` with `tokens` in all wait. Cheap when
+  // called often: each worker hears of it now and then, if it changed.
+  void TellDemand(int64_t requests, int64_t tokens);
+
   // When the last decode worker ceased to be healthy; empty while one is.
   std::optional<base::Instant> NoDecodeSince();
-  // Whether that very process still answers its Watch.
+  // Whether that very process still answers its Watch; and whether it said something lately.
   bool IsAlive(const WorkerKey& key) const;
+  bool IsFresh(const WorkerKey& key) const;
   std::vector<WorkerReport> Report() const;
-  // How many tokens of prompt and output the largest healthy decode worker takes; 0 when none is
-  // known.
-  int32_t ContextLimit() const;
-  // All blocks of the healthy decode workers, free and cached ones too.
-  int64_t TotalBlocks() const;
+  // How many tokens of prompt and output the largest decode worker takes: of the healthy ones, and
+  // of all that are listed and were seen. 0 when there is none.
+  int32_t HealthyContext() const;
+  int32_t KnownContext() const;
   // How many tokens a block of the healthy decode workers holds.
   int32_t BlockTokens() const;
   const PrefixHints& prefix_hints() const { return prefix_hints_; }
 
-  // Notes what is put on a worker. With `computes` the prompt is computed there and takes a place
-  // until PrefillDone.
-  std::unique_ptr<WorkerHold> Hold(const WorkerView& view, int64_t tokens, int64_t peak_tokens,
-                                   bool computes);
   // The worker answered FULL, and gets nothing new for a moment.
   void MarkFull(const WorkerKey& key);
   // A stream to the worker broke, and it gets nothing new until it speaks again.
@@ -115,25 +117,17 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
 
  private:
   friend class WorkerHold;
-  struct Entry {
+  struct Connection {
     std::shared_ptr<WorkerLink> link;
     std::shared_ptr<WorkerWatch> watch;  // null between two tries
     bool listed = true;                  // the list or the name still has it
-    bool accepted = false;
-    bool suspect = false;              // a stream to it broke since its last status
-    bool reported_unreached = false;   // the log says that it does not answer
-    std::optional<WorkerFacts> facts;  // of the process that the watch speaks to
-    worker::v1::WorkerLoad load;
-    base::Instant status_at{};
+    bool reported_unreached = false;     // the log says that it does not answer
+    std::optional<WorkerKey> process;    // that the watch speaks to
     base::Duration backoff{};
-    base::Instant full_until{};
-    // What this router did since `status_at`, and, in the last two, in all.
-    int32_t places_taken = 0;
-    int64_t tokens_added = 0;
-    int64_t tokens_placed = 0;
-    int64_t growth_tokens = 0;
+    WorkerDemand told;
+    base::Instant told_at{};
   };
-  using EntryKey = std::pair<WorkerKind, std::string>;
+  using Target = std::pair<WorkerKind, std::string>;  // and its address
 
   WorkerDirectory(DirectoryOptions options, const base::Clock* clock, base::TimerQueue* timers);
 
@@ -142,21 +136,19 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   void ResolveKind(WorkerKind kind, const std::vector<std::string>& targets);
   void ReportUnresolved(WorkerKind kind, const std::string& target, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AddEntry(WorkerKind kind, const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OpenWatch(const EntryKey& key, Entry* entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnStatus(const EntryKey& key, const worker::v1::WatchResponse& response);
-  void OnWatchEnded(const EntryKey& key, const grpc::Status& status);
-  void Reopen(const EntryKey& key);
-  void Learn(Entry* entry, const worker::v1::WorkerIdentity& identity)
+  void Connect(WorkerKind kind, const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OpenWatch(const Target& target, Connection* connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool IsHealthy(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  WorkerView ViewOf(const Entry& entry) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  std::vector<const Entry*> HealthyLocked(WorkerKind kind) const
+  void OnStatus(const Target& target, const worker::v1::WatchResponse& response);
+  void OnWatchEnded(const Target& target, const grpc::Status& status);
+  void Reopen(const Target& target);
+  void Learn(const Target& target, Connection* connection,
+             const worker::v1::WorkerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void ForgetProcess(const Target& target, Connection* connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  Entry* FindLocked(const WorkerKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellOne(const Target& target, Connection* connection, base::Instant now)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Changed();
-  void PlaceReturned(const WorkerKey& key);
-  void HoldEnded(const WorkerKey& key, int64_t growth_tokens);
 
   const DirectoryOptions options_;
   const base::Clock* const clock_;
@@ -164,13 +156,15 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
 
   mutable base::Mutex mutex_;
   base::CondVar stop_changed_;
-  std::map<EntryKey, Entry> entries_ ABSL_GUARDED_BY(mutex_);
+  std::map<Target, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  WorkerTable table_ ABSL_GUARDED_BY(mutex_);
+  FailedPairs failed_pairs_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> unresolved_ ABSL_GUARDED_BY(mutex_);  // targets that the log complained of
-  std::map<std::pair<std::string, std::string>, base::Instant> failed_pairs_
-      ABSL_GUARDED_BY(mutex_);
-  PrefixHints prefix_hints_;  // of processes in `entries_` only
-  std::string serving_fingerprint_ ABSL_GUARDED_BY(mutex_);
+  PrefixHints prefix_hints_;                                  // of processes in `connections_` only
   std::optional<base::Instant> no_decode_since_ ABSL_GUARDED_BY(mutex_);
+  int64_t waiting_requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  int64_t waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  base::Instant told_all_at_ ABSL_GUARDED_BY(mutex_){};
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   base::Mutex callback_mutex_;  // held while on_change_ runs

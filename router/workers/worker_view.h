@@ -1,18 +1,20 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "baton/worker/v1/decode.grpc.pb.h"
-#include "baton/worker/v1/prefill.grpc.pb.h"
-#include "baton/worker/v1/status.grpc.pb.h"
 #include "common/base/clock.h"
 #include "common/base/kv_shape.h"
 
 namespace baton {
+
+struct WorkerLink;
 
 enum class WorkerKind { kPrefill, kDecode };
 inline std::string_view WorkerKindName(WorkerKind kind) {
@@ -25,15 +27,6 @@ struct WorkerKey {
   uint64_t incarnation = 0;
   friend bool operator==(const WorkerKey&, const WorkerKey&) = default;
   friend auto operator<=>(const WorkerKey&, const WorkerKey&) = default;
-};
-
-// The one channel to an address.
-struct WorkerLink {
-  std::string address;
-  WorkerKind kind = WorkerKind::kDecode;
-  std::unique_ptr<worker::v1::DecodeService::Stub> decode;
-  std::unique_ptr<worker::v1::PrefillService::Stub> prefill;
-  std::unique_ptr<worker::v1::StatusService::Stub> status;
 };
 
 // What a worker says about itself once, when its Watch begins.
@@ -51,19 +44,44 @@ struct WorkerFacts {
   std::vector<std::string> kv_transports;  // beside messages: "nccl", "cuda_ipc"
 };
 
+// What a router may have at a worker at once, what it has included.
+struct WorkerShare {
+  int64_t places = 0;
+  int64_t prompt_tokens = 0;  // that are being computed; the last prompt may go beyond
+};
+
+// What a worker says about itself again and again.
+struct WorkerLoad {
+  bool takes_new = false;           // ready, and not shutting down
+  int32_t prefill_places_free = 0;  // whoever uses them
+  int64_t queued_prompt_tokens = 0;
+  int32_t blocks_total = 0;
+  int32_t blocks_in_use = 0;         // or in quarantine
+  std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with
+  std::optional<WorkerShare> share;  // empty from older workers
+};
+
 // What is known of a worker at one moment, for a placement decision: its last status and what this
 // router did since.
 struct WorkerView {
   std::shared_ptr<WorkerLink> link;
+  std::string address;
   WorkerFacts facts;
-  int32_t places_free = 0;    // prompts that would start at once, own placements taken off
-  int64_t queued_tokens = 0;  // prompt tokens before a new one, own placements added
+  int64_t places_free = 0;         // of this router's share
+  int64_t prompt_tokens_free = 0;  // likewise
+  int64_t queued_tokens = 0;       // prompt tokens before a new one, own placements added
   int32_t blocks_total = 0;
   int64_t blocks_expected = 0;       // in use at the peak of what runs, own placements added
   base::Instant full_until{};        // answered FULL lately
+  base::Instant fresh_until{};       // what its last status said is too old then
   std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with
 
-  WorkerKey key() const { return {link->address, facts.incarnation}; }
+  WorkerKey key() const { return {address, facts.incarnation}; }
+  // The most tokens that one sequence may have here, if it has the pool for itself.
+  int64_t context() const {
+    const int64_t pool = int64_t{blocks_total} * std::max(1, facts.layout.block_size);
+    return std::min<int64_t>(facts.max_model_len, pool);
+  }
 };
 
 }  // namespace baton

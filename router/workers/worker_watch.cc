@@ -11,18 +11,47 @@ std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
                                                Listener listener) {
   std::shared_ptr<WorkerWatch> watch(new WorkerWatch(std::move(link), std::move(listener)));
   watch->self_ = watch;
-  watch->request_.mutable_protocol()->set_major(kProtocolMajor);
-  watch->request_.mutable_protocol()->set_minor(kProtocolMinor);
-  watch->link_->status->async()->Watch(&watch->context_, &watch->request_, watch.get());
+  watch->link_->status->async()->Watch(&watch->context_, watch.get());
+  {
+    base::MutexLock lock(&watch->mutex_);
+    watch->request_.mutable_protocol()->set_major(kProtocolMajor);
+    watch->request_.mutable_protocol()->set_minor(kProtocolMinor);
+    watch->reading_ = watch->writing_ = true;
+    watch->StartWrite(&watch->request_);
+  }
   watch->StartRead(&watch->response_);
   watch->StartCall();
   return watch;
 }
 
+bool WorkerWatch::Tell(const WorkerDemand& demand) {
+  base::MutexLock lock(&mutex_);
+  if (writing_ || !reading_) return false;
+  request_.Clear();
+  worker::v1::Demand* const proto = request_.mutable_demand();
+  proto->set_places_held(demand.places_held);
+  proto->set_places_wanted(demand.places_wanted);
+  proto->set_prompt_tokens_held(demand.prompt_tokens_held);
+  proto->set_prompt_tokens_wanted(demand.prompt_tokens_wanted);
+  writing_ = true;
+  StartWrite(&request_);
+  return true;
+}
+
 void WorkerWatch::OnReadDone(bool ok) {
-  if (!ok) return;  // OnDone follows
+  if (!ok) {
+    base::MutexLock lock(&mutex_);
+    reading_ = false;
+    return;
+  }
   listener_.message(response_);
   StartRead(&response_);
+}
+
+void WorkerWatch::OnWriteDone(bool /*ok*/) {
+  // A broken stream ends its read too.
+  base::MutexLock lock(&mutex_);
+  writing_ = false;
 }
 
 void WorkerWatch::OnDone(const grpc::Status& status) {
@@ -51,6 +80,22 @@ WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity) {
     if (role == worker::v1::WORKER_ROLE_DECODE) facts.kinds.insert(WorkerKind::kDecode);
   }
   return facts;
+}
+
+WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
+  const worker::v1::WorkerLoad& load = response.load();
+  WorkerLoad result{.takes_new = load.ready() && !load.draining(),
+                    .prefill_places_free = load.prefill_places_free(),
+                    .queued_prompt_tokens = load.queued_prompt_tokens(),
+                    .blocks_total = load.blocks_total(),
+                    .blocks_in_use = load.blocks_used() + load.blocks_quarantined(),
+                    .warm_pairs = {load.warm_pairs().begin(), load.warm_pairs().end()},
+                    .share = {}};
+  if (response.has_share()) {
+    result.share = WorkerShare{.places = response.share().places(),
+                               .prompt_tokens = response.share().prompt_tokens()};
+  }
+  return result;
 }
 
 }  // namespace baton

@@ -6,13 +6,15 @@
 #include "baton/worker/v1/status.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "grpcpp/client_context.h"
-#include "router/workers/worker_view.h"
+#include "router/workers/worker_link.h"
+#include "router/workers/worker_table.h"
 
 namespace baton {
 
 // One Status.Watch stream, which is read until it breaks. It lives until gRPC is done with it,
 // whatever its owner does. Thread-safe.
-class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchResponse> {
+class WorkerWatch final
+    : public grpc::ClientBidiReactor<worker::v1::WatchRequest, worker::v1::WatchResponse> {
  public:
   struct Listener {
     std::function<void(const worker::v1::WatchResponse&)> message;
@@ -21,9 +23,13 @@ class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchRespon
   // Opens the stream. The listener is called from gRPC's threads and must not block.
   static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link, Listener listener);
 
+  // Says what this router could use. False when the last message is still on its way, or the stream
+  // is over.
+  bool Tell(const WorkerDemand& demand);
   void Cancel() { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override;
+  void OnWriteDone(bool ok) override;
   void OnDone(const grpc::Status& status) override;
 
  private:
@@ -33,11 +39,17 @@ class WorkerWatch final : public grpc::ClientReadReactor<worker::v1::WatchRespon
   const std::shared_ptr<WorkerLink> link_;  // keeps the stub
   Listener listener_;
   grpc::ClientContext context_;
-  worker::v1::WatchRequest request_;
   worker::v1::WatchResponse response_;
   std::shared_ptr<WorkerWatch> self_;
+
+  base::Mutex mutex_;
+  worker::v1::WatchRequest request_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  // No write may begin without a read under way, which keeps the call from being over.
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity);
+WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response);
 
 }  // namespace baton

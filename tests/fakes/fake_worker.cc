@@ -107,8 +107,11 @@ class FakeStatusService final : public worker::v1::StatusService::Service {
  public:
   explicit FakeStatusService(std::shared_ptr<FakeWorkerState> state) : state_(std::move(state)) {}
 
-  grpc::Status Watch(grpc::ServerContext* context, const worker::v1::WatchRequest* /*request*/,
-                     grpc::ServerWriter<worker::v1::WatchResponse>* writer) override {
+  grpc::Status Watch(grpc::ServerContext* context,
+                     grpc::ServerReaderWriter<worker::v1::WatchResponse, worker::v1::WatchRequest>*
+                         writer) override {
+    worker::v1::WatchRequest request;
+    if (!writer->Read(&request)) return grpc::Status::CANCELLED;
     worker::v1::WatchResponse response;
     FillIdentity(response.mutable_identity());
     uint64_t told = 0;

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "baton/worker/v1/status.grpc.pb.h"
+#include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
 #include "grpcpp/client_context.h"
@@ -21,13 +21,13 @@ namespace {
 namespace pb = ::baton::worker::v1;
 
 // Ends every Watch at once with OK, or with what the role check says.
-class EchoService final : public pb::StatusService::CallbackService {
+class EchoService final : public pb::PrefillService::CallbackService {
  public:
   explicit EchoService(bool tls = false, std::string role = "router")
       : tls_(tls), role_(std::move(role)) {}
-  grpc::ServerWriteReactor<pb::WatchResponse>* Watch(grpc::CallbackServerContext* context,
-                                                     const pb::WatchRequest*) override {
-    class Reactor final : public grpc::ServerWriteReactor<pb::WatchResponse> {
+  grpc::ServerWriteReactor<pb::PrefillResponse>* Prefill(grpc::CallbackServerContext* context,
+                                                         const pb::PrefillRequest*) override {
+    class Reactor final : public grpc::ServerWriteReactor<pb::PrefillResponse> {
      public:
       explicit Reactor(const absl::Status& status) {
         Finish(grpc::Status(static_cast<grpc::StatusCode>(status.code()),
@@ -43,15 +43,15 @@ class EchoService final : public pb::StatusService::CallbackService {
   const std::string role_;
 };
 
-grpc::Status Watch(const std::string& address, const ChannelOptions& options,
-                   const pb::WatchRequest& request = {}) {
+grpc::Status Call(const std::string& address, const ChannelOptions& options,
+                  const pb::PrefillRequest& request = {}) {
   const auto channel = MakeChannel(address, options);
   EXPECT_TRUE(channel.ok()) << channel.status();
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(10));
-  auto stub = pb::StatusService::NewStub(*channel);
-  auto reader = stub->Watch(&context, request);
-  pb::WatchResponse response;
+  auto stub = pb::PrefillService::NewStub(*channel);
+  auto reader = stub->Prefill(&context, request);
+  pb::PrefillResponse response;
   while (reader->Read(&response)) {
   }
   return reader->Finish();
@@ -63,7 +63,7 @@ TEST(RpcServerTest, ServesOnAFreePort) {
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_GT((*server)->port(), 0);
   EXPECT_EQ((*server)->address(), "127.0.0.1:" + std::to_string((*server)->port()));
-  EXPECT_TRUE(Watch((*server)->address(), {}).ok());
+  EXPECT_TRUE(Call((*server)->address(), {}).ok());
 }
 
 TEST(RpcServerTest, APortInUseIsAlreadyExistsAndNamesThePort) {
@@ -91,12 +91,12 @@ TEST(RpcServerTest, RefusesMessagesOverTheLimit) {
   EchoService service;
   auto server = RpcServer::Start({.max_message_bytes = 1000}, {&service});
   ASSERT_TRUE(server.ok());
-  pb::WatchRequest large;
+  pb::PrefillRequest large;
   large.GetReflection()->MutableUnknownFields(&large)->AddLengthDelimited(100,
                                                                           std::string(2000, 'x'));
-  EXPECT_EQ(Watch((*server)->address(), {}, large).error_code(),
+  EXPECT_EQ(Call((*server)->address(), {}, large).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(Watch((*server)->address(), {}).ok());
+  EXPECT_TRUE(Call((*server)->address(), {}).ok());
 }
 
 // grpc.health.v1.Health/Check without its generated code: the status is field 1, a varint.
@@ -132,7 +132,7 @@ TEST(RpcServerTest, HealthIsPerServiceAndStartsAsNotServing) {
   EchoService service;
   auto server = RpcServer::Start({}, {&service});
   ASSERT_TRUE(server.ok());
-  const std::string name = "baton.worker.v1.StatusService";
+  const std::string name = "baton.worker.v1.PrefillService";
   EXPECT_EQ(HealthOf((*server)->address(), ""), 2);
   (*server)->SetServing({name}, true);
   EXPECT_EQ(HealthOf((*server)->address(), name), 1);
@@ -179,8 +179,8 @@ TEST_F(TlsTest, OnlyTheNamedRoleMayCall) {
   auto server = RpcServer::Start({.tls = Of("decode")}, {&service});
   ASSERT_TRUE(server.ok()) << server.status();
   const std::string address = (*server)->address();
-  EXPECT_TRUE(Watch(address, {.tls = Of("router"), .peer_role = "decode"}).ok());
-  const grpc::Status prefill = Watch(address, {.tls = Of("prefill"), .peer_role = "decode"});
+  EXPECT_TRUE(Call(address, {.tls = Of("router"), .peer_role = "decode"}).ok());
+  const grpc::Status prefill = Call(address, {.tls = Of("prefill"), .peer_role = "decode"});
   EXPECT_EQ(prefill.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_NE(prefill.error_message().find("'prefill'"), std::string::npos);
   EXPECT_NE(prefill.error_message().find("'router'"), std::string::npos);
@@ -192,9 +192,9 @@ TEST_F(TlsTest, ConnectionsThatCannotProveThemselvesFail) {
   ASSERT_TRUE(server.ok());
   const std::string address = (*server)->address();
   // Plain text.
-  EXPECT_EQ(Watch(address, {}).error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(Call(address, {}).error_code(), grpc::StatusCode::UNAVAILABLE);
   // The server is a decode worker, not a prefill worker.
-  EXPECT_EQ(Watch(address, {.tls = Of("router"), .peer_role = "prefill"}).error_code(),
+  EXPECT_EQ(Call(address, {.tls = Of("router"), .peer_role = "prefill"}).error_code(),
             grpc::StatusCode::UNAVAILABLE);
   // A certificate of another CA.
   Run("mkdir other && cp ca.pem other/own-ca.pem && openssl req -x509 -newkey ec -pkeyopt "
@@ -203,7 +203,7 @@ TEST_F(TlsTest, ConnectionsThatCannotProveThemselvesFail) {
   const TlsOptions stranger{.cert_file = dir_ + "/other/router.pem",
                             .key_file = dir_ + "/other/router.key",
                             .ca_file = dir_ + "/ca.pem"};
-  EXPECT_EQ(Watch(address, {.tls = stranger, .peer_role = "decode"}).error_code(),
+  EXPECT_EQ(Call(address, {.tls = stranger, .peer_role = "decode"}).error_code(),
             grpc::StatusCode::UNAVAILABLE);
 }
 

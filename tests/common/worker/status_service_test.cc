@@ -14,11 +14,27 @@ class Watching final {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     worker_pb::WatchRequest request;
     request.mutable_protocol()->set_major(major);
-    reader_ = stub_->Watch(&context_, request);
+    stream_ = stub_->Watch(&context_);
+    stream_->Write(request);
   }
   ~Watching() { context_.TryCancel(); }
-  bool Read(worker_pb::WatchResponse* response) { return reader_->Read(response); }
-  grpc::Status Finish() { return reader_->Finish(); }
+  void CloseItsSide() { stream_->WritesDone(); }
+  void Want(int32_t held, int32_t wanted) {
+    worker_pb::WatchRequest request;
+    request.mutable_demand()->set_places_held(held);
+    request.mutable_demand()->set_places_wanted(wanted);
+    stream_->Write(request);
+  }
+  bool Read(worker_pb::WatchResponse* response) { return stream_->Read(response); }
+  grpc::Status Finish() { return stream_->Finish(); }
+  // Reads until this router may have `places`.
+  bool ReadUntilShare(int32_t places) {
+    worker_pb::WatchResponse response;
+    while (Read(&response)) {
+      if (response.share().places() == places) return true;
+    }
+    return false;
+  }
   // Reads until a load satisfies `done`.
   bool ReadUntil(const std::function<bool(const worker_pb::WorkerLoad&)>& done) {
     worker_pb::WatchResponse response;
@@ -31,7 +47,8 @@ class Watching final {
  private:
   std::unique_ptr<worker_pb::StatusService::Stub> stub_;
   grpc::ClientContext context_;
-  std::unique_ptr<grpc::ClientReader<worker_pb::WatchResponse>> reader_;
+  std::unique_ptr<grpc::ClientReaderWriter<worker_pb::WatchRequest, worker_pb::WatchResponse>>
+      stream_;
 };
 
 TEST(StatusServiceTest, IdentityComesFirstAndOnce) {
@@ -86,6 +103,34 @@ TEST(StatusServiceTest, RefusesAnotherProtocolMajor) {
   const grpc::Status status = watch.Finish();
   EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_NE(status.error_message().find("protocol 2"), std::string::npos);
+}
+
+TEST(StatusServiceTest, PlacesAreLentByDemandAndComeBackWithTheRouter) {
+  WorkerHarness worker({});
+  const int32_t places = worker.core().engine().figures().places;
+  ASSERT_GE(places, 4);
+  Watching first(worker);
+  EXPECT_TRUE(first.ReadUntilShare(places));
+  first.Want(0, 100);
+  {
+    Watching second(worker);
+    EXPECT_TRUE(second.ReadUntilShare(0));  // it asked for nothing, and another wants all
+    second.Want(0, 100);
+    EXPECT_TRUE(second.ReadUntilShare(places / 2));
+    EXPECT_TRUE(first.ReadUntilShare(places - places / 2));
+    second.Want(0, 1);
+    EXPECT_TRUE(second.ReadUntilShare(1));
+    EXPECT_TRUE(first.ReadUntilShare(places - 1));
+  }
+  EXPECT_TRUE(first.ReadUntilShare(places));
+}
+
+TEST(StatusServiceTest, RouterThatSaysItsDemandOnlyOnceAndNoMoreStillListens) {
+  WorkerHarness worker({});
+  Watching watch(worker);
+  watch.CloseItsSide();
+  worker_pb::WatchResponse response;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(watch.Read(&response));
 }
 
 TEST(StatusServiceTest, ManyRoutersWatchOneWorker) {

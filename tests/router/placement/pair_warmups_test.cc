@@ -8,6 +8,7 @@
 #include "common/rpc/server.h"
 #include "grpcpp/impl/service_type.h"
 #include "router/router_probe.h"
+#include "router/workers/worker_link.h"
 #include "tests/fakes/eventually.h"
 
 namespace baton {
@@ -42,6 +43,7 @@ class PairWarmupsTest : public testing::Test {
     server_ = *RpcServer::Start({}, {&service_});
     prefill_.link = LinkTo(server_->address());
     decode_.link = LinkTo("127.0.0.1:7");
+    decode_.address = decode_.link->address;
     prefill_.facts.incarnation = 11;
     decode_.facts.incarnation = 22;
     prefill_.facts.kv_transports = decode_.facts.kv_transports = {"nccl"};

@@ -8,11 +8,9 @@
 namespace baton {
 namespace {
 
-WorkerView View(const std::string& address, WorkerKind kind) {
+WorkerView View(const std::string& address) {
   WorkerView view;
-  view.link = std::make_shared<WorkerLink>();
-  view.link->address = address;
-  view.link->kind = kind;
+  view.address = address;
   view.facts = {.incarnation = std::hash<std::string>()(address),
                 .fingerprint = "m",
                 .layout = {.dtype = "float32", .block_size = 16, .layers = 1},
@@ -20,34 +18,55 @@ WorkerView View(const std::string& address, WorkerKind kind) {
                 .protocol_major = 1,
                 .max_model_len = 1000};
   view.places_free = 1;
+  view.prompt_tokens_free = 1000;
   view.blocks_total = 100;
+  view.fresh_until = base::kNever;
   return view;
 }
 
+// What stands before a request.
+struct RequestsAhead {
+  std::span<const RoutingNeed* const> needs;
+  bool prefill = false;
+};
+
 class RoutingPolicyTest : public ::testing::Test {
  protected:
-  std::optional<Route> Pick(RoutingNeed need = {}) {
-    const RoutingInput input{.decode = decode_,
-                             .prefill = prefill_,
+  std::variant<Route, Lack> Try(const RoutingNeed& need, const RequestsAhead& ahead = {}) {
+    const auto decode = Pointers(decode_);
+    const auto prefill = Pointers(prefill_);
+    const RoutingInput input{.decode = decode,
+                             .prefill = prefill,
+                             .serving_prefill = prefill,
                              .failed_pairs = failed_,
                              .hints = &hints_,
                              .local_prefill_below = local_below_,
-                             .now = now_};
+                             .now = now_,
+                             .ahead = ahead.needs,
+                             .prefill_is_kept = ahead.prefill};
     return PickRoute(need, input, &random_);
+  }
+  std::optional<Route> Pick(const RoutingNeed& need = {}) {
+    const auto picked = Try(need);
+    const Route* const route = std::get_if<Route>(&picked);
+    return route == nullptr ? std::nullopt : std::optional(*route);
+  }
+  static std::vector<const WorkerView*> Pointers(const std::vector<WorkerView>& views) {
+    std::vector<const WorkerView*> pointers;
+    for (const WorkerView& view : views) pointers.push_back(&view);
+    return pointers;
   }
   // How often each decode worker is picked in 200 draws.
   std::map<std::string, int> DecodeShares(const RoutingNeed& need = {}) {
     std::map<std::string, int> shares;
     for (int i = 0; i < 200; ++i) {
-      if (const auto route = Pick(need)) ++shares[route->decode.link->address];
+      if (const auto route = Pick(need)) ++shares[route->decode->address];
     }
     return shares;
   }
 
-  std::vector<WorkerView> decode_ = {View("d1", WorkerKind::kDecode),
-                                     View("d2", WorkerKind::kDecode)};
-  std::vector<WorkerView> prefill_ = {View("p1", WorkerKind::kPrefill),
-                                      View("p2", WorkerKind::kPrefill)};
+  std::vector<WorkerView> decode_ = {View("d1"), View("d2")};
+  std::vector<WorkerView> prefill_ = {View("p1"), View("p2")};
   PairSet failed_;
   PrefixHints hints_;
   int64_t local_below_ = 0;
@@ -69,7 +88,7 @@ TEST_F(RoutingPolicyTest, OccupancyIsOfThePoolNotInBlocks) {
 
 TEST_F(RoutingPolicyTest, OfManyWorkersTheHeaviestIsNeverPicked) {
   for (int i = 3; i <= 8; ++i) {
-    decode_.push_back(View("d" + std::to_string(i), WorkerKind::kDecode));
+    decode_.push_back(View("d" + std::to_string(i)));
   }
   decode_[4].blocks_expected = 99;
   const auto shares = DecodeShares();
@@ -79,27 +98,27 @@ TEST_F(RoutingPolicyTest, OfManyWorkersTheHeaviestIsNeverPicked) {
 
 TEST_F(RoutingPolicyTest, PrefillWorkerWithFewerQueuedTokensWins) {
   prefill_[1].queued_tokens = 500;
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->link->address, "p1");
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->address, "p1");
 }
 
 TEST_F(RoutingPolicyTest, WaitsWhenNoPrefillWorkerHasAPlace) {
   for (WorkerView& view : prefill_) view.places_free = 0;
   EXPECT_FALSE(Pick().has_value());
   prefill_[1].places_free = 1;
-  EXPECT_EQ(Pick()->prefill->link->address, "p2");
+  EXPECT_EQ(Pick()->prefill->address, "p2");
 }
 
 TEST_F(RoutingPolicyTest, LocalPrefillNeedsAPlaceToo) {
   prefill_.clear();
-  EXPECT_FALSE(Pick()->prefill.has_value());
+  EXPECT_FALSE(Pick()->prefill != nullptr);
   for (WorkerView& view : decode_) view.places_free = 0;
   EXPECT_FALSE(Pick().has_value());
 }
 
 TEST_F(RoutingPolicyTest, ShortPromptsStayLocal) {
   local_below_ = 32;
-  EXPECT_FALSE(Pick({.tokens = 31})->prefill.has_value());
-  EXPECT_TRUE(Pick({.tokens = 32})->prefill.has_value());
+  EXPECT_FALSE(Pick({.tokens = 31})->prefill != nullptr);
+  EXPECT_TRUE(Pick({.tokens = 32})->prefill != nullptr);
 }
 
 TEST_F(RoutingPolicyTest, OnlyWhatTheDecodeWorkerDoesNotHoldCounts) {
@@ -108,10 +127,10 @@ TEST_F(RoutingPolicyTest, OnlyWhatTheDecodeWorkerDoesNotHoldCounts) {
   const std::vector<TokenId> prompt(100, 7);
   const auto prefix = std::make_shared<PrefixChain>(ChainOf("", prompt, {}, 16));
   const RoutingNeed need{.tokens = 100, .prefix = prefix};
-  EXPECT_TRUE(Pick(need)->prefill.has_value());
+  EXPECT_TRUE(Pick(need)->prefill != nullptr);
   hints_.Note(decode_[0].key(), *prefix, 100, now_);
   const auto route = Pick(need);
-  EXPECT_FALSE(route->prefill.has_value());
+  EXPECT_EQ(route->prefill, nullptr);
   EXPECT_EQ(route->held_tokens, 96);
 }
 
@@ -143,27 +162,27 @@ TEST_F(RoutingPolicyTest, TensorParallelSizesMayDifferWhereHeadsDivide) {
 
 TEST_F(RoutingPolicyTest, EqualNumericsArePreferredOtherOnesStillServe) {
   prefill_[0].facts.numerics = "x";
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->link->address, "p2");
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->address, "p2");
   prefill_.pop_back();
-  EXPECT_EQ(Pick()->prefill->link->address, "p1");
+  EXPECT_EQ(Pick()->prefill->address, "p1");
 }
 
 TEST_F(RoutingPolicyTest, FailedPairIsPassedOverWhileThereIsAnother) {
   failed_ = {{"p1", "d1"}, {"p1", "d2"}};
-  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->link->address, "p2");
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->address, "p2");
   prefill_.pop_back();
-  EXPECT_EQ(Pick()->prefill->link->address, "p1");
+  EXPECT_EQ(Pick()->prefill->address, "p1");
 }
 
 TEST_F(RoutingPolicyTest, AvoidedWorkersAreALastResort) {
   RoutingNeed need;
   need.avoid = {decode_[0].key(), prefill_[1].key()};
   for (int i = 0; i < 50; ++i) {
-    EXPECT_EQ(Pick(need)->decode.link->address, "d2");
-    EXPECT_EQ(Pick(need)->prefill->link->address, "p1");
+    EXPECT_EQ(Pick(need)->decode->address, "d2");
+    EXPECT_EQ(Pick(need)->prefill->address, "p1");
   }
   decode_.pop_back();
-  EXPECT_EQ(Pick(need)->decode.link->address, "d1");
+  EXPECT_EQ(Pick(need)->decode->address, "d1");
 }
 
 TEST_F(RoutingPolicyTest, FullDecodeWorkerGetsNothingForAWhile) {
@@ -173,10 +192,68 @@ TEST_F(RoutingPolicyTest, FullDecodeWorkerGetsNothingForAWhile) {
   EXPECT_FALSE(Pick().has_value());
 }
 
-TEST_F(RoutingPolicyTest, WorkerThatCouldNeverHoldTheRequestIsALastResort) {
+TEST_F(RoutingPolicyTest, WorkerThatCouldNeverHoldTheRequestDoesNotGetIt) {
   decode_[0].blocks_total = 10;
-  RoutingNeed need{.tokens = 100, .peak_tokens = 500};
+  const RoutingNeed need{.tokens = 100, .peak_tokens = 500};
   EXPECT_EQ(DecodeShares(need), (std::map<std::string, int>{{"d2", 200}}));
+  decode_.pop_back();
+  EXPECT_EQ(std::get<Lack>(Try(need)), Lack::kDecode);
+}
+
+TEST_F(RoutingPolicyTest, PrefillWorkerTooSmallForThePromptDoesNotGetIt) {
+  prefill_[0].blocks_total = 4;
+  const RoutingNeed need{.tokens = 100, .peak_tokens = 150};
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick(need)->prefill->address, "p2");
+  prefill_[1].facts.max_model_len = 100;  // the prompt, but not the token after it
+  EXPECT_EQ(Pick(need)->prefill, nullptr);
+}
+
+TEST_F(RoutingPolicyTest, DecodeWorkerWithoutAPlaceIsNoCandidate) {
+  decode_[0].places_free = 0;
+  EXPECT_EQ(DecodeShares(), (std::map<std::string, int>{{"d2", 200}}));
+  decode_[1].places_free = -3;
+  EXPECT_EQ(std::get<Lack>(Try({})), Lack::kDecode);
+}
+
+TEST_F(RoutingPolicyTest, PrefillWorkerTakesPromptsWhileItsTokensLast) {
+  prefill_[0].prompt_tokens_free = 0;
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->address, "p2");
+  prefill_[1].prompt_tokens_free = 1;  // the last prompt may go beyond
+  EXPECT_NE(Pick({.tokens = 500, .peak_tokens = 600})->prefill, nullptr);
+  prefill_[1].prompt_tokens_free = -499;
+  EXPECT_EQ(std::get<Lack>(Try({})), Lack::kPrefill);
+}
+
+TEST_F(RoutingPolicyTest, WorkersThatAnEarlierRequestWaitsForAreKeptForIt) {
+  decode_[0].blocks_total = 10;
+  const RoutingNeed large{.tokens = 100, .peak_tokens = 500};
+  const RoutingNeed* const ahead[] = {&large};
+  for (int i = 0; i < 50; ++i) {
+    const auto picked = Try({.tokens = 1, .peak_tokens = 10}, {.needs = ahead});
+    EXPECT_EQ(std::get<Route>(picked).decode->address, "d1");
+  }
+  EXPECT_EQ(std::get<Lack>(Try(large, {.needs = ahead})), Lack::kDecode);
+  EXPECT_EQ(std::get<Lack>(Try({}, {.prefill = true})), Lack::kPrefill);
+}
+
+TEST_F(RoutingPolicyTest, DuringARolloutTheOtherVersionsPrefillWorkersServe) {
+  decode_[0].facts.fingerprint = prefill_[0].facts.fingerprint = "new";
+  prefill_[0].places_free = 0;
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->decode->address, "d2");
+}
+
+TEST_F(RoutingPolicyTest, SilentWorkersAreNoCandidates) {
+  decode_[0].fresh_until = now_ - std::chrono::milliseconds(1);
+  EXPECT_EQ(DecodeShares(), (std::map<std::string, int>{{"d2", 200}}));
+}
+
+TEST_F(RoutingPolicyTest, OfAThousandWorkersOneThatFitsIsFound) {
+  decode_.clear();
+  for (int i = 0; i < 1000; ++i) {
+    decode_.push_back(View("d" + std::to_string(i)));
+    if (i != 577) decode_.back().blocks_total = 10;
+  }
+  EXPECT_EQ(Pick({.tokens = 100, .peak_tokens = 500})->decode->address, "d577");
 }
 
 TEST_F(RoutingPolicyTest, RequestStaysWithItsModel) {
@@ -189,14 +266,19 @@ TEST_F(RoutingPolicyTest, RequestStaysWithItsModel) {
 }
 
 TEST_F(RoutingPolicyTest, OtherPrefillIsNeverOneThatRefused) {
-  const RoutingInput input{.decode = {}, .prefill = prefill_, .failed_pairs = failed_, .now = now_};
+  const auto prefill = Pointers(prefill_);
+  const RoutingInput input{.decode = {},
+                           .prefill = prefill,
+                           .serving_prefill = prefill,
+                           .failed_pairs = failed_,
+                           .now = now_};
   RoutingNeed need;
   need.avoid = {prefill_[0].key()};
-  const auto other = PickOtherPrefill(need, decode_[0], input, &random_);
-  ASSERT_TRUE(other.has_value());
-  EXPECT_EQ(other->link->address, "p2");
+  const WorkerView* other = PickOtherPrefill(need, decode_[0], input, &random_);
+  ASSERT_NE(other, nullptr);
+  EXPECT_EQ(other->address, "p2");
   need.avoid.insert(prefill_[1].key());
-  EXPECT_FALSE(PickOtherPrefill(need, decode_[0], input, &random_).has_value());
+  EXPECT_EQ(PickOtherPrefill(need, decode_[0], input, &random_), nullptr);
 }
 
 }  // namespace

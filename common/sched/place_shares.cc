@@ -1,0 +1,108 @@
+#include "common/sched/place_shares.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace baton {
+namespace {
+
+constexpr base::Duration kWindow = std::chrono::milliseconds(500);
+// From the end of one request until the next one, sent for its place, stands in the line.
+constexpr base::Duration kPlacementLatency = std::chrono::milliseconds(10);
+
+// Fills all vessels to one level, none beyond its brim, until `amount` is used up. A unit that
+// cannot be divided goes to the vessels from `turn` on. Returns what each got.
+std::vector<int64_t> FillToOneLevel(int64_t amount, std::span<const int64_t> brims, uint64_t turn) {
+  const size_t n = brims.size();
+  std::vector<int64_t> filled(n, 0);
+  std::vector<size_t> open;
+  for (size_t i = 0; i < n; ++i) open.push_back((i + turn) % n);
+  while (amount > 0 && !open.empty()) {
+    std::erase_if(open, [&](size_t i) { return filled[i] >= brims[i]; });
+    if (open.empty()) break;
+    int64_t rise = std::max<int64_t>(1, amount / static_cast<int64_t>(open.size()));
+    for (const size_t i : open) rise = std::min(rise, brims[i] - filled[i]);
+    for (const size_t i : open) {
+      const int64_t added = std::min(rise, amount);
+      filled[i] += added;
+      amount -= added;
+    }
+  }
+  return filled;
+}
+
+}  // namespace
+
+std::vector<int64_t> DivideShares(int64_t capacity, std::span<const Claim> claims, uint64_t turn) {
+  const size_t n = claims.size();
+  if (n == 0) return {};
+  std::vector<int64_t> brims(n);
+  int64_t held = 0;
+  for (size_t i = 0; i < n; ++i) {
+    brims[i] = std::max(claims[i].held, claims[i].wanted);
+    held += claims[i].held;
+  }
+  std::vector<int64_t> fair = FillToOneLevel(capacity, brims, turn);
+  int64_t unwanted = capacity;
+  for (const int64_t part : fair) unwanted -= part;
+  for (size_t i = 0; i < n; ++i) {
+    const auto left = static_cast<int64_t>(n - i);
+    const int64_t part = (unwanted + left - 1) / left;  // rounded up: the first get the odd ones
+    fair[(i + turn) % n] += part;
+    unwanted -= part;
+  }
+  std::vector<int64_t> below(n);
+  for (size_t i = 0; i < n; ++i) below[i] = std::max<int64_t>(0, fair[i] - claims[i].held);
+  const std::vector<int64_t> more =
+      FillToOneLevel(std::max<int64_t>(0, capacity - held), below, turn);
+  for (size_t i = 0; i < n; ++i) {
+    if (below[i] > 0) fair[i] = claims[i].held + more[i];
+  }
+  return fair;
+}
+
+int64_t EndRate::LineFor(uint64_t ended, base::Instant now) {
+  if (now - since_ >= kWindow) {
+    rate_ = since_ == base::Instant()
+                ? 0
+                : static_cast<double>(ended - ended_before_) / base::Seconds(now - since_);
+    since_ = now;
+    ended_before_ = ended;
+  }
+  return std::llround(rate_ * base::Seconds(kPlacementLatency));
+}
+
+PlaceShares::RouterId PlaceShares::Join() {
+  demands_.emplace(++last_, Demand());
+  return last_;
+}
+
+void PlaceShares::SetDemand(RouterId router, const Demand& demand) {
+  const auto found = demands_.find(router);
+  if (found != demands_.end()) found->second = demand;
+}
+
+void PlaceShares::Leave(RouterId router) { demands_.erase(router); }
+
+PlaceShares::Share PlaceShares::Of(RouterId router, const PlaceCapacity& capacity,
+                                   base::Instant now) {
+  const auto found = demands_.find(router);
+  if (found == demands_.end()) return {};
+  int64_t lent = capacity.places;
+  if (capacity.places >= capacity.seats) {
+    lent += std::min<int64_t>(capacity.seats / 4, rate_.LineFor(capacity.ended, now));
+  }
+  std::vector<Claim> places, tokens;
+  for (const auto& [id, demand] : demands_) {
+    places.push_back(demand.places);
+    tokens.push_back(demand.prompt_tokens);
+  }
+  const auto index = static_cast<size_t>(std::distance(demands_.begin(), found));
+  // Two steps: one that computes, and one that is ready when it ends.
+  const int64_t next_tokens = int64_t{2} * capacity.step_prompt_tokens;
+  return {.places = DivideShares(lent, places, capacity.ended)[index],
+          .prompt_tokens = DivideShares(next_tokens, tokens, capacity.ended)[index]};
+}
+
+}  // namespace baton

@@ -1,0 +1,249 @@
+#include "router/workers/worker_table.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+namespace baton {
+namespace {
+
+constexpr WorkerKind kKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
+// The share of prompt tokens of a worker that names none.
+constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max() / 4;
+
+}  // namespace
+
+WorkerTable::Entry* WorkerTable::At(WorkerKind kind, const std::string& address) {
+  const auto found = Of(kind).by_address.find(address);
+  return found == Of(kind).by_address.end() ? nullptr : found->second.get();
+}
+
+const WorkerTable::Entry* WorkerTable::At(WorkerKind kind, const std::string& address) const {
+  const auto found = Of(kind).by_address.find(address);
+  return found == Of(kind).by_address.end() ? nullptr : found->second.get();
+}
+
+WorkerTable::Entry* WorkerTable::OfProcess(WorkerKind kind, const WorkerKey& key) {
+  Entry* const entry = At(kind, key.address);
+  const bool same =
+      entry != nullptr && entry->known && entry->view.facts.incarnation == key.incarnation;
+  return same ? entry : nullptr;
+}
+
+const WorkerTable::Entry* WorkerTable::OfProcess(WorkerKind kind, const WorkerKey& key) const {
+  const Entry* const entry = At(kind, key.address);
+  const bool same =
+      entry != nullptr && entry->known && entry->view.facts.incarnation == key.incarnation;
+  return same ? entry : nullptr;
+}
+
+void WorkerTable::Add(WorkerKind kind, const std::string& address,
+                      std::shared_ptr<WorkerLink> link) {
+  auto& slot = Of(kind).by_address[address];
+  if (slot != nullptr) return;
+  slot = std::make_unique<Entry>();
+  slot->view.link = std::move(link);
+  slot->view.address = address;
+  Of(kind).entry_of[&slot->view] = slot.get();
+}
+
+void WorkerTable::Remove(WorkerKind kind, const std::string& address) {
+  Entry* const entry = At(kind, address);
+  if (entry == nullptr) return;
+  entry->known = false;
+  Refresh(kind, entry);
+  Of(kind).entry_of.erase(&entry->view);
+  Of(kind).by_address.erase(address);
+}
+
+void WorkerTable::SetListed(WorkerKind kind, const std::string& address, bool listed) {
+  Entry* const entry = At(kind, address);
+  if (entry == nullptr || entry->listed == listed) return;
+  entry->listed = listed;
+  Refresh(kind, entry);
+}
+
+void WorkerTable::Learn(WorkerKind kind, const std::string& address, WorkerFacts facts,
+                        bool accepted) {
+  Entry* const entry = At(kind, address);
+  if (entry == nullptr) return;
+  Lose(kind, address);  // what was before it
+  entry->view.facts = std::move(facts);
+  entry->known = true;
+  entry->accepted = accepted;
+  Refresh(kind, entry);
+}
+
+void WorkerTable::Update(WorkerKind kind, const std::string& address, WorkerLoad load,
+                         base::Instant now) {
+  Entry* const entry = At(kind, address);
+  if (entry == nullptr || !entry->known) return;
+  if (!load.share) {
+    load.share = {.places = entry->places_held + load.prefill_places_free,
+                  .prompt_tokens = kUnbounded};
+  }
+  entry->load = std::move(load);
+  entry->suspect = false;
+  entry->tokens_queued = 0;
+  entry->tokens_placed = 0;
+  entry->view.blocks_total = entry->load.blocks_total;
+  entry->view.warm_pairs = entry->load.warm_pairs;
+  entry->view.fresh_until = now + rules_.status_fresh;
+  if (entry->accepted) entry->seen_context = entry->view.context();
+  Refresh(kind, entry);
+}
+
+void WorkerTable::Lose(WorkerKind kind, const std::string& address) {
+  Entry* const entry = At(kind, address);
+  if (entry == nullptr) return;
+  entry->known = entry->accepted = entry->suspect = false;
+  entry->load = WorkerLoad();
+  entry->view.full_until = entry->view.fresh_until = base::Instant();
+  entry->places_held = 0;
+  entry->prompt_tokens_held = entry->growth_tokens = 0;
+  entry->tokens_queued = entry->tokens_placed = 0;
+  Refresh(kind, entry);
+}
+
+void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
+  Entry* const entry = OfProcess(kind, key);
+  if (entry == nullptr) return;
+  ++entry->places_held;
+  if (claim.computes) {
+    entry->prompt_tokens_held += claim.tokens;
+    entry->tokens_queued += claim.tokens;
+  }
+  entry->tokens_placed += claim.tokens;
+  entry->growth_tokens += claim.growth_tokens;
+  Refresh(kind, entry);
+}
+
+void WorkerTable::PromptDone(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
+  Entry* const entry = OfProcess(kind, key);
+  if (entry == nullptr || !claim.computes) return;
+  entry->prompt_tokens_held -= claim.tokens;
+  if (!claim.decodes) --entry->places_held;
+  Refresh(kind, entry);
+}
+
+void WorkerTable::Return(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
+  Entry* const entry = OfProcess(kind, key);
+  if (entry == nullptr) return;
+  if (claim.decodes) --entry->places_held;
+  entry->growth_tokens -= claim.growth_tokens;
+  Refresh(kind, entry);
+}
+
+base::Instant WorkerTable::MarkFull(const WorkerKey& key, base::Instant now) {
+  for (const WorkerKind kind : kKinds) {
+    if (Entry* const entry = OfProcess(kind, key)) {
+      entry->view.full_until = now + rules_.full_backoff;
+    }
+  }
+  return now + rules_.full_backoff;
+}
+
+void WorkerTable::MarkSuspect(const WorkerKey& key) {
+  for (const WorkerKind kind : kKinds) {
+    if (Entry* const entry = OfProcess(kind, key)) {
+      entry->suspect = true;
+      Refresh(kind, entry);
+    }
+  }
+}
+
+std::vector<const WorkerView*> WorkerTable::Healthy(WorkerKind kind, base::Instant now) const {
+  std::vector<const WorkerView*> healthy;
+  std::set<uint64_t> seen;  // one process may be reached at two addresses
+  for (const auto& [address, entry] : Of(kind).by_address) {
+    if (!IsHealthy(kind, address, now)) continue;
+    if (seen.insert(entry->view.facts.incarnation).second) healthy.push_back(&entry->view);
+  }
+  return healthy;
+}
+
+bool WorkerTable::IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const {
+  const Entry* const entry = At(kind, address);
+  return entry != nullptr && entry->known && entry->accepted && entry->listed &&
+         entry->load.takes_new && now <= entry->view.fresh_until;
+}
+
+bool WorkerTable::IsAlive(const WorkerKey& key) const {
+  return std::ranges::any_of(kKinds,
+                             [&](WorkerKind kind) { return OfProcess(kind, key) != nullptr; });
+}
+
+bool WorkerTable::IsFresh(const WorkerKey& key, base::Instant now) const {
+  return std::ranges::any_of(kKinds, [&](WorkerKind kind) {
+    const Entry* const entry = OfProcess(kind, key);
+    return entry != nullptr && now <= entry->view.fresh_until;
+  });
+}
+
+const WorkerView* WorkerTable::Find(WorkerKind kind, const WorkerKey& key) const {
+  const Entry* const entry = OfProcess(kind, key);
+  return entry == nullptr ? nullptr : &entry->view;
+}
+
+int64_t WorkerTable::HealthyContext(base::Instant now) const {
+  int64_t most = 0;
+  for (const WorkerView* view : Healthy(WorkerKind::kDecode, now)) {
+    most = std::max(most, view->context());
+  }
+  return most;
+}
+
+int64_t WorkerTable::KnownContext() const {
+  int64_t most = 0;
+  for (const auto& [address, entry] : Of(WorkerKind::kDecode).by_address) {
+    if (entry->listed) most = std::max(most, entry->seen_context);
+  }
+  return most;
+}
+
+WorkerDemand WorkerTable::DemandOf(WorkerKind kind, const std::string& address, int64_t requests,
+                                   int64_t tokens) const {
+  const Entry* const entry = At(kind, address);
+  if (entry == nullptr) return {};
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  return {.places_held = entry->places_held,
+          .places_wanted = static_cast<int32_t>(std::min(most, entry->places_held + requests)),
+          .prompt_tokens_held = entry->prompt_tokens_held,
+          .prompt_tokens_wanted = entry->prompt_tokens_held + tokens};
+}
+
+void WorkerTable::Refresh(WorkerKind kind, Entry* entry) {
+  WorkerView& view = entry->view;
+  const WorkerShare share = entry->load.share.value_or(WorkerShare());
+  view.places_free = share.places - entry->places_held;
+  view.prompt_tokens_free = share.prompt_tokens - entry->prompt_tokens_held;
+  view.queued_tokens = entry->load.queued_prompt_tokens + entry->tokens_queued;
+  const int64_t block = std::max(1, view.facts.layout.block_size);
+  // A running request is taken to be half-way through what it may still generate.
+  const int64_t growth = std::max<int64_t>(0, entry->growth_tokens / 2) + entry->tokens_placed;
+  view.blocks_expected = entry->load.blocks_in_use + (growth + block - 1) / block;
+  const bool serves =
+      entry->known && entry->accepted && entry->listed && !entry->suspect && entry->load.takes_new;
+  Group* const group = &Of(kind);
+  SetMember(group, &Group::serving, &Entry::serving_at, entry, serves);
+  SetMember(group, &Group::open, &Entry::open_at, entry, serves && view.places_free >= 1);
+}
+
+void WorkerTable::SetMember(Group* group, std::vector<const WorkerView*> Group::*list,
+                            int32_t Entry::*position, Entry* entry, bool member) {
+  std::vector<const WorkerView*>& views = group->*list;
+  int32_t& at = entry->*position;
+  if (member == (at >= 0)) return;
+  if (member) {
+    at = static_cast<int32_t>(views.size());
+    views.push_back(&entry->view);
+    return;
+  }
+  // The last one takes the gap.
+  views[static_cast<size_t>(at)] = views.back();
+  group->entry_of[views.back()]->*position = at;
+  views.pop_back();
+  at = -1;
+}
+
+}  // namespace baton

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "router/workers/worker_view.h"
+
+namespace baton {
+
+// What an attempt takes of a worker.
+struct WorkerClaim {
+  int64_t tokens = 0;         // of prompt and generated, to be held there from the start
+  int64_t growth_tokens = 0;  // that may still be generated there
+  bool computes = false;      // the worker computes the prompt
+  bool decodes = false;       // the place lasts until the end of the attempt, not of its prompt
+};
+
+// What this router has at a worker, and could use in all, that included.
+struct WorkerDemand {
+  int32_t places_held = 0, places_wanted = 0;
+  int64_t prompt_tokens_held = 0, prompt_tokens_wanted = 0;
+  friend bool operator==(const WorkerDemand&, const WorkerDemand&) = default;
+};
+
+// What one router knows of its workers: who they are, what they said last, and, in one place, what
+// this router has at each of them. It has no threads, clock or connections: news go in with the
+// time, placement reads the views. Calls that name a process have no effect once that process is
+// gone. Not thread-safe.
+class WorkerTable final {
+ public:
+  struct Rules {
+    base::Duration status_fresh{};  // a status that is older says nothing
+    base::Duration full_backoff{};  // how long a worker that answered FULL gets nothing new
+  };
+  explicit WorkerTable(const Rules& rules) : rules_(rules) {}
+  WorkerTable(const WorkerTable&) = delete;
+  WorkerTable& operator=(const WorkerTable&) = delete;
+
+  // --- News of workers, each known by its kind and address. ---
+  void Add(WorkerKind kind, const std::string& address, std::shared_ptr<WorkerLink> link);
+  void Remove(WorkerKind kind, const std::string& address);
+  // Whether the configured lists still have it; one that they dropped gets nothing new.
+  void SetListed(WorkerKind kind, const std::string& address, bool listed);
+  // A process introduced itself. It gets requests only if it was accepted.
+  void Learn(WorkerKind kind, const std::string& address, WorkerFacts facts, bool accepted);
+  void Update(WorkerKind kind, const std::string& address, WorkerLoad load, base::Instant now);
+  // Its Watch ended: the process is gone.
+  void Lose(WorkerKind kind, const std::string& address);
+
+  // --- What attempts take and give back. ---
+  void Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim);
+  // The prompt was computed: a prefill worker's place is free again.
+  void PromptDone(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim);
+  // The attempt is over. After PromptDone for what computed.
+  void Return(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim);
+  // It answered FULL. Returns when it may be asked again.
+  base::Instant MarkFull(const WorkerKey& key, base::Instant now);
+  // A stream to it broke: it gets nothing new until it speaks again.
+  void MarkSuspect(const WorkerKey& key);
+
+  // --- Questions. ---
+  // Workers that get requests and have a place. Some may have answered FULL a moment ago, or be
+  // silent for too long. In no order, until the next change.
+  std::span<const WorkerView* const> WithPlace(WorkerKind kind) const { return Of(kind).open; }
+  // All that get requests, some of them perhaps silent for too long.
+  std::span<const WorkerView* const> Serving(WorkerKind kind) const { return Of(kind).serving; }
+  // Those of Serving that are not silent, and suspects; each process once.
+  std::vector<const WorkerView*> Healthy(WorkerKind kind, base::Instant now) const;
+  bool IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const;
+  // Whether that very process still answers its Watch, and whether it said something lately.
+  bool IsAlive(const WorkerKey& key) const;
+  bool IsFresh(const WorkerKey& key, base::Instant now) const;
+  const WorkerView* Find(WorkerKind kind, const WorkerKey& key) const;
+  // The most tokens that a sequence may have at the largest of the decode workers: of the healthy
+  // ones, and of all that are listed and were seen. 0: there is none.
+  int64_t HealthyContext(base::Instant now) const;
+  int64_t KnownContext() const;
+  // What to tell a worker while `requests` with `tokens` in all wait that could use it.
+  WorkerDemand DemandOf(WorkerKind kind, const std::string& address, int64_t requests,
+                        int64_t tokens) const;
+
+ private:
+  struct Entry {
+    WorkerView view;
+    bool known = false;  // the facts are of a process that speaks to us
+    bool accepted = false;
+    bool listed = true;
+    bool suspect = false;
+    WorkerLoad load;
+    int64_t seen_context = 0;  // outlives the process
+    // What this router has there, and, in the last two, what the last status does not show yet.
+    int32_t places_held = 0;
+    int64_t prompt_tokens_held = 0;
+    int64_t growth_tokens = 0;
+    int64_t tokens_queued = 0;
+    int64_t tokens_placed = 0;
+    // Positions in the lists of `Group`, or -1.
+    int32_t open_at = -1, serving_at = -1;
+  };
+  struct Group {
+    std::map<std::string, std::unique_ptr<Entry>> by_address;
+    std::vector<const WorkerView*> open, serving;
+    std::map<const WorkerView*, Entry*> entry_of;
+  };
+
+  const Group& Of(WorkerKind kind) const { return groups_[static_cast<size_t>(kind)]; }
+  Group& Of(WorkerKind kind) { return groups_[static_cast<size_t>(kind)]; }
+  Entry* At(WorkerKind kind, const std::string& address);
+  const Entry* At(WorkerKind kind, const std::string& address) const;
+  Entry* OfProcess(WorkerKind kind, const WorkerKey& key);
+  const Entry* OfProcess(WorkerKind kind, const WorkerKey& key) const;
+  // Brings the view and the lists in step with the entry.
+  void Refresh(WorkerKind kind, Entry* entry);
+  void SetMember(Group* group, std::vector<const WorkerView*> Group::*list,
+                 int32_t Entry::*position, Entry* entry, bool member);
+
+  const Rules rules_;
+  Group groups_[2];
+};
+
+}  // namespace baton

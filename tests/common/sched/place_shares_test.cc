@@ -1,0 +1,100 @@
+#include "common/sched/place_shares.h"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+#include <random>
+
+namespace baton {
+namespace {
+
+using ::testing::ElementsAre;
+
+std::vector<int64_t> Divide(int64_t capacity, std::vector<Claim> claims, uint64_t turn = 0) {
+  return DivideShares(capacity, claims, turn);
+}
+
+TEST(PlaceSharesTest, OneRouterHasEverything) {
+  EXPECT_THAT(Divide(64, {{.held = 0, .wanted = 0}}), ElementsAre(64));
+  EXPECT_THAT(Divide(64, {{.held = 70, .wanted = 300}}), ElementsAre(64));
+}
+
+TEST(PlaceSharesTest, EqualDemandsGetEqualParts) {
+  EXPECT_THAT(Divide(64, {{0, 100}, {0, 100}, {0, 100}, {0, 100}}), ElementsAre(16, 16, 16, 16));
+}
+
+TEST(PlaceSharesTest, WhatTheModestLeaveGoesToTheOthers) {
+  EXPECT_THAT(Divide(64, {{0, 100}, {0, 4}, {0, 100}}), ElementsAre(30, 4, 30));
+}
+
+TEST(PlaceSharesTest, WhatNobodyWantsIsDividedEqually) {
+  EXPECT_THAT(Divide(64, {{0, 10}, {0, 0}, {0, 0}}), ElementsAre(28, 18, 18));
+}
+
+TEST(PlaceSharesTest, WhatIsHeldIsNotLentASecondTime) {
+  // The first has more than its fair half: it gets nothing new, the second what is free.
+  EXPECT_THAT(Divide(64, {{60, 200}, {0, 200}}), ElementsAre(32, 4));
+  EXPECT_THAT(Divide(64, {{64, 200}, {0, 200}}), ElementsAre(32, 0));
+}
+
+TEST(PlaceSharesTest, AnOddUnitGoesRound) {
+  EXPECT_THAT(Divide(1, {{0, 5}, {0, 5}}, 0), ElementsAre(1, 0));
+  EXPECT_THAT(Divide(1, {{0, 5}, {0, 5}}, 1), ElementsAre(0, 1));
+}
+
+TEST(PlaceSharesTest, NeverLendsMoreThanThereIsBesideWhatIsHeld) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 5000; ++round) {
+    const int64_t capacity = random() % 200;
+    std::vector<Claim> claims(1 + random() % 12);
+    for (Claim& claim : claims) {
+      claim.held = random() % 40;
+      claim.wanted = claim.held + (random() % 3 == 0 ? 0 : random() % 200);
+    }
+    const std::vector<int64_t> shares = Divide(capacity, claims, random());
+    int64_t used = 0, held = 0;
+    for (size_t i = 0; i < claims.size(); ++i) {
+      ASSERT_GE(shares[i], 0);
+      used += std::max(shares[i], claims[i].held);
+      held += claims[i].held;
+    }
+    ASSERT_LE(used, std::max(capacity, held)) << "round " << round;
+    // Nothing that somebody wants lies idle.
+    const bool wanted = std::any_of(claims.begin(), claims.end(), [&](const Claim& claim) {
+      return claim.wanted >
+             std::max(claim.held, shares[static_cast<size_t>(&claim - claims.data())]);
+    });
+    if (wanted) {
+      ASSERT_EQ(used, std::max(capacity, held)) << "round " << round;
+    }
+  }
+}
+
+TEST(PlaceSharesTest, ALineIsAsLongAsEndsComeDuringAPlacement) {
+  EndRate rate;
+  base::Instant now(std::chrono::hours(1));
+  EXPECT_EQ(rate.LineFor(0, now), 0);
+  now += std::chrono::seconds(1);
+  EXPECT_EQ(rate.LineFor(1000, now), 10);
+  now += std::chrono::seconds(1);
+  EXPECT_EQ(rate.LineFor(1010, now), 0);
+}
+
+TEST(PlaceSharesTest, WhoLeftHasNoShareAndTakesNone) {
+  PlaceShares shares;
+  const auto first = shares.Join();
+  const auto second = shares.Join();
+  const PlaceCapacity capacity{.places = 8, .seats = 8, .step_prompt_tokens = 100};
+  const base::Instant now(std::chrono::hours(1));
+  shares.SetDemand(first, {.places = {0, 50}, .prompt_tokens = {0, 5000}});
+  shares.SetDemand(second, {.places = {0, 50}, .prompt_tokens = {0, 5000}});
+  EXPECT_EQ(shares.Of(first, capacity, now).places, 4);
+  EXPECT_EQ(shares.Of(first, capacity, now).prompt_tokens, 100);
+  shares.Leave(second);
+  EXPECT_EQ(shares.Of(second, capacity, now).places, 0);
+  EXPECT_EQ(shares.Of(first, capacity, now).places, 8);
+  EXPECT_EQ(shares.Of(first, capacity, now).prompt_tokens, 200);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,192 @@
+#include "router/workers/worker_table.h"
+
+#include <gmock/gmock.h>
+
+#include <random>
+
+namespace baton {
+namespace {
+
+constexpr auto kDecode = WorkerKind::kDecode;
+
+class WorkerTableTest : public ::testing::Test {
+ protected:
+  void Meet(const std::string& address, uint64_t incarnation = 1) {
+    table_.Add(kDecode, address, nullptr);
+    table_.Learn(kDecode, address, Facts(incarnation), /*accepted=*/true);
+  }
+  static WorkerFacts Facts(uint64_t incarnation) {
+    return {.incarnation = incarnation,
+            .fingerprint = "m",
+            .layout = {.block_size = 16},
+            .max_model_len = 1000};
+  }
+  void Say(const std::string& address, int64_t places, int64_t tokens = 1000) {
+    table_.Update(kDecode, address,
+                  {.takes_new = true,
+                   .blocks_total = 100,
+                   .share = WorkerShare{.places = places, .prompt_tokens = tokens}},
+                  now_);
+  }
+  const WorkerView& View(const std::string& address, uint64_t incarnation = 1) {
+    return *table_.Find(kDecode, {address, incarnation});
+  }
+  size_t open() { return table_.WithPlace(kDecode).size(); }
+
+  WorkerTable table_{
+      {.status_fresh = std::chrono::seconds(2), .full_backoff = std::chrono::milliseconds(200)}};
+  base::Instant now_{std::chrono::hours(1)};
+  const WorkerClaim attempt_{.tokens = 100, .growth_tokens = 50, .decodes = true};
+  const WorkerClaim local_{.tokens = 100, .growth_tokens = 50, .computes = true, .decodes = true};
+  const WorkerClaim prompt_{.tokens = 100, .computes = true};
+};
+
+TEST_F(WorkerTableTest, PlaceIsTakenUntilTheAttemptEndsWhateverTheWorkerSays) {
+  Meet("a");
+  Say("a", 2);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(View("a").places_free, 1);
+  Say("a", 2);  // the share holds for all that this router has there, seen by the worker or not
+  EXPECT_EQ(View("a").places_free, 1);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(open(), 0u);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(open(), 1u);  // at once, without another word of the worker
+}
+
+TEST_F(WorkerTableTest, ShareMayShrinkBelowWhatIsHeld) {
+  Meet("a");
+  Say("a", 3);
+  for (int i = 0; i < 3; ++i) table_.Take(kDecode, {"a", 1}, attempt_);
+  Say("a", 1);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(open(), 0u);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(open(), 1u);
+}
+
+TEST_F(WorkerTableTest, OlderWorkersTellWhatIsFree) {
+  Meet("a");
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Update(kDecode, "a", {.takes_new = true, .prefill_places_free = 5}, now_);
+  EXPECT_EQ(View("a").places_free, 5);
+  EXPECT_GT(View("a").prompt_tokens_free, 1'000'000);
+}
+
+TEST_F(WorkerTableTest, PromptTokensAreTakenUntilThePromptIsComputed) {
+  Meet("a");
+  Say("a", 10, 150);
+  table_.Take(kDecode, {"a", 1}, local_);
+  table_.Take(kDecode, {"a", 1}, prompt_);
+  EXPECT_EQ(View("a").prompt_tokens_free, -50);
+  EXPECT_EQ(View("a").places_free, 8);
+  table_.PromptDone(kDecode, {"a", 1}, local_);
+  table_.PromptDone(kDecode, {"a", 1}, prompt_);
+  EXPECT_EQ(View("a").prompt_tokens_free, 150);
+  EXPECT_EQ(View("a").places_free, 9);  // who decodes there keeps its place
+  table_.Return(kDecode, {"a", 1}, prompt_);
+  table_.Return(kDecode, {"a", 1}, local_);
+  EXPECT_EQ(View("a").places_free, 10);
+}
+
+TEST_F(WorkerTableTest, WhatWasHeldAtADeadProcessIsNotHeldAtTheNext) {
+  Meet("a");
+  Say("a", 2);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Lose(kDecode, "a");
+  EXPECT_EQ(open(), 0u);
+  EXPECT_FALSE(table_.IsAlive({"a", 1}));
+  Meet("a", 2);
+  Say("a", 2);
+  EXPECT_EQ(View("a", 2).places_free, 2);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(View("a", 2).places_free, 2);
+}
+
+TEST_F(WorkerTableTest, OnlyWhoIsAcceptedListedAndReadyGetsRequests) {
+  Meet("a");
+  EXPECT_EQ(open(), 0u);  // it has not said how it is
+  Say("a", 1);
+  EXPECT_EQ(open(), 1u);
+  table_.SetListed(kDecode, "a", false);
+  EXPECT_EQ(open(), 0u);
+  table_.SetListed(kDecode, "a", true);
+  table_.MarkSuspect({"a", 1});
+  EXPECT_EQ(open(), 0u);
+  Say("a", 1);
+  EXPECT_EQ(open(), 1u);
+  table_.Update(kDecode, "a", {.takes_new = false, .share = WorkerShare{5, 5}}, now_);
+  EXPECT_EQ(open(), 0u);
+  table_.Add(kDecode, "b", nullptr);
+  table_.Learn(kDecode, "b", Facts(2), /*accepted=*/false);
+  Say("b", 1);
+  EXPECT_EQ(open(), 0u);
+}
+
+TEST_F(WorkerTableTest, TheLargestContextOutlivesItsProcessWhileItIsListed) {
+  Meet("small");
+  table_.Update(kDecode, "small", {.takes_new = true, .blocks_total = 10}, now_);
+  Meet("large", 2);
+  Say("large", 1);
+  EXPECT_EQ(table_.HealthyContext(now_), 1000);
+  table_.Lose(kDecode, "large");
+  EXPECT_EQ(table_.HealthyContext(now_), 160);
+  EXPECT_EQ(table_.KnownContext(), 1000);
+  table_.SetListed(kDecode, "large", false);
+  EXPECT_EQ(table_.KnownContext(), 160);
+}
+
+TEST_F(WorkerTableTest, SilenceMakesUnhealthyAndIsNotDeath) {
+  Meet("a");
+  Say("a", 1);
+  now_ += std::chrono::milliseconds(2001);
+  EXPECT_FALSE(table_.IsHealthy(kDecode, "a", now_));
+  EXPECT_FALSE(table_.IsFresh({"a", 1}, now_));
+  EXPECT_TRUE(table_.IsAlive({"a", 1}));
+}
+
+TEST_F(WorkerTableTest, DemandIsWhatIsHeldAndWhatWaits) {
+  Meet("a");
+  Say("a", 4);
+  table_.Take(kDecode, {"a", 1}, local_);
+  EXPECT_EQ(table_.DemandOf(kDecode, "a", 7, 900), (WorkerDemand{.places_held = 1,
+                                                                 .places_wanted = 8,
+                                                                 .prompt_tokens_held = 100,
+                                                                 .prompt_tokens_wanted = 1000}));
+}
+
+TEST_F(WorkerTableTest, ListsFollowWhateverHappens) {
+  std::mt19937 random(11);
+  std::vector<int> held(20);
+  std::vector<int> share(20);
+  for (int i = 0; i < 20; ++i) Meet(std::to_string(i));
+  for (int step = 0; step < 5000; ++step) {
+    const int i = static_cast<int>(random() % 20);
+    const std::string address = std::to_string(i);
+    switch (random() % 3) {
+      case 0:
+        share[i] = static_cast<int>(random() % 4);
+        Say(address, share[i]);
+        break;
+      case 1:
+        table_.Take(kDecode, {address, 1}, attempt_);
+        ++held[i];
+        break;
+      default:
+        if (held[i] == 0) break;
+        table_.Return(kDecode, {address, 1}, attempt_);
+        --held[i];
+    }
+    std::set<std::string> expected, found;
+    for (int j = 0; j < 20; ++j) {
+      if (share[j] > held[j]) expected.insert(std::to_string(j));
+    }
+    for (const WorkerView* view : table_.WithPlace(kDecode)) found.insert(view->address);
+    ASSERT_EQ(found, expected) << "step " << step;
+    ASSERT_EQ(found.size(), open());
+  }
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "common/sched/place_shares.h"
+#include "router/placement/request_queue.h"
+#include "router/workers/worker_table.h"
+#include "tests/sim/sim_worker.h"
+
+namespace baton::sim {
+
+struct RoutingSimOptions {
+  int32_t routers = 1;
+  int32_t workers = 1;
+  int32_t seats = 8;         // of each worker
+  int32_t num_blocks = 400;  // of each worker, of 4 tokens
+  // Requests that each router's clients keep under way, and how many each router gets in all.
+  std::vector<int32_t> concurrency;
+  int32_t requests = 100;
+  int32_t prompt_tokens = 8;
+  int32_t output_tokens = 20;
+  // Every so many requests one has a prompt of that length; 0: none.
+  int32_t long_every = 0;
+  int32_t long_prompt_tokens = 0;
+  uint64_t seed = 1;
+};
+
+// What became of one request.
+struct Served {
+  int32_t router = 0;
+  int32_t arrival = 0;  // its number among those of its router, in order of arrival
+  bool is_long = false;
+  base::Instant arrived{}, first_token{};
+};
+
+// A cluster of routers and decode workers without threads or network, for the way from a router's
+// queue to a first token: real queues, tables, routing and shares at the routers, real schedulers
+// at the workers. Messages take a tick of 5 ms, a status is sent every tenth, a step takes a tick.
+// Everything follows from the seed.
+class RoutingSim {
+ public:
+  explicit RoutingSim(const RoutingSimOptions& options);
+  ~RoutingSim();
+
+  // Runs until all requests are served. Returns what was wrong, or nothing.
+  std::string Run();
+
+  const std::vector<Served>& served() const { return served_; }
+  int32_t refusals() const { return refusals_; }  // FULL, said by workers
+  int32_t longest_line() const { return longest_line_; }
+  // Of all seats, those in use while each router had somebody in its queue.
+  double seats_used() const;
+  double MeanWaitMs(int32_t router) const;
+  int32_t MostOvertaken() const;
+
+ private:
+  struct Router;
+  struct Worker;
+  struct Request;
+
+  void Arrive(Router* router);
+  void Place(Router* router);
+  void StepWorker(Worker* worker);
+  void Hear(Worker* worker, const SchedEvent& event);
+  void SendStatus(Worker* worker);
+  void Deliver();
+  void Count();
+
+  const RoutingSimOptions options_;
+  std::mt19937_64 random_;
+  base::Instant now_{std::chrono::hours(1)};
+  int32_t tick_ = 0;
+  std::vector<std::unique_ptr<Router>> routers_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::deque<Request> requests_;
+  std::multimap<int32_t, std::function<void()>> mail_;  // by the tick of its arrival
+  std::vector<Served> served_;
+  int32_t refusals_ = 0, longest_line_ = 0;
+  int64_t seat_ticks_ = 0, used_seat_ticks_ = 0;
+};
+
+}  // namespace baton::sim

@@ -1,0 +1,70 @@
+// How requests wait: in the order of their arrival, in the routers' queues, for places that workers
+// lend by demand.
+#include "tests/sim/routing_sim.h"
+
+#include <gtest/gtest.h>
+
+namespace baton::sim {
+namespace {
+
+// A request of 20 tokens takes 100 ms here and the next one is 10 ms away, so a router that waits
+// for each end would leave a tenth of the seats empty; a short line at the worker makes up for a
+// part.
+constexpr double kSeatsUsed = 0.88;
+
+TEST(RoutingSimTest, ThreeHundredClientsOfSixtyFourPlacesAreServedInOrder) {
+  RoutingSim sim({.seats = 64, .num_blocks = 4000, .concurrency = {300}, .requests = 900});
+  ASSERT_EQ(sim.Run(), "");
+  EXPECT_EQ(sim.refusals(), 0);
+  EXPECT_LE(sim.MostOvertaken(), 64);
+  EXPECT_LE(sim.longest_line(), 16);
+  EXPECT_GE(sim.seats_used(), kSeatsUsed);
+}
+
+TEST(RoutingSimTest, RoutersOfEqualLoadWaitEquallyLong) {
+  RoutingSim sim({.routers = 3,
+                  .workers = 4,
+                  .seats = 16,
+                  .num_blocks = 1000,
+                  .concurrency = {100, 100, 100},
+                  .requests = 400});
+  ASSERT_EQ(sim.Run(), "");
+  EXPECT_EQ(sim.refusals(), 0);
+  EXPECT_LE(sim.MostOvertaken(), 64);
+  EXPECT_GE(sim.seats_used(), kSeatsUsed);
+  const double first = sim.MeanWaitMs(0);
+  for (int32_t router = 1; router < 3; ++router) {
+    EXPECT_NEAR(sim.MeanWaitMs(router), first, 0.2 * first);
+  }
+}
+
+TEST(RoutingSimTest, PlacesThatOneRouterDoesNotNeedServeTheOther) {
+  RoutingSim sim(
+      {.routers = 2, .seats = 32, .num_blocks = 2000, .concurrency = {200, 1}, .requests = 200});
+  ASSERT_EQ(sim.Run(), "");
+  // The one that always has a single request is never made to queue behind the other's two hundred.
+  EXPECT_LT(sim.MeanWaitMs(1), sim.MeanWaitMs(0) / 4);
+}
+
+TEST(RoutingSimTest, FewPlacesGoRoundAmongManyRouters) {
+  RoutingSim sim({.routers = 5, .seats = 2, .concurrency = {10, 10, 10, 10, 10}, .requests = 40});
+  ASSERT_EQ(sim.Run(), "");
+  for (int32_t a = 0; a < 5; ++a) {
+    for (int32_t b = 0; b < 5; ++b) EXPECT_LT(sim.MeanWaitMs(a), 2 * sim.MeanWaitMs(b));
+  }
+}
+
+TEST(RoutingSimTest, LongPromptsAreNotStarvedByShortOnes) {
+  // The pool holds about sixteen short requests, or one long one and a few.
+  RoutingSim sim({.seats = 32,
+                  .num_blocks = 120,
+                  .concurrency = {60},
+                  .requests = 300,
+                  .long_every = 30,
+                  .long_prompt_tokens = 360});
+  ASSERT_EQ(sim.Run(), "");
+  EXPECT_LE(sim.MostOvertaken(), 32);
+}
+
+}  // namespace
+}  // namespace baton::sim
