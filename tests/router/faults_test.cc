@@ -187,7 +187,7 @@ TEST_F(FaultsTest, FullDecodeWorkersAreTriedAgainUntilOneHasRoom) {
     if (moment.point != FakePoint::kDecodeOpen || left->fetch_sub(1) <= 0) return FakeAction::Go();
     return FakeAction::Fail(WithReason(absl::StatusCode::kResourceExhausted, Reason::kFull));
   });
-  ExpectUndisturbed(Generate(Request("fault", 12)), 7);
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);  // nothing broke
   EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 6);
 }
 
@@ -242,25 +242,57 @@ TEST_F(FaultsTest, RequestThatKilledThreeProcessesIsNotTriedAgain) {
 
 TEST_F(FaultsTest, CommitWithoutStartedIsAFailedPush) {
   options_.deadlines.commit_to_started = std::chrono::milliseconds(100);
+  options_.deadlines.slow_answer = std::chrono::milliseconds(200);
   StartSplit(OneFault{FakePoint::kStarted, -1, FakeAction::Hang()});
   ExpectUndisturbed(Generate(Request("fault", 12)), 2);
   EXPECT_EQ(Metric("baton_attempts_total{outcome=\"push_failed\""), 1);
 }
 
-TEST_F(FaultsTest, SilentDecodeWorkerCostsTheReserveDeadlineAndAnAttempt) {
+TEST_F(FaultsTest, DecodeWorkerThatSpeaksButGivesNoBlocksIsFullAfterAWhile) {
   options_.deadlines.reserve = std::chrono::milliseconds(100);
   options_.deadlines.answer_grace = std::chrono::milliseconds(50);
+  options_.deadlines.slow_answer = std::chrono::milliseconds(300);
   StartSplit(OneFault{FakePoint::kReserved, -1, FakeAction::Hang()});
-  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
   EXPECT_EQ(decode_[0]->seen().size() + decode_[1]->seen().size(), 2u);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 1);
 }
 
-TEST_F(FaultsTest, TooLongForAWorkerIsTheRequestsFault) {
+TEST_F(FaultsTest, SlowAnswersOfALivingWorkerAreWaitedFor) {
+  options_.deadlines.reserve = std::chrono::milliseconds(20);
+  options_.deadlines.answer_grace = std::chrono::milliseconds(10);
+  options_.deadlines.commit_to_started = std::chrono::milliseconds(20);
+  StartSplit([this](const FakeMoment& moment) {
+    const bool slow = moment.point == FakePoint::kReserved || moment.point == FakePoint::kStarted;
+    const base::Instant until = clock_.Now() + std::chrono::milliseconds(150);
+    if (slow) {
+      EXPECT_TRUE(Eventually([&] { return clock_.Now() > until; }));
+    }
+    return FakeAction::Go();
+  });
+  for (int i = 0; i < 2; ++i) ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+  EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 2);
+}
+
+TEST_F(FaultsTest, LateFullIsFullAndNoBrokenStream) {
+  options_.deadlines.reserve = std::chrono::milliseconds(20);
+  options_.deadlines.answer_grace = std::chrono::milliseconds(10);
+  const auto left = std::make_shared<std::atomic<int>>(5);
+  StartSplit([this, left](const FakeMoment& moment) {
+    if (moment.point != FakePoint::kReserved || left->fetch_sub(1) <= 0) return FakeAction::Go();
+    const base::Instant until = clock_.Now() + std::chrono::milliseconds(60);
+    EXPECT_TRUE(Eventually([&] { return clock_.Now() > until; }));
+    return FakeAction::Fail(WithReason(absl::StatusCode::kResourceExhausted, Reason::kFull));
+  });
+  ExpectUndisturbed(Generate(Request("fault", 12)), 1);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"full\""), 5);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"stream_broken\""), 0);
+}
+
+TEST_F(FaultsTest, TooLongForAWorkerIsThatWorkersAffair) {
   StartSplit(OneFault{FakePoint::kDecodeOpen, -1,
                       FakeAction::Fail(InvalidArgument(Reason::kTooLong, "max_tokens", "no"))});
-  const Answer answer = Generate(Request("fault", 12));
-  EXPECT_EQ(answer.status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(ReasonText(answer.status), "TOO_LONG");
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
   EXPECT_EQ(Metric("baton_attempts_total{outcome=\"too_long\""), 1);
 }
 

@@ -1,0 +1,126 @@
+// Workers that differ in size or version.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::ElementsAreArray;
+
+class UnevenWorkersTest : public RouterTest {
+ protected:
+  // A decode worker whose pool holds `tokens`.
+  FakeWorker* AddDecodeOf(int tokens, std::function<FakeAction(const FakeMoment&)> script = {}) {
+    return AddDecode([&](FakeWorkerOptions& worker) {
+      worker.blocks_total = tokens / 16;
+      worker.max_model_len = 100'000;
+      worker.script = script;
+    });
+  }
+};
+
+TEST_F(UnevenWorkersTest, ReplayNeverShortensAnAnswerWithoutMaxTokens) {
+  options_.deadlines.no_worker = std::chrono::seconds(20);
+  AddDecodeOf(64);
+  const auto broken = std::make_shared<std::atomic<bool>>(false);
+  AddDecodeOf(256, [broken](const FakeMoment& moment) {
+    const bool here = moment.point == FakePoint::kToken && moment.index == 40;
+    return here && !broken->exchange(true) ? FakeAction::Die() : FakeAction::Go();
+  });
+  StartRouter();
+  Answer answer;
+  std::thread client([&] { answer = Generate(Request("long", 0)); });
+  // Only the small worker is left: the request waits for one that can keep what was promised.
+  EXPECT_TRUE(Eventually([&] { return *broken && Metric("baton_router_worker_up") == 1; }));
+  decode_[1]->Restart();
+  client.join();
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  const int prompt = answer.final->usage().prompt_tokens();
+  EXPECT_EQ(answer.final->usage().completion_tokens(), 256 - prompt);
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("long", 256 - prompt)));
+  EXPECT_EQ(decode_[0]->decode_streams(), 0);
+}
+
+TEST_F(UnevenWorkersTest, RequestsGoToWorkersThatHoldThem) {
+  AddDecodeOf(64);
+  AddDecodeOf(256);
+  AddPrefill([](FakeWorkerOptions& worker) { worker.blocks_total = 2; });
+  AddPrefill([](FakeWorkerOptions& worker) { worker.blocks_total = 100; });
+  StartRouter();
+  const std::string text(60, 'x');
+  for (int i = 0; i < 10; ++i) {
+    const Answer answer = Generate(Request(text, 100));
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.final->attempts(), 1);
+  }
+  EXPECT_EQ(decode_[1]->decode_streams(), 10);
+  EXPECT_EQ(prefill_[1]->prefill_streams(), 10);
+}
+
+TEST_F(UnevenWorkersTest, WhatOnlyAWorkerThatIsDownCouldTakeWaitsAndIsThenUnavailable) {
+  options_.deadlines.no_worker = std::chrono::milliseconds(200);
+  AddDecodeOf(64);
+  AddDecodeOf(256);
+  StartRouter();
+  decode_[1]->Kill();
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_router_worker_up") == 1; }));
+  const Answer answer = Generate(Request("long", 200));
+  EXPECT_EQ(answer.status.code(), absl::StatusCode::kUnavailable) << answer.status;
+  EXPECT_EQ(ReasonText(answer.status), "NO_WORKER");
+  EXPECT_EQ(ReasonText(Generate(Request("never", 5000)).status), "TOO_LONG");
+  EXPECT_TRUE(Generate(Request("short", 10)).status.ok());
+}
+
+TEST_F(UnevenWorkersTest, LargeRequestThatWaitsDoesNotHoldBackSmallOnes) {
+  AddDecodeOf(64);
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.blocks_total = 16;
+    worker.prefill_places_free = 0;
+  });
+  StartRouter();
+  Answer large;
+  std::thread client([&] { large = Generate(Request("large", 200)); });
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_num_requests_waiting{") == 1; }));
+  EXPECT_TRUE(Generate(Request("small", 10)).status.ok());
+  EXPECT_EQ(decode_[1]->decode_streams(), 0);
+  decode_[1]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(1); });
+  client.join();
+  EXPECT_TRUE(large.status.ok()) << large.status;
+}
+
+TEST_F(UnevenWorkersTest, DuringARolloutNewRequestsGoToBothVersionsAndReplaysStayWithTheirs) {
+  for (const std::string version : {"old", "old", "new", "new"}) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.fingerprint = version;
+      worker.script = [](const FakeMoment& moment) {
+        const bool first_attempt = moment.generation.generated_ids_size() == 0;
+        const bool here = moment.point == FakePoint::kToken && moment.index == 5;
+        return here && first_attempt ? FakeAction::Fail(absl::UnavailableError("lost"))
+                                     : FakeAction::Go();
+      };
+    });
+  }
+  StartRouter();
+  for (int i = 0; i < 24; ++i) {
+    const Answer answer = Generate(Request("rollout", 12));
+    ASSERT_TRUE(answer.status.ok()) << answer.status;
+    EXPECT_EQ(answer.final->attempts(), 2);
+  }
+  int replays = 0;
+  for (const auto& worker : decode_) {
+    EXPECT_GT(worker->decode_streams(), 0) << worker->address();
+    for (const auto& generation : worker->seen()) {
+      if (generation.generated_ids_size() == 0) continue;
+      ++replays;
+      EXPECT_EQ(generation.model_fingerprint(),
+                worker == decode_[0] || worker == decode_[1] ? "old" : "new");
+    }
+  }
+  EXPECT_EQ(replays, 24);
+}
+
+}  // namespace
+}  // namespace baton::testing
