@@ -15,7 +15,7 @@ bool HasPenalty(const SampleRow& row) {
 }
 
 bool HasMask(const SampleRow& row) {
-  return (row.mask_stop_ids && !row.stop_ids.empty()) || row.no_repeat_ngram_size > 0;
+  return (row.mask_stop_ids && !row.stop_ids.empty()) || !row.banned_ids.empty();
 }
 
 // An overflow to +infinity would make every weight NaN; NaN (0 * inf) counts as masked.
@@ -37,24 +37,6 @@ bool Contains(std::span<const int32_t> ids, int32_t id) {
 void MaskIds(std::span<const int32_t> ids, std::span<float> logits) {
   for (const int32_t id : ids) {
     if (id >= 0 && static_cast<size_t>(id) < logits.size()) logits[id] = kMasked;
-  }
-}
-
-void MaskRepeatedNgrams(const SampleRow& row, std::span<float> logits) {
-  const size_t prompt = row.prompt.size();
-  const size_t known = prompt + row.output.size();
-  const size_t length = SamplePosition(row);
-  const size_t prefix = row.no_repeat_ngram_size - 1;
-  const auto at = [&](size_t i) {
-    if (i < prompt) return row.prompt[i];
-    return i < known ? row.output[i - prompt] : row.pending_id;
-  };
-  for (size_t start = 0; start + prefix < length; ++start) {
-    bool same = true;
-    for (size_t i = 0; i < prefix && same; ++i) same = at(start + i) == at(length - prefix + i);
-    if (!same) continue;
-    const int32_t banned = at(start + prefix);
-    MaskIds({&banned, 1}, logits);
   }
 }
 
@@ -114,7 +96,7 @@ std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span
   if (!row.logit_bias.empty()) AddBias(row, Writable(raw));
   if (HasMask(row)) {
     const std::span<float> logits = Writable(raw);
-    if (row.no_repeat_ngram_size > 0) MaskRepeatedNgrams(row, logits);
+    MaskIds(row.banned_ids, logits);
     if (row.mask_stop_ids) MaskIds(row.stop_ids, logits);
   }
   if (copied_ && AllMasked(processed_)) copied_ = false;

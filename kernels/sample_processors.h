@@ -35,10 +35,6 @@ class SampleProcessors {
 // Sets the logit of every id that is in range to -infinity.
 void MaskIds(std::span<const int32_t> ids, std::span<float> logits);
 
-// Masks the ids that would complete an n-gram which the history (prompt, then output) already
-// holds.
-void MaskRepeatedNgrams(const SampleRow& row, std::span<float> logits);
-
 bool Contains(std::span<const int32_t> ids, int32_t id);
 
 // Calls `visit(id)` once per distinct id of `ids` inside [0, vocab).

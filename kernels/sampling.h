@@ -21,8 +21,8 @@ struct SampleRow {
   float repetition_penalty = 1;
   float presence_penalty = 0;
   float frequency_penalty = 0;
-  int32_t no_repeat_ngram_size = 0;  // 0 = off; looks at prompt and output, as transformers
   std::span<const std::pair<int32_t, float>> logit_bias;
+  std::span<const int32_t> banned_ids;  // cannot be drawn: they would repeat an n-gram
 
   std::span<const int32_t> prompt;  // ids
   std::span<const int32_t> output;  // ids sampled so far, of all attempts

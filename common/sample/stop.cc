@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/base/check.h"
+
 namespace baton {
 namespace {
 
@@ -50,6 +52,8 @@ bool StopCriteria::IsEos(TokenId id) const { return Contains(eos_ids_, id); }
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
                                  std::span<const TokenId> history, int32_t prompt_tokens,
                                  bool pending_output) {
+  BATON_CHECK(!pending_output || params.no_repeat_ngram_size == 0)
+      << "the n-grams of a history whose last token is not known";
   kernels::SampleRow row;
   row.temperature = params.temperature;
   row.top_k = params.top_k;
@@ -58,7 +62,6 @@ kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteri
   row.repetition_penalty = params.repetition_penalty;
   row.presence_penalty = params.presence_penalty;
   row.frequency_penalty = params.frequency_penalty;
-  row.no_repeat_ngram_size = params.no_repeat_ngram_size;
   row.logit_bias = params.logit_bias;
   row.prompt = history.first(static_cast<size_t>(prompt_tokens));
   row.output = history.subspan(static_cast<size_t>(prompt_tokens));

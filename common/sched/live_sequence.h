@@ -8,6 +8,7 @@
 
 #include "common/kv/block_table.h"
 #include "common/kv/prefix_cache.h"
+#include "common/sample/ngram_index.h"
 #include "common/sample/stop.h"
 #include "common/sched/policy.h"
 #include "common/sched/sequence.h"
@@ -30,6 +31,7 @@ struct LiveSequence {
       : id(sequence),
         spec(std::move(request)),
         tokens(spec.prompt),
+        ngrams(spec.sampling.no_repeat_ngram_size),
         stop(spec.stop, eos_ids, max_tokens, spec.natural_end_step),
         arrived(now - spec.waited),
         admitted(now),
@@ -40,6 +42,7 @@ struct LiveSequence {
   const SequenceId id;
   const SequenceSpec spec;
   std::vector<TokenId> tokens;  // prompt, then generated
+  NgramIndex ngrams;            // over `tokens`
   StopCriteria stop;
   SequenceState state = SequenceState::kQueued;
   const base::Instant arrived;   // at the router that sent it first

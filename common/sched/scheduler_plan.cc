@@ -249,6 +249,7 @@ void Scheduler::AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan) {
   if (row.sample) {
     row.sampling = MakeSampleRow(sequence->spec.sampling, sequence->stop, sequence->tokens,
                                  sequence->prompt_tokens(), row.feeds_sampled);
+    row.sampling.banned_ids = sequence->ngrams.BannedAfter(sequence->tokens);
     row.sampling.slot = sequence->slot;
     ++sequence->unknown;
     ++plan->num_samples;

@@ -15,7 +15,7 @@ namespace baton::kernels {
 class RandomRows {
  public:
   RandomRows(size_t count, int vocab, uint32_t seed) : random_(seed), vocab_(vocab) {
-    histories_.reserve(2 * count);
+    histories_.reserve(3 * count);
     biases_.reserve(count);
     ids_.reserve(count);
     for (size_t i = 0; i < count; ++i) rows_.push_back(Next());
@@ -40,7 +40,7 @@ class RandomRows {
     if (Chance(40)) row.repetition_penalty = 0.7f + static_cast<float>(Uniform(10)) * 0.1f;
     if (Chance(30)) row.presence_penalty = static_cast<float>(Uniform(40)) * 0.1f - 2;
     if (Chance(30)) row.frequency_penalty = static_cast<float>(Uniform(40)) * 0.1f - 2;
-    if (Chance(30)) row.no_repeat_ngram_size = 1 + Uniform(3);
+    if (Chance(30)) row.banned_ids = History(1 + Uniform(60));
     row.prompt = History(Uniform(60));
     row.output = History(Uniform(60));
     if (Chance(30)) {

@@ -63,20 +63,12 @@ TEST_P(SampleTest, BiasMovesAndOverflowingBiasStaysFinite) {
   EXPECT_EQ(Reached({0, 3e38f, 1}, row), (std::vector<int32_t>{1}));
 }
 
-TEST_P(SampleTest, NoRepeatNgramBansWhatWouldCompleteOne) {
-  const std::vector<int32_t> prompt = {5, 6, 7, 1};
-  const std::vector<int32_t> output = {5, 6};
-  std::vector<float> logits(10, 0.0f);
-  logits[7] = 9;
-  logits[3] = 8;
-  const auto with = [&](int32_t n) {
-    return Token(logits, {.no_repeat_ngram_size = n, .prompt = prompt, .output = output});
-  };
-  EXPECT_EQ(with(0), 7);
-  EXPECT_EQ(with(3), 3) << "5 6 7 stands in the prompt";
-  EXPECT_EQ(with(4), 7) << "1 5 6 never had a successor";
-  EXPECT_EQ(with(1), 3) << "7 occurred";
-  EXPECT_EQ(with(50), 7) << "longer than the history";
+TEST_P(SampleTest, BannedIdsAreNeverDrawn) {
+  const std::vector<int32_t> banned = {1, 77, 3, -5, 1};
+  EXPECT_EQ(Token({0, 9, 5, 8}, {}), 1);
+  EXPECT_EQ(Token({0, 9, 5, 8}, {.banned_ids = banned}), 2);
+  EXPECT_EQ(Reached({5, 5, 5, 5}, {.temperature = 1, .banned_ids = banned}),
+            (std::vector<int32_t>{0, 2}));
 }
 
 TEST_P(SampleTest, StopSetIsMaskedUntilMinTokens) {

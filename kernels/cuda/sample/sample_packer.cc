@@ -46,17 +46,6 @@ class KnownIds {
   const SampleRow& row_;
 };
 
-// Does what MaskRepeatedNgrams of kernels/sample_processors.h does, by patches.
-void BanRepeatedNgrams(const SampleRow& row, std::vector<std::pair<int32_t, float>>* patches) {
-  const KnownIds ids(row);
-  const size_t prefix = static_cast<size_t>(row.no_repeat_ngram_size) - 1;
-  for (size_t start = 0; start + prefix < ids.size(); ++start) {
-    size_t same = 0;
-    while (same < prefix && ids[start + same] == ids[ids.size() - prefix + same]) ++same;
-    if (same == prefix) patches->emplace_back(ids[start + prefix], kMask);
-  }
-}
-
 }  // namespace
 
 absl::Status SamplerLimits::Check() const {
@@ -106,9 +95,8 @@ absl::Status SamplePacker::CheckRow(const SampleRow& row) const {
                                                    " top logprobs; the sampler was made for ",
                                                    limits_.max_top_logprobs));
   }
-  if (DevicePending(row) && (row.slot < 0 || row.no_repeat_ngram_size > 0)) {
-    return absl::InvalidArgumentError(
-        "a row's last id is known on the device only; it needs a slot and no n-gram mask");
+  if (DevicePending(row) && row.slot < 0) {
+    return absl::InvalidArgumentError("a row's last id is known on the device only; give its slot");
   }
   return absl::OkStatus();
 }
@@ -174,7 +162,7 @@ CountsReset SamplePacker::Reset(const SampleRow& row, int32_t index, ListWriter&
 
 void SamplePacker::PackPatches(const SampleRow& row, ListWriter& lists, SampleParams* params) {
   patches_.assign(row.logit_bias.begin(), row.logit_bias.end());
-  if (row.no_repeat_ngram_size > 0) BanRepeatedNgrams(row, &patches_);
+  for (const int32_t id : row.banned_ids) patches_.emplace_back(id, kMask);
   if (row.mask_stop_ids) {
     for (const int32_t id : row.stop_ids) patches_.emplace_back(id, kMask);
   }

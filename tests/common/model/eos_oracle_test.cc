@@ -53,12 +53,12 @@ class EosOracleTest : public testing::TestWithParam<std::tuple<std::string, Devi
                          .repetition_penalty = s.at("repetition_penalty"),
                          .presence_penalty = s.at("presence_penalty"),
                          .frequency_penalty = s.at("frequency_penalty"),
-                         .no_repeat_ngram_size = s.at("no_repeat_ngram_size"),
                          .logit_bias = bias_,
                          .eos_ids = eos_ids_,
                          .stop_ids = stop_ids_,
                          .redraw_eos = s.at("eos_policy") == "mask",
                          .seed = s.at("seed")};
+    sequence.no_repeat_ngram_size = s.at("no_repeat_ngram_size");
     const int32_t min_tokens = s.at("min_tokens");
     const int32_t count = static_cast<int32_t>(request.at("steps").size());
     RunnerDriver driver(*model_);

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/sample/ngram_index.h"
 
 namespace baton::test {
 
@@ -68,6 +69,7 @@ void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chu
   StepPlan plan;
   plan.step = ++steps_;
   std::vector<std::vector<TokenId>> ids(sequences.size());
+  std::vector<std::vector<TokenId>> banned(sequences.size());
   std::vector<TestSequence*> sampled;
   for (size_t i = 0; i < sequences.size(); ++i) {
     TestSequence& s = *sequences[i];
@@ -86,6 +88,10 @@ void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chu
       row.sampling = s.sampling;
       row.sampling.prompt = s.prompt;
       row.sampling.output = s.output;
+      NgramIndex ngrams(s.no_repeat_ngram_size);
+      const auto bans = ngrams.BannedAfter(ids[i]);
+      banned[i].assign(bans.begin(), bans.end());
+      row.sampling.banned_ids = banned[i];
       sampled.push_back(&s);
       ++plan.num_samples;
     }

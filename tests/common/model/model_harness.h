@@ -46,6 +46,7 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
 struct TestSequence {
   std::vector<TokenId> prompt;
   kernels::SampleRow sampling;  // spans are filled in by the driver
+  int32_t no_repeat_ngram_size = 0;
   std::vector<TokenId> output;
   std::vector<SampledToken> samples;
   int32_t computed = 0;  // leading tokens whose KV stands in the cache

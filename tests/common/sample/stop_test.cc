@@ -116,7 +116,6 @@ TEST(SampleRowTest, CarriesEveryParameterAndSplitsTheHistory) {
   params.repetition_penalty = 1.1f;
   params.presence_penalty = 0.2f;
   params.frequency_penalty = 0.3f;
-  params.no_repeat_ngram_size = 4;
   params.logit_bias = {{5, 1.5f}};
   params.seed = 77;
   params.num_top_logprobs = 6;
@@ -130,7 +129,6 @@ TEST(SampleRowTest, CarriesEveryParameterAndSplitsTheHistory) {
   EXPECT_EQ(row.repetition_penalty, 1.1f);
   EXPECT_EQ(row.presence_penalty, 0.2f);
   EXPECT_EQ(row.frequency_penalty, 0.3f);
-  EXPECT_EQ(row.no_repeat_ngram_size, 4);
   EXPECT_EQ(row.logit_bias.size(), 1u);
   EXPECT_EQ(row.seed, 77u);
   EXPECT_EQ(row.num_top_logprobs, 6);

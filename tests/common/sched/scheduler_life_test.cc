@@ -1,4 +1,6 @@
 // One sequence's life: states, ends, and cancels in each of them.
+#include <set>
+
 #include "tests/common/sched/scheduler_fixture.h"
 
 namespace baton {
@@ -201,6 +203,26 @@ TEST_F(SchedulerLifeTest, CancelWhileTheStepRunsWaitsForItsEnd) {
   Commit(plan);
   EXPECT_EQ(Last<FinishedEvent>(id)->reason, FinishReason::kAborted);
   EXPECT_EQ(Count<TokenEvent>(id), 0);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerLifeTest, RowsBanWhatWouldRepeatAnNgramOfAnyAttempt) {
+  model_.force = [](const kernels::SampleRow& row) {
+    return std::vector<TokenId>{0, 10, 11, 7, 8}.at(row.output.size());
+  };
+  Start(8);
+  SequenceSpec spec = Spec(kLocal, 0, 5);
+  spec.prompt = {10, 11, 12, 10};
+  spec.generated = {11};
+  spec.sampling.no_repeat_ngram_size = 3;
+  Add(spec);
+  std::vector<std::set<TokenId>> banned;
+  for (StepPlan plan = Plan(); !plan.empty(); plan = Plan()) {
+    const auto ids = plan.rows[0].sampling.banned_ids;
+    banned.emplace_back(ids.begin(), ids.end());
+    Commit(plan);
+  }
+  EXPECT_EQ(banned, (std::vector<std::set<TokenId>>{{12}, {}, {10, 12}, {}}));
   ExpectAllBlocksBack();
 }
 

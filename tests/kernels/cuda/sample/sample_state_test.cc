@@ -23,8 +23,7 @@ TEST(SamplePackerTest, RefusesWhatNoKernelCanSample) {
   EXPECT_EQ(code({}), absl::StatusCode::kOk);
   EXPECT_EQ(code({.slot = 1}), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.num_top_logprobs = 21}), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(code({.no_repeat_ngram_size = 2, .pending_output = true, .slot = 0}),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code({.pending_output = true}), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({.repetition_penalty = 2, .prompt = history}),
             absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(code({.repetition_penalty = 2, .prompt = std::span(history).first(8)}),

@@ -77,7 +77,7 @@ class SettingsAlone {
         {.temperature = 1, .repetition_penalty = 1.3f, .prompt = history_},
         {.temperature = 1, .presence_penalty = 2, .output = history_},
         {.temperature = 1, .frequency_penalty = -2, .output = history_},
-        {.temperature = 1, .no_repeat_ngram_size = 1, .output = history_},
+        {.temperature = 1, .banned_ids = history_},
         {.temperature = 1, .logit_bias = bias_},
         {.temperature = 1, .stop_ids = stop_, .mask_stop_ids = true},
         {.temperature = 1, .eos_ids = stop_, .stop_ids = stop_, .redraw_eos = true},
