@@ -1,6 +1,7 @@
 #include "kernels/operation_check.h"
 
 #include "common/base/check.h"
+#include "kernels/sample_processors.h"
 
 namespace baton::kernels {
 namespace {
@@ -132,6 +133,11 @@ void OperationCheck::Sample(Matrix logits, std::span<const SampleRow> rows,
   BATON_CHECK(rows.size() == results.size() && static_cast<int64_t>(rows.size()) <= logits.rows)
       << rows.size() << " rows to sample into " << results.size() << " results from " << logits.rows
       << " rows of logits";
+  for (const SampleRow& row : rows) {
+    BATON_CHECK(IsSet(row.eos_ids) && IsSet(row.stop_ids))
+        << "the " << row.eos_ids.size() << " EOS ids and " << row.stop_ids.size()
+        << " stop ids of a row are ascending, each once";
+  }
 }
 
 }  // namespace baton::kernels

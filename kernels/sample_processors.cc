@@ -1,6 +1,7 @@
 #include "kernels/sample_processors.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "common/base/check.h"
@@ -30,8 +31,12 @@ bool AllMasked(std::span<const float> logits) {
 
 }  // namespace
 
-bool Contains(std::span<const int32_t> ids, int32_t id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
+bool Contains(std::span<const int32_t> set, int32_t id) {
+  return std::ranges::binary_search(set, id);
+}
+
+bool IsSet(std::span<const int32_t> ids) {
+  return std::ranges::adjacent_find(ids, std::greater_equal<>()) == ids.end();
 }
 
 void MaskIds(std::span<const int32_t> ids, std::span<float> logits) {

@@ -35,14 +35,16 @@ class SampleProcessors {
 // Sets the logit of every id that is in range to -infinity.
 void MaskIds(std::span<const int32_t> ids, std::span<float> logits);
 
-bool Contains(std::span<const int32_t> ids, int32_t id);
+// Whether ids are ascending, each once, as the sets of a row are. The functions below take such.
+bool IsSet(std::span<const int32_t> ids);
 
-// Calls `visit(id)` once per distinct id of `ids` inside [0, vocab).
+bool Contains(std::span<const int32_t> set, int32_t id);
+
+// Calls `visit(id)` for each id of `set` inside [0, vocab).
 template <typename Visit>
-void ForEachDistinct(std::span<const int32_t> ids, size_t vocab, Visit visit) {
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || static_cast<size_t>(ids[i]) >= vocab) continue;
-    if (!Contains(ids.first(i), ids[i])) visit(ids[i]);
+void ForEachInVocab(std::span<const int32_t> set, size_t vocab, Visit visit) {
+  for (const int32_t id : set) {
+    if (id >= 0 && static_cast<size_t>(id) < vocab) visit(id);
   }
 }
 

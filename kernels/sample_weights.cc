@@ -18,7 +18,7 @@ void FillEosLogprob(std::span<const int32_t> eos_ids, std::span<const float> raw
     return;
   }
   double sum = 0;
-  ForEachDistinct(eos_ids, raw.size(), [&](int32_t id) { sum += std::exp(raw[id] - top); });
+  ForEachInVocab(eos_ids, raw.size(), [&](int32_t id) { sum += std::exp(raw[id] - top); });
   signal.eos_logprob = static_cast<float>(top + std::log(sum) - highest - log_total);
 }
 

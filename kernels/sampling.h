@@ -33,6 +33,8 @@ struct SampleRow {
   int32_t pending_id = -1;
   int32_t slot = -1;  // of the sequence while it runs, in [0, max_num_seqs); -1 = none
 
+  // Sets of ids: ascending, each once, so that they are searched and summed without a pass for
+  // each.
   std::span<const int32_t> eos_ids;   // for the signal
   std::span<const int32_t> stop_ids;  // EOS ids and the request's own: the stop set
   bool mask_stop_ids = false;         // min_tokens not reached: the stop set cannot be drawn

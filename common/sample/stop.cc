@@ -7,8 +7,13 @@
 namespace baton {
 namespace {
 
-bool Contains(std::span<const TokenId> ids, TokenId id) {
-  return std::find(ids.begin(), ids.end(), id) != ids.end();
+// Ascending, each once.
+std::vector<TokenId> SetOf(std::span<const TokenId> ids, std::span<const TokenId> more = {}) {
+  std::vector<TokenId> set(ids.begin(), ids.end());
+  set.insert(set.end(), more.begin(), more.end());
+  std::sort(set.begin(), set.end());
+  set.erase(std::unique(set.begin(), set.end()), set.end());
+  return set;
 }
 
 }  // namespace
@@ -16,14 +21,10 @@ bool Contains(std::span<const TokenId> ids, TokenId id) {
 StopCriteria::StopCriteria(const StopParams& params, std::span<const TokenId> eos_ids,
                            int32_t max_tokens, std::optional<int32_t> natural_end_step)
     : params_(params),
-      eos_ids_(eos_ids.begin(), eos_ids.end()),
-      stop_set_(eos_ids_),
+      eos_ids_(SetOf(eos_ids)),
+      stop_set_(SetOf(eos_ids, params.stop_token_ids)),
       max_tokens_(max_tokens),
-      natural_end_step_(natural_end_step) {
-  for (const TokenId id : params_.stop_token_ids) {
-    if (!Contains(stop_set_, id)) stop_set_.push_back(id);
-  }
-}
+      natural_end_step_(natural_end_step) {}
 
 StopCriteria::Decision StopCriteria::Take(int32_t step, SampledToken* token) {
   const bool is_eos = IsEos(token->token);
@@ -32,7 +33,7 @@ StopCriteria::Decision StopCriteria::Take(int32_t step, SampledToken* token) {
   token->natural_end = ended_naturally && params_.eos_policy != EosPolicy::kHonor;
   if (params_.eos_policy == EosPolicy::kHonor) {
     if (is_eos) return {FinishReason::kStopEos, token->token};
-    if (Contains(params_.stop_token_ids, token->token)) {
+    if (std::ranges::binary_search(stop_set_, token->token)) {
       return {FinishReason::kStopToken, token->token};
     }
   }
@@ -47,7 +48,7 @@ void StopCriteria::FillRow(int32_t generated, kernels::SampleRow* row) const {
   row->redraw_eos = params_.eos_policy == EosPolicy::kIgnoreMask;
 }
 
-bool StopCriteria::IsEos(TokenId id) const { return Contains(eos_ids_, id); }
+bool StopCriteria::IsEos(TokenId id) const { return std::ranges::binary_search(eos_ids_, id); }
 
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
                                  std::span<const TokenId> history, int32_t prompt_tokens,

@@ -40,8 +40,8 @@ class StopCriteria {
   bool IsEos(TokenId id) const;
 
   const StopParams params_;
-  const std::vector<TokenId> eos_ids_;
-  std::vector<TokenId> stop_set_;  // EOS ids, then the request's own, each once
+  const std::vector<TokenId> eos_ids_;   // ascending, each once
+  const std::vector<TokenId> stop_set_;  // EOS ids and the request's own, likewise
   const int32_t max_tokens_;
   std::optional<int32_t> natural_end_step_;
 };

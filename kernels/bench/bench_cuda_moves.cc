@@ -96,7 +96,7 @@ void Sampling(const char* name, int32_t count, const SampleRow& setting) {
   const auto logits = Memory(host.size() * sizeof(float));
   Need(CopyToDevice(logits->data(), host.data(), host.size() * sizeof(float), timer.stream()));
   const Matrix matrix = Matrix::Dense(logits->data(), DType::kF32, count, kVocab);
-  const std::vector<int32_t> eos = {kVocab - 1, 17};
+  const std::vector<int32_t> eos = {17, kVocab - 1};
   const std::vector<int32_t> prompt(1000, 5);
   std::vector<SampleRow> rows(static_cast<size_t>(count), setting);
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -136,8 +136,8 @@ RowSampler::Draw RowSampler::DrawOne(const SampleRow& row, std::span<const float
   if (cuts || row.min_p > 0) ops_.drop(logits, cuts ? &cut : nullptr, row.min_p, weights_);
   double total = 0;
   result.token = TossCoin(row, draw, &total);
-  ForEachDistinct(row.stop_ids, logits.size(),
-                  [&](int32_t id) { result.stop_mass += weights_[id] / total; });
+  ForEachInVocab(row.stop_ids, logits.size(),
+                 [&](int32_t id) { result.stop_mass += weights_[id] / total; });
   return result;
 }
 

@@ -114,8 +114,8 @@ Draw DrawOne(const SampleRow& row, std::span<const float> logits, uint32_t draw)
     if (weights[id] > 0) result.token = static_cast<int32_t>(id);
     if (running > target) break;
   }
-  ForEachDistinct(row.stop_ids, logits.size(),
-                  [&](int32_t id) { result.stop_mass += weights[id] / total; });
+  ForEachInVocab(row.stop_ids, logits.size(),
+                 [&](int32_t id) { result.stop_mass += weights[id] / total; });
   return result;
 }
 

@@ -199,7 +199,7 @@ TEST_P(OperationCheckTest, SumsOfAnythingButDenseFloats) {
 
 TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAResult) {
   TestMatrix logits = TestMatrix::Random(DType::kF32, 2, kVocab, 3);
-  const std::vector<SampleRow> rows(3);
+  std::vector<SampleRow> rows(3);
   std::vector<SampledToken> results(3);
   const auto sample = [&](Matrix from, size_t count, size_t answers) {
     backend_->Sample(from, std::span(rows).first(count), std::span(results).first(answers));
@@ -208,6 +208,12 @@ TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAResult) {
   EXPECT_DEATH(sample(logits.view(), 2, 1), "2 rows to sample into 1 results");
   EXPECT_DEATH(sample(logits.view(), 3, 3), "from 2 rows of logits");
   EXPECT_DEATH(sample(Halves(2, kVocab).view(), 2, 2), "logits are fp32, not float16");
+  const std::vector<int32_t> twice = {4, 4};
+  rows[1].stop_ids = twice;
+  EXPECT_DEATH(sample(logits.view(), 2, 2), "2 stop ids of a row are ascending, each once");
+  rows[1].stop_ids = {};
+  rows[1].eos_ids = twice;
+  EXPECT_DEATH(sample(logits.view(), 2, 2), "the 2 EOS ids");
 }
 
 std::vector<Way> HostWays() {

@@ -50,6 +50,8 @@ class RandomRows {
     }
     auto& ids = ids_.emplace_back();
     for (int i = 0; i < 1 + Uniform(vocab_ / 4 + 1); ++i) ids.push_back(Uniform(vocab_));
+    std::sort(ids.begin(), ids.end());
+    ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
     row.stop_ids = ids;
     row.eos_ids =
         row.stop_ids.first(1 + static_cast<size_t>(Uniform(static_cast<int>(ids.size()))));

@@ -72,7 +72,7 @@ TEST_P(SampleTest, BannedIdsAreNeverDrawn) {
 }
 
 TEST_P(SampleTest, StopSetIsMaskedUntilMinTokens) {
-  const std::vector<int32_t> stop = {1, 77, -5};
+  const std::vector<int32_t> stop = {-5, 1, 77};
   const SampledToken masked =
       SampleOne(*backend_, {0, 9, 1}, {.stop_ids = stop, .mask_stop_ids = true});
   EXPECT_EQ(masked.token, 2);

@@ -197,13 +197,13 @@ void SamplePacker::PackRow(const SampleRow& row, ListWriter& lists, SampleParams
              .active = 1,
              .redraw_eos = row.redraw_eos ? 1 : 0,
              .slot = row.slot};
-  const auto add_distinct = [&](std::span<const int32_t> ids) {
+  const auto add_set = [&](std::span<const int32_t> ids) {
     const ListRange begun = lists.Begin();
-    ForEachDistinct(ids, static_cast<size_t>(limits_.vocab), [&](int32_t id) { lists.Add(id); });
+    ForEachInVocab(ids, static_cast<size_t>(limits_.vocab), [&](int32_t id) { lists.Add(id); });
     return lists.Range(begun);
   };
-  params->eos = add_distinct(row.eos_ids);
-  params->stop = add_distinct(row.stop_ids);
+  params->eos = add_set(row.eos_ids);
+  params->stop = add_set(row.stop_ids);
   PackPatches(row, lists, params);
 }
 

@@ -1,5 +1,6 @@
 // The EOS signal against transformers: whole requests whose figures Python computed from weights
 // and token ids alone. Format: tests/golden/README.md.
+#include <algorithm>
 #include <fstream>
 #include <string>
 #include <tuple>
@@ -43,6 +44,10 @@ class EosOracleTest : public testing::TestWithParam<std::tuple<std::string, Devi
     eos_ids_ = request.at("eos_ids").get<std::vector<TokenId>>();
     stop_ids_ = s.at("stop_token_ids").get<std::vector<TokenId>>();
     stop_ids_.insert(stop_ids_.end(), eos_ids_.begin(), eos_ids_.end());
+    for (auto* const ids : {&eos_ids_, &stop_ids_}) {
+      std::sort(ids->begin(), ids->end());
+      ids->erase(std::unique(ids->begin(), ids->end()), ids->end());
+    }
     bias_ = s.at("logit_bias").get<std::vector<std::pair<int32_t, float>>>();
     TestSequence sequence;
     sequence.prompt = request.at("prompt_ids").get<std::vector<TokenId>>();

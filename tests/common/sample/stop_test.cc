@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace baton {
@@ -96,6 +97,28 @@ TEST(StopCriteriaTest, MinTokensMasksTheWholeStopSetUntilReached) {
   EXPECT_TRUE(row.mask_stop_ids);
   stop.FillRow(2, &row);
   EXPECT_FALSE(row.mask_stop_ids);
+}
+
+TEST(StopCriteriaTest, IdsInAnyOrderAndNamedTwiceAreSets) {
+  const std::vector<TokenId> eos = {9, 2, 9};
+  StopParams params;
+  for (TokenId id = 255; id >= 0; --id) params.stop_token_ids.push_back(id * 37 % 100 * 3);
+  const std::set<TokenId> own(params.stop_token_ids.begin(), params.stop_token_ids.end());
+  StopCriteria stop(params, eos, 5, std::nullopt);
+  for (TokenId id = 0; id < 310; ++id) {
+    const FinishReason expected = id == 2 || id == 9 ? FinishReason::kStopEos
+                                  : own.contains(id) ? FinishReason::kStopToken
+                                                     : FinishReason::kNone;
+    EXPECT_EQ(Take(&stop, 1, id).reason, expected) << id;
+  }
+  kernels::SampleRow row;
+  stop.FillRow(0, &row);
+  EXPECT_EQ(std::vector<TokenId>(row.eos_ids.begin(), row.eos_ids.end()),
+            (std::vector<TokenId>{2, 9}));
+  std::set<TokenId> all = own;
+  all.insert({2, 9});
+  EXPECT_EQ(std::vector<TokenId>(row.stop_ids.begin(), row.stop_ids.end()),
+            std::vector<TokenId>(all.begin(), all.end()));
 }
 
 TEST(StopCriteriaTest, OnlyIgnoreMaskAsksForARedraw) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -61,8 +62,9 @@ class SettingsAlone {
  public:
   explicit SettingsAlone(int vocab)
       : history_{0, vocab / 2, vocab / 2, vocab - 1},
-        stop_{vocab - 1, 0, vocab - 1, vocab, -1},
+        stop_{-1, 0, vocab - 1, vocab},
         bias_{{vocab - 1, 4.0f}, {0, -3}, {0, 0.1f}} {
+    stop_.erase(std::unique(stop_.begin(), stop_.end()), stop_.end());
     rows_ = {
         {.temperature = 1},
         {.temperature = 1, .top_k = 1},
