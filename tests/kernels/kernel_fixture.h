@@ -3,12 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "common/base/check.h"
 #include "kernels/backend.h"
 #include "kernels/backend_factory.h"
 #include "kernels/float_convert.h"
@@ -93,6 +96,13 @@ class TestMatrix {
     const auto size = static_cast<size_t>(cols_) * SizeOf(dtype_);
     return {static_cast<const char*>(data()) + static_cast<size_t>(row) * size, size};
   }
+  std::vector<float> Values() const {
+    std::vector<float> values(static_cast<size_t>(rows_ * cols_));
+    for (size_t i = 0; i < values.size(); ++i) {
+      values[i] = LoadElement(data(), dtype_, static_cast<int64_t>(i));
+    }
+    return values;
+  }
   int64_t row_count() const { return rows_; }
   int64_t cols() const { return cols_; }
   DType dtype() const { return dtype_; }
@@ -119,6 +129,29 @@ class TestMatrix {
   int64_t rows_;
   int64_t cols_;
 };
+
+// The largest |actual - expected|, in units of `relative` times the larger of |expected| and the
+// root mean square of its row: at most 1 when all are as near as that. So the bound follows the
+// size of what is compared. A value that is no number is infinitely far away.
+inline double Distance(std::span<const float> actual, std::span<const float> expected, int64_t cols,
+                       double relative) {
+  BATON_CHECK(actual.size() == expected.size()) << actual.size() << " " << expected.size();
+  double farthest = 0;
+  for (size_t begin = 0; begin < expected.size(); begin += static_cast<size_t>(cols)) {
+    const auto row = expected.subspan(begin, static_cast<size_t>(cols));
+    double squares = 0;
+    for (const float x : row) squares += double{x} * x;
+    const double size = std::sqrt(squares / static_cast<double>(cols));
+    for (size_t i = 0; i < row.size(); ++i) {
+      const double difference = std::abs(double{actual[begin + i]} - row[i]);
+      const double bound = relative * std::max<double>(std::abs(row[i]), size);
+      if (difference == 0) continue;
+      const double distance = difference / bound;
+      farthest = std::isnan(distance) ? INFINITY : std::max(farthest, distance);
+    }
+  }
+  return farthest;
+}
 
 // |actual - expected| <= relative * max(|expected|, floor); reports the first that is not.
 inline void ExpectClose(const TestMatrix& actual, const TestMatrix& expected, double relative,
