@@ -164,9 +164,12 @@ absl::Status CudaBackend::EndStep() {
     steps_.pop_front();
   }
   const absl::Status finished = Await(step);
+  const absl::Status group = collective_ != nullptr ? collective_->status() : absl::OkStatus();
+  // Graphs hold sums of the group, which ends only without them.
+  if (!group.ok()) graphs_.Clear();
   BATON_RETURN_IF_ERROR(step.fault);
   BATON_RETURN_IF_ERROR(finished);
-  return collective_ != nullptr ? collective_->status() : absl::OkStatus();
+  return group;
 }
 
 }  // namespace baton::kernels

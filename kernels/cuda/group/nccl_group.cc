@@ -1,5 +1,6 @@
 #include "kernels/cuda/group/nccl_group.h"
 
+#include <algorithm>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -9,9 +10,47 @@
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "kernels/step_check.h"
+#include "spdlog/spdlog.h"
 
 namespace baton::kernels::cuda {
 namespace {
+
+constexpr base::Duration kEndPatience = std::chrono::seconds(10);  // for graphs to be destroyed
+
+// Ends communicators, each on a thread of its own: NCCL first releases the devices that wait in
+// sums, and then waits itself until the last captured graph that holds a sum is destroyed. Those
+// graphs belong to backends that may still wait for their devices. So nobody else waits here,
+// except whoever ends the group for good, and they only until a deadline.
+class Ending final {
+ public:
+  static void Abort(const std::shared_ptr<Ending>& ending,
+                    const std::shared_ptr<const NcclLibrary>& library, nccl::Comm* comm) {
+    {
+      base::MutexLock lock(&ending->mutex_);
+      ++ending->under_way_;
+    }
+    std::thread([ending, library, comm] {
+      library->calls().comm_abort(comm);
+      base::MutexLock lock(&ending->mutex_);
+      --ending->under_way_;
+      ending->changed_.NotifyAll();
+    }).detach();
+  }
+
+  // How many communicators have not ended within `patience`.
+  int Await(base::Duration patience) {
+    const auto deadline = std::chrono::steady_clock::now() + patience;
+    base::MutexLock lock(&mutex_);
+    while (under_way_ > 0 && changed_.WaitUntil(&mutex_, deadline)) {
+    }
+    return under_way_;
+  }
+
+ private:
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  int under_way_ ABSL_GUARDED_BY(mutex_) = 0;
+};
 
 // What the ranks of a group share. Only one thread at a time may call into a communicator: that of
 // its rank, or whoever ends the group. The calls only queue work, so a lock is never held for long.
@@ -20,6 +59,7 @@ class NcclGroup final {
   NcclGroup(std::shared_ptr<const NcclLibrary> library, std::vector<nccl::Comm*> comms,
             base::Duration patience)
       : library_(std::move(library)),
+        patience_(patience),
         ranks_(comms.size()),
         on_host_(MakeHostGroup(static_cast<int>(comms.size()), patience)) {
     for (size_t rank = 0; rank < comms.size(); ++rank) {
@@ -27,7 +67,16 @@ class NcclGroup final {
       ranks_[rank].comm = comms[rank];
     }
   }
-  ~NcclGroup() { Release(); }
+  ~NcclGroup() {
+    Release();
+    const base::Duration patience = std::min(patience_, kEndPatience);
+    const int left = ending_->Await(patience);
+    if (left == 0) return;
+    spdlog::warn(
+        "{} of {} communicators did not end within {} s and are left behind: a graph that "
+        "holds a sum is still there",
+        left, ranks_.size(), base::Seconds(patience));
+  }
 
   size_t size() const { return ranks_.size(); }
 
@@ -93,16 +142,22 @@ class NcclGroup final {
     return ended_;
   }
 
-  // Aborts the communicators, one after the other, so that devices which wait go on.
+  // Begins to end the communicators, so that devices which wait go on.
   void Release() {
     for (Rank& rank : ranks_) {
-      base::MutexLock lock(&rank.mutex);
-      nccl::Comm* const comm = std::exchange(rank.comm, nullptr);
-      if (comm != nullptr) library_->calls().comm_abort(comm);
+      nccl::Comm* comm = nullptr;
+      {
+        base::MutexLock lock(&rank.mutex);
+        comm = std::exchange(rank.comm, nullptr);
+      }
+      if (comm != nullptr) Ending::Abort(ending_, library_, comm);
     }
   }
 
   const std::shared_ptr<const NcclLibrary> library_;  // shared with pairs
+  const base::Duration patience_;
+  // Shared with threads that NCCL may not let go.
+  const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
   std::vector<Rank> ranks_;
   const std::vector<std::unique_ptr<Collective>> on_host_;  // [ranks]
   base::Mutex mutex_;

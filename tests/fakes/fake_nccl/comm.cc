@@ -40,6 +40,19 @@ void Comm::Abort() {
   for (const Operation& operation : operations) {
     if (operation.stream != nullptr) operation.stream->End();
   }
+  std::unique_lock lock(mutex);
+  changed.wait(lock, [this] { return held == 0; });
+}
+
+void Comm::Hold() {
+  std::lock_guard lock(mutex);
+  ++held;
+}
+
+void Comm::LetGo() {
+  std::lock_guard lock(mutex);
+  --held;
+  changed.notify_all();
 }
 
 Result Comm::Post(Operation operation) {

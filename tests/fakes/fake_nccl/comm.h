@@ -27,8 +27,12 @@ struct Comm {
   virtual ~Comm() = default;
 
   void Start();
-  // Operations under way end, and those behind them never begin.
+  // Operations under way end, and those behind them never begin. Then it waits until no graph holds
+  // an operation, as NCCL does.
   void Abort();
+  // A graph holds one more operation, or lets it go.
+  void Hold();
+  void LetGo();
   // Takes an operation, unless one of before failed.
   Result Post(Operation operation);
   // Whether an operation may wait behind others; then nothing is ever in progress.
@@ -39,6 +43,7 @@ struct Comm {
   std::mutex mutex;
   std::condition_variable changed;
   std::atomic<bool> aborted{false};
+  int held = 0;  // operations, by graphs
   bool connected = false;
   std::deque<Operation> operations;
   Result error = kSuccess;

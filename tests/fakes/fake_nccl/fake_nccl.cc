@@ -1,5 +1,6 @@
 // A shared library with the symbols of libnccl that Baton calls, over host memory and Unix sockets
-// between processes: what NCCL does as far as Baton can see. A stream is null or a FakeStream.
+// between processes: what NCCL does as far as Baton can see. A stream is null or a FakeStream,
+// which can be captured.
 //
 // BATON_FAKE_NCCL, or BatonSetFakeNcclScript, makes it misbehave: a comma list of `Call:action`;
 // `Call@N:action` acts on the Nth call only. Calls are GetVersion, GetUniqueId, CommInitRankConfig,
@@ -111,11 +112,17 @@ Result ncclRecv(void* bytes, size_t count, DataType, int, Comm* comm, Stream) {
 Result ncclAllReduce(const void* from, void* to, size_t count, DataType type, ReduceOp op,
                      Comm* comm, Stream stream) {
   if (from != to || type != kFloat32 || op != kSum) return kInvalidArgument;
+  auto* const fake = static_cast<FakeStream*>(stream);
+  if (fake != nullptr && fake->capturing()) {
+    comm->Hold();
+    fake->Keep([comm] { comm->LetGo(); });
+    return kSuccess;
+  }
   return Post("AllReduce",
               {.kind = Operation::Kind::kSum,
                .bytes = static_cast<std::byte*>(to),
                .count = count * sizeof(float),
-               .stream = static_cast<FakeStream*>(stream)},
+               .stream = fake},
               comm);
 }
 

@@ -1,15 +1,29 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace baton::nccl {
 
 // What a test passes as the stream of collective calls, to wait for them as for a device. Null is
-// a stream that nobody waits for.
+// a stream that nobody waits for. Calls between BeginCapture and EndCapture do not run: they are
+// kept as those of a CUDA graph are, until DestroyGraph.
 class FakeStream {
  public:
-  virtual ~FakeStream() = default;
+  virtual ~FakeStream() { DestroyGraph(); }
+
+  void BeginCapture() { capturing_ = true; }
+  void EndCapture() { capturing_ = false; }
+  bool capturing() const { return capturing_; }
+  // The library keeps a call, and learns when the graph that holds it is gone.
+  void Keep(std::function<void()> gone) { graph_.push_back(std::move(gone)); }
+  void DestroyGraph() {
+    for (const auto& gone : std::exchange(graph_, {})) gone();
+  }
+
   virtual void Begin() {
     std::lock_guard lock(mutex_);
     ++queued_;
@@ -29,6 +43,8 @@ class FakeStream {
   std::mutex mutex_;
   std::condition_variable changed_;
   int queued_ = 0;
+  bool capturing_ = false;  // this and the graph belong to the thread that calls
+  std::vector<std::function<void()>> graph_;
 };
 
 }  // namespace baton::nccl

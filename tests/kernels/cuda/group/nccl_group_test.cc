@@ -91,6 +91,40 @@ TEST(NcclGroupTest, AnAbortReleasesADeviceThatWaits) {
   EXPECT_EQ((*group)[1]->AllReduceSum(end.values, &end.stream).message(), "rank 2 has failed");
 }
 
+// A sum that is only captured, as in a decode step.
+void Capture(Collective& rank, End* end) {
+  end->stream.BeginCapture();
+  EXPECT_TRUE(rank.AllReduceSum(end->values, &end->stream).ok());
+  end->stream.EndCapture();
+}
+
+TEST(NcclGroupTest, AnAbortReleasesDevicesWhileGraphsHoldSums) {
+  std::vector<End> ends(3);  // outlive the group, as a process that ends in a hurry has it
+  for (End& end : ends) end.values.assign(10, 1);
+  auto group = MakeGroup(3);
+  ASSERT_TRUE(group.ok()) << group.status();
+  for (size_t rank = 0; rank < 3; ++rank) Capture(*(*group)[rank], &ends[rank]);
+  for (const size_t rank : {0, 1}) {
+    ASSERT_TRUE((*group)[rank]->AllReduceSum(ends[rank].values, &ends[rank].stream).ok());
+  }
+  (*group)[2]->Abort(absl::InternalError("rank 2 has failed"));
+  for (const size_t rank : {0, 1}) {
+    ends[rank].stream.Synchronize();
+    EXPECT_EQ((*group)[rank]->status().message(), "rank 2 has failed");
+  }
+  for (End& end : ends) end.stream.DestroyGraph();
+  group->clear();
+}
+
+TEST(NcclGroupTest, AGraphThatIsNeverDestroyedHoldsTheEndUpToADeadline) {
+  End end{.values = {1}};
+  auto group = MakeGroup(2, std::chrono::milliseconds(50));
+  ASSERT_TRUE(group.ok()) << group.status();
+  Capture(*(*group)[0], &end);
+  group->clear();
+  end.stream.DestroyGraph();
+}
+
 TEST(NcclGroupTest, ADeviceTwiceIsRefusedInNcclsWords) {
   const std::vector<int> devices = {0, 0};
   const auto group = MakeNcclGroup(Library(), devices, kPatience);
