@@ -93,8 +93,9 @@ cuda::StepSizes CudaBackend::PlanStep(const StepLayout& layout, const PagedKv& k
   cuda::StepSizes sizes = {.rows = static_cast<int64_t>(layout.tokens.size()),
                            .samples = static_cast<int64_t>(layout.sample_rows.size()),
                            .sequences = static_cast<int64_t>(layout.sequences.size())};
-  capture = IsDecode(layout) && cuda::RowBucket(sizes.rows) <= max_capture_rows_;
-  if (capture) sizes.rows = sizes.samples = sizes.sequences = cuda::RowBucket(sizes.rows);
+  const int64_t captured = cuda::CaptureRows(sizes.rows, max_capture_rows_);
+  capture = IsDecode(layout) && captured > 0;
+  if (capture) sizes.rows = sizes.samples = sizes.sequences = captured;
   PlanAttention(layout, kv, capture, sizes);
   return sizes;
 }

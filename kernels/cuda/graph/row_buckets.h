@@ -30,6 +30,13 @@ inline std::vector<int64_t> RowBuckets(int64_t max_rows) {
   return buckets;
 }
 
+// The rows of the captured step that serves `rows` rows, where the largest step has `most`; 0 when
+// that is too small for them. Above the last whole rung the captured step is the largest itself,
+// for which there is memory.
+inline int64_t CaptureRows(int64_t rows, int64_t most) {
+  return rows <= most ? std::min(RowBucket(rows), most) : 0;
+}
+
 // The least power of two that is not below `count`: the grid of a captured attention launch.
 inline int32_t GridBucket(int32_t count) {
   int32_t bucket = 1;

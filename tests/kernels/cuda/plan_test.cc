@@ -44,6 +44,20 @@ TEST(RowBucketTest, LadderHoldsEveryBucketOnce) {
   EXPECT_THAT(RowBuckets(1), ElementsAre(1));
 }
 
+TEST(CaptureRowsTest, NoNumberOfRowsUpToTheLargestIsLeftOut) {
+  for (int64_t most = 1; most <= 600; ++most) {
+    int64_t last = 0;
+    for (int64_t rows = 1; rows <= most; ++rows) {
+      const int64_t captured = CaptureRows(rows, most);
+      ASSERT_GE(captured, rows) << "of " << most;
+      ASSERT_LE(captured, most) << rows;
+      ASSERT_GE(captured, last) << rows << " of " << most;
+      last = captured;
+    }
+    EXPECT_EQ(CaptureRows(most + 1, most), 0);
+  }
+}
+
 TEST(GridBucketTest, IsThePowerOfTwoAbove) {
   EXPECT_EQ(GridBucket(0), 1);
   EXPECT_EQ(GridBucket(1), 1);
