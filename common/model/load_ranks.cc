@@ -168,7 +168,7 @@ absl::Status RankLoad::AllocateCache(int32_t blocks) {
 absl::Status RankLoad::RunSmallSteps() {
   if (!on_device()) return absl::OkStatus();
   const Timed timed(source_.clock, &loaded_.times.kernels);
-  return RunDecodeSteps(*transformer_, loaded_.rank.arena->kv());
+  return RunDecodeSteps(*transformer_, loaded_.rank.arena->kv(), source_.config.max_positions);
 }
 
 // Runs one stage for every rank, each on a thread, and returns the first error in the order of the

@@ -6,8 +6,39 @@
 
 #include "common/base/status.h"
 #include "common/model/kv_arena.h"
+#include "kernels/attention_split.h"
 
 namespace baton {
+namespace {
+
+// A step of `count` sequences that add one token each behind `context` - 1 others, all in block 0.
+// Returns how many rows it had with padding.
+absl::StatusOr<size_t> RunDecodeStepTwice(Transformer& transformer, const kernels::PagedKv& kv,
+                                          size_t count, int32_t context) {
+  const std::vector<int32_t> tokens(count, 0);
+  const std::vector<int32_t> positions(count, context - 1);
+  const std::vector<int32_t> table(
+      static_cast<size_t>((context + kv.layout.block_size - 1) / kv.layout.block_size), 0);
+  std::vector<int32_t> rows(count);
+  std::iota(rows.begin(), rows.end(), 0);
+  std::vector<kernels::StepLayout::Sequence> sequences;
+  for (const int32_t row : rows) {
+    sequences.push_back({.token_begin = row, .num_tokens = 1, .context = context, .blocks = table});
+  }
+  size_t padded = count;
+  for (int time = 0; time < 2; ++time) {
+    BATON_ASSIGN_OR_RETURN(
+        const kernels::Matrix logits,
+        transformer.Forward(
+            {.tokens = tokens, .positions = positions, .sequences = sequences, .sample_rows = rows},
+            kv));
+    BATON_RETURN_IF_ERROR(transformer.backend().EndStep());
+    padded = std::max(padded, static_cast<size_t>(logits.rows));
+  }
+  return padded;
+}
+
+}  // namespace
 
 absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& layout) {
   const int32_t count = transformer.limits().max_tokens;
@@ -32,27 +63,27 @@ absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& l
   return transformer.backend().EndStep();
 }
 
-absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv) {
-  const auto most = static_cast<size_t>(transformer.limits().max_samples);
-  const std::vector<int32_t> zeros(most, 0);
-  std::vector<int32_t> rows(most);
-  std::iota(rows.begin(), rows.end(), 0);
-  std::vector<kernels::StepLayout::Sequence> sequences;
-  for (const int32_t row : rows) {
-    sequences.push_back(
-        {.token_begin = row, .num_tokens = 1, .context = 1, .blocks = std::span(zeros).first(1)});
+std::vector<int32_t> WarmUpContexts(int32_t longest) {
+  std::vector<int32_t> contexts = {1};
+  int64_t tokens = kernels::kAttentionSplitTokens;
+  while (tokens < longest) {
+    tokens *= 2;
+    contexts.push_back(static_cast<int32_t>(tokens));
   }
+  return contexts;
+}
+
+absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv,
+                            int32_t max_context) {
+  const int64_t pool_tokens = int64_t{kv.num_blocks} * kv.layout.block_size;
+  const auto most = static_cast<size_t>(transformer.limits().max_samples);
   for (size_t count = 1; count <= most;) {
+    const auto each = pool_tokens / static_cast<int64_t>(count);
+    const auto longest =
+        static_cast<int32_t>(std::clamp<int64_t>(each, 1, std::max(1, max_context)));
     size_t padded = count;
-    for (int time = 0; time < 2; ++time) {
-      BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits,
-                             transformer.Forward({.tokens = std::span(zeros).first(count),
-                                                  .positions = std::span(zeros).first(count),
-                                                  .sequences = std::span(sequences).first(count),
-                                                  .sample_rows = std::span(rows).first(count)},
-                                                 kv));
-      BATON_RETURN_IF_ERROR(transformer.backend().EndStep());
-      padded = std::max(padded, static_cast<size_t>(logits.rows));
+    for (const int32_t context : WarmUpContexts(longest)) {
+      BATON_ASSIGN_OR_RETURN(padded, RunDecodeStepTwice(transformer, kv, count, context));
     }
     count = padded + 1;
   }

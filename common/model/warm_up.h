@@ -1,5 +1,8 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "common/model/transformer.h"
 #include "kernels/paged_kv.h"
@@ -12,8 +15,14 @@ namespace baton {
 // Runs the largest step that the transformer's limits allow, over KV blocks of its own.
 absl::Status RunLargestStep(Transformer& transformer, const kernels::KvLayout& layout);
 
-// Runs decode steps of every padded size, each twice, because a backend captures the second one.
-// Overwrites block 0.
-absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv);
+// Runs decode steps of every padded size and, for each, of contexts with every number of parts that
+// a backend tells apart: up to `max_context` tokens, as far as the blocks of `kv` hold them. Each
+// runs twice, because a backend captures the second one. Overwrites block 0.
+absl::Status RunDecodeSteps(Transformer& transformer, const kernels::PagedKv& kv,
+                            int32_t max_context);
+
+// The contexts, in tokens, that RunDecodeSteps takes up to `longest`: of 1, 2, 4, 8, … parts, the
+// last of them no shorter than `longest`.
+std::vector<int32_t> WarmUpContexts(int32_t longest);
 
 }  // namespace baton

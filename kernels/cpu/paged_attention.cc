@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/attention_split.h"
+
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/paged_attention.cc"
 #include "hwy/foreach_target.h"
@@ -270,7 +272,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baton::kernels::cpu {
 
-int AttentionSplitBlocks(int block_size) { return std::max(1, 256 / block_size); }
+int AttentionSplitBlocks(int block_size) { return std::max(1, kAttentionSplitTokens / block_size); }
 
 int AttentionRowsPerTask(const AttentionShape& shape) {
   constexpr int kRows = 64;

@@ -4,6 +4,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/attention_split.h"
 #include "kernels/backend.h"
 
 namespace baton::kernels::cuda {
@@ -19,9 +20,9 @@ namespace baton::kernels::cuda {
 // as long as the partial results fit the workspace; a step with more than `max_partials` takes
 // longer parts.
 struct AttentionPlan {
-  static constexpr int32_t kNarrowTile = 16;    // packed rows
-  static constexpr int32_t kWideTile = 128;     // packed rows
-  static constexpr int32_t kSplitTokens = 256;  // of a part
+  static constexpr int32_t kNarrowTile = 16;  // packed rows
+  static constexpr int32_t kWideTile = 128;   // packed rows
+  static constexpr int32_t kSplitTokens = kAttentionSplitTokens;
 
   // One entry per part of a narrow sequence.
   std::vector<int32_t> narrow_sequence;

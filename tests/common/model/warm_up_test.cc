@@ -1,0 +1,87 @@
+// Which steps run before a worker serves.
+#include "common/model/warm_up.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "common/model/kv_arena.h"
+#include "kernels/attention_split.h"
+#include "kernels/backend_factory.h"
+#include "kernels/cuda/graph/row_buckets.h"
+#include "tests/common/model/model_harness.h"
+
+namespace baton {
+namespace {
+
+using kernels::cuda::CaptureRows;
+using kernels::cuda::GridBucket;
+using testing::ElementsAre;
+
+int32_t PartsOf(int64_t context) {
+  return static_cast<int32_t>((context + kernels::kAttentionSplitTokens - 1) /
+                              kernels::kAttentionSplitTokens);
+}
+
+TEST(WarmUpContextsTest, DoubleTheirPartsUpToTheLongest) {
+  EXPECT_THAT(WarmUpContexts(1), ElementsAre(1));
+  EXPECT_THAT(WarmUpContexts(256), ElementsAre(1));
+  EXPECT_THAT(WarmUpContexts(257), ElementsAre(1, 512));
+  EXPECT_THAT(WarmUpContexts(512), ElementsAre(1, 512));
+  EXPECT_THAT(WarmUpContexts(3000), ElementsAre(1, 512, 1024, 2048, 4096));
+}
+
+// A graph of a GPU is captured for its rows and its number of parts, both rounded up.
+TEST(WarmUpContextsTest, EveryGraphThatAStepCanAskForIsCaptured) {
+  constexpr int64_t kPoolTokens = 100'000;
+  constexpr int64_t kLongest = 8192;
+  const auto longest = [](int64_t count) {
+    return std::min<int64_t>(kPoolTokens / count, +kLongest);
+  };
+  for (const int64_t most : {1, 7, 20, 64, 200}) {
+    SCOPED_TRACE(most);
+    std::set<std::pair<int64_t, int32_t>> captured;
+    for (int64_t count = 1; count <= most; count = CaptureRows(count, most) + 1) {
+      for (const int32_t context : WarmUpContexts(static_cast<int32_t>(longest(count)))) {
+        captured.emplace(CaptureRows(count, most),
+                         GridBucket(static_cast<int32_t>(count) * PartsOf(context)));
+      }
+    }
+    for (int64_t count = 1; count <= most; ++count) {
+      const auto rows = static_cast<int32_t>(count);
+      for (int32_t parts = rows; parts <= rows * PartsOf(longest(count)); ++parts) {
+        const std::pair wanted(CaptureRows(count, most), GridBucket(parts));
+        ASSERT_TRUE(captured.contains(wanted)) << count << " sequences of " << parts << " parts";
+      }
+    }
+    EXPECT_LE(captured.size(), 256U) << "more graphs than are kept";
+  }
+}
+
+TEST(RunDecodeStepsTest, RunsEachOfThemTwice) {
+  const test::TempDir dir;
+  ASSERT_TRUE(WriteRandomModel({.dtype = "float32", .seed = 3}, dir / "m").ok());
+  const auto config = LoadModelConfig(dir / "m");
+  auto files = CheckpointFiles::Open(dir / "m");
+  const auto backend = *kernels::MakeBackend({.device = kernels::Device::kReference});
+  const auto shape = LocalShape::Of(*config, 0, 1);
+  auto weights = LoadWeights(*config, *shape, **files, *backend, nullptr);
+  ASSERT_TRUE(weights.ok()) << weights.status();
+  const auto transformer = Transformer::Create(*config, *shape, *std::move(weights), backend.get(),
+                                               {.max_tokens = 4, .max_samples = 4});
+  ASSERT_TRUE(transformer.ok()) << transformer.status();
+  const auto arena =
+      KvArena::Create(*backend, KvLayoutOf(*config, *shape, kernels::DType::kF32, 16), 64);
+  ASSERT_TRUE(RunDecodeSteps(**transformer, arena->kv(), 1).ok());
+  const uint64_t of_eight = (*transformer)->operations_finished();  // one to four rows, twice
+  ASSERT_GT(of_eight, 0U);
+  ASSERT_TRUE(RunDecodeSteps(**transformer, arena->kv(), 1 << 20).ok());
+  // 64 blocks give {1, 512, 1024} tokens to one, {1, 512} to two and to three, 1 to four.
+  EXPECT_EQ(((*transformer)->operations_finished() - of_eight) * 8, of_eight * 16);
+}
+
+}  // namespace
+}  // namespace baton
