@@ -7,6 +7,9 @@
 
 namespace baton::kernels::cpu {
 
+// Regions always ask for all `threads`, whatever there is to do: OpenMP ends threads and starts
+// others when the size of its team changes, which costs more than threads that pass by.
+
 // Calls f(begin, end) over contiguous parts of [0, n) in one OpenMP region, at most one part per
 // thread and none of much less than `grain` items. Results must not depend on how n is cut.
 template <typename F>
@@ -16,7 +19,7 @@ void ParallelRanges(int threads, int64_t n, int64_t grain, F f) {
     if (n > 0) f(int64_t{0}, n);
     return;
   }
-#pragma omp parallel for num_threads(static_cast <int>(parts)) schedule(static)
+#pragma omp parallel for num_threads(threads) schedule(static)
   for (int64_t part = 0; part < parts; ++part) {
     f(n * part / parts, n * (part + 1) / parts);
   }
