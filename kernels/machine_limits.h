@@ -16,8 +16,9 @@ struct MachineLimits {
   double read_bytes_per_s = 0;
 };
 
-// Measures the host with info.threads threads and info.isa. Takes at most 200 ms, and 128 MiB while
-// it runs. Other load on the machine shows in the figures, so measure beside what is compared.
+// Measures the host with info.threads threads and the instruction set of its products. Takes at
+// most 200 ms, and 128 MiB while it runs. Other load on the machine shows in the figures, so
+// measure beside what is compared.
 MachineLimits MeasureMachineLimits(const BackendInfo& info);
 
 // Bytes per second of one pass over `data` by `threads` threads that read a part each. This is the

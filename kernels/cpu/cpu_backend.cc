@@ -14,6 +14,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
+#include "spdlog/spdlog.h"
 
 namespace baton::kernels {
 namespace {
@@ -32,21 +33,19 @@ int ThreadsOfRank(const BackendOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
-  BATON_ASSIGN_OR_RETURN(cpu::Isa isa, cpu::ChooseIsa(options.isa, options.compute_dtype));
+  BATON_ASSIGN_OR_RETURN(const cpu::Isa isa, cpu::ChooseIsa(options.isa));
   if (options.threads < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
   }
   const int threads = cpu::AskForThreads(ThreadsOfRank(options));
   std::unique_ptr<cpu::Gemm> gemm;
-  if (isa == cpu::Isa::kAvx512) {
+  if (isa == cpu::Isa::kAvx512 && cpu::HasAvx512Products(options.compute_dtype)) {
     auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
     if (made.ok()) {
       gemm = std::move(made).value();
-    } else if (options.isa == "auto") {
-      isa = cpu::Isa::kAvx2;
     } else {
-      return made.status();
+      spdlog::warn("products are computed with AVX2: {}", made.status().ToString());
     }
   }
   if (gemm == nullptr) gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);

@@ -22,25 +22,25 @@ bool HasAvx512Bf16() {
 
 std::string_view Name(Isa isa) { return isa == Isa::kAvx512 ? "avx512" : "avx2"; }
 
-absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype) {
+absl::StatusOr<Isa> ChooseIsa(std::string_view wanted) {
   const auto supported = hwy::SupportedTargets();
   if ((supported & HWY_AVX2) == 0) {
     return absl::FailedPreconditionError(
         "this processor lacks AVX2 and FMA; the cpu backend needs at least those (2013 or later)");
   }
   const bool avx512 = (supported & HWY_AVX3) != 0;
-  const bool fast = avx512 && (compute_dtype != DType::kBF16 || HasAvx512Bf16());
-  if (wanted == "auto") return fast ? Isa::kAvx512 : Isa::kAvx2;
+  if (wanted == "auto") return avx512 ? Isa::kAvx512 : Isa::kAvx2;
   if (wanted == "avx2") return Isa::kAvx2;
   if (wanted != "avx512") {
     return absl::InvalidArgumentError(
         absl::StrCat("isa '", std::string(wanted), "'; expected auto, avx512 or avx2"));
   }
-  if (fast) return Isa::kAvx512;
-  return absl::FailedPreconditionError(absl::StrCat(
-      "isa avx512 with compute dtype ", std::string(kernels::Name(compute_dtype)), ": this ",
-      avx512 ? "processor lacks avx512_bf16; use --isa avx2 or --dtype float32"
-             : "processor lacks AVX-512; use --isa avx2"));
+  if (avx512) return Isa::kAvx512;
+  return absl::FailedPreconditionError("isa avx512: this processor lacks AVX-512; use --isa avx2");
+}
+
+bool HasAvx512Products(DType compute_dtype) {
+  return compute_dtype != DType::kBF16 || HasAvx512Bf16();
 }
 
 }  // namespace baton::kernels::cpu

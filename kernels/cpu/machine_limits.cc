@@ -133,7 +133,7 @@ double ReadRate(const std::byte* data, size_t bytes, int threads) {
 
 MachineLimits MeasureMachineLimits(const BackendInfo& info) {
   const int threads = cpu::AskForThreads(info.threads);
-  const bool avx512 = info.isa == "avx512";
+  const bool avx512 = info.isa == "avx512" && !info.matmul.starts_with("panel");
   const auto work = [&] {
     if (avx512 && info.compute_dtype == DType::kBF16) return DotLoop();
     return avx512 ? Avx512FmaLoop() : FmaLoop();

@@ -37,7 +37,7 @@ inline std::unique_ptr<Backend> Make(const Way& way) {
   return backend.ok() ? std::move(backend).value() : nullptr;
 }
 
-// avx512 in bf16 needs avx512_bf16; where the machine lacks it, `auto` says so by taking avx2.
+// Where the machine lacks avx512, `auto` says so by taking avx2.
 inline bool MachineHas(const Way& way) {
   if (way.isa != "avx512") return true;
   const auto backend = MakeBackend({.compute_dtype = way.dtype, .threads = 1});

@@ -1,0 +1,63 @@
+// AVX-512 on a machine whose products gain nothing from it, as those in bf16 without avx512_bf16.
+// Any machine is like that when oneDNN may use AVX2 only, which is settled before its first use; so
+// this is a process of its own.
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "kernels/machine_limits.h"
+#include "tests/kernels/paged_fixture.h"
+
+namespace baton::kernels {
+namespace {
+
+class MixedIsaTest : public testing::TestWithParam<DType> {
+ protected:
+  static void SetUpTestSuite() { dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2); }
+  static std::unique_ptr<Backend> Of(const std::string& isa) {
+    return Make({Device::kCpu, isa, GetParam()});
+  }
+};
+
+TEST_P(MixedIsaTest, OnlyTheProductsAreThoseOfAvx2) {
+  const auto backend = Of("auto");
+  const auto avx2 = Of("avx2");
+  if (!MachineHas({Device::kCpu, "avx512", GetParam()})) {
+    EXPECT_EQ(backend->info().isa, "avx2");
+    return;
+  }
+  EXPECT_EQ(backend->info().isa, "avx512");
+  EXPECT_EQ(backend->info().matmul, avx2->info().matmul);
+  EXPECT_NE(backend->info().numerics(), avx2->info().numerics());
+  EXPECT_EQ(Of("avx512")->info().numerics(), backend->info().numerics());
+
+  const TestMatrix weight = TestMatrix::Random(GetParam(), 96, 64, 1);
+  TestMatrix x = TestMatrix::Random(GetParam(), 5, 64, 2);
+  TestMatrix mixed(DType::kF32, 5, 96);
+  TestMatrix plain(DType::kF32, 5, 96);
+  backend->MatMul(**backend->Pack(weight.tensor(), {}), x.view(), mixed.view(), {});
+  avx2->MatMul(**avx2->Pack(weight.tensor(), {}), x.view(), plain.view(), {});
+  for (int64_t row = 0; row < 5; ++row) EXPECT_EQ(mixed.bits(row), plain.bits(row));
+}
+
+TEST_P(MixedIsaTest, AttentionEqualsReference) {
+  const AttentionShape shape = ShapeOf(4, 2, 64);
+  const KvLayout layout = LayoutOf(shape, GetParam());
+  const auto backend = Of("auto");
+  const auto reference = Make({Device::kReference, "auto", GetParam()});
+  AttentionRig actual(*backend, shape, layout, {300}, 5);
+  AttentionRig expected(*reference, shape, layout, {300}, 5);
+  for (AttentionRig* rig : {&actual, &expected}) rig->Step({{0, 0, 300}});
+  EXPECT_LE(Distance(actual.out(0).Values(), expected.out(0).Values(), actual.out(0).cols(),
+                     Tolerance(GetParam())),
+            1);
+}
+
+TEST_P(MixedIsaTest, ThePeakIsThatOfTheProducts) {
+  EXPECT_GT(MeasureMachineLimits(Of("auto")->info()).flops_per_s, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cpu, MixedIsaTest, testing::Values(DType::kF32, DType::kBF16),
+                         [](const auto& test) { return std::string(Name(test.param)); });
+
+}  // namespace
+}  // namespace baton::kernels
