@@ -99,7 +99,7 @@ absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const P
   BATON_ASSIGN_OR_RETURN(const StepRows rows, HostBackend::BeginStep(layout, kv));
   BATON_RETURN_IF_ERROR(team_.Take());
   rope_table_.Reset();
-  attention_tasks_.clear();
+  attention_tasks_.Clear();
   sequence_of_.resize(layout.tokens.size());
   for (size_t i = 0; i < layout.sequences.size(); ++i) {
     const StepLayout::Sequence& sequence = layout.sequences[i];
@@ -166,38 +166,8 @@ void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sha
       });
 }
 
-// Divides the attention of a step into tasks, which are the same for all its layers. Where there
-// are few queries a task takes several KV heads, as long as every thread has work.
-void CpuBackend::PlanAttention(const AttentionShape& shape) {
-  const int32_t rows = cpu::AttentionRowsPerTask(shape);
-  const int32_t group = shape.q_heads / shape.kv_heads;
-  const int32_t queries = rows / group;
-  const auto sequences = static_cast<int32_t>(layout().sequences.size());
-  const int32_t heads_for_threads = std::max(1, shape.kv_heads * sequences / (4 * info().threads));
-  for (const StepLayout::Sequence& sequence : layout().sequences) {
-    const int32_t in_task = std::min(queries, sequence.num_tokens) * group;
-    const int32_t heads = std::min({shape.kv_heads, heads_for_threads, rows / in_task});
-    // The last queries see the most keys. They go first, so that no thread is left with a long
-    // task.
-    const int32_t parts = (sequence.num_tokens + queries - 1) / queries;
-    for (int32_t part = parts - 1; part >= 0; --part) {
-      const int32_t first = part * queries;
-      for (int32_t head = 0; head < shape.kv_heads; head += heads) {
-        attention_tasks_.push_back(
-            {.blocks = sequence.blocks.data(),
-             .first_row = sequence.token_begin + first,
-             .queries = std::min(queries, sequence.num_tokens - first),
-             .first_position = sequence.context - sequence.num_tokens + first,
-             .kv_head = head,
-             .kv_heads = std::min(heads, shape.kv_heads - head)});
-      }
-    }
-  }
-}
-
 void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) {
   check().PagedAttention(qkv, layer, shape, out);
-  if (attention_tasks_.empty()) PlanAttention(shape);
   const size_t floats = cpu::AttentionScratch(shape, kv().layout.block_size);
   const size_t needed = floats * sizeof(float) * static_cast<size_t>(info().threads);
   if (attention_scratch_ == nullptr || attention_scratch_->size() < needed) {
@@ -207,9 +177,11 @@ void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& sha
   }
   float* scratch = static_cast<float*>(attention_scratch_->data());
   const cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv(), .layer = layer, .shape = shape};
-  cpu::ParallelItems(info().threads, static_cast<int64_t>(attention_tasks_.size()),
+  const std::span<const cpu::AttentionTask> tasks =
+      attention_tasks_.For(layout().sequences, shape, kv().layout.block_size, info().threads);
+  cpu::ParallelItems(info().threads, static_cast<int64_t>(tasks.size()),
                      [&](int64_t task, int thread) {
-                       paged_attention_(args, attention_tasks_[task],
+                       paged_attention_(args, tasks[static_cast<size_t>(task)],
                                         scratch + floats * static_cast<size_t>(thread));
                      });
 }

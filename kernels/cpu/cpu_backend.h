@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "kernels/backend_factory.h"
+#include "kernels/cpu/attention_tasks.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/paged_attention.h"
@@ -44,7 +45,6 @@ class CpuBackend final : public HostBackend {
  private:
   CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,
              Collective* collective);
-  void PlanAttention(const AttentionShape& shape);
 
   cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;
@@ -56,7 +56,7 @@ class CpuBackend final : public HostBackend {
 
   std::vector<int32_t> sequence_of_;  // [tokens]
   cpu::RopeTable rope_table_;
-  std::vector<cpu::AttentionTask> attention_tasks_;  // of the step, the same for all its layers
+  cpu::AttentionTasks attention_tasks_;  // of the step
   std::unique_ptr<Buffer> attention_scratch_;
   std::vector<cpu::RowSampler> samplers_;  // one per thread
 };

@@ -45,6 +45,19 @@ struct AttentionMemory {
     dim_ = dim;
   }
 
+  // The results of a split for `rows` rows, as they are kept outside of the scratch.
+  static int64_t SplitFloats(int64_t rows, int64_t dim) { return rows * (Padded(dim) + 2); }
+  void SaveSplit(int64_t rows, float* to) const {
+    to = std::copy_n(split_outs_, rows * dim_padded, to);
+    to = std::copy_n(split_highest, rows, to);
+    std::copy_n(split_total, rows, to);
+  }
+  void LoadSplit(int64_t rows, const float* from) {
+    std::copy_n(from, rows * dim_padded, split_outs_);
+    std::copy_n(from + rows * dim_padded, rows, split_highest);
+    std::copy_n(from + rows * (dim_padded + 1), rows, split_total);
+  }
+
   float* query(int64_t row) { return queries_ + row * dim_; }   // [rows, dim]
   float* out(int64_t row) { return outs_ + row * dim_padded; }  // [rows, dim_padded]
   float* split_out(int64_t row) { return split_outs_ + row * dim_padded; }

@@ -41,11 +41,11 @@ class AttentionRun {
 
   void Run() {
     LoadQueries();
-    const int32_t last = task_.first_position + task_.queries - 1;
-    const int32_t first = SeenBy(0).begin;
-    for (int32_t split = first / tile_ / split_blocks_; split <= last / tile_ / split_blocks_;
-         ++split) {
-      RunSplit(split * split_blocks_, (split + 1) * split_blocks_, last);
+    if (task_.shared != nullptr) return RunShared(*task_.shared);
+    const SplitRange seen = SplitsSeen(task_, args_.shape, tile_);
+    for (int32_t split = seen.begin; split < seen.end; ++split) {
+      Compute(split);
+      Merge(split);
     }
     StoreResults();
   }
@@ -97,10 +97,40 @@ class AttentionRun {
            SeenBy(rows.end - 1).begin <= block * tile_;
   }
 
-  // The blocks [begin, end) of the sequence, of which only those up to the last position are read.
-  void RunSplit(int32_t begin, int32_t end, int32_t last) {
-    begin = std::max(begin, SeenBy(0).begin / tile_);
-    end = std::min(end, last / tile_ + 1);
+  // Computes its own splits. Who is the last to be done merges them all, in the order in which one
+  // task alone would have.
+  void RunShared(SharedSplits& shared) {
+    const int64_t floats = AttentionSplitFloats(all_rows_, args_.shape);
+    const auto results = [&](int32_t split) {
+      return shared.results + (split - shared.splits.begin) * floats;
+    };
+    for (int32_t split = task_.splits.begin; split < task_.splits.end; ++split) {
+      Compute(split);
+      memory_.SaveSplit(all_rows_, results(split));
+    }
+    if (shared.done.fetch_add(1, std::memory_order_acq_rel) + 1 < shared.tasks) return;
+    shared.done.store(0, std::memory_order_relaxed);  // for the next layer
+    for (int32_t split = shared.splits.begin; split < shared.splits.end; ++split) {
+      memory_.LoadSplit(all_rows_, results(split));
+      Merge(split);
+    }
+    StoreResults();
+  }
+
+  // The blocks of a split that the queries see.
+  Visible BlocksOf(int32_t split) const {
+    const int32_t last = task_.first_position + task_.queries - 1;
+    return {std::max(split * split_blocks_, SeenBy(0).begin / tile_),
+            std::min((split + 1) * split_blocks_, last / tile_ + 1)};
+  }
+
+  void Merge(int32_t split) {
+    const auto [begin, end] = BlocksOf(split);
+    for (int32_t row = 0; row < all_rows_; ++row) MergeRow(row, begin, end);
+  }
+
+  void Compute(int32_t split) {
+    const auto [begin, end] = BlocksOf(split);
     split_end_ = end;
     for (int32_t block = begin; block < end; ++block) {
       for (int32_t head = 0; head < task_.kv_heads; ++head) Scores(block, block - begin, head);
@@ -109,7 +139,6 @@ class AttentionRun {
     for (int32_t block = begin; block < end; ++block) {
       for (int32_t head = 0; head < task_.kv_heads; ++head) Values(block, block - begin, head);
     }
-    for (int32_t row = 0; row < all_rows_; ++row) Merge(row, begin, end);
   }
 
   // Those of the blocks [begin, end) that `row` sees.
@@ -199,7 +228,7 @@ class AttentionRun {
     }
   }
 
-  void Merge(int32_t row, int32_t begin, int32_t end) {
+  void MergeRow(int32_t row, int32_t begin, int32_t end) {
     const Visible seen = SeenBlocks(row, begin, end);
     if (seen.begin >= seen.end) return;
     float* out = memory_.out(row);
@@ -277,6 +306,18 @@ int AttentionSplitBlocks(int block_size) { return std::max(1, kAttentionSplitTok
 int AttentionRowsPerTask(const AttentionShape& shape) {
   constexpr int kRows = 64;
   return std::max(kRows, shape.q_heads / shape.kv_heads);
+}
+
+SplitRange SplitsSeen(const AttentionTask& task, const AttentionShape& shape, int block_size) {
+  const int32_t tokens = AttentionSplitBlocks(block_size) * block_size;
+  const int32_t last = task.first_position + task.queries - 1;
+  const int32_t window = shape.sliding_window;
+  const int32_t first = window > 0 ? std::max(0, task.first_position - window + 1) : 0;
+  return {first / tokens, last / tokens + 1};
+}
+
+int64_t AttentionSplitFloats(int64_t rows, const AttentionShape& shape) {
+  return N_AVX3::AttentionMemory::SplitFloats(rows, shape.head_dim);
 }
 
 size_t AttentionScratch(const AttentionShape& shape, int block_size) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -24,9 +25,25 @@ struct AttentionArgs {
   AttentionShape shape;
 };
 
+// Splits of the keys: those that the queries of a task see, or some of them.
+struct SplitRange {
+  int32_t begin = 0;
+  int32_t end = 0;
+  int32_t count() const { return end - begin; }
+};
+
+// Where the results of splits meet that several tasks compute for the same queries and heads. The
+// last of these tasks merges all of them, in order.
+struct SharedSplits {
+  SplitRange splits;  // of all tasks
+  int32_t tasks = 0;
+  float* results = nullptr;      // [splits, AttentionSplitFloats]
+  std::atomic<int32_t> done{0};  // tasks, of the layer at work
+};
+
 // The part of a step's attention that one thread computes: consecutive queries of one sequence,
 // with all query heads of some consecutive KV heads, whose tiles lie one after the other in a
-// block.
+// block. It takes all splits that the queries see, unless it shares them with other tasks.
 struct AttentionTask {
   const int32_t* blocks = nullptr;  // block table of the sequence
   int64_t first_row = 0;            // of qkv and out
@@ -34,7 +51,14 @@ struct AttentionTask {
   int32_t first_position = 0;
   int32_t kv_head = 0;  // the first
   int32_t kv_heads = 1;
+  SplitRange splits;               // of a task that shares them
+  SharedSplits* shared = nullptr;  // null: it does not
 };
+
+// All splits that the queries of `task` see.
+SplitRange SplitsSeen(const AttentionTask& task, const AttentionShape& shape, int block_size);
+// How many floats the results of one split are, for a task of `rows` rows.
+int64_t AttentionSplitFloats(int64_t rows, const AttentionShape& shape);
 
 // How many blocks one split of the softmax has.
 int AttentionSplitBlocks(int block_size);

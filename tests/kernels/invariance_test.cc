@@ -125,6 +125,13 @@ TEST_P(InvarianceTest, AttentionDoesNotDependOnChunksBatchOrThreads) {
     }
     AttentionRig whole(*two_threads, c.shape, layout, lengths, 5);
     whole.Step({{1, 0, 90}, {0, 0, 530}, {2, 0, 33}});
+    // More threads than queries and heads: contexts are divided.
+    const auto many_threads = WithThreads(5);
+    AttentionRig divided(*many_threads, c.shape, layout, lengths, 5);
+    divided.Step({{0, 0, 500}});
+    for (int i = 500; i < 530; ++i) divided.Step({{0, i, 1}});
+    divided.Step({{1, 0, 89}, {2, 0, 33}});
+    divided.Step({{1, 89, 1}});
     AttentionRig chunked(*two_threads, c.shape, layout, lengths, 5);
     chunked.Step({{0, 0, 37}, {1, 0, 1}});
     chunked.Step({{1, 1, 88}, {0, 37, 300}});
@@ -136,6 +143,7 @@ TEST_P(InvarianceTest, AttentionDoesNotDependOnChunksBatchOrThreads) {
         const std::string want = token_by_token.out(sequence).bits(i);
         ASSERT_EQ(whole.out(sequence).bits(i), want) << "whole " << sequence << " " << i;
         ASSERT_EQ(chunked.out(sequence).bits(i), want) << "chunked " << sequence << " " << i;
+        ASSERT_EQ(divided.out(sequence).bits(i), want) << "divided " << sequence << " " << i;
       }
     }
   }
