@@ -62,7 +62,8 @@ Router::Router(Parts parts)
                .registry = &registry_,
                .eos_log = eos_log_.get()},
       pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
-            static_cast<size_t>(options_.max_num_queued_reqs)),
+            {.pieces = static_cast<size_t>(options_.max_num_queued_reqs),
+             .bytes = static_cast<size_t>(options_.text_queue_bytes)}),
       inference_(&context_),
       models_(*model_, directory_.get()) {
   probe_.WatchWorkers(directory_.get());

@@ -46,6 +46,8 @@ class Router final {
   // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.
   absl::Status ready() const;
   size_t in_flight() const { return registry_.size(); }
+  // Texts that wait to be tokenized.
+  size_t texts_waiting() const { return pool_.waiting(); }
 
   // Refuses new requests, lets those in flight end until `timeout`, ends the rest with DRAINED.
   void Drain(base::Duration timeout);

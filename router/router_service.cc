@@ -11,6 +11,8 @@
 #include "common/base/ticket.h"
 #include "common/rpc/status_map.h"
 #include "common/sample/validate.h"
+#include "router/edge/client_key.h"
+#include "router/edge/pool_call.h"
 #include "router/edge/request_parse.h"
 #include "router/edge/validation.h"
 #include "router/request/request_flow.h"
@@ -43,21 +45,6 @@ base::Instant DeadlineOf(const grpc::CallbackServerContext& context, base::Insta
   // Far enough away is never, and must not overflow.
   if (left > std::chrono::hours(24 * 365)) return now + fallback;
   return now + std::chrono::duration_cast<base::Duration>(left);
-}
-
-// Runs `work` on the pool and ends the call with what it returns.
-grpc::ServerUnaryReactor* RunOnPool(grpc::CallbackServerContext* context, WorkPool* pool,
-                                    std::function<absl::Status()> work) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  const bool taken =
-      pool->TrySubmit([reactor, work = std::move(work)] { reactor->Finish(ToGrpcStatus(work())); });
-  if (!taken) {
-    reactor->Finish(ToGrpcStatus(
-        MakeError(absl::StatusCode::kResourceExhausted,
-                  {.reason = Reason::kQueueFull, .retry_after = std::chrono::milliseconds(1000)},
-                  "too many texts wait to be processed; try again later")));
-  }
-  return reactor;
 }
 
 }  // namespace
@@ -132,6 +119,7 @@ void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming 
   const base::Instant now = context_->clock->Now();
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
+    spec->client = ClientKey(context.peer());
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
     const auto flow = std::make_shared<RequestFlow>(
@@ -156,10 +144,21 @@ void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming 
   sink->Fail(spec.status());
 }
 
+grpc::ServerUnaryReactor* RouterService::Answer(const grpc::CallbackServerContext& context,
+                                                const grpc::ByteBuffer& request,
+                                                std::function<absl::Status()> answer) {
+  return PoolCall::Start(context_->pool,
+                         {.id = context_->next_id++,
+                          .client = ClientKey(context.peer()),
+                          .bytes = request.Length(),
+                          .run = nullptr},
+                         std::move(answer));
+}
+
 grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* context,
                                                   const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
-  return RunOnPool(context, context_->pool, [this, request, response]() -> absl::Status {
+  return Answer(*context, *request, [this, request, response]() -> absl::Status {
     v1::TokenizeRequest message;
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
@@ -179,7 +178,7 @@ grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* RouterService::Detokenize(grpc::CallbackServerContext* context,
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) {
-  return RunOnPool(context, context_->pool, [this, request, response]() -> absl::Status {
+  return Answer(*context, *request, [this, request, response]() -> absl::Status {
     v1::DetokenizeRequest message;
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <random>
 
@@ -55,6 +56,10 @@ class RouterService final : public RawInferenceService {
   void Accept(const grpc::CallbackServerContext& context, Incoming incoming,
               std::shared_ptr<ClientSink> sink);
   absl::StatusOr<RequestSpec> Check(Incoming incoming);
+  // Answers a unary call of that request on the pool.
+  grpc::ServerUnaryReactor* Answer(const grpc::CallbackServerContext& context,
+                                   const grpc::ByteBuffer& request,
+                                   std::function<absl::Status()> answer);
   std::shared_ptr<StreamSink> MakeStream(grpc::CallbackServerContext* context);
   uint64_t DrawSeed();
 

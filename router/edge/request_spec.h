@@ -18,6 +18,7 @@ using RequestInput = std::variant<std::string, std::vector<TokenId>, std::vector
 // A request that passed validation, with every default filled in.
 struct RequestSpec {
   std::string request_id;
+  std::string client;  // who takes turns with others; see ClientKey
   RequestInput input;
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;

@@ -19,4 +19,16 @@ absl::StatusOr<std::vector<TokenId>> TokenizeInput(const RequestInput& input,
   return model.tokenizer->Encode(prompt, /*add_special_tokens=*/false);
 }
 
+size_t InputBytes(const RequestInput& input) {
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&input)) {
+    return ids->size() * sizeof(TokenId);
+  }
+  if (const auto* text = std::get_if<std::string>(&input)) return text->size();
+  size_t bytes = 0;
+  for (const ChatMessage& message : std::get<std::vector<ChatMessage>>(input)) {
+    bytes += message.role.size() + message.content.size();
+  }
+  return bytes;
+}
+
 }  // namespace baton

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -13,5 +14,8 @@ namespace baton {
 // Takes milliseconds: call it on a pool. INVALID_ARGUMENT with INVALID_TEXT.
 absl::StatusOr<std::vector<TokenId>> TokenizeInput(const RequestInput& input,
                                                    const ServedModel& model, double unix_time);
+
+// The bytes of text or ids that an input has.
+size_t InputBytes(const RequestInput& input);
 
 }  // namespace baton

@@ -2,20 +2,59 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 namespace baton {
 
-WorkPool::WorkPool(int threads, size_t capacity) : queue_(capacity) {
+WorkPool::WorkPool(int threads, FairQueueBounds bounds) : queue_(bounds) {
   for (int i = 0; i < std::max(1, threads); ++i) {
-    threads_.emplace_back([this] {
-      while (auto work = queue_.PopUntil(base::kNever)) (*work)();
-    });
+    threads_.emplace_back([this] { Run(); });
   }
 }
 
 WorkPool::~WorkPool() {
-  queue_.Close();
+  {
+    base::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  changed_.NotifyAll();
   for (std::thread& thread : threads_) thread.join();
+}
+
+absl::Status WorkPool::Submit(PoolWork work) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (absl::Status taken = queue_.Push(std::move(work)); !taken.ok()) return taken;
+  }
+  changed_.NotifyOne();
+  return absl::OkStatus();
+}
+
+bool WorkPool::Drop(uint64_t id) {
+  std::optional<PoolWork> dropped;  // destroyed without the lock
+  base::MutexLock lock(&mutex_);
+  dropped = queue_.Remove(id);
+  return dropped.has_value();
+}
+
+size_t WorkPool::waiting() const {
+  base::MutexLock lock(&mutex_);
+  return queue_.size();
+}
+
+void WorkPool::Run() {
+  while (true) {
+    std::optional<PoolWork> work;
+    {
+      base::MutexLock lock(&mutex_);
+      while (queue_.size() == 0 && !stopping_) changed_.Wait(&mutex_);
+      work = queue_.Pop();
+    }
+    if (!work) return;
+    work->run();
+    base::MutexLock lock(&mutex_);
+    queue_.Done(work->client);
+  }
 }
 
 int WorkPool::DefaultThreads() {

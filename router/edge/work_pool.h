@@ -1,29 +1,41 @@
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <thread>
 #include <vector>
 
-#include "common/base/bounded_queue.h"
+#include "absl/status/status.h"
+#include "common/base/mutex.h"
+#include "router/edge/fair_queue.h"
 
 namespace baton {
 
 // Threads for work that takes milliseconds (tokenizing, templates), so that no gRPC callback does
-// it. Thread-safe.
+// it. Clients take turns, as FairQueue has it. Thread-safe.
 class WorkPool final {
  public:
-  WorkPool(int threads, size_t capacity);
+  WorkPool(int threads, FairQueueBounds bounds);
   // Finishes the work that was taken.
   ~WorkPool();
 
-  // False when `capacity` pieces of work wait already.
-  bool TrySubmit(std::function<void()> work) { return queue_.TryPush(std::move(work)); }
+  // QUEUE_FULL when as much waits as may.
+  absl::Status Submit(PoolWork work);
+  // Nobody waits for this piece any more. True when it had not begun; then it never will.
+  bool Drop(uint64_t id);
+
+  // The pieces that have not begun.
+  size_t waiting() const;
 
   // The number of threads that help on this machine without starving gRPC's callbacks.
   static int DefaultThreads();
 
  private:
-  base::BoundedQueue<std::function<void()>> queue_;
+  void Run();
+
+  mutable base::Mutex mutex_;
+  base::CondVar changed_;
+  FairQueue queue_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<std::thread> threads_;
 };
 

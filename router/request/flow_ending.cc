@@ -118,6 +118,7 @@ void RequestFlow::Reject(const absl::Status& status) {
 void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   if (waiter_ != 0) context_->admission->Remove(waiter_);
   waiter_ = 0;
+  context_->pool->Drop(text_work_);
   EnterState(State::kDone);
   if (eos_rows_ != nullptr) eos_rows_->Finish(reason);
   if (context_->eos_log != nullptr && !rejected_) WriteSummary(reason, status);

@@ -26,6 +26,7 @@ RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr
       sink_(std::move(sink)),
       arrived_(arrived),
       deadline_(deadline),
+      text_work_(context->next_id++),
       waiting_since_(arrived),
       unix_arrived_(context->clock->UnixNow()) {}
 
@@ -83,16 +84,16 @@ void RequestFlow::Begin() {
       !fits.ok()) {
     return Post(PromptReady{fits});
   }
-  const bool taken = context_->pool->TrySubmit([weak, context = context_] {
+  const auto tokenize = [weak, context = context_] {
     const auto self = weak.lock();
     if (self == nullptr) return;
     self->Post(PromptReady{TokenizeInput(self->spec_.input, context->model, self->unix_arrived_)});
-  });
-  if (taken) return;
-  Post(PromptReady{
-      MakeError(absl::StatusCode::kResourceExhausted,
-                {.reason = Reason::kQueueFull, .retry_after = std::chrono::milliseconds(1000)},
-                "too many requests wait to be tokenized; try again later")});
+  };
+  const absl::Status taken = context_->pool->Submit({.id = text_work_,
+                                                     .client = spec_.client,
+                                                     .bytes = InputBytes(spec_.input),
+                                                     .run = tokenize});
+  if (!taken.ok()) Post(PromptReady{taken});
 }
 
 void RequestFlow::EndByDrain() { Post(DrainOver{}); }

@@ -141,6 +141,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   const std::shared_ptr<ClientSink> sink_;
   const base::Instant arrived_;
   const base::Instant deadline_;
+  const uint64_t text_work_;  // its id on the text pool
 
   base::Mutex mutex_;
   std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);

@@ -73,6 +73,7 @@ std::unique_ptr<Router> RouterTest::MakeRouter(MetricsRegistry* metrics,
   auto model = LoadServedModel(ModelDir(), options_.served_model_name);
   EXPECT_TRUE(model.ok()) << model.status();
   parts.model = std::move(model).value();
+  if (change_model_) change_model_(parts.model.get());
   parts.eos_log = std::move(eos_log);
   parts.metrics = metrics;
   parts.clock = &clock_;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -67,6 +68,7 @@ class RouterTest : public ::testing::Test {
   double Metric(const std::string& series);
 
   RouterOptions options_;
+  std::function<void(ServedModel*)> change_model_;  // before the router starts with it
   base::SteadyClock clock_;
   FakeCluster cluster_;
   std::vector<std::unique_ptr<FakeWorker>> decode_;

@@ -1,0 +1,24 @@
+#include "router/edge/pool_call.h"
+
+#include <utility>
+
+#include "common/rpc/status_map.h"
+
+namespace baton {
+
+grpc::ServerUnaryReactor* PoolCall::Start(WorkPool* pool, PoolWork work,
+                                          std::function<absl::Status()> answer) {
+  auto* const call = new PoolCall(pool, work.id);
+  work.run = [call, answer = std::move(answer)] { call->Finish(ToGrpcStatus(answer())); };
+  if (const absl::Status taken = pool->Submit(std::move(work)); !taken.ok()) {
+    call->Finish(ToGrpcStatus(taken));
+  }
+  return call;
+}
+
+void PoolCall::OnCancel() {
+  // The work ends the call itself once it has begun.
+  if (pool_->Drop(id_)) Finish(grpc::Status::CANCELLED);
+}
+
+}  // namespace baton

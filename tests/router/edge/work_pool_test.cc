@@ -1,0 +1,77 @@
+#include "router/edge/work_pool.h"
+
+#include <gmock/gmock.h>
+
+#include <future>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace baton {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A pool of one thread, which is held until Open.
+class WorkPoolTest : public ::testing::Test {
+ protected:
+  WorkPoolTest() {
+    EXPECT_TRUE(pool_
+                    ->Submit({.id = 1,
+                              .client = "bulk",
+                              .bytes = 1 << 20,
+                              .run =
+                                  [this] {
+                                    begun_.set_value();
+                                    opened_.get_future().wait();
+                                  }})
+                    .ok());
+    begun_.get_future().wait();
+  }
+  absl::Status Submit(uint64_t id, const std::string& client) {
+    return pool_->Submit({.id = id, .client = client, .bytes = 1 << 20, .run = [this, client] {
+                            ran_.push_back(client);
+                          }});
+  }
+  // Lets everything run that waits.
+  void Open() {
+    opened_.set_value();
+    pool_.reset();
+  }
+
+  std::promise<void> begun_;
+  std::promise<void> opened_;
+  std::vector<std::string> ran_;  // by the one thread
+  std::optional<WorkPool> pool_{std::in_place, 1, FairQueueBounds{.pieces = 8, .bytes = 8 << 20}};
+};
+
+TEST_F(WorkPoolTest, AnotherClientComesAfterWhatRunsAlready) {
+  for (uint64_t id = 2; id < 5; ++id) ASSERT_TRUE(Submit(id, "bulk").ok());
+  ASSERT_TRUE(Submit(5, "other").ok());
+  Open();
+  EXPECT_THAT(ran_, ElementsAre("other", "bulk", "bulk", "bulk"));
+}
+
+TEST_F(WorkPoolTest, DroppedWorkNeverRunsAndWhatBeganCannotBeDropped) {
+  ASSERT_TRUE(Submit(2, "gone").ok());
+  ASSERT_TRUE(Submit(3, "stays").ok());
+  EXPECT_EQ(pool_->waiting(), 2u);
+  EXPECT_TRUE(pool_->Drop(2));
+  EXPECT_FALSE(pool_->Drop(2));
+  EXPECT_FALSE(pool_->Drop(1));
+  EXPECT_EQ(pool_->waiting(), 1u);
+  Open();
+  EXPECT_THAT(ran_, ElementsAre("stays"));
+}
+
+TEST_F(WorkPoolTest, RefusesBeyondItsBoundAndTakesAgainAfterADrop) {
+  for (uint64_t id = 2; id < 10; ++id) ASSERT_TRUE(Submit(id, "bulk").ok());
+  EXPECT_EQ(Submit(10, "other").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(pool_->Drop(9));
+  EXPECT_TRUE(Submit(10, "other").ok());
+  Open();
+  EXPECT_EQ(ran_.size(), 8u);
+}
+
+}  // namespace
+}  // namespace baton

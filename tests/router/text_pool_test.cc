@@ -1,0 +1,98 @@
+// What waits for the text pool: its bound, and callers that go meanwhile.
+#include <gmock/gmock.h>
+
+#include <thread>
+
+#include "common/rpc/status_map.h"
+#include "tests/router/gate_tokenizer.h"
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+// A router with one text thread, which stands still in the text "gate".
+class TextPoolTest : public RouterTest {
+ protected:
+  TextPoolTest() {
+    options_.text_threads = 1;
+    change_model_ = [this](ServedModel* model) {
+      model->tokenizer = std::make_unique<GateTokenizer>(std::move(model->tokenizer), &gate_);
+    };
+    AddDecode();
+  }
+  ~TextPoolTest() override {
+    gate_.Open();
+    for (std::thread& client : clients_) client.join();
+  }
+
+  void HoldThePool() {
+    StartRouter();
+    clients_.emplace_back([this] { EXPECT_TRUE(Tokenize("gate").ok()); });
+    ASSERT_TRUE(Eventually([&] { return gate_.seen().size() == 1; }));
+  }
+  absl::Status Tokenize(const std::string& text, grpc::ClientContext* context) {
+    v1::TokenizeRequest request;
+    request.set_text(text);
+    v1::TokenizeResponse response;
+    return FromGrpcStatus(stub_->Tokenize(context, request, &response));
+  }
+  absl::Status Tokenize(const std::string& text) {
+    grpc::ClientContext context;
+    return Tokenize(text, &context);
+  }
+  bool Waiting(size_t count) {
+    return Eventually([&] { return router_->texts_waiting() == count; });
+  }
+
+  Gate gate_;
+  std::vector<std::thread> clients_;
+};
+
+TEST_F(TextPoolTest, CancelledTokenizeIsNeverTokenized) {
+  HoldThePool();
+  grpc::ClientContext context;
+  clients_.emplace_back(
+      [&] { EXPECT_EQ(Tokenize("gone", &context).code(), absl::StatusCode::kCancelled); });
+  ASSERT_TRUE(Waiting(1));
+  context.TryCancel();
+  ASSERT_TRUE(Waiting(0));
+  gate_.Open();
+  EXPECT_TRUE(Tokenize("after").ok());
+  EXPECT_THAT(gate_.seen(), ElementsAre("gate", "after"));
+}
+
+TEST_F(TextPoolTest, CancelledRequestIsNeverTokenizedAndFreesItsPlace) {
+  HoldThePool();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("gone", 3));
+  ASSERT_TRUE(Waiting(1));
+  context.TryCancel();
+  ASSERT_TRUE(Waiting(0));
+  EXPECT_EQ(ReadAnswer(reader.get()).status.code(), absl::StatusCode::kCancelled);
+  gate_.Open();
+  EXPECT_TRUE(Generate(Request("after", 3)).status.ok());
+  EXPECT_THAT(gate_.seen(), ElementsAre("gate", "after"));
+}
+
+TEST_F(TextPoolTest, RefusesBeyondItsBoundsWithBothNumbersAndRetryInfo) {
+  options_.max_num_queued_reqs = 1;
+  options_.text_queue_bytes = 64;
+  HoldThePool();
+  const absl::Status bytes = Tokenize(std::string(64, 'x'));
+  EXPECT_EQ(ReasonText(bytes), "QUEUE_FULL");
+  EXPECT_THAT(DetailOf(bytes).values, ::testing::Contains(::testing::Pair("limit", "64")));
+  clients_.emplace_back([this] { EXPECT_TRUE(Tokenize("waits").ok()); });
+  ASSERT_TRUE(Waiting(1));
+  for (const absl::Status& refused : {Tokenize("more"), Generate(Request("more", 3)).status}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ReasonText(refused), "QUEUE_FULL");
+    EXPECT_THAT(DetailOf(refused).values, ::testing::IsSupersetOf({::testing::Pair("have", "2"),
+                                                                   ::testing::Pair("limit", "1")}));
+    EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
+  }
+}
+
+}  // namespace
+}  // namespace baton::testing
