@@ -30,15 +30,23 @@ DirectoryOptions DirectoryOptionsOf(const RouterOptions& options, const RpcServe
           .accept = nullptr};
 }
 
+// Messages are counted once they are there, so gRPC has room for as many more on their way. The
+// budget refuses one request with its reason; gRPC, at its own bound, resets any of them.
+RpcServerOptions WithRoomForBytes(RpcServerOptions server, int64_t max_inflight_bytes) {
+  server.receive_bytes = 2 * max_inflight_bytes + (int64_t{64} << 20);
+  return server;
+}
+
 }  // namespace
 
 Router::Router(Parts parts)
     : options_(std::move(parts.options)),
-      server_options_(std::move(parts.server)),
+      server_options_(WithRoomForBytes(std::move(parts.server), options_.max_inflight_bytes)),
       model_(std::move(parts.model)),
       eos_log_(std::move(parts.eos_log)),
       clock_(parts.clock),
       probe_(parts.metrics),
+      budget_(static_cast<size_t>(options_.max_inflight_bytes)),
       timers_(clock_),
       directory_([this] {
         DirectoryOptions directory = DirectoryOptionsOf(options_, server_options_);
@@ -58,6 +66,7 @@ Router::Router(Parts parts)
                .admission = &admission_,
                .timers = &timers_,
                .pool = &pool_,
+               .budget = &budget_,
                .probe = &probe_,
                .registry = &registry_,
                .eos_log = eos_log_.get()},
@@ -67,6 +76,7 @@ Router::Router(Parts parts)
       inference_(&context_),
       models_(*model_, directory_.get()) {
   probe_.WatchWorkers(directory_.get());
+  probe_.WatchBytes(&budget_);
   if (eos_log_ != nullptr) probe_.WatchEosLog(eos_log_.get());
 }
 

@@ -10,6 +10,7 @@
 #include "common/eos/eos_log.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
+#include "router/edge/byte_budget.h"
 #include "router/edge/served_model.h"
 #include "router/edge/work_pool.h"
 #include "router/model_service.h"
@@ -65,6 +66,7 @@ class Router final {
   const base::Clock* const clock_;
 
   RouterProbe probe_;
+  ByteBudget budget_;
   FlowRegistry registry_;
   base::TimerQueue timers_;
   std::shared_ptr<WorkerDirectory> directory_;

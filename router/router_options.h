@@ -50,6 +50,7 @@ struct RouterOptions {
   int32_t max_num_queued_reqs = 1024;
   IgnoreEosRule ignore_eos = IgnoreEosRule::kWarn;
   int32_t local_prefill_below = 0;  // uncached tokens that decode workers prefill themselves
+  int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts in flight
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
   int32_t text_threads = 0;                       // of the tokenizing pool; 0 = by the cores
   int64_t text_queue_bytes = int64_t{256} << 20;  // of texts that wait for that pool

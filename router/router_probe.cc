@@ -148,6 +148,11 @@ void RouterProbe::WatchEosLog(const EosLog* log) {
   });
 }
 
+void RouterProbe::WatchBytes(const ByteBudget* budget) {
+  prometheus::Gauge* const bytes = &registry_->gauge(Metric::kRequestBytesInflight);
+  registry_->OnScrape([bytes, budget] { bytes->Set(static_cast<double>(budget->used())); });
+}
+
 void RouterProbe::WatchWorkers(WorkerDirectory* directory) {
   registry_->OnScrape([this, directory] { UpdateWorkers(directory->Report()); });
 }

@@ -11,6 +11,7 @@
 #include "common/eos/eos_log.h"
 #include "common/metrics/registry.h"
 #include "common/sample/params.h"
+#include "router/edge/byte_budget.h"
 #include "router/placement/placer.h"
 #include "router/request/attempt_ledger.h"
 
@@ -62,6 +63,8 @@ class RouterProbe final {
 
   // Keeps baton_eos_log_dropped_total in step with the log at every scrape.
   void WatchEosLog(const EosLog* log);
+  // Keeps baton_request_bytes_inflight in step with the budget at every scrape.
+  void WatchBytes(const ByteBudget* budget);
   // Keeps baton_router_worker_up in step with the directory at every scrape.
   void WatchWorkers(WorkerDirectory* directory);
 

@@ -36,6 +36,7 @@ RouterOptions OptionsOf(const RouterFlags& flags) {
           .max_num_queued_reqs = flags.max_num_queued_reqs,
           .ignore_eos = RuleOf(flags.ignore_eos),
           .local_prefill_below = flags.local_prefill_below,
+          .max_inflight_bytes = flags.max_inflight_bytes,
           .client_buffer = flags.client_buffer};
 }
 

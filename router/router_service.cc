@@ -69,9 +69,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto sink = MakeStream(context);
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
-  v1::GenerateRequest message;
-  const absl::Status parsed = ParseRequest(*request, &message);
-  Accept(*context, {parsed, message.spec(), InputOf(&message)}, sink);
+  Accept(*context, Read<v1::GenerateRequest>(request), sink);
   return reactor;
 }
 
@@ -80,9 +78,7 @@ grpc::ServerUnaryReactor* RouterService::GenerateOnce(grpc::CallbackServerContex
                                                       grpc::ByteBuffer* response) {
   const auto sink = UnarySink::Create(response);
   grpc::ServerUnaryReactor* reactor = sink.get();
-  v1::GenerateOnceRequest message;
-  const absl::Status parsed = ParseRequest(*request, &message);
-  Accept(*context, {parsed, message.spec(), InputOf(&message)}, sink);
+  Accept(*context, Read<v1::GenerateOnceRequest>(request), sink);
   return reactor;
 }
 
@@ -90,10 +86,23 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::ChatGenerate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto sink = MakeStream(context);
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
-  v1::ChatGenerateRequest message;
-  const absl::Status parsed = ParseRequest(*request, &message);
-  Accept(*context, {parsed, message.spec(), InputOf(&message)}, sink);
+  Accept(*context, Read<v1::ChatGenerateRequest>(request), sink);
   return reactor;
+}
+
+template <typename Request>
+RouterService::Incoming RouterService::Read(const grpc::ByteBuffer* request) {
+  Incoming incoming;
+  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request->Length());
+  Request message;
+  incoming.parsed = held.ok() ? ParseRequest(*request, &message) : held.status();
+  // gRPC would keep the message until the call ends, and nobody reads it again.
+  const_cast<grpc::ByteBuffer*>(request)->Clear();
+  if (!incoming.parsed.ok()) return incoming;
+  incoming.held = std::move(held).value();
+  incoming.spec.Swap(message.mutable_spec());
+  incoming.input = InputOf(&message);
+  return incoming;
 }
 
 absl::StatusOr<RequestSpec> RouterService::Check(Incoming incoming) {
@@ -106,6 +115,7 @@ absl::StatusOr<RequestSpec> RouterService::Check(Incoming incoming) {
   BATON_ASSIGN_OR_RETURN(RequestSpec spec,
                          ValidateSpec(incoming.spec, std::move(incoming.input), context_->model,
                                       context_->options, DrawSeed()));
+  spec.held = std::move(incoming.held);
   if (spec.request_id.empty()) {
     spec.request_id = absl::StrFormat("req-%016x", RandomBits());
   }
@@ -144,21 +154,27 @@ void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming 
   sink->Fail(spec.status());
 }
 
-grpc::ServerUnaryReactor* RouterService::Answer(const grpc::CallbackServerContext& context,
+grpc::ServerUnaryReactor* RouterService::Answer(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer& request,
                                                 std::function<absl::Status()> answer) {
+  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.Length());
+  if (!held.ok()) {
+    grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+    reactor->Finish(ToGrpcStatus(held.status()));
+    return reactor;
+  }
   return PoolCall::Start(context_->pool,
                          {.id = context_->next_id++,
-                          .client = ClientKey(context.peer()),
+                          .client = ClientKey(context->peer()),
                           .bytes = request.Length(),
                           .run = nullptr},
-                         std::move(answer));
+                         std::move(held).value(), std::move(answer));
 }
 
 grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* context,
                                                   const grpc::ByteBuffer* request,
                                                   grpc::ByteBuffer* response) {
-  return Answer(*context, *request, [this, request, response]() -> absl::Status {
+  return Answer(context, *request, [this, request, response]() -> absl::Status {
     v1::TokenizeRequest message;
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));
@@ -178,7 +194,7 @@ grpc::ServerUnaryReactor* RouterService::Tokenize(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* RouterService::Detokenize(grpc::CallbackServerContext* context,
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) {
-  return Answer(*context, *request, [this, request, response]() -> absl::Status {
+  return Answer(context, *request, [this, request, response]() -> absl::Status {
     v1::DetokenizeRequest message;
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));

@@ -52,12 +52,16 @@ class RouterService final : public RawInferenceService {
     absl::Status parsed;
     v1::GenerationSpec spec;
     RequestInput input;
+    ByteBudget::Share held;
   };
+  // Takes the message out of `request`.
+  template <typename Request>
+  Incoming Read(const grpc::ByteBuffer* request);
   void Accept(const grpc::CallbackServerContext& context, Incoming incoming,
               std::shared_ptr<ClientSink> sink);
   absl::StatusOr<RequestSpec> Check(Incoming incoming);
   // Answers a unary call of that request on the pool.
-  grpc::ServerUnaryReactor* Answer(const grpc::CallbackServerContext& context,
+  grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer& request,
                                    std::function<absl::Status()> answer);
   std::shared_ptr<StreamSink> MakeStream(grpc::CallbackServerContext* context);

@@ -127,7 +127,8 @@ struct RouterFlags {
   IgnoreEosFlag ignore_eos = IgnoreEosFlag::kWarn;
   std::string eos_log;              // file; "" = off
   int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
-  int64_t client_buffer = int64_t{4} << 20;  // bytes held for a slow client
+  int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts of all requests
+  int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
 };
 
 // The address at which others are told to find the gRPC port: `--advertise`, or else `listening`.

@@ -33,6 +33,7 @@ enum class Metric {
   kGenerationTokens,
   kRequestErrors,
   kRequestsInflight,
+  kRequestBytesInflight,
   kQueueRejections,
   kRequestDeadlineSlack,
   kAttempts,

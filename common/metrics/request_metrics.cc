@@ -126,6 +126,10 @@ std::vector<MetricInfo> RequestMetrics() {
                        "Requests that ended in an error, by gRPC code and reason.", errors));
   rows.push_back(Plain(Metric::kRequestsInflight, MetricType::kGauge, "baton_requests_inflight", {},
                        "Requests that arrived and have not ended."));
+  rows.push_back(Plain(Metric::kRequestBytesInflight, MetricType::kGauge,
+                       "baton_request_bytes_inflight", {},
+                       "Bytes that requests in flight hold, of --max-inflight-bytes: each its "
+                       "message, then its prompt's ids."));
   rows.push_back(Plain(Metric::kQueueRejections, counter, "baton_queue_rejections_total",
                        {{"limit", {"requests", "deadline"}}},
                        "Requests that the queue refused because it was full, or gave up because "

@@ -13,6 +13,7 @@
 #include "common/rpc/keepalive.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
+#include "grpcpp/resource_quota.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 
@@ -29,6 +30,9 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
                               kServerMinPingIntervalMs);
   builder->AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, options.max_concurrent_streams);
   builder->SetMaxReceiveMessageSize(options.max_message_bytes);
+  grpc::ResourceQuota quota("server");
+  quota.Resize(static_cast<size_t>(options.receive_bytes));
+  builder->SetResourceQuota(quota);
 }
 
 }  // namespace

@@ -24,7 +24,10 @@ struct RpcServerOptions {
   TlsOptions tls;
   // Allows plain text on another interface than loopback.
   bool insecure = false;
-  int max_message_bytes = 16 << 20;     // of a message that is received
+  int max_message_bytes = 16 << 20;  // of a message that is received
+  // Of all messages that are being received or not let go of yet. At the bound gRPC resets calls
+  // with RESOURCE_EXHAUSTED, whichever it meets, so this stands far above what should ever be.
+  int64_t receive_bytes = int64_t{1} << 30;
   int max_concurrent_streams = 65'536;  // of one connection
 };
 

@@ -6,9 +6,9 @@
 
 namespace baton {
 
-grpc::ServerUnaryReactor* PoolCall::Start(WorkPool* pool, PoolWork work,
+grpc::ServerUnaryReactor* PoolCall::Start(WorkPool* pool, PoolWork work, ByteBudget::Share held,
                                           std::function<absl::Status()> answer) {
-  auto* const call = new PoolCall(pool, work.id);
+  auto* const call = new PoolCall(pool, work.id, std::move(held));
   work.run = [call, answer = std::move(answer)] { call->Finish(ToGrpcStatus(answer())); };
   if (const absl::Status taken = pool->Submit(std::move(work)); !taken.ok()) {
     call->Finish(ToGrpcStatus(taken));

@@ -8,6 +8,7 @@
 #include "common/base/ids.h"
 #include "common/sample/params.h"
 #include "common/text/chat_template.h"
+#include "router/edge/byte_budget.h"
 
 namespace baton {
 
@@ -32,6 +33,7 @@ struct RequestSpec {
   bool logprobs = false;   // to the client; sampling.num_top_logprobs says how many beside
   bool eos_steps = false;  // to the client
   std::string cache_salt;
+  ByteBudget::Share held;  // of what all requests may hold: its message, then its prompt
 };
 
 // How many tokens a request may have.

@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
+#include "router/edge/byte_budget.h"
 #include "router/edge/request_spec.h"
 #include "router/edge/served_model.h"
 #include "router/edge/work_pool.h"
@@ -52,6 +53,7 @@ struct FlowContext {
   Admission* admission;
   base::TimerQueue* timers;
   WorkPool* pool;
+  ByteBudget* budget;
   RouterProbe* probe;
   FlowRegistry* registry;
   EosLog* eos_log;                   // null: off

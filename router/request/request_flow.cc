@@ -102,6 +102,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   if (!ready.prompt.ok()) return Reject(ready.prompt.status());
   spec_.prompt = std::move(ready.prompt).value();
   spec_.input = std::string();  // no longer needed
+  spec_.held.Resize(spec_.prompt.size() * sizeof(TokenId));
   if (const absl::Status fits = FitLengths(context_->Limits(), context_->model, &spec_);
       !fits.ok()) {
     return Reject(fits);

@@ -1,4 +1,5 @@
-// What waits for the text pool: its bound, and callers that go meanwhile.
+// What waits for the text pool: its bounds, those of all requests' bytes, and callers that go
+// meanwhile.
 #include <gmock/gmock.h>
 
 #include <thread>
@@ -24,7 +25,11 @@ class TextPoolTest : public RouterTest {
   }
   ~TextPoolTest() override {
     gate_.Open();
+    JoinClients();
+  }
+  void JoinClients() {
     for (std::thread& client : clients_) client.join();
+    clients_.clear();
   }
 
   void HoldThePool() {
@@ -92,6 +97,42 @@ TEST_F(TextPoolTest, RefusesBeyondItsBoundsWithBothNumbersAndRetryInfo) {
                                                                    ::testing::Pair("limit", "1")}));
     EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
   }
+}
+
+TEST_F(TextPoolTest, RequestsBeyondTheirBytesAreRefusedAndHarmNobody) {
+  options_.max_inflight_bytes = 1000;
+  HoldThePool();
+  Answer waiting;
+  clients_.emplace_back([&] { waiting = Generate(Request(std::string(300, 'a'), 3)); });
+  ASSERT_TRUE(Waiting(1));
+  const std::string large(700, 'b');
+  for (const absl::Status& refused : {Tokenize(large), Generate(Request(large, 3)).status}) {
+    EXPECT_EQ(refused.code(), absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(ReasonText(refused), "QUEUE_FULL");
+    EXPECT_THAT(DetailOf(refused).values, ::testing::Contains(::testing::Pair("limit", "1000")));
+    EXPECT_TRUE(DetailOf(refused).retry_after.has_value());
+  }
+  EXPECT_GT(Metric("baton_request_bytes_inflight"), 300);
+  EXPECT_LT(Metric("baton_request_bytes_inflight"), 400);
+  gate_.Open();
+  JoinClients();
+  EXPECT_EQ(waiting.ids.size(), 3u);
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_request_bytes_inflight") == 0; }));
+  EXPECT_TRUE(Tokenize(large).ok());
+}
+
+TEST_F(TextPoolTest, PromptIsHeldAsItsIdsUntilTheRequestEnds) {
+  gate_.Open();
+  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(0); });
+  StartRouter();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, Request("held", 3));
+  EXPECT_TRUE(Eventually([&] {
+    return Metric("baton_request_bytes_inflight") == 5 * sizeof(TokenId);  // with BOS
+  }));
+  context.TryCancel();
+  ReadAnswer(reader.get());
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_request_bytes_inflight") == 0; }));
 }
 
 }  // namespace

@@ -164,6 +164,8 @@ TEST(BindRouter, ReadsItsFlags) {
                                            "refuse",
                                            "--eos-log",
                                            "off",
+                                           "--max-inflight-bytes",
+                                           "2MiB",
                                            "--client-buffer",
                                            "1MiB",
                                            "--local-prefill-below",
@@ -179,6 +181,7 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(flags.max_output_length, 20);
   EXPECT_EQ(flags.ignore_eos, IgnoreEosFlag::kRefuse);
   EXPECT_EQ(flags.eos_log, "");
+  EXPECT_EQ(flags.max_inflight_bytes, 2 << 20);
   EXPECT_EQ(flags.client_buffer, 1 << 20);
   EXPECT_EQ(flags.local_prefill_below, 8);
   EXPECT_EQ(flags.server.drain_timeout, std::chrono::seconds(5));
@@ -191,6 +194,7 @@ TEST(BindRouter, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(flags.max_num_queued_reqs, 1024);
   EXPECT_EQ(flags.ignore_eos, IgnoreEosFlag::kWarn);
   EXPECT_EQ(flags.eos_log, "");
+  EXPECT_EQ(flags.max_inflight_bytes, 1 << 30);
   EXPECT_EQ(flags.client_buffer, 4 << 20);
   EXPECT_EQ(ServedModelName(flags), "m");
 }

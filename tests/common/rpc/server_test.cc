@@ -99,6 +99,18 @@ TEST(RpcServerTest, RefusesMessagesOverTheLimit) {
   EXPECT_TRUE(Call((*server)->address(), {}).ok());
 }
 
+TEST(RpcServerTest, ReceivesNoMoreThanItsShareOfMemoryAndServesOn) {
+  EchoService service;
+  auto server = RpcServer::Start({.receive_bytes = 4 << 20}, {&service});
+  ASSERT_TRUE(server.ok());
+  pb::WatchRequest large;
+  large.GetReflection()->MutableUnknownFields(&large)->AddLengthDelimited(
+      100, std::string(12 << 20, 'x'));
+  EXPECT_EQ(Watch((*server)->address(), {}, large).error_code(),
+            grpc::StatusCode::RESOURCE_EXHAUSTED);
+  EXPECT_TRUE(Watch((*server)->address(), {}).ok());
+}
+
 // grpc.health.v1.Health/Check without its generated code: the status is field 1, a varint.
 int HealthOf(const std::string& address, const std::string& service) {
   const auto channel = *MakeChannel(address, {});

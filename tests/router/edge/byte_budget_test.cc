@@ -1,0 +1,42 @@
+#include "router/edge/byte_budget.h"
+
+#include <gmock/gmock.h>
+
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+TEST(ByteBudget, RefusesWhatIsNotLeftWithBothNumbersAndRetryInfo) {
+  ByteBudget budget(100);
+  const auto first = budget.Take(60);
+  ASSERT_TRUE(first.ok());
+  const absl::Status full = budget.Take(41).status();
+  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonOf(full), Reason::kQueueFull);
+  EXPECT_THAT(DetailOf(full).values, ::testing::ElementsAre(::testing::Pair("have", "101"),
+                                                            ::testing::Pair("limit", "100")));
+  EXPECT_TRUE(DetailOf(full).retry_after.has_value());
+  EXPECT_TRUE(budget.Take(40).ok());
+  EXPECT_EQ(budget.used(), 60u);
+}
+
+TEST(ByteBudget, SharesAreGivenBackOnceWhereverTheyWereMoved) {
+  ByteBudget budget(100);
+  {
+    ByteBudget::Share share = *budget.Take(60);
+    ByteBudget::Share moved = std::move(share);
+    share = *budget.Take(10);
+    EXPECT_EQ(budget.used(), 70u);
+    moved.Resize(80);
+    EXPECT_EQ(budget.used(), 90u);
+    moved.Resize(5);
+    EXPECT_EQ(budget.used(), 15u);
+    moved = ByteBudget::Share();
+    EXPECT_EQ(budget.used(), 10u);
+  }
+  EXPECT_EQ(budget.used(), 0u);
+}
+
+}  // namespace
+}  // namespace baton
