@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/admin/connection_threads.h"
 #include "common/base/status.h"
 #include "httplib.h"
 
 namespace baton {
 namespace {
 
-constexpr size_t kThreads = 2;  // scrapes and probes are short and few
 constexpr time_t kIoTimeoutSeconds = 5;
 constexpr size_t kMaxRequestBytes = 64 << 10;
 
@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<AdminServer>> AdminServer::Start(AdminOptions opt
 
 absl::Status AdminServer::Listen() {
   httplib::Server& http = impl_->server;
-  http.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  http.new_task_queue = [] { return new ConnectionThreads(kMaxConnections); };
   http.set_read_timeout(kIoTimeoutSeconds);
   http.set_write_timeout(kIoTimeoutSeconds);
   http.set_keep_alive_timeout(kIoTimeoutSeconds);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -21,9 +22,14 @@ struct AdminOptions {
 };
 
 // The HTTP server for operators. GET /metrics answers the metrics; /healthz and /readyz answer 200,
-// or 503 with the reason as text. Callbacks run in the server's own threads, several at a time.
+// or 503 with the reason as text. Callbacks run in the server's own threads, several at a time:
+// each connection has one, so idle ones that scrapers keep delay nobody.
 class AdminServer final {
  public:
+  // So many connections may be open. A further one is served once one of them ends, which an idle
+  // one does after 5 s.
+  static constexpr size_t kMaxConnections = 64;
+
   // Listens and serves. UNAVAILABLE when the port is in use.
   static absl::StatusOr<std::unique_ptr<AdminServer>> Start(AdminOptions options);
   // Stops listening and joins.

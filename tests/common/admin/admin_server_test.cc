@@ -1,5 +1,9 @@
 #include "common/admin/admin_server.h"
 
+#include <memory>
+#include <thread>
+#include <vector>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "httplib.h"
@@ -63,6 +67,43 @@ TEST(AdminServer, GivesThePortBackWhenDestroyed) {
   again.port = (*first)->port();
   first->reset();
   EXPECT_TRUE(AdminServer::Start(std::move(again)).ok());
+}
+
+// Connections that stay open and idle after an answer.
+std::vector<std::unique_ptr<httplib::Client>> KeepConnections(size_t count, int port) {
+  std::vector<std::unique_ptr<httplib::Client>> kept;
+  for (size_t i = 0; i < count; ++i) {
+    kept.push_back(std::make_unique<httplib::Client>("127.0.0.1", port));
+    kept.back()->set_keep_alive(true);
+    kept.back()->set_read_timeout(2);
+    EXPECT_TRUE(kept.back()->Get("/metrics")) << "connection " << i;
+  }
+  return kept;
+}
+
+TEST(AdminServer, IdleKeptConnectionsDelayNoProbe) {
+  const auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok());
+  const auto kept = KeepConnections(20, (*server)->port());
+  httplib::Client probe("127.0.0.1", (*server)->port());
+  probe.set_read_timeout(2);
+  const auto health = probe.Get("/healthz");
+  ASSERT_TRUE(health);
+  EXPECT_EQ(health->status, 200);
+}
+
+TEST(AdminServer, ConnectionBeyondTheBoundIsServedWhenOneEnds) {
+  const auto server = AdminServer::Start(Options());
+  ASSERT_TRUE(server.ok());
+  auto kept = KeepConnections(AdminServer::kMaxConnections, (*server)->port());
+  httplib::Client probe("127.0.0.1", (*server)->port());
+  int status = 0;
+  std::thread waits([&] {
+    if (const auto health = probe.Get("/healthz")) status = health->status;
+  });
+  kept.front().reset();
+  waits.join();
+  EXPECT_EQ(status, 200);
 }
 
 }  // namespace
