@@ -1,18 +1,17 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
-#include <variant>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "common/base/bounded_queue.h"
+#include "common/base/clock.h"
 #include "common/eos/eos_row.h"
-#include "common/eos/line_file.h"
+#include "common/eos/eos_writer.h"
 
 namespace baton {
 
@@ -21,6 +20,8 @@ struct EosLogOptions {
   std::string path;       // FILE; FILE.meta.json and FILE.requests.jsonl stand beside it
   std::string meta_json;  // the whole content of FILE.meta.json
   size_t queue_rows = size_t{1} << 18;  // rows and summaries that may wait for the disk
+  // Outlives even a write that does not come back; null: the steady clock.
+  const base::Clock* clock = nullptr;
 };
 
 // The EOS log. One thread writes what any thread appends, in whole lines only and at the latest
@@ -31,48 +32,38 @@ struct EosLogOptions {
 //   rows.Accept({.timestamp = clock.UnixNow(), .step = 1, .id = token, .signal = signal});
 //   rows.Finish(FinishReason::kLength);  // writes the last row, which carries the reason
 //
-// Append never waits, so a slow disk cannot slow a request. From half a queue on `Congested` is
-// true and the router opens no new attempts; should the queue fill up all the same, rows are
-// dropped, counted and reported. When the disk is full the error is logged once, the lines are
-// dropped and counted, and writing goes on as soon as there is room again.
+// Append never waits, so no disk can slow a request. From half a queue on `Congested` is true and
+// the router opens no new attempts, so that a slow disk gets every row. A disk that took nothing
+// for kStalledAfter hangs: nobody waits for it any more, and once the queue is full rows are
+// dropped, counted and reported, as they are when the disk is full. Writing goes on as soon as it
+// can.
 class EosLog final {
  public:
   static constexpr base::Duration kFlushEvery = std::chrono::milliseconds(100);
+  static constexpr base::Duration kStalledAfter = std::chrono::seconds(2);
 
   // Refuses a file that cannot be written or that another process writes.
   static absl::StatusOr<std::unique_ptr<EosLog>> Open(EosLogOptions options);
-  // Writes what was appended before it ends.
+  // Writes what was appended before it ends, unless the disk hangs.
   ~EosLog();
 
-  void Append(EosRow row);
+  void Append(EosRow row) { writer_->Append(std::move(row)); }
   // Appends one line to FILE.requests.jsonl. `json` is an object without a newline.
-  void AppendSummary(std::string json);
+  void AppendSummary(std::string json) { writer_->Append(std::move(json)); }
 
-  bool Congested() const { return queue_.size() > queue_.capacity() / 2; }
-  uint64_t rows_written() const { return rows_written_.load(); }
+  bool Congested() const { return writer_->Congested(); }
+  // Whether the disk has something that it did not take yet.
+  bool writing() const { return writer_->writing(); }
+  uint64_t rows_written() const { return writer_->rows_written(); }
   // How many rows and summaries were lost.
-  uint64_t lines_dropped() const { return lines_dropped_.load(); }
+  uint64_t lines_dropped() const { return writer_->lines_dropped(); }
 
  private:
-  using Item = std::variant<EosRow, std::string>;
+  explicit EosLog(std::shared_ptr<EosWriter> writer);
 
-  EosLog(const EosLogOptions& options, LineFile rows, LineFile summaries);
-  void Run();
-  void Take(Item item);
-  void Flush();
-  void Drop(uint64_t lines, std::string_view why);
-
-  LineFile rows_file_;
-  LineFile summaries_file_;
-  base::BoundedQueue<Item> queue_;
-  std::string rows_;       // lines that wait for Flush; the writer thread's own
-  std::string summaries_;  // likewise
-  uint64_t rows_waiting_ = 0;
-  uint64_t summaries_waiting_ = 0;
-  std::atomic<uint64_t> rows_written_{0};
-  std::atomic<uint64_t> lines_dropped_{0};
-  std::atomic<bool> drop_reported_{false};
-  std::thread writer_;
+  // Shared with the thread, which outlives the log when a write does not come back.
+  const std::shared_ptr<EosWriter> writer_;
+  std::thread thread_;
 };
 
 // The rows of one request. Holds the last one back until the request's end is known, so that it can

@@ -4,9 +4,11 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "nlohmann/json.hpp"
 #include "router/edge/eos_meta.h"
+#include "tests/fakes/hung_disk.h"
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {
@@ -190,6 +192,39 @@ TEST_F(EosLogTest, LostLinesAreCountedAndTheRequestIsServed) {
   router_.reset();
   for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
     std::filesystem::remove(full + suffix);
+  }
+}
+
+TEST_F(EosLogTest, HungDiskCostsRowsButNoRequest) {
+  const std::string hung = path_.string() + ".hung";
+  static base::ManualClock clock;
+  HungDisk disk(hung);
+  auto log = EosLog::Open({.path = hung, .meta_json = "{}\n", .queue_rows = 8, .clock = &clock});
+  ASSERT_TRUE(log.ok()) << log.status();
+  eos_log_ = std::move(log).value();
+  const auto append = [log = eos_log_.get()] {
+    EosRequestLog rows(log, {.request_id = "before"});
+    rows.Accept({.step = 1, .id = 7, .signal = {}, .natural_end_step = {}});
+    rows.Finish(FinishReason::kLength);
+  };
+  append();
+  ASSERT_TRUE(Eventually([&] { return eos_log_->writing(); }));
+  for (int i = 0; i < 5; ++i) append();
+  options_.deadlines.request = std::chrono::seconds(10);
+  AddDecode();
+  StartRouter();
+  Answer answer;
+  std::thread client([&] { answer = Generate(Request("log", 20)); });
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_num_requests_in_stage{engine") == 1; }));
+  clock.Advance(EosLog::kStalledAfter);
+  client.join();
+  EXPECT_EQ(answer.ids.size(), 20u);
+  EXPECT_GT(Metric("baton_eos_log_dropped_total"), 0);
+  disk.TakeRows();
+  stub_.reset();
+  router_.reset();
+  for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
+    std::filesystem::remove(hung + suffix);
   }
 }
 

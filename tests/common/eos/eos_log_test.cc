@@ -11,6 +11,7 @@
 
 #include "nlohmann/json.hpp"
 #include "tests/fakes/eventually.h"
+#include "tests/fakes/hung_disk.h"
 
 namespace baton {
 namespace {
@@ -131,6 +132,58 @@ TEST_F(EosLogTest, FullDiskDropsAndCountsAndNeverWaits) {
   ASSERT_TRUE(Eventually([&] { return log->lines_dropped() >= 50; }));
   EXPECT_EQ(log->lines_dropped(), 50u);
   EXPECT_EQ(log->rows_written(), 0u);
+}
+
+// A log of a small queue on a disk that hangs.
+class HungEosLogTest : public EosLogTest {
+ protected:
+  HungEosLogTest() : disk_(path_) {
+    auto log = EosLog::Open({.path = path_, .meta_json = "{}", .queue_rows = 8, .clock = &clock_});
+    EXPECT_TRUE(log.ok()) << log.status();
+    log_ = std::move(log).value();
+    Append();
+    EXPECT_TRUE(Eventually([&] { return log_->writing(); }));
+    for (int i = 0; i < 5; ++i) Append();
+  }
+  // Appends one row.
+  void Append() {
+    EosRequestLog request(log_.get(), {.request_id = "r"});
+    request.Accept(Token(1));
+    request.Finish(FinishReason::kLength);
+    ++appended_;
+  }
+  static inline base::ManualClock clock_;  // a write may outlive its test
+  testing::HungDisk disk_;
+  std::unique_ptr<EosLog> log_;
+  int64_t appended_ = 0;
+};
+
+TEST_F(HungEosLogTest, StopsAttemptsForAWhileAndThenCostsOnlyRows) {
+  EXPECT_TRUE(log_->Congested());
+  clock_.Advance(EosLog::kStalledAfter / 2);
+  EXPECT_TRUE(log_->Congested());
+  clock_.Advance(EosLog::kStalledAfter / 2);
+  EXPECT_FALSE(log_->Congested());
+  for (int i = 0; i < 100; ++i) Append();
+  EXPECT_EQ(log_->lines_dropped(), 97u);  // the queue had room for 3
+  EXPECT_FALSE(log_->Congested());
+}
+
+TEST_F(HungEosLogTest, WritesAgainWhenTheDiskComesBack) {
+  clock_.Advance(EosLog::kStalledAfter);
+  for (int i = 0; i < 100; ++i) Append();
+  const auto kept = [&] { return appended_ - static_cast<int64_t>(log_->lines_dropped()); };
+  EXPECT_TRUE(Eventually([&] { return disk_.TakeRows() == kept(); }));
+  EXPECT_FALSE(log_->Congested());
+  const uint64_t dropped = log_->lines_dropped();
+  Append();
+  EXPECT_TRUE(Eventually([&] { return disk_.TakeRows() == kept(); }));
+  EXPECT_EQ(log_->lines_dropped(), dropped);
+}
+
+TEST_F(HungEosLogTest, EndsWithoutTheDisk) {
+  clock_.Advance(EosLog::kStalledAfter);
+  log_.reset();
 }
 
 }  // namespace
