@@ -20,6 +20,10 @@
 namespace baton {
 namespace {
 
+// Messages up to this size are read on gRPC's threads, which takes a fraction of a millisecond, and
+// larger ones on the pool.
+constexpr size_t kReadHere = size_t{16} << 10;
+
 template <typename Request>
 RequestInput InputOf(Request* request) {
   if (request->has_token_ids()) {
@@ -69,7 +73,7 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto sink = MakeStream(context);
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
-  Accept(*context, Read<v1::GenerateRequest>(request), sink);
+  Receive<v1::GenerateRequest>(*context, request, sink);
   return reactor;
 }
 
@@ -78,7 +82,7 @@ grpc::ServerUnaryReactor* RouterService::GenerateOnce(grpc::CallbackServerContex
                                                       grpc::ByteBuffer* response) {
   const auto sink = UnarySink::Create(response);
   grpc::ServerUnaryReactor* reactor = sink.get();
-  Accept(*context, Read<v1::GenerateOnceRequest>(request), sink);
+  Receive<v1::GenerateOnceRequest>(*context, request, sink);
   return reactor;
 }
 
@@ -86,20 +90,61 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::ChatGenerate(
     grpc::CallbackServerContext* context, const grpc::ByteBuffer* request) {
   const auto sink = MakeStream(context);
   grpc::ServerWriteReactor<grpc::ByteBuffer>* reactor = sink.get();
-  Accept(*context, Read<v1::ChatGenerateRequest>(request), sink);
+  Receive<v1::ChatGenerateRequest>(*context, request, sink);
   return reactor;
+}
+
+template <typename Request>
+void RouterService::Receive(const grpc::CallbackServerContext& context,
+                            const grpc::ByteBuffer* request, std::shared_ptr<ClientSink> sink) {
+  context_->probe->RequestReceived();
+  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request->Length());
+  if (!held.ok()) return Refuse(held.status(), sink.get());
+  const base::Instant now = context_->clock->Now();
+  Arrival arrival{.at = now,
+                  .deadline = DeadlineOf(context, now, context_->options.deadlines.request),
+                  .client = ClientKey(context.peer()),
+                  .sink = std::move(sink),
+                  .held = std::move(held).value()};
+  const size_t bytes = request->Length();
+  if (bytes <= kReadHere) return Accept(std::move(arrival), Read<Request>(request));
+  ReceiveOnPool(std::make_shared<Arrival>(std::move(arrival)), bytes,
+                [request] { return Read<Request>(request); });
+}
+
+void RouterService::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
+                                  std::function<Incoming()> read) {
+  const uint64_t id = context_->next_id++;
+  const std::shared_ptr<ClientSink> sink = arrival->sink;
+  // The sink holds this, so it must not hold the sink.
+  sink->Attach(
+      [this, id, weak = std::weak_ptr(sink), began = arrival->at, deadline = arrival->deadline] {
+        const auto gone = weak.lock();
+        if (gone == nullptr || !context_->pool->Drop(id)) return;
+        const base::Instant now = context_->clock->Now();
+        const absl::Status status = absl::CancelledError("the client cancelled or was lost");
+        context_->probe->RequestEnded({.reason = FinishReason::kAborted,
+                                       .status = status,
+                                       .total = now - began,
+                                       .slack = deadline - now});
+        gone->Fail(status);
+      });
+  const absl::Status taken = context_->pool->Submit(
+      {.id = id,
+       .client = arrival->client,
+       .bytes = bytes,
+       .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); }});
+  if (!taken.ok()) Refuse(taken, sink.get());
 }
 
 template <typename Request>
 RouterService::Incoming RouterService::Read(const grpc::ByteBuffer* request) {
   Incoming incoming;
-  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request->Length());
   Request message;
-  incoming.parsed = held.ok() ? ParseRequest(*request, &message) : held.status();
+  incoming.parsed = ParseRequest(*request, &message);
   // gRPC would keep the message until the call ends, and nobody reads it again.
   const_cast<grpc::ByteBuffer*>(request)->Clear();
   if (!incoming.parsed.ok()) return incoming;
-  incoming.held = std::move(held).value();
   incoming.spec.Swap(message.mutable_spec());
   incoming.input = InputOf(&message);
   return incoming;
@@ -115,26 +160,22 @@ absl::StatusOr<RequestSpec> RouterService::Check(Incoming incoming) {
   BATON_ASSIGN_OR_RETURN(RequestSpec spec,
                          ValidateSpec(incoming.spec, std::move(incoming.input), context_->model,
                                       context_->options, DrawSeed()));
-  spec.held = std::move(incoming.held);
   if (spec.request_id.empty()) {
     spec.request_id = absl::StrFormat("req-%016x", RandomBits());
   }
   return spec;
 }
 
-void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming incoming,
-                           std::shared_ptr<ClientSink> sink) {
+void RouterService::Accept(Arrival arrival, Incoming incoming) {
   RouterProbe* probe = context_->probe;
-  probe->RequestReceived();
-  const base::Instant now = context_->clock->Now();
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
-    spec->client = ClientKey(context.peer());
+    spec->client = std::move(arrival.client);
+    spec->held = std::move(arrival.held);
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
-    const auto flow = std::make_shared<RequestFlow>(
-        context_, std::move(spec).value(), sink, now,
-        DeadlineOf(context, now, context_->options.deadlines.request));
+    const auto flow = std::make_shared<RequestFlow>(context_, std::move(spec).value(), arrival.sink,
+                                                    arrival.at, arrival.deadline);
     if (context_->registry->Add(id, flow)) {
       if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
       if (stop.eos_policy != EosPolicy::kHonor) {
@@ -150,8 +191,12 @@ void RouterService::Accept(const grpc::CallbackServerContext& context, Incoming 
         Reason::kConflictingOptions, "spec.request_id",
         absl::StrCat("request_id '", id, "' is in flight; use another one or leave it out"));
   }
-  probe->RefusedAtTheDoor(spec.status());
-  sink->Fail(spec.status());
+  Refuse(spec.status(), arrival.sink.get());
+}
+
+void RouterService::Refuse(const absl::Status& status, ClientSink* sink) {
+  context_->probe->RefusedAtTheDoor(status);
+  sink->Fail(status);
 }
 
 grpc::ServerUnaryReactor* RouterService::Answer(grpc::CallbackServerContext* context,
@@ -195,6 +240,7 @@ grpc::ServerUnaryReactor* RouterService::Detokenize(grpc::CallbackServerContext*
                                                     const grpc::ByteBuffer* request,
                                                     grpc::ByteBuffer* response) {
   return Answer(context, *request, [this, request, response]() -> absl::Status {
+    BATON_RETURN_IF_ERROR(CheckIdsMessage(request->Length(), context_->Limits()));
     v1::DetokenizeRequest message;
     BATON_RETURN_IF_ERROR(ParseRequest(*request, &message));
     BATON_RETURN_IF_ERROR(CheckModelName(message.model(), context_->model));

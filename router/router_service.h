@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 
 #include "baton/v1/inference.grpc.pb.h"
 #include "baton/v1/model.grpc.pb.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "router/edge/client_sink.h"
 #include "router/edge/request_spec.h"
@@ -47,18 +49,32 @@ class RouterService final : public RawInferenceService {
                                        grpc::ByteBuffer* response) override;
 
  private:
+  // A call that asks for generation, as it came.
+  struct Arrival {
+    base::Instant at;
+    base::Instant deadline;
+    std::string client;
+    std::shared_ptr<ClientSink> sink;
+    ByteBudget::Share held;
+  };
   // What the request says, or why it cannot be read.
   struct Incoming {
     absl::Status parsed;
     v1::GenerationSpec spec;
     RequestInput input;
-    ByteBudget::Share held;
   };
+  // Begins a request whose message is `request`, which lives until the sink has ended.
+  template <typename Request>
+  void Receive(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* request,
+               std::shared_ptr<ClientSink> sink);
+  // Goes on with it in the client's turn on the pool, unless the client goes before.
+  void ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
+                     std::function<Incoming()> read);
   // Takes the message out of `request`.
   template <typename Request>
-  Incoming Read(const grpc::ByteBuffer* request);
-  void Accept(const grpc::CallbackServerContext& context, Incoming incoming,
-              std::shared_ptr<ClientSink> sink);
+  static Incoming Read(const grpc::ByteBuffer* request);
+  void Accept(Arrival arrival, Incoming incoming);
+  void Refuse(const absl::Status& status, ClientSink* sink);
   absl::StatusOr<RequestSpec> Check(Incoming incoming);
   // Answers a unary call of that request on the pool.
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,

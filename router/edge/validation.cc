@@ -12,6 +12,8 @@
 namespace baton {
 namespace {
 
+constexpr size_t kNameBytesShown = 256;
+
 absl::Status Unsupported(std::string_view field, std::string_view instead) {
   return MakeError(absl::StatusCode::kUnimplemented,
                    {.reason = Reason::kUnsupportedField, .field = std::string(field)},
@@ -186,9 +188,13 @@ void SettleMaxTokens(const LengthLimits& limits, const ServedModel& model, Reque
 
 absl::Status CheckModelName(const std::string& name, const ServedModel& model) {
   if (name.empty() || name == model.name) return absl::OkStatus();
+  // The name stands in the answer several times, and peers take few bytes of trailers.
+  const std::string found = name.size() <= kNameBytesShown
+                                ? absl::StrCat("no model '", name, "'")
+                                : absl::StrCat("no model of a name of ", name.size(), " bytes");
   return MakeError(absl::StatusCode::kNotFound,
                    {.reason = Reason::kModelNotFound, .field = "spec.model"},
-                   absl::StrCat("no model '", name, "'; this server has '", model.name, "'"));
+                   absl::StrCat(found, "; this server has '", model.name, "'"));
 }
 
 absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
@@ -221,6 +227,11 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
 
 absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
                            const ServedModel& model) {
+  const int64_t limit = limits.input > 0 ? std::min(limits.input, limits.context) : limits.context;
+  if (const auto* ids = std::get_if<std::vector<TokenId>>(&input)) {
+    if (std::ssize(*ids) <= limit) return absl::OkStatus();
+    return TooLong("input", "prompt", std::ssize(*ids), limit);
+  }
   size_t bytes = 0;
   if (const auto* text = std::get_if<std::string>(&input)) bytes = text->size();
   if (const auto* messages = std::get_if<std::vector<ChatMessage>>(&input)) {
@@ -230,9 +241,18 @@ absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits
   // drop bytes.
   const auto longest = static_cast<int64_t>(std::max<size_t>(1, model.longest_token_bytes));
   const auto at_least = static_cast<int64_t>(bytes) / longest / 2;
-  const int64_t limit = limits.input > 0 ? std::min(limits.input, limits.context) : limits.context;
   if (at_least <= limit) return absl::OkStatus();
   return TooLong("input", "prompt at the very least", at_least, limit);
+}
+
+absl::Status CheckIdsMessage(size_t bytes, const LengthLimits& limits) {
+  // The longest way to write an id in a message is a tag and ten bytes of a negative number; the
+  // rest of the message is a name and a switch.
+  constexpr int64_t kIdBytes = 11;
+  constexpr int64_t kRestBytes = 1024;
+  const int64_t at_least = (static_cast<int64_t>(bytes) - kRestBytes) / kIdBytes;
+  if (at_least <= limits.context) return absl::OkStatus();
+  return TooLong("token_ids", "text at the very least", at_least, limits.context);
 }
 
 absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "absl/status/status.h"
@@ -18,10 +19,14 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
                                          const ServedModel& model, const RouterOptions& options,
                                          uint64_t seed);
 
-// Refuses a text as TOO_LONG that cannot fit whatever its tokens are, so that nobody makes the pool
-// tokenize megabytes in vain.
+// Refuses as TOO_LONG what cannot fit: more ids than that, or a text whatever its tokens are, so
+// that nobody makes the pool tokenize megabytes in vain.
 absl::Status CheckTextSize(const RequestInput& input, const LengthLimits& limits,
                            const ServedModel& model);
+
+// Refuses a DetokenizeRequest of `bytes` as TOO_LONG that has too many ids however they are
+// written, before it is read: ids grow to several times the size of their message.
+absl::Status CheckIdsMessage(size_t bytes, const LengthLimits& limits);
 
 // Checks the rest, once `spec->prompt` is known: EMPTY_PROMPT, TOO_LONG. An absent max_tokens
 // becomes the model's max_new_tokens, the output limit, or as many as fit into the healthy workers,

@@ -234,6 +234,24 @@ TEST_F(RefusalsTest, TokenizeAndDetokenizeAnswerAndRefuse) {
   EXPECT_EQ(ReasonText(refused), "INVALID_TOKEN_ID");
 }
 
+TEST_F(RefusalsTest, DetokenizeReadsNoMessageThatHasTooManyIds) {
+  AddDecode();
+  StartRouter();
+  const std::string no_message(11 * kContext + 2048, '\xff');
+  const RawAnswer refused = CallRaw(*router_, "/baton.v1.InferenceService/Detokenize", no_message);
+  EXPECT_EQ(ReasonText(FromGrpcStatus(refused.status)), "TOO_LONG");
+}
+
+TEST_F(RefusalsTest, LongModelNameIsRefusedInFewBytes) {
+  AddDecode();
+  StartRouter();
+  v1::GenerateRequest request = Request("hello", 8);
+  request.mutable_spec()->set_model(std::string(100'000, 'm'));
+  const Answer answer = Generate(request);
+  EXPECT_EQ(ReasonText(answer.status), "MODEL_NOT_FOUND");
+  EXPECT_LT(answer.status.message().size(), 200u);
+}
+
 TEST_F(RefusalsTest, TokenizeAndDetokenizeTakeNoMoreThanARequestCould) {
   AddDecode();
   StartRouter();

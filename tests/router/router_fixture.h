@@ -39,6 +39,9 @@ struct Answer {
 
 // A router over loopback with fake workers behind it.
 class RouterTest : public ::testing::Test {
+ public:
+  static v1::GenerateRequest Request(const std::string& text, int max_tokens);
+
  protected:
   RouterTest();
   ~RouterTest() override;
@@ -56,7 +59,6 @@ class RouterTest : public ::testing::Test {
   std::unique_ptr<Router> MakeRouter(MetricsRegistry* metrics, std::unique_ptr<EosLog> eos_log);
   std::unique_ptr<v1::InferenceService::Stub> Stub(const Router& router) const;
 
-  static v1::GenerateRequest Request(const std::string& text, int max_tokens);
   Answer Generate(const v1::GenerateRequest& request) { return Generate(request, nullptr); }
   // Generates with `context`, which may be null.
   Answer Generate(const v1::GenerateRequest& request, grpc::ClientContext* context);

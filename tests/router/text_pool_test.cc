@@ -135,5 +135,53 @@ TEST_F(TextPoolTest, PromptIsHeldAsItsIdsUntilTheRequestEnds) {
   EXPECT_TRUE(Eventually([&] { return Metric("baton_request_bytes_inflight") == 0; }));
 }
 
+// A request that is fine and large: as many stop strings as there may be.
+v1::GenerateRequest LargeRequest() {
+  v1::GenerateRequest request = RouterTest::Request("large", 3);
+  for (int i = 0; i < 64; ++i) {
+    request.mutable_spec()->mutable_stop()->add_stop(std::string(256, '~'));
+  }
+  return request;
+}
+
+TEST_F(TextPoolTest, LargeMessageIsReadOnThePool) {
+  HoldThePool();
+  Answer answer;
+  clients_.emplace_back([&] { answer = Generate(LargeRequest()); });
+  ASSERT_TRUE(Waiting(1));
+  EXPECT_EQ(router_->in_flight(), 0u);
+  gate_.Open();
+  JoinClients();
+  EXPECT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.ids.size(), 3u);
+}
+
+TEST_F(TextPoolTest, LargeMessageOfACallerThatWentIsNeverRead) {
+  HoldThePool();
+  grpc::ClientContext context;
+  const auto reader = stub_->Generate(&context, LargeRequest());
+  ASSERT_TRUE(Waiting(1));
+  EXPECT_GT(Metric("baton_request_bytes_inflight"), 64 * 256);
+  context.TryCancel();
+  ASSERT_TRUE(Waiting(0));
+  ReadAnswer(reader.get());
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_requests_inflight") == 0; }));
+  EXPECT_EQ(Metric("baton_request_success_total{finished_reason=\"abort\""), 1);
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_request_bytes_inflight") < 100; }));
+  gate_.Open();
+  EXPECT_TRUE(Tokenize("after").ok());
+  EXPECT_THAT(gate_.seen(), ElementsAre("gate", "after"));
+}
+
+TEST_F(TextPoolTest, MoreIdsThanFitAreRefusedBeforeTheyWait) {
+  HoldThePool();
+  v1::GenerateRequest request = Request("", 3);
+  for (int i = 0; i <= kContext; ++i) request.mutable_token_ids()->add_ids('x');
+  const Answer refused = Generate(request);
+  EXPECT_EQ(ReasonText(refused.status), "TOO_LONG");
+  EXPECT_THAT(DetailOf(refused.status).values,
+              ::testing::Contains(::testing::Pair("have", std::to_string(kContext + 1))));
+}
+
 }  // namespace
 }  // namespace baton::testing
