@@ -45,7 +45,7 @@ absl::Status FairQueue::Push(PoolWork work) {
 std::optional<PoolWork> FairQueue::Pop() {
   Client* next = nullptr;
   for (auto& [name, client] : clients_) {
-    if (client.waiting.empty()) continue;
+    if (client.waiting.empty() || client.running >= bounds_.running) continue;
     const auto turn = [](const Client& c) { return std::pair(c.served, c.since); };
     if (next == nullptr || turn(client) < turn(*next)) next = &client;
   }

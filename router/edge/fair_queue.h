@@ -20,10 +20,11 @@ struct PoolWork {
   std::function<void()> run;
 };
 
-// How much may wait.
+// How much may wait, and how many pieces of one client may run at once.
 struct FairQueueBounds {
   size_t pieces = 0;
   size_t bytes = 0;
+  size_t running = SIZE_MAX;
 };
 
 // Work that waits, in turns between clients and in order within each (start-time fair queueing).
@@ -36,6 +37,7 @@ class FairQueue final {
 
   // RESOURCE_EXHAUSTED, QUEUE_FULL with both numbers and RetryInfo, at either bound.
   absl::Status Push(PoolWork work);
+  // The next piece that may run. It runs until Done.
   std::optional<PoolWork> Pop();
   // A piece that Pop gave out is over. What runs counts until then as served, so that a client with
   // nothing waiting cannot ask anew and be first again.

@@ -6,7 +6,16 @@
 
 namespace baton {
 
-WorkPool::WorkPool(int threads, FairQueueBounds bounds) : queue_(bounds) {
+namespace {
+
+FairQueueBounds WithAThreadLeft(FairQueueBounds bounds, int threads) {
+  bounds.running = static_cast<size_t>(std::max(1, threads - 1));
+  return bounds;
+}
+
+}  // namespace
+
+WorkPool::WorkPool(int threads, FairQueueBounds bounds) : queue_(WithAThreadLeft(bounds, threads)) {
   for (int i = 0; i < std::max(1, threads); ++i) {
     threads_.emplace_back([this] { Run(); });
   }
@@ -47,19 +56,22 @@ void WorkPool::Run() {
     std::optional<PoolWork> work;
     {
       base::MutexLock lock(&mutex_);
-      while (queue_.size() == 0 && !stopping_) changed_.Wait(&mutex_);
-      work = queue_.Pop();
+      while (!(work = queue_.Pop())) {
+        if (stopping_ && queue_.size() == 0) return;
+        changed_.Wait(&mutex_);
+      }
     }
-    if (!work) return;
     work->run();
     base::MutexLock lock(&mutex_);
+    // What may run now runs on this thread; the others only wait for the end.
     queue_.Done(work->client);
+    if (stopping_) changed_.NotifyAll();
   }
 }
 
 int WorkPool::DefaultThreads() {
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  return std::clamp(cores / 2, 1, 8);
+  return std::clamp(cores / 2, 1, 7) + 1;
 }
 
 }  // namespace baton

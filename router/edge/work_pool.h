@@ -11,9 +11,11 @@
 namespace baton {
 
 // Threads for work that takes milliseconds (tokenizing, templates), so that no gRPC callback does
-// it. Clients take turns, as FairQueue has it. Thread-safe.
+// it. Clients take turns, as FairQueue has it, and none has all threads at once, so that a long
+// text delays its own client alone. Thread-safe.
 class WorkPool final {
  public:
+  // Of `bounds` it sets what may run.
   WorkPool(int threads, FairQueueBounds bounds);
   // Finishes the work that was taken.
   ~WorkPool();
@@ -26,7 +28,8 @@ class WorkPool final {
   // The pieces that have not begun.
   size_t waiting() const;
 
-  // The number of threads that help on this machine without starving gRPC's callbacks.
+  // The number of threads of which one client may have as many as help on this machine without
+  // starving gRPC's callbacks.
   static int DefaultThreads();
 
  private:

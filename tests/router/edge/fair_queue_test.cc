@@ -72,6 +72,20 @@ TEST_F(FairQueueTest, ClientThatAsksAgainWhileItsPieceRunsComesAfterTheOthers) {
   EXPECT_THAT(Turns(4), ElementsAre("other", "other", "other", "bulk"));
 }
 
+TEST_F(FairQueueTest, ClientRunsNoMorePiecesAtOnceThanItMay) {
+  FairQueue queue({.pieces = 10, .bytes = kMega, .running = 2});
+  for (uint64_t id = 1; id <= 3; ++id) {
+    ASSERT_TRUE(queue.Push({.id = id, .client = "bulk", .bytes = 1, .run = nullptr}).ok());
+  }
+  EXPECT_EQ(queue.Pop()->id, 1u);
+  EXPECT_EQ(queue.Pop()->id, 2u);
+  EXPECT_FALSE(queue.Pop().has_value());
+  ASSERT_TRUE(queue.Push({.id = 4, .client = "other", .bytes = 1, .run = nullptr}).ok());
+  EXPECT_EQ(queue.Pop()->client, "other");
+  queue.Done("bulk");
+  EXPECT_EQ(queue.Pop()->id, 3u);
+}
+
 TEST_F(FairQueueTest, TimeThatNobodyUsedIsNotSaved) {
   ASSERT_TRUE(Push("early", 10).ok());
   for (int i = 0; i < 4; ++i) ASSERT_TRUE(Push("busy", kMega).ok());

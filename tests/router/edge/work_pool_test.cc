@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
+#include <functional>
 #include <future>
 #include <optional>
 #include <string>
@@ -71,6 +73,31 @@ TEST_F(WorkPoolTest, RefusesBeyondItsBoundAndTakesAgainAfterADrop) {
   EXPECT_TRUE(Submit(10, "other").ok());
   Open();
   EXPECT_EQ(ran_.size(), 8u);
+}
+
+TEST(WorkPool, LongWorkOfOneClientLeavesAThreadToTheOthers) {
+  std::promise<void> opened;
+  std::promise<void> served;
+  std::atomic<int> ran{0};
+  const std::shared_future<void> open = opened.get_future().share();
+  {
+    WorkPool pool(2, {.pieces = 8, .bytes = 8 << 20});
+    const auto submit = [&](uint64_t id, const std::string& client, std::function<void()> run) {
+      ASSERT_TRUE(
+          pool.Submit({.id = id, .client = client, .bytes = 1, .run = std::move(run)}).ok());
+    };
+    for (uint64_t id = 1; id <= 3; ++id) {
+      submit(id, "bulk", [&, open] {
+        open.wait();
+        ++ran;
+      });
+    }
+    submit(4, "other", [&] { served.set_value(); });
+    served.get_future().wait();
+    EXPECT_EQ(ran, 0);
+    opened.set_value();
+  }
+  EXPECT_EQ(ran, 3);
 }
 
 }  // namespace
