@@ -14,6 +14,7 @@ namespace baton::base {
 //
 // States of `baton-prefill`, in order of a request's life:
 //   accepted         the Prefill stream was accepted; nothing was admitted yet
+//   opening          the first channel to a decode worker is about to be made
 //   queued           admitted by the engine, waiting for its blocks
 //   prefilling       the engine began to compute the prompt
 //   pushing          a piece of a block is about to be sent

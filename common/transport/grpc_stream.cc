@@ -84,30 +84,38 @@ grpc::ByteBuffer MessageOf(const OutboxItem& item, SourceReads* reads) {
 class GrpcPush final : public KvPush,
                        public grpc::ClientBidiReactor<grpc::ByteBuffer, worker_pb::PushResponse> {
  public:
-  GrpcPush(const std::shared_ptr<grpc::Channel>& channel, std::shared_ptr<KvPushObserver> observer,
-           const base::Clock* clock, const BlockAccess* blocks, std::shared_ptr<LivePushCount> live)
+  GrpcPush(std::shared_ptr<KvPushObserver> observer, const base::Clock* clock,
+           const BlockAccess* blocks, std::shared_ptr<LivePushCount> live)
       : observer_(std::move(observer)),
         clock_(clock),
         live_(std::move(live)),
-        stub_(std::make_unique<Stub>(channel)),
         context_(std::make_unique<grpc::ClientContext>()),
-        outbox_(blocks) {
+        outbox_(blocks),
+        waiting_since_(clock->Now()) {
     live_->Add();
   }
 
-  void Start(const PushHello& hello, std::shared_ptr<GrpcPush> self) {
+  // Called once, when there is a channel. A Cancel that came before it cancels the call.
+  void Start(const std::shared_ptr<grpc::Channel>& channel, const PushHello& hello,
+             std::shared_ptr<GrpcPush> self) {
     self_ = std::move(self);
+    stub_ = std::make_unique<Stub>(channel);
     stub_->PrepareBidiStreamingCall(context_.get(), kPushMethod, {}, this);
     AddHold();
+    message_ = EncodeMessage(HelloToProto(hello));
+    StartRead(&response_);
+    StartWrite(&message_);
+    StartCall();
+  }
+  // In place of Start, when there is none.
+  void FailToStart(absl::Status why) {
     {
       base::MutexLock lock(&mutex_);
-      message_ = EncodeMessage(HelloToProto(hello));
-      writing_ = true;
-      waiting_since_ = clock_->Now();
-      StartRead(&response_);
-      StartWrite(&message_);
+      closed_ = true;
+      outbox_.Clear();
     }
-    StartCall();
+    observer_->OnPushDone(std::move(why));
+    live_->Remove();
   }
 
   void Send(std::vector<KvSource> blocks) override {
@@ -242,7 +250,7 @@ class GrpcPush final : public KvPush,
   const std::shared_ptr<KvPushObserver> observer_;  // shared with its owner until told
   const base::Clock* const clock_;
   const std::shared_ptr<LivePushCount> live_;  // shared with the transport
-  std::unique_ptr<Stub> stub_;                 // until OnDone
+  std::unique_ptr<Stub> stub_;                 // from Start until OnDone
   std::shared_ptr<GrpcPush> self_;             // until the observer was told
   SourceReads reads_;
   std::unique_ptr<grpc::Alarm> alarm_;  // polls for TellWhenUnread
@@ -254,62 +262,38 @@ class GrpcPush final : public KvPush,
   mutable base::Mutex mutex_;
   std::unique_ptr<grpc::ClientContext> context_;  // until OnDone
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
-  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = true;  // the hello goes first, whenever it starts
   bool building_ ABSL_GUARDED_BY(mutex_) = false;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   bool committed_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);  // why a source could not be read
-  base::Instant waiting_since_ ABSL_GUARDED_BY(mutex_) = base::kNever;
-};
-
-// A push that could not even start.
-class FailedPush final : public KvPush {
- public:
-  void Send(std::vector<KvSource>) override {}
-  void Progress(int32_t) override {}
-  void Commit(PushCommitment) override {}
-  void Cancel() override {}
-  base::Instant waiting_since() const override { return base::kNever; }
+  base::Instant waiting_since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace
 
 GrpcStreamTransport::GrpcStreamTransport(ChannelOptions options, const base::Clock* clock,
                                          const BlockAccess* blocks, TransportProbe* probe)
-    : options_(std::move(options)),
-      clock_(clock),
+    : clock_(clock),
       blocks_(blocks),
       probe_(probe),
-      live_(std::make_shared<LivePushCount>()) {}
+      live_(std::make_shared<LivePushCount>()),
+      opener_(std::make_unique<ChannelOpener>(std::move(options), kMaxChannels)) {}
 
 GrpcStreamTransport::~GrpcStreamTransport() {
+  opener_.reset();
   live_->WaitForNone(std::chrono::steady_clock::now() + kLastPush);
-}
-
-absl::StatusOr<std::shared_ptr<grpc::Channel>> GrpcStreamTransport::ChannelTo(
-    const std::string& address) {
-  base::MutexLock lock(&mutex_);
-  const auto found = channels_.find(address);
-  if (found != channels_.end()) return found->second;
-  auto channel = MakeChannel(address, options_);
-  if (!channel.ok()) return channel.status();
-  // Running pushes keep theirs.
-  if (channels_.size() >= kMaxChannels) channels_.clear();
-  channels_[address] = *channel;
-  return *std::move(channel);
 }
 
 std::shared_ptr<KvPush> GrpcStreamTransport::Open(const std::string& address,
                                                   const PushHello& hello,
                                                   std::shared_ptr<KvPushObserver> observer) {
   if (probe_ != nullptr) probe_->PushOpened(PushWay::kGrpc);
-  auto channel = ChannelTo(address);
-  if (!channel.ok()) {
-    observer->OnPushDone(channel.status());
-    return std::make_shared<FailedPush>();
-  }
-  auto push = std::make_shared<GrpcPush>(*channel, std::move(observer), clock_, blocks_, live_);
-  push->Start(hello, push);
+  auto push = std::make_shared<GrpcPush>(std::move(observer), clock_, blocks_, live_);
+  opener_->Open(address, [push, hello](absl::StatusOr<std::shared_ptr<grpc::Channel>> channel) {
+    if (!channel.ok()) return push->FailToStart(channel.status());
+    push->Start(*channel, hello, push);
+  });
   return push;
 }
 

@@ -1,14 +1,11 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 
-#include "absl/status/statusor.h"
 #include "common/base/clock.h"
-#include "common/base/mutex.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/channel_opener.h"
 #include "common/transport/block_access.h"
 #include "common/transport/kv_transport.h"
 #include "common/transport/transport_probe.h"
@@ -39,16 +36,12 @@ class GrpcStreamTransport final : public KvTransport {
                                std::shared_ptr<KvPushObserver> observer) override;
 
  private:
-  absl::StatusOr<std::shared_ptr<grpc::Channel>> ChannelTo(const std::string& address);
-
-  const ChannelOptions options_;
   const base::Clock* const clock_;
   const BlockAccess* const blocks_;
   TransportProbe* const probe_;
   const std::shared_ptr<LivePushCount> live_;  // shared with the pushes
-  base::Mutex mutex_;
-  // One connection per decode worker, so that pushes do not wait for a handshake.
-  std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
+  // Keeps one connection per decode worker, so that pushes do not wait for a handshake.
+  std::unique_ptr<ChannelOpener> opener_;
 };
 
 // Makes KvTransferService, which receives pushes. With `tls` only peers whose certificate names

@@ -64,7 +64,7 @@ WorkerHarness::WorkerHarness(Options options)
       std::move(identity), engine_.get(), &clock_, options_.timeouts, &probe_,
       [this](const absl::Status& status) { fault_ = status; }, options_.blocks);
   receiver_ = std::make_unique<KvReceiver>(core_.get());
-  ChannelOptions to_decode{.tls = options_.tls, .peer_role = "decode"};
+  ChannelOptions to_decode{.tls = options_.push_tls.value_or(options_.tls), .peer_role = "decode"};
   transport_ = std::make_unique<GrpcStreamTransport>(to_decode, &clock_, options_.blocks);
   services_.push_back(MakeStatusService(core_.get()));
   if (options_.role == WorkerRole::kDecode) {

@@ -40,7 +40,8 @@ class WorkerHarness final {
     std::string fingerprint = "fp-a";
     std::string numerics = "fake/1";
     TlsOptions tls;
-    bool narrow_client = false;  // its channel takes 64 KiB at most before somebody reads
+    std::optional<TlsOptions> push_tls;  // of its pushes, where not `tls`
+    bool narrow_client = false;          // its channel takes 64 KiB at most before somebody reads
     const BlockAccess* blocks = &HostBlocks();
   };
   static EngineOptions DefaultEngine();

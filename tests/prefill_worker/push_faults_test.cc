@@ -3,6 +3,7 @@
 
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
+#include "tests/fakes/stuck_file.h"
 #include "tests/fakes/worker_harness.h"
 
 namespace baton {
@@ -47,6 +48,29 @@ TEST(PushFaultsTest, AnUnreachableDecodeWorkerIsPushFailed) {
   PrefillCall call(prefill, request);
   call.ReadAll();
   EXPECT_EQ(ReasonOf(call.Finish()), Reason::kPushFailed);
+  EXPECT_TRUE(prefill.Idle());
+}
+
+TEST(PushFaultsTest, TokensFlowWhileAPushIsBeingOpened) {
+  StuckFile certificate;
+  auto options = PrefillOptions();
+  options.push_tls = {.cert_file = certificate.path(), .key_file = "-", .ca_file = "-"};
+  WorkerHarness prefill(options), decode({});
+  const auto generation = MakeGeneration(10, 6);
+  ReservedCall one(decode, generation), other(decode, generation);
+  PrefillCall opening(prefill, PrefillRequestFor(generation, one.reserved, decode));
+  const bool stuck = certificate.WaitForReader();
+  PrefillCall behind(prefill, PrefillRequestFor(generation, other.reserved, decode));
+  worker_pb::PrefillResponse first, second;
+  const bool flows = stuck && opening.Read(&first) && behind.Read(&second);
+  certificate.Release();
+  EXPECT_TRUE(stuck);
+  EXPECT_TRUE(flows);
+  EXPECT_TRUE(first.has_first_token());
+  EXPECT_TRUE(second.has_first_token());
+  // The certificate turns out to be none.
+  EXPECT_EQ(ReasonOf(opening.Finish()), Reason::kPushFailed);
+  EXPECT_EQ(ReasonOf(behind.Finish()), Reason::kPushFailed);
   EXPECT_TRUE(prefill.Idle());
 }
 

@@ -7,16 +7,28 @@
 
 namespace baton {
 
-std::shared_ptr<PairCall> PairCall::Open(const std::shared_ptr<grpc::Channel>& channel,
-                                         Listener listener) {
-  std::shared_ptr<PairCall> call(new PairCall(std::move(listener)));
-  call->self_ = call;
-  call->stub_ = worker::v1::KvTransferService::NewStub(channel);
-  call->stub_->async()->Pair(&call->context_, call.get());
-  call->AddHold();  // writes start outside of reactions
-  call->StartRead(&call->response_);
-  call->StartCall();
-  return call;
+void PairCall::Start(const std::shared_ptr<grpc::Channel>& channel,
+                     std::shared_ptr<PairCall> self) {
+  self_ = std::move(self);
+  stub_ = worker::v1::KvTransferService::NewStub(channel);
+  stub_->async()->Pair(&context_, this);
+  AddHold();  // writes start outside of reactions
+  StartRead(&response_);
+  {
+    base::MutexLock lock(&mutex_);
+    writing_ = false;
+    WriteNext();
+  }
+  StartCall();
+}
+
+void PairCall::FailToStart(const absl::Status& why) {
+  {
+    base::MutexLock lock(&mutex_);
+    closed_ = true;
+    waiting_.clear();
+  }
+  std::exchange(listener_, {}).closed(why);
 }
 
 void PairCall::Send(const ToReceiver& message) {

@@ -35,11 +35,11 @@ PairTransport::PairTransport(const PairLimits& limits, const PairHello& hello,
                              std::unique_ptr<KvTransport> messages, ChannelOptions channel,
                              const base::Clock* clock, TransportProbe* probe, PushWay way)
     : messages_(std::move(messages)),
-      channel_(std::move(channel)),
       clock_(clock),
       probe_(probe),
       way_(way),
-      machine_(limits, hello) {}
+      machine_(limits, hello),
+      opener_(std::make_unique<ChannelOpener>(std::move(channel), /*max_kept=*/0)) {}
 
 absl::StatusOr<std::unique_ptr<PairTransport>> PairTransport::Start(
     PairParts parts, PairHello hello, std::unique_ptr<KvTransport> messages, ChannelOptions channel,
@@ -82,6 +82,7 @@ PairTransport::~PairTransport() {
   if (!WaitQuiet(std::chrono::steady_clock::now() + kLastWords)) {
     spdlog::error("pushes or control streams of device pairs did not end");
   }
+  opener_.reset();
   device_.reset();
 }
 
@@ -169,18 +170,18 @@ void PairTransport::OpenStream(const OpenControl& open) {
     changed_.NotifyAll();
   };
   ++open_calls_;
-  auto channel = MakeChannel(open.address, channel_);
-  if (!channel.ok()) {
-    // It is told as a stream that ends at once, and not from inside of the state machine.
-    timers_->After(base::Duration::zero(), [closed, status = channel.status()] { closed(status); });
-    return;
-  }
   const auto message = [this, pair](const ToSender& what) {
     Drive([&](PairSender* machine, base::Instant now, PairSender::Actions* actions) {
       machine->OnMessage(pair, what, now, actions);
     });
   };
-  calls_[pair] = PairCall::Open(*channel, {.message = message, .closed = closed});
+  auto call = std::make_shared<PairCall>(PairCall::Listener{.message = message, .closed = closed});
+  calls_[pair] = call;
+  // The opener keeps none, so that nothing of it runs here, inside of the state machine.
+  opener_->Open(open.address, [call](absl::StatusOr<std::shared_ptr<grpc::Channel>> channel) {
+    if (!channel.ok()) return call->FailToStart(channel.status());
+    call->Start(*channel, call);
+  });
 }
 
 void PairTransport::TellPushes() {

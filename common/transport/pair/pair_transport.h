@@ -12,7 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
-#include "common/rpc/channel.h"
+#include "common/rpc/channel_opener.h"
 #include "common/transport/kv_transport.h"
 #include "common/transport/pair/pair_device.h"
 #include "common/transport/pair/pair_sender.h"
@@ -83,7 +83,6 @@ class PairTransport final : public KvTransport, public PairWarmer {
   bool WaitQuiet(base::Instant deadline);
 
   const std::unique_ptr<KvTransport> messages_;
-  const ChannelOptions channel_;
   const base::Clock* const clock_;
   TransportProbe* const probe_;
   const PushWay way_;
@@ -98,6 +97,7 @@ class PairTransport final : public KvTransport, public PairWarmer {
   std::deque<SenderAction> for_pushes_ ABSL_GUARDED_BY(mutex_);
   bool telling_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<ChannelOpener> opener_;  // each pair has a connection of its own
   std::unique_ptr<PairDevice> device_;
   std::unique_ptr<base::TimerQueue> timers_;
 };

@@ -9,6 +9,7 @@
 #include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
 #include "tests/common/transport/push_fakes.h"
+#include "tests/fakes/stuck_file.h"
 
 namespace baton {
 namespace {
@@ -24,6 +25,36 @@ TEST(GrpcStreamTest, AnUnreachablePeerShowsAtTheEnd) {
   }
   auto push = transport.Open(address, {.ticket = Ticket::Draw(1)}, observer);
   EXPECT_EQ(observer->Wait().code(), absl::StatusCode::kUnavailable);
+}
+
+// Whoever opens a push, sends or cancels does not wait for the files of the certificates.
+TEST(GrpcStreamTest, APushIsUsedAndCancelledWhileItsChannelIsBeingMade) {
+  StuckFile certificate;
+  base::SteadyClock clock;
+  GrpcStreamTransport transport(
+      {.tls = {.cert_file = certificate.path(), .key_file = "-", .ca_file = "-"}}, &clock);
+  auto observer = std::make_shared<Observer>(), next = std::make_shared<Observer>();
+  auto push = transport.Open("127.0.0.1:1", {.ticket = Ticket::Draw(1)}, observer);
+  ASSERT_TRUE(certificate.WaitForReader());
+  EXPECT_NE(push->waiting_since(), base::kNever);
+  const std::string block(100, 'x');
+  push->Send({{.ordinal = 0, .parts = {std::as_bytes(std::span(block))}}});
+  push->Progress(3);
+  push->Cancel();
+  transport.Open("127.0.0.1:2", {.ticket = Ticket::Draw(2)}, next)->Commit({});
+  EXPECT_FALSE(observer->over());
+  certificate.Release();
+  EXPECT_EQ(observer->Wait().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(next->Wait().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A cancel that comes before there is a channel is not lost.
+TEST(GrpcStreamTest, APushThatIsCancelledAtOnceEnds) {
+  FakeInboxes inboxes;
+  GrpcFixture fixture(&inboxes);
+  auto observer = std::make_shared<Observer>();
+  fixture.transport().Open(fixture.address(), {.ticket = Ticket::Draw(1)}, observer)->Cancel();
+  EXPECT_EQ(observer->Wait().code(), absl::StatusCode::kCancelled);
 }
 
 // A sender that protoc and gRPC made, and one that says nothing sensible.

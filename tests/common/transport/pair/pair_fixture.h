@@ -39,7 +39,8 @@ struct PairFixtureOptions {
   std::string sender_fingerprint = "fp";
   int32_t sender_ranks = 1;
   bool sender_checksum = true, receiver_checksum = true;
-  bool ipc = false;  // in place of the fake NCCL
+  TlsOptions control_tls;  // of the sender's control streams
+  bool ipc = false;        // in place of the fake NCCL
   PairLimits limits = SmallLimits();
 
   static PairLimits SmallLimits() {
@@ -76,8 +77,8 @@ class PairFixture final : public Fixture {
     self.shape.tensor_parallel = options.sender_ranks;
     transport_ =
         *PairTransport::Start(parts(options.sender_checksum), self,
-                              std::make_unique<GrpcStreamTransport>(ChannelOptions(), &clock_), {},
-                              &clock_, &sender_probe);
+                              std::make_unique<GrpcStreamTransport>(ChannelOptions(), &clock_),
+                              {.tls = options.control_tls}, &clock_, &sender_probe);
   }
   ~PairFixture() override {
     transport_.reset();

@@ -8,6 +8,7 @@
 
 #include "common/base/status.h"
 #include "tests/common/transport/pair/pair_fixture.h"
+#include "tests/fakes/stuck_file.h"
 
 namespace baton {
 namespace {
@@ -212,6 +213,23 @@ TEST_F(PairTransportTest, ThePairGoesWithItsReceiver) {
       Eventually([&] { return fixture->pairs().warm().empty(); }, std::chrono::seconds(20)));
   auto push = Open(fixture.get());
   EXPECT_FALSE(observer_->Wait().ok());
+}
+
+// The lock of the pairs is that of pushes, which must go on while a control stream is opened.
+TEST_F(PairTransportTest, PushesGoOnWhileAControlStreamIsBeingOpened) {
+  StuckFile certificate;
+  PairFixtureOptions options;
+  options.control_tls = {.cert_file = certificate.path(), .key_file = "-", .ca_file = "-"};
+  PairFixture fixture(&inboxes_, options);
+  fixture.pairs().Warm(fixture.address(), options.incarnation);
+  ASSERT_TRUE(certificate.WaitForReader());
+  auto push = Open(&fixture);
+  const auto blocks = MakeBlocks(2, 1000);
+  push->Send(blocks);
+  push->Commit({.block_count = 2, .first_token = {.token = 1}});
+  EXPECT_TRUE(observer_->Wait().ok());
+  ExpectArrived(blocks);
+  certificate.Release();
 }
 
 }  // namespace
