@@ -98,7 +98,7 @@ struct EngineOptions {
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
-  base::Duration stall_timeout = std::chrono::seconds(30);
+  base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;
 };

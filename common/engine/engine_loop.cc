@@ -91,7 +91,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
       scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()) {
   figures_ = Snapshot();
   watchdog_ = std::make_unique<Watchdog>(runner_.get(), clock_, options_.stall_timeout, [this] {
-    Fail(DeviceFault(absl::StrCat("no operation of a step finished for ",
+    Fail(DeviceFault(absl::StrCat("neither a step nor the work between steps got on for ",
                                   base::Seconds(options_.stall_timeout),
                                   " s; the worker must be restarted")));
   });
@@ -134,6 +134,7 @@ void EngineLoop::Run() {
     const base::Instant now = clock_->Now();
     scheduler_.ExpireAt(now);
     StepPlan plan = scheduler_.Plan(now);
+    watchdog_->Works();
     PublishAndEmit();
     const bool planned = !plan.empty();
     if (planned && !Submit(std::move(plan))) break;
@@ -143,6 +144,7 @@ void EngineLoop::Run() {
   }
   while (!in_flight_.empty()) FinishStep();
   EndAll();
+  watchdog_->Rests();
 }
 
 bool EngineLoop::TakeCommands(bool idle) {
@@ -150,6 +152,7 @@ bool EngineLoop::TakeCommands(bool idle) {
   if (idle) {
     const base::Instant now = clock_->Now();
     const base::Instant wake = scheduler_.NextWake(now);
+    watchdog_->Rests();
     command =
         gate_.PopUntil(wake == base::kNever ? base::kNever
                                             : std::chrono::steady_clock::now() +
@@ -157,7 +160,11 @@ bool EngineLoop::TakeCommands(bool idle) {
   } else {
     command = gate_.TryPop();
   }
-  for (; command; command = gate_.TryPop()) Apply(std::move(*command));
+  watchdog_->Works();
+  for (; command; command = gate_.TryPop()) {
+    Apply(std::move(*command));
+    watchdog_->Works();
+  }
   return !gate_.closed();
 }
 
@@ -176,13 +183,12 @@ void EngineLoop::Apply(Command command) {
   }
 }
 
-// The watchdog watches while this thread is in the runner: a step that waits for us is no stall.
 bool EngineLoop::Submit(StepPlan plan) {
   if (!in_flight_.empty()) ++steps_overlapped_;
   in_flight_.push_back({std::move(plan), clock_->Now()});
-  watchdog_->StepBegins();
+  watchdog_->Works();
   const absl::Status submitted = runner_->Submit(in_flight_.back().plan);
-  watchdog_->StepEnds();
+  watchdog_->Works();
   if (submitted.ok()) return true;
   FailStep(in_flight_.back().plan, submitted);
   in_flight_.pop_back();
@@ -190,9 +196,9 @@ bool EngineLoop::Submit(StepPlan plan) {
 }
 
 bool EngineLoop::FinishStep() {
-  watchdog_->StepBegins();
+  watchdog_->Works();
   const absl::StatusOr<StepOutput> output = runner_->Wait();
-  watchdog_->StepEnds();
+  watchdog_->Works();
   const base::Instant end = clock_->Now();
   const InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
@@ -200,14 +206,15 @@ bool EngineLoop::FinishStep() {
   if (!healthy_) return false;
   ++steps_;
   scheduler_.Commit(step.plan, *output, end);
+  watchdog_->Works();
   PublishAndEmit();
   const StepShape& shape = step.plan.shape;
-  sink_.Emit(StepEvent{.at = end,
-                       .duration = end - std::max(step.begin, last_end_),
-                       .prefill_tokens = shape.prefill_tokens,
-                       .decode_tokens = shape.decode_tokens,
-                       .prefill_sequences = shape.prefill_sequences,
-                       .decode_sequences = shape.decode_sequences});
+  Emit(StepEvent{.at = end,
+                 .duration = end - std::max(step.begin, last_end_),
+                 .prefill_tokens = shape.prefill_tokens,
+                 .decode_tokens = shape.decode_tokens,
+                 .prefill_sequences = shape.prefill_sequences,
+                 .decode_sequences = shape.decode_sequences});
   last_end_ = end;
   return true;
 }
@@ -222,8 +229,15 @@ void EngineLoop::PublishAndEmit() {
   }
   const double unix_now = clock_->UnixNow();
   for (SchedEvent& event : scheduler_.TakeEvents()) {
-    sink_.Emit(ToEngineEvent(std::move(event), kv_, unix_now));
+    Emit(ToEngineEvent(std::move(event), kv_, unix_now));
   }
+}
+
+// May wait for the owner, who reads the events.
+void EngineLoop::Emit(EngineEvent event) {
+  watchdog_->Rests();
+  sink_.Emit(std::move(event));
+  watchdog_->Works();
 }
 
 // Leases that are still out are void: the owner ended its transfers, or ends the process.

@@ -47,6 +47,7 @@ class EngineLoop final : public Engine {
   bool FinishStep();
   void EndAll();
   void PublishAndEmit();
+  void Emit(EngineEvent event);
   void FailStep(const StepPlan& plan, const absl::Status& why);
   void Fail(const absl::Status& status);
   EngineFigures Snapshot() const;

@@ -14,6 +14,10 @@ base::Duration PollInterval(base::Duration timeout) {
   return std::clamp<base::Duration>(timeout / 8, milliseconds(1), milliseconds(1000));
 }
 
+// So many looks in a row must find nothing: after a process was stopped, the first one finds a
+// clock that went on without the engine.
+constexpr int kLooks = 4;
+
 }  // namespace
 
 Watchdog::Watchdog(const ModelRunner* runner, const base::Clock* clock, base::Duration timeout,
@@ -33,19 +37,21 @@ Watchdog::~Watchdog() {
 
 void Watchdog::Run() {
   uint64_t operations = runner_->operations_finished();
-  uint64_t steps = steps_;
+  uint64_t signs = signs_;
   base::Instant progress = clock_->Now();
+  int looks = 0;
   base::MutexLock lock(&mutex_);
   while (!stop_) {
     stopped_.WaitUntil(&mutex_, std::chrono::steady_clock::now() + PollInterval(timeout_));
     const base::Instant now = clock_->Now();
     const uint64_t operations_now = runner_->operations_finished();
-    const uint64_t steps_now = steps_;
-    if (!in_step_ || operations_now != operations || steps_now != steps) {
+    const uint64_t signs_now = signs_;
+    if (resting_ || operations_now != operations || signs_now != signs) {
       operations = operations_now;
-      steps = steps_now;
+      signs = signs_now;
       progress = now;
-    } else if (now - progress >= timeout_) {
+      looks = 0;
+    } else if (++looks >= kLooks && now - progress >= timeout_) {
       on_stall_();
       return;
     }

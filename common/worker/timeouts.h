@@ -16,7 +16,7 @@ struct WorkerTimeouts {
   base::Duration default_reserve = std::chrono::seconds(5);       // where the router names none
   base::Duration status_min = std::chrono::milliseconds(50);      // between two Status messages
   base::Duration status_max = std::chrono::milliseconds(500);
-  base::Duration engine_stall = std::chrono::seconds(30);  // a longer step ends the process
+  base::Duration engine_stall = std::chrono::seconds(30);  // without progress ends the process
   size_t stream_buffer_bytes = 4 << 20;  // a stream with more unsent responses is ended
 };
 
