@@ -37,9 +37,9 @@ std::string Numeric(const addrinfo& info, const std::string& port) {
                                     : absl::StrCat(host, ":", port);
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::string>> ResolveTarget(const std::string& target) {
+// Empty if `flags` do not allow what `target` needs.
+std::optional<absl::StatusOr<std::vector<std::string>>> Resolve(const std::string& target,
+                                                                int flags) {
   std::string_view name = target;
   if (name.substr(0, kDnsScheme.size()) == kDnsScheme) name.remove_prefix(kDnsScheme.size());
   const auto [host, port] = SplitHostPort(name);
@@ -49,8 +49,10 @@ absl::StatusOr<std::vector<std::string>> ResolveTarget(const std::string& target
   }
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
   addrinfo* found = nullptr;
   const int rc = getaddrinfo(host.c_str(), port.c_str(), &hints, &found);
+  if (rc == EAI_NONAME && (flags & AI_NUMERICHOST) != 0) return std::nullopt;
   if (rc != 0) {
     return absl::UnavailableError(
         absl::StrCat("cannot resolve '", target, "': ", gai_strerror(rc)));
@@ -64,6 +66,16 @@ absl::StatusOr<std::vector<std::string>> ResolveTarget(const std::string& target
   std::sort(addresses.begin(), addresses.end());
   addresses.erase(std::unique(addresses.begin(), addresses.end()), addresses.end());
   return addresses;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> ResolveTarget(const std::string& target) {
+  return *Resolve(target, /*flags=*/0);
+}
+
+std::optional<absl::StatusOr<std::vector<std::string>>> ResolveLiteral(const std::string& target) {
+  return Resolve(target, AI_NUMERICHOST);
 }
 
 }  // namespace baton

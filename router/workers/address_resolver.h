@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,5 +12,9 @@ namespace baton {
 // or without "dns:///") for all its A and AAAA records. Sorted, each once, as host:port with IPv6
 // hosts in brackets. Blocks for as long as the system's resolver does.
 absl::StatusOr<std::vector<std::string>> ResolveTarget(const std::string& target);
+
+// The same for what needs no resolver and therefore never blocks: an IP address with port, or what
+// is not of the form of a target. Empty for a name.
+std::optional<absl::StatusOr<std::vector<std::string>>> ResolveLiteral(const std::string& target);
 
 }  // namespace baton

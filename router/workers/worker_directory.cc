@@ -7,7 +7,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
-#include "router/workers/address_resolver.h"
 
 namespace baton {
 namespace {
@@ -16,6 +15,12 @@ constexpr base::Duration kFirstBackoff = std::chrono::milliseconds(100);
 constexpr base::Duration kLastBackoff = std::chrono::seconds(2);
 // How often a worker hears of this router's demand, at most.
 constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
+
+std::vector<std::string> AllTargets(const DirectoryOptions& options) {
+  std::vector<std::string> targets = options.prefill_targets;
+  targets.insert(targets.end(), options.decode_targets.begin(), options.decode_targets.end());
+  return targets;
+}
 
 }  // namespace
 
@@ -54,7 +59,8 @@ WorkerDirectory::WorkerDirectory(DirectoryOptions options, const base::Clock* cl
       timers_(timers),
       table_({.status_fresh = options_.deadlines.status_fresh,
               .full_backoff = options_.deadlines.full_backoff}),
-      no_decode_since_(clock->Now()) {}
+      no_decode_since_(clock->Now()),
+      resolving_(AllTargets(options_), options_.deadlines.resolve_every, clock, options_.lookup) {}
 
 WorkerDirectory::~WorkerDirectory() { Stop(); }
 
@@ -75,25 +81,16 @@ void WorkerDirectory::Stop() {
   {
     base::MutexLock lock(&mutex_);
     stopping_ = true;
-    for (auto& [target, connection] : connections_) {
+    for (auto& [peer, connection] : connections_) {
       if (connection.watch != nullptr) connection.watch->Cancel();
     }
   }
-  stop_changed_.NotifyAll();
+  resolving_.Stop();
   if (resolver_.joinable()) resolver_.join();
 }
 
 void WorkerDirectory::ResolveLoop() {
-  base::Instant next = clock_->Now() + options_.deadlines.resolve_every;
-  while (true) {
-    {
-      base::MutexLock lock(&mutex_);
-      while (!stopping_ && clock_->Now() < next) stop_changed_.WaitUntil(&mutex_, next);
-      if (stopping_) return;
-    }
-    ResolveAll();
-    next = clock_->Now() + options_.deadlines.resolve_every;
-  }
+  while (resolving_.Wait()) ResolveAll();
 }
 
 void WorkerDirectory::ResolveAll() {
@@ -103,31 +100,29 @@ void WorkerDirectory::ResolveAll() {
 
 void WorkerDirectory::ResolveKind(WorkerKind kind, const std::vector<std::string>& targets) {
   std::set<std::string> found;
-  bool complete = true;
   for (const std::string& target : targets) {
-    const auto addresses = ResolveTarget(target);
+    const TargetResolver::Answer answer = resolving_.Latest(target);
+    // What was known under this name stays until the resolver answers again.
+    found.insert(answer.addresses.begin(), answer.addresses.end());
     base::MutexLock lock(&mutex_);
-    if (!addresses.ok()) {
-      // What was known under this name stays until the resolver answers again.
-      ReportUnresolved(kind, target, addresses.status());
-      complete = false;
-      continue;
+    if (!answer.status.ok()) {
+      ReportUnresolved(kind, target, answer.status);
+    } else {
+      unresolved_.erase(target);
     }
-    unresolved_.erase(target);
-    found.insert(addresses->begin(), addresses->end());
   }
   base::MutexLock lock(&mutex_);
   if (stopping_) return;
   for (const std::string& address : found) Connect(kind, address);
   for (auto it = connections_.begin(); it != connections_.end();) {
-    const Target& target = it->first;
+    const Peer& peer = it->first;
     Connection& connection = it->second;
-    if (target.first == kind && complete) {
-      connection.listed = found.contains(target.second);
-      table_.SetListed(kind, target.second, connection.listed);
+    if (peer.first == kind) {
+      connection.listed = found.contains(peer.second);
+      table_.SetListed(kind, peer.second, connection.listed);
     }
-    const bool gone = target.first == kind && !connection.listed && connection.watch == nullptr;
-    if (gone) table_.Remove(kind, target.second);
+    const bool gone = peer.first == kind && !connection.listed && connection.watch == nullptr;
+    if (gone) table_.Remove(kind, peer.second);
     it = gone ? connections_.erase(it) : std::next(it);
   }
 }
@@ -141,8 +136,8 @@ void WorkerDirectory::ReportUnresolved(WorkerKind kind, const std::string& targe
 }
 
 void WorkerDirectory::Connect(WorkerKind kind, const std::string& address) {
-  const Target target(kind, address);
-  if (connections_.contains(target)) return;
+  const Peer peer(kind, address);
+  if (connections_.contains(peer)) return;
   ChannelOptions channel_options{.tls = options_.tls,
                                  .peer_role = std::string(WorkerKindName(kind))};
   const auto channel = MakeChannel(address, channel_options);
@@ -157,31 +152,30 @@ void WorkerDirectory::Connect(WorkerKind kind, const std::string& address) {
   if (kind == WorkerKind::kDecode) link->decode = worker::v1::DecodeService::NewStub(*channel);
   if (kind == WorkerKind::kPrefill) link->prefill = worker::v1::PrefillService::NewStub(*channel);
   table_.Add(kind, address, link);
-  Connection& connection = connections_[target];
+  Connection& connection = connections_[peer];
   connection.link = std::move(link);
   connection.backoff = kFirstBackoff;
-  OpenWatch(target, &connection);
+  OpenWatch(peer, &connection);
 }
 
-void WorkerDirectory::OpenWatch(const Target& target, Connection* connection) {
+void WorkerDirectory::OpenWatch(const Peer& peer, Connection* connection) {
   const std::weak_ptr<WorkerDirectory> weak = weak_from_this();
   connection->told = WorkerDemand();
   connection->watch = WorkerWatch::Open(
       connection->link, {.message =
-                             [weak, target](const worker::v1::WatchResponse& response) {
-                               if (const auto self = weak.lock()) self->OnStatus(target, response);
+                             [weak, peer](const worker::v1::WatchResponse& response) {
+                               if (const auto self = weak.lock()) self->OnStatus(peer, response);
                              },
                          .ended =
-                             [weak, target](const grpc::Status& status) {
-                               if (const auto self = weak.lock())
-                                 self->OnWatchEnded(target, status);
+                             [weak, peer](const grpc::Status& status) {
+                               if (const auto self = weak.lock()) self->OnWatchEnded(peer, status);
                              }});
 }
 
-void WorkerDirectory::Learn(const Target& target, Connection* connection,
+void WorkerDirectory::Learn(const Peer& peer, Connection* connection,
                             const worker::v1::WorkerIdentity& identity) {
-  const auto& [kind, address] = target;
-  ForgetProcess(target, connection);
+  const auto& [kind, address] = peer;
+  ForgetProcess(peer, connection);
   const WorkerFacts facts = FactsFromProto(identity);
   connection->process = WorkerKey{address, facts.incarnation};
   connection->backoff = kFirstBackoff;
@@ -197,58 +191,58 @@ void WorkerDirectory::Learn(const Target& target, Connection* connection,
   }
 }
 
-void WorkerDirectory::ForgetProcess(const Target& target, Connection* connection) {
+void WorkerDirectory::ForgetProcess(const Peer& peer, Connection* connection) {
   if (connection->process) prefix_hints_.Drop(*connection->process);
   connection->process.reset();
-  table_.Lose(target.first, target.second);
+  table_.Lose(peer.first, peer.second);
 }
 
-void WorkerDirectory::OnStatus(const Target& target, const worker::v1::WatchResponse& response) {
+void WorkerDirectory::OnStatus(const Peer& peer, const worker::v1::WatchResponse& response) {
   {
     base::MutexLock lock(&mutex_);
-    const auto it = connections_.find(target);
+    const auto it = connections_.find(peer);
     if (it == connections_.end() || stopping_) return;
-    if (response.has_identity()) Learn(target, &it->second, response.identity());
+    if (response.has_identity()) Learn(peer, &it->second, response.identity());
     const base::Instant now = clock_->Now();
-    table_.Update(target.first, target.second, LoadFromProto(response), now);
-    TellOne(target, &it->second, now);
+    table_.Update(peer.first, peer.second, LoadFromProto(response), now);
+    TellOne(peer, &it->second, now);
   }
   Changed();
 }
 
-void WorkerDirectory::OnWatchEnded(const Target& target, const grpc::Status& status) {
+void WorkerDirectory::OnWatchEnded(const Peer& peer, const grpc::Status& status) {
   {
     base::MutexLock lock(&mutex_);
-    const auto it = connections_.find(target);
+    const auto it = connections_.find(peer);
     if (it == connections_.end() || stopping_) return;
     Connection& connection = it->second;
     if (connection.process) {
-      spdlog::warn("{} worker {} is gone: {}", WorkerKindName(target.first), target.second,
+      spdlog::warn("{} worker {} is gone: {}", WorkerKindName(peer.first), peer.second,
                    status.error_message());
     } else if (!std::exchange(connection.reported_unreached, true)) {
-      spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(target.first),
-                   target.second, status.error_message());
+      spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(peer.first),
+                   peer.second, status.error_message());
     }
-    ForgetProcess(target, &connection);
+    ForgetProcess(peer, &connection);
     connection.watch = nullptr;
     if (connection.listed) {
-      timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), target] {
-        if (const auto self = weak.lock()) self->Reopen(target);
+      timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), peer] {
+        if (const auto self = weak.lock()) self->Reopen(peer);
       });
       connection.backoff = std::min(2 * connection.backoff, kLastBackoff);
     } else {
-      table_.Remove(target.first, target.second);
+      table_.Remove(peer.first, peer.second);
       connections_.erase(it);
     }
   }
   Changed();
 }
 
-void WorkerDirectory::Reopen(const Target& target) {
+void WorkerDirectory::Reopen(const Peer& peer) {
   base::MutexLock lock(&mutex_);
-  const auto it = connections_.find(target);
+  const auto it = connections_.find(peer);
   if (it == connections_.end() || stopping_ || it->second.watch != nullptr) return;
-  OpenWatch(target, &it->second);
+  OpenWatch(peer, &it->second);
 }
 
 void WorkerDirectory::Changed() {
@@ -277,13 +271,13 @@ void WorkerDirectory::TellDemand(int64_t requests, int64_t tokens) {
   const base::Instant now = clock_->Now();
   if (now - told_all_at_ < kTellEvery) return;
   told_all_at_ = now;
-  for (auto& [target, connection] : connections_) TellOne(target, &connection, now);
+  for (auto& [peer, connection] : connections_) TellOne(peer, &connection, now);
 }
 
-void WorkerDirectory::TellOne(const Target& target, Connection* connection, base::Instant now) {
+void WorkerDirectory::TellOne(const Peer& peer, Connection* connection, base::Instant now) {
   if (!connection->process || now - connection->told_at < kTellEvery) return;
   const WorkerDemand demand =
-      table_.DemandOf(target.first, target.second, waiting_requests_, waiting_tokens_);
+      table_.DemandOf(peer.first, peer.second, waiting_requests_, waiting_tokens_);
   if (demand == connection->told) return;
   // A message that is still on its way carries the old demand; the next status brings us here
   // again.
@@ -317,10 +311,10 @@ std::vector<WorkerReport> WorkerDirectory::Report() const {
   base::MutexLock lock(&mutex_);
   const base::Instant now = clock_->Now();
   std::vector<WorkerReport> report;
-  for (const auto& [target, connection] : connections_) {
-    report.push_back({.address = target.second,
-                      .kind = target.first,
-                      .healthy = table_.IsHealthy(target.first, target.second, now)});
+  for (const auto& [peer, connection] : connections_) {
+    report.push_back({.address = peer.second,
+                      .kind = peer.first,
+                      .healthy = table_.IsHealthy(peer.first, peer.second, now)});
   }
   return report;
 }

@@ -15,8 +15,10 @@
 #include "common/base/timer_queue.h"
 #include "common/rpc/tls.h"
 #include "router/router_options.h"
+#include "router/workers/address_resolver.h"
 #include "router/workers/failed_pairs.h"
 #include "router/workers/prefix_hints.h"
+#include "router/workers/target_resolver.h"
 #include "router/workers/worker_link.h"
 #include "router/workers/worker_table.h"
 #include "router/workers/worker_watch.h"
@@ -54,6 +56,7 @@ struct DirectoryOptions {
   // Refuses a worker that does not serve this router's model, or not as what its list says; the
   // message says what was found.
   std::function<absl::Status(WorkerKind, const WorkerFacts&)> accept;
+  TargetResolver::Lookup lookup = ResolveTarget;  // of names
 };
 
 // What the router tells about its workers, for metrics and logs.
@@ -71,7 +74,8 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
                                                  base::TimerQueue* timers);
   ~WorkerDirectory();
 
-  // Resolves once before it returns, then in the background. `on_change` is called from gRPC and
+  // Workers that are listed by IP address are known when it returns; names are looked up in the
+  // background. `on_change` is called from gRPC and
   // timer threads whenever a placement that failed might succeed, or health changed.
   void Start(std::function<void()> on_change);
   // No callback runs after it.
@@ -127,7 +131,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     WorkerDemand told;
     base::Instant told_at{};
   };
-  using Target = std::pair<WorkerKind, std::string>;  // and its address
+  using Peer = std::pair<WorkerKind, std::string>;  // and its address
 
   WorkerDirectory(DirectoryOptions options, const base::Clock* clock, base::TimerQueue* timers);
 
@@ -137,16 +141,15 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   void ReportUnresolved(WorkerKind kind, const std::string& target, const absl::Status& why)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Connect(WorkerKind kind, const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OpenWatch(const Target& target, Connection* connection)
+  void OpenWatch(const Peer& peer, Connection* connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void OnStatus(const Peer& peer, const worker::v1::WatchResponse& response);
+  void OnWatchEnded(const Peer& peer, const grpc::Status& status);
+  void Reopen(const Peer& peer);
+  void Learn(const Peer& peer, Connection* connection, const worker::v1::WorkerIdentity& identity)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnStatus(const Target& target, const worker::v1::WatchResponse& response);
-  void OnWatchEnded(const Target& target, const grpc::Status& status);
-  void Reopen(const Target& target);
-  void Learn(const Target& target, Connection* connection,
-             const worker::v1::WorkerIdentity& identity) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetProcess(const Target& target, Connection* connection)
+  void ForgetProcess(const Peer& peer, Connection* connection)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellOne(const Target& target, Connection* connection, base::Instant now)
+  void TellOne(const Peer& peer, Connection* connection, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Changed();
 
@@ -155,8 +158,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   base::TimerQueue* const timers_;
 
   mutable base::Mutex mutex_;
-  base::CondVar stop_changed_;
-  std::map<Target, Connection> connections_ ABSL_GUARDED_BY(mutex_);
+  std::map<Peer, Connection> connections_ ABSL_GUARDED_BY(mutex_);
   WorkerTable table_ ABSL_GUARDED_BY(mutex_);
   FailedPairs failed_pairs_ ABSL_GUARDED_BY(mutex_);
   std::set<std::string> unresolved_ ABSL_GUARDED_BY(mutex_);  // targets that the log complained of
@@ -169,6 +171,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
 
   base::Mutex callback_mutex_;  // held while on_change_ runs
   std::function<void()> on_change_ ABSL_GUARDED_BY(callback_mutex_);
+  TargetResolver resolving_;
   std::thread resolver_;
 };
 
