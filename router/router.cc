@@ -159,7 +159,11 @@ void Router::WatchHealth() {
 void Router::Drain(base::Duration timeout) {
   draining_ = true;
   inference_.Drain();
-  if (server_ != nullptr) UpdateHealth();
+  if (server_ != nullptr) {
+    // Who watches health or readiness hears of it before connections are told to go.
+    UpdateHealth();
+    server_->BeginShutdown();
+  }
   if (registry_.WaitEmpty(clock_->Now() + timeout)) return;
   for (const auto& flow : registry_.All()) flow->EndByDrain();
   // Each ends in its next event, which is this one.

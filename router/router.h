@@ -50,7 +50,8 @@ class Router final {
   // Texts that wait to be tokenized.
   size_t texts_waiting() const { return pool_.waiting(); }
 
-  // Refuses new requests, lets those in flight end until `timeout`, ends the rest with DRAINED.
+  // Refuses new requests and sends clients away, lets requests in flight end until `timeout`, ends
+  // the rest with DRAINED.
   void Drain(base::Duration timeout);
 
  private:

@@ -44,7 +44,9 @@ RpcServerOptions ServerOptionsOf(const ServerFlags& flags) {
   return {.host = flags.host,
           .port = flags.port,
           .tls = {.cert_file = flags.tls.cert, .key_file = flags.tls.key, .ca_file = flags.tls.ca},
-          .insecure = flags.insecure};
+          .insecure = flags.insecure,
+          .max_connection_age = flags.max_connection_age,
+          .max_connection_age_grace = flags.max_connection_age_grace};
 }
 
 // The life of a router process. Members are destroyed in the order that their threads need.

@@ -51,6 +51,14 @@ void BindListen(FlagSet* set, ServerFlags* flags) {
 void BindLifecycle(FlagSet* set, ServerFlags* flags) {
   set->Add(With(DurationFlag("drain-timeout", &flags->drain_timeout, std::chrono::seconds(1)),
                 "Lifecycle", "after SIGTERM, how long running requests may go on"));
+  set->Add(With(
+      DurationFlag("max-connection-age", &flags->max_connection_age, std::chrono::seconds(1)),
+      "Lifecycle",
+      "after so long a client is told to connect anew, so that clients behind a balancer spread "
+      "again; 0 = never"));
+  set->Add(With(DurationFlag("max-connection-age-grace", &flags->max_connection_age_grace,
+                             std::chrono::seconds(1)),
+                "Lifecycle", "how long requests on such a connection may then go on"));
   Flag failpoints = SwitchFlag("enable-failpoints", &flags->enable_failpoints);
   failpoints.hidden = true;
   set->Add(With(std::move(failpoints), "Lifecycle", "honour BATON_FAILPOINT; for tests"));

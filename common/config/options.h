@@ -34,6 +34,9 @@ struct ServerFlags {
   base::LogFormat log_format = base::LogFormat::kText;
   std::string log_level = "info";
   base::Duration drain_timeout = std::chrono::seconds(30);
+  base::Duration max_connection_age{};  // 0 = as long as the client likes
+  // No shorter than the longest request, which else would break.
+  base::Duration max_connection_age_grace = std::chrono::seconds(600);
   bool enable_failpoints = false;  // honour BATON_FAILPOINT; for tests
 };
 

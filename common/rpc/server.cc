@@ -4,13 +4,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/keepalive.h"
+#include "grpc/grpc.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -19,6 +23,25 @@
 
 namespace baton {
 namespace {
+
+// What runs may take as long as it likes until Shutdown.
+constexpr std::chrono::hours kNoHurry{24 * 365};
+// Between two cancellations of what does not end.
+constexpr std::chrono::milliseconds kCancelEvery{100};
+
+// gRPC counts milliseconds in an int, the largest of which is forever.
+int ArgumentMs(base::Duration time) {
+  const auto ms = std::chrono::ceil<std::chrono::milliseconds>(time).count();
+  return static_cast<int>(std::min<int64_t>(ms, std::numeric_limits<int>::max()));
+}
+
+void LimitAge(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
+  if (options.max_connection_age <= base::Duration::zero()) return;
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_MS,
+                              ArgumentMs(options.max_connection_age));
+  builder->AddChannelArgument(GRPC_ARG_MAX_CONNECTION_AGE_GRACE_MS,
+                              ArgumentMs(options.max_connection_age_grace));
+}
 
 void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
@@ -99,6 +122,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   grpc::ServerBuilder builder;
   Configure(options, &builder);
   int port = 0;
+  LimitAge(options, &builder);
   builder.AddListeningPort(JoinHostPort(options.host, options.port), *credentials, &port);
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
@@ -122,9 +146,37 @@ void RpcServer::SetServing(const std::vector<std::string>& services, bool servin
   health->SetServingStatus("", serving);
 }
 
+void RpcServer::BeginShutdown() {
+  if (server_ == nullptr || ending_.joinable()) return;
+  ending_ = std::thread([this] {
+    server_->Shutdown(std::chrono::system_clock::now() + kNoHurry);
+    base::MutexLock lock(&mutex_);
+    ended_ = true;
+    changed_.NotifyAll();
+  });
+}
+
+bool RpcServer::WaitEnded(base::Instant deadline) {
+  base::MutexLock lock(&mutex_);
+  while (!ended_) {
+    if (!changed_.WaitUntil(&mutex_, deadline)) return ended_;
+  }
+  return true;
+}
+
 void RpcServer::Shutdown(std::chrono::milliseconds grace) {
   if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() + grace);
+  if (ending_.joinable()) {
+    // gRPC's own call cannot be given another deadline, so what is left is cancelled here.
+    base::Instant deadline = std::chrono::steady_clock::now() + grace;
+    while (!WaitEnded(deadline)) {
+      grpc_server_cancel_all_calls(server_->c_server());
+      deadline = std::chrono::steady_clock::now() + kCancelEvery;
+    }
+    ending_.join();
+  } else {
+    server_->Shutdown(std::chrono::system_clock::now() + grace);
+  }
   server_->Wait();
   server_.reset();
 }

@@ -4,10 +4,13 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
 #include "common/rpc/tls.h"
 
 namespace grpc {
@@ -29,6 +32,10 @@ struct RpcServerOptions {
   // with RESOURCE_EXHAUSTED, whichever it meets, so this stands far above what should ever be.
   int64_t receive_bytes = int64_t{1} << 30;
   int max_concurrent_streams = 65'536;  // of one connection
+  // After so long a connection is told to go, and closed when its calls are over, or after the
+  // grace. 0 = never. gRPC makes the age up to a tenth longer or shorter.
+  base::Duration max_connection_age{};
+  base::Duration max_connection_age_grace = std::chrono::seconds(600);
 };
 
 // One gRPC server with health per service, reflection, keepalive and message limits. The services
@@ -48,15 +55,26 @@ class RpcServer final {
   // Health of the whole ("") and of every named service.
   void SetServing(const std::vector<std::string>& services, bool serving);
 
+  // Sends every client away and does not wait: connections get GOAWAY, new ones are refused, and a
+  // client that has other addresses goes there. Calls that run go on until Shutdown. A call that is
+  // on its way meanwhile never begins; gRPC ends it as CANCELLED or UNAVAILABLE.
+  void BeginShutdown();
   // Refuses new calls; those that run past `grace` are cancelled. Returns when all are over.
   void Shutdown(std::chrono::milliseconds grace);
 
  private:
+  // That BeginShutdown has done all it began.
+  bool WaitEnded(base::Instant deadline);
+
   RpcServer(std::string host, std::unique_ptr<grpc::Server> server, int port);
 
   std::string host_;
   std::unique_ptr<grpc::Server> server_;
   int port_;
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread ending_;  // in gRPC's call that waits for the last call
 };
 
 // Whether a server could listen there now: OK, ALREADY_EXISTS when the port is in use, or

@@ -189,7 +189,9 @@ RpcServerOptions Worker::ServerOptions() const {
   return {.host = flags_.server.host,
           .port = flags_.server.port,
           .tls = TlsOf(flags_.server.tls),
-          .insecure = flags_.server.insecure};
+          .insecure = flags_.server.insecure,
+          .max_connection_age = flags_.server.max_connection_age,
+          .max_connection_age_grace = flags_.server.max_connection_age_grace};
 }
 
 std::optional<Fatal> Worker::StartServer() {
@@ -246,6 +248,8 @@ int Worker::Run(const base::StopSignals& signals) {
 int Worker::Drain(const base::StopSignals& signals) {
   SetState("draining");
   server_->SetServing(spec_.service_names, false);
+  // Connections stay: pushes for granted tickets are still to come, and routers, the only ones to
+  // open other streams here, read of the drain in Status.
   core_->BeginDrain();
   spdlog::info("draining {} streams, at most {} s", core_->streams(),
                base::Seconds(flags_.server.drain_timeout));

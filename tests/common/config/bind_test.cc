@@ -171,7 +171,11 @@ TEST(BindRouter, ReadsItsFlags) {
                                            "--local-prefill-below",
                                            "8",
                                            "--drain-timeout",
-                                           "5"},
+                                           "5",
+                                           "--max-connection-age",
+                                           "1h",
+                                           "--max-connection-age-grace",
+                                           "1200"},
                                           &flags);
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_THAT(flags.prefill_workers, ElementsAre("a:1"));
@@ -185,6 +189,8 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(flags.client_buffer, 1 << 20);
   EXPECT_EQ(flags.local_prefill_below, 8);
   EXPECT_EQ(flags.server.drain_timeout, std::chrono::seconds(5));
+  EXPECT_EQ(flags.server.max_connection_age, std::chrono::hours(1));
+  EXPECT_EQ(flags.server.max_connection_age_grace, std::chrono::seconds(1200));
   EXPECT_EQ(ServedModelName(flags), "demo");
 }
 
@@ -196,6 +202,8 @@ TEST(BindRouter, DefaultsAreTheDocumentedOnes) {
   EXPECT_EQ(flags.eos_log, "");
   EXPECT_EQ(flags.max_inflight_bytes, 1 << 30);
   EXPECT_EQ(flags.client_buffer, 4 << 20);
+  EXPECT_EQ(flags.server.max_connection_age, base::Duration::zero());
+  EXPECT_EQ(flags.server.max_connection_age_grace, std::chrono::seconds(600));
   EXPECT_EQ(ServedModelName(flags), "m");
 }
 
