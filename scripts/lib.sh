@@ -7,7 +7,7 @@ readonly min_rust_minor=87
 # What building and running the four binaries needs.
 readonly build_packages=(
   cmake ninja-build g++ pkg-config ccache
-  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
+  libgrpc++-dev libssl-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libdnnl-dev ocl-icd-opencl-dev libhwy-dev
   prometheus-cpp-dev libcpp-httplib-dev libcurl4-openssl-dev)

@@ -1,9 +1,11 @@
 #include "common/rpc/credentials.h"
 
 #include <algorithm>
-#include <fstream>
-#include <sstream>
+#include <utility>
 #include <vector>
+
+#include "common/rpc/certificates.h"
+#include "grpcpp/security/tls_credentials_options.h"
 
 namespace baton {
 namespace {
@@ -11,67 +13,31 @@ namespace {
 constexpr char kCommonName[] = "x509_common_name";
 constexpr char kAlternativeName[] = "x509_subject_alternative_name";
 
-absl::StatusOr<std::string> ReadPem(const std::string& path, const char* flag) {
-  if (path.empty()) {
-    return absl::InvalidArgumentError(std::string(flag) +
-                                      " is missing; give --tls-cert, --tls-key and --tls-ca "
-                                      "together, or none of them");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  if (!file || text.str().find("-----BEGIN ") == std::string::npos) {
-    return absl::InvalidArgumentError(std::string(flag) + " " + path +
-                                      " cannot be read as PEM; check the path and its rights");
-  }
-  return text.str();
-}
-
-struct Pems {
-  std::string cert, key, ca;
-};
-
-absl::StatusOr<Pems> ReadPems(const TlsOptions& tls) {
-  Pems pems;
-  struct Part {
-    const std::string& path;
-    const char* flag;
-    std::string* out;
-  };
-  for (const Part& part :
-       {Part{tls.cert_file, "--tls-cert", &pems.cert}, Part{tls.key_file, "--tls-key", &pems.key},
-        Part{tls.ca_file, "--tls-ca", &pems.ca}}) {
-    auto text = ReadPem(part.path, part.flag);
-    if (!text.ok()) return text.status();
-    *part.out = *std::move(text);
-  }
-  return pems;
-}
-
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& tls) {
   if (!tls.enabled()) return grpc::InsecureServerCredentials();
-  auto pems = ReadPems(tls);
-  if (!pems.ok()) return pems.status();
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  options.pem_root_certs = pems->ca;
-  options.pem_key_cert_pairs.push_back({pems->key, pems->cert});
-  return grpc::SslServerCredentials(options);
+  auto certificates = CertificatesOf(tls);
+  if (!certificates.ok()) return certificates.status();
+  grpc::experimental::TlsServerCredentialsOptions options(*std::move(certificates));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& tls) {
   if (!tls.enabled()) return grpc::InsecureChannelCredentials();
-  auto pems = ReadPems(tls);
-  if (!pems.ok()) return pems.status();
-  grpc::SslCredentialsOptions options;
-  options.pem_root_certs = pems->ca;
-  options.pem_private_key = pems->key;
-  options.pem_cert_chain = pems->cert;
-  return grpc::SslCredentials(options);
+  auto certificates = CertificatesOf(tls);
+  if (!certificates.ok()) return certificates.status();
+  // The server's certificate is verified, its name too: gRPC's default.
+  grpc::experimental::TlsChannelCredentialsOptions options;
+  options.set_certificate_provider(*std::move(certificates));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  return grpc::experimental::TlsCredentials(options);
 }
 
 absl::Status CheckPeerRole(const grpc::AuthContext* context, bool tls, std::string_view role) {

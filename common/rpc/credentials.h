@@ -13,7 +13,8 @@
 
 namespace baton {
 
-// Plain text without TLS options. With them a server demands a client certificate of the same CA.
+// Plain text without TLS options. With them a server demands a client certificate of the same CA,
+// and both sides use files that were replaced from the next connection on (certificates.h).
 absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& tls);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(

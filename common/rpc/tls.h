@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 
 namespace baton {
@@ -10,6 +11,8 @@ struct TlsOptions {
   std::string cert_file;  // PEM chain, this process's certificate first
   std::string key_file;   // PEM
   std::string ca_file;    // PEM roots that peers must chain to
+  // How often the files are looked at for new content. Whoever names the files first decides.
+  std::chrono::milliseconds reload_every{10'000};
 
   bool enabled() const { return !cert_file.empty() || !key_file.empty() || !ca_file.empty(); }
 };

@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <string>
+#include <utility>
 
 #include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/rpc/channel.h"
@@ -14,6 +13,7 @@
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/impl/codegen/proto_utils.h"
+#include "tests/fakes/tls_files.h"
 
 namespace baton {
 namespace {
@@ -155,35 +155,14 @@ TEST(RpcServerTest, HealthIsPerServiceAndStartsAsNotServing) {
             -static_cast<int>(grpc::StatusCode::NOT_FOUND));
 }
 
-// A CA and a certificate per role, made by the openssl command line.
 class TlsTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "baton_tls_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-    Run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "
-        "/CN=test-ca -keyout ca.key -out ca.pem");
-    for (const std::string role : {"router", "prefill", "decode"}) {
-      Run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=w -keyout " +
-          role + ".key -out " + role + ".csr");
-      std::ofstream(dir_ + "/ext") << "subjectAltName=DNS:" << role << "\n";
-      Run("openssl x509 -req -days 2 -in " + role +
-          ".csr -CA ca.pem -CAkey ca.key "
-          "-CAcreateserial -extfile ext -out " +
-          role + ".pem");
-    }
+  TlsTest() {
+    for (const char* role : {"router", "prefill", "decode"}) files_.Issue(role, role, "w");
   }
-  void TearDown() override { std::filesystem::remove_all(dir_); }
-  void Run(const std::string& command) {
-    ASSERT_EQ(std::system(("cd " + dir_ + " && " + command + " >log 2>&1").c_str()), 0) << command;
-  }
-  TlsOptions Of(const std::string& role) const {
-    return {.cert_file = dir_ + "/" + role + ".pem",
-            .key_file = dir_ + "/" + role + ".key",
-            .ca_file = dir_ + "/ca.pem"};
-  }
-  std::string dir_;
+  TlsOptions Of(const std::string& role) const { return files_.Of(role); }
+
+  TlsFiles files_;
 };
 
 TEST_F(TlsTest, OnlyTheNamedRoleMayCall) {
@@ -209,12 +188,13 @@ TEST_F(TlsTest, ConnectionsThatCannotProveThemselvesFail) {
   EXPECT_EQ(Call(address, {.tls = Of("router"), .peer_role = "prefill"}).error_code(),
             grpc::StatusCode::UNAVAILABLE);
   // A certificate of another CA.
-  Run("mkdir other && cp ca.pem other/own-ca.pem && openssl req -x509 -newkey ec -pkeyopt "
+  files_.Run(
+      "mkdir other && cp ca.pem other/own-ca.pem && openssl req -x509 -newkey ec -pkeyopt "
       "ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=router -keyout other/router.key -out "
       "other/router.pem");
-  const TlsOptions stranger{.cert_file = dir_ + "/other/router.pem",
-                            .key_file = dir_ + "/other/router.key",
-                            .ca_file = dir_ + "/ca.pem"};
+  const TlsOptions stranger{.cert_file = files_.path("other/router.pem"),
+                            .key_file = files_.path("other/router.key"),
+                            .ca_file = files_.path("ca.pem")};
   EXPECT_EQ(Call(address, {.tls = stranger, .peer_role = "decode"}).error_code(),
             grpc::StatusCode::UNAVAILABLE);
 }
@@ -227,7 +207,7 @@ TEST_F(TlsTest, IncompleteOrUnreadableFilesAreRefusedByFlag) {
   EXPECT_EQ(no_ca.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(no_ca.status().message()).find("--tls-ca"), std::string::npos);
   TlsOptions missing = Of("decode");
-  missing.key_file = dir_ + "/absent";
+  missing.key_file = files_.path("absent");
   EXPECT_NE(
       std::string(RpcServer::Start({.tls = missing}, {&service}).status().message()).find("absent"),
       std::string::npos);
