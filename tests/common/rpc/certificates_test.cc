@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "baton/worker/v1/status.grpc.pb.h"
+#include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/credentials.h"
@@ -32,11 +32,11 @@ std::string CommonName(const grpc::AuthContext& context) {
 }
 
 // Serves routers, and remembers the common name of the last one.
-class RouterOnlyService final : public pb::StatusService::CallbackService {
+class RouterOnlyService final : public pb::PrefillService::CallbackService {
  public:
-  grpc::ServerWriteReactor<pb::WatchResponse>* Watch(grpc::CallbackServerContext* context,
-                                                     const pb::WatchRequest*) override {
-    struct Reactor final : grpc::ServerWriteReactor<pb::WatchResponse> {
+  grpc::ServerWriteReactor<pb::PrefillResponse>* Prefill(grpc::CallbackServerContext* context,
+                                                         const pb::PrefillRequest*) override {
+    struct Reactor final : grpc::ServerWriteReactor<pb::PrefillResponse> {
       void OnDone() override { delete this; }
     };
     {
@@ -91,7 +91,7 @@ Answer Ask(const std::shared_ptr<grpc::Channel>& channel) {
   grpc::ClientContext context;
   context.set_wait_for_ready(true);
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-  const auto reader = pb::StatusService::NewStub(channel)->Watch(&context, {});
+  const auto reader = pb::PrefillService::NewStub(channel)->Prefill(&context, {});
   const grpc::Status status = reader->Finish();
   return {status.error_code(), CommonName(*context.auth_context())};
 }

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "baton/worker/v1/status.grpc.pb.h"
+#include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/server.h"
 #include "grpcpp/client_context.h"
@@ -21,11 +21,11 @@ namespace {
 namespace pb = ::baton::worker::v1;
 using std::chrono::milliseconds;
 
-// Watch says one thing and then waits for `release`; any call says whose connection it came over.
-class HoldingService final : public pb::StatusService::CallbackService {
+// Prefill says one thing and then waits for `release`; any call says whose connection it came over.
+class HoldingService final : public pb::PrefillService::CallbackService {
  public:
-  grpc::ServerWriteReactor<pb::WatchResponse>* Watch(grpc::CallbackServerContext* context,
-                                                     const pb::WatchRequest*) override {
+  grpc::ServerWriteReactor<pb::PrefillResponse>* Prefill(grpc::CallbackServerContext* context,
+                                                         const pb::PrefillRequest*) override {
     auto* const stream = new Stream;
     {
       base::MutexLock lock(&mutex_);
@@ -55,7 +55,7 @@ class HoldingService final : public pb::StatusService::CallbackService {
   }
 
  private:
-  struct Stream final : grpc::ServerWriteReactor<pb::WatchResponse> {
+  struct Stream final : grpc::ServerWriteReactor<pb::PrefillResponse> {
     void OnCancel() override {
       if (owner != nullptr) owner->Drop(this);
     }
@@ -67,7 +67,7 @@ class HoldingService final : public pb::StatusService::CallbackService {
     if (streams_.erase(stream) > 0) stream->Finish(grpc::Status::CANCELLED);
   }
 
-  const pb::WatchResponse hello_;
+  const pb::PrefillResponse hello_;
   base::Mutex mutex_;
   bool holding_ ABSL_GUARDED_BY(mutex_) = false;
   std::set<Stream*> streams_ ABSL_GUARDED_BY(mutex_);
@@ -76,30 +76,30 @@ class HoldingService final : public pb::StatusService::CallbackService {
 
 struct Held {
   explicit Held(const std::shared_ptr<grpc::Channel>& channel)
-      : stub(pb::StatusService::NewStub(channel)) {
+      : stub(pb::PrefillService::NewStub(channel)) {
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-    reader = stub->Watch(&context, {});
-    pb::WatchResponse response;
+    reader = stub->Prefill(&context, {});
+    pb::PrefillResponse response;
     began = reader->Read(&response);
   }
   // Waits for the end.
   grpc::Status End() {
-    pb::WatchResponse response;
+    pb::PrefillResponse response;
     while (reader->Read(&response)) {
     }
     return reader->Finish();
   }
-  std::unique_ptr<pb::StatusService::Stub> stub;
+  std::unique_ptr<pb::PrefillService::Stub> stub;
   grpc::ClientContext context;
-  std::unique_ptr<grpc::ClientReader<pb::WatchResponse>> reader;
+  std::unique_ptr<grpc::ClientReader<pb::PrefillResponse>> reader;
   bool began = false;
 };
 
 grpc::StatusCode Call(const std::shared_ptr<grpc::Channel>& channel) {
-  const auto stub = pb::StatusService::NewStub(channel);
+  const auto stub = pb::PrefillService::NewStub(channel);
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
-  const auto reader = stub->Watch(&context, {});
+  const auto reader = stub->Prefill(&context, {});
   return reader->Finish().error_code();
 }
 

@@ -20,7 +20,7 @@ namespace {
 
 namespace pb = ::baton::worker::v1;
 
-// Ends every Watch at once with OK, or with what the role check says.
+// Ends every call at once with OK, or with what the role check says.
 class EchoService final : public pb::PrefillService::CallbackService {
  public:
   explicit EchoService(bool tls = false, std::string role = "router")
@@ -103,12 +103,12 @@ TEST(RpcServerTest, ReceivesNoMoreThanItsShareOfMemoryAndServesOn) {
   EchoService service;
   auto server = RpcServer::Start({.receive_bytes = 4 << 20}, {&service});
   ASSERT_TRUE(server.ok());
-  pb::WatchRequest large;
+  pb::PrefillRequest large;
   large.GetReflection()->MutableUnknownFields(&large)->AddLengthDelimited(
       100, std::string(12 << 20, 'x'));
-  EXPECT_EQ(Watch((*server)->address(), {}, large).error_code(),
+  EXPECT_EQ(Call((*server)->address(), {}, large).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
-  EXPECT_TRUE(Watch((*server)->address(), {}).ok());
+  EXPECT_TRUE(Call((*server)->address(), {}).ok());
 }
 
 // grpc.health.v1.Health/Check without its generated code: the status is field 1, a varint.
