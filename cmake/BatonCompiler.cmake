@@ -28,11 +28,20 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:SHELL:--param ggc-min-heapsize=524288>")
 endif()
 
+# Clang, which only fuzzing needs, knows other warnings than GCC, whose the sources are held to.
 add_library(baton_warnings INTERFACE)
-target_compile_options(baton_warnings INTERFACE
-  -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wno-missing-field-initializers)
+if(NOT BATON_FUZZ)
+  target_compile_options(baton_warnings INTERFACE
+    -Wall -Wextra -Werror -Wshadow -Wnon-virtual-dtor -Wold-style-cast -Wno-missing-field-initializers)
+endif()
 
-if(BATON_SANITIZE STREQUAL "address")
+if(BATON_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "BATON_FUZZ needs clang and its libFuzzer; type: scripts/fuzz")
+  endif()
+  add_compile_options(-O1)  # tests/fuzz instruments what it fuzzes
+  add_link_options(-fsanitize=address,undefined)
+elseif(BATON_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
   add_link_options(-fsanitize=address,undefined)
 elseif(BATON_SANITIZE STREQUAL "thread")

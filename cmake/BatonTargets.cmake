@@ -6,7 +6,7 @@ option(BATON_UNITY "Compile the sources of a target sixteen at a time" ON)
 function(baton_compile_together name)
   set_target_properties(${name} PROPERTIES
     UNITY_BUILD ${BATON_UNITY} UNITY_BUILD_BATCH_SIZE 16)
-  if(BATON_UNITY)
+  if(BATON_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # GCC takes every included file for a header, where such a class would be a defect; headers_test.py
     # asks for this warning.
     target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)

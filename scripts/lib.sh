@@ -15,6 +15,8 @@ readonly build_packages=(
 readonly test_packages=(
   libgtest-dev libgmock-dev clang-format python3 python3-grpcio
   python3-matplotlib python3-protobuf prometheus)
+# What fuzzing needs on top (scripts/fuzz). This version stands in CMakePresets.json, too.
+readonly fuzz_packages=(clang-16 libclang-rt-16-dev)
 # What fetching the CUDA toolkit needs where none is installed (scripts/cuda_toolkit).
 readonly cuda_packages=(python3 python3-pip)
 readonly rust_packages=(rustc-web cargo-web)

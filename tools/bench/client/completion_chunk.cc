@@ -68,7 +68,7 @@ class ChunkReader final : public nlohmann::json_sax<Json> {
   bool Open(bool array) {
     if (levels_.empty()) has_root_object_ = !array;
     if (levels_.size() >= kMaxDepth) return false;
-    if (At("usage") && !array) chunk_->usage.emplace();
+    if (At("usage") && !array) chunk_->usage = CompletionChunk::Usage{};
     levels_.push_back({.array = array, .key = {}, .index = 0});
     return true;
   }

@@ -1,0 +1,36 @@
+// config.json.
+#include <cmath>
+
+#include "common/formats/model_config.h"
+#include "common/formats/rope_config.h"
+#include "tests/fuzz/fuzz_target.h"
+
+namespace baton::fuzz {
+namespace {
+
+void CheckRope(const RopeConfig& rope) {
+  BATON_CHECK(rope.theta > 0 && std::isfinite(rope.theta)) << rope.theta;
+  BATON_CHECK(rope.factor > 0 && std::isfinite(rope.factor)) << rope.factor;
+  BATON_CHECK(rope.original_positions >= 0 && rope.original_positions <= kMaxPositions);
+  BATON_CHECK(std::isfinite(rope.attention_factor)) << rope.attention_factor;
+}
+
+}  // namespace
+
+FUZZ_TARGET(model_config) {
+  const auto config = ParseModelConfig(input, "config.json");
+  if (!Accepted(config.status())) return;
+  BATON_CHECK(config->layers >= 1 && config->hidden >= 1 && config->ffn >= 1);
+  BATON_CHECK(config->heads >= 1 && config->kv_heads >= 1 && config->vocab >= 1);
+  BATON_CHECK(config->heads % config->kv_heads == 0);
+  BATON_CHECK(config->head_dim >= 8 && config->head_dim <= 256 && config->head_dim % 8 == 0);
+  BATON_CHECK(config->max_positions >= 1 && config->max_positions <= kMaxPositions);
+  BATON_CHECK(config->rms_eps >= 0 && config->rms_eps <= 1) << config->rms_eps;
+  BATON_CHECK(config->q_size() > 0 && config->kv_size() > 0);
+  BATON_CHECK(std::ssize(config->windows) == config->layers);
+  for (const int32_t window : config->windows) BATON_CHECK(window >= 0) << window;
+  for (const TokenId id : config->eos_ids) BATON_CHECK(id >= 0 && id < config->vocab) << id;
+  CheckRope(config->rope);
+}
+
+}  // namespace baton::fuzz
