@@ -25,6 +25,8 @@ constexpr std::string_view kHeader = "TIMESTAMP,ContextTokens,GeneratedTokens";
 constexpr std::string_view kCsvExample = "2023-11-16 18:15:46.6805900,374,44";
 constexpr std::string_view kJsonExample =
     R"({"timestamp": 27482, "input_length": 6955, "output_length": 52, "hash_ids": [46, 47]})";
+// Of a timestamp and its negative: what lies between the two still fits a count of nanoseconds.
+constexpr double kMaxMilliseconds = 4.6e12;
 constexpr int64_t kMaxRows = 5'000'000;
 
 // A defect of one line, with no more of the line than helps to find it.
@@ -151,7 +153,7 @@ absl::StatusOr<TraceRow> ParseJsonLine(std::string_view line, const std::string&
   const auto timestamp = object.find("timestamp");
   const double ms =
       timestamp != object.end() && timestamp->is_number() ? timestamp->get<double>() : std::nan("");
-  if (!(std::abs(ms) < 9e12)) {
+  if (!(std::abs(ms) < kMaxMilliseconds)) {
     return BadLine(where, timestamp == object.end() ? "nothing" : timestamp->dump(),
                    "milliseconds as timestamp");
   }

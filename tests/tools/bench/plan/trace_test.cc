@@ -144,6 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
         Defect{Jsonl(R"({"input_length": 1, "output_length": 1})"), ":2", "nothing", "timestamp"},
         Defect{Jsonl(R"({"timestamp": "x", "input_length": 1, "output_length": 1})"), ":2", "x",
                "milliseconds"},
+        Defect{Jsonl(R"({"timestamp": -8.9e12, "input_length": 1, "output_length": 1})"), ":2",
+               "-89", "milliseconds"},
         Defect{Jsonl(R"({"timestamp": 1, "input_length": 1.5, "output_length": 1})"), ":2", "1.5",
                "input_length"},
         Defect{Jsonl(R"({"timestamp": 1, "input_length": 1})"), ":2", "nothing", "output_length"},
