@@ -1,6 +1,6 @@
 //! A loaded tokenizer.json: encoding, and the table from id to bytes.
 
-use std::panic::catch_unwind;
+use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::Path;
 
 use tokenizers::Tokenizer;
@@ -72,7 +72,24 @@ impl TextTokenizer {
         for id in vocabulary.into_values() {
             table.fill_row(id, &rule)?;
         }
+        table.check_post_processor()?;
         Ok(table)
+    }
+
+    /// The ids that the file's post-processor adds stand in it beside the vocabulary, so they can
+    /// be of no token.
+    fn check_post_processor(&self) -> Outcome<()> {
+        let added = catch_unwind(AssertUnwindSafe(|| self.encode("", true))).map_err(|panic| {
+            Failure::invalid(format!("the post_processor: {}", panic_text(panic)))
+        })?;
+        for id in added.unwrap_or_default() {
+            if self.token(id).is_none() {
+                return Err(Failure::invalid(format!(
+                    "the post_processor adds id {id}, which is no token of the vocabulary"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn fill_row(&mut self, id: u32, rule: &ByteRule) -> Outcome<()> {
