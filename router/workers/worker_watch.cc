@@ -1,11 +1,21 @@
 #include "router/workers/worker_watch.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/rpc/generation.h"
 #include "common/rpc/protocol_version.h"
 
 namespace baton {
+namespace {
+
+// Sums of two of them, and one more or less, stay within their types.
+constexpr int32_t kMostCounted = (1 << 30) - 1;
+constexpr int64_t kMostTokens = int64_t{1} << 48;
+
+int32_t Counted(int32_t told) { return std::clamp(told, 0, kMostCounted); }
+
+}  // namespace
 
 std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
                                                Listener listener) {
@@ -84,16 +94,18 @@ WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity) {
 
 WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
   const worker::v1::WorkerLoad& load = response.load();
-  WorkerLoad result{.takes_new = load.ready() && !load.draining(),
-                    .prefill_places_free = load.prefill_places_free(),
-                    .queued_prompt_tokens = load.queued_prompt_tokens(),
-                    .blocks_total = load.blocks_total(),
-                    .blocks_in_use = load.blocks_used() + load.blocks_quarantined(),
-                    .warm_pairs = {load.warm_pairs().begin(), load.warm_pairs().end()},
-                    .share = {}};
+  WorkerLoad result{
+      .takes_new = load.ready() && !load.draining(),
+      .prefill_places_free = Counted(load.prefill_places_free()),
+      .queued_prompt_tokens = std::clamp<int64_t>(load.queued_prompt_tokens(), 0, kMostTokens),
+      .blocks_total = Counted(load.blocks_total()),
+      .blocks_in_use = int64_t{Counted(load.blocks_used())} + Counted(load.blocks_quarantined()),
+      .warm_pairs = {load.warm_pairs().begin(), load.warm_pairs().end()},
+      .share = {}};
   if (response.has_share()) {
-    result.share = WorkerShare{.places = response.share().places(),
-                               .prompt_tokens = response.share().prompt_tokens()};
+    const int64_t tokens = response.share().prompt_tokens();
+    result.share = WorkerShare{.places = Counted(response.share().places()),
+                               .prompt_tokens = std::clamp<int64_t>(tokens, 0, kMostTokens)};
   }
   return result;
 }

@@ -50,6 +50,8 @@ class WorkerWatch final
 };
 
 WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity);
+// What a worker says of itself now, as it can be added up: a figure that none can have becomes the
+// nearest one that can.
 WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response);
 
 }  // namespace baton

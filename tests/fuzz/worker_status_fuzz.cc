@@ -3,6 +3,7 @@
 
 #include "baton/worker/v1/status.pb.h"
 #include "common/rpc/generation.h"
+#include "router/workers/worker_table.h"
 #include "router/workers/worker_watch.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/wire.h"
@@ -28,12 +29,33 @@ void CheckFacts(const worker_pb::WorkerIdentity& identity) {
   }
 }
 
+// Whatever a worker says can be added to what the router has there, and compared.
+void CheckLoad(const worker_pb::WatchResponse& message) {
+  const base::Instant now(std::chrono::hours(1));
+  const WorkerClaim claim{.tokens = 1000, .growth_tokens = 1000, .computes = true, .decodes = true};
+  WorkerTable table({.status_fresh = std::chrono::seconds(2)});
+  const WorkerFacts facts = FactsFromProto(message.identity());
+  const WorkerKey key{"a", facts.incarnation};
+  table.Add(WorkerKind::kDecode, "a", nullptr);
+  table.Learn(WorkerKind::kDecode, "a", facts, /*accepted=*/true);
+  for (int i = 0; i < 3; ++i) {
+    table.Update(WorkerKind::kDecode, "a", LoadFromProto(message), now);
+    const WorkerView& view = *table.Find(WorkerKind::kDecode, key);
+    BATON_CHECK(view.places_free + i >= 0 && view.blocks_total >= 0 && view.blocks_expected >= 0);
+    BATON_CHECK(table.WithPlace(WorkerKind::kDecode).size() == (view.places_free > 0 ? 1 : 0) ||
+                table.Serving(WorkerKind::kDecode).empty());
+    BATON_CHECK(table.HealthyContext(now) >= 0 && table.KnownContext() >= 0);
+    table.Take(WorkerKind::kDecode, key, claim);
+  }
+}
+
 }  // namespace
 
 FUZZ_TARGET(worker_status) {
   worker_pb::WatchResponse message;
   if (!message.ParseFromArray(input.data(), static_cast<int>(input.size()))) return;
   CheckFacts(message.identity());
+  CheckLoad(message);
 }
 
 }  // namespace baton::fuzz
