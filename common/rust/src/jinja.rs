@@ -72,7 +72,8 @@ pub fn describe(error: &Error) -> String {
     }
     match innermost.downcast_ref::<Error>() {
         Some(error) if error.kind() == ErrorKind::InvalidOperation => {
-            error.detail().unwrap_or("the chat template failed").to_string()
+            let detail = error.detail().filter(|detail| !detail.is_empty());
+            detail.unwrap_or("the chat template failed without saying why").to_string()
         }
         _ => innermost.to_string(),
     }
