@@ -49,6 +49,8 @@ FUZZ_TARGET(flags) {
   arguments.push_back("--config=" + folder.Write("baton.toml", input));
   Settings settings;
   if (!Accepted(settings.set.Parse(arguments, {}))) return;
+  // Help was asked for: nothing was set, and nothing can be repeated.
+  if (settings.flags.model_dir.empty()) return;
   const std::vector<std::string> given = AsArguments(settings.set);
   Settings again;
   const absl::Status parsed = again.set.Parse(given, {});
