@@ -27,8 +27,10 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
       With(ChoiceFlag("policy", &flags->policy), group, "order in which waiting sequences start"));
   set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling), group,
                 "plan the next step while one computes; auto: on a GPU"));
-  set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
-                "reservations and requests that may stand in a worker's line"));
+  set->Add(
+      With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
+           "requests that may stand in a worker's line; routers that keep to their share of places "
+           "never fill it"));
 }
 
 void BindCache(FlagSet* set, EngineFlags* flags) {

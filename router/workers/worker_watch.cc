@@ -99,7 +99,7 @@ WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
       .prefill_places_free = Counted(load.prefill_places_free()),
       .queued_prompt_tokens = std::clamp<int64_t>(load.queued_prompt_tokens(), 0, kMostTokens),
       .blocks_total = Counted(load.blocks_total()),
-      .blocks_in_use = int64_t{Counted(load.blocks_used())} + Counted(load.blocks_quarantined()),
+      .blocks_in_use = Counted(load.blocks_used()) + Counted(load.blocks_quarantined()),
       .warm_pairs = {load.warm_pairs().begin(), load.warm_pairs().end()},
       .share = {}};
   if (response.has_share()) {
