@@ -3,6 +3,7 @@
 #include <iterator>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -90,7 +91,9 @@ RequestInput InputOf(const Request& request) {
 void CheckWorkerTakes(RequestSpec spec) {
   const auto* ids = std::get_if<std::vector<TokenId>>(&spec.input);
   spec.prompt = ids != nullptr ? *ids : std::vector<TokenId>{1, 2, 3};
-  if (!Accepted(FitLengths({.context = kContext, .input = 0, .output = 1024}, Model(), &spec))) {
+  if (!Accepted(
+          FitLengths({.context = kContext, .context_now = kContext, .input = 0, .output = 1024},
+                     Model(), &spec))) {
     return;
   }
   SequenceSpec sequence;
@@ -119,9 +122,9 @@ void CheckRequest(std::string_view bytes) {
   BATON_CHECK(parsed.ok()) << parsed.ToString();
   BATON_CHECK(BytesOf(again) == BytesOf(request));
   if constexpr (requires { request.spec(); }) {
-    const auto spec =
+    auto spec =
         ValidateSpec(request.spec(), InputOf(request), Model(), RouterOptions{}, /*seed=*/1);
-    if (Accepted(spec.status())) CheckWorkerTakes(*spec);
+    if (Accepted(spec.status())) CheckWorkerTakes(*std::move(spec));
   }
 }
 
