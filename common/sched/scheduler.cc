@@ -159,10 +159,8 @@ SchedulerFigures Scheduler::figures() const {
 // Once somebody waits for blocks, nothing is let in past it, so that short requests do not starve
 // long ones.
 int32_t Scheduler::Places() const {
-  const auto seats = static_cast<int32_t>(running_.size() + reserved_.size());
-  const int32_t here = seats + static_cast<int32_t>(waiting_.size());
-  const bool lacks_blocks = !waiting_.empty() && seats < options_.max_num_seqs;
-  if (lacks_blocks) return here;
+  const auto here = static_cast<int32_t>(running_.size() + reserved_.size() + waiting_.size());
+  if (short_of_blocks_) return here;
   const int32_t spare_blocks = std::max(0, pool_->available() - GrowingSequences());
   return std::max(here, std::min(options_.max_num_seqs, here + spare_blocks));
 }

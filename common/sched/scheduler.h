@@ -166,6 +166,7 @@ class Scheduler {
   std::deque<uint64_t> plans_out_;  // their steps
   std::vector<bool> slots_taken_;   // [max_num_seqs]
   base::Instant last_end_{};        // when a sequence ended last
+  bool short_of_blocks_ = false;    // in the last Plan somebody found none
   SchedulerFigures counters_;
 };
 

@@ -16,7 +16,8 @@ StepPlan Scheduler::Plan(base::Instant now) {
   std::sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
     return options_.policy.yields_before(b->view(), a->view());  // who yields last comes first
   });
-  if (SecureBlocks(now)) StartWaiting(now);
+  short_of_blocks_ = !SecureBlocks(now);
+  if (!short_of_blocks_) StartWaiting(now);
   return BuildPlan();
 }
 
@@ -106,7 +107,9 @@ void Scheduler::StartWaiting(base::Instant now) {
   while (running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs)) {
     LiveSequence* const next = NextWaiting(hold_prompts);
     // They start strictly in order: who does not fit is not overtaken, so it cannot starve.
-    if (next == nullptr || !TryStart(next, now)) return;
+    if (next == nullptr) return;
+    short_of_blocks_ = !TryStart(next, now);
+    if (short_of_blocks_) return;
   }
 }
 

@@ -289,7 +289,7 @@ void WorkerDirectory::TellOne(const Peer& peer, Connection* connection, base::In
 std::optional<base::Instant> WorkerDirectory::NoDecodeSince() {
   base::MutexLock lock(&mutex_);
   const base::Instant now = clock_->Now();
-  if (!table_.Healthy(WorkerKind::kDecode, now).empty()) {
+  if (table_.AnyHealthy(WorkerKind::kDecode, now)) {
     no_decode_since_.reset();
   } else if (!no_decode_since_) {
     no_decode_since_ = now;

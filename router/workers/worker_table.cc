@@ -162,6 +162,11 @@ std::vector<const WorkerView*> WorkerTable::Healthy(WorkerKind kind, base::Insta
   return healthy;
 }
 
+bool WorkerTable::AnyHealthy(WorkerKind kind, base::Instant now) const {
+  const auto fresh = [&](const WorkerView* view) { return now <= view->fresh_until; };
+  return std::ranges::any_of(Of(kind).serving, fresh) || !Healthy(kind, now).empty();
+}
+
 bool WorkerTable::IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const {
   const Entry* const entry = At(kind, address);
   return entry != nullptr && entry->known && entry->accepted && entry->listed &&

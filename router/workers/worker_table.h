@@ -73,6 +73,8 @@ class WorkerTable final {
   std::span<const WorkerView* const> Serving(WorkerKind kind) const { return Of(kind).serving; }
   // Those of Serving that are not silent, and suspects; each process once.
   std::vector<const WorkerView*> Healthy(WorkerKind kind, base::Instant now) const;
+  // Whether there is one; cheap while there is.
+  bool AnyHealthy(WorkerKind kind, base::Instant now) const;
   bool IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const;
   // Whether that very process still answers its Watch, and whether it said something lately.
   bool IsAlive(const WorkerKey& key) const;
