@@ -42,7 +42,7 @@ class Server:
                 return address
             if self.process.poll() is not None:
                 raise CompareError(f"{self.command[0]} ended with {self.process.returncode}:\n"
-                                   f"{text[-2000:]}")
+                                   f"{self.text()[-2000:]}")
             time.sleep(0.1)
         raise CompareError(f"{self.command[0]} was not ready after {limit_s} s; see {self.log}")
 
