@@ -113,7 +113,9 @@ class HangingClock final : public base::Clock {
 
 // Fails unless the engine ends with a fault while `hang` holds it.
 void ExpectStall(EngineHarness* harness, base::ManualClock* clock, Hang* hang) {
-  ASSERT_TRUE(hang->reached.WaitForNotificationWithTimeout(absl::Seconds(10)));
+  const bool reached = hang->reached.WaitForNotificationWithTimeout(absl::Seconds(10));
+  hang->armed = false;
+  ASSERT_TRUE(reached);
   harness->AdvanceUntilFault(clock);
   const std::optional<absl::Status> fault = harness->fault();
   hang->go.Notify();
@@ -129,9 +131,11 @@ TEST(EngineStallTest, WhatFollowsACommitAndHangsIsAStall) {
   options.clock = &clock;
   options.engine.stall_timeout = milliseconds(80);
   EngineHarness harness(options);
-  const SequenceId id = harness.Admit(MakeSpec(10, 200));
-  ASSERT_TRUE(harness.RunUntil([&] { return harness.seen(id).tokens.size() > 2; }));
+  harness.control().Pause();
+  harness.Admit(MakeSpec(10, 200));
+  ASSERT_TRUE(harness.PollUntil([](const EngineFigures& f) { return f.running == 1; }));
   clock.hang.armed = true;
+  harness.control().Resume();
   ExpectStall(&harness, &clock.manual, &clock.hang);
 }
 
