@@ -36,13 +36,13 @@ TEST_F(SchedulerPlacesTest, FewBlocksAreFewPlaces) {
 
 TEST_F(SchedulerPlacesTest, NothingIsLetInPastOneThatLacksBlocks) {
   Start(8);
-  const SequenceId runs = Add(kLocal, 12, 2);
+  const SequenceId runs = Add(kLocal, 12, 20);
   ASSERT_TRUE(Step());
   const SequenceId big = Add(kReserved, 20, 4);
-  Plan();
+  Step();
   EXPECT_EQ(places(), 2);
   Cancel(big);
-  Plan();
+  Step();
   EXPECT_GT(places(), 2);
   Cancel(runs);
 }
