@@ -110,6 +110,7 @@ struct EngineFigures {
   int32_t reserved = 0;             // granted, KV not there yet
   int32_t prefill_places_free = 0;  // prompts that would start at once
   int32_t places = 0;               // sequences that there may be in all before one waits for long
+  bool short_of_blocks = false;     // one waits for blocks, so nobody else is let in
   int32_t seats = 0;                // max_num_seqs
   uint64_t ended = 0;               // sequences, in whatever way
   int32_t step_prompt_tokens = 0;   // tokens of prompts that one step takes

@@ -274,7 +274,8 @@ EngineFigures EngineLoop::Snapshot() const {
   to.blocks_used = pool_.num_used();
   to.places = from.places;
   to.seats = options_.max_num_seqs;
-  to.prefill_places_free = from.places - from.running - from.reserved - from.waiting;
+  to.short_of_blocks = from.short_of_blocks;
+  to.prefill_places_free = std::max(0, from.places - from.running - from.reserved - from.waiting);
   to.ended = from.ended;
   to.step_prompt_tokens = std::min(options_.max_prefill_tokens, options_.max_num_batched_tokens);
   to.steps = steps_;

@@ -90,7 +90,7 @@ PlaceShares::Share PlaceShares::Of(RouterId router, const PlaceCapacity& capacit
   const auto found = demands_.find(router);
   if (found == demands_.end()) return {};
   int64_t lent = capacity.places;
-  if (capacity.places >= capacity.seats) {
+  if (capacity.places >= capacity.seats && !capacity.short_of_blocks) {
     lent += std::min<int64_t>(capacity.seats / 4, rate_.LineFor(capacity.ended, now));
   }
   std::vector<Claim> places, tokens;

@@ -39,6 +39,7 @@ class EndRate final {
 // What a worker has to lend.
 struct PlaceCapacity {
   int32_t places = 0;              // sequences that there may be before one waits for long
+  bool short_of_blocks = false;    // one of them waits for blocks: nobody may be let in past it
   int32_t seats = 0;               // sequences that may run at once
   uint64_t ended = 0;              // sequences, since the worker began
   int32_t step_prompt_tokens = 0;  // tokens of prompts that one step takes

@@ -145,6 +145,7 @@ SchedulerFigures Scheduler::figures() const {
   figures.waiting = static_cast<int32_t>(waiting_.size());
   figures.reserved = static_cast<int32_t>(reserved_.size());
   figures.places = Places();
+  figures.short_of_blocks = short_of_blocks_;
   for (const LiveSequence* sequence : waiting_) {
     if (sequence->spec.kind != SequenceKind::kReserved) {
       figures.queued_prompt_tokens += sequence->pending();
@@ -162,7 +163,7 @@ int32_t Scheduler::Places() const {
   const auto here = static_cast<int32_t>(running_.size() + reserved_.size() + waiting_.size());
   if (short_of_blocks_) return here;
   const int32_t spare_blocks = std::max(0, pool_->available() - GrowingSequences());
-  return std::max(here, std::min(options_.max_num_seqs, here + spare_blocks));
+  return std::min(options_.max_num_seqs, here + spare_blocks);
 }
 
 int32_t Scheduler::num_queued() const {

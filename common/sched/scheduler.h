@@ -36,6 +36,7 @@ struct SchedulerFigures {
   int32_t running = 0, waiting = 0, reserved = 0;
   // How many sequences, of those three kinds, there may be without one that waits for long.
   int32_t places = 0;
+  bool short_of_blocks = false;      // one of them waits for blocks, so nobody else is let in
   uint64_t ended = 0;                // sequences, in whatever way
   int64_t queued_prompt_tokens = 0;  // not computed yet
   uint64_t preemptions = 0, revocations = 0, reservations_expired = 0;

@@ -136,6 +136,7 @@ PlaceShares::Share WorkerCore::ShareOf(PlaceShares::RouterId router, const Engin
   base::MutexLock lock(&shares_mutex_);
   return shares_.Of(router,
                     {.places = figures.places,
+                     .short_of_blocks = figures.short_of_blocks,
                      .seats = figures.seats,
                      .ended = figures.ended,
                      .step_prompt_tokens = figures.step_prompt_tokens},

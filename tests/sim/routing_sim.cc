@@ -217,6 +217,7 @@ void RoutingSim::Hear(Worker* worker, const SchedEvent& event) {
 void RoutingSim::SendStatus(Worker* worker) {
   const SchedulerFigures figures = worker->engine.scheduler().figures();
   const PlaceCapacity capacity{.places = figures.places,
+                               .short_of_blocks = figures.short_of_blocks,
                                .seats = options_.seats,
                                .ended = figures.ended,
                                .step_prompt_tokens = 256};

@@ -80,6 +80,24 @@ TEST(PlaceSharesTest, ALineIsAsLongAsEndsComeDuringAPlacement) {
   EXPECT_EQ(rate.LineFor(1010, now), 0);
 }
 
+TEST(PlaceSharesTest, ALineIsLentOnlyWhileSeatsAreAllThatIsShort) {
+  PlaceShares shares;
+  const auto router = shares.Join();
+  base::Instant now(std::chrono::hours(1));
+  PlaceCapacity capacity{.places = 64, .seats = 64, .ended = 0, .step_prompt_tokens = 100};
+  shares.Of(router, capacity, now);
+  now += std::chrono::seconds(1);
+  capacity.ended = 500;
+  EXPECT_EQ(shares.Of(router, capacity, now).places, 64 + 5);
+  capacity.ended = 10'000;  // a line of ninety would be too long
+  now += std::chrono::seconds(1);
+  EXPECT_EQ(shares.Of(router, capacity, now).places, 64 + 16);
+  capacity.short_of_blocks = true;
+  EXPECT_EQ(shares.Of(router, capacity, now).places, 64);
+  capacity = {.places = 40, .seats = 64, .ended = 10'000, .step_prompt_tokens = 100};
+  EXPECT_EQ(shares.Of(router, capacity, now).places, 40);
+}
+
 TEST(PlaceSharesTest, WhoLeftHasNoShareAndTakesNone) {
   PlaceShares shares;
   const auto first = shares.Join();

@@ -23,7 +23,7 @@ TEST_F(SchedulerPlacesTest, ThereAreAsManyAsSeatsAndSpareBlocksAllow) {
   EXPECT_EQ(places(), 8);
   for (int i = 0; i < 11; ++i) Add(kLocal, 4, 20);
   Step();
-  EXPECT_EQ(places(), 11);  // three of them wait already
+  EXPECT_EQ(places(), 8);  // three are here that have none
 }
 
 TEST_F(SchedulerPlacesTest, FewBlocksAreFewPlaces) {
