@@ -69,7 +69,7 @@ class Ways(unittest.TestCase):
             service.assert_nothing_held()
 
     def chunked_and_preempted(self, made, expected):
-        tight = ["--max-num-batched-tokens", "7", "--kv-cache-tokens", "160"]
+        tight = ["--max-num-batched-tokens", "7", "--kv-cache-tokens", "128"]
         with Cluster(prefill=0, flags=self.flags(*tight)) as service:
             self.same(service.generate(made, "--chat", concurrency=8), expected)
             self.assertGreaterEqual(
