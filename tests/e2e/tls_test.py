@@ -165,6 +165,7 @@ class ServeTest(unittest.TestCase):
                                         "--kv-cache-memory", "32MiB", "--eos-log", "off", *all_roles], folder)
             try:
                 service.wait_ready()
+                wait_until(lambda: service.metrics().sum("baton_router_worker_up") == 2, "both workers")
                 result = run("generate", "--server", service.grpc, "--prompts", "-", "--json", *mine,
                              text=json.dumps(REQUEST))
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)

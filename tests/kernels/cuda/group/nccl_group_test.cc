@@ -150,8 +150,8 @@ TEST_F(NcclGroupFaultTest, ASumThatCannotBeQueuedEndsTheGroup) {
 
 TEST_F(NcclGroupFaultTest, ASumThatFailsLaterIsSeenWhenItShouldBeOver) {
   SetFakeNcclScript("AllReduce@1:async");
+  End end{.values = {1, 2}};  // outlives the group, which may still release it as it ends
   const auto group = MakeGroup(2);
-  End end{.values = {1, 2}};
   EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
   EXPECT_TRUE(Eventually([&] { return !(*group)[0]->status().ok(); }, std::chrono::seconds(20)));
   const absl::Status status = (*group)[0]->status();
