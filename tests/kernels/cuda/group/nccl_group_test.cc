@@ -32,7 +32,7 @@ absl::StatusOr<Group> MakeGroup(int ranks, base::Duration patience = kPatience) 
   return MakeNcclGroup(Library(), devices, patience);
 }
 
-// A rank with its stream and values.
+// A rank with its stream and values. Outlives its group, which may still release it as it ends.
 struct End {
   nccl::FakeStream stream;
   std::vector<float> values;
@@ -68,9 +68,9 @@ TEST(NcclGroupTest, SumsAreQueuedInOrderAndEqualOnAllRanks) {
 }
 
 TEST(NcclGroupTest, ARankThatDoesNotComeToASumOnTheHostEndsTheGroup) {
+  End end{.values = std::vector<float>(10)};
   const auto group = MakeGroup(2, std::chrono::milliseconds(50));
   ASSERT_TRUE(group.ok()) << group.status();
-  End end{.values = std::vector<float>(10)};
   ASSERT_TRUE((*group)[1]->AllReduceSum(end.values, &end.stream).ok());
   std::vector<float> times(3);
   const absl::Status late = (*group)[0]->AllReduceSumOnHost(times);
@@ -80,9 +80,9 @@ TEST(NcclGroupTest, ARankThatDoesNotComeToASumOnTheHostEndsTheGroup) {
 }
 
 TEST(NcclGroupTest, AnAbortReleasesADeviceThatWaits) {
+  End end{.values = std::vector<float>(10)};
   const auto group = MakeGroup(3);
   ASSERT_TRUE(group.ok()) << group.status();
-  End end{.values = std::vector<float>(10)};
   ASSERT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
   (*group)[2]->Abort(absl::InternalError("rank 2 has failed"));
   (*group)[1]->Abort(absl::InternalError("too late to count"));
@@ -138,8 +138,8 @@ class NcclGroupFaultTest : public testing::Test {
 
 TEST_F(NcclGroupFaultTest, ASumThatCannotBeQueuedEndsTheGroup) {
   SetFakeNcclScript("AllReduce@2:fail");
-  const auto group = MakeGroup(2);
   End end{.values = {1, 2}};
+  const auto group = MakeGroup(2);
   EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
   const absl::Status failed = (*group)[1]->AllReduceSum(end.values, &end.stream);
   EXPECT_EQ(ReasonOf(failed), Reason::kDeviceFault) << failed;
@@ -150,7 +150,7 @@ TEST_F(NcclGroupFaultTest, ASumThatCannotBeQueuedEndsTheGroup) {
 
 TEST_F(NcclGroupFaultTest, ASumThatFailsLaterIsSeenWhenItShouldBeOver) {
   SetFakeNcclScript("AllReduce@1:async");
-  End end{.values = {1, 2}};  // outlives the group, which may still release it as it ends
+  End end{.values = {1, 2}};
   const auto group = MakeGroup(2);
   EXPECT_TRUE((*group)[0]->AllReduceSum(end.values, &end.stream).ok());
   EXPECT_TRUE(Eventually([&] { return !(*group)[0]->status().ok(); }, std::chrono::seconds(20)));
