@@ -14,8 +14,8 @@ base::Duration PollInterval(base::Duration timeout) {
   return std::clamp<base::Duration>(timeout / 8, milliseconds(1), milliseconds(1000));
 }
 
-// So many looks in a row must find nothing: after a process was stopped, the first one finds a
-// clock that went on without the engine.
+// So many looks in a row must find nothing once the time is over: after a process was stopped, the
+// first one finds a clock that went on without the engine.
 constexpr int kLooks = 4;
 
 }  // namespace
@@ -51,7 +51,7 @@ void Watchdog::Run() {
       signs = signs_now;
       progress = now;
       looks = 0;
-    } else if (++looks >= kLooks && now - progress >= timeout_) {
+    } else if (now - progress >= timeout_ && ++looks >= kLooks) {
       on_stall_();
       return;
     }
