@@ -16,7 +16,8 @@ enum class IgnoreEosRule { kAllow, kWarn, kRefuse };
 // How long the router waits for what. Only `request` may be overridden by the client.
 struct RouterDeadlines {
   base::Duration request = std::chrono::seconds(600);
-  // For blocks in a decode worker. The worker is told, and the router waits `answer_grace` longer.
+  // For blocks in a decode worker while nothing ends there. The worker is told; the router waits
+  // `answer_grace` longer and then looks whether the worker still speaks.
   base::Duration reserve = std::chrono::seconds(5);
   base::Duration answer_grace = std::chrono::seconds(1);
   // From the prefill worker's last word until `Started`.

@@ -39,7 +39,8 @@ std::string_view AttemptOutcomeName(AttemptOutcome outcome);
 AttemptOutcome OutcomeOfStatus(const absl::Status& status);
 
 // Whether an attempt that ended so counts towards the limit of attempts. A dead process, a broken
-// stream and a failed push do; refusals and revocations do not.
+// stream and a failed push do, and a worker that finds too long what it said it would hold; other
+// refusals and revocations do not.
 bool CountsAgainstRequest(AttemptOutcome outcome);
 
 // Whether trying again is pointless: the request itself is at fault. What one worker finds too long
