@@ -107,11 +107,10 @@ class WatchReactor final
         Write(Say());
       }
     }
-    if (request_.has_demand()) {
-      core_->SetDemand(router_, DemandFromProto(request_.demand()));
-      base::MutexLock lock(&mutex_);
-      WriteIfDue();
-    }
+    if (request_.has_demand()) core_->SetDemand(router_, DemandFromProto(request_.demand()));
+    base::MutexLock lock(&mutex_);
+    if (finished_) return;
+    if (request_.has_demand()) WriteIfDue();
     StartRead(&request_);
   }
   void OnWriteDone(bool ok) override {
