@@ -129,7 +129,9 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
 RoutingNeed RequestFlow::NeedNow() const {
   RoutingNeed need;
   need.tokens = static_cast<int64_t>(spec_.prompt.size()) + output_->size();
-  const int64_t left = spec_.stop.max_tokens > 0 ? spec_.stop.max_tokens - output_->size() : 1;
+  // Before its length is settled, it needs a worker for the least that it may have.
+  const int64_t left = spec_.stop.max_tokens > 0 ? spec_.stop.max_tokens - output_->size()
+                                                 : std::max(1, spec_.stop.min_tokens);
   need.peak_tokens = need.tokens + std::max<int64_t>(0, left);
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());

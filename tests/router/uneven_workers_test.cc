@@ -74,6 +74,25 @@ TEST_F(UnevenWorkersTest, WhatOnlyAWorkerThatIsDownCouldTakeWaitsAndIsThenUnavai
   EXPECT_TRUE(Generate(Request("short", 10)).status.ok());
 }
 
+TEST_F(UnevenWorkersTest, WithoutKnownWorkersMinTokensSayHowLargeOneMustBe) {
+  AddDecodeOf(64);
+  AddDecodeOf(256);
+  for (const auto& worker : decode_) worker->Kill();
+  StartRouter(/*wait=*/false);
+  v1::GenerateRequest request = Request("early", 0);
+  request.mutable_spec()->mutable_stop()->set_min_tokens(100);
+  Answer answer;
+  std::thread client([&] { answer = Generate(request); });
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_num_requests_waiting{") == 1; }));
+  decode_[0]->Restart();
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_router_worker_up") == 1; }));
+  decode_[1]->Restart();
+  client.join();
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(answer.final->decode_worker(), decode_[1]->address());
+  EXPECT_EQ(decode_[0]->decode_streams(), 0);
+}
+
 TEST_F(UnevenWorkersTest, LargeRequestThatWaitsDoesNotHoldBackSmallOnes) {
   AddDecodeOf(64);
   AddDecode([](FakeWorkerOptions& worker) {
