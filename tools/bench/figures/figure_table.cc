@@ -69,7 +69,7 @@ constexpr std::array kTable = {
     Of("tokens_per_chunk", "tokens", &Figures::tokens_per_chunk, "output tokens / messages",
        "above 1 the gaps are not between tokens: compare TPOT, not ITL"),
     Of("queue_ms", "ms", &Figures::queue_ms, "as the server says",
-       "part of TTFT: waiting for a place"),
+       "part of TTFT: all waiting before the prompt is computed"),
     Of("prefill_ms", "ms", &Figures::prefill_ms, "as the server says",
        "part of TTFT: computing the prompt"),
     Of("ttft_rest_ms", "ms", &Figures::ttft_rest_ms, "max(0, server TTFT - queue - prefill)",
