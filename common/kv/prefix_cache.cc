@@ -6,22 +6,6 @@
 #include "common/base/check.h"
 
 namespace baton {
-namespace {
-
-// The finaliser of splitmix64.
-uint64_t Mix(uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
-
-uint64_t DefaultBlockHash(uint64_t parent, std::span<const TokenId> tokens) {
-  uint64_t hash = parent + 0x9E3779B97F4A7C15u;
-  for (const TokenId token : tokens) hash = Mix(hash ^ static_cast<uint32_t>(token));
-  return hash;
-}
 
 PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash)
     : pool_(pool),
@@ -32,9 +16,7 @@ PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash)
 }
 
 PrefixCache::Chain PrefixCache::Begin(std::string_view salt) const {
-  Chain chain{.salt = std::string(salt)};
-  for (const char c : salt) chain.hash = Mix(chain.hash ^ static_cast<unsigned char>(c));
-  return chain;
+  return {.salt = std::string(salt), .hash = HashSalt(salt)};
 }
 
 PrefixCache::Found PrefixCache::Match(std::string_view salt, std::span<const TokenId> tokens,

@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
+#include "common/base/block_hash.h"
 #include "common/base/ids.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/block_table.h"
 
 namespace baton {
 
-// Hashes a block from the hash of the block before it (or of the salt) and its own tokens.
+// As HashBlock, or a worse one in tests.
 using BlockHash = uint64_t (*)(uint64_t parent, std::span<const TokenId> tokens);
-uint64_t DefaultBlockHash(uint64_t parent, std::span<const TokenId> tokens);
 
 // Finds full blocks whose KV is already in the pool. Each entry is one block and names the entry
 // before it, so an entry stands for a whole prefix. A hit compares token ids and the chain, never
@@ -38,7 +38,7 @@ class PrefixCache {
     Chain chain;  // to go on entering behind them
   };
 
-  PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash = &DefaultBlockHash);
+  PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash = &HashBlock);
 
   Chain Begin(std::string_view salt) const;
   // References the longest cached prefix of `tokens` in full blocks, at most `max_blocks`.

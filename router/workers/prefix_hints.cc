@@ -2,34 +2,27 @@
 
 #include <algorithm>
 
+#include "common/base/block_hash.h"
+
 namespace baton {
-namespace {
-
-// Mixes as the finaliser of splitmix64 does: every bit of the state reaches every bit of the
-// result.
-uint64_t Mix(uint64_t state, uint64_t value) {
-  uint64_t x = state ^ (value + 0x9e3779b97f4a7c15u);
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
-
 PrefixChain ChainOf(std::string_view salt, std::span<const TokenId> prompt,
                     std::span<const TokenId> generated, int32_t block_tokens) {
   const auto tokens = static_cast<int64_t>(prompt.size() + generated.size());
   PrefixChain chain{.block_tokens = block_tokens, .tokens = tokens, .blocks = {}};
   chain.blocks.reserve(static_cast<size_t>(tokens / block_tokens));
-  uint64_t hash = Mix(0, static_cast<uint64_t>(block_tokens));
-  for (const char c : salt) hash = Mix(hash, static_cast<unsigned char>(c));
-  hash = Mix(hash, ~uint64_t{0});  // no token: where the salt ends
-  int64_t count = 0;
-  for (const auto part : {prompt, generated}) {
-    for (const TokenId token : part) {
-      hash = Mix(hash, static_cast<uint64_t>(token));
-      if (++count % block_tokens == 0) chain.blocks.push_back(hash);
+  const auto block_size = static_cast<size_t>(block_tokens);
+  uint64_t hash = HashSalt(salt);
+  std::vector<TokenId> open;  // the block that the prompt leaves to what was generated
+  for (auto part : {prompt, generated}) {
+    while (open.size() + part.size() >= block_size) {
+      const size_t taken = block_size - open.size();
+      open.insert(open.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(taken));
+      part = part.subspan(taken);
+      hash = HashBlock(hash, open);
+      chain.blocks.push_back(hash);
+      open.clear();
     }
+    open.insert(open.end(), part.begin(), part.end());
   }
   return chain;
 }

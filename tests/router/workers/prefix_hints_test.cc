@@ -6,6 +6,8 @@
 #include <thread>
 #include <vector>
 
+#include "common/kv/prefix_cache.h"
+
 namespace baton {
 namespace {
 
@@ -35,6 +37,22 @@ TEST(PrefixHintsTest, WorkerHoldsWhatWasNotedInWholeBlocksButNeverTheLastToken) 
 
 TEST(PrefixHintsTest, PromptAndGeneratedTokensAreOneChain) {
   EXPECT_EQ(ChainOf("", Tokens(5), Tokens(7, 5), 4).blocks, Chain(Tokens(12)).blocks);
+}
+
+TEST(PrefixHintsTest, RoutersHashAsThePrefixCachesOfWorkers) {
+  BlockPool pool(8);
+  PrefixCache cache(&pool, /*block_size=*/4);
+  PrefixCache::Chain worker = cache.Begin("salt");
+  const std::vector<TokenId> tokens = Tokens(12);
+  std::vector<uint64_t> hashes;
+  for (size_t at = 0; at < tokens.size(); at += 4) {
+    const BlockRef block = pool.Allocate();
+    ASSERT_TRUE(block);
+    cache.Insert(&worker, std::span(tokens).subspan(at, 4), block.id());
+    hashes.push_back(worker.hash);
+  }
+  EXPECT_EQ(ChainOf("salt", Tokens(5), Tokens(7, 5), 4).blocks, hashes);
+  EXPECT_NE(Chain(tokens).blocks, hashes);
 }
 
 TEST(PrefixHintsTest, EqualBlocksBehindOtherOnesAreOthers) {
