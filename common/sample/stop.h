@@ -12,8 +12,9 @@
 
 namespace baton {
 
-// Everything about ending that one sequence carries. This is the only place that decides when a
-// request stops, except for stop strings, which the router matches.
+// Everything about ending that one sequence carries. This is the only place that decides by which
+// token a request stops: workers stop generating by it, and the router, which alone sees the text
+// and matches stop strings, ends the request by it without waiting for the worker to say so.
 class StopCriteria {
  public:
   // `max_tokens`, at least 1, is the limit over all attempts, and `natural_end_step` is what

@@ -25,9 +25,10 @@ void LogEosSet(const ServedModel& model) {
 
 }  // namespace
 
-bool ServedModel::IsEos(TokenId id) const {
-  return std::any_of(eos.begin(), eos.end(),
-                     [&](const EosSetEntry& entry) { return entry.id == id; });
+std::vector<TokenId> ServedModel::eos_ids() const {
+  std::vector<TokenId> ids;
+  for (const EosSetEntry& entry : eos) ids.push_back(entry.id);
+  return ids;
 }
 
 std::optional<TokenId> ServedModel::primary_eos() const {

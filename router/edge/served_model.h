@@ -29,7 +29,7 @@ struct ServedModel {
   size_t longest_token_bytes = 0;
   std::string text_fingerprint;  // of tokenizer, vocabulary and EOS set, as workers tell theirs
 
-  bool IsEos(TokenId id) const;
+  std::vector<TokenId> eos_ids() const;
   // The id that the EOS log calls eos_token_id.
   std::optional<TokenId> primary_eos() const;
   // The defaults of this model.

@@ -1,6 +1,5 @@
 #include "router/request/accepted_output.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace baton {
@@ -20,36 +19,24 @@ AcceptedOutput::Verdict AcceptedOutput::Judge(const PlacedToken& token) const {
 }
 
 AcceptedOutput::Addition AcceptedOutput::Accept(const PlacedToken& token) {
-  const TokenId id = token.token.token;
+  if (!stop_) stop_.emplace(spec_.stop, model_.eos_ids(), spec_.stop.max_tokens, std::nullopt);
+  SampledToken taken = token.token;
   const bool stops_active = size() >= spec_.stop.min_tokens;
-  ids_.push_back(id);
-  if (token.token.natural_end) SeeNaturalEnd(size());
+  ids_.push_back(taken.token);
+  const StopCriteria::Decision decision = stop_->Take(size(), &taken);
+  if (taken.natural_end) SeeNaturalEnd(size());
   // An id that ends the request is delivered as an id, not as text.
-  TextPiece piece;
-  if (!EndsByToken(id)) piece = text_.Append(id, stops_active);
-  std::optional<OutputEnd> end = EndOf(id, piece);
-  return {std::move(piece.text), std::move(end)};
-}
-
-bool AcceptedOutput::EndsByToken(TokenId id) const {
-  if (spec_.stop.eos_policy != EosPolicy::kHonor) return false;
-  const auto& stops = spec_.stop.stop_token_ids;
-  return model_.IsEos(id) || std::find(stops.begin(), stops.end(), id) != stops.end();
-}
-
-std::optional<OutputEnd> AcceptedOutput::EndOf(TokenId id, const TextPiece& piece) const {
-  if (EndsByToken(id)) {
-    const FinishReason reason =
-        model_.IsEos(id) ? FinishReason::kStopEos : FinishReason::kStopToken;
-    return OutputEnd{.reason = reason, .stop_token = id};
+  if (decision.stop_token) {
+    return {.text = "", .end = OutputEnd{.reason = decision.reason, .stop_token = taken.token}};
   }
+  TextPiece piece = text_.Append(taken.token, stops_active);
+  std::optional<OutputEnd> end;
   if (piece.stop) {
-    return OutputEnd{.reason = FinishReason::kStopString, .stop_string = piece.stop};
+    end = {.reason = FinishReason::kStopString, .stop_string = piece.stop};
+  } else if (decision.reason != FinishReason::kNone) {
+    end = {.reason = decision.reason};
   }
-  if (spec_.stop.max_tokens > 0 && size() >= spec_.stop.max_tokens) {
-    return OutputEnd{.reason = FinishReason::kLength};
-  }
-  return std::nullopt;
+  return {std::move(piece.text), std::move(end)};
 }
 
 std::string AcceptedOutput::FinishText() { return text_.stopped() ? "" : text_.Finish(); }

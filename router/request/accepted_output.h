@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/rpc/generation.h"
+#include "common/sample/stop.h"
 #include "common/text/text_stream.h"
 #include "router/edge/request_spec.h"
 #include "router/edge/served_model.h"
@@ -49,16 +50,16 @@ class AcceptedOutput final {
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
   // The step, counted from 1, of the first end that the model wanted; under HONOR it is the end.
   std::optional<int32_t> natural_end_step() const { return natural_end_step_; }
+  // A worker says so.
   void SeeNaturalEnd(std::optional<int32_t> step);
 
  private:
-  std::optional<OutputEnd> EndOf(TokenId id, const TextPiece& piece) const;
-  bool EndsByToken(TokenId id) const;
-
   const RequestSpec& spec_;
   const ServedModel& model_;
   std::vector<TokenId> ids_;
   TextStream text_;
+  // The workers' own rules, made with the first token: by then the length is settled.
+  std::optional<StopCriteria> stop_;
   std::optional<int32_t> natural_end_step_;
 };
 
