@@ -56,7 +56,8 @@ void RequestFlow::Finish(const OutputEnd& end) {
   const OutputEnd ended = end;  // `end` may be part of what is reset below
   const std::string rest =
       ended.reason == FinishReason::kStopString ? std::string() : output_->FinishText();
-  EndAttempt(worker_done_ ? AttemptOutcome::kFinished : AttemptOutcome::kReleased, ended.reason);
+  const bool finished = attempt_ != nullptr && attempt_->finished();
+  EndAttempt(finished ? AttemptOutcome::kFinished : AttemptOutcome::kReleased, ended.reason);
   if (!rest.empty()) {
     v1::Delta delta;
     delta.set_text(rest);

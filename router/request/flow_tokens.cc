@@ -1,4 +1,5 @@
 // The part of RequestFlow that brings tokens from the workers to the client.
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -37,7 +38,7 @@ void FillEosStep(const PlacedToken& token, v1::EosStep* out) {
 bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
   const AcceptedOutput::Verdict verdict = output_->Judge(token);
   if (verdict == AcceptedOutput::Verdict::kKnown && may_repeat &&
-      token.index == attempt_->first_index) {
+      token.index == attempt_->first_index()) {
     return true;
   }
   if (pending_end_) {
@@ -45,11 +46,9 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
     return false;
   }
   if (verdict != AcceptedOutput::Verdict::kNext) {
-    FailAttempt(
-        AttemptOutcome::kOther,
-        absl::InternalError(absl::StrCat("token ", token.token.token, " at index ", token.index,
-                                         "; expected index ", output_->size())),
-        WorkerKind::kDecode);
+    FailAttempt({.status = absl::InternalError(
+                     absl::StrCat("token ", token.token.token, " at index ", token.index,
+                                  "; expected index ", output_->size()))});
     return false;
   }
   AcceptedOutput::Addition addition = output_->Accept(token);
@@ -96,13 +95,12 @@ void RequestFlow::LogToken(const PlacedToken& token) {
                      .id = token.token.token,
                      .signal = token.token.eos,
                      .natural_end_step = output_->natural_end_step(),
-                     .attempt = attempt_->number});
+                     .attempt = attempt_->number()});
 }
 
 void RequestFlow::EndSoon(OutputEnd end, base::Duration within) {
-  if (pending_end_) return;
-  pending_end_ = std::move(end);
-  end_by_ = context_->clock->Now() + within;
+  if (!pending_end_) pending_end_ = std::move(end);
+  end_by_ = std::min(end_by_, context_->clock->Now() + within);
 }
 
 }  // namespace baton

@@ -12,8 +12,6 @@ namespace {
 
 // How often a flow looks for what has no event of its own: a client that takes nothing.
 constexpr base::Duration kTickEvery = std::chrono::seconds(1);
-// How often a worker is asked after whose answer is overdue.
-constexpr base::Duration kAskAfterEvery = std::chrono::milliseconds(500);
 // How often the directory is asked whether a process died.
 constexpr base::Duration kSettleStep = std::chrono::milliseconds(20);
 
@@ -135,7 +133,7 @@ RoutingNeed RequestFlow::NeedNow() const {
   need.peak_tokens = need.tokens + std::max<int64_t>(0, left);
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
-  need.prefix = PrefixOf(output_->ids().size());
+  need.prefix = PrefixOf(Progress(), output_->ids().size(), *context_);
   return need;
 }
 
@@ -189,18 +187,8 @@ void RequestFlow::OnTick() {
     settle_at_ = base::kNever;
     return RetryOrGiveUp();
   }
-  if (attempt_ != nullptr && now >= attempt_->deadline) OnAnswerDue(now);
-}
-
-void RequestFlow::OnAnswerDue(base::Instant now) {
-  const bool alive = context_->directory->IsFresh(attempt_->placement.decode.view.key());
-  if (alive && now < attempt_->give_up_at) {
-    attempt_->deadline = std::min(now + kAskAfterEvery, attempt_->give_up_at);
-    return;
-  }
-  FailAttempt(alive ? attempt_->overdue : AttemptOutcome::kStreamBroken,
-              absl::UnavailableError(std::string("no ") + attempt_->waits_for + " in time"),
-              WorkerKind::kDecode);
+  if (attempt_ == nullptr || now < attempt_->due()) return;
+  if (const auto failure = attempt_->Overdue(now)) FailAttempt(*failure);
 }
 
 void RequestFlow::StopWaiting() {
@@ -214,7 +202,7 @@ void RequestFlow::StopWaiting() {
 void RequestFlow::ArmTick() {
   const base::Instant now = context_->clock->Now();
   base::Instant next = std::min({deadline_, end_by_, settle_at_, now + kTickEvery});
-  if (attempt_ != nullptr) next = std::min(next, attempt_->deadline);
+  if (attempt_ != nullptr) next = std::min(next, attempt_->due());
   if (next >= tick_at_) return;
   tick_at_ = next;
   context_->timers->At(next, [weak = weak_from_this(), next] {

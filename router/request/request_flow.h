@@ -21,6 +21,7 @@
 #include "router/request/attempt.h"
 #include "router/request/attempt_ledger.h"
 #include "router/request/flow_context.h"
+#include "router/request/request_progress.h"
 #include "router/workers/worker_calls.h"
 
 namespace baton {
@@ -85,10 +86,9 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnTick();
   void ArmTick();
   void EnterState(State state);
+  RequestProgress Progress() const { return {spec_, *output_, arrived_}; }
   // Its prompt is being computed: closes the account of the wait before it.
   void StopWaiting();
-  // The answer that the attempt waits for is due. Slowness is not death.
-  void OnAnswerDue(base::Instant now);
   // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
   // the queue again.
   void RetryOrGiveUp();
@@ -102,38 +102,21 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void WriteSummary(FinishReason reason, const absl::Status& status);
   v1::Final FinalMessage(const OutputEnd& end) const;
 
-  // How an attempt begins and ends (flow_attempt.cc), and what its streams say (flow_calls.cc).
+  // The attempt under way: its beginning, its news and its end (flow_attempts.cc).
   void OpenAttempt(Placement placement);
-  void OpenPrefill();
-  worker::v1::Generation GenerationNow() const;
-  CallOptions OptionsOfCall(uint64_t call);
   void OnCall(CallEvent& event);
-  void OnDecodeMessage(worker::v1::DecodeResponse& message);
-  void OnReserved(const worker::v1::Reserved& reserved);
-  void OnStarted(const worker::v1::DecodeStarted& started);
-  void OnTokens(const worker::v1::Tokens& tokens);
-  void OnDecodeFinal(const worker::v1::DecodeFinal& final);
-  void OnDecodeEnded(const absl::Status& status);
-  void OnPrefillMessage(worker::v1::PrefillResponse& message);
-  void OnFirstToken(const worker::v1::FirstToken& first);
-  void OnPrefillEnded(const absl::Status& status);
-  bool TryOtherPrefill(const absl::Status& status);
-  void FailAttempt(AttemptOutcome outcome, const absl::Status& status, WorkerKind blamed);
-  // The decode worker is told `release`; with kNone its stream is cancelled, unless it has ended by
-  // itself.
+  void Apply(const AttemptNews& news);
+  void Note(const AttemptFigures& figures);
+  void FailAttempt(const AttemptFailure& failure);
+  // Nothing happens when there is none. See Attempt::End.
   void EndAttempt(AttemptOutcome outcome, FinishReason release);
-
-  // What workers' prefix caches may hold (flow_prefix.cc). PrefixOf covers the prompt and
-  // `generated` tokens, and is null when nothing depends on it.
-  std::shared_ptr<const PrefixChain> PrefixOf(size_t generated) const;
-  void LearnPrompt(const worker::v1::DecodeStarted& started);
-  void LearnAnswer(const Attempt& attempt);
 
   // The way of a token to the client (flow_tokens.cc). TakeToken is false when the flow or its
   // attempt ended by the token.
   bool TakeToken(const PlacedToken& token, bool may_repeat);
   void Deliver(const PlacedToken& token, std::string text);
   void LogToken(const PlacedToken& token);
+  // The end is known: a worker's last word on it is awaited for so long.
   void EndSoon(OutputEnd end, base::Duration within);
 
   FlowContext* const context_;
@@ -167,7 +150,6 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   // Set while it is uncertain whether the request killed its workers.
   base::Instant settle_until_ = base::kNever;
   base::Instant settle_at_ = base::kNever;
-  bool worker_done_ = false;  // it sent Final
 
   base::Instant first_token_at_ = base::kNever;
   base::Instant last_token_at_{};

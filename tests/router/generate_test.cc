@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <future>
+
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {
@@ -9,9 +11,7 @@ using ::testing::ElementsAreArray;
 using GenerateTest = RouterTest;
 
 TEST_F(GenerateTest, SplitAnswerHasEveryTokenOnceAndAFinal) {
-  FakeWorkerOptions decode = WorkerOptions(worker::v1::WORKER_ROLE_DECODE);
-  decode.token_delay = std::chrono::milliseconds(20);  // the prefill worker's figures come first
-  AddDecode(decode);
+  AddDecode();
   AddPrefill();
   StartRouter();
   const Answer answer = Generate(Request("hello", 10));
@@ -35,6 +35,43 @@ TEST_F(GenerateTest, SplitAnswerHasEveryTokenOnceAndAFinal) {
   EXPECT_GT(answer.final->timings().ttft_ms(), 0);
   EXPECT_GE(answer.final->timings().total_ms(), answer.final->timings().ttft_ms());
   EXPECT_EQ(Metric("baton_pd_decision_total{decision=\"split\""), 1);
+}
+
+TEST_F(GenerateTest, EndWaitsForTheFiguresOfThePrefillWorker) {
+  // The decode worker's last word is written before the prefill worker's.
+  std::promise<void> decoded;
+  AddDecode([&](FakeWorkerOptions& worker) {
+    worker.script = [&](const FakeMoment& moment) {
+      if (moment.point == FakePoint::kFinal) decoded.set_value();
+      return FakeAction::Go();
+    };
+  });
+  AddPrefill([&](FakeWorkerOptions& worker) {
+    worker.script = [end = decoded.get_future().share()](const FakeMoment& moment) {
+      if (moment.point == FakePoint::kPrefillFinal) end.wait_for(std::chrono::seconds(10));
+      return FakeAction::Go();
+    };
+  });
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 2));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("hello", 2)));
+  EXPECT_EQ(answer.final->timings().prefill_ms(), 2.5);
+  EXPECT_EQ(answer.final->timings().kv_transfer_ms(), 0.5);
+}
+
+TEST_F(GenerateTest, EndDoesNotWaitLongForThem) {
+  AddDecode();
+  AddPrefill([](FakeWorkerOptions& worker) {
+    worker.script = [](const FakeMoment& moment) {
+      return moment.point == FakePoint::kPrefillFinal ? FakeAction::Hang() : FakeAction::Go();
+    };
+  });
+  StartRouter();
+  const Answer answer = Generate(Request("hello", 2));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("hello", 2)));
+  EXPECT_EQ(answer.final->timings().kv_transfer_ms(), 0);
 }
 
 TEST_F(GenerateTest, WithoutPrefillWorkersTheDecodeWorkerPrefills) {

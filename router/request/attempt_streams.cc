@@ -1,0 +1,169 @@
+// The part of Attempt that hears its streams.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "router/request/attempt.h"
+#include "router/request/flow_context.h"
+
+namespace baton {
+namespace {
+
+// A worker that does not keep to the protocol.
+AttemptNews Misspoke(const std::string& how, WorkerKind blamed) {
+  AttemptNews news;
+  news.failure = {
+      .outcome = AttemptOutcome::kOther, .status = absl::InternalError(how), .blamed = blamed};
+  return news;
+}
+
+}  // namespace
+
+bool Attempt::Owns(const CallEvent& event) const {
+  return event.call == (event.kind == CallKind::kDecode ? decode_call_ : prefill_call_);
+}
+
+AttemptNews Attempt::Hear(CallEvent& event) {
+  const bool decode = event.kind == CallKind::kDecode;
+  if (const auto* ended = std::get_if<CallEnded>(&event.what)) {
+    return decode ? OnDecodeEnded(ended->status) : OnPrefillEnded(ended->status);
+  }
+  if (decode) {
+    const auto& message = std::get<worker::v1::DecodeResponse>(event.what);
+    if (message.has_reserved()) return OnReserved(message.reserved());
+    if (message.has_started()) return OnStarted(message.started());
+    if (message.has_tokens()) return OnTokens(message.tokens());
+    if (message.has_final()) return OnDecodeFinal(message.final());
+  } else {
+    const auto& message = std::get<worker::v1::PrefillResponse>(event.what);
+    if (message.has_first_token()) return OnFirstToken(message.first_token());
+    if (message.has_final()) return OnPrefillFinal(message.final());
+  }
+  return {};
+}
+
+void Attempt::ReadNext(const CallEvent& event) {
+  if (std::holds_alternative<CallEnded>(event.what)) return;
+  event.kind == CallKind::kDecode ? decode_->ReadNext() : prefill_->ReadNext();
+}
+
+AttemptNews Attempt::OnReserved(const worker::v1::Reserved& reserved) {
+  if (local()) return {};
+  if (phase_ != Phase::kOpened) return Misspoke("reserved twice", WorkerKind::kDecode);
+  const WorkerView& decode = placement_.decode.view;
+  phase_ = Phase::kReserved;
+  StopAwaiting();  // the decode worker gives a silent reservation up by itself
+  ticket_ = reserved.ticket();
+  push_address_ = reserved.push_address();
+  if (push_address_.empty()) push_address_ = decode.facts.push_address;
+  if (push_address_.empty()) push_address_ = decode.address;
+  skip_blocks_ = reserved.cached_blocks();
+  OpenPrefill();
+  AttemptNews news;
+  news.prefill_began = true;
+  return news;
+}
+
+AttemptNews Attempt::OnStarted(const worker::v1::DecodeStarted& started) {
+  if (phase_ != (local() ? Phase::kOpened : Phase::kReserved)) {
+    return Misspoke("Started at the wrong time", WorkerKind::kDecode);
+  }
+  phase_ = Phase::kStarted;
+  StopAwaiting();
+  if (local()) placement_.decode.hold->PrefillDone();
+  LearnPrompt(started);
+  AttemptNews news;
+  news.decode_began = true;
+  news.may_repeat = !local();
+  news.tokens.push_back(TokenFromProto(started.token()));
+  const int32_t index = news.tokens.front().index;
+  if (index != first_index_) {
+    return Misspoke(absl::StrCat("started at index ", index, "; expected ", first_index_),
+                    WorkerKind::kDecode);
+  }
+  if (local() && index == 0) news.figures.cached_tokens = started.cached_tokens();
+  return news;
+}
+
+AttemptNews Attempt::OnTokens(const worker::v1::Tokens& tokens) const {
+  if (!started()) return Misspoke("tokens before Started", WorkerKind::kDecode);
+  AttemptNews news;
+  for (const worker::v1::Token& token : tokens.tokens()) {
+    news.tokens.push_back(TokenFromProto(token));
+  }
+  return news;
+}
+
+AttemptNews Attempt::OnDecodeFinal(const worker::v1::DecodeFinal& final) {
+  AttemptNews news;
+  news.ending = EndingFromProto(final.ending());
+  if (news.ending->reason == FinishReason::kNone || progress_.output.size() == first_index_) {
+    return Misspoke("Final without a reason or without a token", WorkerKind::kDecode);
+  }
+  phase_ = Phase::kFinished;
+  if (local()) {
+    news.figures.queue_ms = final.timings().queue_ms();
+    if (first_index_ == 0) news.figures.prefill_ms = final.timings().prefill_ms();
+  }
+  // Of a short answer the decode worker's last word may come before the prefill worker's.
+  news.last_word = local() || prefill_over_ || prefill_ended_;
+  return news;
+}
+
+AttemptNews Attempt::OnDecodeEnded(const absl::Status& status) const {
+  if (finished()) return {};
+  const absl::Status why =
+      status.ok() ? absl::UnavailableError("the decode stream ended without Final") : status;
+  AttemptNews news;
+  news.last_word = true;
+  news.failure = {.outcome = OutcomeOfStatus(why), .status = why, .blamed = WorkerKind::kDecode};
+  return news;
+}
+
+AttemptNews Attempt::OnPrefillFinal(const worker::v1::PrefillFinal& final) {
+  prefill_over_ = true;
+  AttemptNews news;
+  news.figures.queue_ms = final.timings().queue_ms();
+  if (first_index_ == 0) {
+    news.figures.prefill_ms = final.timings().prefill_ms();
+    news.figures.kv_transfer_ms = final.transfer_ms();
+  }
+  news.last_word = !started() || finished();
+  if (started()) return news;
+  const RouterDeadlines& deadlines = context_->options.deadlines;
+  const base::Instant now = context_->clock->Now();
+  Await("Started after the commit", AttemptOutcome::kPushFailed, now + deadlines.commit_to_started,
+        now + deadlines.slow_answer);
+  return news;
+}
+
+AttemptNews Attempt::OnFirstToken(const worker::v1::FirstToken& first) {
+  if (first_token_seen_) return Misspoke("two first tokens", WorkerKind::kPrefill);
+  first_token_seen_ = true;
+  placement_.prefill->hold->PrefillDone();
+  AttemptNews news;
+  news.may_repeat = true;
+  news.tokens.push_back(TokenFromProto(first.token()));
+  if (news.tokens.front().index == 0) {
+    news.figures.cached_tokens = first.cached_tokens();
+    news.figures.prefill_ms = base::Milliseconds(context_->clock->Now() - prefill_opened_);
+  }
+  if (first.has_ending()) news.ending = EndingFromProto(first.ending());
+  return news;
+}
+
+AttemptNews Attempt::OnPrefillEnded(const absl::Status& status) {
+  const bool may_go_elsewhere = !status.ok() && !started() && !first_token_seen_;
+  if (may_go_elsewhere && !IsFinalRefusal(status) && TryOtherPrefill(status)) return {};
+  prefill_ended_ = true;
+  AttemptNews news;
+  news.last_word = !started() || finished();
+  // The KV cache is where it belongs, or now the decode worker has the word on it.
+  if (started() || (status.ok() && prefill_over_)) return news;
+  const absl::Status why =
+      status.ok() ? absl::UnavailableError("the prefill stream ended too early") : status;
+  news.failure = {.outcome = OutcomeOfStatus(why), .status = why, .blamed = WorkerKind::kPrefill};
+  return news;
+}
+
+}  // namespace baton

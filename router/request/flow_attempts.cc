@@ -1,0 +1,96 @@
+// The part of RequestFlow that begins attempts, applies their news and ends them.
+#include <utility>
+
+#include "common/base/log.h"
+#include "router/request/request_flow.h"
+
+namespace baton {
+namespace {
+
+// How long the prefill worker's figures are awaited when the end of the request is known.
+constexpr base::Duration kFiguresWait = std::chrono::milliseconds(250);
+
+}  // namespace
+
+void RequestFlow::OpenAttempt(Placement placement) {
+  ++attempts_;
+  tried_ = true;
+  CallSink sink = [weak = weak_from_this()](CallEvent event) {
+    if (const auto self = weak.lock()) self->Post(std::move(event));
+  };
+  EnterState(State::kReserving);
+  attempt_ = std::make_unique<Attempt>(context_, Progress(), attempts_, std::move(placement),
+                                       NeedNow(), std::move(sink), deadline_);
+  if (attempt_->local()) StopWaiting();
+}
+
+void RequestFlow::OnCall(CallEvent& event) {
+  const auto ours = [&] { return attempt_ != nullptr && attempt_->Owns(event); };
+  if (!ours()) return;
+  Apply(attempt_->Hear(event));
+  if (ours()) attempt_->ReadNext(event);
+}
+
+void RequestFlow::Apply(const AttemptNews& news) {
+  if (news.prefill_began) {
+    EnterState(State::kPrefilling);
+    StopWaiting();
+  }
+  if (news.decode_began) EnterState(State::kDecoding);
+  Note(news.figures);
+  bool may_repeat = news.may_repeat;
+  for (const PlacedToken& token : news.tokens) {
+    if (!TakeToken(token, may_repeat)) return;
+    may_repeat = false;
+  }
+  if (news.ending) {
+    if (spec_.stop.eos_policy != EosPolicy::kHonor) {
+      output_->SeeNaturalEnd(news.ending->natural_end_step);
+    }
+    EndSoon({.reason = news.ending->reason, .stop_token = news.ending->stop_token}, kFiguresWait);
+    attempt_->Release(pending_end_->reason);
+  }
+  if (pending_end_ && news.last_word) return Finish(*pending_end_);
+  if (news.failure) FailAttempt(*news.failure);
+}
+
+void RequestFlow::Note(const AttemptFigures& figures) {
+  timings_.set_queue_ms(timings_.queue_ms() + figures.queue_ms);
+  if (figures.prefill_ms) timings_.set_prefill_ms(*figures.prefill_ms);
+  if (figures.kv_transfer_ms) timings_.set_kv_transfer_ms(*figures.kv_transfer_ms);
+  if (figures.cached_tokens) cached_tokens_ = *figures.cached_tokens;
+}
+
+void RequestFlow::FailAttempt(const AttemptFailure& failure) {
+  if (IsFinalRefusal(failure.status)) {
+    EndAttempt(failure.outcome, FinishReason::kNone);
+    return Fail(failure.status, FinishReason::kError);
+  }
+  const auto [outcome, suspect] = attempt_->BlameFor(failure);
+  const base::Instant now = context_->clock->Now();
+  // Attempts count what broke; a worker without room broke nothing.
+  if (outcome == AttemptOutcome::kFull) --attempts_;
+  if (!waiting_since_) waiting_since_ = now;
+  spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
+              "request {}: attempt {} on {} {} ended {} after {} tokens: {}", spec_.request_id,
+              attempt_->number(), attempt_->decode_worker(), attempt_->prefill_worker(),
+              std::string(AttemptOutcomeName(outcome)), output_->size(),
+              std::string(failure.status.message()));
+  ledger_.Record(outcome, {suspect}, now, context_->options.deadlines.avoid);
+  last_failure_ = failure.status;
+  settle_until_ = now + context_->options.deadlines.settle;
+  EndAttempt(outcome, FinishReason::kNone);
+  if (pending_end_) return Finish(*pending_end_);
+  RetryOrGiveUp();
+}
+
+void RequestFlow::EndAttempt(AttemptOutcome outcome, FinishReason release) {
+  const std::unique_ptr<Attempt> attempt = std::move(attempt_);
+  if (attempt == nullptr) return;
+  decode_worker_ = attempt->decode_worker();
+  prefill_worker_ = attempt->prefill_worker();
+  if (output_->size() > 0) fingerprint_ = attempt->fingerprint();
+  attempt->End(outcome, release);
+}
+
+}  // namespace baton

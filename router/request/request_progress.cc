@@ -1,0 +1,38 @@
+#include "router/request/request_progress.h"
+
+#include <span>
+#include <utility>
+
+#include "common/rpc/generation.h"
+#include "router/request/flow_context.h"
+
+namespace baton {
+
+worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowContext& context) {
+  const RequestSpec& spec = progress.spec;
+  SequenceSpec sequence;
+  sequence.prompt = spec.prompt;
+  sequence.generated = progress.output.ids();
+  sequence.sampling = spec.sampling;
+  sequence.stop = spec.stop;
+  sequence.natural_end_step = progress.output.natural_end_step();
+  sequence.cache_salt = spec.cache_salt;
+  sequence.waited = context.clock->Now() - progress.arrived;
+  worker::v1::Generation generation;
+  SpecToProto(sequence, &generation);
+  generation.set_request_id(spec.request_id);
+  generation.set_eos_signals(spec.eos_steps || context.eos_log != nullptr);
+  return generation;
+}
+
+std::shared_ptr<const PrefixChain> PrefixOf(const RequestProgress& progress, size_t generated,
+                                            const FlowContext& context) {
+  const bool wanted =
+      context.options.local_prefill_below > 0 && !context.options.prefill_workers.empty();
+  if (!wanted) return nullptr;
+  return std::make_shared<PrefixChain>(ChainOf(progress.spec.cache_salt, progress.spec.prompt,
+                                               std::span(progress.output.ids()).first(generated),
+                                               context.directory->BlockTokens()));
+}
+
+}  // namespace baton

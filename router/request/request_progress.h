@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "baton/worker/v1/generation.pb.h"
+#include "common/base/clock.h"
+#include "router/edge/request_spec.h"
+#include "router/request/accepted_output.h"
+#include "router/workers/prefix_hints.h"
+
+namespace baton {
+
+struct FlowContext;
+
+// What a request is and how far it has come, for those who place it and run it. Refers to its
+// RequestFlow, which outlives it.
+struct RequestProgress {
+  const RequestSpec& spec;
+  const AcceptedOutput& output;
+  base::Instant arrived;
+};
+
+// What a worker is to generate from here on. The caller adds what differs between attempts.
+worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowContext& context);
+
+// The prompt and the first `generated` tokens, as workers' prefix caches may hold them. Null when
+// nothing depends on that, because all prompts go to prefill workers or none does.
+std::shared_ptr<const PrefixChain> PrefixOf(const RequestProgress& progress, size_t generated,
+                                            const FlowContext& context);
+
+}  // namespace baton
