@@ -42,9 +42,10 @@ void FillModel(const ServedModel& model, v1::GetModelInfoResponse* out) {
 grpc::ServerUnaryReactor* ModelServiceImpl::ListModels(grpc::CallbackServerContext* context,
                                                        const v1::ListModelsRequest* /*request*/,
                                                        v1::ListModelsResponse* response) {
-  response->add_names(model_.name);
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(grpc::Status::OK);
+  const absl::Status caller = CallerOf(*context, callers_).status();
+  if (caller.ok()) response->add_names(model_.name);
+  reactor->Finish(ToGrpcStatus(caller));
   return reactor;
 }
 
@@ -52,8 +53,10 @@ grpc::ServerUnaryReactor* ModelServiceImpl::GetModelInfo(grpc::CallbackServerCon
                                                          const v1::GetModelInfoRequest* request,
                                                          v1::GetModelInfoResponse* response) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (const absl::Status known = CheckModelName(request->model(), model_); !known.ok()) {
-    reactor->Finish(ToGrpcStatus(known));
+  absl::Status allowed = CallerOf(*context, callers_).status();
+  if (allowed.ok()) allowed = CheckModelName(request->model(), model_);
+  if (!allowed.ok()) {
+    reactor->Finish(ToGrpcStatus(allowed));
     return reactor;
   }
   FillModel(model_, response);

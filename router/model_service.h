@@ -1,6 +1,7 @@
 #pragma once
 
 #include "baton/v1/model.grpc.pb.h"
+#include "router/edge/caller.h"
 #include "router/edge/served_model.h"
 #include "router/workers/worker_directory.h"
 
@@ -9,9 +10,9 @@ namespace baton {
 // Implements baton.v1.ModelService, which tells facts about the one served model.
 class ModelServiceImpl final : public v1::ModelService::CallbackService {
  public:
-  // Both must outlive this.
-  ModelServiceImpl(const ServedModel& model, WorkerDirectory* directory)
-      : model_(model), directory_(directory) {}
+  // Model and directory must outlive this.
+  ModelServiceImpl(const ServedModel& model, WorkerDirectory* directory, const CallerRules& callers)
+      : model_(model), directory_(directory), callers_(callers) {}
 
   grpc::ServerUnaryReactor* ListModels(grpc::CallbackServerContext* context,
                                        const v1::ListModelsRequest* request,
@@ -23,6 +24,7 @@ class ModelServiceImpl final : public v1::ModelService::CallbackService {
  private:
   const ServedModel& model_;
   WorkerDirectory* const directory_;
+  const CallerRules callers_;
 };
 
 }  // namespace baton

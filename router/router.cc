@@ -30,6 +30,10 @@ DirectoryOptions DirectoryOptionsOf(const RouterOptions& options, const RpcServe
           .accept = nullptr};
 }
 
+CallerRules CallersOf(const RouterOptions& options, const RpcServerOptions& server) {
+  return {.tls = server.tls.enabled(), .trust_header = options.trust_tenant_header};
+}
+
 // Messages are counted once they are there, so gRPC has room for as many more on their way. The
 // budget refuses one request with its reason; gRPC, at its own bound, resets any of them.
 RpcServerOptions WithRoomForBytes(RpcServerOptions server, int64_t max_inflight_bytes) {
@@ -73,8 +77,8 @@ Router::Router(Parts parts)
       pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
             {.pieces = static_cast<size_t>(options_.max_num_queued_reqs),
              .bytes = static_cast<size_t>(options_.text_queue_bytes)}),
-      inference_(&context_),
-      models_(*model_, directory_.get()) {
+      inference_(&context_, CallersOf(options_, server_options_)),
+      models_(*model_, directory_.get(), CallersOf(options_, server_options_)) {
   probe_.WatchWorkers(directory_.get());
   probe_.WatchBytes(&budget_);
   if (eos_log_ != nullptr) probe_.WatchEosLog(eos_log_.get());

@@ -55,6 +55,8 @@ struct RouterOptions {
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
   int32_t text_threads = 0;                       // of the tokenizing pool; 0 = by the cores
   int64_t text_queue_bytes = int64_t{256} << 20;  // of texts that wait for that pool
+  bool trust_tenant_header = false;               // callers may name their tenant
+  bool share_prefix_cache = false;                // tenants find each other's prefixes
   int32_t max_counted_attempts = 4;
   int32_t max_killed_workers = 3;
   RouterDeadlines deadlines;

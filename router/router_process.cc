@@ -37,7 +37,9 @@ RouterOptions OptionsOf(const RouterFlags& flags) {
           .ignore_eos = RuleOf(flags.ignore_eos),
           .local_prefill_below = flags.local_prefill_below,
           .max_inflight_bytes = flags.max_inflight_bytes,
-          .client_buffer = flags.client_buffer};
+          .client_buffer = flags.client_buffer,
+          .trust_tenant_header = flags.trust_tenant_header,
+          .share_prefix_cache = flags.share_prefix_cache};
 }
 
 RpcServerOptions ServerOptionsOf(const ServerFlags& flags) {

@@ -11,7 +11,6 @@
 #include "common/base/ticket.h"
 #include "common/rpc/status_map.h"
 #include "common/sample/validate.h"
-#include "router/edge/client_key.h"
 #include "router/edge/pool_call.h"
 #include "router/edge/request_parse.h"
 #include "router/edge/validation.h"
@@ -53,8 +52,8 @@ base::Instant DeadlineOf(const grpc::CallbackServerContext& context, base::Insta
 
 }  // namespace
 
-RouterService::RouterService(FlowContext* context)
-    : context_(context), random_(context->options.seed.value_or(RandomBits())) {}
+RouterService::RouterService(FlowContext* context, const CallerRules& callers)
+    : context_(context), callers_(callers), random_(context->options.seed.value_or(RandomBits())) {}
 
 uint64_t RouterService::DrawSeed() {
   base::MutexLock lock(&mutex_);
@@ -98,12 +97,14 @@ template <typename Request>
 void RouterService::Receive(const grpc::CallbackServerContext& context,
                             const grpc::ByteBuffer* request, std::shared_ptr<ClientSink> sink) {
   context_->probe->RequestReceived();
+  absl::StatusOr<Caller> caller = CallerOf(context, callers_);
+  if (!caller.ok()) return Refuse(caller.status(), sink.get());
   absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request->Length());
   if (!held.ok()) return Refuse(held.status(), sink.get());
   const base::Instant now = context_->clock->Now();
   Arrival arrival{.at = now,
                   .deadline = DeadlineOf(context, now, context_->options.deadlines.request),
-                  .client = ClientKey(context.peer()),
+                  .caller = *std::move(caller),
                   .sink = std::move(sink),
                   .held = std::move(held).value()};
   const size_t bytes = request->Length();
@@ -131,7 +132,7 @@ void RouterService::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes
       });
   const absl::Status taken = context_->pool->Submit(
       {.id = id,
-       .client = arrival->client,
+       .client = arrival->caller.client,
        .bytes = bytes,
        .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); }});
   if (!taken.ok()) Refuse(taken, sink.get());
@@ -170,7 +171,9 @@ void RouterService::Accept(Arrival arrival, Incoming incoming) {
   RouterProbe* probe = context_->probe;
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
-    spec->client = std::move(arrival.client);
+    spec->tenant = std::move(arrival.caller.tenant);
+    spec->client = std::move(arrival.caller.client);
+    spec->cache_salt = SaltOf(*spec);
     spec->held = std::move(arrival.held);
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
@@ -194,6 +197,11 @@ void RouterService::Accept(Arrival arrival, Incoming incoming) {
   Refuse(spec.status(), arrival.sink.get());
 }
 
+std::string RouterService::SaltOf(const RequestSpec& spec) const {
+  if (context_->options.share_prefix_cache) return CacheSaltOf(std::nullopt, spec.cache_salt);
+  return CacheSaltOf(spec.tenant, spec.cache_salt);
+}
+
 void RouterService::Refuse(const absl::Status& status, ClientSink* sink) {
   context_->probe->RefusedAtTheDoor(status);
   sink->Fail(status);
@@ -202,15 +210,18 @@ void RouterService::Refuse(const absl::Status& status, ClientSink* sink) {
 grpc::ServerUnaryReactor* RouterService::Answer(grpc::CallbackServerContext* context,
                                                 const grpc::ByteBuffer& request,
                                                 std::function<absl::Status()> answer) {
-  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.Length());
-  if (!held.ok()) {
+  const auto refuse = [context](const absl::Status& status) {
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-    reactor->Finish(ToGrpcStatus(held.status()));
+    reactor->Finish(ToGrpcStatus(status));
     return reactor;
-  }
+  };
+  absl::StatusOr<Caller> caller = CallerOf(*context, callers_);
+  if (!caller.ok()) return refuse(caller.status());
+  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.Length());
+  if (!held.ok()) return refuse(held.status());
   return PoolCall::Start(context_->pool,
                          {.id = context_->next_id++,
-                          .client = ClientKey(context->peer()),
+                          .client = std::move(caller->client),
                           .bytes = request.Length(),
                           .run = nullptr},
                          std::move(held).value(), std::move(answer));

@@ -10,6 +10,7 @@
 #include "baton/v1/model.grpc.pb.h"
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "router/edge/caller.h"
 #include "router/edge/client_sink.h"
 #include "router/edge/request_spec.h"
 #include "router/request/flow_context.h"
@@ -29,7 +30,7 @@ using RawInferenceService = v1::InferenceService::WithRawCallbackMethod_Generate
 class RouterService final : public RawInferenceService {
  public:
   // `context` must outlive this.
-  explicit RouterService(FlowContext* context);
+  RouterService(FlowContext* context, const CallerRules& callers);
 
   // From now on new requests are refused.
   void Drain() { draining_ = true; }
@@ -53,7 +54,7 @@ class RouterService final : public RawInferenceService {
   struct Arrival {
     base::Instant at;
     base::Instant deadline;
-    std::string client;
+    Caller caller;
     std::shared_ptr<ClientSink> sink;
     ByteBudget::Share held;
   };
@@ -74,6 +75,7 @@ class RouterService final : public RawInferenceService {
   template <typename Request>
   static Incoming Read(const grpc::ByteBuffer* request);
   void Accept(Arrival arrival, Incoming incoming);
+  std::string SaltOf(const RequestSpec& spec) const;
   void Refuse(const absl::Status& status, ClientSink* sink);
   absl::StatusOr<RequestSpec> Check(Incoming incoming);
   // Answers a unary call of that request on the pool.
@@ -84,6 +86,7 @@ class RouterService final : public RawInferenceService {
   uint64_t DrawSeed();
 
   FlowContext* const context_;
+  const CallerRules callers_;
   std::atomic<bool> draining_{false};
   base::Mutex mutex_;
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);

@@ -7,8 +7,9 @@ namespace baton {
 
 void BindTls(FlagSet* set, TlsFlags* tls) {
   const std::string group = "TLS";
-  set->Add(With(Valued(TextFlag("tls-cert", &tls->cert), "FILE"), group,
-                "certificate chain of this process, PEM; it names its role"));
+  set->Add(
+      With(Valued(TextFlag("tls-cert", &tls->cert), "FILE"), group,
+           "certificate chain of this process, PEM; it names its role, a client's its tenant"));
   set->Add(With(Valued(TextFlag("tls-key", &tls->key), "FILE"), group,
                 "private key of the certificate, PEM"));
   set->Add(With(Valued(TextFlag("tls-ca", &tls->ca), "FILE"), group,
@@ -129,6 +130,7 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   set->Add(Common(With(std::move(log), eos, "where to write one JSON line per generated token")));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
                 "prompts with fewer uncached tokens are prefilled by their decode worker"));
+  BindTenants(set, flags);
 }
 
 void BindRouter(FlagSet* set, RouterFlags* flags) {

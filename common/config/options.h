@@ -132,6 +132,8 @@ struct RouterFlags {
   int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts of all requests
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
+  bool trust_tenant_header = false;  // the metadata baton-tenant names a request's tenant
+  bool share_prefix_cache = false;   // tenants find each other's prefixes
 };
 
 // The address at which others are told to find the gRPC port: `--advertise`, or else `listening`.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "common/rpc/certificates.h"
 #include "grpcpp/security/tls_credentials_options.h"
@@ -40,16 +39,20 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials
   return grpc::experimental::TlsCredentials(options);
 }
 
-absl::Status CheckPeerRole(const grpc::AuthContext* context, bool tls, std::string_view role) {
-  if (!tls) return absl::OkStatus();
+std::vector<std::string> PeerNames(const grpc::AuthContext* context) {
   std::vector<std::string> names;
-  if (context != nullptr) {
-    for (const char* property : {kAlternativeName, kCommonName}) {
-      for (const grpc::string_ref& value : context->FindPropertyValues(property)) {
-        names.emplace_back(value.data(), value.size());
-      }
+  if (context == nullptr) return names;
+  for (const char* property : {kAlternativeName, kCommonName}) {
+    for (const grpc::string_ref& value : context->FindPropertyValues(property)) {
+      names.emplace_back(value.data(), value.size());
     }
   }
+  return names;
+}
+
+absl::Status CheckPeerRole(const grpc::AuthContext* context, bool tls, std::string_view role) {
+  if (!tls) return absl::OkStatus();
+  const std::vector<std::string> names = PeerNames(context);
   if (std::find(names.begin(), names.end(), role) != names.end()) return absl::OkStatus();
   std::string found;
   for (const std::string& name : names) found += (found.empty() ? "'" : ", '") + name + "'";

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -19,6 +20,10 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeServerCredentials(
     const TlsOptions& tls);
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeChannelCredentials(
     const TlsOptions& tls);
+
+// The names in the certificate that the peer of a call showed: its subject alternative names in
+// their order, then its common name. Empty without a certificate.
+std::vector<std::string> PeerNames(const grpc::AuthContext* context);
 
 // Whether the peer of a call holds a certificate of `role`. OK on a connection without TLS, which
 // only --insecure or loopback allow; PERMISSION_DENIED names what was found and what was expected.

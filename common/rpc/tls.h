@@ -5,8 +5,8 @@
 
 namespace baton {
 
-// Mutual TLS: all three files or none. A certificate names its holder's role: the DNS subject
-// alternative name (or the common name) is "router", "prefill" or "decode".
+// Mutual TLS: all three files or none. A certificate names its holder: the DNS subject alternative
+// name (or the common name) is "router", "prefill" or "decode" of a process, and a client's tenant.
 struct TlsOptions {
   std::string cert_file;  // PEM chain, this process's certificate first
   std::string key_file;   // PEM

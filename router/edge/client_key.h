@@ -6,8 +6,8 @@
 namespace baton {
 
 // Who a call counts for where clients take turns. `peer` is how gRPC names the other end of a
-// connection, and its address without the port is the client: one process has many ports. Any other
-// name of a client, such as a tenant's, can stand where this one does.
+// connection, and its address without the port is the client: one process has many ports. Where
+// more than the address is known (caller.h), the tenant stands in its place.
 std::string ClientKey(std::string_view peer);
 
 }  // namespace baton

@@ -15,7 +15,7 @@ namespace baton {
 // A piece of work that somebody waits for.
 struct PoolWork {
   uint64_t id = 0;     // unique among those that wait
-  std::string client;  // who takes turns with others; see ClientKey
+  std::string client;  // who takes turns with others; see Caller
   size_t bytes = 0;    // of what is worked on, which is also what the work costs
   std::function<void()> run;
 };

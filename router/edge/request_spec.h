@@ -19,7 +19,8 @@ using RequestInput = std::variant<std::string, std::vector<TokenId>, std::vector
 // A request that passed validation, with every default filled in.
 struct RequestSpec {
   std::string request_id;
-  std::string client;  // who takes turns with others; see ClientKey
+  std::string tenant;
+  std::string client;  // who takes turns with others; see Caller
   RequestInput input;
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;
@@ -32,7 +33,7 @@ struct RequestSpec {
   bool skip_special_tokens = true;
   bool logprobs = false;   // to the client; sampling.num_top_logprobs says how many beside
   bool eos_steps = false;  // to the client
-  std::string cache_salt;
+  std::string cache_salt;  // as workers get it: of the tenant and of what the request gave
   ByteBudget::Share held;  // of what all requests may hold: its message, then its prompt
 };
 

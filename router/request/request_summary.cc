@@ -43,6 +43,7 @@ std::string SummaryLine(const RequestSummary& summary) {
   const Json json = {
       {"request_id", spec.request_id},
       {"model", summary.model},
+      {"tenant", spec.tenant},
       {"timestamp", summary.arrived},
       {"finish_reason", FinishReasonName(summary.reason)},
       {"stop_cause", StopCauseName(summary.reason)},

@@ -121,6 +121,15 @@ class TlsTest(unittest.TestCase):
             self.assertIn(f"'{what}'", caught.exception.details())
             caller.close()
 
+    def test_a_role_is_no_client(self):
+        for role in ("router", "prefill", "decode"):
+            caller = secure(self.cluster.router.grpc, self.files[role])
+            with self.assertRaises(grpc.RpcError) as caught:
+                list(caller.generate({"text": "x"}))
+            self.assertEqual(caught.exception.code(), grpc.StatusCode.PERMISSION_DENIED, role)
+            self.assertIn(f"'{role}'", caught.exception.details())
+            caller.close()
+
     def test_a_router_of_another_authority_gets_no_worker_and_says_why(self):
         kept = self.cluster.router_flags
         self.cluster.router_flags = flags(self.stranger)

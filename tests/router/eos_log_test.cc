@@ -128,6 +128,7 @@ TEST_F(EosLogTest, CancelledRequestEndsAborted) {
   const auto summaries = Summaries();
   ASSERT_EQ(summaries.size(), 1u);
   EXPECT_EQ(summaries[0]["finish_reason"], "aborted");
+  EXPECT_EQ(summaries[0]["tenant"], "default");
   EXPECT_EQ(summaries[0]["output_length"], 3);
 }
 

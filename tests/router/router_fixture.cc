@@ -68,6 +68,7 @@ std::unique_ptr<Router> RouterTest::MakeRouter(MetricsRegistry* metrics,
                                                std::unique_ptr<EosLog> eos_log) {
   Router::Parts parts;
   parts.options = options_;
+  parts.server = server_options_;
   for (const auto& worker : decode_) parts.options.decode_workers.push_back(worker->address());
   for (const auto& worker : prefill_) parts.options.prefill_workers.push_back(worker->address());
   auto model = LoadServedModel(ModelDir(), options_.served_model_name);

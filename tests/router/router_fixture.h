@@ -70,6 +70,7 @@ class RouterTest : public ::testing::Test {
   double Metric(const std::string& series);
 
   RouterOptions options_;
+  RpcServerOptions server_options_;
   std::function<void(ServedModel*)> change_model_;  // before the router starts with it
   base::SteadyClock clock_;
   FakeCluster cluster_;

@@ -130,7 +130,8 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
 
 TEST(RouterArguments, AreUnderstoodByTheRouter) {
   const Parsed parsed({"m", "--port", "0", "--host", "0.0.0.0", "--insecure", "--served-model-name",
-                       "a b", "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB"});
+                       "a b", "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB",
+                       "--trust-tenant-header"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   RouterFlags router;
   FlagSet set("baton-router", "router", "");
@@ -146,6 +147,7 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
   EXPECT_EQ(router.eos_log, "");
   EXPECT_EQ(router.ignore_eos, IgnoreEosFlag::kAllow);
   EXPECT_EQ(router.client_buffer, 1 << 20);
+  EXPECT_TRUE(router.trust_tenant_header);
   EXPECT_THAT(router.prefill_workers, ElementsAre("p:1"));
   EXPECT_THAT(router.decode_workers, ElementsAre("d:1", "d:2"));
 }

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kEngineGroups = {"Batching", "KV cache", "Device",
                                                            "Handoff"};
-constexpr std::array<std::string_view, 4> kRouterGroups = {"Model", "Request limits",
+constexpr std::array<std::string_view, 5> kRouterGroups = {"Model", "Request limits", "Tenants",
                                                            "End of sequence", "Workers"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
 

@@ -194,6 +194,17 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(ServedModelName(flags), "demo");
 }
 
+TEST(BindRouter, BelievesNoHeaderAndSharesNoPrefixesUnlessTold) {
+  RouterFlags flags;
+  ASSERT_TRUE(ParseRouter({"m", "--decode-workers", "b:2"}, &flags).ok());
+  EXPECT_FALSE(flags.trust_tenant_header || flags.share_prefix_cache);
+  ASSERT_TRUE(
+      ParseRouter({"m", "--decode-workers", "b:2", "--trust-tenant-header", "--share-prefix-cache"},
+                  &flags)
+          .ok());
+  EXPECT_TRUE(flags.trust_tenant_header && flags.share_prefix_cache);
+}
+
 TEST(BindRouter, DefaultsAreTheDocumentedOnes) {
   RouterFlags flags;
   ASSERT_TRUE(ParseRouter({"m", "--decode-workers", "b:2"}, &flags).ok());

@@ -1,0 +1,107 @@
+#include "router/edge/caller.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/rpc/credentials.h"
+#include "common/rpc/sha256.h"
+#include "router/edge/client_key.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kMaxTenantBytes = 64;
+constexpr std::array<std::string_view, 3> kRoles = {"router", "prefill", "decode"};
+constexpr char kExpectedName[] = "expected 1 to 64 of A-Z a-z 0-9 . _ - that name no role";
+
+bool IsRole(std::string_view name) { return std::ranges::find(kRoles, name) != kRoles.end(); }
+
+// A name as messages show it; trailers have little room.
+std::string Shown(std::string_view name) {
+  if (name.size() > kMaxTenantBytes) return absl::StrCat("a name of ", name.size(), " bytes");
+  return absl::StrCat("'", absl::CHexEscape({name.data(), name.size()}), "'");
+}
+
+absl::Status NotAClient(const std::string& what) {
+  return MakeError(absl::StatusCode::kPermissionDenied, {},
+                   absl::StrCat("the caller's certificate ", what));
+}
+
+absl::Status BadHeader(const std::string& found) {
+  return MakeError(absl::StatusCode::kInvalidArgument,
+                   {.reason = Reason::kInvalidText, .field = std::string(kTenantHeader)},
+                   absl::StrCat("the metadata baton-tenant is ", found, "; ", kExpectedName));
+}
+
+absl::StatusOr<std::string> TenantOfHeader(const std::vector<std::string>& values) {
+  if (values.size() > 1) return BadHeader(absl::StrCat("there ", values.size(), " times"));
+  if (!IsTenantName(values.front())) return BadHeader(Shown(values.front()));
+  return values.front();
+}
+
+absl::StatusOr<std::string> TenantOfCertificate(const std::vector<std::string>& names) {
+  if (names.empty()) return NotAClient("names nobody; issue one that names its tenant");
+  if (!IsTenantName(names.front())) {
+    return NotAClient(absl::StrCat("names ", Shown(names.front()), ", which no tenant can have; ",
+                                   kExpectedName, " as its first alternative name"));
+  }
+  return names.front();
+}
+
+}  // namespace
+
+bool IsTenantName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= kMaxTenantBytes && std::ranges::all_of(name, allowed) &&
+         !IsRole(name);
+}
+
+absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerRules& rules) {
+  if (const auto role = std::ranges::find_if(evidence.names, IsRole);
+      rules.tls && role != evidence.names.end()) {
+    return NotAClient(absl::StrCat("is that of the role '", *role,
+                                   "', which sends no requests of its own; use a client's"));
+  }
+  absl::StatusOr<std::string> tenant = std::string(kDefaultTenant);
+  if (rules.trust_header && !evidence.requested.empty()) {
+    tenant = TenantOfHeader(evidence.requested);
+  } else if (rules.tls) {
+    tenant = TenantOfCertificate(evidence.names);
+  } else {
+    return Caller{.tenant = *std::move(tenant), .client = ClientKey(evidence.peer)};
+  }
+  if (!tenant.ok()) return tenant.status();
+  // No address begins so.
+  std::string client = absl::StrCat("tenant:", *tenant);
+  return Caller{.tenant = *std::move(tenant), .client = std::move(client)};
+}
+
+absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context,
+                                const CallerRules& rules) {
+  const std::string peer = context.peer();
+  CallerEvidence evidence{.peer = peer, .names = {}, .requested = {}};
+  if (rules.tls) evidence.names = PeerNames(context.auth_context().get());
+  if (rules.trust_header) {
+    const auto [begin, end] =
+        context.client_metadata().equal_range({kTenantHeader.data(), kTenantHeader.size()});
+    for (auto it = begin; it != end; ++it) {
+      evidence.requested.emplace_back(it->second.data(), it->second.size());
+    }
+  }
+  return JudgeCaller(evidence, rules);
+}
+
+std::string CacheSaltOf(std::optional<std::string_view> tenant, std::string_view salt) {
+  // A tenant's name has a length of its own and is never empty, so no two pairs are written alike.
+  const std::string_view owner = tenant.value_or("");
+  return Sha256Hex(absl::StrCat(owner.size(), ":", std::string(owner), std::string(salt)));
+}
+
+}  // namespace baton

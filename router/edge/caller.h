@@ -1,0 +1,53 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "grpcpp/server_context.h"
+
+namespace baton {
+
+// Who sends a call of the public API.
+struct Caller {
+  std::string tenant;  // whose queue, bounds and cache its requests use
+  std::string client;  // who takes turns with others where texts are worked on
+};
+
+// What the router believes about its callers.
+struct CallerRules {
+  bool tls = false;           // connections show certificates
+  bool trust_header = false;  // --trust-tenant-header
+};
+
+// The tenant of everybody of whom nothing is known.
+constexpr std::string_view kDefaultTenant = "default";
+// The key of the metadata that may name a tenant.
+constexpr std::string_view kTenantHeader = "baton-tenant";
+
+// Whether a tenant may have that name: 1 to 64 of A-Z a-z 0-9 . _ -, and not the name of a role.
+bool IsTenantName(std::string_view name);
+
+// What a call shows of its caller.
+struct CallerEvidence {
+  std::string_view peer;               // as gRPC names the other end of a connection
+  std::vector<std::string> names;      // in its certificate
+  std::vector<std::string> requested;  // values of kTenantHeader
+};
+
+// The tenant is the one that a trusted header names, else the certificate's first name, else
+// "default". PERMISSION_DENIED for a certificate of a role (router, prefill, decode), which never
+// is a client's, and for one whose name no tenant can have; INVALID_ARGUMENT, INVALID_TEXT for such
+// a header.
+absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerRules& rules);
+absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context,
+                                const CallerRules& rules);
+
+// The salt under which workers keep the prefixes of a tenant's requests that give `salt`. Without a
+// tenant it is that of all who share their prefixes. It has 64 bytes, whatever `salt` has, and two
+// of them are equal only if both parts are.
+std::string CacheSaltOf(std::optional<std::string_view> tenant, std::string_view salt);
+
+}  // namespace baton
