@@ -24,6 +24,7 @@ RoutingInput Placer::InputOf(const WorkerDirectory::Tables& tables) const {
           .failed_pairs = tables.failed_pairs,
           .hints = &directory_->prefix_hints(),
           .local_prefill_below = options_.local_prefill_below,
+          .one_model = tables.workers.ServingModels(WorkerKind::kDecode) <= 1,
           .now = tables.now};
 }
 
@@ -39,11 +40,8 @@ RequestQueue::Try Placer::Place(const WorkerDirectory::Tables& tables, const Rou
   probe_->Picked(clock_->Now() - begin, route != nullptr);
   if (route == nullptr) {
     if (std::get<Lack>(picked) == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
-    const auto serving = tables.workers.Serving(WorkerKind::kDecode);
-    const bool there = std::ranges::any_of(serving, [&](const WorkerView* view) {
-      return tables.now <= view->fresh_until && CouldDecode(*view, need);
-    });
-    return there ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
+    const int64_t most = tables.workers.ServingContext(WorkerKind::kDecode, need.fingerprint);
+    return need.peak_tokens <= most ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
   }
   const bool local = route->prefill == nullptr;
   const WorkerClaim claim{.tokens = need.tokens,

@@ -62,7 +62,9 @@ double Occupancy(const WorkerView& view, const RoutingNeed& need) {
 double QueuedTokens(const WorkerView& view) { return static_cast<double>(view.queued_tokens); }
 
 bool IsAvoided(const WorkerView& view, const RoutingNeed& need) {
-  return !need.avoid.empty() && need.avoid.contains(view.key());
+  return std::ranges::any_of(need.avoid, [&](const WorkerKey& key) {
+    return key.incarnation == view.facts.incarnation && key.address == view.address;
+  });
 }
 
 // Whether the worker's last word is recent and was not FULL.
@@ -89,7 +91,7 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
   });
   KeepBest(&candidates, [&](const WorkerView& view) {
     const bool failed =
-        !input.failed_pairs.empty() && input.failed_pairs.contains({view.address, decode.address});
+        input.failed_pairs.contains(AddressPairLess::Views(view.address, decode.address));
     const bool other_numerics = view.facts.numerics != decode.facts.numerics;
     return 4 * failed + 2 * IsAvoided(view, need) + 1 * other_numerics;
   });
@@ -150,7 +152,7 @@ std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput&
                                     std::mt19937_64* random) {
   const WorkerView* decode = PickDecode(need, input, nullptr, random);
   const std::variant<Route, Lack> picked = RouteVia(decode, need, input, random);
-  if (decode == nullptr || std::holds_alternative<Route>(picked)) return picked;
+  if (decode == nullptr || input.one_model || std::holds_alternative<Route>(picked)) return picked;
   // While a new version is rolled out, the workers of the other one may have room.
   const WorkerView* other = PickDecode(need, input, decode, random);
   return other == nullptr ? picked : RouteVia(other, need, input, random);

@@ -6,6 +6,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -27,8 +28,13 @@ struct RoutingNeed {
   std::shared_ptr<const PrefixChain> prefix;
 };
 
-// Prefill and decode workers between which a push failed lately, by address.
-using PairSet = std::set<std::pair<std::string, std::string>>;
+// Prefill and decode workers between which a push failed lately, by address. A look-up copies none.
+struct AddressPairLess {
+  using is_transparent = void;
+  using Views = std::pair<std::string_view, std::string_view>;
+  bool operator()(const Views& a, const Views& b) const { return a < b; }
+};
+using PairSet = std::set<std::pair<std::string, std::string>, AddressPairLess>;
 using WorkerViews = std::span<const WorkerView* const>;
 
 // What is known of the workers.
@@ -39,6 +45,7 @@ struct RoutingInput {
   const PairSet& failed_pairs;
   const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
   int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
+  bool one_model = false;              // all decode workers have the same
   base::Instant now{};
   // Requests that came before and wait: the decode workers they could use are kept for them.
   std::span<const RoutingNeed* const> ahead{};

@@ -253,6 +253,7 @@ void WorkerDirectory::Changed() {
 void WorkerDirectory::Use(const std::function<void(const Tables&)>& use) {
   base::MutexLock lock(&mutex_);
   const base::Instant now = clock_->Now();
+  table_.Advance(now);
   use({.workers = table_, .failed_pairs = failed_pairs_.At(now), .now = now});
 }
 
@@ -319,7 +320,7 @@ std::vector<WorkerReport> WorkerDirectory::Report() const {
   return report;
 }
 
-int32_t WorkerDirectory::HealthyContext() const {
+int32_t WorkerDirectory::HealthyContext() {
   base::MutexLock lock(&mutex_);
   return static_cast<int32_t>(table_.HealthyContext(clock_->Now()));
 }
@@ -329,11 +330,10 @@ int32_t WorkerDirectory::KnownContext() const {
   return static_cast<int32_t>(table_.KnownContext());
 }
 
-int32_t WorkerDirectory::BlockTokens() const {
+int32_t WorkerDirectory::BlockTokens() {
   base::MutexLock lock(&mutex_);
-  const auto healthy = table_.Healthy(WorkerKind::kDecode, clock_->Now());
-  return healthy.empty() ? PrefixChain{}.block_tokens
-                         : std::max(1, healthy.front()->facts.layout.block_size);
+  const auto tokens = static_cast<int32_t>(table_.BlockTokens(clock_->Now()));
+  return tokens == 0 ? PrefixChain{}.block_tokens : tokens;
 }
 
 void WorkerDirectory::MarkFull(const WorkerKey& key) {

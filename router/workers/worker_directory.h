@@ -81,7 +81,8 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   // No callback runs after it.
   void Stop();
 
-  // What a placement looks at and changes, under the directory's lock. `use` must not call back.
+  // What a placement looks at and changes, under the directory's lock, which statuses of workers
+  // and ends of attempts wait for: `use` should be short, and must not call back.
   struct Tables {
     WorkerTable& workers;
     const PairSet& failed_pairs;
@@ -103,10 +104,10 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
   std::vector<WorkerReport> Report() const;
   // How many tokens of prompt and output the largest decode worker takes: of the healthy ones, and
   // of all that are listed and were seen. 0 when there is none.
-  int32_t HealthyContext() const;
+  int32_t HealthyContext();
   int32_t KnownContext() const;
-  // How many tokens a block of the healthy decode workers holds.
-  int32_t BlockTokens() const;
+  // How many tokens a block of the healthy decode workers holds, where they differ the smallest.
+  int32_t BlockTokens();
   const PrefixHints& prefix_hints() const { return prefix_hints_; }
 
   // The worker answered FULL, and gets nothing new for a moment.

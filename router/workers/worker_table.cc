@@ -50,7 +50,8 @@ void WorkerTable::Add(WorkerKind kind, const std::string& address,
 void WorkerTable::Remove(WorkerKind kind, const std::string& address) {
   Entry* const entry = At(kind, address);
   if (entry == nullptr) return;
-  entry->known = false;
+  entry->known = entry->listed = false;
+  SetFresh(&Of(kind), entry, base::Instant());
   Refresh(kind, entry);
   Of(kind).entry_of.erase(&entry->view);
   Of(kind).by_address.erase(address);
@@ -88,7 +89,7 @@ void WorkerTable::Update(WorkerKind kind, const std::string& address, WorkerLoad
   entry->tokens_placed = 0;
   entry->view.blocks_total = entry->load.blocks_total;
   entry->view.warm_pairs = entry->load.warm_pairs;
-  entry->view.fresh_until = now + rules_.status_fresh;
+  SetFresh(&Of(kind), entry, now + rules_.status_fresh);
   if (entry->accepted) entry->seen_context = entry->view.context();
   Refresh(kind, entry);
 }
@@ -98,7 +99,8 @@ void WorkerTable::Lose(WorkerKind kind, const std::string& address) {
   if (entry == nullptr) return;
   entry->known = entry->accepted = entry->suspect = false;
   entry->load = WorkerLoad();
-  entry->view.full_until = entry->view.fresh_until = base::Instant();
+  entry->view.full_until = base::Instant();
+  SetFresh(&Of(kind), entry, base::Instant());
   entry->places_held = 0;
   entry->prompt_tokens_held = entry->growth_tokens = 0;
   entry->tokens_queued = entry->tokens_placed = 0;
@@ -162,9 +164,9 @@ std::vector<const WorkerView*> WorkerTable::Healthy(WorkerKind kind, base::Insta
   return healthy;
 }
 
-bool WorkerTable::AnyHealthy(WorkerKind kind, base::Instant now) const {
-  const auto fresh = [&](const WorkerView* view) { return now <= view->fresh_until; };
-  return std::ranges::any_of(Of(kind).serving, fresh) || !Healthy(kind, now).empty();
+bool WorkerTable::AnyHealthy(WorkerKind kind, base::Instant now) {
+  Advance(now);
+  return !Of(kind).healthy_context.empty();
 }
 
 bool WorkerTable::IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const {
@@ -190,20 +192,25 @@ const WorkerView* WorkerTable::Find(WorkerKind kind, const WorkerKey& key) const
   return entry == nullptr ? nullptr : &entry->view;
 }
 
-int64_t WorkerTable::HealthyContext(base::Instant now) const {
-  int64_t most = 0;
-  for (const WorkerView* view : Healthy(WorkerKind::kDecode, now)) {
-    most = std::max(most, view->context());
+int64_t WorkerTable::ServingContext(WorkerKind kind, const std::string& fingerprint) const {
+  const auto& models = Of(kind).models;
+  if (!fingerprint.empty()) {
+    const auto found = models.find(fingerprint);
+    return found == models.end() ? 0 : found->second.largest();
   }
+  int64_t most = 0;
+  for (const auto& [model, contexts] : models) most = std::max(most, contexts.largest());
   return most;
 }
 
-int64_t WorkerTable::KnownContext() const {
-  int64_t most = 0;
-  for (const auto& [address, entry] : Of(WorkerKind::kDecode).by_address) {
-    if (entry->listed) most = std::max(most, entry->seen_context);
-  }
-  return most;
+int64_t WorkerTable::HealthyContext(base::Instant now) {
+  Advance(now);
+  return Of(WorkerKind::kDecode).healthy_context.largest();
+}
+
+int64_t WorkerTable::BlockTokens(base::Instant now) {
+  Advance(now);
+  return Of(WorkerKind::kDecode).healthy_block.smallest();
 }
 
 WorkerDemand WorkerTable::DemandOf(WorkerKind kind, const std::string& address, int64_t requests,
@@ -227,11 +234,50 @@ void WorkerTable::Refresh(WorkerKind kind, Entry* entry) {
   // A running request is taken to be half-way through what it may still generate.
   const int64_t growth = std::max<int64_t>(0, entry->growth_tokens / 2) + entry->tokens_placed;
   view.blocks_expected = entry->load.blocks_in_use + (growth + block - 1) / block;
-  const bool serves =
-      entry->known && entry->accepted && entry->listed && !entry->suspect && entry->load.takes_new;
+  const bool healthy =
+      entry->known && entry->accepted && entry->listed && entry->load.takes_new && entry->fresh;
+  const bool serves = healthy && !entry->suspect;
+  // Decode workers are open to requests that need no prompt computed there.
+  const bool room =
+      view.places_free >= 1 && (kind == WorkerKind::kDecode || view.prompt_tokens_free >= 1);
   Group* const group = &Of(kind);
   SetMember(group, &Group::serving, &Entry::serving_at, entry, serves);
-  SetMember(group, &Group::open, &Entry::open_at, entry, serves && view.places_free >= 1);
+  SetMember(group, &Group::open, &Entry::open_at, entry, serves && room);
+  CountContexts(group, entry, healthy, serves);
+}
+
+void WorkerTable::CountContexts(Group* group, Entry* entry, bool healthy, bool serves) {
+  const auto only_if = [](bool counts, int64_t value) {
+    return counts ? Tally::Counted(value) : std::nullopt;
+  };
+  const int64_t context = entry->view.context();
+  group->healthy_context.Set(&entry->healthy_context, only_if(healthy, context));
+  group->healthy_block.Set(&entry->healthy_block,
+                           only_if(healthy, std::max(1, entry->view.facts.layout.block_size)));
+  group->known_context.Set(&entry->known_context, only_if(entry->listed, entry->seen_context));
+  if (entry->serving_context == only_if(serves, context)) return;
+  const auto model = group->models.try_emplace(entry->view.facts.fingerprint).first;
+  model->second.Set(&entry->serving_context, only_if(serves, context));
+  if (model->second.empty()) group->models.erase(model);
+}
+
+void WorkerTable::SetFresh(Group* group, Entry* entry, base::Instant until) {
+  if (entry->fresh) group->fresh.erase({entry->view.fresh_until, entry});
+  entry->fresh = until != base::Instant();
+  entry->view.fresh_until = until;
+  if (entry->fresh) group->fresh.emplace(until, entry);
+}
+
+void WorkerTable::Advance(base::Instant now) {
+  for (const WorkerKind kind : kKinds) {
+    auto& fresh = Of(kind).fresh;
+    while (!fresh.empty() && fresh.begin()->first < now) {
+      Entry* const entry = fresh.begin()->second;
+      fresh.erase(fresh.begin());
+      entry->fresh = false;
+      Refresh(kind, entry);
+    }
+  }
 }
 
 void WorkerTable::SetMember(Group* group, std::vector<const WorkerView*> Group::*list,

@@ -4,12 +4,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
+#include "router/workers/tally.h"
 #include "router/workers/worker_view.h"
 
 namespace baton {
@@ -31,8 +33,9 @@ struct WorkerDemand {
 
 // What one router knows of its workers: who they are, what they said last, and, in one place, what
 // this router has at each of them. It has no threads, clock or connections: news go in with the
-// time, placement reads the views. Calls that name a process have no effect once that process is
-// gone. Not thread-safe.
+// time, which never goes back, and placement reads the views. Calls that name a process have no
+// effect once that process is gone. News and questions cost O(log n) of n workers, but for
+// `Healthy`. Not thread-safe.
 class WorkerTable final {
  public:
   struct Rules {
@@ -65,16 +68,23 @@ class WorkerTable final {
   // A stream to it broke: it gets nothing new until it speaks again.
   void MarkSuspect(const WorkerKey& key);
 
+  // It is `now`: who was silent for too long gets nothing new until it speaks again.
+  void Advance(base::Instant now);
+
   // --- Questions. ---
-  // Workers that get requests and have a place. Some may have answered FULL a moment ago, or be
-  // silent for too long. In no order, until the next change.
+  // Workers that get requests and have a place, prefill workers also for a prompt. Some may have
+  // answered FULL a moment ago, or be silent for too long since the last Advance. In no order,
+  // until the next change.
   std::span<const WorkerView* const> WithPlace(WorkerKind kind) const { return Of(kind).open; }
-  // All that get requests, some of them perhaps silent for too long.
+  // All that get requests, as of the last Advance.
   std::span<const WorkerView* const> Serving(WorkerKind kind) const { return Of(kind).serving; }
-  // Those of Serving that are not silent, and suspects; each process once.
+  // The most tokens that a sequence may have at the largest of those, of one model or, for "", of
+  // any; 0: there is none. And how many models they serve.
+  int64_t ServingContext(WorkerKind kind, const std::string& fingerprint) const;
+  size_t ServingModels(WorkerKind kind) const { return Of(kind).models.size(); }
+  // Those of Serving and suspects; each process once, by address. It looks at all workers.
   std::vector<const WorkerView*> Healthy(WorkerKind kind, base::Instant now) const;
-  // Whether there is one; cheap while there is.
-  bool AnyHealthy(WorkerKind kind, base::Instant now) const;
+  bool AnyHealthy(WorkerKind kind, base::Instant now);
   bool IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const;
   // Whether that very process still answers its Watch, and whether it said something lately.
   bool IsAlive(const WorkerKey& key) const;
@@ -82,8 +92,11 @@ class WorkerTable final {
   const WorkerView* Find(WorkerKind kind, const WorkerKey& key) const;
   // The most tokens that a sequence may have at the largest of the decode workers: of the healthy
   // ones, and of all that are listed and were seen. 0: there is none.
-  int64_t HealthyContext(base::Instant now) const;
-  int64_t KnownContext() const;
+  int64_t HealthyContext(base::Instant now);
+  int64_t KnownContext() const { return Of(WorkerKind::kDecode).known_context.largest(); }
+  // How many tokens a block of the healthy decode workers holds, where they differ the smallest; 0:
+  // there is none.
+  int64_t BlockTokens(base::Instant now);
   // What to tell a worker while `requests` with `tokens` in all wait that could use it.
   WorkerDemand DemandOf(WorkerKind kind, const std::string& address, int64_t requests,
                         int64_t tokens) const;
@@ -95,6 +108,7 @@ class WorkerTable final {
     bool accepted = false;
     bool listed = true;
     bool suspect = false;
+    bool fresh = false;  // not silent for too long, as of the last Advance
     WorkerLoad load;
     int64_t seen_context = 0;  // outlives the process
     // What this router has there, and, in the last two, what the last status does not show yet.
@@ -103,13 +117,19 @@ class WorkerTable final {
     int64_t growth_tokens = 0;
     int64_t tokens_queued = 0;
     int64_t tokens_placed = 0;
-    // Positions in the lists of `Group`, or -1.
+    // Positions in the lists of `Group`, or -1, and what it counts for in its tallies.
     int32_t open_at = -1, serving_at = -1;
+    Tally::Counted healthy_context, healthy_block, known_context, serving_context;
   };
+  // All workers of one kind. Only the first two have those that get nothing.
   struct Group {
     std::map<std::string, std::unique_ptr<Entry>> by_address;
+    Tally known_context;
     std::vector<const WorkerView*> open, serving;
     std::map<const WorkerView*, Entry*> entry_of;
+    std::set<std::pair<base::Instant, Entry*>> fresh;  // by when they will be silent for too long
+    Tally healthy_context, healthy_block;
+    std::map<std::string, Tally> models;  // contexts of who serves, by fingerprint
   };
 
   const Group& Of(WorkerKind kind) const { return groups_[static_cast<size_t>(kind)]; }
@@ -120,6 +140,8 @@ class WorkerTable final {
   const Entry* OfProcess(WorkerKind kind, const WorkerKey& key) const;
   // Brings the view and the lists in step with the entry.
   void Refresh(WorkerKind kind, Entry* entry);
+  void CountContexts(Group* group, Entry* entry, bool healthy, bool serves);
+  void SetFresh(Group* group, Entry* entry, base::Instant until);
   void SetMember(Group* group, std::vector<const WorkerView*> Group::*list,
                  int32_t Entry::*position, Entry* entry, bool member);
 

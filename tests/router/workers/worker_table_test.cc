@@ -137,6 +137,19 @@ TEST_F(WorkerTableTest, TheLargestContextOutlivesItsProcessWhileItIsListed) {
   EXPECT_EQ(table_.KnownContext(), 160);
 }
 
+TEST_F(WorkerTableTest, WhoIsSilentGetsNothingNewUntilItSpeaks) {
+  Meet("a");
+  Say("a", 1);
+  now_ += std::chrono::milliseconds(2000);
+  EXPECT_TRUE(table_.AnyHealthy(kDecode, now_));
+  now_ += std::chrono::milliseconds(1);
+  EXPECT_FALSE(table_.AnyHealthy(kDecode, now_));
+  EXPECT_EQ(open(), 0u);
+  Say("a", 1);
+  EXPECT_TRUE(table_.AnyHealthy(kDecode, now_));
+  EXPECT_EQ(open(), 1u);
+}
+
 TEST_F(WorkerTableTest, SilenceMakesUnhealthyAndIsNotDeath) {
   Meet("a");
   Say("a", 1);
