@@ -1,12 +1,16 @@
-// What a placement and a status message cost a router, by the number of workers.
+// What a placement and a status message cost a router, by the number of workers, and ten routers
+// of one machine at once, each of which knows all workers.
 //
-//   bench_placement [WORKERS]
+//   bench_placement [WORKERS [ROUTERS]]
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -20,6 +24,14 @@ namespace {
 using SteadyTime = std::chrono::steady_clock;
 constexpr WorkerKind kKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
 constexpr int kPlacements = 200'000;
+// All workers but the first decode worker are smaller than this.
+constexpr int32_t kCommonContext = 8192;
+
+double ThreadCpuMicroseconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
 
 class Cluster {
  public:
@@ -37,7 +49,8 @@ class Cluster {
                       .layout = {.dtype = "float32", .block_size = 16, .layers = 1},
                       .numerics = "n",
                       .protocol_major = 1,
-                      .max_model_len = 8192},
+                      .max_model_len = i == 0 && kind == WorkerKind::kDecode ? 2 * kCommonContext
+                                                                             : kCommonContext},
                      /*accepted=*/true);
         Say(kind, i);
       }
@@ -53,15 +66,16 @@ class Cluster {
   }
 
   // Places one request, and ends it a while later, as others are placed.
-  double Place() {
+  double Place(const RoutingNeed& need) {
     static const PairSet kNone;
     const auto begin = SteadyTime::now();
     const RoutingInput input{.decode = table_.WithPlace(WorkerKind::kDecode),
                              .prefill = table_.WithPlace(WorkerKind::kPrefill),
                              .serving_prefill = table_.Serving(WorkerKind::kPrefill),
                              .failed_pairs = kNone,
+                             .one_model = true,
                              .now = now_};
-    const auto picked = PickRoute({.tokens = 500, .peak_tokens = 1000}, input, &random_);
+    const auto picked = PickRoute(need, input, &random_);
     const Route* const route = std::get_if<Route>(&picked);
     if (route != nullptr) {
       const WorkerKey prefill = route->prefill->key();
@@ -95,38 +109,77 @@ class Cluster {
   std::mt19937_64 random_{1};
 };
 
+struct Figures {
+  std::vector<double> placements, rare_placements, statuses;  // microseconds of the clock
+  double status_cpu = 0;                                      // microseconds each, in all
+};
+
+// One router's work. The statuses are timed one by one between placements, and counted in CPU time
+// in one go, because reading that clock costs as much as a status.
+Figures Work(int workers) {
+  Cluster cluster(workers);
+  Figures figures;
+  for (int i = 0; i < kPlacements; ++i) {
+    figures.placements.push_back(cluster.Place({.tokens = 500, .peak_tokens = 1000}));
+    const auto begin = SteadyTime::now();
+    cluster.Say(kKinds[i % 2], i / 2 % workers);
+    figures.statuses.push_back(
+        std::chrono::duration<double, std::micro>(SteadyTime::now() - begin).count());
+  }
+  for (int i = 0; i < kPlacements / 10; ++i) {
+    figures.rare_placements.push_back(
+        cluster.Place({.tokens = 500, .peak_tokens = kCommonContext + 1}));
+  }
+  const double begin = ThreadCpuMicroseconds();
+  for (int i = 0; i < kPlacements; ++i) cluster.Say(kKinds[i % 2], i / 2 % workers);
+  figures.status_cpu = (ThreadCpuMicroseconds() - begin) / kPlacements;
+  return figures;
+}
+
 void Print(const char* what, std::vector<double>* took) {
   std::sort(took->begin(), took->end());
   const auto at = [&](double part) {
     return (*took)[static_cast<size_t>(part * static_cast<double>(took->size() - 1))];
   };
-  std::printf("  %-16s p50 %7.2f us   p99 %7.2f us   max %8.2f us\n", what, at(0.5), at(0.99),
+  std::printf("  %-40s p50 %7.2f us   p99 %7.2f us   max %8.2f us\n", what, at(0.5), at(0.99),
               at(1));
 }
 
-void Run(int workers) {
-  Cluster cluster(workers);
-  std::vector<double> placements, statuses;
-  for (int i = 0; i < kPlacements; ++i) {
-    placements.push_back(cluster.Place());
-    const auto begin = SteadyTime::now();
-    cluster.Say(kKinds[i % 2], i / 2 % workers);
-    statuses.push_back(
-        std::chrono::duration<double, std::micro>(SteadyTime::now() - begin).count());
+void Run(int workers, int routers) {
+  std::vector<Figures> of(static_cast<size_t>(routers));
+  std::vector<std::thread> threads;
+  for (Figures& figures : of) threads.emplace_back([&] { figures = Work(workers); });
+  for (std::thread& thread : threads) thread.join();
+  Figures all;
+  for (const Figures& one : of) {
+    const auto append = [](std::vector<double>* to, const std::vector<double>& what) {
+      to->insert(to->end(), what.begin(), what.end());
+    };
+    append(&all.placements, one.placements);
+    append(&all.rare_placements, one.rare_placements);
+    append(&all.statuses, one.statuses);
+    all.status_cpu += one.status_cpu / routers;
   }
-  std::printf("%d prefill and %d decode workers\n", workers, workers);
-  Print("a placement", &placements);
-  Print("a status", &statuses);
+  std::printf("%d prefill and %d decode workers, %d router%s at once\n", workers, workers, routers,
+              routers == 1 ? "" : "s");
+  Print("a placement", &all.placements);
+  Print("one that a single worker could take", &all.rare_placements);
+  Print("a status", &all.statuses);
+  std::printf("  %-40s %.2f us\n", "CPU of a status, mean", all.status_cpu);
 }
 
 }  // namespace
 }  // namespace baton
 
 int main(int argc, char** argv) {
+  const auto number = [&](int at, int otherwise) {
+    return argc > at ? std::max(1, std::atoi(argv[at])) : otherwise;
+  };
   if (argc > 1) {
-    baton::Run(std::max(1, std::atoi(argv[1])));
+    baton::Run(number(1, 1000), number(2, 1));
     return 0;
   }
-  for (const int workers : {10, 100, 1000}) baton::Run(workers);
+  for (const int workers : {10, 100, 1000}) baton::Run(workers, 1);
+  baton::Run(1000, 10);
   return 0;
 }
