@@ -7,6 +7,6 @@
 namespace baton {
 
 constexpr int32_t kProtocolMajor = 1;
-constexpr int32_t kProtocolMinor = 1;
+constexpr int32_t kProtocolMinor = 2;
 
 }  // namespace baton

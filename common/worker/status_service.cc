@@ -76,8 +76,9 @@ PlaceShares::Demand DemandFromProto(const worker_pb::Demand& demand) {
 }
 
 // One router's Watch. A tick that finds the last write still on its way is skipped, so a slow
-// router gets fewer messages, never a queue. Keeps itself alive until OnDone; ticks hold weak
-// references.
+// router gets fewer messages, never a queue; so is one within the interval that the router asked
+// for, unless it is to hear that the worker takes new requests or no longer does. Keeps itself
+// alive until OnDone; ticks hold weak references.
 class WatchReactor final
     : public grpc::ServerBidiReactor<worker_pb::WatchRequest, worker_pb::WatchResponse>,
       public std::enable_shared_from_this<WatchReactor> {
@@ -98,6 +99,7 @@ class WatchReactor final
       if (!introduced_) End(absl::InvalidArgumentError("the stream ended before `protocol`"));
       return;
     }
+    SetInterval(std::chrono::milliseconds(request_.min_interval_ms()));
     if (!std::exchange(introduced_, true)) {
       const absl::Status allowed = CheckProtocol(request_);
       if (!allowed.ok()) return End(allowed);
@@ -140,6 +142,11 @@ class WatchReactor final
     Schedule();
   }
 
+  void SetInterval(base::Duration least) {
+    base::MutexLock lock(&mutex_);
+    min_interval_ = std::clamp(least, base::Duration(), core_->timeouts().status_max);
+  }
+
   // What the router is told now, without the identity.
   worker_pb::WatchResponse Say() {
     const EngineFigures figures = core_->engine().figures();
@@ -153,9 +160,19 @@ class WatchReactor final
 
   void WriteIfDue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (writing_ || finished_ || !identity_sent_) return;
+    const base::Duration silent = core_->clock().Now() - sent_at_;
+    if (silent < min_interval_ && !TurnedOver()) return;
     worker_pb::WatchResponse response = Say();
-    const bool due = core_->clock().Now() - sent_at_ >= core_->timeouts().status_max;
+    const bool due = silent >= core_->timeouts().status_max;
     if (due || response.SerializeAsString() != sent_) Write(std::move(response));
+  }
+
+  // Whether the worker began or ceased to take new requests since the last message.
+  bool TurnedOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const worker_pb::WorkerLoad& told = response_.load();
+    const bool draining = core_->draining();
+    const bool ready = core_->engine().figures().healthy && !draining;
+    return ready != told.ready() || draining != told.draining();
   }
 
   void Write(worker_pb::WatchResponse response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -187,6 +204,7 @@ class WatchReactor final
   worker_pb::WatchResponse response_ ABSL_GUARDED_BY(mutex_);
   std::string sent_ ABSL_GUARDED_BY(mutex_);  // the last message, serialised
   base::Instant sent_at_ ABSL_GUARDED_BY(mutex_){};
+  base::Duration min_interval_ ABSL_GUARDED_BY(mutex_){};
   bool identity_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

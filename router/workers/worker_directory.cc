@@ -7,13 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
+#include "router/workers/status_interval.h"
 
 namespace baton {
 namespace {
 
 constexpr base::Duration kFirstBackoff = std::chrono::milliseconds(100);
 constexpr base::Duration kLastBackoff = std::chrono::seconds(2);
-// How often a worker hears of this router's demand, at most.
+// How often a worker hears of this router's demand, at most; seldomer where the router asks for
+// seldom statuses.
 constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
 
 std::vector<std::string> AllTargets(const DirectoryOptions& options) {
@@ -160,9 +162,10 @@ void WorkerDirectory::Connect(WorkerKind kind, const std::string& address) {
 
 void WorkerDirectory::OpenWatch(const Peer& peer, Connection* connection) {
   const std::weak_ptr<WorkerDirectory> weak = weak_from_this();
-  connection->told = WorkerDemand();
-  connection->watch = WorkerWatch::Open(
-      connection->link, {.message =
+  connection->told = {.demand = {}, .interval = Interval()};
+  connection->watch =
+      WorkerWatch::Open(connection->link, connection->told.interval,
+                        {.message =
                              [weak, peer](const worker::v1::WatchResponse& response) {
                                if (const auto self = weak.lock()) self->OnStatus(peer, response);
                              },
@@ -170,6 +173,10 @@ void WorkerDirectory::OpenWatch(const Peer& peer, Connection* connection) {
                              [weak, peer](const grpc::Status& status) {
                                if (const auto self = weak.lock()) self->OnWatchEnded(peer, status);
                              }});
+}
+
+base::Duration WorkerDirectory::Interval() const {
+  return StatusInterval(connections_.size(), options_.deadlines.status_fresh);
 }
 
 void WorkerDirectory::Learn(const Peer& peer, Connection* connection,
@@ -270,20 +277,22 @@ void WorkerDirectory::TellDemand(int64_t requests, int64_t tokens) {
   waiting_requests_ = requests;
   waiting_tokens_ = tokens;
   const base::Instant now = clock_->Now();
-  if (now - told_all_at_ < kTellEvery) return;
+  if (now - told_all_at_ < std::max(kTellEvery, Interval())) return;
   told_all_at_ = now;
   for (auto& [peer, connection] : connections_) TellOne(peer, &connection, now);
 }
 
 void WorkerDirectory::TellOne(const Peer& peer, Connection* connection, base::Instant now) {
-  if (!connection->process || now - connection->told_at < kTellEvery) return;
-  const WorkerDemand demand =
-      table_.DemandOf(peer.first, peer.second, waiting_requests_, waiting_tokens_);
-  if (demand == connection->told) return;
+  const base::Duration interval = Interval();
+  if (!connection->process || now - connection->told_at < std::max(kTellEvery, interval)) return;
+  const WorkerWatch::Wish wish{
+      .demand = table_.DemandOf(peer.first, peer.second, waiting_requests_, waiting_tokens_),
+      .interval = interval};
+  if (wish == connection->told) return;
   // A message that is still on its way carries the old demand; the next status brings us here
   // again.
-  if (!connection->watch->Tell(demand)) return;
-  connection->told = demand;
+  if (!connection->watch->Tell(wish)) return;
+  connection->told = wish;
   connection->told_at = now;
 }
 

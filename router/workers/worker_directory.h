@@ -129,7 +129,7 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
     bool reported_unreached = false;     // the log says that it does not answer
     std::optional<WorkerKey> process;    // that the watch speaks to
     base::Duration backoff{};
-    WorkerDemand told;
+    WorkerWatch::Wish told;
     base::Instant told_at{};
   };
   using Peer = std::pair<WorkerKind, std::string>;  // and its address
@@ -152,6 +152,8 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOne(const Peer& peer, Connection* connection, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // How far apart statuses of one worker should be now.
+  base::Duration Interval() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Changed();
 
   const DirectoryOptions options_;

@@ -15,10 +15,15 @@ constexpr int64_t kMostTokens = int64_t{1} << 48;
 
 int32_t Counted(int32_t told) { return std::clamp(told, 0, kMostCounted); }
 
+int32_t WholeMilliseconds(base::Duration duration) {
+  return static_cast<int32_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
+}
+
 }  // namespace
 
 std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
-                                               Listener listener) {
+                                               base::Duration interval, Listener listener) {
   std::shared_ptr<WorkerWatch> watch(new WorkerWatch(std::move(link), std::move(listener)));
   watch->self_ = watch;
   watch->link_->status->async()->Watch(&watch->context_, watch.get());
@@ -26,6 +31,7 @@ std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
     base::MutexLock lock(&watch->mutex_);
     watch->request_.mutable_protocol()->set_major(kProtocolMajor);
     watch->request_.mutable_protocol()->set_minor(kProtocolMinor);
+    watch->request_.set_min_interval_ms(WholeMilliseconds(interval));
     watch->reading_ = watch->writing_ = true;
     watch->StartWrite(&watch->request_);
   }
@@ -34,15 +40,16 @@ std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
   return watch;
 }
 
-bool WorkerWatch::Tell(const WorkerDemand& demand) {
+bool WorkerWatch::Tell(const Wish& wish) {
   base::MutexLock lock(&mutex_);
   if (writing_ || !reading_) return false;
   request_.Clear();
   worker::v1::Demand* const proto = request_.mutable_demand();
-  proto->set_places_held(demand.places_held);
-  proto->set_places_wanted(demand.places_wanted);
-  proto->set_prompt_tokens_held(demand.prompt_tokens_held);
-  proto->set_prompt_tokens_wanted(demand.prompt_tokens_wanted);
+  proto->set_places_held(wish.demand.places_held);
+  proto->set_places_wanted(wish.demand.places_wanted);
+  proto->set_prompt_tokens_held(wish.demand.prompt_tokens_held);
+  proto->set_prompt_tokens_wanted(wish.demand.prompt_tokens_wanted);
+  request_.set_min_interval_ms(WholeMilliseconds(wish.interval));
   writing_ = true;
   StartWrite(&request_);
   return true;

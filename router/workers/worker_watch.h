@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "baton/worker/v1/status.grpc.pb.h"
+#include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "grpcpp/client_context.h"
 #include "router/workers/worker_link.h"
@@ -20,12 +21,19 @@ class WorkerWatch final
     std::function<void(const worker::v1::WatchResponse&)> message;
     std::function<void(const grpc::Status&)> ended;  // once, last
   };
+  // What this router says again and again: what it could use, and how far apart it wants two
+  // statuses to be.
+  struct Wish {
+    WorkerDemand demand;
+    base::Duration interval{};
+    friend bool operator==(const Wish&, const Wish&) = default;
+  };
   // Opens the stream. The listener is called from gRPC's threads and must not block.
-  static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link, Listener listener);
+  static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link,
+                                           base::Duration interval, Listener listener);
 
-  // Says what this router could use. False when the last message is still on its way, or the stream
-  // is over.
-  bool Tell(const WorkerDemand& demand);
+  // False when the last message is still on its way, or the stream is over.
+  bool Tell(const Wish& wish);
   void Cancel() { context_.TryCancel(); }
 
   void OnReadDone(bool ok) override;

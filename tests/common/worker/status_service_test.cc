@@ -1,6 +1,8 @@
 // StatusService.Watch as a router sees it.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "tests/fakes/worker_harness.h"
 
 namespace baton {
@@ -9,11 +11,13 @@ namespace {
 // One open Watch.
 class Watching final {
  public:
-  explicit Watching(WorkerHarness& worker, int32_t major = 1)
-      : stub_(worker_pb::StatusService::NewStub(worker.channel())) {
+  explicit Watching(WorkerHarness& worker, int32_t major = 1, int32_t min_interval_ms = 0)
+      : min_interval_ms_(min_interval_ms),
+        stub_(worker_pb::StatusService::NewStub(worker.channel())) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     worker_pb::WatchRequest request;
     request.mutable_protocol()->set_major(major);
+    request.set_min_interval_ms(min_interval_ms_);
     stream_ = stub_->Watch(&context_);
     stream_->Write(request);
   }
@@ -23,6 +27,7 @@ class Watching final {
     worker_pb::WatchRequest request;
     request.mutable_demand()->set_places_held(held);
     request.mutable_demand()->set_places_wanted(wanted);
+    request.set_min_interval_ms(min_interval_ms_);
     stream_->Write(request);
   }
   bool Read(worker_pb::WatchResponse* response) { return stream_->Read(response); }
@@ -45,6 +50,7 @@ class Watching final {
   }
 
  private:
+  const int32_t min_interval_ms_;
   std::unique_ptr<worker_pb::StatusService::Stub> stub_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReaderWriter<worker_pb::WatchRequest, worker_pb::WatchResponse>>
@@ -93,6 +99,35 @@ TEST(StatusServiceTest, DrainShows) {
   Watching watch(worker);
   worker.core().BeginDrain();
   EXPECT_TRUE(watch.ReadUntil([](const auto& load) { return load.draining() && !load.ready(); }));
+}
+
+TEST(StatusServiceTest, RouterThatAsksForFewStatusesHearsOfADrainAtOnceAndOfNothingElse) {
+  WorkerHarness worker({.timeouts = {.status_max = std::chrono::hours(1)}});
+  Watching rare(worker, 1, /*min_interval_ms=*/3'600'000);
+  Watching often(worker);
+  worker_pb::WatchResponse response;
+  ASSERT_TRUE(rare.Read(&response));
+  EXPECT_TRUE(response.load().ready());
+  worker.control().Pause();
+  DecodeCall call(worker, LocalStart());
+  // By then the other one had several occasions to say so, too.
+  ASSERT_TRUE(often.ReadUntil([](const auto& load) { return load.running() == 1; }));
+  rare.Want(0, 100);
+  ASSERT_TRUE(often.ReadUntilShare(0));
+  worker.core().BeginDrain();
+  ASSERT_TRUE(rare.Read(&response));
+  EXPECT_TRUE(response.load().draining());
+  EXPECT_EQ(response.load().running(), 1);
+  worker.control().Resume();
+  call.ReadAll();
+}
+
+TEST(StatusServiceTest, NoRouterCanAskForSilence) {
+  WorkerHarness worker({.timeouts = {.status_min = std::chrono::milliseconds(1),
+                                     .status_max = std::chrono::milliseconds(5)}});
+  Watching watch(worker, 1, /*min_interval_ms=*/std::numeric_limits<int32_t>::max());
+  worker_pb::WatchResponse response;
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(watch.Read(&response));
 }
 
 TEST(StatusServiceTest, RefusesAnotherProtocolMajor) {
