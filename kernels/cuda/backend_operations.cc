@@ -40,10 +40,14 @@ void CudaBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out
 
 absl::Status CudaBackend::MatMulFp8(const cuda::DeviceWeight& weight, Matrix in, Matrix out,
                                     const MatMulEpilogue& epilogue) {
-  BATON_ASSIGN_OR_RETURN(const bool moved,
-                         fp8_products_->Reserve(cuda::RowBucket(in.rows), in.cols, out.cols));
+  BATON_ASSIGN_OR_RETURN(
+      const int64_t rung,
+      fp8_products_->ladder().Serve(cuda::Fp8Products::KeyOf(weight, 0, info_.compute_dtype),
+                                    in.rows, cuda::Fp8Ladder::MostRows(in.rows),
+                                    [&](const cuda::MatMulKey& key) { return matmul_->Ask(key); }));
+  BATON_ASSIGN_OR_RETURN(const bool moved, fp8_products_->Reserve(rung, in.cols, out.cols));
   if (moved) graphs_.Clear();
-  return fp8_products_->Run(*matmul_, weight, in, out, cuda::Floats(epilogue.bias),
+  return fp8_products_->Run(*matmul_, weight, rung, in, out, cuda::Floats(epilogue.bias),
                             epilogue.accumulate);
 }
 

@@ -23,6 +23,12 @@ struct Product {
   int64_t max_rows = 0;
 };
 
+// The most rows of which a product of this shape is asked for.
+int64_t MostRows(const cuda::MatMulKey& shape, const Product& product) {
+  return shape.fp8 ? cuda::Fp8Ladder::MostRows(product.max_rows)
+                   : cuda::RowBucket(product.max_rows);
+}
+
 // Groups products by their shape, which layers have in common.
 std::map<cuda::MatMulKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
   std::map<cuda::MatMulKey, Product> products;
@@ -49,13 +55,11 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   size_t in_bytes = 0;
   size_t out_bytes = 0;
   for (const auto& [key, product] : products) {
-    const int64_t rows = cuda::RowBucket(product.max_rows);
+    const int64_t rows = MostRows(key, product);
     // Codes of fp8 and their scales fit as well: codes are shorter by more than scales take.
     const auto in = static_cast<size_t>(rows * key.in) * SizeOf(info_.compute_dtype);
     in_bytes = std::max(in_bytes, in + static_cast<size_t>(rows) * sizeof(float));
     out_bytes = std::max(out_bytes, static_cast<size_t>(rows * key.out) * SizeOf(key.out_dtype));
-    if (!key.fp8) continue;
-    BATON_RETURN_IF_ERROR(fp8_products_->Reserve(rows, key.in, key.out).status());
   }
   BATON_ASSIGN_OR_RETURN(auto in, Allocate(in_bytes));
   BATON_ASSIGN_OR_RETURN(auto out, Allocate(out_bytes));
@@ -72,13 +76,24 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
                           .weight_scales = weight->scales(),
                           .in_scales = static_cast<const float*>(in->data())});
     }
-    cuda::MatMulKey key = shape;
     for (const int64_t rows : cuda::RowBuckets(product.max_rows)) {
-      key.rows = rows;
-      BATON_RETURN_IF_ERROR(matmul_->Prepare(key, operands));
+      BATON_RETURN_IF_ERROR(PrepareRung(shape, rows, MostRows(shape, product), operands));
     }
   }
   return stream_.Synchronize();
+}
+
+absl::Status CudaBackend::PrepareRung(const cuda::MatMulKey& shape, int64_t rows, int64_t most,
+                                      std::span<const cuda::MatMulOperands> operands) {
+  const auto prepare = [&](const cuda::MatMulKey& key) { return matmul_->Prepare(key, operands); };
+  if (shape.fp8) {
+    BATON_ASSIGN_OR_RETURN(const int64_t rung,
+                           fp8_products_->ladder().Serve(shape, rows, most, prepare));
+    return fp8_products_->Reserve(rung, shape.in, shape.out).status();
+  }
+  cuda::MatMulKey key = shape;
+  key.rows = rows;
+  return prepare(key);
 }
 
 absl::Status CudaBackend::PrepareAttention(const StepUses& uses) {

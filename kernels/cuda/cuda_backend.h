@@ -92,6 +92,9 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackFp8(const HostTensor& weight,
                                                         const Shard& part);
   absl::Status PrepareProducts(const StepUses& uses);
+  // Prepares a product of a rung and, for fp8, the room that it needs.
+  absl::Status PrepareRung(const cuda::MatMulKey& shape, int64_t rows, int64_t most,
+                           std::span<const cuda::MatMulOperands> operands);
   absl::Status PrepareAttention(const StepUses& uses);
   absl::Status SetRope(std::span<const float> inv_freq);
   absl::Status PrepareSampling(int32_t vocab, int32_t rows);

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;  // what cuBLAS advises on Hopper
 constexpr int kProposals = 8;
 constexpr int kTimedRuns = 3;
-constexpr float kNeverMs = 1e9F;  // of a proposal that does not run
+constexpr float kNeverMs = 1e9F;  // of a proposal that there is not or that does not run
 constexpr int kAlignment = 16;    // of every operand's first element, bytes
 
 cudaDataType_t TypeOf(DType dtype) {
@@ -121,10 +121,15 @@ absl::Status MatMul::Propose(const MatMulKey& key, Plan& plan) {
   lt.preference_destroy(preference);
   plan.proposals.resize(static_cast<size_t>(std::max(0, found)));
   if (status == CUBLAS_STATUS_SUCCESS && found > 0) return absl::OkStatus();
-  return DeviceFault(absl::StrCat(
+  return NoAlgorithm(key, lt.status_name(status));
+}
+
+absl::Status MatMul::NoAlgorithm(const MatMulKey& key, std::string_view why) const {
+  const std::string message = absl::StrCat(
       "cuBLASLt ", version_, " has no algorithm for ", key.rows, " x ", key.in, " by ", key.out,
       " x ", key.in, " of ", key.fp8 ? "fp8 e4m3 with scales per row" : std::string(Name(dtype_)),
-      ": ", lt.status_name(status)));
+      ": ", std::string(why));
+  return key.fp8 ? absl::UnimplementedError(message) : DeviceFault(message);
 }
 
 absl::StatusOr<std::unique_ptr<MatMul::Plan>> MatMul::Describe(const MatMulKey& key) {
@@ -209,23 +214,33 @@ absl::StatusOr<float> MatMul::Time(Plan& plan, const void* algorithm, const MatM
   return Event::MillisecondsBetween(begin, end);
 }
 
-absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands) {
-  BATON_ASSIGN_OR_RETURN(Plan* const plan, Find(key));
-  BATON_RETURN_IF_ERROR(SetRows(*plan, key.rows));
-  std::vector<float> times;
-  for (const auto& proposal : plan->proposals) {
-    const auto took = Time(*plan, &proposal.algo, key, operands);
-    times.push_back(took.ok() ? *took : kNeverMs);
+absl::Status MatMul::TimeProposals(Plan& plan, const MatMulKey& key,
+                                   std::span<const MatMulOperands> operands,
+                                   std::span<float> times) {
+  BATON_RETURN_IF_ERROR(SetRows(plan, key.rows));
+  for (size_t i = 0; i < plan.proposals.size(); ++i) {
+    const auto took = Time(plan, &plan.proposals[i].algo, key, operands);
+    if (took.ok()) times[i] = *took;
     // The error of a proposal that does not run must not be taken for the next launch's.
     if (!took.ok()) LastLaunchStatus("timing a product").IgnoreError();
   }
+  return absl::OkStatus();
+}
+
+absl::Status MatMul::Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands) {
+  const absl::StatusOr<Plan*> found = Find(key);
+  if (!found.ok() && !absl::IsUnimplemented(found.status())) return found.status();
+  // A rank without a proposal sends times as well, so that the others learn of it.
+  std::vector<float> times(kProposals, kNeverMs);
+  if (found.ok()) BATON_RETURN_IF_ERROR(TimeProposals(**found, key, operands, times));
   if (collective_ != nullptr) BATON_RETURN_IF_ERROR(collective_->AllReduceSumOnHost(times));
   const auto fastest = std::min_element(times.begin(), times.end());
   if (*fastest >= kNeverMs) {
-    return DeviceFault(absl::StrCat("no proposal of cuBLASLt ran for ", key.rows, " rows of ",
-                                    key.in, " by ", key.out));
+    plans_.erase(key);
+    return found.ok() ? NoAlgorithm(key, "no proposal ran on all ranks") : found.status();
   }
-  std::swap(plan->proposals[0], plan->proposals[static_cast<size_t>(fastest - times.begin())]);
+  auto& proposals = (*found)->proposals;
+  std::swap(proposals[0], proposals[static_cast<size_t>(fastest - times.begin())]);
   return absl::OkStatus();
 }
 

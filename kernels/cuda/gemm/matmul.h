@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -62,8 +63,11 @@ class MatMul final {
 
   // Times the proposals for `key` with the `operands` in turn, so that no cache holds a weight when
   // its turn comes; their `in` and `out` are scratch of the key's size. All ranks prepare the same
-  // keys in the same order.
+  // keys in the same order. UNIMPLEMENTED, on all ranks, when no algorithm serves a key of fp8 on
+  // one of them; for any other key that is a device fault.
   absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);
+  // Whether the library proposes an algorithm for `key`; the errors are Prepare's.
+  absl::Status Ask(const MatMulKey& key) { return Find(key).status(); }
   // Queues the product of exactly `rows` rows, which may be fewer than the key's.
   absl::Status Run(const MatMulKey& key, int64_t rows, const MatMulOperands& operands);
 
@@ -80,8 +84,12 @@ class MatMul final {
   absl::Status SetPointers(Plan& plan, const MatMulKey& key, const MatMulOperands& operands);
   absl::Status Launch(Plan& plan, const void* algorithm, const MatMulKey& key,
                       const MatMulOperands& operands);
+  absl::Status NoAlgorithm(const MatMulKey& key, std::string_view why) const;
   absl::StatusOr<float> Time(Plan& plan, const void* algorithm, const MatMulKey& key,
                              std::span<const MatMulOperands> operands);
+  // Sets the time of each proposal that runs.
+  absl::Status TimeProposals(Plan& plan, const MatMulKey& key,
+                             std::span<const MatMulOperands> operands, std::span<float> times);
 
   const DType dtype_;
   const StreamHandle stream_;
