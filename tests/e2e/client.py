@@ -49,11 +49,21 @@ class Client:
     def unary(self, method, request, timeout_s=60):
         return self._call(self._channel.unary_unary, method, request, timeout_s)
 
+    def future(self, method, request, timeout_s=60):
+        """As unary, without waiting; the result, or cancel(), comes later."""
+        descriptor = self._method(method)
+        return self._stub(self._channel.unary_unary, method).future(
+            self._body(descriptor, request), timeout=timeout_s)
+
+    def converse(self, method, requests, timeout_s=60):
+        """A call that streams what the iterator `requests` gives; iterate over its answers."""
+        descriptor = self._method(method)
+        bodies = (self._body(descriptor, request) for request in requests)
+        return self._stub(self._channel.stream_stream, method)(bodies, timeout=timeout_s)
+
     def exchange(self, method, requests, timeout_s=60):
         """A call that streams `requests` and whose answers stream too; a list of these."""
-        descriptor = self._method(method)
-        bodies = [self._body(descriptor, request) for request in requests]
-        return list(self._stub(self._channel.stream_stream, method)(iter(bodies), timeout=timeout_s))
+        return list(self.converse(method, requests, timeout_s))
 
     def _call(self, kind, method, request, timeout_s):
         return self._stub(kind, method)(self._body(self._method(method), request), timeout=timeout_s)

@@ -54,13 +54,17 @@ class Process:
         self.pid = self._popen.pid
         self.ready = None
 
+    def poll_ready(self):
+        """Whether it has said where it listens; does not wait."""
+        if not self.running():
+            raise Failure(f"{self.name} exited with {self.exit_code()}:\n{self.tail()}")
+        text = self._ready_file.read_text()
+        if text.endswith("\n"):
+            self.ready = json.loads(text)
+        return self.ready is not None
+
     def wait_ready(self):
-        def line():
-            if self._popen.poll() is not None:
-                raise Failure(f"{self.name} exited with {self._popen.returncode}:\n{self.tail()}")
-            text = self._ready_file.read_text()
-            return json.loads(text) if text.endswith("\n") else None
-        self.ready = wait_until(line, f"the ready line of {self.name}\n{self.tail()}")
+        wait_until(self.poll_ready, f"the ready line of {self.name}\n{self.tail()}")
         return self
 
     @property
@@ -72,7 +76,11 @@ class Process:
         return self.ready["admin"]
 
     def running(self):
-        return self._popen.poll() is None
+        return self.exit_code() is None
+
+    def exit_code(self):
+        """None while it runs; minus the signal's number if one ended it."""
+        return self._popen.poll()
 
     def stopped(self):
         """True if a failpoint (SIGSTOP) or a signal has stopped the process."""

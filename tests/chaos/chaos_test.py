@@ -1,0 +1,232 @@
+"""What of the chaos tool decides: what strikes, what may be tried again, what is an error."""
+
+import json
+import pathlib
+import random
+import sys
+import tempfile
+import types
+import unittest
+
+import grpc
+
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent),
+                str(pathlib.Path(__file__).resolve().parents[1] / "e2e")]
+import client  # noqa: E402
+import invariants  # noqa: E402
+import plan  # noqa: E402
+import prompts  # noqa: E402
+import retry  # noqa: E402
+from eos_logs import EosLogs  # noqa: E402
+from load import Finished  # noqa: E402
+from slots import Life  # noqa: E402
+
+NAMES = ["decode-0", "decode-1", "decode-2", "prefill-0", "prefill-1", "router-0", "router-1"]
+ALL = plan.kinds({"sockets", "disk", "dns"})
+
+
+def round_of(seed, number=0, safe=frozenset()):
+    return plan.plan(seed, number, NAMES, ALL, 5, 200, safe)
+
+
+class Plan(unittest.TestCase):
+    def test_a_seed_is_one_sequence_of_blows(self):
+        self.assertEqual(round_of(7), round_of(7))
+        self.assertNotEqual(round_of(7), round_of(8))
+        self.assertNotEqual(round_of(7), round_of(7, number=1))
+
+    def test_all_kinds_strike_at_the_rate_that_was_asked_for(self):
+        blows = round_of(7)
+        self.assertEqual({blow.kind for blow in blows}, set(plan.WEIGHTS))
+        self.assertAlmostEqual(len(blows) / 200, 5, delta=0.6)
+        times = [blow.at for blow in blows]
+        self.assertEqual(times, sorted(times))
+        self.assertLess(len(set(times)), len(times), "several blows fall at once")
+
+    def test_what_is_spared_is_struck_but_does_not_die(self):
+        safe = plan.spared(7, 0, NAMES, 6)
+        self.assertEqual({name.split("-")[0] for name in safe}, {"decode", "prefill", "router"})
+        struck = [blow for blow in round_of(7, safe=safe) if blow.target in safe]
+        self.assertTrue(struck)
+        self.assertFalse([blow for blow in struck if blow.kind in plan.DEADLY])
+
+    def test_without_root_no_blow_needs_it(self):
+        self.assertEqual(plan.kinds(set()), ["kill", "stop", "drain"])
+
+
+class FakeError:
+    """A failed call with the details that the router sends."""
+
+    def __init__(self, reason="", seconds=None):
+        status = client.message("google.rpc.Status")()
+        if reason:
+            status.details.add().Pack(client.message("google.rpc.ErrorInfo")(reason=reason))
+        if seconds is not None:
+            info = client.message("google.rpc.RetryInfo")()
+            info.retry_delay.seconds = seconds
+            status.details.add().Pack(info)
+        self._trailer = [("grpc-status-details-bin", status.SerializeToString())]
+
+    def trailing_metadata(self):
+        return self._trailer
+
+
+class Retry(unittest.TestCase):
+    def may(self, code, *details):
+        error = FakeError(*details)
+        return retry.may_retry(getattr(grpc.StatusCode, code), *retry.details_of(error))
+
+    def test_what_passes_is_tried_again(self):
+        self.assertTrue(self.may("UNAVAILABLE"))
+        self.assertTrue(self.may("UNAVAILABLE", "ATTEMPTS_EXHAUSTED"))
+        self.assertTrue(self.may("RESOURCE_EXHAUSTED", "QUEUE_FULL", 1))
+        self.assertTrue(self.may("CANCELLED"))
+
+    def test_what_stays_is_not(self):
+        self.assertFalse(self.may("INVALID_ARGUMENT", "TOO_LONG"))
+        self.assertFalse(self.may("INTERNAL", "REQUEST_KILLED_WORKERS"))
+        self.assertFalse(self.may("RESOURCE_EXHAUSTED", "SLOW_CLIENT"))
+        self.assertFalse(self.may("DEADLINE_EXCEEDED"))
+
+    def test_waits_grow_to_a_bound_and_the_server_may_ask_for_more(self):
+        rng = random.Random(1)
+        waits = [retry.wait_before(tries, None, rng) for tries in range(1, 12)]
+        self.assertLessEqual(waits[0], 0.1)
+        self.assertTrue(1 <= waits[-1] <= 2, waits)
+        self.assertEqual(retry.wait_before(1, 5.0, rng), 5)
+
+
+def answer_of(tokens, ended=True):
+    event = client.message("baton.v1.GenerateResponse")
+    answer = prompts.Answer()
+    answer.add(event(started={"prompt_tokens": 3, "seed": 9}))
+    for token in tokens:
+        answer.add(event(delta={"token_ids": [token], "text": f"{token} ", "eos_steps": [
+            {"step": len(answer.tokens) + 1, "entropy": token}]}))
+    if ended:
+        answer.add(event(final={"finish_reason": 5, "usage": {"completion_tokens": len(tokens)}}))
+    return answer
+
+
+class Answers(unittest.TestCase):
+    alone = answer_of([5, 6, 7, 8])
+
+    def differs(self, *arguments):
+        return answer_of(*arguments).differs(self.alone)
+
+    def test_the_same_answer_is_the_same(self):
+        self.assertEqual(self.differs([5, 6, 7, 8]), "")
+
+    def test_a_token_that_is_lost_doubled_or_different_is_seen(self):
+        for tokens in ([5, 7, 8], [5, 6, 6, 7, 8], [5, 6, 7, 9], [5, 6, 7], [5, 6, 7, 8, 8]):
+            self.assertIn("tokens", self.differs(tokens), tokens)
+
+    def test_a_broken_stream_is_the_beginning_of_the_answer(self):
+        self.assertEqual(self.differs([5, 6], False), "")
+        self.assertEqual(self.differs([], False), "")
+        self.assertIn("the beginning of", self.differs([5, 7], False))
+        self.assertIn("tokens", self.differs([5, 6, 7, 8, 8], False))
+
+    def test_figures_of_a_token_count_too(self):
+        other = answer_of([5, 6, 7, 8])
+        other.eos[2] = (3, *other.eos[1][1:])
+        self.assertIn("EOS rows", other.differs(self.alone))
+
+    def test_another_end_is_seen(self):
+        other = answer_of([5, 6, 7, 8])
+        other.end = (1, *other.end[1:])
+        self.assertIn("Final", other.differs(self.alone))
+
+    def test_output_after_the_end_is_refused(self):
+        other = answer_of([5])
+        with self.assertRaises(ValueError):
+            other.add(client.message("baton.v1.GenerateResponse")(delta={"token_ids": [1]}))
+
+
+class Logs(unittest.TestCase):
+    """The EOS log of one router, which finished one answer of three tokens."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "router-0.jsonl"
+        self.life = Life("router-0", 1, 1, began=0.0)
+        self.dropped = 0
+        metrics = types.SimpleNamespace(sum=lambda name: self.dropped)
+        process = types.SimpleNamespace(name="router-0.1", metrics=lambda: metrics)
+        slot = types.SimpleNamespace(name="router-0", lives=1, address="r", process=process)
+        service = types.SimpleNamespace(of=lambda role: [slot], lives=[self.life],
+                                        eos_logs={("router-0", 1): self.path})
+        self.striker = types.SimpleNamespace(disk_full_times=[])
+        self.failures = []
+        self.logs = EosLogs(service, self.striker, self.failures.append)
+        self.finished = {"x": Finished([4, 5, 6], "r", began=9.0, ended=10.0)}
+
+    def problem(self, steps):
+        with open(self.path, "a") as log:
+            for step in steps:
+                row = {"request_id": "x", "step": step, "current_token_id": step + 3,
+                       "is_finished": step == 3}
+                log.write(json.dumps(row) + "\n")
+        found = self.logs.problem(self.finished)
+        self.logs.check_tokens(self.finished)
+        return found
+
+    def test_whole(self):
+        self.assertEqual(self.problem([1, 2, 3]), "")
+        self.assertEqual(self.failures, [])
+
+    def test_a_row_that_lacks_is_a_problem_until_it_comes(self):
+        self.assertIn("1 rows lack", self.problem([1, 2]))
+        self.assertEqual(self.problem([3]), "")
+
+    def test_a_row_twice_is_a_failure(self):
+        self.problem([1, 2, 2, 3])
+        self.assertIn("step 2 twice", self.failures[0])
+
+    def test_a_wrong_token_is_a_failure(self):
+        self.finished["x"].tokens[1] = 9
+        self.problem([1, 2, 3])
+        self.assertIn("another token 2", self.failures[0])
+
+    def test_a_full_disk_excuses_what_was_counted(self):
+        self.striker.disk_full_times.append((9.5, 9.9))
+        self.dropped = 1
+        self.assertEqual(self.problem([1, 2]), "")
+        self.dropped = 0
+        self.assertIn("1 rows lack", self.problem([]))
+
+    def test_rows_dropped_on_a_disk_with_room_are_a_problem(self):
+        self.dropped = 1
+        self.assertIn("had room", self.problem([1, 2, 3]))
+
+    def test_a_kill_excuses_what_was_just_finished(self):
+        self.life.ended, self.life.killed = 10.5, True
+        self.assertEqual(self.problem([1, 2]), "")
+        self.life.ended = 100.0
+        self.assertIn("1 rows of x lack", self.problem([]))
+
+    def test_a_drain_excuses_nothing(self):
+        self.life.ended = 10.5
+        self.assertIn("1 rows of x lack", self.problem([1, 2]))
+
+
+class Memory(unittest.TestCase):
+    def growth(self, sizes, files=None):
+        memory = invariants.Memory()
+        memory.by_life = {("router-0", 1): sizes}
+        memory.files = {("router-0", 1): files or [17] * len(sizes)}
+        return memory.growth()
+
+    def test_flat(self):
+        self.assertEqual(self.growth([30, 31, 31.5, 31.4, 31.6, 31.5]), [])
+
+    def test_one_that_grows_from_round_to_round_is_seen(self):
+        self.assertIn("grew", self.growth([30 + 6 * i for i in range(6)])[0])
+
+    def test_open_files_that_grow_are_seen(self):
+        self.assertIn("open files", self.growth([30] * 6, [17 + 8 * i for i in range(6)])[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
