@@ -1,12 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -19,9 +16,9 @@
 #include "router/workers/failed_pairs.h"
 #include "router/workers/prefix_hints.h"
 #include "router/workers/target_resolver.h"
-#include "router/workers/worker_link.h"
+#include "router/workers/worker_connections.h"
+#include "router/workers/worker_news.h"
 #include "router/workers/worker_table.h"
-#include "router/workers/worker_watch.h"
 
 namespace baton {
 
@@ -66,13 +63,15 @@ struct WorkerReport {
   bool healthy = false;
 };
 
-// The workers behind the configured lists and names: it resolves names, keeps one channel and one
-// Watch to each worker, and feeds what they say into a WorkerTable. Thread-safe.
-class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirectory> {
+// What this router knows of its workers, behind one lock: who they are and how they are and what it
+// has there (WorkerTable), which pairs failed, and what their prefix caches may hold. Its news come
+// from the WorkerConnections, which it starts and stops. Thread-safe.
+class WorkerDirectory final : public WorkerNews,
+                              public std::enable_shared_from_this<WorkerDirectory> {
  public:
   static std::shared_ptr<WorkerDirectory> Create(DirectoryOptions options, const base::Clock* clock,
                                                  base::TimerQueue* timers);
-  ~WorkerDirectory();
+  ~WorkerDirectory() override;
 
   // Workers that are listed by IP address are known when it returns; names are looked up in the
   // background. `on_change` is called from gRPC and
@@ -122,60 +121,35 @@ class WorkerDirectory final : public std::enable_shared_from_this<WorkerDirector
 
  private:
   friend class WorkerHold;
-  struct Connection {
-    std::shared_ptr<WorkerLink> link;
-    std::shared_ptr<WorkerWatch> watch;  // null between two tries
-    bool listed = true;                  // the list or the name still has it
-    bool reported_unreached = false;     // the log says that it does not answer
-    std::optional<WorkerKey> process;    // that the watch speaks to
-    base::Duration backoff{};
-    WorkerWatch::Wish told;
-    base::Instant told_at{};
-  };
-  using Peer = std::pair<WorkerKind, std::string>;  // and its address
 
   WorkerDirectory(DirectoryOptions options, const base::Clock* clock, base::TimerQueue* timers);
 
-  void ResolveLoop();
-  void ResolveAll();
-  void ResolveKind(WorkerKind kind, const std::vector<std::string>& targets);
-  void ReportUnresolved(WorkerKind kind, const std::string& target, const absl::Status& why)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Connect(WorkerKind kind, const std::string& address) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OpenWatch(const Peer& peer, Connection* connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void OnStatus(const Peer& peer, const worker::v1::WatchResponse& response);
-  void OnWatchEnded(const Peer& peer, const grpc::Status& status);
-  void Reopen(const Peer& peer);
-  void Learn(const Peer& peer, Connection* connection, const worker::v1::WorkerIdentity& identity)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void ForgetProcess(const Peer& peer, Connection* connection)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellOne(const Peer& peer, Connection* connection, base::Instant now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // How far apart statuses of one worker should be now.
-  base::Duration Interval() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Changed();
+  // WorkerNews
+  void Added(WorkerKind kind, const std::string& address,
+             std::shared_ptr<WorkerLink> link) override;
+  void Removed(WorkerKind kind, const std::string& address) override;
+  void Listed(WorkerKind kind, const std::string& address, bool listed) override;
+  void Introduced(WorkerKind kind, const std::string& address, const WorkerFacts& facts) override;
+  void Said(WorkerKind kind, const std::string& address, WorkerLoad load) override;
+  void Lost(WorkerKind kind, const WorkerKey& process) override;
+  WorkerDemand DemandOf(WorkerKind kind, const std::string& address) override;
+  void Changed() override;
 
   const DirectoryOptions options_;
   const base::Clock* const clock_;
   base::TimerQueue* const timers_;
 
   mutable base::Mutex mutex_;
-  std::map<Peer, Connection> connections_ ABSL_GUARDED_BY(mutex_);
   WorkerTable table_ ABSL_GUARDED_BY(mutex_);
   FailedPairs failed_pairs_ ABSL_GUARDED_BY(mutex_);
-  std::set<std::string> unresolved_ ABSL_GUARDED_BY(mutex_);  // targets that the log complained of
-  PrefixHints prefix_hints_;                                  // of processes in `connections_` only
+  PrefixHints prefix_hints_;  // of processes that speak to us only
   std::optional<base::Instant> no_decode_since_ ABSL_GUARDED_BY(mutex_);
   int64_t waiting_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
-  base::Instant told_all_at_ ABSL_GUARDED_BY(mutex_){};
-  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   base::Mutex callback_mutex_;  // held while on_change_ runs
   std::function<void()> on_change_ ABSL_GUARDED_BY(callback_mutex_);
-  TargetResolver resolving_;
-  std::thread resolver_;
+  std::shared_ptr<WorkerConnections> connections_;  // never called while mutex_ is held
 };
 
 }  // namespace baton

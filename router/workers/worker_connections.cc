@@ -1,0 +1,248 @@
+#include "router/workers/worker_connections.h"
+
+#include <algorithm>
+
+#include "common/base/log.h"
+#include "common/rpc/channel.h"
+#include "router/workers/status_interval.h"
+
+namespace baton {
+namespace {
+
+constexpr base::Duration kFirstBackoff = std::chrono::milliseconds(100);
+constexpr base::Duration kLastBackoff = std::chrono::seconds(2);
+// How often a worker hears of this router's demand, at most; seldomer where the router asks for
+// seldom statuses.
+constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
+
+std::vector<std::string> AllTargets(const ConnectionOptions& options) {
+  std::vector<std::string> targets = options.prefill_targets;
+  targets.insert(targets.end(), options.decode_targets.begin(), options.decode_targets.end());
+  return targets;
+}
+
+}  // namespace
+
+std::shared_ptr<WorkerConnections> WorkerConnections::Create(ConnectionOptions options,
+                                                             std::weak_ptr<WorkerNews> news,
+                                                             const base::Clock* clock,
+                                                             base::TimerQueue* timers) {
+  return std::shared_ptr<WorkerConnections>(
+      new WorkerConnections(std::move(options), std::move(news), clock, timers));
+}
+
+WorkerConnections::WorkerConnections(ConnectionOptions options, std::weak_ptr<WorkerNews> news,
+                                     const base::Clock* clock, base::TimerQueue* timers)
+    : options_(std::move(options)),
+      news_(std::move(news)),
+      clock_(clock),
+      timers_(timers),
+      resolving_(AllTargets(options_), options_.resolve_every, clock, options_.lookup) {}
+
+WorkerConnections::~WorkerConnections() { Stop(); }
+
+void WorkerConnections::Start() {
+  // Whoever takes the news ends this thread before it goes.
+  WorkerNews* const news = news_.lock().get();
+  ResolveAll(news);
+  resolver_ = std::thread([this, news] {
+    while (resolving_.Wait()) ResolveAll(news);
+  });
+}
+
+void WorkerConnections::Stop() {
+  {
+    base::MutexLock lock(&mutex_);
+    stopping_ = true;
+    for (auto& [peer, connection] : connections_) {
+      if (connection.watch != nullptr) connection.watch->Cancel();
+    }
+  }
+  resolving_.Stop();
+  if (resolver_.joinable()) resolver_.join();
+}
+
+void WorkerConnections::ResolveAll(WorkerNews* news) {
+  ResolveKind(news, WorkerKind::kPrefill, options_.prefill_targets);
+  ResolveKind(news, WorkerKind::kDecode, options_.decode_targets);
+}
+
+void WorkerConnections::ResolveKind(WorkerNews* news, WorkerKind kind,
+                                    const std::vector<std::string>& targets) {
+  std::set<std::string> found;
+  for (const std::string& target : targets) {
+    const TargetResolver::Answer answer = resolving_.Latest(target);
+    // What was known under this name stays until the resolver answers again.
+    found.insert(answer.addresses.begin(), answer.addresses.end());
+    base::MutexLock lock(&mutex_);
+    if (!answer.status.ok()) {
+      ReportUnresolved(kind, target, answer.status);
+    } else {
+      unresolved_.erase(target);
+    }
+  }
+  base::MutexLock lock(&mutex_);
+  if (stopping_) return;
+  for (const std::string& address : found) Connect(news, {kind, address});
+  for (auto it = connections_.begin(); it != connections_.end();) {
+    const Peer& peer = it->first;
+    Connection& connection = it->second;
+    if (peer.first == kind) {
+      connection.listed = found.contains(peer.second);
+      news->Listed(kind, peer.second, connection.listed);
+    }
+    const bool gone = peer.first == kind && !connection.listed && connection.watch == nullptr;
+    if (gone) news->Removed(kind, peer.second);
+    it = gone ? connections_.erase(it) : std::next(it);
+  }
+}
+
+// The log says so once, until the name resolves again.
+void WorkerConnections::ReportUnresolved(WorkerKind kind, const std::string& target,
+                                         const absl::Status& why) {
+  if (!unresolved_.insert(target).second) return;
+  spdlog::warn("{} workers: {}; trying again every {} s", WorkerKindName(kind),
+               std::string(why.message()), base::Seconds(options_.resolve_every));
+}
+
+void WorkerConnections::Connect(WorkerNews* news, const Peer& peer) {
+  const auto& [kind, address] = peer;
+  if (connections_.contains(peer)) return;
+  ChannelOptions channel_options{.tls = options_.tls,
+                                 .peer_role = std::string(WorkerKindName(kind))};
+  const auto channel = MakeChannel(address, channel_options);
+  if (!channel.ok()) {
+    spdlog::error("no channel to {}: {}", address, std::string(channel.status().message()));
+    return;
+  }
+  auto link = std::make_shared<WorkerLink>();
+  link->address = address;
+  link->kind = kind;
+  link->status = worker::v1::StatusService::NewStub(*channel);
+  if (kind == WorkerKind::kDecode) link->decode = worker::v1::DecodeService::NewStub(*channel);
+  if (kind == WorkerKind::kPrefill) link->prefill = worker::v1::PrefillService::NewStub(*channel);
+  news->Added(kind, address, link);
+  Connection& connection = connections_[peer];
+  connection.link = std::move(link);
+  connection.backoff = kFirstBackoff;
+  OpenWatch(peer, &connection);
+}
+
+void WorkerConnections::OpenWatch(const Peer& peer, Connection* connection) {
+  const std::weak_ptr<WorkerConnections> weak = weak_from_this();
+  connection->told = {.demand = {}, .interval = Interval()};
+  connection->watch =
+      WorkerWatch::Open(connection->link, connection->told.interval,
+                        {.message =
+                             [weak, peer](const worker::v1::WatchResponse& response) {
+                               if (const auto self = weak.lock()) self->OnStatus(peer, response);
+                             },
+                         .ended =
+                             [weak, peer](const grpc::Status& status) {
+                               if (const auto self = weak.lock()) self->OnWatchEnded(peer, status);
+                             }});
+}
+
+base::Duration WorkerConnections::Interval() const {
+  return StatusInterval(connections_.size(), options_.status_fresh);
+}
+
+void WorkerConnections::Introduce(WorkerNews* news, const Peer& peer, Connection* connection,
+                                  const worker::v1::WorkerIdentity& identity) {
+  ForgetProcess(news, peer, connection);
+  const WorkerFacts facts = FactsFromProto(identity);
+  connection->process = WorkerKey{peer.second, facts.incarnation};
+  connection->backoff = kFirstBackoff;
+  connection->reported_unreached = false;
+  news->Introduced(peer.first, peer.second, facts);
+}
+
+void WorkerConnections::ForgetProcess(WorkerNews* news, const Peer& peer, Connection* connection) {
+  if (connection->process) news->Lost(peer.first, *connection->process);
+  connection->process.reset();
+}
+
+void WorkerConnections::OnStatus(const Peer& peer, const worker::v1::WatchResponse& response) {
+  const auto news = news_.lock();
+  if (news == nullptr) return;
+  {
+    base::MutexLock lock(&mutex_);
+    const auto it = connections_.find(peer);
+    if (it == connections_.end() || stopping_) return;
+    if (response.has_identity()) Introduce(news.get(), peer, &it->second, response.identity());
+    const base::Instant now = clock_->Now();
+    news->Said(peer.first, peer.second, LoadFromProto(response));
+    TellOne(news.get(), peer, &it->second, now);
+  }
+  news->Changed();
+}
+
+void WorkerConnections::OnWatchEnded(const Peer& peer, const grpc::Status& status) {
+  const auto news = news_.lock();
+  if (news == nullptr) return;
+  {
+    base::MutexLock lock(&mutex_);
+    const auto it = connections_.find(peer);
+    if (it == connections_.end() || stopping_) return;
+    Connection& connection = it->second;
+    if (connection.process) {
+      spdlog::warn("{} worker {} is gone: {}", WorkerKindName(peer.first), peer.second,
+                   status.error_message());
+    } else if (!std::exchange(connection.reported_unreached, true)) {
+      spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(peer.first),
+                   peer.second, status.error_message());
+    }
+    ForgetProcess(news.get(), peer, &connection);
+    connection.watch = nullptr;
+    if (connection.listed) {
+      timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), peer] {
+        if (const auto self = weak.lock()) self->Reopen(peer);
+      });
+      connection.backoff = std::min(2 * connection.backoff, kLastBackoff);
+    } else {
+      news->Removed(peer.first, peer.second);
+      connections_.erase(it);
+    }
+  }
+  news->Changed();
+}
+
+void WorkerConnections::Reopen(const Peer& peer) {
+  base::MutexLock lock(&mutex_);
+  const auto it = connections_.find(peer);
+  if (it == connections_.end() || stopping_ || it->second.watch != nullptr) return;
+  OpenWatch(peer, &it->second);
+}
+
+void WorkerConnections::TellAll() {
+  const auto news = news_.lock();
+  if (news == nullptr) return;
+  base::MutexLock lock(&mutex_);
+  const base::Instant now = clock_->Now();
+  if (now - told_all_at_ < std::max(kTellEvery, Interval())) return;
+  told_all_at_ = now;
+  for (auto& [peer, connection] : connections_) TellOne(news.get(), peer, &connection, now);
+}
+
+void WorkerConnections::TellOne(WorkerNews* news, const Peer& peer, Connection* connection,
+                                base::Instant now) {
+  const base::Duration interval = Interval();
+  if (!connection->process || now - connection->told_at < std::max(kTellEvery, interval)) return;
+  const WorkerWatch::Wish wish{.demand = news->DemandOf(peer.first, peer.second),
+                               .interval = interval};
+  if (wish == connection->told) return;
+  // A message that is still on its way carries the old demand; the next status brings us here
+  // again.
+  if (!connection->watch->Tell(wish)) return;
+  connection->told = wish;
+  connection->told_at = now;
+}
+
+std::vector<WorkerConnections::Peer> WorkerConnections::Peers() const {
+  base::MutexLock lock(&mutex_);
+  std::vector<Peer> peers;
+  for (const auto& [peer, connection] : connections_) peers.push_back(peer);
+  return peers;
+}
+
+}  // namespace baton
