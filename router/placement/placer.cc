@@ -23,6 +23,7 @@ RoutingInput Placer::InputOf(const WorkerDirectory::Tables& tables) const {
           .serving_prefill = tables.workers.Serving(WorkerKind::kPrefill),
           .failed_pairs = tables.failed_pairs,
           .hints = &directory_->prefix_hints(),
+          .warm = &tables.workers.warm_pairs(),
           .local_prefill_below = options_.local_prefill_below,
           .one_model = tables.workers.ServingModels(WorkerKind::kDecode) <= 1,
           .now = tables.now};

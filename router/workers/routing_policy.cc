@@ -85,17 +85,30 @@ bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const Rou
 const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
                               const RoutingInput& input, bool never_avoided,
                               std::mt19937_64* random) {
-  Candidates candidates = Eligible(input.prefill, random, [&](const WorkerView& view) {
+  const auto may = [&](const WorkerView& view) {
     return MayBeAsked(view, input.now) && HasRoomForPrompt(view) &&
            CouldPrefill(view, decode, need) && !(never_avoided && IsAvoided(view, need));
-  });
-  KeepBest(&candidates, [&](const WorkerView& view) {
+  };
+  const auto faults = [&](const WorkerView& view) {
     const bool failed =
         input.failed_pairs.contains(AddressPairLess::Views(view.address, decode.address));
     const bool other_numerics = view.facts.numerics != decode.facts.numerics;
     return 4 * failed + 2 * IsAvoided(view, need) + 1 * other_numerics;
-  });
-  return PickOfTwo(candidates, random, QueuedTokens);
+  };
+  Candidates candidates = Eligible(input.prefill, random, may);
+  KeepBest(&candidates, faults);
+  const WorkerView* const any = PickOfTwo(candidates, random, QueuedTokens);
+  if (any == nullptr || input.warm == nullptr) return any;
+  // Those with a warm pair are looked up: of many workers, hardly any of those drawn is one.
+  Candidates paired;
+  std::ranges::copy_if(input.warm->With(decode), std::back_inserter(paired),
+                       [&](const WorkerView* view) {
+                         return view->serving && may(*view) && faults(*view) <= faults(*any);
+                       });
+  const WorkerView* const warm = PickOfTwo(paired, random, QueuedTokens);
+  const bool about_as_soon =
+      warm != nullptr && warm->queued_tokens <= any->queued_tokens + need.tokens;
+  return about_as_soon ? warm : any;
 }
 
 const WorkerView* PickDecode(const RoutingNeed& need, const RoutingInput& input,

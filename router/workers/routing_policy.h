@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "router/workers/prefix_hints.h"
+#include "router/workers/warm_pairs.h"
 #include "router/workers/worker_view.h"
 
 namespace baton {
@@ -44,6 +45,7 @@ struct RoutingInput {
   WorkerViews serving_prefill;  // with or without
   const PairSet& failed_pairs;
   const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
+  const WarmPairs* warm = nullptr;     // null: no device leads to another
   int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
   bool one_model = false;              // all decode workers have the same
   base::Instant now{};
@@ -65,8 +67,9 @@ enum class Lack { kDecode, kPrefill };
 // Picks workers by power of two choices: the decode worker by the blocks it will need at its peak,
 // the prefill worker by the tokens queued before. The request must fit into both. Equal
 // fingerprint, layout and protocol major are required; equal numerics, no recent failure and not
-// being avoided are preferred. The work does not grow with the number of workers, as long as those
-// with a place are much alike.
+// being avoided are preferred; then a prefill worker with a warm pair to the decode worker, unless
+// the prompt would wait there for more tokens than its own longer than elsewhere. The work does not
+// grow with the number of workers, as long as those with a place are much alike.
 std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                     std::mt19937_64* random);
 

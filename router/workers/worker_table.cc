@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <utility>
 
 namespace baton {
 namespace {
@@ -52,6 +53,7 @@ void WorkerTable::Remove(WorkerKind kind, const std::string& address) {
   if (entry == nullptr) return;
   entry->known = entry->listed = false;
   SetFresh(&Of(kind), entry, base::Instant());
+  warm_pairs_.Set(&entry->view, {});
   Refresh(kind, entry);
   Of(kind).entry_of.erase(&entry->view);
   Of(kind).by_address.erase(address);
@@ -88,7 +90,7 @@ void WorkerTable::Update(WorkerKind kind, const std::string& address, WorkerLoad
   entry->tokens_queued = 0;
   entry->tokens_placed = 0;
   entry->view.blocks_total = entry->load.blocks_total;
-  entry->view.warm_pairs = entry->load.warm_pairs;
+  warm_pairs_.Set(&entry->view, std::exchange(entry->load.warm_pairs, {}));
   SetFresh(&Of(kind), entry, now + rules_.status_fresh);
   if (entry->accepted) entry->seen_context = entry->view.context();
   Refresh(kind, entry);
@@ -99,6 +101,7 @@ void WorkerTable::Lose(WorkerKind kind, const std::string& address) {
   if (entry == nullptr) return;
   entry->known = entry->accepted = entry->suspect = false;
   entry->load = WorkerLoad();
+  warm_pairs_.Set(&entry->view, {});
   entry->view.full_until = base::Instant();
   SetFresh(&Of(kind), entry, base::Instant());
   entry->places_held = 0;
@@ -236,7 +239,7 @@ void WorkerTable::Refresh(WorkerKind kind, Entry* entry) {
   view.blocks_expected = entry->load.blocks_in_use + (growth + block - 1) / block;
   const bool healthy =
       entry->known && entry->accepted && entry->listed && entry->load.takes_new && entry->fresh;
-  const bool serves = healthy && !entry->suspect;
+  const bool serves = view.serving = healthy && !entry->suspect;
   // Decode workers are open to requests that need no prompt computed there.
   const bool room =
       view.places_free >= 1 && (kind == WorkerKind::kDecode || view.prompt_tokens_free >= 1);

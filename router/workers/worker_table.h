@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "router/workers/tally.h"
+#include "router/workers/warm_pairs.h"
 #include "router/workers/worker_view.h"
 
 namespace baton {
@@ -82,6 +83,7 @@ class WorkerTable final {
   // any; 0: there is none. And how many models they serve.
   int64_t ServingContext(WorkerKind kind, const std::string& fingerprint) const;
   size_t ServingModels(WorkerKind kind) const { return Of(kind).models.size(); }
+  const WarmPairs& warm_pairs() const { return warm_pairs_; }
   // Those of Serving and suspects; each process once, by address. It looks at all workers.
   std::vector<const WorkerView*> Healthy(WorkerKind kind, base::Instant now) const;
   bool AnyHealthy(WorkerKind kind, base::Instant now);
@@ -147,6 +149,7 @@ class WorkerTable final {
 
   const Rules rules_;
   Group groups_[2];
+  WarmPairs warm_pairs_;
 };
 
 }  // namespace baton

@@ -67,6 +67,7 @@ struct WorkerView {
   std::shared_ptr<WorkerLink> link;
   std::string address;
   WorkerFacts facts;
+  bool serving = true;             // it gets requests
   int64_t places_free = 0;         // of this router's share
   int64_t prompt_tokens_free = 0;  // likewise
   int64_t queued_tokens = 0;       // prompt tokens before a new one, own placements added

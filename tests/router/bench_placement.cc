@@ -35,7 +35,7 @@ double ThreadCpuMicroseconds() {
 
 class Cluster {
  public:
-  explicit Cluster(int workers) {
+  explicit Cluster(int workers) : workers_(workers) {
     for (const WorkerKind kind : kKinds) {
       for (int i = 0; i < workers; ++i) {
         const std::string address = "10.0." + std::to_string(i / 250) + "." +
@@ -57,10 +57,19 @@ class Cluster {
     }
   }
 
+  // A prefill worker has warm pairs with sixteen decode workers, one more or less than before.
   void Say(WorkerKind kind, int i) {
+    std::vector<uint64_t> warm;
+    if (kind == WorkerKind::kPrefill) {
+      const int first = 16 * i + static_cast<int>(said_++ % 2);
+      for (int pair = first; pair < first + 16; ++pair) {
+        warm.push_back(static_cast<uint64_t>(pair % workers_ + 1));
+      }
+    }
     table_.Update(kind, addresses_[static_cast<size_t>(kind)][static_cast<size_t>(i)],
                   {.takes_new = true,
                    .blocks_total = 10'000,
+                   .warm_pairs = std::move(warm),
                    .share = WorkerShare{.places = 64, .prompt_tokens = 4096}},
                   now_);
   }
@@ -73,6 +82,7 @@ class Cluster {
                              .prefill = table_.WithPlace(WorkerKind::kPrefill),
                              .serving_prefill = table_.Serving(WorkerKind::kPrefill),
                              .failed_pairs = kNone,
+                             .warm = &table_.warm_pairs(),
                              .one_model = true,
                              .now = now_};
     const auto picked = PickRoute(need, input, &random_);
@@ -98,6 +108,8 @@ class Cluster {
   }
 
  private:
+  const int workers_;
+  uint64_t said_ = 0;
   WorkerTable table_{
       {.status_fresh = std::chrono::hours(24), .full_backoff = std::chrono::milliseconds(200)}};
   std::vector<std::string> addresses_[2];

@@ -40,6 +40,7 @@ class RoutingPolicyTest : public ::testing::Test {
                              .serving_prefill = prefill,
                              .failed_pairs = failed_,
                              .hints = &hints_,
+                             .warm = &warm_,
                              .local_prefill_below = local_below_,
                              .now = now_,
                              .ahead = ahead.needs,
@@ -69,6 +70,7 @@ class RoutingPolicyTest : public ::testing::Test {
   std::vector<WorkerView> prefill_ = {View("p1"), View("p2")};
   PairSet failed_;
   PrefixHints hints_;
+  WarmPairs warm_;
   int64_t local_below_ = 0;
   base::Instant now_ = base::Instant(std::chrono::hours(1));
   std::mt19937_64 random_{17};
@@ -99,6 +101,47 @@ TEST_F(RoutingPolicyTest, OfManyWorkersTheHeaviestIsNeverPicked) {
 TEST_F(RoutingPolicyTest, PrefillWorkerWithFewerQueuedTokensWins) {
   prefill_[1].queued_tokens = 500;
   for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick()->prefill->address, "p1");
+}
+
+TEST_F(RoutingPolicyTest, PrefillWorkerWithAWarmPairWinsWhileItIsAboutAsFree) {
+  decode_.pop_back();
+  warm_.Set(&prefill_[1], {decode_[0].facts.incarnation});
+  prefill_[1].queued_tokens = 100;
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick({.tokens = 100})->prefill->address, "p2");
+  prefill_[1].queued_tokens = 101;
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick({.tokens = 100})->prefill->address, "p1");
+}
+
+TEST_F(RoutingPolicyTest, WarmPairOutweighsNoFaultAndBringsNobodyBack) {
+  decode_.pop_back();
+  warm_.Set(&prefill_[1], {decode_[0].facts.incarnation});
+  const auto never_p2 = [&](const RoutingNeed& need = {.tokens = 100}) {
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(Pick(need)->prefill->address, "p1");
+  };
+  never_p2({.tokens = 100, .avoid = {prefill_[1].key()}});
+  failed_ = {{"p2", "d1"}};
+  never_p2();
+  failed_.clear();
+  prefill_[1].full_until = now_ + std::chrono::milliseconds(1);
+  never_p2();
+  prefill_[1].full_until = {};
+  prefill_[1].places_free = 0;
+  never_p2();
+}
+
+TEST_F(RoutingPolicyTest, WarmPairOfAWorkerThatGetsNothingIsNotUsed) {
+  decode_.pop_back();
+  WorkerView gone = View("p3");
+  gone.serving = false;
+  warm_.Set(&gone, {decode_[0].facts.incarnation});
+  for (int i = 0; i < 20; ++i) EXPECT_NE(Pick({.tokens = 100})->prefill->address, "p3");
+}
+
+TEST_F(RoutingPolicyTest, WarmPairIsFoundAmongManyWorkers) {
+  decode_.pop_back();
+  for (int i = 3; i <= 400; ++i) prefill_.push_back(View("p" + std::to_string(i)));
+  warm_.Set(&prefill_[300], {decode_[0].facts.incarnation});
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick({.tokens = 100})->prefill->address, "p301");
 }
 
 TEST_F(RoutingPolicyTest, WaitsWhenNoPrefillWorkerHasAPlace) {

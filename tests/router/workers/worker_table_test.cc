@@ -137,6 +137,30 @@ TEST_F(WorkerTableTest, TheLargestContextOutlivesItsProcessWhileItIsListed) {
   EXPECT_EQ(table_.KnownContext(), 160);
 }
 
+TEST_F(WorkerTableTest, WarmPairsAreThoseThatPrefillWorkersSaidLast) {
+  Meet("d", 7);
+  const auto warm = [&] { return table_.warm_pairs().With(View("d", 7)).size(); };
+  const auto say = [&](const std::string& prefill, std::vector<uint64_t> pairs) {
+    table_.Update(WorkerKind::kPrefill, prefill,
+                  {.takes_new = true, .warm_pairs = std::move(pairs)}, now_);
+  };
+  for (const std::string prefill : {"p", "q"}) {
+    table_.Add(WorkerKind::kPrefill, prefill, nullptr);
+    table_.Learn(WorkerKind::kPrefill, prefill, Facts(1), /*accepted=*/true);
+    say(prefill, {6, 7, 7});
+  }
+  EXPECT_EQ(warm(), 2u);
+  say("p", {6});
+  EXPECT_EQ(warm(), 1u);
+  EXPECT_EQ(table_.warm_pairs().With(View("d", 7))[0]->address, "q");
+  table_.Lose(WorkerKind::kPrefill, "q");
+  EXPECT_EQ(warm(), 0u);
+  say("p", {7});
+  EXPECT_EQ(warm(), 1u);
+  table_.Remove(WorkerKind::kPrefill, "p");
+  EXPECT_EQ(warm(), 0u);
+}
+
 TEST_F(WorkerTableTest, WhoIsSilentGetsNothingNewUntilItSpeaks) {
   Meet("a");
   Say("a", 1);
