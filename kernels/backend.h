@@ -118,6 +118,9 @@ struct MatMulUse {
   bool bias = false;
   bool accumulate = false;
   int max_rows = 0;
+  // Whether its columns are this rank's share, which GatherColumns joins with the others'. Their
+  // number then differs between ranks.
+  bool shared_columns = false;
 };
 
 // What steps will be made of and how large they get, for Backend::Prepare.
@@ -255,6 +258,12 @@ class Backend {
   // on each rank. Does nothing for a backend without a group. EndStep reports a rank that did not
   // come.
   virtual void AllReduce(Matrix values) = 0;
+
+  // out fp32 [rows, cols] = the columns that the ranks of this backend's group have computed, side
+  // by side: ShareOfColumns says which has which. Row r of `parts`, dense fp32 [ranks, rows *
+  // WidestShare], begins with rank r's part [rows, its share], dense. This rank has written its
+  // own, the others' are filled in. EndStep reports a rank that did not come.
+  virtual void GatherColumns(Matrix parts, Matrix out) = 0;
 
   // Draws a token for each of `rows` from logits fp32 [at least rows, vocab], which are scratch
   // afterwards. `results` is filled when EndStep returns and must stay valid until then.

@@ -27,7 +27,8 @@ void SumTile(const std::vector<std::span<float>>& ranks, size_t begin, size_t si
 }
 
 // What the ranks share. A sum has two halves: all ranks come together, then each adds up its share
-// of the elements for all of them, reading and writing the others' memory.
+// of the elements for all of them, reading and writing the others' memory. To gather parts, all
+// come together, and each copies those of the others.
 class HostGroup final {
  public:
   HostGroup(int ranks, base::Duration patience)
@@ -39,6 +40,15 @@ class HostGroup final {
     absl::Status met = Meet(rank, values);
     if (!met.ok()) return met;
     AddShare(rank);
+    Part();
+    return absl::OkStatus();
+  }
+
+  absl::Status AllGather(size_t rank, std::span<float> values) {
+    BATON_CHECK(values.size() % ranks_ == 0) << values.size() << " values of " << ranks_;
+    absl::Status met = Meet(rank, values);
+    if (!met.ok()) return met;
+    CopyParts(rank);
     Part();
     return absl::OkStatus();
   }
@@ -80,14 +90,28 @@ class HostGroup final {
     return absl::OkStatus();
   }
 
-  void AddShare(size_t rank) {
+  // How many values each of the ranks that met has.
+  size_t Count() const {
     const size_t count = values_[0].size();
     for (const std::span<float> values : values_) {
       BATON_CHECK(values.size() == count) << values.size() << " values beside " << count;
     }
+    return count;
+  }
+
+  void AddShare(size_t rank) {
+    const size_t count = Count();
     const size_t tiles = (count + kTile - 1) / kTile;
     for (size_t tile = tiles * rank / ranks_; tile < tiles * (rank + 1) / ranks_; ++tile) {
       SumTile(values_, tile * kTile, std::min(kTile, count - tile * kTile));
+    }
+  }
+
+  void CopyParts(size_t rank) {
+    const size_t part = Count() / ranks_;
+    for (size_t other = 0; other < ranks_; ++other) {
+      if (other == rank) continue;
+      std::copy_n(values_[other].data() + other * part, part, values_[rank].data() + other * part);
     }
   }
 
@@ -124,6 +148,9 @@ class HostRank final : public Collective {
   int size() const override { return static_cast<int>(group_->size()); }
   absl::Status AllReduceSum(std::span<float> values, void* /*stream*/) override {
     return group_->AllReduceSum(rank_, values);
+  }
+  absl::Status AllGather(std::span<float> values, void* /*stream*/) override {
+    return group_->AllGather(rank_, values);
   }
   absl::Status AllReduceSumOnHost(std::span<float> values) override {
     return group_->AllReduceSum(rank_, values);

@@ -10,8 +10,8 @@
 namespace baton::kernels {
 
 // One rank's end of a tensor-parallel group: backends that compute one model side by side, each
-// with its part of the heads and of the MLP. A rank is driven by one thread, and all ranks make the
-// same calls in the same order.
+// with its part of the heads, of the MLP and of the logits. A rank is driven by one thread, and all
+// ranks make the same calls in the same order.
 class Collective {
  public:
   virtual ~Collective() = default;
@@ -25,11 +25,17 @@ class Collective {
   // every call of every rank fails from there on.
   virtual absl::Status AllReduceSum(std::span<float> values, void* stream = nullptr) = 0;
 
-  // The same for values in the host's memory, whatever the ranks compute on. Waits for the others.
+  // Exchanges parts: `values` has one of equal size for each rank, in the order of the ranks. This
+  // rank has written its own, and gets those of the others. Where the values lie, who waits and
+  // what an error does is as for a sum.
+  virtual absl::Status AllGather(std::span<float> values, void* stream = nullptr) = 0;
+
+  // AllReduceSum for values in the host's memory, whatever the ranks compute on. Waits for the
+  // others.
   virtual absl::Status AllReduceSumOnHost(std::span<float> values) = 0;
 
-  // OK while the group stands. A rank asks when the sums that it queued should be over, because
-  // sums of a group that has ended are worth nothing.
+  // OK while the group stands. A rank asks when what it queued should be over, because sums and
+  // parts of a group that has ended are worth nothing.
   virtual absl::Status status() = 0;
 
   // Ends the group, unless it has ended: whoever waits or comes later gets `why`. Any thread may

@@ -1,10 +1,12 @@
 #include "kernels/host_backend.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "kernels/column_share.h"
 #include "kernels/host_memory.h"
 #include "kernels/step_check.h"
 
@@ -70,6 +72,19 @@ void HostBackend::AllReduce(Matrix values) {
   check_.AllReduce(values);
   if (collective_ == nullptr || !fault_.empty()) return;
   fault_ = SumOverRanks(*collective_, values);
+}
+
+void HostBackend::GatherColumns(Matrix parts, Matrix out) {
+  check_.GatherColumns(parts, out, info_.ranks);
+  if (!fault_.empty()) return;
+  if (collective_ != nullptr) fault_ = GatherOverRanks(*collective_, parts);
+  for (int rank = 0; rank < info_.ranks && fault_.empty(); ++rank) {
+    const ColumnShare share = ShareOfColumns(out.cols, rank, info_.ranks);
+    const float* from = static_cast<const float*>(parts.row(rank));
+    for (int64_t row = 0; row < out.rows; ++row, from += share.size()) {
+      std::copy_n(from, share.size(), static_cast<float*>(out.row(row)) + share.begin);
+    }
+  }
 }
 
 void HostBackend::NoteBadLogits(int64_t row) {

@@ -27,6 +27,7 @@ class HostBackend : public Backend {
   absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) final;
   void GatherSampled(Matrix in, Matrix out) final;
   void AllReduce(Matrix values) final;
+  void GatherColumns(Matrix parts, Matrix out) final;
   absl::Status EndStep() final;
 
  protected:

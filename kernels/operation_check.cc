@@ -1,6 +1,7 @@
 #include "kernels/operation_check.h"
 
 #include "common/base/check.h"
+#include "kernels/column_share.h"
 #include "kernels/sample_processors.h"
 
 namespace baton::kernels {
@@ -125,6 +126,15 @@ void OperationCheck::SiluMul(Matrix gate_up, Matrix out) const {
 void OperationCheck::AllReduce(Matrix values) const {
   BATON_CHECK(values.dtype == DType::kF32 && values.dense())
       << "values that are summed over ranks are fp32 and dense";
+}
+
+void OperationCheck::GatherColumns(Matrix parts, Matrix out, int ranks) const {
+  BATON_CHECK(parts.dtype == DType::kF32 && out.dtype == DType::kF32)
+      << "columns that are gathered are fp32";
+  BATON_CHECK(parts.dense() && parts.rows == ranks &&
+              parts.cols == out.rows * WidestShare(out.cols, ranks))
+      << parts.rows << " x " << parts.cols << " for the parts of " << ranks << " ranks of "
+      << out.rows << " x " << out.cols;
 }
 
 void OperationCheck::Sample(Matrix logits, std::span<const SampleRow> rows,

@@ -44,6 +44,7 @@ class OperationCheck final {
   void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) const;
   void SiluMul(Matrix gate_up, Matrix out) const;
   void AllReduce(Matrix values) const;
+  void GatherColumns(Matrix parts, Matrix out, int ranks) const;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<const SampledToken> results) const;
 

@@ -8,6 +8,10 @@
 namespace baton::kernels {
 namespace {
 
+std::span<float> Floats(Matrix dense) {
+  return {static_cast<float*>(dense.data), static_cast<size_t>(dense.rows * dense.cols)};
+}
+
 absl::Status CheckSequence(const StepLayout& layout, const StepLayout::Sequence& sequence,
                            const PagedKv& kv) {
   if (sequence.num_tokens <= 0 || sequence.context < sequence.num_tokens) {
@@ -78,9 +82,11 @@ absl::Status CheckHostKv(const KvLayout& layout) {
 }
 
 std::string SumOverRanks(Collective& collective, Matrix values) {
-  const absl::Status status = collective.AllReduceSum(
-      {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)});
-  return std::string(status.message());
+  return std::string(collective.AllReduceSum(Floats(values)).message());
+}
+
+std::string GatherOverRanks(Collective& collective, Matrix parts) {
+  return std::string(collective.AllGather(Floats(parts)).message());
 }
 
 absl::Status DeviceFault(std::string_view message) {

@@ -25,6 +25,8 @@ inline StepRows RowsOf(const StepLayout& layout) {
 
 // Backend::AllReduce for values in the host's memory. Returns what went wrong, or "".
 std::string SumOverRanks(Collective& collective, Matrix values);
+// The same for the exchange of Backend::GatherColumns.
+std::string GatherOverRanks(Collective& collective, Matrix parts);
 
 // An error with the reason DEVICE_FAULT, as Backend::EndStep reports one: the worker that gets it
 // turns unhealthy.

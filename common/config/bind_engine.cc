@@ -70,12 +70,11 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                 "instruction set; auto: the best this machine has"));
   set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
                        "threads that compute; 0 = all cores that this process may run on")));
-  set->Add(Common(
-      With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
-                   {.min = 1, .max = kMaxTensorParallel}),
-           group,
-           "ranks among which a worker divides heads and MLP; on a CPU they share --threads, on "
-           "GPUs each has one")));
+  set->Add(Common(With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
+                               {.min = 1, .max = kMaxTensorParallel}),
+                       group,
+                       "ranks among which a worker divides heads, MLP and output projection; on a "
+                       "CPU they share --threads, on GPUs each has one")));
   set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization), group,
                        "how the layers' projections are kept; fp8 on a Hopper GPU only")));
   set->Add(Common(With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,

@@ -13,12 +13,15 @@ ActivationPlan PlanActivations(const ModelConfig& config, const LocalShape& shap
   const int64_t ffn = shape.ffn;
   const int64_t q_size = int64_t{shape.q_heads} * config.head_dim;
   const int64_t kv_size = int64_t{shape.kv_heads} * config.head_dim;
+  const int64_t part =
+      shape.divides_output(config) ? kernels::WidestShare(config.vocab, shape.ranks) : 0;
   return {.residual = tokens * hidden * 4,
           .operand = tokens * std::max({hidden, q_size, ffn}) * element,
           .fused = tokens * std::max(q_size + 2 * kv_size, 2 * ffn) * element,
           .sampled = samples * hidden * 4,
           .normed = samples * hidden * element,
-          .logits = samples * config.vocab * 4};
+          .logits = samples * config.vocab * 4,
+          .parts = samples * part * shape.ranks * 4};
 }
 
 }  // namespace baton

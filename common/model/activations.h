@@ -25,8 +25,10 @@ struct ActivationPlan {
   int64_t sampled = 0;   // fp32 [samples, hidden]
   int64_t normed = 0;    // compute dtype [samples, hidden]
   int64_t logits = 0;    // fp32 [samples, vocab]
+  // fp32 [ranks, samples, widest share of the vocabulary]; 0 where one rank computes all logits
+  int64_t parts = 0;
 
-  int64_t total() const { return residual + operand + fused + sampled + normed + logits; }
+  int64_t total() const { return residual + operand + fused + sampled + normed + logits + parts; }
 };
 
 // The sizes for one rank of a model that computes in `compute_dtype`.

@@ -8,7 +8,7 @@
 // says what it holds and gives a CRC-32C for every piece of every tensor.
 namespace baton::load_cache {
 
-inline constexpr int kVersion = 1;  // of the format, and of the order and the names of tensors
+inline constexpr int kVersion = 2;  // of the format, and of the order and the names of tensors
 inline constexpr char kIdentity[] = "baton_load_cache";
 inline constexpr char kSums[] = "crc32c";
 inline constexpr size_t kSumDigits = 8;  // of one checksum, hexadecimal

@@ -4,28 +4,26 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "common/model/tensor_specs.h"
 
 namespace baton {
 namespace {
 
 std::string Megabytes(double bytes) { return absl::StrFormat("%.0f MB", bytes / 1e6); }
 
-// Elements over all ranks: what they divide counts once, what each has whole as often as there are
-// ranks.
-double ParametersOfRanks(const ModelConfig& config, const LocalShape& shape, int32_t ranks) {
-  const double hidden = config.hidden;
-  const double ends = hidden * config.vocab * (config.tied_embeddings ? 1 : 2);
-  const double copied_heads = double{1} * shape.kv_heads * ranks - config.kv_heads;
-  const double copied_kv = 2 * hidden * config.head_dim * copied_heads * config.layers;
-  return static_cast<double>(CountParameters(config)) + (ranks - 1) * ends + copied_kv;
-}
-
-// Elements of one rank's layers, which quantization makes smaller.
+// Elements of the projections of one rank's layers, which quantization makes smaller.
 double ProjectionParameters(const ModelConfig& config, const LocalShape& shape) {
   const double hidden = config.hidden;
   const double heads = 2.0 * (shape.q_heads + shape.kv_heads) * config.head_dim;
   return config.layers * hidden * (heads + 3.0 * shape.ffn);
+}
+
+// Elements that one rank holds. Vectors are left out, except those of every model: they are few.
+double ParametersOfRank(const ModelConfig& config, const LocalShape& shape) {
+  const double hidden = config.hidden;
+  const bool shares_table = config.tied_embeddings && !shape.divides_output(config);
+  const double table = shares_table ? 0 : hidden * config.vocab;
+  const double output = hidden * static_cast<double>(shape.output_rows(config).size());
+  return ProjectionParameters(config, shape) + table + output + (2.0 * config.layers + 1) * hidden;
 }
 
 }  // namespace
@@ -35,7 +33,7 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
                           const StepLimits& limits) {
   const double element = SizeOf(dtype);
   MemoryNeed need = {
-      .weights = ParametersOfRanks(config, shape, ranks) * element,
+      .weights = ranks * ParametersOfRank(config, shape) * element,
       .activations =
           ranks * static_cast<double>(PlanActivations(config, shape, dtype, limits).total())};
   if (quantization == kernels::Quantization::kFp8) {

@@ -15,10 +15,11 @@ namespace baton {
 // How much memory a model takes beside its KV cache, so that LoadModel can refuse a model that does
 // not fit before the long part of a load.
 struct MemoryNeed {
-  double weights = 0;      // bytes, of all ranks
-  double activations = 0;  // bytes, of all ranks
+  double weights = 0;      // bytes
+  double activations = 0;  // bytes
 
-  // `shape` is that of one of `ranks` ranks.
+  // What `ranks` ranks of such a `shape` need together: all of a group on the host, one of it on a
+  // GPU.
   static MemoryNeed Of(const ModelConfig& config, const LocalShape& shape, int32_t ranks,
                        kernels::DType dtype, kernels::Quantization quantization,
                        const StepLimits& limits);

@@ -59,6 +59,9 @@ absl::Status Transformer::AllocateBuffers() {
   BATON_ASSIGN_OR_RETURN(sampled_, backend_->Allocate(plan.sampled));
   BATON_ASSIGN_OR_RETURN(normed_, backend_->Allocate(plan.normed));
   BATON_ASSIGN_OR_RETURN(logits_, backend_->Allocate(plan.logits));
+  if (plan.parts > 0) {
+    BATON_ASSIGN_OR_RETURN(parts_, backend_->Allocate(plan.parts));
+  }
   return absl::OkStatus();
 }
 
@@ -79,8 +82,10 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
     use(w.gate_up, w.gate_up_bias, dtype_, false);
     use(w.down, w.down_bias, DType::kF32, shape_.rank == 0);
   }
-  uses.push_back(
-      {.weight = weights_.output.get(), .out = DType::kF32, .max_rows = limits_.max_samples});
+  uses.push_back({.weight = weights_.output.get(),
+                  .out = DType::kF32,
+                  .max_rows = limits_.max_samples,
+                  .shared_columns = parts_ != nullptr});
   return uses;
 }
 
@@ -196,6 +201,17 @@ Matrix Transformer::LastLayer(Matrix residual, int64_t samples) {
   return sampled;
 }
 
+void Transformer::ProjectLogits(Matrix normed, Matrix logits) {
+  if (parts_ == nullptr) return Project(*weights_.output, normed, logits, {});
+  const int64_t part = logits.rows * kernels::WidestShare(logits.cols, shape_.ranks);
+  const Matrix parts = Matrix::Dense(parts_->data(), DType::kF32, shape_.ranks, part);
+  const Matrix own =
+      Matrix::Dense(parts.row(shape_.rank), DType::kF32, logits.rows, weights_.output->out());
+  Project(*weights_.output, normed, own, {});
+  backend_->GatherColumns(parts, logits);
+  CountOperation();
+}
+
 void Transformer::Operations(const kernels::StepRows& rows, Matrix logits) {
   const Matrix residual =
       Matrix::Dense(residual_->data(), DType::kF32, rows.tokens, config_.hidden);
@@ -210,7 +226,7 @@ void Transformer::Operations(const kernels::StepRows& rows, Matrix logits) {
   const Matrix sampled = LastLayer(residual, rows.samples);
   const Matrix normed = Matrix::Dense(normed_->data(), dtype_, sampled.rows, config_.hidden);
   Norm(sampled, *weights_.final_norm, normed);
-  Project(*weights_.output, normed, logits, {});
+  ProjectLogits(normed, logits);
 }
 
 absl::StatusOr<Matrix> Transformer::Forward(const kernels::StepLayout& layout,

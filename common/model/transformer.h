@@ -69,6 +69,8 @@ class Transformer final {
   // Adds the projected output of the heads and then the MLP to `residual`, row by row.
   void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
   kernels::Matrix LastLayer(kernels::Matrix residual, int64_t samples);
+  // Multiplies by the output projection; with several ranks each computes its columns.
+  void ProjectLogits(kernels::Matrix normed, kernels::Matrix logits);
   void Operations(const kernels::StepRows& rows, kernels::Matrix logits);
   // Adds the product of `in` and `weight`, of which each rank computes a part, to the residual
   // stream.
@@ -91,7 +93,7 @@ class Transformer final {
   const StepLimits limits_;
   const kernels::DType dtype_;  // of activations
   const std::vector<float> inv_freq_;
-  std::unique_ptr<kernels::Buffer> residual_, operand_, fused_, sampled_, normed_, logits_;
+  std::unique_ptr<kernels::Buffer> residual_, operand_, fused_, sampled_, normed_, logits_, parts_;
   std::atomic<uint64_t> operations_{0};
 };
 

@@ -137,11 +137,11 @@ absl::Status WeightLoader::LoadMlp(int32_t layer, LayerWeights& weights) {
 
 absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
   const std::string output = config_.tied_embeddings ? kEmbedding : "lm_head.weight";
-  const auto whole = [&](const std::string& as, const std::string& name) {
-    return WeightItem{.name = as, .ranges = {{name, 0, config_.vocab}}, .cols = config_.hidden};
-  };
-  if (!config_.tied_embeddings || !backend_.CanEmbedFromPacked()) {
-    const WeightItem item = whole(kEmbedding, kEmbedding);
+  // Rows of the output projection serve as embeddings only where a rank has all of them.
+  const bool divided = shape_.divides_output(config_);
+  if (!config_.tied_embeddings || divided || !backend_.CanEmbedFromPacked()) {
+    const WeightItem item = {
+        .name = kEmbedding, .ranges = {{kEmbedding, 0, config_.vocab}}, .cols = config_.hidden};
     BATON_ASSIGN_OR_RETURN(const WeightData table, source_.Matrix(item));
     BATON_ASSIGN_OR_RETURN(weights.embedding, backend_.UploadTable(table.tensor));
     if (output != kEmbedding) Finish(item);
@@ -149,8 +149,11 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
   BATON_ASSIGN_OR_RETURN(weights.final_norm, Vector("model.norm.weight", config_.hidden));
   // The output projection is never quantized: logits decide the token, and its rows may be
   // embeddings.
-  BATON_ASSIGN_OR_RETURN(weights.output,
-                         Matrix(whole("output.weight", output), /*keep_precision=*/true));
+  const kernels::ColumnShare rows = shape_.output_rows(config_);
+  BATON_ASSIGN_OR_RETURN(weights.output, Matrix({.name = "output.weight",
+                                                 .ranges = {{output, rows.begin, rows.end}},
+                                                 .cols = config_.hidden},
+                                                /*keep_precision=*/true));
   return absl::OkStatus();
 }
 

@@ -37,7 +37,17 @@ absl::StatusOr<LocalShape> LocalShape::Of(const ModelConfig& config, int32_t ran
                     .kv_heads = std::max(1, config.kv_heads / ranks),
                     .ffn = config.ffn / ranks,
                     .rank = rank,
-                    .first_kv_head = static_cast<int32_t>(int64_t{rank} * config.kv_heads / ranks)};
+                    .first_kv_head = static_cast<int32_t>(int64_t{rank} * config.kv_heads / ranks),
+                    .ranks = ranks};
+}
+
+bool LocalShape::divides_output(const ModelConfig& config) const {
+  return ranks > 1 && kernels::CanShareColumns(config.vocab, ranks);
+}
+
+kernels::ColumnShare LocalShape::output_rows(const ModelConfig& config) const {
+  if (!divides_output(config)) return {.begin = 0, .end = config.vocab};
+  return kernels::ShareOfColumns(config.vocab, rank, ranks);
 }
 
 size_t ModelWeights::bytes() const {

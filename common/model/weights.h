@@ -11,11 +11,12 @@
 #include "common/formats/safetensors.h"
 #include "common/model/load_cache.h"
 #include "kernels/backend.h"
+#include "kernels/column_share.h"
 
 namespace baton {
 
 // How large the part of a model is that one rank of a tensor-parallel group holds. Query heads, KV
-// heads and the MLP are divided; embeddings, norms and the output projection are whole on every
+// heads, the MLP and the output projection are divided; embeddings and norms are whole on every
 // rank. Where there are fewer KV heads than ranks, neighbouring ranks hold copies of the same one.
 struct LocalShape {
   int32_t q_heads = 0;
@@ -23,6 +24,13 @@ struct LocalShape {
   int32_t ffn = 0;
   int32_t rank = 0;
   int32_t first_kv_head = 0;
+  int32_t ranks = 1;
+
+  // Whether ranks compute a share of the logits each. With fewer rows than kernels take at a time,
+  // every rank computes all of them.
+  bool divides_output(const ModelConfig& config) const;
+  // The rows of the output projection, which are columns of the logits, that this rank holds.
+  kernels::ColumnShare output_rows(const ModelConfig& config) const;
 
   // FAILED_PRECONDITION, naming the sizes that fit, when heads or ffn do not divide by `ranks`.
   static absl::StatusOr<LocalShape> Of(const ModelConfig& config, int32_t rank, int32_t ranks);
@@ -49,7 +57,7 @@ struct ModelWeights {
   std::unique_ptr<kernels::Buffer> embedding;  // [vocab, hidden]; null: rows come from `output`
   std::vector<LayerWeights> layers;
   std::unique_ptr<kernels::Buffer> final_norm;    // [hidden]
-  std::unique_ptr<kernels::PackedWeight> output;  // [vocab, hidden]
+  std::unique_ptr<kernels::PackedWeight> output;  // [output_rows, hidden]
 
   size_t bytes() const;
   std::vector<const kernels::PackedWeight*> projections() const;

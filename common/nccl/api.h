@@ -73,8 +73,10 @@ struct Calls {
                  Stream stream) = nullptr;  // ncclRecv
   Result (*all_reduce)(const void* from, void* to, size_t count, DataType type, ReduceOp op,
                        Comm* comm, Stream stream) = nullptr;  // ncclAllReduce
-  const char* (*get_error_string)(Result result) = nullptr;   // ncclGetErrorString
-  const char* (*get_last_error)(Comm* comm) = nullptr;        // ncclGetLastError
+  Result (*all_gather)(const void* from, void* to, size_t count, DataType type, Comm* comm,
+                       Stream stream) = nullptr;             // ncclAllGather
+  const char* (*get_error_string)(Result result) = nullptr;  // ncclGetErrorString
+  const char* (*get_last_error)(Comm* comm) = nullptr;       // ncclGetLastError
 };
 
 }  // namespace baton::nccl

@@ -39,6 +39,7 @@ absl::Status NcclLibrary::Resolve(void* handle) {
   find("ncclSend", &calls_.send);
   find("ncclRecv", &calls_.recv);
   find("ncclAllReduce", &calls_.all_reduce);
+  find("ncclAllGather", &calls_.all_gather);
   find("ncclGetErrorString", &calls_.get_error_string);
   find("ncclGetLastError", &calls_.get_last_error);
   return status;

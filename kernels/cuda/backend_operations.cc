@@ -1,6 +1,7 @@
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/collective.h"
+#include "kernels/column_share.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/graph/row_buckets.h"
 #include "kernels/cuda/rows/rope_store.h"
@@ -110,6 +111,22 @@ void CudaBackend::AllReduce(Matrix values) {
   Note(collective_->AllReduceSum(
       {static_cast<float*>(values.data), static_cast<size_t>(values.rows * values.cols)},
       stream_.handle()));
+}
+
+void CudaBackend::GatherColumns(Matrix parts, Matrix out) {
+  check_.GatherColumns(parts, out, info_.ranks);
+  if (collective_ != nullptr) {
+    Note(collective_->AllGather(
+        {static_cast<float*>(parts.data), static_cast<size_t>(parts.rows * parts.cols)},
+        stream_.handle()));
+  }
+  for (int rank = 0; rank < info_.ranks; ++rank) {
+    const ColumnShare share = ShareOfColumns(out.cols, rank, info_.ranks);
+    const auto width = static_cast<size_t>(share.size()) * sizeof(float);
+    Note(cuda::CopyRows(static_cast<float*>(out.data) + share.begin,
+                        static_cast<size_t>(out.stride) * sizeof(float), parts.row(rank), width,
+                        width, static_cast<size_t>(out.rows), stream_.handle()));
+  }
 }
 
 void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,

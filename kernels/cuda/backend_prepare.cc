@@ -17,6 +17,10 @@ constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
 constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
 constexpr int kMaxRows = 65535;                      // the second dimension of a grid
 
+// What uses are grouped by. Shapes that differ between ranks stay apart, so that all ranks have as
+// many groups in one order.
+using ProductKey = std::pair<bool, cuda::MatMulKey>;  // whether columns are shared, shape
+
 // The products of one shape and the weights that take part in them.
 struct Product {
   std::vector<const cuda::DeviceWeight*> weights;
@@ -30,8 +34,8 @@ int64_t MostRows(const cuda::MatMulKey& shape, const Product& product) {
 }
 
 // Groups products by their shape, which layers have in common.
-std::map<cuda::MatMulKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
-  std::map<cuda::MatMulKey, Product> products;
+std::map<ProductKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
+  std::map<ProductKey, Product> products;
   for (const MatMulUse& use : uses) {
     const cuda::DeviceWeight& weight = cuda::OnDevice(*use.weight);
     cuda::MatMulKey key = {.out = weight.out(),
@@ -40,7 +44,7 @@ std::map<cuda::MatMulKey, Product> GroupByShape(std::span<const MatMulUse> uses,
                            .bias = use.bias,
                            .accumulate = use.accumulate};
     if (weight.fp8()) key = cuda::Fp8Products::KeyOf(weight, 0, dtype);
-    Product& product = products[key];
+    Product& product = products[{use.shared_columns, key}];
     product.weights.push_back(&weight);
     product.max_rows = std::max<int64_t>(product.max_rows, use.max_rows);
   }
@@ -54,7 +58,8 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   const auto products = GroupByShape(uses.products, info_.compute_dtype);
   size_t in_bytes = 0;
   size_t out_bytes = 0;
-  for (const auto& [key, product] : products) {
+  for (const auto& [group, product] : products) {
+    const cuda::MatMulKey& key = group.second;
     const int64_t rows = MostRows(key, product);
     // Codes of fp8 and their scales fit as well: codes are shorter by more than scales take.
     const auto in = static_cast<size_t>(rows * key.in) * SizeOf(info_.compute_dtype);
@@ -66,7 +71,8 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   // The device would be faster with zeros than it will be, so these are other small numbers.
   BATON_RETURN_IF_ERROR(cuda::Fill(in->data(), 0x3c, in_bytes, stream_.handle()));
   BATON_RETURN_IF_ERROR(Zero(*out));
-  for (const auto& [shape, product] : products) {
+  for (const auto& [group, product] : products) {
+    const cuda::MatMulKey& shape = group.second;
     std::vector<cuda::MatMulOperands> operands;
     for (const cuda::DeviceWeight* weight : product.weights) {
       operands.push_back({.weight = weight->data(),

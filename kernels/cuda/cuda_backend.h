@@ -60,6 +60,7 @@ class CudaBackend final : public Backend {
   void PagedAttention(Matrix qkv, int layer, const AttentionShape& shape, Matrix out) override;
   void SiluMul(Matrix gate_up, Matrix out) override;
   void AllReduce(Matrix values) override;
+  void GatherColumns(Matrix parts, Matrix out) override;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;

@@ -86,6 +86,7 @@ void QueuedBackend::PagedAttention(Matrix qkv, int layer, const kernels::Attenti
 }
 void QueuedBackend::SiluMul(Matrix gate_up, Matrix out) { inner_->SiluMul(gate_up, out); }
 void QueuedBackend::AllReduce(Matrix values) { inner_->AllReduce(values); }
+void QueuedBackend::GatherColumns(Matrix parts, Matrix out) { inner_->GatherColumns(parts, out); }
 
 void QueuedBackend::Sample(Matrix logits, std::span<const kernels::SampleRow> rows,
                            std::span<SampledToken> results) {

@@ -52,6 +52,7 @@ class QueuedBackend final : public kernels::Backend {
                       kernels::Matrix out) override;
   void SiluMul(kernels::Matrix gate_up, kernels::Matrix out) override;
   void AllReduce(kernels::Matrix values) override;
+  void GatherColumns(kernels::Matrix parts, kernels::Matrix out) override;
   void Sample(kernels::Matrix logits, std::span<const kernels::SampleRow> rows,
               std::span<SampledToken> results) override;
   absl::Status EndStep() override;

@@ -10,6 +10,7 @@
 
 #include "common/base/status.h"
 #include "kernels/backend_factory.h"
+#include "kernels/column_share.h"
 
 namespace baton::kernels {
 namespace {
@@ -77,6 +78,45 @@ TEST(CollectiveTest, ManySumsFollowEachOther) {
   });
 }
 
+TEST(CollectiveTest, EveryRankGetsThePartsOfAll) {
+  for (const int ranks : {1, 2, 3, 8}) {
+    const Group group = MakeHostGroup(ranks, kPatience);
+    for (const size_t part : {0, 1, 7, 1000}) {
+      auto values = RandomValues(ranks, part * static_cast<size_t>(ranks), 7);
+      std::vector<float> expected;
+      for (size_t rank = 0; rank < values.size(); ++rank) {
+        const auto own = values[rank].begin() + static_cast<ptrdiff_t>(rank * part);
+        expected.insert(expected.end(), own, own + static_cast<ptrdiff_t>(part));
+      }
+      OnRanks(group, [&](size_t rank) { EXPECT_TRUE(group[rank]->AllGather(values[rank]).ok()); });
+      for (int rank = 0; rank < ranks; ++rank) {
+        EXPECT_EQ(values[rank], expected) << "rank " << rank << " of " << ranks << ", " << part;
+      }
+    }
+  }
+}
+
+TEST(ColumnShareTest, SharesCoverAllColumnsInOrder) {
+  for (const int ranks : {1, 2, 3, 8}) {
+    for (const int64_t cols : {129, 1000, 1024, 32'003, 151'936}) {
+      ASSERT_TRUE(CanShareColumns(cols, ranks));
+      int64_t next = 0;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const ColumnShare share = ShareOfColumns(cols, rank, ranks);
+        EXPECT_EQ(share.begin, next);
+        EXPECT_EQ(share.begin % kShareStep, 0);
+        EXPECT_GT(share.size(), 0);
+        EXPECT_LE(share.size(), WidestShare(cols, ranks));
+        EXPECT_GT(share.size(), WidestShare(cols, ranks) - 2 * kShareStep);
+        next = share.end;
+      }
+      EXPECT_EQ(next, cols);
+    }
+  }
+  EXPECT_FALSE(CanShareColumns(112, 8));
+  EXPECT_TRUE(CanShareColumns(113, 8));
+}
+
 TEST(CollectiveTest, AnAbortReleasesWhoWaitsAndWhoComes) {
   const Group group = MakeHostGroup(3, std::chrono::hours(1));
   std::vector<float> values(10);
@@ -90,6 +130,7 @@ TEST(CollectiveTest, AnAbortReleasesWhoWaitsAndWhoComes) {
   group[1]->Abort(absl::InternalError("too late to count"));
   waiting.join();
   EXPECT_EQ(group[1]->AllReduceSum(values).message(), "rank 2 has failed");
+  EXPECT_EQ(group[0]->AllGather({values.data(), 9}).message(), "rank 2 has failed");
 }
 
 TEST(CollectiveTest, ARankThatDoesNotComeEndsTheGroup) {
@@ -122,6 +163,35 @@ TEST_P(AllReduceTest, SumsMatricesAndNamesItsGroup) {
   });
   EXPECT_EQ(values[0], (std::vector<float>{11, 22, 33, 44, 55, 66}));
   EXPECT_EQ(values[1], values[0]);
+}
+
+TEST_P(AllReduceTest, JoinsTheColumnsOfAllRanks) {
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kCols = 75;  // in shares of 32, 32 and 11
+  constexpr int kRanks = 3;
+  const Group group = MakeHostGroup(kRanks, kPatience);
+  const int64_t part = kRows * WidestShare(kCols, kRanks);
+  std::vector<std::vector<float>> joined(kRanks, std::vector<float>(kRows * kCols));
+  OnRanks(group, [&](size_t index) {
+    const int rank = static_cast<int>(index);
+    auto backend =
+        MakeBackend({.device = GetParam(), .threads = 1, .collective = group[rank].get()});
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    std::vector<float> parts(static_cast<size_t>(kRanks * part), -1);
+    const ColumnShare share = ShareOfColumns(kCols, rank, kRanks);
+    float* own = parts.data() + rank * part;
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t col = share.begin; col < share.end; ++col) {
+        *own++ = static_cast<float>(row * kCols + col);
+      }
+    }
+    (*backend)->GatherColumns(Matrix::Dense(parts.data(), DType::kF32, kRanks, part),
+                              Matrix::Dense(joined[index].data(), DType::kF32, kRows, kCols));
+    EXPECT_TRUE((*backend)->EndStep().ok());
+  });
+  for (const std::vector<float>& values : joined) {
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], static_cast<float>(i));
+  }
 }
 
 TEST_P(AllReduceTest, AloneIsNothing) {

@@ -1,7 +1,10 @@
-// A row has the same bits whatever else is computed with it, and on however many threads.
+// A row has the same bits whatever else is computed with it, and on however many threads; so has a
+// column, whichever rank computes it.
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "kernels/column_share.h"
 #include "tests/kernels/paged_fixture.h"
 
 namespace baton::kernels {
@@ -74,6 +77,36 @@ TEST_P(InvarianceTest, MatMulRowsDoNotDependOnTheNumberOfThreads) {
       backend->MatMul(**packed, x.rows(0, count), y.view(), {});
       if (expected.empty()) expected = y.bits(0);
       ASSERT_EQ(y.bits(0), expected) << threads << " threads, " << count << " rows";
+    }
+  }
+}
+
+// Logits, of which each rank computes a share, are those of one rank.
+TEST_P(InvarianceTest, MatMulColumnsDoNotDependOnTheRankThatComputesThem) {
+  const auto whole = WithThreads(2);
+  const auto part = WithThreads(1);
+  for (const auto& [cols, in] : {std::pair{2003, 520}, std::pair{258, 64}, std::pair{4096, 1100}}) {
+    const TestMatrix weight = TestMatrix::Random(dtype(), cols, in, 1, 0.2f);
+    const auto packed = whole->Pack(weight.tensor(), {});
+    for (const int64_t rows : {1, 7, 64}) {
+      TestMatrix x = TestMatrix::Random(dtype(), rows, in, 3);
+      TestMatrix expected(DType::kF32, rows, cols);
+      whole->MatMul(**packed, x.view(), expected.view(), {});
+      for (const int ranks : {2, 3, 8}) {
+        for (int rank = 0; rank < ranks; ++rank) {
+          const ColumnShare share = ShareOfColumns(cols, rank, ranks);
+          const auto own =
+              part->Pack(weight.tensor(), {.out_begin = share.begin, .out_end = share.end});
+          TestMatrix y(DType::kF32, rows, share.size());
+          part->MatMul(**own, x.view(), y.view(), {});
+          for (int64_t row = 0; row < rows; ++row) {
+            ASSERT_EQ(y.bits(row),
+                      expected.bits(row).substr(static_cast<size_t>(share.begin) * sizeof(float),
+                                                static_cast<size_t>(share.size()) * sizeof(float)))
+                << cols << " x " << in << ", row " << row << " of " << rows << ", rank " << rank;
+          }
+        }
+      }
     }
   }
 }

@@ -197,6 +197,15 @@ TEST_P(OperationCheckTest, SumsOfAnythingButDenseFloats) {
   EXPECT_DEATH(backend_->AllReduce(Halves(1, kHidden).view()), "fp32 and dense");
 }
 
+TEST_P(OperationCheckTest, PartsThatAreNotThoseOfTheColumns) {
+  TestMatrix parts = Floats(1, 2 * 32);
+  TestMatrix out = Floats(2, 20);
+  backend_->GatherColumns(parts.view(), out.view());
+  EXPECT_DEATH(backend_->GatherColumns(parts.view(), Floats(3, 20).view()), "1 x 64 for the parts");
+  EXPECT_DEATH(backend_->GatherColumns(Floats(2, 2 * 32).view(), out.view()), "of 1 ranks");
+  EXPECT_DEATH(backend_->GatherColumns(parts.view(), Halves(2, 20).view()), "are fp32");
+}
+
 TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAResult) {
   TestMatrix logits = TestMatrix::Random(DType::kF32, 2, kVocab, 3);
   std::vector<SampleRow> rows(3);

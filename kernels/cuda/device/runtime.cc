@@ -235,6 +235,13 @@ absl::Status CopyOnDevice(void* to, const void* from, size_t bytes, StreamHandle
   return Check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream),
                "copying on the GPU");
 }
+absl::Status CopyRows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                      size_t rows, StreamHandle stream) {
+  return Check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, width, rows,
+                                 cudaMemcpyDeviceToDevice, stream),
+               "copying rows on the GPU");
+}
+
 absl::Status Fill(void* device, int byte, size_t bytes, StreamHandle stream) {
   return Check(cudaMemsetAsync(device, byte, bytes, stream), "filling GPU memory");
 }

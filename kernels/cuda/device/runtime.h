@@ -133,6 +133,9 @@ class PinnedMemory final : public Buffer {
 absl::Status CopyToDevice(void* device, const void* host, size_t bytes, StreamHandle stream);
 absl::Status CopyToHost(void* host, const void* device, size_t bytes, StreamHandle stream);
 absl::Status CopyOnDevice(void* to, const void* from, size_t bytes, StreamHandle stream);
+// Copies `rows` rows of `width` bytes, which begin `to_pitch` and `from_pitch` bytes apart.
+absl::Status CopyRows(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                      size_t rows, StreamHandle stream);
 absl::Status Fill(void* device, int byte, size_t bytes, StreamHandle stream);
 // Fills the first `width` bytes of each of `rows` rows, which begin `pitch` bytes apart.
 absl::Status FillRows(void* device, size_t pitch, int byte, size_t width, size_t rows,

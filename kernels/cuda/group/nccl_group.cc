@@ -6,7 +6,9 @@
 #include <thread>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "kernels/step_check.h"
@@ -81,18 +83,19 @@ class NcclGroup final {
   size_t size() const { return ranks_.size(); }
 
   absl::Status AllReduceSum(size_t index, std::span<float> values, void* stream) {
-    Rank& rank = ranks_[index];
-    absl::Status queued;
-    {
-      base::MutexLock lock(&rank.mutex);
-      if (rank.comm == nullptr) return ended();
-      queued = Checked(rank.comm,
-                       library_->calls().all_reduce(values.data(), values.data(), values.size(),
-                                                    nccl::kFloat32, nccl::kSum, rank.comm, stream),
-                       "ncclAllReduce");
-    }
-    if (!queued.ok()) Abort(queued);
-    return queued;
+    return Queue(index, "ncclAllReduce", [&](nccl::Comm* comm) {
+      return library_->calls().all_reduce(values.data(), values.data(), values.size(),
+                                          nccl::kFloat32, nccl::kSum, comm, stream);
+    });
+  }
+
+  absl::Status AllGather(size_t index, std::span<float> values, void* stream) {
+    BATON_CHECK(values.size() % size() == 0) << values.size() << " values of " << size();
+    const size_t part = values.size() / size();
+    return Queue(index, "ncclAllGather", [&](nccl::Comm* comm) {
+      return library_->calls().all_gather(values.data() + index * part, values.data(), part,
+                                          nccl::kFloat32, comm, stream);
+    });
   }
 
   absl::Status AllReduceSumOnHost(size_t index, std::span<float> values) {
@@ -110,7 +113,7 @@ class NcclGroup final {
       nccl::Result result = nccl::kSuccess;
       found = Checked(rank.comm, library_->calls().comm_get_async_error(rank.comm, &result),
                       "ncclCommGetAsyncError");
-      if (found.ok()) found = Checked(rank.comm, result, "a sum over the ranks");
+      if (found.ok()) found = Checked(rank.comm, result, "work over the ranks");
     }
     if (!found.ok()) Abort(found);
     return found;
@@ -131,6 +134,20 @@ class NcclGroup final {
     base::Mutex mutex;
     nccl::Comm* comm ABSL_GUARDED_BY(mutex) = nullptr;  // null when the group has ended
   };
+
+  // Makes a call that queues work. One that fails ends the group.
+  absl::Status Queue(size_t index, const char* name,
+                     absl::FunctionRef<nccl::Result(nccl::Comm*)> call) {
+    Rank& rank = ranks_[index];
+    absl::Status queued;
+    {
+      base::MutexLock lock(&rank.mutex);
+      if (rank.comm == nullptr) return ended();
+      queued = Checked(rank.comm, call(rank.comm), name);
+    }
+    if (!queued.ok()) Abort(queued);
+    return queued;
+  }
 
   absl::Status Checked(nccl::Comm* comm, nccl::Result result, const char* call) const {
     const absl::Status status = library_->ToStatus(result, call, comm);
@@ -171,6 +188,9 @@ class NcclRank final : public Collective {
   int size() const override { return static_cast<int>(group_->size()); }
   absl::Status AllReduceSum(std::span<float> values, void* stream) override {
     return group_->AllReduceSum(rank_, values, stream);
+  }
+  absl::Status AllGather(std::span<float> values, void* stream) override {
+    return group_->AllGather(rank_, values, stream);
   }
   absl::Status AllReduceSumOnHost(std::span<float> values) override {
     return group_->AllReduceSumOnHost(rank_, values);

@@ -25,6 +25,13 @@ ModelConfig Config() {
   return config;
 }
 
+double WeightsOf(const ModelConfig& config, int32_t ranks, int32_t counted) {
+  const LocalShape shape = LocalShape::Of(config, 0, ranks).value();
+  return MemoryNeed::Of(config, shape, counted, DType::kBF16, Quantization::kNone,
+                        {.max_tokens = 2048, .max_samples = 64})
+      .weights;
+}
+
 MemoryNeed NeedOf(DType dtype, Quantization quantization) {
   const ModelConfig config = Config();
   return MemoryNeed::Of(config, LocalShape::Of(config, 0, 1).value(), 1, dtype, quantization,
@@ -38,6 +45,18 @@ TEST(MemoryNeedTest, IsThatOfTheParameters) {
   EXPECT_NEAR(NeedOf(DType::kBF16, Quantization::kNone).weights, 2 * kParameters, 2e7);
   EXPECT_NEAR(NeedOf(DType::kBF16, Quantization::kFp8).weights, 2 * kParameters - kProjections,
               2e7);
+}
+
+// Layers and the output projection are divided; each rank has all embeddings.
+TEST(MemoryNeedTest, RanksDivideAllButTheEmbeddings) {
+  ModelConfig config = Config();
+  const double table = 2.0 * config.vocab * config.hidden;
+  const double whole = WeightsOf(config, 1, 1);
+  EXPECT_NEAR(WeightsOf(config, 4, 1), (whole - table) / 4 + table, 1e7);
+  EXPECT_NEAR(WeightsOf(config, 4, 4), whole + 3 * table, 1e7);
+  config.tied_embeddings = true;
+  EXPECT_NEAR(WeightsOf(config, 1, 1), whole - table, 1e7);
+  EXPECT_NEAR(WeightsOf(config, 4, 4), whole + 3 * table, 1e7);
 }
 
 TEST(CheckMemoryTest, SaysNeedAndHaveAndTheFlagsThatFit) {

@@ -20,17 +20,24 @@ using kernels::Collective;
 
 constexpr int32_t kTokens = 24;
 
-// A rank of the host has no stream: it waits for each sum.
+// A rank of the host has no stream: it waits for each sum and each exchange.
 class WaitingRank final : public Collective {
  public:
-  WaitingRank(std::unique_ptr<Collective> rank, int* sums) : rank_(std::move(rank)), sums_(sums) {}
+  struct Counts {
+    int sums = 0;
+    int gathers = 0;
+  };
+  WaitingRank(std::unique_ptr<Collective> rank, Counts* counts)
+      : rank_(std::move(rank)), counts_(counts) {}
   int rank() const override { return rank_->rank(); }
   int size() const override { return rank_->size(); }
   absl::Status AllReduceSum(std::span<float> values, void* /*stream*/) override {
-    ++*sums_;
-    const absl::Status queued = rank_->AllReduceSum(values, &stream_);
-    stream_.Synchronize();
-    return queued.ok() ? rank_->status() : queued;
+    ++counts_->sums;
+    return Wait(rank_->AllReduceSum(values, &stream_));
+  }
+  absl::Status AllGather(std::span<float> values, void* /*stream*/) override {
+    ++counts_->gathers;
+    return Wait(rank_->AllGather(values, &stream_));
   }
   absl::Status AllReduceSumOnHost(std::span<float> values) override {
     return rank_->AllReduceSumOnHost(values);
@@ -39,21 +46,26 @@ class WaitingRank final : public Collective {
   void Abort(const absl::Status& why) override { rank_->Abort(why); }
 
  private:
+  absl::Status Wait(const absl::Status& queued) {
+    stream_.Synchronize();
+    return queued.ok() ? rank_->status() : queued;
+  }
+
   nccl::FakeStream stream_;
   const std::unique_ptr<Collective> rank_;
-  int* const sums_;
+  Counts* const counts_;
 };
 
-std::vector<std::unique_ptr<Collective>> NcclRanks(std::vector<int>& sums) {
+std::vector<std::unique_ptr<Collective>> NcclRanks(std::vector<WaitingRank::Counts>& counts) {
   auto library = NcclLibrary::Load(FakeNcclPath(), "--tensor-parallel-size 1");
   BATON_CHECK(library.ok()) << library.status().ToString();
   std::vector<int> devices;
-  for (size_t rank = 0; rank < sums.size(); ++rank) devices.push_back(static_cast<int>(rank));
+  for (size_t rank = 0; rank < counts.size(); ++rank) devices.push_back(static_cast<int>(rank));
   auto group = kernels::cuda::MakeNcclGroup(*std::move(library), devices, std::chrono::seconds(20));
   BATON_CHECK(group.ok()) << group.status().ToString();
   std::vector<std::unique_ptr<Collective>> ranks;
-  for (size_t rank = 0; rank < sums.size(); ++rank) {
-    ranks.push_back(std::make_unique<WaitingRank>(std::move((*group)[rank]), &sums[rank]));
+  for (size_t rank = 0; rank < counts.size(); ++rank) {
+    ranks.push_back(std::make_unique<WaitingRank>(std::move((*group)[rank]), &counts[rank]));
   }
   return ranks;
 }
@@ -94,8 +106,8 @@ TEST(NcclRanksTest, TheTokensAreThoseOfOneRank) {
   options.dtype = kernels::DType::kF32;
   options.tensor_parallel_size = 2;
   options.limits = {.max_tokens = 64, .max_samples = 8};
-  std::vector<int> sums(2);
-  auto model = LoadOn(golden.dir, options, NcclRanks(sums));
+  std::vector<WaitingRank::Counts> counts(2);
+  auto model = LoadOn(golden.dir, options, NcclRanks(counts));
   TestSequence sequence{.prompt = golden.prompt};
   RunnerDriver driver(*model);
   driver.Generate({&sequence}, kTokens, 13);
@@ -103,9 +115,11 @@ TEST(NcclRanksTest, TheTokensAreThoseOfOneRank) {
   TestSequence expected{.prompt = golden.prompt};
   RunnerDriver(*alone).Generate({&expected}, kTokens, 13);
   EXPECT_EQ(sequence.output, expected.output);
-  EXPECT_EQ(sums[0], sums[1]);
-  // Two a layer and token; chunks without a token stop in the last layer.
-  EXPECT_GE(sums[0], 2 * model->config.layers * kTokens);
+  EXPECT_EQ(counts[0].sums, counts[1].sums);
+  // Two a layer and token; chunks without a token stop in the last layer and have no logits.
+  EXPECT_GE(counts[0].sums, 2 * model->config.layers * kTokens);
+  EXPECT_EQ(counts[0].gathers, kTokens);
+  EXPECT_EQ(counts[1].gathers, kTokens);
 }
 
 }  // namespace

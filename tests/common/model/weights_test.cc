@@ -121,13 +121,24 @@ TEST_F(WeightsTest, IgnoresTheOutputProjectionOfATiedModel) {
   EXPECT_EQ(weights->output->out(), 258);
 }
 
+TEST_F(WeightsTest, ATiedTableStandsBesideADividedOutputProjection) {
+  EditConfig("tie_word_embeddings", true);
+  const auto alone = Load();
+  ASSERT_TRUE(alone.ok()) << alone.status();
+  EXPECT_EQ(alone->embedding, nullptr);
+  const auto part = Load(nullptr, 1, 2);
+  ASSERT_TRUE(part.ok()) << part.status();
+  ASSERT_NE(part->embedding, nullptr);
+  EXPECT_EQ(part->output->out(), 130);
+}
+
 TEST_F(WeightsTest, RefusesATruncatedFile) {
   const std::string path = dir_ / "m/model.safetensors";
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
   EXPECT_EQ(Load().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-TEST_F(WeightsTest, RanksHoldTheirShareOfHeadsAndMlp) {
+TEST_F(WeightsTest, RanksHoldTheirShareOfHeadsMlpAndOutput) {
   for (int32_t rank = 0; rank < 2; ++rank) {
     const auto weights = Load(nullptr, rank, 2);
     ASSERT_TRUE(weights.ok()) << weights.status();
@@ -136,7 +147,8 @@ TEST_F(WeightsTest, RanksHoldTheirShareOfHeadsAndMlp) {
     EXPECT_EQ(layer.o->in(), 2 * 16);
     EXPECT_EQ(layer.gate_up->out(), 2 * 64);
     EXPECT_EQ(layer.down->in(), 64);
-    EXPECT_EQ(weights->output->out(), 258);
+    EXPECT_EQ(weights->output->out(), rank == 0 ? 128 : 130);
+    EXPECT_EQ(weights->embedding->size(), size_t{258} * 64 * sizeof(float));
   }
   EXPECT_EQ(Load(nullptr, 0, 3).status().code(), absl::StatusCode::kFailedPrecondition);
 }

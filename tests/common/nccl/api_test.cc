@@ -41,6 +41,7 @@ static_assert(
     SameCall<decltype(Calls::comm_get_async_error), decltype(&ncclCommGetAsyncError)>::value);
 static_assert(SameCall<decltype(Calls::comm_init_all), decltype(&ncclCommInitAll)>::value);
 static_assert(SameCall<decltype(Calls::all_reduce), decltype(&ncclAllReduce)>::value);
+static_assert(SameCall<decltype(Calls::all_gather), decltype(&ncclAllGather)>::value);
 static_assert(SameCall<decltype(Calls::comm_abort), decltype(&ncclCommAbort)>::value);
 static_assert(SameCall<decltype(Calls::send), decltype(&ncclSend)>::value);
 static_assert(SameCall<decltype(Calls::recv), decltype(&ncclRecv)>::value);

@@ -14,7 +14,7 @@
 namespace baton::nccl {
 
 struct Operation {
-  enum class Kind { kSend, kReceive, kSum } kind = Kind::kSend;
+  enum class Kind { kSend, kReceive, kSum, kGather } kind = Kind::kSend;
   std::byte* bytes = nullptr;
   size_t count = 0;    // bytes
   std::string action;  // of the script

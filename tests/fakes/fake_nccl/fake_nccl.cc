@@ -4,10 +4,10 @@
 //
 // BATON_FAKE_NCCL, or BatonSetFakeNcclScript, makes it misbehave: a comma list of `Call:action`;
 // `Call@N:action` acts on the Nth call only. Calls are GetVersion, GetUniqueId, CommInitRankConfig,
-// CommGetAsyncError, CommInitAll, CommAbort, Send, Recv, AllReduce. Actions:
+// CommGetAsyncError, CommInitAll, CommAbort, Send, Recv, AllReduce, AllGather. Actions:
 //   delay_ms=N   the call takes that long
 //   fail         it returns ncclSystemError
-//   async        (CommInitRankConfig, Send, Recv, AllReduce) the operation fails later
+//   async        (CommInitRankConfig, Send, Recv, AllReduce, AllGather) the operation fails later
 //   never        (likewise) the operation never completes
 //   hang         the call does not return
 //   die          the process is killed
@@ -35,6 +35,16 @@ Result Post(const char* call, Operation operation, Comm* comm) {
   operation.action = Next(call).what;
   if (operation.action == "fail") return kSystemError;
   return comm->Post(std::move(operation));
+}
+
+// Queues work over the ranks, or lets a graph keep it.
+Result PostOrKeep(const char* call, const Operation& operation, Comm* comm) {
+  if (operation.stream == nullptr || !operation.stream->capturing()) {
+    return Post(call, operation, comm);
+  }
+  comm->Hold();
+  operation.stream->Keep([comm] { comm->LetGo(); });
+  return kSuccess;
 }
 
 }  // namespace
@@ -112,18 +122,27 @@ Result ncclRecv(void* bytes, size_t count, DataType, int, Comm* comm, Stream) {
 Result ncclAllReduce(const void* from, void* to, size_t count, DataType type, ReduceOp op,
                      Comm* comm, Stream stream) {
   if (from != to || type != kFloat32 || op != kSum) return kInvalidArgument;
-  auto* const fake = static_cast<FakeStream*>(stream);
-  if (fake != nullptr && fake->capturing()) {
-    comm->Hold();
-    fake->Keep([comm] { comm->LetGo(); });
-    return kSuccess;
-  }
-  return Post("AllReduce",
-              {.kind = Operation::Kind::kSum,
-               .bytes = static_cast<std::byte*>(to),
-               .count = count * sizeof(float),
-               .stream = fake},
-              comm);
+  return PostOrKeep("AllReduce",
+                    {.kind = Operation::Kind::kSum,
+                     .bytes = static_cast<std::byte*>(to),
+                     .count = count * sizeof(float),
+                     .stream = static_cast<FakeStream*>(stream)},
+                    comm);
+}
+
+Result ncclAllGather(const void* from, void* to, size_t count, DataType type, Comm* comm,
+                     Stream stream) {
+  const auto* const group = dynamic_cast<GroupComm*>(comm);
+  if (group == nullptr || type != kFloat32) return kInvalidArgument;
+  const size_t part = count * sizeof(float);
+  auto* const bytes = static_cast<std::byte*>(to);
+  if (from != bytes + group->rank() * part) return kInvalidArgument;  // only in place
+  return PostOrKeep("AllGather",
+                    {.kind = Operation::Kind::kGather,
+                     .bytes = bytes,
+                     .count = part * group->ranks(),
+                     .stream = static_cast<FakeStream*>(stream)},
+                    comm);
 }
 
 const char* ncclGetErrorString(Result result) {
@@ -147,6 +166,7 @@ static_assert(
     std::is_same_v<decltype(&ncclCommInitRankConfig), decltype(Calls::comm_init_rank_config)>);
 static_assert(std::is_same_v<decltype(&ncclCommInitAll), decltype(Calls::comm_init_all)>);
 static_assert(std::is_same_v<decltype(&ncclAllReduce), decltype(Calls::all_reduce)>);
+static_assert(std::is_same_v<decltype(&ncclAllGather), decltype(Calls::all_gather)>);
 static_assert(
     std::is_same_v<decltype(&ncclCommGetAsyncError), decltype(Calls::comm_get_async_error)>);
 static_assert(std::is_same_v<decltype(&ncclCommAbort), decltype(Calls::comm_abort)>);

@@ -67,6 +67,27 @@ TEST(NcclGroupTest, SumsAreQueuedInOrderAndEqualOnAllRanks) {
   }
 }
 
+TEST(NcclGroupTest, PartsAreExchangedInPlaceBehindSums) {
+  constexpr int kRanks = 4;
+  constexpr size_t kPart = 5;
+  const auto group = MakeGroup(kRanks);
+  ASSERT_TRUE(group.ok()) << group.status();
+  std::vector<End> ends(kRanks);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    End& end = ends[rank];
+    end.values.assign(kRanks * kPart, 0);
+    std::fill_n(end.values.begin() + rank * kPart, kPart, static_cast<float>(rank + 1));
+    EXPECT_TRUE((*group)[rank]->AllGather(end.values, &end.stream).ok());
+    EXPECT_TRUE((*group)[rank]->AllReduceSum(end.values, &end.stream).ok());
+  }
+  for (End& end : ends) {
+    end.stream.Synchronize();
+    for (size_t i = 0; i < end.values.size(); ++i) {
+      EXPECT_EQ(end.values[i], static_cast<float>(kRanks * (i / kPart + 1))) << i;
+    }
+  }
+}
+
 TEST(NcclGroupTest, ARankThatDoesNotComeToASumOnTheHostEndsTheGroup) {
   End end{.values = std::vector<float>(10)};
   const auto group = MakeGroup(2, std::chrono::milliseconds(50));
@@ -91,16 +112,17 @@ TEST(NcclGroupTest, AnAbortReleasesADeviceThatWaits) {
   EXPECT_EQ((*group)[1]->AllReduceSum(end.values, &end.stream).message(), "rank 2 has failed");
 }
 
-// A sum that is only captured, as in a decode step.
+// A sum and an exchange that are only captured, as in a decode step.
 void Capture(Collective& rank, End* end) {
   end->stream.BeginCapture();
   EXPECT_TRUE(rank.AllReduceSum(end->values, &end->stream).ok());
+  EXPECT_TRUE(rank.AllGather(end->values, &end->stream).ok());
   end->stream.EndCapture();
 }
 
 TEST(NcclGroupTest, AnAbortReleasesDevicesWhileGraphsHoldSums) {
   std::vector<End> ends(3);  // outlive the group, as a process that ends in a hurry has it
-  for (End& end : ends) end.values.assign(10, 1);
+  for (End& end : ends) end.values.assign(12, 1);
   auto group = MakeGroup(3);
   ASSERT_TRUE(group.ok()) << group.status();
   for (size_t rank = 0; rank < 3; ++rank) Capture(*(*group)[rank], &ends[rank]);
@@ -117,7 +139,7 @@ TEST(NcclGroupTest, AnAbortReleasesDevicesWhileGraphsHoldSums) {
 }
 
 TEST(NcclGroupTest, AGraphThatIsNeverDestroyedHoldsTheEndUpToADeadline) {
-  End end{.values = {1}};
+  End end{.values = {1, 2}};
   auto group = MakeGroup(2, std::chrono::milliseconds(50));
   ASSERT_TRUE(group.ok()) << group.status();
   Capture(*(*group)[0], &end);
@@ -145,6 +167,17 @@ TEST_F(NcclGroupFaultTest, ASumThatCannotBeQueuedEndsTheGroup) {
   EXPECT_EQ(ReasonOf(failed), Reason::kDeviceFault) << failed;
   EXPECT_THAT(failed.message(), HasSubstr("ncclAllReduce"));
   end.stream.Synchronize();
+  EXPECT_EQ((*group)[0]->status(), failed);
+}
+
+TEST_F(NcclGroupFaultTest, AnExchangeThatCannotBeQueuedEndsTheGroup) {
+  SetFakeNcclScript("AllGather@1:fail");
+  End end{.values = std::vector<float>(10)};
+  const auto group = MakeGroup(2);
+  ASSERT_TRUE(group.ok()) << group.status();
+  const absl::Status failed = (*group)[1]->AllGather(end.values, &end.stream);
+  EXPECT_EQ(ReasonOf(failed), Reason::kDeviceFault);
+  EXPECT_THAT(failed.message(), HasSubstr("ncclAllGather"));
   EXPECT_EQ((*group)[0]->status(), failed);
 }
 
