@@ -40,8 +40,8 @@ struct BackendOptions {
   std::string isa = "auto";  // of the CPU: auto | avx512 | avx2
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;
-  // Threads of all ranks together, at least one each; 0 = all cores that this process may use.
-  // BackendInfo::threads says how many this rank got.
+  // Threads of all ranks together, at least one each; 0 = one for each physical core that this
+  // process may use. BackendInfo::threads says how many this rank got.
   int threads = 0;
   Collective* collective = nullptr;  // this rank's end of its group, if any; outlives the backend
   int device_index = 0;              // which GPU of those that CUDA_VISIBLE_DEVICES shows

@@ -1,10 +1,9 @@
-#include <sched.h>
-
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
 #include "common/base/check.h"
+#include "common/base/cores.h"
 #include "common/base/log.h"
 #include "common/config/exit_code.h"
 #include "httplib.h"
@@ -25,13 +24,6 @@ std::filesystem::path BinaryFolder() {
   }
   std::error_code ignored;
   return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-}
-
-int32_t CoresOfThisProcess() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
 }
 
 int PortOf(const std::string& address) {
@@ -59,7 +51,8 @@ ServiceSpec WorkerSpec(const FlagSet& set, const ServeFlags& flags, const std::s
 std::vector<ServiceSpec> WorkerSpecs(const FlagSet& set, const ServeFlags& flags) {
   const int32_t prefills = flags.unified ? 0 : flags.prefill;
   const int32_t workers = prefills + flags.decode;
-  const std::vector<int32_t> threads = DivideThreads(CoresOfThisProcess(), workers);
+  const std::vector<int32_t> threads =
+      DivideThreads(base::UsableCores(base::CpusOfThisThread()), workers);
   std::vector<GpuShare> gpus(static_cast<size_t>(workers));
   if (flags.engine.device == DeviceFlag::kCuda) {
     gpus = DealGpus(VisibleGpus(std::getenv("CUDA_VISIBLE_DEVICES")), workers,

@@ -68,8 +68,9 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                 "type of the KV cache; auto: that of the computation"));
   set->Add(With(ChoiceFlag("isa", &flags->isa), group,
                 "instruction set; auto: the best this machine has"));
-  set->Add(Common(With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
-                       "threads that compute; 0 = all cores that this process may run on")));
+  set->Add(Common(
+      With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
+           "threads that compute; 0 = one for each physical core that this process may use")));
   set->Add(Common(With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size,
                                {.min = 1, .max = kMaxTensorParallel}),
                        group,

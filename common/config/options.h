@@ -90,7 +90,7 @@ struct EngineFlags {
   DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
   DeviceFlag device = DeviceFlag::kCpu;
   IsaFlag isa = IsaFlag::kAuto;
-  int32_t threads = 0;               // of all ranks; 0 = every core this process may run on
+  int32_t threads = 0;               // of all ranks; 0 = a thread per physical core
   int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
   QuantizationFlag quantization = QuantizationFlag::kNone;  // of the projections
   std::string load_cache;  // directory of packed checkpoints; "" = off

@@ -2,32 +2,30 @@
 
 #include <omp.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cstdint>
-#include <fstream>
-#include <string>
+#include <vector>
+
+#include "common/base/cores.h"
 
 namespace baton::kernels::cpu {
+namespace {
 
-int CoresOfQuota(std::string_view cpu_max) {
-  int64_t quota = 0;
-  int64_t period = 0;
-  const char* end = cpu_max.data() + cpu_max.size();
-  const auto first = std::from_chars(cpu_max.data(), end, quota);
-  if (first.ec != std::errc() || first.ptr == end) return 0;
-  const auto second = std::from_chars(first.ptr + 1, end, period);
-  if (second.ec != std::errc() || quota <= 0 || period <= 0) return 0;
-  return static_cast<int>(std::clamp<int64_t>(quota / period, 1, 1 << 16));
+// The CPUs of OpenMP's places. Where it binds threads, it has bound the calling one as well, whose
+// affinity is then one place.
+std::vector<int> CpusOfPlaces() {
+  std::vector<int> cpus;
+  for (int place = 0; place < omp_get_num_places(); ++place) {
+    std::vector<int> of_place(static_cast<size_t>(omp_get_place_num_procs(place)));
+    omp_get_place_proc_ids(place, of_place.data());
+    cpus.insert(cpus.end(), of_place.begin(), of_place.end());
+  }
+  return cpus;
 }
 
+}  // namespace
+
 int UsableCores() {
-  const int cores = std::max(1, omp_get_num_procs());
-  std::ifstream file("/sys/fs/cgroup/cpu.max");
-  std::string line;
-  if (!std::getline(file, line)) return cores;
-  const int quota = CoresOfQuota(line);
-  return quota > 0 ? std::min(cores, quota) : cores;
+  const std::vector<int> cpus = CpusOfPlaces();
+  return base::UsableCores(cpus.empty() ? base::CpusOfThisThread() : cpus);
 }
 
 }  // namespace baton::kernels::cpu

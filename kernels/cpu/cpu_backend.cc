@@ -36,7 +36,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
   BATON_ASSIGN_OR_RETURN(const cpu::Isa isa, cpu::ChooseIsa(options.isa));
   if (options.threads < 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("threads ", options.threads, "; expected 0 (all cores) or more"));
+        absl::StrCat("threads ", options.threads, "; expected 0 (one per physical core) or more"));
   }
   const int threads = cpu::AskForThreads(ThreadsOfRank(options));
   std::unique_ptr<cpu::Gemm> gemm;

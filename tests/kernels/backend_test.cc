@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/cores.h"
 #include "kernels/machine_limits.h"
 #include "tests/kernels/kernel_fixture.h"
 
@@ -136,17 +135,6 @@ TEST(MachineLimitsTest, MeasuresSomethingPlausible) {
     EXPECT_GT(limits.read_bytes_per_s, 0) << way.name();
     EXPECT_LT(limits.read_bytes_per_s, 1e13) << way.name();
   }
-}
-
-TEST(CoresTest, AContainersQuotaLimitsTheThreads) {
-  EXPECT_EQ(cpu::CoresOfQuota("200000 100000"), 2);
-  EXPECT_EQ(cpu::CoresOfQuota("150000 100000"), 1);
-  EXPECT_EQ(cpu::CoresOfQuota("50000 100000"), 1);
-  EXPECT_EQ(cpu::CoresOfQuota("max 100000"), 0);
-  EXPECT_EQ(cpu::CoresOfQuota(""), 0);
-  EXPECT_EQ(cpu::CoresOfQuota("100000"), 0);
-  EXPECT_EQ(cpu::CoresOfQuota("100000 0"), 0);
-  EXPECT_GE(cpu::UsableCores(), 1);
 }
 
 TEST(BackendFactoryTest, AllocatedMemoryIsAligned) {
