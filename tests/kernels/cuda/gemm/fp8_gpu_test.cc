@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/device/runtime.h"
 #include "kernels/cuda/gemm/fp8.h"
+#include "kernels/cuda/gemm/fp8_products.h"
 #include "kernels/reference/fp8.h"
 #include "tests/kernels/cuda/device_fixture.h"
 
@@ -107,6 +108,35 @@ TEST_P(CudaFp8Test, ProductsEqualSumsOverTheCodes) {
     // The product is rounded to 16 bits before the rest is added.
     ExpectValues(out.Values(), expected, 2 * DeviceTolerance(dtype()),
                  1 + std::sqrt(static_cast<double>(c.in)));
+  }
+}
+
+// As where the library has no algorithm for the rung of so few rows.
+TEST_P(CudaFp8Test, RowsThatArePaddedToALargerRungGiveTheSameProducts) {
+  constexpr int64_t kRows = 3;
+  constexpr int64_t kOut = 96;
+  constexpr int64_t kIn = 256;
+  const std::vector<float> weight = ExactValues(kOut * kIn, 1);
+  const DeviceMatrix in(*backend_, dtype(), kRows, kIn, ExactValues(kRows * kIn, 3));
+  const auto packed = backend_->Pack({weight.data(), DType::kF32, kOut, kIn}, {});
+  const auto matmul = cuda::MatMul::Create(dtype(), nullptr);
+  ASSERT_TRUE(packed.ok() && matmul.ok()) << packed.status() << matmul.status();
+  cuda::Fp8Products products(dtype(), nullptr);
+  const auto multiply = [&](int64_t rung, const DeviceMatrix& out, bool accumulate) {
+    EXPECT_TRUE(products.Reserve(rung, kIn, kOut).ok());
+    const absl::Status ran = products.Run(**matmul, cuda::OnDevice(**packed), rung, in.view(),
+                                          out.view(), nullptr, accumulate);
+    EXPECT_TRUE(ran.ok()) << ran;
+    EXPECT_TRUE(cuda::WaitFor(nullptr).ok());
+    return out.Values();
+  };
+  const std::vector<float> start(kRows * kOut, 1.0F);
+  for (const bool accumulate : {false, true}) {
+    const DType out_dtype = accumulate ? DType::kF32 : dtype();
+    const DeviceMatrix own(*backend_, out_dtype, kRows, kOut, start);
+    const DeviceMatrix padded(*backend_, out_dtype, kRows, kOut, start);
+    ExpectValues(multiply(64, padded, accumulate), multiply(4, own, accumulate),
+                 2 * DeviceTolerance(dtype()), 1 + std::sqrt(static_cast<double>(kIn)));
   }
 }
 
