@@ -17,6 +17,7 @@ import collections
 import pathlib
 import random
 import shutil
+import signal
 import sys
 import time
 
@@ -171,7 +172,8 @@ class Chaos:
             number += 1
         self.load.end()
         self.service.end()
-        self.failures += self.memory.growth()
+        for growth in self.memory.growth():
+            self._fail(growth)
         self.seconds = time.monotonic() - self._began
 
 
@@ -215,6 +217,7 @@ def main():
     if net.entering():
         print(f"seed {options.seed}", flush=True)
     net.enter()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through `finally`
     with net.scratch() as folder:
         network = net.Network(folder)
         chaos = None

@@ -21,6 +21,7 @@ COMPLAINT = re.compile(r"[-\d]+ [:.\d]+ ([WE] .*)")
 BAD_LOG = re.compile(r"CHECK|^[-\d]+ [:.\d]+ C |terminate called|Sanitizer|pure virtual|\bbug\b")
 PORT = 50051
 NO_RESOURCE = 4  # the exit code
+AFTER_A_FAILURE_S = 2  # what cannot start is not started all the time
 KEPT_LOGS = 200  # of processes that ended
 NAME = {"decode": "decode.chaos", "prefill": "prefill.chaos"}
 WORKER_FLAGS = ["--threads", "1", "--drain-timeout", f"{DRAIN_S}s"]
@@ -166,13 +167,13 @@ class Slots:
         if slot.state != "draining" or code != 0:
             self._on_failure(f"{slot.process.name} ended with {code} while it was {slot.state}\n"
                              f"{slot.process.tail()}")
-        self._bury(slot, now)
+        self._bury(slot, now, AFTER_A_FAILURE_S)
 
     def _bury(self, slot, now, after_s=0.0):
         slot.life.ended = now
         self.note_unreached(slot, now)
         self._read_log(slot.process)
-        slot.restart_at = now + after_s if slot.state != "draining" else max(now, slot.restart_at)
+        slot.restart_at = max(now, slot.restart_at) if slot.state == "draining" else now + after_s
         slot.enter("down", now)
 
     def _read_log(self, process):
