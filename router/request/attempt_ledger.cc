@@ -94,9 +94,8 @@ void AttemptLedger::Record(AttemptOutcome outcome, const std::vector<WorkerKey>&
   }
 }
 
-bool AttemptLedger::NeedsCertainty(const IsAlive& alive, int max_killed) const {
-  const bool undecided = std::any_of(suspects_.begin(), suspects_.end(), alive);
-  return undecided && static_cast<int>(suspects_.size()) >= max_killed;
+bool AttemptLedger::NeedsCertainty(int max_killed) const {
+  return static_cast<int>(suspects_.size()) >= max_killed;
 }
 
 std::optional<absl::Status> AttemptLedger::Verdict(const IsAlive& alive, int max_counted,

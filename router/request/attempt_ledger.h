@@ -56,9 +56,9 @@ class AttemptLedger final {
   void Record(AttemptOutcome outcome, const std::vector<WorkerKey>& suspects, base::Instant now,
               base::Duration avoid_for);
 
-  // Whether one more death among the suspects would end the request. If so it is worth waiting for
-  // certainty before the next attempt.
-  bool NeedsCertainty(const IsAlive& alive, int max_killed) const;
+  // Whether the request ends if all suspects are dead. If so it is worth waiting for certainty: a
+  // process that died may not have been missed yet, and one whose connection broke is back at once.
+  bool NeedsCertainty(int max_killed) const;
 
   // The error that ends the request now, if any.
   std::optional<absl::Status> Verdict(const IsAlive& alive, int max_counted, int max_killed,

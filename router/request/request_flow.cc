@@ -12,8 +12,6 @@ namespace {
 
 // How often a flow looks for what has no event of its own: a client that takes nothing.
 constexpr base::Duration kTickEvery = std::chrono::seconds(1);
-// How often the directory is asked whether a process died.
-constexpr base::Duration kSettleStep = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -234,15 +232,15 @@ void RequestFlow::EnterState(State state) {
 void RequestFlow::RetryOrGiveUp() {
   const auto alive = [this](const WorkerKey& key) { return context_->directory->IsAlive(key); };
   const RouterOptions& options = context_->options;
+  const base::Instant now = context_->clock->Now();
+  if (ledger_.NeedsCertainty(options.max_killed_workers) && now < settle_until_) {
+    EnterState(State::kQueued);
+    settle_at_ = settle_until_;
+    return;
+  }
   if (const auto verdict = ledger_.Verdict(alive, options.max_counted_attempts,
                                            options.max_killed_workers, last_failure_)) {
     return Fail(*verdict, FinishReason::kError);
-  }
-  const base::Instant now = context_->clock->Now();
-  if (ledger_.NeedsCertainty(alive, options.max_killed_workers) && now < settle_until_) {
-    EnterState(State::kQueued);
-    settle_at_ = std::min(settle_until_, now + kSettleStep);
-    return;
   }
   EnterQueue();
 }

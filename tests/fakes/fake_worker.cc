@@ -245,7 +245,7 @@ class FakeWorker::Impl {
     state_ = std::make_shared<FakeWorkerState>();
     state_->cluster = cluster_;
     state_->options = options_;
-    state_->incarnation = RandomBits();
+    state_->incarnation = options_.incarnation != 0 ? options_.incarnation : RandomBits();
     state_->die = [this] { Kill(); };
     {
       base::MutexLock lock(&state_->mutex);

@@ -106,6 +106,7 @@ struct FakeWorkerOptions {
   int32_t prefill_places_free = 64;
   int32_t cached_tokens = 0;  // that Started tells of
   bool ready = true;
+  uint64_t incarnation = 0;  // 0: another one with each start
 };
 
 // A worker of either role in this process, on a loopback port: speaks the real protocol, computes
@@ -118,7 +119,8 @@ class FakeWorker final {
   const std::string& address() const { return address_; }
   // The process dies: every stream breaks at once.
   void Kill();
-  // A new process at the same address.
+  // A new process at the same address; with an incarnation in the options, the same one with new
+  // connections.
   void Restart();
   // Changes the load that the worker's status stream tells.
   void SetLoad(std::function<void(worker::v1::WorkerLoad*)> change);

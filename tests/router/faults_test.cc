@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <atomic>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "tests/router/router_fixture.h"
@@ -238,6 +240,34 @@ TEST_F(FaultsTest, RequestThatKilledThreeProcessesIsNotTriedAgain) {
   int dead = 0;
   for (const auto& worker : decode_) dead += worker->decode_streams() > 0;
   EXPECT_EQ(dead, 3);
+}
+
+TEST_F(FaultsTest, BrokenConnectionsToThreeLivingProcessesAreNotTheirDeaths) {
+  options_.deadlines.settle = std::chrono::seconds(2);
+  std::atomic<int> cut{0};
+  const auto script = [&](const FakeMoment& moment) {
+    const bool here = moment.point == FakePoint::kToken && moment.index >= 3 && cut < 3;
+    if (here) ++cut;
+    return here ? FakeAction::Die() : FakeAction::Go();
+  };
+  for (uint64_t i = 1; i <= 4; ++i) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.script = script;
+      worker.incarnation = i;
+    });
+  }
+  StartRouter();
+  Answer answer;
+  std::thread client([&] { answer = Generate(Request("fault", 12)); });
+  const auto gone = [](const auto& worker) {
+    return worker->decode_streams() > 0 && worker->open_streams() == 0;
+  };
+  EXPECT_TRUE(Eventually([&] { return cut == 3 && std::ranges::count_if(decode_, gone) == 3; }));
+  for (const auto& worker : decode_) {
+    if (gone(worker)) worker->Restart();
+  }
+  client.join();
+  ExpectUndisturbed(answer, 4);
 }
 
 TEST_F(FaultsTest, CommitWithoutStartedIsAFailedPush) {

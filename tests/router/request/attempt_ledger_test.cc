@@ -83,14 +83,13 @@ TEST(AttemptLedgerTest, SameProcessIsCountedDeadOnce) {
   EXPECT_FALSE(VerdictOf(ledger, Dead).has_value());
 }
 
-TEST(AttemptLedgerTest, CertaintyIsNeededOnlyWhenOneMoreDeathWouldDecide) {
+TEST(AttemptLedgerTest, CertaintyIsNeededOnlyWhenTheDeathsOfAllSuspectsWouldDecide) {
   AttemptLedger ledger;
   ledger.Record(AttemptOutcome::kStreamBroken, {Key("d1")}, kNow, kAvoid);
   ledger.Record(AttemptOutcome::kStreamBroken, {Key("d2")}, kNow, kAvoid);
-  EXPECT_FALSE(ledger.NeedsCertainty(Alive, 3));
+  EXPECT_FALSE(ledger.NeedsCertainty(3));
   ledger.Record(AttemptOutcome::kStreamBroken, {Key("d3")}, kNow, kAvoid);
-  EXPECT_TRUE(ledger.NeedsCertainty(Alive, 3));
-  EXPECT_FALSE(ledger.NeedsCertainty(Dead, 3));
+  EXPECT_TRUE(ledger.NeedsCertainty(3));
 }
 
 TEST(AttemptLedgerTest, CulpritsAreAvoidedForAWhile) {
