@@ -77,7 +77,10 @@ class EosLogs:
         for slot in self._service.of("router"):
             key = (slot.name, slot.lives)
             lost = lacking.get(key, 0) + self._missing_before.get(key, 0)
-            dropped = slot.process.metrics().sum("baton_eos_log_dropped_total")
+            try:
+                dropped = slot.process.metrics().sum("baton_eos_log_dropped_total")
+            except OSError as error:
+                return f"{slot.process.name}: no metrics: {error}"
             if lost > dropped:
                 dead.append(f"{lost} rows lack in the log of {slot.process.name}, which dropped "
                             f"{dropped:.0f}")

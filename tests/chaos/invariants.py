@@ -5,6 +5,8 @@ import pathlib
 import re
 import threading
 
+import grpc
+
 import client
 from cluster import ROOT, Failure
 from slots import PLACES
@@ -64,6 +66,8 @@ def places_missing(slot):
             if seen == PLACES[slot.role]:
                 return ""
         return f"{slot.process.name} lends {seen} of {PLACES[slot.role]} places"
+    except grpc.RpcError as error:
+        return f"{slot.process.name}: {error.code().name}: {error.details()}"
     finally:
         wire.close()
 
