@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,6 +42,23 @@ struct RouterDeadlines {
   base::Duration settle = std::chrono::seconds(1);
 };
 
+// What one tenant may have of a router, and its part where several want more than there is.
+struct TenantRule {
+  double weight = 1;        // tenants that wait are served tokens in proportion to it
+  int32_t max_running = 0;  // requests that have a place at workers; 0 = no bound
+  int32_t max_queued = 0;   // requests that wait for their first place; 0 = only the bound of all
+};
+
+struct TenantRules {
+  TenantRule others;  // whoever has no rule of its own
+  std::map<std::string, TenantRule> named;
+
+  const TenantRule& Of(const std::string& tenant) const {
+    const auto found = named.find(tenant);
+    return found == named.end() ? others : found->second;
+  }
+};
+
 struct RouterOptions {
   std::string served_model_name;             // what requests call the model
   std::vector<std::string> prefill_workers;  // host:port or name:port; empty = decode prefills
@@ -55,8 +73,9 @@ struct RouterOptions {
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
   int32_t text_threads = 0;                       // of the tokenizing pool; 0 = by the cores
   int64_t text_queue_bytes = int64_t{256} << 20;  // of texts that wait for that pool
-  bool trust_tenant_header = false;               // callers may name their tenant
-  bool share_prefix_cache = false;                // tenants find each other's prefixes
+  TenantRules tenants;
+  bool trust_tenant_header = false;  // callers may name their tenant
+  bool share_prefix_cache = false;   // tenants find each other's prefixes
   int32_t max_counted_attempts = 4;
   int32_t max_killed_workers = 3;
   RouterDeadlines deadlines;

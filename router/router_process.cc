@@ -26,6 +26,18 @@ IgnoreEosRule RuleOf(IgnoreEosFlag flag) {
   return flag == IgnoreEosFlag::kRefuse ? IgnoreEosRule::kRefuse : IgnoreEosRule::kWarn;
 }
 
+TenantRules TenantRulesOf(const RouterFlags& flags) {
+  TenantRules rules{
+      .others = {.max_running = flags.tenant_max_running, .max_queued = flags.tenant_max_queued},
+      .named = {}};
+  for (const auto& [name, tenant] : flags.tenants) {
+    rules.named[name] = {.weight = tenant.weight,
+                         .max_running = tenant.max_running.value_or(flags.tenant_max_running),
+                         .max_queued = tenant.max_queued.value_or(flags.tenant_max_queued)};
+  }
+  return rules;
+}
+
 RouterOptions OptionsOf(const RouterFlags& flags) {
   return {.served_model_name = ServedModelName(flags),
           .prefill_workers = flags.prefill_workers,
@@ -38,6 +50,7 @@ RouterOptions OptionsOf(const RouterFlags& flags) {
           .local_prefill_below = flags.local_prefill_below,
           .max_inflight_bytes = flags.max_inflight_bytes,
           .client_buffer = flags.client_buffer,
+          .tenants = TenantRulesOf(flags),
           .trust_tenant_header = flags.trust_tenant_header,
           .share_prefix_cache = flags.share_prefix_cache};
 }

@@ -42,7 +42,8 @@ enum class FlagSource { kDefault, kFile, kEnvironment, kCommandLine };
 // defaults.
 //
 // In the file, keys at the top hold for every command and must be known; keys in a section named
-// like a command ([router], [decode], [serve]) hold for that command only.
+// like a command ([router], [decode], [serve]) hold for that command only. A section [tenant.NAME]
+// is for the commands that take --tenant.
 class FlagSet {
  public:
   using Environment = std::map<std::string, std::string>;
@@ -97,6 +98,8 @@ class FlagSet {
   void ReadEnvironment(const Environment& environment, RawValues* raw) const;
   absl::Status ReadFile(const std::string& path, RawValues* raw) const;
   absl::Status ReadFileKey(const std::string& path, const FileKey& key, RawValues* raw) const;
+  // A key in a section [tenant.NAME] is one more value of the flag `tenant`.
+  absl::Status ReadTenantKey(const std::string& path, const FileKey& key, RawValues* raw) const;
   absl::Status CheckRemaining(const std::vector<std::string>& remaining) const;
   absl::Status DropExcluded(RawValues* raw) const;
   absl::Status CheckRequired(const RawValues& raw) const;

@@ -7,6 +7,7 @@
 
 #include "CLI/CLI.hpp"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/flag_set.h"
@@ -17,6 +18,9 @@ namespace {
 // Commands that may have a section of their own in a configuration file.
 constexpr std::array<std::string_view, 6> kSections = {"router", "prefill",  "decode",
                                                        "serve",  "generate", "chat"};
+
+// A section [tenant.NAME] of a configuration file says what `--tenant NAME:…` does.
+constexpr char kTenantSection[] = "tenant";
 
 bool IsServiceLink(std::string_view value) {
   return value.starts_with("tcp://") || value.starts_with("udp://") || value.starts_with("sctp://");
@@ -132,9 +136,12 @@ absl::Status FlagSet::ReadFile(const std::string& path, RawValues* raw) const {
   } catch (const CLI::Error& error) {
     return FileError(path, error.what());
   }
-  // What stands at the top first, so that the command's own section wins.
-  std::stable_partition(items.begin(), items.end(),
-                        [](const CLI::ConfigItem& item) { return item.parents.empty(); });
+  // What stands at the top first, so that the command's own section wins; tenants last, because
+  // they add to what a list of them has.
+  std::ranges::stable_sort(items, {}, [](const CLI::ConfigItem& item) {
+    if (item.parents.empty()) return 0;
+    return item.parents.front() == kTenantSection ? 2 : 1;
+  });
   for (CLI::ConfigItem& item : items) {
     if (item.name == "--") continue;  // the end of a section
     FileKey key{.sections = item.parents, .name = item.name, .values = item.inputs};
@@ -143,8 +150,31 @@ absl::Status FlagSet::ReadFile(const std::string& path, RawValues* raw) const {
   return absl::OkStatus();
 }
 
+absl::Status FlagSet::ReadTenantKey(const std::string& path, const FileKey& key,
+                                    RawValues* raw) const {
+  if (key.name == "++" || Find(kTenantSection) == nullptr) return absl::OkStatus();
+  if (key.sections.size() < 2 || key.values.size() != 1) {
+    return UsageError(absl::StrCat("key '", key.name, "' of section [tenant] in ", path),
+                      "expected sections of single tenants with one value for each key",
+                      "[tenant.NAME] and max-running = 8");
+  }
+  Raw& entry = (*raw)[kTenantSection];
+  if (entry.source > FlagSource::kFile) return absl::OkStatus();
+  entry.source = FlagSource::kFile;
+  entry.origin = absl::StrCat("tenant in ", path);
+  // A name may have dots.
+  const std::string name = absl::StrJoin(key.sections.begin() + 1, key.sections.end(), ".");
+  std::string setting = key.name;
+  std::replace(setting.begin(), setting.end(), '_', '-');
+  entry.values.push_back(absl::StrCat(name, ":", setting, "=", key.values.front()));
+  return absl::OkStatus();
+}
+
 absl::Status FlagSet::ReadFileKey(const std::string& path, const FileKey& key,
                                   RawValues* raw) const {
+  if (!key.sections.empty() && key.sections.front() == kTenantSection) {
+    return ReadTenantKey(path, key, raw);
+  }
   if (!key.sections.empty()) {
     const std::string& section = key.sections.front();
     const bool known = std::find(kSections.begin(), kSections.end(), section) != kSections.end();

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -117,6 +118,13 @@ struct WorkerFlags {
   HandoffFlags handoff;
 };
 
+// What the configuration says of one tenant.
+struct TenantFlags {
+  double weight = 1;
+  std::optional<int32_t> max_running;  // else tenant_max_running
+  std::optional<int32_t> max_queued;   // else tenant_max_queued
+};
+
 struct RouterFlags {
   std::string model_dir;
   ServerFlags server;
@@ -132,6 +140,9 @@ struct RouterFlags {
   int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts of all requests
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
+  std::map<std::string, TenantFlags> tenants;
+  int32_t tenant_max_running = 0;    // of each tenant; 0 = no bound
+  int32_t tenant_max_queued = 0;     // likewise
   bool trust_tenant_header = false;  // the metadata baton-tenant names a request's tenant
   bool share_prefix_cache = false;   // tenants find each other's prefixes
 };

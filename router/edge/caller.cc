@@ -1,25 +1,18 @@
 #include "router/edge/caller.h"
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/config/tenant_name.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/sha256.h"
 #include "router/edge/client_key.h"
 
 namespace baton {
 namespace {
-
-constexpr size_t kMaxTenantBytes = 64;
-constexpr std::array<std::string_view, 3> kRoles = {"router", "prefill", "decode"};
-constexpr char kExpectedName[] = "expected 1 to 64 of A-Z a-z 0-9 . _ - that name no role";
-
-bool IsRole(std::string_view name) { return std::ranges::find(kRoles, name) != kRoles.end(); }
 
 // A name as messages show it; trailers have little room.
 std::string Shown(std::string_view name) {
@@ -35,7 +28,7 @@ absl::Status NotAClient(const std::string& what) {
 absl::Status BadHeader(const std::string& found) {
   return MakeError(absl::StatusCode::kInvalidArgument,
                    {.reason = Reason::kInvalidText, .field = std::string(kTenantHeader)},
-                   absl::StrCat("the metadata baton-tenant is ", found, "; ", kExpectedName));
+                   absl::StrCat("the metadata baton-tenant is ", found, "; ", kTenantNameRule));
 }
 
 absl::StatusOr<std::string> TenantOfHeader(const std::vector<std::string>& values) {
@@ -48,23 +41,15 @@ absl::StatusOr<std::string> TenantOfCertificate(const std::vector<std::string>& 
   if (names.empty()) return NotAClient("names nobody; issue one that names its tenant");
   if (!IsTenantName(names.front())) {
     return NotAClient(absl::StrCat("names ", Shown(names.front()), ", which no tenant can have; ",
-                                   kExpectedName, " as its first alternative name"));
+                                   kTenantNameRule, " as its first alternative name"));
   }
   return names.front();
 }
 
 }  // namespace
 
-bool IsTenantName(std::string_view name) {
-  const auto allowed = [](char c) {
-    return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '_' || c == '-';
-  };
-  return !name.empty() && name.size() <= kMaxTenantBytes && std::ranges::all_of(name, allowed) &&
-         !IsRole(name);
-}
-
 absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerRules& rules) {
-  if (const auto role = std::ranges::find_if(evidence.names, IsRole);
+  if (const auto role = std::ranges::find_if(evidence.names, IsRoleName);
       rules.tls && role != evidence.names.end()) {
     return NotAClient(absl::StrCat("is that of the role '", *role,
                                    "', which sends no requests of its own; use a client's"));

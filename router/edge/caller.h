@@ -27,9 +27,6 @@ constexpr std::string_view kDefaultTenant = "default";
 // The key of the metadata that may name a tenant.
 constexpr std::string_view kTenantHeader = "baton-tenant";
 
-// Whether a tenant may have that name: 1 to 64 of A-Z a-z 0-9 . _ -, and not the name of a role.
-bool IsTenantName(std::string_view name);
-
 // What a call shows of its caller.
 struct CallerEvidence {
   std::string_view peer;               // as gRPC names the other end of a connection

@@ -23,6 +23,18 @@ absl::Status NoWorker(const RoutingNeed& need, base::Duration since) {
                    " s; start one, or look at --decode-workers and the workers' logs"));
 }
 
+// The error of a request that leaves a full queue to other tenants.
+absl::Status Displaced(int32_t limit) {
+  return MakeError(
+      absl::StatusCode::kResourceExhausted,
+      {.reason = Reason::kQueueFull,
+       .values = {{"have", absl::StrCat(limit)}, {"limit", absl::StrCat(limit)}},
+       .retry_after = std::chrono::milliseconds(1000)},
+      absl::StrCat(limit,
+                   " requests wait, which is the limit, most of them of this tenant; this one "
+                   "made room for another tenant's; try again later"));
+}
+
 }  // namespace
 
 Admission::Admission(const RouterOptions& options, Placer* placer, WorkerDirectory* directory,
@@ -32,10 +44,14 @@ Admission::Admission(const RouterOptions& options, Placer* placer, WorkerDirecto
       clock_(clock),
       paused_(std::move(paused)),
       patience_(options.deadlines.no_worker),
-      queue_(options.max_num_queued_reqs),
+      queue_bound_(options.max_num_queued_reqs),
+      returns_(std::make_shared<TenantReturns>(
+          [this](uint64_t id, const TokensServed& served) { TakeBack(id, served); })),
+      queue_(options.max_num_queued_reqs, options.tenants),
       thread_([this] { Run(); }) {}
 
 Admission::~Admission() {
+  returns_->Close();
   {
     base::MutexLock lock(&mutex_);
     stopping_ = true;
@@ -48,6 +64,9 @@ absl::Status Admission::Enqueue(Waiter waiter) {
   {
     base::MutexLock lock(&mutex_);
     const uint64_t id = waiter.waiting.id;
+    if (const auto displaced = queue_.MakeRoomFor(waiter.waiting)) {
+      Leave(*displaced, Displaced(queue_bound_), &displaced_);
+    }
     BATON_RETURN_IF_ERROR(queue_.Add(std::move(waiter.waiting)));
     done_.emplace(id, std::move(waiter.done));
     wake_ = true;
@@ -63,6 +82,19 @@ void Admission::Remove(uint64_t id) {
   const auto found = done_.find(id);
   removed = std::move(found->second);
   done_.erase(found);
+}
+
+void Admission::TakeBack(uint64_t id, const TokensServed& served) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (!queue_.Ended(id, served)) return;
+  }
+  Wake();
+}
+
+void Admission::EachTenant(const std::function<void(const RequestQueue::TenantLoad&)>& see) const {
+  base::MutexLock lock(&mutex_);
+  queue_.EachTenant(see);
 }
 
 void Admission::Wake() {
@@ -84,10 +116,9 @@ void Admission::Run() {
     if (!wake_) changed_.WaitUntil(&mutex_, clock_->Now() + kLookAgain);
     wake_ = false;
     std::vector<Answer> answers = Pump();
-    const int64_t requests = queue_.size();
-    const int64_t tokens = queue_.tokens();
+    const RequestQueue::Wanted wanted = queue_.wanted();
     mutex_.Unlock();
-    directory_->TellDemand(requests, tokens);
+    directory_->TellDemand(wanted.requests, wanted.tokens);
     for (Answer& answer : answers) {
       if (answer.result.ok()) placer_->WarmUp(*answer.result);
       answer.done(std::move(answer.result));
@@ -99,7 +130,7 @@ void Admission::Run() {
 }
 
 std::vector<Admission::Answer> Admission::Pump() {
-  std::vector<Answer> answers;
+  std::vector<Answer> answers = std::exchange(displaced_, {});
   if (paused_()) return answers;
   const std::optional<base::Instant> without_any = directory_->NoDecodeSince();
   directory_->Use([&](const WorkerDirectory::Tables& tables) {
@@ -110,6 +141,7 @@ std::vector<Admission::Answer> Admission::Pump() {
                Placement placement;
                const auto outcome = placer_->Place(tables, waiting.need, ahead, &placement);
                if (outcome == RequestQueue::Try::kPlaced) {
+                 placement.tenant = TenantHold(returns_, waiting.id);
                  Leave(waiting.id, std::move(placement), &answers);
                }
                return outcome;

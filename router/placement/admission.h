@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <thread>
 #include <unordered_map>
 #include <vector>
@@ -35,12 +36,16 @@ class Admission final {
   ~Admission();
 
   // Refuses a new request with RESOURCE_EXHAUSTED, QUEUE_FULL and RetryInfo when
-  // max_num_queued_reqs wait already.
+  // max_num_queued_reqs wait already, or as many of its tenant as may. At the bound of all, one of
+  // a tenant that has more there may have to leave for it, with the same error.
   absl::Status Enqueue(Waiter waiter);
   void Remove(uint64_t id);
 
   // Tries again, because something changed.
   void Wake();
+
+  // Calls `see` for each tenant with requests that wait or run; it must not call back.
+  void EachTenant(const std::function<void(const RequestQueue::TenantLoad&)>& see) const;
 
  private:
   struct Answer {
@@ -50,6 +55,8 @@ class Admission final {
   void Run();
   // Takes everybody who can leave out of the queue.
   std::vector<Answer> Pump() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // The attempt of a request that was placed is over.
+  void TakeBack(uint64_t id, const TokensServed& served);
   void Leave(uint64_t id, absl::StatusOr<Placement> result, std::vector<Answer>* answers)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -58,12 +65,16 @@ class Admission final {
   const base::Clock* const clock_;
   const std::function<bool()> paused_;
   const base::Duration patience_;  // without a worker
+  const int32_t queue_bound_;
 
-  base::Mutex mutex_;
+  const std::shared_ptr<TenantReturns> returns_;
+
+  mutable base::Mutex mutex_;
   base::CondVar changed_;
   RequestQueue queue_ ABSL_GUARDED_BY(mutex_);
   std::unordered_map<uint64_t, std::function<void(absl::StatusOr<Placement>)>> done_
       ABSL_GUARDED_BY(mutex_);
+  std::vector<Answer> displaced_ ABSL_GUARDED_BY(mutex_);  // not told yet
   bool wake_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -8,6 +8,7 @@
 #include "common/base/mutex.h"
 #include "router/placement/pair_warmups.h"
 #include "router/placement/request_queue.h"
+#include "router/placement/tenant_hold.h"
 #include "router/router_options.h"
 #include "router/workers/routing_policy.h"
 #include "router/workers/worker_directory.h"
@@ -27,6 +28,7 @@ struct Placement {
   PlacedWorker decode;
   std::optional<PlacedWorker> prefill;  // empty: the decode worker prefills
   int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
+  TenantHold tenant;                    // what it has of its tenant's bound
 };
 
 // Chooses workers for an attempt: applies the routing policy to what the directory knows now.

@@ -76,6 +76,8 @@ class Attempt final {
   // wait goes on for a while.
   std::optional<AttemptFailure> Overdue(base::Instant now);
 
+  // What it brought will be done again: its tenant does not pay for it.
+  void SetInVain() { placement_.tenant.SetInVain(); }
   // Tells the decode worker early that the request is over. Its stream says nothing more.
   void Release(FinishReason reason);
   // The end. The decode worker is told `release`; with kNone its stream is cancelled, unless it

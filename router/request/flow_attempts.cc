@@ -79,6 +79,7 @@ void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   ledger_.Record(outcome, {suspect}, now, context_->options.deadlines.avoid);
   last_failure_ = failure.status;
   settle_until_ = now + context_->options.deadlines.settle;
+  if (!pending_end_) attempt_->SetInVain();
   EndAttempt(outcome, FinishReason::kNone);
   if (pending_end_) return Finish(*pending_end_);
   RetryOrGiveUp();

@@ -137,23 +137,33 @@ RoutingNeed RequestFlow::NeedNow() const {
 
 void RequestFlow::EnterQueue() {
   waiter_ = context_->next_id++;
-  Admission::Waiter waiter{
-      .waiting = {.id = waiter_, .arrived = arrived_, .need = NeedNow(), .is_new = !tried_},
-      .done = nullptr};
+  Admission::Waiter waiter{.waiting = {.id = waiter_,
+                                       .arrived = arrived_,
+                                       .need = NeedNow(),
+                                       .is_new = !tried_,
+                                       .tenant = spec_.tenant,
+                                       .prompt_tokens = std::ssize(spec_.prompt)},
+                           .done = nullptr};
   waiter.done = [weak = weak_from_this(), id = waiter_](absl::StatusOr<Placement> placement) {
     if (const auto self = weak.lock()) self->Post(Placed{id, std::move(placement)});
   };
   EnterState(State::kQueued);
   const absl::Status queued = context_->admission->Enqueue(std::move(waiter));
-  if (queued.ok()) return;
+  if (!queued.ok()) RejectByQueue(queued);
+}
+
+void RequestFlow::RejectByQueue(const absl::Status& full) {
   waiter_ = 0;
   context_->probe->QueueRefused();
-  Reject(queued);
+  Reject(full);
 }
 
 void RequestFlow::OnPlaced(Placed& placed) {
   if (state_ != State::kQueued || placed.waiter != waiter_) return;
   waiter_ = 0;
+  if (ReasonOf(placed.placement.status()) == Reason::kQueueFull) {
+    return RejectByQueue(placed.placement.status());
+  }
   if (!placed.placement.ok()) return Fail(placed.placement.status(), FinishReason::kError);
   if (spec_.stop.max_tokens == 0) {
     // No worker was known when the request came. What this one takes is its limit from now on.

@@ -80,6 +80,8 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   // The request's life as a whole (request_flow.cc).
   void OnPromptReady(PromptReady& ready);
   void EnterQueue();
+  // The queue had no room for it, or needed what it had.
+  void RejectByQueue(const absl::Status& full);
   RoutingNeed NeedNow() const;
   void OnPlaced(Placed& placed);
   void OnClientGone();

@@ -1,6 +1,8 @@
 // Whose a call is, and what follows from it.
 #include <gmock/gmock.h>
 
+#include <future>
+
 #include "common/rpc/channel.h"
 #include "common/rpc/status_map.h"
 #include "tests/fakes/tls_files.h"
@@ -70,6 +72,95 @@ TEST_F(TenantTest, ATrustedHeaderThatNamesNoTenantIsRefused) {
   EXPECT_EQ(stub_->Tokenize(&context, request, &response).error_code(),
             grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Metric("baton_requests_inflight"), 0);
+}
+
+// One decode worker, which never answers a prompt that begins with 's'.
+class TenantBoundsTest : public TenantTest {
+ protected:
+  // A request that is answered in another thread.
+  struct Call {
+    grpc::ClientContext context;
+    std::future<Answer> answer;
+  };
+
+  void Start(const TenantRules& rules, int32_t max_queued = 100) {
+    options_.trust_tenant_header = true;
+    options_.tenants = rules;
+    options_.max_num_queued_reqs = max_queued;
+    AddDecode([](FakeWorkerOptions& worker) {
+      worker.script = [](const FakeMoment& moment) {
+        const bool stuck = moment.point == FakePoint::kToken &&
+                           moment.generation.prompt_ids_size() > 1 &&
+                           moment.generation.prompt_ids(1) == 's';
+        return stuck ? FakeAction::Hang() : FakeAction::Go();
+      };
+    });
+    StartRouter();
+  }
+  std::unique_ptr<Call> Begin(const std::string& tenant, const std::string& text) {
+    auto call = std::make_unique<Call>();
+    call->context.AddMetadata("baton-tenant", tenant);
+    call->answer = std::async(std::launch::async, [this, text, context = &call->context] {
+      return Generate(Request(text, 3), context);
+    });
+    return call;
+  }
+  // Begins one that never ends by itself, and returns when it has its place.
+  std::unique_ptr<Call> BeginStuck(const std::string& tenant) {
+    const int before = decode_[0]->decode_streams();
+    auto call = Begin(tenant, "stuck");
+    EXPECT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == before + 1; }));
+    return call;
+  }
+  bool AreWaiting(int requests) {
+    return Eventually([&] { return Metric("baton_num_requests_waiting{") == requests; });
+  }
+  // Ends one that is stuck.
+  static void End(Call* call) {
+    call->context.TryCancel();
+    EXPECT_EQ(call->answer.get().status.code(), absl::StatusCode::kCancelled);
+  }
+};
+
+TEST_F(TenantBoundsTest, ATenantAtItsBoundWaitsAndOthersDoNot) {
+  Start({.others = {.max_running = 1}, .named = {}});
+  const auto first = BeginStuck("a");
+  const auto second = Begin("a", "quick");
+  ASSERT_TRUE(AreWaiting(1));
+  EXPECT_TRUE(GenerateAs("b", Request("quick", 3)).status.ok());
+  EXPECT_EQ(decode_[0]->decode_streams(), 2) << "the second of a has not been placed";
+  End(first.get());
+  EXPECT_TRUE(second->answer.get().status.ok());
+}
+
+TEST_F(TenantBoundsTest, AFullLineOfATenantRefusesItsRequestsAlone) {
+  Start({.others = {.max_running = 1, .max_queued = 1}, .named = {}});
+  const auto first = BeginStuck("a");
+  const auto second = Begin("a", "quick");
+  ASSERT_TRUE(AreWaiting(1));
+  const Answer third = GenerateAs("a", Request("quick", 3));
+  EXPECT_EQ(third.status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(ReasonText(third.status), "QUEUE_FULL");
+  EXPECT_THAT(DetailOf(third.status).values, ::testing::Contains(std::pair("tenant", "a")));
+  EXPECT_TRUE(GenerateAs("b", Request("quick", 3)).status.ok());
+  End(first.get());
+  EXPECT_TRUE(second->answer.get().status.ok());
+}
+
+TEST_F(TenantBoundsTest, AFullQueueMakesRoomForAnotherTenant) {
+  Start({.others = {.max_running = 1}, .named = {}}, /*max_queued=*/2);
+  const auto a = BeginStuck("a"), b = BeginStuck("b");
+  const auto kept = Begin("a", "quick");
+  ASSERT_TRUE(AreWaiting(1));
+  const auto last = Begin("a", "quick");
+  ASSERT_TRUE(AreWaiting(2));
+  const auto other = Begin("b", "quick");
+  EXPECT_EQ(ReasonText(last->answer.get().status), "QUEUE_FULL");
+  EXPECT_EQ(Metric("baton_queue_rejections_total"), 1);
+  End(a.get());
+  End(b.get());
+  EXPECT_TRUE(kept->answer.get().status.ok());
+  EXPECT_TRUE(other->answer.get().status.ok());
 }
 
 class TenantTlsTest : public RouterTest {

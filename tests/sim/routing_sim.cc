@@ -32,6 +32,7 @@ struct RoutingSim::Request {
   int32_t router = 0;
   int32_t arrival = 0;
   bool is_long = false;
+  std::string tenant;
   base::Instant arrived{};
   SequenceSpec spec;
   std::string worker;
@@ -40,8 +41,10 @@ struct RoutingSim::Request {
 };
 
 struct RoutingSim::Router {
-  explicit Router(int32_t number)
-      : index(number), queue(1 << 20), table({.status_fresh = std::chrono::seconds(2)}) {}
+  Router(int32_t number, TenantRules rules)
+      : index(number),
+        queue(1 << 20, std::move(rules)),
+        table({.status_fresh = std::chrono::seconds(2)}) {}
   const int32_t index;
   RequestQueue queue;
   WorkerTable table;
@@ -64,8 +67,10 @@ RoutingSim::RoutingSim(const RoutingSimOptions& options)
   for (int32_t i = 0; i < options_.workers; ++i) {
     workers_.push_back(std::make_unique<Worker>(absl::StrCat("w", i), OptionsOf(options_)));
   }
+  TenantRules rules;
+  for (const SimTenant& tenant : options_.tenants) rules.named[tenant.name] = tenant.rule;
   for (int32_t i = 0; i < options_.routers; ++i) {
-    routers_.push_back(std::make_unique<Router>(i));
+    routers_.push_back(std::make_unique<Router>(i, rules));
     for (const auto& worker : workers_) {
       routers_.back()->table.Add(kDecode, worker->address, nullptr);
       routers_.back()->table.Learn(kDecode, worker->address,
@@ -84,14 +89,14 @@ RoutingSim::~RoutingSim() = default;
 std::string RoutingSim::Run() {
   const auto all_done = [&] {
     return std::ranges::all_of(
-        routers_, [&](const auto& router) { return router->done == options_.requests; });
+        routers_, [&](const auto& router) { return router->done >= options_.requests; });
   };
   while (!all_done()) {
     if (++tick_ > kMaxTicks) return "no end: some request stands still";
     now_ += kTick;
     Deliver();
     for (const auto& router : routers_) {
-      Arrive(router.get());
+      options_.tenants.empty() ? Arrive(router.get()) : ArriveByTenants(router.get());
       Place(router.get());
     }
     for (const auto& worker : workers_) StepWorker(worker.get());
@@ -104,26 +109,40 @@ std::string RoutingSim::Run() {
 void RoutingSim::Arrive(Router* router) {
   const auto most = options_.concurrency[static_cast<size_t>(router->index)];
   while (router->under_way < most && router->arrived < options_.requests) {
-    Request request{.router = router->index, .arrival = router->arrived++};
-    request.arrived = now_ + std::chrono::nanoseconds(router->arrived);  // an order of their own
-    request.is_long = options_.long_every > 0 && request.arrival % options_.long_every == 0;
-    const int32_t prompt = request.is_long ? options_.long_prompt_tokens : options_.prompt_tokens;
-    request.spec.prompt.assign(static_cast<size_t>(prompt), request.arrival % 400 + 10);
-    const int32_t spread = options_.output_tokens / 2;
-    request.spec.stop.max_tokens =
-        options_.output_tokens - spread / 2 +
-        static_cast<int32_t>(random_() % static_cast<uint64_t>(spread + 1));
-    request.claim = {.tokens = prompt,
-                     .growth_tokens = request.spec.stop.max_tokens,
-                     .computes = true,
-                     .decodes = true};
-    ++router->under_way;
-    const RoutingNeed need{.tokens = prompt, .peak_tokens = prompt + request.spec.stop.max_tokens};
-    const uint64_t id = requests_.size();
-    const base::Instant arrived = request.arrived;
-    requests_.push_back(std::move(request));
-    if (!router->queue.Add({.id = id, .arrived = arrived, .need = need}).ok()) return;
+    if (!AddRequest(router, "")) return;
   }
+}
+
+void RoutingSim::ArriveByTenants(Router* router) {
+  for (const SimTenant& tenant : options_.tenants) {
+    std::poisson_distribution<int32_t> arrivals(tenant.per_tick);
+    for (int32_t left = arrivals(random_); left > 0; --left) AddRequest(router, tenant.name);
+  }
+}
+
+bool RoutingSim::AddRequest(Router* router, const std::string& tenant) {
+  Request request{.router = router->index, .arrival = router->arrived++};
+  request.tenant = tenant;
+  request.arrived = now_ + std::chrono::nanoseconds(router->arrived);  // an order of their own
+  request.is_long = options_.long_every > 0 && request.arrival % options_.long_every == 0;
+  const int32_t prompt = request.is_long ? options_.long_prompt_tokens : options_.prompt_tokens;
+  request.spec.prompt.assign(static_cast<size_t>(prompt), request.arrival % 400 + 10);
+  const int32_t spread = options_.output_tokens / 2;
+  request.spec.stop.max_tokens =
+      options_.output_tokens - spread / 2 +
+      static_cast<int32_t>(random_() % static_cast<uint64_t>(spread + 1));
+  request.claim = {.tokens = prompt,
+                   .growth_tokens = request.spec.stop.max_tokens,
+                   .computes = true,
+                   .decodes = true};
+  ++router->under_way;
+  const RoutingNeed need{.tokens = prompt, .peak_tokens = prompt + request.spec.stop.max_tokens};
+  const uint64_t id = requests_.size();
+  const base::Instant arrived = request.arrived;
+  requests_.push_back(std::move(request));
+  return router->queue
+      .Add({.id = id, .arrived = arrived, .need = need, .tenant = tenant, .prompt_tokens = prompt})
+      .ok();
 }
 
 void RoutingSim::Place(Router* router) {
@@ -165,9 +184,10 @@ void RoutingSim::Place(Router* router) {
                             .more_places = more,
                             .hopeless = [](const auto&, base::Instant) { return false; }});
   if (tick_ % kTicksPerStatus != router->index % kTicksPerStatus) return;
+  const RequestQueue::Wanted& wanted = router->queue.wanted();
   for (const auto& worker : workers_) {
     const WorkerDemand told =
-        table.DemandOf(kDecode, worker->address, router->queue.size(), router->queue.tokens());
+        table.DemandOf(kDecode, worker->address, wanted.requests, wanted.tokens);
     mail_.emplace(tick_ + 1, [worker = worker.get(), router, told] {
       worker->shares.SetDemand(
           worker->routers[static_cast<size_t>(router->index)],
@@ -204,13 +224,15 @@ void RoutingSim::Hear(Worker* worker, const SchedEvent& event) {
       served_.push_back({.router = request.router,
                          .arrival = request.arrival,
                          .is_long = request.is_long,
+                         .tenant = request.tenant,
                          .arrived = request.arrived,
                          .first_token = now_});
     }
     if (!over) return;
     router.table.Return(kDecode, {request.worker, 1}, request.claim);
+    router.queue.Ended(id, {.output_tokens = request.spec.stop.max_tokens});
     --router.under_way;
-    ++router.done;
+    if (options_.tenants.empty() || request.tenant == options_.tenants.front().name) ++router.done;
   });
 }
 
@@ -266,6 +288,18 @@ double RoutingSim::MeanWaitMs(int32_t router) const {
     ++count;
   }
   return sum / std::max(1, count);
+}
+
+double RoutingSim::WaitOfTenantMs(const std::string& tenant, double part) const {
+  std::vector<double> waits;
+  for (const Served& served : served_) {
+    if (served.tenant == tenant) {
+      waits.push_back(base::Milliseconds(served.first_token - served.arrived));
+    }
+  }
+  if (waits.empty()) return 0;
+  std::ranges::sort(waits);
+  return waits[static_cast<size_t>(part * static_cast<double>(waits.size() - 1))];
 }
 
 int32_t RoutingSim::MostOvertaken() const {

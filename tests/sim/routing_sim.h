@@ -17,6 +17,13 @@
 
 namespace baton::sim {
 
+// Requests of one tenant that come at random, whatever happens to those before.
+struct SimTenant {
+  std::string name;
+  double per_tick = 0;  // arrivals, on the mean
+  TenantRule rule;
+};
+
 struct RoutingSimOptions {
   int32_t routers = 1;
   int32_t workers = 1;
@@ -25,6 +32,9 @@ struct RoutingSimOptions {
   // Requests that each router's clients keep under way, and how many each router gets in all.
   std::vector<int32_t> concurrency;
   int32_t requests = 100;
+  // Instead of those clients, for one router: it runs until as many requests of the first tenant
+  // are served.
+  std::vector<SimTenant> tenants;
   int32_t prompt_tokens = 8;
   int32_t output_tokens = 20;
   // Every so many requests one has a prompt of that length; 0: none.
@@ -38,6 +48,7 @@ struct Served {
   int32_t router = 0;
   int32_t arrival = 0;  // its number among those of its router, in order of arrival
   bool is_long = false;
+  std::string tenant;
   base::Instant arrived{}, first_token{};
 };
 
@@ -59,6 +70,8 @@ class RoutingSim {
   // Of all seats, those in use while each router had somebody in its queue.
   double seats_used() const;
   double MeanWaitMs(int32_t router) const;
+  // The time to first token of that part of a tenant's requests.
+  double WaitOfTenantMs(const std::string& tenant, double part) const;
   int32_t MostOvertaken() const;
 
  private:
@@ -67,6 +80,9 @@ class RoutingSim {
   struct Request;
 
   void Arrive(Router* router);
+  void ArriveByTenants(Router* router);
+  // A request comes; false when the queue refuses it.
+  bool AddRequest(Router* router, const std::string& tenant);
   void Place(Router* router);
   void StepWorker(Worker* worker);
   void Hear(Worker* worker, const SchedEvent& event);

@@ -66,5 +66,31 @@ TEST(RoutingSimTest, LongPromptsAreNotStarvedByShortOnes) {
   EXPECT_LE(sim.MostOvertaken(), 32);
 }
 
+// A worker of 16 seats ends about 0.7 requests of 20 tokens in a tick.
+constexpr double kCapacity = 0.7;
+
+RoutingSimOptions WithTenants(std::vector<SimTenant> tenants) {
+  return {.seats = 16, .num_blocks = 1000, .requests = 400, .tenants = std::move(tenants)};
+}
+
+TEST(RoutingSimTest, ATenantOfLittleLoadFeelsNothingOfOneThatSendsThreeTimesTheCapacity) {
+  const SimTenant a{.name = "a", .per_tick = 0.1 * kCapacity, .rule = {}};
+  RoutingSim alone(WithTenants({a}));
+  ASSERT_EQ(alone.Run(), "");
+  RoutingSim beside(
+      WithTenants({a, {.name = "b", .per_tick = 3 * kCapacity, .rule = {.max_running = 8}}}));
+  ASSERT_EQ(beside.Run(), "");
+  EXPECT_LE(beside.WaitOfTenantMs("a", 0.99), 2 * alone.WaitOfTenantMs("a", 0.99));
+  EXPECT_GT(beside.WaitOfTenantMs("b", 0.5), 20 * beside.WaitOfTenantMs("a", 0.99));
+}
+
+TEST(RoutingSimTest, WithoutBoundsATenantOfLittleLoadWaitsForOnePlaceNotForABacklog) {
+  RoutingSim sim(WithTenants({{.name = "a", .per_tick = 0.1 * kCapacity, .rule = {}},
+                              {.name = "b", .per_tick = 3 * kCapacity, .rule = {}}}));
+  ASSERT_EQ(sim.Run(), "");
+  EXPECT_LT(sim.WaitOfTenantMs("a", 0.99), 200) << "two times what a request takes";
+  EXPECT_GT(sim.WaitOfTenantMs("b", 0.5), 20 * sim.WaitOfTenantMs("a", 0.99));
+}
+
 }  // namespace
 }  // namespace baton::sim

@@ -131,7 +131,8 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
 TEST(RouterArguments, AreUnderstoodByTheRouter) {
   const Parsed parsed({"m", "--port", "0", "--host", "0.0.0.0", "--insecure", "--served-model-name",
                        "a b", "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB",
-                       "--trust-tenant-header"});
+                       "--trust-tenant-header", "--tenant", "a:weight=2.5,max-running=3",
+                       "--tenant=b:max-queued=4", "--tenant-max-running=9"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   RouterFlags router;
   FlagSet set("baton-router", "router", "");
@@ -148,6 +149,10 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
   EXPECT_EQ(router.ignore_eos, IgnoreEosFlag::kAllow);
   EXPECT_EQ(router.client_buffer, 1 << 20);
   EXPECT_TRUE(router.trust_tenant_header);
+  EXPECT_EQ(router.tenants["a"].weight, 2.5);
+  EXPECT_EQ(router.tenants["a"].max_running, 3);
+  EXPECT_EQ(router.tenants["b"].max_queued, 4);
+  EXPECT_EQ(router.tenant_max_running, 9);
   EXPECT_THAT(router.prefill_workers, ElementsAre("p:1"));
   EXPECT_THAT(router.decode_workers, ElementsAre("d:1", "d:2"));
 }

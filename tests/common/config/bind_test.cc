@@ -1,5 +1,7 @@
 #include "common/config/bind.h"
 
+#include <fstream>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -203,6 +205,61 @@ TEST(BindRouter, BelievesNoHeaderAndSharesNoPrefixesUnlessTold) {
                   &flags)
           .ok());
   EXPECT_TRUE(flags.trust_tenant_header && flags.share_prefix_cache);
+}
+
+TEST(BindRouter, ReadsTenantsAndTheirDefaults) {
+  RouterFlags flags;
+  ASSERT_TRUE(ParseRouter({"m", "--decode-workers", "b:2", "--tenant-max-running=9",
+                           "--tenant-max-queued=7", "--tenant", "a.b:weight=2.5,max-running=3",
+                           "--tenant=c:max-queued=0"},
+                          &flags)
+                  .ok());
+  EXPECT_EQ(flags.tenant_max_running, 9);
+  EXPECT_EQ(flags.tenant_max_queued, 7);
+  ASSERT_EQ(flags.tenants.size(), 2u);
+  EXPECT_EQ(flags.tenants["a.b"].weight, 2.5);
+  EXPECT_EQ(flags.tenants["a.b"].max_running, 3);
+  EXPECT_EQ(flags.tenants["a.b"].max_queued, std::nullopt);
+  EXPECT_EQ(flags.tenants["c"].max_queued, 0);
+}
+
+TEST(BindRouter, TenantsAreSectionsOfTheFile) {
+  const std::string path = testing::TempDir() + "/tenants.toml";
+  std::ofstream(path) << "tenant = [\"d:weight=4\", \"e:max-queued=5,weight=2\"]\n"
+                         "[tenant.a.b]\nweight = 2.5\nmax_running = 3\n"
+                         "[router]\ntenant-max-queued = 7\n"
+                         "[tenant.d]\nmax-queued = 1\n";
+  RouterFlags flags;
+  const absl::Status read = ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags);
+  ASSERT_TRUE(read.ok()) << read;
+  ASSERT_EQ(flags.tenants.size(), 3u);
+  EXPECT_EQ(flags.tenants["a.b"].weight, 2.5);
+  EXPECT_EQ(flags.tenants["a.b"].max_running, 3);
+  EXPECT_EQ(flags.tenants["d"].weight, 4);
+  EXPECT_EQ(flags.tenants["d"].max_queued, 1);
+  EXPECT_EQ(flags.tenants["e"].max_queued, 5);
+  EXPECT_EQ(flags.tenant_max_queued, 7);
+  WorkerFlags worker;
+  std::ofstream(path) << "[tenant.a]\nweight = 2\n";
+  EXPECT_TRUE(ParseWorker({"m", "--config", path}, &worker).ok()) << "it is not for workers";
+  std::ofstream(path) << "[tenant]\nweight = 2\n";
+  EXPECT_THAT(
+      std::string(ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags).message()),
+      HasSubstr("[tenant.NAME]"));
+  std::ofstream(path) << "[tenant.a]\nmax-runing = 2\n";
+  EXPECT_THAT(
+      std::string(ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags).message()),
+      HasSubstr("max-runing=2"));
+}
+
+TEST(BindRouter, RefusesWrongTenants) {
+  for (const char* wrong : {"a", "a:", "a:weight=0", "a:weight=nan", "a:weight=-1",
+                            "a:max-running=-1", "a:max-queued=x", "a:speed=2", "router:weight=1",
+                            "a b:weight=1", ":weight=1", "a:weight=1,"}) {
+    RouterFlags flags;
+    const auto status = ParseRouter({"m", "--decode-workers", "b:2", "--tenant", wrong}, &flags);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("--tenant")) << wrong;
+  }
 }
 
 TEST(BindRouter, DefaultsAreTheDocumentedOnes) {
