@@ -1,9 +1,11 @@
 // Load, memory, prefill and decode of one model, beside the machine's limits measured in the same
 // run.
-//   bench_model [--threads N] [--load-only] [--device cpu|cuda] [--dtype D]
+//   bench_model [--threads N[,N...]] [--load-only] [--device cpu|cuda] [--dtype D]
 //               [--quantization none|fp8] [--load-cache DIR] [--json] [DIR]
 // Without DIR, or where nothing is there, it makes one of random weights in bf16: a Llama of 430 M
-// parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). --json: a last line of figures.
+// parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). With more than one number of threads,
+// each has a run of its own, and a table shows how the figures scale. --json: a last line of
+// figures.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -19,12 +21,17 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/model/model_harness.h"
+#include "tests/common/model/scaling_table.h"
 #include "tests/common/model/step_timing.h"
 
 namespace baton::test {
@@ -84,7 +91,8 @@ struct Options {
   ModelOptions model;
   bool load_only = false;
   bool json = false;
-  std::string dir;  // empty: a model is made and thrown away
+  std::vector<int> threads;  // a run each
+  std::string dir;           // empty: a model is made and thrown away
 
   bool on_gpu() const { return kernels::HasOwnMemory(model.device); }
 };
@@ -99,10 +107,18 @@ bool SetModelOption(const std::string& flag, const std::string& value, ModelOpti
     options.quantization = *kernels::ParseQuantization(value);
   } else if (flag == "--load-cache" && !value.empty()) {
     options.load_cache = value;
-  } else if (flag == "--threads" && std::atoi(value.c_str()) > 0) {
-    options.threads = std::atoi(value.c_str());
   } else {
     return false;
+  }
+  return true;
+}
+
+// Whether `list` is of numbers above 0, which it appends to `threads`.
+bool AddThreads(const std::string& list, std::vector<int>& threads) {
+  for (const absl::string_view number : absl::StrSplit(list, ',')) {
+    int count = 0;
+    if (!absl::SimpleAtoi(number, &count) || count < 1) return false;
+    threads.push_back(count);
   }
   return true;
 }
@@ -110,11 +126,11 @@ bool SetModelOption(const std::string& flag, const std::string& value, ModelOpti
 // Empty when the command line is wrong or asks for help.
 std::optional<Options> ParseOptions(int argc, char** argv) {
   Options options;
-  options.model.threads = static_cast<int>(std::thread::hardware_concurrency());
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     const char* const value = i + 1 < argc ? argv[i + 1] : "";
-    if (SetModelOption(argument, value, options.model)) {
+    if (SetModelOption(argument, value, options.model) ||
+        (argument == "--threads" && AddThreads(value, options.threads))) {
       ++i;
     } else if (argument == "--load-only") {
       options.load_only = true;
@@ -125,6 +141,9 @@ std::optional<Options> ParseOptions(int argc, char** argv) {
     } else {
       return std::nullopt;
     }
+  }
+  if (options.threads.empty()) {
+    options.threads = {base::UsableCores(base::CpusOfThisThread())};
   }
   return options;
 }
@@ -207,15 +226,17 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
 // The figures of both roles at the sizes that matter on the device.
 absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json* figures) {
   StepTiming timing(model, figures);
+  if (options.on_gpu() || options.threads.size() > 1) {
+    const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
+    if (!limits.ok()) return limits.status();
+    timing.SetLimits(*limits);
+  }
   if (!options.on_gpu()) {
     timing.Prefill(1, 512);
     timing.Decode(1, 256);
     timing.Decode(32, 256);
     return absl::OkStatus();
   }
-  const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
-  if (!limits.ok()) return limits.status();
-  timing.SetLimits(*limits);
   timing.Prefill(8, 1024);
   timing.Prefill(1, 1024);
   timing.Decode(1, 1024);
@@ -223,12 +244,48 @@ absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json*
   return absl::OkStatus();
 }
 
+// Loads and measures the model once. Empty when that failed, which was said.
+std::optional<nlohmann::json> Run(const std::string& dir, const Options& options) {
+  nlohmann::json figures;
+  const std::unique_ptr<LoadedModel> model = Load(dir, options, &figures);
+  if (model == nullptr) return std::nullopt;
+  figures["numerics"] = model->backend->info().numerics();
+  figures["threads"] = model->threads();
+  if (options.load_only) return figures;
+  const absl::Status measured = Measure(*model, options, &figures);
+  if (!measured.ok()) {
+    std::fprintf(stderr, "%s\n", measured.ToString().c_str());
+    return std::nullopt;
+  }
+  PrintMemory("memory after");
+  std::printf("\n");
+  return figures;
+}
+
+// One run for each number of threads.
+bool RunAll(const std::string& dir, Options options) {
+  std::vector<nlohmann::json> runs;
+  for (const int threads : options.threads) {
+    options.model.threads = threads;
+    if (options.threads.size() > 1) std::printf("\n%d threads\n", threads);
+    std::optional<nlohmann::json> figures = Run(dir, options);
+    if (!figures) return false;
+    runs.push_back(*std::move(figures));
+  }
+  const bool scaling = runs.size() > 1 && !options.load_only;
+  if (scaling) std::printf("\n%s", ScalingTable(runs).c_str());
+  const nlohmann::json all = runs.size() > 1 ? nlohmann::json(runs) : runs[0];
+  if (options.json) std::printf("%s\n", all.dump().c_str());
+  return true;
+}
+
 int Main(int argc, char** argv) {
   const auto options = ParseOptions(argc, argv);
   if (!options) {
-    std::fprintf(stderr,
-                 "usage: bench_model [--threads N] [--load-only] [--device cpu|cuda] [--dtype D] "
-                 "[--quantization none|fp8] [--load-cache DIR] [--json] [DIR]\n");
+    std::fprintf(
+        stderr,
+        "usage: bench_model [--threads N[,N...]] [--load-only] [--device cpu|cuda] [--dtype D] "
+        "[--quantization none|fp8] [--load-cache DIR] [--json] [DIR]\n");
     return 2;
   }
   if (options->on_gpu()) {
@@ -242,21 +299,7 @@ int Main(int argc, char** argv) {
   TempDir temporary;
   const std::string dir = options->dir.empty() ? temporary / "model" : options->dir;
   if (!MakeModel(dir, options->on_gpu() ? kLlama8B : kSmall)) return 1;
-  nlohmann::json figures;
-  const std::unique_ptr<LoadedModel> model = Load(dir, *options, &figures);
-  if (model == nullptr) return 1;
-  figures["numerics"] = model->backend->info().numerics();
-  if (!options->load_only) {
-    const absl::Status measured = Measure(*model, *options, &figures);
-    if (!measured.ok()) {
-      std::fprintf(stderr, "%s\n", measured.ToString().c_str());
-      return 1;
-    }
-    PrintMemory("memory after");
-    std::printf("\n");
-  }
-  if (options->json) std::printf("%s\n", figures.dump().c_str());
-  return 0;
+  return RunAll(dir, *options) ? 0 : 1;
 }
 
 }  // namespace
