@@ -11,9 +11,14 @@ namespace {
 
 constexpr base::Duration kFirstBackoff = std::chrono::milliseconds(100);
 constexpr base::Duration kLastBackoff = std::chrono::seconds(2);
-// How often a worker hears of this router's demand, at most; seldomer where the router asks for
-// seldom statuses.
+// How often a worker hears of this router's demand, at most.
 constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
+
+// Likewise where the router asked for statuses that far apart. A little less, so that each status
+// is an occasion to tell.
+base::Duration TellEvery(base::Duration interval) {
+  return std::max(kTellEvery, interval - kTellEvery);
+}
 
 std::vector<std::string> AllTargets(const ConnectionOptions& options) {
   std::vector<std::string> targets = options.prefill_targets;
@@ -219,7 +224,7 @@ void WorkerConnections::TellAll() {
   if (news == nullptr) return;
   base::MutexLock lock(&mutex_);
   const base::Instant now = clock_->Now();
-  if (now - told_all_at_ < std::max(kTellEvery, Interval())) return;
+  if (now - told_all_at_ < TellEvery(Interval())) return;
   told_all_at_ = now;
   for (auto& [peer, connection] : connections_) TellOne(news.get(), peer, &connection, now);
 }
@@ -227,7 +232,7 @@ void WorkerConnections::TellAll() {
 void WorkerConnections::TellOne(WorkerNews* news, const Peer& peer, Connection* connection,
                                 base::Instant now) {
   const base::Duration interval = Interval();
-  if (!connection->process || now - connection->told_at < std::max(kTellEvery, interval)) return;
+  if (!connection->process || now - connection->told_at < TellEvery(interval)) return;
   const WorkerWatch::Wish wish{.demand = news->DemandOf(peer.first, peer.second),
                                .interval = interval};
   if (wish == connection->told) return;
