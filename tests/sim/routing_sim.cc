@@ -8,7 +8,6 @@ namespace baton::sim {
 namespace {
 
 constexpr auto kTick = std::chrono::milliseconds(5);
-constexpr int32_t kTicksPerStatus = 10;
 constexpr int32_t kBlockSize = 4;
 constexpr int32_t kMaxTicks = 200'000;
 constexpr auto kDecode = WorkerKind::kDecode;
@@ -34,6 +33,7 @@ struct RoutingSim::Request {
   bool is_long = false;
   std::string tenant;
   base::Instant arrived{};
+  base::Instant reached{};  // its worker
   SequenceSpec spec;
   std::string worker;
   WorkerClaim claim;
@@ -169,6 +169,7 @@ void RoutingSim::Place(Router* router) {
         if (worker->address != address) continue;
         SequenceSpec spec = requests_[id].spec;
         spec.waited = now_ - requests_[id].arrived;
+        requests_[id].reached = now_;
         worker->request_of[worker->engine.Add(std::move(spec), now_)] = id;
       }
     });
@@ -183,7 +184,7 @@ void RoutingSim::Place(Router* router) {
   router->queue.Pass(now_, {.place = place,
                             .more_places = more,
                             .hopeless = [](const auto&, base::Instant) { return false; }});
-  if (tick_ % kTicksPerStatus != router->index % kTicksPerStatus) return;
+  if (tick_ % options_.ticks_per_status != router->index % options_.ticks_per_status) return;
   const RequestQueue::Wanted& wanted = router->queue.wanted();
   for (const auto& worker : workers_) {
     const WorkerDemand told =
@@ -202,7 +203,7 @@ void RoutingSim::StepWorker(Worker* worker) {
   for (const SchedEvent& event : worker->engine.TakeEvents()) Hear(worker, event);
   worker->engine.FinishStep(now_);
   for (const SchedEvent& event : worker->engine.TakeEvents()) Hear(worker, event);
-  if (tick_ % kTicksPerStatus == 0) SendStatus(worker);
+  if (tick_ % options_.ticks_per_status == 1) SendStatus(worker);
   const SchedulerFigures figures = worker->engine.scheduler().figures();
   longest_line_ = std::max(longest_line_, figures.waiting);
 }
@@ -212,6 +213,10 @@ void RoutingSim::Hear(Worker* worker, const SchedEvent& event) {
   if (found == worker->request_of.end()) return;
   const size_t id = found->second;
   if (std::holds_alternative<RefusedEvent>(event.what)) ++refusals_;
+  const auto* const state = std::get_if<StateEvent>(&event.what);
+  if (state != nullptr && state->from == SequenceState::kQueued) {
+    in_line_.push_back(now_ - requests_[id].reached);
+  }
   const bool first = std::holds_alternative<TokenEvent>(event.what) && !requests_[id].started;
   const bool over = std::holds_alternative<FinishedEvent>(event.what);
   if (!first && !over) return;
@@ -277,6 +282,13 @@ void RoutingSim::Count() {
 double RoutingSim::seats_used() const {
   return static_cast<double>(used_seat_ticks_) /
          static_cast<double>(std::max<int64_t>(1, seat_ticks_));
+}
+
+double RoutingSim::Overspent(base::Duration in_line) const {
+  const auto late =
+      std::ranges::count_if(in_line_, [&](base::Duration stood) { return stood > in_line; });
+  return static_cast<double>(late + refusals_) /
+         static_cast<double>(std::max<size_t>(1, in_line_.size() + static_cast<size_t>(refusals_)));
 }
 
 double RoutingSim::MeanWaitMs(int32_t router) const {

@@ -40,6 +40,7 @@ struct RoutingSimOptions {
   // Every so many requests one has a prompt of that length; 0: none.
   int32_t long_every = 0;
   int32_t long_prompt_tokens = 0;
+  int32_t ticks_per_status = 10;  // between two statuses of a worker, and two demands of a router
   uint64_t seed = 1;
 };
 
@@ -54,7 +55,7 @@ struct Served {
 
 // A cluster of routers and decode workers without threads or network, for the way from a router's
 // queue to a first token: real queues, tables, routing and shares at the routers, real schedulers
-// at the workers. Messages take a tick of 5 ms, a status is sent every tenth, a step takes a tick.
+// at the workers. Messages and steps take a tick of 5 ms.
 // Everything follows from the seed.
 class RoutingSim {
  public:
@@ -67,6 +68,8 @@ class RoutingSim {
   const std::vector<Served>& served() const { return served_; }
   int32_t refusals() const { return refusals_; }  // FULL, said by workers
   int32_t longest_line() const { return longest_line_; }
+  // Of all placements, those that a worker refused or kept in its line for longer than this.
+  double Overspent(base::Duration in_line) const;
   // Of all seats, those in use while each router had somebody in its queue.
   double seats_used() const;
   double MeanWaitMs(int32_t router) const;
@@ -99,6 +102,7 @@ class RoutingSim {
   std::deque<Request> requests_;
   std::multimap<int32_t, std::function<void()>> mail_;  // by the tick of its arrival
   std::vector<Served> served_;
+  std::vector<base::Duration> in_line_;  // how long each placement stood in its worker's line
   int32_t refusals_ = 0, longest_line_ = 0;
   int64_t seat_ticks_ = 0, used_seat_ticks_ = 0;
 };

@@ -38,6 +38,36 @@ TEST(RoutingSimTest, RoutersOfEqualLoadWaitEquallyLong) {
   }
 }
 
+// Routers that cannot see what the others place, in front of four workers that are wanted twice
+// over.
+RoutingSimOptions BlindRouters(int32_t routers, int32_t ticks_per_status) {
+  return {.routers = routers,
+          .workers = 4,
+          .seats = 16,
+          .num_blocks = 1000,
+          .concurrency = std::vector<int32_t>(static_cast<size_t>(routers), 128 / routers),
+          .requests = 2000 / routers,
+          .ticks_per_status = ticks_per_status};
+}
+
+TEST(RoutingSimTest, ManyRoutersSpendNoPlaceTwiceHoweverSeldomWorkersSpeak) {
+  using std::chrono::milliseconds;
+  RoutingSim alone(BlindRouters(1, 10));
+  ASSERT_EQ(alone.Run(), "");
+  for (const int32_t ticks_per_status : {10, 100}) {
+    for (const int32_t routers : {3, 10}) {
+      SCOPED_TRACE(testing::Message() << routers << " routers, " << ticks_per_status << " ticks");
+      RoutingSim sim(BlindRouters(routers, ticks_per_status));
+      ASSERT_EQ(sim.Run(), "");
+      EXPECT_EQ(sim.refusals(), 0);
+      EXPECT_GE(sim.seats_used(), kSeatsUsed);
+      // A short line at a worker is there for one router, too.
+      EXPECT_LE(sim.Overspent(milliseconds(20)), alone.Overspent(milliseconds(20)) + 0.05);
+      EXPECT_LE(sim.Overspent(milliseconds(50)), 0.01);
+    }
+  }
+}
+
 TEST(RoutingSimTest, PlacesThatOneRouterDoesNotNeedServeTheOther) {
   RoutingSim sim(
       {.routers = 2, .seats = 32, .num_blocks = 2000, .concurrency = {200, 1}, .requests = 200});
