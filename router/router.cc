@@ -81,6 +81,7 @@ Router::Router(Parts parts)
       models_(*model_, directory_.get(), CallersOf(options_, server_options_)) {
   probe_.WatchWorkers(directory_.get());
   probe_.WatchBytes(&budget_);
+  probe_.WatchTenants(options_.tenants, [this](const auto& see) { admission_.EachTenant(see); });
   if (eos_log_ != nullptr) probe_.WatchEosLog(eos_log_.get());
 }
 

@@ -42,7 +42,8 @@ RouterProbe::RouterProbe(MetricsRegistry* registry)
       inter_token_(registry->histogram(Metric::kInterTokenLatency)),
       queue_time_(registry->histogram(Metric::kRequestQueueTime)),
       waiting_(registry->gauge(Metric::kNumRequestsWaiting)),
-      generated_(registry->counter(Metric::kGenerationTokens)) {}
+      generated_(registry->counter(Metric::kGenerationTokens)),
+      tenants_(registry) {}
 
 void RouterProbe::RequestReceived() {
   inflight_.Increment();
@@ -72,6 +73,7 @@ void RouterProbe::RequestEnded(const RequestFigures& figures) {
   registry_->histogram(Metric::kRequestPromptTokens).Observe(figures.prompt_tokens);
   registry_->histogram(Metric::kRequestGenerationTokens).Observe(figures.output_tokens);
   registry_->counter(Metric::kPromptTokens).Increment(figures.prompt_tokens);
+  tenants_.RequestEnded(figures.tenant, figures.prompt_tokens, figures.output_tokens);
   if (figures.decoding) {
     registry_->histogram(Metric::kRequestTimePerOutputToken)
         .Observe(base::Seconds(*figures.decoding) / (figures.output_tokens - 1));
@@ -96,7 +98,10 @@ void RouterProbe::StageChanged(std::string_view from, std::string_view to) {
   waiting_.Increment((to == kQueuedStage ? 1 : 0) - (from == kQueuedStage ? 1 : 0));
 }
 
-void RouterProbe::Waited(base::Duration waited) { queue_time_.Observe(base::Seconds(waited)); }
+void RouterProbe::Waited(const std::string& tenant, base::Duration waited) {
+  queue_time_.Observe(base::Seconds(waited));
+  tenants_.Waited(tenant, waited);
+}
 
 void RouterProbe::QueueRefused() {
   registry_->counter(Metric::kQueueRejections, {"requests"}).Increment();
@@ -131,8 +136,9 @@ void RouterProbe::PairAsked(bool arrived) {
   registry_->counter(Metric::kRouterPairWarmups, {arrived ? "asked" : "failed"}).Increment();
 }
 
-void RouterProbe::FirstToken(base::Duration since_arrival) {
+void RouterProbe::FirstToken(const std::string& tenant, base::Duration since_arrival) {
   ttft_.Observe(base::Seconds(since_arrival));
+  tenants_.FirstToken(tenant, since_arrival);
   generated_.Increment();
 }
 
@@ -151,6 +157,10 @@ void RouterProbe::WatchEosLog(const EosLog* log) {
 void RouterProbe::WatchBytes(const ByteBudget* budget) {
   prometheus::Gauge* const bytes = &registry_->gauge(Metric::kRequestBytesInflight);
   registry_->OnScrape([bytes, budget] { bytes->Set(static_cast<double>(budget->used())); });
+}
+
+void RouterProbe::WatchTenants(const TenantRules& rules, TenantProbe::Each each) {
+  tenants_.Watch(rules, std::move(each));
 }
 
 void RouterProbe::WatchWorkers(WorkerDirectory* directory) {

@@ -14,6 +14,7 @@
 #include "router/edge/byte_budget.h"
 #include "router/placement/placer.h"
 #include "router/request/attempt_ledger.h"
+#include "router/tenant_probe.h"
 
 namespace baton {
 
@@ -28,6 +29,7 @@ struct RequestFigures {
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;
   std::optional<int32_t> natural_end_step;
+  std::string tenant;  // of one that was not rejected
 };
 
 // What the router tells its metrics, one verb for each thing that happens. Thread-safe.
@@ -48,7 +50,7 @@ class RouterProbe final {
   void StageChanged(std::string_view from, std::string_view to);
   void QueueRefused();
   // One request waited so long, before an attempt computed its prompt.
-  void Waited(base::Duration waited);
+  void Waited(const std::string& tenant, base::Duration waited);
   void DiedInQueue();
   void Picked(base::Duration took, bool found);
 
@@ -58,13 +60,15 @@ class RouterProbe final {
   // A prefill worker was asked to build a pair of devices.
   void PairAsked(bool arrived);
 
-  void FirstToken(base::Duration since_arrival);
+  void FirstToken(const std::string& tenant, base::Duration since_arrival);
   void NextToken(base::Duration since_last);
 
   // Keeps baton_eos_log_dropped_total in step with the log at every scrape.
   void WatchEosLog(const EosLog* log);
   // Keeps baton_request_bytes_inflight in step with the budget at every scrape.
   void WatchBytes(const ByteBudget* budget);
+  // Keeps the load of tenants in step with the queue at every scrape.
+  void WatchTenants(const TenantRules& rules, TenantProbe::Each each);
   // Keeps baton_router_worker_up in step with the directory at every scrape.
   void WatchWorkers(WorkerDirectory* directory);
 
@@ -79,6 +83,7 @@ class RouterProbe final {
   prometheus::Histogram& queue_time_;
   prometheus::Gauge& waiting_;
   prometheus::Counter& generated_;
+  TenantProbe tenants_;
   std::set<std::pair<std::string, WorkerKind>> shown_workers_;  // the scrape's own
 };
 

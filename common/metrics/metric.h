@@ -81,6 +81,13 @@ enum class Metric {
   kRouterWorkerRetries,
   kRouterNumericsMismatch,
   kRouterPairWarmups,
+  // Tenants.
+  kTenantRequestsWaiting,
+  kTenantRequestsRunning,
+  kTenantPromptTokens,
+  kTenantGenerationTokens,
+  kTenantTimeToFirstToken,
+  kTenantQueueTime,
   // End of sequence.
   kEosStepProbability,
   kEosProbabilityAtStop,

@@ -10,8 +10,8 @@ namespace {
 
 std::vector<MetricInfo> BuildTable() {
   std::vector<MetricInfo> table;
-  for (auto* rows :
-       {&RequestMetrics, &LoadMetrics, &KvMetrics, &RouterMetrics, &EosMetrics, &ProcessMetrics}) {
+  for (auto* rows : {&RequestMetrics, &LoadMetrics, &KvMetrics, &RouterMetrics, &TenantMetrics,
+                     &EosMetrics, &ProcessMetrics}) {
     for (MetricInfo& row : (*rows)()) table.push_back(std::move(row));
   }
   for (MetricInfo& row : table) {

@@ -12,6 +12,7 @@ std::vector<MetricInfo> RequestMetrics();
 std::vector<MetricInfo> LoadMetrics();
 std::vector<MetricInfo> KvMetrics();
 std::vector<MetricInfo> RouterMetrics();
+std::vector<MetricInfo> TenantMetrics();
 std::vector<MetricInfo> EosMetrics();
 std::vector<MetricInfo> ProcessMetrics();
 

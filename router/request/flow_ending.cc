@@ -130,6 +130,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   RequestFigures figures;
   figures.reason = reason;
   figures.rejected = rejected_;
+  figures.tenant = spec_.tenant;
   figures.status = status;
   const base::Instant now = context_->clock->Now();
   figures.total = now - arrived_;

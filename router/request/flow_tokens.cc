@@ -69,7 +69,7 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
   if (token.index == 0) {
     first_token_at_ = now;
     timings_.set_ttft_ms(base::Milliseconds(now - arrived_));
-    context_->probe->FirstToken(now - arrived_);
+    context_->probe->FirstToken(spec_.tenant, now - arrived_);
   } else {
     context_->probe->NextToken(now - last_token_at_);
   }

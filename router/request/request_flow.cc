@@ -204,7 +204,7 @@ void RequestFlow::StopWaiting() {
   const base::Duration waited = context_->clock->Now() - *waiting_since_;
   waiting_since_.reset();
   timings_.set_queue_ms(timings_.queue_ms() + base::Milliseconds(waited));
-  context_->probe->Waited(waited);
+  context_->probe->Waited(spec_.tenant, waited);
 }
 
 void RequestFlow::ArmTick() {

@@ -113,7 +113,7 @@ class TenantBoundsTest : public TenantTest {
     return call;
   }
   bool AreWaiting(int requests) {
-    return Eventually([&] { return Metric("baton_num_requests_waiting{") == requests; });
+    return Eventually([&] { return Metric("baton_tenant_requests_waiting") == requests; });
   }
   // Ends one that is stuck.
   static void End(Call* call) {
@@ -161,6 +161,23 @@ TEST_F(TenantBoundsTest, AFullQueueMakesRoomForAnotherTenant) {
   End(b.get());
   EXPECT_TRUE(kept->answer.get().status.ok());
   EXPECT_TRUE(other->answer.get().status.ok());
+}
+
+TEST_F(TenantBoundsTest, MetricsTellTenantsApart) {
+  Start({.others = {.max_running = 1}, .named = {}});
+  const auto first = BeginStuck("a");
+  const auto second = Begin("a", "quick");
+  ASSERT_TRUE(AreWaiting(1));
+  EXPECT_TRUE(GenerateAs("b", Request("quick", 3)).status.ok());
+  EXPECT_EQ(Metric("baton_tenant_requests_waiting{tenant=\"a\""), 1);
+  EXPECT_EQ(Metric("baton_tenant_requests_running{tenant=\"a\""), 1);
+  EXPECT_EQ(Metric("baton_tenant_generation_tokens_total{tenant=\"b\""), 3);
+  EXPECT_EQ(Metric("baton_tenant_prompt_tokens_total{tenant=\"b\""), 6);
+  EXPECT_EQ(Metric("baton_tenant_time_to_first_token_seconds_count{tenant=\"b\""), 1);
+  EXPECT_EQ(Metric("baton_tenant_queue_time_seconds_count{tenant=\"b\""), 1);
+  End(first.get());
+  EXPECT_TRUE(second->answer.get().status.ok());
+  EXPECT_TRUE(Eventually([&] { return Metric("baton_tenant_requests_running") == 0; }));
 }
 
 class TenantTlsTest : public RouterTest {
