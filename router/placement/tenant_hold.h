@@ -25,7 +25,7 @@ class TenantReturns final {
 };
 
 // What a placed request has of its tenant's bound of running requests. It is given back with this
-// object, and what the attempt served is then charged to the tenant.
+// object, and what the attempt served is then charged to the tenant: nothing if none was opened.
 class TenantHold final {
  public:
   TenantHold() = default;  // holds nothing
@@ -35,7 +35,9 @@ class TenantHold final {
   TenantHold(TenantHold&& other) noexcept = default;
   TenantHold& operator=(TenantHold&& other) noexcept;
 
-  // How many tokens the attempt has brought.
+  // An attempt was opened.
+  void SetOpened() { served_.in_vain = false; }
+  // How many tokens it has brought.
   void SetOutput(int64_t tokens) { served_.output_tokens = tokens; }
   // It broke, and the request comes back.
   void SetInVain() { served_.in_vain = true; }
@@ -43,7 +45,7 @@ class TenantHold final {
  private:
   std::shared_ptr<TenantReturns> returns_;
   uint64_t id_ = 0;
-  TokensServed served_;
+  TokensServed served_{.output_tokens = 0, .in_vain = true};
 };
 
 }  // namespace baton

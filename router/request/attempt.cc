@@ -40,6 +40,7 @@ Attempt::Attempt(FlowContext* context, const RequestProgress& progress, int32_t 
           now + deadlines.reserve + deadlines.answer_grace, now + deadlines.slow_answer);
   }
   context_->probe->AttemptOpened(placement_);
+  placement_.tenant.SetOpened();
   worker::v1::DecodeStart start;
   *start.mutable_generation() = Generation();
   start.set_local_prefill(local());
