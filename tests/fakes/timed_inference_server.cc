@@ -27,13 +27,15 @@ struct State {
   mutable base::Mutex mutex;
   mutable base::CondVar changed;
   std::vector<v1::GenerateRequest> requests ABSL_GUARDED_BY(mutex);
+  std::vector<std::string> tenants ABSL_GUARDED_BY(mutex);
   int open ABSL_GUARDED_BY(mutex) = 0;
   int most_open ABSL_GUARDED_BY(mutex) = 0;
   base::Instant frozen_from ABSL_GUARDED_BY(mutex) = base::kNever;
   base::Instant frozen_until ABSL_GUARDED_BY(mutex) = base::kNever;
 
-  void Opened(const v1::GenerateRequest& request) {
+  void Opened(const v1::GenerateRequest& request, std::string tenant) {
     base::MutexLock lock(&mutex);
+    tenants.push_back(std::move(tenant));
     if (requests.empty()) {
       frozen_from = SteadyClock::now() + options.freeze_after;
       frozen_until = frozen_from + options.freeze_for;
@@ -183,8 +185,11 @@ class Inference final : public v1::InferenceService::CallbackService {
   explicit Inference(State* state) : state_(state) {}
 
   grpc::ServerWriteReactor<v1::GenerateResponse>* Generate(
-      grpc::CallbackServerContext*, const v1::GenerateRequest* request) override {
-    state_->Opened(*request);
+      grpc::CallbackServerContext* context, const v1::GenerateRequest* request) override {
+    const auto tenant = context->client_metadata().find("baton-tenant");
+    const bool named = tenant != context->client_metadata().end();
+    state_->Opened(*request,
+                   named ? std::string(tenant->second.begin(), tenant->second.end()) : "");
     const auto stream = std::make_shared<TimedStream>(state_, *request);
     stream->Begin();
     return stream.get();
@@ -254,6 +259,11 @@ void TimedInferenceServer::Kill() { impl_->Kill(); }
 std::vector<v1::GenerateRequest> TimedInferenceServer::requests() const {
   base::MutexLock lock(&impl_->state.mutex);
   return impl_->state.requests;
+}
+
+std::vector<std::string> TimedInferenceServer::tenants() const {
+  base::MutexLock lock(&impl_->state.mutex);
+  return impl_->state.tenants;
 }
 
 int TimedInferenceServer::open_streams() const {

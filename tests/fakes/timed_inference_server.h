@@ -46,6 +46,8 @@ class TimedInferenceServer final {
   void Kill();
 
   std::vector<baton::v1::GenerateRequest> requests() const;
+  // The tenants that those requests named; "" for none.
+  std::vector<std::string> tenants() const;
   int open_streams() const;
   int most_open_streams() const;
   // Waits until so many streams are open; false when they are not within a minute.

@@ -42,6 +42,7 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
                 "name of the model; default: the one that is served"));
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
+  BindAsTenant(set, &flags->client);
   set->Add(With(IntFlag("connections", &flags->connections, {.min = 1, .max = 256}), group,
                 "TCP connections that gRPC streams share"));
   set->Add(Common(With(Valued(CommaListFlag("metrics", &flags->metrics), "HOST:PORT,…"), group,
@@ -224,7 +225,9 @@ absl::Status CheckProtocol(const FlagSet& set, const BenchFlags& flags) {
                   "such a server does not say which token ids it takes",
                   "--tokenizer DIR, or --vocab-size N"},
                  {set.Given("connections"), "--connections with --protocol openai",
-                  "every request under way has a connection of its own", "without it"}});
+                  "every request under way has a connection of its own", "without it"},
+                 {set.Given("as-tenant"), "--as-tenant with --protocol openai",
+                  "tenants are named in gRPC's metadata", "without it"}});
 }
 
 }  // namespace

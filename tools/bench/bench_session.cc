@@ -137,6 +137,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
   options.cache_salt = absl::StrFormat("bench %.9f %s", base::SteadyClock().UnixNow(), spec.label);
   options.eos = spec.eos;
   options.timeout = flags_.client.timeout;
+  options.as_tenant = flags_.client.as_tenant;
   BATON_ASSIGN_OR_RETURN(auto client, BatonClient::Connect(options));
   return client;
 }

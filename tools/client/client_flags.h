@@ -7,6 +7,7 @@
 #include "common/config/flag_set.h"
 #include "common/config/options.h"
 #include "common/rpc/channel.h"
+#include "grpcpp/client_context.h"
 
 namespace baton {
 
@@ -14,10 +15,16 @@ namespace baton {
 struct ClientFlags {
   std::string server = "127.0.0.1:50051";
   base::Duration timeout = std::chrono::seconds(600);  // of one request
+  std::string as_tenant;  // that the metadata baton-tenant names; "" = none
   TlsFlags tls;
 };
 
+// --as-tenant, which BindClient adds too.
+void BindAsTenant(FlagSet* set, ClientFlags* flags);
 void BindClient(FlagSet* set, ClientFlags* flags);
+
+// Lets `context` name that tenant.
+void NameTenant(const std::string& as_tenant, grpc::ClientContext* context);
 
 // The same settings in the form in which a gRPC channel takes them.
 ChannelOptions ChannelOptionsOf(const ClientFlags& flags);

@@ -60,7 +60,7 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
 absl::StatusOr<std::unique_ptr<GenerateClient>> GenerateClient::Connect(const ClientFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto channel, MakeChannel(flags.server, ChannelOptionsOf(flags)));
   return std::unique_ptr<GenerateClient>(
-      new GenerateClient(v1::InferenceService::NewStub(channel), flags.timeout));
+      new GenerateClient(v1::InferenceService::NewStub(channel), flags));
 }
 
 Outcome GenerateClient::Run(const PromptRequest& request, const OnDelta& on_delta) {
@@ -72,6 +72,7 @@ Outcome GenerateClient::Run(const PromptRequest& request, const OnDelta& on_delt
   }
   const auto begin = Clock::now();
   grpc::ClientContext context;
+  NameTenant(as_tenant_, &context);
   context.set_deadline(std::chrono::system_clock::now() +
                        std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout_));
   if (const auto* messages = std::get_if<PromptRequest::Messages>(&request.input)) {

@@ -38,11 +38,12 @@ class GenerateClient final {
   Outcome Run(const PromptRequest& request, const OnDelta& on_delta);
 
  private:
-  GenerateClient(std::unique_ptr<baton::v1::InferenceService::Stub> stub, base::Duration timeout)
-      : stub_(std::move(stub)), timeout_(timeout) {}
+  GenerateClient(std::unique_ptr<baton::v1::InferenceService::Stub> stub, const ClientFlags& flags)
+      : stub_(std::move(stub)), timeout_(flags.timeout), as_tenant_(flags.as_tenant) {}
 
   std::unique_ptr<baton::v1::InferenceService::Stub> stub_;
   const base::Duration timeout_;
+  const std::string as_tenant_;
 };
 
 }  // namespace baton

@@ -63,6 +63,8 @@ TEST(BenchFlags, RefusesWhatContradictsItself) {
       {{"--rate", "1", "--prompt-salt", "9"}, "--prompt-salt with --protocol baton"},
       {{"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--connections", "2"},
        "--connections with --protocol openai"},
+      {{"--rate", "1", "--protocol", "openai", "--vocab-size", "9", "--as-tenant", "a"},
+       "--as-tenant with --protocol openai"},
       {{"--rate", "1", "--time-scale", "2"}, "without --trace"},
       {{"--trace", "t.csv", "--input-tokens", "9"}, "a trace has its own lengths"},
   };

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/rpc/status_map.h"
 #include "grpcpp/grpcpp.h"
+#include "tools/client/client_flags.h"
 #include "tools/client/finish_text.h"
 
 namespace baton::bench {
@@ -110,6 +111,7 @@ class BatonClient::Stream final : public grpc::ClientReadReactor<v1::GenerateRes
   void Begin(Stub* stub, const PlannedRequest& planned) {
     Fill(client_->options_, planned, &request_);
     context_.set_deadline(DeadlineIn(client_->options_.timeout));
+    NameTenant(client_->options_.as_tenant, &context_);
     stub->async()->Generate(&context_, &request_, this);
     StartRead(&response_);
     StartCall();

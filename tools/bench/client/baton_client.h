@@ -27,6 +27,7 @@ struct BatonClientOptions {
   // Runs with different salts find nothing of each other in prefix caches; within a run, what the
   // plan shares is shared.
   std::string cache_salt;
+  std::string as_tenant;  // that requests name; "" = none
   EosMode eos = EosMode::kHonor;
   base::Duration timeout = std::chrono::seconds(600);        // of one request
   base::Duration connect_timeout = std::chrono::seconds(5);  // of Connect

@@ -45,6 +45,13 @@ TEST(BatonClient, RecordsWhatTheServerSays) {
   EXPECT_EQ(record.timings->prefill_ms, 1.5);
 }
 
+TEST(BatonClient, NamesItsTenant) {
+  TimedInferenceServer server({});
+  LoadOf(PlanOf(1, 2), {}, ClientOf(server).get());
+  LoadOf(PlanOf(1, 2), {}, ClientOf(server, {.as_tenant = "search"}).get());
+  EXPECT_THAT(server.tenants(), ::testing::ElementsAre("", "search"));
+}
+
 TEST(BatonClient, TimesAreThoseOfTheServer) {
   TimedInferenceServer server({.ttft = 80 * kMillisecond, .gap = 20 * kMillisecond});
   const auto client = ClientOf(server);
