@@ -103,17 +103,11 @@ TEST_P(EveryPointTest, ClientThatCancelsThereLeavesNoStreamBehind) {
 }
 
 TEST_P(EveryPointTest, DeadlineThatPassesThereEndsTheRequest) {
-  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Hang()});
   options_.deadlines.request = std::chrono::milliseconds(300);
-  auto metrics = std::make_unique<MetricsRegistry>(
-      MetricsOptions{.role = MetricRole::kRouter, .model_name = "tiny"});
-  const auto router = MakeRouter(metrics.get(), nullptr);
-  ASSERT_TRUE(Eventually([&] { return router->ready().ok(); }));
-  stub_ = Stub(*router);
+  StartSplit(OneFault{GetParam().point, GetParam().index, FakeAction::Hang()});
   const Answer answer = Generate(Request("fault", 12));
   EXPECT_EQ(answer.status.code(), absl::StatusCode::kDeadlineExceeded) << answer.status;
-  EXPECT_TRUE(Eventually([&] { return router->in_flight() == 0; }));
-  stub_.reset();
+  EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Points, EveryPointTest,
