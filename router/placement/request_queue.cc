@@ -52,7 +52,7 @@ RequestQueue::Line& RequestQueue::LineOf(const std::string& tenant) {
 absl::Status RequestQueue::Add(Waiting waiting) {
   BATON_RETURN_IF_ERROR(CheckBounds(waiting));
   Line& line = LineOf(waiting.tenant);
-  if (line.waiting.empty()) line.counter.LiftTo(level_);
+  if (line.waiting.empty()) line.counter.LiftTo(Level());
   new_waiting_ += waiting.is_new ? 1 : 0;
   line.new_waiting += waiting.is_new ? 1 : 0;
   tokens_ += waiting.need.tokens;
@@ -109,7 +109,7 @@ bool RequestQueue::Ended(uint64_t id, const TokensServed& served) {
   Line* const line = found->second.line;
   // Its own bound is no credit either. What was charged too much is, so that comes second.
   const bool held_back = line->full() && !line->waiting.empty();
-  if (held_back) line->counter.LiftTo(level_);
+  if (held_back) line->counter.LiftTo(Level());
   line->counter.Settle(found->second.charge, served);
   --line->running;
   placed_.erase(found);
@@ -119,7 +119,10 @@ bool RequestQueue::Ended(uint64_t id, const TokensServed& served) {
 }
 
 void RequestQueue::Charge(Line* line, const Waiting& waiting) {
-  level_ = std::max(level_, line->counter.served());
+  if (line->counter.served() >= level_) {
+    level_ = line->counter.served();
+    leader_ = line;
+  }
   const TokenCharge charge =
       line->counter.Charge(waiting.prompt_tokens, waiting.need.peak_tokens - waiting.need.tokens);
   placed_.emplace(waiting.id, Placed{.line = line, .charge = charge});
@@ -193,12 +196,17 @@ void RequestQueue::Refresh(Line* line) {
   line->wanted = wanted;
 }
 
+double RequestQueue::Level() const {
+  return leader_ == nullptr ? level_ : std::min(level_, leader_->counter.served());
+}
+
 void RequestQueue::ForgetIdle() {
   while (!idle_.empty()) {
     const auto [served, since, line] = *idle_.begin();
     if (served > level_ && idle_.size() <= kMaxIdle) return;
     // Nobody gains by being forgotten: whoever comes anew begins where the forgotten stood.
     level_ = std::max(level_, served);
+    if (line == leader_) leader_ = nullptr;
     idle_.erase(idle_.begin());
     lines_.erase(line->tenant);
   }

@@ -150,6 +150,8 @@ class RequestQueue final {
   void Charge(Line* line, const Waiting& waiting);
   // Brings the orders and sums in step with the line.
   void Refresh(Line* line);
+  // Where who comes from idleness or from its own bound begins.
+  double Level() const;
   // Forgets tenants that have nothing here and no debt.
   void ForgetIdle();
 
@@ -160,9 +162,10 @@ class RequestQueue final {
   Order idle_;   // with nothing here
   std::unordered_map<uint64_t, std::pair<Line*, Turn>> place_of_;
   std::unordered_map<uint64_t, Placed> placed_;
-  // What the tenant that was placed last had been served before; it only grows. Who comes from
-  // idleness or from its own bound begins there.
+  // The most that a tenant had been served before it was placed, and who that was, unless it is
+  // forgotten: what it got back for attempts in vain is no longer part of the level.
   double level_ = 0;
+  Line* leader_ = nullptr;
   uint64_t arrivals_ = 0;
   uint64_t passes_ = 0;
   int32_t new_waiting_ = 0;

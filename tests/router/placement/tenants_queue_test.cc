@@ -151,6 +151,19 @@ TEST_F(TenantsQueueTest, AnAttemptInVainGivesTheTenantItsTurnBack) {
   EXPECT_THAT(Pass(4), ElementsAre(100, 200, 101, 201));
 }
 
+TEST_F(TenantsQueueTest, ANewcomerPaysNothingForWhatOthersGotBack) {
+  Add("a", 100, 20);
+  EXPECT_EQ(Pass(16).size(), 16u);
+  for (uint64_t id = 100; id < 116; ++id) {
+    queue_->Ended(id, {.in_vain = true});
+    RequestQueue::Waiting again = Request(id, "a");
+    again.is_new = false;
+    ASSERT_TRUE(queue_->Add(std::move(again)).ok());
+  }
+  Add("b", 200, 2);
+  EXPECT_THAT(Pass(4), ElementsAre(100, 200, 101, 201));
+}
+
 TEST_F(TenantsQueueTest, ATenantAtItsBoundHoldsNobodyBackAndComesAgainWhenOneEnds) {
   Use(100, {.others = {}, .named = {{"b", {.max_running = 2}}}});
   Add("b", 100, 5);
