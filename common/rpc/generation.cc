@@ -1,6 +1,7 @@
 #include "common/rpc/generation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "common/base/status.h"
@@ -86,8 +87,8 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
   // Not a number counts as nothing; more than a day has no meaning beyond "first".
   constexpr double kDayMs = 24 * 3600 * 1e3;
   const double waited = proto.waited_ms() > 0 ? std::min(proto.waited_ms(), kDayMs) : 0;
-  spec.waited =
-      std::chrono::duration_cast<base::Duration>(std::chrono::duration<double, std::milli>(waited));
+  // Rounded, so that passing it on changes nothing.
+  spec.waited = std::chrono::nanoseconds(std::llround(waited * 1e6));
   return spec;
 }
 

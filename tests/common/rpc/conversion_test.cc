@@ -110,6 +110,20 @@ TEST(GenerationTest, SpecsSurviveBothWays) {
   EXPECT_EQ(back->cache_salt, spec.cache_salt);
 }
 
+TEST(GenerationTest, AWaitIsTheSameHoweverOftenItIsPassedOn) {
+  for (const int64_t ns :
+       std::initializer_list<int64_t>{1, 3, 7, 1'000'003, 123'456'789, 86'399'999'999'999}) {
+    SequenceSpec spec;
+    spec.waited = std::chrono::nanoseconds(ns);
+    for (int hop = 0; hop < 3; ++hop) {
+      worker_pb::Generation proto;
+      SpecToProto(spec, &proto);
+      spec = SpecFromProto(proto).value();
+    }
+    EXPECT_EQ(spec.waited, std::chrono::nanoseconds(ns));
+  }
+}
+
 TEST(GenerationTest, EveryEosPolicySurvivesAndUnknownOnesAreRefused) {
   for (const EosPolicy policy :
        {EosPolicy::kHonor, EosPolicy::kIgnoreContinue, EosPolicy::kIgnoreMask}) {
