@@ -24,15 +24,17 @@ absl::Status NoWorker(const RoutingNeed& need, base::Duration since) {
 }
 
 // The error of a request that leaves a full queue to other tenants.
-absl::Status Displaced(int32_t limit) {
+absl::Status Displaced(const std::string& tenant, int32_t limit) {
   return MakeError(
       absl::StatusCode::kResourceExhausted,
       {.reason = Reason::kQueueFull,
-       .values = {{"have", absl::StrCat(limit)}, {"limit", absl::StrCat(limit)}},
+       .values = {{"tenant", tenant},
+                  {"have", absl::StrCat(limit)},
+                  {"limit", absl::StrCat(limit)}},
        .retry_after = std::chrono::milliseconds(1000)},
       absl::StrCat(limit,
-                   " requests wait, which is the limit, most of them of this tenant; this one "
-                   "made room for another tenant's; try again later"));
+                   " requests wait, which is the limit, and no tenant has more of them than '",
+                   tenant, "'; this one made room for another tenant's; try again later"));
 }
 
 }  // namespace
@@ -65,7 +67,7 @@ absl::Status Admission::Enqueue(Waiter waiter) {
     base::MutexLock lock(&mutex_);
     const uint64_t id = waiter.waiting.id;
     if (const auto displaced = queue_.MakeRoomFor(waiter.waiting)) {
-      Leave(*displaced, Displaced(queue_bound_), &displaced_);
+      Leave(displaced->id, Displaced(displaced->tenant, queue_bound_), &displaced_);
     }
     BATON_RETURN_IF_ERROR(queue_.Add(std::move(waiter.waiting)));
     done_.emplace(id, std::move(waiter.done));
@@ -107,18 +109,19 @@ void Admission::Wake() {
 }
 
 void Admission::Run() {
+  RequestQueue::Wanted told;  // to the workers; the queue may have changed meanwhile
   mutex_.Lock();
   while (!stopping_) {
-    if (queue_.empty()) {
+    if (queue_.empty() && displaced_.empty() && told == queue_.wanted()) {
       changed_.Wait(&mutex_);
       continue;
     }
     if (!wake_) changed_.WaitUntil(&mutex_, clock_->Now() + kLookAgain);
     wake_ = false;
     std::vector<Answer> answers = Pump();
-    const RequestQueue::Wanted wanted = queue_.wanted();
+    told = queue_.wanted();
     mutex_.Unlock();
-    directory_->TellDemand(wanted.requests, wanted.tokens);
+    directory_->TellDemand(told.requests, told.tokens);
     for (Answer& answer : answers) {
       if (answer.result.ok()) placer_->WarmUp(*answer.result);
       answer.done(std::move(answer.result));

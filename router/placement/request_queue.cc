@@ -64,7 +64,7 @@ absl::Status RequestQueue::Add(Waiting waiting) {
   return absl::OkStatus();
 }
 
-std::optional<uint64_t> RequestQueue::MakeRoomFor(const Waiting& waiting) {
+std::optional<RequestQueue::Displaced> RequestQueue::MakeRoomFor(const Waiting& waiting) {
   if (!waiting.is_new || new_waiting_ < max_new_) return std::nullopt;
   const auto mine = lines_.find(waiting.tenant);
   const int32_t have = mine == lines_.end() ? 0 : mine->second.new_waiting;
@@ -76,9 +76,9 @@ std::optional<uint64_t> RequestQueue::MakeRoomFor(const Waiting& waiting) {
   if (line->new_waiting <= have + 1) return std::nullopt;
   auto last = std::prev(line->waiting.end());
   while (!last->second.waiting.is_new) --last;
-  const uint64_t id = last->second.waiting.id;
+  Displaced displaced{.id = last->second.waiting.id, .tenant = line->tenant};
   Erase(line, last);
-  return id;
+  return displaced;
 }
 
 bool RequestQueue::Remove(uint64_t id) {
@@ -203,10 +203,12 @@ double RequestQueue::Level() const {
 void RequestQueue::ForgetIdle() {
   while (!idle_.empty()) {
     const auto [served, since, line] = *idle_.begin();
-    if (served > level_ && idle_.size() <= kMaxIdle) return;
-    // Nobody gains by being forgotten: whoever comes anew begins where the forgotten stood.
-    level_ = std::max(level_, served);
-    if (line == leader_) leader_ = nullptr;
+    const double level = Level();
+    if (served > level && idle_.size() <= kMaxIdle) return;
+    // Whoever comes anew begins at this level, so that being forgotten is no gain, unless others
+    // get back later what raised it.
+    if (line == leader_ || served > level) leader_ = nullptr;
+    if (leader_ == nullptr) level_ = std::max(level, served);
     idle_.erase(idle_.begin());
     lines_.erase(line->tenant);
   }

@@ -47,7 +47,11 @@ class RequestQueue final {
   // When only the bound of all is in the way of `waiting`, takes out the last new request of the
   // tenant with the longest line, if that has more than the tenant of `waiting` will have. So no
   // tenant can fill the queue against others.
-  std::optional<uint64_t> MakeRoomFor(const Waiting& waiting);
+  struct Displaced {
+    uint64_t id = 0;
+    std::string tenant;
+  };
+  std::optional<Displaced> MakeRoomFor(const Waiting& waiting);
   // False when it is not there.
   bool Remove(uint64_t id);
   // The attempt of a request that was placed is over. Until then it counts as running. True when
@@ -86,6 +90,7 @@ class RequestQueue final {
   struct Wanted {
     int64_t requests = 0;
     int64_t tokens = 0;
+    friend bool operator==(const Wanted&, const Wanted&) = default;
   };
   const Wanted& wanted() const { return wanted_; }
 

@@ -104,8 +104,9 @@ void WorkerDirectory::Said(WorkerKind kind, const std::string& address, WorkerLo
 }
 
 void WorkerDirectory::Lost(WorkerKind kind, const WorkerKey& process) {
-  prefix_hints_.Drop(process);
   base::MutexLock lock(&mutex_);
+  // Under the lock, so that nobody who still finds the process notes hints behind this.
+  prefix_hints_.Drop(process);
   table_.Lose(kind, process.address);
 }
 

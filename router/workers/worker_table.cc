@@ -38,6 +38,12 @@ const WorkerTable::Entry* WorkerTable::OfProcess(WorkerKind kind, const WorkerKe
   return same ? entry : nullptr;
 }
 
+WorkerTable::Entry* WorkerTable::WhereHeld(WorkerKind kind, const WorkerKey& key) {
+  Entry* const entry = At(kind, key.address);
+  const bool same = entry != nullptr && entry->view.facts.incarnation == key.incarnation;
+  return same ? entry : nullptr;
+}
+
 void WorkerTable::Add(WorkerKind kind, const std::string& address,
                       std::shared_ptr<WorkerLink> link) {
   auto& slot = Of(kind).by_address[address];
@@ -71,6 +77,10 @@ void WorkerTable::Learn(WorkerKind kind, const std::string& address, WorkerFacts
   Entry* const entry = At(kind, address);
   if (entry == nullptr) return;
   Lose(kind, address);  // what was before it
+  if (entry->view.facts.incarnation != facts.incarnation) {
+    entry->places_held = 0;
+    entry->prompt_tokens_held = entry->growth_tokens = 0;
+  }
   entry->view.facts = std::move(facts);
   entry->known = true;
   entry->accepted = accepted;
@@ -104,8 +114,6 @@ void WorkerTable::Lose(WorkerKind kind, const std::string& address) {
   warm_pairs_.Set(&entry->view, {});
   entry->view.full_until = base::Instant();
   SetFresh(&Of(kind), entry, base::Instant());
-  entry->places_held = 0;
-  entry->prompt_tokens_held = entry->growth_tokens = 0;
   entry->tokens_queued = entry->tokens_placed = 0;
   Refresh(kind, entry);
 }
@@ -124,7 +132,7 @@ void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim&
 }
 
 void WorkerTable::PromptDone(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
-  Entry* const entry = OfProcess(kind, key);
+  Entry* const entry = WhereHeld(kind, key);
   if (entry == nullptr || !claim.computes) return;
   entry->prompt_tokens_held -= claim.tokens;
   if (!claim.decodes) --entry->places_held;
@@ -132,7 +140,7 @@ void WorkerTable::PromptDone(WorkerKind kind, const WorkerKey& key, const Worker
 }
 
 void WorkerTable::Return(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
-  Entry* const entry = OfProcess(kind, key);
+  Entry* const entry = WhereHeld(kind, key);
   if (entry == nullptr) return;
   if (claim.decodes) --entry->places_held;
   entry->growth_tokens -= claim.growth_tokens;

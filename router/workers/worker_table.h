@@ -140,6 +140,9 @@ class WorkerTable final {
   const Entry* At(WorkerKind kind, const std::string& address) const;
   Entry* OfProcess(WorkerKind kind, const WorkerKey& key);
   const Entry* OfProcess(WorkerKind kind, const WorkerKey& key) const;
+  // Where that process has what attempts took, even while its Watch is broken: if the process lives
+  // it is the same when it comes back, and so are the attempts that went on.
+  Entry* WhereHeld(WorkerKind kind, const WorkerKey& key);
   // Brings the view and the lists in step with the entry.
   void Refresh(WorkerKind kind, Entry* entry);
   void CountContexts(Group* group, Entry* entry, bool healthy, bool serves);

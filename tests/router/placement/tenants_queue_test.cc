@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,13 @@ class TenantsQueueTest : public ::testing::Test {
       ASSERT_TRUE(queue_->Add(Request(id, tenant)).ok());
       tenant_of_[id] = tenant;
     }
+  }
+  // Whom a request of `tenant` displaces.
+  std::optional<uint64_t> Displaced(uint64_t id, const std::string& tenant) {
+    const auto displaced = queue_->MakeRoomFor(Request(id, tenant));
+    if (!displaced) return std::nullopt;
+    EXPECT_EQ(displaced->tenant, tenant_of_[displaced->id]);
+    return displaced->id;
   }
   // A pass for `places` places; returns who got them, in order. `outcome` may say that an id waits
   // for another worker.
@@ -223,13 +231,13 @@ TEST_F(TenantsQueueTest, TheBoundOfATenantRefusesItAlone) {
 TEST_F(TenantsQueueTest, AFullQueueMakesRoomForWhoHasLessThere) {
   Use(4);
   Add("a", 100, 4);
-  EXPECT_EQ(queue_->MakeRoomFor(Request(104, "a")), std::nullopt);
+  EXPECT_EQ(Displaced(104, "a"), std::nullopt);
   EXPECT_EQ(ReasonOf(queue_->Add(Request(104, "a"))), Reason::kQueueFull);
-  EXPECT_EQ(queue_->MakeRoomFor(Request(200, "b")), 103u);
+  EXPECT_EQ(Displaced(200, "b"), 103u);
   Add("b", 200, 1);
-  EXPECT_EQ(queue_->MakeRoomFor(Request(201, "b")), 102u);
+  EXPECT_EQ(Displaced(201, "b"), 102u);
   Add("b", 201, 1);
-  EXPECT_EQ(queue_->MakeRoomFor(Request(202, "b")), std::nullopt) << "they have equally many";
+  EXPECT_EQ(Displaced(202, "b"), std::nullopt) << "they have equally many";
   EXPECT_THAT(Pass(4), ElementsAre(100, 200, 101, 201));
 }
 
@@ -240,8 +248,8 @@ TEST_F(TenantsQueueTest, RoomIsNotMadeInVainNorAtTheCostOfWhoComesBack) {
   RequestQueue::Waiting back = Request(300, "a");
   back.is_new = false;
   ASSERT_TRUE(queue_->Add(std::move(back)).ok());
-  EXPECT_EQ(queue_->MakeRoomFor(Request(201, "b")), std::nullopt) << "b is at its own bound";
-  EXPECT_EQ(queue_->MakeRoomFor(Request(400, "c")), 101u);
+  EXPECT_EQ(Displaced(201, "b"), std::nullopt) << "b is at its own bound";
+  EXPECT_EQ(Displaced(400, "c"), 101u);
 }
 
 TEST_F(TenantsQueueTest, TenantsThatAreGoneAreForgottenAndGainNothingByIt) {

@@ -104,6 +104,20 @@ TEST_F(WorkerTableTest, WhatWasHeldAtADeadProcessIsNotHeldAtTheNext) {
   EXPECT_EQ(View("a", 2).places_free, 2);
 }
 
+TEST_F(WorkerTableTest, WhatIsHeldAtAProcessStaysWhileItsWatchIsBroken) {
+  Meet("a");
+  Say("a", 2);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Lose(kDecode, "a");
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  Meet("a");
+  Say("a", 2);
+  EXPECT_EQ(View("a").places_free, 1);
+  table_.Return(kDecode, {"a", 1}, attempt_);
+  EXPECT_EQ(View("a").places_free, 2);
+}
+
 TEST_F(WorkerTableTest, OnlyWhoIsAcceptedListedAndReadyGetsRequests) {
   Meet("a");
   EXPECT_EQ(open(), 0u);  // it has not said how it is
