@@ -88,7 +88,8 @@ WorkerHarness::~WorkerHarness() {
   control_->Resume();
   channel_.reset();
   server_->Shutdown(std::chrono::milliseconds(0));
-  core_.reset();  // stops the engine
+  transport_.reset();  // waits for pushes, which tell the core when they are done
+  core_.reset();       // stops the engine
 }
 
 bool WorkerHarness::Idle() {
