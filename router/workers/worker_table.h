@@ -35,8 +35,8 @@ struct WorkerDemand {
 // What one router knows of its workers: who they are, what they said last, and, in one place, what
 // this router has at each of them. It has no threads, clock or connections: news go in with the
 // time, which never goes back, and placement reads the views. Calls that name a process have no
-// effect once that process is gone. News and questions cost O(log n) of n workers, but for
-// `Healthy`. Not thread-safe.
+// effect once that process is gone; what it holds is given back also while only its Watch is
+// broken. News and questions cost O(log n) of n workers, but for `Healthy`. Not thread-safe.
 class WorkerTable final {
  public:
   struct Rules {
