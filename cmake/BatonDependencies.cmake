@@ -51,6 +51,7 @@ if(BATON_SERVICES)
   baton_find(libssl-dev OpenSSL)
   baton_find(prometheus-cpp-dev prometheus-cpp COMPONENTS core)
   baton_find(libcli11-dev CLI11)
+  baton_find(libtomlplusplus-dev tomlplusplus)  # a header in the compiler's own path
   baton_find_module(libcurl4-openssl-dev curl libcurl)
   baton_find_module(libcpp-httplib-dev httplib cpp-httplib)
 endif()

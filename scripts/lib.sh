@@ -8,7 +8,7 @@ readonly min_rust_minor=87
 readonly build_packages=(
   cmake ninja-build g++ pkg-config ccache
   libgrpc++-dev libssl-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
-  libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
   libdnnl-dev ocl-icd-opencl-dev libhwy-dev
   prometheus-cpp-dev libcpp-httplib-dev libcurl4-openssl-dev)
 # What the tests need on top.

@@ -1,8 +1,13 @@
-#include <cstdio>
+#include <algorithm>
+#include <filesystem>
+#include <functional>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/config/edit_distance.h"
 #include "common/config/exit_code.h"
-#include "common/config/flag_types.h"
+#include "common/config/numbers.h"
 #include "common/sample/request_limits.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -11,15 +16,28 @@
 namespace baton {
 namespace {
 
-int Fail(const std::string& program, const absl::Status& status) {
-  const std::string message(status.message().data(), status.message().size());
-  std::fputs((program + ": fatal: " + message + "\n").c_str(), stderr);
-  return ToInt(ExitCode::kUsage);
+// The commands whose settings a file may hold, as they are typed here.
+std::vector<std::string> CommandWords() {
+  std::vector<std::string> words = ConfigurableCommands();
+  words.insert(words.end(), {"generate", "chat", "bench"});
+  return words;
 }
 
-// Takes `--for COMMAND` out of `arguments`; "serve" when it is not there.
+bool IsCommandWord(const std::string& word) {
+  const std::vector<std::string> words = CommandWords();
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+absl::Status UnknownCommandWord(const std::string& found, const std::string& otherwise) {
+  const std::string nearest = NearestName(found, CommandWords());
+  return UsageError("found '" + found + "'",
+                    "expected " + absl::StrJoin(CommandWords(), ", ") + otherwise,
+                    nearest.empty() ? "serve" : nearest);
+}
+
+// Takes `--for COMMAND` out of `arguments`; empty when it is not there.
 std::string TakeFor(Arguments* arguments) {
-  std::string command = "serve";
+  std::string command;
   for (size_t i = 0; i < arguments->size();) {
     const std::string& argument = (*arguments)[i];
     const auto here = arguments->begin() + static_cast<ptrdiff_t>(i);
@@ -36,6 +54,55 @@ std::string TakeFor(Arguments* arguments) {
   return command;
 }
 
+// Takes the command that is asked about out of `arguments`: their first word, or that of `--for`;
+// else it is "serve".
+absl::StatusOr<std::string> TakeCommand(Arguments* arguments) {
+  std::string command = TakeFor(arguments);
+  if (command.empty() && !arguments->empty() && IsCommandWord(arguments->front())) {
+    command = arguments->front();
+    arguments->erase(arguments->begin());
+  }
+  if (command.empty()) return "serve";
+  if (!IsCommandWord(command)) return UnknownCommandWord(command, "");
+  return command;
+}
+
+// A model directory that is none is a command that was misspelled or does not stand first.
+absl::Status CheckModelDir(const FlagSet& set) {
+  for (const Flag& flag : set.flags()) {
+    if (!flag.positional || set.SourceOf(flag.name) != FlagSource::kCommandLine) continue;
+    const std::string given = flag.get().front();
+    std::error_code ignored;
+    const bool is_path = given.find('/') != given.npos;
+    if (is_path || std::filesystem::exists(given + "/config.json", ignored)) continue;
+    return UnknownCommandWord(given, " as the first word, or a model directory");
+  }
+  return absl::OkStatus();
+}
+
+// Model, workers and prompts need not be said yet.
+void DropDemands(const std::string& command, FlagSet* set) {
+  for (const Flag& flag : set->flags()) set->Edit(flag.name).required = false;
+  if (command != "serve" && command != "prefill" && command != "decode") set->ClearChecks();
+}
+
+// Hands the settings of `command` to `use` and returns what it returns.
+int WithSettings(const std::string& command, const std::string& program,
+                 const std::function<int(FlagSet*)>& use) {
+  const auto relaxed = [&](FlagSet* set) {
+    DropDemands(command, set);
+    return use(set);
+  };
+  auto settings = SettingsOf(command, program);
+  if (settings.ok()) return relaxed(settings->set.get());
+  int result = ToInt(ExitCode::kUsage);
+  for (const Command& other : Commands()) {
+    if (other.name != command) continue;
+    other.run({.arguments = {}, .show_flags = [&](FlagSet& set) { result = relaxed(&set); }});
+  }
+  return result;
+}
+
 std::string SourceName(FlagSource source) {
   switch (source) {
     case FlagSource::kDefault:
@@ -50,14 +117,20 @@ std::string SourceName(FlagSource source) {
   return "";
 }
 
-// A TOML value; strings quoted as JSON, which TOML shares.
+// Quoted as JSON, which TOML shares. Bytes that are no text are replaced.
+std::string Quoted(const nlohmann::json& value) {
+  return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+// A TOML value.
 std::string TomlValue(const Flag& flag) {
   const std::vector<std::string> values = flag.get();
-  if (flag.repeatable) return nlohmann::json(values).dump();
+  if (flag.repeatable) return Quoted(values);
   const std::string value = values.empty() ? "" : values.front();
-  const bool bare =
-      flag.value.empty() || ((flag.value == "N" || flag.value == "PORT") && !value.empty());
-  return bare ? value : nlohmann::json(value).dump();
+  // TOML's integers have 64 bits with a sign; what is larger, such as a seed, is text.
+  const bool bare = flag.value.empty() || ((flag.value == "N" || flag.value == "PORT") &&
+                                           ParseNumber<int64_t>(value).has_value());
+  return bare ? value : Quoted(value);
 }
 
 std::string AsToml(const FlagSet& set) {
@@ -81,42 +154,42 @@ std::string AsToml(const FlagSet& set) {
 
 int ConfigPrintCommand(const Invocation& call) {
   Arguments rest = call.arguments;
-  const std::string command = TakeFor(&rest);
   const std::string program = "baton config print";
-  auto settings = SettingsOf(command, program);
-  if (!settings.ok()) return Fail(program, settings.status());
-  // What is in force is of interest even where nothing names a model or workers yet.
-  if (command == "router") settings->set->ClearChecks();
-  settings->set->Edit("model-dir").required = false;
-  if (const auto exit = settings->set->ParseOrExit(rest)) return *exit;
-  Print("# Settings of `" + command + "`, each with its source. A file like this is for --config." +
-        AsToml(*settings->set) + RequestLimitsComment());
-  return 0;
+  const auto command = TakeCommand(&rest);
+  if (!command.ok()) return ReportUsage(program, command.status());
+  return WithSettings(*command, program + " " + *command, [&](FlagSet* set) {
+    if (const auto exit = set->ParseOrExit(rest)) return *exit;
+    const absl::Status status = CheckModelDir(*set);
+    if (!status.ok()) return ReportUsage(program, status);
+    Print("# Settings of `" + *command +
+          "`, each with its source. A file like this is for --config." + AsToml(*set) +
+          RequestLimitsComment());
+    return ToInt(ExitCode::kOk);
+  });
 }
 
 int ConfigCheckCommand(const Invocation& call) {
   Arguments rest = call.arguments;
-  const std::string command = TakeFor(&rest);
   const std::string program = "baton config check";
   if (rest.size() == 1 && (rest[0] == "--help" || rest[0] == "-h")) {
-    Print(
-        "Checks a configuration file.\n\nUsage: baton config check FILE.toml "
-        "[--for serve|router|prefill|decode]\n");
-    return 0;
+    Print("Checks a configuration file.\n\nUsage: baton config check [" +
+          absl::StrJoin(CommandWords(), "|") + "] FILE.toml\n");
+    return ToInt(ExitCode::kOk);
   }
+  const auto command = TakeCommand(&rest);
+  if (!command.ok()) return ReportUsage(program, command.status());
   if (rest.size() != 1) {
-    return Fail(program, UsageError("FILE.toml is missing", "expected one configuration file",
-                                    "baton config check FILE.toml --for serve"));
+    return ReportUsage(program,
+                       UsageError("FILE.toml is missing", "expected one configuration file",
+                                  "baton config check serve FILE.toml"));
   }
-  auto settings = SettingsOf(command, program);
-  if (!settings.ok()) return Fail(program, settings.status());
-  // A file need not say everything: model and workers may stand on the command line.
-  if (command == "router") settings->set->ClearChecks();
-  settings->set->Edit("model-dir").required = false;
-  const absl::Status status = settings->set->Parse({"--config", rest[0]}, {});
-  if (!status.ok()) return Fail(program, status);
-  Print(rest[0] + ": ok for `" + command + "`\n");
-  return 0;
+  const std::string checked = (*command == "serve" ? "baton " : "baton-") + *command;
+  return WithSettings(*command, checked, [&](FlagSet* set) {
+    const absl::Status status = set->Parse({"--config", rest[0]}, {});
+    if (!status.ok()) return ReportUsage(program, status);
+    Print(rest[0] + ": ok for `" + *command + "`\n");
+    return ToInt(ExitCode::kOk);
+  });
 }
 
 }  // namespace baton

@@ -30,11 +30,13 @@ A setting is taken from the first of these that names it:
 4. the default.
 
 A flag that takes no value is a switch: `--NAME` and `--NAME=true` turn it on, `--no-NAME` and `--NAME=false` turn it
-off. An unknown flag or key is an error that names the nearest one; an unknown variable is ignored, and so is a port
-that begins with `tcp://`, as Kubernetes sets it.
+off. An unknown flag or key is an error that names the nearest one. An unknown variable is ignored, with a warning at the
+start where its name is nearly that of a known one; of variables as Kubernetes makes them for a service (`BATON_PORT` that
+begins with `tcp://`, `BATON_SERVICE_HOST`, `BATON_PORT_8000_TCP`) nothing is said.
 
-In the file, a key at the top holds for every command that reads the file, and each of them must know it. A key in a
-section `[serve]`, `[router]`, `[prefill]`, `[decode]`, `[generate]` or `[chat]` holds for that command only, and wins:
+In the file, which is [TOML](https://toml.io), a key at the top holds for every command that reads the file, and each of
+them must know it. A key in a section `[serve]`, `[router]`, `[prefill]`, `[decode]`, `[generate]`, `[chat]` or `[bench]`
+holds for that command only, and wins:
 
 ```toml
 log-level = "warn"
@@ -44,21 +46,23 @@ decode = 2
 kv-cache-memory = "2GiB"
 ```
 
-`baton config print DIR` shows the settings of `serve` that are in force, each with where it came from;
-`baton config check FILE.toml` checks a file. Both take `--for serve|router|prefill|decode`.
+`baton config print` shows the settings of `serve` that would be in force, each with where it comes from, and
+`baton config check FILE.toml` checks a file for `serve`. A first word asks about another command, as in `baton config print
+router --port 0`: `router`, `prefill`, `decode`, `generate`, `chat` or `bench`.
 
 ## Exit codes
 
 | code | what ended the command |
 |---|---|
 | 0 | nothing went wrong |
-| 1 | a request failed |
+| 1 | a request failed, or a log holds what is no good row |
 | 2 | the command line, the environment or the configuration file |
 | 3 | the model directory |
 | 4 | a resource: memory, a file, a device |
 | 5 | a port in use |
 
-The last line of a command that ends with 2 to 5 says what is wrong, why, and what to try.
+The last line of a command that ends with 2 to 5 says what is wrong, why, and what to try. With 2 there is such a line for
+each error, up to ten, those of the file with its name and line.
 )";
 
 // One command, and the default that the flag has there.

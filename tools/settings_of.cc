@@ -13,8 +13,10 @@ namespace {
 template <typename Options, typename Bind>
 CommandSettings Make(Options defaults, Bind bind, std::string program, std::string section) {
   const std::string description = "Shows the settings of `" + section +
-                                  "` and where each came from; of another: --for " +
-                                  absl::StrJoin(ConfigurableCommands(), "|") + ".";
+                                  "` and where each came from; of another command: "
+                                  "baton config print " +
+                                  absl::StrJoin(ConfigurableCommands(), "|") +
+                                  "|generate|chat|bench.";
   auto options = std::make_shared<Options>(std::move(defaults));
   CommandSettings settings;
   settings.set = std::make_unique<FlagSet>(std::move(program), std::move(section), description);

@@ -11,6 +11,8 @@ namespace baton {
 void BindServer(FlagSet* set, ServerFlags* flags);  // listening, TLS, logging, lifecycle
 void BindListen(FlagSet* set, ServerFlags* flags);
 void BindTls(FlagSet* set, TlsFlags* tls);
+// The same flags of a client, which may give --tls-ca alone.
+void BindClientTls(FlagSet* set, TlsFlags* tls);
 // --insecure and TLS, with the check that one of them is there beyond loopback.
 void BindExposure(FlagSet* set, ServerFlags* flags);
 void BindLifecycle(FlagSet* set, ServerFlags* flags);

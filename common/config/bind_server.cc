@@ -4,8 +4,9 @@
 #include "common/config/flag_types.h"
 
 namespace baton {
+namespace {
 
-void BindTls(FlagSet* set, TlsFlags* tls) {
+void AddTlsFlags(FlagSet* set, TlsFlags* tls) {
   const std::string group = "TLS";
   set->Add(
       With(Valued(TextFlag("tls-cert", &tls->cert), "FILE"), group,
@@ -14,12 +15,28 @@ void BindTls(FlagSet* set, TlsFlags* tls) {
                 "private key of the certificate, PEM"));
   set->Add(With(Valued(TextFlag("tls-ca", &tls->ca), "FILE"), group,
                 "authority that the peers' certificates must come from, PEM"));
+}
+
+}  // namespace
+
+void BindTls(FlagSet* set, TlsFlags* tls) {
+  AddTlsFlags(set, tls);
   set->AddCheck([tls] {
     if (tls->cert.empty() == tls->key.empty() && tls->key.empty() == tls->ca.empty()) {
       return absl::OkStatus();
     }
     return UsageError("TLS is set up by parts", "it is mutual and needs all three files",
                       "--tls-cert FILE --tls-key FILE --tls-ca FILE");
+  });
+}
+
+void BindClientTls(FlagSet* set, TlsFlags* tls) {
+  AddTlsFlags(set, tls);
+  set->AddCheck([tls] {
+    const bool pair = tls->cert.empty() == tls->key.empty();
+    if (pair && (tls->cert.empty() || !tls->ca.empty())) return absl::OkStatus();
+    return UsageError("TLS is set up by parts", "a certificate needs its key and an authority",
+                      "--tls-cert FILE --tls-key FILE --tls-ca FILE, or --tls-ca FILE alone");
   });
 }
 
@@ -35,6 +52,9 @@ void BindLog(FlagSet* set, ServerFlags* flags) {
   }
   set->Add(Common(With(ChoiceFlag("log-level", &flags->log_level, std::move(levels)), group,
                        "least severity that is logged")));
+  set->Add(
+      With(DurationFlag("log-stats-interval", &flags->log_stats_interval, std::chrono::seconds(1)),
+           group, "how often a line tells the load, while there is any; 0 = never"));
 }
 
 void BindListen(FlagSet* set, ServerFlags* flags) {
@@ -128,6 +148,9 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
     return std::vector<std::string>{flags->eos_log.empty() ? "off" : flags->eos_log};
   };
   set->Add(Common(With(std::move(log), eos, "where to write one JSON line per generated token")));
+  Flag optional = SwitchFlag("eos-log-optional", &flags->eos_log_optional);
+  optional.hidden = true;
+  set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
                 "prompts with fewer uncached tokens are prefilled by their decode worker"));
   BindTenants(set, flags);
@@ -139,6 +162,11 @@ void BindRouter(FlagSet* set, RouterFlags* flags) {
                        "host:port of each, or name:port of dns names that resolve to them")));
   set->Add(Common(With(AddressListFlag("prefill-workers", &flags->prefill_workers), "Workers",
                        "as --decode-workers; without any, decode workers prefill too")));
+  Flag start =
+      DurationFlag("worker-start-timeout", &flags->worker_start_timeout, std::chrono::seconds(1));
+  start.hidden = true;
+  set->Add(With(std::move(start), "Workers",
+                "how long nobody may listen where a worker should, until the log says so"));
   BindRouting(set, flags);
   BindServer(set, &flags->server);
   set->AddCheck([flags] {

@@ -101,6 +101,16 @@ void BindTenants(FlagSet* set, RouterFlags* flags) {
   set->Add(With(SwitchFlag("trust-tenant-header", &flags->trust_tenant_header), group,
                 "believe the tenant that a request names in its metadata baton-tenant; for routers "
                 "that only a gateway reaches"));
+  const Choices<bool> certificates = {{"required", false}, {"optional", true}};
+  set->Add(With(ChoiceFlag("tls-client-certs", &flags->client_certs_optional, certificates), group,
+                "with TLS, whether clients must show a certificate; requests of those that show "
+                "none are the tenant default's"));
+  set->AddCheck([flags] {
+    if (!flags->client_certs_optional || !flags->server.tls.cert.empty()) return absl::OkStatus();
+    return UsageError("--tls-client-certs optional is given without TLS",
+                      "it is about clients of a port with TLS",
+                      "--tls-cert FILE --tls-key FILE --tls-ca FILE");
+  });
   set->Add(With(SwitchFlag("share-prefix-cache", &flags->share_prefix_cache), group,
                 "tenants find each other's prefixes, and can tell by the time whether they are "
                 "there"));

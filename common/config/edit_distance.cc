@@ -21,8 +21,10 @@ size_t EditDistance(std::string_view a, std::string_view b) {
 }
 
 std::string NearestName(std::string_view name, const std::vector<std::string>& candidates) {
+  // A slip of the fingers changes a letter or two; with much more, another thing was meant.
+  const size_t dashes = std::min(name.find_first_not_of('-'), name.size());
   std::string best;
-  size_t best_distance = std::max<size_t>(2, name.size() / 2) + 1;
+  size_t best_distance = std::max<size_t>(2, (name.size() - dashes) / 3) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = EditDistance(name, candidate);
     if (distance < best_distance) {

@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
 namespace baton {
 namespace {
 
@@ -45,6 +48,15 @@ int ReportFatal(std::string_view program, const Fatal& fatal) {
   const std::string line = FatalLine(program, fatal) + "\n";
   std::fwrite(line.data(), 1, line.size(), stderr);
   return ToInt(fatal.code);
+}
+
+int ReportUsage(std::string_view program, const absl::Status& status) {
+  std::string lines;
+  for (const auto& error : absl::StrSplit(status.message(), '\n')) {
+    absl::StrAppend(&lines, std::string(program), ": fatal: ", error, "\n");
+  }
+  std::fwrite(lines.data(), 1, lines.size(), stderr);
+  return ToInt(ExitCode::kUsage);
 }
 
 }  // namespace baton

@@ -10,7 +10,7 @@ namespace baton {
 // The numbers that every Baton binary exits with.
 enum class ExitCode {
   kOk = 0,
-  kRequestFailed = 1,  // `generate`: at least one request; `probe`: not serving
+  kRequestFailed = 1,  // `generate`: a request; `probe`: not serving; `eos`: a row
   kUsage = 2,          // command line, environment or configuration file
   kModel = 3,          // the model directory cannot be served
   kResources = 4,      // memory, threads, files, a device
@@ -39,5 +39,7 @@ Fatal FatalOf(const absl::Status& status, ExitCode otherwise, std::string what,
 
 // Prints the line to stderr and returns the number to exit with.
 int ReportFatal(std::string_view program, const Fatal& fatal);
+// The same for usage errors that say all of it themselves, one on each line of the message.
+int ReportUsage(std::string_view program, const absl::Status& status);
 
 }  // namespace baton

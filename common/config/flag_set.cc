@@ -11,6 +11,7 @@
 #include "common/base/status.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
+#include "common/config/usage_errors.h"
 
 namespace baton {
 
@@ -77,68 +78,66 @@ FlagSource FlagSet::SourceOf(std::string_view name) const {
 absl::Status FlagSet::Parse(const std::vector<std::string>& arguments,
                             const Environment& environment) {
   RawValues raw;
-  BATON_RETURN_IF_ERROR(ReadCommandLine(arguments, &raw));
+  UsageErrors errors;
+  ReadCommandLine(arguments, &raw, &errors);
   if (help_asked_) return absl::OkStatus();
+  const bool command_line_read = errors.empty();
   ReadEnvironment(environment, &raw);
   if (const auto config = raw.find("config"); config != raw.end()) {
-    BATON_RETURN_IF_ERROR(ReadFile(config->second.values.back(), &raw));
+    ReadFile(config->second.values.back(), &raw, &errors);
   }
-  BATON_RETURN_IF_ERROR(DropExcluded(&raw));
-  BATON_RETURN_IF_ERROR(CheckRequired(raw));
-  BATON_RETURN_IF_ERROR(Apply(raw));
-  for (const auto& check : checks_) BATON_RETURN_IF_ERROR(check());
-  return absl::OkStatus();
+  DropExcluded(&raw, &errors);
+  // What is missing may be spelled wrong.
+  if (command_line_read) CheckRequired(raw, &errors);
+  Apply(raw, &errors);
+  if (!errors.empty()) return errors.status();
+  for (const auto& check : checks_) errors.Add(check());
+  return errors.status();
 }
 
-absl::Status FlagSet::DropExcluded(RawValues* raw) const {
+void FlagSet::DropExcluded(RawValues* raw, UsageErrors* errors) const {
   for (const Flag& flag : flags_) {
     if (flag.exclusive_with.empty()) continue;
     const auto one = raw->find(flag.name);
     const auto other = raw->find(flag.exclusive_with);
     if (one == raw->end() || other == raw->end()) continue;
     if (one->second.source == other->second.source) {
-      return UsageError(
+      errors->Add(UsageError(
           absl::StrCat("both ", one->second.origin, " and ", other->second.origin, " are given"),
-          "they exclude each other", "only one of them");
+          "they exclude each other", "only one of them"));
+    } else {
+      raw->erase(one->second.source < other->second.source ? one : other);
     }
-    raw->erase(one->second.source < other->second.source ? one : other);
   }
-  return absl::OkStatus();
 }
 
-absl::Status FlagSet::CheckRequired(const RawValues& raw) const {
+void FlagSet::CheckRequired(const RawValues& raw, UsageErrors* errors) const {
   for (const Flag& flag : flags_) {
     if (!flag.required || raw.contains(flag.name)) continue;
-    if (flag.positional) {
-      return UsageError(absl::StrCat(flag.value, " is missing"),
-                        absl::StrCat("expected ", flag.help),
-                        absl::StrCat(program_, " ", flag.value));
-    }
-    return UsageError(absl::StrCat("--", flag.name, " is missing"),
-                      absl::StrCat("expected ", flag.help),
-                      absl::StrCat(program_, " --", flag.name, " ", flag.value));
+    const std::string name = flag.positional ? flag.value : "--" + flag.name;
+    const std::string usage = flag.positional ? name : name + " " + flag.value;
+    errors->Add(UsageError(name + " is missing", "expected " + flag.help, program_ + " " + usage));
   }
-  return absl::OkStatus();
 }
 
-absl::Status FlagSet::Apply(const RawValues& raw) {
+void FlagSet::Apply(const RawValues& raw, UsageErrors* errors) {
   for (const Flag& flag : flags_) {
     const auto given = raw.find(flag.name);
     if (given == raw.end()) continue;
-    if (given->second.values.size() > 1 && !flag.repeatable &&
-        given->second.source == FlagSource::kFile) {
-      return UsageError(given->second.origin, "found several values, expected one",
-                        "one value, in quotes if it holds spaces or commas");
-    }
-    const absl::Status status = flag.set(given->second.values);
-    if (!status.ok()) {
-      return UsageError(given->second.origin,
-                        std::string(status.message().data(), status.message().size()),
-                        absl::StrCat(program_, " --help all"));
-    }
-    sources_[flag.name] = given->second.source;
+    const auto& [source, origin, values, origins, in_section] = given->second;
+    sources_[flag.name] = source;
+    const auto tell = [&](const std::string& where, const absl::Status& status) {
+      if (status.ok()) return;
+      errors->Add(UsageError(where, std::string(status.message().data(), status.message().size()),
+                             program_ + " --help all"));
+    };
+    const absl::Status status = flag.set(values);
+    if (status.ok()) continue;
+    // Which of a file's values is wrong shows when each is set alone.
+    const size_t before = errors->count();
+    for (size_t i = 0; i < origins.size(); ++i) tell(origins[i], flag.set({values[i]}));
+    if (errors->count() == before) tell(origin, status);
   }
-  return absl::OkStatus();
 }
 
 std::optional<int> FlagSet::ParseOrExit(int argc, const char* const* argv) {
@@ -147,12 +146,11 @@ std::optional<int> FlagSet::ParseOrExit(int argc, const char* const* argv) {
 
 std::optional<int> FlagSet::ParseOrExit(const std::vector<std::string>& arguments) {
   const absl::Status status = Parse(arguments, ProcessEnvironment());
-  if (!status.ok()) {
-    const std::string message(status.message().data(), status.message().size());
-    const std::string line = program_ + ": fatal: " + message + "\n";
+  for (const std::string& warning : warnings_) {
+    const std::string line = program_ + ": warning: " + warning + "\n";
     std::fwrite(line.data(), 1, line.size(), stderr);
-    return ToInt(ExitCode::kUsage);
   }
+  if (!status.ok()) return ReportUsage(program_, status);
   if (!help_asked_) return std::nullopt;
   const std::string help = Help(help_all_);
   std::fwrite(help.data(), 1, help.size(), stdout);

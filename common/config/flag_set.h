@@ -6,11 +6,15 @@
 #include <ostream>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 
 namespace baton {
+
+struct FileKey;
+class UsageErrors;
 
 // One setting of a command. `name` is spelled as in --name; BATON_NAME in the environment and
 // `name` (or name_with_underscores) in the configuration file are derived from it.
@@ -41,9 +45,9 @@ enum class FlagSource { kDefault, kFile, kEnvironment, kCommandLine };
 // The settings of one command: flags over BATON_* environment over --config FILE.toml over
 // defaults.
 //
-// In the file, keys at the top hold for every command and must be known; keys in a section named
-// like a command ([router], [decode], [serve]) hold for that command only. A section [tenant.NAME]
-// is for the commands that take --tenant.
+// In the file, which is TOML, keys at the top hold for every command and must be known; keys in a
+// section named like a command ([router], [decode], [serve]) hold for that command only. A section
+// [tenant.NAME] is for the commands that take --tenant.
 class FlagSet {
  public:
   using Environment = std::map<std::string, std::string>;
@@ -57,16 +61,24 @@ class FlagSet {
   // `check` runs after every value was set. It is meant for conditions over several settings.
   void AddCheck(std::function<absl::Status()> check) { checks_.push_back(std::move(check)); }
   void ClearChecks() { checks_.clear(); }
+  // A flag that other programs have and this one has not: an error says what to type `instead`.
+  void AddForeign(std::string name, std::string instead) {
+    foreign_[std::move(name)] = std::move(instead);
+  }
   // Takes a flag out again, or gives access to change its help or group; it must be there.
   void Remove(std::string_view name);
   Flag& Edit(std::string_view name);
 
-  // Reads all sources and sets every target. INVALID_ARGUMENT says what is wrong, why, and what to
-  // type next.
+  // Reads all sources and sets every target. INVALID_ARGUMENT says of everything that is wrong, on
+  // a line each: what, why, and what to type next. Of the targets some may be set then.
   absl::Status Parse(const std::vector<std::string>& arguments, const Environment& environment);
 
+  // What the last Parse found that is no error but hardly meant: one line each.
+  const std::vector<std::string>& warnings() const { return warnings_; }
+
   // Parse with the process's environment, for a main. The result is empty when the program should
-  // go on; else the number to exit with: 0 after --help, 2 after an error, both printed.
+  // go on; else the number to exit with: 0 after --help, 2 after an error, both printed. Warnings
+  // go to stderr.
   std::optional<int> ParseOrExit(int argc, const char* const* argv);
   std::optional<int> ParseOrExit(const std::vector<std::string>& arguments);
 
@@ -84,26 +96,24 @@ class FlagSet {
   // What one source said about a flag, as text that nobody has parsed yet.
   struct Raw {
     FlagSource source = FlagSource::kDefault;
-    std::string origin;  // as in messages: "--port", "BATON_PORT", "port in b.toml"
+    std::string origin;  // as in messages: "--port", "BATON_PORT", "b.toml:3: port"
     std::vector<std::string> values;
+    std::vector<std::string> origins = {};  // of a file: those of the single values
+    bool in_section = false;                // of a file: in the command's own section
   };
   using RawValues = std::map<std::string, Raw, std::less<>>;  // by flag name
-  struct FileKey {
-    std::vector<std::string> sections;
-    std::string name;
-    std::vector<std::string> values;
-  };
 
-  absl::Status ReadCommandLine(const std::vector<std::string>& arguments, RawValues* raw);
-  void ReadEnvironment(const Environment& environment, RawValues* raw) const;
-  absl::Status ReadFile(const std::string& path, RawValues* raw) const;
+  void ReadCommandLine(const std::vector<std::string>& arguments, RawValues* raw,
+                       UsageErrors* errors);
+  void CheckRemaining(const std::vector<std::string>& remaining, UsageErrors* errors) const;
+  void ReadEnvironment(const Environment& environment, RawValues* raw);
+  void ReadFile(const std::string& path, RawValues* raw, UsageErrors* errors) const;
   absl::Status ReadFileKey(const std::string& path, const FileKey& key, RawValues* raw) const;
   // A key in a section [tenant.NAME] is one more value of the flag `tenant`.
   absl::Status ReadTenantKey(const std::string& path, const FileKey& key, RawValues* raw) const;
-  absl::Status CheckRemaining(const std::vector<std::string>& remaining) const;
-  absl::Status DropExcluded(RawValues* raw) const;
-  absl::Status CheckRequired(const RawValues& raw) const;
-  absl::Status Apply(const RawValues& raw);
+  void DropExcluded(RawValues* raw, UsageErrors* errors) const;
+  void CheckRequired(const RawValues& raw, UsageErrors* errors) const;
+  void Apply(const RawValues& raw, UsageErrors* errors);
   const Flag* Find(std::string_view name_or_alias) const;
   std::vector<std::string> VisibleNames(std::string_view prefix) const;
 
@@ -112,7 +122,9 @@ class FlagSet {
   std::string description_;
   std::vector<Flag> flags_;
   std::vector<std::function<absl::Status()>> checks_;
+  std::map<std::string, std::string, std::less<>> foreign_;  // what to type instead, by name
   std::map<std::string, FlagSource, std::less<>> sources_;
+  std::vector<std::string> warnings_;
   std::string config_file_;  // of --config
   bool help_asked_ = false;
   bool help_all_ = false;

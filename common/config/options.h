@@ -15,7 +15,8 @@
 // defaults. bind.h fills them; the services read them.
 namespace baton {
 
-// The three files, in PEM, that mutual TLS needs: either all of them are given, or none.
+// The three files, in PEM, that mutual TLS needs: a server has all of them or none, a client may
+// have the authority alone.
 struct TlsFlags {
   std::string cert;
   std::string key;
@@ -34,6 +35,7 @@ struct ServerFlags {
   bool insecure = false;  // without TLS, a worker may bind more than loopback
   base::LogFormat log_format = base::LogFormat::kText;
   std::string log_level = "info";
+  base::Duration log_stats_interval = std::chrono::seconds(10);  // 0 = no lines about the load
   base::Duration drain_timeout = std::chrono::seconds(30);
   base::Duration max_connection_age{};  // 0 = as long as the client likes
   // No shorter than the longest request, which else would break.
@@ -136,15 +138,19 @@ struct RouterFlags {
   int32_t max_output_length = 0;  // tokens; 0 = what the workers take
   int32_t max_num_queued_reqs = 1024;
   IgnoreEosFlag ignore_eos = IgnoreEosFlag::kWarn;
-  std::string eos_log;              // file; "" = off
+  std::string eos_log;            // file; "" = off
+  bool eos_log_optional = false;  // a file that cannot be written is a warning; `serve` gives it
+  // For a worker to listen, until the log complains; `serve`, which starts the workers, gives more.
+  base::Duration worker_start_timeout = std::chrono::seconds(5);
   int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts of all requests
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
   std::map<std::string, TenantFlags> tenants;
-  int32_t tenant_max_running = 0;    // of each tenant; 0 = no bound
-  int32_t tenant_max_queued = 0;     // likewise
-  bool trust_tenant_header = false;  // the metadata baton-tenant names a request's tenant
-  bool share_prefix_cache = false;   // tenants find each other's prefixes
+  int32_t tenant_max_running = 0;      // of each tenant; 0 = no bound
+  int32_t tenant_max_queued = 0;       // likewise
+  bool trust_tenant_header = false;    // the metadata baton-tenant names a request's tenant
+  bool share_prefix_cache = false;     // tenants find each other's prefixes
+  bool client_certs_optional = false;  // with TLS, clients need not show a certificate
 };
 
 // The address at which others are told to find the gRPC port: `--advertise`, or else `listening`.

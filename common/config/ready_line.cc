@@ -9,7 +9,7 @@
 namespace baton {
 
 std::string FormatReadyLine(const ReadyLine& ready) {
-  const nlohmann::ordered_json json = {{"ready", true},
+  const nlohmann::ordered_json json = {{"ready", ready.ready},
                                        {"role", ready.role},
                                        {"pid", ready.pid},
                                        {"grpc", ready.grpc},
@@ -19,9 +19,12 @@ std::string FormatReadyLine(const ReadyLine& ready) {
 
 std::optional<ReadyLine> ParseReadyLine(std::string_view line) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (!json.is_object() || !json.contains("ready") || json["ready"] != true) return std::nullopt;
+  if (!json.is_object() || !json.contains("ready") || !json["ready"].is_boolean()) {
+    return std::nullopt;
+  }
   if (!json.contains("pid") || !json["pid"].is_number_integer()) return std::nullopt;
   ReadyLine ready;
+  ready.ready = json["ready"].get<bool>();
   ready.pid = json["pid"].get<int64_t>();
   for (const auto& [key, target] : {std::pair{"role", &ready.role}, std::pair{"grpc", &ready.grpc},
                                     std::pair{"admin", &ready.admin}}) {

@@ -7,8 +7,11 @@
 
 namespace baton {
 
-// What a server prints on stdout, once, when it takes requests. Addresses are host:port.
+// What a server prints on stdout, once, when it listens. Addresses are host:port.
 struct ReadyLine {
+  // What /readyz says at that moment. A worker listens once it is ready; a router may have to wait
+  // for a worker.
+  bool ready = true;
   std::string role;  // router, prefill or decode
   int64_t pid = 0;
   std::string grpc;

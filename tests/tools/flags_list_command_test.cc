@@ -2,6 +2,7 @@
 #include <iterator>
 #include <sstream>
 
+#include "common/config/unknown_variables.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/tools/run_tool.h"
@@ -12,6 +13,7 @@ namespace {
 
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 std::string Page() { return RunTool({"flags", "list", "--markdown"}).out; }
@@ -81,6 +83,35 @@ TEST(FlagsListCommand, SharedFlagsStandOnceWithTheirDefaults) {
               HasSubstr("| 50051; baton-prefill: 50052; baton-decode: 50053 | `BATON_PORT` |"));
   EXPECT_NE(LinesOf(page, "--seed", "bench"), LinesOf(page, "--seed", "generate"));
   EXPECT_THAT(LinesOf(page, "--mode", "serve"), HasSubstr("`--mode split\\|unified`"));
+}
+
+// The variables of every command.
+std::vector<std::vector<std::string>> VariablesByCommand() {
+  std::vector<std::vector<std::string>> all;
+  const auto add = [&all](const FlagSet& set) {
+    all.emplace_back();
+    for (const Flag& flag : set.flags()) {
+      all.back().push_back(EnvironmentName(flag.name));
+      for (const std::string& alias : flag.aliases) all.back().push_back(EnvironmentName(alias));
+    }
+  };
+  for (const std::string& server : ConfigurableCommands()) add(*SettingsOf(server, "")->set);
+  for (const Command& command : Commands()) {
+    if (command.name.starts_with("config ")) continue;
+    command.run({.arguments = {}, .show_flags = add});
+  }
+  return all;
+}
+
+TEST(UnknownVariables, ASettingOfOneCommandIsNoMisspeltOneOfAnother) {
+  const auto all = VariablesByCommand();
+  FlagSet::Environment environment;
+  for (const auto& variables : all) {
+    for (const std::string& variable : variables) environment[variable] = "1";
+  }
+  for (const auto& known : all) {
+    EXPECT_THAT(UnknownVariableWarnings(environment, known), IsEmpty()) << known.back();
+  }
 }
 
 TEST(FlagsListCommand, LeavesOutWhatNoHelpShows) {

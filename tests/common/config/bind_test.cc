@@ -8,6 +8,7 @@
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -140,6 +141,31 @@ TEST(BindWorker, RefusesTlsByParts) {
   EXPECT_THAT(WorkerError({"m", "--tls-ca", "a"}), HasSubstr("--tls-cert"));
 }
 
+TEST(BindRouter, OptionalClientCertificatesNeedTls) {
+  RouterFlags flags;
+  const std::vector<std::string> plain = {"m", "--decode-workers", "d:1", "--tls-client-certs",
+                                          "optional"};
+  EXPECT_THAT(std::string(ParseRouter(plain, &flags).message()), HasSubstr("without TLS"));
+  std::vector<std::string> with_tls = plain;
+  with_tls.insert(with_tls.end(), {"--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"});
+  EXPECT_TRUE(ParseRouter(with_tls, &flags).ok());
+}
+
+TEST(BindClientTls, TakesTheAuthorityAloneButNoHalfCertificate) {
+  const auto parse = [](const std::vector<std::string>& arguments) {
+    TlsFlags tls;
+    FlagSet set("baton probe", "probe", "");
+    BindClientTls(&set, &tls);
+    return set.Parse(arguments, {}).ok();
+  };
+  EXPECT_TRUE(parse({}));
+  EXPECT_TRUE(parse({"--tls-ca", "a"}));
+  EXPECT_TRUE(parse({"--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"}));
+  EXPECT_FALSE(parse({"--tls-cert", "c", "--tls-ca", "a"}));
+  EXPECT_FALSE(parse({"--tls-key", "k", "--tls-ca", "a"}));
+  EXPECT_FALSE(parse({"--tls-cert", "c", "--tls-key", "k"}));
+}
+
 TEST(BindWorker, FailpointsAreHiddenButThere) {
   WorkerFlags flags;
   FlagSet set("baton-decode", "decode", "");
@@ -225,9 +251,9 @@ TEST(BindRouter, ReadsTenantsAndTheirDefaults) {
 
 TEST(BindRouter, TenantsAreSectionsOfTheFile) {
   const std::string path = testing::TempDir() + "/tenants.toml";
-  std::ofstream(path) << "tenant = [\"d:weight=4\", \"e:max-queued=5,weight=2\"]\n"
-                         "[tenant.a.b]\nweight = 2.5\nmax_running = 3\n"
+  std::ofstream(path) << "[tenant.a.b]\nweight = 2.5\nmax_running = 3\n"
                          "[router]\ntenant-max-queued = 7\n"
+                         "tenant = [\"d:weight=4\", \"e:max-queued=5,weight=2\"]\n"
                          "[tenant.d]\nmax-queued = 1\n";
   RouterFlags flags;
   const absl::Status read = ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags);
@@ -250,6 +276,11 @@ TEST(BindRouter, TenantsAreSectionsOfTheFile) {
   EXPECT_THAT(
       std::string(ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags).message()),
       HasSubstr("max-runing=2"));
+  std::ofstream(path) << "[tenant.a]\nweight = 2\n[tenant.b]\nmax-queued = -1\nweight = 0\n";
+  EXPECT_THAT(
+      std::string(ParseRouter({"m", "--decode-workers=b:2", "--config", path}, &flags).message()),
+      AllOf(HasSubstr(path + ":4: [tenant.b]: found '-1'"),
+            HasSubstr(path + ":5: [tenant.b]: found '0'"), Not(HasSubstr("[tenant.a]"))));
 }
 
 TEST(BindRouter, RefusesWrongTenants) {
@@ -260,6 +291,18 @@ TEST(BindRouter, RefusesWrongTenants) {
     const auto status = ParseRouter({"m", "--decode-workers", "b:2", "--tenant", wrong}, &flags);
     EXPECT_THAT(std::string(status.message()), HasSubstr("--tenant")) << wrong;
   }
+}
+
+TEST(BindRouter, TheLogTellsTheLoadAsOftenAsAsked) {
+  RouterFlags flags;
+  ASSERT_TRUE(ParseRouter({"m", "--decode-workers=b:2"}, &flags).ok());
+  EXPECT_EQ(flags.server.log_stats_interval, std::chrono::seconds(10));
+  ASSERT_TRUE(ParseRouter({"m", "--decode-workers=b:2", "--log-stats-interval=0"}, &flags).ok());
+  EXPECT_EQ(flags.server.log_stats_interval, base::Duration::zero());
+  ASSERT_TRUE(
+      ParseRouter({"m", "--decode-workers=b:2", "--log-stats-interval=500ms"}, &flags).ok());
+  EXPECT_EQ(flags.server.log_stats_interval, std::chrono::milliseconds(500));
+  EXPECT_FALSE(ParseRouter({"m", "--decode-workers=b:2", "--log-stats-interval=-1"}, &flags).ok());
 }
 
 TEST(BindRouter, DefaultsAreTheDocumentedOnes) {

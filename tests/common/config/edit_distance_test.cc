@@ -22,5 +22,10 @@ TEST(NearestName, NamesNothingWhenNothingIsNear) {
   EXPECT_EQ(NearestName("x", {}), "");
 }
 
+TEST(NearestName, NamesNothingThatMeansAnotherThing) {
+  EXPECT_EQ(NearestName("--num-prompts", {"--prompts"}), "");
+  EXPECT_EQ(NearestName("--api-key", {"--tls-key"}), "");
+}
+
 }  // namespace
 }  // namespace baton

@@ -1,9 +1,12 @@
 #include "common/config/flag_set.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/config/flag_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -64,6 +67,24 @@ class FlagSetTest : public ::testing::Test {
                             ".toml";
 };
 
+TEST(FlagSet, APositionalArgumentThatIsAListTakesAllValues) {
+  std::vector<std::string> files;
+  bool json = false;
+  FlagSet set("baton test", "test", "A test.");
+  Flag positional = TextListFlag("test-file", &files);
+  positional.value = "FILE…";
+  positional.help = "files";
+  positional.positional = positional.required = true;
+  set.Add(positional);
+  set.Add(SwitchFlag("json", &json));
+  ASSERT_TRUE(set.Parse({"a", "b", "--json", "c"}, {}).ok());
+  EXPECT_THAT(files, ElementsAre("a", "b", "c"));
+  EXPECT_TRUE(json);
+  ASSERT_TRUE(set.Parse({"--json", "a"}, {}).ok());
+  EXPECT_THAT(files, ElementsAre("a"));
+  EXPECT_FALSE(set.Parse({"--json"}, {}).ok());
+}
+
 TEST_F(FlagSetTest, ReadsFlagsInBothSpellings) {
   ASSERT_TRUE(set_.Parse({"dir", "--port", "5", "--max-num-seqs=6", "--no-cache"}, {}).ok());
   EXPECT_EQ(directory_, "dir");
@@ -107,11 +128,17 @@ TEST_F(FlagSetTest, UnknownFlagNamesTheNearest) {
   EXPECT_THAT(Error({"dir", "--secre"}), Not(HasSubstr("--secret")));
 }
 
+TEST_F(FlagSetTest, AFlagOfOtherProgramsIsAnsweredWithOurs) {
+  set_.AddForeign("max-num-seq", "--elsewhere");
+  EXPECT_THAT(Error({"--max-num-seq=3"}),
+              AllOf(HasSubstr("unknown flag --max-num-seq:"), HasSubstr("Try: --elsewhere")));
+}
+
 TEST_F(FlagSetTest, UnknownKeyNamesTheNearest) {
   EXPECT_THAT(Error({"dir", "--config", File("max-nums-seqs = 4\n")}),
               AllOf(HasSubstr("max-nums-seqs"), HasSubstr(file_), HasSubstr("Try: max-num-seqs")));
   EXPECT_THAT(Error({"dir", "--config", File("[decod]\nport = 4\n")}),
-              AllOf(HasSubstr("[decod]"), HasSubstr("Try: decode")));
+              AllOf(HasSubstr("[decod]"), HasSubstr("Try: [decode]")));
 }
 
 TEST_F(FlagSetTest, UnknownVariablesAndServiceLinksAreIgnored) {
@@ -121,6 +148,32 @@ TEST_F(FlagSetTest, UnknownVariablesAndServiceLinksAreIgnored) {
                   .ok());
   EXPECT_EQ(port_, 1);
   EXPECT_EQ(seqs_, 2);
+}
+
+TEST_F(FlagSetTest, AMisspelledVariableIsAWarning) {
+  ASSERT_TRUE(set_.Parse({"dir"}, {{"BATON_KV_ALIA", "5"},
+                                   {"BATON_MAX_NUM_SEGS", "5"},
+                                   {"BATON_MODEL_DRI", "d"},
+                                   {"BATON_PORT", "tcp://10.0.0.1:50051"},
+                                   {"BATON_PORT_8000_TCP", "tcp://10.0.0.1:8000"},
+                                   {"BATON_SECRET", "true"}})
+                  .ok());
+  EXPECT_EQ(seqs_, 2);
+  EXPECT_THAT(set_.warnings(),
+              ElementsAre(HasSubstr("Try: BATON_KV_ALIAS"), HasSubstr("Try: BATON_MAX_NUM_SEQS"),
+                          HasSubstr("Try: BATON_MODEL_DIR")));
+  ASSERT_TRUE(set_.Parse({"dir"}, {}).ok());
+  EXPECT_THAT(set_.warnings(), ElementsAre());
+}
+
+TEST_F(FlagSetTest, WarningsGoToStandardError) {
+  setenv("BATON_MAX_NUM_SEQ", "3", 1);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(set_.ParseOrExit({"dir"}), std::nullopt);
+  unsetenv("BATON_MAX_NUM_SEQ");
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "baton-test: warning: BATON_MAX_NUM_SEQ is ignored: no setting has this name. "
+            "Try: BATON_MAX_NUM_SEQS\n");
 }
 
 TEST_F(FlagSetTest, SectionsHoldForTheirCommandAndWinOverTheTop) {
@@ -140,9 +193,74 @@ TEST_F(FlagSetTest, ReadsArraysOfTheFile) {
 TEST_F(FlagSetTest, RefusesBadFiles) {
   EXPECT_THAT(Error({"dir", "--config", "/nowhere.toml"}), HasSubstr("/nowhere.toml"));
   EXPECT_THAT(Error({"dir", "--config", ::testing::TempDir()}), HasSubstr("not a file"));
-  EXPECT_THAT(Error({"dir", "--config", File("model-dir = \"open # quote\"\n")}),
-              HasSubstr("quotes do not close"));
-  EXPECT_THAT(Error({"dir", "--config", File("port = [1, 2]\n")}), HasSubstr("several values"));
+  EXPECT_THAT(Error({"dir", "--config", File("model-dir = \"open # quote\n")}),
+              HasSubstr(file_ + ":1:"));
+  EXPECT_THAT(Error({"dir", "--config", File("port = [1, 2]\n")}),
+              HasSubstr(file_ + ":1: port: found a list, expected one value"));
+}
+
+TEST_F(FlagSetTest, WhatIsNoTomlIsToldWithItsLine) {
+  const std::string open =
+      Error({"dir", "--config", File("port = 5\nstop = [\"a\",\ncache = 1\n")});
+  EXPECT_THAT(open, AllOf(HasSubstr(file_ + ":3:"), HasSubstr("every list closed"),
+                          Not(HasSubstr("unknown"))));
+  EXPECT_THAT(Error({"dir", "--config", File("port = 5\n\nmodel-dir = dir\n")}),
+              AllOf(HasSubstr(file_ + ":3:"), HasSubstr("text in quotes")));
+  EXPECT_THAT(Error({"dir", "--config", File("port = 5\nport = 6\n")}), HasSubstr(file_ + ":2:"));
+}
+
+TEST_F(FlagSetTest, LettersOutsideOfTextAreNoToml) {
+  EXPECT_THAT(Error({"dir", "--config", File("max-num-seqs = -c\u00e9\n")}),
+              HasSubstr(file_ + ":1:"));
+  EXPECT_THAT(Error({"dir", "--config", File("port\u00e9 = 5\n")}), HasSubstr(file_ + ":1:"));
+  ASSERT_TRUE(
+      set_.Parse({"--config", File("model-dir = \"mod\u00e8le\" # \u00e9t\u00e9\n")}, {}).ok());
+  EXPECT_EQ(directory_, "mod\u00e8le");
+}
+
+TEST_F(FlagSetTest, EveryErrorOfAFileIsToldWithItsLine) {
+  const std::string error = Error({"dir", "--config",
+                                   File("prot = 5\n"
+                                        "max-num-seqs = 0\n"
+                                        "cache = 1979-05-27\n"
+                                        "port = 1\n"
+                                        "stop = [\"a\", [\"b\"]]\n"
+                                        "[decod]\n"
+                                        "port = 4\n"
+                                        "[decode]\n"
+                                        "kv-memory = \"5XiB\"\n"
+                                        "max_num_seqs = 3\n"
+                                        "max-num-seqs = 4\n"
+                                        "[decode.more]\n"
+                                        "port = 4\n")});
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(error, '\n')),
+              ElementsAre(HasSubstr(file_ + ":1: unknown key 'prot'"),
+                          HasSubstr(file_ + ":3: cache: found a date"),
+                          HasSubstr(file_ + ":5: stop: found a list in a list"),
+                          HasSubstr(file_ + ":6: unknown section [decod]"),
+                          HasSubstr(file_ + ":11: max-num-seqs: it is set twice"),
+                          HasSubstr(file_ + ":12: unknown section [decode.more]"),
+                          HasSubstr(file_ + ":9: kv-memory: found '5XiB'")));
+}
+
+TEST_F(FlagSetTest, ErrorsOfAllSourcesAreToldTogetherUpToABound) {
+  std::string text;
+  for (int i = 0; i < 9; ++i) text += absl::StrCat("key-", i, " = 1\n");
+  const std::string error =
+      Error({"dir", "--prot", "5", "--seqs=3", "--config", File(text)}, {{"BATON_PORT", "x"}});
+  const std::vector<std::string> lines = absl::StrSplit(error, '\n');
+  ASSERT_EQ(lines.size(), 11u);
+  EXPECT_THAT(lines[0], HasSubstr("unknown flag --prot"));
+  EXPECT_THAT(lines[1], HasSubstr("unknown flag --seqs"));
+  EXPECT_THAT(lines[2], HasSubstr(file_ + ":1: unknown key 'key-0'"));
+  EXPECT_EQ(lines[10], "... and 2 more errors");
+}
+
+TEST_F(FlagSetTest, ValuesOfTheFileKeepTheirType) {
+  EXPECT_THAT(Error({"dir", "--config", File("port = 5.0\n")}), HasSubstr("found '5.0'"));
+  ASSERT_TRUE(set_.Parse({"dir", "--config", File("port = 0x10\ncache = false\n")}, {}).ok());
+  EXPECT_EQ(port_, 16);
+  EXPECT_FALSE(cache_);
 }
 
 TEST_F(FlagSetTest, AWrongValueNamesItsSource) {
@@ -150,7 +268,7 @@ TEST_F(FlagSetTest, AWrongValueNamesItsSource) {
               HasSubstr("--port: found '70000', expected an integer from 0 to 65535"));
   EXPECT_THAT(Error({"dir"}, {{"BATON_PORT", "x"}}), HasSubstr("BATON_PORT: found 'x'"));
   EXPECT_THAT(Error({"dir", "--config", File("port = \"y\"\n")}),
-              HasSubstr("port in " + file_ + ": found 'y'"));
+              HasSubstr(file_ + ":1: port: found 'y', expected an integer from 0 to 65535"));
 }
 
 TEST_F(FlagSetTest, ExclusiveFlagsAreRefusedTogether) {

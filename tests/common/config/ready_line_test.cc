@@ -15,8 +15,16 @@ TEST(ReadyLine, IsOneJsonObjectWithBareAddresses) {
 }
 
 TEST(ReadyLine, ParsesWhatItFormats) {
-  const ReadyLine ready = {"router", 4'000'000, "[::1]:1", "[::1]:2"};
-  EXPECT_EQ(ParseReadyLine(FormatReadyLine(ready)), ready);
+  for (const bool is_ready : {true, false}) {
+    const ReadyLine ready = {is_ready, "router", 4'000'000, "[::1]:1", "[::1]:2"};
+    EXPECT_EQ(ParseReadyLine(FormatReadyLine(ready)), ready);
+  }
+}
+
+TEST(ReadyLine, SaysWhetherTheServerIsReady) {
+  EXPECT_EQ(
+      FormatReadyLine({.ready = false, .role = "router", .pid = 7, .grpc = "a", .admin = "b"}),
+      R"({"ready":false,"role":"router","pid":7,"grpc":"a","admin":"b"})");
 }
 
 TEST(ReadyLine, IsPrintedWithThePidOfTheProcess) {
@@ -30,7 +38,7 @@ TEST(ReadyLine, IsPrintedWithThePidOfTheProcess) {
 
 TEST(ReadyLine, AnythingElseIsNone) {
   for (const char* line :
-       {"", "listening", "[]", "{}", R"({"ready":false,"role":"a","pid":1,"grpc":"b","admin":"c"})",
+       {"", "listening", "[]", "{}", R"({"ready":1,"role":"a","pid":1,"grpc":"b","admin":"c"})",
         R"({"ready":true,"role":"a","pid":1,"grpc":"b"})",
         R"({"ready":true,"role":"a","grpc":"b","admin":"c"})",
         R"({"ready":true,"role":"a","pid":"1","grpc":"b","admin":"c"})",
