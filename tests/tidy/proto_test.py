@@ -1,4 +1,5 @@
-"""buf's STANDARD lint rules over the protos, and comments on every service, RPC and message.
+"""buf's STANDARD lint rules over the protos, comments on every service, RPC and message, and what plugins of
+other languages ask for.
 
 Usage: proto_test.py PROTOC. The rules are re-stated here because buf is not a Debian package.
 """
@@ -16,11 +17,12 @@ import source_tree
 PROTO_ROOT = source_tree.ROOT / "proto"
 UPPER_SNAKE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 LOWER_SNAKE = re.compile(r"^[a-z][a-z0-9]*(_[a-z0-9]+)*$")
+LOWER_CAMEL_KEY = re.compile(r'"([a-z]+[A-Z][A-Za-z]*)" *:')
 PASCAL = re.compile(r"^[A-Z][A-Za-z0-9]*$")
 
 
 def load(protoc):
-    files = sorted(p.relative_to(PROTO_ROOT).as_posix() for p in PROTO_ROOT.glob("baton/**/*.proto"))
+    files = sorted(p.relative_to(PROTO_ROOT).as_posix() for p in PROTO_ROOT.glob("**/*.proto"))
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "set"
         subprocess.run([protoc, f"-I{PROTO_ROOT}", f"--descriptor_set_out={out}",
@@ -94,10 +96,38 @@ def check_file(file, used):
     yield from check_comments(file)
 
 
+def check_languages(files):
+    """What the plugins of Go and Java ask of every file."""
+    go, outer_classes = {}, set()
+    for file in files:
+        options = file.options
+        if not re.fullmatch(r"[a-z0-9._]+(/[a-z0-9._]+)+(;[a-z0-9]+)?", options.go_package):
+            yield f"{file.name}: go_package is '{options.go_package}'; expected an import path"
+        if go.setdefault(options.go_package, file.package) != file.package:
+            yield f"{file.name}: go_package is that of another package, {go[options.go_package]}"
+        if not options.java_package or not options.java_multiple_files:
+            yield f"{file.name}: java_package or java_multiple_files is missing"
+        outer = (options.java_package, options.java_outer_classname)
+        if not re.fullmatch(r"[A-Z][A-Za-z]*Proto", outer[1]) or outer in outer_classes:
+            yield f"{file.name}: java_outer_classname is '{outer[1]}'; expected one of its own that ends in Proto"
+        outer_classes.add(outer)
+
+
+def check_samples():
+    """Samples name fields as the protos do: not every tool knows the other names over reflection."""
+    pages = [source_tree.ROOT / "README.md", *source_tree.ROOT.glob("docs/*.md"), *PROTO_ROOT.glob("**/*.proto")]
+    for page in sorted(pages):
+        for key in LOWER_CAMEL_KEY.findall(page.read_text()):
+            yield f"{page.relative_to(source_tree.ROOT)}: a sample has the key {key}; write it in lower_snake_case"
+
+
 def main():
     used = set()
     files = load(sys.argv[1])
-    failures = [f"{file.name}: {text}" for file in files for text in check_file(file, used)]
+    ours = [file for file in files if file.name.startswith("baton/")]  # the others keep to the rules of their authors
+    failures = [f"{file.name}: {text}" for file in ours for text in check_file(file, used)]
+    failures += check_languages(files)
+    failures += check_samples()
     print("\n".join(failures) or f"{len(files)} protos meet the rules")
     return 1 if failures else 0
 
