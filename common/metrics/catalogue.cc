@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "common/metrics/metric.h"
+#include "common/metrics/queries.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -40,20 +41,58 @@ std::string LabelsOf(const MetricInfo& info, std::string_view quote) {
   return text;
 }
 
+constexpr std::string_view kHead = R"(# Metrics
+
+Every Baton process serves its metrics in the Prometheus text format at `/metrics` of its admin port, beside `/healthz` and
+`/readyz`. This page is made by `baton metrics list --markdown` from the tables in `common/metrics`; a test compares them.
+
+All `baton_` series carry the labels `model_name`, `engine` and `role` (router, prefill or decode). Series about whole requests
+come from the router only, so sums never count a request twice; phases, load and KV cache come from the workers. Names,
+labels and bucket boundaries follow vLLM where it has the same thing, with the prefix `baton_` for `vllm:`.
+
+## What to ask
+
+Each query is over all processes that Prometheus scrapes; with several models, add `model_name` to the selectors. `[5m]`
+should be at least four times the scrape interval.
+
+)";
+
+constexpr std::string_view kLog = R"(
+## In the log
+
+Who has no Prometheus reads the log: at level info, every 10 s (`--log-stats-interval`) while there was anything to do, and
+once when there is nothing any more, each process tells its load:
+
+```
+load: 3 running, 1 waiting; 51.2 prompt and 402.7 generated tokens/s; in 10.0 s 12 requests answered, 0 failed
+load: 2 running, 0 waiting; 51.2 prompt and 402.7 generated tokens/s; KV cache 12.5% in use, prefix cache hit rate 40.0%
+```
+
+The first is a router's, which counts a prompt when its request ends, and as failed what got no whole answer, also because
+its client left or asked for what cannot be; the second a worker's, which counts a prompt when it has computed it, found it
+in its cache or received it. At level debug a router has a line for each request that ended: tenant, tokens, finish
+reason, times and attempts.
+)";
+
+// Two lines for each: what is asked of whom, and the query as a block of its own, because a bar
+// inside a table would have to be escaped and could not be copied.
+std::string QueriesAsMarkdown() {
+  std::string text;
+  for (const MetricQuery& each : MetricQueries()) {
+    text += "**" + std::string(each.question) + "** (" + std::string(each.by) + ").";
+    if (!each.note.empty()) text += " " + std::string(each.note);
+    text += "\n\n```promql\n" + std::string(each.query) + "\n```\n\n";
+  }
+  text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 std::string MetricsAsMarkdown() {
-  std::string text =
-      "# Metrics\n\n"
-      "Every Baton process serves its metrics in the Prometheus text format at `/metrics` of its "
-      "admin port,\nbeside `/healthz` and `/readyz`. This page is made by `baton metrics list "
-      "--markdown` from the one table in\n`common/metrics`; a test compares them.\n\n"
-      "All `baton_` series carry the labels `model_name`, `engine` and `role` (router, prefill or "
-      "decode). Series about\nwhole requests come from the router only, so sums never count a "
-      "request twice; phases, load and KV cache come\nfrom the workers. Names, labels and bucket "
-      "boundaries follow vLLM where it has the same thing, with the prefix\n`baton_` for "
-      "`vllm:`.\n\n"
-      "| name | type | by | labels | meaning |\n|---|---|---|---|---|\n";
+  std::string text = std::string(kHead) + QueriesAsMarkdown() + std::string(kLog) +
+                     "\n## Every metric\n\n"
+                     "| name | type | by | labels | meaning |\n|---|---|---|---|---|\n";
   for (const MetricInfo& info : MetricTable()) {
     text += "| `" + info.name + "` | " + std::string(MetricTypeName(info.type)) + " | " +
             Owners(info) + " | " + LabelsOf(info, "`") + " | " + info.help + " |\n";

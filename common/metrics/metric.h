@@ -21,6 +21,7 @@ namespace baton {
 enum class Metric {
   // Requests; the router's.
   kRequestSuccess,
+  kRequestFailure,
   kRequestsReceived,
   kTimeToFirstToken,
   kInterTokenLatency,

@@ -29,7 +29,8 @@ std::vector<MetricInfo> ProcessMetrics() {
   load.owners = kWorkersOwn;
   return {
       SharedRow(Metric::kServerState, gauge, "baton_server_state",
-                "1 for the present state, else 0.",
+                "1 for the present state, else 0. ready is what /readyz calls so; a router that "
+                "sees no healthy decode worker is unhealthy.",
                 {{"state", {"starting", "ready", "draining", "unhealthy"}}}),
       load,
       SharedRow(Metric::kBuildInfo, gauge, "baton_build_info", "1; its labels describe the binary.",

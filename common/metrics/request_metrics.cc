@@ -8,16 +8,20 @@ namespace {
 
 using Combinations = std::vector<std::vector<std::string>>;
 
-MetricLabel FinishedReason() {
-  return {"finished_reason", {"stop", "length", "abort", "deadline", "error", "rejected"}};
+MetricLabel FinishedReason() { return {"finished_reason", {"stop", "length"}}; }
+
+MetricLabel FailedReason() {
+  return {"finished_reason", {"abort", "deadline", "error", "rejected"}};
 }
 
 MetricLabel StopCause() { return {"stop_cause", {"eos", "token", "string", "grammar", "none"}}; }
 
 Combinations Endings() {
-  return {{"stop", "eos"},      {"stop", "token"},  {"stop", "string"},
-          {"stop", "grammar"},  {"length", "none"}, {"abort", "none"},
-          {"deadline", "none"}, {"error", "none"},  {"rejected", "none"}};
+  return {{"stop", "eos"},
+          {"stop", "token"},
+          {"stop", "string"},
+          {"stop", "grammar"},
+          {"length", "none"}};
 }
 
 std::string Name(Reason reason) { return std::string(ReasonName(reason)); }
@@ -113,11 +117,19 @@ std::vector<MetricInfo> RequestMetrics() {
   const auto counter = MetricType::kCounter;
   rows.push_back(Plain(Metric::kRequestSuccess, counter, "baton_request_success_total",
                        {FinishedReason(), StopCause()},
-                       "Requests that ended, in whatever way; the name is vLLM's.", Endings()));
+                       "Requests that were answered to their end: by what stops them, or at the "
+                       "length asked for.",
+                       Endings()));
+  rows.push_back(Plain(Metric::kRequestFailure, counter, "baton_request_failure_total",
+                       {FailedReason()},
+                       "Requests without a whole answer. abort: the client left; deadline: its "
+                       "time was over; error: the service failed; rejected: refused before it ran, "
+                       "as wrong or for want of room (baton_request_errors_total says why)."));
   rows.push_back(Plain(Metric::kRequestsReceived, counter, "baton_requests_received_total",
                        {{"transport", {"grpc"}}},
-                       "Generate, GenerateOnce and ChatGenerate calls that arrived. Equals the sum "
-                       "of baton_request_success_total plus baton_requests_inflight."));
+                       "Generate, GenerateOnce and ChatGenerate calls that arrived: "
+                       "baton_request_success_total, baton_request_failure_total and "
+                       "baton_requests_inflight together."));
   rows.push_back(Plain(Metric::kPromptTokens, counter, "baton_prompt_tokens_total", {},
                        "Prompt tokens of finished requests."));
   rows.push_back(Plain(Metric::kGenerationTokens, counter, "baton_generation_tokens_total", {},
