@@ -31,7 +31,9 @@ DirectoryOptions DirectoryOptionsOf(const RouterOptions& options, const RpcServe
 }
 
 CallerRules CallersOf(const RouterOptions& options, const RpcServerOptions& server) {
-  return {.tls = server.tls.enabled(), .trust_header = options.trust_tenant_header};
+  return {.tls = server.tls.enabled(),
+          .certificates = server.client_certificates,
+          .trust_header = options.trust_tenant_header};
 }
 
 // Messages are counted once they are there, so gRPC has room for as many more on their way. The
@@ -100,6 +102,8 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
     router->UpdateHealth();
   });
   router->WatchHealth();
+  LogLoadEvery(router->options_.log_stats_interval, router->clock_, &router->timers_,
+               [probe = &router->probe_] { return probe->Load(); });
   return router;
 }
 

@@ -32,6 +32,9 @@ struct RouterDeadlines {
   // A worker's status that is older than this says nothing.
   base::Duration status_fresh = std::chrono::seconds(2);
   base::Duration resolve_every = std::chrono::seconds(5);
+  // For a worker to listen where it is looked for first, until the log says that nobody does and it
+  // is tried less often: routers and workers start in any order.
+  base::Duration worker_start = std::chrono::seconds(5);
   // How long a worker that broke, refused or failed a push is passed over if there is another.
   base::Duration avoid = std::chrono::seconds(10);
   // How long a worker that answered FULL gets nothing new.
@@ -75,8 +78,9 @@ struct RouterOptions {
   int32_t text_threads = 0;                       // of the tokenizing pool; 0 = by the cores
   int64_t text_queue_bytes = int64_t{256} << 20;  // of texts that wait for that pool
   TenantRules tenants;
-  bool trust_tenant_header = false;  // callers may name their tenant
-  bool share_prefix_cache = false;   // tenants find each other's prefixes
+  bool trust_tenant_header = false;     // callers may name their tenant
+  bool share_prefix_cache = false;      // tenants find each other's prefixes
+  base::Duration log_stats_interval{};  // of the log's line on the load; 0 = none
   int32_t max_counted_attempts = 4;
   int32_t max_killed_workers = 3;
   RouterDeadlines deadlines;

@@ -10,11 +10,10 @@ namespace {
 
 constexpr std::string_view kQueuedStage = "queued";
 
-std::string EndLabel(const RequestFigures& figures) {
+// Why a request has no whole answer; empty when it has.
+std::string FailureLabel(const RequestFigures& figures) {
   if (figures.rejected) return "rejected";
   switch (figures.reason) {
-    case FinishReason::kLength:
-      return "length";
     case FinishReason::kAborted:
       return "abort";
     case FinishReason::kDeadline:
@@ -23,7 +22,7 @@ std::string EndLabel(const RequestFigures& figures) {
     case FinishReason::kNone:
       return "error";
     default:
-      return "stop";
+      return "";
   }
 }
 
@@ -43,7 +42,12 @@ RouterProbe::RouterProbe(MetricsRegistry* registry)
       queue_time_(registry->histogram(Metric::kRequestQueueTime)),
       waiting_(registry->gauge(Metric::kNumRequestsWaiting)),
       generated_(registry->counter(Metric::kGenerationTokens)),
-      tenants_(registry) {}
+      prompt_tokens_(registry->counter(Metric::kPromptTokens)),
+      tenants_(registry) {
+  for (const char* stage : {"reserved", "prefilling", "decoding", "preempted"}) {
+    running_stages_.push_back(&registry->gauge(Metric::kNumRequestsInStage, {stage}));
+  }
+}
 
 void RouterProbe::RequestReceived() {
   inflight_.Increment();
@@ -54,11 +58,23 @@ void RouterProbe::RefusedAtTheDoor(const absl::Status& status) {
   RequestEnded({.reason = FinishReason::kError, .rejected = true, .status = status});
 }
 
-void RouterProbe::RequestEnded(const RequestFigures& figures) {
-  const FinishReason cause = figures.rejected ? FinishReason::kError : figures.reason;
+void RouterProbe::CountEnd(const RequestFigures& figures) {
+  const std::string failure = FailureLabel(figures);
+  if (!failure.empty()) {
+    registry_->counter(Metric::kRequestFailure, {failure}).Increment();
+    ++failed_;
+    return;
+  }
+  ++answered_;
+  const bool length = figures.reason == FinishReason::kLength;
   registry_
-      ->counter(Metric::kRequestSuccess, {EndLabel(figures), std::string(StopCauseName(cause))})
+      ->counter(Metric::kRequestSuccess,
+                {length ? "length" : "stop", std::string(StopCauseName(figures.reason))})
       .Increment();
+}
+
+void RouterProbe::RequestEnded(const RequestFigures& figures) {
+  CountEnd(figures);
   inflight_.Decrement();
   if (!figures.status.ok()) {
     registry_
@@ -72,7 +88,7 @@ void RouterProbe::RequestEnded(const RequestFigures& figures) {
       .Observe(std::max(0.0, base::Seconds(figures.slack)));
   registry_->histogram(Metric::kRequestPromptTokens).Observe(figures.prompt_tokens);
   registry_->histogram(Metric::kRequestGenerationTokens).Observe(figures.output_tokens);
-  registry_->counter(Metric::kPromptTokens).Increment(figures.prompt_tokens);
+  prompt_tokens_.Increment(figures.prompt_tokens);
   tenants_.RequestEnded(figures.tenant, figures.prompt_tokens, figures.output_tokens);
   if (figures.decoding) {
     registry_->histogram(Metric::kRequestTimePerOutputToken)
@@ -145,6 +161,17 @@ void RouterProbe::FirstToken(const std::string& tenant, base::Duration since_arr
 void RouterProbe::NextToken(base::Duration since_last) {
   inter_token_.Observe(base::Seconds(since_last));
   generated_.Increment();
+}
+
+LoadTotals RouterProbe::Load() const {
+  LoadTotals load = {.waiting = static_cast<int64_t>(waiting_.Value()),
+                     .prompt_tokens = static_cast<uint64_t>(prompt_tokens_.Value()),
+                     .generated_tokens = static_cast<uint64_t>(generated_.Value()),
+                     .requests = LoadTotals::Requests{.answered = answered_, .failed = failed_}};
+  for (const prometheus::Gauge* stage : running_stages_) {
+    load.running += static_cast<int64_t>(stage->Value());
+  }
+  return load;
 }
 
 void RouterProbe::WatchEosLog(const EosLog* log) {

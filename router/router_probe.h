@@ -1,14 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/eos/eos_log.h"
+#include "common/metrics/load_log.h"
 #include "common/metrics/registry.h"
 #include "common/sample/params.h"
 #include "router/edge/byte_budget.h"
@@ -63,6 +66,9 @@ class RouterProbe final {
   void FirstToken(const std::string& tenant, base::Duration since_arrival);
   void NextToken(base::Duration since_last);
 
+  // What the router has done and has to do. A prompt counts when its request ends.
+  LoadTotals Load() const;
+
   // Keeps baton_eos_log_dropped_total in step with the log at every scrape.
   void WatchEosLog(const EosLog* log);
   // Keeps baton_request_bytes_inflight in step with the budget at every scrape.
@@ -73,6 +79,7 @@ class RouterProbe final {
   void WatchWorkers(WorkerDirectory* directory);
 
  private:
+  void CountEnd(const RequestFigures& figures);
   void UpdateWorkers(const std::vector<WorkerReport>& workers);
 
   MetricsRegistry* const registry_;
@@ -83,6 +90,10 @@ class RouterProbe final {
   prometheus::Histogram& queue_time_;
   prometheus::Gauge& waiting_;
   prometheus::Counter& generated_;
+  prometheus::Counter& prompt_tokens_;
+  std::vector<prometheus::Gauge*> running_stages_;
+  std::atomic<uint64_t> answered_{0};
+  std::atomic<uint64_t> failed_{0};
   TenantProbe tenants_;
   std::set<std::pair<std::string, WorkerKind>> shown_workers_;  // the scrape's own
 };

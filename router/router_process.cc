@@ -1,5 +1,6 @@
 #include "router/router_process.h"
 
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,6 +13,9 @@
 #include "common/config/ready_line.h"
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/held_port.h"
+#include "common/rpc/library_log.h"
+#include "common/rpc/own_certificate.h"
 #include "google/protobuf/stubs/logging.h"
 #include "router/edge/eos_meta.h"
 #include "router/router.h"
@@ -39,6 +43,8 @@ TenantRules TenantRulesOf(const RouterFlags& flags) {
 }
 
 RouterOptions OptionsOf(const RouterFlags& flags) {
+  RouterDeadlines deadlines;
+  deadlines.worker_start = flags.worker_start_timeout;
   return {.served_model_name = ServedModelName(flags),
           .prefill_workers = flags.prefill_workers,
           .decode_workers = flags.decode_workers,
@@ -52,13 +58,17 @@ RouterOptions OptionsOf(const RouterFlags& flags) {
           .client_buffer = flags.client_buffer,
           .tenants = TenantRulesOf(flags),
           .trust_tenant_header = flags.trust_tenant_header,
-          .share_prefix_cache = flags.share_prefix_cache};
+          .share_prefix_cache = flags.share_prefix_cache,
+          .log_stats_interval = flags.server.log_stats_interval,
+          .deadlines = deadlines};
 }
 
-RpcServerOptions ServerOptionsOf(const ServerFlags& flags) {
+RpcServerOptions ServerOptionsOf(const RouterFlags& router) {
+  const ServerFlags& flags = router.server;
   return {.host = flags.host,
           .port = flags.port,
           .tls = {.cert_file = flags.tls.cert, .key_file = flags.tls.key, .ca_file = flags.tls.ca},
+          .client_certificates = !router.client_certs_optional,
           .insecure = flags.insecure,
           .max_connection_age = flags.max_connection_age,
           .max_connection_age_grace = flags.max_connection_age_grace};
@@ -76,23 +86,36 @@ class RouterProcess final {
 
  private:
   std::optional<Fatal> StartRouter();
+  // Puts the log into `parts` if there is to be one.
+  std::optional<Fatal> OpenEosLog(Router::Parts* parts) const;
   std::optional<Fatal> StartAdmin();
+  // As baton_server_state has it; "ready" is what /readyz calls so.
+  const char* State() const;
 
   const RouterFlags& flags_;
   const base::SteadyClock clock_;
   std::unique_ptr<MetricsRegistry> registry_;
   std::unique_ptr<Router> router_;
   std::unique_ptr<AdminServer> admin_;
+  std::atomic<bool> draining_{false};
 };
+
+const char* RouterProcess::State() const {
+  if (draining_) return "draining";
+  return router_->ready().ok() ? "ready" : "unhealthy";
+}
 
 std::optional<Fatal> RouterProcess::StartRouter() {
   Router::Parts parts;
   parts.options = OptionsOf(flags_);
-  parts.server = ServerOptionsOf(flags_.server);
+  parts.server = ServerOptionsOf(flags_);
   parts.clock = &clock_;
-  const absl::Status port = CheckListen(parts.server.host, parts.server.port);
+  const absl::Status tls = CheckOwnRoles(parts.server.tls, {"router"});
+  if (!tls.ok()) return FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS");
+  auto port = HeldPort::Take(parts.server.host, parts.server.port);
   if (!port.ok()) {
-    return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
+    return FatalOf(port.status(), ExitCode::kUsage, "cannot serve gRPC",
+                   "--port 0 takes any free port");
   }
   auto model = LoadServedModel(flags_.model_dir, parts.options.served_model_name);
   if (!model.ok()) {
@@ -110,22 +133,34 @@ std::optional<Fatal> RouterProcess::StartRouter() {
       .Set(1);
   registry_->SetServerState("starting");
   parts.metrics = registry_.get();
-  if (!flags_.eos_log.empty()) {
-    auto log = EosLog::Open({.path = flags_.eos_log,
-                             .meta_json = EosMetaJson(**model, parts.options, clock_.UnixNow())});
-    if (!log.ok()) {
-      return FatalOf(log.status(), ExitCode::kResources, "cannot write the EOS log",
-                     "--eos-log with a file in a folder that can be written, or off");
-    }
-    parts.eos_log = std::move(log).value();
-  }
   parts.model = std::move(model).value();
+  if (auto fatal = OpenEosLog(&parts)) return fatal;
+  port->LetGo();
   auto router = Router::Start(std::move(parts));
   if (!router.ok()) {
     return FatalOf(router.status(), ExitCode::kUsage, "cannot serve gRPC",
                    "--port 0 takes any free port");
   }
   router_ = std::move(router).value();
+  registry_->OnScrape([this] { registry_->SetServerState(State()); });
+  return std::nullopt;
+}
+
+std::optional<Fatal> RouterProcess::OpenEosLog(Router::Parts* parts) const {
+  if (flags_.eos_log.empty()) return std::nullopt;
+  auto log =
+      EosLog::Open({.path = flags_.eos_log,
+                    .meta_json = EosMetaJson(*parts->model, parts->options, clock_.UnixNow())});
+  if (log.ok()) {
+    parts->eos_log = std::move(log).value();
+    return std::nullopt;
+  }
+  if (!flags_.eos_log_optional) {
+    return FatalOf(log.status(), ExitCode::kResources, "cannot write the EOS log",
+                   "--eos-log with a file in a folder that can be written, or off");
+  }
+  spdlog::warn("there is no EOS log: {}; --eos-log FILE names another file, --eos-log off none",
+               std::string(log.status().message()));
   return std::nullopt;
 }
 
@@ -145,16 +180,16 @@ std::optional<Fatal> RouterProcess::StartAdmin() {
 std::optional<Fatal> RouterProcess::Start() {
   if (auto fatal = StartRouter()) return fatal;
   if (auto fatal = StartAdmin()) return fatal;
-  registry_->SetServerState("ready");
   spdlog::info("router serves gRPC on {}, admin on {}", router_->address(), admin_->address());
-  PrintReadyLine({.role = "router",
+  PrintReadyLine({.ready = router_->ready().ok(),
+                  .role = "router",
                   .grpc = Advertised(flags_.server, router_->address()),
                   .admin = admin_->address()});
   return std::nullopt;
 }
 
 void RouterProcess::Drain() {
-  registry_->SetServerState("draining");
+  draining_ = true;
   spdlog::info("draining {} requests, at most {} s", router_->in_flight(),
                base::Seconds(flags_.server.drain_timeout));
   router_->Drain(flags_.server.drain_timeout);
@@ -168,6 +203,7 @@ int RunRouter(const RouterFlags& flags) {
   if (!log.ok()) {
     return ReportFatal(kProgram, FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
   }
+  LogWhatLibrariesSay();
   // What clients send wrong is told to them, with the field; not to our log.
   google::protobuf::SetLogHandler(nullptr);
   const base::StopSignals signals;

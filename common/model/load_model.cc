@@ -65,8 +65,13 @@ KvCache LoadedModel::kv_cache() const {
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_dir,
                                                        const ModelOptions& options,
                                                        const LoadProgress& progress,
-                                                       const base::Clock& clock) {
+                                                       const base::Clock& clock,
+                                                       const LoadPhases& phases) {
+  const auto begin = [&phases](const std::string& phase) {
+    if (phases) phases(phase);
+  };
   Stopwatch watch(clock);
+  begin("checking the checkpoint");
   BATON_RETURN_IF_ERROR(options.Check());
   const int32_t ranks = options.tensor_parallel_size;
   auto model = std::make_unique<LoadedModel>();
@@ -106,9 +111,11 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   }
   model->times.checkpoint = watch.Lap();
 
-  BATON_ASSIGN_OR_RETURN(std::vector<LoadedRank> loaded, LoadRanks(source, model->group, progress));
+  BATON_ASSIGN_OR_RETURN(std::vector<LoadedRank> loaded,
+                         LoadRanks(source, model->group, progress, begin));
   Assemble(std::move(loaded), model.get());
   watch.Lap();
+  begin("taking the checkpoint's fingerprint");
   // The fingerprint samples every tensor. It comes after the weights, when their pages are in
   // memory.
   BATON_ASSIGN_OR_RETURN(model->fingerprint, ModelFingerprint(model_dir, *files, source.dtype));

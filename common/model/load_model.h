@@ -45,9 +45,10 @@ struct LoadedModel {
 };
 
 // Does everything that stands between a directory and the first step: checks the files, makes the
-// backend, packs the weights, and allocates and touches the KV arena. `progress` may be null.
+// backend, packs the weights, and allocates and touches the KV arena. `progress` and `phases` may
+// be null.
 absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(
     const std::string& model_dir, const ModelOptions& options, const LoadProgress& progress,
-    const base::Clock& clock = base::SteadyClock());
+    const base::Clock& clock = base::SteadyClock(), const LoadPhases& phases = nullptr);
 
 }  // namespace baton

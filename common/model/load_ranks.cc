@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
 #include "common/model/load_memory.h"
@@ -67,6 +68,9 @@ class RankLoad final {
   // blocks fit.
   absl::Status WarmUp();
   int32_t blocks() const { return blocks_; }
+  double CacheMiB(int32_t blocks) const {
+    return static_cast<double>(layout_.block_bytes()) * blocks / (1 << 20);
+  }
   absl::Status AllocateCache(int32_t blocks);
   // Runs the steps that a device captures.
   absl::Status RunSmallSteps();
@@ -193,21 +197,25 @@ absl::Status OnEveryRank(std::deque<RankLoad>& ranks,
 
 absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
     const RankSource& source, std::span<const std::unique_ptr<kernels::Collective>> group,
-    const LoadProgress& progress) {
+    const LoadProgress& progress, const LoadPhases& phases) {
   const int32_t count = source.options.tensor_parallel_size;
   RanksProgress shared(progress, count);
   std::deque<RankLoad> ranks;
   for (int32_t rank = 0; rank < count; ++rank) {
     ranks.emplace_back(source, rank, group.empty() ? nullptr : group[rank].get());
   }
+  phases("loading weights");
   BATON_RETURN_IF_ERROR(OnEveryRank(
       ranks, [&](RankLoad& load, int32_t rank) { return load.Load(shared.OfRank(rank)); }));
+  phases("choosing kernels");
   BATON_RETURN_IF_ERROR(OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.Prepare(); }));
   BATON_RETURN_IF_ERROR(OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.WarmUp(); }));
   int32_t blocks = ranks[0].blocks();
   for (const RankLoad& load : ranks) blocks = std::min(blocks, load.blocks());
+  phases(absl::StrFormat("filling the KV cache of %.0f MiB", ranks[0].CacheMiB(blocks) * count));
   BATON_RETURN_IF_ERROR(
       OnEveryRank(ranks, [blocks](RankLoad& load, int32_t) { return load.AllocateCache(blocks); }));
+  phases("running the first steps");
   BATON_RETURN_IF_ERROR(
       OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.RunSmallSteps(); }));
   std::vector<LoadedRank> loaded;

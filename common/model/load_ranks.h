@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,6 +28,9 @@ struct LoadTimes {
   base::Duration kv_cache{};    // allocating and touching
   base::Duration kernels{};     // making buffers and kernels for every size of step
 };
+
+// Is told of each part of a load, in words, when it begins; by the thread that loads.
+using LoadPhases = std::function<void(const std::string& phase)>;
 
 // What one rank computes with.
 struct ModelRank {
@@ -62,6 +66,6 @@ struct LoadedRank {
 // rank with the least memory can hold.
 absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
     const RankSource& source, std::span<const std::unique_ptr<kernels::Collective>> group,
-    const LoadProgress& progress);
+    const LoadProgress& progress, const LoadPhases& phases);
 
 }  // namespace baton

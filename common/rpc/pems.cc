@@ -52,6 +52,11 @@ absl::Status Unusable(const char* flag, const std::string& path, std::string_vie
       absl::StrCat(flag, " ", path, " ", std::string(what), "; put a whole file in its place"));
 }
 
+absl::Status CheckAuthority(const TlsOptions& tls, const std::string& pem) {
+  if (FirstOf(pem) != nullptr) return absl::OkStatus();
+  return Unusable("--tls-ca", tls.ca_file, "holds no certificate, or a part of one");
+}
+
 absl::Status Check(const TlsOptions& tls, const Pems& pems) {
   const Certificate certificate = FirstOf(pems.cert);
   if (certificate == nullptr) {
@@ -69,10 +74,7 @@ absl::Status Check(const TlsOptions& tls, const Pems& pems) {
     return Unusable("--tls-key", tls.key_file,
                     absl::StrCat("is not the key of the certificate in ", tls.cert_file));
   }
-  if (FirstOf(pems.ca) == nullptr) {
-    return Unusable("--tls-ca", tls.ca_file, "holds no certificate, or a part of one");
-  }
-  return absl::OkStatus();
+  return CheckAuthority(tls, pems.ca);
 }
 
 }  // namespace
@@ -95,6 +97,15 @@ absl::StatusOr<Pems> ReadPems(const TlsOptions& tls) {
   ERR_clear_error();  // OpenSSL's list of errors is the thread's, and read by others too
   if (!usable.ok()) return usable;
   return pems;
+}
+
+absl::StatusOr<std::string> ReadAuthority(const TlsOptions& tls) {
+  auto text = ReadPem(tls.ca_file, "--tls-ca");
+  if (!text.ok()) return text.status();
+  const absl::Status usable = CheckAuthority(tls, *text);
+  ERR_clear_error();
+  if (!usable.ok()) return usable;
+  return text;
 }
 
 }  // namespace baton

@@ -1,20 +1,17 @@
 #include "common/rpc/server.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdint>
-#include <cstring>
 #include <limits>
 #include <utility>
 
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
+#include "common/rpc/held_port.h"
 #include "common/rpc/keepalive.h"
+#include "google/protobuf/message.h"
 #include "grpc/grpc.h"
+#include "grpc/health/v1/health.pb.h"
 #include "grpcpp/ext/proto_server_reflection_plugin.h"
 #include "grpcpp/health_check_service_interface.h"
 #include "grpcpp/resource_quota.h"
@@ -60,36 +57,6 @@ void Configure(const RpcServerOptions& options, grpc::ServerBuilder* builder) {
 
 }  // namespace
 
-absl::Status CheckListen(const std::string& host, int port) {
-  const std::string address = JoinHostPort(host, port);
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE;
-  addrinfo* found = nullptr;
-  const int rc = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-  if (rc != 0) {
-    return absl::InvalidArgumentError("--host '" + host + "' cannot be resolved (" +
-                                      gai_strerror(rc) + "); give an address of this machine");
-  }
-  const int fd = socket(found->ai_family, found->ai_socktype, found->ai_protocol);
-  int error = fd < 0 ? errno : 0;
-  if (fd >= 0) {
-    const int on = 1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (bind(fd, found->ai_addr, found->ai_addrlen) != 0 || listen(fd, 1) != 0) error = errno;
-    close(fd);
-  }
-  freeaddrinfo(found);
-  if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(address +
-                                    " is in use; stop its owner or give another --port "
-                                    "(0 = any free one)");
-  }
-  if (error == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError("cannot listen on " + address + ": " + std::strerror(error) +
-                                    "; give another --host or --port");
-}
-
 bool IsLoopback(std::string_view host) {
   return host == "localhost" || host == "::1" || host == "[::1]" || host.substr(0, 4) == "127.";
 }
@@ -113,8 +80,10 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
         " can be reached from other machines and there is no TLS; give --tls-cert, --tls-key and "
         "--tls-ca, or --insecure if the network is trusted");
   }
-  auto credentials = MakeServerCredentials(options.tls);
+  auto credentials = MakeServerCredentials(options.tls, options.client_certificates);
   if (!credentials.ok()) return credentials.status();
+  // gRPC's own health service brings no schema; reflection describes it by ours, once it is linked.
+  google::protobuf::LinkMessageReflection<grpc::health::v1::HealthCheckRequest>();
   // Process-wide switches of gRPC; setting them again changes nothing.
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
@@ -129,7 +98,7 @@ absl::StatusOr<std::unique_ptr<RpcServer>> RpcServer::Start(
   if (server == nullptr || port == 0) {
     server.reset();
     // gRPC only says that it failed.
-    BATON_RETURN_IF_ERROR(CheckListen(options.host, options.port));
+    BATON_RETURN_IF_ERROR(HeldPort::Take(options.host, options.port).status());
     return absl::InternalError("gRPC could not listen on " +
                                JoinHostPort(options.host, options.port) + "; try again");
   }

@@ -25,6 +25,9 @@ struct RpcServerOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0 takes any free one
   TlsOptions tls;
+  // With TLS: whoever calls must show one of the authority's certificates. Else who shows none may
+  // call, too, and one of another authority is still refused.
+  bool client_certificates = true;
   // Allows plain text on another interface than loopback.
   bool insecure = false;
   int max_message_bytes = 16 << 20;  // of a message that is received
@@ -76,10 +79,6 @@ class RpcServer final {
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread ending_;  // in gRPC's call that waits for the last call
 };
-
-// Whether a server could listen there now: OK, ALREADY_EXISTS when the port is in use, or
-// INVALID_ARGUMENT. For telling a user before a long start.
-absl::Status CheckListen(const std::string& host, int port);
 
 // Whether `host` can only be reached from this machine.
 bool IsLoopback(std::string_view host);

@@ -5,8 +5,9 @@
 
 namespace baton {
 
-// Mutual TLS: all three files or none. A certificate names its holder: the DNS subject alternative
-// name (or the common name) is "router", "prefill" or "decode" of a process, and a client's tenant.
+// Mutual TLS: all three files or none; a client may have the authority alone. A certificate names
+// its holder: the DNS subject alternative name (or the common name) is "router", "prefill" or
+// "decode" of a process, and a client's tenant.
 struct TlsOptions {
   std::string cert_file;  // PEM chain, this process's certificate first
   std::string key_file;   // PEM

@@ -16,6 +16,8 @@
 namespace baton {
 namespace {
 
+constexpr char kWithoutNccl[] = "--kv-transport grpc";
+
 #if BATON_HAS_CUDA
 // The device on which rank 0 computes, among those that CUDA_VISIBLE_DEVICES shows.
 constexpr int kDevice = 0;
@@ -56,7 +58,7 @@ absl::StatusOr<PairParts> MakeParts(const TransportOptions& options, TransportCh
   PairParts parts{.checksum = options.checksum, .limits = options.limits};
   std::shared_ptr<const NcclLibrary> library;
   if (choice == TransportChoice::kNccl) {
-    BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library, "--kv-transport grpc"));
+    BATON_ASSIGN_OR_RETURN(library, NcclLibrary::Load(options.nccl_library, kWithoutNccl));
   }
   BATON_ASSIGN_OR_RETURN(parts.memory, MakeMemory(options));
   if (choice == TransportChoice::kCudaIpc) {
@@ -89,6 +91,14 @@ absl::StatusOr<std::unique_ptr<BlockAccess>> MakeDeviceBlocks() {
 #else
   return NoCuda();
 #endif
+}
+
+absl::Status CheckTransport(const TransportOptions& options) {
+  BATON_ASSIGN_OR_RETURN(const TransportChoice choice, Choose(options));
+  if (choice != TransportChoice::kNccl || options.choice == TransportChoice::kAuto) {
+    return absl::OkStatus();
+  }
+  return NcclLibrary::Load(options.nccl_library, kWithoutNccl).status();
 }
 
 absl::StatusOr<SendingSide> MakeSendingSide(TransportOptions options, ChannelOptions channel,

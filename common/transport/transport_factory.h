@@ -44,6 +44,10 @@ struct ReceivingSide {
 // HostBlocks().
 absl::StatusOr<std::unique_ptr<BlockAccess>> MakeDeviceBlocks();
 
+// Whether the way that is asked for can be had as far as that shows before a model is loaded: of
+// the options only those are read that no model decides.
+absl::Status CheckTransport(const TransportOptions& options);
+
 // Only this file knows which transports this build has. A way that was asked for by name and cannot
 // be had is an error that says why and what to do; kAuto takes what there is. `clock` and `probe`
 // outlive what is made.

@@ -19,17 +19,23 @@ TransportChoice ChoiceOf(KvTransportFlag flag) {
 
 }  // namespace
 
+TransportOptions TransportOptionsOf(const WorkerFlags& flags) {
+  TransportOptions options;
+  options.choice = ChoiceOf(flags.handoff.transport);
+  options.on_gpu = flags.engine.device == DeviceFlag::kCuda;
+  options.checksum = flags.handoff.checksum;
+  options.nccl_library = flags.handoff.nccl_library;
+  return options;
+}
+
 TransportOptions TransportOptionsOf(const WorkerFlags& flags, const WorkerCore& core) {
   const WorkerIdentity& self = core.identity();
-  return {.choice = ChoiceOf(flags.handoff.transport),
-          .on_gpu = flags.engine.device == DeviceFlag::kCuda,
-          .checksum = flags.handoff.checksum,
-          .nccl_library = flags.handoff.nccl_library,
-          .limits = {},
-          .blocks = &core.blocks(),
-          .self = {.incarnation = self.incarnation,
-                   .shape = self.shape,
-                   .model_fingerprint = self.model_fingerprint}};
+  TransportOptions options = TransportOptionsOf(flags);
+  options.blocks = &core.blocks();
+  options.self = {.incarnation = self.incarnation,
+                  .shape = self.shape,
+                  .model_fingerprint = self.model_fingerprint};
+  return options;
 }
 
 }  // namespace baton

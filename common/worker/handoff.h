@@ -6,6 +6,8 @@
 
 namespace baton {
 
+// How a worker's KV may travel, as far as its flags say.
+TransportOptions TransportOptionsOf(const WorkerFlags& flags);
 // How this worker's KV may travel, as its flags and its model say. `core` outlives what is made of
 // the options.
 TransportOptions TransportOptionsOf(const WorkerFlags& flags, const WorkerCore& core);

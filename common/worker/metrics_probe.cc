@@ -45,7 +45,24 @@ std::string EventName(PairEvent event) {
   return "device_lost";
 }
 
+// Cached blocks that nobody uses count as free.
+double UsageOf(const EngineFigures& figures) {
+  const int32_t busy = figures.blocks_used + figures.blocks_quarantined;
+  return figures.blocks_total > 0 ? 1.0 * busy / figures.blocks_total : 0;
+}
+
 }  // namespace
+
+LoadTotals LoadOf(const EngineFigures& figures) {
+  return {.running = figures.running,
+          .waiting = figures.waiting + figures.reserved,
+          .prompt_tokens = figures.prompt_tokens_computed + figures.prompt_tokens_cached +
+                           figures.prompt_tokens_received,
+          .generated_tokens = figures.generated_tokens,
+          .cache = LoadTotals::Cache{.usage = UsageOf(figures),
+                                     .queries = figures.prefix_queries,
+                                     .hits = figures.prefix_hits}};
+}
 
 MetricsProbe::MetricsProbe(MetricsRegistry* registry, const WorkModel& work,
                            const base::Clock* clock)
@@ -167,8 +184,7 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});
-  const int32_t busy = f.blocks_used + f.blocks_quarantined;
-  set(Metric::kKvCacheUsage, f.blocks_total > 0 ? 1.0 * busy / f.blocks_total : 0);
+  set(Metric::kKvCacheUsage, UsageOf(f));
   set(Metric::kKvBlocks, f.blocks_free, {"free"});
   set(Metric::kKvBlocks, f.blocks_cached, {"cached"});
   set(Metric::kKvBlocks, f.blocks_quarantined, {"quarantined"});

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/metrics/decaying_rate.h"
+#include "common/metrics/load_log.h"
 #include "common/metrics/registry.h"
 #include "common/worker/worker_probe.h"
 
@@ -19,6 +20,9 @@ struct WorkModel {
   double peak_flops_per_s = 0;
   double peak_read_bytes_per_s = 0;
 };
+
+// What a worker has done and has to do, for the lines of its log.
+LoadTotals LoadOf(const EngineFigures& figures);
 
 // Feeds a worker's events into its metrics. Thread-safe.
 class MetricsProbe final : public WorkerProbe {

@@ -10,7 +10,6 @@
 #include "common/text/eos_set.h"
 #include "common/text/text_fingerprint.h"
 #include "common/text/tokenizer.h"
-#include "common/worker/load_progress.h"
 #include "kernels/backend_factory.h"
 #include "spdlog/spdlog.h"
 
@@ -106,14 +105,28 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
 }
 
 absl::StatusOr<std::vector<EosSetEntry>> EosSetOf(const std::string& model_dir,
-                                                  const LoadedModel& model) {
+                                                  const ModelConfig& config,
+                                                  const GenerationConfig& generation) {
   auto tokenizer = LoadTokenizer(model_dir);
   if (absl::IsNotFound(tokenizer.status())) {
     spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
-    return LoadEosSet(model_dir, model.config, model.generation, nullptr);
+    return LoadEosSet(model_dir, config, generation, nullptr);
   }
   if (!tokenizer.ok()) return tokenizer.status();
-  return LoadEosSet(model_dir, model.config, model.generation, tokenizer->get());
+  return LoadEosSet(model_dir, config, generation, tokenizer->get());
+}
+
+// What a worker knows of its model without the weights.
+absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
+  WorkerModel model;
+  BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(worker.model_dir));
+  BATON_RETURN_IF_ERROR(CheckModelLength(worker.engine, config));
+  BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(worker.model_dir));
+  BATON_ASSIGN_OR_RETURN(model.eos_set, EosSetOf(worker.model_dir, config, generation));
+  BATON_ASSIGN_OR_RETURN(model.text_fingerprint,
+                         TextFingerprint(worker.model_dir, config.vocab, model.eos_set));
+  model.engine = EngineOptionsOf(worker.engine, config, model.eos_set);
+  return model;
 }
 
 }  // namespace
@@ -150,27 +163,23 @@ absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
       .peak_read_bytes_per_s = machines * limits.read_bytes_per_s};
 }
 
-absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock) {
-  const EngineFlags& flags = worker.engine;
-  WorkerModel model;
-  LoadProgressLog progress(&clock, [](const std::string& line) { spdlog::info("{}", line); });
+absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock,
+                                            LoadProgressLog* progress) {
+  progress->Begin("reading the tokenizer");
+  BATON_ASSIGN_OR_RETURN(WorkerModel model, ReadText(worker));
   BATON_ASSIGN_OR_RETURN(
-      model.loaded,
-      LoadModel(
-          worker.model_dir, ModelOptionsOf(worker),
-          [&progress](int64_t done, int64_t total) { progress.Note(done, total); }, clock));
-  BATON_RETURN_IF_ERROR(CheckModelLength(flags, model.loaded->config));
-  BATON_ASSIGN_OR_RETURN(model.eos_set, EosSetOf(worker.model_dir, *model.loaded));
-  BATON_ASSIGN_OR_RETURN(
-      model.text_fingerprint,
-      TextFingerprint(worker.model_dir, model.loaded->config.vocab, model.eos_set));
-  model.engine = EngineOptionsOf(flags, model.loaded->config, model.eos_set);
+      model.loaded, LoadModel(
+                        worker.model_dir, ModelOptionsOf(worker),
+                        [progress](int64_t done, int64_t total) { progress->Note(done, total); },
+                        clock, [progress](const std::string& phase) { progress->Begin(phase); }));
+  progress->Begin("measuring what the machine can do");
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
                                                                     model.loaded->threads())));
+  progress->End();
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->backend->info().numerics();
-  LogModel(model, flags);
+  LogModel(model, worker.engine);
   return model;
 }
 

@@ -9,6 +9,7 @@
 #include "common/engine/engine.h"
 #include "common/formats/generation_config.h"
 #include "common/model/load_model.h"
+#include "common/worker/load_progress.h"
 #include "common/worker/metrics_probe.h"
 #include "kernels/machine_limits.h"
 
@@ -31,8 +32,10 @@ struct WorkerModel {
 absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
                                       const absl::StatusOr<kernels::MachineLimits>& measured);
 
-// Loads the model that the flags name, so that its engine can be started. Logs progress, the EOS
+// Loads the model that the flags name, so that its engine can be started. What needs no weights
+// comes first, so that its errors do not wait for them. Tells `progress` what goes on. Logs the EOS
 // set with its sources, and what "auto" became.
-absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock);
+absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock,
+                                            LoadProgressLog* progress);
 
 }  // namespace baton

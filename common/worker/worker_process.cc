@@ -17,9 +17,13 @@
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
 #include "common/model/kv_arena.h"
+#include "common/rpc/held_port.h"
+#include "common/rpc/library_log.h"
 #include "common/rpc/server.h"
 #include "common/transport/transport_factory.h"
 #include "common/worker/kv_shape_of.h"
+#include "common/worker/load_progress.h"
+#include "common/worker/start_checks.h"
 #include "common/worker/status_service.h"
 #include "common/worker/worker_model.h"
 #include "grpcpp/impl/service_type.h"
@@ -34,10 +38,6 @@ constexpr auto kLastWords = std::chrono::seconds(2);
 // Watch streams are still open then; a router takes their end as the end of the worker.
 constexpr auto kShutdownGrace = std::chrono::milliseconds(100);
 
-TlsOptions TlsOf(const TlsFlags& flags) {
-  return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
-}
-
 // A worker between its start and its end. Members are destroyed in the order that their threads
 // need: server, services, core (which stops the engine), engine, model.
 class Worker final {
@@ -47,7 +47,8 @@ class Worker final {
         flags_(flags),
         registry_(
             {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
-             .model_name = ServedModelName(flags)}) {}
+             .model_name = ServedModelName(flags)}),
+        progress_(&clock_, [](const std::string& line) { spdlog::info("{}", line); }) {}
 
   // Scrapes end first, because they read the engine.
   ~Worker() { admin_.reset(); }
@@ -59,6 +60,8 @@ class Worker final {
 
  private:
   std::optional<Fatal> StartAdmin();
+  absl::Status Ready() const;
+  absl::Status Healthy() const;
   std::optional<Fatal> StartEngine();
   std::optional<Fatal> StartServer();
   RpcServerOptions ServerOptions() const;
@@ -71,8 +74,10 @@ class Worker final {
   const WorkerFlags& flags_;
   const base::SteadyClock clock_;
   MetricsRegistry registry_;
+  LoadProgressLog progress_;
   std::atomic<const char*> state_{"starting"};
   std::atomic<bool> faulted_{false};
+  std::optional<HeldPort> port_;  // until gRPC has it
   std::unique_ptr<AdminServer> admin_;
   WorkerModel model_;
   std::unique_ptr<MetricsProbe> probe_;
@@ -89,23 +94,25 @@ void Worker::SetState(const char* state) {
   registry_.SetServerState(state);
 }
 
+absl::Status Worker::Ready() const {
+  const std::string state = state_.load();
+  if (state == "ready") return absl::OkStatus();
+  const std::string doing = progress_.Doing();
+  return absl::UnavailableError("the worker is " + state + (doing.empty() ? "" : ": " + doing));
+}
+
+absl::Status Worker::Healthy() const {
+  return faulted_ ? absl::InternalError("the engine has stopped") : absl::OkStatus();
+}
+
 std::optional<Fatal> Worker::StartAdmin() {
   AddProcessMetrics(&registry_);
   SetState("starting");
-  auto admin = AdminServer::Start(
-      {.host = flags_.server.host,
-       .port = flags_.server.admin_port,
-       .metrics = [this] { return registry_.Expose(); },
-       .ready =
-           [this] {
-             const std::string state = state_.load();
-             return state == "ready" ? absl::OkStatus()
-                                     : absl::UnavailableError("the worker is " + state);
-           },
-       .healthy =
-           [this] {
-             return faulted_ ? absl::InternalError("the engine has stopped") : absl::OkStatus();
-           }});
+  auto admin = AdminServer::Start({.host = flags_.server.host,
+                                   .port = flags_.server.admin_port,
+                                   .metrics = [this] { return registry_.Expose(); },
+                                   .ready = [this] { return Ready(); },
+                                   .healthy = [this] { return Healthy(); }});
   if (!admin.ok()) {
     return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
                    "--admin-port 0 takes any free port");
@@ -116,7 +123,10 @@ std::optional<Fatal> Worker::StartAdmin() {
 
 std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
-  auto model = LoadWorkerModel(flags_, clock_);
+  auto model = [this] {
+    const LoadProgressTicks ticks(&progress_, &clock_);
+    return LoadWorkerModel(flags_, clock_, &progress_);
+  }();
   if (!model.ok()) {
     return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
                    "baton model inspect " + flags_.model_dir);
@@ -197,10 +207,7 @@ RpcServerOptions Worker::ServerOptions() const {
 std::optional<Fatal> Worker::StartServer() {
   status_ = MakeStatusService(core_.get());
   auto services = spec_.make_services(core_.get(), flags_, TlsOf(flags_.server.tls));
-  if (!services.ok()) {
-    return FatalOf(services.status(), ExitCode::kUsage, "cannot move KV caches",
-                   "--kv-transport grpc works everywhere");
-  }
+  if (!services.ok()) return CannotMoveKv(services.status());
   services_ = *std::move(services);
   if (spec_.role == WorkerRole::kPrefill) {
     registry_.OnScrape([this] {
@@ -209,26 +216,22 @@ std::optional<Fatal> Worker::StartServer() {
   }
   std::vector<grpc::Service*> all = services_->services();
   all.push_back(status_.get());
+  port_->LetGo();
   auto server = RpcServer::Start(ServerOptions(), all);
-  if (!server.ok()) {
-    return FatalOf(server.status(), ExitCode::kUsage, "cannot serve gRPC",
-                   "--port 0 takes any free port");
-  }
+  if (!server.ok()) return CannotServeGrpc(server.status());
   server_ = *std::move(server);
   return std::nullopt;
 }
 
 std::optional<Fatal> Worker::Start() {
-  // Checked first, so that a port in use shows before a long load.
-  const absl::Status port = CheckListen(flags_.server.host, flags_.server.port);
-  if (!port.ok()) {
-    return FatalOf(port, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
-  }
+  if (auto fatal = CheckBeforeLoad(flags_, spec_.role, &port_)) return fatal;
   if (auto fatal = StartAdmin()) return fatal;
   if (auto fatal = StartEngine()) return fatal;
   if (auto fatal = StartServer()) return fatal;
   server_->SetServing(spec_.service_names, true);
   SetState("ready");
+  LogLoadEvery(flags_.server.log_stats_interval, &clock_, &core_->timers(),
+               [engine = engine_.get()] { return LoadOf(engine->figures()); });
   const std::string role(WorkerRoleName(spec_.role));
   spdlog::info("{} worker serves gRPC on {}, admin on {}", role, server_->address(),
                admin_->address());
@@ -300,6 +303,7 @@ int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags) {
     return ReportFatal(spec.program,
                        FatalOf(log, ExitCode::kUsage, "cannot log", "--log-level info"));
   }
+  LogWhatLibrariesSay();
   const base::StopSignals signals;
   if (auto fatal = ArmFromEnvironment(flags)) return ReportFatal(spec.program, *fatal);
   Worker worker(spec, flags);

@@ -34,8 +34,9 @@ struct WorkerRoleSpec {
       make_services;
 };
 
-// The life of a worker process: log, failpoints, model, engine, server, ready line; then until
-// SIGTERM or SIGINT, drain, exit 0. Returns the exit code; a fatal line says why it is not 0.
+// The life of a worker process: log, failpoints, everything that can be checked without the model,
+// model, engine, server, ready line; then until SIGTERM or SIGINT, drain, exit 0. Returns the exit
+// code; a fatal line says why it is not 0.
 //
 // Call before any thread was started: signals are blocked for all threads.
 int RunWorker(const WorkerRoleSpec& spec, const WorkerFlags& flags);

@@ -54,10 +54,16 @@ absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerR
     return NotAClient(absl::StrCat("is that of the role '", *role,
                                    "', which sends no requests of its own; use a client's"));
   }
+  const bool certified = rules.tls && (rules.certificates || evidence.certificate);
+  if (rules.trust_header && !evidence.requested.empty() && rules.tls && !certified) {
+    return MakeError(absl::StatusCode::kPermissionDenied, {},
+                     "a call without a certificate may not name a tenant; leave out the metadata "
+                     "baton-tenant, or show a client's certificate");
+  }
   absl::StatusOr<std::string> tenant = std::string(kDefaultTenant);
   if (rules.trust_header && !evidence.requested.empty()) {
     tenant = TenantOfHeader(evidence.requested);
-  } else if (rules.tls) {
+  } else if (certified) {
     tenant = TenantOfCertificate(evidence.names);
   } else {
     return Caller{.tenant = *std::move(tenant), .client = ClientKey(evidence.peer)};
@@ -72,7 +78,11 @@ absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context,
                                 const CallerRules& rules) {
   const std::string peer = context.peer();
   CallerEvidence evidence{.peer = peer, .names = {}, .requested = {}};
-  if (rules.tls) evidence.names = PeerNames(context.auth_context().get());
+  if (rules.tls) {
+    const auto shown = context.auth_context();
+    evidence.names = PeerNames(shown.get());
+    evidence.certificate = HasCertificate(shown.get());
+  }
   if (rules.trust_header) {
     const auto [begin, end] =
         context.client_metadata().equal_range({kTenantHeader.data(), kTenantHeader.size()});

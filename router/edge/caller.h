@@ -18,7 +18,8 @@ struct Caller {
 
 // What the router believes about its callers.
 struct CallerRules {
-  bool tls = false;           // connections show certificates
+  bool tls = false;           // connections may show certificates
+  bool certificates = true;   // with TLS, they must
   bool trust_header = false;  // --trust-tenant-header
 };
 
@@ -32,12 +33,13 @@ struct CallerEvidence {
   std::string_view peer;               // as gRPC names the other end of a connection
   std::vector<std::string> names;      // in its certificate
   std::vector<std::string> requested;  // values of kTenantHeader
+  bool certificate = false;            // it showed one
 };
 
 // The tenant is the one that a trusted header names, else the certificate's first name, else
-// "default". PERMISSION_DENIED for a certificate of a role (router, prefill, decode), which never
-// is a client's, and for one whose name no tenant can have; INVALID_ARGUMENT, INVALID_TEXT for such
-// a header.
+// "default", also where a certificate need not be shown and none was. PERMISSION_DENIED for a
+// certificate of a role (router, prefill, decode), which never is a client's, and for one whose
+// name no tenant can have; INVALID_ARGUMENT, INVALID_TEXT for such a header.
 absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerRules& rules);
 absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context,
                                 const CallerRules& rules);

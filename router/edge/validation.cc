@@ -66,7 +66,7 @@ SamplingParams ResolveSampling(const v1::GenerationSpec& spec, const ServedModel
 absl::Status CheckStopStrings(const v1::StopParams& stop) {
   const auto empty = [](const std::string& text) { return text.empty(); };
   if (std::none_of(stop.stop().begin(), stop.stop().end(), empty)) return absl::OkStatus();
-  return InvalidArgument(Reason::kConflictingOptions, "spec.stop.stop",
+  return InvalidArgument(Reason::kInvalidText, "spec.stop.stop",
                          "a stop string is empty; expected at least one byte");
 }
 

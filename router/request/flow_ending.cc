@@ -139,8 +139,20 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   figures.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
   figures.output_tokens = output_ ? output_->size() : 0;
   if (output_) figures.natural_end_step = output_->natural_end_step();
+  LogEnd(figures);
   context_->probe->RequestEnded(figures);
   context_->registry->Remove(spec_.request_id);
+}
+
+void RequestFlow::LogEnd(const RequestFigures& figures) const {
+  if (!spdlog::should_log(spdlog::level::debug)) return;
+  spdlog::debug(
+      "request {} ended: reason={} tenant={} prompt_tokens={} cached_tokens={} output_tokens={} "
+      "queue_ms={:.1f} ttft_ms={:.1f} total_ms={:.1f} attempts={}",
+      spec_.request_id,
+      figures.rejected ? "rejected" : std::string(FinishReasonName(figures.reason)), figures.tenant,
+      figures.prompt_tokens, std::min(cached_tokens_, figures.prompt_tokens), figures.output_tokens,
+      timings_.queue_ms(), timings_.ttft_ms(), base::Milliseconds(figures.total), attempts_);
 }
 
 void RequestFlow::WriteSummary(FinishReason reason, const absl::Status& status) {

@@ -5,17 +5,31 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/text/detokenizer.h"
 #include "router/request/request_flow.h"
 
 namespace baton {
 namespace {
 
-void FillLogprobs(const SampledToken& token, v1::TokenLogprobs* out) {
+// Of v1::TokenLogprobs and v1::TokenLogprob alike.
+template <typename Entry>
+void FillText(const Tokenizer& tokenizer, TokenId id, Entry* out) {
+  const std::string_view bytes = tokenizer.TokenBytes(id);
+  Utf8Assembler characters;
+  std::string text = characters.Append(bytes);
+  text += characters.Flush();
+  if (text != bytes) out->set_text_bytes(bytes.data(), bytes.size());
+  out->set_text(std::move(text));
+}
+
+void FillLogprobs(const SampledToken& token, const Tokenizer& tokenizer, v1::TokenLogprobs* out) {
   out->set_logprob(token.logprob);
+  FillText(tokenizer, token.token, out);
   for (const TokenLogprob& alternative : token.top_logprobs) {
     v1::TokenLogprob* top = out->add_top();
     top->set_token_id(alternative.token);
     top->set_logprob(alternative.logprob);
+    FillText(tokenizer, alternative.token, top);
   }
 }
 
@@ -77,7 +91,9 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
   v1::Delta delta;
   delta.set_text(std::move(text));
   delta.add_token_ids(token.token.token);
-  if (spec_.logprobs) FillLogprobs(token.token, delta.add_logprobs());
+  if (spec_.logprobs) {
+    FillLogprobs(token.token, *context_->model.tokenizer, delta.add_logprobs());
+  }
   if (spec_.eos_steps) FillEosStep(token, delta.add_eos_steps());
   if (sink_->Append(std::move(delta))) return;
   Fail(MakeError(absl::StatusCode::kResourceExhausted,

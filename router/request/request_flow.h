@@ -101,6 +101,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void FailByDeadline();
   void Reject(const absl::Status& status);
   void Close(FinishReason reason, const absl::Status& status);
+  void LogEnd(const RequestFigures& figures) const;
   void WriteSummary(FinishReason reason, const absl::Status& status);
   v1::Final FinalMessage(const OutputEnd& end) const;
 

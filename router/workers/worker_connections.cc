@@ -1,6 +1,8 @@
 #include "router/workers/worker_connections.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
@@ -11,6 +13,9 @@ namespace {
 
 constexpr base::Duration kFirstBackoff = std::chrono::milliseconds(100);
 constexpr base::Duration kLastBackoff = std::chrono::seconds(2);
+// Between attempts to reach one that is still expected to begin to listen: those who started it
+// wait.
+constexpr base::Duration kStartBackoff = std::chrono::milliseconds(200);
 // How often a worker hears of this router's demand, at most.
 constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
 
@@ -18,6 +23,12 @@ constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
 // is an occasion to tell.
 base::Duration TellEvery(base::Duration interval) {
   return std::max(kTellEvery, interval - kTellEvery);
+}
+
+// Only gRPC's message tells this from a peer that is there and wrong. It decides when the log says
+// that a worker does not answer, and how often one that may be starting is tried; nothing else.
+bool NobodyListens(const grpc::Status& status) {
+  return status.error_message().find(std::strerror(ECONNREFUSED)) != std::string::npos;
 }
 
 std::vector<std::string> AllTargets(const ConnectionOptions& options) {
@@ -129,6 +140,8 @@ void WorkerConnections::Connect(WorkerNews* news, const Peer& peer) {
   news->Added(kind, address, link);
   Connection& connection = connections_[peer];
   connection.link = std::move(link);
+  connection.channel = *channel;
+  connection.since = clock_->Now();
   connection.backoff = kFirstBackoff;
   OpenWatch(peer, &connection);
 }
@@ -190,10 +203,12 @@ void WorkerConnections::OnWatchEnded(const Peer& peer, const grpc::Status& statu
     const auto it = connections_.find(peer);
     if (it == connections_.end() || stopping_) return;
     Connection& connection = it->second;
+    const bool may_be_starting = !connection.process && NobodyListens(status) &&
+                                 clock_->Now() - connection.since < options_.worker_start;
     if (connection.process) {
       spdlog::warn("{} worker {} is gone: {}", WorkerKindName(peer.first), peer.second,
                    status.error_message());
-    } else if (!std::exchange(connection.reported_unreached, true)) {
+    } else if (!may_be_starting && !std::exchange(connection.reported_unreached, true)) {
       spdlog::warn("{} worker {} does not answer: {}; trying again", WorkerKindName(peer.first),
                    peer.second, status.error_message());
     }
@@ -203,7 +218,8 @@ void WorkerConnections::OnWatchEnded(const Peer& peer, const grpc::Status& statu
       timers_->At(clock_->Now() + connection.backoff, [weak = weak_from_this(), peer] {
         if (const auto self = weak.lock()) self->Reopen(peer);
       });
-      connection.backoff = std::min(2 * connection.backoff, kLastBackoff);
+      connection.backoff =
+          std::min(2 * connection.backoff, may_be_starting ? kStartBackoff : kLastBackoff);
     } else {
       news->Removed(peer.first, peer.second);
       connections_.erase(it);
@@ -216,6 +232,8 @@ void WorkerConnections::Reopen(const Peer& peer) {
   base::MutexLock lock(&mutex_);
   const auto it = connections_.find(peer);
   if (it == connections_.end() || stopping_ || it->second.watch != nullptr) return;
+  // The channel waits between its tries to connect, too; when it is time is decided here.
+  grpc::experimental::ChannelResetConnectionBackoff(it->second.channel.get());
   OpenWatch(peer, &it->second);
 }
 

@@ -13,6 +13,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/rpc/tls.h"
+#include "grpcpp/channel.h"
 #include "router/workers/target_resolver.h"
 #include "router/workers/worker_link.h"
 #include "router/workers/worker_news.h"
@@ -26,6 +27,7 @@ struct ConnectionOptions {
   TlsOptions tls;
   base::Duration resolve_every{};
   base::Duration status_fresh{};  // statuses have to come more often than that
+  base::Duration worker_start{};  // where nobody ever listened, the log says so only then
   TargetResolver::Lookup lookup;
 };
 
@@ -57,10 +59,12 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
  private:
   struct Connection {
     std::shared_ptr<WorkerLink> link;
-    std::shared_ptr<WorkerWatch> watch;  // null between two tries
-    bool listed = true;                  // the list or the name still has it
-    bool reported_unreached = false;     // the log says that it does not answer
-    std::optional<WorkerKey> process;    // that the watch speaks to
+    std::shared_ptr<grpc::Channel> channel;  // of all that `link` calls
+    std::shared_ptr<WorkerWatch> watch;      // null between two tries
+    bool listed = true;                      // the list or the name still has it
+    bool reported_unreached = false;         // the log says that it does not answer
+    std::optional<WorkerKey> process;        // that the watch speaks to
+    base::Instant since{};                   // it is looked for
     base::Duration backoff{};
     WorkerWatch::Wish told;
     base::Instant told_at{};

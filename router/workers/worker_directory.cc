@@ -35,6 +35,7 @@ std::shared_ptr<WorkerDirectory> WorkerDirectory::Create(DirectoryOptions option
                                 .tls = options.tls,
                                 .resolve_every = options.deadlines.resolve_every,
                                 .status_fresh = options.deadlines.status_fresh,
+                                .worker_start = options.deadlines.worker_start,
                                 .lookup = options.lookup};
   std::shared_ptr<WorkerDirectory> made(new WorkerDirectory(std::move(options), clock, timers));
   made->connections_ = WorkerConnections::Create(std::move(connections), made, clock, timers);

@@ -8,6 +8,7 @@
 #include "baton/v1/inference.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "grpcpp/grpcpp.h"
+#include "grpcpp/health_check_service_interface.h"
 
 namespace baton {
 
@@ -24,12 +25,16 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
   using Script = std::function<Answer(const baton::v1::GenerationSpec&, const std::string& text)>;
 
   explicit FakeInferenceService(Script script) : script_(std::move(script)) {
+    grpc::EnableDefaultHealthCheckService(true);  // a switch of the whole process
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
     server_ = builder.BuildAndStart();
   }
   ~FakeInferenceService() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  // Of grpc.health.v1, for each service; true at first.
+  void SetServing(bool serving) { server_->GetHealthCheckService()->SetServingStatus(serving); }
 
   std::string address() const { return "127.0.0.1:" + std::to_string(port_); }
 

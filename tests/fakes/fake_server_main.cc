@@ -1,6 +1,7 @@
 // Stands for baton-router, baton-prefill and baton-decode in tests of `baton serve`, by the name it
 // is called with. Serves /readyz, prints a ready line, writes its command line to stderr and ends
-// with 0 on SIGTERM. A model directory named "broken" makes it exit 3.
+// with 0 on SIGTERM. A model directory named "broken" makes it exit 3, one named "full" makes the
+// router exit 4.
 #include <signal.h>
 #include <unistd.h>
 
@@ -18,11 +19,14 @@ int main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &term, nullptr);
   const std::string name = std::filesystem::path(argv[0]).filename();
   int admin_port = 0;
+  int port = 0;
   std::string line = name;
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     line += " " + argument;
     if (argument == "broken") return 3;
+    if (argument == "full" && name == "baton-router") return 4;
+    if (argument.starts_with("--port=")) port = std::stoi(argument.substr(7));
     if (argument.starts_with("--admin-port=")) admin_port = std::stoi(argument.substr(13));
   }
   std::fprintf(stderr, "%s\n", line.c_str());
@@ -32,7 +36,7 @@ int main(int argc, char** argv) {
                                                 .healthy = {}});
   if (!admin.ok()) return 5;
   baton::PrintReadyLine({.role = name.substr(name.find('-') + 1),
-                         .grpc = "127.0.0.1:" + std::to_string(10000 + (*admin)->port() % 50000),
+                         .grpc = "127.0.0.1:" + std::to_string(port),
                          .admin = (*admin)->address()});
   int signal = 0;
   sigwait(&term, &signal);

@@ -167,6 +167,11 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
   token.set_index(static_cast<int32_t>(history.size()) - generation.prompt_ids_size());
   token.set_id(state.options.model(history));
   token.set_logprob(-0.25F);
+  for (int i = 0; i < generation.sampling().num_top_logprobs(); ++i) {
+    auto* top = token.add_top_logprobs();
+    top->set_id(token.id() + i);
+    top->set_logprob(-0.25F - static_cast<float>(i));
+  }
   token.set_unix_time(1'700'000'000.5 + token.index());
   if (generation.eos_signals()) {
     const float logprob = -1.0F - static_cast<float>(HashOf(history) % 1000) / 256.0F;

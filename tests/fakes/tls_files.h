@@ -27,7 +27,8 @@ class TlsFiles final {
   TlsFiles& operator=(const TlsFiles&) = delete;
 
   // Puts a new certificate of `role` and its key in the place of `file`.pem and `file`.key. The
-  // common name tells it from others of the role.
+  // common name tells it from others of the role. Behind the role may stand more alternative names,
+  // and lines of more extensions, as openssl writes them: "router,IP:127.0.0.1".
   void Issue(const std::string& file, const std::string& role, const std::string& common_name) {
     Run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + common_name +
         " -keyout new.key -out new.csr");

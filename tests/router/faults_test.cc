@@ -99,7 +99,7 @@ TEST_P(EveryPointTest, ClientThatCancelsThereLeavesNoStreamBehind) {
   EXPECT_EQ(ReadAnswer(reader.get()).status.code(), absl::StatusCode::kCancelled);
   EXPECT_TRUE(Eventually([&] { return open() == 0; })) << open();
   EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
-  EXPECT_EQ(Metric("baton_request_success_total{finished_reason=\"abort\""), 1);
+  EXPECT_EQ(Metric("baton_request_failure_total{finished_reason=\"abort\""), 1);
 }
 
 TEST_P(EveryPointTest, DeadlineThatPassesThereEndsTheRequest) {

@@ -194,6 +194,30 @@ TEST_F(GenerateTest, EosStepsAndLogprobsComeOnlyWhenAskedFor) {
   EXPECT_NEAR(answer.eos_steps[1].eos_prob(), std::exp(answer.eos_steps[1].eos_logprob()), 1e-9);
   ASSERT_EQ(answer.logprobs.size(), 3u);
   EXPECT_EQ(answer.logprobs[0].logprob(), -0.25F);
+  EXPECT_TRUE(answer.logprobs[0].top().empty());
+}
+
+TEST_F(GenerateTest, LogprobsHaveTheTextOfEachTokenOrItsBytes) {
+  // The two bytes of "é" are two tokens, as with any byte-level tokenizer.
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.model = [](const std::vector<int32_t>& history) {
+      return history.back() == 0xC3 ? 0xA9 : history.back() == 0xA9 ? 'z' : 0xC3;
+    };
+  });
+  StartRouter();
+  v1::GenerateRequest request = Request("abc", 3);
+  request.mutable_spec()->mutable_output()->set_logprobs(2);
+  const Answer answer = Generate(request);
+  EXPECT_EQ(answer.text, "\xC3\xA9z");
+  ASSERT_EQ(answer.logprobs.size(), 3u);
+  EXPECT_EQ(answer.logprobs[0].text(), "\uFFFD");
+  EXPECT_EQ(answer.logprobs[0].text_bytes(), "\xC3");
+  EXPECT_EQ(answer.logprobs[1].text_bytes(), "\xA9");
+  EXPECT_EQ(answer.logprobs[2].text(), "z");
+  EXPECT_EQ(answer.logprobs[2].text_bytes(), "");
+  ASSERT_EQ(answer.logprobs[2].top_size(), 2);
+  EXPECT_EQ(answer.logprobs[2].top(0).text(), "z");
+  EXPECT_EQ(answer.logprobs[2].top(1).text(), "{");
 }
 
 }  // namespace

@@ -234,7 +234,8 @@ TEST_F(LimitsTest, ManyClientsSomeCancellingLeaveNothingBehind) {
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(right, 54);
   EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
-  const double ended = Metric("baton_request_success_total");
+  const double ended =
+      Metric("baton_request_success_total") + Metric("baton_request_failure_total");
   EXPECT_EQ(Metric("baton_requests_received_total"), ended);
   EXPECT_EQ(ended, 60);
   EXPECT_TRUE(Eventually([&] {

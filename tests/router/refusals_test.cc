@@ -50,7 +50,7 @@ constexpr RefusalCase kStops[] = {
     {"max_tokens: 0", kInvalid, "INVALID_MAX_TOKENS", "max_tokens"},
     {"max_tokens: -3", kInvalid, "INVALID_MAX_TOKENS", "max_tokens"},
     {"min_tokens: 9", kInvalid, "CONFLICTING_OPTIONS", "min_tokens"},
-    {"stop: ''", kInvalid, "CONFLICTING_OPTIONS", "stop"},
+    {"stop: ''", kInvalid, "INVALID_TEXT", "stop"},
     {"stop_token_ids: 320", kInvalid, "INVALID_TOKEN_ID", "stop_token_ids"},
     {"eos_policy: 9", kInvalid, "CONFLICTING_OPTIONS", "eos_policy"},
     {"eos_policy: EOS_POLICY_IGNORE_CONTINUE stop: 'x'", kInvalid, "CONFLICTING_OPTIONS", "stop"},
@@ -128,9 +128,12 @@ TEST_F(RefusalsTest, EachBadRequestGetsItsCodeReasonAndFieldAndReachesNoWorker) 
   EXPECT_EQ(prefill_[0]->prefill_streams(), 0);
   const double all = refused_;
   EXPECT_EQ(Metric("baton_requests_received_total"), all);
-  EXPECT_EQ(Metric("baton_request_success_total{finished_reason=\"rejected\""), all);
+  EXPECT_EQ(Metric("baton_request_failure_total{finished_reason=\"rejected\""), all);
   EXPECT_EQ(Metric("baton_requests_inflight"), 0);
+  EXPECT_EQ(Metric("baton_request_success_total"), 0);
   EXPECT_TRUE(Generate(Request("hello", 8)).status.ok());
+  EXPECT_EQ(Metric("baton_request_success_total"), 1);
+  EXPECT_EQ(Metric("baton_request_failure_total"), all);
 }
 
 TEST_F(RefusalsTest, TooLongSaysWhatItHadAndTheLimit) {

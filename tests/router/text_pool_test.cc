@@ -166,7 +166,7 @@ TEST_F(TextPoolTest, LargeMessageOfACallerThatWentIsNeverRead) {
   ASSERT_TRUE(Waiting(0));
   ReadAnswer(reader.get());
   EXPECT_TRUE(Eventually([&] { return Metric("baton_requests_inflight") == 0; }));
-  EXPECT_EQ(Metric("baton_request_success_total{finished_reason=\"abort\""), 1);
+  EXPECT_EQ(Metric("baton_request_failure_total{finished_reason=\"abort\""), 1);
   EXPECT_TRUE(Eventually([&] { return Metric("baton_request_bytes_inflight") < 100; }));
   gate_.Open();
   EXPECT_TRUE(Tokenize("after").ok());

@@ -82,7 +82,7 @@ std::unique_ptr<LoadedModel> LoadOn(const std::string& dir, const ModelOptions& 
                              .options = options,
                              .clock = base::SteadyClock(),
                              .num_blocks = 64};
-  auto ranks = LoadRanks(source, model->group, nullptr);
+  auto ranks = LoadRanks(source, model->group, nullptr, [](const std::string&) {});
   BATON_CHECK(ranks.ok()) << ranks.status().ToString();
   std::vector<TensorParallelRunner::Rank> runners;
   for (size_t rank = 0; rank < ranks->size(); ++rank) {

@@ -1,5 +1,6 @@
 #include "common/model/weights.h"
 
+#include <algorithm>
 #include <fstream>
 #include <functional>
 #include <numeric>
@@ -18,6 +19,7 @@ namespace {
 
 using nlohmann::json;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
 class WeightsTest : public testing::Test {
@@ -210,6 +212,24 @@ TEST_F(WeightsTest, TheTimeOfALoadIsThatOfItsPhase) {
                                     (*real)->times.kv_cache, (*real)->times.kernels}) {
     EXPECT_GT(time, base::Duration::zero());
   }
+}
+
+TEST_F(WeightsTest, ALoadNamesItsPhasesInTheirOrder) {
+  ModelOptions options;
+  options.device = kernels::Device::kReference;
+  options.kv.tokens = 64;
+  std::vector<std::string> told;
+  const auto model = LoadModel(
+      dir_ / "m", options,
+      [&](int64_t done, int64_t total) {
+        if (done == total) told.push_back("all weights");
+      },
+      base::SteadyClock(), [&](const std::string& phase) { told.push_back(phase); });
+  ASSERT_TRUE(model.ok()) << model.status();
+  told.erase(std::unique(told.begin(), told.end()), told.end());
+  EXPECT_THAT(told, ElementsAre("checking the checkpoint", "loading weights", "all weights",
+                                "choosing kernels", HasSubstr("filling the KV cache of "),
+                                "running the first steps", "taking the checkpoint's fingerprint"));
 }
 
 TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {

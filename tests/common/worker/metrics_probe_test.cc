@@ -20,6 +20,32 @@ TEST(MetricsProbe, CountsPushesFromOtherNumerics) {
               ContainsRegex("baton_kv_transfer_numerics_mismatch_total\\{[^}]*\\} 2\n"));
 }
 
+TEST(LoadOf, TellsAllPromptTokensAndTheShareOfBlocksThatAreTaken) {
+  EngineFigures figures;
+  figures.running = 2;
+  figures.waiting = 1;
+  figures.reserved = 3;
+  figures.blocks_total = 10;
+  figures.blocks_cached = 5;
+  figures.blocks_used = 2;
+  figures.blocks_quarantined = 1;
+  figures.prompt_tokens_computed = 100;
+  figures.prompt_tokens_cached = 20;
+  figures.prompt_tokens_received = 3;
+  figures.generated_tokens = 7;
+  figures.prefix_queries = 50;
+  figures.prefix_hits = 20;
+  const LoadTotals load = LoadOf(figures);
+  EXPECT_EQ(load.running, 2);
+  EXPECT_EQ(load.waiting, 4);
+  EXPECT_EQ(load.prompt_tokens, 123u);
+  EXPECT_EQ(load.generated_tokens, 7u);
+  EXPECT_EQ(load.requests, std::nullopt);
+  EXPECT_DOUBLE_EQ(load.cache->usage, 0.3);
+  EXPECT_EQ(load.cache->queries, 50u);
+  EXPECT_EQ(load.cache->hits, 20u);
+}
+
 double GaugeOf(MetricsRegistry& registry, const std::string& name) {
   const std::string page = registry.Expose();
   const size_t line = page.find("\n" + name + "{");

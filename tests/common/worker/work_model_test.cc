@@ -1,15 +1,13 @@
 // What the utilization gauges are made of.
 #include <memory>
-#include <sstream>
 #include <string>
 
 #include "common/base/status.h"
 #include "common/worker/worker_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "spdlog/sinks/ostream_sink.h"
-#include "spdlog/spdlog.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/log_text.h"
 
 namespace baton {
 namespace {
@@ -17,21 +15,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr kernels::MachineLimits kLimits = {.flops_per_s = 4e9, .read_bytes_per_s = 2e9};
-
-// What is logged during its life.
-class LogText final {
- public:
-  LogText() : before_(spdlog::default_logger()) {
-    spdlog::set_default_logger(std::make_shared<spdlog::logger>(
-        "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text_)));
-  }
-  ~LogText() { spdlog::set_default_logger(before_); }
-  std::string str() const { return text_.str(); }
-
- private:
-  std::ostringstream text_;
-  const std::shared_ptr<spdlog::logger> before_;
-};
 
 class WorkModelTest : public testing::Test {
  protected:

@@ -1,13 +1,17 @@
 """The worker binaries as an operator meets them: ready line, probes, exit codes, drain."""
 
+import fcntl
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "e2e"))
 import cluster  # noqa: E402
@@ -91,6 +95,64 @@ class WorkerProcessTest(unittest.TestCase):
                     code, text = run_to_exit(role, [MODEL, flag, port, other, 0, *SMALL])
                     self.assertEqual(code, 5, text)
                     self.assertIn(str(port), text)
+
+    def test_what_needs_no_weights_is_told_before_they_are_loaded(self):
+        model = pathlib.Path(self.folder) / "model"
+        shutil.copytree(MODEL, model)
+        (model / "tokenizer.json").write_text("{")
+        absent = ["--tls-cert", "/absent.pem", "--tls-key", "/absent.key", "--tls-ca", "/absent.ca"]
+        for arguments, exit_code, word in (
+                ([model], 3, "tokenizer"),
+                ([MODEL, *absent], 2, "/absent"),
+                ([MODEL, "--kv-transport", "nccl"], 2, "--kv-transport"),
+                ([MODEL, "--kv-transport", "nccl", "--nccl-library", "/absent.so"], 2, "/absent.so"),
+                ([MODEL, "--max-model-len", 10 ** 6], 2, "--max-model-len")):
+            code, text = run_to_exit("decode", [*arguments, "--port", 0, "--admin-port", 0, *SMALL])
+            self.assertEqual(code, exit_code, text)
+            self.assertIn(word, text)
+            self.assertNotIn("weights loaded", text)
+
+    def reserve_port(self):
+        """A free port that a server which asks for it by number gets, and nobody else."""
+        reserved = socket.socket()
+        self.addCleanup(reserved.close)
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        reserved.bind(("127.0.0.1", 0))
+        return reserved.getsockname()[1]
+
+    def test_a_worker_that_loads_has_its_port_and_says_what_it_does(self):
+        model = pathlib.Path(self.folder) / "model"
+        shutil.copytree(MODEL, model)
+        # With a lease on a file, who opens it waits until the lease is given back: a slow disk.
+        slow = os.open(model / "tokenizer.json", os.O_RDWR)
+        self.addCleanup(os.close, slow)
+        signal.signal(signal.SIGIO, signal.SIG_IGN)  # the kernel asks for it
+        fcntl.fcntl(slow, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        port, admin_port = self.reserve_port(), self.reserve_port()
+        arguments = [model, "--port", port, "--admin-port"]
+        worker = cluster.Process(
+            "decode", [cluster.BIN / "baton-decode", *arguments, admin_port, *SMALL], self.folder)
+        self.addCleanup(worker.kill)
+
+        def page():
+            try:
+                urllib.request.urlopen(f"http://127.0.0.1:{admin_port}/readyz", timeout=10)
+            except urllib.error.HTTPError as error:
+                return error.code, error.read().decode()
+            except OSError:
+                return None
+            return 200, ""
+        expected = (503, "the worker is starting: reading the tokenizer\n")
+        cluster.wait_until(lambda: page() == expected, f"the page {expected}")
+        with self.assertRaises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port), timeout=10)
+        code, text = run_to_exit("decode", [*arguments, 0, *SMALL])
+        self.assertEqual(code, 5, text)
+        cluster.wait_until(lambda: "reading the tokenizer, 2 s so far" in worker.log.read_text(),
+                           "a line about the phase that lasts")
+        fcntl.fcntl(slow, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        self.assertEqual(worker.wait_ready().grpc, f"127.0.0.1:{port}")
+        self.assertEqual(worker.terminate(), 0, worker.tail())
 
     def test_model_errors_exit_3(self):
         broken = pathlib.Path(self.folder) / "broken"

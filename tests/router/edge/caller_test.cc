@@ -12,11 +12,16 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr CallerRules kClear{}, kTrusting{.trust_header = true}, kTls{.tls = true},
-    kTlsTrusting{.tls = true, .trust_header = true};
+    kTlsTrusting{.tls = true, .trust_header = true},
+    kTlsOptional{.tls = true, .certificates = false},
+    kTlsOptionalTrusting{.tls = true, .certificates = false, .trust_header = true};
 
 CallerEvidence Evidence(std::vector<std::string> names, std::vector<std::string> requested) {
-  return {
-      .peer = "ipv4:10.0.0.7:40112", .names = std::move(names), .requested = std::move(requested)};
+  const bool named = !names.empty();
+  return {.peer = "ipv4:10.0.0.7:40112",
+          .names = std::move(names),
+          .requested = std::move(requested),
+          .certificate = named};
 }
 
 std::string TenantOf(const CallerEvidence& evidence, const CallerRules& rules) {
@@ -66,6 +71,29 @@ TEST(CallerTest, ACertificateWithoutANameThatATenantCanHaveIsRefused) {
     EXPECT_EQ(Refusal(Evidence(names, {}), kTls).code(), absl::StatusCode::kPermissionDenied);
     EXPECT_EQ(TenantOf(Evidence(names, {"a"}), kTlsTrusting), "a");
   }
+}
+
+TEST(CallerTest, WhereCertificatesAreOptionalOneThatIsShownCountsAsEver) {
+  const auto nobody = JudgeCaller(Evidence({}, {}), kTlsOptional);
+  ASSERT_TRUE(nobody.ok()) << nobody.status();
+  EXPECT_EQ(nobody->tenant, "default");
+  EXPECT_EQ(nobody->client, "ipv4:10.0.0.7");
+  EXPECT_EQ(TenantOf(Evidence({"search"}, {}), kTlsOptional), "search");
+  EXPECT_EQ(Refusal(Evidence({"router"}, {}), kTlsOptional).code(),
+            absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(Refusal(Evidence({"*.example"}, {}), kTlsOptional).code(),
+            absl::StatusCode::kPermissionDenied);
+  CallerEvidence nameless = Evidence({}, {});
+  nameless.certificate = true;
+  EXPECT_EQ(Refusal(nameless, kTlsOptional).code(), absl::StatusCode::kPermissionDenied);
+}
+
+TEST(CallerTest, WhoShowsNoCertificateWhereOthersDoNamesNoTenant) {
+  const absl::Status refused = Refusal(Evidence({}, {"team-red"}), kTlsOptionalTrusting);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("without a certificate"));
+  EXPECT_EQ(TenantOf(Evidence({}, {}), kTlsOptionalTrusting), "default");
+  EXPECT_EQ(TenantOf(Evidence({"proxy"}, {"team-red"}), kTlsOptionalTrusting), "team-red");
 }
 
 TEST(CallerTest, AHeaderThatNamesNoTenantIsRefused) {

@@ -1,0 +1,38 @@
+#include "common/worker/start_checks.h"
+
+#include <utility>
+
+#include "common/rpc/credentials.h"
+#include "common/rpc/own_certificate.h"
+#include "common/worker/handoff.h"
+
+namespace baton {
+
+TlsOptions TlsOf(const TlsFlags& flags) {
+  return {.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
+}
+
+Fatal CannotServeGrpc(const absl::Status& why) {
+  return FatalOf(why, ExitCode::kUsage, "cannot serve gRPC", "--port 0 takes any free port");
+}
+
+Fatal CannotMoveKv(const absl::Status& why) {
+  return FatalOf(why, ExitCode::kUsage, "cannot move KV caches",
+                 "--kv-transport grpc works everywhere");
+}
+
+std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
+                                     std::optional<HeldPort>* port) {
+  const absl::Status tls = CheckOwnRoles(TlsOf(flags.server.tls), {WorkerRoleName(role)});
+  if (!tls.ok()) return FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS");
+  auto held = HeldPort::Take(flags.server.host, flags.server.port);
+  if (!held.ok()) return CannotServeGrpc(held.status());
+  const auto credentials = MakeServerCredentials(TlsOf(flags.server.tls));
+  if (!credentials.ok()) return CannotServeGrpc(credentials.status());
+  const absl::Status transport = CheckTransport(TransportOptionsOf(flags));
+  if (!transport.ok()) return CannotMoveKv(transport);
+  port->emplace(*std::move(held));
+  return std::nullopt;
+}
+
+}  // namespace baton

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <optional>
+
+#include "absl/status/status.h"
+#include "common/config/exit_code.h"
+#include "common/config/options.h"
+#include "common/rpc/held_port.h"
+#include "common/rpc/tls.h"
+#include "common/worker/worker_core.h"
+
+namespace baton {
+
+// What can be found out about a worker's settings without its model, and so before a load that may
+// take minutes: that it can listen, that its certificates can serve, and that KV can travel as it
+// is asked to. On success `*port` holds the gRPC port; otherwise the result says why not.
+std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
+                                     std::optional<HeldPort>* port);
+
+TlsOptions TlsOf(const TlsFlags& flags);
+Fatal CannotServeGrpc(const absl::Status& why);
+Fatal CannotMoveKv(const absl::Status& why);
+
+}  // namespace baton

@@ -1,0 +1,60 @@
+// What a router's log tells of the requests that it serves.
+#include "gmock/gmock.h"
+#include "tests/fakes/log_text.h"
+#include "tests/router/router_fixture.h"
+
+namespace baton::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class RouterLogTest : public RouterTest {
+ protected:
+  RouterLogTest() {
+    AddDecode();
+    AddPrefill();
+  }
+};
+
+TEST_F(RouterLogTest, TheLoadIsToldWhileThereIsAnyAndOnceWhenThereIsNone) {
+  const LogText log;
+  options_.log_stats_interval = std::chrono::milliseconds(20);
+  StartRouter();
+  ASSERT_TRUE(Generate(Request("hello", 8)).status.ok());
+  v1::GenerateRequest wrong = Request("hello", 8);
+  wrong.mutable_spec()->mutable_sampling()->set_top_p(7);
+  ASSERT_FALSE(Generate(wrong).status.ok());
+  EXPECT_TRUE(Eventually([&] { return log.str().find("load: idle") != std::string::npos; }));
+  EXPECT_THAT(log.str(), AllOf(HasSubstr("1 requests answered"), HasSubstr("1 failed")));
+  router_.reset();
+}
+
+TEST_F(RouterLogTest, EachRequestHasALineAtLevelDebug) {
+  const LogText log(spdlog::level::debug);
+  StartRouter();
+  v1::GenerateRequest request = Request("hello", 8);
+  request.mutable_spec()->set_request_id("told");
+  ASSERT_TRUE(Generate(request).status.ok());
+  router_.reset();
+  EXPECT_THAT(log.str(),
+              ContainsRegex("request told ended: reason=length tenant=default prompt_tokens=6 "
+                            "cached_tokens=[0-9]+ output_tokens=8 queue_ms=[0-9.]+ "
+                            "ttft_ms=[0-9.]+ total_ms=[0-9.]+ attempts=1\n"));
+}
+
+TEST_F(RouterLogTest, AtLevelInfoAnAnsweredRequestHasNone) {
+  const LogText log;
+  StartRouter();
+  v1::GenerateRequest request = Request("hello", 8);
+  request.mutable_spec()->set_request_id("told");
+  ASSERT_TRUE(Generate(request).status.ok());
+  router_.reset();
+  EXPECT_THAT(log.str(), Not(HasSubstr("told")));
+  EXPECT_THAT(log.str(), Not(HasSubstr("load:")));
+}
+
+}  // namespace
+}  // namespace baton::testing
