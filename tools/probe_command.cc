@@ -3,8 +3,8 @@
 #include "common/config/bind.h"
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
+#include "tools/client/health_client.h"
 #include "tools/commands.h"
-#include "tools/health_client.h"
 
 namespace baton {
 
@@ -26,7 +26,7 @@ int ProbeCommand(const Invocation& call) {
                       "how long to wait for the answer")));
   set.Add(With(Valued(TextFlag("tls-role", &role), "NAME"), "TLS",
                "the role that the server's certificate names"));
-  BindTls(&set, &tls);
+  BindClientTls(&set, &tls);
   if (const auto exit = call.Read(&set)) return *exit;
   const auto health = CheckHealth(address, service, timeout, {.tls = tls, .role = role});
   if (!health.ok()) {

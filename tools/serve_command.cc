@@ -1,16 +1,21 @@
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/cores.h"
 #include "common/base/log.h"
+#include "common/base/status.h"
 #include "common/config/exit_code.h"
+#include "common/rpc/own_certificate.h"
 #include "httplib.h"
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 #include "tools/commands.h"
 #include "tools/serve/gpu_deal.h"
+#include "tools/serve/reserved_port.h"
 #include "tools/serve/serve_flags.h"
 #include "tools/serve/supervisor.h"
 
@@ -30,25 +35,32 @@ int PortOf(const std::string& address) {
   return std::atoi(address.substr(address.rfind(':') + 1).c_str());
 }
 
+// A worker that is to be started, and where it will be.
+struct PlannedWorker {
+  bool prefill = false;
+  ReservedPort port;
+  ServiceSpec spec;
+
+  std::string address() const { return absl::StrCat("127.0.0.1:", port.port()); }
+};
+
 ServiceSpec WorkerSpec(const FlagSet& set, const ServeFlags& flags, const std::string& role,
-                       int32_t index, int32_t threads, const GpuShare& gpus) {
+                       int32_t index, int port, const WorkerShare& share, const GpuShare& gpus) {
   std::vector<std::string> environment;
   if (!gpus.visible.empty()) environment.push_back("CUDA_VISIBLE_DEVICES=" + gpus.visible);
-  const WorkerShare share = {.threads = threads, .gpu_sharers = gpus.sharers};
   return {.role = role,
           .name = role + "-" + std::to_string(index),
           .program = BinaryFolder() / ("baton-" + role),
           .arguments =
-              [&set, &flags, share](const std::optional<ReadyLine>& before) {
-                const WorkerAddress address =
-                    before ? WorkerAddress{PortOf(before->grpc), PortOf(before->admin)}
-                           : WorkerAddress{};
-                return WorkerArguments(set, flags, share, address);
+              [&set, &flags, share, port](const std::optional<ReadyLine>& before) {
+                const int admin_port = before ? PortOf(before->admin) : 0;
+                return WorkerArguments(set, flags, share, {port, admin_port});
               },
           .environment = std::move(environment)};
 }
 
-std::vector<ServiceSpec> WorkerSpecs(const FlagSet& set, const ServeFlags& flags) {
+absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
+                                                       const ServeFlags& flags) {
   const int32_t prefills = flags.unified ? 0 : flags.prefill;
   const int32_t workers = prefills + flags.decode;
   const std::vector<int32_t> threads =
@@ -58,31 +70,34 @@ std::vector<ServiceSpec> WorkerSpecs(const FlagSet& set, const ServeFlags& flags
     gpus = DealGpus(VisibleGpus(std::getenv("CUDA_VISIBLE_DEVICES")), workers,
                     flags.engine.tensor_parallel_size);
   }
-  std::vector<ServiceSpec> specs;
+  std::vector<PlannedWorker> plan;
   for (int32_t i = 0; i < workers; ++i) {
     const bool prefill = i < prefills;
     const auto worker = static_cast<size_t>(i);
-    specs.push_back(WorkerSpec(set, flags, prefill ? "prefill" : "decode",
-                               prefill ? i : i - prefills, threads[worker], gpus[worker]));
-    if (gpus[worker].visible.empty()) continue;
-    spdlog::info("{} gets GPU {}, with {} of the workers on it", specs.back().name,
-                 gpus[worker].visible, gpus[worker].sharers);
+    BATON_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
+    ServiceSpec spec = WorkerSpec(
+        set, flags, prefill ? "prefill" : "decode", prefill ? i : i - prefills, port.port(),
+        {.threads = threads[worker], .gpu_sharers = gpus[worker].sharers}, gpus[worker]);
+    if (!gpus[worker].visible.empty()) {
+      spdlog::info("{} gets GPU {}, with {} of the workers on it", spec.name, gpus[worker].visible,
+                   gpus[worker].sharers);
+    }
+    plan.push_back({.prefill = prefill, .port = std::move(port), .spec = std::move(spec)});
   }
-  return specs;
+  return plan;
 }
 
 ServiceSpec RouterSpec(const FlagSet& set, const ServeFlags& flags,
-                       const std::vector<ReadyLine>& workers) {
+                       const std::vector<PlannedWorker>& workers) {
   std::vector<std::string> prefill, decode;
-  for (const ReadyLine& worker : workers) {
-    (worker.role == "prefill" ? prefill : decode).push_back(worker.grpc);
+  for (const PlannedWorker& worker : workers) {
+    (worker.prefill ? prefill : decode).push_back(worker.address());
   }
   return {.role = "router",
           .name = "router",
           .program = BinaryFolder() / "baton-router",
-          .arguments = [&set, flags, prefill, decode](const std::optional<ReadyLine>& before) {
-            ServeFlags now = flags;
-            std::vector<std::string> arguments = RouterArguments(set, now, prefill, decode);
+          .arguments = [&set, &flags, prefill, decode](const std::optional<ReadyLine>& before) {
+            std::vector<std::string> arguments = RouterArguments(set, flags, prefill, decode);
             if (before) {
               // The last one counts.
               arguments.push_back("--port=" + std::to_string(PortOf(before->grpc)));
@@ -100,37 +115,42 @@ bool AnswersReady(const std::string& admin_address) {
   return response && response->status == 200;
 }
 
-std::string ServeReadyLine(const std::string& grpc, const ReadyLine& router,
-                           const std::vector<ReadyLine>& workers, const std::vector<pid_t>& pids) {
+// `services` and `pids` begin with the router's.
+std::string ServeReadyLine(const std::string& grpc, const std::vector<ReadyLine>& services,
+                           const std::vector<pid_t>& pids) {
   nlohmann::ordered_json list = nlohmann::ordered_json::array();
-  for (size_t i = 0; i < workers.size(); ++i) {
-    list.push_back({{"role", workers[i].role},
+  for (size_t i = 1; i < services.size(); ++i) {
+    list.push_back({{"role", services[i].role},
                     {"pid", pids[i]},
-                    {"grpc", workers[i].grpc},
-                    {"admin", workers[i].admin}});
+                    {"grpc", services[i].grpc},
+                    {"admin", services[i].admin}});
   }
   const nlohmann::ordered_json json = {
-      {"ready", true}, {"grpc", grpc}, {"admin", router.admin}, {"workers", list}};
+      {"ready", true}, {"grpc", grpc}, {"admin", services[0].admin}, {"workers", list}};
   return json.dump() + "\n";
 }
 
-// Starts everything and prints the ready line. The result is empty on success, and when a signal
-// came first.
-std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const ServeFlags& flags) {
+// Starts everything and prints the ready line; `*ready` says whether it did. The result is empty on
+// success, and when a signal came first. The router comes first: what it finds wrong with settings,
+// files and ports is then told before any worker loads the model, and it has its port and its log
+// from there on.
+std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const ServeFlags& flags,
+                             const std::vector<PlannedWorker>& workers, bool* ready) {
   constexpr auto kRouterReadyTimeout = std::chrono::seconds(60);
-  if (auto failure = supervisor->StartAll(WorkerSpecs(set, flags))) return failure;
-  if (supervisor->stop_requested()) return std::nullopt;
-  const std::vector<ReadyLine> workers = supervisor->ready_lines();
   if (auto failure = supervisor->StartAll({RouterSpec(set, flags, workers)})) return failure;
   if (supervisor->stop_requested()) return std::nullopt;
-  bool ready = false;
-  supervisor->RunUntil([&] { return ready = AnswersReady(supervisor->ready_lines().back().admin); },
-                       base::SteadyClock().Now() + kRouterReadyTimeout);
-  if (ready) {
+  std::vector<ServiceSpec> specs;
+  for (const PlannedWorker& worker : workers) specs.push_back(worker.spec);
+  if (auto failure = supervisor->StartAll(specs)) return failure;
+  if (supervisor->stop_requested()) return std::nullopt;
+  supervisor->RunUntil(
+      [&] { return *ready = AnswersReady(supervisor->ready_lines().front().admin); },
+      base::SteadyClock().Now() + kRouterReadyTimeout);
+  if (*ready) {
     // The router's own line says where it listens, which a restart of it needs.
-    const ReadyLine router = supervisor->ready_lines().back();
-    const std::string& grpc = Advertised(flags.router.server, router.grpc);
-    Print(ServeReadyLine(grpc, router, workers, supervisor->pids()));
+    const std::vector<ReadyLine> services = supervisor->ready_lines();
+    const std::string& grpc = Advertised(flags.router.server, services.front().grpc);
+    Print(ServeReadyLine(grpc, services, supervisor->pids()));
   } else if (!supervisor->stop_requested()) {
     return Fatal{.code = ExitCode::kResources,
                  .what = "the router did not find its workers",
@@ -138,6 +158,17 @@ std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const S
                  .next = "what its log lines above say"};
   }
   return std::nullopt;
+}
+
+// Every process that is started shows the same certificate, and the others must believe it.
+absl::Status CheckCertificate(const TlsFlags& flags, const std::vector<PlannedWorker>& workers) {
+  const TlsOptions tls{.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
+  std::vector<std::string_view> roles = {"router"};
+  const auto prefills = std::ranges::count_if(workers, &PlannedWorker::prefill);
+  if (prefills > 0) roles.push_back("prefill");
+  if (prefills < std::ssize(workers)) roles.push_back("decode");
+  BATON_RETURN_IF_ERROR(CheckOwnRoles(tls, roles));
+  return CheckOwnAuthority(tls);
 }
 
 }  // namespace
@@ -153,14 +184,25 @@ int ServeCommand(const Invocation& call) {
   BATON_CHECK(logging.ok()) << logging;
   // Whoever reads the logs may leave; the service goes on.
   std::signal(SIGPIPE, SIG_IGN);
+  const auto workers = PlanWorkers(set, flags);
+  if (!workers.ok()) {
+    return ReportFatal(set.program(),
+                       FatalOf(workers.status(), ExitCode::kResources, "cannot start the workers"));
+  }
+  if (const absl::Status tls = CheckCertificate(server.tls, *workers); !tls.ok()) {
+    return ReportFatal(set.program(), FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS"));
+  }
   const base::SteadyClock clock;
   Supervisor supervisor({.prefix_logs = server.log_format == base::LogFormat::kText,
                          .drain_timeout = server.drain_timeout},
                         &clock);
-  if (const auto failure = StartUp(&supervisor, set, flags)) {
-    supervisor.Drain({"router"});
-    supervisor.Drain({"prefill", "decode"});
-    return ReportFatal(set.program(), *failure);
+  bool ready = false;
+  const auto failure = StartUp(&supervisor, set, flags, *workers, &ready);
+  if (!ready) {
+    // Nobody was told of this service, and what a client sent it nevertheless cannot be answered.
+    constexpr auto kFailedStartDrain = std::chrono::seconds(2);
+    supervisor.Drain({"router", "prefill", "decode"}, kFailedStartDrain);
+    return failure ? ReportFatal(set.program(), *failure) : ToInt(ExitCode::kOk);
   }
   supervisor.RunUntil([] { return false; }, base::kNever);
   spdlog::info("stopping: the router first, then the workers");

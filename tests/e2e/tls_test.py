@@ -2,6 +2,8 @@
 
 import json
 import pathlib
+import re
+import shlex
 import subprocess
 import tempfile
 import unittest
@@ -9,7 +11,7 @@ import unittest
 import grpc
 
 import client
-from cluster import BIN, DEMO_MODEL, Cluster, Failure, Process, wait_until
+from cluster import BIN, DEMO_MODEL, ROOT, Cluster, Process, wait_until
 
 REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
 
@@ -140,7 +142,31 @@ class TlsTest(unittest.TestCase):
                 wait_until(lambda w=worker: f"{w.grpc} does not answer" in router.log.read_text(),
                            "a log line that names the worker")
             self.assertIn("handshake failed", router.log.read_text())
+            # gRPC has something to say of that as well, and says it where all is said.
+            for process in (router, self.cluster.router, *self.cluster.decode, *self.cluster.prefill):
+                for line in process.log.read_text().splitlines():
+                    self.assertRegex(line, r"^\d{4}-\d\d-\d\d \S+ [TDIWEC] ", process.name)
             self.assertEqual(self.cluster._status(router, "/readyz"), 503)
+        finally:
+            self.assertEqual(router.terminate(), 0, router.tail())
+
+    def test_clients_without_a_certificate_are_served_where_none_is_demanded(self):
+        authority = {"ca": self.files["client"]["ca"]}
+        self.assertEqual(self.generate(authority)["code"], "UNAVAILABLE")
+        kept = self.cluster.router_flags
+        self.cluster.router_flags = [*kept, "--tls-client-certs", "optional"]
+        router = self.cluster.spawn_router("open").wait_ready()
+        self.cluster.router_flags = kept
+        try:
+            self.cluster.wait_routable(router)
+            for files in (authority, self.files["client"]):
+                result = run("generate", "--server", router.grpc, "--prompts", "-", "--json", *flags(files),
+                             text=json.dumps(REQUEST))
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+                self.assertTrue(json.loads(result.stdout)["workers"]["prefill"], "workers take it as a router")
+            result = run("generate", "--server", router.grpc, "--prompt", "x", "--timeout", "5s",
+                         *flags(self.stranger))
+            self.assertEqual(result.returncode, 1, "a foreign certificate is worse than none")
         finally:
             self.assertEqual(router.terminate(), 0, router.tail())
 
@@ -164,32 +190,116 @@ class TlsTest(unittest.TestCase):
             self.assertIn("--tls-key", result.stderr)
 
 
-class ServeTest(unittest.TestCase):
-    def test_serve_and_its_client(self):
+class Page:
+    """docs/tls.md: its shell lines are run in `folder`, its commands are taken from it by program."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        blocks = re.findall(r"^```(\w*)\n(.*?)^```$", (ROOT / "docs/tls.md").read_text(), re.M | re.S)
+        script = "".join(text for kind, text in blocks if kind == "sh")
+        subprocess.run(["bash", "-euc", script], cwd=folder, check=True, capture_output=True, timeout=60)
+        self._lines = [line for kind, text in blocks if not kind for line in text.splitlines()]
+
+    def command(self, *words, replace=()):
+        """The one line that begins with `words`, its files those that the script made."""
+        found = [shlex.split(line) for line in self._lines]
+        line, = (line for line in found if tuple(line[:len(words)]) == words)
+        known = {"models/demo": str(DEMO_MODEL), **dict(replace)}
+        parts = [known.get(part, part) for part in line]
+        parts = [str(self.folder / part) if re.search(r"\.(pem|key)$", part) else part for part in parts]
+        return [parts[0].replace("build/cpu/bin", str(BIN)), *parts[1:]]
+
+    def files(self, name):
+        return {"cert": str(self.folder / f"{name}.pem"), "key": str(self.folder / f"{name}.key"),
+                "ca": str(self.folder / "ca.pem")}
+
+
+class PageTest(unittest.TestCase):
+    """docs/tls.md, literally: only ports are any free ones."""
+
+    FREE_PORTS = ["--port", "0", "--admin-port", "0"]
+    SMALL = ["--kv-cache-memory", "32MiB", "--threads", "1"]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="baton-tls-")
+        cls.page = Page(cls.folder.name)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def setUp(self):
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            process.kill()
+
+    def start(self, *command, replace=()):
+        name = command[0].rpartition("/")[2]
+        given = self.page.command(*command, replace=replace)
+        small = [] if name == "baton-router" else self.SMALL
+        small = [*small, *(["--eos-log", "off"] if name == "baton" else [])]
+        self.processes.append(Process(name, [*given, *self.FREE_PORTS, *small], self.folder.name))
+        return self.processes[-1].wait_ready()
+
+    def run_client(self, command):
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def check_clients(self, address, admin):
+        wait_until(lambda: Cluster._status(admin, "/readyz") == 200, "the workers")
+        generate = self.page.command("build/cpu/bin/baton", "generate")
+        result = self.run_client([*generate, "--server", address, "--json"])
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        answer = json.loads(result.stdout)
+        self.assertEqual(answer["attempts"], 1)
+        self.assertTrue(answer["workers"]["prefill"], "the KV cache went over TLS too")
+        probe = self.page.command("build/cpu/bin/baton", "probe", replace={"127.0.0.1:50051": address}.items())
+        self.assertEqual(self.run_client(probe).returncode, 0)
+        in_the_clear = self.run_client([generate[0], "generate", "--server", address, "--prompt", "x",
+                                        "--timeout", "5s"])
+        self.assertEqual(in_the_clear.returncode, 1)
+        # As grpcurl and other libraries do: the name is what was dialled.
+        files = self.page.files("team-red")
+        read = lambda kind: pathlib.Path(files[kind]).read_bytes()
+        other = client.Client(address, grpc.ssl_channel_credentials(read("ca"), read("key"), read("cert")))
+        self.assertEqual(other.unary("baton.v1.ModelService/GetModelInfo", {}).name, "demo")
+        other.close()
+
+    def test_everything_on_one_machine(self):
+        service = self.start("build/cpu/bin/baton", "serve")
+        self.check_clients(service.grpc, service)
+        self.assertEqual(service.terminate(), 0, service.tail())
+
+    def test_one_certificate_per_role(self):
+        decode = self.start("build/cpu/bin/baton-decode")
+        prefill = self.start("build/cpu/bin/baton-prefill")
+        router = self.start("build/cpu/bin/baton-router",
+                            replace={"127.0.0.1:50061": decode.grpc, "127.0.0.1:50062": prefill.grpc}.items())
+        self.check_clients(router.grpc, router)
+
+
+class OrdinaryCertificateTest(unittest.TestCase):
+    """Who brings a certificate as web servers have it learns at once what is missing."""
+
+    def test_it_ends_every_start_before_anything_loads(self):
         with tempfile.TemporaryDirectory(prefix="baton-tls-") as folder:
             ours = Authority(folder, "ours")
-            all_roles = flags(ours.issue("serve", ["router", "prefill", "decode"]))
-            mine = flags(ours.issue("client", ["client"]))
-            service = Process("serve", [BIN / "baton", "serve", DEMO_MODEL, "--port", "0", "--admin-port", "0",
-                                        "--kv-cache-memory", "32MiB", "--eos-log", "off", *all_roles], folder)
-            try:
-                service.wait_ready()
-                wait_until(lambda: service.metrics().sum("baton_router_worker_up") == 2, "both workers")
-                result = run("generate", "--server", service.grpc, "--prompts", "-", "--json", *mine,
-                             text=json.dumps(REQUEST))
-                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-                answer = json.loads(result.stdout)
-                self.assertEqual(len(answer["token_ids"]), 12)
-                self.assertTrue(answer["workers"]["prefill"])
-                self.assertEqual(run("probe", service.grpc, *mine).returncode, 0)
-                refused = run("generate", "--server", service.grpc, "--prompt", "x", "--timeout", "5s")
-                self.assertEqual(refused.returncode, 1)
-                self.assertEqual(service.terminate(), 0)
-            except Failure:
-                print(service.tail())
-                raise
-            finally:
-                service.kill()
+            web = flags(ours.issue("web", ["localhost"]))
+            # A folder that holds no model: nothing was read from it.
+            for command, missing in [
+                    (["baton", "serve"], "'router', 'prefill', 'decode'"),
+                    (["baton-decode"], "'decode'"), (["baton-prefill"], "'prefill'"),
+                    (["baton-router", "--decode-workers", "127.0.0.1:1"], "'router'")]:
+                result = subprocess.run([str(BIN / command[0]), *command[1:], folder, *web],
+                                        capture_output=True, text=True, timeout=60, check=False)
+                self.assertEqual(result.returncode, 2, f"{command}: {result.stderr}")
+                self.assertEqual(result.stdout, "")
+                fatal = result.stderr.splitlines()[-1]
+                for part in ("web.pem names 'localhost' and 'web'", f"not the role{'s' * (',' in missing)} "
+                             + missing, "Try: issue a certificate", "docs/tls.md"):
+                    self.assertIn(part, fatal)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -98,10 +100,50 @@ TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
 
 TEST_F(ConfigCommand, WhatPrintWritesCheckAccepts) {
   for (const char* command : {"serve", "router", "prefill", "decode"}) {
-    const ToolRun print = RunTool({"config", "print", "--for", command, "m"});
+    const ToolRun print = RunTool({"config", "print", "--for", command, "./m"});
     ASSERT_EQ(print.exit, 0) << print.err;
     const ToolRun check = RunTool({"config", "check", File(print.out), "--for", command});
     EXPECT_EQ(check.exit, 0) << check.err << print.out;
+  }
+  for (const char* command : {"generate", "chat", "bench"}) {
+    const ToolRun print = RunTool({"config", "print", command});
+    ASSERT_EQ(print.exit, 0) << print.err;
+    const ToolRun check = RunTool({"config", "check", command, File(print.out)});
+    EXPECT_EQ(check.exit, 0) << check.err << print.out;
+  }
+}
+
+TEST_F(ConfigCommand, ALargeSeedIsReadAgain) {
+  const ToolRun print =
+      RunTool({"config", "print", "router", "--seed", "18446744073709551615", "./m"});
+  ASSERT_EQ(print.exit, 0) << print.err;
+  EXPECT_EQ(RunTool({"config", "check", "router", File(print.out)}).exit, 0);
+}
+
+TEST_F(ConfigCommand, TheFirstWordIsTheCommand) {
+  EXPECT_THAT(RunTool({"config", "print"}).out, HasSubstr("# Settings of `serve`"));
+  const ToolRun serve = RunTool({"config", "print", "serve"});
+  EXPECT_THAT(serve.out, HasSubstr("# Settings of `serve`"));
+  EXPECT_THAT(serve.out, HasSubstr("# model-dir = \"\""));
+  EXPECT_THAT(RunTool({"config", "print", "router", "--port=9", "/models/demo"}).out,
+              AllOf(HasSubstr("# Settings of `router`"), ContainsRegex("port = 9 +# command line"),
+                    ContainsRegex("model-dir = \"/models/demo\" +# command line")));
+  EXPECT_THAT(RunTool({"config", "print", "bench", "--runs=3"}).out,
+              AllOf(HasSubstr("# Settings of `bench`"), ContainsRegex("runs = 3 +# comm")));
+  EXPECT_THAT(RunTool({"config", "print", ::testing::TempDir()}).out,
+              AllOf(HasSubstr("# Settings of `serve`"), HasSubstr(::testing::TempDir())));
+}
+
+TEST_F(ConfigCommand, AWrongWordNamesTheRightOnes) {
+  for (const Arguments& wrong : {Arguments{"config", "print", "rooter"},
+                                 Arguments{"config", "print", "--port", "5", "router"},
+                                 Arguments{"config", "print", "--for", "rooter"},
+                                 Arguments{"config", "check", "--for", "rooter", "f.toml"}}) {
+    const ToolRun run = RunTool(wrong);
+    EXPECT_EQ(run.exit, 2);
+    EXPECT_EQ(run.out, "");
+    EXPECT_THAT(run.err, AllOf(HasSubstr("expected serve, router, prefill, decode"),
+                               HasSubstr("Try: router")));
   }
 }
 
@@ -114,7 +156,11 @@ TEST_F(ConfigCommand, CheckNamesWhatIsWrong) {
   EXPECT_EQ(RunTool({"config", "check"}).exit, 2);
   EXPECT_EQ(RunTool({"config", "check", "/nowhere.toml"}).exit, 2);
   EXPECT_THAT(RunTool({"config", "check", File("port = 5\n"), "--for", "decod"}).err,
-              HasSubstr("Try: --for decode"));
+              HasSubstr("Try: decode"));
+  const ToolRun two = RunTool({"config", "check", "router", File("prot = 5\nseed = \"x\"\n")});
+  EXPECT_THAT(two.err, AllOf(HasSubstr("baton config check: fatal: " + file_ + ":1: unknown key"),
+                             HasSubstr("no setting of 'router' has this name"),
+                             HasSubstr("baton config check: fatal: " + file_ + ":2: seed:")));
 }
 
 }  // namespace

@@ -52,6 +52,31 @@ TEST(GenerateCommand, StreamsTheAnswerAndTellsHowItEnded) {
   EXPECT_THAT(run.err, HasSubstr("EOS ▅█  at most 0.75, at step 2 of 2"));
 }
 
+TEST(GenerateCommand, LogprobsAreShownWithoutJson) {
+  FakeInferenceService server([](const auto& spec, const std::string& text) {
+    auto answer = GoodAnswer(spec, text);
+    auto* first = answer.events[1].mutable_delta()->add_logprobs();
+    first->set_logprob(-0.5);
+    first->set_text("a \"b\"\n\u00E9");
+    for (const char* other : {" x", "y"}) {
+      first->add_top()->set_text(other);
+      first->mutable_top(first->top_size() - 1)->set_logprob(-0.25F);
+    }
+    auto* second = answer.events[2].mutable_delta()->add_logprobs();
+    second->set_logprob(-12.25);
+    second->set_text("\uFFFD");
+    second->set_text_bytes("\xC3");
+    return answer;
+  });
+  const Output run = Generate({"--server", server.address(), "--prompt", "hello", "--logprobs=2"});
+  EXPECT_EQ(run.exit, 0);
+  EXPECT_EQ(run.out, "hello\n");
+  EXPECT_THAT(run.err, HasSubstr("    -0.5000  \"a \\\"b\\\"\\n\u00E9\"   of: -0.2500 \" x\", "
+                                 "-0.2500 \"y\"\n"
+                                 "   -12.2500  \"\\xc3\"\n"));
+  EXPECT_EQ(server.generate_requests()[0].spec().output().logprobs(), 2);
+}
+
 TEST(GenerateCommand, SendsWhatTheFlagsSayAndNothingElse) {
   FakeInferenceService server(GoodAnswer);
   Generate({"--server", server.address(), "--prompt", "x", "--max-tokens", "0", "--temperature",

@@ -55,6 +55,9 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   auto* top = outcome.logprobs[0].add_top();
   top->set_token_id(9);
   top->set_logprob(-0.25);
+  top->set_text(" a");
+  outcome.logprobs[0].set_text("\uFFFD");
+  outcome.logprobs[0].set_text_bytes("\xC3");
   outcome.eos_steps.resize(1);
   outcome.eos_steps[0].set_step(1);
   outcome.final.mutable_usage()->set_natural_end_step(3);
@@ -62,7 +65,8 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   outcome.final.clear_prefill_worker();
   const Json json = Json::parse(OutcomeAsJson(outcome));
   EXPECT_EQ(json["logprobs"][0],
-            Json::parse(R"({"token_id":7,"logprob":-0.5,"top":[{"token_id":9,"logprob":-0.25}]})"));
+            Json::parse("{\"token_id\":7,\"text\":\"\uFFFD\",\"bytes\":[195],\"logprob\":-0.5,"
+                        R"("top":[{"token_id":9,"text":" a","logprob":-0.25}]})"));
   EXPECT_EQ(json["eos"][0]["step"], 1);
   EXPECT_TRUE(json["eos"][0]["eos_prob"].is_null()) << "a model without EOS has none";
   EXPECT_EQ(json["usage"]["natural_end_step"], 3);

@@ -118,6 +118,7 @@ TEST_F(ServeCommandTest, ADeadWorkerComesBackAtItsAddress) {
   Start({"m", "--admin-port", "0"});
   const auto ready = WaitReady();
   ASSERT_TRUE(ready.is_object()) << err_;
+  const std::string grpc = ready["workers"][1]["grpc"];
   const std::string admin = ready["workers"][1]["admin"];
   kill(ready["workers"][1]["pid"].get<pid_t>(), SIGKILL);
   const auto count = [&] {
@@ -131,7 +132,7 @@ TEST_F(ServeCommandTest, ADeadWorkerComesBackAtItsAddress) {
   ReadUntil([&] { return count() == 2; });
   EXPECT_EQ(count(), 2u) << err_;
   const std::string again = err_.substr(err_.rfind("decode-0 is ready"));
-  EXPECT_THAT(again, HasSubstr("admin " + admin));
+  EXPECT_THAT(again, HasSubstr("gRPC " + grpc + ", admin " + admin));
   serve_->Signal(SIGTERM);
   EXPECT_EQ(WaitExit(), 0);
 }
@@ -141,6 +142,15 @@ TEST_F(ServeCommandTest, AWorkerThatCannotLoadTheModelDecidesTheExitCode) {
   EXPECT_EQ(WaitExit(), 3);
   EXPECT_THAT(out_, IsEmpty());
   EXPECT_THAT(err_, HasSubstr("baton serve: fatal: cannot start"));
+}
+
+TEST_F(ServeCommandTest, NoWorkerLoadsAModelForARouterThatCannotStart) {
+  Start({"full"});
+  EXPECT_EQ(WaitExit(), 4);
+  EXPECT_THAT(out_, IsEmpty());
+  EXPECT_THAT(err_, HasSubstr("cannot start router"));
+  EXPECT_THAT(err_, Not(HasSubstr("baton-decode")));
+  EXPECT_THAT(err_, Not(HasSubstr("baton-prefill")));
 }
 
 TEST_F(ServeCommandTest, WrongUsageExits2) {

@@ -153,8 +153,23 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
   EXPECT_EQ(router.tenants["a"].max_running, 3);
   EXPECT_EQ(router.tenants["b"].max_queued, 4);
   EXPECT_EQ(router.tenant_max_running, 9);
+  EXPECT_EQ(router.worker_start_timeout, SupervisorOptions().start_timeout);
   EXPECT_THAT(router.prefill_workers, ElementsAre("p:1"));
   EXPECT_THAT(router.decode_workers, ElementsAre("d:1", "d:2"));
+}
+
+TEST(RouterArguments, OnlyAnEosLogThatWasAskedForMayStopTheService) {
+  for (const std::vector<std::string>& given :
+       {std::vector<std::string>{"m"}, {"m", "--eos-log", "./eos_probabilities.jsonl"}}) {
+    const Parsed parsed(given);
+    RouterFlags router;
+    FlagSet set("baton-router", "router", "");
+    BindRouter(&set, &router);
+    const auto status = set.Parse(RouterArguments(parsed.set, parsed.flags, {}, {"d:1"}), {});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_EQ(router.eos_log, "./eos_probabilities.jsonl");
+    EXPECT_EQ(router.eos_log_optional, given.size() == 1);
+  }
 }
 
 TEST(ChildArguments, TlsIsForEveryProcess) {

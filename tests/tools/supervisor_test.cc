@@ -69,6 +69,16 @@ TEST_F(SupervisorTest, ACrashAtStartIsAResourceFailure) {
   EXPECT_THAT(failure->why, HasSubstr("137"));
 }
 
+TEST_F(SupervisorTest, NamesWhatDidNotGetReadyInTime) {
+  Supervisor supervisor({.start_timeout = base::Duration::zero()}, &clock_);
+  ServiceSpec slow = Shell("exec sleep 100");
+  slow.name = "prefill-7";
+  const auto failure = supervisor.StartAll({slow});
+  ASSERT_TRUE(failure.has_value());
+  EXPECT_EQ(failure->code, ExitCode::kResources);
+  EXPECT_EQ(failure->what, "prefill-7 did not get ready");
+}
+
 TEST_F(SupervisorTest, AMissingBinarySaysWhereToLook) {
   ServiceSpec spec = Shell("");
   spec.program = "/nowhere/baton-decode";
@@ -129,6 +139,17 @@ TEST_F(SupervisorTest, DrainSendsSigtermAndWaits) {
   ::testing::internal::CaptureStderr();
   Drain();
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("[decode-0] bye"));
+  EXPECT_EQ(supervisor_.pids()[0], -1);
+}
+
+// A worker that loads a model does not look for signals.
+TEST_F(SupervisorTest, DrainDoesNotWaitForWhatIsNotReady) {
+  ASSERT_TRUE(
+      supervisor_.StartAll({Shell("trap '' TERM; while :; do sleep 0.01; done"), Shell("exit 4")})
+          .has_value());
+  const base::Instant begin = clock_.Now();
+  Drain();
+  EXPECT_LT(clock_.Now() - begin, seconds(10));
   EXPECT_EQ(supervisor_.pids()[0], -1);
 }
 

@@ -20,7 +20,7 @@ void BindClient(FlagSet* set, ClientFlags* flags) {
   set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, flags);
-  BindTls(set, &flags->tls);
+  BindClientTls(set, &flags->tls);
 }
 
 ChannelOptions ChannelOptionsOf(const ClientFlags& flags) {

@@ -1,17 +1,25 @@
 #include "tools/generate/generate_client.h"
 
 #include <chrono>
+#include <cstdio>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/status_map.h"
 #include "grpcpp/grpcpp.h"
+#include "tools/client/health_client.h"
+#include "tools/client/no_server.h"
+#include "tools/generate/wait_notice.h"
 
 namespace baton {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// How long a server may take to say how it is.
+constexpr base::Duration kHealthPatience = std::chrono::seconds(1);
 
 double MillisecondsSince(Clock::time_point begin) {
   return base::Milliseconds(Clock::now() - begin);
@@ -30,13 +38,20 @@ void Append(const v1::Delta& delta, Outcome* outcome) {
 // Reads the stream to its end. Generate and ChatGenerate answer with the same events.
 template <typename Response>
 void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
-             const GenerateClient::OnDelta& on_delta, Outcome* outcome) {
+             const GenerateClient::OnDelta& on_delta, const std::function<void()>& on_first,
+             Outcome* outcome) {
   Response response;
   bool finished = false;
   while (reader->Read(&response)) {
-    if (response.has_started()) outcome->request_id = response.started().request_id();
+    if (response.has_started()) {
+      outcome->started = true;
+      outcome->request_id = response.started().request_id();
+    }
     if (response.has_delta()) {
-      if (outcome->token_ids.empty()) outcome->ttft_ms = MillisecondsSince(begin);
+      if (outcome->token_ids.empty()) {
+        outcome->ttft_ms = MillisecondsSince(begin);
+        on_first();
+      }
       Append(response.delta(), outcome);
       if (on_delta) on_delta(response.delta());
     }
@@ -57,10 +72,25 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<GenerateClient>> GenerateClient::Connect(const ClientFlags& flags) {
+absl::StatusOr<std::unique_ptr<GenerateClient>> GenerateClient::Connect(const ClientFlags& flags,
+                                                                        WaitRules wait) {
   BATON_ASSIGN_OR_RETURN(const auto channel, MakeChannel(flags.server, ChannelOptionsOf(flags)));
+  if (!wait.tell) {
+    wait.tell = [](const std::string& line) { std::fputs((line + "\n").c_str(), stderr); };
+  }
   return std::unique_ptr<GenerateClient>(
-      new GenerateClient(v1::InferenceService::NewStub(channel), flags));
+      new GenerateClient(v1::InferenceService::NewStub(channel), flags, std::move(wait)));
+}
+
+std::string GenerateClient::WhatIsWaitedFor() const {
+  const auto health = CheckHealth(flags_.server, /*service=*/"", kHealthPatience,
+                                  {.tls = flags_.tls, .role = "router"});
+  if (!health.ok()) return absl::StrCat("an answer from ", flags_.server);
+  if (*health == Health::kNotServing) {
+    return absl::StrCat("a decode worker: ", flags_.server, " sees none that is healthy");
+  }
+  return absl::StrCat("its turn, or for its prompt to be read: ", flags_.server,
+                      " is healthy and busy");
 }
 
 Outcome GenerateClient::Run(const PromptRequest& request, const OnDelta& on_delta) {
@@ -70,27 +100,46 @@ Outcome GenerateClient::Run(const PromptRequest& request, const OnDelta& on_delt
     outcome.status = request.unsendable;
     return outcome;
   }
+  WaitNotice notice(
+      wait_.after, [this] { return WhatIsWaitedFor(); },
+      [this](const std::string& what) {
+        if (!told_.exchange(true)) wait_.tell("  no token yet: waiting for " + what);
+      });
+  const auto on_first = [&] {
+    notice.End();
+    told_ = false;
+  };
+  Exchange(request, on_delta, on_first, &outcome);
+  told_ = false;
+  return outcome;
+}
+
+void GenerateClient::Exchange(const PromptRequest& request, const OnDelta& on_delta,
+                              const std::function<void()>& on_first, Outcome* outcome) {
   const auto begin = Clock::now();
   grpc::ClientContext context;
-  NameTenant(as_tenant_, &context);
-  context.set_deadline(std::chrono::system_clock::now() +
-                       std::chrono::duration_cast<std::chrono::system_clock::duration>(timeout_));
+  NameTenant(flags_.as_tenant, &context);
+  context.set_deadline(
+      std::chrono::system_clock::now() +
+      std::chrono::duration_cast<std::chrono::system_clock::duration>(flags_.timeout));
   if (const auto* messages = std::get_if<PromptRequest::Messages>(&request.input)) {
     v1::ChatGenerateRequest chat;
     *chat.mutable_spec() = request.spec;
     for (const v1::ChatMessage& message : *messages) *chat.add_messages() = message;
-    ReadAll(stub_->ChatGenerate(&context, chat).get(), begin, on_delta, &outcome);
-    return outcome;
-  }
-  v1::GenerateRequest generate;
-  *generate.mutable_spec() = request.spec;
-  if (const auto* ids = std::get_if<std::vector<int32_t>>(&request.input)) {
-    generate.mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
+    ReadAll(stub_->ChatGenerate(&context, chat).get(), begin, on_delta, on_first, outcome);
   } else {
-    generate.set_text(std::get<std::string>(request.input));
+    v1::GenerateRequest generate;
+    *generate.mutable_spec() = request.spec;
+    if (const auto* ids = std::get_if<std::vector<int32_t>>(&request.input)) {
+      generate.mutable_token_ids()->mutable_ids()->Assign(ids->begin(), ids->end());
+    } else {
+      generate.set_text(std::get<std::string>(request.input));
+    }
+    ReadAll(stub_->Generate(&context, generate).get(), begin, on_delta, on_first, outcome);
   }
-  ReadAll(stub_->Generate(&context, generate).get(), begin, on_delta, &outcome);
-  return outcome;
+  if (!outcome->status.ok() && !outcome->started) {
+    outcome->status = ExplainNoServer(outcome->status, flags_.server);
+  }
 }
 
 }  // namespace baton

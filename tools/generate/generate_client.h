@@ -1,8 +1,11 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -17,6 +20,7 @@ namespace baton {
 // What came of one request.
 struct Outcome {
   absl::Status status;     // when it is an error, the rest is what came before it
+  bool started = false;    // the server took the request
   std::string request_id;  // "" when it failed before the server named it
   std::string text;
   std::vector<int32_t> token_ids;
@@ -27,23 +31,39 @@ struct Outcome {
   double total_ms = 0;
 };
 
+// When a request that has no token yet says what it waits for, and where.
+struct WaitRules {
+  base::Duration after = std::chrono::seconds(1);
+  std::function<void(const std::string& line)> tell;  // empty: to stderr
+};
+
 // Sends requests over one connection. Thread-safe.
 class GenerateClient final {
  public:
   using OnDelta = std::function<void(const baton::v1::Delta&)>;
 
-  static absl::StatusOr<std::unique_ptr<GenerateClient>> Connect(const ClientFlags& flags);
+  static absl::StatusOr<std::unique_ptr<GenerateClient>> Connect(const ClientFlags& flags,
+                                                                 WaitRules wait = {});
 
   // Blocks until the request ended or its time is over; `on_delta` may be empty.
   Outcome Run(const PromptRequest& request, const OnDelta& on_delta);
 
  private:
-  GenerateClient(std::unique_ptr<baton::v1::InferenceService::Stub> stub, const ClientFlags& flags)
-      : stub_(std::move(stub)), timeout_(flags.timeout), as_tenant_(flags.as_tenant) {}
+  GenerateClient(std::unique_ptr<baton::v1::InferenceService::Stub> stub, ClientFlags flags,
+                 WaitRules wait)
+      : stub_(std::move(stub)), flags_(std::move(flags)), wait_(std::move(wait)) {}
+
+  // Sends it; `on_first` is called when the first token comes.
+  void Exchange(const PromptRequest& request, const OnDelta& on_delta,
+                const std::function<void()>& on_first, Outcome* outcome);
+  // What a request without a token waits for, as far as the server says.
+  std::string WhatIsWaitedFor() const;
 
   std::unique_ptr<baton::v1::InferenceService::Stub> stub_;
-  const base::Duration timeout_;
-  const std::string as_tenant_;
+  const ClientFlags flags_;
+  const WaitRules wait_;
+  // Of requests that wait at the same time one says so, until one of them gets on.
+  std::atomic<bool> told_{false};
 };
 
 }  // namespace baton

@@ -1,5 +1,9 @@
 #include "tools/generate/outcome_json.h"
 
+#include <cstdint>
+#include <utility>
+#include <vector>
+
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/client/finish_text.h"
@@ -35,17 +39,31 @@ OrderedJson StopMatchOf(const v1::Final& final) {
   return {};
 }
 
+// A token with its text, and with its bytes where the text does not have them.
+template <typename Entry>
+OrderedJson TokenOf(const OrderedJson& id, const Entry& entry) {
+  OrderedJson token = {{"token_id", id}, {"text", entry.text()}};
+  if (!entry.text_bytes().empty()) {
+    const std::string& bytes = entry.text_bytes();
+    token["bytes"] = std::vector<uint8_t>(bytes.begin(), bytes.end());
+  }
+  token["logprob"] = entry.logprob();
+  return token;
+}
+
 OrderedJson LogprobsOf(const Outcome& outcome) {
   OrderedJson list = OrderedJson::array();
   for (size_t i = 0; i < outcome.logprobs.size(); ++i) {
     const v1::TokenLogprobs& logprobs = outcome.logprobs[i];
     OrderedJson top = OrderedJson::array();
     for (const v1::TokenLogprob& entry : logprobs.top()) {
-      top.push_back({{"token_id", entry.token_id()}, {"logprob", entry.logprob()}});
+      top.push_back(TokenOf(entry.token_id(), entry));
     }
     const OrderedJson id =
         i < outcome.token_ids.size() ? OrderedJson(outcome.token_ids[i]) : OrderedJson();
-    list.push_back({{"token_id", id}, {"logprob", logprobs.logprob()}, {"top", top}});
+    OrderedJson token = TokenOf(id, logprobs);
+    token["top"] = std::move(top);
+    list.push_back(std::move(token));
   }
   return list;
 }

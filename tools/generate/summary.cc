@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "tools/client/finish_text.h"
 #include "tools/generate/eos_curve.h"
+#include "tools/generate/logprobs_text.h"
 
 namespace baton {
 namespace {
@@ -53,7 +54,7 @@ std::string SummaryOf(const Outcome& outcome) {
     absl::StrAppend(&text, ", natural end at step ", usage.natural_end_step());
   }
   if (final.attempts() > 1) absl::StrAppend(&text, ", ", final.attempts(), " attempts");
-  return text + "\n" + CurveOf(outcome);
+  return text + "\n" + CurveOf(outcome) + LogprobsText(outcome);
 }
 
 std::string ErrorText(const absl::Status& status) {

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "tools/serve/supervisor.h"
 
 namespace baton {
 namespace {
@@ -114,6 +115,11 @@ std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& f
       Spell(flag, &arguments);
     }
   }
+  // The workers start after the router, and their own lines say how far they are.
+  arguments.push_back(absl::StrCat(
+      "--worker-start-timeout=", base::Seconds(SupervisorOptions().start_timeout), "s"));
+  // Nobody asked for a log at the default path, so it is no reason not to serve.
+  if (!set.Given("eos-log")) arguments.push_back("--eos-log-optional=true");
   SpellGiven(set, kSharedGroups, &arguments);
   return arguments;
 }

@@ -30,8 +30,8 @@ void BindServe(FlagSet* set, ServeFlags* flags);
 // The command lines that `serve` starts its processes with, without the program's name. Every
 // setting that was given is spelled out: the children get no BATON_* variables and no file.
 //
-// Where the worker is to listen, so that one that is started again comes back at the ports of its
-// earlier life; 0 means any free port.
+// Where the worker is to listen; 0 means any free port. One that is started again comes back at the
+// ports of its earlier life.
 struct WorkerAddress {
   int32_t port = 0;
   int32_t admin_port = 0;

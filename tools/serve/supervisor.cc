@@ -103,14 +103,22 @@ std::optional<Fatal> Supervisor::StartAll(const std::vector<ServiceSpec>& specs)
   RunUntil(settled, deadline);
   if (const auto failure = StartFailure()) return failure;
   if (!stop_requested() && clock_->Now() >= deadline) {
-    return Fatal{.code = ExitCode::kResources,
-                 .what = "a service did not get ready",
-                 .why = "no ready line within " +
-                        std::to_string(base::Seconds(options_.start_timeout)) + " s",
-                 .next = "its log lines above"};
+    return Fatal{
+        .code = ExitCode::kResources,
+        .what = NotReady() + " did not get ready",
+        .why = "no ready line within " + absl::StrCat(base::Seconds(options_.start_timeout)) + " s",
+        .next = "its log lines above"};
   }
   restart_ = true;
   return std::nullopt;
+}
+
+std::string Supervisor::NotReady() const {
+  std::string names;
+  for (const auto& service : services_) {
+    if (!service->ready) names += (names.empty() ? "" : ", ") + service->spec.name;
+  }
+  return names;
 }
 
 std::optional<Fatal> Supervisor::StartFailure() const {
@@ -169,8 +177,9 @@ void Supervisor::ReadOutput(Service* service) {
     }
     service->ready = ready;
     if (!service->address) service->address = ready;
-    spdlog::info("{} is ready: gRPC {}, admin {}, pid {}", service->spec.name, ready->grpc,
-                 ready->admin, service->process->pid());
+    spdlog::info("{} {}: gRPC {}, admin {}, pid {}", service->spec.name,
+                 ready->ready ? "is ready" : "listens", ready->grpc, ready->admin,
+                 service->process->pid());
   }
   if (at_end) service->process->CloseOut();
 }
@@ -213,7 +222,8 @@ void Supervisor::RestartDue() {
   }
 }
 
-void Supervisor::Drain(const std::vector<std::string>& roles) {
+void Supervisor::Drain(const std::vector<std::string>& roles,
+                       std::optional<base::Duration> at_most) {
   restart_ = false;
   const int stops_before = std::max(stops_, 1);
   const auto each = [&](const std::function<void(Service*)>& act) {
@@ -221,8 +231,10 @@ void Supervisor::Drain(const std::vector<std::string>& roles) {
       if (service->process && IsOneOf(roles, service->spec.role)) act(service.get());
     }
   };
-  each([](Service* service) { service->process->Signal(SIGTERM); });
-  const base::Instant deadline = clock_->Now() + options_.drain_timeout + kKillGrace;
+  // What is not ready has nobody to let go on, and may be deep in a load.
+  each([](Service* service) { service->process->Signal(service->ready ? SIGTERM : SIGKILL); });
+  const base::Instant deadline =
+      clock_->Now() + at_most.value_or(options_.drain_timeout + kKillGrace);
   const auto alive = [&] {
     size_t count = 0;
     each([&](Service*) { ++count; });

@@ -51,8 +51,11 @@ class Supervisor final {
   void RunUntil(const std::function<bool()>& done, base::Instant deadline);
 
   // Sends SIGTERM to the services of `roles` and waits until they have ended. After the drain
-  // timeout and a grace they get SIGKILL, as they do at once when we are signalled a second time.
-  void Drain(const std::vector<std::string>& roles);
+  // timeout and a grace they get SIGKILL, as they do at once when we are signalled a second time,
+  // or when they were not ready yet.
+  // `at_most` is in the place of the drain timeout and the grace, where it is given.
+  void Drain(const std::vector<std::string>& roles,
+             std::optional<base::Duration> at_most = std::nullopt);
 
   bool stop_requested() const { return stops_ > 0; }
   // One for each service in the order they were started, with empty fields for one that is not
@@ -71,6 +74,7 @@ class Supervisor final {
   void Reap(Service* service);
   void RestartDue();
   std::optional<Fatal> StartFailure() const;
+  std::string NotReady() const;  // names
 
   const SupervisorOptions options_;
   const base::Clock* const clock_;

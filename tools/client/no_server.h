@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace baton {
+
+// What a user is told whose call ended in `status` before the server at `address` said a word: as
+// it is, or where nobody answered, with what to do about it. `status` is no success.
+absl::Status ExplainNoServer(const absl::Status& status, const std::string& address);
+
+}  // namespace baton
