@@ -181,6 +181,9 @@ int Measure(const FlagSet& set, const BenchFlags& flags, const Arguments& argume
     if (!created.ok()) return Failure(set, created.status(), ExitCode::kResources);
     rows = *std::move(created);
   }
+  if (const std::string caution = Caution(flags); !caution.empty()) {
+    std::fputs(("baton bench: " + caution + "\n").c_str(), stderr);
+  }
   BenchResult result = Heading(flags, arguments, **session);
   const absl::Status status = MeasureAndPrint(flags, session->get(), rows.get(), &result);
   if (!Measured(result) && !status.ok()) return Failure(set, status, CodeOf(status));

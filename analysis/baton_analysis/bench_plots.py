@@ -22,10 +22,12 @@ from baton_analysis.result import read_result
 from baton_analysis.rows import read_rows
 
 # Name of the file and what draws it: (result, rows or None) -> a figure, or why there is none.
-PLOTS = (
+OF_SEARCHES = (
     ("latency", search_plots.latency),
     ("goodput", search_plots.goodput),
     ("pareto", search_plots.pareto),
+)
+OF_RUNS = (
     ("cdf", cdf_plot.cdf),
     ("timeline", timeline_plot.timeline),
     ("load", load_plot.load),
@@ -61,7 +63,7 @@ def _draw_all(result, rows, options: argparse.Namespace):
         os.makedirs(options.out, exist_ok=True)
     except OSError as error:
         raise InputError(f"--out {options.out} cannot be made: {error.strerror}; give another") from error
-    for name, draw in PLOTS:
+    for name, draw in (*OF_SEARCHES, *OF_RUNS) if result.search else OF_RUNS:
         try:
             figure = draw(result, rows)
         except (KeyError, TypeError) as error:
@@ -70,6 +72,7 @@ def _draw_all(result, rows, options: argparse.Namespace):
         if isinstance(figure, str):
             print(f"no {name}: {figure}", file=sys.stderr)
             continue
+        style.name_log_axes(figure)
         path = os.path.join(options.out, f"{name}.{options.format}")
         try:
             figure.savefig(path, metadata={"Date": None} if options.format == "svg" else None)

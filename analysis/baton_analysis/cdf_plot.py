@@ -29,10 +29,15 @@ def percentile(samples: list[float], percent: float) -> float:
     return ordered[low] + (ordered[high] - ordered[low]) * (at - low)
 
 
+def carries(count: int, percent: float) -> bool:
+    """Whether so many samples say something about a percentile, as statistics.h has it."""
+    return (percent / 100) ** count <= 0.025
+
+
 PANELS = (
     ("ttft", "TTFT", "time to first token", "requests", lambda r: [r.ttft_ms]),
-    ("tpot", "TPOT", "time per output token after the first", "requests", lambda r: [r.tpot_ms]),
-    ("itl", "ITL", "every gap between messages with tokens", "gaps", lambda r: r.gaps_ms),
+    ("tpot", "TPOT", "per output token after the first", "requests", lambda r: [r.tpot_ms]),
+    ("itl", "ITL", "gaps between messages", "gaps", lambda r: r.gaps_ms),
     ("e2e", "E2E", "arrival to last token", "requests", lambda r: [r.e2el_ms]),
 )
 
@@ -49,7 +54,7 @@ def cdf(result: Result, rows: Rows | None):
     what = f"{len(groups)} kinds of run" if many else groups[0].name
     fig, axes = style.figure("Latency of requests: how it is spread",
                              f"{result.model} · {what} · {requests:,} completed requests of "
-                             f"{runs} run{'s' if runs > 1 else ''}", 7.2, 2, 2, legend=many)
+                             f"{runs} run{'s' if runs > 1 else ''}", 7.2, 2, 2, legend=1 if many else 0)
     for panel, (name, title, meaning, unit, samples_of) in zip(axes.flat, PANELS):
         drawn = []
         for color, group in zip(style.SERIES, groups):
@@ -85,5 +90,6 @@ def _finish_cdf(panel, result: Result, name: str, drawn: list[list[float]]):
             kept = f", kept by {100 * share:.3g} %"
         style.limit_line(panel, "x", limit, f"SLO {style.milliseconds(limit)}{kept}")
     if len(drawn) == 1:
-        parts = " · ".join(f"P{p:g} {style.number(percentile(drawn[0], p))}" for p in (50, 90, 99))
-        panel.set_title(parts, loc="right", size=9, weight="normal", color=style.GREY)
+        parts = " · ".join(f"P{p:g} {style.number(percentile(drawn[0], p))}" for p in (50, 90, 99)
+                           if carries(len(drawn[0]), p))
+        panel.set_title(parts and f"{parts} ms", loc="right", size=9, weight="normal", color=style.GREY)

@@ -89,6 +89,6 @@ def _name(described: dict | None) -> str:
     if described is None:
         return "run that the result does not describe"
     rate, concurrency = described.get("rate"), described.get("concurrency")
-    load = load_name("rate", rate) if rate else load_name("concurrency", concurrency) if concurrency else ""
+    load = load_name("rate", float(rate)) if rate else load_name("concurrency", concurrency) if concurrency else ""
     eos = EOS_NAMES.get(described.get("eos"), "")
     return ", ".join(part for part in (load, eos) if part) or "trace"

@@ -6,11 +6,12 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from baton_analysis import style
 from baton_analysis.groups import NO_ROWS, measured_groups
-from baton_analysis.result import Result, server_series
+from baton_analysis.result import Result, reading_interval, server_series
 from baton_analysis.rows import Rows, Run
 
 MOST_STEPS = 1200
 SPANS = 300
+FEW_READINGS = 6
 
 
 def under_way(run: Run) -> tuple[list[float], list[int], list[int]]:
@@ -38,10 +39,11 @@ def load(result: Result, rows: Rows | None):
         return NO_ROWS
     member = groups[0].members[0]
     series = server_series(member.described)
+    read = f"every {reading_interval(member.described):g} s" if series else "never: without --metrics"
     fig, axes = style.figure("Concurrency" + (" and KV cache use" if series else "") + " over time",
-                             f"{result.model} · {member.run.label or groups[0].name}"
-                             + ("" if series else " · KV use: no /metrics were read"),
-                             6.6 if series else 4.4, 2 if series else 1, 1, legend=True, sharex=True)
+                             f"{result.model} · {member.run.label or groups[0].name} · "
+                             f"KV use was read {read}",
+                             6.6 if series else 4.4, 2 if series else 1, 1, legend=1, sharex=True)
     panel = axes[0][0]
     handles = _concurrency_panel(panel, member.run)
     if member.window:
@@ -107,10 +109,14 @@ def span_peaks(times: list[float], values: list[int], span: float) -> list[int]:
 def _kv_panel(panel, series: dict[str, list[tuple[float, float]]]):
     lines = (style.BLUE, "-"), (style.GREEN, "--"), (style.PURPLE, "-."), (style.ORANGE, ":")
     for (color, line), (name, samples) in zip(lines, sorted(series.items())):
-        panel.plot([at for at, _ in samples], [value for _, value in samples], color=color,
+        panel.plot([at for at, _ in samples], [value for _, value in samples], color=color, marker=".",
                    linestyle=line, label=name, gid=f"kv-{name}")
     most = max(value for samples in series.values() for _, value in samples)
-    panel.set_ylim(0, min(1.02, max(0.05, 1.25 * most)))
+    panel.set_ylim(0, min(1.02, max(0.01, 1.25 * most)))
     panel.yaxis.set_major_formatter(PercentFormatter(1))
     panel.set_ylabel("KV blocks in use")
+    read = max(len(samples) for samples in series.values())
+    if read < FEW_READINGS:
+        panel.text(0.5, 0.5, f"{read} readings: what rose and fell between them is not seen", ha="center",
+                   color=style.GREY, transform=panel.transAxes)
     panel.legend(loc="lower left", bbox_to_anchor=(0, 1.0), ncol=4, borderaxespad=0.2)

@@ -49,13 +49,19 @@ class Result:
         return self.search["best"] if self.search else None
 
     @property
+    def answer(self) -> str:
+        """What a search found, in the words that the bench printed."""
+        return self.search["answer"]
+
+    @property
     def loads(self) -> list[Load]:
-        """Points of --find-max by ascending value; of a value that was tried twice, the last."""
+        """Points of --find-max by ascending value; of a value that was tried twice, the last that was judged."""
         found = {}
         for point in self.json["points"]:
             if point["figures"]["completed"] > 0 and not point["partial"]:
-                found[point["value"]] = Load(
-                    point["value"], _verdict(point), point["reason"], point["figures"])
+                load = Load(point["value"], _verdict(point), point["reason"], point["figures"])
+                if load.verdict != "unjudged" or load.value not in found:
+                    found[load.value] = load
         return [found[value] for value in sorted(found)]
 
     @property
@@ -66,8 +72,9 @@ class Result:
 def _verdict(point: dict) -> str:
     if point["accepted"]:
         return "keeps"
-    judged = point["failed_metric"] or point["saturated"] or point["undecided"]
-    return "breaks" if judged else "unjudged"
+    # Everything else speaks against the load, failed requests without a metric over its limit, too.
+    unplanned = point["client_limited"] or point.get("void") or point["partial"]
+    return "unjudged" if unplanned else "breaks"
 
 
 def read_result(path: str) -> Result:
@@ -88,6 +95,11 @@ def read_result(path: str) -> Result:
     if missing:
         raise InputError(f"{path} lacks {', '.join(missing)}; it is not a whole result of {SCHEMA}")
     return Result(content)
+
+
+def reading_interval(run: dict) -> float:
+    """Seconds from one reading of /metrics to the next: peaks in between are not seen."""
+    return run["server_metrics"]["interval_s"]
 
 
 def server_series(run: dict | None) -> dict[str, list[tuple[float, float]]]:

@@ -3,21 +3,16 @@
 from matplotlib.lines import Line2D
 
 from baton_analysis import style
-from baton_analysis.groups import load_name
 from baton_analysis.result import METRICS, Load, Result
 
 METRIC_NAMES = {"ttft": "TTFT", "tpot": "TPOT", "itl": "inter-token latency",
                 "e2e": "end-to-end latency", "max-gap": "largest gap of an answer"}
 AXIS = {"rate": "rate of arrivals, requests/s", "concurrency": "requests under way"}
-NO_SEARCH = "the result holds no points of a search; run with --find-max"
+NO_POINTS = "no load of the search was measured to its end"
 
 
-def _title(result: Result) -> str:
-    if result.best is None:
-        return f"no {result.variable} that was tried keeps the SLO"
-    best = load_name(result.variable, result.best)
-    above = [load.verdict for load in result.loads if load.value > result.best]
-    return f"the SLO holds up to {best}" if "breaks" in above[:1] else f"the SLO holds at {best}"
+def _answer(result: Result) -> str:
+    return result.answer[0].upper() + result.answer[1:]
 
 
 def _mark(axes, load: Load, x: float, y: float, color: str, name: str):
@@ -27,7 +22,7 @@ def _mark(axes, load: Load, x: float, y: float, color: str, name: str):
 
 MARKS = {
     "keeps": ("keeps the SLO", {"marker": "o"}),
-    "breaks": ("does not", {"marker": "o", "markerfacecolor": "white"}),
+    "breaks": ("breaks the SLO", {"marker": "o", "markerfacecolor": "white"}),
     "unjudged": ("not judged", {"marker": "D", "markerfacecolor": "white", "alpha": 0.5}),
 }
 
@@ -46,7 +41,7 @@ def _percentile_key(percentile: float) -> str:
 def _best_legend(result: Result):
     if result.best is None:
         return []
-    return [Line2D([], [], color=style.GREEN, linestyle=":", label="highest that keeps it")]
+    return [Line2D([], [], color=style.GREEN, linestyle=":", label="highest that kept it")]
 
 
 def _best_line(axes, result: Result):
@@ -58,15 +53,14 @@ def latency(result: Result, rows):
     """A panel per metric of the SLO: its percentile and the median against the load."""
     loads = result.loads
     if not loads or result.slo is None:
-        return NO_SEARCH
+        return NO_POINTS
     metrics = [name for name in result.slo.limits
                if any(load.figures.get(METRICS[name]) for load in loads)]
     key = _percentile_key(result.slo.percentile)
     columns = min(2, len(metrics))
     lines = (len(metrics) + 1) // 2
-    fig, axes = style.figure(f"Latency against {result.variable}: {_title(result)}",
-                             f"{result.model} · SLO: {result.slo.text}", 1.5 + 3.1 * lines, lines,
-                             columns, legend=True)
+    fig, axes = style.figure(_answer(result), f"Latency against {result.variable} · {result.model} · "
+                             f"SLO: {result.slo.text}", 1.5 + 3.1 * lines, lines, columns, legend=2)
     panels = list(axes.flat)
     for panel in panels[len(metrics):]:
         panel.remove()
@@ -76,7 +70,7 @@ def latency(result: Result, rows):
         Line2D([], [], color=style.BLUE, label=f"{key.upper()}, 95 % interval shaded"),
         Line2D([], [], color=style.SKY, linestyle="-.", label="median"),
         *_mark_legend(result),
-        *_best_legend(result)], columns=7)
+        *_best_legend(result)], columns=4)
     return fig
 
 
@@ -94,7 +88,9 @@ def _latency_panel(panel, result: Result, loads: list[Load], name: str, key: str
     panel.plot(of(x), of(median), color=style.SKY, linestyle="-.")
     panel.plot(of(x), of(tail), color=style.BLUE)
     panel.fill_between(of(x), of([low for low, _ in intervals]), of([high for _, high in intervals]),
-                       color=style.BLUE, alpha=0.18, linewidth=0)
+                       color=style.BLUE, alpha=0.3, linewidth=0)
+    panel.errorbar(of(x), of(tail), _beside(of(tail), of(intervals)), fmt="none", ecolor=style.BLUE,
+                   elinewidth=1, capsize=3)
     for (load, _), y in zip(seen, tail):
         _mark(panel, load, load.value, y, style.BLUE, name)
     _best_line(panel, result)
@@ -107,17 +103,23 @@ def _latency_panel(panel, result: Result, loads: list[Load], name: str, key: str
     panel.set_ylabel("ms")
 
 
+def _beside(values: list[float], intervals) -> list[list[float]]:
+    """How far each interval reaches below and above its value."""
+    return [[max(0.0, value - low) for value, (low, _) in zip(values, intervals)],
+            [max(0.0, high - value) for value, (_, high) in zip(values, intervals)]]
+
+
 def goodput(result: Result, rows):
     """Requests that kept every limit, against the load."""
     loads = result.loads
     if not loads or result.slo is None:
-        return NO_SEARCH
+        return NO_POINTS
     x = [load.value for load in loads]
     good = [load.figures["request_goodput"] for load in loads]
     done = [load.figures["request_throughput"] for load in loads]
-    fig, axes = style.figure(f"Goodput against {result.variable}: {_title(result)}",
-                             f"{result.model} · goodput counts requests that keep every limit of the "
-                             f"SLO: {result.slo.text}", 4.8, legend=True)
+    fig, axes = style.figure(_answer(result), f"Goodput against {result.variable} · {result.model} · "
+                             f"requests within {result.slo.text}", 4.8,
+                             legend=2)
     panel = axes[0][0]
     handles = [Line2D([], [], color=style.BLUE, label="goodput"),
                Line2D([], [], color=style.SKY, linestyle="-.", label="all answers")]
@@ -135,7 +137,7 @@ def goodput(result: Result, rows):
     panel.set_ylim(0, 1.1 * max(good + done))
     panel.set_xlabel(AXIS[result.variable])
     panel.set_ylabel("requests/s")
-    style.legend_under_titles(fig, handles + _mark_legend(result) + _best_legend(result))
+    style.legend_under_titles(fig, handles + _mark_legend(result) + _best_legend(result), columns=4)
     return fig
 
 
@@ -143,12 +145,12 @@ def pareto(result: Result, rows):
     """Speed for one user against tokens of all users, load by load."""
     loads = [load for load in result.loads if load.figures.get("tokens_per_s_per_user")]
     if len(loads) < 2:
-        return f"it needs two loads or more; {NO_SEARCH}" if not loads else "only one load was measured"
+        return "it needs two loads or more" if loads else NO_POINTS
     x = [load.figures["tokens_per_s_per_user"]["p50"] for load in loads]
     y = [load.figures["output_throughput"] for load in loads]
     fig, axes = style.figure("Speed for one user against output of the server, by load",
                              f"{result.model} · each mark is one load, named beside it "
-                             f"({AXIS[result.variable]}); up and right is better", 5.0, legend=True)
+                             f"({AXIS[result.variable]}); up and right is better", 5.0, legend=1)
     panel = axes[0][0]
     joined = [i for i, load in enumerate(loads) if load.verdict == "keeps"]
     panel.plot([x[i] for i in joined], [y[i] for i in joined], color=style.BLUE, linewidth=1.2)
@@ -169,15 +171,38 @@ def pareto(result: Result, rows):
     return fig
 
 
+# Where a name may stand beside its mark: points to the right and up of it, and which end is there.
+NAME_PLACES = ((8, 4, "left"), (8, -13, "left"), (-8, 4, "right"), (-8, -13, "right"), (0, 13, "center"),
+               (0, -22, "center"), (22, 20, "left"), (22, -29, "left"), (-22, 20, "right"), (-22, -29, "right"))
+NAME_HEIGHT = 11  # points
+CHARACTER = 6
+
+
 def _name_marks(panel, result: Result, loads: list[Load], x: list[float], y: list[float]):
-    """The best load first, then as many as have room."""
-    order = sorted(range(len(loads)), key=lambda i: (loads[i].value != result.best, i))
-    placed = []
-    for i in order:
-        at = panel.transData.transform((x[i], y[i]))
-        if any(abs(at[0] - other[0]) < 46 and abs(at[1] - other[1]) < 16 for other in placed):
-            continue
-        placed.append(at)
-        panel.annotate(style.number(loads[i].value), (x[i], y[i]), (8, 3), textcoords="offset points",
-                       size=9, color=style.INK,
-                       weight="bold" if loads[i].value == result.best else "normal")
+    """The best load first, then as many as have room: no name on another name or mark."""
+    in_points = 72 / panel.figure.dpi
+    marks = [panel.transData.transform(at) * in_points for at in zip(x, y)]
+    taken = [(at[0] - 4, at[1] - 4, at[0] + 4, at[1] + 4) for at in marks]
+    for i in sorted(range(len(loads)), key=lambda i: (loads[i].value != result.best, i)):
+        name = style.number(loads[i].value)
+        for right, up, end in NAME_PLACES:
+            box = _name_box(marks[i], right, up, end, CHARACTER * len(name))
+            if any(_overlap(box, other) for other in taken):
+                continue
+            taken.append(box)
+            best = loads[i].value == result.best
+            far = max(abs(right), abs(up)) > 15
+            panel.annotate(name, (x[i], y[i]), (right, up), textcoords="offset points", size=9, ha=end,
+                           color=style.INK, weight="bold" if best else "normal", gid=f"name-{name}",
+                           arrowprops={"arrowstyle": "-", "color": style.GREY, "lw": 0.6} if far else None)
+            break
+
+
+def _name_box(mark, right: float, up: float, end: str, width: float):
+    left = mark[0] + right - {"left": 0.0, "center": width / 2, "right": width}[end]
+    bottom = mark[1] + up
+    return left, bottom, left + width, bottom + NAME_HEIGHT
+
+
+def _overlap(box, other) -> bool:
+    return box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]

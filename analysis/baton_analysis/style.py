@@ -1,5 +1,6 @@
 """The look of every picture: one place for sizes, colours and the shape of titles and axes."""
 
+import textwrap
 from math import log10
 
 import matplotlib
@@ -22,6 +23,9 @@ SERIES = (BLUE, ORANGE, GREEN, PURPLE, SKY, RED)
 
 WIDTH = 8.0  # inches; 800 pixels at the DPI below
 DPI = 100
+TITLE_CHARACTERS = 72  # of a line that has room in WIDTH
+TITLE_LINE = 0.24  # inches
+LEGEND_LINE = 0.2
 
 RC = {
     "font.family": "DejaVu Sans",
@@ -51,22 +55,36 @@ RC = {
 }
 
 
-def figure(title, subtitle, height, rows=1, columns=1, legend=False, **options):
-    """A figure and its axes [rows][columns]; `legend` leaves a line under the titles for one."""
+def figure(title, subtitle, height, rows=1, columns=1, legend=0, **options):
+    """A figure and its axes [rows][columns]; `legend`: how many lines of one have room under the titles."""
+    lines = textwrap.wrap(title, TITLE_CHARACTERS)
+    more = TITLE_LINE * (len(lines) - 1)
+    legend_height = 0.12 + LEGEND_LINE * legend if legend else 0
+    height += more + LEGEND_LINE * max(0, legend - 1)
     fig = Figure(figsize=(WIDTH, height), dpi=DPI)
-    top = 0.95 + (0.32 if legend else 0)
+    top = 0.95 + more + legend_height
     axes = fig.subplots(rows, columns, squeeze=False, **options)
     fig.subplots_adjust(left=0.85 / WIDTH, right=1 - 0.25 / WIDTH, bottom=0.58 / height,
                         top=1 - top / height, hspace=0.42, wspace=0.28)
-    fig.text(0.2 / WIDTH, 1 - 0.16 / height, title, size=13, weight="bold", va="top")
-    fig.text(0.2 / WIDTH, 1 - 0.43 / height, subtitle, size=9, color=GREY, va="top")
+    for number, line in enumerate(lines):
+        fig.text(0.2 / WIDTH, 1 - (0.16 + TITLE_LINE * number) / height, line, size=13, weight="bold",
+                 va="top")
+    fig.text(0.2 / WIDTH, 1 - (0.43 + more) / height, subtitle, size=9, color=GREY, va="top")
+    fig.legend_top = 0.72 + more
     return fig, axes
 
 
 def legend_under_titles(fig, handles, columns=6):
-    fig.legend(handles=handles, loc="upper left", ncol=columns, columnspacing=1.4, handletextpad=0.5,
-               handlelength=1.6, borderaxespad=0,
-               bbox_to_anchor=(0.2 / WIDTH, 1 - 0.72 / fig.get_figheight()))
+    names = [handle.get_label() for handle in handles]
+    # matplotlib leaves out what begins with "_", so the names are set afterwards.
+    for number, handle in enumerate(handles):
+        handle.set_label(str(number))
+    legend = fig.legend(
+        handles=handles, loc="upper left", ncol=columns, columnspacing=1.4, handletextpad=0.5,
+        handlelength=1.6, borderaxespad=0,
+        bbox_to_anchor=(0.2 / WIDTH, 1 - fig.legend_top / fig.get_figheight()))
+    for text, name in zip(legend.get_texts(), names):
+        text.set_text(name)
 
 
 def _plain(value, _):
@@ -78,6 +96,15 @@ def log_axis(axis, decades):
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.6 else (1,), numticks=12))
     axis.set_major_formatter(FuncFormatter(_plain))
     axis.set_minor_formatter(NullFormatter())
+
+
+def name_log_axes(fig):
+    """Says at each axis that is logarithmic that it is: panels of one picture may differ."""
+    for axes in fig.axes:
+        for which in "xy":
+            label = getattr(axes, f"get_{which}label")()
+            if getattr(axes, f"get_{which}scale")() == "log":
+                getattr(axes, f"set_{which}label")(f"{label} (log scale)")
 
 
 def scale(axes, which, values, wide=20, from_zero=True):

@@ -67,7 +67,7 @@ def timeline(result: Result, rows: Rows | None):
     fig, axes = style.figure("Token timeline: one lane per request, one tick per message with tokens",
                              f"{result.model} · {run.label or groups[0].name} · {part} of "
                              f"{len(run.requests):,} requests", 1.9 + 0.105 * max(24, len(lanes)),
-                             legend=True)
+                             legend=1)
     panel = axes[0][0]
     handles = _draw_lanes(panel, lanes)
     panel.set_ylim(len(lanes) - 0.2, -0.8)

@@ -9,7 +9,8 @@ import unittest
 import xml.etree.ElementTree as ElementTree
 
 import synthetic_bench
-from baton_analysis import bench_plots, cdf_plot, load_plot, timeline_plot
+from baton_analysis import bench_plots, cdf_plot, load_plot, search_plots, timeline_plot
+from baton_analysis.result import Result
 from baton_analysis.rows import read_rows
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -57,8 +58,7 @@ class BenchPlotsTest(unittest.TestCase):
         self.assertEqual(code, 0)
         self.assertEqual(self.names(paths), OF_RUNS)
         self.assertTrue(all(os.path.getsize(path) > 1000 for path in paths))
-        for name in OF_SEARCHES:
-            self.assertRegex(complaints, f"(?m)^no {name}: .*--find-max$")
+        self.assertEqual(complaints, "", "nobody asked for pictures of a search")
 
     def test_a_search_gives_all(self):
         code, paths, complaints = self.draw(synthetic_bench.a_search(count=60))
@@ -78,7 +78,7 @@ class BenchPlotsTest(unittest.TestCase):
     def test_pictures_say_what_they_show(self):
         self.draw(synthetic_bench.a_search(count=60))
         for name, expected in (
-                ("latency", ["TTFT", "TPOT", "SLO 200 ms", "SLO 40 ms", "ms", "rate of arrivals, requests/s"]),
+                ("latency", ["TTFT", "TPOT", "SLO 200 ms", "SLO 40 ms", "ms", "rate of arrivals, requests/s (log scale)"]),
                 ("goodput", ["goodput", "requests/s", "rate of arrivals, requests/s"]),
                 ("pareto", ["SLO: TPOT 40 ms = 25 tokens/s", "output tokens/s, all users together"]),
                 ("cdf", ["TTFT", "TPOT", "ITL", "E2E", "share of gaps", "arrival to last token, ms"]),
@@ -87,7 +87,8 @@ class BenchPlotsTest(unittest.TestCase):
             _, texts, _ = self.picture(name)
             for text in expected:
                 self.assertIn(text, texts, name)
-        self.assertTrue(any("the SLO holds up to" in text for text in self.picture("latency")[1]))
+        for name in ("latency", "goodput"):
+            self.assertIn("Highest requests/s that keeps the SLO: 8.35", self.picture(name)[1])
 
     def test_every_message_has_a_tick(self):
         bench = synthetic_bench.one_run(count=12)
@@ -121,12 +122,18 @@ class BenchPlotsTest(unittest.TestCase):
         self.draw(bench)
         _, texts, ids = self.picture("load")
         self.assertIn("KV blocks in use", texts)
+        self.assertTrue(any("KV use was read every 0.5 s" in text for text in texts))
+        self.assertFalse(any("between them is not seen" in text for text in texts))
         self.assertIn("kv-decode 127.0.0.1:9202", ids)
+        for target in bench[0]["runs"][0]["server_metrics"]["targets"]:
+            target["series"] = {name: points[:2] for name, points in target["series"].items()}
+        self.draw(bench)
+        self.assertTrue(any("2 readings: what rose" in text for text in self.picture("load")[1]))
         bench[0]["runs"][0]["server_metrics"] = None
         self.draw(bench)
         _, texts, _ = self.picture("load")
         self.assertNotIn("KV blocks in use", texts)
-        self.assertTrue(any("no /metrics were read" in text for text in texts))
+        self.assertTrue(any("KV use was read never: without --metrics" in text for text in texts))
 
     def test_natural_and_forced_ends_are_two_curves(self):
         natural = synthetic_bench.simulate(8, 40, 1, eos_after=lambda rng: rng.randint(1, 40))
@@ -138,6 +145,12 @@ class BenchPlotsTest(unittest.TestCase):
         self.assertIn("ttft-1", ids)
         self.assertIn("8 requests/s, natural ends", texts)
         self.assertIn("8 requests/s, forced lengths (EOS masked)", texts)
+
+    def test_all_requests_at_once_have_an_infinite_rate(self):
+        result, runs = synthetic_bench.one_run(count=30)
+        result["runs"][0]["rate"] = "inf"
+        self.draw((result, runs))
+        self.assertTrue(any("inf requests/s" in text for text in self.picture("cdf")[1]))
 
     def test_failures_are_marked(self):
         bench = synthetic_bench.one_run(count=30)
@@ -164,20 +177,39 @@ class BenchPlotsTest(unittest.TestCase):
         bench = synthetic_bench.a_search(count=60, loads=(32, 64))
         self.assertIsNone(bench[0]["find_max"]["best"])
         self.assertEqual(self.draw(bench)[0], 0)
-        self.assertIn("Latency against rate: no rate that was tried keeps the SLO", self.picture("latency")[1])
+        self.assertIn("No requests/s was found", self.picture("latency")[1])
         self.assertTrue(any("the last load tried" in text for text in self.picture("cdf")[1]))
 
     def test_loads_that_were_not_as_planned_are_not_judged(self):
         bench = synthetic_bench.a_search(count=60, loads=(1, 2, 64))
         self.draw(bench)
-        self.assertIn("does not", self.picture("latency")[1])
-        bench[0]["points"][2] |= {"failed_metric": None, "reason": "the load generator was late"}
+        self.assertIn("breaks the SLO", self.picture("latency")[1])
+        answer = "requests/s that keeps the SLO: at least 2.00; above that, at 64.0, this program was too slow"
+        bench[0]["find_max"]["answer"] = answer
+        bench[0]["points"][2] |= {"failed_metric": None, "client_limited": True, "saturated": True,
+                                  "reason": "this program was late"}
         self.draw(bench)
         for name in OF_SEARCHES:
             _, texts, _ = self.picture(name)
             self.assertIn("not judged", texts)
-            self.assertNotIn("does not", texts)
-        self.assertIn("Latency against rate: the SLO holds at 2 requests/s", self.picture("latency")[1])
+            self.assertNotIn("breaks the SLO", texts)
+        for name in ("latency", "goodput"):
+            self.assertIn(answer.lower(), " ".join(self.picture(name)[1]).lower())
+
+    def test_a_load_whose_requests_failed_breaks_the_slo(self):
+        bench = synthetic_bench.a_search(count=20, loads=(1, 2))
+        point = bench[0]["points"][1]
+        point |= {"accepted": False, "failed_metric": None, "reason": "3 requests failed"}
+        self.assertEqual([load.verdict for load in Result(bench[0]).loads], ["keeps", "breaks"])
+        point["void"] = "no request was answered"
+        self.assertEqual([load.verdict for load in Result(bench[0]).loads], ["keeps", "unjudged"])
+
+    def test_a_late_repetition_does_not_hide_what_was_judged(self):
+        bench = synthetic_bench.a_search(count=60, loads=(1, 2, 64))
+        late = bench[0]["points"][1] | {"accepted": False, "client_limited": True}
+        result = synthetic_bench.result(points=[*bench[0]["points"], late], slo=synthetic_bench.SLO,
+                                        search=bench[0]["find_max"])
+        self.assertEqual([load.verdict for load in Result(result).loads], ["keeps", "keeps", "breaks"])
 
     def test_without_rows_the_search_is_drawn(self):
         code, paths, complaints = self.draw(synthetic_bench.a_search(count=20), rows=False)
@@ -187,7 +219,29 @@ class BenchPlotsTest(unittest.TestCase):
 
     def test_a_bench_without_requests_draws_nothing(self):
         code, paths, complaints = self.draw((synthetic_bench.result(), []))
-        self.assertEqual((code, paths, len(complaints.splitlines())), (0, [], 6))
+        self.assertEqual((code, paths, len(complaints.splitlines())), (0, [], 3))
+
+    def test_names_of_loads_stand_apart(self):
+        self.draw(synthetic_bench.a_search(count=60))
+        root, _, ids = self.picture("pareto")
+        self.assertGreaterEqual(sum(1 for i in ids if i and i.startswith("name-")), 6)
+        boxes = [search_plots._name_box((0, 0), right, up, end, 24)
+                 for right, up, end in search_plots.NAME_PLACES[:4]]
+        for i, box in enumerate(boxes):
+            self.assertFalse(any(search_plots._overlap(box, other) for other in boxes[i + 1:]))
+
+    def test_logarithmic_axes_say_so(self):
+        self.draw(synthetic_bench.a_search(count=60))
+        self.assertIn("rate of arrivals, requests/s (log scale)", self.picture("latency")[1])
+        self.assertIn("rate of arrivals, requests/s", self.picture("goodput")[1])
+
+    def test_percentiles_need_samples(self):
+        self.draw(synthetic_bench.one_run(count=30))
+        titles = [text for text in self.picture("cdf")[1] if text.startswith("P50")]
+        self.assertTrue(titles)
+        self.assertFalse(any("P99" in title and "P90" not in title for title in titles))
+        self.assertFalse(cdf_plot.carries(200, 99))
+        self.assertTrue(cdf_plot.carries(400, 99))
 
     def test_png_is_800_pixels_wide(self):
         _, paths, _ = self.draw(synthetic_bench.one_run(count=20), "--format", "png")

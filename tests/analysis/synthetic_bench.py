@@ -104,7 +104,7 @@ def described(rows, limits, label, rate, eos="mask", metrics=True, index=0):
         "seed": 1, "label": label, "eos": eos, "rate": rate, "concurrency": None, "partial": False,
         "unix_started": started(index), "duration_s": end, "window": {"from": 0.1 * last, "to": last, "whole_run": False},
         "figures": figures(rows, limits),
-        "server_metrics": {"targets": targets} if metrics else None}
+        "server_metrics": {"interval_s": 0.5, "targets": targets} if metrics else None}
 
 
 def started(index):
@@ -139,9 +139,12 @@ def a_search(count=300, loads=(1, 2, 4, 8, 16, 11, 9.5, 8.7, 8.35, 8.17)):
         points.append({"value": float(rate), "accepted": accepted, "partial": False,
                        "reason": None if accepted else "over its limit", "undecided": False,
                        "failed_metric": None if accepted else "ttft", "saturated": False,
+                       "client_limited": False,
                        "figures": found})
     best = max((point["value"] for point in points if point["accepted"]), default=None)
-    search = {"variable": "rate", "best": best, "first_failing": None, "failed_metric": None}
+    answer = f"highest requests/s that keeps the SLO: {best}" if best else "no requests/s was found"
+    search = {"variable": "rate", "best": best, "first_failing": None, "failed_metric": None,
+              "answer": answer}
     return result(points=points, slo=SLO, search=search), runs
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 import unittest
 
-from cluster import BIN, PATIENCE_S, Cluster, wait_until
+from cluster import BIN, DEMO_MODEL, PATIENCE_S, Cluster, wait_until
 
 FAKE_OPENAI = os.environ.get("BATON_FAKE_OPENAI", BIN.parent / "tests/baton_fake_openai")
 SMALL = ("--input-tokens", "32", "--output-tokens", "16", "--runs", "1")
@@ -105,14 +105,23 @@ class BenchTest(unittest.TestCase):
         self.assertEqual(plans[0], plans[1])
 
     def test_natural_and_forced_ends_side_by_side(self):
-        with Bench(*self.server, "--concurrency", 4, "--requests", 40, "--eos", "both",
-                   *SMALL) as run:
+        prompts = DEMO_MODEL / "prompts.jsonl"
+        with Bench(*self.server, "--concurrency", 4, "--runs", 1, "--eos", "both", "--prompts", prompts,
+                   "--output-tokens", 300) as run:
             code, out, err = run.finish()
             self.assertEqual(code, 0, err)
-            compare = run.result()["eos_compare"]
-        self.assertIn("natural", out)
-        self.assertEqual(compare["forced"]["mean_output_len"], 16)
-        self.assertLessEqual(compare["natural"]["mean_output_len"], 16)
+            result = run.result()
+        lines = len(prompts.read_text().splitlines())
+        self.assertEqual(result["runs"][0]["whole_run"]["finish_reasons"], {"stop_eos": lines})
+        self.assertEqual(result["eos_compare"]["forced"]["mean_output_len"], 300)
+        self.assertLess(result["eos_compare"]["natural"]["mean_output_len"], 150)
+        self.assertNotIn("hardly", out + err)
+
+    def test_natural_ends_of_random_prompts_are_warned_of(self):
+        with Bench(*self.server, "--concurrency", 4, "--requests", 8, "--eos", "both", *SMALL) as run:
+            code, _, err = run.finish()
+        self.assertEqual(code, 0, err)
+        self.assertIn("Try: --prompts FILE, as models/demo/prompts.jsonl", err)
 
     def test_a_search_ends_with_a_passing_and_a_failing_point(self):
         # No server keeps 1 us: every point fails, surely.
@@ -284,7 +293,9 @@ class OpenAiTest(unittest.TestCase):
         self.assertTrue(result["find_max"]["interrupted"])
         accepted = [point["value"] for point in result["points"] if point["accepted"]]
         self.assertEqual(result["find_max"]["best"], max(accepted))
-        self.assertIn("interrupted", out)
+        answer = f"concurrency that keeps the SLO: at least {max(accepted):g}; interrupted"
+        self.assertIn(answer, out)
+        self.assertEqual((result["find_max"]["answer"], result["partial_reason"]), (answer, answer))
 
 
 class DyingServerTest(unittest.TestCase):

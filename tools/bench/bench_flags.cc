@@ -1,21 +1,19 @@
 #include "tools/bench/bench_flags.h"
 
+#include <cmath>
 #include <limits>
 #include <vector>
 
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "tools/bench/bench_checks.h"
+#include "tools/bench/vllm_flags.h"
 
 namespace baton::bench {
 namespace {
 
-constexpr char kExample[] = "baton bench --concurrency 8";
 constexpr int32_t kMaxStreams = 65536;
-
-bool IsUrl(const std::string& server) {
-  return server.starts_with("http://") || server.starts_with("https://");
-}
 
 // A URL is taken as it is: only the openai protocol accepts one, and checks it when it connects.
 Flag ServerFlag(std::string* target) {
@@ -50,13 +48,26 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
   BindTls(set, &flags->client.tls);
 }
 
+// A number, or "inf".
+Flag RateFlag(std::optional<double>* target) {
+  Flag flag = OptionalDoubleFlag("rate", target, {.min = 1e-3, .max = 1e6});
+  flag.value = "X|inf";
+  flag.set = [target, finite = flag.set](const std::vector<std::string>& values) -> absl::Status {
+    if (values.back() != "inf") return finite(values);
+    *target = std::numeric_limits<double>::infinity();
+    return absl::OkStatus();
+  };
+  return flag;
+}
+
 void BindLoad(FlagSet* set, BenchFlags* flags) {
   const std::string group = "Load";
-  set->Add(Common(With(OptionalDoubleFlag("rate", &flags->rate, {.min = 1e-3, .max = 1e6}), group,
-                       "open loop: requests per second, whatever becomes of them")));
+  set->Add(
+      Common(With(RateFlag(&flags->rate), group,
+                  "open loop: requests per second, whatever becomes of them; inf: all at once, "
+                  "or as --concurrency allows")));
   Flag concurrency =
       OptionalIntFlag("concurrency", &flags->concurrency, {.min = 1, .max = kMaxStreams});
-  concurrency.exclusive_with = "rate";
   set->Add(Common(With(std::move(concurrency), group,
                        "closed loop: this many requests under way at all times")));
   Flag trace = Valued(TextFlag("trace", &flags->trace), "FILE");
@@ -137,99 +148,6 @@ void BindResults(FlagSet* set, BenchFlags* flags) {
                        "print the formula of every figure, and end")));
 }
 
-// Refuses pairs of settings of which one would silently do nothing.
-struct Idle {
-  bool found;
-  const char* what;
-  const char* why;
-  const char* instead;
-};
-
-absl::Status Refuse(const std::vector<Idle>& pairs) {
-  for (const Idle& pair : pairs) {
-    if (pair.found) return UsageError(pair.what, pair.why, pair.instead);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSearch(const FlagSet& set, const BenchFlags& flags) {
-  const bool rate = flags.find_max == SearchKind::kRate;
-  return Refuse({{!flags.trace.empty(), "--find-max with --trace", "a trace has its own arrivals",
-                  "--find-max rate --input-tokens chat --output-tokens chat"},
-                 {flags.slo.empty(), "--find-max without --slo",
-                  "a maximum is one that keeps limits", "--slo ttft=200ms,tpot=50ms"},
-                 {rate ? flags.concurrency.has_value() : flags.rate.has_value(),
-                  "--find-max with a load of the other kind",
-                  "--rate or --concurrency of the same kind is where the search starts",
-                  "--find-max rate --rate 2"},
-                 {set.Given("duration"), "--find-max with --duration",
-                  "each point lasts until its percentile is decided",
-                  "percentile=90 in --slo for a shorter search"},
-                 {set.Given("requests"), "--find-max with --requests",
-                  "each point gets as many as its percentile needs",
-                  "percentile=90 in --slo for a shorter search"},
-                 {set.Given("runs"), "--find-max with --runs",
-                  "a search looks again at the values that bound its answer",
-                  "the search again with another --seed"},
-                 {flags.eos == EosChoice::kBoth, "--find-max with --eos both",
-                  "a search is about one kind of end", "--eos mask"}});
-}
-
-absl::Status CheckLoad(const FlagSet& set, const BenchFlags& flags) {
-  if (flags.explain) return absl::OkStatus();
-  const bool search = flags.find_max != SearchKind::kNone;
-  if (!search && !flags.rate && !flags.concurrency && flags.trace.empty()) {
-    return UsageError("no load", "expected --rate, --concurrency, --trace or --find-max", kExample);
-  }
-  if (search) BATON_RETURN_IF_ERROR(CheckSearch(set, flags));
-  const bool drawn = flags.rate || flags.find_max == SearchKind::kRate;
-  return Refuse(
-      {{set.Given("arrivals") && !drawn, "--arrivals without --rate",
-        "users of a closed loop and traces have arrivals of their own", "--rate 5"},
-       {set.Given("burstiness") && flags.arrivals != ArrivalProcess::kGamma,
-        "--burstiness without --arrivals gamma", "other arrivals have none", "--arrivals gamma"},
-       {set.Given("time-scale") && flags.trace.empty(), "--time-scale without --trace",
-        "it stretches a trace's times", "--rate for another rate"}});
-}
-
-absl::Status CheckPrompts(const FlagSet& set, const BenchFlags& flags) {
-  const bool file = !flags.prompts.empty();
-  const bool text = flags.prompt_form == PromptForm::kText;
-  return Refuse(
-      {{!flags.trace.empty() && (set.Given("input-tokens") || set.Given("output-tokens")),
-        "--trace with --input-tokens or --output-tokens", "a trace has its own lengths",
-        "only one of them"},
-       {file && set.Given("shared-prefix-tokens"), "--prompts with --shared-prefix-tokens",
-        "the prompts of a file are sent as they are", "only one of them"},
-       {file && set.Given("prompt-form"), "--prompts with --prompt-form",
-        "each line of the file has its form", "prompt for text, token_ids for ids"},
-       {text && flags.tokenizer.empty(), "--prompt-form text without --tokenizer",
-        "made prompts must have an exact number of tokens", "--tokenizer DIR"},
-       {text && flags.vocab_size, "--prompt-form text with --vocab-size",
-        "text is made of the tokenizer's words", "only --tokenizer"},
-       {file && set.Given("prompt-salt"), "--prompts with --prompt-salt",
-        "the prompts of a file are sent as they are", "only one of them"}});
-}
-
-absl::Status CheckProtocol(const FlagSet& set, const BenchFlags& flags) {
-  if (flags.protocol == Protocol::kBaton) {
-    return Refuse({{IsUrl(flags.client.server), "--server with a URL",
-                    "the baton protocol is gRPC, expected HOST:PORT", "--protocol openai"},
-                   {flags.vocab_size.has_value(), "--vocab-size with --protocol baton",
-                    "such a server says which ids it takes", "without it"},
-                   {flags.prompt_salt.has_value(), "--prompt-salt with --protocol baton",
-                    "its prefix caches keep runs apart by themselves", "without it"}});
-  }
-  const bool counted = !flags.tokenizer.empty() || flags.vocab_size || !flags.prompts.empty();
-  return Refuse({{!counted, "--protocol openai without a vocabulary",
-                  "such a server does not say which token ids it takes",
-                  "--tokenizer DIR, or --vocab-size N"},
-                 {set.Given("connections"), "--connections with --protocol openai",
-                  "every request under way has a connection of its own", "without it"},
-                 {set.Given("as-tenant"), "--as-tenant with --protocol openai",
-                  "tenants are named in gRPC's metadata", "without it"}});
-}
-
 }  // namespace
 
 void BindBench(FlagSet* set, BenchFlags* flags) {
@@ -237,9 +155,16 @@ void BindBench(FlagSet* set, BenchFlags* flags) {
   BindRequests(set, flags);
   BindResults(set, flags);
   BindTarget(set, flags);
-  set->AddCheck([set, flags] { return CheckLoad(*set, *flags); });
-  set->AddCheck([set, flags] { return CheckPrompts(*set, *flags); });
-  set->AddCheck([set, flags] { return CheckProtocol(*set, *flags); });
+  BindVllmFlags(set);
+  set->AddCheck([set, flags] { return CheckBenchFlags(*set, flags); });
+}
+
+std::string Caution(const BenchFlags& flags) {
+  if (flags.eos != EosChoice::kBoth || !flags.prompts.empty()) return "";
+  return "--eos both with made prompts: an answer to random token ids hardly ever ends by itself, "
+         "so "
+         "natural and forced lengths will be the same. Try: --prompts FILE, as "
+         "models/demo/prompts.jsonl";
 }
 
 double Burstiness(const BenchFlags& flags) {

@@ -27,7 +27,7 @@ struct BenchFlags {
   std::vector<std::string> metrics;  // HOST:PORT of admin ports
 
   // The load: one of a rate, a concurrency, a trace and a search.
-  std::optional<double> rate;  // requests per second
+  std::optional<double> rate;  // requests per second; infinite: all at once
   std::optional<int32_t> concurrency;
   std::string trace;
   double time_scale = 1;  // of the trace's times; 2 = half as fast
@@ -61,6 +61,9 @@ struct BenchFlags {
 };
 
 void BindBench(FlagSet* set, BenchFlags* flags);
+
+// What is allowed but hardly meant, as a line to print before the load; "" when there is nothing.
+std::string Caution(const BenchFlags& flags);
 
 // How even the gaps of an open loop are, as the shape of a gamma distribution: 1 is Poisson,
 // infinite is constant.

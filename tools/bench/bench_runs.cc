@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
+#include "tools/bench/report/closing_table.h"
 
 namespace baton::bench {
 namespace {
@@ -122,7 +123,9 @@ absl::Status MakeSearch(const BenchFlags& flags, BenchSession* session, RowsFile
   result->find_max = FindMax(options, point, judged);
   const auto& best = result->find_max->best;
   if (best && accepted.contains(*best)) result->runs.push_back(std::move(accepted[*best]));
-  if (result->find_max->interrupted) result->partial_reason = "the search was interrupted";
+  if (!result->find_max->complete()) {
+    result->partial_reason = SearchAnswer(*result->find_max, options.variable);
+  }
   return result->find_max->status;
 }
 

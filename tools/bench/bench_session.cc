@@ -1,6 +1,7 @@
 #include "tools/bench/bench_session.h"
 
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <random>
 #include <utility>
@@ -204,6 +205,8 @@ absl::StatusOr<RunResult> BenchSession::Run(const RunSpec& spec) {
   result.label = spec.label;
   result.rate = spec.rate;
   result.concurrency = spec.concurrency;
+  // Where all requests are due at once, each but the first leaves late.
+  if (spec.rate && std::isinf(*spec.rate)) result.client_limited = false;
   if (!result.partial_reason.empty()) {
     absl::StrAppend(&result.partial_reason, ", ", result.load.records.size(), " of ", planned,
                     " requests sent");

@@ -238,10 +238,12 @@ std::string VoidReason(std::span<const RequestRecord> records, EosMode eos) {
   return "";
 }
 
-bool ClientLimited(std::span<const double> lag_ms) {
+bool ClientLimited(std::span<const double> lag_ms) { return LagP99(lag_ms) > kClientLimitedLagMs; }
+
+double LagP99(std::span<const double> lag_ms) {
   std::vector<double> sorted(lag_ms.begin(), lag_ms.end());
   std::sort(sorted.begin(), sorted.end());
-  return PercentileOfSorted(sorted, 99) > kClientLimitedLagMs;
+  return PercentileOfSorted(sorted, 99);
 }
 
 }  // namespace baton::bench

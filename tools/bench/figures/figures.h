@@ -141,5 +141,6 @@ std::string VoidReason(std::span<const RequestRecord> records, EosMode eos);
 // Whether an open loop was late by its own doing: P99 of its lag over 5 ms.
 constexpr double kClientLimitedLagMs = 5;
 bool ClientLimited(std::span<const double> lag_ms);
+double LagP99(std::span<const double> lag_ms);
 
 }  // namespace baton::bench

@@ -97,7 +97,8 @@ nlohmann::ordered_json MetricsAsJson(const ServerMetrics& metrics, base::Instant
   const auto computed = metrics.Increase("prompt_tokens.local_compute");
   const auto generated = metrics.Increase("generation_tokens");
   const auto first = metrics.Increase("first_tokens");
-  Json json = {{"peak_kv_usage", OrNull(metrics.PeakKvUsage())}};
+  Json json = {{"interval_s", metrics.interval_s},
+               {"peak_kv_usage", OrNull(metrics.PeakKvUsage())}};
   json["preemptions"] = OrNull(metrics.Increase("preemptions"));
   json["attempts"] = ByLabel(metrics, "attempts");
   json["peak_resident_bytes"] = PeaksByAddress(metrics, "resident_bytes");

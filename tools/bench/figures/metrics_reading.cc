@@ -43,6 +43,7 @@ constexpr Rule kCounters[] = {
     {"baton_attempts_total", "attempts", "outcome", ""},
     {"baton_request_errors_total", "errors", "reason", ""},
     {"baton_request_success_total", "requests_ended", "finished_reason", ""},
+    {"baton_request_failure_total", "requests_ended", "finished_reason", ""},
     {"vllm:request_success_total", "requests_ended", "finished_reason", ""},
     {"baton_prompt_tokens_total", "prompt_tokens", "", ""},
     {"vllm:prompt_tokens_total", "prompt_tokens", "", ""},

@@ -158,11 +158,13 @@ absl::StatusOr<std::unique_ptr<MetricsScraper>> MetricsScraper::Start(ScraperOpt
         std::make_unique<Target>(options.targets[i], std::move(addresses[i]), options));
   }
   for (const auto& target : scraper->targets_) target->AwaitFirst();
+  scraper->interval_s_ = base::Seconds(options.interval);
   return scraper;
 }
 
 ServerMetrics MetricsScraper::Stop() {
   ServerMetrics metrics;
+  metrics.interval_s = interval_s_;
   for (const auto& target : targets_) target->RequestStop();
   for (const auto& target : targets_) metrics.targets.push_back(target->Finish());
   targets_.clear();

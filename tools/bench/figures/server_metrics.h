@@ -39,6 +39,7 @@ struct TargetMetrics {
 // What all admin ports of a run said.
 struct ServerMetrics {
   std::vector<TargetMetrics> targets;
+  double interval_s = 0;  // from one reading to the next: gauges may have been higher in between
 
   // The highest KV use of a decode worker, else of any target; empty when none says.
   std::optional<double> PeakKvUsage() const;
@@ -74,6 +75,7 @@ class MetricsScraper final {
 
   MetricsScraper();
   std::vector<std::unique_ptr<Target>> targets_;
+  double interval_s_ = 0;
 };
 
 }  // namespace baton::bench

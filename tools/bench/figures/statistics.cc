@@ -111,6 +111,13 @@ void AddIntervals(std::span<const double> sorted, uint64_t seed, Summary* summar
 
 }  // namespace
 
+int64_t SamplesNeededFor(double percentile) {
+  constexpr double kBeyond = 0.025;
+  return static_cast<int64_t>(std::ceil(std::log(kBeyond) / std::log(percentile / 100)));
+}
+
+bool Carries(int64_t count, double percentile) { return count >= SamplesNeededFor(percentile); }
+
 double PercentileOfSorted(std::span<const double> sorted, double percentile) {
   if (sorted.empty()) return 0;
   const double rank = static_cast<double>(sorted.size() - 1) * percentile / 100;

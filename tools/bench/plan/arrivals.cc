@@ -18,9 +18,11 @@ constexpr double kConstantFrom = 1e6;
 }  // namespace
 
 absl::Status CheckArrivals(const ArrivalOptions& options) {
-  if (!std::isfinite(options.rate) || options.rate < 1e-6 || options.rate > 1e6) {
+  const bool all_at_once = std::isinf(options.rate) && options.rate > 0;
+  if (!all_at_once && !(options.rate >= 1e-6 && options.rate <= 1e6)) {
     return UsageError(absl::StrCat("rate ", options.rate),
-                      "expected requests per second, from 0.000001 to 1000000", "--rate 10");
+                      "expected requests per second, from 0.000001 to 1000000, or inf",
+                      "--rate 10");
   }
   if (std::isnan(options.burstiness) || options.burstiness < 1e-3) {
     return UsageError(absl::StrCat("burstiness ", options.burstiness),

@@ -9,14 +9,14 @@
 namespace baton::bench {
 
 struct ArrivalOptions {
-  double rate = 1;  // requests per second, on average
+  double rate = 1;  // requests per second, on average; infinite: all at the start
   // Shape of the gamma distribution of the gaps: 1 = Poisson arrivals, below 1 more bursty, above
   // more even, infinity = constant gaps. The gaps' coefficient of variation is 1/sqrt(burstiness).
   double burstiness = 1;
   uint64_t seed = 0;
 };
 
-// INVALID_ARGUMENT unless the rate is positive and finite and the burstiness positive.
+// INVALID_ARGUMENT unless rate and burstiness are positive.
 absl::Status CheckArrivals(const ArrivalOptions& options);
 
 // An endless sequence of arrival times. The first arrival comes one gap after the start. Gaps are

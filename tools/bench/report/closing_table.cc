@@ -1,6 +1,7 @@
 #include "tools/bench/report/closing_table.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 #include <span>
@@ -18,36 +19,12 @@ struct Line {
   Summary Figures::*summary;
 };
 
-constexpr Line kLatencies[] = {{"TTFT, ms", &Figures::ttft_ms},
-                               {"TPOT, ms", &Figures::tpot_ms},
-                               {"gap between tokens, ms", &Figures::itl_ms},
-                               {"largest gap, ms", &Figures::max_gap_ms},
-                               {"end to end, ms", &Figures::e2el_ms}};
-constexpr Line kRates[] = {{"tokens/s per user", &Figures::tokens_per_s_per_user},
-                           {"prefill tokens/s", &Figures::prefill_tokens_per_s},
-                           {"decode tokens/s", &Figures::decode_tokens_per_s}};
 constexpr Line kFirstTokenSplit[] = {{"queue", &Figures::queue_ms},
                                      {"prefill", &Figures::prefill_ms},
                                      {"rest", &Figures::ttft_rest_ms},
                                      {"network", &Figures::network_ms}};
 constexpr Line kSecondTokenSplit[] = {{"KV transfer", &Figures::kv_transfer_ms},
                                       {"first decode", &Figures::first_decode_ms}};
-
-std::string SummaryRow(const Runs& runs, const Line& line) {
-  const auto cell = [&](double Summary::*statistic) {
-    return Short(Middle(runs, [&](const Figures& f) { return f.*line.summary.*statistic; }));
-  };
-  return TableRow(line.name, {cell(&Summary::mean), cell(&Summary::min), cell(&Summary::p50),
-                              cell(&Summary::p90), cell(&Summary::p95), cell(&Summary::p99),
-                              cell(&Summary::p999), cell(&Summary::max)});
-}
-
-std::string Latencies(const Runs& runs) {
-  std::string text = TableRow("", {"mean", "min", "median", "p90", "p95", "p99", "p99.9", "max"});
-  for (const Line& line : kLatencies) text += SummaryRow(runs, line);
-  for (const Line& line : kRates) text += SummaryRow(runs, line);
-  return text;
-}
 
 // The median of the runs and where they lie: "12.3 (12.1 to 12.9)".
 std::string Spread(const Runs& runs, double Figures::*number) {
@@ -140,11 +117,18 @@ std::optional<double> At(const nlohmann::ordered_json& target, const char* kind,
   return (*group)[name].get<double>();
 }
 
-std::string TargetText(const nlohmann::ordered_json& target) {
+// What a peak of readings is worth: "in 12 readings, 1 s apart".
+std::string Readings(const nlohmann::ordered_json& target, double interval_s) {
+  const int64_t read = target.value("scrapes", 0) - target.value("failed_scrapes", 0);
+  return absl::StrFormat("in %d readings, %g s apart", read, interval_s);
+}
+
+std::string TargetText(const nlohmann::ordered_json& target, double interval_s) {
   const std::string role = target.value("role", "");
   std::string text = role.empty() ? target.value("address", "") : role;
   if (const auto usage = At(target, "peaks", "kv_usage")) {
-    absl::StrAppendFormat(&text, " peak KV use %.1f %%,", 100 * *usage);
+    absl::StrAppendFormat(&text, " peak KV use %.1f %% (%s),", 100 * *usage,
+                          Readings(target, interval_s));
   }
   if (const auto count = At(target, "increase", "preemptions")) {
     absl::StrAppendFormat(&text, " %.0f preemptions,", *count);
@@ -165,7 +149,10 @@ std::string ServerSide(const Runs& runs) {
   const nlohmann::ordered_json& metrics = runs.back()->server_metrics;
   if (!metrics.is_object() || !metrics.contains("targets")) return "";
   std::string text;
-  for (const auto& target : metrics["targets"]) text += "server: " + TargetText(target) + "\n";
+  const double interval_s = metrics.value("interval_s", 1.0);
+  for (const auto& target : metrics["targets"]) {
+    text += "server: " + TargetText(target, interval_s) + "\n";
+  }
   return text;
 }
 
@@ -218,7 +205,8 @@ std::string Warnings(const Runs& runs) {
     if (run->saturation.saturated) {
       warn("the server was over its capacity: requests under way and TTFT kept rising");
     }
-    if (run->figures.window.whole_run) warn("too short to leave ramp and drain out");
+    const bool at_once = run->rate && std::isinf(*run->rate);
+    if (run->figures.window.whole_run && !at_once) warn("too short to leave ramp and drain out");
   }
   return text;
 }
@@ -228,12 +216,11 @@ std::string LagOf(const Runs& runs) {
   for (const RunResult* run : runs) {
     lag.insert(lag.end(), run->load.lag_ms.begin(), run->load.lag_ms.end());
   }
-  std::sort(lag.begin(), lag.end());
-  return absl::StrCat("lag of this program: p99 ", Short(PercentileOfSorted(lag, 99)), " ms\n");
+  return absl::StrCat("lag of this program: p99 ", Short(LagP99(lag)), " ms\n");
 }
 
 std::string TableOf(const Runs& runs, const std::optional<Slo>& slo) {
-  return absl::StrCat(Latencies(runs), Throughputs(runs), Split(runs, "TTFT", kFirstTokenSplit),
+  return absl::StrCat(LatencyTable(runs), Throughputs(runs), Split(runs, "TTFT", kFirstTokenSplit),
                       Split(runs, "between first and second token", kSecondTokenSplit),
                       HowTheyEnded(runs), PrefixCaches(runs), ServerSide(runs),
                       AgainstSlo(runs, slo), LagOf(runs), Warnings(runs));

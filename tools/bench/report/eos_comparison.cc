@@ -6,6 +6,21 @@
 
 namespace baton::bench {
 
+namespace {
+
+constexpr double kSameLength = 0.98;  // of the forced tokens
+
+double OutputTokensOf(const Runs& runs) {
+  return Middle(runs, [](const Figures& figures) { return figures.output_len.mean; });
+}
+
+// How often the servers' gauges were read.
+double ReadingsPerSecond(const RunResult& run) {
+  return 1 / std::max(1e-3, run.server_metrics.value("interval_s", 1.0));
+}
+
+}  // namespace
+
 std::string EosComparison(const BenchResult& result) {
   const Runs honor = NaturalRuns(result);
   const Runs forced = ForcedRuns(result);
@@ -30,7 +45,14 @@ std::string EosComparison(const BenchResult& result) {
     };
     const double natural = peak(honor);
     const std::string ratio = natural > 0 ? absl::StrFormat("%.2f", peak(forced) / natural) : "-";
-    text += TableRow("peak KV use, %", {Short(natural), Short(peak(forced)), ratio});
+    text += TableRow(absl::StrFormat("peak KV use, %% (%g/s)", ReadingsPerSecond(*forced.front())),
+                     {Short(natural), Short(peak(forced)), ratio});
+  }
+  const double full = OutputTokensOf(forced);  // 0 where no forced answer completed
+  if (full > 0 && OutputTokensOf(honor) >= kSameLength * full) {
+    text +=
+        "! hardly an answer ended by itself, so both columns are of the same lengths; give "
+        "--prompts whose answers end\n";
   }
   return text;
 }

@@ -1,10 +1,12 @@
 #include "tools/bench/report/result_json.h"
 
 #include <algorithm>
+#include <cmath>
 #include <span>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "tools/bench/report/closing_table.h"
 #include "tools/bench/report/vllm_names.h"
 
 namespace baton::bench {
@@ -17,6 +19,11 @@ constexpr size_t kMostSteps = 2000;
 template <typename T>
 Json OrNull(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+// JSON has no infinity.
+Json RateAsJson(const std::optional<double>& rate) {
+  return rate && std::isinf(*rate) ? Json("inf") : OrNull(rate);
 }
 
 Json TextOrNull(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
@@ -45,6 +52,32 @@ std::string_view VerdictName(Verdict verdict) {
       return "needs_more";
   }
   return "";
+}
+
+// Percentiles that so many samples say nothing about.
+Json TooFewFor(int64_t count) {
+  Json names = Json::array();
+  for (const auto& [name, percentile] :
+       {std::pair("p50", 50.0), {"p90", 90.0}, {"p95", 95.0}, {"p99", 99.0}, {"p99.9", 99.9}}) {
+    if (!Carries(count, percentile)) names.push_back(name);
+  }
+  return names;
+}
+
+// Whether there is anything that the number is a share or a mean of.
+bool Defined(const Figures& figures, double Figures::*number) {
+  if (number == &Figures::tokens_per_chunk || number == &Figures::natural_end_share ||
+      number == &Figures::tokens_after_natural_end_share) {
+    return figures.completed > 0;
+  }
+  if (number == &Figures::goodput_share || number == &Figures::failed_share) {
+    return figures.completed + figures.failed > 0;
+  }
+  return true;
+}
+
+Json NumberAsJson(const Figures& figures, double Figures::*number) {
+  return Defined(figures, number) ? Json(figures.*number) : Json(nullptr);
 }
 
 Json CountAsJson(const SloCount& count) {
@@ -97,7 +130,7 @@ Json RunAsJson(const RunResult& run) {
   return {{"seed", run.seed},
           {"label", run.label},
           {"eos", EosName(run.eos)},
-          {"rate", OrNull(run.rate)},
+          {"rate", RateAsJson(run.rate)},
           {"concurrency", OrNull(run.concurrency)},
           {"partial", !run.partial_reason.empty()},
           {"partial_reason", TextOrNull(run.partial_reason)},
@@ -150,16 +183,19 @@ std::span<const SearchPoint> PointsOf(const BenchResult& result) {
 Json SearchAsJson(const BenchResult& result) {
   if (!result.find_max) return nullptr;
   const FindMaxResult& search = *result.find_max;
-  const bool rate = result.find_max_variable.value_or(SearchFor::kRate) == SearchFor::kRate;
+  const SearchFor variable = result.find_max_variable.value_or(SearchFor::kRate);
   const absl::string_view error = search.status.message();
-  return {{"variable", rate ? "rate" : "concurrency"},
+  return {{"variable", variable == SearchFor::kRate ? "rate" : "concurrency"},
+          {"answer", SearchAnswer(search, variable)},
           {"best", OrNull(search.best)},
           {"first_failing", OrNull(search.first_failing)},
           {"failed_metric",
            search.failed_metric ? Json(SloMetricName(*search.failed_metric)) : Json(nullptr)},
           {"failed_because", search.failed_because},
           {"converged", search.converged},
+          {"complete", search.complete()},
           {"interrupted", search.interrupted},
+          {"too_slow_at", OrNull(search.too_slow_at)},
           {"ended", search.ended},
           {"error", TextOrNull({error.data(), error.size()})},
           {"requests", search.requests}};
@@ -184,8 +220,8 @@ bool AnyClientLimited(const BenchResult& result) {
 
 std::string PartialReason(const BenchResult& result) {
   if (!result.partial_reason.empty()) return result.partial_reason;
-  if (result.find_max && (result.find_max->interrupted || !result.find_max->status.ok())) {
-    return result.find_max->ended;
+  if (result.find_max && !result.find_max->complete()) {
+    return SearchAnswer(*result.find_max, result.find_max_variable.value_or(SearchFor::kRate));
   }
   for (const RunResult& run : result.runs) {
     if (!run.partial_reason.empty()) return run.partial_reason;
@@ -207,6 +243,7 @@ Json SummaryAsJson(const Summary& summary) {
           {"p95", summary.p95},
           {"p99", summary.p99},
           {"p99.9", summary.p999},
+          {"too_few_for", TooFewFor(summary.count)},
           {"ci95",
            {{"mean", IntervalAsJson(summary.mean_ci)},
             {"p50", IntervalAsJson(summary.p50_ci)},
@@ -233,7 +270,7 @@ Json FiguresAsJson(const Figures& figures) {
   for (const FigureInfo& info : FigureTable()) {
     json[std::string(info.name)] = info.distribution != nullptr
                                        ? SummaryAsJson(figures.*info.distribution)
-                                       : Json(figures.*info.number);
+                                       : NumberAsJson(figures, info.number);
   }
   return json;
 }

@@ -26,7 +26,8 @@
 //   partial     bool, and partial_reason: string | null
 //   void        string | null: why an ignore-EOS run, or a point of a search, does not count
 //   client_limited  bool: a run, or a point of a search
-//   runs        [{seed, label, eos, rate|null, concurrency|null, partial, partial_reason|null,
+//   runs        [{seed, label, eos, rate|"inf"|null, concurrency|null, partial,
+//   partial_reason|null,
 //                 void|null, client_limited, unix_started, duration_s,
 //                 lag_ms SUMMARY, window {from, to, whole_run},
 //                 figures FIGURES (of the window), whole_run FIGURES,
@@ -35,9 +36,10 @@
 //                             ttft_slope_ms_per_s, concurrency_p, ttft_p},
 //                 concurrency_over_time [[s, n] ..] (at most 2000 steps),
 //                 server_metrics object|null}]
-//   find_max    null | {variable "rate"|"concurrency", best|null, first_failing|null,
-//                 failed_metric|null, failed_because, converged, interrupted, ended, error|null,
-//                 requests}
+//   find_max    null | {variable "rate"|"concurrency", answer (a sentence, as it is printed),
+//                 best|null, first_failing|null, failed_metric|null, failed_because, converged,
+//                 complete, interrupted, too_slow_at|null, ended, error|null, requests}; unless
+//                 complete, best passed but is not known to be the highest
 //   points      [{value, accepted, reason|null, failed_metric|null, undecided, requests,
 //                 failed_requests, runs, seconds, saturated, saturation {..}, client_limited,
 //                 void|null, partial,
@@ -49,12 +51,13 @@
 //                 peak_kv_usage|null, natural_end_share, tokens_after_natural_end_share}
 //
 //   SUMMARY     {count, mean, std, min, max, p50, p90, p95, p99, "p99.9",
+//                too_few_for ["p99", ..]: percentiles that `count` samples say nothing about,
 //                ci95 {mean [low, high], p50 [..], p90 [..], p95 [..], p99 [..], "p99.9" [..]}}
 //   FIGURES     {requests, completed, failed, cancelled, prompt_tokens, cached_tokens,
 //                output_tokens, extra_attempts, finish_reasons {..}, errors {..},
 //                slo [{metric, limit_ms, samples, violations}],
 //                and each row of FigureTable() by its name: a SUMMARY (null without samples) or a
-//                number}
+//                number (null where it is a share or a mean of nothing)}
 
 #include <optional>
 #include <string>

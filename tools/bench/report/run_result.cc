@@ -34,29 +34,33 @@ PromptCounts ComparePrompts(const LoadResult& load) {
 }
 
 // One side of the comparison of EOS modes: whole runs, since both sides answer
-// prompts of the same lengths.
+// prompts of the same lengths. Means are of the runs in which something completed, null without
+// one.
 Json EosSide(const std::vector<const RunResult*>& runs) {
   double tokens = 0;
   double seconds = 0;
   std::optional<double> peak_kv;
-  std::map<std::string, double> means;
-  const auto count = static_cast<double>(runs.size());
+  std::map<std::string, double> sums;
+  double completed = 0;
   for (const RunResult* run : runs) {
     const Figures& figures = run->whole_run;
     tokens += static_cast<double>(figures.output_tokens);
     seconds += figures.duration_s;
-    means["mean_output_len"] += figures.output_len.mean / count;
-    means["mean_e2el_ms"] += figures.e2el_ms.mean / count;
-    means["mean_tpot_ms"] += figures.tpot_ms.mean / count;
-    means["natural_end_share"] += figures.natural_end_share / count;
-    means["tokens_after_natural_end_share"] += figures.tokens_after_natural_end_share / count;
+    completed += figures.completed > 0 ? 1 : 0;
+    sums["mean_output_len"] += figures.output_len.mean;
+    sums["mean_e2el_ms"] += figures.e2el_ms.mean;
+    sums["mean_tpot_ms"] += figures.tpot_ms.mean;
+    sums["natural_end_share"] += figures.natural_end_share;
+    sums["tokens_after_natural_end_share"] += figures.tokens_after_natural_end_share;
     if (run->peak_kv_usage) peak_kv = std::max(peak_kv.value_or(0), *run->peak_kv_usage);
   }
-  Json side = {{"output_tokens", tokens / count},
-               {"duration_s", seconds / count},
+  Json side = {{"output_tokens", tokens / static_cast<double>(runs.size())},
+               {"duration_s", seconds / static_cast<double>(runs.size())},
                {"output_throughput", seconds > 0 ? tokens / seconds : 0},
                {"peak_kv_usage", peak_kv ? Json(*peak_kv) : Json(nullptr)}};
-  for (const auto& [name, value] : means) side[name] = value;
+  for (const auto& [name, sum] : sums) {
+    side[name] = completed > 0 ? Json(sum / completed) : Json(nullptr);
+  }
   return side;
 }
 

@@ -10,6 +10,14 @@ namespace baton::bench {
 namespace {
 
 constexpr int kNameWidth = 26;
+constexpr size_t kCellWidth = 12;
+
+// Characters of UTF-8 text, of which a terminal gives each one place.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
 
 Runs RunsOf(const BenchResult& result, bool forced) {
   Runs runs;
@@ -36,6 +44,7 @@ double Middle(const Runs& runs, const std::function<double(const Figures&)>& num
 }
 
 std::string Short(double value) {
+  if (value == 0) return "0";
   const double size = std::abs(value);
   const int decimals = size >= 100 ? 0 : size >= 10 ? 1 : size >= 1 ? 2 : 3;
   return absl::StrFormat("%.*f", decimals, value);
@@ -43,7 +52,11 @@ std::string Short(double value) {
 
 std::string TableRow(const std::string& name, const std::vector<std::string>& cells) {
   std::string row = absl::StrFormat("%-*s", kNameWidth, name);
-  for (const std::string& cell : cells) absl::StrAppendFormat(&row, "%10s", cell);
+  for (const std::string& cell : cells) {
+    const size_t width = std::min(kCellWidth - 1, Width(cell));
+    row += std::string(kCellWidth - width, ' ') + cell;
+  }
+  row.erase(row.find_last_not_of(' ') + 1);
   return row + "\n";
 }
 

@@ -67,15 +67,19 @@ class Lists {
   Json errors_ = Json::array();
 };
 
+// Null without samples, since 0 ms would be a very good server.
 void AddSummary(const std::string& name, const Summary& summary, Json* json) {
-  (*json)["mean_" + name + "_ms"] = summary.mean;
-  (*json)["median_" + name + "_ms"] = summary.p50;
-  (*json)["std_" + name + "_ms"] = summary.std;
-  (*json)["p50_" + name + "_ms"] = summary.p50;
-  (*json)["p90_" + name + "_ms"] = summary.p90;
-  (*json)["p95_" + name + "_ms"] = summary.p95;
-  (*json)["p99_" + name + "_ms"] = summary.p99;
-  (*json)["p99.9_" + name + "_ms"] = summary.p999;
+  const auto add = [&](const std::string& statistic, double value) {
+    (*json)[statistic + "_" + name + "_ms"] = summary.count > 0 ? Json(value) : Json(nullptr);
+  };
+  add("mean", summary.mean);
+  add("median", summary.p50);
+  add("std", summary.std);
+  add("p50", summary.p50);
+  add("p90", summary.p90);
+  add("p95", summary.p95);
+  add("p99", summary.p99);
+  add("p99.9", summary.p999);
 }
 
 // All runs one after the other, as one: a run begins where the one before has ended.
@@ -104,7 +108,7 @@ void AddSetup(const BenchResult& result, size_t prompts, Json* json) {
   (*json)["model_id"] = result.model_id;
   (*json)["tokenizer_id"] = result.tokenizer_id;
   (*json)["num_prompts"] = prompts;
-  const bool open = first != nullptr && first->rate.has_value();
+  const bool open = first != nullptr && first->rate && std::isfinite(*first->rate);
   const bool closed = first != nullptr && first->concurrency.has_value();
   (*json)["request_rate"] = open ? Json(*first->rate) : Json("inf");
   (*json)["burstiness"] = std::isfinite(result.burstiness) ? Json(result.burstiness) : Json("inf");

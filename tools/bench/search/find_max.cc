@@ -11,6 +11,9 @@ namespace baton::bench {
 namespace {
 
 constexpr double kProbeStep = 2;
+// How often a look at which this program was late is repeated: what else ran on the machine then
+// may be over.
+constexpr int kRepetitions = 2;
 
 class Search {
  public:
@@ -37,22 +40,34 @@ class Search {
 
   bool Ended() {
     if (!result_.ended.empty()) return true;
-    if (static_cast<int>(result_.points.size()) >= options_.max_points) {
+    const auto judged = std::ranges::count_if(result_.points, &SearchPoint::judged);
+    if (judged >= options_.max_points) {
       result_.ended = absl::StrCat("the most points that a search may try, ", options_.max_points);
     }
     return !result_.ended.empty();
   }
 
-  // Measures and takes note; null when that ended the search.
+  // Measures until this program was in time; null when that ended the search.
   const SearchPoint* Try(double value) {
+    for (int look = 0; look <= kRepetitions; ++look) {
+      const SearchPoint* tried = Look(value);
+      if (tried == nullptr || !tried->client_limited) return tried;
+    }
+    result_.too_slow_at = value;
+    result_.ended = absl::StrCat("this program was late at ", value, " in each of ",
+                                 kRepetitions + 1, " looks");
+    return nullptr;
+  }
+
+  // Measures and takes note; null when that ended the search.
+  const SearchPoint* Look(double value) {
     if (Ended()) return nullptr;
     const SearchPoint* earlier = PointAt(value);
-    const bool counts = earlier != nullptr && !earlier->client_limited;
-    const int64_t had = counts ? earlier->requests : 0;
+    const int64_t had = earlier != nullptr ? earlier->requests : 0;
     SearchPoint point = judge_.Measure(value, static_cast<int>(result_.points.size()), earlier);
     result_.requests += point.requests - had;
     if (result_.points.empty()) result_.unix_started = point.unix_started;
-    if (!point.accepted && !point.partial) TakeBack(value);
+    if (!point.accepted && point.judged()) TakeBack(value);
     result_.points.push_back(std::move(point));
     const SearchPoint& tried = result_.points.back();
     if (on_point_) on_point_(tried);
@@ -64,7 +79,7 @@ class Search {
       result_.ended = "interrupted";
     } else if (!tried.void_reason.empty()) {
       result_.status = absl::FailedPreconditionError(tried.void_reason);
-      result_.ended = tried.reason;
+      result_.ended = "void: " + tried.void_reason;
     }
     if (!result_.ended.empty()) return nullptr;
     Bracket();
@@ -90,7 +105,8 @@ class Search {
       } else if (!tried->accepted && value <= Rounded(options_.lower_limit)) {
         result_.ended = absl::StrCat("nothing passes down to the lower limit, ", value);
       }
-      if (!result_.ended.empty()) return false;
+      result_.at_limit = !result_.ended.empty();
+      if (result_.at_limit) return false;
       value = tried->accepted ? Above(value, step) : Below(value, step);
     }
     return true;
@@ -128,8 +144,7 @@ class Search {
   bool LookAgain() {
     for (const double value : {*high_, *low_}) {
       const SearchPoint& point = *PointAt(value);
-      const bool by_chance =
-          point.accepted || point.failed_metric || point.saturated || point.client_limited;
+      const bool by_chance = point.accepted || point.failed_metric || point.saturated;
       if (!by_chance || Looks(value) > 1) continue;
       return Try(value) != nullptr;
     }
@@ -143,17 +158,18 @@ class Search {
     return false;
   }
 
-  // The latest finished look at a value; null before the first.
+  // The latest look at a value that was judged; null before the first.
   const SearchPoint* PointAt(double value) const {
     for (auto point = result_.points.rbegin(); point != result_.points.rend(); ++point) {
-      if (point->value == value && !point->partial) return &*point;
+      if (point->value == value && point->judged()) return &*point;
     }
     return nullptr;
   }
 
   int64_t Looks(double value) const {
-    return std::count_if(result_.points.begin(), result_.points.end(),
-                         [&](const SearchPoint& point) { return point.value == value; });
+    return std::count_if(
+        result_.points.begin(), result_.points.end(),
+        [&](const SearchPoint& point) { return point.value == value && point.judged(); });
   }
 
   // The highest value that passes, and the lowest above it that fails, by the last look at each.
@@ -162,10 +178,12 @@ class Search {
     low_.reset();
     high_.reset();
     for (const SearchPoint& point : result_.points) {
-      if (PointAt(point.value)->accepted) low_ = std::max(low_.value_or(0), point.value);
+      const SearchPoint* last = PointAt(point.value);
+      if (last != nullptr && last->accepted) low_ = std::max(low_.value_or(0), point.value);
     }
     for (const SearchPoint& point : result_.points) {
-      if (PointAt(point.value)->accepted || point.value <= low_.value_or(0)) continue;
+      const SearchPoint* last = PointAt(point.value);
+      if (last == nullptr || last->accepted || point.value <= low_.value_or(0)) continue;
       high_ = high_ ? std::min(*high_, point.value) : point.value;
     }
   }

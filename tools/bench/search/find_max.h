@@ -29,9 +29,9 @@ struct FindMaxOptions {
   double lower_limit = 0.01;      // a search that comes down to it gives up
   double upper_limit = 1e5;       // and one that gets up to it is content
   double resolution = 1.02;       // done when the first failing value over the best is no more
-  int max_points = 40;
-  double warmup_s = 0;       // of each run
-  double confidence = 0.99;  // of the rule, each time that it is asked
+  int max_points = 40;            // that are judged
+  double warmup_s = 0;            // of each run
+  double confidence = 0.99;       // of the rule, each time that it is asked
   // Requests of a point, all runs together: the first look and the most that are spent on it. 0:
   // DefaultRequests(slo) and eight times the first look.
   int64_t first_requests = 0;
@@ -94,6 +94,10 @@ struct SearchPoint {
   double longest_s = 0;   // of the windows
   double mean_e2e_s = 0;  // of the longest
   Figures figures;        // of the largest run
+
+  // Whether it says anything about the server. A point at which this program was late says only
+  // that.
+  bool judged() const { return !partial && !client_limited; }
 };
 
 struct FindMaxResult {
@@ -103,17 +107,25 @@ struct FindMaxResult {
   std::optional<SloMetric> failed_metric;  // of that point
   std::string failed_because;              // its reason
   bool converged = false;  // first_failing / best is within the resolution, or adjacent integers
+  bool at_limit = false;   // of the values that may be tried: the upper passes, or the lower fails
   bool interrupted = false;
+  // The value at which this program was late each time; it ended the search.
+  std::optional<double> too_slow_at;
   absl::Status status;      // of the callback
   std::string ended;        // why the search ended, one sentence
   int64_t requests = 0;     // spent, all points
   double unix_started = 0;  // of the first run
+
+  // Whether the search went on until it knew; else `best` is a value that passed, not the highest.
+  bool complete() const { return converged || at_limit; }
 };
 
 // Finds the highest value at which the SLO holds: from `start` by doubling (or halving) to the
 // first change, then by bisection. A point passes when every metric passes JudgePercentile, no run
-// is saturated, none was client-limited or void, and every request was answered; near the knee it
-// is given more requests until the rule decides or `most_requests` are spent, which does not pass.
+// is saturated or void, and every request was answered; near the knee it is given more requests
+// until the rule decides or `most_requests` are spent, which does not pass. A point with a run that
+// was client-limited neither passes nor fails: it is repeated, and the second repetition that is
+// late, too, ends the search.
 // One whose requests take so long that no run is `least_requests_long` gets up to eight times as
 // many. What passes or fails may do so by chance, and a search ends where chance helped: so the
 // passing and the failing value that bound the answer are each looked at once more, three times as

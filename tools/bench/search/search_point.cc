@@ -128,7 +128,7 @@ bool PointJudge::RunOnce(int64_t requests, SearchPoint* point) {
     point->partial = true;
     point->reason = std::string(status_.message());
   }
-  return !point->partial;
+  return point->judged();
 }
 
 void PointJudge::Take(const LoadResult& load, const PointRequest& request, SearchPoint* point) {
@@ -141,6 +141,10 @@ void PointJudge::Take(const LoadResult& load, const PointRequest& request, Searc
   }
   if (options_.variable == SearchFor::kRate && ClientLimited(load.lag_ms)) {
     point->client_limited = true;
+    point->reason = absl::StrFormat(
+        "this program was late (P99 of its lag %.1f ms, over %g ms), which says nothing of the "
+        "server",
+        LagP99(load.lag_ms), kClientLimitedLagMs);
   }
   if (point->void_reason.empty()) point->void_reason = VoidReason(load.records, options_.eos);
   if (request.requests <= largest_ || (all_warmup_ > 0 && largest_ > 0)) return;
@@ -169,10 +173,6 @@ void PointJudge::JudgeMetrics(SearchPoint* point) const {
 bool PointJudge::Refused(SearchPoint* point) const {
   if (!point->void_reason.empty()) {
     point->reason = "void: " + point->void_reason;
-  } else if (point->client_limited) {
-    point->failed_metric.reset();
-    point->reason =
-        "the load generator was late (P99 of its lag over 5 ms): not the server's limit";
   } else if (point->failed_requests > 0) {
     point->reason = absl::StrCat(point->failed_requests, " requests failed or did not end in time",
                                  point->reason.empty() ? "" : "; ", point->reason);
@@ -230,7 +230,7 @@ SearchPoint PointJudge::Measure(double value, int point_index, const SearchPoint
   for (const SloLimit& limit : options_.slo.limits) {
     point.metrics.push_back({.count = {.limit = limit}, .rule = {}});
   }
-  if (earlier != nullptr && !earlier->client_limited) {
+  if (earlier != nullptr) {
     point.metrics = earlier->metrics;
     point.requests = earlier->requests;
   }

@@ -10,8 +10,9 @@ class PointJudge final {
   PointJudge(const FindMaxOptions& options, const RunPoint& run) : options_(options), run_(run) {}
 
   // Runs at `value` until it is decided. `point` numbers it, which sets its seeds. `earlier`, which
-  // may be null, is the last look at the same value: its samples count, unless the client was late,
-  // and this look is kSecondLook times as long as a first one.
+  // may be null, is the last look at the same value that was judged: its samples count, and this
+  // look is kSecondLook times as long as a first one. A run in which this program was late is the
+  // last of its point.
   SearchPoint Measure(double value, int point, const SearchPoint* earlier);
 
   // What the callback answered last; after an error, Measure is not called again.

@@ -111,5 +111,14 @@ TEST(FitLine, ClaimsNothingOfTooLittle) {
       FitLine(std::vector<double>{1, 1, 1}, std::vector<double>{1, 2, 3}).p_not_positive, 1);
 }
 
+TEST(Carries, ARareValueTakesManySamples) {
+  for (const auto& [percentile, least] :
+       {std::pair(50.0, 6), {90.0, 36}, {95.0, 72}, {99.0, 368}, {99.9, 3688}}) {
+    EXPECT_EQ(SamplesNeededFor(percentile), least);
+    EXPECT_TRUE(Carries(least, percentile)) << percentile;
+    EXPECT_FALSE(Carries(least - 1, percentile)) << percentile;
+  }
+}
+
 }  // namespace
 }  // namespace baton::bench

@@ -91,13 +91,22 @@ TEST(ArrivalsTest, EqualSeedsGiveEqualTimesAndOthersOthers) {
 }
 
 TEST(ArrivalsTest, RefusesWhatIsNoRate) {
-  for (const double rate : {0.0, -1.0, kInfinity, std::nan(""), 1e9}) {
+  for (const double rate : {0.0, -1.0, std::nan(""), 1e9}) {
     EXPECT_FALSE(CheckArrivals({.rate = rate}).ok()) << rate;
   }
   for (const double burstiness : {0.0, -1.0, std::nan("")}) {
     EXPECT_FALSE(CheckArrivals({.rate = 1, .burstiness = burstiness}).ok()) << burstiness;
   }
   EXPECT_TRUE(CheckArrivals({.rate = 1, .burstiness = kInfinity}).ok());
+}
+
+TEST(Arrivals, AnInfiniteRateHasAllAtTheStart) {
+  const ArrivalOptions options{.rate = kInfinity};
+  ASSERT_TRUE(CheckArrivals(options).ok());
+  Arrivals arrivals(options);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(arrivals.Next(), base::Duration::zero());
+  EXPECT_FALSE(CheckArrivals({.rate = -kInfinity}).ok());
+  EXPECT_FALSE(CheckArrivals({.rate = std::numeric_limits<double>::quiet_NaN()}).ok());
 }
 
 }  // namespace

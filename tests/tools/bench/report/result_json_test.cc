@@ -127,6 +127,36 @@ TEST(ResultJson, SaysWhatIsPartialVoidOrClientLimited) {
   EXPECT_EQ(json["runs"][0]["partial"], false);
 }
 
+TEST(ResultJson, WhatNothingIsKnownOfIsNull) {
+  LoadResult load = SomeLoad();
+  for (RequestRecord& record : load.records) record.status = absl::UnavailableError("gone");
+  BenchResult result = SomeResult();
+  result.runs = {ComputeRun(load, EosMode::kHonor, {}, std::nullopt, 1)};
+  const Json json = ResultAsJson(result);
+  EXPECT_TRUE(json["mean_ttft_ms"].is_null());
+  EXPECT_TRUE(json["p99_itl_ms"].is_null());
+  EXPECT_EQ(json["completed"], 0);
+  const Json& figures = json["runs"][0]["figures"];
+  EXPECT_TRUE(figures["tokens_per_chunk"].is_null());
+  EXPECT_EQ(figures["failed_share"], 1.0);
+  EXPECT_EQ(figures["request_throughput"], 0.0) << "that is known";
+}
+
+TEST(ResultJson, SaysWhatSamplesAreTooFewFor) {
+  EXPECT_EQ(SummaryAsJson(Summarize(std::vector<double>(60, 1.0), 1))["too_few_for"],
+            Json({"p95", "p99", "p99.9"}));
+  EXPECT_EQ(SummaryAsJson(Summarize(std::vector<double>(4000, 1.0), 1))["too_few_for"],
+            Json::array());
+}
+
+TEST(ResultJson, AnInfiniteRateIsAWord) {
+  BenchResult result = SomeResult();
+  result.runs.front().rate = std::numeric_limits<double>::infinity();
+  const Json json = ResultAsJson(result);
+  EXPECT_EQ(json["runs"][0]["rate"], "inf");
+  EXPECT_EQ(json["request_rate"], "inf");
+}
+
 TEST(ResultJson, ARunThatWasCutOffIsPartial) {
   LoadResult load = SomeLoad();
   load.records[5].cancelled = load.records[6].cancelled = true;

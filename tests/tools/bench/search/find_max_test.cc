@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <set>
 
 #include "tests/tools/bench/figures/records.h"
@@ -155,13 +157,16 @@ TEST(FindMax, SaysWhenALimitOfTheSearchIsReached) {
   EXPECT_EQ(up.best, 10);
   EXPECT_FALSE(up.first_failing.has_value());
   EXPECT_THAT(up.ended, HasSubstr("upper limit, 10"));
+  EXPECT_TRUE(up.complete());
   options.lower_limit = 0.5;
   const FindMaxResult down = FindMax(options, Cliff(0.1));
   EXPECT_FALSE(down.best.has_value());
   EXPECT_THAT(down.ended, HasSubstr("nothing passes"));
   options.max_points = 2;
   options.upper_limit = 1e5;
-  EXPECT_THAT(FindMax(options, Cliff(37)).ended, HasSubstr("most points"));
+  const FindMaxResult many = FindMax(options, Cliff(37));
+  EXPECT_THAT(many.ended, HasSubstr("most points"));
+  EXPECT_FALSE(many.complete());
 }
 
 TEST(FindMax, KeepsWhatWasMeasuredWhenInterrupted) {
@@ -177,6 +182,7 @@ TEST(FindMax, KeepsWhatWasMeasuredWhenInterrupted) {
   EXPECT_EQ(result.best, 2) << "two points were judged";
   EXPECT_TRUE(result.points.back().partial);
   EXPECT_FALSE(result.points.back().accepted);
+  EXPECT_FALSE(result.complete());
   EXPECT_FALSE(result.first_failing.has_value()) << "a point that was not judged did not fail";
 }
 
@@ -193,17 +199,58 @@ TEST(FindMax, KeepsWhatWasMeasuredWhenTheServerGoesAway) {
   EXPECT_THAT(result.ended, HasSubstr("nobody there"));
 }
 
-TEST(FindMax, NeverAcceptsAClientThatWasLate) {
+// The server of Cliff(capacity), asked by a program that is late in the looks that `late` names.
+FindMaxResult SearchWithLag(double capacity,
+                            const std::function<bool(const PointRequest&, int look)>& late) {
+  std::map<double, int> looks;
+  return FindMax(Options(TtftSlo(1, 90), 1, 1), [&](const PointRequest& request) {
+    absl::StatusOr<LoadResult> load = Cliff(capacity)(request);
+    const bool was_late = late(request, ++looks[request.value]);
+    if (was_late) load->lag_ms.assign(load->lag_ms.size(), 6.0);
+    return load;
+  });
+}
+
+TEST(FindMax, EndsWhereThisProgramIsTooSlow) {
   const FindMaxResult result =
-      FindMax(Options(TtftSlo(1, 90), 1, 1), [](const PointRequest& request) {
-        absl::StatusOr<LoadResult> load = Cliff(1e9)(request);
-        if (request.value > 20) load->lag_ms.assign(load->lag_ms.size(), 6.0);
-        return load;
-      });
-  ASSERT_TRUE(result.best.has_value());
-  EXPECT_LE(*result.best, 20);
-  EXPECT_FALSE(result.failed_metric.has_value());
-  EXPECT_THAT(result.failed_because, HasSubstr("load generator was late"));
+      SearchWithLag(1e9, [](const PointRequest& request, int) { return request.value > 20; });
+  EXPECT_EQ(result.best, 16);
+  EXPECT_EQ(result.too_slow_at, 32);
+  EXPECT_EQ(result.points.size(), 5U + 3U) << "the late point, and twice again";
+  EXPECT_FALSE(result.first_failing.has_value()) << "what was not judged did not fail";
+  EXPECT_FALSE(result.complete());
+  EXPECT_THAT(result.points.back().reason, HasSubstr("lag 6.0 ms"));
+}
+
+TEST(FindMax, NeverHalvesOnWhatThisProgramWasLateFor) {
+  const FindMaxResult result = SearchWithLag(37, [](const PointRequest&, int) { return true; });
+  EXPECT_FALSE(result.best.has_value());
+  EXPECT_EQ(result.too_slow_at, 1);
+  EXPECT_EQ(result.points.size(), 3U);
+  for (const SearchPoint& point : result.points) {
+    EXPECT_EQ(point.value, 1) << "no lower value was tried";
+    EXPECT_EQ(point.runs, 1) << "a point is over with its first late run";
+    EXPECT_FALSE(point.judged());
+  }
+}
+
+TEST(FindMax, RepeatsAPointThatThisProgramWasLateFor) {
+  for (const int late_looks : {1, 2}) {
+    const FindMaxResult result =
+        SearchWithLag(37, [=](const PointRequest&, int look) { return look <= late_looks; });
+    EXPECT_TRUE(result.converged) << result.ended;
+    EXPECT_NEAR(result.best.value_or(0), 37, 0.02 * 37);
+    EXPECT_FALSE(result.too_slow_at.has_value());
+  }
+}
+
+TEST(FindMax, KeepsAValueThatThisProgramIsTooSlowToLookAtAgain) {
+  // Only the second look at a value that passed is that long.
+  const FindMaxResult result = SearchWithLag(
+      37, [](const PointRequest& request, int look) { return request.value > 30 && look > 1; });
+  EXPECT_TRUE(result.best.has_value());
+  EXPECT_TRUE(result.too_slow_at.has_value());
+  EXPECT_FALSE(result.complete());
 }
 
 TEST(FindMax, NeverAcceptsFailedOrCutOffRequests) {
