@@ -1,5 +1,8 @@
 #include "kernels/sample_weights.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/sample_processors.h"
 
 namespace baton::kernels {
@@ -19,7 +22,8 @@ void FillEosLogprob(std::span<const int32_t> eos_ids, std::span<const float> raw
   }
   double sum = 0;
   ForEachInVocab(eos_ids, raw.size(), [&](int32_t id) { sum += std::exp(raw[id] - top); });
-  signal.eos_logprob = static_cast<float>(top + std::log(sum) - highest - log_total);
+  // Where EOS has nearly all of the mass, rounding can make more than all of it. NaN stays NaN.
+  signal.eos_logprob = static_cast<float>(std::min(top + std::log(sum) - highest - log_total, 0.0));
 }
 
 }  // namespace baton::kernels

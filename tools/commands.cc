@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 12> kCommands = {{
+constexpr std::array<Command, 16> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
@@ -18,6 +18,10 @@ constexpr std::array<Command, 12> kCommands = {{
     {"probe", "ask a server for its health", &ProbeCommand},
     {"model inspect", "what a model directory holds and what it costs", &ModelInspectCommand},
     {"model make-random", "write a model of a shape with random weights", &ModelMakeRandomCommand},
+    {"eos tail", "show rows of an EOS log, and those that are added", &EosTailCommand},
+    {"eos stats", "what EOS logs say of answers and their ends", &EosStatsCommand},
+    {"eos convert", "write an EOS log as CSV", &EosConvertCommand},
+    {"eos validate", "check every row of EOS logs", &EosValidateCommand},
     {"config print", "show every setting and where it came from", &ConfigPrintCommand},
     {"config check", "check a configuration file", &ConfigCheckCommand},
     {"flags list", "every flag with the commands that take it", &FlagsListCommand},

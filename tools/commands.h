@@ -19,7 +19,7 @@ using Arguments = std::vector<std::string>;
 struct Invocation {
   Arguments arguments;  // what follows the command's name
   // When set, it is shown the command's flags, and the command does nothing else.
-  std::function<void(const FlagSet& flags)> show_flags = nullptr;
+  std::function<void(FlagSet& flags)> show_flags = nullptr;
 
   // Reads the arguments into `flags`. Empty when the command should go on; else what it returns.
   std::optional<int> Read(FlagSet* flags) const;
@@ -30,6 +30,10 @@ int GenerateCommand(const Invocation& call);
 int ChatCommand(const Invocation& call);
 int BenchCommand(const Invocation& call);
 int ProbeCommand(const Invocation& call);
+int EosTailCommand(const Invocation& call);
+int EosStatsCommand(const Invocation& call);
+int EosConvertCommand(const Invocation& call);
+int EosValidateCommand(const Invocation& call);
 int ModelInspectCommand(const Invocation& call);
 int ModelMakeRandomCommand(const Invocation& call);
 int ConfigPrintCommand(const Invocation& call);

@@ -11,12 +11,26 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace baton {
 namespace {
 
 absl::Status Failed(std::string_view what, const std::string& path, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", std::string(what), " ", path));
+}
+
+constexpr int kLockTries = 10;
+
+// A reader that asks whether there is a writer (LineSource::HasWriter) holds the lock itself for a
+// moment and is gone by the next try; a writer is not.
+bool LockForWriting(int fd, const std::function<void()>& wait) {
+  for (int tries = 1; flock(fd, LOCK_EX | LOCK_NB) != 0; ++tries) {
+    if (tries == kLockTries) return false;
+    wait();
+  }
+  return true;
 }
 
 // Returns the bytes written before the first error, and that error or 0.
@@ -33,7 +47,10 @@ std::pair<int64_t, int> WriteAll(int fd, std::string_view bytes) {
 
 }  // namespace
 
-absl::StatusOr<LineFile> LineFile::Open(const std::string& path) {
+void LineFile::WaitAMoment() { absl::SleepFor(absl::Milliseconds(100) / kLockTries); }
+
+absl::StatusOr<LineFile> LineFile::Open(const std::string& path,
+                                        const std::function<void()>& wait) {
   const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return Failed("open", path, errno);
   LineFile file(path, fd);
@@ -41,7 +58,7 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path) {
   if (fstat(fd, &info) != 0) return Failed("examine", path, errno);
   // A device or a pipe has no end to go on from.
   if (!S_ISREG(info.st_mode)) return file;
-  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+  if (!LockForWriting(fd, wait)) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is written by another process; give each its own file"));
   }
@@ -89,9 +106,14 @@ absl::Status WriteWholeFile(const std::string& path, std::string_view content) {
   if (fd < 0) return Failed("open", temporary, errno);
   const auto [done, error] = WriteAll(fd, content);
   close(fd);
-  if (error != 0) return Failed("write", temporary, error);
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) return Failed("rename to", path, errno);
-  return absl::OkStatus();
+  absl::Status written;
+  if (error != 0) {
+    written = Failed("write", temporary, error);
+  } else if (std::rename(temporary.c_str(), path.c_str()) != 0) {
+    written = Failed("rename to", path, errno);
+  }
+  if (!written.ok()) unlink(temporary.c_str());
+  return written;
 }
 
 }  // namespace baton

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,8 +15,10 @@ namespace baton {
 // completely is taken back. One process at a time (flock). Not thread-safe.
 class LineFile final {
  public:
-  // Goes on after the last whole line of an existing file.
-  static absl::StatusOr<LineFile> Open(const std::string& path);
+  // Goes on after the last whole line of an existing file. While another holds the lock it is tried
+  // again a few times, with `wait` in between.
+  static absl::StatusOr<LineFile> Open(const std::string& path,
+                                       const std::function<void()>& wait = WaitAMoment);
   ~LineFile();
   LineFile(LineFile&& other) noexcept
       : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(other.size_) {}
@@ -28,6 +31,7 @@ class LineFile final {
 
  private:
   LineFile(std::string path, int fd) : path_(std::move(path)), fd_(fd) {}
+  static void WaitAMoment();
   absl::Status DropPartialLine();
 
   std::string path_;

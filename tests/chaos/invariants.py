@@ -32,7 +32,8 @@ def held(slot):
     found = {name: metrics.sum(name) for name in zero}
     if slot.role == "router":
         found["requests received and not finished"] = metrics.sum(
-            "baton_requests_received_total") - metrics.sum("baton_request_success_total")
+            "baton_requests_received_total") - metrics.sum("baton_request_success_total") - metrics.sum(
+                "baton_request_failure_total")
     else:
         for state in ("used", "quarantined"):
             found[f"{state} blocks"] = metrics.sum("baton_kv_blocks", state=state)

@@ -230,7 +230,11 @@ class Cluster:
             process.kill()
         if kind is not None:
             print("\n".join(process.tail() for process in self.processes()))
-        self.folder.cleanup()
+        try:
+            if kind is None:
+                self.assert_eos_logs_are_valid()
+        finally:
+            self.folder.cleanup()
 
     # --- What a test does with it ---
 
@@ -241,6 +245,19 @@ class Cluster:
         text = self.eos_log.read_text() if self.eos_log.exists() else ""
         rows = [json.loads(line) for line in text.splitlines()]
         return [row for row in rows if request_id in (None, row["request_id"])]
+
+    def assert_eos_logs_are_valid(self):
+        """Each row that the routers wrote is as the schema and the other rows of its request demand.
+
+        A last line may be cut off, for routers are killed.
+        """
+        logs = [path for path in self.path.glob("*.jsonl") if not path.name.endswith(".requests.jsonl")]
+        if not logs:
+            return
+        result = subprocess.run([BIN / "baton", "eos", "validate", *logs], capture_output=True, text=True,
+                                timeout=PATIENCE_S, check=False)
+        if result.stdout.count(": all rows are good") != len(logs):
+            raise Failure(f"an EOS log is not valid:\n{result.stdout}{result.stderr}")
 
     def assert_nothing_held(self):
         """All blocks are free or cached again, and every request is accounted for."""
@@ -256,6 +273,6 @@ class Cluster:
 
     def _conserved(self):
         metrics = self.router.metrics()
-        finished = metrics.sum("baton_request_success_total")
+        finished = metrics.sum("baton_request_success_total") + metrics.sum("baton_request_failure_total")
         inflight = metrics.sum("baton_requests_inflight")
         return inflight == 0 and metrics.sum("baton_requests_received_total") == finished

@@ -159,9 +159,13 @@ class KillMatrix(unittest.TestCase):
 
     def counted(self, service, count, *reasons):
         """The requests ended for one of `reasons` (a client's deadline can look like its cancel)."""
-        wait_until(lambda: sum(service.router.metrics().sum(
-            "baton_request_success_total", finished_reason=reason) for reason in reasons) == count,
-            f"the requests counted as {reasons}")
+        names = ("baton_request_success_total", "baton_request_failure_total")
+
+        def ended():
+            return sum(value for name, labels, value in service.router.metrics().series
+                       if name in names and labels["finished_reason"] in reasons)
+
+        wait_until(lambda: ended() == count, f"the requests counted as {reasons}")
         if count > 1:
             self.assertLess(service.router.metrics().sum(
                 "baton_request_success_total", finished_reason="length"), count, "who was preempted had not ended")

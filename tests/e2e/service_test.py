@@ -21,7 +21,8 @@ STORY = {"messages": [{"role": "user", "content": "Tell me a story about a fox."
 class ServiceTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster()
+        often = ["--log-stats-interval", "200ms"]
+        cls.cluster = Cluster(flags=often, router_flags=often)
         cls.cluster.__enter__()
         cls.client = client.Client(cls.cluster.router.grpc)
 
@@ -141,10 +142,10 @@ class ServiceTest(unittest.TestCase):
         next(call)
         next(call)
         before = self.cluster.router.metrics().sum(
-            "baton_request_success_total", finished_reason="abort")
+            "baton_request_failure_total", finished_reason="abort")
         call.cancel()
         wait_until(lambda: self.cluster.router.metrics().sum(
-            "baton_request_success_total", finished_reason="abort") == before + 1, "the abort")
+            "baton_request_failure_total", finished_reason="abort") == before + 1, "the abort")
 
     def test_a_deadline_ends_the_request(self):
         with self.assertRaises(grpc.RpcError) as caught:
@@ -152,7 +153,7 @@ class ServiceTest(unittest.TestCase):
                 "stop": {"maxTokens": 1900, "eosPolicy": "EOS_POLICY_IGNORE_MASK"}}}, timeout_s=0.2))
         self.assertEqual(caught.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
         wait_until(lambda: self.cluster.router.metrics().sum(
-            "baton_request_success_total", finished_reason="deadline") >= 1, "the deadline counted")
+            "baton_request_failure_total", finished_reason="deadline") >= 1, "the deadline counted")
 
     def test_stop_string_cuts_the_text_and_the_bill(self):
         request = {"text": "Once upon a time", "request_id": "plain", "temperature": 0,
@@ -178,6 +179,25 @@ class ServiceTest(unittest.TestCase):
             self.assertEqual(checked.returncode, 0, f"{process.name}: {checked.stdout}{checked.stderr}")
             self.assertTrue(process.get("/healthz"))
             self.assertTrue(process.get("/readyz"))
+            self.assertEqual(process.metrics().sum("baton_server_state", state="ready"), 1)
+
+    def test_the_queries_of_the_metrics_page_find_series(self):
+        queries = re.findall(r"```promql\n(.*)\n```", (ROOT / "docs" / "metrics.md").read_text())
+        self.assertGreaterEqual(len(queries), 10)
+        series = [one for process in self.cluster.processes() for one in process.metrics().series]
+        for query in queries:
+            for name, matchers in re.findall(r"(baton_\w+)(?:\{([^}]*)\})?", query):
+                wanted = re.findall(r'(\w+)=~?"([^"]*)"', matchers)
+                self.assertTrue(any(
+                    have == name and all(re.fullmatch(value, labels.get(label, "")) for label, value in wanted)
+                    for have, labels, _ in series), f"{name}{{{matchers}}} of {query}")
+
+    def test_the_log_tells_the_load_until_there_is_none(self):
+        self.cluster.generate([{"prompt": "Once upon a time"}], "--max-tokens", "40")
+        for process in self.cluster.processes():
+            wait_until(lambda p=process: "load: idle" in p.tail(), f"{process.name} to be idle")
+        self.assertIn(" requests answered, ", self.cluster.router.tail())
+        self.assertIn("KV cache ", self.cluster.decode[0].tail())
 
     def test_probe(self):
         for process in self.cluster.processes():
@@ -295,6 +315,13 @@ class WhoIsWhoTest(unittest.TestCase):
             wait_until(lambda: what in router.log.read_text(), f"'{what}' in its log")
             with self.assertRaises(urllib.error.HTTPError):
                 router.get("/readyz")
+            # Whoever else says whether it is ready says the same.
+            self.assertIs(router.ready["ready"], False)
+            self.assertEqual(router.metrics().sum("baton_server_state", state="ready"), 0)
+            self.assertEqual(router.metrics().sum("baton_server_state", state="unhealthy"), 1)
+            probe = subprocess.run([str(BIN / "baton"), "probe", router.grpc], capture_output=True,
+                                   text=True, check=False)
+            self.assertEqual((probe.returncode, probe.stdout), (1, "NOT_SERVING\n"))
             return router.log.read_text()
         finally:
             router.kill()

@@ -1,5 +1,6 @@
 // The EOS signal of a step against a plain computation in double from the same logits.
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "tests/kernels/sample_fixture.h"
@@ -68,6 +69,22 @@ TEST_P(EosSignalTest, EqualsADoubleComputation) {
       EXPECT_NEAR(sampled.eos.entropy, oracle.entropy, 1e-6 * std::max(1.0, oracle.entropy));
       EXPECT_NEAR(sampled.eos.top1_prob, oracle.top1_prob, 1e-6);
     }
+  }
+}
+
+TEST_P(EosSignalTest, NoProbabilityIsAboveOneNorEntropyBelowZero) {
+  for (int seed = 0; seed < 200; ++seed) {
+    const int vocab = 2 + seed % 9;
+    const std::vector<float> logits = RandomLogits(vocab, static_cast<uint32_t>(seed), 30);
+    // Every id ends the answer, so the probability of EOS is one, up to rounding.
+    std::vector<int32_t> eos(static_cast<size_t>(vocab));
+    std::iota(eos.begin(), eos.end(), 0);
+    const SampledToken sampled = SampleOne(*backend_, logits, {.eos_ids = eos, .stop_ids = eos});
+    EXPECT_LE(sampled.eos.eos_logprob, 0) << seed;
+    EXPECT_GE(sampled.eos.eos_logprob, -1e-6) << seed;
+    EXPECT_LE(sampled.eos.eos_prob_sampling, 1) << seed;
+    EXPECT_LE(sampled.eos.top1_prob, 1) << seed;
+    EXPECT_GE(sampled.eos.entropy, 0) << seed;
   }
 }
 

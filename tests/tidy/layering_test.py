@@ -72,7 +72,7 @@ EXTERNAL = {
     "kernels/cuda": CORE_LIBRARIES + ("cuda", "cublas", "flashinfer/", "cooperative_groups"),
     "kernels/bench": CORE_LIBRARIES + ("benchmark/", "dnnl", "omp.h"),
     "common/metrics": CORE_LIBRARIES + ("prometheus/", "nlohmann/"),
-    "common/config": CORE_LIBRARIES + ("CLI/", "nlohmann/"),
+    "common/config": CORE_LIBRARIES + ("CLI/", "toml++/", "nlohmann/"),
     "common/admin": CORE_LIBRARIES + ("httplib.h",),
     "common/model": CORE_LIBRARIES + ("nlohmann/", "omp.h"),
     "common/eos": CORE_LIBRARIES + ("nlohmann/",),
@@ -107,7 +107,7 @@ def rule(part, table, default):
 
 def allowed(path, include):
     part = part_of(path)
-    if include.startswith(("baton/", "google/rpc/")) and include.endswith(".pb.h"):
+    if include.startswith(("baton/", "google/rpc/", "grpc/health/")) and include.endswith(".pb.h"):
         return "proto" in rule(part, MAY, ())
     if (source_tree.ROOT / include).exists():
         own = part if part in MAY else part.split("/")[0]

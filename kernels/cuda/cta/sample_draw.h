@@ -77,8 +77,9 @@ BATON_HD void FillSignal(const SampleParams& row, const int32_t* lists, const fl
   const double top = best.logit;
   double sum = 0;
   for (int32_t i = 0; i < row.eos.count; ++i) sum += exp(raw[lists[row.eos.begin + i]] - top);
-  result.eos_logprob =
-      static_cast<float>(top + log(sum) - static_cast<double>(stats.raw.logit) - stats.log_total);
+  const double logprob = top + log(sum) - static_cast<double>(stats.raw.logit) - stats.log_total;
+  // Where EOS has nearly all of the mass, rounding can make more than all of it. NaN stays NaN.
+  result.eos_logprob = static_cast<float>(logprob > 0 ? 0.0 : logprob);
 }
 
 BATON_HD bool Holds(const int32_t* lists, ListRange range, int32_t id) {

@@ -134,6 +134,17 @@ TEST_F(EosLogTest, FullDiskDropsAndCountsAndNeverWaits) {
   EXPECT_EQ(log->rows_written(), 0u);
 }
 
+TEST_F(EosLogTest, DiskThatIsFullAtTheStartIsRefusedAndKeepsWhatIsThere) {
+  std::ofstream(path_.string() + ".meta.json") << "old";
+  const std::string temporary = path_.string() + ".meta.json.tmp";
+  std::filesystem::create_symlink("/dev/full", temporary);
+  const auto log = EosLog::Open({.path = path_, .meta_json = "{}"});
+  EXPECT_EQ(log.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_NE(std::string(log.status().message()).find("eos.jsonl"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(std::filesystem::symlink_status(temporary)));
+  EXPECT_EQ(Read(path_.string() + ".meta.json"), "old");
+}
+
 // A log of a small queue on a disk that hangs.
 class HungEosLogTest : public EosLogTest {
  protected:

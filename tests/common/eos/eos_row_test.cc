@@ -6,34 +6,14 @@
 #include <limits>
 
 #include "nlohmann/json.hpp"
+#include "tests/common/eos/sample_eos_row.h"
 
 namespace baton {
 namespace {
 
-EosRow Row() {
-  EosRow row;
-  row.request = std::make_shared<const EosRequestFacts>(
-      EosRequestFacts{.request_id = "r1", .eos_token_id = 2, .prompt_length = 20});
-  row.timestamp = 1234567890.123;
-  row.step = 5;
-  row.token = 123;
-  row.signal = {.eos_logprob = -2.302585F,
-                .eos_prob_sampling = 0.25F,
-                .eos_rank = 3,
-                .entropy = 1.5F,
-                .top1_prob = 0.75F};
-  return row;
-}
-
-std::string LineOf(const EosRow& row) {
-  std::string line;
-  AppendEosLine(row, &line);
-  return line;
-}
-
 TEST(EosRowTest, LineIsExactlyAsDocumented) {
-  EXPECT_EQ(LineOf(Row()),
-            "{\"request_id\":\"r1\",\"timestamp\":1234567890.123000,\"step\":5,"
+  EXPECT_EQ(EosLineOf(SampleEosRow()),
+            "{\"request_id\":\"r1\",\"timestamp\":1234567890.125000,\"step\":5,"
             "\"current_token_id\":123,\"eos_token_id\":2,\"eos_logprob\":-2.302584887,"
             "\"eos_prob\":0.1000000206,\"is_finished\":false,\"finish_reason\":null,"
             "\"prompt_length\":20,\"output_length\":5,\"total_length\":25,"
@@ -42,11 +22,11 @@ TEST(EosRowTest, LineIsExactlyAsDocumented) {
 }
 
 TEST(EosRowTest, LastRowSaysHowTheRequestEnded) {
-  EosRow row = Row();
+  EosRow row = SampleEosRow();
   row.finish_reason = FinishReason::kStopEos;
   row.natural_end_step = 5;
   row.attempt = 2;
-  const auto json = nlohmann::json::parse(LineOf(row));
+  const auto json = nlohmann::json::parse(EosLineOf(row));
   EXPECT_EQ(json["is_finished"], true);
   EXPECT_EQ(json["finish_reason"], "stop_eos");
   EXPECT_EQ(json["natural_end_step"], 5);
@@ -54,23 +34,23 @@ TEST(EosRowTest, LastRowSaysHowTheRequestEnded) {
 }
 
 TEST(EosRowTest, WhatIsNotFiniteOrNotThereIsNull) {
-  EosRow row = Row();
+  EosRow row = SampleEosRow();
   auto facts = *row.request;
   facts.eos_token_id.reset();
   row.request = std::make_shared<const EosRequestFacts>(facts);
   row.signal.eos_logprob = std::numeric_limits<float>::quiet_NaN();
   row.signal.entropy = std::numeric_limits<float>::infinity();
   row.signal.eos_rank = 0;
-  const auto json = nlohmann::json::parse(LineOf(row));
+  const auto json = nlohmann::json::parse(EosLineOf(row));
   for (const char* key : {"eos_token_id", "eos_logprob", "eos_prob", "entropy", "eos_rank"}) {
     EXPECT_TRUE(json[key].is_null()) << key;
   }
 }
 
 TEST(EosRowTest, ImpossibleEosHasNoLogprobAndProbabilityZero) {
-  EosRow row = Row();
+  EosRow row = SampleEosRow();
   row.signal.eos_logprob = -std::numeric_limits<float>::infinity();
-  const auto json = nlohmann::json::parse(LineOf(row));
+  const auto json = nlohmann::json::parse(EosLineOf(row));
   EXPECT_TRUE(json["eos_logprob"].is_null());
   EXPECT_EQ(json["eos_prob"], 0.0);
 }
@@ -86,11 +66,11 @@ TEST(EosRowTest, FloatsComeBackBitForBit) {
 }
 
 TEST(EosRowTest, RequestIdIsEscaped) {
-  EosRow row = Row();
+  EosRow row = SampleEosRow();
   auto facts = *row.request;
   facts.request_id = "a\"b\n\x01";
   row.request = std::make_shared<const EosRequestFacts>(facts);
-  const std::string line = LineOf(row);
+  const std::string line = EosLineOf(row);
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_EQ(nlohmann::json::parse(line)["request_id"], facts.request_id);
 }

@@ -172,6 +172,17 @@ TYPED_TEST_P(SamplingSuite, HugeLogitsDoNotOverflow) {
   this->ExpectAsReference(logits, Seeded({.temperature = 1, .logit_bias = bias}, 10));
 }
 
+TYPED_TEST_P(SamplingSuite, TheProbabilityOfEosIsNeverAboveOne) {
+  std::vector<int32_t> all(9);
+  std::iota(all.begin(), all.end(), 0);
+  for (uint32_t seed = 0; seed < 40; ++seed) {
+    const auto logits = Logits(9, seed, 30);
+    const auto token = this->Draws(logits, Seeded({.eos_ids = all, .stop_ids = all}, 1))[0];
+    EXPECT_LE(token.eos.eos_logprob, 0) << seed;
+    EXPECT_LE(token.eos.eos_prob_sampling, 1) << seed;
+  }
+}
+
 TYPED_TEST_P(SamplingSuite, WhenMasksLeaveNothingTheRawLogitsAreDrawn) {
   const std::vector<float> logits = Logits(40, 8, 2);
   std::vector<int32_t> all(40);
@@ -219,6 +230,7 @@ REGISTER_TYPED_TEST_SUITE_P(SamplingSuite, RandomRequestsGiveTheTokensOfTheRefer
                             EachSettingAloneGivesTheTokensOfTheReference,
                             TiesAreCutAsTheReferenceCutsThem, NeighbouringFloatsAreToldApart,
                             MinusInfinityIsNeverDrawn, HugeLogitsDoNotOverflow,
+                            TheProbabilityOfEosIsNeverAboveOne,
                             WhenMasksLeaveNothingTheRawLogitsAreDrawn,
                             LogitsThatAreNoDistributionGiveTokenZero,
                             ARowIsTheSameAloneAndInABatch);

@@ -1,0 +1,66 @@
+"""What foretells an end: which rows count, and that the row of the end does not foretell itself."""
+
+import unittest
+
+import numpy as np
+
+from synthetic_eos import LogCase, rows
+from baton_analysis.eos.features import NAMES
+from baton_analysis.eos.gather import CENSORED, REMAINING, STEP, gather
+from baton_analysis.eos.labels import Labels
+from baton_analysis.eos.log import PROB, LogReader
+from baton_analysis.eos.ranking import SURVIVAL, known_outcomes, rank
+from baton_analysis.eos.statistics import auroc
+
+
+class RankingTest(LogCase):
+
+    def gathered(self, *requests):
+        self.log = self.written(*requests)
+        return gather(LogReader([self.log]), Labels())
+
+    def test_the_row_of_the_end_is_left_out(self):
+        # EOS is at 0.01 until the very end, where it is 0.99: nothing foretells it.
+        requests = [rows(str(length), [0.01] * (length - 1) + [0.99]) for length in (3, 5, 8, 40)]
+        ranking = rank(self.gathered(*requests))
+        self.assertEqual(ranking.scores[NAMES["now"]], [0.5, 0.5, 0.5])
+        self.assertEqual(ranking.rows, 2 + 4 + 7 + 39)
+
+        # With the row of the end taken for one before it, EOS foretells the end perfectly.
+        scores, ended = [], []
+        for sequence in LogReader([self.log]).sequences():
+            scores.extend(sequence.rows[:, PROB])
+            ended.extend(np.arange(1, sequence.length + 1) == sequence.length)
+        self.assertEqual(auroc(np.array(scores), np.array(ended)), 1)
+
+    def test_a_sign_one_row_before_the_end_is_found(self):
+        requests = [rows(str(length), [0.01] * (length - 2) + [0.2, 0.9]) for length in (4, 6, 9)]
+        ranking = rank(self.gathered(*requests))
+        self.assertEqual(ranking.scores[NAMES["now"]][0], 1)
+        self.assertEqual(ranking.ends[0], 3)
+
+    def test_outcomes_that_a_cut_hides_are_left_out(self):
+        gathered = self.gathered(rows("cut", [0.1] * 6, "length"))
+        found = gathered.sample.rows()
+        self.assertEqual(list(found[:, REMAINING]), [5, 4, 3, 2, 1])
+        self.assertTrue(found[:, CENSORED].all())
+        known, ends = known_outcomes(found, 4)
+        self.assertEqual(list(found[known, STEP]), [1, 2])
+        self.assertFalse(ends.any())
+
+    def test_rows_within_the_horizon_of_an_end_are_the_positives(self):
+        found = self.gathered(rows("r", [0.1] * 6)).sample.rows()
+        known, ends = known_outcomes(found, 4)
+        self.assertTrue(known.all())
+        self.assertEqual(list(found[ends, STEP]), [2, 3, 4, 5])
+
+    def test_length_alone_knows_ends_that_are_always_at_the_same_length(self):
+        ranking = rank(self.gathered(*(rows(str(n), [0.1] * 7) for n in range(4))))
+        self.assertEqual(ranking.scores[SURVIVAL][:2], [1, 1])
+
+    def test_one_row_requests_have_no_rows_before_their_end(self):
+        self.assertIsNone(rank(self.gathered(rows("r", [0.9]))))
+
+
+if __name__ == "__main__":
+    unittest.main()

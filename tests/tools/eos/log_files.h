@@ -1,0 +1,38 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "gtest/gtest.h"
+
+namespace baton {
+
+// A test with a folder of its own for logs.
+class LogFilesTest : public ::testing::Test {
+ protected:
+  LogFilesTest() { std::filesystem::create_directories(folder_); }
+  ~LogFilesTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  // Writes a file and returns its path.
+  std::string File(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name), std::ios::binary) << text;
+    return Path(name);
+  }
+  void Append(const std::string& name, const std::string& text) const {
+    std::ofstream(Path(name), std::ios::binary | std::ios::app) << text;
+  }
+  static std::string Content(const std::string& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream content;
+    content << file.rdbuf();
+    return content.str();
+  }
+
+  const std::string folder_ = ::testing::TempDir() + "eos_logs_" +
+                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+};
+
+}  // namespace baton

@@ -1,0 +1,131 @@
+#include "tools/eos/csv.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/eos/eos_fields.h"
+#include "common/eos/flat_json.h"
+#include "tools/eos/row_source.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kWriteBytes = size_t{1} << 20;
+constexpr size_t kColumns = 19;
+
+void AppendQuoted(std::string_view text, std::string* out) {
+  // An empty text has quotes, for an empty cell is null.
+  if (!text.empty() && text.find_first_of("\",\n\r") == std::string_view::npos) {
+    out->append(text);
+    return;
+  }
+  out->push_back('"');
+  for (const char c : text) {
+    if (c == '"') out->push_back('"');
+    out->push_back(c);
+  }
+  out->push_back('"');
+}
+
+absl::Status CannotWrite(const std::string& path) {
+  return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
+}
+
+absl::Status Flush(std::FILE* file, const std::string& path, std::string* text) {
+  const bool written = std::fwrite(text->data(), 1, text->size(), file) == text->size();
+  if (!written || std::fflush(file) != 0) return CannotWrite(path);
+  text->clear();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<CsvResult> WriteCsv(RowSource* rows, std::FILE* file, const std::string& path) {
+  CsvResult result;
+  std::string text = CsvHeader();
+  EosLogRow row;
+  while (true) {
+    BATON_ASSIGN_OR_RETURN(const RowSource::Got got, rows->Next(&row));
+    if (got == RowSource::Got::kEnd) break;
+    if (got == RowSource::Got::kNoRow) {
+      return MakeError(absl::StatusCode::kInvalidArgument, {},
+                       absl::StrCat(rows->Place(), " is no row: ", rows->problem(),
+                                    "; baton eos validate ", rows->path()));
+    }
+    AppendCsvLine(rows->line(), &text);
+    ++result.rows;
+    if (text.size() >= kWriteBytes) BATON_RETURN_IF_ERROR(Flush(file, path, &text));
+  }
+  BATON_RETURN_IF_ERROR(Flush(file, path, &text));
+  result.rest = rows->RestText(rows->rest());
+  return result;
+}
+
+// A pipe or a device cannot be replaced by a file that is complete.
+absl::StatusOr<CsvResult> WriteInPlace(RowSource* rows, const std::string& out) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(out.c_str(), "we"),
+                                                             &std::fclose);
+  if (file == nullptr) return CannotWrite(out);
+  return WriteCsv(rows, file.get(), out);
+}
+
+}  // namespace
+
+std::string CsvHeader() {
+  std::string header;
+  for (const EosField& field : EosFields()) {
+    absl::StrAppend(&header, header.empty() ? "" : ",", std::string(field.name));
+  }
+  return header + "\n";
+}
+
+void AppendCsvLine(std::string_view row, std::string* out) {
+  std::array<std::string, kColumns> cells;
+  ReadFlatJson(row, [&cells](std::string& key, FlatValue& value) {
+    const auto field = std::ranges::find(EosFields(), key, &EosField::name);
+    if (field == EosFields().end()) return absl::OkStatus();
+    std::string& cell = cells[static_cast<size_t>(field - EosFields().begin())];
+    cell.clear();
+    if (value.kind == FlatValue::Kind::kText) {
+      AppendQuoted(value.text, &cell);
+    } else if (value.kind != FlatValue::Kind::kNull) {
+      cell = value.Json();
+    }
+    return absl::OkStatus();
+  }).IgnoreError();  // callers gave a row that was read before
+  for (size_t i = 0; i < kColumns; ++i) {
+    if (i > 0) out->push_back(',');
+    out->append(cells[i]);
+  }
+  out->push_back('\n');
+}
+
+absl::StatusOr<CsvResult> ConvertToCsv(const std::string& path, const std::string& out) {
+  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(path));
+  std::error_code unknown;  // then opening it says why
+  if (std::filesystem::equivalent(path, out, unknown)) {
+    return MakeError(absl::StatusCode::kInvalidArgument, {},
+                     absl::StrCat("--out ", out, " is the log itself; name another file"));
+  }
+  const std::filesystem::file_status there = std::filesystem::status(out, unknown);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {
+    return WriteInPlace(&rows, out);
+  }
+  const std::string temporary = out + ".tmp";
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(temporary.c_str(), "we"),
+                                                             &std::fclose);
+  if (file == nullptr) return CannotWrite(temporary);
+  absl::Cleanup remove = [&temporary] { std::remove(temporary.c_str()); };
+  BATON_ASSIGN_OR_RETURN(CsvResult result, WriteCsv(&rows, file.get(), temporary));
+  if (std::rename(temporary.c_str(), out.c_str()) != 0) return CannotWrite(out);
+  std::move(remove).Cancel();
+  return result;
+}
+
+}  // namespace baton

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace baton {
+
+// The line with the names of all columns: the keys of a row, in the order of the log.
+std::string CsvHeader();
+// Appends a row of the log, which ReadEosRow has accepted, as a line of CSV (RFC 4180, but lines
+// end with a newline only). What is null is empty; numbers stand as they do in the log.
+void AppendCsvLine(std::string_view row, std::string* out);
+
+struct CsvResult {
+  int64_t rows = 0;
+  std::string rest;  // about a last line without an end, which is left out; "" if there is none
+};
+// Writes the log at `path` as CSV to `out`, which nobody sees before it is complete. A line that is
+// no row ends it with an error and without a file.
+absl::StatusOr<CsvResult> ConvertToCsv(const std::string& path, const std::string& out);
+
+}  // namespace baton

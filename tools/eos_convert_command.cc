@@ -1,0 +1,34 @@
+#include <cstdio>
+
+#include "common/config/exit_code.h"
+#include "common/config/flag_types.h"
+#include "tools/commands.h"
+#include "tools/eos/csv.h"
+#include "tools/eos/eos_flags.h"
+
+namespace baton {
+
+int EosConvertCommand(const Invocation& call) {
+  std::string file;
+  std::string out;
+  FlagSet set(
+      "baton eos convert", "eos",
+      "Writes an EOS log as CSV: a line with the names of all columns, then a line per row; "
+      "what is null is\nempty.");
+  BindEosFile(&set, &file);
+  Flag target = Valued(TextFlag("out", &out), "X.csv");
+  target.required = true;
+  set.Add(Common(With(std::move(target), "Output",
+                      "the file to write; one that is there is "
+                      "replaced")));
+  if (const auto exit = call.Read(&set)) return *exit;
+  const auto result = ConvertToCsv(file, out);
+  if (!result.ok()) return ReportEosFailure(set, result.status());
+  if (!result->rest.empty()) {
+    std::fprintf(stderr, "%s: left out %s\n", set.program().c_str(), result->rest.c_str());
+  }
+  Print(out + ": " + std::to_string(result->rows) + " rows\n");
+  return ToInt(ExitCode::kOk);
+}
+
+}  // namespace baton
