@@ -19,7 +19,8 @@ PairAcceptor::PairAcceptor(const PairLimits& limits, PairHello self, const base:
       probe_(probe),
       machine_(limits, PairEpoch{.incarnation = self_.incarnation,
                                  .version = self_.version,
-                                 .parcel_bytes = limits.parcel_bytes}) {}
+                                 .parcel_bytes = limits.parcel_bytes}),
+      timers_(clock) {}
 
 absl::StatusOr<std::unique_ptr<PairAcceptor>> PairAcceptor::Start(PairParts parts, PairHello self,
                                                                   const base::Clock* clock,
@@ -49,18 +50,14 @@ absl::StatusOr<std::unique_ptr<PairAcceptor>> PairAcceptor::Start(PairParts part
                        machine->OnDevice(event, now, actions);
                      });
                }}));
-  acceptor->timers_ = std::make_unique<base::TimerQueue>(clock);
   acceptor->Schedule();
   return acceptor;
 }
 
-PairAcceptor::~PairAcceptor() {
-  timers_.reset();
-  device_.reset();
-}
+PairAcceptor::~PairAcceptor() { timers_.Stop(); }
 
 void PairAcceptor::Schedule() {
-  timers_->After(kAcceptTick, [this] {
+  timers_.After(kAcceptTick, [this] {
     Drive([](PairReceiver* machine, base::Instant now, PairReceiver::Actions* actions) {
       machine->Tick(now, actions);
     });

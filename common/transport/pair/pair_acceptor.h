@@ -65,8 +65,10 @@ class PairAcceptor final {
   PairId next_pair_ ABSL_GUARDED_BY(mutex_) = 1;
   std::map<PairId, PeerPort> peers_ ABSL_GUARDED_BY(mutex_);
   TicketTable<KvInbox> pushes_;
+  // Both run Drive from their threads until they are gone, so they go first, and by no reset, which
+  // would set a pointer to null before its object's thread has ended.
   std::unique_ptr<PairDevice> device_;
-  std::unique_ptr<base::TimerQueue> timers_;
+  base::TimerQueue timers_;
 };
 
 }  // namespace baton

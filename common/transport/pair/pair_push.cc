@@ -77,12 +77,14 @@ void PairPush::FlushIfSettled() {
 }
 
 void PairPush::OnPushDone(absl::Status status) {
+  // Before there is a result: another thread that sees it and the release may tell our owner, who
+  // may end the transport at once.
+  transport_->End(id_);
   {
     base::MutexLock lock(&mutex_);
     result_ = std::move(status);
     messages_.reset();
   }
-  transport_->End(id_);
   TellIfOver();
 }
 

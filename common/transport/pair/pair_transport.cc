@@ -39,7 +39,8 @@ PairTransport::PairTransport(const PairLimits& limits, const PairHello& hello,
       probe_(probe),
       way_(way),
       machine_(limits, hello),
-      opener_(std::make_unique<ChannelOpener>(std::move(channel), /*max_kept=*/0)) {}
+      opener_(std::make_unique<ChannelOpener>(std::move(channel), /*max_kept=*/0)),
+      timers_(clock) {}
 
 absl::StatusOr<std::unique_ptr<PairTransport>> PairTransport::Start(
     PairParts parts, PairHello hello, std::unique_ptr<KvTransport> messages, ChannelOptions channel,
@@ -65,13 +66,12 @@ absl::StatusOr<std::unique_ptr<PairTransport>> PairTransport::Start(
                                  machine->OnDevice(event, now, actions);
                                });
                              }}));
-  transport->timers_ = std::make_unique<base::TimerQueue>(clock);
   transport->Schedule();
   return transport;
 }
 
 PairTransport::~PairTransport() {
-  timers_.reset();  // no tick after it
+  timers_.Stop();
   std::vector<std::shared_ptr<PairCall>> calls;
   {
     base::MutexLock lock(&mutex_);
@@ -82,8 +82,6 @@ PairTransport::~PairTransport() {
   if (!WaitQuiet(std::chrono::steady_clock::now() + kLastWords)) {
     spdlog::error("pushes or control streams of device pairs did not end");
   }
-  opener_.reset();
-  device_.reset();
 }
 
 bool PairTransport::WaitQuiet(base::Instant deadline) {
@@ -95,7 +93,7 @@ bool PairTransport::WaitQuiet(base::Instant deadline) {
 }
 
 void PairTransport::Schedule() {
-  timers_->After(kTick, [this] {
+  timers_.After(kTick, [this] {
     Drive([](PairSender* machine, base::Instant now, PairSender::Actions* actions) {
       machine->Tick(now, actions);
     });

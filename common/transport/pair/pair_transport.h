@@ -97,9 +97,11 @@ class PairTransport final : public KvTransport, public PairWarmer {
   std::deque<SenderAction> for_pushes_ ABSL_GUARDED_BY(mutex_);
   bool telling_ ABSL_GUARDED_BY(mutex_) = false;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  std::unique_ptr<ChannelOpener> opener_;  // each pair has a connection of its own
+  // All three run Drive from threads of their own until they are gone, so they go before the rest,
+  // and by no reset, which would set a pointer to null before its object's thread has ended.
   std::unique_ptr<PairDevice> device_;
-  std::unique_ptr<base::TimerQueue> timers_;
+  std::unique_ptr<ChannelOpener> opener_;  // each pair has a connection of its own
+  base::TimerQueue timers_;
 };
 
 }  // namespace baton

@@ -42,6 +42,7 @@ struct PairFixtureOptions {
   TlsOptions control_tls;  // of the sender's control streams
   bool ipc = false;        // in place of the fake NCCL
   PairLimits limits = SmallLimits();
+  const base::Clock* clock = nullptr;  // in place of the steady one
 
   static PairLimits SmallLimits() {
     PairLimits limits;
@@ -69,7 +70,7 @@ class PairFixture final : public Fixture {
     PairHello self{
         .incarnation = options.incarnation, .shape = options.shape, .model_fingerprint = "fp"};
     acceptor_ =
-        *PairAcceptor::Start(parts(options.receiver_checksum), self, &clock_, &receiver_probe);
+        *PairAcceptor::Start(parts(options.receiver_checksum), self, clock_, &receiver_probe);
     service_ = MakeKvTransferService(inboxes, false, acceptor_.get());
     server_ = *RpcServer::Start({}, {service_.get()});
     self.incarnation = 3;
@@ -77,8 +78,8 @@ class PairFixture final : public Fixture {
     self.shape.tensor_parallel = options.sender_ranks;
     transport_ =
         *PairTransport::Start(parts(options.sender_checksum), self,
-                              std::make_unique<GrpcStreamTransport>(ChannelOptions(), &clock_),
-                              {.tls = options.control_tls}, &clock_, &sender_probe);
+                              std::make_unique<GrpcStreamTransport>(ChannelOptions(), clock_),
+                              {.tls = options.control_tls}, clock_, &sender_probe);
   }
   ~PairFixture() override {
     transport_.reset();
@@ -101,7 +102,8 @@ class PairFixture final : public Fixture {
 
  private:
   const PairFixtureOptions options_;
-  base::SteadyClock clock_;
+  base::SteadyClock steady_clock_;
+  const base::Clock* const clock_ = options_.clock == nullptr ? &steady_clock_ : options_.clock;
   std::unique_ptr<PairAcceptor> acceptor_;
   std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<RpcServer> server_;

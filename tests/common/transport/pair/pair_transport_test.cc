@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "common/base/status.h"
 #include "tests/common/transport/pair/pair_fixture.h"
@@ -213,6 +214,33 @@ TEST_F(PairTransportTest, ThePairGoesWithItsReceiver) {
       Eventually([&] { return fixture->pairs().warm().empty(); }, std::chrono::seconds(20)));
   auto push = Open(fixture.get());
   EXPECT_FALSE(observer_->Wait().ok());
+}
+
+// Makes everybody who asks for the time wait, so that what goes on is seldom between two ticks.
+class SlowClock final : public base::Clock {
+ public:
+  base::Instant Now() const override {
+    if (slow) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return clock_.Now();
+  }
+  double UnixNow() const override { return clock_.UnixNow(); }
+  std::atomic<bool> slow{false};
+
+ private:
+  base::SteadyClock clock_;
+};
+
+TEST_F(PairTransportTest, BothSidesMayEndInTheMiddleOfATick) {
+  for (int round = 0; round < 6; ++round) {
+    SlowClock clock;
+    PairFixtureOptions options;
+    options.clock = &clock;
+    PairFixture fixture(&inboxes_, options);
+    ASSERT_TRUE(fixture.Warm());
+    clock.slow = true;
+    // Ticks come every 50 ms and take longer than that now.
+    std::this_thread::sleep_for(std::chrono::milliseconds(60 + 7 * round));
+  }
 }
 
 // The lock of the pairs is that of pushes, which must go on while a control stream is opened.
