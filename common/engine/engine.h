@@ -98,6 +98,9 @@ struct EngineOptions {
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
+  // What ends with a token, by id, as common/base/token_boundary.h says; empty where no tokenizer
+  // is known.
+  std::vector<uint8_t> token_boundaries;
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;

@@ -9,6 +9,7 @@
 #include "common/model/footprint.h"
 #include "common/text/eos_set.h"
 #include "common/text/text_fingerprint.h"
+#include "common/text/token_boundaries.h"
 #include "common/text/tokenizer.h"
 #include "kernels/backend_factory.h"
 #include "spdlog/spdlog.h"
@@ -104,16 +105,12 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
   }
 }
 
-absl::StatusOr<std::vector<EosSetEntry>> EosSetOf(const std::string& model_dir,
-                                                  const ModelConfig& config,
-                                                  const GenerationConfig& generation) {
+// Null where the directory has no tokenizer.
+absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(const std::string& model_dir) {
   auto tokenizer = LoadTokenizer(model_dir);
-  if (absl::IsNotFound(tokenizer.status())) {
-    spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
-    return LoadEosSet(model_dir, config, generation, nullptr);
-  }
-  if (!tokenizer.ok()) return tokenizer.status();
-  return LoadEosSet(model_dir, config, generation, tokenizer->get());
+  if (!absl::IsNotFound(tokenizer.status())) return tokenizer;
+  spdlog::warn("{} has no tokenizer.json: its EOS token is unknown here", model_dir);
+  return nullptr;
 }
 
 // What a worker knows of its model without the weights.
@@ -122,10 +119,13 @@ absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(worker.model_dir));
   BATON_RETURN_IF_ERROR(CheckModelLength(worker.engine, config));
   BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(worker.model_dir));
-  BATON_ASSIGN_OR_RETURN(model.eos_set, EosSetOf(worker.model_dir, config, generation));
+  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, TokenizerOf(worker.model_dir));
+  BATON_ASSIGN_OR_RETURN(model.eos_set,
+                         LoadEosSet(worker.model_dir, config, generation, tokenizer.get()));
   BATON_ASSIGN_OR_RETURN(model.text_fingerprint,
                          TextFingerprint(worker.model_dir, config.vocab, model.eos_set));
   model.engine = EngineOptionsOf(worker.engine, config, model.eos_set);
+  if (tokenizer != nullptr) model.engine.token_boundaries = TokenBoundaries(*tokenizer);
   return model;
 }
 
