@@ -93,12 +93,18 @@ void SampleProcessors::AddBias(const SampleRow& row, std::span<float> logits) {
   }
 }
 
+void SampleProcessors::AddEosBias(const SampleRow& row, std::span<float> logits) {
+  ForEachInVocab(row.eos_ids, logits.size(),
+                 [&](int32_t id) { logits[id] = Finite(logits[id] + row.eos_bias); });
+}
+
 std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span<const float> raw) {
   BATON_CHECK(!row.pending_output || row.pending_id >= 0)
       << "the last id of slot " << row.slot << " was not filled in";
   copied_ = false;
   if (HasPenalty(row)) Penalise(row, Writable(raw));
   if (!row.logit_bias.empty()) AddBias(row, Writable(raw));
+  if (row.eos_bias != 0) AddEosBias(row, Writable(raw));
   if (HasMask(row)) {
     const std::span<float> logits = Writable(raw);
     MaskIds(row.banned_ids, logits);

@@ -25,6 +25,7 @@ class SampleProcessors {
   std::span<float> Writable(std::span<const float> raw);
   void Penalise(const SampleRow& row, std::span<float> logits);
   void AddBias(const SampleRow& row, std::span<float> logits);
+  void AddEosBias(const SampleRow& row, std::span<float> logits);
 
   std::vector<float> processed_;
   bool copied_ = false;

@@ -11,8 +11,8 @@ namespace baton::kernels {
 // How the token of one row of logits is drawn. Spans are host memory, valid until Sample returns.
 //
 // The logits are processed in this order: repetition penalty (of prompt and output), presence and
-// frequency penalty (of the output), bias, masks, temperature, top-k, top-p, min-p. What is off
-// costs nothing.
+// frequency penalty (of the output), bias, EOS bias, masks, temperature, top-k, top-p, min-p. What
+// is off costs nothing.
 struct SampleRow {
   float temperature = 0;  // 0 = greedy: highest processed logit, ties to the lowest id
   int32_t top_k = 0;      // 0 = off
@@ -22,6 +22,7 @@ struct SampleRow {
   float presence_penalty = 0;
   float frequency_penalty = 0;
   std::span<const std::pair<int32_t, float>> logit_bias;
+  float eos_bias = 0;                   // added to the logits of `eos_ids`; finite
   std::span<const int32_t> banned_ids;  // cannot be drawn: they would repeat an n-gram
 
   std::span<const int32_t> prompt;  // ids
@@ -35,7 +36,7 @@ struct SampleRow {
 
   // Sets of ids: ascending, each once, so that they are searched and summed without a pass for
   // each.
-  std::span<const int32_t> eos_ids;   // for the signal
+  std::span<const int32_t> eos_ids;   // for the signal and `eos_bias`
   std::span<const int32_t> stop_ids;  // EOS ids and the request's own: the stop set
   bool mask_stop_ids = false;         // min_tokens not reached: the stop set cannot be drawn
   bool redraw_eos = false;  // IGNORE_MASK: an EOS draw is recorded, then redrawn without EOS

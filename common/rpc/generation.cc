@@ -82,6 +82,10 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
   spec.stop.stop_token_ids.assign(stopping.stop_token_ids().begin(),
                                   stopping.stop_token_ids().end());
   BATON_ASSIGN_OR_RETURN(spec.stop.eos_policy, EosPolicyFromProto(stopping.eos_handling()));
+  if (stopping.has_length_control()) {
+    spec.stop.length_control = {.target = stopping.length_control().target(),
+                                .strength = stopping.length_control().strength()};
+  }
   if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
   spec.cache_salt = proto.cache_salt();
   // Not a number counts as nothing; more than a day has no meaning beyond "first".
@@ -102,6 +106,10 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
   stopping->mutable_stop_token_ids()->Assign(spec.stop.stop_token_ids.begin(),
                                              spec.stop.stop_token_ids.end());
   stopping->set_eos_handling(EosPolicyToProto(spec.stop.eos_policy));
+  if (const auto& control = spec.stop.length_control) {
+    stopping->mutable_length_control()->set_target(control->target);
+    stopping->mutable_length_control()->set_strength(control->strength);
+  }
   if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
   proto->set_cache_salt(spec.cache_salt);
   proto->set_waited_ms(base::Milliseconds(spec.waited));

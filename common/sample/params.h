@@ -39,12 +39,23 @@ struct SamplingParams {
   friend bool operator==(const SamplingParams&, const SamplingParams&) = default;
 };
 
+// Pulls the end of an answer towards a length: before a token is drawn, the logits of all EOS ids
+// get strength * (t / target - 1), at least -20 and at most 20, where t is the number of the token
+// that is drawn, counted from 1 over all attempts.
+struct LengthControl {
+  int32_t target = 0;  // tokens, >= 1
+  float strength = 0;  // in (0, kMaxLengthStrength]
+
+  friend bool operator==(const LengthControl&, const LengthControl&) = default;
+};
+
 // When a request ends, as far as the engine decides it. Stop strings are the router's business.
 struct StopParams {
   int32_t max_tokens = 0;  // all generated tokens, of all attempts; 0 = as many as fit
   int32_t min_tokens = 0;
   std::vector<TokenId> stop_token_ids;  // beside the model's EOS ids
   EosPolicy eos_policy = EosPolicy::kHonor;
+  std::optional<LengthControl> length_control;  // with kHonor only
 
   friend bool operator==(const StopParams&, const StopParams&) = default;
 };

@@ -46,9 +46,16 @@ void StopCriteria::FillRow(int32_t generated, kernels::SampleRow* row) const {
   row->stop_ids = stop_set_;
   row->mask_stop_ids = generated < params_.min_tokens;
   row->redraw_eos = params_.eos_policy == EosPolicy::kIgnoreMask;
+  if (params_.length_control) row->eos_bias = LengthBias(*params_.length_control, generated + 1);
 }
 
 bool StopCriteria::IsEos(TokenId id) const { return std::ranges::binary_search(eos_ids_, id); }
+
+float LengthBias(const LengthControl& control, int32_t step) {
+  constexpr double kMost = 20;  // a chance of 1e-9 more or less, which no logit of a model resists
+  const double beyond = static_cast<double>(step) / control.target - 1;
+  return static_cast<float>(std::clamp(control.strength * beyond, -kMost, kMost));
+}
 
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
                                  std::span<const TokenId> history, int32_t prompt_tokens,

@@ -47,6 +47,9 @@ class StopCriteria {
   std::optional<int32_t> natural_end_step_;
 };
 
+// What `control` adds to the logits of the EOS ids when token `step` is drawn, counted from 1.
+float LengthBias(const LengthControl& control, int32_t step);
+
 // Makes the sampler's row for the token after `history` (prompt, then generated), and, with
 // `pending_output`, after one more that is not known yet. Spans refer to the arguments.
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,

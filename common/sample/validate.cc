@@ -57,6 +57,24 @@ absl::Status CheckRanges(const SamplingParams& p) {
   return absl::OkStatus();
 }
 
+absl::Status CheckLengthControl(const StopParams& params) {
+  if (!params.length_control) return absl::OkStatus();
+  const LengthControl& control = *params.length_control;
+  if (params.eos_policy != EosPolicy::kHonor) {
+    return InvalidArgument(Reason::kConflictingOptions, "length_control",
+                           "length control moves the end of an answer, ignoring EOS runs it to "
+                           "max_tokens; expected one of the two");
+  }
+  if (control.target < 1) {
+    return BadValue("length_control.target", control.target, "at least 1 token");
+  }
+  if (!(control.strength > 0 && control.strength <= kMaxLengthStrength)) {
+    return BadValue("length_control.strength", control.strength,
+                    absl::StrCat("a number above 0, at most ", kMaxLengthStrength));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status TooLong(std::string_view field, std::string_view part, int64_t tokens, int64_t limit) {
@@ -109,7 +127,7 @@ absl::Status ValidateStop(const StopParams& params, int32_t vocab_size) {
                            "stop token ids end a request, ignoring EOS runs it to max_tokens; "
                            "expected one of the two");
   }
-  return absl::OkStatus();
+  return CheckLengthControl(params);
 }
 
 }  // namespace baton

@@ -165,6 +165,10 @@ StopParams ResolveStop(const v1::StopParams& given) {
   stop.min_tokens = given.min_tokens();
   stop.stop_token_ids.assign(given.stop_token_ids().begin(), given.stop_token_ids().end());
   stop.eos_policy = PolicyOf(given.eos_policy());
+  if (given.has_length_control()) {
+    stop.length_control = {.target = given.length_control().target(),
+                           .strength = given.length_control().strength()};
+  }
   return stop;
 }
 

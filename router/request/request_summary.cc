@@ -15,6 +15,11 @@ Json StopMatchJson(const std::optional<OutputEnd>& end) {
   return nullptr;
 }
 
+Json LengthControlJson(const std::optional<LengthControl>& control) {
+  if (!control) return nullptr;
+  return {{"target", control->target}, {"strength", control->strength}};
+}
+
 Json OrNull(std::optional<int32_t> value) { return value ? Json(*value) : Json(nullptr); }
 
 }  // namespace
@@ -56,6 +61,7 @@ std::string SummaryLine(const RequestSummary& summary) {
       {"max_tokens", spec.as_many_as_fit ? Json(nullptr) : Json(spec.stop.max_tokens)},
       {"min_tokens", spec.stop.min_tokens},
       {"stop_token_ids", spec.stop.stop_token_ids},
+      {"length_control", LengthControlJson(spec.stop.length_control)},
       {"sampling", sampling},
       {"attempts", summary.attempts},
       {"prefill_worker", summary.prefill_worker},

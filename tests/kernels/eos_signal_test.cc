@@ -134,6 +134,18 @@ TEST_P(EosSignalTest, HazardIsTheStopSetsMassAfterAllProcessors) {
   EXPECT_EQ(hazard(), 0);
 }
 
+TEST_P(EosSignalTest, AnEosBiasMovesTheHazardAndNoRawFigure) {
+  const std::vector<float> logits = {std::log(0.5f), std::log(0.3f), std::log(0.2f)};
+  const std::vector<int32_t> eos = {2};
+  const SampleRow row{
+      .temperature = 1, .eos_bias = std::log(4.0f), .eos_ids = eos, .stop_ids = eos};
+  const EosSignal moved = SampleOne(*backend_, logits, row).eos;
+  EXPECT_NEAR(moved.eos_prob_sampling, 0.8 / 1.6, 1e-6);
+  EXPECT_NEAR(moved.eos_logprob, std::log(0.2), 1e-6);
+  EXPECT_EQ(moved.eos_rank, 3);
+  EXPECT_NEAR(moved.top1_prob, 0.5, 1e-6);
+}
+
 TEST_P(EosSignalTest, LogprobsAreOfTheRawDistribution) {
   std::vector<float> logits = {std::log(0.4f), std::log(0.1f), std::log(0.4f), std::log(0.1f)};
   const std::vector<std::pair<int32_t, float>> bias = {{3, 50.0f}};

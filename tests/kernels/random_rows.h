@@ -55,6 +55,7 @@ class RandomRows {
     row.stop_ids = ids;
     row.eos_ids =
         row.stop_ids.first(1 + static_cast<size_t>(Uniform(static_cast<int>(ids.size()))));
+    if (Chance(30)) row.eos_bias = static_cast<float>(Uniform(400)) * 0.1f - 20;
     row.mask_stop_ids = Chance(15);
     row.redraw_eos = Chance(30);
     row.seed = random_();

@@ -63,6 +63,29 @@ TEST_P(SampleTest, BiasMovesAndOverflowingBiasStaysFinite) {
   EXPECT_EQ(Reached({0, 3e38f, 1}, row), (std::vector<int32_t>{1}));
 }
 
+TEST_P(SampleTest, EosBiasMovesAllEosIdsAndNoOthers) {
+  const std::vector<int32_t> eos = {-5, 1, 2, 77};
+  EXPECT_EQ(Token({4, 3, 3.5f, 1}, {.eos_bias = 0.75f, .eos_ids = eos}), 2);
+  EXPECT_EQ(Token({4, 5, 5, 3}, {.eos_bias = -1.5f, .eos_ids = eos}), 0);
+  const std::vector<std::pair<int32_t, float>> bias = {{1, 1.0f}};
+  EXPECT_EQ(Token({4, 3, 3.5f, 1}, {.logit_bias = bias, .eos_bias = 0.75f, .eos_ids = eos}), 1);
+}
+
+TEST_P(SampleTest, PenaltiesComeBeforeTheEosBias) {
+  const std::vector<int32_t> eos = {1};
+  const std::vector<int32_t> output = {1};
+  // 4 / 2 + 3 = 5; the other way round it would be 3.5.
+  EXPECT_EQ(
+      Token({4.5f, 4}, {.repetition_penalty = 2, .eos_bias = 3, .output = output, .eos_ids = eos}),
+      1);
+}
+
+TEST_P(SampleTest, AMaskWinsAgainstTheEosBias) {
+  const std::vector<int32_t> stop = {1};
+  EXPECT_EQ(
+      Token({4, 3}, {.eos_bias = 20, .eos_ids = stop, .stop_ids = stop, .mask_stop_ids = true}), 0);
+}
+
 TEST_P(SampleTest, BannedIdsAreNeverDrawn) {
   const std::vector<int32_t> banned = {1, 77, 3, -5, 1};
   EXPECT_EQ(Token({0, 9, 5, 8}, {}), 1);

@@ -54,6 +54,13 @@ constexpr RefusalCase kStops[] = {
     {"stop_token_ids: 320", kInvalid, "INVALID_TOKEN_ID", "stop_token_ids"},
     {"eos_policy: 9", kInvalid, "CONFLICTING_OPTIONS", "eos_policy"},
     {"eos_policy: EOS_POLICY_IGNORE_CONTINUE stop: 'x'", kInvalid, "CONFLICTING_OPTIONS", "stop"},
+    {"length_control { target: 0 strength: 1 }", kInvalid, "INVALID_SAMPLING",
+     "length_control.target"},
+    {"length_control { target: 9 }", kInvalid, "INVALID_SAMPLING", "length_control.strength"},
+    {"length_control { target: 9 strength: nan }", kInvalid, "INVALID_SAMPLING",
+     "length_control.strength"},
+    {"length_control { target: 9 strength: 1 } eos_policy: EOS_POLICY_IGNORE_MASK", kInvalid,
+     "CONFLICTING_OPTIONS", "length_control"},
     {"eos_policy: EOS_POLICY_IGNORE_MASK stop_token_ids: 5", kInvalid, "CONFLICTING_OPTIONS",
      "stop_token_ids"},
 };

@@ -31,7 +31,8 @@ TEST(ParsePromptLine, TakesEveryOption) {
           "temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1,
           "presence_penalty": 0.2, "frequency_penalty": 0.3, "no_repeat_ngram_size": 4,
           "seed": 18446744073709551615, "stop": ["a", "b"], "stop_token_id": [1, 2],
-          "logprobs": 3, "eos": "mask", "eos_steps": true})");
+          "logprobs": 3, "eos": "mask", "eos_steps": true, "length_target": 70,
+          "length_strength": 2.5})");
   ASSERT_TRUE(request.unsendable.ok()) << request.unsendable;
   EXPECT_EQ(std::get<std::string>(request.input), "hi");
   const auto& spec = request.spec;
@@ -53,6 +54,8 @@ TEST(ParsePromptLine, TakesEveryOption) {
   EXPECT_EQ(spec.output().logprobs(), 3);
   EXPECT_EQ(spec.stop().eos_policy(), v1::EOS_POLICY_IGNORE_MASK);
   EXPECT_TRUE(spec.eos().steps());
+  EXPECT_EQ(spec.stop().length_control().target(), 70);
+  EXPECT_FLOAT_EQ(spec.stop().length_control().strength(), 2.5F);
 }
 
 TEST(ParsePromptLine, WhatTheLineLeavesOutComesFromTheFlags) {
@@ -101,6 +104,8 @@ TEST(ParsePromptLine, ValuesThatTheApiCannotHoldFailThatRequestOnly) {
       {R"({"prompt": "x", "request_id": "r", "top_k": 3000000000})", Reason::kInvalidSampling},
       {R"({"prompt": "x", "request_id": "r", "temperature": "hot"})", Reason::kInvalidSampling},
       {R"({"prompt": "x", "request_id": "r", "seed": -1})", Reason::kInvalidSampling},
+      {R"({"prompt": "x", "request_id": "r", "length_strength": "hard"})",
+       Reason::kInvalidSampling},
       {R"({"prompt": 5, "request_id": "r"})", Reason::kInvalidText},
       {R"({"token_ids": ["a"], "request_id": "r"})", Reason::kInvalidTokenId},
       {R"({"messages": [{"role": "user"}], "request_id": "r"})", Reason::kInvalidText},

@@ -15,6 +15,11 @@ void BindLengths(FlagSet* set, RequestFlags* flags) {
                        "tokens to generate at most, EOS included; default: what fits")));
   set->Add(With(OptionalIntFlag("min-tokens", &flags->min_tokens, kAnyInt), group,
                 "tokens to generate at least; until then neither EOS nor a stop ends it"));
+  set->Add(With(OptionalIntFlag("length-target", &flags->length_target, kAnyInt), group,
+                "tokens that the answer is pulled towards; with --length-strength"));
+  set->Add(With(OptionalFloatFlag("length-strength", &flags->length_strength), group,
+                "how hard; added to the logit of EOS at twice the length, taken from it at the "
+                "start; above 0, at most 100"));
   set->Add(Common(With(TextListFlag("stop", &flags->stop), group,
                        "end before this text; may be given several times")));
   Flag ids = Valued(IntListFlag("stop-token-id", &flags->stop_token_ids), "ID");
@@ -103,6 +108,8 @@ baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   auto* stop = spec.mutable_stop();
   if (flags.max_tokens) stop->set_max_tokens(*flags.max_tokens);
   if (flags.min_tokens) stop->set_min_tokens(*flags.min_tokens);
+  if (flags.length_target) stop->mutable_length_control()->set_target(*flags.length_target);
+  if (flags.length_strength) stop->mutable_length_control()->set_strength(*flags.length_strength);
   for (const std::string& text : flags.stop) stop->add_stop(text);
   for (const int32_t id : flags.stop_token_ids) stop->add_stop_token_ids(id);
   stop->set_eos_policy(flags.eos);

@@ -14,6 +14,8 @@ namespace baton {
 struct RequestFlags {
   std::string model;
   std::optional<int32_t> max_tokens, min_tokens, top_k, no_repeat_ngram_size, logprobs;
+  std::optional<int32_t> length_target;
+  std::optional<float> length_strength;
   std::optional<float> temperature, top_p, min_p;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<uint64_t> seed;

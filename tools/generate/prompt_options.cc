@@ -66,6 +66,12 @@ PromptOption TextOption(std::function<void(GenerationSpec*, std::string)> set) {
   };
 }
 
+absl::Status SetLengthStrength(const std::string& key, const Json& value, GenerationSpec* spec) {
+  if (!value.is_number()) return WrongType(Reason::kInvalidSampling, key, value, "a number");
+  spec->mutable_stop()->mutable_length_control()->set_strength(value.get<float>());
+  return absl::OkStatus();
+}
+
 absl::Status SetSeed(const std::string& key, const Json& value, GenerationSpec* spec) {
   BATON_ASSIGN_OR_RETURN(const uint64_t seed,
                          Integer<uint64_t>(key, value, Reason::kInvalidSampling));
@@ -136,6 +142,11 @@ const std::map<std::string, PromptOption>& PromptOptions() {
        IntOption([](auto* spec, int n) { spec->mutable_stop()->set_max_tokens(n); }, length)},
       {"min_tokens",
        IntOption([](auto* spec, int n) { spec->mutable_stop()->set_min_tokens(n); }, length)},
+      {"length_target",
+       IntOption(
+           [](auto* spec, int n) { spec->mutable_stop()->mutable_length_control()->set_target(n); },
+           sampling)},
+      {"length_strength", SetLengthStrength},
       {"top_k",
        IntOption([](auto* spec, int n) { spec->mutable_sampling()->set_top_k(n); }, sampling)},
       {"no_repeat_ngram_size",

@@ -162,6 +162,9 @@ CountsReset SamplePacker::Reset(const SampleRow& row, int32_t index, ListWriter&
 
 void SamplePacker::PackPatches(const SampleRow& row, ListWriter& lists, SampleParams* params) {
   patches_.assign(row.logit_bias.begin(), row.logit_bias.end());
+  if (row.eos_bias != 0) {
+    for (const int32_t id : row.eos_ids) patches_.emplace_back(id, row.eos_bias);
+  }
   for (const int32_t id : row.banned_ids) patches_.emplace_back(id, kMask);
   if (row.mask_stop_ids) {
     for (const int32_t id : row.stop_ids) patches_.emplace_back(id, kMask);

@@ -90,7 +90,8 @@ SequenceSpec FullSpec() {
   spec.stop = {.max_tokens = 50,
                .min_tokens = 5,
                .stop_token_ids = {9, 10},
-               .eos_policy = EosPolicy::kIgnoreMask};
+               .eos_policy = EosPolicy::kIgnoreMask,
+               .length_control = LengthControl{.target = 60, .strength = 2.5f}};
   spec.natural_end_step = 12;
   spec.cache_salt = "tenant";
   return spec;

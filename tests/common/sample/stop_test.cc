@@ -130,6 +130,26 @@ TEST(StopCriteriaTest, OnlyIgnoreMaskAsksForARedraw) {
   }
 }
 
+TEST(LengthControlTest, TheBiasGrowsWithTheStepAndIsBounded) {
+  const LengthControl control{.target = 50, .strength = 4};
+  EXPECT_FLOAT_EQ(LengthBias(control, 1), 4 * (1 / 50.0f - 1));
+  EXPECT_EQ(LengthBias(control, 50), 0);
+  EXPECT_FLOAT_EQ(LengthBias(control, 100), 4);
+  EXPECT_EQ(LengthBias(control, 2'000'000'000), 20);
+  EXPECT_EQ(LengthBias({.target = 1'000'000, .strength = 100}, 1), -20);
+}
+
+TEST(LengthControlTest, TheStepOfARowIsThatOfItsTokenOverAllAttempts) {
+  const LengthControl control{.target = 4, .strength = 8};
+  const StopCriteria stop = Make({.length_control = control});
+  const std::vector<TokenId> history = {10, 11, 12, 13, 14};
+  // Two of the five are the prompt, so the fourth token is drawn; with one more out, the fifth.
+  EXPECT_EQ(MakeSampleRow({}, stop, history, 2).eos_bias, LengthBias(control, 4));
+  EXPECT_EQ(MakeSampleRow({}, stop, history, 2, /*pending_output=*/true).eos_bias,
+            LengthBias(control, 5));
+  EXPECT_EQ(MakeSampleRow({}, Make({}), history, 2).eos_bias, 0);
+}
+
 TEST(SampleRowTest, CarriesEveryParameterAndSplitsTheHistory) {
   SamplingParams params;
   params.temperature = 0.5f;

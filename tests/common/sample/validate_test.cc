@@ -91,5 +91,27 @@ TEST(ValidateStopTest, RefusesBadCountsIdsAndConflicts) {
   }
 }
 
+TEST(ValidateStopTest, LengthControlHasARangeAndNeedsEos) {
+  const auto checked = [](LengthControl control, EosPolicy policy = EosPolicy::kHonor) {
+    return ValidateStop({.eos_policy = policy, .length_control = control}, kVocab);
+  };
+  EXPECT_TRUE(checked({.target = 1, .strength = 1e-6f}).ok());
+  EXPECT_TRUE(checked({.target = 1'000'000, .strength = kMaxLengthStrength}).ok());
+  for (const int32_t target : {0, -1}) {
+    const absl::Status status = checked({.target = target, .strength = 1});
+    EXPECT_EQ(ReasonOf(status), Reason::kInvalidSampling);
+    EXPECT_EQ(DetailOf(status).field, "length_control.target");
+  }
+  for (const float strength : {0.0f, -1.0f, 100.5f, std::numeric_limits<float>::quiet_NaN(),
+                               std::numeric_limits<float>::infinity()}) {
+    const absl::Status status = checked({.target = 5, .strength = strength});
+    EXPECT_EQ(ReasonOf(status), Reason::kInvalidSampling) << strength;
+    EXPECT_EQ(DetailOf(status).field, "length_control.strength");
+  }
+  for (const auto policy : {EosPolicy::kIgnoreContinue, EosPolicy::kIgnoreMask}) {
+    EXPECT_EQ(ReasonOf(checked({.target = 5, .strength = 1}, policy)), Reason::kConflictingOptions);
+  }
+}
+
 }  // namespace
 }  // namespace baton

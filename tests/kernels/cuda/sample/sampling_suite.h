@@ -81,6 +81,8 @@ class SettingsAlone {
         {.temperature = 1, .frequency_penalty = -2, .output = history_},
         {.temperature = 1, .banned_ids = history_},
         {.temperature = 1, .logit_bias = bias_},
+        {.temperature = 1, .eos_bias = 3.3f, .eos_ids = stop_},
+        {.temperature = 1, .logit_bias = bias_, .eos_bias = -0.7f, .eos_ids = stop_},
         {.temperature = 1, .stop_ids = stop_, .mask_stop_ids = true},
         {.temperature = 1, .eos_ids = stop_, .stop_ids = stop_, .redraw_eos = true},
         {.temperature = 1e-30f},
