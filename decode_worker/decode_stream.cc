@@ -50,6 +50,7 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   spec.reserve_timeout = start.reserve_timeout_ms() > 0
                              ? std::chrono::milliseconds(start.reserve_timeout_ms())
                              : core_->timeouts().default_reserve;
+  request_id_ = start.generation().request_id();
   admitted_at_ = core_->clock().Now();
   return AdmitSequence(std::move(spec), start.generation().eos_signals(), [] {});
 }
@@ -113,6 +114,7 @@ void DecodeStream::On(const BlocksReadyEvent&) {}
 
 void DecodeStream::On(const TokenEvent& event) {
   core_->probe().TokenSampled(event.token, eos_policy_);
+  if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   last_signal_ = event.token.eos;
   const PlacedToken token{event.index, event.token, event.unix_time};
   if (local_prefill_ && event.index == first_index_) {

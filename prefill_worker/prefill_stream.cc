@@ -62,6 +62,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   BATON_RETURN_IF_ERROR(Check(request));
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(request.generation()));
   spec.kind = SequenceKind::kPrefill;
+  request_id_ = request.generation().request_id();
   sender_ = std::make_shared<KvSender>(
       core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
@@ -105,6 +106,7 @@ void PrefillStream::On(const BlocksReadyEvent& event) {
 
 void PrefillStream::On(const TokenEvent& event) {
   core_->probe().TokenSampled(event.token, eos_policy_);
+  if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   base::MutexLock lock(&mutex_);
   // FinishedEvent, which follows at once, tells whether this token ends the request.
   token_ = PlacedToken{event.index, event.token, event.unix_time};

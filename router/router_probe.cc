@@ -66,7 +66,8 @@ void RouterProbe::CountEnd(const RequestFigures& figures) {
     return;
   }
   ++answered_;
-  const bool length = figures.reason == FinishReason::kLength;
+  const bool length =
+      figures.reason == FinishReason::kLength || figures.reason == FinishReason::kRunaway;
   registry_
       ->counter(Metric::kRequestSuccess,
                 {length ? "length" : "stop", std::string(StopCauseName(figures.reason))})

@@ -29,6 +29,9 @@ struct SampledToken {
   EosSignal eos;
   // Under an ignore policy, whether the undisturbed draw of this step was an EOS id.
   bool natural_end = false;
+  // EOS was not unlikely where the answer could end: RunawayGuard (common/sample/runaway.h) says
+  // when. Set by the engine.
+  bool end_chance = false;
 };
 
 }  // namespace baton

@@ -82,10 +82,18 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                        "where to keep the checkpoint as it is packed; later loads read that")));
 }
 
+void BindGuards(FlagSet* set, EngineFlags* flags) {
+  set->Add(
+      With(ChoiceFlag("runaway", &flags->runaway), "Guards",
+           "answers that repeat themselves with no end in sight: let them, tell of them in log "
+           "and metrics, or end them; the same for all workers"));
+}
+
 }  // namespace
 
 void BindEngine(FlagSet* set, EngineFlags* flags) {
   BindBatching(set, flags);
+  BindGuards(set, flags);
   BindCache(set, flags);
   BindDevice(set, flags);
 }

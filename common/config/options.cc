@@ -62,6 +62,9 @@ Choices<KvTransportFlag> ChoicesOf(KvTransportFlag /*type*/) {
           {"cuda_ipc", KvTransportFlag::kCudaIpc}};
 }
 
+Choices<RunawayFlag> ChoicesOf(RunawayFlag /*type*/) {
+  return {{"off", RunawayFlag::kOff}, {"warn", RunawayFlag::kWarn}, {"end", RunawayFlag::kEnd}};
+}
 Choices<IgnoreEosFlag> ChoicesOf(IgnoreEosFlag /*type*/) {
   return {{"allow", IgnoreEosFlag::kAllow},
           {"warn", IgnoreEosFlag::kWarn},

@@ -50,6 +50,8 @@ enum class QuantizationFlag { kNone, kFp8 };
 enum class PolicyFlag { kFcfs };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
+// What to do with an answer that goes round in circles: common/sample/runaway.h.
+enum class RunawayFlag { kOff, kWarn, kEnd };
 // What to do with requests that ask to ignore EOS. kWarn counts and logs them.
 enum class IgnoreEosFlag { kAllow, kWarn, kRefuse };
 
@@ -66,6 +68,7 @@ Choices<QuantizationFlag> ChoicesOf(QuantizationFlag);
 Choices<PolicyFlag> ChoicesOf(PolicyFlag);
 Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag);
 Choices<KvTransportFlag> ChoicesOf(KvTransportFlag);
+Choices<RunawayFlag> ChoicesOf(RunawayFlag);
 Choices<IgnoreEosFlag> ChoicesOf(IgnoreEosFlag);
 
 // The word of one value: WordOf(DeviceFlag::kCuda) is "cuda".
@@ -100,6 +103,7 @@ struct EngineFlags {
   PolicyFlag policy = PolicyFlag::kFcfs;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
+  RunawayFlag runaway = RunawayFlag::kWarn;
 };
 
 // Whether the next step is planned while one computes. With kAuto it is so on a GPU.

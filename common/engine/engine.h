@@ -17,6 +17,7 @@
 #include "common/kv/kv_cache.h"
 #include "common/model/model_runner.h"
 #include "common/sample/params.h"
+#include "common/sample/runaway.h"
 #include "common/sched/events.h"
 #include "common/sched/policy.h"
 #include "common/sched/sequence.h"
@@ -101,6 +102,8 @@ struct EngineOptions {
   // What ends with a token, by id, as common/base/token_boundary.h says; empty where no tokenizer
   // is known.
   std::vector<uint8_t> token_boundaries;
+  std::vector<TokenId> special_ids;  // ids of special tokens, ascending; none of `eos_ids`
+  RunawayAction runaway = RunawayAction::kOff;              // for answers that go round in circles
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;

@@ -34,7 +34,10 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache&
           .max_steps_in_flight = options.overlap ? 2 : 1,
           .prefill_batch_wait = options.prefill_batch_wait,
           .policy = options.policy,
-          .eos_ids = options.eos_ids};
+          .eos_ids = options.eos_ids,
+          .token_boundaries = options.token_boundaries,
+          .special_ids = options.special_ids,
+          .runaway = options.runaway};
 }
 
 absl::Status DeviceFault(std::string_view what) {

@@ -18,11 +18,12 @@ constexpr double kMaxTotal = 2.0 * INT32_MAX;  // the sum of two lengths
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 
 std::span<const std::string_view> ReasonWords() {
-  static const std::array<std::string_view, 8> words = {
+  static const std::array<std::string_view, 9> words = {
       FinishReasonName(FinishReason::kStopEos),    FinishReasonName(FinishReason::kStopToken),
       FinishReasonName(FinishReason::kStopString), FinishReasonName(FinishReason::kStopGrammar),
-      FinishReasonName(FinishReason::kLength),     FinishReasonName(FinishReason::kAborted),
-      FinishReasonName(FinishReason::kDeadline),   FinishReasonName(FinishReason::kError)};
+      FinishReasonName(FinishReason::kLength),     FinishReasonName(FinishReason::kRunaway),
+      FinishReasonName(FinishReason::kAborted),    FinishReasonName(FinishReason::kDeadline),
+      FinishReasonName(FinishReason::kError)};
   return words;
 }
 

@@ -95,6 +95,8 @@ enum class Metric {
   kEosIgnoredSteps,
   kEosFirstNaturalPosition,
   kIgnoreEosRequests,
+  kRunaway,
+  kPassedSpecialTokens,
   kEosLogDropped,
   // Process.
   kServerState,

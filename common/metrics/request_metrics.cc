@@ -14,14 +14,13 @@ MetricLabel FailedReason() {
   return {"finished_reason", {"abort", "deadline", "error", "rejected"}};
 }
 
-MetricLabel StopCause() { return {"stop_cause", {"eos", "token", "string", "grammar", "none"}}; }
+MetricLabel StopCause() {
+  return {"stop_cause", {"eos", "token", "string", "grammar", "runaway", "none"}};
+}
 
 Combinations Endings() {
-  return {{"stop", "eos"},
-          {"stop", "token"},
-          {"stop", "string"},
-          {"stop", "grammar"},
-          {"length", "none"}};
+  return {{"stop", "eos"},     {"stop", "token"},  {"stop", "string"},
+          {"stop", "grammar"}, {"length", "none"}, {"length", "runaway"}};
 }
 
 std::string Name(Reason reason) { return std::string(ReasonName(reason)); }

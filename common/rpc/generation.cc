@@ -87,6 +87,7 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
                                 .strength = stopping.length_control().strength()};
   }
   if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
+  if (proto.has_end_chance_step()) spec.end_chance_step = proto.end_chance_step();
   spec.cache_salt = proto.cache_salt();
   // Not a number counts as nothing; more than a day has no meaning beyond "first".
   constexpr double kDayMs = 24 * 3600 * 1e3;
@@ -111,6 +112,7 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
     stopping->mutable_length_control()->set_strength(control->strength);
   }
   if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
+  if (spec.end_chance_step) proto->set_end_chance_step(*spec.end_chance_step);
   proto->set_cache_salt(spec.cache_salt);
   proto->set_waited_ms(base::Milliseconds(spec.waited));
 }
@@ -133,6 +135,7 @@ void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Tok
     eos->set_top1_prob(token.token.eos.top1_prob);
   }
   proto->set_natural_end(token.token.natural_end);
+  proto->set_end_chance(token.token.end_chance);
   proto->set_unix_time(token.unix_time);
 }
 
@@ -150,6 +153,7 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
                      .entropy = proto.eos().entropy(),
                      .top1_prob = proto.eos().top1_prob()};
   token.token.natural_end = proto.natural_end();
+  token.token.end_chance = proto.end_chance();
   token.unix_time = proto.unix_time();
   return token;
 }
@@ -166,6 +170,8 @@ FinishReason FinishReasonFromProto(worker_pb::FinishCause cause) {
       return FinishReason::kStopGrammar;
     case worker_pb::FINISH_CAUSE_LENGTH:
       return FinishReason::kLength;
+    case worker_pb::FINISH_CAUSE_RUNAWAY:
+      return FinishReason::kRunaway;
     default:
       return FinishReason::kNone;
   }
@@ -183,6 +189,8 @@ worker_pb::FinishCause FinishCauseToProto(FinishReason reason) {
       return worker_pb::FINISH_CAUSE_STOP_GRAMMAR;
     case FinishReason::kLength:
       return worker_pb::FINISH_CAUSE_LENGTH;
+    case FinishReason::kRunaway:
+      return worker_pb::FINISH_CAUSE_RUNAWAY;
     default:
       return worker_pb::FINISH_CAUSE_UNSPECIFIED;
   }

@@ -35,7 +35,7 @@ namespace worker_pb = ::baton::worker::v1;
 // Generation: the caller sets them. Enums are checked here; ids, lengths and sampling values are
 // checked by Engine::Admit.
 absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto);
-// Fills ids, sampling, stopping, natural_end_step and cache_salt.
+// Fills ids, sampling, stopping, natural_end_step, end_chance_step, cache_salt and waited_ms.
 void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto);
 
 void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Token* proto);

@@ -16,6 +16,8 @@ std::string_view FinishReasonName(FinishReason reason) {
       return "stop_grammar";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kRunaway:
+      return "runaway";
     case FinishReason::kAborted:
       return "aborted";
     case FinishReason::kDeadline:

@@ -60,7 +60,7 @@ struct StopParams {
   friend bool operator==(const StopParams&, const StopParams&) = default;
 };
 
-// How a request ended. The first five reach the client; the others are gRPC errors there.
+// How a request ended. Those up to kRunaway reach the client; the others are gRPC errors there.
 enum class FinishReason {
   kNone,
   kStopEos,
@@ -68,6 +68,7 @@ enum class FinishReason {
   kStopString,
   kStopGrammar,
   kLength,
+  kRunaway,  // it went round in circles, and the workers end such answers (runaway.h)
   kAborted,
   kDeadline,
   kError,

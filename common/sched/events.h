@@ -10,6 +10,7 @@
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
 #include "common/sample/params.h"
+#include "common/sample/runaway.h"
 #include "common/sched/sequence.h"
 
 // What the scheduler says about its sequences. The engine passes most of it on as it is; blocks get
@@ -31,6 +32,9 @@ struct TokenEvent {
   SampledToken token;
   double unix_time = 0;       // when sampled
   int32_t cached_tokens = 0;  // of prompt and generated, found in this worker's prefix cache
+  // With this token the answer has run away, for the first time here, and what is done about it;
+  // kOff: it has not.
+  RunawayAction runaway = RunawayAction::kOff;
 };
 // The sequence is over for the engine. After it only Detach may follow.
 struct FinishedEvent {
@@ -40,6 +44,9 @@ struct FinishedEvent {
   int32_t prompt_tokens = 0;
   int32_t cached_tokens = 0;  // of the prompt, found in this worker's prefix cache
   int32_t preemptions = 0;
+  // A special token that is none of the stop set, drawn where a line or sentence had ended: the
+  // first one, if the answer went on behind it.
+  std::optional<TokenId> passed_special;
   base::Duration queue_time{}, prefill_time{}, decode_time{};
   absl::Status status;  // for kError and kDeadline
 };

@@ -9,6 +9,7 @@
 #include "common/kv/block_table.h"
 #include "common/kv/prefix_cache.h"
 #include "common/sample/ngram_index.h"
+#include "common/sample/runaway.h"
 #include "common/sample/stop.h"
 #include "common/sched/policy.h"
 #include "common/sched/sequence.h"
@@ -27,7 +28,7 @@ enum class Lease {
 // `planned`, and drawn `unknown` tokens more than `tokens` holds.
 struct LiveSequence {
   LiveSequence(SequenceId sequence, SequenceSpec request, std::span<const TokenId> eos_ids,
-               int32_t max_tokens, base::Instant now)
+               std::span<const uint8_t> boundaries, int32_t max_tokens, base::Instant now)
       : id(sequence),
         spec(std::move(request)),
         tokens(spec.prompt),
@@ -37,6 +38,10 @@ struct LiveSequence {
         admitted(now),
         state_since(now) {
     tokens.insert(tokens.end(), spec.generated.begin(), spec.generated.end());
+    if (spec.stop.eos_policy == EosPolicy::kHonor) {
+      guard.emplace(spec.generated, spec.end_chance_step, boundaries);
+      runaway_told = guard->runaway();
+    }
   }
 
   const SequenceId id;
@@ -44,6 +49,9 @@ struct LiveSequence {
   std::vector<TokenId> tokens;  // prompt, then generated
   NgramIndex ngrams;            // over `tokens`
   StopCriteria stop;
+  std::optional<RunawayGuard> guard;  // over the answer; none where EOS is ignored
+  bool runaway_told = false;
+  std::optional<TokenId> passed_special;  // see FinishedEvent
   SequenceState state = SequenceState::kQueued;
   const base::Instant arrived;   // at the router that sent it first
   const base::Instant admitted;  // here
@@ -73,6 +81,7 @@ struct LiveSequence {
   int32_t cached_prompt_tokens() const { return std::min(cached_tokens, prompt_tokens()); }
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }
   int32_t generated() const { return length() - prompt_tokens(); }
+  std::span<const TokenId> answer() const { return std::span(tokens).subspan(spec.prompt.size()); }
   int32_t pending() const { return length() - computed; }
   // It has ended, and only a lease or rows that are out keep it here.
   bool over() const { return state == SequenceState::kDone || state == SequenceState::kFailed; }

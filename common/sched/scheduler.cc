@@ -47,8 +47,8 @@ Scheduler::Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cac
 void Scheduler::Add(SequenceId id, SequenceSpec spec, base::Instant now) {
   BATON_CHECK(live_.empty() || live_.rbegin()->first < id) << "sequence " << id.value();
   const int32_t max_tokens = ResolveMaxTokens(spec, options_.limits);
-  auto sequence =
-      std::make_unique<LiveSequence>(id, std::move(spec), options_.eos_ids, max_tokens, now);
+  auto sequence = std::make_unique<LiveSequence>(id, std::move(spec), options_.eos_ids,
+                                                 options_.token_boundaries, max_tokens, now);
   waiting_.push_back(sequence.get());
   live_.emplace(id, std::move(sequence));
 }
@@ -72,8 +72,9 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
   EnterProven(sequence);
   sequence->first_token_at = now;
   SetState(sequence, SequenceState::kDecoding, now);
-  const auto decision = sequence->stop.Take(sequence->generated() + 1, &first);
-  sequence->tokens.push_back(first.token);
+  const auto decision = Append(sequence, &first);
+  // The prefill worker drew this token, and told or ended what there was to tell or end.
+  if (sequence->guard) sequence->runaway_told = sequence->guard->runaway();
   if (decision.reason != FinishReason::kNone) {
     End(sequence, decision.reason, decision.stop_token, now);
   }
@@ -283,6 +284,7 @@ FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now
   finished.prompt_tokens = sequence.prompt_tokens();
   finished.cached_tokens = sequence.cached_prompt_tokens();
   finished.preemptions = sequence.preemptions;
+  finished.passed_special = sequence.passed_special;
   const bool queued = sequence.state == SequenceState::kQueued;
   finished.queue_time = queued ? now - sequence.admitted : sequence.queue_time;
   finished.prefill_time = sequence.prefill_time;

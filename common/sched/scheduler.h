@@ -29,6 +29,9 @@ struct SchedulerOptions {
   base::Duration prefill_batch_wait{};
   Policy policy = kFcfsPolicy;
   std::vector<TokenId> eos_ids;
+  std::vector<uint8_t> token_boundaries;  // by id, see common/base/token_boundary.h
+  std::vector<TokenId> special_ids;       // ascending; none of `eos_ids`
+  RunawayAction runaway = RunawayAction::kOff;
 };
 
 // What has happened so far, and what is so now. Whoever shows these figures to people adds nothing.
@@ -149,6 +152,9 @@ class Scheduler {
   void CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
                  base::Instant now);
   void TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now);
+  StopCriteria::Decision Append(LiveSequence* sequence, SampledToken* token);
+  void NoteSpecial(LiveSequence* sequence, TokenId token) const;
+  RunawayAction JudgeRunaway(LiveSequence* sequence) const;
   void EnterProven(LiveSequence* sequence);
   void ReportProven(LiveSequence* sequence, bool last, base::Instant now);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/token_boundary.h"
 #include "common/sched/scheduler.h"
 
 namespace baton {
@@ -49,17 +50,21 @@ void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row, const Samp
 
 void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now) {
   const int32_t index = sequence->generated();
-  const auto decision = sequence->stop.Take(index + 1, &token);
+  auto decision = Append(sequence, &token);
+  RunawayAction runaway = RunawayAction::kOff;
+  if (decision.reason == FinishReason::kNone) runaway = JudgeRunaway(sequence);
+  if (runaway == RunawayAction::kEnd) decision.reason = FinishReason::kRunaway;
   --sequence->unknown;
-  sequence->tokens.push_back(token.token);
   ++counters_.generated_tokens;
   if (sequence->first_token_at == base::Instant()) {
     sequence->first_token_at = now;
     sequence->prefill_time = now - sequence->state_since;
   }
   Emit(*sequence, now,
-       TokenEvent{
-           .index = index, .token = std::move(token), .cached_tokens = sequence->cached_tokens});
+       TokenEvent{.index = index,
+                  .token = std::move(token),
+                  .cached_tokens = sequence->cached_tokens,
+                  .runaway = runaway});
   const bool hands_over = sequence->spec.kind == SequenceKind::kPrefill;
   if (hands_over && decision.reason == FinishReason::kNone) {
     ReportProven(sequence, /*last=*/true, now);
@@ -69,6 +74,31 @@ void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
   } else if (sequence->state == SequenceState::kPrefilling) {
     SetState(sequence, SequenceState::kDecoding, now);
   }
+}
+
+// Appends a token, drawn here or received, and decides by it alone whether the request ends.
+StopCriteria::Decision Scheduler::Append(LiveSequence* sequence, SampledToken* token) {
+  const auto decision = sequence->stop.Take(sequence->generated() + 1, token);
+  sequence->tokens.push_back(token->token);
+  if (sequence->guard) sequence->guard->Take(sequence->answer(), token);
+  if (decision.reason == FinishReason::kNone) NoteSpecial(sequence, token->token);
+  return decision;
+}
+
+// Notes a special token behind the end of a line or sentence, where EOS was to be expected.
+void Scheduler::NoteSpecial(LiveSequence* sequence, TokenId token) const {
+  const bool honors = sequence->spec.stop.eos_policy == EosPolicy::kHonor;
+  if (!honors || sequence->passed_special || sequence->generated() < 2) return;
+  if (!std::ranges::binary_search(options_.special_ids, token)) return;
+  const TokenId before = sequence->tokens[sequence->tokens.size() - 2];
+  if (BoundaryOf(options_.token_boundaries, before) != 0) sequence->passed_special = token;
+}
+
+// What is to be done about the answer as it is now: once, unless it ends.
+RunawayAction Scheduler::JudgeRunaway(LiveSequence* sequence) const {
+  if (!sequence->guard || !sequence->guard->runaway()) return RunawayAction::kOff;
+  if (options_.runaway == RunawayAction::kEnd) return RunawayAction::kEnd;
+  return std::exchange(sequence->runaway_told, true) ? RunawayAction::kOff : options_.runaway;
 }
 
 // Enters full blocks that became proven into the prefix cache.

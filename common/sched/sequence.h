@@ -39,6 +39,9 @@ struct SequenceSpec {
   StopParams stop;
   // The output step, counted from 1, of the natural end, if an earlier attempt saw it already.
   std::optional<int32_t> natural_end_step;
+  // The last output step with `end_chance` on its token, 0 if none had it; absent if the caller
+  // does not know.
+  std::optional<int32_t> end_chance_step;
   std::string cache_salt;                 // separates tenants in the prefix cache; "" = shared
   base::Instant deadline = base::kNever;  // the request's
   // How long the request had waited elsewhere before it came here. It keeps its turn by that.

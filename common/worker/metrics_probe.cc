@@ -1,5 +1,9 @@
 #include "common/worker/metrics_probe.h"
 
+#include <utility>
+
+#include "spdlog/spdlog.h"
+
 namespace baton {
 namespace {
 
@@ -120,6 +124,7 @@ void MetricsProbe::NoteWork(const StepEvent& step) {
 void MetricsProbe::SequenceFinished(const FinishedEvent& event) {
   const double prefill = base::Seconds(event.prefill_time);
   const double decode = base::Seconds(event.decode_time);
+  WatchSpecial(event);
   registry_->histogram(Metric::kRequestQueueTime).Observe(base::Seconds(event.queue_time));
   if (prefill > 0) registry_->histogram(Metric::kRequestPrefillTime).Observe(prefill);
   if (decode > 0) registry_->histogram(Metric::kRequestDecodeTime).Observe(decode);
@@ -134,6 +139,28 @@ void MetricsProbe::TokenSampled(const SampledToken& token, EosPolicy policy) {
   if (policy != EosPolicy::kHonor && token.eos.eos_rank == 1) {
     registry_->counter(Metric::kEosIgnoredSteps).Increment();
   }
+}
+
+void MetricsProbe::RanAway(bool ends) {
+  registry_->counter(Metric::kRunaway, {ends ? "end" : "warn"}).Increment();
+}
+
+void MetricsProbe::WatchStopSet(std::map<TokenId, std::string> special_tokens) {
+  base::MutexLock lock(&mutex_);
+  special_tokens_ = std::move(special_tokens);
+}
+
+void MetricsProbe::WatchSpecial(const FinishedEvent& event) {
+  if (event.passed_special) registry_->counter(Metric::kPassedSpecialTokens).Increment();
+  base::MutexLock lock(&mutex_);
+  const auto suspect = stop_set_.Take(event.reason, event.passed_special);
+  if (!suspect) return;
+  spdlog::warn(
+      "{} answers went on behind the special token {} '{}' where a sentence had ended, and {} of "
+      "them ended by EOS: it may be what ends answers of this model; if it is, add {} to "
+      "eos_token_id in generation_config.json, or to the requests' stop_token_ids",
+      suspect->answers, suspect->id, special_tokens_[suspect->id], suspect->ended_by_eos,
+      suspect->id);
 }
 
 void MetricsProbe::StoppedByEos(const EosSignal& signal) {

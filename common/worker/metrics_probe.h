@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 
 #include "common/base/clock.h"
@@ -7,6 +8,7 @@
 #include "common/metrics/decaying_rate.h"
 #include "common/metrics/load_log.h"
 #include "common/metrics/registry.h"
+#include "common/worker/stop_set_watch.h"
 #include "common/worker/worker_probe.h"
 
 namespace baton {
@@ -30,6 +32,10 @@ class MetricsProbe final : public WorkerProbe {
   // `registry` and `clock` outlive the probe, which outlives the last scrape.
   MetricsProbe(MetricsRegistry* registry, const WorkModel& work, const base::Clock* clock);
 
+  // Answers that pass special tokens, by their ids and texts, are looked at from now on; the log
+  // tells of the first that seems to end answers of this model.
+  void WatchStopSet(std::map<TokenId, std::string> special_tokens);
+
   // Engine figures are read at every scrape from now on; `engine` outlives the last scrape.
   void Observe(const Engine* engine);
 
@@ -38,6 +44,7 @@ class MetricsProbe final : public WorkerProbe {
   void StateChanged(SequenceState from, SequenceState to) override;
   void SequenceFinished(const FinishedEvent& event) override;
   void TokenSampled(const SampledToken& token, EosPolicy policy) override;
+  void RanAway(bool ends) override;
   void StoppedByEos(const EosSignal& signal) override;
   void ReservationGranted(base::Duration waited) override;
   void ReservationExpired() override;
@@ -55,12 +62,15 @@ class MetricsProbe final : public WorkerProbe {
   void ScrapeUtilization();
   void NoteWork(const StepEvent& step);
   void CountFailure(Reason reason);
+  void WatchSpecial(const FinishedEvent& event);
 
   MetricsRegistry* const registry_;
   const WorkModel work_;
   const base::Clock* const clock_;
   const Engine* engine_ = nullptr;  // set once, before the first event
   base::Mutex mutex_;
+  std::map<TokenId, std::string> special_tokens_ ABSL_GUARDED_BY(mutex_);
+  StopSetWatch stop_set_ ABSL_GUARDED_BY(mutex_);
   DecayingRate flops_ ABSL_GUARDED_BY(mutex_);
   DecayingRate bytes_ ABSL_GUARDED_BY(mutex_);
 };

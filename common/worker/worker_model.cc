@@ -1,5 +1,6 @@
 #include "common/worker/worker_model.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 #include <utility>
@@ -44,6 +45,18 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
   return options;
 }
 
+RunawayAction ActionOf(RunawayFlag flag) {
+  switch (flag) {
+    case RunawayFlag::kOff:
+      return RunawayAction::kOff;
+    case RunawayFlag::kWarn:
+      return RunawayAction::kWarn;
+    case RunawayFlag::kEnd:
+      return RunawayAction::kEnd;
+  }
+  return RunawayAction::kOff;
+}
+
 Policy PolicyOf(PolicyFlag flag) {
   switch (flag) {
     case PolicyFlag::kFcfs:
@@ -66,6 +79,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.overlap = SchedulesAsync(flags);
   for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
+  options.runaway = ActionOf(flags.runaway);
   return options;
 }
 
@@ -113,6 +127,16 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerOf(const std::string& model_
   return nullptr;
 }
 
+void ReadTokens(const Tokenizer& tokenizer, WorkerModel* model) {
+  const std::vector<TokenId>& eos_ids = model->engine.eos_ids;
+  for (TokenId id = 0; id < std::min(tokenizer.vocab_size(), model->engine.vocab_size); ++id) {
+    if (!tokenizer.IsSpecial(id) || std::ranges::find(eos_ids, id) != eos_ids.end()) continue;
+    model->special_tokens.emplace(id, tokenizer.TokenText(id));
+    model->engine.special_ids.push_back(id);
+  }
+  model->engine.token_boundaries = TokenBoundaries(tokenizer);
+}
+
 // What a worker knows of its model without the weights.
 absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
   WorkerModel model;
@@ -125,7 +149,7 @@ absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
   BATON_ASSIGN_OR_RETURN(model.text_fingerprint,
                          TextFingerprint(worker.model_dir, config.vocab, model.eos_set));
   model.engine = EngineOptionsOf(worker.engine, config, model.eos_set);
-  if (tokenizer != nullptr) model.engine.token_boundaries = TokenBoundaries(*tokenizer);
+  if (tokenizer != nullptr) ReadTokens(*tokenizer, &model);
   return model;
 }
 

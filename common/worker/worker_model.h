@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@ struct WorkerModel {
   std::unique_ptr<LoadedModel> loaded;
   std::vector<EosSetEntry> eos_set;  // the EOS ids with their sources
   std::string text_fingerprint;
+  std::map<TokenId, std::string> special_tokens;  // that are no EOS ids, with their texts
   EngineOptions engine;
   WorkModel work;
   std::string compute_dtype;

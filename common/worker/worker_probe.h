@@ -18,6 +18,8 @@ class WorkerProbe : public TransportProbe {
   virtual void StateChanged(SequenceState /*from*/, SequenceState /*to*/) {}
   virtual void SequenceFinished(const FinishedEvent&) {}
   virtual void TokenSampled(const SampledToken&, EosPolicy) {}
+  // An answer has run away; it ends by that or goes on.
+  virtual void RanAway(bool /*ends*/) {}
   // What the distribution said of the token that was EOS and ended its sequence.
   virtual void StoppedByEos(const EosSignal&) {}
   virtual void ReservationGranted(base::Duration /*waited*/) {}

@@ -134,6 +134,7 @@ std::optional<Fatal> Worker::StartEngine() {
   model_ = *std::move(model);
   PublishConfig(clock_.Now() - begin);
   probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
+  probe_->WatchStopSet(model_.special_tokens);
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine = Engine::Start(model_.engine, model_.loaded->kv_cache(),
                               std::move(model_.loaded->runner), &clock_);

@@ -17,6 +17,7 @@
 #include "common/rpc/stream_writer.h"
 #include "common/worker/worker_core.h"
 #include "grpcpp/server_context.h"
+#include "spdlog/spdlog.h"
 
 namespace baton {
 
@@ -125,6 +126,17 @@ class WorkerStream : public Reactor,
     writer_.Break(ToGrpcStatus(status));
   }
 
+  // Tells of an answer that has run away with the token at `index`.
+  void TellRunaway(RunawayAction action, int32_t index) {
+    const bool ends = action == RunawayAction::kEnd;
+    core_->probe().RanAway(ends);
+    spdlog::warn(
+        "request {}: runaway at step {}: {}% of the last {} tokens repeat themselves and "
+        "EOS was unlikely at every end of a sentence; {}",
+        request_id_, index + 1, static_cast<int>(100 * RunawayGuard::kRepeated),
+        RunawayGuard::kWindow, ends ? "it ends here" : "it goes on (--runaway end would end it)");
+  }
+
   SequenceId sequence() const { return SequenceId(sequence_.load()); }
 
   WorkerCore* const core_;
@@ -132,6 +144,7 @@ class WorkerStream : public Reactor,
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // its status was decided, or Final was sent
   // Set before the sequence is admitted, then constant.
+  std::string request_id_;
   bool eos_signals_ = false;
   EosPolicy eos_policy_ = EosPolicy::kHonor;
 

@@ -25,6 +25,7 @@ AcceptedOutput::Addition AcceptedOutput::Accept(const PlacedToken& token) {
   ids_.push_back(taken.token);
   const StopCriteria::Decision decision = stop_->Take(size(), &taken);
   if (taken.natural_end) SeeNaturalEnd(size());
+  if (taken.end_chance) end_chance_step_ = size();
   // An id that ends the request is delivered as an id, not as text.
   if (decision.stop_token) {
     return {.text = "", .end = OutputEnd{.reason = decision.reason, .stop_token = taken.token}};

@@ -50,6 +50,8 @@ class AcceptedOutput final {
   int32_t size() const { return static_cast<int32_t>(ids_.size()); }
   // The step, counted from 1, of the first end that the model wanted; under HONOR it is the end.
   std::optional<int32_t> natural_end_step() const { return natural_end_step_; }
+  // The last step, counted from 1, that had `end_chance`; 0 if none had.
+  int32_t end_chance_step() const { return end_chance_step_; }
   // A worker says so.
   void SeeNaturalEnd(std::optional<int32_t> step);
 
@@ -61,6 +63,7 @@ class AcceptedOutput final {
   // The workers' own rules, made with the first token: by then the length is settled.
   std::optional<StopCriteria> stop_;
   std::optional<int32_t> natural_end_step_;
+  int32_t end_chance_step_ = 0;
 };
 
 }  // namespace baton

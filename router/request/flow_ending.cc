@@ -22,6 +22,8 @@ v1::FinishReason ReasonToProto(FinishReason reason) {
       return v1::FINISH_REASON_STOP_GRAMMAR;
     case FinishReason::kLength:
       return v1::FINISH_REASON_LENGTH;
+    case FinishReason::kRunaway:
+      return v1::FINISH_REASON_RUNAWAY;
     default:
       return v1::FINISH_REASON_UNSPECIFIED;
   }
@@ -37,6 +39,8 @@ v1::StopCause CauseToProto(FinishReason reason) {
       return v1::STOP_CAUSE_STRING;
     case FinishReason::kStopGrammar:
       return v1::STOP_CAUSE_GRAMMAR;
+    case FinishReason::kRunaway:
+      return v1::STOP_CAUSE_RUNAWAY;
     default:
       return v1::STOP_CAUSE_NONE;
   }

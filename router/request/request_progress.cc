@@ -16,6 +16,7 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.sampling = spec.sampling;
   sequence.stop = spec.stop;
   sequence.natural_end_step = progress.output.natural_end_step();
+  sequence.end_chance_step = progress.output.end_chance_step();
   sequence.cache_salt = spec.cache_salt;
   sequence.waited = context.clock->Now() - progress.arrived;
   worker::v1::Generation generation;

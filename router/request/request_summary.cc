@@ -34,6 +34,8 @@ std::string_view StopCauseName(FinishReason reason) {
       return "string";
     case FinishReason::kStopGrammar:
       return "grammar";
+    case FinishReason::kRunaway:
+      return "runaway";
     default:
       return "none";
   }

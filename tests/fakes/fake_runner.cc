@@ -1,6 +1,7 @@
 #include "tests/fakes/fake_runner.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <set>
@@ -82,6 +83,7 @@ SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
   if (row.presence_penalty != 0 || row.frequency_penalty != 0) {
     hash = Mix(hash ^ Digest(row.output));
   }
+  if (row.eos_bias != 0) hash = Mix(hash ^ std::bit_cast<uint32_t>(row.eos_bias));
   const auto draw = [&](uint32_t number, uint64_t retry) {
     uint64_t coin = Mix(hash + retry);
     if (row.temperature > 0) {
@@ -105,6 +107,7 @@ SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
     token.top_logprobs.push_back({.token = i, .logprob = -static_cast<float>(i) - 1});
   }
   token.eos = SignalOf(hash, row);
+  if (model.eos_prob) token.eos.eos_logprob = std::log(model.eos_prob(row));
   return token;
 }
 

@@ -32,6 +32,8 @@ struct FakeModelOptions {
   int32_t eos_permille = 0;  // chance that a draw is the first EOS id
   // Overrides draws in tests that need a given token; sees prompt and output.
   std::function<std::optional<TokenId>(const kernels::SampleRow&)> force;
+  // Overrides the raw probability of EOS.
+  std::function<float(const kernels::SampleRow&)> eos_prob;
   int32_t max_in_flight = 1;  // 2: as a device with a queue of its own
   // Compute a step as late as its Wait allows instead of in Submit: what stands in memory by then
   // counts, as it may on a device.

@@ -1,5 +1,6 @@
 #include "tests/fakes/fake_worker.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <thread>
@@ -172,6 +173,7 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
     top->set_id(token.id() + i);
     top->set_logprob(-0.25F - static_cast<float>(i));
   }
+  token.set_end_chance(std::ranges::count(state.options.end_chances, token.index()) > 0);
   token.set_unix_time(1'700'000'000.5 + token.index());
   if (generation.eos_signals()) {
     const float logprob = -1.0F - static_cast<float>(HashOf(history) % 1000) / 256.0F;
@@ -203,6 +205,11 @@ std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
   }
   const int32_t fits = state.options.max_model_len - generation.prompt_ids_size();
   const int32_t most = stopping.max_tokens() > 0 ? stopping.max_tokens() : fits;
+  if (token.index() == state.options.runaway_index) {
+    ending.clear_stop_token_id();
+    ending.set_cause(worker::v1::FINISH_CAUSE_RUNAWAY);
+    return ending;
+  }
   if (token.index() + 1 < most) return std::nullopt;
   ending.clear_stop_token_id();
   ending.set_cause(worker::v1::FINISH_CAUSE_LENGTH);

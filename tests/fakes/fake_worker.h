@@ -94,6 +94,8 @@ struct FakeWorkerOptions {
   worker::v1::WorkerRole role = worker::v1::WORKER_ROLE_DECODE;
   FakeModel model = FakeLetter;
   std::vector<int32_t> eos_ids;
+  std::vector<int32_t> end_chances;      // indices whose tokens had a chance to end
+  std::optional<int32_t> runaway_index;  // the token with which the worker ends the answer
   std::function<FakeAction(const FakeMoment&)> script;  // null: nothing happens
   base::Duration token_delay{};
   std::string fingerprint = "model";

@@ -197,6 +197,23 @@ TEST_F(FaultsTest, PrefillRefusedBeforeAnyWorkGoesToAnotherUnderTheSameReservati
   EXPECT_EQ(Metric("baton_router_worker_retries_total{outcome=\"accepted\""), 1);
 }
 
+// Whether an answer has run away hangs on the last chance to end, which a replay brings along.
+TEST_F(FaultsTest, AReplayTellsWhenTheAnswerCouldLastEnd) {
+  for (const bool had_one : {true, false}) {
+    FakeWorker* const worker = AddDecode([&](FakeWorkerOptions& options) {
+      options.script = OneFault{FakePoint::kToken, 7, FakeAction::Fail(Lost())};
+      if (had_one) options.end_chances = {2, 4, 9};
+    });
+    StartRouter();
+    ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+    ASSERT_EQ(worker->seen().size(), 2u);
+    EXPECT_EQ(worker->seen()[0].end_chance_step(), 0);
+    EXPECT_TRUE(worker->seen()[1].has_end_chance_step());
+    EXPECT_EQ(worker->seen()[1].end_chance_step(), had_one ? 5 : 0);
+    decode_.clear();
+  }
+}
+
 TEST_F(FaultsTest, FailedPushIsRepeatedOnAnotherPair) {
   StartSplit(
       OneFault{FakePoint::kCommit, -1,

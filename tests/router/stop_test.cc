@@ -76,6 +76,36 @@ TEST_F(StopTest, HeldBackTextIsFlushedAtTheEnd) {
   EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_LENGTH);
 }
 
+TEST_F(StopTest, ARunawayThatTheWorkerEndsIsTold) {
+  AddDecode([](FakeWorkerOptions& worker) { worker.runaway_index = 6; });
+  StartRouter();
+  const Answer answer = Generate(Request("loop", 40));
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_THAT(answer.ids, ElementsAreArray(Expected("loop", 7)));
+  EXPECT_EQ(answer.text, TextOf(answer.ids)) << "its last token is text like the others";
+  EXPECT_EQ(answer.final->finish_reason(), v1::FINISH_REASON_RUNAWAY);
+  EXPECT_EQ(answer.final->stop_cause(), v1::STOP_CAUSE_RUNAWAY);
+  EXPECT_FALSE(answer.final->has_stop_token_id());
+  EXPECT_FALSE(answer.final->usage().has_natural_end_step());
+  EXPECT_EQ(Metric("baton_request_success_total{engine=\"0\",model_name=\"tiny\","
+                   "role=\"router\",finished_reason=\"length\",stop_cause=\"runaway\""),
+            1);
+}
+
+TEST_F(StopTest, LengthControlReachesTheWorker) {
+  FakeWorker* const worker = AddDecode();
+  StartRouter();
+  v1::GenerateRequest request = Request("length", 4);
+  Stop(&request)->mutable_length_control()->set_target(30);
+  Stop(&request)->mutable_length_control()->set_strength(1.5F);
+  ASSERT_TRUE(Generate(request).status.ok());
+  ASSERT_TRUE(Generate(Request("none", 4)).status.ok());
+  ASSERT_EQ(worker->seen().size(), 2u);
+  EXPECT_EQ(worker->seen()[0].stopping().length_control().target(), 30);
+  EXPECT_EQ(worker->seen()[0].stopping().length_control().strength(), 1.5F);
+  EXPECT_FALSE(worker->seen()[1].stopping().has_length_control());
+}
+
 TEST_F(StopTest, StopTokenIdEndsAndIsNamed) {
   AddDecode();
   StartRouter();

@@ -33,6 +33,8 @@ void RandomStop(Dice* dice, SequenceSpec* spec) {
     stop.eos_policy = EosPolicy::kIgnoreMask;
   } else if (kind <= 50) {
     for (int32_t i = 0; i < 20; ++i) stop.stop_token_ids.push_back(dice->Int(4, 499));
+  } else if (kind <= 65) {
+    stop.length_control = {.target = dice->Int(1, 30), .strength = 3};
   }
 }
 

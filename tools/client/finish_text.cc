@@ -14,6 +14,8 @@ std::string_view FinishReasonText(v1::FinishReason reason) {
       return "stop_grammar";
     case v1::FINISH_REASON_LENGTH:
       return "length";
+    case v1::FINISH_REASON_RUNAWAY:
+      return "runaway";
     default:
       return "";
   }
@@ -31,6 +33,8 @@ std::string_view StopCauseText(v1::StopCause cause) {
       return "string";
     case v1::STOP_CAUSE_GRAMMAR:
       return "grammar";
+    case v1::STOP_CAUSE_RUNAWAY:
+      return "runaway";
     default:
       return "";
   }

@@ -70,8 +70,9 @@ int64_t LogStats::ended(FinishReason reason) const {
 }
 
 int64_t LogStats::runaways() const {
-  if (natural() == 0) return 0;
-  return limited_lengths_.CountAbove(natural_lengths_.Quantile(0.99));
+  const int64_t noticed = ended(FinishReason::kRunaway);
+  if (natural() == 0) return noticed;
+  return noticed + limited_lengths_.CountAbove(natural_lengths_.Quantile(0.99));
 }
 
 }  // namespace baton

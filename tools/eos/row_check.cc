@@ -44,8 +44,10 @@ std::string CheckEnd(const EosLogRow& row) {
     return Differs("finish_reason", FinishReasonName(row.finish_reason),
                    "null, because is_finished is false");
   }
-  if (row.finish_reason == FinishReason::kStopEos && row.policy != EosPolicy::kHonor) {
-    return Differs("finish_reason", "stop_eos",
+  const bool needs_eos =
+      row.finish_reason == FinishReason::kStopEos || row.finish_reason == FinishReason::kRunaway;
+  if (needs_eos && row.policy != EosPolicy::kHonor) {
+    return Differs("finish_reason", FinishReasonName(row.finish_reason),
                    "another one under eos_policy " + std::string(EosPolicyName(row.policy)));
   }
   return "";

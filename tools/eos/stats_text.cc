@@ -12,10 +12,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<FinishReason, 8> kReasons = {
+constexpr std::array<FinishReason, 9> kReasons = {
     FinishReason::kStopEos,     FinishReason::kStopToken, FinishReason::kStopString,
-    FinishReason::kStopGrammar, FinishReason::kLength,    FinishReason::kAborted,
-    FinishReason::kDeadline,    FinishReason::kError};
+    FinishReason::kStopGrammar, FinishReason::kLength,    FinishReason::kRunaway,
+    FinishReason::kAborted,     FinishReason::kDeadline,  FinishReason::kError};
 
 std::string CountLine(std::string_view name, int64_t count, std::string_view note = "") {
   return absl::StrFormat("%-28s%10d%s\n", std::string(name), count,
@@ -79,7 +79,7 @@ std::string StatsText(const LogStats& stats) {
       CountLine("natural", stats.natural(), "ended by EOS, or would have if it were not ignored") +
       CountLine("censored", stats.censored(), "ended otherwise: at least this long") +
       CountLine("runaways", stats.runaways(),
-                "ran to their limit, longer than 99 of 100 natural answers");
+                "ended as such, or ran to their limit and beyond 99 of 100 natural answers");
   absl::StrAppendFormat(&text, "\n%-28s%10s%10s%10s%10s%10s\n", "", "mean", "p50", "p90", "p99",
                         "max");
   text += LengthLine("output_length", stats.lengths()) +

@@ -23,7 +23,7 @@ class LogTest(LogCase):
         self.assertEqual(self.reader.gaps, 0)
 
     def test_only_stop_eos_is_a_natural_end(self):
-        reasons = ("length", "stop_token", "stop_string", "aborted", "deadline", "error")
+        reasons = ("length", "runaway", "stop_token", "stop_string", "aborted", "deadline", "error")
         found = self.read(*(rows(reason, [0.5, 0.5], reason) for reason in reasons))
         self.assertEqual([name for name, sequence in found.items() if sequence.natural], [])
         self.assertEqual([name for name, sequence in found.items() if sequence.stopped],

@@ -153,7 +153,7 @@ class ReportTest(LogCase):
 
     def test_runaways_are_listed_with_the_reason(self):
         log = self.written(*answers("a", 30, 12),
-                           rows("loop", [0.01] * 80, "length", tokens=[5, 6, 7, 8] * 20),
+                           rows("loop", [0.01] * 80, "runaway", tokens=[5, 6, 7, 8] * 20),
                            rows("brief", [0.01] * 64, "length", tokens=[5, 6, 7, 8] * 16),
                            rows("short", [0.01] * 10, "length"),
                            rows("stopped", [0.01] * 90, "stop_string"))
@@ -161,7 +161,7 @@ class ReportTest(LogCase):
         runaways = text[text.rindex("Runaways"):]
         self.assertRegex(
             runaways,
-            r"loop\s+all requests\s+80\s+length\s+100 %\s+0.01\s+repeats itself, longer than 1\d")
+            r"loop\s+all requests\s+80\s+runaway\s+100 %\s+0.01\s+repeats itself, longer than 1\d")
         self.assertRegex(runaways, r"brief\s+all requests\s+64\s+length\s+93 %.*repeats itself")
         self.assertIn("2 answers went on for longer", runaways)
         self.assertNotIn("short", runaways)

@@ -55,6 +55,7 @@ SequenceSpec AnySpec(int32_t i) {
   spec.stop.min_tokens = i % 7;
   if (i % 8 == 4) spec.stop.eos_policy = EosPolicy::kIgnoreContinue;
   if (i % 8 == 5) spec.stop.eos_policy = EosPolicy::kIgnoreMask;
+  if (i % 8 == 7) spec.stop.length_control = {.target = 12, .strength = 5};
   if (i % 8 == 6) {
     for (TokenId id = 100; id < 160; ++id) spec.stop.stop_token_ids.push_back(id);
   }

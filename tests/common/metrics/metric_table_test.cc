@@ -103,7 +103,7 @@ TEST(MetricTable, EveryFinishedReasonAndStopCauseExistsFromTheStart) {
     causes.insert(values[1]);
   }
   EXPECT_THAT(reasons, UnorderedElementsAre("stop", "length"));
-  EXPECT_THAT(causes, UnorderedElementsAre("eos", "token", "string", "grammar", "none"));
+  EXPECT_THAT(causes, UnorderedElementsAre("eos", "token", "string", "grammar", "runaway", "none"));
   std::set<std::string> failures;
   for (const auto& values : InfoOf(Metric::kRequestFailure).precreated) failures.insert(values[0]);
   EXPECT_THAT(failures, UnorderedElementsAre("abort", "deadline", "error", "rejected"));

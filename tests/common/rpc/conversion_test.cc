@@ -93,6 +93,7 @@ SequenceSpec FullSpec() {
                .eos_policy = EosPolicy::kIgnoreMask,
                .length_control = LengthControl{.target = 60, .strength = 2.5f}};
   spec.natural_end_step = 12;
+  spec.end_chance_step = 1;
   spec.cache_salt = "tenant";
   return spec;
 }
@@ -108,6 +109,7 @@ TEST(GenerationTest, SpecsSurviveBothWays) {
   EXPECT_EQ(back->sampling, spec.sampling);
   EXPECT_EQ(back->stop, spec.stop);
   EXPECT_EQ(back->natural_end_step, spec.natural_end_step);
+  EXPECT_EQ(back->end_chance_step, spec.end_chance_step);
   EXPECT_EQ(back->cache_salt, spec.cache_salt);
 }
 
@@ -148,6 +150,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
                      .entropy = 2.5f,
                      .top1_prob = 0.3f};
   token.token.natural_end = true;
+  token.token.end_chance = true;
   worker_pb::Token proto;
   TokenToProto(token, true, &proto);
   const PlacedToken back = TokenFromProto(proto);
@@ -158,6 +161,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
   EXPECT_EQ(back.token.eos.eos_rank, 9);
   EXPECT_EQ(back.token.eos.eos_logprob, -3);
   EXPECT_TRUE(back.token.natural_end);
+  EXPECT_TRUE(back.token.end_chance);
 }
 
 TEST(GenerationTest, NanSignalsSurviveAndSignalsCanBeLeftOut) {
@@ -174,7 +178,7 @@ TEST(GenerationTest, NanSignalsSurviveAndSignalsCanBeLeftOut) {
 TEST(GenerationTest, EndingsSurviveBothWays) {
   for (const FinishReason reason :
        {FinishReason::kStopEos, FinishReason::kStopToken, FinishReason::kStopString,
-        FinishReason::kStopGrammar, FinishReason::kLength}) {
+        FinishReason::kStopGrammar, FinishReason::kLength, FinishReason::kRunaway}) {
     worker_pb::Ending proto;
     EndingToProto({reason, 5, 8}, &proto);
     const WorkerEnding back = EndingFromProto(proto);

@@ -188,6 +188,7 @@ TEST(NamesTest, AreThoseOfTheLog) {
   EXPECT_EQ(FinishReasonName(FinishReason::kStopString), "stop_string");
   EXPECT_EQ(FinishReasonName(FinishReason::kStopGrammar), "stop_grammar");
   EXPECT_EQ(FinishReasonName(FinishReason::kLength), "length");
+  EXPECT_EQ(FinishReasonName(FinishReason::kRunaway), "runaway");
   EXPECT_EQ(FinishReasonName(FinishReason::kAborted), "aborted");
   EXPECT_EQ(FinishReasonName(FinishReason::kDeadline), "deadline");
   EXPECT_EQ(FinishReasonName(FinishReason::kError), "error");

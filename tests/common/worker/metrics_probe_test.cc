@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/log_text.h"
 
 namespace baton {
 namespace {
@@ -18,6 +19,34 @@ TEST(MetricsProbe, CountsPushesFromOtherNumerics) {
   probe.PushFromOtherNumerics();
   EXPECT_THAT(registry.Expose(),
               ContainsRegex("baton_kv_transfer_numerics_mismatch_total\\{[^}]*\\} 2\n"));
+}
+
+TEST(MetricsProbe, CountsRunawaysByWhatWasDone) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  for (const bool ends : {false, false, true}) probe.RanAway(ends);
+  const std::string page = registry.Expose();
+  EXPECT_THAT(page, ContainsRegex("baton_runaway_total\\{[^}]*action=\"warn\"[^}]*\\} 2\n"));
+  EXPECT_THAT(page, ContainsRegex("baton_runaway_total\\{[^}]*action=\"end\"[^}]*\\} 1\n"));
+}
+
+TEST(MetricsProbe, NamesTheSpecialTokenThatMayEndAnswers) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  probe.WatchStopSet({{7, "<|turn_end|>"}});
+  const LogText log;
+  FinishedEvent event;
+  event.reason = FinishReason::kLength;
+  for (int i = 0; i < 20; ++i) probe.SequenceFinished(event);
+  EXPECT_EQ(log.str().find("special token"), std::string::npos);
+  event.passed_special = 7;
+  for (int i = 0; i < 20; ++i) probe.SequenceFinished(event);
+  EXPECT_THAT(log.str(), ContainsRegex("special token 7 '<.turn_end.>'"));
+  EXPECT_EQ(log.str().find("special token"), log.str().rfind("special token")) << log.str();
+  EXPECT_THAT(registry.Expose(),
+              ContainsRegex("baton_passed_special_tokens_total\\{[^}]*\\} 20\n"));
 }
 
 TEST(LoadOf, TellsAllPromptTokensAndTheShareOfBlocksThatAreTaken) {

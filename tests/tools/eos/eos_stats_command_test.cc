@@ -35,7 +35,7 @@ TEST_F(EosStatsTest, CountsEndsAndTellsNaturalFromCensored) {
   EXPECT_EQ(json["ended"]["stop_eos"], 2);
   EXPECT_EQ(json["ended"]["length"], 1);
   EXPECT_EQ(json["ended"]["aborted"], 0);
-  EXPECT_EQ(json["ended"].size(), 8U);
+  EXPECT_EQ(json["ended"].size(), 9U);
   EXPECT_EQ(json["open"], 1);
   EXPECT_EQ(json["natural"], 2);
   EXPECT_EQ(json["censored"], 1);
@@ -85,6 +85,14 @@ TEST_F(EosStatsTest, ARunawayIsLongerThanNaturalAnswersWhereItsLimitIs) {
   EXPECT_EQ(Json({File("other", natural + EosLines("l", 11, FinishReason::kLength, 0.1, mask) +
                                     EosLines("a", 11, FinishReason::kAborted))})["runaways"],
             0);
+  // Those that the service ended as runaways are some, whatever the others are like.
+  EXPECT_EQ(Json({File("ended", natural + EosLines("l", 9, FinishReason::kRunaway))})["runaways"],
+            1);
+  const auto json = Json({File("lone", EosLines("l", 9, FinishReason::kRunaway))});
+  EXPECT_EQ(json["runaways"], 1);
+  EXPECT_EQ(json["ended"]["runaway"], 1);
+  EXPECT_EQ(json["censored"], 1);
+  EXPECT_EQ(json["natural"], 0);
   EXPECT_EQ(Json({File("alone", EosLines("l", 11, FinishReason::kLength))})["runaways"], 0);
 }
 

@@ -111,6 +111,9 @@ TEST_F(RowCheckTest, WhatIgnoresEosDoesNotEndByIt) {
   const auto policy = EosPolicy::kIgnoreMask;
   EXPECT_EQ(Take({.reason = FinishReason::kStopEos, .policy = policy}),
             "finish_reason: found stop_eos, expected another one under eos_policy mask");
+  EXPECT_EQ(Take({.id = "loop", .reason = FinishReason::kRunaway, .policy = policy}),
+            "finish_reason: found runaway, expected another one under eos_policy mask");
+  EXPECT_EQ(Take({.id = "honest", .reason = FinishReason::kRunaway}), "");
 }
 
 TEST_F(RowCheckTest, TheNaturalEndIsAStepAndStays) {
