@@ -5,10 +5,10 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/config/tenant_name.h"
 #include "common/rpc/credentials.h"
-#include "common/rpc/sha256.h"
 #include "router/edge/client_key.h"
 
 namespace baton {

@@ -64,7 +64,7 @@ for part, rooms in ROOMS.items():
         MAY[f"{part}/{room}"] = above + tuple(f"{part}/{earlier}" for earlier in rooms[:index])
 
 EXTERNAL = {
-    "common/base": CORE_LIBRARIES + ("nlohmann/",),
+    "common/base": CORE_LIBRARIES + ("nlohmann/", "openssl/"),
     "common/formats": CORE_LIBRARIES + ("nlohmann/",),
     "common/text": CORE_LIBRARIES,
     "kernels": CORE_LIBRARIES,
