@@ -131,6 +131,7 @@ struct StepUses {
   int max_tokens = 0;   // of one step
   int max_samples = 0;  // rows of one step that draw a token
   int vocab = 0;        // columns of the logits
+  int64_t fetched = 0;  // numbers that Fetch brings to the host after a step
 };
 
 // How the memory of a device that has its own is taken up.
@@ -269,6 +270,11 @@ class Backend {
   // afterwards. `results` is filled when EndStep returns and must stay valid until then.
   virtual void Sample(Matrix logits, std::span<const SampleRow> rows,
                       std::span<SampledToken> results) = 0;
+
+  // Brings the first host.size() numbers of `values`, fp32 and dense, to the host, at most once a
+  // step and after its RunStep. `host` is filled when EndStep returns and must stay valid until
+  // then.
+  virtual void Fetch(Matrix values, std::span<float> host) = 0;
 
   // Waits for the oldest step that has begun; its results are on the host when this returns. A
   // fault of the device during the step, or logits that are no numbers, are reported here.

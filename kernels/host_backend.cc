@@ -87,6 +87,11 @@ void HostBackend::GatherColumns(Matrix parts, Matrix out) {
   }
 }
 
+void HostBackend::Fetch(Matrix values, std::span<float> host) {
+  check_.Fetch(values, host);
+  if (!host.empty()) std::memcpy(host.data(), values.data, host.size_bytes());
+}
+
 void HostBackend::NoteBadLogits(int64_t row) {
   if (!fault_.empty()) return;
   fault_ = absl::StrCat("the logits of row ", row, " are not finite numbers");

@@ -28,6 +28,7 @@ class HostBackend : public Backend {
   void GatherSampled(Matrix in, Matrix out) final;
   void AllReduce(Matrix values) final;
   void GatherColumns(Matrix parts, Matrix out) final;
+  void Fetch(Matrix values, std::span<float> host) final;
   absl::Status EndStep() final;
 
  protected:

@@ -137,6 +137,13 @@ void OperationCheck::GatherColumns(Matrix parts, Matrix out, int ranks) const {
       << out.rows << " x " << out.cols;
 }
 
+void OperationCheck::Fetch(Matrix values, std::span<const float> host) const {
+  BATON_CHECK(values.dtype == DType::kF32 && values.dense())
+      << "numbers that are fetched are fp32 and dense";
+  BATON_CHECK(static_cast<int64_t>(host.size()) <= values.rows * values.cols)
+      << host.size() << " numbers to fetch of " << values.rows << " x " << values.cols;
+}
+
 void OperationCheck::Sample(Matrix logits, std::span<const SampleRow> rows,
                             std::span<const SampledToken> results) const {
   BATON_CHECK(logits.dtype == DType::kF32) << "logits are fp32, not " << Name(logits.dtype);

@@ -45,6 +45,7 @@ class OperationCheck final {
   void SiluMul(Matrix gate_up, Matrix out) const;
   void AllReduce(Matrix values) const;
   void GatherColumns(Matrix parts, Matrix out, int ranks) const;
+  void Fetch(Matrix values, std::span<const float> host) const;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<const SampledToken> results) const;
 

@@ -129,6 +129,24 @@ void CudaBackend::GatherColumns(Matrix parts, Matrix out) {
   }
 }
 
+void CudaBackend::Fetch(Matrix values, std::span<float> host) {
+  check_.Fetch(values, host);
+  if (host.empty()) return;
+  if (steps_.empty()) steps_.emplace_back();
+  HostCopy& copy = copies_[begun_ % kMaxRunning];
+  const auto queue = [&]() -> absl::Status {
+    BATON_RETURN_IF_ERROR(copy.Reserve(host.size_bytes()));
+    BATON_RETURN_IF_ERROR(
+        cuda::CopyToHost(copy.memory->data(), values.data, host.size_bytes(), stream_.handle()));
+    return copy.copied.Record(stream_.handle());
+  };
+  const absl::Status queued = queue();
+  Note(queued);
+  if (!queued.ok()) return;
+  steps_.back().copy = &copy;
+  steps_.back().fetched = host;
+}
+
 void CudaBackend::Sample(Matrix logits, std::span<const SampleRow> rows,
                          std::span<SampledToken> results) {
   check_.Sample(logits, rows, results);

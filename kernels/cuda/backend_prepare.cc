@@ -166,6 +166,10 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(PrepareAttention(uses));
   if (uses.rope.has_value()) BATON_RETURN_IF_ERROR(SetRope(uses.rope->inv_freq));
   if (uses.vocab > 0) BATON_RETURN_IF_ERROR(PrepareSampling(uses.vocab, uses.max_samples));
+  for (HostCopy& copy : copies_) {
+    if (uses.fetched == 0) break;
+    BATON_RETURN_IF_ERROR(copy.Reserve(static_cast<size_t>(uses.fetched) * sizeof(float)));
+  }
   max_capture_rows_ = std::min<int64_t>({uses.max_tokens, uses.max_samples, kMaxCaptureRows});
   return absl::OkStatus();
 }

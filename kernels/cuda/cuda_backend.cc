@@ -1,5 +1,6 @@
 #include "kernels/cuda/cuda_backend.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,6 +79,8 @@ absl::Status CudaBackend::CreateParts() {
   for (size_t i = 0; i < kMaxRunning; ++i) {
     BATON_ASSIGN_OR_RETURN(cuda::Event event, cuda::Event::Create());
     launched_.push_back(std::move(event));
+    BATON_ASSIGN_OR_RETURN(cuda::Event copied, cuda::Event::Create());
+    copies_.emplace_back(std::move(copied));
   }
   if (fp8_) fp8_products_ = std::make_unique<cuda::Fp8Products>(info_.compute_dtype, handle);
   info_.matmul = absl::StrCat("cublaslt-", matmul_->version(), fp8_ ? "-fp8" : "");
@@ -150,8 +153,18 @@ void CudaBackend::Note(int error, std::string_view what) {
   if (error != 0) Note(cuda::ToStatus(error, what));
 }
 
+absl::Status CudaBackend::HostCopy::Reserve(size_t bytes) {
+  if (memory != nullptr && memory->size() >= bytes) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(memory, cuda::PinnedMemory::Allocate(bytes));
+  return absl::OkStatus();
+}
+
 // Waits only for this step, because one that was launched behind it may still run.
 absl::Status CudaBackend::Await(const RunningStep& step) {
+  if (step.copy != nullptr) {
+    BATON_RETURN_IF_ERROR(step.copy->copied.Synchronize());
+    std::memcpy(step.fetched.data(), step.copy->memory->data(), step.fetched.size_bytes());
+  }
   if (!step.results.empty()) return sampler_->Collect(step.results);
   return step.launched != nullptr ? step.launched->Synchronize() : stream_.Synchronize();
 }

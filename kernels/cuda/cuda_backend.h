@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -63,6 +64,7 @@ class CudaBackend final : public Backend {
   void GatherColumns(Matrix parts, Matrix out) override;
   void Sample(Matrix logits, std::span<const SampleRow> rows,
               std::span<SampledToken> results) override;
+  void Fetch(Matrix values, std::span<float> host) override;
   absl::Status EndStep() override;
 
   // Measures this GPU, with products of fp8 where weights are of fp8. Takes about 0.7 GB of device
@@ -77,9 +79,20 @@ class CudaBackend final : public Backend {
     cuda::AttentionPlan plan;
     int64_t max_partials = 0;
   };
+  // Pinned memory that the numbers of one step pass through on their way to the host.
+  struct HostCopy {
+    explicit HostCopy(cuda::Event event) : copied(std::move(event)) {}
+    // Has room for `bytes` afterwards. Nothing may be on its way.
+    absl::Status Reserve(size_t bytes);
+
+    cuda::Event copied;
+    std::unique_ptr<cuda::PinnedMemory> memory;
+  };
   // A step between BeginStep and EndStep.
   struct RunningStep {
     std::span<SampledToken> results;
+    const HostCopy* copy = nullptr;  // where `fetched` comes from, if Fetch was called
+    std::span<float> fetched;
     const cuda::Event* launched = nullptr;  // behind the operations of RunStep
     absl::Status fault;                     // the first of its launches
   };
@@ -148,6 +161,7 @@ class CudaBackend final : public Backend {
   bool capture_ = false;
   std::deque<RunningStep> steps_;      // oldest first, at most kMaxRunning
   std::vector<cuda::Event> launched_;  // [kMaxRunning] of RunningStep, in turn
+  std::vector<HostCopy> copies_;       // likewise
   uint64_t begun_ = 0;                 // steps
   absl::Status fault_;                 // the first of launches outside a step
 };

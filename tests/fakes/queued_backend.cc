@@ -108,6 +108,14 @@ void QueuedBackend::Sample(Matrix logits, std::span<const kernels::SampleRow> ro
   }
 }
 
+void QueuedBackend::Fetch(Matrix values, std::span<float> host) {
+  BATON_CHECK(!steps_.empty() && !steps_.back().computed);
+  Step& step = steps_.back();
+  step.host = host;
+  step.fetched.resize(host.size());
+  inner_->Fetch(values, step.fetched);
+}
+
 void QueuedBackend::Compute() {
   if (steps_.empty() || steps_.back().computed) return;
   steps_.back().status = inner_->EndStep();
@@ -120,6 +128,7 @@ absl::Status QueuedBackend::EndStep() {
   const Step step = std::move(steps_.front());
   steps_.pop_front();
   std::copy(step.drawn.begin(), step.drawn.end(), step.results.begin());
+  std::copy(step.fetched.begin(), step.fetched.end(), step.host.begin());
   return step.status;
 }
 

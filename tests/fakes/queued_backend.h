@@ -55,12 +55,15 @@ class QueuedBackend final : public kernels::Backend {
   void GatherColumns(kernels::Matrix parts, kernels::Matrix out) override;
   void Sample(kernels::Matrix logits, std::span<const kernels::SampleRow> rows,
               std::span<SampledToken> results) override;
+  void Fetch(kernels::Matrix values, std::span<float> host) override;
   absl::Status EndStep() override;
 
  private:
   struct Step {
     std::span<SampledToken> results;
     std::vector<SampledToken> drawn;
+    std::span<float> host;
+    std::vector<float> fetched;
     bool computed = false;
     absl::Status status;
   };

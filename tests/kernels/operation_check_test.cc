@@ -206,6 +206,19 @@ TEST_P(OperationCheckTest, PartsThatAreNotThoseOfTheColumns) {
   EXPECT_DEATH(backend_->GatherColumns(parts.view(), Halves(2, 20).view()), "are fp32");
 }
 
+TEST_P(OperationCheckTest, FetchesOfAnythingButDenseFloatsThatAreThere) {
+  TestMatrix values = Floats(2, kHidden);
+  std::vector<float> host(2 * kHidden);
+  backend_->Fetch(values.view(), host);
+  host.push_back(0);
+  EXPECT_DEATH(backend_->Fetch(values.view(), host), "33 numbers to fetch of 2 x 16");
+  Matrix apart = values.view();
+  apart.cols = kHidden - 1;
+  EXPECT_DEATH(backend_->Fetch(apart, std::span(host).first(4)), "fp32 and dense");
+  EXPECT_DEATH(backend_->Fetch(Halves(2, kHidden).view(), std::span(host).first(4)),
+               "fp32 and dense");
+}
+
 TEST_P(OperationCheckTest, SamplesWithoutLogitsOrAResult) {
   TestMatrix logits = TestMatrix::Random(DType::kF32, 2, kVocab, 3);
   std::vector<SampleRow> rows(3);

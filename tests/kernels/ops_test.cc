@@ -57,6 +57,22 @@ TEST_P(OpsTest, MatMulEpilogues) {
 
 TEST_P(OpsTest, MatMulOverALongRow) { CompareMatMul(3, 40, 5003, DType::kF32, false, false); }
 
+// Directions of a probe on the state of the rows that draw.
+TEST_P(OpsTest, MatMulOfFewColumns) {
+  for (const int64_t out : {1, 2, 7, 64}) CompareMatMul(9, out, 96, DType::kF32, true, false);
+}
+
+TEST_P(OpsTest, FetchBringsTheFirstNumbersToTheHost) {
+  TestMatrix values = TestMatrix::Random(DType::kF32, 3, 20, 5);
+  std::vector<float> host(41, -1);
+  backend_->Fetch(values.view(), std::span(host).first(40));
+  ASSERT_TRUE(backend_->EndStep().ok());
+  std::vector<float> expected = values.Values();
+  expected.resize(40);
+  expected.push_back(-1);
+  EXPECT_EQ(host, expected);
+}
+
 TEST_P(OpsTest, PackTakesAShardAndEveryCheckpointDtype) {
   for (const DType stored : {DType::kF32, DType::kBF16, DType::kF16}) {
     SCOPED_TRACE(Name(stored));

@@ -76,6 +76,51 @@ TEST_P(CudaOpsTest, MatMulEpilogues) {
   }
 }
 
+// Directions of a probe on the state of the rows that draw.
+TEST_P(CudaOpsTest, MatMulOfFewColumns) {
+  for (const int64_t out : {1, 2, 7, 64}) CompareMatMul({9, out, 96, DType::kF32, true, false});
+}
+
+// Two steps run, and the second overwrites what the first one fetched from.
+TEST_P(CudaOpsTest, FetchBringsTheNumbersOfItsStepToTheHost) {
+  ASSERT_TRUE(backend_->Prepare({.max_tokens = 8, .max_samples = 8, .fetched = 12}).ok());
+  const std::vector<int32_t> zero = {0};
+  const StepLayout::Sequence sequence{0, 1, 1, zero};
+  const PagedKv kv{.layout = {.layers = 1, .kv_heads = 1, .head_dim = 8}, .num_blocks = 1};
+  const StepLayout layout = {
+      .tokens = zero, .positions = zero, .sequences = {&sequence, 1}, .sample_rows = zero};
+  std::vector<float> weight = ExactValues(64 * 64, 9);
+  const auto packed = backend_->Pack({weight.data(), DType::kF32, 64, 64}, {});
+  ASSERT_TRUE(packed.ok()) << packed.status();
+  const DeviceMatrix out(*backend_, DType::kF32, 4, 64);
+  std::vector<std::vector<float>> inputs, fetched(4);
+  std::vector<std::unique_ptr<DeviceMatrix>> in;
+  for (size_t step = 0; step < fetched.size(); ++step) {
+    inputs.push_back(ExactValues(4 * 64, static_cast<uint32_t>(step)));
+    in.push_back(std::make_unique<DeviceMatrix>(*backend_, dtype(), 4, 64, inputs.back()));
+    // The last one is more than was prepared for.
+    fetched[step].resize(step < 3 ? 12 : 4 * 64);
+  }
+  for (size_t step = 0; step < fetched.size(); ++step) {
+    ASSERT_TRUE(backend_->BeginStep(layout, kv).ok());
+    ASSERT_TRUE(backend_
+                    ->RunStep(step + 1,
+                              [&] { backend_->MatMul(**packed, in[step]->view(), out.view(), {}); })
+                    .ok());
+    backend_->Fetch(out.view(), fetched[step]);
+    if (step > 0) ASSERT_TRUE(backend_->EndStep().ok());
+  }
+  ASSERT_TRUE(backend_->EndStep().ok());
+  const auto host = reference_->Pack({weight.data(), DType::kF32, 64, 64}, {});
+  for (size_t step = 0; step < fetched.size(); ++step) {
+    SCOPED_TRACE(step);
+    std::vector<float> expected(4 * 64);
+    reference_->MatMul(**host, HostMatrix(inputs[step], 64), HostMatrix(expected, 64), {});
+    expected.resize(fetched[step].size());
+    ExpectValues(fetched[step], expected, 2e-5, 9);
+  }
+}
+
 TEST_P(CudaOpsTest, PreparedProductsServeEveryNumberOfRows) {
   std::vector<float> weight = ExactValues(96 * 64, 1);
   const auto packed = backend_->Pack({weight.data(), DType::kF32, 96, 64}, {});
