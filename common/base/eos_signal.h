@@ -27,6 +27,9 @@ struct SampledToken {
   float logprob = 0;                       // raw distribution, nats
   std::vector<TokenLogprob> top_logprobs;  // as many as asked for, highest first, ties by lower id
   EosSignal eos;
+  // The products of the worker's probe (see eos_probe.h) with the state that the distribution came
+  // from; empty where the worker has none.
+  std::vector<float> probe;
   // Under an ignore policy, whether the undisturbed draw of this step was an EOS id.
   bool natural_end = false;
   // EOS was not unlikely where the answer could end: RunawayGuard (common/sample/runaway.h) says

@@ -76,6 +76,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   const int32_t ranks = options.tensor_parallel_size;
   auto model = std::make_unique<LoadedModel>();
   BATON_ASSIGN_OR_RETURN(model->config, LoadModelConfig(model_dir));
+  if (options.probe.has_value()) {
+    BATON_RETURN_IF_ERROR(CheckProbeFits(*options.probe, model->config));
+  }
   BATON_ASSIGN_OR_RETURN(model->generation, LoadGenerationConfig(model_dir));
   BATON_ASSIGN_OR_RETURN(const LocalShape shape, LocalShape::Of(model->config, 0, ranks));
   BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(model_dir));

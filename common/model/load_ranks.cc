@@ -137,6 +137,9 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
                                                .device_index = index_}));
   BATON_RETURN_IF_ERROR(CheckDevice());
   BATON_ASSIGN_OR_RETURN(weights_, ReadWeights(progress));
+  if (options.probe.has_value()) {
+    BATON_ASSIGN_OR_RETURN(weights_->probe, PackProbe(*options.probe, *loaded_.rank.backend));
+  }
   loaded_.weight_bytes = weights_->bytes();
   return absl::OkStatus();
 }

@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/eos_probe.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/activations.h"
@@ -30,6 +31,7 @@ struct ModelOptions {
   int32_t block_size = 16;
   KvBudget kv;
   StepLimits limits{.max_tokens = 2048, .max_samples = 64};
+  std::optional<EosProbe> probe;  // computed for every row that draws
 
   // INVALID_ARGUMENT, naming the flag, for sizes outside their bounds.
   absl::Status Check() const;

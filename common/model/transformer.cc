@@ -42,12 +42,14 @@ absl::StatusOr<std::unique_ptr<Transformer>> Transformer::Create(const ModelConf
   BATON_RETURN_IF_ERROR(transformer->AllocateBuffers());
   const std::vector<kernels::MatMulUse> products = transformer->Products();
   const std::vector<kernels::AttentionShape> attentions = transformer->Attentions();
-  BATON_RETURN_IF_ERROR(backend->Prepare({.products = products,
-                                          .attentions = attentions,
-                                          .rope = transformer->Rope(),
-                                          .max_tokens = tight.max_tokens,
-                                          .max_samples = tight.max_samples,
-                                          .vocab = config.vocab}));
+  BATON_RETURN_IF_ERROR(
+      backend->Prepare({.products = products,
+                        .attentions = attentions,
+                        .rope = transformer->Rope(),
+                        .max_tokens = tight.max_tokens,
+                        .max_samples = tight.max_samples,
+                        .vocab = config.vocab,
+                        .fetched = int64_t{tight.max_samples} * transformer->probe_dims()}));
   return transformer;
 }
 
@@ -61,6 +63,12 @@ absl::Status Transformer::AllocateBuffers() {
   BATON_ASSIGN_OR_RETURN(logits_, backend_->Allocate(plan.logits));
   if (plan.parts > 0) {
     BATON_ASSIGN_OR_RETURN(parts_, backend_->Allocate(plan.parts));
+  }
+  if (probe_dims() > 0) {
+    BATON_ASSIGN_OR_RETURN(
+        probe_products_,
+        backend_->Allocate(sizeof(float) * static_cast<size_t>(limits_.max_samples) *
+                           static_cast<size_t>(probe_dims())));
   }
   return absl::OkStatus();
 }
@@ -86,6 +94,12 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
                   .out = DType::kF32,
                   .max_rows = limits_.max_samples,
                   .shared_columns = parts_ != nullptr});
+  if (weights_.probe.has_value()) {
+    uses.push_back({.weight = weights_.probe->directions.get(),
+                    .out = DType::kF32,
+                    .bias = weights_.probe->biases != nullptr,
+                    .max_rows = limits_.max_samples});
+  }
   return uses;
 }
 
@@ -201,6 +215,33 @@ Matrix Transformer::LastLayer(Matrix residual, int64_t samples) {
   return sampled;
 }
 
+int32_t Transformer::probe_dims() const {
+  return weights_.probe.has_value() ? static_cast<int32_t>(weights_.probe->directions->out()) : 0;
+}
+
+Matrix Transformer::ProbeProducts(int64_t samples) const {
+  return Matrix::Dense(probe_products_->data(), DType::kF32, samples, probe_dims());
+}
+
+void Transformer::MultiplyProbe(Matrix normed) {
+  Project(*weights_.probe->directions, normed, ProbeProducts(normed.rows),
+          {.bias = weights_.probe->biases.get()});
+}
+
+void Transformer::ProbeSampled(Matrix sampled) {
+  const Matrix normed = Matrix::Dense(normed_->data(), dtype_, sampled.rows, config_.hidden);
+  Norm(sampled, *weights_.probe->ones, normed);
+  MultiplyProbe(normed);
+}
+
+// The buffers are those that the last layer will fill.
+void Transformer::ProbeLayer(int32_t layer, Matrix residual, int64_t samples) {
+  if (samples == 0 || !weights_.probe.has_value() || weights_.probe->layer != layer) return;
+  const Matrix sampled = Matrix::Dense(sampled_->data(), DType::kF32, samples, config_.hidden);
+  Gather(residual, sampled);
+  ProbeSampled(sampled);
+}
+
 void Transformer::ProjectLogits(Matrix normed, Matrix logits) {
   if (parts_ == nullptr) return Project(*weights_.output, normed, logits, {});
   const int64_t part = logits.rows * kernels::WidestShare(logits.cols, shape_.ranks);
@@ -218,14 +259,18 @@ void Transformer::Operations(const kernels::StepRows& rows, Matrix logits) {
   Embed(residual);
   for (int32_t layer = 0; layer < config_.layers - 1; ++layer) {
     FinishLayer(layer, Attend(layer, StoreKv(layer, residual)), residual);
+    ProbeLayer(layer, residual, rows.samples);
   }
   if (rows.samples == 0) {
     StoreKv(config_.layers - 1, residual);
     return;
   }
   const Matrix sampled = LastLayer(residual, rows.samples);
+  const bool probes = weights_.probe.has_value();
+  if (probes && weights_.probe->layer == config_.layers - 1) ProbeSampled(sampled);
   const Matrix normed = Matrix::Dense(normed_->data(), dtype_, sampled.rows, config_.hidden);
   Norm(sampled, *weights_.final_norm, normed);
+  if (probes && weights_.probe->layer < 0) MultiplyProbe(normed);
   ProjectLogits(normed, logits);
 }
 

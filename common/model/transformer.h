@@ -46,6 +46,12 @@ class Transformer final {
   absl::StatusOr<kernels::Matrix> Forward(const kernels::StepLayout& layout,
                                           const kernels::PagedKv& kv);
 
+  // How many products a probe computes for each row that samples; 0 without one.
+  int32_t probe_dims() const;
+  // The products of the step of the last Forward, fp32 [samples, probe_dims()], dense; valid until
+  // the next. Only where there is a probe.
+  kernels::Matrix ProbeProducts(int64_t samples) const;
+
   const StepLimits& limits() const { return limits_; }
   kernels::Backend& backend() const { return *backend_; }
   const ModelWeights& weights() const { return weights_; }
@@ -69,6 +75,11 @@ class Transformer final {
   // Adds the projected output of the heads and then the MLP to `residual`, row by row.
   void FinishLayer(int32_t layer, kernels::Matrix heads, kernels::Matrix residual);
   kernels::Matrix LastLayer(kernels::Matrix residual, int64_t samples);
+  // Computes the products of the probe, if it looks at what `layer` gives: the rows that sample of
+  // the step's residual stream.
+  void ProbeLayer(int32_t layer, kernels::Matrix residual, int64_t samples);
+  void ProbeSampled(kernels::Matrix sampled);
+  void MultiplyProbe(kernels::Matrix normed);
   // Multiplies by the output projection; with several ranks each computes its columns.
   void ProjectLogits(kernels::Matrix normed, kernels::Matrix logits);
   void Operations(const kernels::StepRows& rows, kernels::Matrix logits);
@@ -93,7 +104,8 @@ class Transformer final {
   const StepLimits limits_;
   const kernels::DType dtype_;  // of activations
   const std::vector<float> inv_freq_;
-  std::unique_ptr<kernels::Buffer> residual_, operand_, fused_, sampled_, normed_, logits_, parts_;
+  std::unique_ptr<kernels::Buffer> residual_, operand_, fused_, sampled_, normed_, logits_, parts_,
+      probe_products_;
   std::atomic<uint64_t> operations_{0};
 };
 

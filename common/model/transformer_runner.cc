@@ -64,6 +64,15 @@ void TransformerRunner::KeepLastDrawn(const InFlight& step) {
   }
 }
 
+void TransformerRunner::GiveProducts(InFlight& step) const {
+  if (step.products.empty()) return;
+  const auto dims = static_cast<size_t>(transformer_->probe_dims());
+  for (size_t i = 0; i < step.samples.size(); ++i) {
+    const auto from = step.products.begin() + static_cast<ptrdiff_t>(i * dims);
+    step.samples[i].probe.assign(from, from + static_cast<ptrdiff_t>(dims));
+  }
+}
+
 absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   BATON_CHECK(static_cast<int32_t>(in_flight_.size()) < max_in_flight())
       << "step " << plan.step << " submitted before Wait of the one " << max_in_flight()
@@ -79,6 +88,10 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   step.samples.resize(sampling_.size());
   for (const kernels::SampleRow& row : sampling_) step.slots.push_back(row.slot);
   if (!sampling_.empty()) {
+    if (transformer_->probe_dims() > 0) {
+      step.products.resize(sampling_.size() * static_cast<size_t>(transformer_->probe_dims()));
+      transformer_->backend().Fetch(transformer_->ProbeProducts(logits.rows), step.products);
+    }
     transformer_->backend().Sample(logits, sampling_, step.samples);
     transformer_->CountOperation();
   }
@@ -93,6 +106,7 @@ absl::StatusOr<StepOutput> TransformerRunner::Wait() {
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   BATON_RETURN_IF_ERROR(ended);
+  GiveProducts(step);
   if (!device_feeds_) KeepLastDrawn(step);  // only now are they on the host, whatever the backend
   return StepOutput{std::move(step.samples)};
 }

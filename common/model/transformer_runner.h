@@ -30,13 +30,16 @@ class TransformerRunner final : public ModelRunner {
   // A step between Submit and Wait: where its samples go, and the slots that they are of.
   struct InFlight {
     std::vector<SampledToken> samples;
-    std::vector<int32_t> slots;  // [samples]
+    std::vector<int32_t> slots;   // [samples]
+    std::vector<float> products;  // of the probe, [samples, dims]
   };
 
   // Lays the plan out as flat arrays in the members below.
   void Flatten(const StepPlan& plan);
   void AddRow(const StepRow& row);
   int32_t LastDrawn(int32_t slot) const;
+  // Fills in `samples` of a step whose results are on the host.
+  void GiveProducts(InFlight& step) const;
   void KeepLastDrawn(const InFlight& step);
 
   const std::unique_ptr<Transformer> transformer_;

@@ -3,10 +3,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/eos_probe.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/load_cache.h"
@@ -52,12 +55,27 @@ struct LayerWeights {
   std::unique_ptr<kernels::Buffer> down_bias;       // [hidden], rank 0 only
 };
 
+// A probe as a backend multiplies by it.
+struct ProbeWeights {
+  int32_t layer = -1;                                 // -1 = the normed state behind the last one
+  std::unique_ptr<kernels::PackedWeight> directions;  // [dims, hidden]
+  std::unique_ptr<kernels::Buffer> biases;            // [dims], or null for zeros
+  std::unique_ptr<kernels::Buffer> ones;  // [hidden], weights of a norm that has none; with `layer`
+};
+
+// INVALID_ARGUMENT for a probe that is not one, or of another hidden size or more layers than the
+// model's.
+absl::Status CheckProbeFits(const EosProbe& probe, const ModelConfig& config);
+// Packs a probe that fits.
+absl::StatusOr<ProbeWeights> PackProbe(const EosProbe& probe, kernels::Backend& backend);
+
 // The packed weights of a model on one rank.
 struct ModelWeights {
   std::unique_ptr<kernels::Buffer> embedding;  // [vocab, hidden]; null: rows come from `output`
   std::vector<LayerWeights> layers;
   std::unique_ptr<kernels::Buffer> final_norm;    // [hidden]
   std::unique_ptr<kernels::PackedWeight> output;  // [output_rows, hidden]
+  std::optional<ProbeWeights> probe;              // whole on every rank
 
   size_t bytes() const;
   std::vector<const kernels::PackedWeight*> projections() const;

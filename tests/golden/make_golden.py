@@ -18,6 +18,7 @@ def main():
     out = root / "tests" / "golden"
     for script, options in (
         ("make_models.py", ["--out", out / "models"]),
+        ("make_hidden.py", ["--models", out / "models"]),
         ("make_text.py", ["--demo", root / "models" / "demo", "--out", out / "text"]),
         ("make_eos.py", ["--root", root, "--out", out / "eos"]),
     ):

@@ -43,6 +43,13 @@ GoldenModel LoadGoldenModel(const std::string& name) {
   for (const auto& entry : json.at("logits")) {
     model.logits.push_back({entry.at("position"), entry.at("values").get<std::vector<float>>()});
   }
+  std::ifstream hidden_file(model.dir + "/hidden.json");
+  const nlohmann::json hidden = nlohmann::json::parse(hidden_file);
+  for (const auto& entry : hidden.at("states")) {
+    model.hidden.push_back({entry.at("position"),
+                            entry.at("layers").get<std::vector<std::vector<float>>>(),
+                            entry.at("normed").get<std::vector<float>>()});
+  }
   return model;
 }
 

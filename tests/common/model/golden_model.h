@@ -13,10 +13,17 @@ struct GoldenModel {
     int32_t position = 0;  // in prompt + greedy ids
     std::vector<float> values;
   };
+  // States inside the model after the token at `position`.
+  struct Hidden {
+    int32_t position = 0;
+    std::vector<std::vector<float>> layers;  // [layers, hidden], of root mean square 1
+    std::vector<float> normed;               // [hidden], as the output projection reads it
+  };
   std::string dir;
   std::vector<TokenId> prompt;
   std::vector<TokenId> greedy;
   std::vector<Logits> logits;
+  std::vector<Hidden> hidden;
 };
 
 // Every directory there, sorted.

@@ -34,7 +34,8 @@ TempDir::~TempDir() {
 
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
                                       const std::string& dtype, int32_t max_tokens,
-                                      const std::string& kv_dtype) {
+                                      const std::string& kv_dtype,
+                                      const std::optional<EosProbe>& probe) {
   ModelOptions options;
   options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
@@ -43,6 +44,7 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
   options.threads = 2;
   options.kv.tokens = 8192;
   options.limits = {.max_tokens = max_tokens, .max_samples = 64};
+  options.probe = probe;
   auto model = LoadModel(dir, options, nullptr);
   BATON_CHECK(model.ok()) << dir << " on " << DeviceName(device) << ": "
                           << model.status().ToString();

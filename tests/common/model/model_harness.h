@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,7 +41,8 @@ class TempDir final {
 // threads. A dtype is a name as in config.json, or "auto".
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
                                       const std::string& dtype, int32_t max_tokens = 512,
-                                      const std::string& kv_dtype = "auto");
+                                      const std::string& kv_dtype = "auto",
+                                      const std::optional<EosProbe>& probe = std::nullopt);
 
 // One request as an engine would drive it: fed in chunks, then token by token.
 struct TestSequence {
