@@ -173,6 +173,12 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
                step.Attention();
                step.Finish();
              });
+  constexpr int kProbed = 64;
+  bench.Line("probe of 64 directions, " + std::to_string(kProbed), Limit::kFlops,
+             step.probe_flops(kProbed), [&] {
+               step.Begin(kProbed, 1, 1);
+               step.Probe();
+             });
   step.Begin(sizes.batch, 1, sizes.context);
   step.Finish();
   step.FillLogits();

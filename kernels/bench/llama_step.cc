@@ -12,6 +12,8 @@ namespace {
 constexpr int kBlock = 16;
 // MatMuls includes the output projection up to so many rows.
 constexpr int kRowsWithLogits = 8;
+// The most rows of a step that draw.
+constexpr int kSamples = 64;
 
 std::unique_ptr<Buffer> Take(absl::StatusOr<std::unique_ptr<Buffer>> buffer) {
   BATON_CHECK(buffer.ok()) << buffer.status().ToString();
@@ -39,6 +41,7 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
          RandomWeight(2 * model_.ffn, model_.hidden), RandomWeight(model_.hidden, model_.ffn)});
   }
   head_ = RandomWeight(model_.vocab, model_.hidden, /*keep_precision=*/true);
+  probe_ = RandomWeight(kProbeDims, model_.hidden, /*keep_precision=*/true);
   random_values_ = {};
   const std::vector<float> ones(model_.hidden, 1.0f);
   norm_weight_ = Take(backend_.UploadVector({ones.data(), DType::kF32, 1, model_.hidden}));
@@ -50,7 +53,8 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
   attended_ = Take(backend_.Allocate(model_.max_tokens * model_.hidden * size));
   gate_up_ = Take(backend_.Allocate(model_.max_tokens * 2 * model_.ffn * size));
   ffn_ = Take(backend_.Allocate(model_.max_tokens * model_.ffn * size));
-  logits_ = Take(backend_.Allocate(size_t{64} * model_.vocab * sizeof(float)));
+  logits_ = Take(backend_.Allocate(size_t{kSamples} * model_.vocab * sizeof(float)));
+  products_ = Take(backend_.Allocate(size_t{kSamples} * kProbeDims * sizeof(float)));
   for (Buffer* buffer : {residual_.get(), normed_.get(), qkv_.get(), attended_.get(),
                          gate_up_.get(), ffn_.get(), logits_.get()}) {
     CheckOk(backend_.Zero(*buffer));
@@ -72,13 +76,15 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
     uses.push_back({.weight = layer.gate_up.get(), .out = dtype_, .max_rows = rows});
     uses.push_back({.weight = layer.down.get(), .accumulate = true, .max_rows = rows});
   }
-  uses.push_back({.weight = head_.get(), .max_rows = 64});
+  uses.push_back({.weight = head_.get(), .max_rows = kSamples});
+  uses.push_back({.weight = probe_.get(), .max_rows = kSamples});
   CheckOk(backend_.Prepare({.products = uses,
                             .attentions = {&shape_, 1},
                             .rope = RopeShape{inv_freq_, 1.0f},
                             .max_tokens = model_.max_tokens,
-                            .max_samples = 64,
-                            .vocab = model_.vocab}));
+                            .max_samples = kSamples,
+                            .vocab = model_.vocab,
+                            .fetched = int64_t{kSamples} * kProbeDims}));
 }
 
 std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in,
@@ -197,6 +203,16 @@ void LlamaStep::Embed() {
   backend_.EmbedFromPacked(*head_, View(*residual_, DType::kF32, rows_, model_.hidden));
 }
 
+void LlamaStep::Probe() {
+  CheckOk(backend_.RunStep(reinterpret_cast<uint64_t>(this) + 1, [this] {
+    backend_.MatMul(*probe_, View(*normed_, dtype_, samples_, model_.hidden),
+                    View(*products_, DType::kF32, samples_, kProbeDims), {});
+  }));
+  std::vector<float> host(static_cast<size_t>(samples_) * kProbeDims);
+  backend_.Fetch(View(*products_, DType::kF32, samples_, kProbeDims), host);
+  CheckOk(backend_.EndStep());
+}
+
 void LlamaStep::FillLogits() {
   std::mt19937 random(1);
   std::normal_distribution<float> normal(0, 2.5f);
@@ -254,6 +270,7 @@ double LlamaStep::embed_bytes(int tokens) const {
   return static_cast<double>(model_.hidden) * tokens *
          static_cast<double>(sizeof(float) + SizeOf(dtype_));
 }
+double LlamaStep::probe_flops(int rows) const { return 2.0 * rows * kProbeDims * model_.hidden; }
 double LlamaStep::logit_bytes(int rows) const {
   return static_cast<double>(model_.vocab) * rows * sizeof(float);
 }

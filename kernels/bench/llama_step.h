@@ -76,8 +76,12 @@ class LlamaStep {
   void Attention();
   void Embed();
   void Sample(const SampleRow& row);
+  // The products of a probe of kProbeDims directions, for each row that samples, on the host.
+  void Probe();
   // Writes logits that spread as far as those of trained models do.
   void FillLogits();
+
+  static constexpr int kProbeDims = 64;
 
   double weight_bytes() const;
   double matmul_bytes(int rows) const;  // the weights that MatMuls(rows) reads
@@ -91,6 +95,7 @@ class LlamaStep {
   double rope_bytes(int tokens) const;
   double embed_bytes(int tokens) const;
   double logit_bytes(int rows) const;
+  double probe_flops(int rows) const;
 
  private:
   struct Layer {
@@ -108,9 +113,9 @@ class LlamaStep {
   std::vector<uint16_t> random_values_;
   uint32_t random_state_ = 0;
   std::vector<Layer> layers_;
-  std::unique_ptr<PackedWeight> head_;
+  std::unique_ptr<PackedWeight> head_, probe_;
   std::unique_ptr<Buffer> norm_weight_;
-  std::unique_ptr<Buffer> residual_, normed_, qkv_, attended_, gate_up_, ffn_, logits_;
+  std::unique_ptr<Buffer> residual_, normed_, qkv_, attended_, gate_up_, ffn_, logits_, products_;
   std::unique_ptr<Buffer> arena_;
   PagedKv kv_;
 
