@@ -34,6 +34,7 @@ int EosTailCommand(const Invocation& call);
 int EosStatsCommand(const Invocation& call);
 int EosConvertCommand(const Invocation& call);
 int EosValidateCommand(const Invocation& call);
+int EosMakeProbeCommand(const Invocation& call);
 int ModelInspectCommand(const Invocation& call);
 int ModelMakeRandomCommand(const Invocation& call);
 int ConfigPrintCommand(const Invocation& call);
