@@ -52,7 +52,7 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
                              : core_->timeouts().default_reserve;
   request_id_ = start.generation().request_id();
   admitted_at_ = core_->clock().Now();
-  return AdmitSequence(std::move(spec), start.generation().eos_signals(), [] {});
+  return AdmitSequence(std::move(spec), ExtrasOf(start.generation()), [] {});
 }
 
 void DecodeStream::OnRelease(const worker_pb::Release& release) {
@@ -122,7 +122,7 @@ void DecodeStream::On(const TokenEvent& event) {
   }
   base::Failpoint("decoding");
   worker_pb::DecodeResponse response;
-  TokenToProto(token, eos_signals_, response.mutable_tokens()->add_tokens());
+  TokenToProto(token, extras_, response.mutable_tokens()->add_tokens());
   Send(std::move(response));
 }
 
@@ -179,7 +179,7 @@ void DecodeStream::SendStarted(const PlacedToken& token, int32_t cached_tokens) 
   base::Failpoint("started");
   worker_pb::DecodeResponse response;
   worker_pb::DecodeStarted* started = response.mutable_started();
-  TokenToProto(token, eos_signals_, started->mutable_token());
+  TokenToProto(token, extras_, started->mutable_token());
   started->set_cached_tokens(cached_tokens);
   Send(std::move(response));
 }

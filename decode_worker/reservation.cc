@@ -6,6 +6,7 @@
 
 #include "common/base/check.h"
 #include "common/base/crc32c.h"
+#include "common/base/eos_probe.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 
@@ -158,6 +159,11 @@ absl::Status Reservation::CheckComplete(const PushCommitment& commitment) const 
     return BadPiece("the commit carries token " + std::to_string(token) + " at index " +
                     std::to_string(commitment.first_index) + "; expected an id below " +
                     std::to_string(vocab_size_) + " at index " + std::to_string(first_index_));
+  }
+  const size_t products = commitment.first_token.probe.size();
+  if (products > static_cast<size_t>(kMaxEosProbeDims)) {
+    return BadPiece("the commit carries " + std::to_string(products) +
+                    " products of a probe; expected at most " + std::to_string(kMaxEosProbeDims));
   }
   return absl::OkStatus();
 }

@@ -67,7 +67,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
       core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
   // No event comes before the push is open.
-  absl::Status admitted = AdmitSequence(std::move(spec), request.generation().eos_signals(), [&] {
+  absl::Status admitted = AdmitSequence(std::move(spec), ExtrasOf(request.generation()), [&] {
     sender_->Open(transport_, request.push_address(), *TicketFromProto(request.ticket()));
   });
   if (!admitted.ok()) sender_.reset();
@@ -145,7 +145,7 @@ void PrefillStream::SendFirstToken(const FinishedEvent& event) {
     token = *token_;
     first->set_cached_tokens(cached_tokens_);
   }
-  TokenToProto(token, eos_signals_, first->mutable_token());
+  TokenToProto(token, extras_, first->mutable_token());
   if (event.reason == FinishReason::kStopEos) core_->probe().StoppedByEos(token.token.eos);
   const bool goes_on = event.reason == FinishReason::kNone;
   if (!goes_on) {

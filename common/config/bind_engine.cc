@@ -89,6 +89,12 @@ void BindGuards(FlagSet* set, EngineFlags* flags) {
            "and metrics, or end them; the same for all workers"));
 }
 
+void BindEos(FlagSet* set, EngineFlags* flags) {
+  set->Add(With(Valued(TextFlag("probe", &flags->probe), "FILE"), "EOS",
+                "directions whose products with the hidden state of every drawn token requests "
+                "may ask for; baton eos make-probe writes one"));
+}
+
 }  // namespace
 
 void BindEngine(FlagSet* set, EngineFlags* flags) {
@@ -96,6 +102,7 @@ void BindEngine(FlagSet* set, EngineFlags* flags) {
   BindGuards(set, flags);
   BindCache(set, flags);
   BindDevice(set, flags);
+  BindEos(set, flags);
 }
 
 void BindWorker(FlagSet* set, WorkerFlags* flags) {

@@ -100,6 +100,7 @@ struct EngineFlags {
   int32_t tensor_parallel_size = 1;  // ranks that a model is divided among
   QuantizationFlag quantization = QuantizationFlag::kNone;  // of the projections
   std::string load_cache;  // directory of packed checkpoints; "" = off
+  std::string probe;       // a probe file; "" = none
   PolicyFlag policy = PolicyFlag::kFcfs;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue

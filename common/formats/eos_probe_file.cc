@@ -144,6 +144,15 @@ absl::StatusOr<EosProbeFile> LoadEosProbeFile(const std::string& path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": ", checked.message()));
 }
 
+absl::Status CheckMadeFor(const EosProbeFile& file, const std::string& path,
+                          const std::string& fingerprint) {
+  if (file.model_fingerprint == fingerprint) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the ", NameOf(file.kind), " probe ", path, " was made for a model of fingerprint ",
+      file.model_fingerprint, " and this one's is ", fingerprint,
+      "; give the one of this model and of the dtype that it is computed in"));
+}
+
 std::string EosProbeFileText(const EosProbeFile& file) {
   const EosProbe& probe = file.probe;
   std::string bytes;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/eos_probe.h"
 
@@ -27,6 +28,11 @@ struct EosProbeFile {
 // naming file, key, what was found and what was expected, for anything that is not as the format
 // says, damaged numbers included.
 absl::StatusOr<EosProbeFile> LoadEosProbeFile(const std::string& path);
+
+// FAILED_PRECONDITION, naming both, when a file at `path` was made for another model than that of
+// `fingerprint`.
+absl::Status CheckMadeFor(const EosProbeFile& file, const std::string& path,
+                          const std::string& fingerprint);
 
 // The text of a file that LoadEosProbeFile reads back to the same.
 std::string EosProbeFileText(const EosProbeFile& file);

@@ -117,7 +117,11 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
   proto->set_waited_ms(base::Milliseconds(spec.waited));
 }
 
-void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Token* proto) {
+TokenExtras ExtrasOf(const worker_pb::Generation& generation) {
+  return {.eos_signal = generation.eos_signals(), .probe = generation.probe()};
+}
+
+void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb::Token* proto) {
   proto->set_index(token.index);
   proto->set_id(token.token.token);
   proto->set_logprob(token.token.logprob);
@@ -126,7 +130,10 @@ void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Tok
     out->set_id(top.token);
     out->set_logprob(top.logprob);
   }
-  if (with_eos_signal) {
+  if (extras.probe) {
+    proto->mutable_probe()->Assign(token.token.probe.begin(), token.token.probe.end());
+  }
+  if (extras.eos_signal) {
     worker_pb::EosSignal* eos = proto->mutable_eos();
     eos->set_eos_logprob(token.token.eos.eos_logprob);
     eos->set_eos_prob_sampling(token.token.eos.eos_prob_sampling);
@@ -152,6 +159,7 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
                      .eos_rank = proto.eos().eos_rank(),
                      .entropy = proto.eos().entropy(),
                      .top1_prob = proto.eos().top1_prob()};
+  token.token.probe.assign(proto.probe().begin(), proto.probe().end());
   token.token.natural_end = proto.natural_end();
   token.token.end_chance = proto.end_chance();
   token.unix_time = proto.unix_time();

@@ -38,7 +38,14 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto);
 // Fills ids, sampling, stopping, natural_end_step, end_chance_step, cache_salt and waited_ms.
 void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto);
 
-void TokenToProto(const PlacedToken& token, bool with_eos_signal, worker_pb::Token* proto);
+// What a token carries beside the token itself.
+struct TokenExtras {
+  bool eos_signal = false;
+  bool probe = false;
+};
+// What the router asks for.
+TokenExtras ExtrasOf(const worker_pb::Generation& generation);
+void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb::Token* proto);
 PlacedToken TokenFromProto(const worker_pb::Token& proto);
 
 void EndingToProto(const WorkerEnding& ending, worker_pb::Ending* proto);

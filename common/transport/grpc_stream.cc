@@ -71,7 +71,7 @@ grpc::ByteBuffer MessageOf(const OutboxItem& item, SourceReads* reads) {
     proto->set_block_count(commit.block_count);
     proto->set_byte_count(commit.byte_count);
     TokenToProto({commit.first_index, commit.first_token, commit.unix_time},
-                 /*with_eos_signal=*/true, proto->mutable_first_token());
+                 {.eos_signal = true, .probe = true}, proto->mutable_first_token());
   }
   return EncodeMessage(request);
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "common/formats/eos_probe_file.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/own_certificate.h"
 #include "common/worker/handoff.h"
@@ -29,6 +30,10 @@ std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
   if (!held.ok()) return CannotServeGrpc(held.status());
   const auto credentials = MakeServerCredentials(TlsOf(flags.server.tls));
   if (!credentials.ok()) return CannotServeGrpc(credentials.status());
+  if (!flags.engine.probe.empty()) {
+    const absl::Status probe = LoadEosProbeFile(flags.engine.probe).status();
+    if (!probe.ok()) return FatalOf(probe, ExitCode::kUsage, "cannot use --probe");
+  }
   const absl::Status transport = CheckTransport(TransportOptionsOf(flags));
   if (!transport.ok()) return CannotMoveKv(transport);
   port->emplace(*std::move(held));

@@ -12,8 +12,9 @@
 namespace baton {
 
 // What can be found out about a worker's settings without its model, and so before a load that may
-// take minutes: that it can listen, that its certificates can serve, and that KV can travel as it
-// is asked to. On success `*port` holds the gRPC port; otherwise the result says why not.
+// take minutes: that it can listen, that its certificates can serve, that a probe file is one, and
+// that KV can travel as it is asked to. On success `*port` holds the gRPC port; otherwise the
+// result says why not.
 std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
                                      std::optional<HeldPort>* port);
 

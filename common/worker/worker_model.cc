@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/formats/eos_probe_file.h"
 #include "common/metrics/metric.h"
 #include "common/model/footprint.h"
 #include "common/text/eos_set.h"
@@ -20,7 +21,7 @@ namespace {
 
 constexpr int32_t kTypicalPrompt = 512;
 
-ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
+ModelOptions ModelOptionsOf(const WorkerFlags& worker, const std::optional<EosProbeFile>& probe) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
   options.dtype = kernels::ParseDType(WordOf(flags.dtype));
@@ -41,6 +42,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker) {
     options.kv.memory_bytes = flags.kv_cache_memory;
     options.kv.device_share = flags.gpu_memory_utilization;
   }
+  if (probe.has_value()) options.probe = probe->probe;
   options.limits = {.max_tokens = flags.max_num_batched_tokens, .max_samples = flags.max_num_seqs};
   return options;
 }
@@ -153,6 +155,27 @@ absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
   return model;
 }
 
+absl::StatusOr<std::optional<EosProbeFile>> ReadProbe(const std::string& path) {
+  if (path.empty()) return std::optional<EosProbeFile>();
+  BATON_ASSIGN_OR_RETURN(EosProbeFile file, LoadEosProbeFile(path));
+  return std::optional<EosProbeFile>(std::move(file));
+}
+
+// Random directions record as well on another model, trained ones mean nothing there.
+absl::Status CheckProbe(const EosProbeFile& file, const std::string& path,
+                        const std::string& fingerprint) {
+  const absl::Status made_for = CheckMadeFor(file, path, fingerprint);
+  if (!made_for.ok()) {
+    if (file.kind == EosProbeKind::kLinear) return made_for;
+    spdlog::warn("{}", std::string(made_for.message()));
+  }
+  const EosProbe& probe = file.probe;
+  spdlog::info("probe {}: {} directions on {}", path, probe.dims,
+               probe.layer.has_value() ? "layer " + std::to_string(*probe.layer)
+                                       : std::string("the normed last state"));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
@@ -191,11 +214,16 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
                                             LoadProgressLog* progress) {
   progress->Begin("reading the tokenizer");
   BATON_ASSIGN_OR_RETURN(WorkerModel model, ReadText(worker));
+  const std::string& probe_path = worker.engine.probe;
+  BATON_ASSIGN_OR_RETURN(const auto probe, ReadProbe(probe_path));
   BATON_ASSIGN_OR_RETURN(
       model.loaded, LoadModel(
-                        worker.model_dir, ModelOptionsOf(worker),
+                        worker.model_dir, ModelOptionsOf(worker, probe),
                         [progress](int64_t done, int64_t total) { progress->Note(done, total); },
                         clock, [progress](const std::string& phase) { progress->Begin(phase); }));
+  if (probe.has_value()) {
+    BATON_RETURN_IF_ERROR(CheckProbe(*probe, probe_path, model.loaded->fingerprint));
+  }
   progress->Begin("measuring what the machine can do");
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,

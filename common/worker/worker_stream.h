@@ -13,6 +13,7 @@
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/deadline.h"
+#include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
 #include "common/rpc/stream_writer.h"
 #include "common/worker/worker_core.h"
@@ -93,11 +94,11 @@ class WorkerStream : public Reactor,
   }
 
   // Admits the stream's sequence to the engine. `on_admitted` is called before the first event.
-  absl::Status AdmitSequence(SequenceSpec spec, bool eos_signals,
+  absl::Status AdmitSequence(SequenceSpec spec, const TokenExtras& extras,
                              const std::function<void()>& on_admitted) {
     spec.deadline = deadline_;
     eos_policy_ = spec.stop.eos_policy;
-    eos_signals_ = eos_signals;
+    extras_ = extras;
     BATON_RETURN_IF_ERROR(core_->events()
                               .Admit(std::move(spec), this->shared_from_this(),
                                      [&](SequenceId id) {
@@ -145,7 +146,7 @@ class WorkerStream : public Reactor,
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // its status was decided, or Final was sent
   // Set before the sequence is admitted, then constant.
   std::string request_id_;
-  bool eos_signals_ = false;
+  TokenExtras extras_;  // of the tokens that the router gets
   EosPolicy eos_policy_ = EosPolicy::kHonor;
 
  private:

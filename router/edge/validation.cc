@@ -224,7 +224,8 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.skip_special_tokens =
       !spec.output().has_skip_special_tokens() || spec.output().skip_special_tokens();
   resolved.logprobs = spec.output().has_logprobs();
-  resolved.eos_steps = spec.eos().steps();
+  resolved.eos_probe = spec.eos().probe();
+  resolved.eos_steps = spec.eos().steps() || resolved.eos_probe;
   resolved.cache_salt = spec.cache_salt();
   return resolved;
 }

@@ -45,6 +45,7 @@ void FillEosStep(const PlacedToken& token, v1::EosStep* out) {
   out->set_entropy(signal.entropy);
   out->set_top1_prob(signal.top1_prob);
   out->set_timestamp(token.unix_time);
+  out->mutable_probe()->Assign(token.token.probe.begin(), token.token.probe.end());
 }
 
 }  // namespace

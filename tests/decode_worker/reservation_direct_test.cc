@@ -99,6 +99,26 @@ TEST_F(DirectWriteTest, AWriteThatWentWrongRefusesThePushOnce) {
   EXPECT_EQ(committed_, 0);
 }
 
+TEST_F(DirectWriteTest, ACommitWithMoreProductsThanAProbeHasIsRefused) {
+  ASSERT_TRUE(Direct(0, 0, std::string(64, 'a')).ok());
+  ASSERT_TRUE(Direct(1, 0, std::string(64, 'b')).ok());
+  PushCommitment commitment = {.block_count = 2, .byte_count = 128, .first_token = {.token = 3}};
+  commitment.first_token.probe.resize(65);
+  reservation_.Commit(commitment);
+  EXPECT_EQ(committed_, 0);
+  ASSERT_TRUE(reply_->answer);
+  EXPECT_NE(reply_->answer->status().message().find("65 products"), std::string::npos);
+}
+
+TEST_F(DirectWriteTest, ACommitWithTheProductsOfAProbeIsTaken) {
+  ASSERT_TRUE(Direct(0, 0, std::string(64, 'a')).ok());
+  ASSERT_TRUE(Direct(1, 0, std::string(64, 'b')).ok());
+  PushCommitment commitment = {.block_count = 2, .byte_count = 128, .first_token = {.token = 3}};
+  commitment.first_token.probe.resize(64);
+  reservation_.Commit(commitment);
+  EXPECT_EQ(committed_, 1);
+}
+
 TEST_F(DirectWriteTest, AnAccessThatFailsIsThePushsAnswer) {
   veiled_.fault = absl::InternalError("the device is gone");
   EXPECT_EQ(reservation_.Write(Piece(0, 0, std::string(64, 'd'))).message(), "the device is gone");

@@ -108,6 +108,9 @@ SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
   }
   token.eos = SignalOf(hash, row);
   if (model.eos_prob) token.eos.eos_logprob = std::log(model.eos_prob(row));
+  for (int32_t i = 0; i < model.probe_dims; ++i) {
+    token.probe.push_back(static_cast<float>(Mix(hash + static_cast<uint64_t>(i)) % 1000) / 8);
+  }
   return token;
 }
 

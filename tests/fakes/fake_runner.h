@@ -30,6 +30,7 @@ class FakeArena {
 struct FakeModelOptions {
   int32_t vocab_size = 1000;
   int32_t eos_permille = 0;  // chance that a draw is the first EOS id
+  int32_t probe_dims = 0;    // products with each token
   // Overrides draws in tests that need a given token; sees prompt and output.
   std::function<std::optional<TokenId>(const kernels::SampleRow&)> force;
   // Overrides the raw probability of EOS.

@@ -175,6 +175,11 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
   }
   token.set_end_chance(std::ranges::count(state.options.end_chances, token.index()) > 0);
   token.set_unix_time(1'700'000'000.5 + token.index());
+  if (generation.probe()) {
+    for (int32_t i = 0; i < state.options.probe_dims; ++i) {
+      token.add_probe(static_cast<float>(token.index() + i) + 0.25F);
+    }
+  }
   if (generation.eos_signals()) {
     const float logprob = -1.0F - static_cast<float>(HashOf(history) % 1000) / 256.0F;
     token.mutable_eos()->set_eos_logprob(logprob);

@@ -104,6 +104,7 @@ struct FakeWorkerOptions {
   int32_t protocol_major = 1;
   worker::v1::KvLayout layout;
   int32_t max_model_len = 4096;
+  int32_t probe_dims = 0;  // products with each token, if asked for: its index plus 0.25, 1.25, …
   int32_t blocks_total = 4096;
   int32_t prefill_places_free = 64;
   int32_t cached_tokens = 0;  // that Started tells of

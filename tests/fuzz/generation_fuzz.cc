@@ -35,8 +35,8 @@ void CheckGeneration(const worker_pb::Generation& message) {
 
 void CheckToken(const worker_pb::Token& message) {
   worker_pb::Token written, rewritten;
-  TokenToProto(TokenFromProto(message), /*with_eos_signal=*/true, &written);
-  TokenToProto(TokenFromProto(written), /*with_eos_signal=*/true, &rewritten);
+  TokenToProto(TokenFromProto(message), {.eos_signal = true, .probe = true}, &written);
+  TokenToProto(TokenFromProto(written), {.eos_signal = true, .probe = true}, &rewritten);
   BATON_CHECK(BytesOf(rewritten) == BytesOf(written));
 }
 

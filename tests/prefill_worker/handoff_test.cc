@@ -1,4 +1,5 @@
 // A prefill and a decode worker hand requests over on loopback: same tokens as one worker alone.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,6 +28,27 @@ TEST(HandoffTest, SplitGivesTheTokensOfOneWorker) {
     EXPECT_TRUE(decode.Idle()) << length;
     EXPECT_EQ(decode.figures().prompt_tokens_computed, 0u);
   }
+}
+
+TEST(HandoffTest, ProductsOfTheFirstTokenTravelWithTheCommit) {
+  auto from = Prefill();
+  WorkerHarness::Options to;
+  from.model.probe_dims = to.model.probe_dims = 5;
+  WorkerHarness alone(to), prefill(from), decode(to);
+  worker_pb::Generation generation = MakeGeneration(10, 4);
+  SplitResult result = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(result.started) << result.decode << result.prefill;
+  EXPECT_EQ(result.started->token().probe_size(), 0) << "nobody asked";
+
+  generation.set_probe(true);
+  DecodeCall local(alone, LocalStart(generation));
+  local.ReadAll();
+  ASSERT_TRUE(local.started) << local.Finish();
+  ASSERT_EQ(local.started->token().probe_size(), 5);
+  result = RunSplit(prefill, decode, generation);
+  ASSERT_TRUE(result.started) << result.decode << result.prefill;
+  EXPECT_THAT(result.started->token().probe(),
+              testing::ElementsAreArray(local.started->token().probe()));
 }
 
 TEST(HandoffTest, NothingOfFormerOwnersLeavesWithTheLastBlock) {

@@ -197,6 +197,41 @@ TEST_F(GenerateTest, EosStepsAndLogprobsComeOnlyWhenAskedFor) {
   EXPECT_TRUE(answer.logprobs[0].top().empty());
 }
 
+TEST_F(GenerateTest, ProductsOfAProbeComeWithTheStepsWhenAskedFor) {
+  AddDecode([](FakeWorkerOptions& worker) { worker.probe_dims = 2; });
+  StartRouter();
+  v1::GenerateRequest request = Request("abc", 3);
+  request.mutable_spec()->mutable_eos()->set_steps(true);
+  EXPECT_EQ(Generate(request).eos_steps.at(1).probe_size(), 0);
+  EXPECT_FALSE(decode_[0]->seen().back().probe());
+  // Asking for the products asks for the steps.
+  request.mutable_spec()->mutable_eos()->set_steps(false);
+  request.mutable_spec()->mutable_eos()->set_probe(true);
+  const Answer answer = Generate(request);
+  ASSERT_EQ(answer.eos_steps.size(), 3u);
+  for (int step = 0; step < 3; ++step) {
+    const v1::EosStep& row = answer.eos_steps[static_cast<size_t>(step)];
+    EXPECT_EQ(row.step(), step + 1);
+    ASSERT_EQ(row.probe_size(), 2);
+    EXPECT_EQ(row.probe(0), static_cast<float>(step) + 0.25F);
+    EXPECT_EQ(row.probe(1), static_cast<float>(step) + 1.25F);
+  }
+}
+
+// Workers may differ: a prefill worker without a probe gives the first step without products.
+TEST_F(GenerateTest, StepsOfWorkersWithoutAProbeHaveNoProducts) {
+  AddDecode([](FakeWorkerOptions& worker) { worker.probe_dims = 1; });
+  AddPrefill();
+  StartRouter();
+  v1::GenerateRequest request = Request("abc", 3);
+  request.mutable_spec()->mutable_eos()->set_probe(true);
+  const Answer answer = Generate(request);
+  ASSERT_EQ(answer.eos_steps.size(), 3u);
+  EXPECT_EQ(answer.eos_steps[0].probe_size(), 0);
+  EXPECT_EQ(answer.eos_steps[1].probe_size(), 1);
+  EXPECT_EQ(answer.eos_steps[2].probe_size(), 1);
+}
+
 TEST_F(GenerateTest, LogprobsHaveTheTextOfEachTokenOrItsBytes) {
   // The two bytes of "é" are two tokens, as with any byte-level tokenizer.
   AddDecode([](FakeWorkerOptions& worker) {

@@ -58,8 +58,10 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   top->set_text(" a");
   outcome.logprobs[0].set_text("\uFFFD");
   outcome.logprobs[0].set_text_bytes("\xC3");
-  outcome.eos_steps.resize(1);
+  outcome.eos_steps.resize(2);
   outcome.eos_steps[0].set_step(1);
+  outcome.eos_steps[1].add_probe(0.5);
+  outcome.eos_steps[1].add_probe(-2);
   outcome.final.mutable_usage()->set_natural_end_step(3);
   outcome.final.set_stop_string("end");
   outcome.final.clear_prefill_worker();
@@ -69,6 +71,8 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
                         R"("top":[{"token_id":9,"text":" a","logprob":-0.25}]})"));
   EXPECT_EQ(json["eos"][0]["step"], 1);
   EXPECT_TRUE(json["eos"][0]["eos_prob"].is_null()) << "a model without EOS has none";
+  EXPECT_FALSE(json["eos"][0].contains("probe"));
+  EXPECT_EQ(json["eos"][1]["probe"], Json::parse("[0.5, -2.0]"));
   EXPECT_EQ(json["usage"]["natural_end_step"], 3);
   EXPECT_EQ(json["stop_match"], "end");
   EXPECT_TRUE(json["workers"]["prefill"].is_null());

@@ -105,10 +105,26 @@ TEST(WorkerArguments, WorkersThatShareAGpuDivideItAndAreOnOneHost) {
 
 // What serve spells must be what the binaries read.
 TEST(WorkerArguments, AreUnderstoodByTheWorker) {
-  const Parsed parsed({"m", "--kv-cache-memory", "3MiB", "--prefill-batch-wait-ms", "5",
-                       "--drain-timeout", "2s", "--isa", "avx2", "--enable-failpoints",
-                       "--async-scheduling", "on", "--tensor-parallel-size", "4", "--quantization",
-                       "fp8", "--load-cache", "a dir"});
+  const Parsed parsed({"m",
+                       "--kv-cache-memory",
+                       "3MiB",
+                       "--prefill-batch-wait-ms",
+                       "5",
+                       "--drain-timeout",
+                       "2s",
+                       "--isa",
+                       "avx2",
+                       "--enable-failpoints",
+                       "--async-scheduling",
+                       "on",
+                       "--tensor-parallel-size",
+                       "4",
+                       "--quantization",
+                       "fp8",
+                       "--load-cache",
+                       "a dir",
+                       "--probe",
+                       "p.json"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   WorkerFlags worker;
   FlagSet set("baton-decode", "decode", "");
@@ -124,6 +140,7 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.engine.tensor_parallel_size, 4);
   EXPECT_EQ(worker.engine.quantization, QuantizationFlag::kFp8);
   EXPECT_EQ(worker.engine.load_cache, "a dir");
+  EXPECT_EQ(worker.engine.probe, "p.json");
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);
 }

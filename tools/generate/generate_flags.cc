@@ -32,6 +32,8 @@ void BindLengths(FlagSet* set, RequestFlags* flags) {
                        "end at EOS; or run to --max-tokens, feeding EOS back or masking it")));
   set->Add(Common(With(SwitchFlag("eos-steps", &flags->eos_steps), group,
                        "report the EOS probability of every step")));
+  set->Add(With(SwitchFlag("eos-probe", &flags->eos_probe), group,
+                "report it with the products of the workers' probe"));
 }
 
 void BindSampling(FlagSet* set, RequestFlags* flags) {
@@ -115,6 +117,7 @@ baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   stop->set_eos_policy(flags.eos);
   if (flags.logprobs) spec.mutable_output()->set_logprobs(*flags.logprobs);
   spec.mutable_eos()->set_steps(flags.eos_steps);
+  spec.mutable_eos()->set_probe(flags.eos_probe);
   return spec;
 }
 

@@ -23,6 +23,7 @@ struct RequestFlags {
   std::vector<int32_t> stop_token_ids;
   baton::v1::EosPolicy eos = baton::v1::EOS_POLICY_UNSPECIFIED;
   bool eos_steps = false;
+  bool eos_probe = false;
 };
 
 struct GenerateFlags {

@@ -68,19 +68,25 @@ OrderedJson LogprobsOf(const Outcome& outcome) {
   return list;
 }
 
+OrderedJson EosOf(const v1::EosStep& step) {
+  OrderedJson row = {
+      {"step", step.step()},
+      {"timestamp", step.timestamp()},
+      {"eos_logprob", step.has_eos_logprob() ? OrderedJson(step.eos_logprob()) : OrderedJson()},
+      {"eos_prob", step.has_eos_prob() ? OrderedJson(step.eos_prob()) : OrderedJson()},
+      {"eos_prob_sampling", step.eos_prob_sampling()},
+      {"eos_rank", step.eos_rank()},
+      {"entropy", step.entropy()},
+      {"top1_prob", step.top1_prob()}};
+  if (step.probe_size() > 0) {
+    row["probe"] = std::vector<float>(step.probe().begin(), step.probe().end());
+  }
+  return row;
+}
+
 OrderedJson EosOf(const Outcome& outcome) {
   OrderedJson list = OrderedJson::array();
-  for (const v1::EosStep& step : outcome.eos_steps) {
-    list.push_back(
-        {{"step", step.step()},
-         {"timestamp", step.timestamp()},
-         {"eos_logprob", step.has_eos_logprob() ? OrderedJson(step.eos_logprob()) : OrderedJson()},
-         {"eos_prob", step.has_eos_prob() ? OrderedJson(step.eos_prob()) : OrderedJson()},
-         {"eos_prob_sampling", step.eos_prob_sampling()},
-         {"eos_rank", step.eos_rank()},
-         {"entropy", step.entropy()},
-         {"top1_prob", step.top1_prob()}});
-  }
+  for (const v1::EosStep& step : outcome.eos_steps) list.push_back(EosOf(step));
   return list;
 }
 

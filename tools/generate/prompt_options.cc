@@ -104,12 +104,14 @@ absl::Status SetEos(const std::string& key, const Json& value, GenerationSpec* s
   return absl::OkStatus();
 }
 
-absl::Status SetEosSteps(const std::string& key, const Json& value, GenerationSpec* spec) {
-  if (!value.is_boolean()) {
-    return WrongType(Reason::kConflictingOptions, key, value, "true or false");
-  }
-  spec->mutable_eos()->set_steps(value.get<bool>());
-  return absl::OkStatus();
+PromptOption EosOption(std::function<void(v1::EosOptions*, bool)> set) {
+  return [=](const std::string& key, const Json& value, GenerationSpec* spec) -> absl::Status {
+    if (!value.is_boolean()) {
+      return WrongType(Reason::kConflictingOptions, key, value, "true or false");
+    }
+    set(spec->mutable_eos(), value.get<bool>());
+    return absl::OkStatus();
+  };
 }
 
 }  // namespace
@@ -167,7 +169,8 @@ const std::map<std::string, PromptOption>& PromptOptions() {
       {"stop", SetStop},
       {"stop_token_id", SetStopTokens},
       {"eos", SetEos},
-      {"eos_steps", SetEosSteps}};
+      {"eos_steps", EosOption([](auto* eos, bool on) { eos->set_steps(on); })},
+      {"eos_probe", EosOption([](auto* eos, bool on) { eos->set_probe(on); })}};
   return *kOptions;
 }
 

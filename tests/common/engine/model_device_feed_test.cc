@@ -18,6 +18,9 @@ class ModelDeviceFeedTest : public ModelIdentityTest {
     const LocalShape shape = LocalShape::Of(model_->config, 0, 1).value();
     auto weights = LoadWeights(model_->config, shape, **files, *device_, nullptr);
     ASSERT_TRUE(weights.ok()) << weights.status();
+    auto probe = PackProbe(ProbeOf(GetParam().dtype, kHidden), *device_);
+    ASSERT_TRUE(probe.ok()) << probe.status();
+    weights->probe = std::move(probe).value();
     auto transformer =
         Transformer::Create(model_->config, shape, std::move(weights).value(), device_.get(),
                             {.max_tokens = 512, .max_samples = kRequests});

@@ -4,9 +4,11 @@
 
 #include <latch>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/formats/eos_probe_file.h"
 #include "tests/common/engine/harness.h"
 #include "tests/common/model/model_harness.h"
 
@@ -14,6 +16,7 @@ namespace baton {
 
 inline constexpr int32_t kRequests = 32;
 inline constexpr int32_t kMaxTokens = 24;
+inline constexpr int32_t kHidden = 64;
 
 struct Case {
   test::Device device;
@@ -26,6 +29,13 @@ inline std::vector<Case> AllCases() {
     for (const char* dtype : {"float32", "bfloat16"}) cases.push_back({device, dtype});
   }
   return cases;
+}
+
+// Products that every test here compares as well: of a middle layer with one dtype, of the normed
+// state with the other.
+inline EosProbe ProbeOf(const std::string& dtype, int32_t hidden) {
+  const auto layer = dtype == "float32" ? std::optional<int32_t>(0) : std::nullopt;
+  return MakeRandomEosProbe(hidden, 64, layer, 9).value();
 }
 
 // Lends a model's runner to one engine after the other. With a latch the first step waits for it.
@@ -70,13 +80,15 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
   static void SetUpTestSuite() {
     dir_ = new test::TempDir;
     const absl::Status written = WriteRandomModel(
-        {.arch = "llama", .head_dim = 24, .dtype = "bfloat16", .seed = 5}, *dir_ / "model");
+        {.arch = "llama", .hidden = kHidden, .head_dim = 24, .dtype = "bfloat16", .seed = 5},
+        *dir_ / "model");
     ASSERT_TRUE(written.ok()) << written;
   }
   static void TearDownTestSuite() { delete dir_; }
 
   void SetUp() override {
-    model_ = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype);
+    model_ = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype, 512, "auto",
+                            ProbeOf(GetParam().dtype, kHidden));
     auto harness = Start(Options());
     for (int32_t i = 0; i < kRequests; ++i) {
       const SequenceId id = harness->Admit(Request(i));
@@ -119,6 +131,8 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
       EXPECT_EQ(a.eos.eos_rank, b.eos.eos_rank);
       EXPECT_EQ(a.eos.entropy, b.eos.entropy);
       EXPECT_EQ(a.eos.top1_prob, b.eos.top1_prob);
+      ASSERT_EQ(b.probe.size(), 64u);
+      EXPECT_EQ(a.probe, b.probe);
       EXPECT_EQ(a.natural_end, b.natural_end);
       ASSERT_EQ(a.top_logprobs.size(), b.top_logprobs.size());
       for (size_t rank = 0; rank < a.top_logprobs.size(); ++rank) {

@@ -59,7 +59,8 @@ TEST_P(ModelIdentityTest, Resumed) {
 }
 
 TEST_P(ModelIdentityTest, SplitOverTwoEngines) {
-  auto second = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype);
+  auto second = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype, 512, "auto",
+                               ProbeOf(GetParam().dtype, kHidden));
   EngineOptions chunked = Options();
   chunked.max_prefill_tokens = 24;
   auto prefill = Start(chunked, 0, second.get());

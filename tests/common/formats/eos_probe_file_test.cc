@@ -121,6 +121,16 @@ TEST_F(EosProbeFileTest, NumbersThatAreNotFiniteAreRefused) {
   }
 }
 
+TEST(EosProbeFileModelTest, AnotherModelsFingerprintIsTold) {
+  const EosProbeFile file = Linear();
+  EXPECT_TRUE(CheckMadeFor(file, "p.json", file.model_fingerprint).ok());
+  const absl::Status foreign = CheckMadeFor(file, "p.json", "abcd");
+  EXPECT_EQ(foreign.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(foreign.ToString(), HasSubstr("the linear probe p.json"));
+  EXPECT_THAT(foreign.ToString(), HasSubstr(file.model_fingerprint));
+  EXPECT_THAT(foreign.ToString(), HasSubstr("abcd"));
+}
+
 TEST(RandomEosProbeTest, DirectionsAreOrthonormalAndOfTheSeed) {
   const int32_t hidden = 65;
   const auto probe = MakeRandomEosProbe(hidden, 64, 3, 11);

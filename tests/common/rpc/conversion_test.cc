@@ -151,8 +151,9 @@ TEST(GenerationTest, TokensSurviveBothWays) {
                      .top1_prob = 0.3f};
   token.token.natural_end = true;
   token.token.end_chance = true;
+  token.token.probe = {0.5f, -7};
   worker_pb::Token proto;
-  TokenToProto(token, true, &proto);
+  TokenToProto(token, {.eos_signal = true, .probe = true}, &proto);
   const PlacedToken back = TokenFromProto(proto);
   EXPECT_EQ(back.index, 3);
   EXPECT_EQ(back.unix_time, token.unix_time);
@@ -162,17 +163,21 @@ TEST(GenerationTest, TokensSurviveBothWays) {
   EXPECT_EQ(back.token.eos.eos_logprob, -3);
   EXPECT_TRUE(back.token.natural_end);
   EXPECT_TRUE(back.token.end_chance);
+  EXPECT_EQ(back.token.probe, token.token.probe);
 }
 
-TEST(GenerationTest, NanSignalsSurviveAndSignalsCanBeLeftOut) {
+TEST(GenerationTest, NanSignalsSurviveAndExtrasCanBeLeftOut) {
   PlacedToken token;
+  token.token.probe = {1};
   token.token.eos.eos_logprob = std::nanf("");
   worker_pb::Token proto;
-  TokenToProto(token, true, &proto);
+  TokenToProto(token, {.eos_signal = true}, &proto);
+  EXPECT_EQ(proto.probe_size(), 0);
   EXPECT_TRUE(std::isnan(TokenFromProto(proto).token.eos.eos_logprob));
   worker_pb::Token without;
-  TokenToProto(token, false, &without);
+  TokenToProto(token, {.probe = true}, &without);
   EXPECT_FALSE(without.has_eos());
+  EXPECT_EQ(without.probe_size(), 1);
 }
 
 TEST(GenerationTest, EndingsSurviveBothWays) {
