@@ -32,8 +32,9 @@ void BindMakeProbe(FlagSet* set, MakeProbeFlags* flags) {
   const std::string group = "Probe";
   set->Add(Common(With(IntFlag("dims", &flags->dims, {.min = 1, .max = kMaxEosProbeDims}), group,
                        "directions, at most the model's hidden size")));
-  set->Add(Common(With(OptionalIntFlag("layer", &flags->layer, {.min = 0}), group,
-                       "look at what this layer gives, from 0; default: the normed last state")));
+  set->Add(
+      Common(With(OptionalIntFlag("after-layer", &flags->layer, {.min = 0}), group,
+                  "look at the state after this layer, from 0; default: the normed last one")));
   set->Add(Common(With(OptionalInt64Flag("seed", &flags->seed, {.min = 0, .max = INT64_MAX}), group,
                        "of the directions; default 0")));
   set->Add(With(ChoiceFlag("dtype", &flags->dtype), group,

@@ -82,15 +82,13 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                        "where to keep the checkpoint as it is packed; later loads read that")));
 }
 
-void BindGuards(FlagSet* set, EngineFlags* flags) {
+void BindEnds(FlagSet* set, EngineFlags* flags) {
+  const char* const group = "Ends";
   set->Add(
-      With(ChoiceFlag("runaway", &flags->runaway), "Guards",
+      With(ChoiceFlag("runaway", &flags->runaway), group,
            "answers that repeat themselves with no end in sight: let them, tell of them in log "
            "and metrics, or end them; the same for all workers"));
-}
-
-void BindEos(FlagSet* set, EngineFlags* flags) {
-  set->Add(With(Valued(TextFlag("probe", &flags->probe), "FILE"), "EOS",
+  set->Add(With(Valued(TextFlag("probe", &flags->probe), "FILE"), group,
                 "directions whose products with the hidden state of every drawn token requests "
                 "may ask for; baton eos make-probe writes one"));
 }
@@ -99,10 +97,9 @@ void BindEos(FlagSet* set, EngineFlags* flags) {
 
 void BindEngine(FlagSet* set, EngineFlags* flags) {
   BindBatching(set, flags);
-  BindGuards(set, flags);
   BindCache(set, flags);
   BindDevice(set, flags);
-  BindEos(set, flags);
+  BindEnds(set, flags);
 }
 
 void BindWorker(FlagSet* set, WorkerFlags* flags) {

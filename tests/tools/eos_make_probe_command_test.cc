@@ -29,8 +29,8 @@ class EosMakeProbeCommand : public ::testing::Test {
 
 // With the fingerprint that a worker finds, and directions that fit its model.
 TEST_F(EosMakeProbeCommand, WritesAProbeForTheModel) {
-  const ToolRun run = RunTool(
-      {"eos", "make-probe", model_, "--dims", "8", "--seed", "5", "--layer", "1", "--out", file_});
+  const ToolRun run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--seed", "5",
+                               "--after-layer", "1", "--out", file_});
   ASSERT_EQ(run.exit, 0) << run.err;
   EXPECT_EQ(run.out, file_ + "\n");
   const auto probe = LoadEosProbeFile(file_);
@@ -66,7 +66,7 @@ TEST_F(EosMakeProbeCommand, SaysWhatDoesNotFit) {
   ToolRun run = RunTool({"eos", "make-probe", model_, "--out", file_});
   EXPECT_EQ(run.exit, 2);
   EXPECT_THAT(run.err, HasSubstr("64 directions in a hidden state of 48"));
-  run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--layer", "2", "--out", file_});
+  run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--after-layer", "2", "--out", file_});
   EXPECT_EQ(run.exit, 2);
   EXPECT_THAT(run.err, HasSubstr("layer 2 and the model has 2"));
   run = RunTool({"eos", "make-probe", folder_ + "/none", "--out", file_});

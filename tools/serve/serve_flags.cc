@@ -12,8 +12,8 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::string_view, 5> kEngineGroups = {"Batching", "KV cache", "Device",
-                                                           "Handoff", "Guards"};
+constexpr std::array<std::string_view, 5> kEngineGroups = {"Batching", "KV cache", "Device", "Ends",
+                                                           "Handoff"};
 constexpr std::array<std::string_view, 5> kRouterGroups = {"Model", "Request limits", "Tenants",
                                                            "End of sequence", "Workers"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
