@@ -9,12 +9,12 @@ readonly build_packages=(
   cmake ninja-build g++ pkg-config ccache
   libgrpc++-dev libssl-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev
-  libdnnl-dev ocl-icd-opencl-dev libhwy-dev
+  libdnnl-dev ocl-icd-opencl-dev libhwy-dev libzstd-dev
   prometheus-cpp-dev libcpp-httplib-dev libcurl4-openssl-dev)
 # What the tests need on top.
 readonly test_packages=(
   libgtest-dev libgmock-dev clang-format python3 python3-grpcio
-  python3-matplotlib python3-protobuf prometheus iproute2)
+  python3-matplotlib python3-protobuf python3-zstandard prometheus iproute2)
 # What fuzzing needs on top (scripts/fuzz). This version stands in CMakePresets.json, too.
 readonly fuzz_packages=(clang-16 libclang-rt-16-dev)
 # What fetching the CUDA toolkit needs where none is installed (scripts/cuda_toolkit).

@@ -2,6 +2,7 @@
 
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
+#include "common/eos/log_parts.h"
 #include "tools/commands.h"
 #include "tools/eos/csv.h"
 #include "tools/eos/eos_flags.h"
@@ -22,7 +23,7 @@ int EosConvertCommand(const Invocation& call) {
                       "the file to write; one that is there is "
                       "replaced")));
   if (const auto exit = call.Read(&set)) return *exit;
-  const auto result = ConvertToCsv(file, out);
+  const auto result = ConvertToCsv(LogNamed(file), out);
   if (!result.ok()) return ReportEosFailure(set, result.status());
   if (!result->rest.empty()) {
     std::fprintf(stderr, "%s: left out %s\n", set.program().c_str(), result->rest.c_str());

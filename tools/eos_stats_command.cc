@@ -2,6 +2,7 @@
 
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
+#include "common/eos/log_parts.h"
 #include "tools/commands.h"
 #include "tools/eos/eos_flags.h"
 #include "tools/eos/log_stats.h"
@@ -21,8 +22,8 @@ int EosStatsCommand(const Invocation& call) {
   set.Add(Common(With(SwitchFlag("json", &as_json), "Output", "as one JSON object")));
   if (const auto exit = call.Read(&set)) return *exit;
   LogStats stats;
-  for (const std::string& file : files) {
-    if (const absl::Status read = stats.ReadLog(file); !read.ok()) {
+  for (const LogFiles& log : LogsNamed(files)) {
+    if (const absl::Status read = stats.ReadLog(log); !read.ok()) {
       return ReportEosFailure(set, read);
     }
   }

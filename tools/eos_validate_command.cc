@@ -1,6 +1,7 @@
 #include "common/config/exit_code.h"
 #include "common/config/flag_types.h"
 #include "common/eos/eos_fields.h"
+#include "common/eos/log_parts.h"
 #include "tools/commands.h"
 #include "tools/eos/eos_flags.h"
 #include "tools/eos/validate_log.h"
@@ -32,11 +33,11 @@ int EosValidateCommand(const Invocation& call) {
     return ToInt(ExitCode::kOk);
   }
   bool good = true;
-  for (const std::string& file : files) {
-    const auto found = ValidateLog(file, kMostProblems);
+  for (const LogFiles& log : LogsNamed(files)) {
+    const auto found = ValidateLog(log, kMostProblems);
     if (!found.ok()) return ReportEosFailure(set, found.status());
-    Print(FindingsText(file, *found));
-    good = good && found->bad == 0 && !found->cut_off;
+    Print(FindingsText(log.name, *found));
+    good = good && found->bad == 0 && !found->cut_off && !found->broken;
   }
   return ToInt(good ? ExitCode::kOk : ExitCode::kRequestFailed);
 }

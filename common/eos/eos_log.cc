@@ -1,8 +1,16 @@
 #include "common/eos/eos_log.h"
 
+#include <cmath>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "common/base/block_hash.h"
 #include "common/base/status.h"
+#include "common/eos/log_parts.h"
+#include "common/eos/log_rotation.h"
+#include "nlohmann/json.hpp"
 
 namespace baton {
 namespace {
@@ -12,23 +20,67 @@ const base::Clock* SteadyTime() {
   return &clock;
 }
 
+std::string Content(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// Whether two contents of FILE.meta.json say the same of rows, whenever they were written.
+bool SayTheSame(const std::string& one, const std::string& other) {
+  const auto facts = [](const std::string& text) {
+    nlohmann::json meta = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (meta.is_object()) meta.erase("written");
+    return meta;
+  };
+  const nlohmann::json here = facts(one);
+  return here.is_discarded() ? one == other : here == facts(other);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EosLog>> EosLog::Open(EosLogOptions options) {
-  BATON_ASSIGN_OR_RETURN(LineFile rows, LineFile::Open(options.path));
-  BATON_ASSIGN_OR_RETURN(LineFile summaries, LineFile::Open(options.path + ".requests.jsonl"));
-  BATON_RETURN_IF_ERROR(WriteWholeFile(options.path + ".meta.json", options.meta_json));
-  const EosWriter::Options writer = {
-      .queue_lines = options.queue_rows,
-      .flush_every = kFlushEvery,
-      .stalled_after = kStalledAfter,
-      .clock = options.clock != nullptr ? options.clock : SteadyTime()};
+  const std::string path = RealLogPath(options.path);
+  const std::string meta_path = absl::StrCat(path, std::string(kMetaSuffix));
+  const base::Clock* const clock = options.clock != nullptr ? options.clock : SteadyTime();
+  BATON_ASSIGN_OR_RETURN(LineFile rows, LineFile::Open(path));
+  BATON_ASSIGN_OR_RETURN(LineFile summaries,
+                         LineFile::Open(absl::StrCat(path, std::string(kRequestsSuffix))));
+  const auto upkeep = std::make_shared<LogUpkeep>(path);
+  std::unique_ptr<LogRotation> rotation;
+  if (options.max_bytes > 0) {
+    rotation = std::make_unique<LogRotation>(LogRotation::Options{.path = path,
+                                                                  .meta_json = options.meta_json,
+                                                                  .max_bytes = options.max_bytes,
+                                                                  .keep = options.keep,
+                                                                  .clock = clock},
+                                             upkeep);
+    const std::string before = Content(meta_path);
+    if (rows.size() > 0 && !before.empty() && !SayTheSame(before, options.meta_json)) {
+      rotation->Turn(before, &rows, &summaries);
+    }
+  }
+  BATON_RETURN_IF_ERROR(WriteWholeFile(meta_path, options.meta_json));
+  const EosWriter::Options writer = {.queue_lines = options.queue_rows,
+                                     .flush_every = kFlushEvery,
+                                     .stalled_after = kStalledAfter,
+                                     .clock = clock};
   return std::unique_ptr<EosLog>(
-      new EosLog(std::make_shared<EosWriter>(writer, std::move(rows), std::move(summaries))));
+      new EosLog(std::make_shared<EosWriter>(writer, std::move(rows), std::move(summaries),
+                                             std::move(rotation)),
+                 upkeep, options.sample));
 }
 
-EosLog::EosLog(std::shared_ptr<EosWriter> writer)
-    : writer_(std::move(writer)), thread_([writer = writer_] { writer->Run(); }) {}
+EosLog::EosLog(std::shared_ptr<EosWriter> writer, std::shared_ptr<const LogUpkeep> upkeep,
+               double sample)
+    : writer_(std::move(writer)),
+      upkeep_(std::move(upkeep)),
+      sample_(sample),
+      thread_([writer = writer_] { writer->Run(); }) {}
+
+bool EosLog::Samples(std::string_view request_id) const {
+  // The upper bits of the hash as a number below 1.
+  return std::ldexp(static_cast<double>(HashSalt(request_id) >> 11), -53) < sample_;
+}
 
 EosLog::~EosLog() {
   writer_->Close();

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -12,6 +13,7 @@
 #include "common/base/clock.h"
 #include "common/eos/eos_row.h"
 #include "common/eos/eos_writer.h"
+#include "common/eos/log_upkeep.h"
 
 namespace baton {
 
@@ -20,6 +22,9 @@ struct EosLogOptions {
   std::string path;       // FILE; FILE.meta.json and FILE.requests.jsonl stand beside it
   std::string meta_json;  // the whole content of FILE.meta.json
   size_t queue_rows = size_t{1} << 18;  // rows and summaries that may wait for the disk
+  int64_t max_bytes = 0;                // FILE becomes FILE.N before it is larger; 0: never
+  int32_t keep = 1;                     // of these; the oldest are removed
+  double sample = 1;                    // share of all requests that are logged
   // Outlives even a write that does not come back; null: the steady clock.
   const base::Clock* clock = nullptr;
 };
@@ -37,6 +42,10 @@ struct EosLogOptions {
 // for kStalledAfter hangs: nobody waits for it any more, and once the queue is full rows are
 // dropped, counted and reported, as they are when the disk is full. Writing goes on as soon as it
 // can.
+//
+// FILE, FILE.requests.jsonl and FILE.meta.json become parts of the log as log_parts.h names them,
+// when one of the first two is full, and at the start when what FILE.meta.json says of the rows
+// that are there is no longer true. Where that fails, the files that there are grow on.
 class EosLog final {
  public:
   static constexpr base::Duration kFlushEvery = std::chrono::milliseconds(100);
@@ -46,6 +55,10 @@ class EosLog final {
   static absl::StatusOr<std::unique_ptr<EosLog>> Open(EosLogOptions options);
   // Writes what was appended before it ends, unless the disk hangs.
   ~EosLog();
+
+  // Whether the request with this id is one of the sample. It depends on the id and the share
+  // alone, so all routers and all attempts say the same, and a larger sample holds a smaller one.
+  bool Samples(std::string_view request_id) const;
 
   void Append(EosRow row) { writer_->Append(std::move(row)); }
   // Appends one line to FILE.requests.jsonl. `json` is an object without a newline.
@@ -57,12 +70,18 @@ class EosLog final {
   uint64_t rows_written() const { return writer_->rows_written(); }
   // How many rows and summaries were lost.
   uint64_t lines_dropped() const { return writer_->lines_dropped(); }
+  // How often a step of the upkeep of files failed.
+  uint64_t upkeep_failures(UpkeepStep step) const { return upkeep_->failures(step); }
+  // Whether no full file waits to be compressed.
+  bool parts_are_kept() const { return writer_->parts_are_kept(); }
 
  private:
-  explicit EosLog(std::shared_ptr<EosWriter> writer);
+  EosLog(std::shared_ptr<EosWriter> writer, std::shared_ptr<const LogUpkeep> upkeep, double sample);
 
   // Shared with the thread, which outlives the log when a write does not come back.
   const std::shared_ptr<EosWriter> writer_;
+  const std::shared_ptr<const LogUpkeep> upkeep_;
+  const double sample_;
   std::thread thread_;
 };
 

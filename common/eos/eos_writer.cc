@@ -18,10 +18,12 @@ constexpr base::Duration kLookEvery = std::chrono::milliseconds(20);
 
 }  // namespace
 
-EosWriter::EosWriter(Options options, LineFile rows, LineFile summaries)
+EosWriter::EosWriter(Options options, LineFile rows, LineFile summaries,
+                     std::unique_ptr<LogRotation> rotation)
     : options_(options),
       rows_file_(std::move(rows)),
       summaries_file_(std::move(summaries)),
+      rotation_(std::move(rotation)),
       queue_(options.queue_lines) {}
 
 void EosWriter::Append(Line line) {
@@ -84,7 +86,15 @@ void EosWriter::Take(Line line) {
   }
 }
 
+void EosWriter::MakeRoom() {
+  if (rotation_ == nullptr) return;
+  write_began_ = options_.clock->Now().time_since_epoch().count();
+  rotation_->MakeRoom(rows_.size(), &rows_file_, summaries_.size(), &summaries_file_);
+  write_began_ = 0;
+}
+
 void EosWriter::Flush() {
+  MakeRoom();
   if (!rows_.empty()) {
     const absl::Status written = Write(&rows_file_, rows_);
     if (written.ok()) {

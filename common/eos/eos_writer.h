@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -11,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/eos/eos_row.h"
 #include "common/eos/line_file.h"
+#include "common/eos/log_rotation.h"
 
 namespace baton {
 
@@ -26,7 +28,9 @@ class EosWriter final {
     base::Duration stalled_after{};  // without the disk taking what it was given
     const base::Clock* clock = nullptr;
   };
-  EosWriter(Options options, LineFile rows, LineFile summaries);
+  // `rotation` makes parts of both files; null: they grow for ever.
+  EosWriter(Options options, LineFile rows, LineFile summaries,
+            std::unique_ptr<LogRotation> rotation);
 
   // Never waits: a line that finds no room is dropped and counted.
   void Append(Line line);
@@ -43,11 +47,14 @@ class EosWriter final {
   bool writing() const { return write_began_.load() != 0; }
   uint64_t rows_written() const { return rows_written_.load(); }
   uint64_t lines_dropped() const { return lines_dropped_.load(); }
+  // Whether no full file waits to be compressed.
+  bool parts_are_kept() const { return rotation_ == nullptr || rotation_->idle(); }
 
  private:
   bool Stalled() const;
   void Take(Line line);
   void Flush();
+  void MakeRoom();
   absl::Status Write(LineFile* file, const std::string& lines);
   void Drop(uint64_t lines, std::string_view why);
   void NoteWritten();
@@ -55,6 +62,7 @@ class EosWriter final {
   const Options options_;
   LineFile rows_file_;
   LineFile summaries_file_;
+  const std::unique_ptr<LogRotation> rotation_;
   base::BoundedQueue<Line> queue_;
   std::string rows_;       // lines that wait for Flush; Run's own
   std::string summaries_;  // likewise

@@ -58,10 +58,13 @@ absl::StatusOr<LineFile> LineFile::Open(const std::string& path,
   if (fstat(fd, &info) != 0) return Failed("examine", path, errno);
   // A device or a pipe has no end to go on from.
   if (!S_ISREG(info.st_mode)) return file;
-  if (!LockForWriting(fd, wait)) {
+  file.regular_ = true;
+  // A writer that rotates its log lets go of a file that is no longer under this path.
+  if (!LockForWriting(fd, wait) || !file.IsInPlace()) {
     return absl::FailedPreconditionError(
         absl::StrCat(path, " is written by another process; give each its own file"));
   }
+  if (fstat(fd, &info) != 0) return Failed("examine", path, errno);
   file.size_ = info.st_size;
   if (absl::Status dropped = file.DropPartialLine(); !dropped.ok()) return dropped;
   return file;
@@ -98,6 +101,44 @@ absl::Status LineFile::Append(std::string_view lines) {
   // Readers must not see half a line; a device that cannot be truncated has no readers of lines.
   if (done > 0 && ftruncate(fd_, size_) != 0) size_ += done;
   return Failed("write", path_, error);
+}
+
+bool LineFile::IsInPlace() const {
+  struct stat here {};
+  struct stat there {};
+  return fstat(fd_, &here) == 0 && stat(path_.c_str(), &there) == 0 &&
+         here.st_dev == there.st_dev && here.st_ino == there.st_ino;
+}
+
+absl::Status LineFile::StartAnew(const std::string& aside) {
+  // Somebody may have moved or removed it, and then nothing is to be moved aside.
+  const bool in_place = IsInPlace();
+  if (!in_place && access(path_.c_str(), F_OK) == 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path_, " is another file now, which is left as it is; move it away"));
+  }
+  // The new file is there, and locked, before the path is free, so that no other writer gets it.
+  const std::string next = path_ + ".next";
+  const int fd = open(next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (fd < 0) return Failed("open", next, errno);
+  absl::Status done;
+  if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    done = Failed("lock", next, errno);
+  } else if (in_place && std::rename(path_.c_str(), aside.c_str()) != 0) {
+    done = Failed("rename to", aside, errno);
+  } else if (std::rename(next.c_str(), path_.c_str()) != 0) {
+    done = Failed("rename to", path_, errno);
+    if (in_place) std::rename(aside.c_str(), path_.c_str());
+  }
+  if (!done.ok()) {
+    unlink(next.c_str());
+    close(fd);
+    return done;
+  }
+  close(fd_);
+  fd_ = fd;
+  size_ = 0;
+  return done;
 }
 
 absl::Status WriteWholeFile(const std::string& path, std::string_view content) {

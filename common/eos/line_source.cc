@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/eos/zstd_file.h"
 
 namespace baton {
 namespace {
@@ -32,7 +33,17 @@ absl::StatusOr<LineSource> LineSource::Open(const std::string& path) {
   if (fstat(fd, &info) != 0) return CannotRead(path, errno);
   if (S_ISDIR(info.st_mode)) return CannotRead(path, EISDIR);
   source.regular_ = S_ISREG(info.st_mode);
+  if (source.regular_ && source.IsCompressed()) {
+    source.zstd_ = std::make_unique<ZstdReader>(fd, path);
+    source.regular_ = false;
+  }
   return source;
+}
+
+bool LineSource::IsCompressed() const {
+  char begin[4];
+  const ssize_t n = pread(fd_, begin, sizeof(begin), 0);
+  return path_.ends_with(".zst") || (n > 0 && ZstdReader::IsFrame(begin, static_cast<size_t>(n)));
 }
 
 LineSource::LineSource(std::string path, int fd) : path_(std::move(path)), fd_(fd) {
@@ -47,6 +58,7 @@ LineSource::LineSource(LineSource&& other) noexcept
     : path_(std::move(other.path_)),
       fd_(std::exchange(other.fd_, -1)),
       regular_(other.regular_),
+      zstd_(std::move(other.zstd_)),
       buffer_(std::move(other.buffer_)),
       begin_(other.begin_),
       filled_(other.filled_),
@@ -79,6 +91,12 @@ absl::StatusOr<bool> LineSource::Fill() {
 absl::StatusOr<bool> LineSource::Read() {
   char* const to = buffer_.data() + filled_;
   const size_t room = buffer_.size() - filled_;
+  if (zstd_ != nullptr) {
+    BATON_ASSIGN_OR_RETURN(const size_t n, zstd_->Read(to, room));
+    filled_ += n;
+    offset_ += static_cast<int64_t>(n);
+    return n > 0;
+  }
   while (true) {
     const ssize_t n = regular_ ? pread(fd_, to, room, offset_) : read(fd_, to, room);
     if (n < 0 && errno == EINTR) continue;

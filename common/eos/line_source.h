@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -11,9 +12,12 @@
 
 namespace baton {
 
+class ZstdReader;
+
 // Reads a file line by line, and on where it grew when it was at its end. The beginning of a line
 // that its writer takes back, as LineFile does, is forgotten. It holds one piece of the file in
-// memory, whatever the file's size. Not thread-safe.
+// memory, whatever the file's size. A file of zstd frames is read as what they hold; one that was
+// cut off or damaged is DATA_LOSS at that place. Not thread-safe.
 class LineSource final {
  public:
   static constexpr size_t kMaxLineBytes = size_t{64} << 10;
@@ -55,10 +59,13 @@ class LineSource final {
   // Reads from offset_ on behind what is in the buffer. False at the end of the file.
   absl::StatusOr<bool> Read();
   absl::StatusOr<int64_t> Size() const;
+  // Whether it is a regular file with the name or the first bytes of a compressed one.
+  bool IsCompressed() const;
 
   std::string path_;
   int fd_;
-  bool regular_ = false;  // a pipe or a device has no offsets
+  bool regular_ = false;              // a pipe, a device or a compressed file has no offsets
+  std::unique_ptr<ZstdReader> zstd_;  // of a compressed file
   std::string buffer_;
   size_t begin_ = 0;     // of what was not given yet, in the buffer
   size_t filled_ = 0;    // bytes of the file in the buffer

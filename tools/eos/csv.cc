@@ -106,10 +106,10 @@ void AppendCsvLine(std::string_view row, std::string* out) {
   out->push_back('\n');
 }
 
-absl::StatusOr<CsvResult> ConvertToCsv(const std::string& path, const std::string& out) {
-  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(path));
+absl::StatusOr<CsvResult> ConvertToCsv(const LogFiles& log, const std::string& out) {
+  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(log));
   std::error_code unknown;  // then opening it says why
-  if (std::filesystem::equivalent(path, out, unknown)) {
+  if (std::filesystem::equivalent(log.name, out, unknown)) {
     return MakeError(absl::StatusCode::kInvalidArgument, {},
                      absl::StrCat("--out ", out, " is the log itself; name another file"));
   }

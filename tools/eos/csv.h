@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/eos/log_parts.h"
 
 namespace baton {
 
@@ -19,8 +20,8 @@ struct CsvResult {
   int64_t rows = 0;
   std::string rest;  // about a last line without an end, which is left out; "" if there is none
 };
-// Writes the log at `path` as CSV to `out`, which nobody sees before it is complete. A line that is
-// no row ends it with an error and without a file.
-absl::StatusOr<CsvResult> ConvertToCsv(const std::string& path, const std::string& out);
+// Writes a log as CSV to `out`, which nobody sees before it is complete. A line that is no row ends
+// it with an error and without a file.
+absl::StatusOr<CsvResult> ConvertToCsv(const LogFiles& log, const std::string& out);
 
 }  // namespace baton

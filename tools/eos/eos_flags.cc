@@ -12,7 +12,7 @@ constexpr char kName[] = "eos-file";
 
 Flag Positional(Flag flag, std::string value, bool required) {
   flag = Valued(std::move(flag), std::move(value));
-  flag.help = "an EOS log, as --eos-log writes it";
+  flag.help = "an EOS log, as --eos-log writes it, with all its parts, or one part FILE.N[.zst]";
   flag.positional = true;
   flag.required = required;
   return flag;
@@ -29,8 +29,9 @@ void BindEosFiles(FlagSet* set, std::vector<std::string>* files, bool required) 
 }
 
 int ReportEosFailure(const FlagSet& set, const absl::Status& status) {
-  const ExitCode code =
-      absl::IsInvalidArgument(status) ? ExitCode::kRequestFailed : ExitCode::kResources;
+  const ExitCode code = absl::IsInvalidArgument(status) || absl::IsDataLoss(status)
+                            ? ExitCode::kRequestFailed
+                            : ExitCode::kResources;
   return ReportFatal(set.program(), FatalOf(status, code, "cannot go on",
                                             "a file that --eos-log wrote, and a folder with room"));
 }

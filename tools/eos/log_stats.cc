@@ -5,8 +5,8 @@
 
 namespace baton {
 
-absl::Status LogStats::ReadLog(const std::string& path) {
-  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(path));
+absl::Status LogStats::ReadLog(const LogFiles& log) {
+  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(log));
   EosLogRow row;
   while (true) {
     BATON_ASSIGN_OR_RETURN(const RowSource::Got got, rows.Next(&row));

@@ -7,6 +7,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "common/eos/eos_row_reader.h"
+#include "common/eos/log_parts.h"
 #include "tools/eos/distributions.h"
 
 namespace baton {
@@ -16,7 +17,7 @@ namespace baton {
 class LogStats final {
  public:
   // Each log has its own requests: an id in another log is another request.
-  absl::Status ReadLog(const std::string& path);
+  absl::Status ReadLog(const LogFiles& log);
   void Take(const EosLogRow& row);
   void EndLog();
 

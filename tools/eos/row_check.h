@@ -15,14 +15,20 @@ namespace baton {
 // one carries the end. Keeps a few numbers of each request that has not ended.
 //
 // An id may be used again after its request has ended; where it has not, as with a router that was
-// killed, a row of step 1 begins another request.
+// killed, a row of step 1 begins another request. In a log whose first parts are not there, a
+// request may also begin at a later step.
 class RowCheck final {
  public:
+  explicit RowCheck(bool begins_in_the_middle = false)
+      : begins_in_the_middle_(begins_in_the_middle) {}
+
   // What is wrong with the row, as "KEY: found …, expected …"; empty when nothing is. Of a row that
   // is out of order the next ones are taken to follow it, so that one gap is one problem.
   std::string Take(const EosLogRow& row);
 
   int64_t requests() const { return requests_; }
+  // Those whose first row here is not that of step 1, where this may be so.
+  int64_t begun_before() const { return begun_before_; }
   // Those without a last row.
   int64_t open() const { return abandoned_ + static_cast<int64_t>(open_.size()); }
 
@@ -38,7 +44,9 @@ class RowCheck final {
   };
   static std::string CheckOrder(const Request& before, const EosLogRow& row);
 
+  const bool begins_in_the_middle_;
   absl::flat_hash_map<std::string, Request> open_;  // by request id
+  int64_t begun_before_ = 0;
   int64_t requests_ = 0;
   int64_t abandoned_ = 0;  // open ones whose id was used again
 };

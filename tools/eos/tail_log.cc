@@ -3,11 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <iterator>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/eos/flat_json.h"
+#include "common/eos/log_parts.h"
 #include "tools/eos/row_source.h"
 
 namespace baton {
@@ -27,68 +31,121 @@ std::string Bar(double probability) {
 // One reading of a log, from its beginning to its end or, with `follow`, to the reader's.
 class LogTail final {
  public:
-  LogTail(const TailOptions& options, const TailHooks& hooks) : options_(options), hooks_(hooks) {}
+  LogTail(const TailOptions& options, const TailHooks& hooks)
+      : options_(options), hooks_(hooks), log_(LogNamed(options.path)) {}
 
   absl::Status Run() {
-    BATON_ASSIGN_OR_RETURN(RowSource first, RowSource::Open(options_.path));
-    rows_.emplace(std::move(first));
+    std::vector<LogPart> parts;
+    if (log_.live) {
+      BATON_ASSIGN_OR_RETURN(OpenedLog opened, OpenLog(log_.name));
+      parts = std::move(opened.parts);
+      Read(std::move(opened));
+    } else {
+      BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(log_));
+      rows_.emplace(std::move(rows));
+    }
     if (!hooks_.write(TailHead())) return absl::OkStatus();
-    BATON_RETURN_IF_ERROR(ReadOn(options_.rows));
-    if (!ShowKept()) return absl::OkStatus();
+    BATON_RETURN_IF_ERROR(options_.rows ? KeepTheLast(*options_.rows, parts) : ShowAll(parts));
     while (options_.follow && reader_ && hooks_.wait()) {
-      BATON_RETURN_IF_ERROR(ReadOn(std::nullopt));
-      BATON_RETURN_IF_ERROR(OpenAgainIfChanged());
+      BATON_RETURN_IF_ERROR(ReadOn());
+      if (log_.live) BATON_RETURN_IF_ERROR(OpenAgainIfChanged());
     }
     return absl::OkStatus();
   }
 
  private:
-  // Shows what there is now, or keeps the last `most` of it.
-  absl::Status ReadOn(std::optional<int64_t> most) {
+  void Read(OpenedLog opened) {
+    number_ = opened.number;
+    rows_.reset();
+    rows_.emplace(std::move(opened.live));
+  }
+
+  // Calls `take` with the rows that are wanted, up to where the log ends now.
+  template <typename Take>
+  absl::Status EachRow(RowSource* rows, const Take& take) {
+    EosLogRow row;
     while (reader_) {
-      BATON_ASSIGN_OR_RETURN(const RowSource::Got got, rows_->Next(&row_));
+      BATON_ASSIGN_OR_RETURN(const RowSource::Got got, rows->Next(&row));
       if (got == RowSource::Got::kEnd) break;
       if (got == RowSource::Got::kNoRow) {
-        hooks_.note(absl::StrCat(rows_->Place(), " is no row: ", rows_->problem()));
-        continue;
+        hooks_.note(absl::StrCat(rows->Place(), " is no row: ", rows->problem()));
+      } else if (options_.request_id.empty() || row.request_id == options_.request_id) {
+        take(row);
       }
-      if (!options_.request_id.empty() && row_.request_id != options_.request_id) continue;
-      if (!most) {
-        reader_ = hooks_.write(TailLine(row_));
-        continue;
-      }
-      kept_.push_back(row_);
-      if (static_cast<int64_t>(kept_.size()) > *most) kept_.pop_front();
     }
     return absl::OkStatus();
   }
 
-  bool ShowKept() {
-    for (const EosLogRow& row : kept_) reader_ = reader_ && hooks_.write(TailLine(row));
-    kept_.clear();
-    return reader_;
+  absl::Status Show(RowSource* rows) {
+    return EachRow(rows, [this](const EosLogRow& row) { reader_ = hooks_.write(TailLine(row)); });
+  }
+  absl::Status ReadOn() { return Show(&*rows_); }
+
+  absl::Status ShowPart(const LogPart& part) {
+    absl::StatusOr<RowSource> rows = RowSource::Open(LogNamed(part.path));
+    // The oldest parts go while others are read.
+    if (absl::IsNotFound(rows.status())) return absl::OkStatus();
+    return rows.ok() ? Show(&*rows) : rows.status();
+  }
+
+  absl::Status ShowAll(const std::vector<LogPart>& parts) {
+    for (const LogPart& part : parts) BATON_RETURN_IF_ERROR(ShowPart(part));
+    return ReadOn();
+  }
+
+  // Shows the last `most` rows that there are now. Of the parts only those are read that have some
+  // of them.
+  absl::Status KeepTheLast(int64_t most, std::vector<LogPart> parts) {
+    std::deque<EosLogRow> kept;
+    const auto last_of = [&](RowSource* rows, int64_t room) {
+      std::deque<EosLogRow> some;
+      const absl::Status read = EachRow(rows, [&](const EosLogRow& row) {
+        some.push_back(row);
+        if (std::ssize(some) > room) some.pop_front();
+      });
+      kept.insert(kept.begin(), some.begin(), some.end());
+      return read;
+    };
+    BATON_RETURN_IF_ERROR(last_of(&*rows_, most));
+    for (; !parts.empty() && std::ssize(kept) < most; parts.pop_back()) {
+      absl::StatusOr<RowSource> rows = RowSource::Open(LogNamed(parts.back().path));
+      if (absl::IsNotFound(rows.status())) break;
+      if (!rows.ok()) return rows.status();
+      BATON_RETURN_IF_ERROR(last_of(&*rows, most - std::ssize(kept)));
+    }
+    for (const EosLogRow& row : kept) reader_ = reader_ && hooks_.write(TailLine(row));
+    return absl::OkStatus();
   }
 
   absl::Status OpenAgainIfChanged() {
     const LineSource::Change change = rows_->Look();
     if (change == LineSource::Change::kNone) return absl::OkStatus();
-    auto next = RowSource::Open(options_.path);
+    absl::StatusOr<OpenedLog> next = OpenLog(log_.name);
     // Between the look and here it may have been moved away again; the next look tells.
-    if (absl::IsNotFound(next.status())) return absl::OkStatus();
+    if (absl::IsNotFound(next.status()) || absl::IsUnavailable(next.status())) {
+      return absl::OkStatus();
+    }
     if (!next.ok()) return next.status();
-    hooks_.note(options_.path + (change == LineSource::Change::kReplaced
-                                     ? " was replaced; reading the new file"
-                                     : " became shorter; reading it from its beginning"));
-    rows_.reset();
-    rows_.emplace(*std::move(next));
-    return ReadOn(std::nullopt);
+    // What was read is a part now, with the number that it was to get.
+    if (change == LineSource::Change::kReplaced && next->number > number_) {
+      BATON_RETURN_IF_ERROR(ReadOn());
+      for (const LogPart& part : next->parts) {
+        if (part.number > number_) BATON_RETURN_IF_ERROR(ShowPart(part));
+      }
+    } else {
+      hooks_.note(options_.path + (change == LineSource::Change::kReplaced
+                                       ? " was replaced; reading the new file"
+                                       : " became shorter; reading it from its beginning"));
+    }
+    Read(*std::move(next));
+    return ReadOn();
   }
 
   const TailOptions& options_;
   const TailHooks& hooks_;
-  std::optional<RowSource> rows_;
-  EosLogRow row_;
-  std::deque<EosLogRow> kept_;
+  const LogFiles log_;
+  std::optional<RowSource> rows_;  // of FILE
+  int64_t number_ = 0;             // the one that FILE gets when it is full
   bool reader_ = true;
 };
 

@@ -28,8 +28,9 @@ struct TailHooks {
   std::function<bool()> wait;
 };
 
-// Shows the rows of a log, one line each, and with `follow` those that are added. A log that was
-// replaced or became shorter is read from its beginning. A line that is no row is noted.
+// Shows the rows of a log, one line each, and with `follow` those that are added, also when the log
+// is rotated. One that was replaced or became shorter is read from its beginning. A line that is no
+// row is noted.
 absl::Status TailLog(const TailOptions& options, const TailHooks& hooks);
 
 // The head of the lines, and a row as one of them.

@@ -21,17 +21,23 @@ std::string Counted(int64_t count, std::string_view noun) {
 
 }  // namespace
 
-absl::StatusOr<LogFindings> ValidateLog(const std::string& path, size_t most_problems) {
-  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(path));
+absl::StatusOr<LogFindings> ValidateLog(const LogFiles& log, size_t most_problems) {
+  BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(log));
   LogFindings found;
-  RowCheck check;
+  RowCheck check(rows.begins_in_the_middle());
   EosLogRow row;
   while (true) {
     row.request_id.clear();
-    BATON_ASSIGN_OR_RETURN(const RowSource::Got got, rows.Next(&row));
-    if (got == RowSource::Got::kEnd) break;
+    const absl::StatusOr<RowSource::Got> got = rows.Next(&row);
+    if (absl::IsDataLoss(got.status())) {
+      found.broken = true;
+      found.rest = std::string(got.status().message());
+      break;
+    }
+    if (!got.ok()) return got.status();
+    if (*got == RowSource::Got::kEnd) break;
     ++found.rows;
-    const std::string problem = got == RowSource::Got::kNoRow ? rows.problem() : check.Take(row);
+    const std::string problem = *got == RowSource::Got::kNoRow ? rows.problem() : check.Take(row);
     if (problem.empty()) continue;
     ++found.bad;
     if (found.problems.size() >= most_problems) continue;
@@ -39,6 +45,8 @@ absl::StatusOr<LogFindings> ValidateLog(const std::string& path, size_t most_pro
   }
   found.requests = check.requests();
   found.open = check.open();
+  found.begun_before = check.begun_before();
+  if (found.broken) return found;
   const RowSource::Rest rest = rows.rest();
   found.rest = rows.RestText(rest);
   found.cut_off = rest == RowSource::Rest::kCutOff;
@@ -54,10 +62,15 @@ std::string FindingsText(const std::string& path, const LogFindings& found) {
   }
   if (!found.rest.empty()) absl::StrAppend(&text, found.rest, "\n");
   absl::StrAppend(&text, path, ": ", Counted(found.rows, "row"), " of ",
-                  Counted(found.requests, "request"), ", ", found.open, " of them open: ");
+                  Counted(found.requests, "request"), ", ", found.open, " of them open");
+  if (found.begun_before > 0) {
+    absl::StrAppend(&text, ", ", found.begun_before, " begun in older parts");
+  }
   const std::string verdict =
       found.bad == 0 ? std::string("all rows are good") : Counted(found.bad, "bad row");
-  return absl::StrCat(text, verdict, found.cut_off ? ", the last line is cut off\n" : "\n");
+  absl::StrAppend(&text, ": ", verdict, found.cut_off ? ", the last line is cut off" : "",
+                  found.broken ? ", a file is broken and the rest unread" : "", "\n");
+  return text;
 }
 
 }  // namespace baton

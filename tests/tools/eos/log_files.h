@@ -5,6 +5,7 @@
 #include <sstream>
 #include <string>
 
+#include "common/eos/zstd_file.h"
 #include "gtest/gtest.h"
 
 namespace baton {
@@ -23,6 +24,12 @@ class LogFilesTest : public ::testing::Test {
   }
   void Append(const std::string& name, const std::string& text) const {
     std::ofstream(Path(name), std::ios::binary | std::ios::app) << text;
+  }
+  // As the writer of a log does with a part: FILE.zst stands in the place of the file at `path`.
+  void Compress(const std::string& path) const {
+    const std::string whole = path.starts_with("/") ? path : Path(path);
+    ASSERT_TRUE(CompressFile(whole, whole + ".zst", [] { return false; }).ok());
+    std::filesystem::remove(whole);
   }
   static std::string Content(const std::string& path) {
     std::ifstream file(path, std::ios::binary);

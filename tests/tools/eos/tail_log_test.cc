@@ -110,6 +110,60 @@ TEST_F(TailLogTest, ReadsAFileThatWasReplacedFromItsBeginning) {
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("was replaced")));
 }
 
+// As a writer that rotates: FILE gets its number, and a new one is there.
+TEST_F(TailLogTest, FollowsALogOverRotationsWithoutARowTwiceOrLost) {
+  const auto turn = [&](int number) {
+    std::rename(Path("log").c_str(), Path("log." + std::to_string(number)).c_str());
+  };
+  changes_ = {[&] {
+                Append("log", Rows(3, 3));
+                turn(7);
+                File("log", Rows(4, 4));
+              },
+              [&] {  // twice between two looks, and compressed and removed meanwhile
+                Append("log", Rows(5, 5));
+                turn(8);
+                Compress("log.8");
+                File("log", Rows(6, 6));
+                turn(9);
+                Compress("log.9");
+                std::filesystem::remove(Path("log.6"));
+                File("log", Rows(7, 7));
+              },
+              [&] { turn(10); },  // a moment without a file
+              [&] { File("log", Rows(8, 8)); }};
+  File("log.6", Rows(1, 1));
+  Tail({.path = File("log", Rows(2, 2)), .rows = 1, .follow = true});
+  EXPECT_THAT(Steps(), ElementsAre(2, 3, 4, 5, 6, 7, 8));
+  EXPECT_THAT(notes_, IsEmpty());
+}
+
+TEST_F(TailLogTest, TheLastRowsMayLieInSeveralParts) {
+  File("log.9", Rows(1, 3));
+  Compress(File("log.10", Rows(4, 6)));
+  File("log", Rows(7, 8));
+  Tail({.path = Path("log"), .rows = 4});
+  EXPECT_THAT(Steps(), ElementsAre(5, 6, 7, 8));
+  shown_.clear();
+  Tail({.path = Path("log"), .rows = 100});
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
+}
+
+TEST_F(TailLogTest, ARequestIsFoundInAllParts) {
+  Compress(File("log.1", EosLine({.id = "a"}) + EosLine({.id = "b", .step = 9})));
+  File("log.2", EosLine({.id = "a", .step = 2}));
+  Tail({.path = File("log", EosLine({.id = "a", .step = 3})), .request_id = "a"});
+  EXPECT_THAT(Steps(), ElementsAre(1, 2, 3));
+}
+
+TEST_F(TailLogTest, OnePartCanBeShown) {
+  File("log.1", Rows(1, 2));
+  Compress(File("log.2", Rows(3, 4)));
+  File("log", Rows(5, 6));
+  Tail({.path = Path("log.2.zst")});
+  EXPECT_THAT(Steps(), ElementsAre(3, 4));
+}
+
 TEST_F(TailLogTest, ReadsAFileThatBecameShorterFromItsBeginning) {
   changes_ = {[&] { File("log", Rows(8, 8)); }, [&] { Append("log", Rows(9, 9)); }};
   Tail({.path = File("log", Rows(1, 3)), .rows = 1, .follow = true});

@@ -1,0 +1,47 @@
+#include "common/eos/log_rotation.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/eos/log_parts.h"
+
+namespace baton {
+
+LogRotation::LogRotation(Options options, std::shared_ptr<LogUpkeep> upkeep)
+    : options_(std::move(options)),
+      upkeep_(std::move(upkeep)),
+      keeper_(options_.path, options_.keep, upkeep_) {}
+
+bool LogRotation::IsFull(const LineFile& file, size_t more) const {
+  return file.regular() && file.size() > 0 &&
+         file.size() + static_cast<int64_t>(more) > options_.max_bytes;
+}
+
+void LogRotation::MakeRoom(size_t row_bytes, LineFile* rows, size_t summary_bytes,
+                           LineFile* summaries) {
+  if (!IsFull(*rows, row_bytes) && !IsFull(*summaries, summary_bytes)) return;
+  if (options_.clock->Now() < retry_at_) return;
+  Turn(options_.meta_json, rows, summaries);
+}
+
+void LogRotation::Turn(const std::string& meta_json, LineFile* rows, LineFile* summaries) {
+  const absl::Status turned = TurnFiles(meta_json, rows, summaries);
+  upkeep_->Note(UpkeepStep::kRotate, turned);
+  if (!turned.ok()) retry_at_ = options_.clock->Now() + kRetryAfter;
+  keeper_.Wake();
+}
+
+absl::Status LogRotation::TurnFiles(const std::string& meta_json, LineFile* rows,
+                                    LineFile* summaries) {
+  const std::string part = PartPath(options_.path, LastPartNumber(options_.path) + 1);
+  // Rows first: readers take a number for used once its rows are there. A process that ends in
+  // between leaves summaries for the next part, which is where they may be anyway.
+  if (rows->regular()) BATON_RETURN_IF_ERROR(rows->StartAnew(part));
+  if (summaries->regular()) {
+    BATON_RETURN_IF_ERROR(summaries->StartAnew(absl::StrCat(part, std::string(kRequestsSuffix))));
+  }
+  return WriteWholeFile(absl::StrCat(part, std::string(kMetaSuffix)), meta_json);
+}
+
+}  // namespace baton
