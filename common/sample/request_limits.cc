@@ -12,6 +12,7 @@ constexpr RequestLimitRow kRows[] = {
     {RequestLimit::kMessageRole, "messages.role", LimitKind::kBytes, 64},
     {RequestLimit::kRequestId, "spec.request_id", LimitKind::kBytes, 256},
     {RequestLimit::kCacheSalt, "spec.cache_salt", LimitKind::kBytes, 256},
+    {RequestLimit::kTag, "spec.tag", LimitKind::kBytes, 64},
     {RequestLimit::kStopStrings, "spec.stop.stop", LimitKind::kCount, 64},
     {RequestLimit::kStopStringBytes, "spec.stop.stop", LimitKind::kBytes, 256},
     {RequestLimit::kStopTokenIds, "spec.stop.stop_token_ids", LimitKind::kCount, 256},

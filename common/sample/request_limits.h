@@ -18,6 +18,7 @@ enum class RequestLimit {
   kMessageRole,
   kRequestId,
   kCacheSalt,
+  kTag,
   kStopStrings,
   kStopStringBytes,
   kStopTokenIds,

@@ -34,6 +34,7 @@ struct RequestSpec {
   bool logprobs = false;   // to the client; sampling.num_top_logprobs says how many beside
   bool eos_steps = false;  // to the client
   bool eos_probe = false;  // with them, the products of the workers' probe
+  std::string tag;         // for the EOS log's summaries
   std::string cache_salt;  // as workers get it: of the tenant and of what the request gave
   ByteBudget::Share held;  // of what all requests may hold: its message, then its prompt
 };

@@ -138,12 +138,13 @@ absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& opt
   return absl::OkStatus();
 }
 
-absl::Status CheckRequestId(const std::string& id) {
-  // The id stands in log lines, each of which is one line.
+// Request ids and tags stand in lines of logs and tables.
+absl::Status CheckOneLine(std::string_view name, const std::string& text) {
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
-  if (std::any_of(id.begin(), id.end(), control)) {
-    return InvalidArgument(Reason::kInvalidText, "spec.request_id",
-                           "request_id has a control character; expected text on one line");
+  if (std::any_of(text.begin(), text.end(), control)) {
+    return InvalidArgument(
+        Reason::kInvalidText, absl::StrCat("spec.", std::string(name)),
+        absl::StrCat(std::string(name), " has a control character; expected text on one line"));
   }
   return absl::OkStatus();
 }
@@ -206,7 +207,8 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
                                          uint64_t seed) {
   BATON_RETURN_IF_ERROR(CheckModelName(spec.model(), model));
   BATON_RETURN_IF_ERROR(CheckUnsupported(spec));
-  BATON_RETURN_IF_ERROR(CheckRequestId(spec.request_id()));
+  BATON_RETURN_IF_ERROR(CheckOneLine("request_id", spec.request_id()));
+  BATON_RETURN_IF_ERROR(CheckOneLine("tag", spec.tag()));
   BATON_RETURN_IF_ERROR(CheckInput(input, model));
   BATON_RETURN_IF_ERROR(CheckMaxTokens(spec.stop(), options));
   BATON_RETURN_IF_ERROR(CheckStopStrings(spec.stop()));
@@ -226,6 +228,7 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.logprobs = spec.output().has_logprobs();
   resolved.eos_probe = spec.eos().probe();
   resolved.eos_steps = spec.eos().steps() || resolved.eos_probe;
+  resolved.tag = spec.tag();
   resolved.cache_salt = spec.cache_salt();
   return resolved;
 }

@@ -1,5 +1,7 @@
 #include "router/request/request_summary.h"
 
+#include "absl/strings/str_format.h"
+#include "common/base/block_hash.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "router/edge/eos_meta.h"
@@ -21,6 +23,12 @@ Json LengthControlJson(const std::optional<LengthControl>& control) {
 }
 
 Json OrNull(std::optional<int32_t> value) { return value ? Json(*value) : Json(nullptr); }
+
+// Of the ids alone: the same prompt has the same hash whoever asks. Null while there are none.
+Json PromptHash(const std::vector<TokenId>& prompt) {
+  if (prompt.empty()) return nullptr;
+  return absl::StrFormat("%016x", HashBlock(HashSalt(""), prompt));
+}
 
 }  // namespace
 
@@ -51,6 +59,8 @@ std::string SummaryLine(const RequestSummary& summary) {
       {"request_id", spec.request_id},
       {"model", summary.model},
       {"tenant", spec.tenant},
+      {"tag", spec.tag.empty() ? Json(nullptr) : Json(spec.tag)},
+      {"prompt_hash", PromptHash(spec.prompt)},
       {"timestamp", summary.arrived},
       {"finish_reason", FinishReasonName(summary.reason)},
       {"stop_cause", StopCauseName(summary.reason)},

@@ -68,6 +68,8 @@ constexpr RefusalCase kOthers[] = {
     {"output { logprobs: 21 }", kInvalid, "INVALID_SAMPLING", "output.logprobs"},
     {"output { prompt_logprobs: true }", kUnimplemented, "UNSUPPORTED_FIELD",
      "output.prompt_logprobs"},
+    {"request_id: 'two\\nlines'", kInvalid, "INVALID_TEXT", "request_id"},
+    {"tag: 'two\\nlines'", kInvalid, "INVALID_TEXT", "tag"},
     {"priority: 1", kUnimplemented, "UNSUPPORTED_FIELD", "priority"},
     {"guided_json: '{}'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_json"},
     {"guided_regex: 'a'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_regex"},

@@ -68,6 +68,8 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
 void BindRequest(FlagSet* set, RequestFlags* flags) {
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), "Server",
                 "name of the model; default: the one that is served"));
+  set->Add(With(TextFlag("tag", &flags->tag), "Server",
+                "a word for its EOS log, such as the family of the prompts; at most 64 bytes"));
   BindLengths(set, flags);
   BindSampling(set, flags);
 }
@@ -97,6 +99,7 @@ void BindGenerate(FlagSet* set, GenerateFlags* flags) {
 baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   baton::v1::GenerationSpec spec;
   spec.set_model(flags.model);
+  spec.set_tag(flags.tag);
   auto* sampling = spec.mutable_sampling();
   if (flags.temperature) sampling->set_temperature(*flags.temperature);
   if (flags.top_p) sampling->set_top_p(*flags.top_p);

@@ -13,6 +13,7 @@ namespace baton {
 // What the flags of a request say. What is absent is not sent, so that the server's default holds.
 struct RequestFlags {
   std::string model;
+  std::string tag;
   std::optional<int32_t> max_tokens, min_tokens, top_k, no_repeat_ngram_size, logprobs;
   std::optional<int32_t> length_target;
   std::optional<float> length_strength;

@@ -25,6 +25,7 @@ v1::ChatGenerateRequest Largest() {
   v1::GenerationSpec* spec = request.mutable_spec();
   spec->set_request_id(std::string(Most(RequestLimit::kRequestId), 'i'));
   spec->set_cache_salt(std::string(Most(RequestLimit::kCacheSalt), 's'));
+  spec->set_tag(std::string(Most(RequestLimit::kTag), 't'));
   for (int i = 0; i < Most(RequestLimit::kStopStrings); ++i) {
     spec->mutable_stop()->add_stop(std::string(Most(RequestLimit::kStopStringBytes), 'x'));
   }
@@ -62,6 +63,8 @@ TEST(RequestParseTest, OneMoreOfAnyIsRefusedBeforeAnythingIsCopied) {
        [](auto* request) { request->mutable_spec()->mutable_request_id()->push_back('i'); }},
       {"spec.cache_salt", "257",
        [](auto* request) { request->mutable_spec()->mutable_cache_salt()->push_back('s'); }},
+      {"spec.tag", "65",
+       [](auto* request) { request->mutable_spec()->mutable_tag()->push_back('t'); }},
       {"spec.stop.stop", "65",
        [](auto* request) { request->mutable_spec()->mutable_stop()->add_stop("x"); }},
       {"spec.stop.stop", "257",
