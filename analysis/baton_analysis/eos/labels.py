@@ -2,9 +2,9 @@
 
 import json
 import math
-import os
 from typing import NamedTuple
 
+from baton_analysis.eos.files import files_of, open_lines, summaries_of
 from baton_analysis.eos.log import shown
 from baton_analysis.errors import InputError
 
@@ -21,8 +21,8 @@ UNKNOWN = Label(None, None)
 
 
 class Labels:
-    """Of each request id: its label. Baton's summaries have no family; a `tag` of another writer's
-    is taken as one, and a families file stands above it."""
+    """Of each request id: its label. The tag of a request is its family, and a families file stands
+    above it."""
 
     def __init__(self):
         self.files_without_summaries = []
@@ -50,14 +50,18 @@ class Labels:
         self._families = families
 
     def read_summaries(self, log: str):
-        """What stands in LOG.requests.jsonl beside a log, if it is there."""
-        path = log + ".requests.jsonl"
-        if not os.path.exists(path):
-            self.files_without_summaries.append(log)
-            return
+        """What stands in LOG.requests.jsonl beside a log and its parts, where it is there."""
         same = {}  # labels are few: each is kept once
+        for file in files_of([log]):
+            path = summaries_of(file)
+            if path is None:
+                self.files_without_summaries.append(file)
+            else:
+                self._read(path, same)
+
+    def _read(self, path, same):
         try:
-            with open(path, "rb") as file:
+            with open_lines(path) as file:
                 for number, line in enumerate(file, start=1):
                     self._take(path, number, line, same)
         except OSError as error:

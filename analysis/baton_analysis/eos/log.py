@@ -12,6 +12,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from baton_analysis.eos.files import files_of, open_lines
 from baton_analysis.errors import InputError
 
 # Of requests that have not ended; 56 bytes each.
@@ -53,10 +54,11 @@ class Sequence:
 
 
 class LogReader:
-    """Reads files as one stream, in the given order, so parts of a rotated log fit together."""
+    """Reads files as one stream, in the given order, so parts of a rotated log fit together. A
+    log is read with the parts that were rotated away."""
 
     def __init__(self, paths: list[str], open_rows_max: int = OPEN_ROWS_MAX):
-        self.paths = paths
+        self.paths = files_of(paths)
         self.rows = 0  # read
         self.rows_after_end = 0  # left out: after the natural end of a request that ignores EOS
         self.missing = Counter()  # column -> rows without it
@@ -71,7 +73,7 @@ class LogReader:
         for path in self.paths:
             try:
                 # As bytes: a last line that is cut inside of a character is a cut line, no more.
-                with open(path, "rb", buffering=1 << 20) as file:
+                with open_lines(path) as file:
                     yield from self._of_file(path, file)
             except OSError as error:
                 raise InputError(
