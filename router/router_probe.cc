@@ -177,8 +177,14 @@ LoadTotals RouterProbe::Load() const {
 
 void RouterProbe::WatchEosLog(const EosLog* log) {
   prometheus::Counter* const dropped = &registry_->counter(Metric::kEosLogDropped);
-  registry_->OnScrape([dropped, log] {
+  registry_->OnScrape([registry = registry_, dropped, log] {
     MetricsRegistry::AdvanceTo(dropped, static_cast<double>(log->lines_dropped()));
+    for (const UpkeepStep step :
+         {UpkeepStep::kRotate, UpkeepStep::kCompress, UpkeepStep::kRemove}) {
+      MetricsRegistry::AdvanceTo(
+          &registry->counter(Metric::kEosLogUpkeepFailures, {std::string(UpkeepStepName(step))}),
+          static_cast<double>(log->upkeep_failures(step)));
+    }
   });
 }
 

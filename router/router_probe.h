@@ -69,7 +69,8 @@ class RouterProbe final {
   // What the router has done and has to do. A prompt counts when its request ends.
   LoadTotals Load() const;
 
-  // Keeps baton_eos_log_dropped_total in step with the log at every scrape.
+  // Keeps baton_eos_log_dropped_total and …_upkeep_failures_total in step with the log at every
+  // scrape.
   void WatchEosLog(const EosLog* log);
   // Keeps baton_request_bytes_inflight in step with the budget at every scrape.
   void WatchBytes(const ByteBudget* budget);

@@ -148,9 +148,12 @@ std::optional<Fatal> RouterProcess::StartRouter() {
 
 std::optional<Fatal> RouterProcess::OpenEosLog(Router::Parts* parts) const {
   if (flags_.eos_log.empty()) return std::nullopt;
-  auto log =
-      EosLog::Open({.path = flags_.eos_log,
-                    .meta_json = EosMetaJson(*parts->model, parts->options, clock_.UnixNow())});
+  auto log = EosLog::Open({.path = flags_.eos_log,
+                           .meta_json = EosMetaJson(*parts->model, parts->options,
+                                                    flags_.eos_log_sample, clock_.UnixNow()),
+                           .max_bytes = flags_.eos_log_max_size,
+                           .keep = flags_.eos_log_files,
+                           .sample = flags_.eos_log_sample});
   if (log.ok()) {
     parts->eos_log = std::move(log).value();
     return std::nullopt;

@@ -148,6 +148,20 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
     return std::vector<std::string>{flags->eos_log.empty() ? "off" : flags->eos_log};
   };
   set->Add(Common(With(std::move(log), eos, "where to write one JSON line per generated token")));
+  set->Add(With(
+      SizeFlag("eos-log-max-size", &flags->eos_log_max_size, {.min = 0, .max = int64_t{1} << 40}),
+      eos, "FILE becomes FILE.N, then FILE.N.zst, before it is larger; 0 = never"));
+  set->Add(With(IntFlag("eos-log-files", &flags->eos_log_files, {.min = 1, .max = 100'000}), eos,
+                "so many FILE.N are kept, the oldest are removed"));
+  set->Add(With(DoubleFlag("eos-log-sample", &flags->eos_log_sample, {.min = 0, .max = 1}), eos,
+                "share of requests in the log, chosen by their ids: all rows of one or none"));
+  set->AddCheck([flags] {
+    constexpr int64_t kLeast = int64_t{1} << 20;
+    if (flags->eos_log_max_size == 0 || flags->eos_log_max_size >= kLeast) return absl::OkStatus();
+    return UsageError(absl::StrCat("--eos-log-max-size is ", flags->eos_log_max_size),
+                      "expected at least 1MiB, or 0 for a log that is never rotated",
+                      "--eos-log-max-size 64MiB");
+  });
   Flag optional = SwitchFlag("eos-log-optional", &flags->eos_log_optional);
   optional.hidden = true;
   set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));

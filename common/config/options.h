@@ -143,7 +143,10 @@ struct RouterFlags {
   int32_t max_output_length = 0;  // tokens; 0 = what the workers take
   int32_t max_num_queued_reqs = 1024;
   IgnoreEosFlag ignore_eos = IgnoreEosFlag::kWarn;
-  std::string eos_log;            // file; "" = off
+  std::string eos_log;                          // file; "" = off
+  int64_t eos_log_max_size = int64_t{1} << 30;  // bytes before FILE becomes FILE.N; 0 = never
+  int32_t eos_log_files = 150;                  // of these beside FILE, the oldest removed
+  double eos_log_sample = 1;                    // share of requests in the log
   bool eos_log_optional = false;  // a file that cannot be written is a warning; `serve` gives it
   // For a worker to listen, until the log complains; `serve`, which starts the workers, gives more.
   base::Duration worker_start_timeout = std::chrono::seconds(5);

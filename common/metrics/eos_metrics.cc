@@ -69,6 +69,15 @@ std::vector<MetricInfo> EosMetrics() {
        .buckets = {},
        .help = "Lines of the EOS log that were lost: the disk was full or too slow.",
        .precreated = {}},
+      {.id = Metric::kEosLogUpkeepFailures,
+       .name = "baton_eos_log_upkeep_failures_total",
+       .type = MetricType::kCounter,
+       .owners = kRouterOwns,
+       .labels = {{"step", {"rotate", "compress", "remove"}}},
+       .buckets = {},
+       .help = "Files of the EOS log that could not be rotated, compressed or removed; no line is "
+               "lost by that.",
+       .precreated = {}},
   };
 }
 

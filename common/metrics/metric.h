@@ -98,6 +98,7 @@ enum class Metric {
   kRunaway,
   kPassedSpecialTokens,
   kEosLogDropped,
+  kEosLogUpkeepFailures,
   // Process.
   kServerState,
   kModelLoadDuration,

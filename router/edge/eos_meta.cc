@@ -17,7 +17,8 @@ Json SamplingJson(const SamplingParams& params) {
           {"no_repeat_ngram_size", params.no_repeat_ngram_size}};
 }
 
-std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double unix_time) {
+std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double sample,
+                        double unix_time) {
   Json eos_set = Json::array();
   for (const EosSetEntry& entry : model.eos) {
     eos_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
@@ -35,6 +36,7 @@ std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, 
       {"eos_set", eos_set},
       {"sampling_defaults", SamplingJson(model.DefaultSampling())},
       {"router_seed", options.seed ? Json(*options.seed) : Json(nullptr)},
+      {"sample", sample},
       {"eos_logprob",
        "natural log; log-softmax of the raw fp32 logits at temperature 1, log-sum-exp over the "
        "EOS set"},

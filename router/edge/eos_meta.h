@@ -13,7 +13,8 @@ namespace baton {
 nlohmann::ordered_json SamplingJson(const SamplingParams& params);
 
 // Makes the content of FILE.meta.json, which holds what is true for every row of the EOS log.
-// `unix_time` is the present.
-std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double unix_time);
+// `sample` is the share of requests that are logged, `unix_time` the present.
+std::string EosMetaJson(const ServedModel& model, const RouterOptions& options, double sample,
+                        double unix_time);
 
 }  // namespace baton

@@ -126,7 +126,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   context_->pool->Drop(text_work_);
   EnterState(State::kDone);
   if (eos_rows_ != nullptr) eos_rows_->Finish(reason);
-  if (context_->eos_log != nullptr && !rejected_) WriteSummary(reason, status);
+  if (logged_ && !rejected_) WriteSummary(reason, status);
   if (!status.ok()) {
     spdlog::info("request {}: {} {}", spec_.request_id, std::string(CodeName(status.code())),
                  std::string(status.message()));

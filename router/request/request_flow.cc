@@ -23,6 +23,7 @@ RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr
       arrived_(arrived),
       deadline_(deadline),
       text_work_(context->next_id++),
+      logged_(context->eos_log != nullptr && context->eos_log->Samples(spec_.request_id)),
       waiting_since_(arrived),
       unix_arrived_(context->clock->UnixNow()) {}
 
@@ -104,7 +105,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
     return Reject(fits);
   }
   output_.emplace(spec_, context_->model);
-  if (context_->eos_log != nullptr) {
+  if (logged_) {
     eos_rows_ = std::make_unique<EosRequestLog>(
         context_->eos_log,
         EosRequestFacts{.request_id = spec_.request_id,

@@ -88,7 +88,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnTick();
   void ArmTick();
   void EnterState(State state);
-  RequestProgress Progress() const { return {spec_, *output_, arrived_}; }
+  RequestProgress Progress() const { return {spec_, *output_, arrived_, logged_}; }
   // Its prompt is being computed: closes the account of the wait before it.
   void StopWaiting();
   // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
@@ -128,6 +128,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   const base::Instant arrived_;
   const base::Instant deadline_;
   const uint64_t text_work_;  // its id on the text pool
+  const bool logged_;         // the EOS log has its rows and its summary
 
   base::Mutex mutex_;
   std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);

@@ -22,7 +22,7 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   worker::v1::Generation generation;
   SpecToProto(sequence, &generation);
   generation.set_request_id(spec.request_id);
-  generation.set_eos_signals(spec.eos_steps || context.eos_log != nullptr);
+  generation.set_eos_signals(spec.eos_steps || progress.logged);
   generation.set_probe(spec.eos_probe);
   return generation;
 }

@@ -19,6 +19,7 @@ struct RequestProgress {
   const RequestSpec& spec;
   const AcceptedOutput& output;
   base::Instant arrived;
+  bool logged = false;  // the EOS log wants its signals
 };
 
 // What a worker is to generate from here on. The caller adds what differs between attempts.

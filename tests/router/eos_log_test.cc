@@ -229,11 +229,80 @@ TEST_F(EosLogTest, HungDiskCostsRowsButNoRequest) {
   }
 }
 
+TEST_F(EosLogTest, SummariesHaveTheTagAndTheHashOfThePrompt) {
+  AddDecode();
+  StartRouter();
+  v1::GenerateRequest tagged = Request("log", 2);
+  tagged.mutable_spec()->set_tag("stories of \"Zoë\"");
+  ASSERT_TRUE(Generate(tagged).status.ok());
+  v1::GenerateRequest salted = Request("log", 3);
+  salted.mutable_spec()->set_cache_salt("other");
+  ASSERT_TRUE(Generate(salted).status.ok());
+  ASSERT_TRUE(Generate(Request("lot", 2)).status.ok());
+  Rows();
+  const auto summaries = Summaries();
+  ASSERT_EQ(summaries.size(), 3u);
+  EXPECT_EQ(summaries[0]["tag"], "stories of \"Zoë\"");
+  EXPECT_EQ(summaries[1]["tag"], nullptr);
+  EXPECT_EQ(summaries[0]["prompt_hash"].get<std::string>().size(), 16u);
+  EXPECT_EQ(summaries[0]["prompt_hash"], summaries[1]["prompt_hash"]);
+  EXPECT_NE(summaries[0]["prompt_hash"], summaries[2]["prompt_hash"]);
+}
+
+TEST_F(EosLogTest, ARequestOutsideTheSampleHasNoRowNoSummaryAndNoSignals) {
+  eos_log_.reset();
+  auto log = EosLog::Open({.path = path_, .meta_json = "{}\n", .sample = 0.5});
+  ASSERT_TRUE(log.ok()) << log.status();
+  std::string inside, outside;
+  for (int i = 0; inside.empty() || outside.empty(); ++i) {
+    const std::string id = "request-" + std::to_string(i);
+    ((*log)->Samples(id) ? inside : outside) = id;
+  }
+  eos_log_ = std::move(log).value();
+  AddDecode();
+  StartRouter();
+  for (const std::string& id : {outside, inside}) {
+    v1::GenerateRequest request = Request("log", 4);
+    request.mutable_spec()->set_request_id(id);
+    ASSERT_TRUE(Generate(request).status.ok());
+    EXPECT_EQ(decode_[0]->seen().back().eos_signals(), id == inside);
+  }
+  v1::GenerateRequest asks = Request("log", 4);
+  asks.mutable_spec()->set_request_id(outside);
+  asks.mutable_spec()->mutable_eos()->set_steps(true);
+  EXPECT_EQ(Generate(asks).status, absl::OkStatus());
+  EXPECT_TRUE(decode_[0]->seen().back().eos_signals());
+  const auto rows = Rows();
+  ASSERT_EQ(rows.size(), 4u);
+  for (const Json& row : rows) EXPECT_EQ(row["request_id"], inside);
+  ASSERT_EQ(Summaries().size(), 1u);
+  EXPECT_EQ(Summaries()[0]["request_id"], inside);
+}
+
+TEST_F(EosLogTest, FilesThatCannotBeRotatedAreCountedAndTheRequestIsServed) {
+  eos_log_.reset();
+  const std::string next = path_.string() + ".next";
+  std::filesystem::create_directory(next);
+  auto log = EosLog::Open({.path = path_, .meta_json = "{}\n", .max_bytes = 1});
+  ASSERT_TRUE(log.ok()) << log.status();
+  eos_log_ = std::move(log).value();
+  AddDecode();
+  StartRouter();
+  const std::string failures = "baton_eos_log_upkeep_failures_total{step=\"rotate\"";
+  EXPECT_EQ(Generate(Request("log", 3)).ids.size(), 3u);
+  EXPECT_TRUE(Eventually([&] { return Lines(path_).size() == 3; }));
+  EXPECT_EQ(Generate(Request("log", 3)).ids.size(), 3u);
+  EXPECT_TRUE(Eventually([&] { return Metric(failures) == 1; }));
+  EXPECT_EQ(Rows().size(), 6u);
+  std::filesystem::remove(next);
+}
+
 TEST_F(EosLogTest, MetaTellsTheModelItsEosSetAndDefaults) {
   const auto model = LoadServedModel(ModelDir(), "tiny");
   ASSERT_TRUE(model.ok());
-  const Json meta = Json::parse(EosMetaJson(**model, options_, 12.5));
+  const Json meta = Json::parse(EosMetaJson(**model, options_, 0.25, 12.5));
   EXPECT_EQ(meta["model"], "tiny");
+  EXPECT_EQ(meta["sample"], 0.25);
   EXPECT_EQ(meta["eos_token_id"], kEos);
   ASSERT_EQ(meta["eos_set"].size(), 2u);
   EXPECT_EQ(meta["eos_set"][0]["id"], kEos);

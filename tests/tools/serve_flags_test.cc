@@ -146,10 +146,27 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
 }
 
 TEST(RouterArguments, AreUnderstoodByTheRouter) {
-  const Parsed parsed({"m", "--port", "0", "--host", "0.0.0.0", "--insecure", "--served-model-name",
-                       "a b", "--seed", "3", "--eos-log", "off", "--client-buffer", "1MiB",
-                       "--trust-tenant-header", "--tenant", "a:weight=2.5,max-running=3",
-                       "--tenant=b:max-queued=4", "--tenant-max-running=9"});
+  const Parsed parsed({"m",
+                       "--port",
+                       "0",
+                       "--host",
+                       "0.0.0.0",
+                       "--insecure",
+                       "--served-model-name",
+                       "a b",
+                       "--seed",
+                       "3",
+                       "--eos-log",
+                       "off",
+                       "--eos-log-sample",
+                       "0.5",
+                       "--client-buffer",
+                       "1MiB",
+                       "--trust-tenant-header",
+                       "--tenant",
+                       "a:weight=2.5,max-running=3",
+                       "--tenant=b:max-queued=4",
+                       "--tenant-max-running=9"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   RouterFlags router;
   FlagSet set("baton-router", "router", "");
@@ -163,6 +180,7 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
   EXPECT_EQ(router.served_model_name, "a b");
   EXPECT_EQ(router.seed, 3u);
   EXPECT_EQ(router.eos_log, "");
+  EXPECT_EQ(router.eos_log_sample, 0.5);
   EXPECT_EQ(router.ignore_eos, IgnoreEosFlag::kAllow);
   EXPECT_EQ(router.client_buffer, 1 << 20);
   EXPECT_TRUE(router.trust_tenant_header);

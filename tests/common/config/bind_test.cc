@@ -192,6 +192,12 @@ TEST(BindRouter, ReadsItsFlags) {
                                            "refuse",
                                            "--eos-log",
                                            "off",
+                                           "--eos-log-max-size",
+                                           "64MiB",
+                                           "--eos-log-files",
+                                           "3",
+                                           "--eos-log-sample",
+                                           "0.25",
                                            "--max-inflight-bytes",
                                            "2MiB",
                                            "--client-buffer",
@@ -213,6 +219,9 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(flags.max_output_length, 20);
   EXPECT_EQ(flags.ignore_eos, IgnoreEosFlag::kRefuse);
   EXPECT_EQ(flags.eos_log, "");
+  EXPECT_EQ(flags.eos_log_max_size, 64 << 20);
+  EXPECT_EQ(flags.eos_log_files, 3);
+  EXPECT_EQ(flags.eos_log_sample, 0.25);
   EXPECT_EQ(flags.max_inflight_bytes, 2 << 20);
   EXPECT_EQ(flags.client_buffer, 1 << 20);
   EXPECT_EQ(flags.local_prefill_below, 8);
@@ -220,6 +229,25 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(flags.server.max_connection_age, std::chrono::hours(1));
   EXPECT_EQ(flags.server.max_connection_age_grace, std::chrono::seconds(1200));
   EXPECT_EQ(ServedModelName(flags), "demo");
+}
+
+TEST(BindRouter, AnEosLogIsNotRotatedByTheRow) {
+  for (const char* size : {"0", "1MiB", "1GiB"}) {
+    RouterFlags flags;
+    EXPECT_TRUE(
+        ParseRouter({"m", "--decode-workers", "b:2", "--eos-log-max-size", size}, &flags).ok())
+        << size;
+  }
+  RouterFlags flags;
+  const std::vector<std::vector<std::string>> wrong = {{"--eos-log-max-size", "1023KiB"},
+                                                       {"--eos-log-max-size", "-1"},
+                                                       {"--eos-log-files", "0"},
+                                                       {"--eos-log-sample", "1.5"},
+                                                       {"--eos-log-sample", "nan"}};
+  for (const std::vector<std::string>& pair : wrong) {
+    EXPECT_FALSE(ParseRouter({"m", "--decode-workers", "b:2", pair[0], pair[1]}, &flags).ok())
+        << pair[0] << " " << pair[1];
+  }
 }
 
 TEST(BindRouter, BelievesNoHeaderAndSharesNoPrefixesUnlessTold) {
