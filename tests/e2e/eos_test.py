@@ -2,10 +2,13 @@
 
 import json
 import math
+import pathlib
+import signal
+import subprocess
 import time
 import unittest
 
-from cluster import Cluster, wait_until
+from cluster import BIN, PATIENCE_S, Cluster, wait_until
 
 KEYS = ["request_id", "timestamp", "step", "current_token_id", "eos_token_id", "eos_logprob", "eos_prob",
         "is_finished", "finish_reason", "prompt_length", "output_length", "total_length",
@@ -110,6 +113,75 @@ class EosTest(unittest.TestCase):
         rows = self.finished_rows("min")
         self.assertTrue(all(row["eos_prob_sampling"] == 0 for row in rows[:119]))
         self.assertTrue(any(row["eos_prob"] > 0.5 for row in rows[:119]))
+
+
+class EosFilesTest(unittest.TestCase):
+    """The log in several files: a reader that follows it, a router that is killed, a sample."""
+
+    REQUESTS = 60
+    TOKENS = 100  # so all rows are 2.5 MB
+
+    def load(self, cluster, name, **options):
+        cluster.generate(
+            [{"request_id": f"{name}-{i}", "prompt": "Once upon a time", "seed": i, "eos": "continue",
+              "temperature": 1.2, "max_tokens": self.TOKENS, **options} for i in range(self.REQUESTS)],
+            concurrency=30)
+
+    @staticmethod
+    def stats(cluster):
+        result = subprocess.run([BIN / "baton", "eos", "stats", cluster.eos_log, "--json"],
+                                capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+        return json.loads(result.stdout)
+
+    @staticmethod
+    def parts(cluster):
+        return sorted(path.name for path in cluster.path.glob("eos.jsonl.[0-9]*")
+                      if "requests" not in path.name and "meta" not in path.name)
+
+    def test_a_reader_follows_over_rotations_and_a_killed_router(self):
+        with Cluster(router_flags=["--eos-log-max-size", "1MiB"]) as cluster:
+            shown = pathlib.Path(cluster.path / "shown")
+            with open(shown, "wb") as out:
+                tail = subprocess.Popen(
+                    [BIN / "baton", "eos", "tail", cluster.eos_log, "--follow", "--rows", "0"],
+                    stdout=out, stderr=subprocess.STDOUT)
+            self.addCleanup(tail.kill)
+            self.load(cluster, "first", tag="story")
+            cluster.router.kill()
+            cluster.router = cluster.spawn_router().wait_ready()
+            cluster.wait_routable(cluster.router)
+            self.load(cluster, "second")
+            second = self.REQUESTS * self.TOKENS
+            wait_until(lambda: shown.read_text().count("\nsecond-") == second,
+                       "all rows of the second load")
+            wait_until(lambda: all(name.endswith(".zst") for name in self.parts(cluster)),
+                       "compressed parts")
+            self.assertGreaterEqual(len(self.parts(cluster)), 4)
+            rows = self.stats(cluster)["rows"]
+            wait_until(lambda: len(shown.read_text().splitlines()) == rows + 1, "all rows to be shown")
+            tail.send_signal(signal.SIGINT)
+            self.assertEqual(tail.wait(PATIENCE_S), 0)
+            keys = [tuple(line.split()[:2]) for line in shown.read_text().splitlines()[1:]]
+            self.assertEqual(len(set(keys)), rows)
+            # A router that is killed takes the rows of its last moment along.
+            self.assertGreater(rows, second)
+            metrics = cluster.router.metrics()
+            for step in ("rotate", "compress", "remove"):
+                self.assertEqual(metrics.sum("baton_eos_log_upkeep_failures_total", step=step), 0)
+            self.assertEqual(metrics.sum("baton_eos_log_dropped_total"), 0)
+
+    def test_a_sample_has_all_of_some_requests(self):
+        with Cluster(router_flags=["--eos-log-sample", "0.5"]) as cluster:
+            self.load(cluster, "sampled", max_tokens=5)
+            cluster.router.terminate()
+            rows = cluster.eos_rows()
+            requests = {row["request_id"] for row in rows}
+            self.assertTrue(10 < len(requests) < 50, len(requests))
+            self.assertEqual(len(rows), 5 * len(requests))
+            summaries = pathlib.Path(f"{cluster.eos_log}.requests.jsonl").read_text().splitlines()
+            self.assertEqual({json.loads(line)["request_id"] for line in summaries}, requests)
+            meta = json.loads(pathlib.Path(f"{cluster.eos_log}.meta.json").read_text())
+            self.assertEqual(meta["sample"], 0.5)
 
 
 if __name__ == "__main__":
