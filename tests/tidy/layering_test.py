@@ -75,7 +75,7 @@ EXTERNAL = {
     "common/config": CORE_LIBRARIES + ("CLI/", "toml++/", "nlohmann/"),
     "common/admin": CORE_LIBRARIES + ("httplib.h",),
     "common/model": CORE_LIBRARIES + ("nlohmann/", "omp.h"),
-    "common/eos": CORE_LIBRARIES + ("nlohmann/",),
+    "common/eos": CORE_LIBRARIES + ("nlohmann/", "zstd.h"),
 }
 RPC_LIBRARIES = CORE_LIBRARIES + ("grpc", "google/", "nlohmann/")
 for part in ("common/transport", "common/rpc", "common/worker", "router", "prefill_worker",
@@ -87,7 +87,7 @@ EXTERNAL["tools"] = RPC_LIBRARIES + ("CLI/", "curl/", "httplib.h")
 # Headers of the compiler and of POSIX.
 SYSTEM = re.compile(r"^([a-z_0-9]+|[a-z]+intrin\.h|(sys|arpa|netinet|linux|net)/[a-z_0-9]+\.h|"
                     r"[a-z_0-9]+\.h)$")
-NOT_SYSTEM = re.compile(r"httplib\.h|omp\.h|(cuda|cublas|nccl|cooperative_groups|driver_types|"
+NOT_SYSTEM = re.compile(r"httplib\.h|omp\.h|zstd\.h|(cuda|cublas|nccl|cooperative_groups|driver_types|"
                         r"vector_types|library_types)[a-zA-Z_0-9]*\.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]')
 

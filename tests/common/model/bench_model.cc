@@ -235,6 +235,7 @@ absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json*
     timing.Prefill(1, 512);
     timing.Decode(1, 256);
     timing.Decode(32, 256);
+    timing.EosFigures(64, timing.Decode(64, 128));
     return absl::OkStatus();
   }
   timing.Prefill(8, 1024);

@@ -5,9 +5,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <random>
+#include <span>
 
 #include "common/base/clock.h"
 #include "common/model/footprint.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/sample.h"
 
 namespace baton::test {
 
@@ -111,7 +115,7 @@ double StepTiming::DecodeBytes(int32_t batch, double context) const {
   return weights + static_cast<double>(model_.kv().layout.bytes_per_token()) * batch * context;
 }
 
-void StepTiming::Decode(int32_t batch, int32_t context) {
+double StepTiming::Decode(int32_t batch, int32_t context) {
   RunnerDriver driver(model_);
   std::vector<TestSequence> sequences = Prompts(batch, context);
   const int32_t together = std::max(1, model_.transformer->limits().max_tokens / context);
@@ -139,6 +143,42 @@ void StepTiming::Decode(int32_t batch, int32_t context) {
   }
   std::printf("\n");
   figures_["decode"].push_back(figure);
+  return seconds;
+}
+
+void StepTiming::EosFigures(int32_t batch, double step_seconds) {
+  const auto isa = kernels::cpu::ChooseIsa("auto");
+  if (!isa.ok()) return;
+  const kernels::cpu::SampleOps with = kernels::cpu::ChooseSampleOps(*isa);
+  kernels::cpu::SampleOps without = with;
+  without.exp_sums = [](std::span<const float>, float, int32_t) {
+    return kernels::cpu::ExpSums{.total = 1};
+  };
+  const auto vocab = static_cast<size_t>(model_.config.vocab);
+  std::mt19937 random(1);
+  std::normal_distribution<float> logit(0, 3);
+  std::vector<float> logits(vocab * static_cast<size_t>(batch));
+  for (float& x : logits) x = logit(random);
+  const std::vector<int32_t> eos = {2};
+  const kernels::SampleRow row{.eos_ids = eos, .stop_ids = eos};
+  // Of all rows one after the other: a step divides them among its threads.
+  const auto seconds = [&](const kernels::cpu::SampleOps& ops) {
+    kernels::cpu::RowSampler sampler(ops);
+    SampledToken token;
+    return MedianSeconds(4 * kRounds, [&] {
+      for (size_t i = 0; i < static_cast<size_t>(batch); ++i) {
+        sampler.Run(row, std::span(logits).subspan(i * vocab, vocab), token);
+      }
+    });
+  };
+  const double bare = seconds(without);
+  const double figures = seconds(with) - bare;
+  const double share = figures / model_.threads() / step_seconds;
+  std::printf(
+      "EOS figures of %d rows: %.3f ms of one thread beside %.3f ms of greedy sampling; %.2f %% of "
+      "the step\n",
+      batch, 1e3 * figures, 1e3 * bare, 100 * share);
+  figures_["eos_figures"] = {{"batch", batch}, {"ms", 1e3 * figures}, {"share_of_step", share}};
 }
 
 }  // namespace baton::test

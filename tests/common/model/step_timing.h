@@ -28,8 +28,12 @@ class StepTiming final {
   // Times one step of `count` whole prompts.
   void Prefill(int32_t count, int32_t tokens);
   // Decode steps of `batch` sequences behind `context` tokens, as an engine launches them: on a
-  // device that takes two steps, the host never waits for a token before it launches the next.
-  void Decode(int32_t batch, int32_t context);
+  // device that takes two steps, the host never waits for a token before it launches the next. The
+  // seconds of a step.
+  double Decode(int32_t batch, int32_t context);
+  // What the EOS figures of `batch` rows cost on the CPU, as a share of a step of `step_seconds`:
+  // greedy sampling with them, and without the pass over the logits that they need.
+  void EosFigures(int32_t batch, double step_seconds);
 
  private:
   std::vector<TestSequence> Prompts(int32_t count, int32_t tokens) const;
