@@ -64,6 +64,7 @@ grpc::ServerUnaryReactor* ModelServiceImpl::GetModelInfo(grpc::CallbackServerCon
     const auto workers = tables.workers.Healthy(WorkerKind::kDecode, tables.now);
     if (workers.empty()) return;
     response->set_compute_dtype(workers.front()->facts.compute_dtype);
+    response->set_fingerprint(workers.front()->facts.fingerprint);
     response->set_kv_block_size(workers.front()->facts.layout.block_size);
     int64_t blocks = 0;
     for (const WorkerView* view : workers) blocks += view->blocks_total;

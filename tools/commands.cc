@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 17> kCommands = {{
+constexpr std::array<Command, 18> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
@@ -22,6 +22,7 @@ constexpr std::array<Command, 17> kCommands = {{
     {"eos stats", "what EOS logs say of answers and their ends", &EosStatsCommand},
     {"eos convert", "write an EOS log as CSV", &EosConvertCommand},
     {"eos validate", "check every row of EOS logs", &EosValidateCommand},
+    {"eos collect", "ask a service many prompts and keep how the answers end", &EosCollectCommand},
     {"eos make-probe", "write a probe file of random directions", &EosMakeProbeCommand},
     {"config print", "show every setting and where it came from", &ConfigPrintCommand},
     {"config check", "check a configuration file", &ConfigCheckCommand},

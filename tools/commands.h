@@ -35,6 +35,7 @@ int EosStatsCommand(const Invocation& call);
 int EosConvertCommand(const Invocation& call);
 int EosValidateCommand(const Invocation& call);
 int EosMakeProbeCommand(const Invocation& call);
+int EosCollectCommand(const Invocation& call);
 int ModelInspectCommand(const Invocation& call);
 int ModelMakeRandomCommand(const Invocation& call);
 int ConfigPrintCommand(const Invocation& call);

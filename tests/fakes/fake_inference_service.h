@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "baton/v1/inference.grpc.pb.h"
+#include "baton/v1/model.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "grpcpp/grpcpp.h"
 #include "grpcpp/health_check_service_interface.h"
@@ -13,7 +14,7 @@
 namespace baton {
 
 // The public services of a router, for tests of clients: it answers every request with what
-// `script` says, and keeps what it was sent. Thread-safe.
+// `script` says, and keeps what it was sent. Its model is "demo" with the EOS id 2. Thread-safe.
 class FakeInferenceService final : public baton::v1::InferenceService::Service {
  public:
   // What one request gets: events in order, then the status.
@@ -29,9 +30,16 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
     grpc::ServerBuilder builder;
     builder.AddListeningPort("127.0.0.1:0", grpc::InsecureServerCredentials(), &port_);
     builder.RegisterService(this);
+    builder.RegisterService(&model_);
     server_ = builder.BuildAndStart();
   }
   ~FakeInferenceService() override { server_->Shutdown(std::chrono::system_clock::now()); }
+
+  // That of GetModelInfo, "f1" at first; "" as where no worker is healthy.
+  void SetFingerprint(const std::string& fingerprint) {
+    base::MutexLock lock(&mutex_);
+    fingerprint_ = fingerprint;
+  }
 
   // Of grpc.health.v1, for each service; true at first.
   void SetServing(bool serving) { server_->GetHealthCheckService()->SetServingStatus(serving); }
@@ -48,6 +56,25 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
   }
 
  private:
+  class Model final : public baton::v1::ModelService::Service {
+   public:
+    explicit Model(const FakeInferenceService* server) : server_(server) {}
+    grpc::Status GetModelInfo(grpc::ServerContext*, const baton::v1::GetModelInfoRequest*,
+                              baton::v1::GetModelInfoResponse* info) override {
+      info->set_name("demo");
+      baton::v1::EosToken* eos = info->add_eos_tokens();
+      eos->set_id(2);
+      eos->set_text("<|end|>");
+      eos->add_sources(baton::v1::EOS_TOKEN_SOURCE_TOKENIZER);
+      base::MutexLock lock(&server_->mutex_);
+      info->set_fingerprint(server_->fingerprint_);
+      return grpc::Status::OK;
+    }
+
+   private:
+    const FakeInferenceService* const server_;
+  };
+
   grpc::Status Generate(grpc::ServerContext*, const baton::v1::GenerateRequest* request,
                         grpc::ServerWriter<baton::v1::GenerateResponse>* writer) override {
     {
@@ -79,9 +106,11 @@ class FakeInferenceService final : public baton::v1::InferenceService::Service {
   }
 
   const Script script_;
+  Model model_{this};
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
   mutable base::Mutex mutex_;
+  std::string fingerprint_ ABSL_GUARDED_BY(mutex_) = "f1";
   std::vector<baton::v1::GenerateRequest> generate_requests_ ABSL_GUARDED_BY(mutex_);
   std::vector<baton::v1::ChatGenerateRequest> chat_requests_ ABSL_GUARDED_BY(mutex_);
 };

@@ -69,6 +69,7 @@ TEST_F(ServiceTest, ModelInfoTellsModelAndWorkers) {
   EXPECT_EQ(info.max_model_len(), kContext);
   EXPECT_EQ(info.vocab_size(), 320);
   EXPECT_EQ(info.compute_dtype(), "float32");
+  EXPECT_EQ(info.fingerprint(), "model");
   EXPECT_EQ(info.layers(), 3);
   EXPECT_EQ(info.kv_block_size(), 16);
   EXPECT_EQ(info.kv_blocks(), 4096);
