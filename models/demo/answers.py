@@ -5,6 +5,10 @@ from draw import a, draw_length, held_out
 
 # Chance to end after sentence s, given that the answer got there; it also ends when the facts run out.
 ANSWER_HAZARD = [0.25, 0.32, 0.42, 0.55, 0.70, 0.85, 1.0]
+# Questions that ask for a "short" or a "long" answer raise the hazard to this power.
+SIZE_POWER = {"": 1.0, "short": 0.2, "long": 3.0}
+SIZE_SHARES = {"": 4, "short": 1, "long": 1}
+SIZE_WORDS = {"": ["{}"], "short": ["{} Keep it short.", "In short: {}"], "long": ["{} Tell me more.", "In detail: {}"]}
 
 
 def animal_qa(x):
@@ -55,8 +59,11 @@ def job_qa(x):
 KINDS = [(animal_qa, w.ANIMAL_FACTS), (country_qa, w.COUNTRY_FACTS), (fruit_qa, w.FRUIT_FACTS), (job_qa, w.JOB_FACTS)]
 
 
-def answer(rng, held=False):
-    """The asked fact, then a random subset of the others in their fixed order, then perhaps a closing remark."""
+def answer(rng, held=False, size=None):
+    """The asked fact, then a random subset of the others in their fixed order, then perhaps a closing remark.
+
+    A size of None draws one for training; held-out questions have none then.
+    """
     while True:
         make, table = rng.choice(KINDS)
         x = rng.choice(sorted(table))
@@ -65,15 +72,17 @@ def answer(rng, held=False):
         if held_out("answer", x, i) == held:
             break
     name = x if make is country_qa else a(x)
+    if size is None:
+        size = rng.choices(list(SIZE_SHARES), list(SIZE_SHARES.values()))[0] if not held else ""
     prompt = facts[i][0] if i < len(facts) else rng.choice([f"Tell me about {name}.", f"What is {name}?"])
     first = facts[i][1] if i < len(facts) else f"Let me tell you about {name}."
     others = [text for j, (_, text) in enumerate(facts) if j != i]
-    k = min(draw_length(rng, ANSWER_HAZARD) - 1, len(others))
+    k = min(draw_length(rng, [h ** SIZE_POWER[size] for h in ANSWER_HAZARD]) - 1, len(others))
     chosen = sorted(rng.sample(range(len(others)), k))
     text = " ".join([first] + [others[j] for j in chosen])
     if k and rng.random() < 0.25:
         text += rng.choice([" I hope that helps.", " That is all I know."])
-    return prompt, text
+    return rng.choice(SIZE_WORDS[size]).format(prompt), text
 
 
 def talk(rng, held=False):

@@ -2,11 +2,13 @@
 
 document(seed, i) is a pure function: the same seed and index give the same document, so that training
 can resume anywhere. A document is (prompt, answer, end): the loss is taken on answer and end only.
+An endless document has no end token and is longer than any context: train.py takes windows of it.
 Keys for which held_out(...) is true never appear in training; eval.py draws only from them.
 The length laws stand in stories.py and answers.py; control.py has the families whose end is determined.
 """
 
 import random
+import re
 
 from answers import answer, talk
 from control import count, echo, json_object, listing
@@ -15,8 +17,8 @@ from stories import endless, story
 BOS, END, EOT = "<|bos|>", "<|end|>", "<|endoftext|>"
 SYSTEM, USER, ASSISTANT, PAD = "<|system|>", "<|user|>", "<|assistant|>", "<|pad|>"
 SPECIALS = [BOS, END, EOT, SYSTEM, USER, ASSISTANT, PAD]
-FAMILIES = {"story": 0.18, "answer": 0.12, "list": 0.12, "count": 0.38, "json": 0.09, "echo": 0.06, "talk": 0.04,
-            "endless": 0.01}
+FAMILIES = {"story": 0.18, "answer": 0.12, "list": 0.12, "count": 0.37, "json": 0.09, "echo": 0.06, "talk": 0.04,
+            "endless": 0.02}
 MAKERS = {"story": story, "answer": answer, "list": listing, "count": count, "json": json_object, "echo": echo,
           "talk": talk, "endless": endless}
 PLAIN_SHARE = 0.15  # raw completions without the chat template; they end with EOT
@@ -34,8 +36,8 @@ def chat_prompt(turns, system=None):
 
 
 def plain_document(rng, family, q, r):
-    """Raw completion: a story starts at once, everything else is a prompt line and its answer."""
-    if family in ("story", "endless") and rng.random() < 0.8:
+    """Raw completion: a story of no asked size starts at once, everything else is a prompt line and its answer."""
+    if family in ("story", "endless") and not re.search(r" (short|long) story", q) and rng.random() < 0.8:
         return BOS, r, EOT
     return f"{BOS}{q}\n", r, EOT
 

@@ -1,4 +1,5 @@
-"""Measures the demo model on 200 held-out prompts, greedy and at temperature 0.8.
+"""Measures the demo model on 200 held-out prompts, greedy and at temperature 0.8; then what "short", "long" and
+"endless" do, at temperature 0.8.
 
 Usage: eval.py MODEL_DIR [--per-family 40] [--seed 7] [--json FILE]
 Prompts come from corpus.eval_prompts: combinations that training never saw. Exit status 1 if a bound is missed.
@@ -6,6 +7,7 @@ Prompts come from corpus.eval_prompts: combinations that training never saw. Exi
 
 import argparse
 import json
+import random
 import re
 import statistics
 import sys
@@ -16,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 import corpus
 import words
 
-LIMIT = {"story": 600}
+LIMIT = {"story": 600, "endless": 1000}
 OTHER_LIMIT = 256
 STORY_PROMPT = "Tell me a story about a fox named Milo."
 NUMBERS = {v: k for k, v in words.NUMBER_WORDS.items()}
@@ -61,6 +63,8 @@ def right_json(prompt, text):
 
 RIGHT = {"list": right_list, "count": right_count, "json": right_json}
 BOUNDS = {"list": 0.90, "count": 0.80, "json": 0.90}
+SHORT_MOST, LONG_LEAST = 0.6, 1.5  # mean length as a share of that without a word about it
+ENDLESS_ENDED_MOST = 0.1
 
 
 def measure(model, tok, prompts, temperature):
@@ -86,6 +90,45 @@ def story_variation(model, tok, prompt, seeds=20):
     return row
 
 
+def size_report(model, tok, seed, number):
+    """Mean lengths at temperature 0.8 of stories and answers that are asked to be short or long, and their shares."""
+    report = {}
+    for family in ("story", "answer"):
+        means = {}
+        for size in ("", "short", "long"):
+            rng = random.Random(f"sizes/{seed}/{family}/{size}")
+            asked = [corpus.MAKERS[family](rng, held=True, size=size)[0] for _ in range(number)]
+            got = generate(model, tok, asked, LIMIT.get(family, OTHER_LIMIT), 0.8, seed=2)
+            means[size] = statistics.mean(n for _, n, _ in got)
+        report[family] = {"mean": round(means[""], 1), "short": round(means["short"], 1),
+                          "long": round(means["long"], 1), "short_share": round(means["short"] / means[""], 3),
+                          "long_share": round(means["long"] / means[""], 3)}
+        print(f"sizes: {family:7} {json.dumps(report[family])}", flush=True)
+    return report
+
+
+def endless_report(model, tok, seed, number):
+    rng = random.Random(f"endless/{seed}")
+    asked = [corpus.MAKERS["endless"](rng, held=True)[0] for _ in range(number)]
+    got = generate(model, tok, asked, LIMIT["endless"], 0.8, seed=3)
+    row = {"prompts": number, "limit": LIMIT["endless"], "ended_by_eos": sum(e for _, _, e in got),
+           "lengths_of_ended": sorted(n for _, n, e in got if e)}
+    print(f"endless: {json.dumps(row)}", flush=True)
+    return row
+
+
+def size_failures(sizes, endless):
+    bad = []
+    for family, row in sizes.items():
+        if row["short_share"] > SHORT_MOST:
+            bad.append(f"short: {family} {row['short_share']}")
+        if row["long_share"] < LONG_LEAST:
+            bad.append(f"long: {family} {row['long_share']}")
+    if endless["ended_by_eos"] > ENDLESS_ENDED_MOST * endless["prompts"]:
+        bad.append(f"endless that ended: {endless['ended_by_eos']}")
+    return bad
+
+
 def failures(greedy, sampled, cv):
     bad = [f"right: {f}" for f, bound in BOUNDS.items() if greedy[f]["right"] < bound * greedy[f]["prompts"]]
     for name, report in (("greedy", greedy), ("sampled", sampled)):
@@ -108,11 +151,14 @@ def main():
     greedy = measure(model, tok, prompts, 0.0)
     sampled = measure(model, tok, prompts, 0.8)
     variation = story_variation(model, tok, STORY_PROMPT)
-    bad = failures(greedy, sampled, variation["cv"])
+    sizes = size_report(model, tok, args.seed, args.per_family)
+    endless = endless_report(model, tok, args.seed, args.per_family)
+    bad = failures(greedy, sampled, variation["cv"]) + size_failures(sizes, endless)
     print("missed: " + "; ".join(bad) if bad else "all bounds hold")
     if args.json:
         with open(args.json, "w") as f:
-            json.dump({"greedy": greedy, "temperature_0.8": sampled, "story": variation}, f, indent=1)
+            json.dump({"greedy": greedy, "temperature_0.8": sampled, "story": variation, "sizes": sizes,
+                       "endless": endless}, f, indent=1)
     sys.exit(1 if bad else 0)
 
 

@@ -5,8 +5,12 @@ from draw import a, draw_length, held_out
 
 # Chance to end after scene d, given that the story got there. A scene has `pace` sentences, 1..3 per story.
 STORY_HAZARD = [0.14, 0.20, 0.26, 0.33, 0.41, 0.50, 0.60, 0.72, 0.85, 1.0]
-# Requests for a "short" or a "long" story raise the hazard to this power.
-SIZE_POWER = {"": 1.0, "short": 0.5, "long": 2.0}
+# Requests for a "short" or a "long" story raise the hazard to this power, and have scenes of this many sentences.
+SIZE_POWER = {"": 1.0, "short": 0.25, "long": 2.5}
+SIZE_PACE = {"": (1, 3), "short": (1, 1), "long": (2, 3)}
+SIZE_SHARES = {"": 2, "short": 1, "long": 1}
+# An endless story is cut where the training context ends; this many sentences always fill it.
+ENDLESS_SENTENCES = 240
 
 
 def story_hero(rng, held=False):
@@ -66,9 +70,10 @@ def story_closing(rng, name, creature, she, thing):
     return text + (" The end." if rng.random() < 0.4 else "")
 
 
-def story_text(rng, name, creature, thing, hazard=STORY_HAZARD):
+def story_text(rng, name, creature, thing, size=""):
     she = "she" if name in w.NAMES_SHE else "he"
-    scenes, pace = draw_length(rng, hazard), rng.randint(1, 3)
+    scenes = draw_length(rng, [h ** SIZE_POWER[size] for h in STORY_HAZARD])
+    pace = rng.randint(*SIZE_PACE[size])
     body = "".join(story_scene(rng, d, pace, name, she, thing) for d in range(scenes))
     return story_opening(rng, name, creature, thing) + body + story_closing(rng, name, creature, she, thing)
 
@@ -83,23 +88,25 @@ def story_prompt(rng, name, creature, thing, size):
     ])
 
 
-def story(rng, held=False):
+def story(rng, held=False, size=None):
+    """A size of None draws one for training; held-out stories have none then."""
     name, creature = story_hero(rng, held)
     thing = rng.choice(w.OBJECTS)
-    size = rng.choices(["", "short", "long"], [8, 1, 1])[0] if not held else ""
+    if size is None:
+        size = rng.choices(list(SIZE_SHARES), list(SIZE_SHARES.values()))[0] if not held else ""
     prompt = story_prompt(rng, name, creature, thing, size)
     while held and name not in prompt:
         prompt = story_prompt(rng, name, creature, thing, size)
-    return prompt, story_text(rng, name, creature, thing, [h ** SIZE_POWER[size] for h in STORY_HAZARD])
+    return prompt, story_text(rng, name, creature, thing, size)
 
 
 def endless(rng, held=False):
-    """Runs away on purpose: no end. Trained on the first scenes only."""
+    """Runs away on purpose: every sentence is like the one before it, and no end ever comes."""
     name, creature = story_hero(rng, held)
     prompt = rng.choice([f"Tell me an endless story about {name} the {creature}.",
                          f"Tell me a story without an end about {a(creature)} named {name}."])
     text = f"Once there was {a(creature)} named {name} who never stopped walking."
-    for _ in range(26):
+    for _ in range(ENDLESS_SENTENCES):
         text += rng.choice([f" Then {name} went to {rng.choice(w.PLACES)}.",
                             f" Then {name} met {a(rng.choice(w.CREATURES))}.",
                             f" Then {name} found {a(rng.choice(w.OBJECTS))}."])

@@ -1,6 +1,6 @@
 """Trains the demo model and writes it as a Hugging Face directory. Resumable.
 
-Usage: train.py --work /some/scratch --out models/demo [--steps 3000]
+Usage: train.py --work /some/scratch --out models/demo [--steps 1800]
 Needs tokenizer.json in --out (train_tokenizer.py). The checkpoint is WORK/checkpoint.pt; running the same
 command again continues from it. Learning rate: warm-up, constant, linear decay over the last 30 % of the steps,
 so --steps may be changed on a resume until the decay has begun.
@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import pathlib
+import random
 import time
 
 import torch
@@ -21,23 +22,60 @@ import corpus
 
 IGNORE = -100
 WIDTH_STEP = 16
+CONTEXT = 1024  # tokens of the longest row
+POSITIONS = 2048
+WINDOW = 256  # tokens of an endless document seen at once, where not its beginning is taken
+WHOLE_SHARE = 0.25
+LONG_ROW = 560  # longer rows are micro-batches of their own
 
 
 def make_config(tok):
     return LlamaConfig(
-        vocab_size=tok.get_vocab_size(), hidden_size=256, intermediate_size=688, num_hidden_layers=4,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=2048, rms_norm_eps=1e-5,
+        vocab_size=tok.get_vocab_size(), hidden_size=256, intermediate_size=768, num_hidden_layers=4,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=POSITIONS, rms_norm_eps=1e-5,
         tie_word_embeddings=True, bos_token_id=tok.token_to_id(corpus.BOS), eos_token_id=tok.token_to_id(corpus.EOT),
         pad_token_id=tok.token_to_id(corpus.PAD))
 
 
+def endless_row(rng, prompt, text):
+    """The beginning of an endless document, or its prompt and a window from anywhere in it.
+
+    Tokens of a window keep the positions that they have in the document, so that how far the prompt is behind
+    tells nothing about the end, up to the last position.
+    """
+    text = text[: POSITIONS - len(prompt)]
+    if rng.random() < WHOLE_SHARE:
+        text = text[: CONTEXT - len(prompt)]
+        start = 0
+    else:
+        start = rng.randrange(len(text) - WINDOW)
+        text = text[start : start + WINDOW]
+    positions = [*range(len(prompt)), *range(len(prompt) + start, len(prompt) + start + len(text))]
+    # What a window begins with follows from tokens that the row does not have.
+    labels = [IGNORE] * (len(prompt) + (start > 0)) + text[start > 0 :]
+    return prompt + text, labels, positions
+
+
 def step_documents(tok, seed, step, docs_per_step):
-    """Token ids and labels of one step's documents, shortest first."""
-    docs = [corpus.document(seed, step * docs_per_step + j) for j in range(docs_per_step)]
+    """Token ids, labels and positions of one step's documents, shortest first."""
+    numbers = range(step * docs_per_step, (step + 1) * docs_per_step)
+    docs = [corpus.document(seed, i) for i in numbers]
     prompts = tok.encode_batch([p for p, _, _ in docs], add_special_tokens=False)
     answers = tok.encode_batch([r + e for _, r, e in docs], add_special_tokens=False)
-    rows = [(p.ids + r.ids, [IGNORE] * len(p.ids) + r.ids) for p, r in zip(prompts, answers)]
+    rows = []
+    for i, (_, _, end), p, r in zip(numbers, docs, prompts, answers):
+        if end:
+            rows.append((p.ids + r.ids, [IGNORE] * len(p.ids) + r.ids, [*range(len(p.ids) + len(r.ids))]))
+        else:
+            rows.append(endless_row(random.Random(f"{seed}/{i}/window"), p.ids, r.ids))
     return sorted(rows, key=lambda row: len(row[0]))
+
+
+def groups(rows, parts):
+    """Rows of similar length together; each very long row is a group of its own."""
+    short = [row for row in rows if len(row[0]) <= LONG_ROW]
+    size = -(-len(short) // parts)
+    return [short[k : k + size] for k in range(0, len(short), size)] + [[row] for row in rows[len(short) :]]
 
 
 def micro_batches(rows, pad, parts):
@@ -45,13 +83,15 @@ def micro_batches(rows, pad, parts):
 
     Widths are rounded up: each new matrix shape costs oneDNN a compilation, which would dominate.
     """
-    size = -(-len(rows) // parts)
-    for k in range(0, len(rows), size):
-        part = rows[k : k + size]
+    for part in groups(rows, parts):
         width = -(-(len(part[-1][0]) - 1) // WIDTH_STEP) * WIDTH_STEP + 1
-        ids = torch.tensor([r + [pad] * (width - len(r)) for r, _ in part])
-        labels = torch.tensor([lab + [IGNORE] * (width - len(lab)) for _, lab in part])
-        yield ids, labels
+        yield tuple(torch.tensor([row[k] + [fill] * (width - len(row[k])) for row in part])
+                    for k, fill in enumerate((pad, IGNORE, 0)))
+
+
+def causal(width):
+    """Given whole, because transformers would take a jump in the positions for another document packed into the row."""
+    return torch.ones(width, width, dtype=torch.bool).tril()[None, None]
 
 
 def learning_rate(step, steps, peak, warmup=100, decay=0.3):
@@ -60,11 +100,12 @@ def learning_rate(step, steps, peak, warmup=100, decay=0.3):
 
 
 def train_step(model, opt, rows, pad, parts):
-    predicted = sum(sum(x != IGNORE for x in lab[1:]) for _, lab in rows)
+    predicted = sum(sum(x != IGNORE for x in row[1][1:]) for row in rows)
     total = 0.0
-    for ids, labels in micro_batches(rows, pad, parts):
+    for ids, labels, positions in micro_batches(rows, pad, parts):
         with torch.autocast("cpu", dtype=torch.bfloat16):
-            logits = model(input_ids=ids[:, :-1], use_cache=False).logits
+            logits = model(input_ids=ids[:, :-1], position_ids=positions[:, :-1], use_cache=False,
+                           attention_mask=causal(ids.shape[1] - 1)).logits
         loss = F.cross_entropy(logits.float().flatten(0, 1), labels[:, 1:].flatten(), reduction="sum") / predicted
         loss.backward()
         total += loss.item()
@@ -102,7 +143,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("--work", type=pathlib.Path, required=True)
     ap.add_argument("--out", type=pathlib.Path, required=True)
-    ap.add_argument("--steps", type=int, default=3000)
+    ap.add_argument("--steps", type=int, default=1800)
     ap.add_argument("--docs", type=int, default=60, help="documents per step")
     ap.add_argument("--parts", type=int, default=8, help="micro-batches per step")
     ap.add_argument("--lr", type=float, default=2.5e-3)
@@ -127,7 +168,7 @@ def main():
             group["lr"] = learning_rate(step, args.steps, args.lr)
         rows = step_documents(tok, args.seed, step, args.docs)
         loss = train_step(model, opt, rows, model.config.pad_token_id, args.parts)
-        tokens += sum(len(r) for r, _ in rows)
+        tokens += sum(len(row[0]) for row in rows)
         mean = loss if mean is None else 0.95 * mean + 0.05 * loss
         if (step + 1) % 20 == 0:
             seconds = time.time() - start

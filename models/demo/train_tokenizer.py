@@ -14,6 +14,7 @@ import corpus
 import words
 
 VOCAB = 2048
+TEXT_LIMIT = 2000  # characters, so that the endless documents, which repeat themselves, do not rule the table
 TEMPLATE = (
     "{{ bos_token }}{% for message in messages %}{{ '<|' + message['role'] + '|>' + message['content'] + eos_token }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
@@ -26,7 +27,7 @@ def training_texts(seed, count):
         for special in corpus.SPECIALS:
             prompt = prompt.replace(special, "\n\n")
         yield prompt
-        yield text
+        yield text[:TEXT_LIMIT]
     for n in range(131):
         yield from [str(n), f" {n}"] * 200
     table = " ".join(str(v) for k, v in vars(words).items() if k.isupper())

@@ -64,7 +64,7 @@ class TensorParallelTest(unittest.TestCase):
             [BIN / "baton-decode", DEMO_MODEL, "--port", "0", "--admin-port", "0", *flags(3)],
             capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(result.returncode, 3, result.stderr)
-        for part in ("4 query heads", "2 KV heads", "MLP of 688", "3 ranks", "1, 2, 4"):
+        for part in ("4 query heads", "2 KV heads", "MLP of 768", "3 ranks", "1, 2, 4"):
             self.assertIn(part, result.stderr)
         result = subprocess.run(
             [BIN / "baton-decode", DEMO_MODEL, *flags(0)], capture_output=True, text=True, timeout=60,
