@@ -1,0 +1,77 @@
+"""The ceiling: prefixes of test answers that were continued many times. One half of the continuations
+foretells the other as well as anything can that knows the model itself."""
+
+import json
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from baton_analysis.errors import InputError
+from baton_analysis.predict import bins, figures
+from baton_analysis.predict.dataset import Dataset
+from baton_analysis.predict.figures import Drawings
+from baton_analysis.predict.frame import Frame
+
+
+class Prefixes(NamedTuple):
+    """Rows of a frame whose continuations are known."""
+
+    rows: np.ndarray
+    after: np.ndarray  # [prefixes, continuations]: tokens to go
+    natural: np.ndarray  # likewise; False: more than `after`
+
+
+def read(dataset: Dataset, frame: Frame) -> Prefixes | None:
+    """Of ceiling.jsonl, lines {request_id, step, remaining: […], natural: […]}: those in the frame."""
+    path = os.path.join(dataset.folder, "ceiling.jsonl")
+    if not os.path.exists(path):
+        return None
+    place = {answer.request_id: number for number, answer in enumerate(frame.answers)}
+    rows, after, natural = [], [], []
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                entry = json.loads(line)
+                answer, step = place.get(entry["request_id"]), int(entry["step"])
+                if answer is None or not 1 <= step < frame.answers[answer].length:
+                    continue
+                rows.append(frame.starts[answer] + step - 1)
+                after.append(entry["remaining"])
+                natural.append(entry["natural"])
+        count = min((len(values) for values in after), default=0)
+        table = lambda values, kind: np.array([some[:count] for some in values], dtype=kind)
+        found = Prefixes(np.array(rows, dtype=int), table(after, float), table(natural, bool))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} cannot be read: {error!r}; make it again with "
+                         "`scripts/eos dataset`") from error
+    return found if len(rows) and count > 1 else None
+
+
+def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], horizon: int) -> dict:
+    """`chances`: P(end ≤ horizon) of each model at the prefixes, M0's under "survival". Per model and
+    for the ceiling AUROC and Brier on the second half of the continuations; the share of the skill
+    between M0 and the ceiling."""
+    half = prefixes.after.shape[1] // 2
+    known, ends = bins.Ends(prefixes.after, prefixes.natural).within(horizon)
+    first, later = slice(0, half), slice(half, None)
+    seen = known[:, first].sum(axis=1)
+    ceiling = (ends[:, first].sum(axis=1) + 0.5) / (seen + 1)
+    place, column = np.nonzero(known[:, later])
+    happened = ends[:, later][place, column]
+    prompts = np.array([frame.answers[n].prompt for n in frame.answer_of[prefixes.rows]])
+    drawings = Drawings(prompts[place])
+    rows = np.arange(len(place))
+    # The frequency of 16 continuations is off by chance: its Brier is too high by this much.
+    noise = (ceiling * (1 - ceiling) / np.maximum(seen - 1, 1))[place]
+    errors = {name: drawings.sums(rows, (p[place] - happened)**2) for name, p in chances.items()}
+    best = drawings.sums(rows, (ceiling[place] - happened)**2 - noise)
+    found = {"ceiling": {"auroc": figures.ranking(drawings, rows, ceiling[place], happened)[0],
+                         "brier": figures.interval(best, drawings.sums(rows, np.ones(len(rows))))}}
+    for name, p in chances.items():
+        found[name] = {
+            "auroc": figures.ranking(drawings, rows, p[place], happened)[0],
+            "skill_of_ceiling": figures.interval(errors["survival"] - errors[name],
+                                                 errors["survival"] - best)
+        }
+    return found

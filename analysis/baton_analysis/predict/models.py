@@ -1,0 +1,80 @@
+"""What is judged: predictor files, what models that are not served said, and M0 and M1."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from baton_analysis.errors import InputError
+from baton_analysis.predict import bins, evaluators, file, kinds
+from baton_analysis.predict.dataset import Dataset
+from baton_analysis.predict.frame import Frame
+
+
+class Model(NamedTuple):
+    kind: str
+    seed: int
+    tail_mean: float
+    logits: Callable[[Frame], np.ndarray]  # calibrated
+
+    @property
+    def title(self) -> str:
+        kind = kinds.KINDS.get(self.kind)
+        return kind.title if kind else self.kind
+
+
+def baselines(train: Frame) -> list[Model]:
+    tail = bins.tail_mean(train.ends)
+    return [
+        Model(kind, 0, tail,
+              kinds.fit(kind, train, train, 0, None).logits)
+        for kind in ("survival", "thresholds")
+    ]
+
+
+def of_file(path: str, dataset: Dataset) -> Model:
+    try:
+        with open(path, "rb") as content:
+            archive = content.read(2) == b"PK"
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error}") from error
+    return _said(path) if archive else _served(path, dataset)
+
+
+def _served(path: str, dataset: Dataset) -> Model:
+    body = file.read(path)
+    if dataset.fingerprint and body["model_fingerprint"] != dataset.fingerprint:
+        raise InputError(
+            f"{path} was trained on the model {body['model_fingerprint']!r}, the data set is of "
+            f"{dataset.fingerprint!r}; expected the same")
+    if any("probe[" in name for name in body["features"]) and not dataset.probe_width:
+        raise InputError(f"{path} needs a probe, and {dataset.folder} has no projections")
+    seed = body["metrics"].get("seed", 0)
+    return Model(body["name"], seed, body["tail_mean"],
+                 lambda frame: evaluators.logits(body, frame.inputs()))
+
+
+def _said(path: str) -> Model:
+    """Its answers are those of the data set that it was trained on."""
+    try:
+        with np.load(path) as archive:
+            said = {key: archive[key] for key in archive.files}
+        starts, table = said["starts"], said["logits"]
+        place = {str(name): number for number, name in enumerate(said["ids"])}
+        kind, seed, tail = str(said["kind"]), int(said["seed"]), float(said["tail_mean"])
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(f"{path} is not what `scripts/eos train` writes: {error}") from error
+
+    def logits(frame: Frame) -> np.ndarray:
+        found = np.empty((frame.rows, bins.COUNT))
+        for number, answer in enumerate(frame.answers):
+            at = place.get(answer.request_id)
+            own = slice(frame.starts[number], frame.starts[number + 1])
+            rows = None if at is None else table[starts[at]:starts[at + 1]]
+            if rows is None or len(rows) != own.stop - own.start:
+                raise InputError(f"{path} does not speak of {answer.request_id}; give the data set "
+                                 "that it was trained on")
+            found[own] = rows
+        return found
+
+    return Model(kind, seed, tail, logits)
