@@ -3,7 +3,8 @@
 import sys
 
 COMMANDS = ("report",)
-_USAGE = "usage: scripts/eos report LOG… --out DIR [--families FILE]"
+_USAGE = ("usage: scripts/eos report LOG… --out DIR [--families FILE]; "
+          "scripts/eos setup, train, evaluate, study: see the head of that script")
 
 
 def main(arguments: list[str]) -> int:

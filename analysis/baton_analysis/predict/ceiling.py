@@ -23,7 +23,8 @@ class Prefixes(NamedTuple):
 
 
 def read(dataset: Dataset, frame: Frame) -> Prefixes | None:
-    """Of ceiling.jsonl, lines {request_id, step, remaining: […], natural: […]}: those in the frame."""
+    """Of ceiling.jsonl, lines {request_id, at_step, samples: tokens to go of each continuation,
+    censored: which of them ran to their limit}: those in the frame."""
     path = os.path.join(dataset.folder, "ceiling.jsonl")
     if not os.path.exists(path):
         return None
@@ -33,12 +34,12 @@ def read(dataset: Dataset, frame: Frame) -> Prefixes | None:
         with open(path, encoding="utf-8") as file:
             for line in file:
                 entry = json.loads(line)
-                answer, step = place.get(entry["request_id"]), int(entry["step"])
+                answer, step = place.get(entry["request_id"]), int(entry["at_step"])
                 if answer is None or not 1 <= step < frame.answers[answer].length:
                     continue
                 rows.append(frame.starts[answer] + step - 1)
-                after.append(entry["remaining"])
-                natural.append(entry["natural"])
+                after.append(entry["samples"])
+                natural.append([not cut for cut in entry["censored"]])
         count = min((len(values) for values in after), default=0)
         table = lambda values, kind: np.array([some[:count] for some in values], dtype=kind)
         found = Prefixes(np.array(rows, dtype=int), table(after, float), table(natural, bool))

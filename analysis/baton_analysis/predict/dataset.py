@@ -24,6 +24,7 @@ ROWS_MAX = 2_500_000  # held; 52 bytes each
 OPEN_ROWS_MAX = 4_000_000
 SPLITS = ("train", "validation", "test", "held_out")
 NO_LIMIT = 2**31 - 1
+CEILING = "ceiling"  # a folder of continuations, which are no answers of their own
 
 
 @dataclass(slots=True)
@@ -251,7 +252,8 @@ def _lines(path: str):
 
 
 def _parts(folder: str) -> list[str]:
-    there = lambda path: os.path.exists(os.path.join(path, "rows.jsonl"))
+    there = lambda path: (os.path.basename(path) != CEILING and os.path.exists(
+        os.path.join(path, "rows.jsonl")))
     try:
         found = [folder] if there(folder) else sorted(
             entry.path for entry in os.scandir(folder) if entry.is_dir() and there(entry.path))

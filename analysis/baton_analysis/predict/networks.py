@@ -19,9 +19,11 @@ ROW = ("log_step", "log_prompt", "temperature", "top_p", "lo", "so", "entropy", 
        "boundary", "line", "since_boundary", "boundaries", "after_lo", "after_so", "repeat4")
 PRIOR = ("log_step", "step", "log_prompt", "temperature", "top_p")
 HIDDEN, STATE = 48, 32
-BATCH_ROWS = 8192
-PATIENCE = 4
-RATE = 3e-3
+UPDATES = 60  # per epoch, of sequences; batches are made as large as that
+BATCH_ROWS_MIN, BATCH_ROWS_MAX = 2048, 16384
+MLP_BATCH_ROWS = 2048
+PATIENCE = 5
+RATE, SEQUENCE_RATE = 3e-3, 1e-2
 
 
 def probe_names(frame: Frame, kind: str) -> tuple[str, ...]:
@@ -52,12 +54,12 @@ def fit_combination(train: Frame, valid: Frame, seed: int, options) -> Fitted:
 
 
 def fit_lstm(train: Frame, valid: Frame, seed: int, options) -> Fitted:
-    return _fit_compared(lambda width: _Recurrent(nn.LSTM(width, STATE, batch_first=True), STATE),
-                         train, valid, seed, options)
+    make = lambda width: _Recurrent(nn.LSTM(width, STATE, batch_first=True), STATE)
+    return _fit_compared(make, SEQUENCE_RATE, train, valid, seed, options)
 
 
 def fit_transformer(train: Frame, valid: Frame, seed: int, options) -> Fitted:
-    return _fit_compared(_Transformer, train, valid, seed, options)
+    return _fit_compared(_Transformer, RATE, train, valid, seed, options)
 
 
 class _Recurrent(nn.Module):
@@ -89,7 +91,7 @@ class _Transformer(nn.Module):
 
 
 def _fit_mlp(names, train, valid, seed, options) -> Fitted:
-    _begin(seed, options)
+    _begin(seed, options.threads)
     table = train.select(names)
     mean, scale = moments(table)
     network = nn.Sequential(nn.Linear(len(names), HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, HIDDEN),
@@ -101,15 +103,15 @@ def _fit_mlp(names, train, valid, seed, options) -> Fitted:
     def batches(which, shuffled):
         x, outcomes, known = given[which]
         order = rng.permutation(len(x)) if shuffled else np.arange(len(x))
-        for rows in np.array_split(order, max(1, len(x) // 2048)):
+        for rows in np.array_split(order, max(1, len(x) // MLP_BATCH_ROWS)):
             yield network(x[rows]), outcomes[rows], known[rows]
 
-    _train(network, batches, options)
+    _train(network, batches, RATE, options.epochs)
     return servable({"kind": "mlp", "layers": _layers(network)}, names, mean, scale)
 
 
 def _fit_gru(row_names, names, train, valid, seed, options, prior) -> Fitted:
-    _begin(seed, options)
+    _begin(seed, 1)  # steps are small: threads would mostly wait for each other
     network = _Recurrent(nn.GRU(len(row_names), STATE, batch_first=True), STATE, len(names))
     row_mean, row_scale = moments(train.select(row_names))
     mean, scale = moments(train.select(names)) if names else ((), ())
@@ -121,7 +123,7 @@ def _fit_gru(row_names, names, train, valid, seed, options, prior) -> Fitted:
     parts = [_Answers(frame, (frame.select(row_names) - row_mean) / row_scale,
                       (frame.select(names) - mean) / scale if names else None, base)
              for frame in (train, valid)]
-    _train(network, _sequence_batches(network, parts, seed), options)
+    _train(network, _sequence_batches(network, parts, seed), SEQUENCE_RATE, options.epochs)
     cell = {name: file.encoded(value.detach().numpy(), "<f4")
             for name, value in network.cell.named_parameters()}
     model = {
@@ -135,12 +137,13 @@ def _fit_gru(row_names, names, train, valid, seed, options, prior) -> Fitted:
     return servable(model, names, mean, scale)
 
 
-def _fit_compared(make, train, valid, seed, options) -> Fitted:
-    _begin(seed, options)
+def _fit_compared(make, rate, train, valid, seed, options) -> Fitted:
+    _begin(seed, 1)
     network = make(len(ROW))
     mean, scale = moments(train.select(ROW))
     answers = lambda frame: _Answers(frame, (frame.select(ROW) - mean) / scale, None, None)
-    _train(network, _sequence_batches(network, [answers(train), answers(valid)], seed), options)
+    parts = [answers(train), answers(valid)]
+    _train(network, _sequence_batches(network, parts, seed), rate, options.epochs)
 
     def logits(frame: Frame) -> np.ndarray:
         given = answers(frame)
@@ -177,13 +180,14 @@ class _Answers:
             self._base = _tensor(survival.class_logits(base["classes"][base["default"]],
                                                        frame.steps))
         self.count = len(frame.answers)
+        self._batch_rows = int(np.clip(frame.rows / UPDATES, BATCH_ROWS_MIN, BATCH_ROWS_MAX))
 
     def groups(self, answers: np.ndarray):
         """Lists of answers of about the same length, the longest last."""
         lengths = np.diff(self._starts)
         group = []
         for answer in answers[np.argsort(lengths[answers], kind="stable")].tolist():
-            if group and (len(group) + 1) * lengths[answer] > BATCH_ROWS:
+            if group and (len(group) + 1) * lengths[answer] > self._batch_rows:
                 yield group
                 group = []
             group.append(answer)
@@ -220,15 +224,15 @@ def _sequence_batches(network, parts, seed):
     return batches
 
 
-def _train(network, batches, options):
+def _train(network, batches, rate: float, epochs: int):
     """`batches(which, shuffled)` gives (logits, outcomes, known) of split 0 (training) or 1."""
-    optimiser = torch.optim.AdamW(network.parameters(), lr=RATE, weight_decay=1e-4)
+    optimiser = torch.optim.AdamW(network.parameters(), lr=rate, weight_decay=1e-4)
     best, kept, since = float("inf"), None, 0
-    for epoch in range(options.epochs):
+    for epoch in range(epochs):
         network.train()
         for group in optimiser.param_groups:
-            # Down to a tenth over the epochs, by a cosine.
-            group["lr"] = RATE * (0.55 + 0.45 * np.cos(np.pi * epoch / options.epochs))
+            # Down to a 25th over the epochs, by a cosine.
+            group["lr"] = rate * (0.52 + 0.48 * np.cos(np.pi * epoch / epochs))
         for found in batches(0, True):
             optimiser.zero_grad()
             total, count = _loss(*found)
@@ -262,9 +266,9 @@ def _layers(stack: nn.Sequential) -> list[dict]:
     } for layer in linear]
 
 
-def _begin(seed, options):
+def _begin(seed: int, threads: int):
     torch.manual_seed(seed)
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(threads)
 
 
 def _tensor(table) -> torch.Tensor:

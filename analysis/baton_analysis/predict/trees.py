@@ -35,9 +35,8 @@ def fit_boosted(train: Frame, valid: Frame, seed: int, options) -> Fitted:
 def fit_forest(train: Frame, valid: Frame, seed: int, options) -> Fitted:
     models = []
     for rows, happened in _bins(train, seed, FOREST_ROWS_MAX):
-        model = RandomForestClassifier(n_estimators=options.trees, min_samples_leaf=20,
-                                       max_features=0.4, max_samples=0.5, n_jobs=options.threads,
-                                       random_state=seed)
+        model = RandomForestClassifier(n_estimators=options.trees // 2, min_samples_leaf=10,
+                                       max_samples=0.3, n_jobs=options.threads, random_state=seed)
         both = 0 < happened.sum() < len(happened)
         models.append(model.fit(rows, happened) if both else constant_logit(happened))
 
