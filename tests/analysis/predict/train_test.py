@@ -1,0 +1,164 @@
+"""Train, evaluate and study from the outside, with what Debian's Python has."""
+
+import contextlib
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+import synthetic_dataset
+from dataset_test import DatasetCase
+from baton_analysis.errors import InputError
+from baton_analysis.predict import __main__ as predict
+from baton_analysis.predict import aims, file, models
+from baton_analysis.predict.study import write_page
+
+SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "eos"
+
+
+class TrainTest(DatasetCase):
+
+    def setUp(self):
+        super().setUp()
+        self.out = os.path.join(os.path.dirname(self.folder), "out.json")
+
+    def run_main(self, *arguments):
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = predict.main(list(arguments))
+        return code, out.getvalue(), err.getvalue()
+
+    def train(self, kind, *more):
+        return self.run_main("train", self.folder, "--model", self.model, "--kind", kind, "--out", self.out,
+                             *more)
+
+    def evaluate(self, *arguments):
+        return self.run_main("evaluate", self.folder, *arguments, "--model", self.model)
+
+    def test_a_file_is_written_and_judged(self):
+        synthetic_dataset.write(self.folder, prompts=60, ceiling=True)
+        self.assertEqual(self.train("survival")[0], 0)
+        body = file.read(self.out)
+        self.assertEqual(body["model_fingerprint"], "synthetic")
+        self.assertEqual(set(body["model"]["classes"]), {"all", "answer", "story"})
+        code, text, _ = self.evaluate(self.out)
+        self.assertEqual(code, 0)
+        for words in ("## T 0.8: story (", "T 0.8, cut: answer", "all (held out)", "M0 survival",
+                      "M1 eos_prob", "Against the ceiling"):
+            self.assertIn(words, text)
+
+    def test_figures_as_json(self):
+        synthetic_dataset.write(self.folder, prompts=60, ceiling=True)
+        code, text, _ = self.evaluate("--json")
+        self.assertEqual(code, 0)
+        found = json.loads(text)
+        survival = found["models"]["M0 survival per family"]["arms"]["T 0.8"]["story"]
+        at = survival["horizons"]["4"]
+        self.assertEqual(at["skill"]["value"], 0)
+        self.assertTrue(at["brier"]["low"] < at["brier"]["value"] < at["brier"]["high"])
+        self.assertLess(at["false_alarms"]["value"], 0.05)
+        # Stories here end by a chance that stays the same: nothing is known beforehand.
+        self.assertLess(abs(survival["horizons"]["16"]["auroc"]["value"] - 0.5), 0.15)
+        self.assertEqual(survival["remaining"]["mae_against_m0"]["value"], 1)
+        cut = found["models"]["M0 survival per family"]["arms"]["T 0.8, cut"]["story"]
+        self.assertLess(cut["horizons"]["16"]["rows"], cut["rows"])
+
+    def test_the_seed_experiments_rule_says_what_an_alarm_is_worth(self):
+        synthetic_dataset.write(self.folder, prompts=40)
+        self.assertEqual(self.train("thresholds")[0], 0)
+        code, text, _ = self.evaluate(self.out, "--json")
+        self.assertEqual(code, 0)
+        self.assertEqual(list(json.loads(text)["models"]),
+                         ["M0 survival per family", "M1 eos_prob > 0.5 or mean > 0.3"])
+
+    def test_what_does_not_fit_is_told(self):
+        synthetic_dataset.write(self.folder, prompts=20)
+        for arguments, words in (
+            (("train", self.folder, "--model", self.folder, "--out", self.out), "tokenizer.json"),
+            (("train", self.model, "--model", self.model, "--out", self.out), "no rows.jsonl"),
+            (("train", self.folder, "--model", self.model, "--kind", "probe", "--out", self.out),
+             "needs projections"),
+            (("evaluate", self.folder, "absent", "--model", self.model), "absent cannot be read"),
+            (("evaluate", self.folder, __file__, "--model", self.model), "no predictor file")):
+            code, _, complaint = self.run_main(*arguments)
+            self.assertEqual(code, 2)
+            self.assertIn(words, complaint)
+        self.assertEqual(self.run_main("draw")[0], 2)
+
+    def test_a_file_of_another_model_is_refused(self):
+        dataset = self.written(prompts=10)
+        self.assertEqual(self.train("survival")[0], 0)
+        dataset.fingerprint = "another"
+        with self.assertRaisesRegex(InputError, "trained on the model 'synthetic'"):
+            models.of_file(self.out, dataset)
+
+    def test_what_to_type_where_packages_are_missing(self):
+        synthetic_dataset.write(self.folder, prompts=20)
+        hidden = {name: None for name in ("sklearn", "sklearn.linear_model", "torch")}
+        for name in ("logistic", "networks"):
+            sys.modules.pop(f"baton_analysis.predict.{name}", None)
+        with mock.patch.dict(sys.modules, hidden):
+            for kind in ("logistic", "gru"):
+                code, _, complaint = self.train(kind)
+                self.assertEqual(code, 2)
+                self.assertIn("type: scripts/eos setup", complaint)
+
+    def test_the_script_finds_the_package(self):
+        synthetic_dataset.write(self.folder, prompts=10)
+        done = subprocess.run([SCRIPT, "train", self.folder, "--model", self.model, "--kind", "survival",
+                               "--out", self.out], capture_output=True, text=True, timeout=120,
+                              env=os.environ | {"BATON_PYTHON": sys.executable})  # yapf: disable
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("M0 survival per family", done.stdout)
+
+    def test_a_study_keeps_what_a_person_wrote(self):
+        synthetic_dataset.write(self.folder, prompts=40, ceiling=True)
+        folder = os.path.dirname(self.folder)
+        page = os.path.join(folder, "study.md")
+        with open(page, "w", encoding="utf-8") as out:
+            out.write("# Title\n\n<!-- families -->\nold\n<!-- end families -->\n\nWords.\n")
+        for _ in range(2):  # the second time out of the files of the first
+            code, _, complaint = self.run_main("study", self.folder, "--model", self.model, "--out", page,
+                                               "--work", os.path.join(folder, "work"), "--kinds",
+                                               "survival")
+            self.assertEqual((code, complaint), (0, ""))
+        with open(page, encoding="utf-8") as written:
+            text = written.read()
+        self.assertIn("# Title", text)
+        self.assertIn("Words.", text)
+        self.assertNotIn("old", text)
+        self.assertEqual(text.count("### Story"), 1)
+        self.assertEqual(sorted(os.listdir(os.path.join(folder, "study"))),
+                         ["auroc.svg", "calibration.svg", "remaining.svg"])
+
+
+class PageTest(unittest.TestCase):
+
+    def test_backslashes_and_dollars_stay(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = os.path.join(folder, "p.md")
+            for _ in range(2):
+                write_page(page, {"a": r"\1 $x$"})
+            with open(page, encoding="utf-8") as file:
+                self.assertEqual(file.read(), "<!-- a -->\n\\1 $x$\n<!-- end a -->\n")
+
+
+class AimsTest(unittest.TestCase):
+
+    def test_verdicts(self):
+        aim = aims.Aim("story", "auroc", 4, 0.9, True)
+        for value, low, high, verdict in ((.95, .9, .99, aims.HIT), (.88, .8, .91, aims.OPEN),
+                                          (.8, .7, .89, aims.MISS), (None, None, None, aims.UNKNOWN)):
+            self.assertEqual(aims.verdict(aim, {"value": value, "low": low, "high": high}), verdict)
+        aim = aims.Aim("story", "ece", 4, 0.02, False)
+        self.assertEqual(aims.verdict(aim, {"value": .03, "low": .01, "high": .04}), aims.OPEN)
+        self.assertEqual(aims.verdict(aim, None), aims.UNKNOWN)
+
+
+if __name__ == "__main__":
+    unittest.main()
