@@ -13,7 +13,9 @@ from baton_analysis.predict.arms import Groups
 from baton_analysis.predict.dataset import ROWS_MAX, Dataset
 from baton_analysis.predict.figures import Figure
 from baton_analysis.predict.frame import Frame, frame_of
+from baton_analysis.predict.jobs import side_by_side
 from baton_analysis.predict.models import Model
+from baton_analysis.predict.train import TRAIN_ROWS_MAX, some_answers
 
 CEILING_HORIZONS = (1, 4, 16, 64)
 
@@ -31,16 +33,18 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-def evaluated(dataset: Dataset, flags: np.ndarray, files: list[str]) -> dict:
+def evaluated(dataset: Dataset, flags: np.ndarray, files: list[str], jobs: int = 1) -> dict:
     """Everything that is reported, as plain data."""
     judge = Judge(dataset, flags)
+    # M0 and M1 are always there; what is served of M0 is the same without the sampling's classes.
+    judged = judge.baselines() + [
+        model for model in (models.of_file(path, dataset) for path in files)
+        if model.kind not in ("survival", "thresholds")
+    ]
     by_kind = defaultdict(list)
-    for model in judge.baselines():
-        by_kind[model.title].append(judge.judged(model))
-    for path in files:
-        model = models.of_file(path, dataset)
-        if model.kind not in ("survival", "thresholds"):
-            by_kind[model.title].append(judge.judged(model))
+    figures_of = side_by_side(judge.judged, judged, jobs)
+    for model, found in zip(judged, figures_of):
+        by_kind[model.title].append(found)
     found = {name: _over_seeds(runs) for name, runs in by_kind.items()}
     for figures_of in found.values():
         figures_of["aims"] = [_aim(figures_of, judge.main_arm, aim) for aim in aims.AIMS]
@@ -52,7 +56,9 @@ class Judge:
     def __init__(self, dataset: Dataset, flags: np.ndarray):
         self._dataset = dataset
         of = lambda *splits: frame_of(dataset, dataset.of(*splits), flags)
-        self._train = of("train")
+        answers = dataset.of("train")
+        train = frame_of(dataset, some_answers(answers, TRAIN_ROWS_MAX), flags)
+        self._train = {"answers": len(answers), "rows": sum(answer.length for answer in answers)}
         self._valid = of("validation")
         self.frames = {"test": of("test"), "held out": of("held_out")}
         if not self.frames["test"].rows:
@@ -60,7 +66,7 @@ class Judge:
         self.groups = {name: Groups(frame) for name, frame in self.frames.items()}
         self.main_arm = _main_arm(self.groups["test"].arms)
         self._prefixes = ceiling.read(dataset, self.frames["test"])
-        self._base, self._base_models = None, models.baselines(self._train)
+        self._base_models = models.baselines(answers, train)
         self._base = {name: self._announced(self._base_models[0], frame)
                       for name, frame in self.frames.items()}  # yapf: disable
 
@@ -128,8 +134,8 @@ class Judge:
             "folder": self._dataset.folder,
             "model_fingerprint": self._dataset.fingerprint,
             "main_arm": self.main_arm,
-            "train_answers": len(self._train.answers),
-            "train_rows": self._train.rows,
+            "train_answers": self._train["answers"],
+            "train_rows": self._train["rows"],
             "test_answers": len(frame.answers),
             "test_rows": frame.rows,
             "prompts_left_out": self._dataset.left_out_prompts,

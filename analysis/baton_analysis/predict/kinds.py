@@ -21,7 +21,7 @@ class Kind(NamedTuple):
 
 _NETWORKS = "networks"
 KINDS = {
-    "survival": Kind("M0 survival per family", "kinds", "fit_survival", seeded=False),
+    "survival": Kind("M0 survival per class", "kinds", "fit_survival", seeded=False),
     "thresholds": Kind("M1 eos_prob > 0.5 or mean > 0.3", "thresholds", "fit", seeded=False),
     "logistic": Kind("M2 logistic", "logistic", "fit", seeded=False),
     "forest": Kind("M3 random forest", "trees", "fit_forest"),

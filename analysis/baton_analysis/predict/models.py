@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from baton_analysis.errors import InputError
-from baton_analysis.predict import bins, evaluators, file, kinds
-from baton_analysis.predict.dataset import Dataset
+from baton_analysis.predict import bins, evaluators, file, kinds, survival
+from baton_analysis.predict.dataset import Answer, Dataset
 from baton_analysis.predict.frame import Frame
 
 
@@ -23,13 +23,21 @@ class Model(NamedTuple):
         return kind.title if kind else self.kind
 
 
-def baselines(train: Frame) -> list[Model]:
+def baselines(answers: list[Answer], train: Frame) -> list[Model]:
+    """M0 of all training answers, M1 of those of a frame."""
     tail = bins.tail_mean(train.ends)
-    return [
-        Model(kind, 0, tail,
-              kinds.fit(kind, train, train, 0, None).logits)
-        for kind in ("survival", "thresholds")
-    ]
+    lengths = np.array([answer.length for answer in answers])
+    natural = np.array([answer.natural for answer in answers])
+    model = survival.fit(lengths, natural, [sampling_class(answer) for answer in answers])
+    m0 = lambda frame: survival.logits(model, frame.steps, [
+        sampling_class(answer) for answer in frame.answers], frame.starts)  # yapf: disable
+    m1 = kinds.fit("thresholds", train, train, 0, None).logits
+    return [Model("survival", 0, tail, m0), Model("thresholds", 0, tail, m1)]
+
+
+def sampling_class(answer: Answer) -> str:
+    """The class of M0 where it is judged: it is to know as much as can be known without rows."""
+    return f"{answer.family}, T {answer.temperature:g}, top-p {answer.top_p:g}"
 
 
 def of_file(path: str, dataset: Dataset) -> Model:

@@ -15,6 +15,7 @@ from baton_analysis.errors import InputError
 from baton_analysis.predict import boundaries, kinds, pages, pictures
 from baton_analysis.predict.dataset import Dataset
 from baton_analysis.predict.evaluate import evaluated
+from baton_analysis.predict.jobs import side_by_side
 from baton_analysis.predict.train import Trained, add_training_options
 
 SEEDS = 3
@@ -31,7 +32,7 @@ def main(arguments: list[str]) -> int:
                   if dataset.probe_width or not kinds.KINDS[name].needs_probe]
         os.makedirs(options.work, exist_ok=True)
         files = _trained(dataset, flags, chosen, options)
-        found = evaluated(dataset, flags, files)
+        found = evaluated(dataset, flags, files, options.jobs)
         with open(os.path.join(options.work, "study.json"), "w", encoding="utf-8") as file:
             json.dump(found, file)
         folder = os.path.splitext(options.out)[0]
@@ -46,17 +47,17 @@ def main(arguments: list[str]) -> int:
 
 def _trained(dataset, flags, chosen, options) -> list[str]:
     """The files of every kind and seed; those that are not there yet are trained."""
-    files, trained = [], None
-    for name in chosen:
-        for seed in range(1, 1 + (options.seeds if kinds.KINDS[name].seeded else 1)):
-            ending = "json" if name in SERVED else "npz"
-            path = os.path.join(options.work, f"{name}-{seed}.{ending}")
-            files.append(path)
-            if os.path.exists(path):
-                continue
-            trained = trained or Trained(dataset, flags, options)
-            trained.write(name, seed, path)
-    return files
+    runs = [(name, seed, _path(name, seed, options)) for name in chosen
+            for seed in range(1, 1 + (options.seeds if kinds.KINDS[name].seeded else 1))]  # yapf: disable
+    missing = [run for run in runs if not os.path.exists(run[2])]
+    if missing:
+        trained = Trained(dataset, flags, options)
+        side_by_side(lambda run: trained.write(*run), missing, options.jobs)
+    return [path for _, _, path in runs]
+
+
+def _path(name: str, seed: int, options) -> str:
+    return os.path.join(options.work, f"{name}-{seed}.{'json' if name in SERVED else 'npz'}")
 
 
 def write_page(path: str, sections: dict[str, str]):
@@ -83,5 +84,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=tuple(kinds.KINDS), metavar="KIND",
                         default=tuple(kinds.KINDS)[2:], help="besides M0 and M1; default: all")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of kinds that depend on one")
+    parser.add_argument("--jobs", type=int, default=1,
+                        help="processes that train or judge at a time; --threads is of each")
     add_training_options(parser)
     return parser.parse_args(arguments)

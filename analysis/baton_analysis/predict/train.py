@@ -37,8 +37,8 @@ class Trained:
 
     def __init__(self, dataset: Dataset, flags: np.ndarray, options):
         self._dataset, self._flags, self._options = dataset, flags, options
-        self.train = frame_of(dataset, _some(dataset.of("train"), options.train_rows_max), flags)
-        self.valid = frame_of(dataset, _some(dataset.of("validation"), options.train_rows_max // 2), flags)
+        self.train = frame_of(dataset, some_answers(dataset.of("train"), options.train_rows_max), flags)
+        self.valid = frame_of(dataset, some_answers(dataset.of("validation"), options.train_rows_max // 2), flags)
         for name, frame in (("train", self.train), ("validation", self.valid)):
             if not frame.rows or not frame.ends.natural.any():
                 raise InputError(f"{dataset.folder}: no answer of the split {name!r} ended by itself; "
@@ -87,7 +87,7 @@ def write_said(path: str, kind: str, seed: int, frame: Frame, logits: np.ndarray
     file.replace(path, content.getvalue())
 
 
-def _some(answers: list[Answer], rows_max: int) -> list[Answer]:
+def some_answers(answers: list[Answer], rows_max: int) -> list[Answer]:
     """Answers with at most so many rows, spread evenly over all."""
     rows = sum(answer.length for answer in answers)
     if rows <= rows_max:

@@ -57,7 +57,7 @@ class TrainTest(DatasetCase):
         code, text, _ = self.evaluate("--json")
         self.assertEqual(code, 0)
         found = json.loads(text)
-        survival = found["models"]["M0 survival per family"]["arms"]["T 0.8"]["story"]
+        survival = found["models"]["M0 survival per class"]["arms"]["T 0.8"]["story"]
         at = survival["horizons"]["4"]
         self.assertEqual(at["skill"]["value"], 0)
         self.assertTrue(at["brier"]["low"] < at["brier"]["value"] < at["brier"]["high"])
@@ -65,7 +65,7 @@ class TrainTest(DatasetCase):
         # Stories here end by a chance that stays the same: nothing is known beforehand.
         self.assertLess(abs(survival["horizons"]["16"]["auroc"]["value"] - 0.5), 0.15)
         self.assertEqual(survival["remaining"]["mae_against_m0"]["value"], 1)
-        cut = found["models"]["M0 survival per family"]["arms"]["T 0.8, cut"]["story"]
+        cut = found["models"]["M0 survival per class"]["arms"]["T 0.8, cut"]["story"]
         self.assertLess(cut["horizons"]["16"]["rows"], cut["rows"])
 
     def test_the_seed_experiments_rule_says_what_an_alarm_is_worth(self):
@@ -74,7 +74,7 @@ class TrainTest(DatasetCase):
         code, text, _ = self.evaluate(self.out, "--json")
         self.assertEqual(code, 0)
         self.assertEqual(list(json.loads(text)["models"]),
-                         ["M0 survival per family", "M1 eos_prob > 0.5 or mean > 0.3"])
+                         ["M0 survival per class", "M1 eos_prob > 0.5 or mean > 0.3"])
 
     def test_what_does_not_fit_is_told(self):
         synthetic_dataset.write(self.folder, prompts=20)
@@ -114,7 +114,7 @@ class TrainTest(DatasetCase):
                                "--out", self.out], capture_output=True, text=True, timeout=120,
                               env=os.environ | {"BATON_PYTHON": sys.executable})  # yapf: disable
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("M0 survival per family", done.stdout)
+        self.assertIn("M0 survival per class", done.stdout)
 
     def test_a_study_keeps_what_a_person_wrote(self):
         synthetic_dataset.write(self.folder, prompts=40, ceiling=True)
@@ -125,14 +125,14 @@ class TrainTest(DatasetCase):
         for _ in range(2):  # the second time out of the files of the first
             code, _, complaint = self.run_main("study", self.folder, "--model", self.model, "--out", page,
                                                "--work", os.path.join(folder, "work"), "--kinds",
-                                               "survival")
+                                               "survival", "--jobs", "2")
             self.assertEqual((code, complaint), (0, ""))
         with open(page, encoding="utf-8") as written:
             text = written.read()
         self.assertIn("# Title", text)
         self.assertIn("Words.", text)
         self.assertNotIn("old", text)
-        self.assertEqual(text.count("### Story"), 1)
+        self.assertEqual(text.count("### Story:"), 1)
         self.assertEqual(sorted(os.listdir(os.path.join(folder, "study"))),
                          ["auroc.svg", "calibration.svg", "remaining.svg"])
 
