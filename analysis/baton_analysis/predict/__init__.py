@@ -1,1 +1,1 @@
-"""Predictors of how an answer goes on until its end: trained, compared, and written for the service."""
+"""Predictors of how answers end: trained, compared, and written for the service."""

@@ -20,13 +20,19 @@ def arm_of(answer: Answer, most_tokens: dict[str, int]) -> str:
     return name
 
 
+def most_tokens(answers: list[Answer]) -> dict[str, int]:
+    """Of each family the largest max_tokens; answers with smaller ones are those that were cut."""
+    most = {}
+    for answer in answers:
+        most[answer.family] = max(most.get(answer.family, 0), answer.max_tokens)
+    return most
+
+
 class Groups:
     """Rows of a frame by (arm, family), pooled families among them."""
 
     def __init__(self, frame: Frame):
-        most = {}
-        for answer in frame.answers:
-            most[answer.family] = max(most.get(answer.family, 0), answer.max_tokens)
+        most = most_tokens(frame.answers)
         self._arms = np.array([arm_of(answer, most) for answer in frame.answers])
         self._families = np.array(frame.families)
         self._answer_of = frame.answer_of

@@ -1,7 +1,8 @@
 """Remaining tokens in bins, and what hazards of bins say about the end.
 
-A row t of an answer that ends with step T (EOS counted) has r = T - t tokens to go. A model gives one
-logit per bin but the last: of h = P(r in the bin | r not below it). In the last bin everything ends.
+A row t of an answer that ends with step T (EOS counted) has r = T - t tokens to go. A model gives
+one logit per bin but the last: of h = P(r in the bin | r not below it). In the last bin everything
+ends.
 """
 
 from typing import NamedTuple

@@ -68,9 +68,10 @@ def _plain(text: str) -> bytes:
 def _byte_characters() -> dict[str, int]:
     shown = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     hidden = [byte for byte in range(256) if byte not in shown]
-    return {chr(byte): byte for byte in shown} | {
-        chr(256 + place): byte
-        for place, byte in enumerate(hidden)
+    return {
+        chr(byte): byte for byte in shown
+    } | {
+        chr(256 + place): byte for place, byte in enumerate(hidden)
     }
 
 

@@ -5,7 +5,6 @@ Every row weighs the same: weights by answer would depend on how it ended.
 
 import numpy as np
 
-
 GROUPS = 16
 EVENTS_MIN = 20  # per group
 LOGIT_MAX = 30.0
@@ -13,7 +12,9 @@ LOGIT_MAX = 30.0
 
 def fit(logits: np.ndarray, outcomes: np.ndarray) -> list[dict]:
     """One curve per bin out of the rows where the outcome is known."""
-    return [curve(z[~np.isnan(seen)], seen[~np.isnan(seen)]) for z, seen in zip(logits.T, outcomes.T)]
+    return [
+        curve(z[~np.isnan(seen)], seen[~np.isnan(seen)]) for z, seen in zip(logits.T, outcomes.T)
+    ]
 
 
 def curve(z: np.ndarray, happened: np.ndarray) -> dict:
@@ -29,7 +30,7 @@ def curve(z: np.ndarray, happened: np.ndarray) -> dict:
 
 
 def _groups(z, happened):
-    """(sum of z, events, rows) by ascending z, with rising frequencies (pool adjacent violators)."""
+    """(sum of z, events, rows) by ascending z, frequencies rising (pool adjacent violators)."""
     if not len(z):
         return []
     order = np.argsort(z, kind="stable")
@@ -68,5 +69,3 @@ def _frequency(group) -> float:
 def _logit(events, count) -> float:
     share = (events + 0.5) / (count + 1)
     return float(np.log(share) - np.log1p(-share))
-
-

@@ -1,5 +1,5 @@
-"""The ceiling: prefixes of test answers that were continued many times. One half of the continuations
-foretells the other as well as anything can that knows the model itself."""
+"""The ceiling: prefixes of test answers that were continued many times. One half of the
+continuations foretells the other as well as anything can that knows the model itself."""
 
 import json
 import os
@@ -50,7 +50,7 @@ def read(dataset: Dataset, frame: Frame) -> Prefixes | None:
 
 
 def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], horizon: int) -> dict:
-    """`chances`: P(end ≤ horizon) of each model at the prefixes, M0's under "survival". Per model and
+    """`chances`: P(end ≤ horizon) of each model at the prefixes, M0's as "survival". Per model and
     for the ceiling AUROC and Brier on the second half of the continuations; the share of the skill
     between M0 and the ceiling."""
     half = prefixes.after.shape[1] // 2
@@ -67,12 +67,17 @@ def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], ho
     noise = (ceiling * (1 - ceiling) / np.maximum(seen - 1, 1))[place]
     errors = {name: drawings.sums(rows, (p[place] - happened)**2) for name, p in chances.items()}
     best = drawings.sums(rows, (ceiling[place] - happened)**2 - noise)
-    found = {"ceiling": {"auroc": figures.ranking(drawings, rows, ceiling[place], happened)[0],
-                         "brier": figures.interval(best, drawings.sums(rows, np.ones(len(rows))))}}
+    found = {
+        "ceiling": {
+            "auroc": figures.ranking(drawings, rows, ceiling[place], happened)[0],
+            "brier": figures.interval(best, drawings.sums(rows, np.ones(len(rows))))
+        }
+    }
     for name, p in chances.items():
         found[name] = {
-            "auroc": figures.ranking(drawings, rows, p[place], happened)[0],
-            "skill_of_ceiling": figures.interval(errors["survival"] - errors[name],
-                                                 errors["survival"] - best)
+            "auroc":
+                figures.ranking(drawings, rows, p[place], happened)[0],
+            "skill_of_ceiling":
+                figures.interval(errors["survival"] - errors[name], errors["survival"] - best)
         }
     return found

@@ -2,8 +2,8 @@
 
 A folder that `baton eos collect` filled has manifest.json, rows.jsonl (the EOS log's rows),
 requests.jsonl (one line per request: family, prompt, sampling) and where it was asked for
-projections.f32. A data set is one such folder, or several in a folder, its arms; beside them split.jsonl
-(one line per prompt) and ceiling.jsonl, where there are any.
+projections.f32. A data set is one such folder, or several in a folder, its arms; beside them
+split.jsonl (one line per prompt) and ceiling.jsonl, where there are any.
 """
 
 import hashlib
@@ -129,7 +129,9 @@ class Part:
         found = {}
         for number, entry in _lines(path):
             try:
-                entry = {key: entry.get(key) for key in _REQUEST_KEYS} | {
+                entry = {
+                    key: entry.get(key) for key in _REQUEST_KEYS
+                } | {
                     "output_length": int(entry["output_length"]),
                     "request_id": str(entry["request_id"])
                 }
@@ -178,13 +180,15 @@ class Part:
                              "fewer than rows.jsonl; collect it again")
         number = lambda key, otherwise: otherwise if request[key] is None else request[key]
         prompt = prompt_of(request)
-        return Answer(
-            request_id=request["request_id"], family=request["family"] or "none", prompt=prompt,
-            split=self._splits.of(prompt), seed=number("seed", 0),
-            temperature=round(number("temperature", 1.0), 6), top_p=round(number("top_p", 1.0), 6),
-            max_tokens=number("max_tokens", NO_LIMIT), prompt_length=last["prompt_length"],
-            natural=natural, finish_reason=last["finish_reason"], figures=rows[:, 2:].copy(),
-            tokens=rows[:, 1].astype(np.int64), part=self, rows=places)
+        return Answer(request_id=request["request_id"], family=request["family"] or "none",
+                      prompt=prompt, split=self._splits.of(prompt), seed=number("seed", 0),
+                      temperature=round(number("temperature", 1.0),
+                                        6), top_p=round(number("top_p", 1.0), 6),
+                      max_tokens=number("max_tokens",
+                                        NO_LIMIT), prompt_length=last["prompt_length"],
+                      natural=natural, finish_reason=last["finish_reason"], figures=rows[:,
+                                                                                         2:].copy(),
+                      tokens=rows[:, 1].astype(np.int64), part=self, rows=places)
 
 
 _REQUEST_KEYS = ("request_id", "family", "prompt_index", "seed", "temperature", "top_p",

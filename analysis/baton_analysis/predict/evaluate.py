@@ -10,7 +10,7 @@ import numpy as np
 from baton_analysis.errors import InputError
 from baton_analysis.predict import aims, arms, boundaries, ceiling, judging, models, tables
 from baton_analysis.predict.arms import Groups
-from baton_analysis.predict.dataset import ROWS_MAX, Dataset
+from baton_analysis.predict.dataset import ROWS_MAX, Answer, Dataset
 from baton_analysis.predict.figures import Figure
 from baton_analysis.predict.frame import Frame, frame_of
 from baton_analysis.predict.jobs import side_by_side
@@ -18,6 +18,7 @@ from baton_analysis.predict.models import Model
 from baton_analysis.predict.train import TRAIN_ROWS_MAX, some_answers
 
 CEILING_HORIZONS = (1, 4, 16, 64)
+VALID_ROWS_MAX, OTHER_ARM_ROWS_MAX = 150_000, 30_000
 
 
 def main(arguments: list[str]) -> int:
@@ -38,8 +39,8 @@ def evaluated(dataset: Dataset, flags: np.ndarray, files: list[str], jobs: int =
     judge = Judge(dataset, flags)
     # M0 and M1 are always there; what is served of M0 is the same without the sampling's classes.
     judged = judge.baselines() + [
-        model for model in (models.of_file(path, dataset) for path in files)
-        if model.kind not in ("survival", "thresholds")
+        model for model in (models.of_file(path, dataset)
+                            for path in files) if model.kind not in ("survival", "thresholds")
     ]
     by_kind = defaultdict(list)
     figures_of = side_by_side(judge.judged, judged, jobs)
@@ -55,12 +56,15 @@ class Judge:
 
     def __init__(self, dataset: Dataset, flags: np.ndarray):
         self._dataset = dataset
-        of = lambda *splits: frame_of(dataset, dataset.of(*splits), flags)
         answers = dataset.of("train")
         train = frame_of(dataset, some_answers(answers, TRAIN_ROWS_MAX), flags)
         self._train = {"answers": len(answers), "rows": sum(answer.length for answer in answers)}
-        self._valid = of("validation")
-        self.frames = {"test": of("test"), "held out": of("held_out")}
+        self._valid = frame_of(dataset, some_answers(dataset.of("validation"), VALID_ROWS_MAX),
+                               flags)
+        self.frames = {
+            name: frame_of(dataset, _to_judge(dataset.of(split)), flags)
+            for name, split in (("test", "test"), ("held out", "held_out"))
+        }
         if not self.frames["test"].rows:
             raise InputError(f"{dataset.folder} has no answers in the split 'test'; collect more")
         self.groups = {name: Groups(frame) for name, frame in self.frames.items()}
@@ -125,23 +129,36 @@ class Judge:
         return found
 
     def data(self) -> dict:
-        noise = {}
+        noise, dataset = {}, self._dataset
         groups, frame = self.groups["test"], self.frames["test"]
         for family in groups.families(self.main_arm):
             numbers = np.unique(frame.answer_of[groups.rows(self.main_arm, family)])
             noise[family] = arms.same_prompt_noise([frame.answers[n] for n in numbers])
         return {
-            "folder": self._dataset.folder,
-            "model_fingerprint": self._dataset.fingerprint,
+            "folder": dataset.folder,
+            "model_fingerprint": dataset.fingerprint,
             "main_arm": self.main_arm,
             "train_answers": self._train["answers"],
             "train_rows": self._train["rows"],
             "test_answers": len(frame.answers),
             "test_rows": frame.rows,
-            "prompts_left_out": self._dataset.left_out_prompts,
-            "requests_left_out": self._dataset.left_out_requests,
+            "prompts_left_out": dataset.left_out_prompts,
+            "requests_left_out": dataset.left_out_requests,
             "same_prompt": noise
         }
+
+
+def _to_judge(answers: list[Answer]) -> list[Answer]:
+    """All answers of the main arm, some of the others, which only tell what a shift does."""
+    most = arms.most_tokens(answers)
+    by_arm = defaultdict(list)
+    for answer in answers:
+        by_arm[arms.arm_of(answer, most)].append(answer)
+    main = _main_arm(sorted(by_arm)) if by_arm else None
+    return [
+        answer for arm, of_arm in by_arm.items()
+        for answer in (of_arm if arm == main else some_answers(of_arm, OTHER_ARM_ROWS_MAX))
+    ]
 
 
 def _main_arm(names: list[str]) -> str:
@@ -159,8 +176,11 @@ def _plain(value):
 
 def _over_seeds(runs: list[dict]) -> dict:
     """One model trained with several seeds: means, and the spread over seeds of each figure."""
-    return {"seeds": [run["seed"] for run in runs]} | _merged(
-        [{key: run[key] for key in ("arms", "ceiling", "alarm_thresholds")} for run in runs])
+    return {
+        "seeds": [run["seed"] for run in runs]
+    } | _merged([{
+        key: run[key] for key in ("arms", "ceiling", "alarm_thresholds")
+    } for run in runs])
 
 
 def _merged(runs: list):
@@ -187,8 +207,9 @@ def _merged_figure(runs: list[dict]) -> dict:
 
 def _aim(figures_of: dict, arm: str, aim: aims.Aim) -> dict:
     on_ceiling = {
-        family: {horizon: found["skill_of_ceiling"] for horizon, found in horizons.items()}
-        for family, horizons in figures_of["ceiling"].items()
+        family: {
+            horizon: found["skill_of_ceiling"] for horizon, found in horizons.items()
+        } for family, horizons in figures_of["ceiling"].items()
     }
     figure = aims.figure_of(figures_of["arms"].get(arm, {}), on_ceiling, aim)
     return {"aim": aim.text, "figure": figure, "verdict": aims.verdict(aim, figure)}
@@ -197,9 +218,10 @@ def _aim(figures_of: dict, arm: str, aim: aims.Aim) -> dict:
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="eos evaluate", description=__doc__)
     parser.add_argument("dataset", metavar="DATASET", help="what `scripts/eos dataset` wrote")
-    parser.add_argument("files", metavar="FILE", nargs="*",
-                        help="what `scripts/eos train` wrote; files of one kind are its seeds. M0 "
-                        "and M1 are always there")
+    parser.add_argument(
+        "files", metavar="FILE", nargs="*",
+        help="what `scripts/eos train` wrote; files of one kind are its seeds. M0 "
+        "and M1 are always there")
     parser.add_argument("--model", metavar="DIR", required=True,
                         help="folder of the model, for its tokenizer.json")
     parser.add_argument("--json", action="store_true", help="all figures, with their intervals")

@@ -1,7 +1,7 @@
 """How good announced ends were, with intervals by drawing prompts again.
 
-A figure is computed from sums per prompt, so a drawing of prompts costs no pass over rows. Every row
-weighs the same.
+A figure is computed from sums per prompt, so a drawing of prompts costs no pass over rows. Every
+row weighs the same.
 """
 
 from typing import NamedTuple

@@ -1,7 +1,7 @@
 """The predictor file: one line of JSON whose body is guarded by a checksum.
 
-`{"format":"baton-eos-predictor","version":1,"sha256":"HEX","body":{…}}`; the checksum is of the bytes of
-the body as they stand. The service reads the same file.
+`{"format":"baton-eos-predictor","version":1,"sha256":"HEX","body":{…}}`; the checksum is of the
+bytes of the body as they stand. The service reads the same file.
 """
 
 import base64

@@ -1,5 +1,5 @@
-"""What training makes: a model that says logits of a frame's rows, and, if it can be served, its parts
-of a predictor file."""
+"""What training makes: a model that says logits of a frame's rows, and, if it can be served, its
+parts of a predictor file."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -25,8 +25,8 @@ def servable(model: dict, features=(), mean=(), scale=()) -> Fitted:
         "mean": np.asarray(mean, dtype=float).tolist(),
         "scale": np.asarray(scale, dtype=float).tolist()
     }
-    return Fitted(parts, lambda frame: evaluators.logits(parts | {"calibration": None},
-                                                         frame.inputs()))
+    return Fitted(parts,
+                  lambda frame: evaluators.logits(parts | {"calibration": None}, frame.inputs()))
 
 
 def moments(table: np.ndarray):

@@ -1,7 +1,7 @@
 """Rows of many answers as one table of features, with what is known of their ends.
 
-The last row of an answer is left out: of a natural end it is the row of the end itself, and one that
-knows it tells nothing; of a cut answer nothing is known after it.
+The last row of an answer is left out: of a natural end it is the row of the end itself, and one
+that knows it tells nothing; of a cut answer nothing is known after it.
 """
 
 import numpy as np
@@ -53,8 +53,8 @@ class Frame:
 def frame_of(dataset: Dataset, answers: list[Answer], flags: np.ndarray,
              names=features.NAMES) -> Frame:
     answers = [answer for answer in answers if answer.length > 1]
-    probe_names = tuple(f"{kind}[{i}]" for kind in ("probe", "first_probe")
-                        for i in range(dataset.probe_width))
+    probe_names = tuple(
+        f"{kind}[{i}]" for kind in ("probe", "first_probe") for i in range(dataset.probe_width))
     names = (*names, *probe_names)
     rows = sum(answer.length - 1 for answer in answers)
     matrix = np.empty((rows, len(names)), dtype=np.float32)

@@ -6,7 +6,7 @@ _work = None
 
 
 def side_by_side(work, items: list, jobs: int) -> list:
-    """`work` of each item, in order; `work` may be anything that can be called, its results plain data."""
+    """`work` of each item, in order. Any callable will do; its results must be plain data."""
     if jobs <= 1 or len(items) <= 1:
         return [work(item) for item in items]
     global _work

@@ -22,8 +22,9 @@ class Announced(NamedTuple):
     quantiles: dict[float, np.ndarray]
 
     def at(self, rows) -> "Announced":
-        return Announced(self.within[rows], self.expected[rows],
-                         {q: values[rows] for q, values in self.quantiles.items()})
+        return Announced(self.within[rows], self.expected[rows], {
+            q: values[rows] for q, values in self.quantiles.items()
+        })
 
     def chance(self, horizon: int) -> np.ndarray:
         return self.within[:, bins.horizon_column(horizon)]
@@ -57,9 +58,9 @@ def judge(frame: Frame, rows: np.ndarray, said: Announced, base: Announced,
         "prompts": drawings.count,
         "rows": len(rows),
         "horizons": {
-            str(horizon): _horizon(drawings, ends, said.chance(horizon), base.chance(horizon),
-                                   horizon, thresholds[horizon])
-            for horizon in bins.HORIZONS
+            str(horizon):
+                _horizon(drawings, ends, said.chance(horizon), base.chance(horizon), horizon,
+                         thresholds[horizon]) for horizon in bins.HORIZONS
         },
         "remaining": _remaining(drawings, ends, said, base, prompts),
     }
@@ -77,18 +78,28 @@ def _horizon(drawings, ends, chances, base, horizon, threshold) -> dict:
     error, error_m0 = (drawings.sums(rows, (q - event)**2) for q in (p, m0))
     alarm = p > threshold
     return {
-        "rows": len(rows),
-        "ends": int(event.sum()),
-        "auroc": area,
-        "auprc": precision_area,
-        "brier": figures.interval(error, drawings.sums(rows, np.ones(len(rows)))),
-        "skill": figures.interval(error_m0 - error, error_m0),
-        "ece": figures.calibration_error(drawings, rows, p, event),
-        "accuracy": drawings.ratio(rows, ((p > 0.5) == event).astype(float)),
-        "precision": drawings.ratio(rows, (alarm & event).astype(float), alarm.astype(float)),
-        "recall": drawings.ratio(rows, (alarm & event).astype(float), event.astype(float)),
-        "false_alarms": drawings.ratio(rows, (alarm & ~event).astype(float),
-                                       (~event).astype(float)),
+        "rows":
+            len(rows),
+        "ends":
+            int(event.sum()),
+        "auroc":
+            area,
+        "auprc":
+            precision_area,
+        "brier":
+            figures.interval(error, drawings.sums(rows, np.ones(len(rows)))),
+        "skill":
+            figures.interval(error_m0 - error, error_m0),
+        "ece":
+            figures.calibration_error(drawings, rows, p, event),
+        "accuracy":
+            drawings.ratio(rows, ((p > 0.5) == event).astype(float)),
+        "precision":
+            drawings.ratio(rows, (alarm & event).astype(float), alarm.astype(float)),
+        "recall":
+            drawings.ratio(rows, (alarm & event).astype(float), event.astype(float)),
+        "false_alarms":
+            drawings.ratio(rows, (alarm & ~event).astype(float), (~event).astype(float)),
     }
 
 

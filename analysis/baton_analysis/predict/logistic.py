@@ -8,7 +8,7 @@ from baton_analysis.predict.features import NAMES
 from baton_analysis.predict.fitted import Fitted, moments, servable, some, targets
 from baton_analysis.predict.frame import Frame
 
-ROWS_MAX = 150_000  # per bin
+ROWS_MAX = 80_000  # per bin
 
 
 def fit(train: Frame, valid: Frame, seed: int, options) -> Fitted:
@@ -23,14 +23,15 @@ def fit(train: Frame, valid: Frame, seed: int, options) -> Fitted:
         if not 0 < happened.sum() < len(happened):
             bias[column] = constant_logit(happened)
             continue
-        model = LogisticRegression(max_iter=200, C=1.0)
+        model = LogisticRegression(max_iter=100, C=1.0)
         model.fit((table[rows] - mean) / scale, happened)
         weights[column], bias[column] = model.coef_[0], model.intercept_[0]
-    return servable({
-        "kind": "logistic",
-        "weights": file.encoded(weights, "<f8"),
-        "bias": bias.tolist()
-    }, NAMES, mean, scale)
+    return servable(
+        {
+            "kind": "logistic",
+            "weights": file.encoded(weights, "<f8"),
+            "bias": bias.tolist()
+        }, NAMES, mean, scale)
 
 
 def constant_logit(happened: np.ndarray) -> float:

@@ -81,7 +81,8 @@ class _Transformer(nn.Module):
     def __init__(self, width: int):
         super().__init__()
         self.embed = nn.Linear(width, STATE)
-        layer = nn.TransformerEncoderLayer(STATE, 4, 2 * STATE, 0.0, batch_first=True, norm_first=True)
+        layer = nn.TransformerEncoderLayer(STATE, 4, 2 * STATE, 0.0, batch_first=True,
+                                           norm_first=True)
         self.layers = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
         self.head = nn.Linear(STATE, bins.COUNT)
 
@@ -120,12 +121,16 @@ def _fit_gru(row_names, names, train, valid, seed, options, prior) -> Fitted:
         lengths = np.array([answer.length for answer in train.answers])
         natural = np.array([answer.natural for answer in train.answers])
         base = survival.fit(lengths, natural, [])
-    parts = [_Answers(frame, (frame.select(row_names) - row_mean) / row_scale,
-                      (frame.select(names) - mean) / scale if names else None, base)
-             for frame in (train, valid)]
+    parts = [
+        _Answers(frame, (frame.select(row_names) - row_mean) / row_scale,
+                 (frame.select(names) - mean) / scale if names else None, base)
+        for frame in (train, valid)
+    ]
     _train(network, _sequence_batches(network, parts, seed), SEQUENCE_RATE, options.epochs)
-    cell = {name: file.encoded(value.detach().numpy(), "<f4")
-            for name, value in network.cell.named_parameters()}
+    cell = {
+        name: file.encoded(value.detach().numpy(), "<f4")
+        for name, value in network.cell.named_parameters()
+    }
     model = {
         "kind": "gru", "hidden": STATE, "input": list(row_names), "mean": row_mean.tolist(),
         "scale": row_scale.tolist(), "w_ih": cell["weight_ih_l0"], "w_hh": cell["weight_hh_l0"],
@@ -177,8 +182,8 @@ class _Answers:
         self._outcomes, self._known = _outcomes(frame)
         self._base = None
         if base is not None:
-            self._base = _tensor(survival.class_logits(base["classes"][base["default"]],
-                                                       frame.steps))
+            self._base = _tensor(
+                survival.class_logits(base["classes"][base["default"]], frame.steps))
         self.count = len(frame.answers)
         self._batch_rows = int(np.clip(frame.rows / UPDATES, BATCH_ROWS_MIN, BATCH_ROWS_MAX))
 

@@ -28,12 +28,13 @@ def data_table(found: dict) -> str:
     data = found["data"]
     rows = [[family, f"{noise['answers']:,}", f"{noise['mae']:.1f}", f"{noise['mae_median']:.1f}"]
             for family, noise in data["same_prompt"].items() if noise]  # yapf: disable
-    return (f"{data['train_answers']:,} answers with {data['train_rows']:,} rows in the training split, "
-            f"{data['test_answers']:,} with {data['test_rows']:,} in the test split, all arms together; "
-            f"model {data['model_fingerprint']}.\n\n"
-            "How far the length of an answer is from the median of the other seeds of its prompt, and "
-            f"from the median of its family ({data['main_arm']}, test split):\n\n" +
-            markdown(["family", "answers", "other seeds", "family"], rows))
+    return (
+        f"{data['train_answers']:,} answers with {data['train_rows']:,} rows in the training split, "
+        f"{data['test_answers']:,} with {data['test_rows']:,} in the test split, all arms together; "
+        f"model {data['model_fingerprint']}.\n\n"
+        "How far the length of an answer is from the median of the other seeds of its prompt, and "
+        f"from the median of its family ({data['main_arm']}, test split):\n\n" +
+        markdown(["family", "answers", "other seeds", "family"], rows))
 
 
 def aims_table(found: dict) -> str:
@@ -76,15 +77,18 @@ def family_table(found: dict, arm: str, family: str) -> str:
             lead(judged["lead"]), cell(remaining.get("mae")), cell(remaining.get("mae_against_m0")),
             " / ".join(cell(remaining.get(f"pinball_{q}")) for q in (0.1, 0.5, 0.9)),
             cell(remaining.get("coverage_90")), cell(remaining.get("kendall_tau"))])  # yapf: disable
-    return (f"### {family[0].upper()}{family[1:]}: {one['answers']:,} answers to {one['prompts']:,} "
-            f"prompts, {one['mean_length']:.1f} tokens on average\n\n" + markdown(head, rows))
+    return (
+        f"### {family[0].upper()}{family[1:]}: {one['answers']:,} answers to {one['prompts']:,} "
+        f"prompts, {one['mean_length']:.1f} tokens on average\n\n" + markdown(head, rows))
 
 
 def ceiling_table(found: dict) -> str:
     rows = []
     for name, model in found["models"].items():
         for family, horizons in model["ceiling"].items():
-            cells = [cell(at["auroc"]) + " / " + cell(at["auroc_ceiling"]) for at in horizons.values()]
+            cells = [
+                cell(at["auroc"]) + " / " + cell(at["auroc_ceiling"]) for at in horizons.values()
+            ]
             rows.append([family, name, *cells, cell(horizons["4"]["skill_of_ceiling"], True)])
     if not rows:
         return "The data set has no ceiling."
@@ -109,5 +113,5 @@ def other_arms(found: dict) -> str:
                 rows.append([arm, family, name, f"{judged['answers']:,}", cell(at.get("auroc")),
                              cell(at.get("skill")), cell(at.get("ece")),
                              cell(judged["remaining"].get("mae_against_m0"))])  # yapf: disable
-    return markdown(["arm", "family", "model", "answers", "AUROC 4", "skill 4", "ECE 4", "MAE / M0"],
-                    rows)
+    return markdown(
+        ["arm", "family", "model", "answers", "AUROC 4", "skill 4", "ECE 4", "MAE / M0"], rows)

@@ -16,7 +16,8 @@ FAMILIES = ("story", "answer", "determined")
 def draw(found: dict, folder: str):
     os.makedirs(folder, exist_ok=True)
     with matplotlib.rc_context(style.RC):
-        for name, make in (("auroc", _auroc), ("remaining", _remaining), ("calibration", _calibration)):
+        for name, make in (("auroc", _auroc), ("remaining", _remaining), ("calibration",
+                                                                          _calibration)):
             make(found).savefig(os.path.join(folder, f"{name}.svg"), metadata={"Date": None})
 
 
@@ -45,8 +46,8 @@ def _curves(found, title, subtitle, figure, label, skip=()):
             at = [_judged(found, name, family)["horizons"][str(k)].get(figure) for k in HORIZONS]
             points = [(k, f["value"]) for k, f in zip(HORIZONS, at) if f and f["value"] is not None]
             if points:
-                handles[name], = axis.plot(*zip(*points), color=colours[name], marker="o", markersize=4,
-                                           label=name, linewidth=1.5)
+                handles[name], = axis.plot(*zip(*points), color=colours[name], marker="o",
+                                           markersize=4, label=name, linewidth=1.5)
         axis.set_xscale("log")
         style.log_axis(axis.xaxis, 2.4)
         axis.set_xticks(HORIZONS)
@@ -96,8 +97,8 @@ def _remaining(found):
                 continue
             value = figure["value"]
             low, high = figure["low"] or value, figure["high"] or value
-            axis.errorbar(value, place, xerr=[[max(0, value - low)], [max(0, high - value)]], fmt="o",
-                          color=style.INK, markersize=5)
+            axis.errorbar(value, place, xerr=[[max(0, value - low)], [max(0, high - value)]],
+                          fmt="o", color=style.INK, markersize=5)
         axis.axvline(1, color=style.RED, linewidth=1)
         axis.set_title(family)
         axis.set_xlabel("MAE / M0")

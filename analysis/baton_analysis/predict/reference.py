@@ -1,5 +1,5 @@
-"""The features of a row, said as plainly as possible. `features` computes the same for whole answers
-at once, and the service in constant time per row; both are held to this."""
+"""The features of a row, said as plainly as possible. `features` computes the same for whole
+answers at once, and the service in constant time per row; both are held to this."""
 
 import math
 from typing import NamedTuple

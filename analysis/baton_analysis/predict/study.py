@@ -1,8 +1,8 @@
-"""`scripts/eos study DATASET --model DIR --out PAGE.md`: every kind trained, compared, and told on a page.
+"""`scripts/eos study DATASET --model DIR --out PAGE.md`: every kind trained, compared, told on a page.
 
 The page keeps what a person wrote; what stands between `<!-- NAME -->` and `<!-- end NAME -->` is
-made anew. Pictures lie in the folder PAGE. Trained files stay in --work, so a study that was stopped
-goes on where it was.
+made anew. Pictures lie in the folder PAGE. Trained files stay in --work, so a study that was
+stopped goes on where it was.
 """
 
 import argparse
@@ -19,8 +19,8 @@ from baton_analysis.predict.jobs import side_by_side
 from baton_analysis.predict.train import Trained, add_training_options
 
 SEEDS = 3
-SERVED = tuple(name for name in kinds.KINDS
-               if name not in ("thresholds", "forest", "lstm", "transformer"))
+SERVED = tuple(
+    name for name in kinds.KINDS if name not in ("thresholds", "forest", "lstm", "transformer"))
 
 
 def main(arguments: list[str]) -> int:
@@ -28,8 +28,10 @@ def main(arguments: list[str]) -> int:
     try:
         dataset = Dataset(options.dataset, options.rows_max)
         flags = boundaries.flags_by_id(options.model)
-        chosen = [name for name in options.kinds
-                  if dataset.probe_width or not kinds.KINDS[name].needs_probe]
+        chosen = [
+            name for name in options.kinds
+            if dataset.probe_width or not kinds.KINDS[name].needs_probe
+        ]
         os.makedirs(options.work, exist_ok=True)
         files = _trained(dataset, flags, chosen, options)
         found = evaluated(dataset, flags, files, options.jobs)
@@ -47,8 +49,9 @@ def main(arguments: list[str]) -> int:
 
 def _trained(dataset, flags, chosen, options) -> list[str]:
     """The files of every kind and seed; those that are not there yet are trained."""
-    runs = [(name, seed, _path(name, seed, options)) for name in chosen
-            for seed in range(1, 1 + (options.seeds if kinds.KINDS[name].seeded else 1))]  # yapf: disable
+    # Seed by seed: a study that is stopped early has every kind.
+    runs = [(name, seed, _path(name, seed, options)) for seed in range(1, 1 + options.seeds)
+            for name in chosen if seed == 1 or kinds.KINDS[name].seeded]  # yapf: disable
     missing = [run for run in runs if not os.path.exists(run[2])]
     if missing:
         trained = Trained(dataset, flags, options)

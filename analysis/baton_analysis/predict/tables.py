@@ -5,12 +5,12 @@ from baton_analysis.predict.bins import HORIZONS
 
 BEYOND = "·"  # of a horizon above half of the mean length: no aim
 HORIZON_COLUMNS = (("auroc", "AUROC"), ("auprc", "AUPRC"), ("brier", "Brier"), ("skill", "skill"),
-                   ("ece", "ECE"), ("accuracy", "accuracy"), ("precision", "precision"),
-                   ("recall", "recall"))
+                   ("ece", "ECE"), ("accuracy", "accuracy"), ("precision", "precision"), ("recall",
+                                                                                          "recall"))
 REMAINING_COLUMNS = (("mae", "MAE"), ("median_ae", "median AE"), ("mae_against_m0", "MAE / M0"),
                      ("pinball_0.1", "pinball .1"), ("pinball_0.5", "pinball .5"),
-                     ("pinball_0.9", "pinball .9"), ("coverage_90", "coverage .9"),
-                     ("kendall_tau", "Kendall tau"))
+                     ("pinball_0.9", "pinball .9"), ("coverage_90", "coverage .9"), ("kendall_tau",
+                                                                                     "Kendall tau"))
 
 
 def text(found: dict) -> str:
@@ -25,10 +25,11 @@ def text(found: dict) -> str:
 
 
 def heading(data: dict) -> str:
-    return (f"{data['folder']}: {data['test_rows']:,} rows of {data['test_answers']:,} test answers; "
-            f"trained on up to {data['train_rows']:,} rows of {data['train_answers']:,}.\n"
-            f"Intervals of 95 % over prompts. {BEYOND}: the horizon is above half of the family's "
-            "mean length. skill: 1 - Brier / Brier of M0.")
+    return (
+        f"{data['folder']}: {data['test_rows']:,} rows of {data['test_answers']:,} test answers; "
+        f"trained on up to {data['train_rows']:,} rows of {data['train_answers']:,}.\n"
+        f"Intervals of 95 % over prompts. {BEYOND}: the horizon is above half of the family's "
+        "mean length. skill: 1 - Brier / Brier of M0.")
 
 
 def families_of(found: dict, arm: str) -> list[str]:
@@ -70,8 +71,12 @@ def ceiling_table(found: dict) -> str:
     for name, model in found["models"].items():
         for family, horizons in model["ceiling"].items():
             for horizon, at in horizons.items():
-                rows.append([family, horizon, name, f"{at['prefixes']:,}", cell(at["auroc"]),
-                             cell(at["auroc_ceiling"]), cell(at["skill_of_ceiling"], True)])
+                rows.append([
+                    family, horizon, name, f"{at['prefixes']:,}",
+                    cell(at["auroc"]),
+                    cell(at["auroc_ceiling"]),
+                    cell(at["skill_of_ceiling"], True)
+                ])
     if not rows:
         return ""
     rows.sort(key=lambda row: (row[0], int(row[1])))
@@ -86,8 +91,8 @@ def aims_table(found: dict) -> str:
     rows = []
     for place, aim in enumerate(aims.AIMS):
         entries = [found["models"][name]["aims"][place] for name in names]
-        rows.append([aim.text] + [
-            f"{cell(entry['figure'], True)} {entry['verdict']}" for entry in entries])
+        rows.append([aim.text] +
+                    [f"{cell(entry['figure'], True)} {entry['verdict']}" for entry in entries])
     return "## Aims\n\n" + table(["aim", *names], rows) if names else ""
 
 
@@ -108,7 +113,7 @@ def cell(figure: dict | None, with_interval: bool = False) -> str:
 def table(head: list[str], rows: list[list[str]]) -> str:
     """As Markdown, in columns for the eye."""
     widths = [max(len(row[place]) for row in [head, *rows]) for place in range(len(head))]
-    line = lambda cells: "| " + " | ".join(
-        text.ljust(width) for text, width in zip(cells, widths)) + " |"
+    line = lambda cells: "| " + " | ".join(text.ljust(width)
+                                           for text, width in zip(cells, widths)) + " |"
     return "\n".join([line(head), "|" + "|".join("-" * (width + 2) for width in widths) + "|",
                       *map(line, rows)])  # yapf: disable

@@ -1,4 +1,4 @@
-"""M1: alarms by fixed thresholds. The rule of a known experiment, verbatim: `eos_prob > 0.5 or mean > 0.3`.
+"""M1: alarms by fixed thresholds, a known experiment's rule: `eos_prob > 0.5 or mean > 0.3`.
 
 What an alarm is worth is read off the training rows, so that it has chances like any other model.
 """

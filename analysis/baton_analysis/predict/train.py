@@ -37,12 +37,16 @@ class Trained:
 
     def __init__(self, dataset: Dataset, flags: np.ndarray, options):
         self._dataset, self._flags, self._options = dataset, flags, options
-        self.train = frame_of(dataset, some_answers(dataset.of("train"), options.train_rows_max), flags)
-        self.valid = frame_of(dataset, some_answers(dataset.of("validation"), options.train_rows_max // 2), flags)
+        self.train = frame_of(dataset, some_answers(dataset.of("train"), options.train_rows_max),
+                              flags)
+        self.valid = frame_of(dataset,
+                              some_answers(dataset.of("validation"), options.train_rows_max // 2),
+                              flags)
         for name, frame in (("train", self.train), ("validation", self.valid)):
             if not frame.rows or not frame.ends.natural.any():
-                raise InputError(f"{dataset.folder}: no answer of the split {name!r} ended by itself; "
-                                 "collect more")
+                raise InputError(
+                    f"{dataset.folder}: no answer of the split {name!r} ended by itself; "
+                    "collect more")
         self.tail_mean = bins.tail_mean(self.train.ends)
 
     def fit(self, kind: str, seed: int) -> tuple[Fitted, list[dict] | None]:
@@ -59,8 +63,9 @@ class Trained:
             self._write_said(kind, seed, fitted, curves, out)
         else:
             self._write_file(kind, seed, fitted, curves, out)
-        print(f"{kinds.KINDS[kind].title}, seed {seed}: {self.train.rows:,} rows of "
-              f"{len(self.train.answers):,} answers -> {out}", flush=True)
+        print(
+            f"{kinds.KINDS[kind].title}, seed {seed}: {self.train.rows:,} rows of "
+            f"{len(self.train.answers):,} answers -> {out}", flush=True)
 
     def _write_file(self, kind, seed, fitted, curves, out):
         used = fitted.parts["features"]
@@ -100,11 +105,11 @@ def some_answers(answers: list[Answer], rows_max: int) -> list[Answer]:
 def add_training_options(parser: argparse.ArgumentParser):
     parser.add_argument("--model", metavar="DIR", required=True,
                         help="folder of the model, for its tokenizer.json")
-    parser.add_argument("--probe", metavar="FILE",
-                        help="the probe that the projections were made with "
-                        "(default: DATASET/probe.json)")
-    parser.add_argument("--epochs", type=int, default=30, help="of networks, at most")
-    parser.add_argument("--trees", type=int, default=80, help="per bin")
+    parser.add_argument(
+        "--probe", metavar="FILE", help="the probe that the projections were made with "
+        "(default: DATASET/probe.json)")
+    parser.add_argument("--epochs", type=int, default=20, help="of networks, at most")
+    parser.add_argument("--trees", type=int, default=60, help="per bin")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rows-max", type=int, default=ROWS_MAX,
                         help="held in memory; of a larger set some prompts are left out")
@@ -114,9 +119,10 @@ def add_training_options(parser: argparse.ArgumentParser):
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="eos train", description=__doc__)
     parser.add_argument("dataset", metavar="DATASET", help="what `scripts/eos dataset` wrote")
-    parser.add_argument("--out", metavar="FILE", required=True,
-                        help="the predictor file; of a kind that is only compared, what it says of "
-                        "the other splits")
+    parser.add_argument(
+        "--out", metavar="FILE", required=True,
+        help="the predictor file; of a kind that is only compared, what it says of "
+        "the other splits")
     parser.add_argument("--kind", choices=tuple(kinds.KINDS), default=KIND)
     parser.add_argument("--seed", type=int, default=1)
     add_training_options(parser)

@@ -1,4 +1,4 @@
-"""M3: boosted trees, which can be served, and a random forest to compare with; a hazard per bin each."""
+"""M3: boosted trees, which can be served, and a random forest to compare with; per bin each."""
 
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -9,7 +9,8 @@ from baton_analysis.predict.fitted import Fitted, servable, some, targets
 from baton_analysis.predict.frame import Frame
 from baton_analysis.predict.logistic import constant_logit
 
-BOOSTED_ROWS_MAX, FOREST_ROWS_MAX = 300_000, 80_000  # per bin
+BOOSTED_ROWS_MAX, FOREST_ROWS_MAX = 200_000, 100_000  # per bin
+FOREST_TREE_ROWS_MAX = 10_000
 HAZARD_MIN = 1e-4  # of a forest, whose leaves may be pure
 
 
@@ -28,15 +29,19 @@ def fit_boosted(train: Frame, valid: Frame, seed: int, options) -> Fitted:
         forests.append([_tree(stage[0].nodes) for stage in model._predictors])
         base.append(float(model._baseline_prediction.ravel()[0]))
     count = len(NAMES)
-    return servable({"kind": "trees", "bins": forests, "base": base}, NAMES, np.zeros(count),
-                    np.ones(count))
+    return servable({
+        "kind": "trees",
+        "bins": forests,
+        "base": base
+    }, NAMES, np.zeros(count), np.ones(count))
 
 
 def fit_forest(train: Frame, valid: Frame, seed: int, options) -> Fitted:
     models = []
     for rows, happened in _bins(train, seed, FOREST_ROWS_MAX):
-        model = RandomForestClassifier(n_estimators=options.trees // 2, min_samples_leaf=10,
-                                       max_samples=0.3, n_jobs=options.threads, random_state=seed)
+        model = RandomForestClassifier(n_estimators=max(8, options.trees // 3), min_samples_leaf=8,
+                                       max_samples=min(len(happened), FOREST_TREE_ROWS_MAX),
+                                       n_jobs=options.threads, random_state=seed)
         both = 0 < happened.sum() < len(happened)
         models.append(model.fit(rows, happened) if both else constant_logit(happened))
 

@@ -63,8 +63,8 @@ class DatasetTest(DatasetCase):
         synthetic_dataset.write(self.folder, prompts=60, seeds=1)
         os.unlink(os.path.join(self.folder, "split.jsonl"))
         dataset = Dataset(self.folder)
-        self.assertEqual({a.prompt for a in dataset.of("train")} & {a.prompt for a in dataset.of("test")},
-                         set())
+        self.assertEqual({a.prompt for a in dataset.of("train")} &
+                         {a.prompt for a in dataset.of("test")}, set())
         self.assertTrue(90 < len({a.prompt for a in dataset.of("train")}) < 126)
 
     def test_rows_of_a_frame_end_before_the_end(self):
@@ -74,8 +74,8 @@ class DatasetTest(DatasetCase):
         self.assertTrue((frame.ends.after >= 1).all())
         last = frame.starts[1:] - 1
         self.assertTrue((frame.ends.after[last] == 1).all())
-        self.assertTrue(np.array_equal(frame.ends.natural[last],
-                                       [answer.natural for answer in frame.answers]))
+        self.assertTrue(
+            np.array_equal(frame.ends.natural[last], [answer.natural for answer in frame.answers]))
 
     def test_the_row_of_the_end_is_no_input(self):
         """With it EOS seems to foretell itself; without, here, it says nothing one step ahead."""
@@ -96,7 +96,8 @@ class DatasetTest(DatasetCase):
         dataset = self.written(prompts=3)
         frame = frame_of(dataset, dataset.answers, self.flags)
         tokens = np.concatenate([answer.tokens[:-1] for answer in frame.answers])
-        self.assertTrue(np.array_equal(frame.column("boundary") > 0, tokens == synthetic_dataset.STOP))
+        self.assertTrue(
+            np.array_equal(frame.column("boundary") > 0, tokens == synthetic_dataset.STOP))
 
     def test_projections_belong_to_their_rows(self):
         dataset = self.written(prompts=4, projections=True)
@@ -132,7 +133,8 @@ class DatasetTest(DatasetCase):
         self.assertEqual(groups.arms, ["T 0.8", "T 0.8, cut"])
         self.assertEqual(groups.families("T 0.8"), ["story", "answer", "story + answer", "all"])
         both = groups.rows("T 0.8", "story + answer")
-        self.assertEqual(len(both), len(groups.rows("T 0.8", "story")) + len(groups.rows("T 0.8", "answer")))
+        self.assertEqual(len(both),
+                         len(groups.rows("T 0.8", "story")) + len(groups.rows("T 0.8", "answer")))
 
     def test_seeds_of_a_prompt_foretell_no_more_than_they_share(self):
         dataset = self.written(prompts=40, seeds=3)
@@ -153,13 +155,17 @@ class DatasetTest(DatasetCase):
 
     def test_what_cannot_be_read_is_told(self):
         synthetic_dataset.write(self.folder, prompts=3, projections=True)
-        for name, old, new, words in (
-            ("sampled/manifest.json", '"fingerprint"', '"print"', "manifest.json cannot be read"),
-            ("sampled/manifest.json", '"synthetic"', '"other"', "several models"),
-            ("sampled/manifest.json", '"width": 3', '"width": 7', "projections.f32|several widths"),
-            ("sampled/requests.jsonl", '"output_length"', '"length"', "requests.jsonl, line 1"),
-            ("sampled/rows.jsonl", "{", "[", "rows.jsonl, line 1 is not JSON"),
-            ("split.jsonl", '"train"', '"training"', "split 'training'")):
+        for name, old, new, words in (("sampled/manifest.json", '"fingerprint"', '"print"',
+                                       "manifest.json cannot be read"),
+                                      ("sampled/manifest.json", '"synthetic"', '"other"',
+                                       "several models"), ("sampled/manifest.json", '"width": 3',
+                                                           '"width": 7',
+                                                           "projections.f32|several widths"),
+                                      ("sampled/requests.jsonl", '"output_length"', '"length"',
+                                       "requests.jsonl, line 1"),
+                                      ("sampled/rows.jsonl", "{", "[",
+                                       "rows.jsonl, line 1 is not JSON"),
+                                      ("split.jsonl", '"train"', '"training"', "split 'training'")):
             with self.subTest(words):
                 synthetic_dataset.write(self.folder, prompts=3, projections=True)
                 self.change(name, old, new)
@@ -174,15 +180,21 @@ class BoundariesTest(unittest.TestCase):
     def test_what_ends_a_sentence_or_a_line(self):
         both = boundaries.LINE | boundaries.SENTENCE
         for text, flags in ((".", 2), ("word.", 2), (".\n", both), ("!\")", 2), ("\n", 1), (" ", 0),
-                            ("...", 2), ("…”", 2), ("。", 2), ("a", 0), (".a", 0), ("?*`", 2), ("", 0),
-                            ("» ", 0), ("a\nb", 1), (")", 0)):
+                            ("...", 2), ("…”", 2), ("。", 2), ("a", 0), (".a", 0), ("?*`", 2),
+                            ("", 0), ("» ", 0), ("a\nb", 1), (")", 0)):
             self.assertEqual(boundaries.flags_of(text.encode()), flags, text)
 
     def test_tokens_of_sentencepiece_and_special_ones(self):
         with tempfile.TemporaryDirectory() as folder:
             content = {
-                "added_tokens": [{"id": 3, "content": ".", "special": True}],
-                "model": {"vocab": [["▁end.", 0.0], ["<0x0A>", -1.0], ["▁a", -2.0], [".", -3.0]]}
+                "added_tokens": [{
+                    "id": 3,
+                    "content": ".",
+                    "special": True
+                }],
+                "model": {
+                    "vocab": [["▁end.", 0.0], ["<0x0A>", -1.0], ["▁a", -2.0], [".", -3.0]]
+                }
             }
             with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
                 json.dump(content, file)

@@ -1,4 +1,4 @@
-"""What the evaluators say, against small cases worked out by hand; and the vectors of the service."""
+"""What the evaluators say of small cases worked out by hand; and the vectors of the service."""
 
 import json
 import math
@@ -64,7 +64,16 @@ class EvaluatorsTest(unittest.TestCase):
     def test_survival_is_the_product_over_the_steps(self):
         model = {
             "kind": "survival",
-            "classes": {"x": {"steps": [2, 10], "hazard": [.1, .2]}, "all": {"steps": [1], "hazard": [.5]}},
+            "classes": {
+                "x": {
+                    "steps": [2, 10],
+                    "hazard": [.1, .2]
+                },
+                "all": {
+                    "steps": [1],
+                    "hazard": [.5]
+                }
+            },
             "default": "all"
         }
         found = evaluators.estimates(body(model), inputs(3)).within
@@ -121,8 +130,9 @@ class EvaluatorsTest(unittest.TestCase):
         together = evaluators.Inputs(columns, np.array([0, 2, 7, 9]), ["", "", ""])
         states = evaluators.gru_states(model, together)
         for start, end in ((0, 2), (2, 7), (7, 9)):
-            alone = evaluators.Inputs({k: v[start:end] for k, v in columns.items()},
-                                      np.array([0, end - start]), [""])
+            alone = evaluators.Inputs({
+                k: v[start:end] for k, v in columns.items()
+            }, np.array([0, end - start]), [""])
             self.assertTrue(np.allclose(evaluators.gru_states(model, alone), states[start:end]))
 
     def test_parts_add_up_and_calibration_comes_last(self):

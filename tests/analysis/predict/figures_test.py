@@ -44,7 +44,8 @@ class FiguresTest(unittest.TestCase):
 
     def test_kendall_tau(self):
         self.assertAlmostEqual(figures.kendall_tau(np.array([1, 2, 3]), np.array([10, 20, 30])), 1)
-        self.assertAlmostEqual(figures.kendall_tau(np.array([1, 2, 3]), np.array([3, 1, 2])), -1 / 3)
+        self.assertAlmostEqual(figures.kendall_tau(np.array([1, 2, 3]), np.array([3, 1, 2])),
+                               -1 / 3)
         tied = figures.kendall_tau(np.array([1, 1, 2]), np.array([1, 2, 3]))
         self.assertAlmostEqual(tied, 2 / np.sqrt(2 * 3))
         self.assertIsNone(figures.kendall_tau(np.array([1, 1]), np.array([1, 2])))

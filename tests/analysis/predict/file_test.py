@@ -36,8 +36,13 @@ class FileTest(unittest.TestCase):
         self.refused(good.replace(b'"version":1', b'"version":2'), "version 2, expected 1")
 
     def test_other_contents_are_told(self):
-        for change, words in (({"bins": [1, 2]}, "has the bins"), ({"model": {"kind": "oracle"}},
-                                                                  "kind 'oracle'")):
+        for change, words in (({
+                "bins": [1, 2]
+        }, "has the bins"), ({
+                "model": {
+                    "kind": "oracle"
+                }
+        }, "kind 'oracle'")):
             self.refused(file.text_of(self.body | change).encode(), words)
         del self.body["calibration"]
         self.refused(file.text_of(self.body).encode(), "lacks calibration")

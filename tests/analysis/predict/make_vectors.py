@@ -38,8 +38,7 @@ def random_rows(rng, count: int, probe: bool) -> list[Row]:
         rows.append(
             Row(brief(np.log(prob), 6), brief(min(1.0, prob * rng.uniform(0.2, 1.5)), 6),
                 brief(rng.uniform(0, 6), 4), brief(rng.uniform(0.01, 1), 4),
-                int(rng.integers(1, 2000)),
-                token, boundary, line,
+                int(rng.integers(1, 2000)), token, boundary, line,
                 tuple(brief(v, 5) for v in rng.normal(size=PROBE_WIDTH)) if probe else ()))
     rows[1] = rows[1]._replace(eos_logprob=None, eos_prob_sampling=0.0)
     rows[2] = rows[2]._replace(eos_logprob=0.0, eos_prob_sampling=1.0, eos_rank=1)
@@ -83,8 +82,8 @@ def random_tree(rng, names: int) -> dict:
 
 def survival_model(rng):
     classes = {}
-    for name, steps in (("all", [1, 2, 3, 10, 20, 50, 200]), ("chat", [5, 6, 7, 40]),
-                        ("sure", [1, 2, 30, 31])):
+    for name, steps in (("all", [1, 2, 3, 10, 20, 50,
+                                 200]), ("chat", [5, 6, 7, 40]), ("sure", [1, 2, 30, 31])):
         classes[name] = {"steps": steps, "hazard": rng.uniform(0, 0.1, len(steps)).tolist()}
     classes["sure"]["hazard"][-1] = 1.0
     return {"kind": "survival", "classes": classes, "default": "all"}
@@ -100,7 +99,8 @@ def logistic_model(rng, names):
 
 def mlp_model(rng, names):
     return {
-        "kind": "mlp",
+        "kind":
+            "mlp",
         "layers": [
             layer(rng, 8, names, "relu"),
             layer(rng, 6, 8, "relu"),
@@ -129,7 +129,10 @@ def gru_model(rng, names):
         "w_hh": file.encoded(rng.normal(size=(3 * n, n)) * 0.5, "<f4"),
         "b_ih": file.encoded(rng.normal(size=3 * n) * 0.2, "<f4"),
         "b_hh": file.encoded(rng.normal(size=3 * n) * 0.2, "<f4"),
-        "head": {"layers": [layer(rng, 8, n + names, "relu"), layer(rng, bins.COUNT, 8, "none")]},
+        "head": {
+            "layers": [layer(rng, 8, n + names, "relu"),
+                       layer(rng, bins.COUNT, 8, "none")]
+        },
     }
 
 
@@ -144,7 +147,8 @@ def cases(rng):
         "survival_default": (survival_model(rng), (), "unheard of", 20, False, True),
         "logistic": (logistic_model(rng, len(every)), every, "", 80, False, True),
         "trees": (trees_model(rng, len(SOME)), SOME, "", 50, False, False),
-        "mlp": (mlp_model(rng, len(few) + len(probe)), (*few, *probe), "", 40, True, True),
+        "mlp": (mlp_model(rng,
+                          len(few) + len(probe)), (*few, *probe), "", 40, True, True),
         "gru": (gru_model(rng, len(few)), few, "", 40, False, True),
         "sum": ({
             "kind": "sum",
@@ -174,15 +178,17 @@ def vector(rng, name, model, names, length_class, count, with_probe, calibrate) 
         "directions": file.encoded(rng.normal(size=(PROBE_WIDTH, 6)), "<f4"),
         "biases": file.encoded(rng.normal(size=PROBE_WIDTH), "<f4"),
     }
-    body = file.body_of(
-        fingerprint="0123456789abcdef", name=name, made_by="make_vectors.py", model=model,
-        tail_mean=1500.5, features=names, mean=np.zeros(len(names)) if plain else raw.mean(axis=0),
-        scale=np.ones(len(names)) if plain else np.maximum(raw.std(axis=0), 0.5),
-        probe=probe if with_probe else None, calibration=calibration(rng) if calibrate else None)
+    body = file.body_of(fingerprint="0123456789abcdef", name=name, made_by="make_vectors.py",
+                        model=model, tail_mean=1500.5, features=names,
+                        mean=np.zeros(len(names)) if plain else raw.mean(axis=0),
+                        scale=np.ones(len(names)) if plain else np.maximum(raw.std(axis=0), 0.5),
+                        probe=probe if with_probe else None,
+                        calibration=calibration(rng) if calibrate else None)
     found = evaluators.estimates(body, inputs)
     used = sorted({*names, *model.get("input", ()), "step"}, key=list(table).index)
     return {
-        "predictor": file.text_of(body),
+        "predictor":
+            file.text_of(body),
         "request": {
             "prompt_length": request.prompt_length,
             "temperature": request.temperature,
@@ -190,7 +196,9 @@ def vector(rng, name, model, names, length_class, count, with_probe, calibrate) 
             "class": length_class
         },
         "rows": [row._asdict() for row in rows],
-        "features": [{key: brief(table[key][at]) for key in used} for at in range(count)],
+        "features": [{
+            key: brief(table[key][at]) for key in used
+        } for at in range(count)],
         "estimates": [{
             "within": [brief(chance) for chance in found.within[at]],
             "expected_remaining": brief(found.expected_remaining[at]),

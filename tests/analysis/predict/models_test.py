@@ -50,8 +50,10 @@ class ModelsTest(DatasetCase):
         rows = np.flatnonzero(~np.isnan(outcomes[:, column]))
         model = trees.HistGradientBoostingClassifier(max_iter=5, random_state=0)
         model.fit(table[rows], outcomes[rows, column])
-        found = sum(tree_values(trees._tree(stage[0].nodes), self.test.select(trees.NAMES).astype(float))
-                    for stage in model._predictors) + model._baseline_prediction.ravel()[0]
+        found = sum(
+            tree_values(trees._tree(stage[0].nodes),
+                        self.test.select(trees.NAMES).astype(float))
+            for stage in model._predictors) + model._baseline_prediction.ravel()[0]
         self.assertTrue(np.allclose(found, model.decision_function(self.test.select(trees.NAMES))))
 
     def test_a_recurrent_state_is_that_of_torch(self):

@@ -1,7 +1,7 @@
 """A data set whose ends are known: sentences whose last one is announced a few rows ahead.
 
-Every sentence has `SENTENCE` tokens, the last of them a full stop. After a full stop an answer ends with
-the chance of its family; EOS is likely at the row after it, and in stories the entropy of the last
+Every sentence has `SENTENCE` tokens, the last of them a full stop. After a full stop an answer ends
+with the chance of its family; EOS is likely at the row after it, and the entropy of the last
 sentence is low, so its end can be foretold.
 """
 
@@ -92,15 +92,20 @@ def write_arm(folder, answers, rng, projections):
                 for step in range(1, made["output_length"] + 1)]  # yapf: disable
         rows += sorted(pair, key=lambda row: row["step"])
     lines(os.path.join(folder, "rows.jsonl"), rows)
-    lines(os.path.join(folder, "requests.jsonl"),
-          [{key: made[key] for key in made if key not in ("entropy", "prob")} for made in answers])
+    lines(os.path.join(folder, "requests.jsonl"), [{
+        key: made[key] for key in made if key not in ("entropy", "prob")
+    } for made in answers])
     if projections:
-        rng.normal(size=(len(rows), WIDTH)).astype("<f4").tofile(
-            os.path.join(folder, "projections.f32"))
+        rng.normal(size=(len(rows),
+                         WIDTH)).astype("<f4").tofile(os.path.join(folder, "projections.f32"))
     manifest = {
         "schema": "baton.eos.collected/1",
-        "model": {"fingerprint": FINGERPRINT},
-        "projections": {"width": WIDTH} if projections else None
+        "model": {
+            "fingerprint": FINGERPRINT
+        },
+        "projections": {
+            "width": WIDTH
+        } if projections else None
     }
     with open(os.path.join(folder, "manifest.json"), "w", encoding="utf-8") as file:
         json.dump(manifest, file)
@@ -129,9 +134,18 @@ def write_model(folder):
     vocabulary = {"<|bos|>": 0, "<|end|>": EOS, "<|endoftext|>": 2, ".": STOP, "Ċ": 6, ".\"Ċ": 7}
     vocabulary |= {f"w{number}": number for number in range(10, 200)}
     content = {
-        "added_tokens": [{"id": EOS, "content": "<|end|>.", "special": True}],
-        "pre_tokenizer": {"type": "ByteLevel"},
-        "model": {"type": "BPE", "vocab": vocabulary}
+        "added_tokens": [{
+            "id": EOS,
+            "content": "<|end|>.",
+            "special": True
+        }],
+        "pre_tokenizer": {
+            "type": "ByteLevel"
+        },
+        "model": {
+            "type": "BPE",
+            "vocab": vocabulary
+        }
     }
     with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
         json.dump(content, file)

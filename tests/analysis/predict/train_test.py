@@ -34,8 +34,8 @@ class TrainTest(DatasetCase):
         return code, out.getvalue(), err.getvalue()
 
     def train(self, kind, *more):
-        return self.run_main("train", self.folder, "--model", self.model, "--kind", kind, "--out", self.out,
-                             *more)
+        return self.run_main("train", self.folder, "--model", self.model, "--kind", kind, "--out",
+                             self.out, *more)
 
     def evaluate(self, *arguments):
         return self.run_main("evaluate", self.folder, *arguments, "--model", self.model)
@@ -78,13 +78,15 @@ class TrainTest(DatasetCase):
 
     def test_what_does_not_fit_is_told(self):
         synthetic_dataset.write(self.folder, prompts=20)
-        for arguments, words in (
-            (("train", self.folder, "--model", self.folder, "--out", self.out), "tokenizer.json"),
-            (("train", self.model, "--model", self.model, "--out", self.out), "no rows.jsonl"),
-            (("train", self.folder, "--model", self.model, "--kind", "probe", "--out", self.out),
-             "needs projections"),
-            (("evaluate", self.folder, "absent", "--model", self.model), "absent cannot be read"),
-            (("evaluate", self.folder, __file__, "--model", self.model), "no predictor file")):
+        for arguments, words in ((("train", self.folder, "--model", self.folder, "--out", self.out),
+                                  "tokenizer.json"), (("train", self.model, "--model", self.model,
+                                                       "--out", self.out), "no rows.jsonl"),
+                                 (("train", self.folder, "--model", self.model, "--kind", "probe",
+                                   "--out", self.out), "needs projections"),
+                                 (("evaluate", self.folder, "absent", "--model", self.model),
+                                  "absent cannot be read"), (("evaluate", self.folder, __file__,
+                                                              "--model", self.model),
+                                                             "no predictor file")):
             code, _, complaint = self.run_main(*arguments)
             self.assertEqual(code, 2)
             self.assertIn(words, complaint)
@@ -123,9 +125,10 @@ class TrainTest(DatasetCase):
         with open(page, "w", encoding="utf-8") as out:
             out.write("# Title\n\n<!-- families -->\nold\n<!-- end families -->\n\nWords.\n")
         for _ in range(2):  # the second time out of the files of the first
-            code, _, complaint = self.run_main("study", self.folder, "--model", self.model, "--out", page,
-                                               "--work", os.path.join(folder, "work"), "--kinds",
-                                               "survival", "--jobs", "2")
+            code, _, complaint = self.run_main("study", self.folder, "--model",
+                                               self.model, "--out", page, "--work",
+                                               os.path.join(folder, "work"), "--kinds", "survival",
+                                               "--jobs", "2")
             self.assertEqual((code, complaint), (0, ""))
         with open(page, encoding="utf-8") as written:
             text = written.read()
@@ -153,7 +156,8 @@ class AimsTest(unittest.TestCase):
     def test_verdicts(self):
         aim = aims.Aim("story", "auroc", 4, 0.9, True)
         for value, low, high, verdict in ((.95, .9, .99, aims.HIT), (.88, .8, .91, aims.OPEN),
-                                          (.8, .7, .89, aims.MISS), (None, None, None, aims.UNKNOWN)):
+                                          (.8, .7, .89, aims.MISS), (None, None, None,
+                                                                     aims.UNKNOWN)):
             self.assertEqual(aims.verdict(aim, {"value": value, "low": low, "high": high}), verdict)
         aim = aims.Aim("story", "ece", 4, 0.02, False)
         self.assertEqual(aims.verdict(aim, {"value": .03, "low": .01, "high": .04}), aims.OPEN)
