@@ -60,7 +60,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="eos report",
                                      description="One page and pictures of what EOS logs tell.")
     parser.add_argument("logs", metavar="LOG", nargs="+",
-                        help="what --eos-log names; parts of a rotated log in their order")
+                        help="what --eos-log names, read with all its parts, or parts of it")
     parser.add_argument("--out", metavar="DIR", required=True,
                         help="folder for report.html and pictures; it is made")
     parser.add_argument(
