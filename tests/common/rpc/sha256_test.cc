@@ -1,4 +1,4 @@
-#include "common/rpc/sha256.h"
+#include "common/base/sha256.h"
 
 #include <filesystem>
 #include <fstream>

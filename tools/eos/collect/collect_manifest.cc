@@ -8,7 +8,7 @@
 #include "common/base/status.h"
 #include "common/base/version.h"
 #include "common/eos/line_file.h"
-#include "common/rpc/sha256.h"
+#include "common/base/sha256.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {

@@ -11,7 +11,7 @@
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/flag_set.h"
-#include "common/rpc/sha256.h"
+#include "common/base/sha256.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {

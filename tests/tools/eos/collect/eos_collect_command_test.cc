@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "common/base/status.h"
-#include "common/rpc/sha256.h"
+#include "common/base/sha256.h"
 #include "common/rpc/status_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
