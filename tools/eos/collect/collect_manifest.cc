@@ -17,6 +17,8 @@ namespace {
 using OrderedJson = nlohmann::ordered_json;
 
 constexpr char kSchema[] = "baton.eos.collected/1";
+constexpr const char* kFiles[] = {CollectStore::kRows, CollectStore::kRequests,
+                                  CollectStore::kProjections};
 
 OrderedJson ModelJson(const v1::GetModelInfoResponse& model) {
   OrderedJson stop_ids = OrderedJson::array();
@@ -63,8 +65,7 @@ OrderedJson Identity(const CollectManifest& manifest) {
 
 absl::StatusOr<OrderedJson> FilesJson(const std::string& folder) {
   OrderedJson files = OrderedJson::object();
-  for (const char* name :
-       {CollectStore::kRows, CollectStore::kRequests, CollectStore::kProjections}) {
+  for (const char* name : kFiles) {
     const std::string path = absl::StrCat(folder, "/", name);
     std::error_code missing;
     const uintmax_t bytes = std::filesystem::file_size(path, missing);
@@ -88,10 +89,14 @@ absl::Status CheckManifest(const std::string& folder, const CollectManifest& man
   const std::string path = absl::StrCat(folder, "/", kManifest);
   std::error_code unknown;
   if (!std::filesystem::exists(path, unknown)) {
-    if (!std::filesystem::exists(absl::StrCat(folder, "/", CollectStore::kRequests), unknown)) {
-      return absl::OkStatus();
+    // Whatever these files are, going on would cut them.
+    for (const char* name : kFiles) {
+      const std::filesystem::path file = absl::StrCat(folder, "/", name);
+      if (!std::filesystem::exists(file, unknown) || std::filesystem::is_empty(file, unknown))
+        continue;
+      return AnotherSet(folder, absl::StrCat(name, " and no ", kManifest), "both or none");
     }
-    return AnotherSet(folder, absl::StrCat("no ", kManifest), "the one of these answers");
+    return absl::OkStatus();
   }
   std::ifstream file(path);
   const OrderedJson before = OrderedJson::parse(file, nullptr, false);

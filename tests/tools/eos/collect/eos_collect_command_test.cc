@@ -167,7 +167,17 @@ TEST_F(EosCollectTest, AnotherGridPromptOrModelDoesNotMixIn) {
   File("prompts", "{\"prompt\": \"three\"}\n");
   EXPECT_THAT(Collect(server).err, HasSubstr("found prompts.count 2; expected 1"));
   std::filesystem::remove(out_ + "/manifest.json");
-  EXPECT_THAT(Collect(server).err, HasSubstr("found no manifest.json"));
+  EXPECT_THAT(Collect(server).err, HasSubstr("found rows.jsonl and no manifest.json"));
+}
+
+TEST_F(EosCollectTest, AFileThatHappensToHaveTheNameStays) {
+  FakeInferenceService server(GoodAnswer);
+  std::filesystem::create_directories(out_);
+  File("set/rows.jsonl", "something else\n");
+  const ToolRun run = Collect(server);
+  EXPECT_EQ(run.exit, 2);
+  EXPECT_THAT(run.err, HasSubstr("found rows.jsonl and no manifest.json; expected both or none"));
+  EXPECT_EQ(Content(out_ + "/rows.jsonl"), "something else\n");
 }
 
 TEST_F(EosCollectTest, FilesThatDoNotFitEachOtherAreRefused) {
