@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <tuple>
 
@@ -77,15 +78,21 @@ class GoldenGpuTest : public testing::TestWithParam<std::tuple<std::string, Prec
     }
     auto oracle = MustLoad(golden_.dir, {"cpu", "auto"}, "float32");
     expected_ = ComputeLogits(*oracle, ids_, rows_);
+    model_ = LoadOnGpu(std::nullopt);
+    ASSERT_NE(model_, nullptr);
+  }
+
+  std::unique_ptr<LoadedModel> LoadOnGpu(const std::optional<EosProbe>& probe) const {
     ModelOptions options;
     options.device = kernels::Device::kCuda;
     options.dtype = kernels::ParseDType(precision_.dtype);
     options.quantization = precision_.quantization;
     options.kv.tokens = 8192;
     options.limits = {.max_tokens = 512, .max_samples = 64};
+    options.probe = probe;
     auto model = LoadModel(golden_.dir, options, nullptr);
-    ASSERT_TRUE(model.ok()) << model.status();
-    model_ = std::move(model).value();
+    EXPECT_TRUE(model.ok()) << model.status();
+    return model.ok() ? std::move(model).value() : nullptr;
   }
 
   // Whether `token` in place of the best one after position `index` of the golden text is a
@@ -141,6 +148,30 @@ TEST_P(GoldenGpuTest, LogitsAgreeWithTransformers) {
   std::printf("golden %s %s %s: logits differ by at most %.2g of their scale\n",
               std::get<0>(GetParam()).c_str(), precision_.dtype,
               Name(precision_.quantization).data(), worst);
+}
+
+// The normed state from one step, the first layer's from a step per token.
+TEST_P(GoldenGpuTest, ProbesSeeTheStatesOfTransformers) {
+  const auto hidden = static_cast<int32_t>(golden_.hidden.at(0).normed.size());
+  for (const std::optional<int32_t> layer : {std::optional<int32_t>(), std::optional(0)}) {
+    model_.reset();
+    model_ = LoadOnGpu(ElementsOfState(hidden, layer));
+    ASSERT_NE(model_, nullptr);
+    for (const GoldenModel::Hidden& state : golden_.hidden) {
+      RunnerDriver driver(*model_);
+      TestSequence sequence{.prompt = ids_};
+      sequence.prompt.resize(static_cast<size_t>(state.position) + 1);
+      driver.Generate({&sequence}, 1, layer.has_value() ? 1 : 512);
+      const std::vector<float>& actual = sequence.samples[0].probe;
+      const std::vector<float>& expected = layer.has_value() ? state.layers[0] : state.normed;
+      double error = 0;
+      for (size_t i = 0; i < actual.size(); ++i) {
+        error = std::max<double>(error, std::abs(actual[i] - expected[i]));
+      }
+      EXPECT_EQ(static_cast<int32_t>(actual.size()), std::min(hidden, kMaxEosProbeDims));
+      EXPECT_LT(error / Scale(expected), precision_.logits) << "position " << state.position;
+    }
+  }
 }
 
 // Draws each token behind the golden text before it.

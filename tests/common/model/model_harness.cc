@@ -51,6 +51,13 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
   return std::move(model).value();
 }
 
+EosProbe ElementsOfState(int32_t hidden, std::optional<int32_t> layer) {
+  EosProbe probe = {.hidden = hidden, .dims = std::min(hidden, kMaxEosProbeDims), .layer = layer};
+  probe.directions.resize(static_cast<size_t>(probe.dims * hidden));
+  for (int32_t d = 0; d < probe.dims; ++d) probe.directions[d * hidden + d] = 1;
+  return probe;
+}
+
 RunnerDriver::RunnerDriver(LoadedModel& model) : model_(model) {
   // A stride that is coprime to the number of blocks visits them all, far apart.
   const int32_t count = model.kv().num_blocks;

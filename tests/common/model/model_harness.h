@@ -44,6 +44,9 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
                                       const std::string& kv_dtype = "auto",
                                       const std::optional<EosProbe>& probe = std::nullopt);
 
+// Directions that pick elements of the state, the first ones of it.
+EosProbe ElementsOfState(int32_t hidden, std::optional<int32_t> layer);
+
 // One request as an engine would drive it: fed in chunks, then token by token.
 struct TestSequence {
   std::vector<TokenId> prompt;
