@@ -15,10 +15,11 @@ from baton_analysis.predict.figures import Figure
 from baton_analysis.predict.frame import Frame, frame_of
 from baton_analysis.predict.jobs import side_by_side
 from baton_analysis.predict.models import Model
-from baton_analysis.predict.train import TRAIN_ROWS_MAX, some_answers
+from baton_analysis.predict.train import some_answers
 
 CEILING_HORIZONS = (1, 4, 16, 64)
-VALID_ROWS_MAX, OTHER_ARM_ROWS_MAX = 150_000, 30_000
+VALID_ROWS_MAX, OTHER_ARM_ROWS_MAX = 80_000, 20_000
+RULE_ROWS_MAX = 100_000  # that say what an alarm of M1 is worth
 
 
 def main(arguments: list[str]) -> int:
@@ -57,7 +58,7 @@ class Judge:
     def __init__(self, dataset: Dataset, flags: np.ndarray):
         self._dataset = dataset
         answers = dataset.of("train")
-        train = frame_of(dataset, some_answers(answers, TRAIN_ROWS_MAX), flags)
+        train = frame_of(dataset, some_answers(answers, RULE_ROWS_MAX), flags)
         self._train = {"answers": len(answers), "rows": sum(answer.length for answer in answers)}
         self._valid = frame_of(dataset, some_answers(dataset.of("validation"), VALID_ROWS_MAX),
                                flags)

@@ -16,7 +16,7 @@ from baton_analysis.predict import boundaries, kinds, pages, pictures
 from baton_analysis.predict.dataset import Dataset
 from baton_analysis.predict.evaluate import evaluated
 from baton_analysis.predict.jobs import side_by_side
-from baton_analysis.predict.train import Trained, add_training_options
+from baton_analysis.predict.train import Trained, add_training_options, limit_threads
 
 SEEDS = 3
 SERVED = tuple(
@@ -26,6 +26,7 @@ SERVED = tuple(
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
     try:
+        limit_threads(options.threads)
         dataset = Dataset(options.dataset, options.rows_max)
         flags = boundaries.flags_by_id(options.model)
         chosen = [

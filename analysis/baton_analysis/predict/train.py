@@ -21,7 +21,7 @@ KIND = "combination"
 def main(arguments: list[str]) -> int:
     options = _options(arguments)
     try:
-        os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+        limit_threads(options.threads)
         dataset = Dataset(options.dataset, options.rows_max)
         flags = boundaries.flags_by_id(options.model)
         trained = Trained(dataset, flags, options)
@@ -30,6 +30,11 @@ def main(arguments: list[str]) -> int:
         print(f"eos train: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def limit_threads(threads: int):
+    """Of scikit-learn, before it is imported."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(threads))
 
 
 class Trained:
