@@ -54,7 +54,7 @@ std::string Message(int step, std::mt19937* random) {
                      .entropy = 4 * draw(),
                      .top1_prob = draw()};
   worker::v1::DecodeResponse response;
-  TokenToProto(token, /*with_eos_signal=*/true, response.mutable_tokens()->add_tokens());
+  TokenToProto(token, {.eos_signal = true}, response.mutable_tokens()->add_tokens());
   return response.SerializeAsString();
 }
 

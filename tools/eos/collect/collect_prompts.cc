@@ -8,10 +8,10 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/flag_set.h"
-#include "common/base/sha256.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {

@@ -5,8 +5,8 @@
 #include <map>
 #include <sstream>
 
-#include "common/base/status.h"
 #include "common/base/sha256.h"
+#include "common/base/status.h"
 #include "common/rpc/status_map.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
