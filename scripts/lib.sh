@@ -14,7 +14,8 @@ readonly build_packages=(
 # What the tests need on top.
 readonly test_packages=(
   libgtest-dev libgmock-dev clang-format python3 python3-grpcio
-  python3-matplotlib python3-protobuf python3-zstandard prometheus iproute2)
+  python3-matplotlib python3-protobuf python3-zstandard python3-yaml python3-jsonschema
+  prometheus iproute2)
 # What fuzzing needs on top (scripts/fuzz). This version stands in CMakePresets.json, too.
 readonly fuzz_packages=(clang-16 libclang-rt-16-dev)
 # What fetching the CUDA toolkit needs where none is installed (scripts/cuda_toolkit).

@@ -1,0 +1,135 @@
+{{/* What the schema cannot see: values that do not fit together. All that is wrong is told at once. */}}
+
+{{- define "baton.checks" -}}
+{{- $v := .Values -}}
+{{- $wrong := list -}}
+{{- $roles := splitList " " (include "baton.roles" .) -}}
+{{- $workers := without $roles "router" -}}
+
+{{- if not $v.image.repository }}
+{{- $wrong = append $wrong "image.repository is empty; no image is published, so name the one you built, as in --set image.repository=registry.example.org/baton" }}
+{{- end }}
+{{- if not (or $v.image.tag $v.image.digest) }}
+{{- $wrong = append $wrong "image.tag and image.digest are empty; set one of them, for pods of one release have to run the same image" }}
+{{- end }}
+{{- if not $v.model.name }}
+{{- $wrong = append $wrong "model.name is empty; set the name that requests use, as in --set model.name=llama-3.1-8b" }}
+{{- end }}
+
+{{- $sources := list -}}
+{{- range $source := list "existingClaim" "hostPath" "image" "inImage" }}
+{{- if get $v.model $source }}{{ $sources = append $sources $source }}{{ end }}
+{{- end }}
+{{- if $v.model.download.image }}{{ $sources = append $sources "download.image" }}{{ end }}
+{{- if ne (len $sources) 1 }}
+{{- $wrong = append $wrong (printf "the model comes from %d places (%s); set exactly one of model.existingClaim, model.hostPath, model.image, model.inImage and model.download.image" (len $sources) (default "none" (join ", " $sources))) }}
+{{- end }}
+{{- if and $v.model.image (not (semverCompare ">=1.35.0-0" .Capabilities.KubeVersion.Version)) }}
+{{- $wrong = append $wrong (printf "model.image needs volumes of images, which Kubernetes has from 1.35 on, and this is %s; take model.existingClaim, or model.download.image with a container that copies the files" .Capabilities.KubeVersion.Version) }}
+{{- end }}
+
+{{- if eq (int $v.ports.grpc) (int $v.ports.admin) }}
+{{- $wrong = append $wrong (printf "ports.grpc and ports.admin are both %d; a pod needs two ports" (int $v.ports.grpc)) }}
+{{- end }}
+
+{{- range $role := $roles }}
+{{- $r := get $v $role }}
+{{- $least := add (int $r.preStopSeconds) (int $r.drainSeconds) 5 }}
+{{- if lt (int (include "baton.grace" $r)) (int $least) }}
+{{- $wrong = append $wrong (printf "%s.terminationGracePeriodSeconds is %d, but its pods need preStopSeconds %d + drainSeconds %d + 5 to say goodbye = %d; raise it, or leave it 0 to have it computed" $role (int $r.terminationGracePeriodSeconds) (int $r.preStopSeconds) (int $r.drainSeconds) (int $least)) }}
+{{- end }}
+{{- if and (eq (toString $r.rollout.maxSurge) "0") (eq (toString $r.rollout.maxUnavailable) "0") }}
+{{- $wrong = append $wrong (printf "%s.rollout.maxSurge and maxUnavailable are both 0, so no pod could ever be replaced; one of them has to be 1 or more" $role) }}
+{{- end }}
+{{- range $argument := $r.extraArgs }}
+{{- $name := $argument | trimPrefix "--no-" | trimPrefix "--" | splitList "=" | first }}
+{{- if has $name (splitList " " (include "baton.ownflags" $)) }}
+{{- $wrong = append $wrong (printf "%s.extraArgs has %s, which the chart gives itself; see docs/deploy-kubernetes.md for the value to set" $role $argument) }}
+{{- end }}
+{{- end }}
+{{- if $r.autoscaling.enabled }}
+{{- if gt (int $r.autoscaling.minReplicas) (int $r.autoscaling.maxReplicas) }}
+{{- $wrong = append $wrong (printf "%s.autoscaling.minReplicas is %d, more than maxReplicas %d" $role (int $r.autoscaling.minReplicas) (int $r.autoscaling.maxReplicas)) }}
+{{- end }}
+{{- if and (eq $v.autoscaling.with "keda") (ne $role "router") }}
+{{- if not $v.autoscaling.prometheus }}
+{{- $wrong = append $wrong (printf "%s.autoscaling is enabled with KEDA, which has to be told where Prometheus is: set autoscaling.prometheus, as in http://prometheus.monitoring:9090" $role) }}
+{{- end }}
+{{- if not (or $v.monitoring.enabled $v.autoscaling.selector) }}
+{{- $wrong = append $wrong (printf "%s.autoscaling is enabled, but monitoring is not, so nobody reads the metrics that it is to go by; set monitoring.enabled, or autoscaling.selector to the labels that your own scraping gives" $role) }}
+{{- end }}
+{{- end }}
+{{- if and (eq $role "router") (not (dig "requests" "cpu" "" $r.resources)) }}
+{{- $wrong = append $wrong "router.autoscaling goes by the share of the requested CPU, but router.resources.requests.cpu is not set" }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- range $role := $workers }}
+{{- $w := get $v $role }}
+{{- if and $w.kvCacheTokens $w.kvCacheMemory }}
+{{- $wrong = append $wrong (printf "%s.kvCacheTokens and %s.kvCacheMemory both give the size of the KV cache; set one of them" $role $role) }}
+{{- end }}
+{{- $caches := compact (list $w.loadCache.existingClaim $w.loadCache.hostPath $w.loadCache.sizeLimit) }}
+{{- if gt (len $caches) 1 }}
+{{- $wrong = append $wrong (printf "%s.loadCache has %d places; set one of existingClaim, hostPath and sizeLimit" $role (len $caches)) }}
+{{- end }}
+{{- if eq $w.device "cpu" }}
+{{- if ne $v.engine.quantization "none" }}
+{{- $wrong = append $wrong (printf "engine.quantization is %s, but %s.device is cpu; fp8 needs Hopper GPUs: set %s.device=cuda or engine.quantization=none" $v.engine.quantization $role $role) }}
+{{- end }}
+{{- if eq $v.engine.dtype "float16" }}
+{{- $wrong = append $wrong (printf "engine.dtype is float16, but %s.device is cpu, which computes in float32 or bfloat16; set %s.device=cuda or engine.dtype=auto" $role $role) }}
+{{- end }}
+{{- if eq $v.engine.kvTransport "nccl" }}
+{{- $wrong = append $wrong (printf "engine.kvTransport is nccl, which goes from GPU to GPU, but %s.device is cpu; set engine.kvTransport=auto" $role) }}
+{{- end }}
+{{- if $w.gpuMemoryUtilization }}
+{{- $wrong = append $wrong (printf "%s.gpuMemoryUtilization is set, but %s.device is cpu; set kvCacheMemory instead" $role $role) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- range $name, $_ := $v.router.tenants }}
+{{- if or (has $name (list "router" "prefill" "decode")) (not (regexMatch "^[A-Za-z0-9._-]{1,64}$" $name)) }}
+{{- $wrong = append $wrong (printf "router.tenants has %s; a name is 1 to 64 of the characters A-Z a-z 0-9 . _ - and not that of a role" $name) }}
+{{- end }}
+{{- end }}
+
+{{- if eq $v.mode "unified" }}
+{{- if $v.router.localPrefillBelow }}
+{{- $wrong = append $wrong "router.localPrefillBelow says which prompts decode workers read themselves, but in mode unified they read all; leave it 0 or set mode=disaggregated" }}
+{{- end }}
+{{- if $v.prefill.autoscaling.enabled }}
+{{- $wrong = append $wrong "prefill.autoscaling is enabled, but mode unified has no prefill workers; set mode=disaggregated" }}
+{{- end }}
+{{- end }}
+
+{{- if eq $v.tls.source "none" }}
+{{- if eq $v.tls.clientCerts "optional" }}
+{{- $wrong = append $wrong "tls.clientCerts is optional, but there is no TLS; set tls.source to certManager or secrets" }}
+{{- end }}
+{{- else if eq $v.tls.source "certManager" }}
+{{- if not $v.tls.certManager.issuer }}
+{{- $wrong = append $wrong "tls.certManager.issuer is empty; name an Issuer of this namespace, or a ClusterIssuer with tls.certManager.issuerKind, that puts its authority into ca.crt, as issuers of kind CA do" }}
+{{- end }}
+{{- else }}
+{{- range $role := $roles }}
+{{- if not (get $v.tls.secrets $role) }}
+{{- $wrong = append $wrong (printf "tls.secrets.%s is empty; name the secret with the certificate of role %s (docs/tls.md says how to make one)" $role $role) }}
+{{- end }}
+{{- end }}
+{{- if and $v.test.enabled (eq $v.tls.clientCerts "required") (not $v.tls.secrets.client) }}
+{{- $wrong = append $wrong "tls.secrets.client is empty; `helm test` needs a client's certificate: name its secret, or set test.enabled=false" }}
+{{- end }}
+{{- end }}
+
+{{- if $wrong }}
+{{- fail (printf "\n\nThe values do not fit together:\n  - %s\n" (join "\n  - " $wrong)) }}
+{{- end }}
+{{- end -}}
+
+{{/* Flags that the chart gives itself, so that extraArgs must not. */}}
+{{- define "baton.ownflags" -}}
+host port admin-port served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
+{{- end -}}

@@ -1,0 +1,83 @@
+{{/* Names and labels. Those that take a role get (dict "root" $ "role" NAME). */}}
+
+{{- define "baton.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
+{{- else -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- $both := ternary .Release.Name (printf "%s-%s" .Release.Name $name) (contains $name .Release.Name) -}}
+{{- $both | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "baton.rolename" -}}
+{{- printf "%s-%s" (include "baton.fullname" .root) .role -}}
+{{- end -}}
+
+{{- define "baton.serviceaccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "baton.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- default "default" .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What chooses the pods of a release; with a role, of that role. */}}
+{{- define "baton.selector" -}}
+app.kubernetes.io/name: {{ default .root.Chart.Name .root.Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+{{- if .role }}
+app.kubernetes.io/component: {{ .role }}
+{{- end }}
+{{- end -}}
+
+{{- define "baton.labels" -}}
+{{ include "baton.selector" . }}
+app.kubernetes.io/part-of: baton
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- end -}}
+
+{{/* By these, endpoint pickers of llm-d know workers and where their metrics are named. */}}
+{{- define "baton.pickerlabels" -}}
+llm-d.ai/engine-type: baton
+llm-d.ai/role: {{ ternary .role "prefill-decode" (eq .root.Values.mode "disaggregated") }}
+{{- end -}}
+
+{{/* The roles of this mode, divided by blanks. */}}
+{{- define "baton.roles" -}}
+{{- ternary "router prefill decode" "router decode" (eq .Values.mode "disaggregated") -}}
+{{- end -}}
+
+{{- define "baton.image" -}}
+{{- with .Values.image -}}
+{{- .repository -}}{{ with .tag }}:{{ . }}{{ end }}{{ with .digest }}@{{ . }}{{ end }}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the model is inside the pods. */}}
+{{- define "baton.modeldir" -}}
+{{- $base := default "/models" .Values.model.inImage -}}
+{{- with .Values.model.path }}{{ trimSuffix "/" $base }}/{{ trimAll "/" . }}{{ else }}{{ $base }}{{ end -}}
+{{- end -}}
+
+{{/* The secret with the certificate of a role; "client" is that of the test. */}}
+{{- define "baton.tlssecret" -}}
+{{- if eq .root.Values.tls.source "certManager" -}}
+{{- include "baton.rolename" . }}-tls
+{{- else -}}
+{{- get .root.Values.tls.secrets .role -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Labels by which Prometheus knows the release's series, as the monitor's targets get them. */}}
+{{- define "baton.promselector" -}}
+{{- default (printf "namespace=%q,app_kubernetes_io_instance=%q" .Release.Namespace .Release.Name) .Values.autoscaling.selector -}}
+{{- end -}}
+
+{{/* Seconds from the order to end a pod until it is killed. */}}
+{{- define "baton.grace" -}}
+{{- $least := add (int .preStopSeconds) (int .drainSeconds) 15 -}}
+{{- default $least (int .terminationGracePeriodSeconds) -}}
+{{- end -}}

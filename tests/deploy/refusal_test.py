@@ -1,0 +1,112 @@
+"""Values that make no sense are refused, with a sentence that says what to do."""
+
+import unittest
+
+import chart
+
+# (what is set on top of the least, words of the sentence that has to come)
+TOGETHER = [
+    (["image.repository="], "image.repository is empty; no image is published, so name the one you built"),
+    (["image.tag="], "image.tag and image.digest are empty; set one of them"),
+    (["model.name="], "model.name is empty; set the name that requests use"),
+    (["model.existingClaim="], "the model comes from 0 places (none); set exactly one of"),
+    (["model.hostPath=/srv"], "the model comes from 2 places (existingClaim, hostPath)"),
+    (["model.download.image=fetch:1"], "the model comes from 2 places (existingClaim, download.image)"),
+    (["ports.admin=50051"], "ports.grpc and ports.admin are both 50051"),
+    (["decode.terminationGracePeriodSeconds=64"],
+     "decode.terminationGracePeriodSeconds is 64, but its pods need preStopSeconds 0 + drainSeconds 60 + 5"),
+    (["router.terminationGracePeriodSeconds=60", "router.preStopSeconds=20", "router.drainSeconds=40"],
+     "to say goodbye = 65; raise it, or leave it 0"),
+    (["decode.rollout.maxSurge=0"], "decode.rollout.maxSurge and maxUnavailable are both 0"),
+    (["decode.extraArgs={--port=1}"], "decode.extraArgs has --port=1, which the chart gives itself"),
+    (["router.extraArgs={--no-share-prefix-cache}"], "router.extraArgs has --no-share-prefix-cache"),
+    (["router.autoscaling.enabled=true", "router.autoscaling.maxReplicas=1"],
+     "router.autoscaling.minReplicas is 2, more than maxReplicas 1"),
+    (["router.autoscaling.enabled=true", "router.resources.requests.cpu="],
+     "router.resources.requests.cpu is not set"),
+    (["decode.autoscaling.enabled=true", "monitoring.enabled=true"],
+     "decode.autoscaling is enabled with KEDA, which has to be told where Prometheus is"),
+    (["decode.autoscaling.enabled=true", "autoscaling.prometheus=http://p"],
+     "but monitoring is not, so nobody reads the metrics"),
+    (["decode.kvCacheTokens=100", "decode.kvCacheMemory=1GiB"],
+     "decode.kvCacheTokens and decode.kvCacheMemory both give the size"),
+    (["decode.loadCache.hostPath=/c", "decode.loadCache.sizeLimit=1Gi"], "decode.loadCache has 2 places"),
+    (["engine.quantization=fp8"], "engine.quantization is fp8, but decode.device is cpu"),
+    (["engine.dtype=float16"], "engine.dtype is float16, but decode.device is cpu"),
+    (["engine.kvTransport=nccl", "mode=disaggregated", "decode.device=cuda"],
+     "engine.kvTransport is nccl, which goes from GPU to GPU, but prefill.device is cpu"),
+    (["decode.gpuMemoryUtilization=1"], "decode.gpuMemoryUtilization is set, but decode.device is cpu"),
+    (["router.localPrefillBelow=64"], "in mode unified they read all"),
+    (["prefill.autoscaling.enabled=true"], "mode unified has no prefill workers"),
+    (["router.tenants.decode.weight=1"], "router.tenants has decode; a name is 1 to 64 of"),
+    (["router.tenants.a/b.weight=1"], "router.tenants has a/b; a name is 1 to 64 of"),
+    (["tls.clientCerts=optional"], "tls.clientCerts is optional, but there is no TLS"),
+    (["tls.source=certManager"], "tls.certManager.issuer is empty"),
+    (["tls.source=secrets", "tls.secrets.router=r", "test.enabled=false"], "tls.secrets.decode is empty"),
+    (["tls.source=secrets", "tls.secrets.router=r", "tls.secrets.decode=d"],
+     "tls.secrets.client is empty; `helm test` needs a client's certificate"),
+]
+# What the schema refuses: the value, and the path that the message names.
+SCHEMA = [
+    ("replicas=2", "'replicas'"),
+    ("router.replica=2", "'replica'"),
+    ("router.replicas=0", "/router/replicas"),
+    ("decode.resources.request.cpu=1", "'request'"),
+    ("decode.autoscaling.max=3", "'max'"),
+    ("tls.certManager.isuer=x", "'isuer'"),
+    ("mode=split", "/mode"),
+    ("decode.device=gpu", "/decode/device"),
+    ("engine.kvTransport=cuda_ipc", "/engine/kvTransport"),
+    ("decode.gpuMemoryUtilization=90", "/decode/gpuMemoryUtilization"),
+    ("decode.kvCacheMemory=2G", "/decode/kvCacheMemory"),
+    ("router.tenants.a.weight=0", "/router/tenants/a/weight"),
+    ("router.extraArgs={-v}", "/router/extraArgs/0"),
+    ("ports.grpc=443", "/ports/grpc"),
+    ("decode.drainSeconds=30s", "/decode/drainSeconds"),
+    ("model.path=../other", "/model/path"),
+]
+
+
+class RefusalTest(unittest.TestCase):
+    def refused(self, settings, **options):
+        result = chart.template(settings=[*chart.LEAST, *settings], **options)
+        self.assertNotEqual(result.returncode, 0, f"{settings} were accepted")
+        return result.stderr
+
+    def test_the_least_is_accepted(self):
+        self.assertIn("kind: Deployment", chart.render(settings=chart.LEAST))
+
+    def test_values_that_do_not_fit_together(self):
+        for settings, sentence in TOGETHER:
+            with self.subTest(settings):
+                words = self.refused(settings)
+                self.assertIn(sentence, words)
+                self.assertEqual(words.count("\n  - "), 1, words)
+
+    def test_unknown_and_impossible_values(self):
+        for setting, path in SCHEMA:
+            with self.subTest(setting):
+                words = self.refused([setting])
+                self.assertIn("values don't meet the specifications of the schema", words)
+                self.assertIn(path, words)
+
+    def test_all_that_is_wrong_is_told_at_once(self):
+        words = self.refused(["image.tag=", "model.name=", "ports.admin=50051"])
+        self.assertEqual(words.count("\n  - "), 3, words)
+
+    def test_grace_that_just_suffices_is_accepted(self):
+        least = chart.render(settings=[*chart.LEAST, "decode.terminationGracePeriodSeconds=65"])
+        self.assertIn("terminationGracePeriodSeconds: 65", least)
+
+    def test_volumes_of_images_need_a_kubernetes_that_has_them(self):
+        image = ["model.existingClaim=", "model.image=registry.example.org/m:1"]
+        self.assertIn("Kubernetes has from 1.35 on, and this is v1.34.0",
+                      self.refused(image, kubernetes="1.34.0"))
+        chart.render(settings=[*chart.LEAST, *image], kubernetes="1.35.0")
+
+    def test_kubernetes_without_sleeping_hooks_is_refused(self):
+        self.assertIn("chart requires kubeVersion: >=1.30.0-0", self.refused([], kubernetes="1.29.0"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,138 @@
+"""The rendered command lines, run: the shipped binaries serve by them, answer what the probes ask, and
+pass the pod of `helm test`. Only addresses, ports and folders are put in the place of a cluster's.
+"""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.error
+
+import chart
+
+sys.path.insert(0, str(chart.ROOT / "tests/e2e"))
+from cluster import BIN, DEMO_MODEL, PATIENCE_S, Failure, Process, wait_until  # noqa: E402
+from tls_test import Authority  # noqa: E402
+
+WORKER = ["mode=disaggregated", "log.format=text",
+          *(f"{role}.{setting}" for role in ("prefill", "decode")
+            for setting in ("threads=1", "kvCacheMemory=64MiB"))]
+TLS = ["tls.source=certManager", "tls.certManager.issuer=ca"]
+
+
+class Release:
+    """What the chart renders, as processes on this machine. Use as a context manager."""
+
+    def __init__(self, settings):
+        self._documents = chart.manifests(chart.render(settings=[*chart.LEAST, *settings]))
+        self._pods = dict(chart.pods(self._documents))
+        self._folder = tempfile.TemporaryDirectory(prefix="baton-chart-")
+        self._path = pathlib.Path(self._folder.name)
+        self._certificates = self._issue()
+        self.processes = {}
+
+    def _issue(self):
+        """What cert-manager would do: role -> the folder that its secret is mounted as."""
+        certificates = [one for one in self._documents if one["kind"] == "Certificate"]
+        if not certificates:
+            return {}
+        authority = Authority(self._path, "ca")
+        folders = {}
+        for one in certificates:
+            role = one["metadata"]["labels"]["app.kubernetes.io/component"]
+            files = authority.issue(role, one["spec"]["dnsNames"])
+            folders[role] = self._path / f"{role}-tls"
+            folders[role].mkdir()
+            for kind, name in (("cert", "tls.crt"), ("key", "tls.key"), ("ca", "ca.crt")):
+                (folders[role] / name).write_bytes(pathlib.Path(files[kind]).read_bytes())
+        return folders
+
+    def _here(self, role, argument):
+        """An argument of a container, as it has to be on this machine."""
+        name, _, value = argument.partition("=")
+        if argument == "/models":
+            return str(DEMO_MODEL)
+        if name == "--host":
+            return "--host=127.0.0.1"
+        if name in ("--port", "--admin-port"):
+            return f"{name}=0"
+        if name in ("--decode-workers", "--prefill-workers"):
+            return f"{name}={self.processes[name[2:].removesuffix('-workers')].grpc}"
+        if name.startswith("--tls-") and value.startswith("/etc/baton/tls"):
+            return f"{name}={self._certificates[role] / pathlib.PurePath(value).name}"
+        if name == "--eos-log":
+            return f"{name}={self._path / pathlib.PurePath(value.replace('$(POD_NAME)', 'pod')).name}"
+        if "rel-baton.llm.svc" in argument:
+            return argument.replace("rel-baton.llm.svc:50051", self.processes["router"].grpc)
+        return argument
+
+    def command(self, role, container, certificate):
+        arguments = [self._here(certificate, argument) for argument in container["args"]]
+        return [BIN / container["command"][0], *arguments]
+
+    def __enter__(self):
+        try:
+            for role in ("decode", "prefill", "router"):
+                container = self._pods[role]["containers"][0]
+                # Process sets GOMP_SPINCOUNT, the only variable that the chart gives by its value.
+                self.processes[role] = Process(role, self.command(role, container, role),
+                                               self._path).wait_ready()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes.values():
+            process.kill()
+        self._folder.cleanup()
+
+    def probe(self, role, name):
+        """The HTTP status that the kubelet would see."""
+        path = self._pods[role]["containers"][0][name]["httpGet"]["path"]
+        try:
+            self.processes[role].get(path)
+            return 200
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def wait_ready(self):
+        for role in self.processes:
+            wait_until(lambda role=role: self.probe(role, "readinessProbe") == 200, f"{role} to be ready")
+
+    def helm_test(self):
+        """Runs the containers of the test's pod in their order; the output of the last one."""
+        spec = self._pods["test"]
+        for container in [*spec["initContainers"], *spec["containers"]]:
+            command = self.command("test", container, "client")
+            result = subprocess.run(list(map(str, command)), capture_output=True, text=True,
+                                    timeout=PATIENCE_S, check=False)
+            if result.returncode != 0:
+                raise Failure(f"{container['name']} exited with {result.returncode}: {result.stderr}")
+        return result.stdout
+
+
+class RunTest(unittest.TestCase):
+    def serve_and_drain(self, settings):
+        with Release([*WORKER, *settings]) as release:
+            release.wait_ready()
+            for role in release.processes:
+                for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                    self.assertEqual(release.probe(role, probe), 200, f"{role} {probe}")
+            answer = json.loads(release.helm_test())
+            self.assertEqual(answer["usage"]["completion_tokens"], 4)
+            self.assertTrue(answer["workers"]["prefill"], "the prefill worker had nothing to do")
+            for role in ("router", "prefill", "decode"):
+                self.assertEqual(release.processes[role].terminate(), 0, role)
+
+    def test_plain_text(self):
+        self.serve_and_drain(["router.eosLog.enabled=true"])
+
+    def test_a_certificate_per_role(self):
+        self.serve_and_drain(TLS)
+
+
+if __name__ == "__main__":
+    unittest.main()
