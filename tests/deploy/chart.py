@@ -8,6 +8,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import unittest
 
 import yaml
 
@@ -74,3 +75,19 @@ def pods(documents):
             spec = one["spec"]["template"]["spec"] if one["kind"] == "Deployment" else one["spec"]
             found.append((one["metadata"]["labels"]["app.kubernetes.io/component"], spec))
     return found
+
+
+class RenderedSets(unittest.TestCase):
+    """For tests of what all sets of values become: name -> documents."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.sets = {name: manifests(render([values]))
+                    for name, values in VALUE_SETS.items()}
+
+    def pods(self):
+        """Every (role, pod spec) of every set, those of `helm test` left out."""
+        for documents in self.sets.values():
+            for role, spec in pods(documents):
+                if role != "test":
+                    yield role, spec

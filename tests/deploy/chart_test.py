@@ -1,4 +1,4 @@
-"""The manifests are what Kubernetes, the binaries and Prometheus know; no API server is needed."""
+"""The chart says what helm, the binaries and its own values know."""
 
 import json
 import re
@@ -8,7 +8,6 @@ import unittest
 import yaml
 
 import chart
-import kube_schemas
 
 ENDPOINT_PICKER = chart.ROOT / "deploy/llm-d/endpoint-picker.yaml"
 
@@ -18,24 +17,18 @@ def baton(*arguments):
                           timeout=60, check=False)
 
 
+def properties(schema, definitions):
+    """Of an object of the values' schema: {name: the same of what it holds}; {} for what is no such object."""
+    schema = definitions[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+    return {name: properties(one, definitions) for name, one in schema.get("properties", {}).items()}
+
+
 def metrics():
     """Of the binaries: name -> {"owners", "labels", …}."""
     return {one["name"]: one for one in json.loads(baton("metrics", "list", "--json").stdout)}
 
 
-class ChartTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.sets = {name: chart.manifests(chart.render([values]))
-                    for name, values in chart.VALUE_SETS.items()}
-
-    def pods(self):
-        """Every (role, pod spec) of every set, those of `helm test` left out."""
-        for documents in self.sets.values():
-            for role, spec in chart.pods(documents):
-                if role != "test":
-                    yield role, spec
-
+class ChartTest(chart.RenderedSets):
     def test_helm_finds_nothing_to_object_to(self):
         for name, values in chart.VALUE_SETS.items():
             with self.subTest(name):
@@ -44,35 +37,30 @@ class ChartTest(unittest.TestCase):
                 self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
                 self.assertNotRegex(result.stdout, r"\[(WARNING|ERROR)\]")
 
-    def test_manifests_are_valid_in_three_versions_of_kubernetes(self):
-        self.assertEqual(len(kube_schemas.versions()), 3)
-        for version in kube_schemas.versions():
-            for name, values in chart.VALUE_SETS.items():
-                with self.subTest(name, version=version):
-                    documents = chart.manifests(chart.render([values], kubernetes=f"{version}.0"))
-                    self.assertGreater(len(documents), 5)
-                    wrong = [line for one in documents for line in kube_schemas.errors(one, version)]
-                    self.assertEqual(wrong, [])
+    def test_schema_and_values_have_the_same_names(self):
+        def compare(fixed, values, where):
+            self.assertEqual(set(fixed), set(values), where)
+            for name, inner in fixed.items():
+                if inner and where + name not in ("router.resources", "prefill.resources", "decode.resources"):
+                    compare(inner, values[name], f"{where}{name}.")
 
-    def test_wrong_manifests_are_found(self):
-        def wrong(change, kind):
-            document = json.loads(json.dumps(next(one for one in self.sets["many-users-many-gpus"]
-                                                  if one["kind"] == kind)))
-            change(document)
-            return kube_schemas.errors(document, kube_schemas.versions()[-1])
+        schema = json.loads((chart.CHART / "values.schema.json").read_text())
+        compare(properties(schema, schema["definitions"]),
+                yaml.safe_load((chart.CHART / "values.yaml").read_text()), "")
 
-        def pod(document):
-            return document["spec"]["template"]["spec"]
+    def test_every_value_is_used(self):
+        def leaves(fixed):
+            return {leaf for name, inner in fixed.items() for leaf in (leaves(inner) if inner else [name])}
 
-        self.assertEqual(wrong(lambda one: None, "Deployment"), [])
-        self.assertRegex(wrong(lambda one: pod(one).update(terminationGrace=1), "Deployment")[0],
-                         "terminationGrace")
-        self.assertTrue(wrong(lambda one: pod(one)["containers"][0].pop("name"), "Deployment"))
-        self.assertTrue(wrong(lambda one: one["spec"].update(replicas="3"), "Deployment"))
-        self.assertTrue(wrong(lambda one: one["spec"].pop("triggers"), "ScaledObject"))
-        self.assertTrue(wrong(lambda one: one["spec"].update(dnsName=["a"]), "Certificate"))
-        self.assertTrue(wrong(lambda one: one["spec"].update(endpoints=[]), "PodMonitor"))
-        self.assertTrue(wrong(lambda one: one.update(apiVersion="policy/v1beta1"), "PodDisruptionBudget"))
+        schema = json.loads((chart.CHART / "values.schema.json").read_text())
+        text = "".join(path.read_text() for path in (chart.CHART / "templates").rglob("*") if path.is_file())
+        unused = {name for name in leaves(properties(schema, schema["definitions"]))
+                  if not re.search(rf"\b{name}\b", text)}
+        self.assertEqual(unused, {"global"})
+
+    def test_the_chart_is_of_the_version_of_the_binaries(self):
+        self.assertEqual(yaml.safe_load((chart.CHART / "Chart.yaml").read_text())["appVersion"],
+                         json.loads(baton("version", "--json").stdout)["version"])
 
     def test_binaries_accept_every_command_line(self):
         for role, spec in self.pods():
@@ -128,115 +116,13 @@ class ChartTest(unittest.TestCase):
         for key in ("queuedRequestsSpec", "runningRequestsSpec", "kvUsageSpec", "cacheInfoSpec"):
             self.assertLessEqual({"prefill", "decode"}, set(known[config[key]]["owners"]), key)
 
-    def test_monitors_choose_every_pod_once(self):
-        for documents in self.sets.values():
-            pods = [one["spec"]["template"]["metadata"]["labels"] for one in documents
-                    if one["kind"] == "Deployment"]
-            services = [one for one in documents if one["kind"] == "Service"]
-            for monitor in documents:
-                chosen = monitor.get("spec", {}).get("selector", {}).get("matchLabels", {}).items()
-                if monitor["kind"] == "PodMonitor":
-                    self.assertTrue(all(chosen <= labels.items() for labels in pods))
-                elif monitor["kind"] == "ServiceMonitor":
-                    behind = [one["spec"]["selector"] for one in services
-                              if chosen <= one["metadata"]["labels"].items()]
-                    for labels in pods:
-                        self.assertEqual(sum(one.items() <= labels.items() for one in behind), 1)
-
-    def test_selectors_choose_pods_of_their_role_only(self):
-        for documents in self.sets.values():
-            pods = {one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]:
-                    one["spec"]["template"]["metadata"]["labels"]
-                    for one in documents if one["kind"] == "Deployment"}
-            for one in documents:
-                role = one["metadata"]["labels"].get("app.kubernetes.io/component")
-                selector = one.get("spec", {}).get("selector") or one.get("spec", {}).get("podSelector")
-                if role is None or not selector:
-                    continue
-                wanted = selector.get("matchLabels", selector).items()
-                self.assertEqual([name for name, labels in pods.items() if wanted <= labels.items()], [role])
-
-    def test_routers_are_told_names_of_services(self):
-        for documents in self.sets.values():
-            services = {f"{one['metadata']['name']}.{one['metadata']['namespace']}.svc:{port['port']}": one
-                        for one in documents if one["kind"] == "Service" for port in one["spec"]["ports"]}
-            router = dict(chart.pods(documents))["router"]["containers"][0]["args"]
-            told = [argument.split("=")[1] for argument in router if re.match("--(decode|prefill)-workers=", argument)]
-            self.assertTrue(told)
-            for name in told:
-                self.assertEqual(services[name]["spec"]["clusterIP"], "None")
-            test = [spec for role, spec in chart.pods(documents) if role == "test"]
-            for spec in test:
-                self.assertIn(spec["initContainers"][0]["args"][1], services)
-
-    def test_probes_ask_ports_that_there_are(self):
-        for _, spec in self.pods():
-            container = spec["containers"][0]
-            ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-            for name in ("grpc", "admin"):
-                flag = "--port" if name == "grpc" else "--admin-port"
-                self.assertIn(f"{flag}={ports[name]}", container["args"])
-            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-                self.assertIn(container[probe]["httpGet"]["port"], ports)
-
-    def test_time_to_end_is_enough(self):
-        for _, spec in self.pods():
-            container = spec["containers"][0]
-            sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-            drain = next(int(argument.split("=")[1].rstrip("s")) for argument in container["args"]
-                         if argument.startswith("--drain-timeout="))
-            self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], sleep + drain + 5)
-
-    def test_pods_may_do_little(self):
-        for documents in self.sets.values():
-            for _, spec in chart.pods(documents):
-                self.assertFalse(spec["automountServiceAccountToken"])
-                self.assertFalse(spec["enableServiceLinks"])
-                self.assertEqual(spec["securityContext"]["runAsUser"], 65532)
-                self.assertTrue(spec["securityContext"]["runAsNonRoot"])
-                self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
-                for container in [*spec.get("initContainers", []), *spec["containers"]]:
-                    self.assertEqual(container["securityContext"], {
-                        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
-                        "capabilities": {"drop": ["ALL"]}})
-
-    def test_volumes_and_mounts_fit(self):
-        for documents in self.sets.values():
-            for _, spec in chart.pods(documents):
-                volumes = [volume["name"] for volume in spec["volumes"]]
-                self.assertEqual(len(volumes), len(set(volumes)))
-                mounted = {mount["name"] for container in [*spec.get("initContainers", []), *spec["containers"]]
-                           for mount in container["volumeMounts"]}
-                self.assertEqual(mounted, set(volumes))
-
-    def test_each_role_has_a_certificate_of_its_own(self):
-        documents = self.sets["many-users-many-gpus"]
-        names = {one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]["dnsNames"]
-                 for one in documents if one["kind"] == "Certificate"}
-        for role in ("router", "prefill", "decode"):
-            self.assertEqual({"router", "prefill", "decode"} & set(names[role]), {role})
-        self.assertFalse({"router", "prefill", "decode"} & set(names["client"]))
-        secrets = {one["spec"]["secretName"] for one in documents if one["kind"] == "Certificate"}
-        used = [volume["secret"]["secretName"] for _, spec in chart.pods(documents)
-                for volume in spec["volumes"] if "secret" in volume]
-        self.assertEqual(sorted(used), sorted(secrets))
-
-    def test_gpus_are_as_many_as_ranks(self):
-        for _, spec in self.pods():
-            container = spec["containers"][0]
-            limits = container["resources"].get("limits", {})
-            gpus = sum(count for name, count in limits.items() if "/" in name)
-            ranks = 0
-            if "--device=cuda" in container["args"]:
-                ranks = next(int(argument.split("=")[1]) for argument in container["args"]
-                             if argument.startswith("--tensor-parallel-size="))
-            self.assertEqual(gpus, ranks)
-
-    def test_a_new_chart_alone_replaces_no_pods(self):
-        for documents in self.sets.values():
-            for one in documents:
-                if one["kind"] == "Deployment":
-                    self.assertNotIn("helm.sh/chart", one["spec"]["template"]["metadata"]["labels"])
+    def test_the_page_shows_a_call_that_works(self):
+        page = (chart.ROOT / "docs/deploy-kubernetes.md").read_text()
+        settings = re.findall(r"--set (\S+)", page.split("helm install")[1].split("```")[0])
+        self.assertEqual(len(settings), 5)
+        chart.render(settings=settings)
+        for example in re.findall(r"`([a-z-]+)\.yaml`", page):
+            self.assertIn(example, chart.VALUE_SETS)
 
 
 if __name__ == "__main__":

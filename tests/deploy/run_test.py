@@ -4,11 +4,16 @@ pass the pod of `helm test`. Only addresses, ports and folders are put in the pl
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import unittest
 import urllib.error
+import urllib.parse
+import urllib.request
+
+import yaml
 
 import chart
 
@@ -19,6 +24,8 @@ from tls_test import Authority  # noqa: E402
 WORKER = ["mode=disaggregated", "log.format=text",
           *(f"{role}.{setting}" for role in ("prefill", "decode")
             for setting in ("threads=1", "kvCacheMemory=64MiB"))]
+SCALED = ["autoscaling.prometheus=http://prometheus", "monitoring.enabled=true",
+          *(f"{role}.autoscaling.enabled=true" for role in ("router", "prefill", "decode"))]
 TLS = ["tls.source=certManager", "tls.certManager.issuer=ca"]
 
 
@@ -89,6 +96,11 @@ class Release:
             process.kill()
         self._folder.cleanup()
 
+    def queries(self):
+        """What KEDA is to ask Prometheus."""
+        return [trigger["metadata"]["query"] for one in self._documents if one["kind"] == "ScaledObject"
+                for trigger in one["spec"]["triggers"] if trigger["type"] == "prometheus"]
+
     def probe(self, role, name):
         """The HTTP status that the kubelet would see."""
         path = self._pods[role]["containers"][0][name]["httpGet"]["path"]
@@ -114,6 +126,50 @@ class Release:
         return result.stdout
 
 
+class Prometheus:
+    """Scrapes a release's processes as the chart's PodMonitor has it done. Use as a context manager."""
+
+    def __init__(self, release):
+        self._folder = tempfile.TemporaryDirectory(prefix="baton-prometheus-")
+        path = pathlib.Path(self._folder.name)
+        # What the operator makes of podTargetLabels.
+        labels = {"namespace": chart.NAMESPACE, "app_kubernetes_io_instance": chart.RELEASE}
+        targets = [process.admin for process in release.processes.values()]
+        (path / "config.yaml").write_text(yaml.safe_dump({
+            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
+            "scrape_configs": [{"job_name": "pods", "static_configs": [{"targets": targets, "labels": labels}]}]}))
+        self._log = open(path / "log", "w+", encoding="utf-8")
+        self._process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", "prometheus", f"--config.file={path}/config.yaml",
+             f"--storage.tsdb.path={path}/data", "--web.listen-address=127.0.0.1:0"],
+            stdout=subprocess.DEVNULL, stderr=self._log)
+
+    def __enter__(self):
+        self._address = wait_until(self._listening, "Prometheus to listen")
+        return self
+
+    def __exit__(self, *_):
+        self._process.kill()
+        self._process.wait()
+        self._log.close()
+        self._folder.cleanup()
+
+    def _text(self):
+        return pathlib.Path(self._log.name).read_text(encoding="utf-8")
+
+    def _listening(self):
+        if self._process.poll() is not None:
+            raise Failure(f"Prometheus ended:\n{self._text()}")
+        found = re.search(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)', self._text())
+        return found and found[1]
+
+    def ask(self, query):
+        """The values of the query's series."""
+        words = urllib.parse.urlencode({"query": query})
+        with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{words}", timeout=10) as answer:
+            return [float(one["value"][1]) for one in json.load(answer)["data"]["result"]]
+
+
 class RunTest(unittest.TestCase):
     def serve_and_drain(self, settings):
         with Release([*WORKER, *settings]) as release:
@@ -132,6 +188,16 @@ class RunTest(unittest.TestCase):
 
     def test_a_certificate_per_role(self):
         self.serve_and_drain(TLS)
+
+    def test_queries_that_scale_find_one_number(self):
+        with Release([*WORKER, *SCALED]) as release:
+            release.wait_ready()
+            queries = release.queries()
+            self.assertEqual(len(queries), 4)
+            with Prometheus(release) as prometheus:
+                for query in queries:
+                    found = wait_until(lambda query=query: prometheus.ask(query), query)
+                    self.assertEqual(found, [0.0], query)
 
 
 if __name__ == "__main__":

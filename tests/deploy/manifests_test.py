@@ -1,0 +1,181 @@
+"""The manifests are what Kubernetes takes, and fit each other; no API server is needed."""
+
+import json
+import re
+import unittest
+
+import chart
+import kube_schemas
+
+
+class ManifestsTest(chart.RenderedSets):
+    def test_manifests_are_valid_in_three_versions_of_kubernetes(self):
+        self.assertEqual(len(kube_schemas.versions()), 3)
+        for version in kube_schemas.versions():
+            for name, values in chart.VALUE_SETS.items():
+                with self.subTest(name, version=version):
+                    documents = chart.manifests(chart.render([values], kubernetes=f"{version}.0"))
+                    self.assertGreater(len(documents), 5)
+                    wrong = [line for one in documents for line in kube_schemas.errors(one, version)]
+                    self.assertEqual(wrong, [])
+
+    def test_wrong_manifests_are_found(self):
+        def wrong(change, kind):
+            document = json.loads(json.dumps(next(one for one in self.sets["many-users-many-gpus"]
+                                                  if one["kind"] == kind)))
+            change(document)
+            return kube_schemas.errors(document, kube_schemas.versions()[-1])
+
+        def pod(document):
+            return document["spec"]["template"]["spec"]
+
+        self.assertEqual(wrong(lambda one: None, "Deployment"), [])
+        self.assertRegex(wrong(lambda one: pod(one).update(terminationGrace=1), "Deployment")[0],
+                         "terminationGrace")
+        self.assertTrue(wrong(lambda one: pod(one)["containers"][0].pop("name"), "Deployment"))
+        self.assertTrue(wrong(lambda one: one["spec"].update(replicas="3"), "Deployment"))
+        self.assertTrue(wrong(lambda one: one["spec"].pop("triggers"), "ScaledObject"))
+        self.assertTrue(wrong(lambda one: one["spec"].update(dnsName=["a"]), "Certificate"))
+        self.assertTrue(wrong(lambda one: one["spec"].update(endpoints=[]), "PodMonitor"))
+        self.assertTrue(wrong(lambda one: one.update(apiVersion="policy/v1beta1"), "PodDisruptionBudget"))
+
+    def test_monitors_choose_every_pod_once(self):
+        for documents in self.sets.values():
+            pods = [one["spec"]["template"]["metadata"]["labels"] for one in documents
+                    if one["kind"] == "Deployment"]
+            services = [one for one in documents if one["kind"] == "Service"]
+            for monitor in documents:
+                chosen = monitor.get("spec", {}).get("selector", {}).get("matchLabels", {}).items()
+                if monitor["kind"] == "PodMonitor":
+                    self.assertTrue(all(chosen <= labels.items() for labels in pods))
+                elif monitor["kind"] == "ServiceMonitor":
+                    behind = [one["spec"]["selector"] for one in services
+                              if chosen <= one["metadata"]["labels"].items()]
+                    for labels in pods:
+                        self.assertEqual(sum(one.items() <= labels.items() for one in behind), 1)
+
+    def test_selectors_choose_pods_of_their_role_only(self):
+        for documents in self.sets.values():
+            pods = {one["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/component"]:
+                    one["spec"]["template"]["metadata"]["labels"]
+                    for one in documents if one["kind"] == "Deployment"}
+            for one in documents:
+                role = one["metadata"]["labels"].get("app.kubernetes.io/component")
+                selector = one.get("spec", {}).get("selector") or one.get("spec", {}).get("podSelector")
+                if role is None or not selector:
+                    continue
+                wanted = selector.get("matchLabels", selector).items()
+                self.assertEqual([name for name, labels in pods.items() if wanted <= labels.items()], [role])
+
+    def test_routers_are_told_names_of_services(self):
+        for documents in self.sets.values():
+            services = {f"{one['metadata']['name']}.{one['metadata']['namespace']}.svc:{port['port']}": one
+                        for one in documents if one["kind"] == "Service" for port in one["spec"]["ports"]}
+            router = dict(chart.pods(documents))["router"]["containers"][0]["args"]
+            told = [argument.split("=")[1] for argument in router if re.match("--(decode|prefill)-workers=", argument)]
+            self.assertTrue(told)
+            for name in told:
+                self.assertEqual(services[name]["spec"]["clusterIP"], "None")
+            test = [spec for role, spec in chart.pods(documents) if role == "test"]
+            for spec in test:
+                self.assertIn(spec["initContainers"][0]["args"][1], services)
+
+    def test_probes_ask_ports_that_there_are(self):
+        for _, spec in self.pods():
+            container = spec["containers"][0]
+            ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+            for name in ("grpc", "admin"):
+                flag = "--port" if name == "grpc" else "--admin-port"
+                self.assertIn(f"{flag}={ports[name]}", container["args"])
+            for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
+                self.assertIn(container[probe]["httpGet"]["port"], ports)
+
+    def test_time_to_end_is_enough(self):
+        for _, spec in self.pods():
+            container = spec["containers"][0]
+            sleep = container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
+            drain = next(int(argument.split("=")[1].rstrip("s")) for argument in container["args"]
+                         if argument.startswith("--drain-timeout="))
+            self.assertGreaterEqual(spec["terminationGracePeriodSeconds"], sleep + drain + 5)
+
+    def test_pods_may_do_little(self):
+        for documents in self.sets.values():
+            for _, spec in chart.pods(documents):
+                self.assertFalse(spec["automountServiceAccountToken"])
+                self.assertFalse(spec["enableServiceLinks"])
+                self.assertEqual(spec["securityContext"]["runAsUser"], 65532)
+                self.assertTrue(spec["securityContext"]["runAsNonRoot"])
+                self.assertEqual(spec["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+                for container in [*spec.get("initContainers", []), *spec["containers"]]:
+                    self.assertEqual(container["securityContext"], {
+                        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True,
+                        "capabilities": {"drop": ["ALL"]}})
+
+    def test_volumes_and_mounts_fit(self):
+        for documents in self.sets.values():
+            for _, spec in chart.pods(documents):
+                volumes = [volume["name"] for volume in spec["volumes"]]
+                self.assertEqual(len(volumes), len(set(volumes)))
+                mounted = {mount["name"] for container in [*spec.get("initContainers", []), *spec["containers"]]
+                           for mount in container["volumeMounts"]}
+                self.assertEqual(mounted, set(volumes))
+
+    def test_each_role_has_a_certificate_of_its_own(self):
+        documents = self.sets["many-users-many-gpus"]
+        names = {one["metadata"]["labels"]["app.kubernetes.io/component"]: one["spec"]["dnsNames"]
+                 for one in documents if one["kind"] == "Certificate"}
+        for role in ("router", "prefill", "decode"):
+            self.assertEqual({"router", "prefill", "decode"} & set(names[role]), {role})
+        self.assertFalse({"router", "prefill", "decode"} & set(names["client"]))
+        secrets = {one["spec"]["secretName"] for one in documents if one["kind"] == "Certificate"}
+        used = [volume["secret"]["secretName"] for _, spec in chart.pods(documents)
+                for volume in spec["volumes"] if "secret" in volume]
+        self.assertEqual(sorted(used), sorted(secrets))
+
+    def test_network_policies_let_through_who_calls_whom(self):
+        def role_of(peer):
+            return peer["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
+
+        def allowed(policy, direction, side, port):
+            """The roles that a policy names for calls to the gRPC port."""
+            return {role_of(peer) for rule in policy["spec"][direction]
+                    if {"port": port} in rule.get("ports", []) for peer in rule.get(side, [])
+                    if "podSelector" in peer}
+
+        for name, calls in (
+                ("many-users-many-gpus", {("test", "router"), ("router", "prefill"), ("router", "decode"),
+                                          ("prefill", "decode")}),
+                ("everything", {("router", "prefill"), ("router", "decode"), ("prefill", "decode")})):
+            documents = self.sets[name]
+            policies = {one["metadata"]["labels"]["app.kubernetes.io/component"]: one for one in documents
+                        if one["kind"] == "NetworkPolicy"}
+            grpc = dict(chart.pods(documents))["router"]["containers"][0]["ports"][0]["containerPort"]
+            taken = {(caller, role) for role, one in policies.items() for caller in allowed(one, "ingress", "from", grpc)}
+            sent = {(role, callee) for role, one in policies.items() for callee in allowed(one, "egress", "to", grpc)}
+            self.assertEqual(taken, calls, name)
+            self.assertEqual(sent, {call for call in calls if call[0] != "test"}, name)
+            # NCCL takes ports of its own between workers, which no rule can name.
+            any_port = {role for role, one in policies.items() for rule in one["spec"]["egress"]
+                        if "ports" not in rule}
+            self.assertEqual(any_port, {"prefill", "decode"} if name == "everything" else set())
+
+    def test_gpus_are_as_many_as_ranks(self):
+        for _, spec in self.pods():
+            container = spec["containers"][0]
+            limits = container["resources"].get("limits", {})
+            gpus = sum(count for name, count in limits.items() if "/" in name)
+            ranks = 0
+            if "--device=cuda" in container["args"]:
+                ranks = next(int(argument.split("=")[1]) for argument in container["args"]
+                             if argument.startswith("--tensor-parallel-size="))
+            self.assertEqual(gpus, ranks)
+
+    def test_a_new_chart_alone_replaces_no_pods(self):
+        for documents in self.sets.values():
+            for one in documents:
+                if one["kind"] == "Deployment":
+                    self.assertNotIn("helm.sh/chart", one["spec"]["template"]["metadata"]["labels"])
+
+
+if __name__ == "__main__":
+    unittest.main()
