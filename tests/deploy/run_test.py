@@ -145,7 +145,12 @@ class Prometheus:
             stdout=subprocess.DEVNULL, stderr=self._log)
 
     def __enter__(self):
-        self._address = wait_until(self._listening, "Prometheus to listen")
+        try:
+            self._address = wait_until(self._listening, "Prometheus to listen")
+            wait_until(self._ready, "Prometheus to be ready")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         return self
 
     def __exit__(self, *_):
@@ -162,6 +167,14 @@ class Prometheus:
             raise Failure(f"Prometheus ended:\n{self._text()}")
         found = re.search(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)', self._text())
         return found and found[1]
+
+    def _ready(self):
+        """It answers 503 until it has read what it stored before."""
+        try:
+            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=10):
+                return True
+        except urllib.error.HTTPError:
+            return False
 
     def ask(self, query):
         """The values of the query's series."""
