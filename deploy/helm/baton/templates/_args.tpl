@@ -56,6 +56,9 @@
 {{- end }}
 {{- if $r.eosLog.enabled }}
 - "--eos-log=/var/lib/baton/eos/$(POD_NAME).jsonl"
+{{- include "baton.flag" (list "eos-log-max-size" (printf "%dMiB" (int $r.eosLog.maxSizeMiB))) }}
+{{- include "baton.flag" (list "eos-log-files" $r.eosLog.files) }}
+{{- include "baton.flag" (list "eos-log-sample" $r.eosLog.sample) }}
 {{- end }}
 {{- include "baton.flag" (list "tenant-max-running" $r.tenantMaxRunning) }}
 {{- include "baton.flag" (list "tenant-max-queued" $r.tenantMaxQueued) }}

@@ -241,7 +241,9 @@ volumeMounts:
   {{- if $r.eosLog.existingClaim }}
   persistentVolumeClaim: {claimName: {{ $r.eosLog.existingClaim }}}
   {{- else }}
-  emptyDir: {sizeLimit: {{ $r.eosLog.sizeLimit }}}
+  # A pod whose volume is full is evicted. So there is room for all parts and their summaries, for what is
+  # being written, and for what is being compressed, as if compression gained nothing.
+  emptyDir: {sizeLimit: {{ mul (int $r.eosLog.maxSizeMiB) 2 (add (int $r.eosLog.files) 2) }}Mi}
   {{- end }}
 {{- end }}
 {{- with $r.extraVolumes }}
