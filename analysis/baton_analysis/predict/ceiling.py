@@ -60,7 +60,7 @@ def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], ho
     ceiling = (ends[:, first].sum(axis=1) + 0.5) / (seen + 1)
     place, column = np.nonzero(known[:, later])
     happened = ends[:, later][place, column]
-    prompts = np.array([frame.answers[n].prompt for n in frame.answer_of[prefixes.rows]])
+    prompts = frame.prompts[frame.answer_of[prefixes.rows]]
     drawings = Drawings(prompts[place])
     rows = np.arange(len(place))
     # The frequency of 16 continuations is off by chance: its Brier is too high by this much.

@@ -102,7 +102,7 @@ def concurrent_tau(prompts: np.ndarray, predicted: np.ndarray, actual: np.ndarra
     rng = np.random.default_rng(seed)
     found = []
     for _ in range(sets):
-        rows = rng.choice(len(predicted), 3 * size, replace=False)
+        rows = rng.integers(len(predicted), size=3 * size)
         _, first = np.unique(prompts[rows], return_index=True)
         rows = rows[rng.permutation(first)[:size]]
         tau = kendall_tau(predicted[rows], actual[rows])

@@ -28,6 +28,8 @@ class Frame:
         natural = np.array([answer.natural for answer in answers], dtype=bool)
         self.steps = steps
         self.ends = Ends(length[self.answer_of] - steps, natural[self.answer_of])
+        # A number per prompt, of each answer.
+        self.prompts = np.unique([answer.prompt for answer in answers], return_inverse=True)[1]
         self.families = [answer.family for answer in answers]
 
     @property

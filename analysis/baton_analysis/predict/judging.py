@@ -49,7 +49,7 @@ def alarm_thresholds(frame: Frame, said: Announced) -> dict[int, float]:
 def judge(frame: Frame, rows: np.ndarray, said: Announced, base: Announced,
           thresholds: dict[int, float]) -> dict:
     """Of these rows of the frame. `base`: what M0 says of them; it is what skill is against."""
-    prompts = np.array([answer.prompt for answer in frame.answers])[frame.answer_of[rows]]
+    prompts = frame.prompts[frame.answer_of[rows]]
     drawings = Drawings(prompts)
     ends = frame.ends[rows]
     said, base = said.at(rows), base.at(rows)

@@ -1,11 +1,14 @@
 """The sections of the study's page, as Markdown."""
 
-from baton_analysis.predict import aims
+from baton_analysis.predict import aims, arms, kinds
 from baton_analysis.predict.bins import HORIZONS
 from baton_analysis.predict.pictures import PICTURES
 from baton_analysis.predict.tables import BEYOND, cell, families_of, lead
 
-OTHER_ARM_FAMILIES = ("story", "answer", "all")
+# What has a table of its own; families of a few answers are only in the pooled ones.
+FAMILIES = (*arms.UNCERTAIN, arms.BOTH, arms.DETERMINED, arms.ALL)
+OTHER_ARM_FAMILIES = (*arms.UNCERTAIN, arms.ALL)
+OTHER_ARM_KINDS = ("survival", "boosted", "gru", "combination")
 
 
 def sections(found: dict, folder: str) -> dict[str, str]:
@@ -13,7 +16,8 @@ def sections(found: dict, folder: str) -> dict[str, str]:
     parts = {"data": data_table(found), "aims": aims_table(found)}
     parts["pictures"] = "\n\n".join(f"![{title}]({folder}/{name}.svg)" for name, title in PICTURES)
     parts["families"] = "\n\n".join(
-        family_table(found, main, family) for family in families_of(found, main))
+        family_table(found, main, family) for family in families_of(found, main)
+        if family in FAMILIES or _is_held_out_family(family))
     parts["ceiling"] = ceiling_table(found)
     parts["arms"] = other_arms(found)
     return parts
@@ -31,10 +35,15 @@ def data_table(found: dict) -> str:
     return (
         f"{data['train_answers']:,} answers with {data['train_rows']:,} rows in the training split, "
         f"{data['test_answers']:,} with {data['test_rows']:,} in the test split, all arms together; "
-        f"model {data['model_fingerprint']}.\n\n"
+        f"model {data['model_fingerprint'][:16]}.{_trained_on(data)}\n\n"
         "How far the length of an answer is from the median of the other seeds of its prompt, and "
         f"from the median of its family ({data['main_arm']}, test split):\n\n" +
         markdown(["family", "answers", "other seeds", "family"], rows))
+
+
+def _trained_on(data: dict) -> str:
+    limit = data.get("train_rows_max")
+    return f" Each model was trained on at most {limit:,} of the training rows." if limit else ""
 
 
 def aims_table(found: dict) -> str:
@@ -86,13 +95,15 @@ def ceiling_table(found: dict) -> str:
     rows = []
     for name, model in found["models"].items():
         for family, horizons in model["ceiling"].items():
+            if family not in FAMILIES:
+                continue
             cells = [
                 cell(at["auroc"]) + " / " + cell(at["auroc_ceiling"]) for at in horizons.values()
             ]
             rows.append([family, name, *cells, cell(horizons["4"]["skill_of_ceiling"], True)])
     if not rows:
         return "The data set has no ceiling."
-    rows.sort(key=lambda row: row[0])
+    rows.sort(key=lambda row: FAMILIES.index(row[0]))
     horizons = next(iter(next(iter(found["models"].values()))["ceiling"].values()))
     return markdown(["family", "model", *(f"AUROC k={k}: model / ceiling" for k in horizons),
                      "share of the skill at 4"], rows)  # yapf: disable
@@ -101,17 +112,28 @@ def ceiling_table(found: dict) -> str:
 def other_arms(found: dict) -> str:
     """What shifts of sampling do: ranking and calibration at 4, and the remaining tokens."""
     models, main = found["models"], found["data"]["main_arm"]
-    arms = sorted({arm for model in models.values() for arm in model["arms"]} - {main})
+    titles = {kinds.KINDS[kind].title for kind in OTHER_ARM_KINDS}
+    others = sorted({arm for model in models.values() for arm in model["arms"]} - {main})
     rows = []
-    for arm in [main, *arms]:
+    for arm in [main, *others]:
         for family in families_of(found, arm):
-            if family not in OTHER_ARM_FAMILIES and "held out" not in family:
+            if family not in OTHER_ARM_FAMILIES and not _is_held_out_family(family):
                 continue
-            for name, model in models.items():
-                judged = model["arms"][arm][family]
+            for name in titles.intersection(models):
+                judged = models[name]["arms"][arm][family]
                 at = judged["horizons"]["4"]
-                rows.append([arm, family, name, f"{judged['answers']:,}", cell(at.get("auroc")),
-                             cell(at.get("skill")), cell(at.get("ece")),
-                             cell(judged["remaining"].get("mae_against_m0"))])  # yapf: disable
-    return markdown(
-        ["arm", "family", "model", "answers", "AUROC 4", "skill 4", "ECE 4", "MAE / M0"], rows)
+                rows.append([
+                    arm, family, name, f"{judged['answers']:,}",
+                    cell(at.get("auroc")),
+                    cell(at.get("skill")),
+                    cell(at.get("ece")),
+                    cell(judged["remaining"].get("mae_against_m0"))
+                ])
+    order = list(models)
+    rows.sort(key=lambda row: (row[0] != main, row[0], row[1], order.index(row[2])))
+    return markdown(["arm", "family", "model", "answers", "AUROC 4", "skill 4", "ECE 4", "MAE / M0"],
+                    rows)
+
+
+def _is_held_out_family(family: str) -> bool:
+    return "(held out)" in family and family != f"{arms.ALL} (held out)"

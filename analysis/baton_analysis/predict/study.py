@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
         os.makedirs(options.work, exist_ok=True)
         files = _trained(dataset, flags, chosen, options)
         found = evaluated(dataset, flags, files, options.jobs)
+        found["data"]["train_rows_max"] = options.train_rows_max
         with open(os.path.join(options.work, "study.json"), "w", encoding="utf-8") as file:
             json.dump(found, file)
         folder = os.path.splitext(options.out)[0]
@@ -54,7 +55,9 @@ def _trained(dataset, flags, chosen, options) -> list[str]:
     runs = [(name, seed, _path(name, seed, options)) for seed in range(1, 1 + options.seeds)
             for name in chosen if seed == 1 or kinds.KINDS[name].seeded]  # yapf: disable
     missing = [run for run in runs if not os.path.exists(run[2])]
-    if missing:
+    if options.trained_only:
+        runs = [run for run in runs if run not in missing]
+    elif missing:
         trained = Trained(dataset, flags, options)
         side_by_side(lambda run: trained.write(*run), missing, options.jobs)
     return [path for _, _, path in runs]
@@ -88,6 +91,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--kinds", nargs="+", choices=tuple(kinds.KINDS), metavar="KIND",
                         default=tuple(kinds.KINDS)[2:], help="besides M0 and M1; default: all")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="of kinds that depend on one")
+    parser.add_argument("--trained-only", action="store_true",
+                        help="judge what lies in --work, train nothing")
     parser.add_argument("--jobs", type=int, default=1,
                         help="processes that train or judge at a time; --threads is of each")
     add_training_options(parser)
