@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
+
+#include "common/base/end_estimate.h"
 
 namespace baton {
 
@@ -35,6 +38,8 @@ struct SampledToken {
   // EOS was not unlikely where the answer could end: RunawayGuard (common/sample/runaway.h) says
   // when. Set by the engine.
   bool end_chance = false;
+  // What the engine's predictor says of the tokens behind this one; made where the token was drawn.
+  std::optional<EndEstimate> end;
 };
 
 }  // namespace baton

@@ -1,0 +1,171 @@
+#include "common/eos/predict/end_predictor.h"
+
+#include <deque>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/token_boundary.h"
+
+namespace baton {
+namespace {
+
+constexpr double kTailMean = 2048;     // where no file says more
+constexpr int32_t kScoredEvery = 16;   // steps
+constexpr int32_t kScoredAtOnce = 64;  // estimates whose outcome is awaited
+constexpr size_t kVersionDigits = 12;
+
+// What is known of `estimate` when the answer ended at `natural`, or, without that, was seen to go
+// on until `seen`.
+std::optional<EndScore> ScoreOf(const EndEstimate& estimate, std::optional<int32_t> natural,
+                                int32_t seen) {
+  EndScore score{.estimate = estimate};
+  const int32_t remaining = natural.value_or(seen) - estimate.at_step;
+  if (remaining < 1) return std::nullopt;
+  if (natural) score.remaining = remaining;
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    const bool within = remaining <= kEndHorizons[i];
+    if (natural) {
+      score.ended_within[i] = within ? 1 : 0;
+    } else {
+      score.ended_within[i] = remaining >= kEndHorizons[i] ? 0 : -1;
+    }
+  }
+  return score;
+}
+
+}  // namespace
+
+// What goes along with one sequence.
+struct EndPredictor::Live {
+  Live(const PredictRequest& request, std::span<const TokenId> generated,
+       std::span<const uint8_t> boundaries)
+      : length_class(request.length_class),
+        features(request, generated, boundaries),
+        first_step(static_cast<int32_t>(generated.size())) {}
+
+  const std::string length_class;
+  SignalFeatures features;
+  std::vector<double> state;  // of the file's model
+  const int32_t first_step;   // tokens that were there before
+  bool learns = false;
+  bool broken = false;  // a step is missing
+  std::optional<int32_t> natural_end_step;
+  std::deque<EndEstimate> awaited;
+  std::vector<EndScore> scored;  // of those that were too many to wait for
+};
+
+EndPredictor::EndPredictor(std::unique_ptr<const PredictorFile> file,
+                           std::vector<uint8_t> boundaries)
+    : file_(std::move(file)), boundaries_(std::move(boundaries)) {}
+
+EndPredictor::~EndPredictor() = default;
+
+void EndPredictor::Drop(SequenceId id) { live_.erase(id); }
+
+size_t EndPredictor::live() const { return live_.size(); }
+
+std::string EndPredictor::version() const {
+  return file_ ? absl::StrCat(file_->name, "@", file_->sha256.substr(0, kVersionDigits)) : "";
+}
+
+std::optional<EndEstimate> EndPredictor::Begin(SequenceId id, const PredictRequest& request,
+                                               std::span<const TokenId> generated, bool learns) {
+  auto live = std::make_unique<Live>(request, generated, boundaries_);
+  live->learns = learns;
+  if (file_) live->state.resize(file_->model->state_size());
+  const auto prior = Learnt(live->length_class, live->first_step);
+  live_.insert_or_assign(id, std::move(live));
+  return prior;
+}
+
+std::optional<EndEstimate> EndPredictor::Take(SequenceId id, int32_t step,
+                                              const SampledToken& token) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return std::nullopt;
+  Live* const live = found->second.get();
+  live->broken |= step != live->features.step() + 1;
+  if (live->broken || live->natural_end_step) return std::nullopt;
+  const uint8_t boundary = BoundaryOf(boundaries_, token.token);
+  live->features.Add({.eos_logprob = double{token.eos.eos_logprob},
+                      .eos_prob_sampling = double{token.eos.eos_prob_sampling},
+                      .entropy = double{token.eos.entropy},
+                      .top1_prob = double{token.eos.top1_prob},
+                      .eos_rank = token.eos.eos_rank,
+                      .token = token.token,
+                      .ends_line = (boundary & kEndsLine) != 0,
+                      .ends_sentence = (boundary & kEndsSentence) != 0,
+                      .probe = token.probe});
+  const auto estimate = Estimate(live);
+  if (estimate) Remember(*estimate, live);
+  return estimate;
+}
+
+std::optional<EndEstimate> EndPredictor::TakeFirst(SequenceId id, const SampledToken& token) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return std::nullopt;
+  return Take(id, found->second->first_step + 1, token);
+}
+
+std::optional<EndEstimate> EndPredictor::Estimate(Live* live) const {
+  const SignalFeatures& features = live->features;
+  if (file_) {
+    const auto dims = file_->reads_probe ? static_cast<size_t>(file_->probe->dims) : 0;
+    const bool probe_there = features.probe().size() >= dims &&
+                             (!file_->reads_first_probe || features.first_probe().size() >= dims);
+    const bool warm = !features.restarted() || features.rows() >= file_->rows_to_warm_up;
+    const auto chances = file_->Step({features, live->length_class}, live->state);
+    if (chances && warm && probe_there) {
+      return EstimateOf(*chances, file_->tail_mean, features.step(), file_->model->kind());
+    }
+  }
+  return Learnt(live->length_class, features.step());
+}
+
+std::optional<EndEstimate> EndPredictor::Learnt(std::string_view length_class, int32_t step) const {
+  const auto chances = survival_.ChancesAfter(length_class, step);
+  if (!chances) return std::nullopt;
+  return EstimateOf(*chances, kTailMean, step, PredictorKind::kLearnt);
+}
+
+// An estimate that is given up for room is so old that it was out within no horizon.
+void EndPredictor::Remember(const EndEstimate& estimate, Live* live) const {
+  static_assert(kScoredEvery * (kScoredAtOnce - 1) > kEndHorizons.back());
+  if (estimate.at_step % kScoredEvery != 1) return;
+  if (live->awaited.size() == size_t{kScoredAtOnce}) {
+    if (auto score = ScoreOf(live->awaited.front(), std::nullopt, estimate.at_step)) {
+      live->scored.push_back(*score);
+    }
+    live->awaited.pop_front();
+  }
+  live->awaited.push_back(estimate);
+}
+
+void EndPredictor::NaturalEnd(SequenceId id) {
+  const auto found = live_.find(id);
+  if (found == live_.end() || found->second->natural_end_step) return;
+  found->second->natural_end_step = found->second->features.step();
+}
+
+std::vector<EndScore> EndPredictor::End(SequenceId id, const SequenceOutcome& outcome) {
+  const auto found = live_.find(id);
+  if (found == live_.end()) return {};
+  const std::unique_ptr<Live> live = std::move(found->second);
+  live_.erase(found);
+  std::optional<int32_t> natural = outcome.natural_end_step;
+  if (outcome.reason == FinishReason::kStopEos) natural = outcome.generated_tokens;
+  const int32_t seen = natural.value_or(outcome.generated_tokens);
+  if (live->broken) return {};
+  if (live->learns) {
+    survival_.Add({.length_class = live->length_class,
+                   .from = live->first_step,
+                   .to = seen,
+                   .natural = natural.has_value()});
+  }
+  std::vector<EndScore> scores = std::move(live->scored);
+  for (const EndEstimate& estimate : live->awaited) {
+    if (auto score = ScoreOf(estimate, natural, seen)) scores.push_back(*score);
+  }
+  return scores;
+}
+
+}  // namespace baton

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "absl/status/status.h"
+#include "common/eos/predict/learnt_survival.h"
+
+// What was learnt while serving, in a file that outlives the process.
+namespace baton {
+
+// Writes the whole file beside `path` and then renames it, so that there is always one that is
+// whole.
+absl::Status SaveSurvival(const LearntSurvival& survival, std::string_view model_fingerprint,
+                          const std::string& path);
+
+// Reads what SaveSurvival wrote. NOT_FOUND when there is no file; any other error says what is
+// wrong with it, and `survival` stays as it was.
+absl::Status LoadSurvival(const std::string& path, std::string_view model_fingerprint,
+                          LearntSurvival* survival);
+
+}  // namespace baton

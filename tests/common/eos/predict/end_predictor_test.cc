@@ -1,0 +1,180 @@
+#include "common/eos/predict/end_predictor.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+constexpr SequenceId kId{1}, kOther{2};
+const PredictRequest kRequest = {.prompt_tokens = 5, .temperature = 1, .length_class = "a"};
+
+std::unique_ptr<PredictorFile> FileOf(const std::string& kind) {
+  std::ifstream in(std::string(BATON_SOURCE_DIR) + "/tests/common/eos/predict/vectors/" + kind +
+                   ".json");
+  const auto json = nlohmann::json::parse(in);
+  auto file = ParsePredictorFile(json["predictor"].get<std::string>());
+  EXPECT_TRUE(file.ok()) << file.status();
+  return std::make_unique<PredictorFile>(*std::move(file));
+}
+
+SampledToken TokenOf(TokenId id) {
+  SampledToken token{.token = id};
+  token.eos = {.eos_logprob = -1.0f - static_cast<float>(id % 7),
+               .eos_prob_sampling = 0.01f * static_cast<float>(id % 5),
+               .eos_rank = id % 9,
+               .entropy = 1,
+               .top1_prob = 0.5f};
+  return token;
+}
+
+// Lets a request of 20 tokens end `count` times.
+void Teach(EndPredictor* predictor, int32_t count) {
+  for (int32_t i = 0; i < count; ++i) {
+    const SequenceId id(1000 + static_cast<uint64_t>(i));
+    predictor->Begin(id, kRequest, {}, /*learns=*/true);
+    for (int32_t step = 1; step <= 20; ++step) predictor->Take(id, step, TokenOf(step));
+    predictor->End(id, {.reason = FinishReason::kStopEos, .generated_tokens = 20});
+  }
+}
+
+TEST(EndPredictorTest, LearnsFromEndsAndForeseesTheNext) {
+  EndPredictor predictor(nullptr, {});
+  EXPECT_FALSE(predictor.Begin(kId, kRequest, {}, true).has_value());
+  EXPECT_FALSE(predictor.Take(kId, 1, TokenOf(1)).has_value()) << "nothing was learnt yet";
+  Teach(&predictor, 60);
+  const auto prior = predictor.Begin(kOther, kRequest, {}, true);
+  ASSERT_TRUE(prior.has_value());
+  EXPECT_EQ(prior->at_step, 0);
+  EXPECT_NEAR(prior->expected_remaining, 20, 5);
+  const auto estimate = predictor.Take(kOther, 1, TokenOf(1));
+  ASSERT_TRUE(estimate.has_value());
+  EXPECT_EQ(estimate->at_step, 1);
+  EXPECT_EQ(estimate->kind, PredictorKind::kLearnt);
+  EXPECT_LT(estimate->p_within[2], 0.1f) << "within 16, of 19";
+  EXPECT_GT(estimate->p_within[3], 0.9f) << "within 64";
+}
+
+TEST(EndPredictorTest, APrefillWorkerDoesNotLearnFromSequencesThatGoOnElsewhere) {
+  EndPredictor predictor(nullptr, {});
+  for (uint64_t i = 1; i < 100; ++i) {
+    predictor.Begin(SequenceId(i), kRequest, {}, /*learns=*/false);
+    predictor.Take(SequenceId(i), 1, TokenOf(1));
+    predictor.End(SequenceId(i), {.reason = FinishReason::kStopEos, .generated_tokens = 1});
+  }
+  EXPECT_EQ(predictor.survival().ends(), 0u);
+}
+
+TEST(EndPredictorTest, EveryKindGoesOnAsIfNothingHadHappenedAround) {
+  for (const char* kind : {"survival", "logistic", "trees", "mlp", "gru"}) {
+    SCOPED_TRACE(kind);
+    EndPredictor alone(FileOf(kind), {}), busy(FileOf(kind), {});
+    alone.Begin(kId, kRequest, {}, true);
+    busy.Begin(kId, kRequest, {}, true);
+    busy.Begin(kOther, kRequest, {}, true);
+    for (int32_t step = 1; step < 50; ++step) {
+      busy.Take(kOther, step, TokenOf(step + 3));
+      EXPECT_EQ(busy.Take(kId, step, TokenOf(step)), alone.Take(kId, step, TokenOf(step)));
+    }
+  }
+}
+
+TEST(EndPredictorTest, AStepThatIsMissingEndsTheEstimates) {
+  EndPredictor predictor(FileOf("survival"), {});
+  predictor.Begin(kId, kRequest, {}, true);
+  EXPECT_TRUE(predictor.Take(kId, 1, TokenOf(1)).has_value());
+  EXPECT_FALSE(predictor.Take(kId, 3, TokenOf(1)).has_value());
+  EXPECT_FALSE(predictor.Take(kId, 4, TokenOf(1)).has_value());
+  EXPECT_TRUE(
+      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 5}).empty());
+  EXPECT_EQ(predictor.survival().ends(), 0u);
+  EXPECT_EQ(predictor.live(), 0u);
+}
+
+TEST(EndPredictorTest, BehindAnEarlierAttemptSurvivalIsExactAndWindowsWarmUpFirst) {
+  const std::vector<TokenId> generated(30, 4);
+  EndPredictor survival(FileOf("survival"), {}), whole(FileOf("survival"), {});
+  whole.Begin(kId, kRequest, {}, true);
+  for (int32_t step = 1; step <= 30; ++step) whole.Take(kId, step, TokenOf(4));
+  survival.Begin(kId, kRequest, generated, true);
+  EXPECT_EQ(survival.Take(kId, 31, TokenOf(1)), whole.Take(kId, 31, TokenOf(1)));
+
+  EndPredictor gru(FileOf("gru"), {});
+  Teach(&gru, 60);
+  gru.Begin(kId, kRequest, generated, true);
+  for (int32_t row = 1; row < 60; ++row) {
+    const auto estimate = gru.Take(kId, 30 + row, TokenOf(1));
+    ASSERT_TRUE(estimate.has_value());
+    EXPECT_EQ(estimate->at_step, 30 + row);
+    EXPECT_EQ(estimate->kind, row < 32 ? PredictorKind::kLearnt : PredictorKind::kGru) << row;
+  }
+}
+
+TEST(EndPredictorTest, BehindANaturalEndThereIsNothingToForesee) {
+  EndPredictor predictor(FileOf("survival"), {});
+  predictor.Begin(kId, kRequest, {}, true);
+  for (int32_t step = 1; step <= 5; ++step) predictor.Take(kId, step, TokenOf(1));
+  predictor.NaturalEnd(kId);
+  EXPECT_FALSE(predictor.Take(kId, 6, TokenOf(1)).has_value());
+  const auto scores = predictor.End(
+      kId, {.reason = FinishReason::kLength, .natural_end_step = 5, .generated_tokens = 9});
+  ASSERT_EQ(scores.size(), 1u);
+  EXPECT_EQ(scores[0].remaining, 4);
+  EXPECT_EQ(predictor.survival().ends(), 1u);
+}
+
+TEST(EndPredictorTest, ScoresSayWhatIsKnownAndNoMore) {
+  EndPredictor predictor(FileOf("survival"), {});
+  predictor.Begin(kId, kRequest, {}, true);
+  predictor.Begin(kOther, kRequest, {}, true);
+  for (int32_t step = 1; step <= 10; ++step) {
+    predictor.Take(kId, step, TokenOf(1));
+    predictor.Take(kOther, step, TokenOf(1));
+  }
+  const auto natural =
+      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 10});
+  ASSERT_EQ(natural.size(), 1u) << "step 1 of every 16";
+  EXPECT_EQ(natural[0].estimate.at_step, 1);
+  EXPECT_EQ(natural[0].remaining, 9);
+  EXPECT_EQ(natural[0].ended_within, (std::array<int8_t, 5>{0, 0, 1, 1, 1}));
+  const auto cut = predictor.End(kOther, {.reason = FinishReason::kLength, .generated_tokens = 10});
+  ASSERT_EQ(cut.size(), 1u);
+  EXPECT_EQ(cut[0].remaining, 0);
+  EXPECT_EQ(cut[0].ended_within, (std::array<int8_t, 5>{0, 0, -1, -1, -1}));
+}
+
+TEST(EndPredictorTest, ALongAnswerIsScoredOnceEverySixteenSteps) {
+  EndPredictor predictor(FileOf("survival"), {});
+  predictor.Begin(kId, kRequest, {}, true);
+  for (int32_t step = 1; step <= 4000; ++step) predictor.Take(kId, step, TokenOf(1));
+  const auto scores =
+      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 4000});
+  EXPECT_EQ(scores.size(), 250u);
+  EXPECT_EQ(scores.front().ended_within[4], 0);
+  EXPECT_EQ(scores.back().remaining, 4000 - 3985);
+}
+
+// A file that reads a probe, on a worker that computes none.
+TEST(EndPredictorTest, WithoutTheProductsThatAFileReadsSurvivalStandsIn) {
+  auto with_probe = FileOf("mlp");
+  with_probe->probe = EosProbe{.hidden = 1, .dims = 2};
+  with_probe->reads_probe = with_probe->reads_first_probe = true;
+  EndPredictor predictor(std::move(with_probe), {});
+  Teach(&predictor, 60);
+  predictor.Begin(kId, kRequest, {}, true);
+  EXPECT_EQ(predictor.Take(kId, 1, TokenOf(1))->kind, PredictorKind::kLearnt);
+  predictor.Begin(kOther, kRequest, {}, true);
+  SampledToken token = TokenOf(1);
+  token.probe = {1, 2};
+  EXPECT_EQ(predictor.Take(kOther, 1, token)->kind, PredictorKind::kMlp);
+  token.probe.clear();
+  EXPECT_EQ(predictor.Take(kOther, 2, token)->kind, PredictorKind::kLearnt);
+}
+
+}  // namespace
+}  // namespace baton
