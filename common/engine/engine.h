@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
+#include "common/eos/predict/end_predictor.h"
 #include "common/kv/kv_cache.h"
 #include "common/model/model_runner.h"
 #include "common/sample/params.h"
@@ -78,6 +79,7 @@ struct StepEvent {
   base::Duration duration{};  // since it was submitted, or since the end of the step before it
   int32_t prefill_tokens = 0, decode_tokens = 0;
   int32_t prefill_sequences = 0, decode_sequences = 0;
+  base::Duration predicting{};  // of the engine's thread, for estimates of ends
 };
 // The engine stopped: a device fault or a bug. Nothing follows.
 struct FaultEvent {
@@ -103,7 +105,9 @@ struct EngineOptions {
   // is known.
   std::vector<uint8_t> token_boundaries;
   std::vector<TokenId> special_ids;  // ids of special tokens, ascending; none of `eos_ids`
-  RunawayAction runaway = RunawayAction::kOff;              // for answers that go round in circles
+  RunawayAction runaway = RunawayAction::kOff;  // for answers that go round in circles
+  // Foresees ends, on the engine's thread. It outlives the engine; null: nothing is foreseen.
+  EndPredictor* predictor = nullptr;
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;
@@ -119,7 +123,10 @@ struct EngineFigures {
   bool short_of_blocks = false;     // one waits for blocks, so nobody else is let in
   int32_t seats = 0;                // max_num_seqs
   uint64_t ended = 0;               // sequences, in whatever way
-  int32_t step_prompt_tokens = 0;   // tokens of prompts that one step takes
+  // What is foreseen of those that run, as SchedulerFigures says.
+  int32_t foreseen = 0;
+  double expected_tokens = 0, expected_kv_tokens = 0, expected_ends = 0;
+  int32_t step_prompt_tokens = 0;  // tokens of prompts that one step takes
   int64_t queued_prompt_tokens = 0;
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_quarantined = 0,
           blocks_used = 0;  // free + cached + quarantined + used = total

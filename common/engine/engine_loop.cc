@@ -175,14 +175,62 @@ void EngineLoop::Apply(Command command) {
   const base::Instant now = clock_->Now();
   switch (command.kind) {
     case Command::Kind::kAdd:
-      ++added_;
-      return scheduler_.Add(command.sequence, std::move(command.spec), now);
+      return AddSequence(std::move(command), now);
     case Command::Kind::kCommitImport:
+      command.first.end.reset();  // the prefill worker's
+      if (options_.predictor != nullptr) {
+        command.first.end = options_.predictor->TakeFirst(command.sequence, command.first);
+      }
       return scheduler_.CommitImport(command.sequence, std::move(command.first), now);
     case Command::Kind::kCancel:
       return scheduler_.Cancel(command.sequence, now);
     case Command::Kind::kReturnLease:
       return scheduler_.ReturnLease(command.sequence);
+  }
+}
+
+void EngineLoop::AddSequence(Command command, base::Instant now) {
+  ++added_;
+  const SequenceSpec& spec = command.spec;
+  std::optional<EndEstimate> prior;
+  if (options_.predictor != nullptr && !spec.natural_end_step) {
+    const PredictRequest request = {.prompt_tokens = static_cast<int32_t>(spec.prompt.size()),
+                                    .temperature = spec.sampling.temperature,
+                                    .top_p = spec.sampling.top_p,
+                                    .length_class = spec.length_class};
+    prior = options_.predictor->Begin(command.sequence, request, spec.generated,
+                                      /*learns=*/spec.kind != SequenceKind::kPrefill);
+  }
+  scheduler_.Add(command.sequence, std::move(command.spec), now);
+  scheduler_.Foresee(command.sequence, prior);
+}
+
+base::Duration EngineLoop::Foresee(const StepPlan& plan, StepOutput* output) {
+  if (options_.predictor == nullptr) return {};
+  const auto begin = std::chrono::steady_clock::now();
+  size_t next = 0;
+  for (const StepRow& row : plan.rows) {
+    if (!row.sample) continue;
+    SampledToken& token = output->samples[next++];
+    const auto drawn = static_cast<int32_t>(row.sampling.output.size());
+    const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
+    token.end = options_.predictor->Take(row.sequence, step, token);
+  }
+  return std::chrono::steady_clock::now() - begin;
+}
+
+void EngineLoop::TellPredictor(SchedEvent* event) {
+  if (options_.predictor == nullptr) return;
+  if (const auto* token = std::get_if<TokenEvent>(&event->what)) {
+    if (token->token.natural_end) options_.predictor->NaturalEnd(event->sequence);
+  } else if (auto* finished = std::get_if<FinishedEvent>(&event->what)) {
+    finished->end_scores =
+        options_.predictor->End(event->sequence, {.reason = finished->reason,
+                                                  .natural_end_step = finished->natural_end_step,
+                                                  .generated_tokens = finished->generated_tokens});
+  } else if (std::holds_alternative<RefusedEvent>(event->what) ||
+             std::holds_alternative<RevokedEvent>(event->what)) {
+    options_.predictor->Drop(event->sequence);
   }
 }
 
@@ -200,7 +248,7 @@ bool EngineLoop::Submit(StepPlan plan) {
 
 bool EngineLoop::FinishStep() {
   watchdog_->Works();
-  const absl::StatusOr<StepOutput> output = runner_->Wait();
+  absl::StatusOr<StepOutput> output = runner_->Wait();
   watchdog_->Works();
   const base::Instant end = clock_->Now();
   const InFlight step = std::move(in_flight_.front());
@@ -208,6 +256,7 @@ bool EngineLoop::FinishStep() {
   if (!output.ok() && healthy_) FailStep(step.plan, output.status());
   if (!healthy_) return false;
   ++steps_;
+  const base::Duration predicting = Foresee(step.plan, &*output);
   scheduler_.Commit(step.plan, *output, end);
   watchdog_->Works();
   PublishAndEmit();
@@ -217,7 +266,8 @@ bool EngineLoop::FinishStep() {
                  .prefill_tokens = shape.prefill_tokens,
                  .decode_tokens = shape.decode_tokens,
                  .prefill_sequences = shape.prefill_sequences,
-                 .decode_sequences = shape.decode_sequences});
+                 .decode_sequences = shape.decode_sequences,
+                 .predicting = predicting});
   last_end_ = end;
   return true;
 }
@@ -232,6 +282,7 @@ void EngineLoop::PublishAndEmit() {
   }
   const double unix_now = clock_->UnixNow();
   for (SchedEvent& event : scheduler_.TakeEvents()) {
+    TellPredictor(&event);
     Emit(ToEngineEvent(std::move(event), kv_, unix_now));
   }
 }
@@ -280,6 +331,10 @@ EngineFigures EngineLoop::Snapshot() const {
   to.short_of_blocks = from.short_of_blocks;
   to.prefill_places_free = std::max(0, from.places - from.running - from.reserved - from.waiting);
   to.ended = from.ended;
+  to.foreseen = from.foreseen;
+  to.expected_tokens = from.expected_tokens;
+  to.expected_kv_tokens = from.expected_kv_tokens;
+  to.expected_ends = from.expected_ends;
   to.step_prompt_tokens = std::min(options_.max_prefill_tokens, options_.max_num_batched_tokens);
   to.steps = steps_;
   to.preemptions = from.preemptions;

@@ -45,6 +45,11 @@ class EngineLoop final : public Engine {
   // Waits for the oldest step that is on the device, and tells its events. False when the device
   // failed.
   bool FinishStep();
+  // Looks at the tokens of a step that is not committed, and writes estimates into them.
+  base::Duration Foresee(const StepPlan& plan, StepOutput* output);
+  void AddSequence(Command command, base::Instant now);
+  // Tells the predictor what happened to a sequence, and puts what it answers into the event.
+  void TellPredictor(SchedEvent* event);
   void EndAll();
   void PublishAndEmit();
   void Emit(EngineEvent event);

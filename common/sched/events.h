@@ -42,13 +42,15 @@ struct FinishedEvent {
   std::optional<TokenId> stop_token;          // the EOS or stop id
   std::optional<int32_t> natural_end_step;    // 1-based
   int32_t prompt_tokens = 0;
-  int32_t cached_tokens = 0;  // of the prompt, found in this worker's prefix cache
+  int32_t cached_tokens = 0;     // of the prompt, found in this worker's prefix cache
+  int32_t generated_tokens = 0;  // of all attempts
   int32_t preemptions = 0;
   // A special token that is none of the stop set, drawn where a line or sentence had ended: the
   // first one, if the answer went on behind it.
   std::optional<TokenId> passed_special;
   base::Duration queue_time{}, prefill_time{}, decode_time{};
-  absl::Status status;  // for kError and kDeadline
+  absl::Status status;               // for kError and kDeadline
+  std::vector<EndScore> end_scores;  // what came of estimates of its end, if there were any
 };
 // A reservation lost its blocks to sequences that need them more. Detach follows, and the router
 // opens a new attempt.

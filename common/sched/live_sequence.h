@@ -72,6 +72,7 @@ struct LiveSequence {
   bool held_back = false;  // not in the plan being made: its blocks are wanted next
   uint64_t last_turn = 0;  // number of our last row, over all rows
   std::optional<FinishReason> end_after_step;  // asked for while in flight
+  std::optional<EndEstimate> end;              // made from its last token
 
   int32_t preemptions = 0;
   base::Duration queue_time{}, prefill_time{};
@@ -112,7 +113,10 @@ struct LiveSequence {
   }
   // Whether its blocks may be taken away and computed again later.
   bool preemptible() const { return running() && !leased() && spec.kind != SequenceKind::kPrefill; }
-  SequenceView view() const { return {id, arrived, prompt_tokens(), generated()}; }
+  int32_t tokens_left() const { return std::max(0, stop.max_tokens() - generated()); }
+  SequenceView view() const {
+    return {id, arrived, prompt_tokens(), generated(), tokens_left(), end};
+  }
 };
 
 }  // namespace baton

@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "common/base/clock.h"
+#include "common/base/end_estimate.h"
 #include "common/base/ids.h"
 
 namespace baton {
@@ -13,14 +16,33 @@ struct SequenceView {
   base::Instant arrived{};  // of the request, wherever it waited
   int32_t prompt_tokens = 0;
   int32_t generated_tokens = 0;
+  int32_t tokens_left = 0;  // until its limit; the model may end it before
+  // The last estimate of its end, made from its tokens so far or, before the first, from what is
+  // known of its class. Without one nothing is known, which is not the same as a long way to go.
+  std::optional<EndEstimate> end;
 };
 
-// The order of sequences, as const functions. Both must be strict weak orders. They may change only
-// when things happen, never which tokens are drawn.
+// What a candidate would be let in beside.
+struct AdmissionView {
+  std::span<const SequenceView> beside;  // they run or hold blocks
+  int64_t pool_tokens = 0;               // that the whole block pool holds
+};
+
+// Who comes first, as const functions of what they are shown. They change when things happen, never
+// which tokens are drawn. Orders are strict weak orders of one moment; they may differ from moment
+// to moment.
+//
+// A policy cannot starve anybody: the sequence that came first (CameBefore) always starts, gets
+// blocks and runs before the others, never yields, and needs nobody's leave. So estimates may be
+// wrong at no other cost than time.
 struct Policy {
-  bool (*starts_before)(const SequenceView& a, const SequenceView& b);
+  // Whether `a` starts, and has its prompt computed, before `b`.
+  bool (*starts_before)(const SequenceView& a, const SequenceView& b, base::Instant now);
+  // Whether `candidate`, for which there are blocks now, is let in. Nobody passes one that is not.
+  // Not asked when nothing runs.
+  bool (*admits)(const SequenceView& candidate, const AdmissionView& view, base::Instant now);
   // Whether `a` gives its blocks up before `b` does.
-  bool (*yields_before)(const SequenceView& a, const SequenceView& b);
+  bool (*yields_before)(const SequenceView& a, const SequenceView& b, base::Instant now);
 };
 
 // First come, first served; the youngest yields.
@@ -28,7 +50,10 @@ inline bool CameBefore(const SequenceView& a, const SequenceView& b) {
   return a.arrived != b.arrived ? a.arrived < b.arrived : a.id < b.id;
 }
 inline constexpr Policy kFcfsPolicy = {
-    .starts_before = CameBefore,
-    .yields_before = [](const SequenceView& a, const SequenceView& b) { return CameBefore(b, a); }};
+    .starts_before = [](const SequenceView& a, const SequenceView& b,
+                        base::Instant) { return CameBefore(a, b); },
+    .admits = [](const SequenceView&, const AdmissionView&, base::Instant) { return true; },
+    .yields_before = [](const SequenceView& a, const SequenceView& b,
+                        base::Instant) { return CameBefore(b, a); }};
 
 }  // namespace baton

@@ -75,9 +75,15 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
   const auto decision = Append(sequence, &first);
   // The prefill worker drew this token, and told or ended what there was to tell or end.
   if (sequence->guard) sequence->runaway_told = sequence->guard->runaway();
+  sequence->end = sequence->stop.natural_end_step() ? std::nullopt : first.end;
   if (decision.reason != FinishReason::kNone) {
     End(sequence, decision.reason, decision.stop_token, now);
   }
+}
+
+void Scheduler::Foresee(SequenceId id, const std::optional<EndEstimate>& end) {
+  LiveSequence* const sequence = Find(id);
+  if (sequence != nullptr) sequence->end = end;
 }
 
 void Scheduler::ReturnLease(SequenceId id) {
@@ -154,6 +160,14 @@ SchedulerFigures Scheduler::figures() const {
   }
   for (const LiveSequence* sequence : running_) {
     if (!sequence->decodes()) figures.queued_prompt_tokens += sequence->pending();
+    if (!sequence->end) continue;
+    const double left =
+        std::min<double>(sequence->end->expected_remaining, sequence->tokens_left());
+    ++figures.foreseen;
+    figures.expected_tokens += left;
+    figures.expected_kv_tokens += left * sequence->length();
+    const bool cut = sequence->tokens_left() <= kEndHorizons[2];
+    figures.expected_ends += cut ? 1 : sequence->end->p_within[2];
   }
   return figures;
 }
@@ -283,6 +297,7 @@ FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now
   finished.natural_end_step = sequence.stop.natural_end_step();
   finished.prompt_tokens = sequence.prompt_tokens();
   finished.cached_tokens = sequence.cached_prompt_tokens();
+  finished.generated_tokens = sequence.generated();
   finished.preemptions = sequence.preemptions;
   finished.passed_special = sequence.passed_special;
   const bool queued = sequence.state == SequenceState::kQueued;

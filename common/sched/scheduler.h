@@ -39,8 +39,12 @@ struct SchedulerFigures {
   int32_t running = 0, waiting = 0, reserved = 0;
   // How many sequences, of those three kinds, there may be without one that waits for long.
   int32_t places = 0;
-  bool short_of_blocks = false;      // one of them waits for blocks, so nobody else is let in
-  uint64_t ended = 0;                // sequences, in whatever way
+  bool short_of_blocks = false;  // one of them waits for blocks, so nobody else is let in
+  uint64_t ended = 0;            // sequences, in whatever way
+  int32_t foreseen = 0;          // running sequences with an estimate of their end
+  // Over these, with what remains held to their limits: tokens to come; tokens in the KV cache
+  // times tokens to come; and how many are expected to end within the horizon kEndHorizons[2].
+  double expected_tokens = 0, expected_kv_tokens = 0, expected_ends = 0;
   int64_t queued_prompt_tokens = 0;  // not computed yet
   uint64_t preemptions = 0, revocations = 0, reservations_expired = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
@@ -64,11 +68,12 @@ struct SchedulerFigures {
 //     for (SchedEvent& event : scheduler.TakeEvents()) Tell(event);
 //   }
 //
-// Blocks go to running sequences first, oldest first; then to those that were preempted; then to
+// Blocks go to running sequences first; then to those that were preempted; then to
 // queued prompts and reservations in policy order, each of which gets all its blocks at once and
-// leaves one free for every sequence that may still grow. When a running sequence finds none, the
-// youngest reservation is revoked, else the youngest other sequence is preempted; the oldest never
-// is. So one sequence alone always finishes.
+// leaves one free for every sequence that may still grow. When a running sequence finds none, a
+// reservation is revoked, else another sequence is preempted, as the policy says; the sequence that
+// came first never is, and it comes first whatever the policy says. So one sequence alone always
+// finishes.
 //
 // With two steps in flight a plan is made while the one before computes. Rows may then feed a token
 // that is still being drawn. What a token decides (ends, states, the prefix cache) is decided at
@@ -84,6 +89,8 @@ class Scheduler {
   // These do nothing for a sequence that is over.
   void Cancel(SequenceId id, base::Instant now);
   void CommitImport(SequenceId id, SampledToken first, base::Instant now);
+  // What is known of its end before its next token is drawn. Later ones come with the tokens.
+  void Foresee(SequenceId id, const std::optional<EndEstimate>& end);
   void ReturnLease(SequenceId id);
   // Ends sequences that are past their deadline, and refuses reservations that waited too long.
   void ExpireAt(base::Instant now);
@@ -139,10 +146,13 @@ class Scheduler {
   void Preempt(LiveSequence* sequence, base::Instant now);
   void StartWaiting(base::Instant now);
   base::Instant HoldUntil() const;
-  LiveSequence* NextWaiting(bool hold_prompts) const;
+  LiveSequence* NextWaiting(bool hold_prompts, base::Instant now) const;
+  SequenceId OldestLive() const;
+  bool StartsBefore(const LiveSequence& a, const LiveSequence& b, base::Instant now) const;
+  bool Admits(const LiveSequence& candidate, base::Instant now) const;
   bool TryStart(LiveSequence* sequence, base::Instant now);
   void Grant(LiveSequence* sequence, base::Instant now);
-  StepPlan BuildPlan();
+  StepPlan BuildPlan(base::Instant now);
   void AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan);
   void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
   int32_t GrowingSequences() const;
@@ -173,7 +183,8 @@ class Scheduler {
   std::deque<uint64_t> plans_out_;  // their steps
   std::vector<bool> slots_taken_;   // [max_num_seqs]
   base::Instant last_end_{};        // when a sequence ended last
-  bool short_of_blocks_ = false;    // in the last Plan somebody found none
+  bool short_of_blocks_ = false;    // in the last Plan somebody found none or was not let in
+  SequenceId oldest_;               // that came first, of all that are not over; of the last Plan
   SchedulerFigures counters_;
 };
 

@@ -55,6 +55,11 @@ void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
   if (decision.reason == FinishReason::kNone) runaway = JudgeRunaway(sequence);
   if (runaway == RunawayAction::kEnd) decision.reason = FinishReason::kRunaway;
   --sequence->unknown;
+  // Behind the end that the model wanted nothing is foreseen, whether the request goes on or not.
+  if (decision.reason != FinishReason::kNone || sequence->stop.natural_end_step()) {
+    token.end.reset();
+  }
+  sequence->end = token.end;
   ++counters_.generated_tokens;
   if (sequence->first_token_at == base::Instant()) {
     sequence->first_token_at = now;

@@ -13,24 +13,43 @@ StepPlan Scheduler::Plan(base::Instant now) {
   BATON_CHECK(plans_out_.size() < static_cast<size_t>(options_.max_steps_in_flight))
       << "step " << plans_out_.front() << " was not committed";
   for (LiveSequence* sequence : running_) sequence->held_back = false;
-  std::sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
-    return options_.policy.yields_before(b->view(), a->view());  // who yields last comes first
+  oldest_ = OldestLive();
+  // Stable sorts keep to their memory also under orders that contradict themselves.
+  std::stable_sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
+    if (a->id == oldest_ || b->id == oldest_) return a->id == oldest_ && b->id != oldest_;
+    return options_.policy.yields_before(b->view(), a->view(), now);  // who yields last comes first
   });
   short_of_blocks_ = !SecureBlocks(now);
   if (!short_of_blocks_) StartWaiting(now);
-  return BuildPlan();
+  return BuildPlan(now);
+}
+
+SequenceId Scheduler::OldestLive() const {
+  const LiveSequence* oldest = nullptr;
+  for (const auto& [id, sequence] : live_) {
+    if (sequence->over()) continue;
+    // They come by id, so of equals the first counts.
+    if (oldest == nullptr || sequence->arrived < oldest->arrived) oldest = sequence.get();
+  }
+  return oldest == nullptr ? SequenceId() : oldest->id;
+}
+
+bool Scheduler::StartsBefore(const LiveSequence& a, const LiveSequence& b,
+                             base::Instant now) const {
+  if (a.id == oldest_ || b.id == oldest_) return a.id == oldest_ && b.id != oldest_;
+  return options_.policy.starts_before(a.view(), b.view(), now);
 }
 
 bool Scheduler::HasBlocks(const LiveSequence& sequence) const {
   return int64_t{sequence.table.size()} * options_.block_size >= sequence.future_length();
 }
 
-// Gives every sequence that can run the block of its next token, oldest first. False when one has
-// to wait for it.
+// Gives every sequence that can run the block of its next token, who yields last first. False when
+// one has to wait for it.
 bool Scheduler::SecureBlocks(base::Instant now) {
   int32_t waiting_for_returns = 0;
-  const std::vector<LiveSequence*> oldest_first = running_;
-  for (LiveSequence* const sequence : oldest_first) {
+  const std::vector<LiveSequence*> in_order = running_;
+  for (LiveSequence* const sequence : in_order) {
     while (sequence->plannable() && !HasBlocks(*sequence)) {
       if (BlockRef block = pool_->Allocate()) {
         sequence->table.Append(std::move(block));
@@ -66,7 +85,7 @@ int32_t Scheduler::BlocksComingBack() const {
 // out: it sits this step out and is taken in the next.
 bool Scheduler::MakeRoom(base::Instant now) {
   const auto yields = [&](const LiveSequence* a, const LiveSequence* b) {
-    return options_.policy.yields_before(a->view(), b->view());
+    return options_.policy.yields_before(a->view(), b->view(), now);
   };
   const auto reservation = std::min_element(reserved_.begin(), reserved_.end(), yields);
   if (reservation != reserved_.end()) {
@@ -77,8 +96,10 @@ bool Scheduler::MakeRoom(base::Instant now) {
   std::ranges::copy_if(running_, std::back_inserter(candidates),
                        [](const auto* s) { return s->preemptible(); });
   if (candidates.size() < 2) return false;
-  const auto oldest = std::max_element(candidates.begin(), candidates.end(), yields);
-  candidates.erase(oldest);
+  const auto came_before = [](const LiveSequence* a, const LiveSequence* b) {
+    return CameBefore(a->view(), b->view());
+  };
+  candidates.erase(std::min_element(candidates.begin(), candidates.end(), came_before));
   std::erase_if(candidates, [](const auto* s) { return s->held_back; });
   if (candidates.empty()) return false;
   LiveSequence* const victim = *std::min_element(candidates.begin(), candidates.end(), yields);
@@ -105,12 +126,24 @@ void Scheduler::StartWaiting(base::Instant now) {
   const base::Instant hold_until = HoldUntil();
   const bool hold_prompts = hold_until != base::kNever && now < hold_until;
   while (running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs)) {
-    LiveSequence* const next = NextWaiting(hold_prompts);
+    LiveSequence* const next = NextWaiting(hold_prompts, now);
     // They start strictly in order: who does not fit is not overtaken, so it cannot starve.
     if (next == nullptr) return;
-    short_of_blocks_ = !TryStart(next, now);
+    short_of_blocks_ = !Admits(*next, now) || !TryStart(next, now);
     if (short_of_blocks_) return;
   }
+}
+
+// Whether the policy lets `candidate` in. It has no say where refusing could keep everybody
+// waiting.
+bool Scheduler::Admits(const LiveSequence& candidate, base::Instant now) const {
+  if (candidate.id == oldest_ || running_.size() + reserved_.size() == 0) return true;
+  std::vector<SequenceView> beside;
+  beside.reserve(running_.size() + reserved_.size());
+  for (const LiveSequence* sequence : running_) beside.push_back(sequence->view());
+  for (const LiveSequence* sequence : reserved_) beside.push_back(sequence->view());
+  const int64_t pool_tokens = int64_t{pool_->total()} * options_.block_size;
+  return options_.policy.admits(candidate.view(), {beside, pool_tokens}, now);
 }
 
 // How long queued prompts wait for company, so that one prefill batch serves them all; kNever when
@@ -137,12 +170,12 @@ base::Instant Scheduler::HoldUntil() const {
   return oldest + options_.prefill_batch_wait;
 }
 
-LiveSequence* Scheduler::NextWaiting(bool hold_prompts) const {
+LiveSequence* Scheduler::NextWaiting(bool hold_prompts, base::Instant now) const {
   const auto starts_before = [&](const LiveSequence& a, const LiveSequence& b) {
     const bool a_resumes = a.state == SequenceState::kPreempted;
     const bool b_resumes = b.state == SequenceState::kPreempted;
     if (a_resumes != b_resumes) return a_resumes;
-    return options_.policy.starts_before(a.view(), b.view());
+    return StartsBefore(a, b, now);
   };
   LiveSequence* best = nullptr;
   for (LiveSequence* const sequence : waiting_) {
@@ -210,14 +243,13 @@ void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {
   Emit(*sequence, now, std::move(granted));
 }
 
-StepPlan Scheduler::BuildPlan() {
+StepPlan Scheduler::BuildPlan(base::Instant now) {
   std::vector<LiveSequence*> ready;
   for (LiveSequence* const sequence : running_) {
     if (sequence->plannable() && HasBlocks(*sequence)) ready.push_back(sequence);
   }
-  std::sort(ready.begin(), ready.end(), [&](const auto* a, const auto* b) {
-    return options_.policy.starts_before(a->view(), b->view());
-  });
+  std::stable_sort(ready.begin(), ready.end(),
+                   [&](const auto* a, const auto* b) { return StartsBefore(*a, *b, now); });
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());
   for (const LiveSequence* sequence : ready) {

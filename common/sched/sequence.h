@@ -43,6 +43,7 @@ struct SequenceSpec {
   // does not know.
   std::optional<int32_t> end_chance_step;
   std::string cache_salt;                 // separates tenants in the prefix cache; "" = shared
+  std::string length_class;               // requests of one are expected to be of similar length
   base::Instant deadline = base::kNever;  // the request's
   // How long the request had waited elsewhere before it came here. It keeps its turn by that.
   base::Duration waited{};

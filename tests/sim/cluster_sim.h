@@ -28,7 +28,8 @@ struct Coverage {
 // the seed. Every accepted token is compared with the one that the undisturbed request gets.
 class ClusterSim {
  public:
-  explicit ClusterSim(uint64_t seed);
+  // `policy` is that of all workers; other than by it, the schedule follows from the seed.
+  explicit ClusterSim(uint64_t seed, const Policy& policy = kFcfsPolicy);
   ~ClusterSim();
   // Runs to the end of all requests. Returns the first thing that was wrong, or nothing.
   std::string Run(Coverage* coverage);

@@ -93,5 +93,52 @@ TEST(ClusterSimTest, ASeedAlwaysGivesTheSameRun) {
   EXPECT_EQ(std::memcmp(&first, &second, sizeof(Coverage)), 0);
 }
 
+// An order that changes with every moment and goes against age and estimates alike.
+uint64_t Whim(const SequenceView& view, base::Instant now) {
+  const auto moment = static_cast<uint64_t>(now.time_since_epoch().count());
+  const uint64_t end = view.end ? static_cast<uint64_t>(view.end->expected_remaining) + 1 : 0;
+  uint64_t whim = (view.id.value() + 7 * end) * 0x9E3779B97F4A7C15u ^ moment / 3;
+  whim ^= whim >> 31;
+  return whim * 0xBF58476D1CE4E5B9u;
+}
+bool AgainstAge(const SequenceView& a, const SequenceView& b, base::Instant) {
+  return CameBefore(b, a);
+}
+
+// What a policy may say at worst, as orders of any moment.
+constexpr Policy kLiars[] = {
+    {.starts_before = AgainstAge,
+     .admits = [](const SequenceView&, const AdmissionView&, base::Instant) { return false; },
+     .yields_before = [](const SequenceView& a, const SequenceView& b,
+                         base::Instant) { return CameBefore(a, b); }},
+    {.starts_before = [](const SequenceView& a, const SequenceView& b,
+                         base::Instant now) { return Whim(a, now) < Whim(b, now); },
+     .admits =
+         [](const SequenceView& candidate, const AdmissionView& view, base::Instant now) {
+           return (Whim(candidate, now) + view.beside.size()) % 3 == 0;
+         },
+     .yields_before = [](const SequenceView& a, const SequenceView& b,
+                         base::Instant now) { return Whim(a, now) > Whim(b, now); }},
+    // Not even an order.
+    {.starts_before = [](const SequenceView&, const SequenceView&, base::Instant) { return true; },
+     .admits = [](const SequenceView&, const AdmissionView&, base::Instant) { return true; },
+     .yields_before = [](const SequenceView&, const SequenceView&, base::Instant) { return true; }},
+};
+
+TEST(ClusterSimTest, NoPolicyKeepsRequestsFromTheirEnd) {
+  std::signal(SIGABRT, &PrintSeedAndAbort);
+  Coverage coverage;
+  for (const Policy& liar : kLiars) {
+    for (uint64_t seed = kFirstSeed; seed < kFirstSeed + kSchedules / 8; ++seed) {
+      current_seed = seed;
+      ASSERT_EQ(ClusterSim(seed, liar).Run(&coverage), "")
+          << "policy " << &liar - kLiars << ", seed " << seed;
+    }
+  }
+  EXPECT_GT(coverage.preemptions, 0u);
+  EXPECT_GT(coverage.revocations, 0u);
+  EXPECT_GT(coverage.finished, kSchedules);
+}
+
 }  // namespace
 }  // namespace baton::sim

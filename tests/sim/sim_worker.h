@@ -61,6 +61,7 @@ class SimWorker {
   uint64_t ended_behind_two() const { return ended_behind_two_; }
 
  private:
+  void Foretell(StepOutput* output) const;
   std::string CheckInFlight() const;
   std::string CheckPlan(const StepPlan& plan) const;
   std::string CheckVictims(std::optional<SequenceId> oldest);

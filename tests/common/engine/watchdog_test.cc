@@ -154,7 +154,8 @@ TEST(EngineStallTest, PlanningThatHangsIsAStall) {
   auto options = Defaults();
   options.clock = &clock;
   options.engine.stall_timeout = milliseconds(80);
-  options.engine.policy.starts_before = [](const SequenceView& a, const SequenceView& b) {
+  options.engine.policy.starts_before = [](const SequenceView& a, const SequenceView& b,
+                                           base::Instant) {
     hang_of_policy->Pass();
     return a.id < b.id;
   };

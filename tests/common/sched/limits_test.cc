@@ -113,10 +113,12 @@ TEST(LimitsTest, HugeLengthsDoNotOverflow) {
 
 TEST(PolicyTest, FcfsServesTheOldestAndPreemptsTheYoungest) {
   const SequenceView older{.id = SequenceId(1)}, younger{.id = SequenceId(2)};
-  EXPECT_TRUE(kFcfsPolicy.starts_before(older, younger));
-  EXPECT_FALSE(kFcfsPolicy.starts_before(younger, older));
-  EXPECT_TRUE(kFcfsPolicy.yields_before(younger, older));
-  EXPECT_FALSE(kFcfsPolicy.yields_before(older, younger));
+  const base::Instant now{std::chrono::hours(1)};
+  EXPECT_TRUE(kFcfsPolicy.starts_before(older, younger, now));
+  EXPECT_FALSE(kFcfsPolicy.starts_before(younger, older, now));
+  EXPECT_TRUE(kFcfsPolicy.yields_before(younger, older, now));
+  EXPECT_FALSE(kFcfsPolicy.yields_before(older, younger, now));
+  EXPECT_TRUE(kFcfsPolicy.admits(younger, {.beside = std::span(&older, 1)}, now));
 }
 
 TEST(StateNamesTest, AreTheMetricLabels) {
