@@ -44,6 +44,7 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   BATON_RETURN_IF_ERROR(core_->CheckFingerprint(start.generation().model_fingerprint()));
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(start.generation()));
   local_prefill_ = start.local_prefill();
+  predict_ = start.generation().predict() && !spec.natural_end_step;
   first_index_ = static_cast<int32_t>(spec.generated.size());
   prefix_tokens_ = static_cast<int32_t>(spec.prompt.size() + spec.generated.size());
   spec.kind = local_prefill_ ? SequenceKind::kLocal : SequenceKind::kReserved;
@@ -116,7 +117,8 @@ void DecodeStream::On(const TokenEvent& event) {
   core_->probe().TokenSampled(event.token, eos_policy_);
   if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   last_signal_ = event.token.eos;
-  const PlacedToken token{event.index, event.token, event.unix_time};
+  PlacedToken token{event.index, event.token, event.unix_time};
+  if (!predict_) token.token.end.reset();
   if (local_prefill_ && event.index == first_index_) {
     return SendStarted(token, event.cached_tokens);
   }
@@ -169,8 +171,11 @@ void DecodeStream::OnCommitted(const PushCommitment& commitment) {
   // Started goes out before the engine knows of the commit, so that no token and no end can
   // overtake it. The engine takes over at its next step; should it have revoked the blocks
   // meanwhile, its RevokedEvent ends the stream.
-  SendStarted({commitment.first_index, commitment.first_token, commitment.unix_time},
-              cached_tokens);
+  PlacedToken first{commitment.first_index, commitment.first_token, commitment.unix_time};
+  // The prefill worker has an estimate from a file only; here lengths are learnt, too.
+  if (!first.token.end) first.token.end = core_->Foresee(length_class_, first.index + 1);
+  if (!predict_ || first.token.natural_end) first.token.end.reset();
+  SendStarted(first, cached_tokens);
   reservation->Accept();
   core_->engine().CommitImport(sequence(), commitment.first_token);
 }

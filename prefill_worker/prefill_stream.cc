@@ -63,6 +63,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(request.generation()));
   spec.kind = SequenceKind::kPrefill;
   request_id_ = request.generation().request_id();
+  predict_ = request.generation().predict();
   sender_ = std::make_shared<KvSender>(
       core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
@@ -145,6 +146,7 @@ void PrefillStream::SendFirstToken(const FinishedEvent& event) {
     token = *token_;
     first->set_cached_tokens(cached_tokens_);
   }
+  if (!predict_) token.token.end.reset();
   TokenToProto(token, extras_, first->mutable_token());
   if (event.reason == FinishReason::kStopEos) core_->probe().StoppedByEos(token.token.eos);
   const bool goes_on = event.reason == FinishReason::kNone;

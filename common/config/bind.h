@@ -18,6 +18,7 @@ void BindExposure(FlagSet* set, ServerFlags* flags);
 void BindLifecycle(FlagSet* set, ServerFlags* flags);
 void BindLog(FlagSet* set, ServerFlags* flags);
 void BindEngine(FlagSet* set, EngineFlags* flags);
+void BindPrediction(FlagSet* set, PredictionFlags* flags);
 void BindHandoff(FlagSet* set, HandoffFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindTenants(FlagSet* set, RouterFlags* flags);

@@ -107,6 +107,7 @@ void BindWorker(FlagSet* set, WorkerFlags* flags) {
   set->Add(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"), "Model",
                 "the name in metrics; default: last part of DIR"));
   BindEngine(set, &flags->engine);
+  BindPrediction(set, &flags->prediction);
   BindHandoff(set, &flags->handoff);
   BindServer(set, &flags->server);
 }

@@ -117,11 +117,18 @@ struct HandoffFlags {
   std::string nccl_library;  // a file; "" = libnccl.so.2 where the loader finds it
 };
 
+// How a worker foresees the ends of answers.
+struct PredictionFlags {
+  std::string predictor = "auto";  // auto, off, or a file
+  std::string state;               // file for what is learnt of lengths; "" = not kept
+};
+
 struct WorkerFlags {
   std::string model_dir;
   std::string served_model_name;  // label of the metrics; see ServedModelName
   ServerFlags server;
   EngineFlags engine;
+  PredictionFlags prediction;
   HandoffFlags handoff;
 };
 

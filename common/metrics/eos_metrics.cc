@@ -78,6 +78,53 @@ std::vector<MetricInfo> EosMetrics() {
        .help = "Files of the EOS log that could not be rotated, compressed or removed; no line is "
                "lost by that.",
        .precreated = {}},
+      {.id = Metric::kEndPredictionError,
+       .name = "baton_end_prediction_error_tokens",
+       .type = MetricType::kHistogram,
+       .owners = kWorkersOwn,
+       .labels = {{"horizon", {"1", "4", "16", "64", "256", "beyond"}}},
+       .buckets = LengthBuckets(),
+       .help =
+           "Tokens between the expected and the real remainder of answers that the model ended, "
+           "for estimates of one step in 16; horizon: the smallest that the real one is within.",
+       .precreated = {}},
+      {.id = Metric::kEndPredictionCalibration,
+       .name = "baton_end_prediction_calibration_total",
+       .type = MetricType::kCounter,
+       .owners = kWorkersOwn,
+       .labels = {{"horizon", {"1", "4", "16", "64", "256"}},
+                  {"bin", {"0.1", "0.2", "0.3", "0.4", "0.5", "0.6", "0.7", "0.8", "0.9", "1.0"}},
+                  {"outcome", {"ended", "went_on"}}},
+       .buckets = {},
+       .help = "Estimates of an end within the horizon, of one step in 16, by what was said (up to "
+               "the bin's number) and what then happened; without those whose request was cut off.",
+       .precreated = {}},
+      {.id = Metric::kPredictedRemainingTokens,
+       .name = "baton_predicted_remaining_tokens",
+       .type = MetricType::kGauge,
+       .owners = kWorkersOwn,
+       .labels = {},
+       .buckets = {},
+       .help =
+           "Tokens that running sequences are expected to draw yet, held to their limits; those "
+           "without an estimate are not in it.",
+       .precreated = {}},
+      {.id = Metric::kEndPredictionDuration,
+       .name = "baton_end_prediction_duration_seconds",
+       .type = MetricType::kHistogram,
+       .owners = kWorkersOwn,
+       .labels = {},
+       .buckets = ShortTimeBuckets(),
+       .help = "Time of the engine's thread that the estimates of one step took.",
+       .precreated = {}},
+      {.id = Metric::kPredictorInfo,
+       .name = "baton_predictor_info",
+       .type = MetricType::kGauge,
+       .owners = kWorkersOwn,
+       .labels = {{"kind", {}}, {"version", {}}},
+       .buckets = {},
+       .help = "1 for what foresees ends here: the kind of model, and the file that it is from.",
+       .precreated = {}},
   };
 }
 

@@ -99,6 +99,11 @@ enum class Metric {
   kPassedSpecialTokens,
   kEosLogDropped,
   kEosLogUpkeepFailures,
+  kEndPredictionError,
+  kEndPredictionCalibration,
+  kPredictedRemainingTokens,
+  kEndPredictionDuration,
+  kPredictorInfo,
   // Process.
   kServerState,
   kModelLoadDuration,

@@ -69,6 +69,29 @@ void SamplingToProto(const SamplingParams& params, worker_pb::Sampling* proto) {
   proto->set_num_top_logprobs(params.num_top_logprobs);
 }
 
+void EndToProto(const EndEstimate& end, worker_pb::EndEstimate* proto) {
+  proto->set_expected_remaining(end.expected_remaining);
+  proto->set_p50(end.p50);
+  proto->set_p90(end.p90);
+  proto->mutable_within()->Assign(end.p_within.begin(), end.p_within.end());
+  proto->set_predictor(std::string(PredictorKindName(end.kind)));
+}
+
+// Empty for what this version does not know.
+std::optional<EndEstimate> EndFromProto(int32_t at_step, const worker_pb::EndEstimate& proto) {
+  const PredictorKind kind = PredictorKindOf(proto.predictor());
+  EndEstimate end{.at_step = at_step,
+                  .expected_remaining = proto.expected_remaining(),
+                  .p50 = proto.p50(),
+                  .p90 = proto.p90(),
+                  .kind = kind};
+  if (kind == PredictorKind::kNone || proto.within_size() != std::ssize(end.p_within)) {
+    return std::nullopt;
+  }
+  std::copy(proto.within().begin(), proto.within().end(), end.p_within.begin());
+  return end;
+}
+
 }  // namespace
 
 absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
@@ -89,6 +112,8 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
   if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
   if (proto.has_end_chance_step()) spec.end_chance_step = proto.end_chance_step();
   spec.cache_salt = proto.cache_salt();
+  constexpr size_t kMostClassBytes = 256;
+  if (proto.length_class().size() <= kMostClassBytes) spec.length_class = proto.length_class();
   // Not a number counts as nothing; more than a day has no meaning beyond "first".
   constexpr double kDayMs = 24 * 3600 * 1e3;
   const double waited = proto.waited_ms() > 0 ? std::min(proto.waited_ms(), kDayMs) : 0;
@@ -114,6 +139,7 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
   if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
   if (spec.end_chance_step) proto->set_end_chance_step(*spec.end_chance_step);
   proto->set_cache_salt(spec.cache_salt);
+  proto->set_length_class(spec.length_class);
   proto->set_waited_ms(base::Milliseconds(spec.waited));
 }
 
@@ -144,6 +170,7 @@ void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb
   proto->set_natural_end(token.token.natural_end);
   proto->set_end_chance(token.token.end_chance);
   proto->set_unix_time(token.unix_time);
+  if (token.token.end) EndToProto(*token.token.end, proto->mutable_end());
 }
 
 PlacedToken TokenFromProto(const worker_pb::Token& proto) {
@@ -163,6 +190,7 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
   token.token.natural_end = proto.natural_end();
   token.token.end_chance = proto.end_chance();
   token.unix_time = proto.unix_time();
+  if (proto.has_end()) token.token.end = EndFromProto(proto.index() + 1, proto.end());
   return token;
 }
 

@@ -35,7 +35,8 @@ namespace worker_pb = ::baton::worker::v1;
 // Generation: the caller sets them. Enums are checked here; ids, lengths and sampling values are
 // checked by Engine::Admit.
 absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto);
-// Fills ids, sampling, stopping, natural_end_step, end_chance_step, cache_salt and waited_ms.
+// Fills ids, sampling, stopping, natural_end_step, end_chance_step, cache_salt, waited_ms and
+// length_class.
 void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto);
 
 // What a token carries beside the token itself.
@@ -45,6 +46,7 @@ struct TokenExtras {
 };
 // What the router asks for.
 TokenExtras ExtrasOf(const worker_pb::Generation& generation);
+// An estimate of the end goes along if the token has one.
 void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb::Token* proto);
 PlacedToken TokenFromProto(const worker_pb::Token& proto);
 

@@ -1,5 +1,8 @@
 #include "common/worker/metrics_probe.h"
 
+#include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
 #include "spdlog/spdlog.h"
@@ -47,6 +50,12 @@ std::string EventName(PairEvent event) {
       break;
   }
   return "device_lost";
+}
+
+// Of ten equal bins, by their upper ends: "0.1", …, "1.0".
+std::string BinOf(float chance) {
+  const int bin = std::clamp(static_cast<int>(std::ceil(chance * 10)), 1, 10);
+  return bin == 10 ? "1.0" : "0." + std::to_string(bin);
 }
 
 // Cached blocks that nobody uses count as free.
@@ -105,7 +114,31 @@ void MetricsProbe::StepDone(const StepEvent& step) {
   if (decode) {
     registry_->histogram(Metric::kBatchSize, {"decode"}).Observe(step.decode_sequences);
   }
+  if (step.predicting > base::Duration::zero()) {
+    registry_->histogram(Metric::kEndPredictionDuration).Observe(base::Seconds(step.predicting));
+  }
   NoteWork(step);
+}
+
+void MetricsProbe::PredictorChosen(PredictorKind kind, const std::string& version) {
+  registry_->gauge(Metric::kPredictorInfo, {std::string(PredictorKindName(kind)), version}).Set(1);
+}
+
+void MetricsProbe::NoteScore(const EndScore& score) {
+  std::string horizon = "beyond";
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    const std::string name = std::to_string(kEndHorizons[i]);
+    if (horizon == "beyond" && score.remaining <= kEndHorizons[i]) horizon = name;
+    if (score.ended_within[i] < 0) continue;
+    registry_
+        ->counter(Metric::kEndPredictionCalibration,
+                  {name, BinOf(score.estimate.p_within[i]),
+                   score.ended_within[i] != 0 ? "ended" : "went_on"})
+        .Increment();
+  }
+  if (score.remaining == 0) return;
+  registry_->histogram(Metric::kEndPredictionError, {horizon})
+      .Observe(std::abs(score.estimate.expected_remaining - static_cast<float>(score.remaining)));
 }
 
 void MetricsProbe::NoteWork(const StepEvent& step) {
@@ -122,6 +155,7 @@ void MetricsProbe::NoteWork(const StepEvent& step) {
 }
 
 void MetricsProbe::SequenceFinished(const FinishedEvent& event) {
+  for (const EndScore& score : event.end_scores) NoteScore(score);
   const double prefill = base::Seconds(event.prefill_time);
   const double decode = base::Seconds(event.decode_time);
   WatchSpecial(event);
@@ -211,6 +245,7 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});
+  set(Metric::kPredictedRemainingTokens, f.expected_tokens);
   set(Metric::kKvCacheUsage, UsageOf(f));
   set(Metric::kKvBlocks, f.blocks_free, {"free"});
   set(Metric::kKvBlocks, f.blocks_cached, {"cached"});

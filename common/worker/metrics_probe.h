@@ -39,6 +39,9 @@ class MetricsProbe final : public WorkerProbe {
   // Engine figures are read at every scrape from now on; `engine` outlives the last scrape.
   void Observe(const Engine* engine);
 
+  // What foresees ends in this worker; `version` is empty without a file.
+  void PredictorChosen(PredictorKind kind, const std::string& version);
+
   void SequenceAdmitted() override;
   void StepDone(const StepEvent& step) override;
   void StateChanged(SequenceState from, SequenceState to) override;
@@ -63,6 +66,7 @@ class MetricsProbe final : public WorkerProbe {
   void NoteWork(const StepEvent& step);
   void CountFailure(Reason reason);
   void WatchSpecial(const FinishedEvent& event);
+  void NoteScore(const EndScore& score);
 
   MetricsRegistry* const registry_;
   const WorkModel work_;

@@ -49,6 +49,10 @@ worker_pb::WorkerLoad LoadOf(WorkerCore* core, const EngineFigures& figures) {
   load.set_blocks_used(figures.blocks_used);
   load.set_blocks_quarantined(figures.blocks_quarantined);
   for (const uint64_t incarnation : core->warm_pairs()) load.add_warm_pairs(incarnation);
+  load.set_foreseen(figures.foreseen);
+  load.set_expected_tokens(figures.expected_tokens);
+  load.set_expected_kv_tokens(figures.expected_kv_tokens);
+  load.set_expected_ends(figures.expected_ends);
   return load;
 }
 

@@ -102,6 +102,14 @@ class WorkerCore final {
   void LeaveRouter(PlaceShares::RouterId router);
   PlaceShares::Share ShareOf(PlaceShares::RouterId router, const EngineFigures& figures);
 
+  // What is known of the ends of a class of requests behind `step`, before the engine sees its
+  // token; nothing without a predictor, which is set before the server starts and outlives the
+  // core.
+  void SetPredictor(const EndPredictor* predictor) { predictor_ = predictor; }
+  std::optional<EndEstimate> Foresee(std::string_view length_class, int32_t step) const {
+    return predictor_ == nullptr ? std::nullopt : predictor_->Learnt(length_class, step);
+  }
+
   // How the host reaches this worker's blocks.
   const BlockAccess& blocks() const { return *blocks_; }
 
@@ -124,6 +132,7 @@ class WorkerCore final {
   base::Mutex shares_mutex_;
   PlaceShares shares_ ABSL_GUARDED_BY(shares_mutex_);
   const BlockAccess* const blocks_;
+  const EndPredictor* predictor_ = nullptr;
   std::vector<std::string> kv_transports_;
   std::function<std::vector<uint64_t>()> warm_pairs_;
   std::atomic<bool> draining_{false};

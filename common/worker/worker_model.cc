@@ -21,7 +21,7 @@ namespace {
 
 constexpr int32_t kTypicalPrompt = 512;
 
-ModelOptions ModelOptionsOf(const WorkerFlags& worker, const std::optional<EosProbeFile>& probe) {
+ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> probe) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
   options.dtype = kernels::ParseDType(WordOf(flags.dtype));
@@ -42,7 +42,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, const std::optional<EosPr
     options.kv.memory_bytes = flags.kv_cache_memory;
     options.kv.device_share = flags.gpu_memory_utilization;
   }
-  if (probe.has_value()) options.probe = probe->probe;
+  options.probe = std::move(probe);
   options.limits = {.max_tokens = flags.max_num_batched_tokens, .max_samples = flags.max_num_seqs};
   return options;
 }
@@ -161,6 +161,12 @@ absl::StatusOr<std::optional<EosProbeFile>> ReadProbe(const std::string& path) {
   return std::optional<EosProbeFile>(std::move(file));
 }
 
+// Whether the model has the state that the probe reads. A predictor's probe that does not fit is of
+// another model, which is told when the fingerprint is known.
+bool Fits(const EosProbe& probe, const ModelConfig& config) {
+  return probe.hidden == config.hidden && probe.layer.value_or(0) < config.layers;
+}
+
 // Random directions record as well on another model, trained ones mean nothing there.
 absl::Status CheckProbe(const EosProbeFile& file, const std::string& path,
                         const std::string& fingerprint) {
@@ -211,14 +217,22 @@ absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
 }
 
 absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock,
+                                            const EosProbe* predictors_probe,
                                             LoadProgressLog* progress) {
   progress->Begin("reading the tokenizer");
   BATON_ASSIGN_OR_RETURN(WorkerModel model, ReadText(worker));
   const std::string& probe_path = worker.engine.probe;
   BATON_ASSIGN_OR_RETURN(const auto probe, ReadProbe(probe_path));
+  std::optional<EosProbe> computed;
+  if (probe.has_value()) {
+    computed = probe->probe;
+  } else if (predictors_probe != nullptr) {
+    BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(worker.model_dir));
+    if (Fits(*predictors_probe, config)) computed = *predictors_probe;
+  }
   BATON_ASSIGN_OR_RETURN(
       model.loaded, LoadModel(
-                        worker.model_dir, ModelOptionsOf(worker, probe),
+                        worker.model_dir, ModelOptionsOf(worker, std::move(computed)),
                         [progress](int64_t done, int64_t total) { progress->Note(done, total); },
                         clock, [progress](const std::string& phase) { progress->Begin(phase); }));
   if (probe.has_value()) {

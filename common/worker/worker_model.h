@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/base/eos_probe.h"
 #include "common/config/options.h"
 #include "common/engine/engine.h"
 #include "common/formats/generation_config.h"
@@ -36,8 +37,10 @@ absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
 
 // Loads the model that the flags name, so that its engine can be started. What needs no weights
 // comes first, so that its errors do not wait for them. Tells `progress` what goes on. Logs the EOS
-// set with its sources, and what "auto" became.
+// set with its sources, and what "auto" became. `predictors_probe`, which may be null, is computed
+// where the flags name no probe and it fits the model.
 absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock,
+                                            const EosProbe* predictors_probe,
                                             LoadProgressLog* progress);
 
 }  // namespace baton

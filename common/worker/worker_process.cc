@@ -25,7 +25,9 @@
 #include "common/worker/load_progress.h"
 #include "common/worker/start_checks.h"
 #include "common/worker/status_service.h"
+#include "common/worker/survival_saver.h"
 #include "common/worker/worker_model.h"
+#include "common/worker/worker_predictor.h"
 #include "grpcpp/impl/service_type.h"
 #include "spdlog/spdlog.h"
 
@@ -63,6 +65,7 @@ class Worker final {
   absl::Status Ready() const;
   absl::Status Healthy() const;
   std::optional<Fatal> StartEngine();
+  void StartPredictor(ChosenPredictor chosen);
   std::optional<Fatal> StartServer();
   RpcServerOptions ServerOptions() const;
   void PublishConfig(base::Duration load_time);
@@ -82,6 +85,8 @@ class Worker final {
   WorkerModel model_;
   std::unique_ptr<MetricsProbe> probe_;
   std::unique_ptr<BlockAccess> device_blocks_;  // null on a CPU
+  std::unique_ptr<EndPredictor> predictor_;     // null when it is off
+  std::unique_ptr<SurvivalSaver> saver_;        // null when nothing is kept
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<grpc::Service> status_;
@@ -123,9 +128,15 @@ std::optional<Fatal> Worker::StartAdmin() {
 
 std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
-  auto model = [this] {
+  auto chosen = ChoosePredictor(flags_.prediction, flags_.model_dir);
+  if (!chosen.ok()) {
+    return FatalOf(chosen.status(), ExitCode::kUsage, "cannot foresee ends as --predictor says",
+                   "--predictor auto");
+  }
+  const EosProbe* const predictors_probe = ProbeFor(&*chosen, flags_.engine.probe);
+  auto model = [&] {
     const LoadProgressTicks ticks(&progress_, &clock_);
-    return LoadWorkerModel(flags_, clock_, &progress_);
+    return LoadWorkerModel(flags_, clock_, predictors_probe, &progress_);
   }();
   if (!model.ok()) {
     return FatalOf(model.status(), ExitCode::kModel, "cannot serve the model " + flags_.model_dir,
@@ -135,6 +146,7 @@ std::optional<Fatal> Worker::StartEngine() {
   PublishConfig(clock_.Now() - begin);
   probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
   probe_->WatchStopSet(model_.special_tokens);
+  StartPredictor(*std::move(chosen));
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine = Engine::Start(model_.engine, model_.loaded->kv_cache(),
                               std::move(model_.loaded->runner), &clock_);
@@ -169,7 +181,22 @@ std::optional<Fatal> Worker::StartEngine() {
       std::move(identity), engine_.get(), &clock_, WorkerTimeouts(), probe_.get(),
       [this](const absl::Status&) { faulted_ = true; },
       device_blocks_ != nullptr ? device_blocks_.get() : &HostBlocks());
+  core_->SetPredictor(predictor_.get());
   return std::nullopt;
+}
+
+void Worker::StartPredictor(ChosenPredictor chosen) {
+  const PredictionFlags& flags = flags_.prediction;
+  predictor_ = MakePredictor(std::move(chosen), flags, model_.loaded->fingerprint,
+                             model_.engine.token_boundaries);
+  model_.engine.predictor = predictor_.get();
+  if (predictor_ == nullptr) return;
+  probe_->PredictorChosen(predictor_->kind(), predictor_->version());
+  // A prefill worker sees no ends, so it has nothing to keep.
+  if (!flags.state.empty() && spec_.role == WorkerRole::kDecode) {
+    saver_ = std::make_unique<SurvivalSaver>(&predictor_->survival(), model_.loaded->fingerprint,
+                                             flags.state);
+  }
 }
 
 void Worker::PublishConfig(base::Duration load_time) {

@@ -99,6 +99,7 @@ class WorkerStream : public Reactor,
     spec.deadline = deadline_;
     eos_policy_ = spec.stop.eos_policy;
     extras_ = extras;
+    length_class_ = spec.length_class;
     BATON_RETURN_IF_ERROR(core_->events()
                               .Admit(std::move(spec), this->shared_from_this(),
                                      [&](SequenceId id) {
@@ -148,6 +149,8 @@ class WorkerStream : public Reactor,
   std::string request_id_;
   TokenExtras extras_;  // of the tokens that the router gets
   EosPolicy eos_policy_ = EosPolicy::kHonor;
+  bool predict_ = false;  // estimates of the end go along with tokens
+  std::string length_class_;
 
  private:
   grpc::CallbackServerContext* const context_;

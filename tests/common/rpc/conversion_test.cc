@@ -180,6 +180,39 @@ TEST(GenerationTest, NanSignalsSurviveAndExtrasCanBeLeftOut) {
   EXPECT_EQ(without.probe_size(), 1);
 }
 
+TEST(GenerationTest, EstimatesOfEndsSurviveBothWaysAndUnknownOnesAreNone) {
+  PlacedToken token{.index = 3};
+  worker_pb::Token without;
+  TokenToProto(token, {.eos_signal = true}, &without);
+  EXPECT_FALSE(without.has_end());
+  EXPECT_FALSE(TokenFromProto(without).token.end.has_value());
+  token.token.end = EndEstimate{.at_step = 4,
+                                .expected_remaining = 12.5f,
+                                .p50 = 7,
+                                .p90 = 40,
+                                .p_within = {0.1f, 0.2f, 0.5f, 0.9f, 1},
+                                .kind = PredictorKind::kGru};
+  worker_pb::Token proto;
+  TokenToProto(token, {.eos_signal = true}, &proto);
+  EXPECT_EQ(TokenFromProto(proto).token.end, token.token.end);
+  worker_pb::Token other = proto;
+  other.mutable_end()->set_predictor("oracle");
+  EXPECT_FALSE(TokenFromProto(other).token.end.has_value());
+  other = proto;
+  other.mutable_end()->add_within(1);
+  EXPECT_FALSE(TokenFromProto(other).token.end.has_value());
+}
+
+TEST(GenerationTest, ALengthClassTravelsUnlessItIsTooLong) {
+  SequenceSpec spec;
+  spec.length_class = "chat/256/default";
+  worker_pb::Generation proto;
+  SpecToProto(spec, &proto);
+  EXPECT_EQ(SpecFromProto(proto)->length_class, spec.length_class);
+  proto.set_length_class(std::string(257, 'x'));
+  EXPECT_EQ(SpecFromProto(proto)->length_class, "");
+}
+
 TEST(GenerationTest, EndingsSurviveBothWays) {
   for (const FinishReason reason :
        {FinishReason::kStopEos, FinishReason::kStopToken, FinishReason::kStopString,

@@ -75,6 +75,32 @@ TEST(LoadOf, TellsAllPromptTokensAndTheShareOfBlocksThatAreTaken) {
   EXPECT_EQ(load.cache->hits, 20u);
 }
 
+TEST(MetricsProbe, ScoresOfEstimatesAreCountedByWhatWasSaidAndWhatHappened) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  FinishedEvent finished;
+  finished.end_scores = {{.estimate = {.expected_remaining = 9, .p_within = {0, 0.15f, 0.8f, 1, 1}},
+                          .ended_within = {0, 0, 1, 1, -1},
+                          .remaining = 12}};
+  probe.SequenceFinished(finished);
+  probe.PredictorChosen(PredictorKind::kGru, "file@12");
+  const std::string page = registry.Expose();
+  const auto counted = [&](const std::string& horizon, const std::string& bin,
+                           const std::string& outcome, int count) {
+    return testing::Matches(ContainsRegex(
+        "baton_end_prediction_calibration_total\\{[^}]*bin=\"" + bin + "\",horizon=\"" + horizon +
+        "\"[^}]*outcome=\"" + outcome + "\"[^}]*\\} " + std::to_string(count) + "\n"))(page);
+  };
+  EXPECT_TRUE(counted("1", "0.1", "went_on", 1)) << page;
+  EXPECT_TRUE(counted("4", "0.2", "went_on", 1));
+  EXPECT_TRUE(counted("16", "0.8", "ended", 1));
+  EXPECT_TRUE(counted("64", "1.0", "ended", 1));
+  EXPECT_TRUE(counted("256", "1.0", "ended", 0)) << "not known";
+  EXPECT_THAT(page, ContainsRegex("error_tokens_sum\\{[^}]*horizon=\"16\"[^}]*\\} 3\n"));
+  EXPECT_THAT(page, ContainsRegex("predictor_info\\{[^}]*kind=\"gru\"[^}]*\\} 1\n"));
+}
+
 double GaugeOf(MetricsRegistry& registry, const std::string& name) {
   const std::string page = registry.Expose();
   const size_t line = page.find("\n" + name + "{");

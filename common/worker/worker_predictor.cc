@@ -1,0 +1,80 @@
+#include "common/worker/worker_predictor.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/eos/predict/survival_state.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+namespace {
+
+void ReadState(const std::string& path, const std::string& fingerprint, LearntSurvival* survival) {
+  const absl::Status read = LoadSurvival(path, fingerprint, survival);
+  if (read.ok()) {
+    spdlog::info("what was learnt of lengths is read from {}", path);
+  } else if (!absl::IsNotFound(read)) {
+    spdlog::warn("{}: {}; lengths are learnt anew, and the file will be written over", path,
+                 std::string(read.message()));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
+                                                const std::string& model_dir) {
+  if (flags.predictor == "off") {
+    if (flags.state.empty()) return ChosenPredictor{.off = true};
+    return absl::InvalidArgumentError(
+        "--predictor-state is given and --predictor is off, so nothing is learnt; leave one out");
+  }
+  const bool found_by_itself = flags.predictor == "auto";
+  const std::string path = found_by_itself
+                               ? absl::StrCat(model_dir, "/", std::string(kPredictorFileName))
+                               : flags.predictor;
+  auto file = ReadPredictorFile(path);
+  if (file.ok()) {
+    return ChosenPredictor{.file = std::make_unique<PredictorFile>(*std::move(file))};
+  }
+  if (!found_by_itself) return file.status();
+  if (!absl::IsNotFound(file.status())) {
+    spdlog::warn("{}; ends are foreseen by the lengths that are served",
+                 std::string(file.status().message()));
+  }
+  return ChosenPredictor{};
+}
+
+const EosProbe* ProbeFor(ChosenPredictor* chosen, const std::string& named) {
+  if (!chosen->file || !chosen->file->probe) return nullptr;
+  if (named.empty()) return &*chosen->file->probe;
+  spdlog::warn(
+      "the predictor '{}' reads a probe of its own, and --probe {} gives the worker another; ends "
+      "are foreseen by the lengths that are served; leave --probe out to have the predictor",
+      chosen->file->name, named);
+  chosen->file.reset();
+  return nullptr;
+}
+
+std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const PredictionFlags& flags,
+                                            const std::string& fingerprint,
+                                            const std::vector<uint8_t>& boundaries) {
+  if (chosen.off) {
+    spdlog::info("ends are not foreseen: --predictor is off");
+    return nullptr;
+  }
+  if (chosen.file && chosen.file->model_fingerprint != fingerprint) {
+    spdlog::warn(
+        "the predictor '{}' is of the model {} and this worker serves {}; ends are foreseen by the "
+        "lengths that are served",
+        chosen.file->name, chosen.file->model_fingerprint, fingerprint);
+    chosen.file.reset();
+  }
+  auto predictor = std::make_unique<EndPredictor>(std::move(chosen.file), boundaries);
+  spdlog::info("ends are foreseen by: {} {}", std::string(PredictorKindName(predictor->kind())),
+               predictor->version());
+  if (!flags.state.empty()) ReadState(flags.state, fingerprint, &predictor->survival());
+  return predictor;
+}
+
+}  // namespace baton

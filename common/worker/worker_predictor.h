@@ -1,0 +1,35 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/config/options.h"
+#include "common/eos/predict/end_predictor.h"
+
+namespace baton {
+
+// What --predictor asks for, as far as it can be told before the model is loaded.
+struct ChosenPredictor {
+  bool off = false;
+  std::unique_ptr<PredictorFile> file;  // may be null
+};
+
+// Reads the file that the flags name, or that lies in the model directory. A file that was named
+// must be there and whole; one that was found is warned about and left alone.
+absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
+                                                const std::string& model_dir);
+
+// The probe that the model has to compute for the predictor; null when it reads none. A worker
+// computes one probe: where `named`, the one of --probe, is another, the predictor's file is warned
+// about and left alone, because it would read products that mean something else.
+const EosProbe* ProbeFor(ChosenPredictor* chosen, const std::string& named);
+
+// The predictor of a worker; null when it is off. A file of another model than `fingerprint` is
+// warned about and left alone. What was learnt in an earlier life is read from the state file; one
+// that cannot be used is warned about, and learning starts anew. Logs what foresees.
+std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const PredictionFlags& flags,
+                                            const std::string& fingerprint,
+                                            const std::vector<uint8_t>& boundaries);
+
+}  // namespace baton

@@ -1,0 +1,137 @@
+// Which predictor a worker takes, and what becomes of what it learnt.
+#include "common/worker/worker_predictor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "common/eos/predict/sealed_json.h"
+#include "common/eos/predict/survival_state.h"
+#include "common/worker/survival_saver.h"
+#include "tests/fakes/eventually.h"
+
+namespace baton {
+namespace {
+
+using testing::HasSubstr;
+
+class WorkerPredictorTest : public testing::Test {
+ protected:
+  WorkerPredictorTest()
+      : folder_(std::filesystem::temp_directory_path() /
+                ("baton_worker_predictor_" + std::to_string(getpid()))) {
+    std::filesystem::create_directory(folder_);
+  }
+  ~WorkerPredictorTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ / name; }
+  static std::string FileOfModel(const std::string& fingerprint) {
+    return SealJson(
+        kPredictorFormat, kPredictorVersion,
+        R"({"model_fingerprint":")" + fingerprint +
+            R"(","name":"lengths","made_by":"test","bins":[1,2,4,8,16,32,64,128,256,1024],)"
+            R"("tail_mean":2048,"probe":null,"features":[],"mean":[],"scale":[],"model":)"
+            R"({"kind":"survival","classes":{"a":{"steps":[9],"hazard":[0.1]}},"default":"a"},)"
+            R"("calibration":null})");
+  }
+  void Write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+  }
+  // The kind that a worker of the model "f1" in the folder gets; kNone when it is off.
+  PredictorKind KindWith(const std::string& flag) const {
+    const PredictionFlags flags{.predictor = flag};
+    auto chosen = ChoosePredictor(flags, folder_);
+    EXPECT_TRUE(chosen.ok()) << chosen.status();
+    const auto predictor = MakePredictor(*std::move(chosen), flags, "f1", {});
+    return predictor == nullptr ? PredictorKind::kNone : predictor->kind();
+  }
+
+ private:
+  const std::filesystem::path folder_;
+};
+
+TEST_F(WorkerPredictorTest, ItsProbeIsComputedUnlessAnotherIsNamed) {
+  ChosenPredictor none;
+  EXPECT_EQ(ProbeFor(&none, ""), nullptr);
+  const auto with_probe = [] {
+    ChosenPredictor chosen{.file = std::make_unique<PredictorFile>()};
+    chosen.file->probe = EosProbe{.hidden = 2, .dims = 1, .directions = {1, 2}, .biases = {0}};
+    return chosen;
+  };
+  ChosenPredictor alone = with_probe();
+  EXPECT_EQ(ProbeFor(&alone, ""), &*alone.file->probe);
+  ChosenPredictor beside = with_probe();
+  EXPECT_EQ(ProbeFor(&beside, "other.json"), nullptr);
+  EXPECT_EQ(beside.file, nullptr) << "it would read products of another probe";
+}
+
+TEST_F(WorkerPredictorTest, AutoTakesTheModelsFileIfThereIsOne) {
+  EXPECT_EQ(KindWith("auto"), PredictorKind::kLearnt);
+  Write("eos_predictor.json", FileOfModel("f1"));
+  EXPECT_EQ(KindWith("auto"), PredictorKind::kSurvival);
+  EXPECT_EQ(KindWith("off"), PredictorKind::kNone);
+}
+
+TEST_F(WorkerPredictorTest, AFileOfAnotherModelIsLeftAlone) {
+  Write("eos_predictor.json", FileOfModel("f2"));
+  EXPECT_EQ(KindWith("auto"), PredictorKind::kLearnt);
+  EXPECT_EQ(KindWith(path("eos_predictor.json")), PredictorKind::kLearnt);
+}
+
+TEST_F(WorkerPredictorTest, ACorruptFileIsAnErrorOnlyWhereItWasNamed) {
+  Write("eos_predictor.json", FileOfModel("f1").substr(0, 200));
+  EXPECT_EQ(KindWith("auto"), PredictorKind::kLearnt);
+  const auto named = ChoosePredictor({.predictor = path("eos_predictor.json")}, "");
+  EXPECT_THAT(named.status().message(), HasSubstr("eos_predictor.json: "));
+  const auto missing = ChoosePredictor({.predictor = path("nowhere")}, "");
+  EXPECT_THAT(missing.status().message(), HasSubstr("cannot open"));
+}
+
+TEST_F(WorkerPredictorTest, AStateFileWithoutAPredictorIsAMistake) {
+  const auto chosen = ChoosePredictor({.predictor = "off", .state = path("state")}, "");
+  EXPECT_THAT(chosen.status().message(), HasSubstr("nothing is learnt"));
+}
+
+TEST_F(WorkerPredictorTest, WhatWasLearntIsReadAndACorruptStateStartsAnew) {
+  LearntSurvival learnt;
+  for (int i = 0; i < 20; ++i) learnt.Add({.length_class = "a", .to = 9, .natural = true});
+  ASSERT_TRUE(SaveSurvival(learnt, "f1", path("state")).ok());
+  const PredictionFlags flags{.state = path("state")};
+  const auto made = [&] {
+    auto chosen = ChoosePredictor(flags, "");
+    EXPECT_TRUE(chosen.ok()) << chosen.status();
+    return MakePredictor(*std::move(chosen), flags, "f1", {});
+  };
+  EXPECT_TRUE(made()->Learnt("a", 1).has_value());
+  Write("state", "what is this");
+  EXPECT_FALSE(made()->Learnt("a", 1).has_value());
+}
+
+TEST_F(WorkerPredictorTest, TheSaverSavesAtIntervalsAndAtTheEnd) {
+  LearntSurvival survival;
+  {
+    const SurvivalSaver saver(&survival, "f1", path("state"), std::chrono::milliseconds(1));
+    survival.Add({.length_class = "a", .to = 9, .natural = true});
+    EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(path("state")); },
+                           std::chrono::seconds(20)));
+  }
+  {
+    const SurvivalSaver saver(&survival, "f1", path("late"), std::chrono::hours(1));
+    survival.Add({.length_class = "a", .to = 9, .natural = true});
+  }
+  LearntSurvival read;
+  EXPECT_TRUE(LoadSurvival(path("late"), "f1", &read).ok());
+}
+
+TEST_F(WorkerPredictorTest, AFolderThatIsNotThereStopsNothing) {
+  LearntSurvival survival;
+  const SurvivalSaver saver(&survival, "f1", path("no/such/state"), std::chrono::milliseconds(1));
+  survival.Add({.length_class = "a", .to = 9, .natural = true});
+}
+
+}  // namespace
+}  // namespace baton
