@@ -75,9 +75,12 @@ absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
     const bool prefill = i < prefills;
     const auto worker = static_cast<size_t>(i);
     BATON_ASSIGN_OR_RETURN(ReservedPort port, ReservedPort::Reserve());
-    ServiceSpec spec = WorkerSpec(
-        set, flags, prefill ? "prefill" : "decode", prefill ? i : i - prefills, port.port(),
-        {.threads = threads[worker], .gpu_sharers = gpus[worker].sharers}, gpus[worker]);
+    ServiceSpec spec = WorkerSpec(set, flags, prefill ? "prefill" : "decode",
+                                  prefill ? i : i - prefills, port.port(),
+                                  {.threads = threads[worker],
+                                   .gpu_sharers = gpus[worker].sharers,
+                                   .learner = prefill ? -1 : i - prefills},
+                                  gpus[worker]);
     if (!gpus[worker].visible.empty()) {
       spdlog::info("{} gets GPU {}, with {} of the workers on it", spec.name, gpus[worker].visible,
                    gpus[worker].sharers);

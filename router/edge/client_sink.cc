@@ -86,6 +86,12 @@ bool StreamSink::Append(v1::Delta delta) {
   return writer_.Send(std::move(message));
 }
 
+bool StreamSink::Predict(v1::EndPrediction prediction) {
+  v1::GenerateResponse message;
+  *message.mutable_prediction() = std::move(prediction);
+  return writer_.Send(std::move(message));
+}
+
 void StreamSink::Finish(v1::Final final) {
   v1::GenerateResponse message;
   *message.mutable_final() = std::move(final);
@@ -135,6 +141,11 @@ std::shared_ptr<UnarySink> UnarySink::Create(grpc::ByteBuffer* response) {
 
 bool UnarySink::Append(v1::Delta delta) {
   MergeDelta(message_.mutable_output(), &delta);
+  return true;
+}
+
+bool UnarySink::Predict(v1::EndPrediction prediction) {
+  *message_.add_predictions() = std::move(prediction);
   return true;
 }
 

@@ -22,6 +22,7 @@ struct RequestSpec {
   std::string tenant;
   std::string client;  // who takes turns with others; see Caller
   RequestInput input;
+  bool chat = false;            // the input is, or was, a conversation
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;
   // A max_tokens that was left out is settled once, before the first attempt. It is 0 only while no
@@ -31,12 +32,13 @@ struct RequestSpec {
   std::vector<std::string> stop_strings;
   bool include_stop = false;
   bool skip_special_tokens = true;
-  bool logprobs = false;   // to the client; sampling.num_top_logprobs says how many beside
-  bool eos_steps = false;  // to the client
-  bool eos_probe = false;  // with them, the products of the workers' probe
-  std::string tag;         // for the EOS log's summaries
-  std::string cache_salt;  // as workers get it: of the tenant and of what the request gave
-  ByteBudget::Share held;  // of what all requests may hold: its message, then its prompt
+  bool logprobs = false;      // to the client; sampling.num_top_logprobs says how many beside
+  bool eos_steps = false;     // to the client
+  bool eos_probe = false;     // with them, the products of the workers' probe
+  int32_t predict_every = 0;  // steps between predictions to the client; 0 = none
+  std::string tag;            // for the EOS log's summaries
+  std::string cache_salt;     // as workers get it: of the tenant and of what the request gave
+  ByteBudget::Share held;     // of what all requests may hold: its message, then its prompt
 };
 
 // How many tokens a request may have.

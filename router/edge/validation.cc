@@ -202,6 +202,20 @@ absl::Status CheckModelName(const std::string& name, const ServedModel& model) {
                    absl::StrCat(found, "; this server has '", model.name, "'"));
 }
 
+absl::Status CheckPredictEvery(const v1::EosOptions& eos) {
+  if (eos.predict_every() < 0) {
+    return InvalidArgument(
+        Reason::kLimitExceeded, "spec.eos.predict_every",
+        absl::StrCat("predict_every is ", eos.predict_every(),
+                     "; give a number of steps, or leave it out for every step"));
+  }
+  if (eos.predict_every() > 0 && !eos.predict()) {
+    return InvalidArgument(Reason::kConflictingOptions, "spec.eos.predict_every",
+                           "predict_every is given without predict; set both, or neither");
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, RequestInput input,
                                          const ServedModel& model, const RouterOptions& options,
                                          uint64_t seed) {
@@ -213,8 +227,10 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   BATON_RETURN_IF_ERROR(CheckMaxTokens(spec.stop(), options));
   BATON_RETURN_IF_ERROR(CheckStopStrings(spec.stop()));
   BATON_RETURN_IF_ERROR(CheckEosPolicy(spec, options));
+  BATON_RETURN_IF_ERROR(CheckPredictEvery(spec.eos()));
   RequestSpec resolved;
   resolved.request_id = spec.request_id();
+  resolved.chat = std::holds_alternative<std::vector<ChatMessage>>(input);
   resolved.input = std::move(input);
   resolved.sampling = ResolveSampling(spec, model, seed);
   BATON_RETURN_IF_ERROR(
@@ -229,6 +245,7 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.eos_probe = spec.eos().probe();
   resolved.eos_steps = spec.eos().steps() || resolved.eos_probe;
   resolved.tag = spec.tag();
+  if (spec.eos().predict()) resolved.predict_every = std::max(1, spec.eos().predict_every());
   resolved.cache_salt = spec.cache_salt();
   return resolved;
 }

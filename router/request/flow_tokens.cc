@@ -48,13 +48,30 @@ void FillEosStep(const PlacedToken& token, v1::EosStep* out) {
   out->mutable_probe()->Assign(token.token.probe.begin(), token.token.probe.end());
 }
 
+v1::EndPrediction PredictionOf(const EndEstimate& end) {
+  v1::EndPrediction prediction;
+  prediction.set_at_step(end.at_step);
+  prediction.set_expected_remaining(end.expected_remaining);
+  prediction.set_p50(end.p50);
+  prediction.set_p90(end.p90);
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    v1::EndWithin* within = prediction.add_within();
+    within->set_horizon(kEndHorizons[i]);
+    within->set_probability(end.p_within[i]);
+  }
+  prediction.set_predictor(std::string(PredictorKindName(end.kind)));
+  return prediction;
+}
+
 }  // namespace
 
 bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
   const AcceptedOutput::Verdict verdict = output_->Judge(token);
   if (verdict == AcceptedOutput::Verdict::kKnown && may_repeat &&
       token.index == attempt_->first_index()) {
-    return true;
+    // Of the two workers that tell the first token, one may know more of the end.
+    if (token.index + 1 == output_->size()) Predict(token);
+    return state_ != State::kDone;
   }
   if (pending_end_) {
     Finish(*pending_end_);  // the worker goes on where the request has ended
@@ -69,6 +86,8 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
   AcceptedOutput::Addition addition = output_->Accept(token);
   LogToken(token);
   Deliver(token, std::move(addition.text));
+  if (state_ == State::kDone) return false;
+  if (!addition.end) Predict(token);
   if (state_ == State::kDone) return false;
   if (!addition.end) return true;
   if (addition.end->reason == FinishReason::kStopString) {
@@ -96,7 +115,19 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
     FillLogprobs(token.token, *context_->model.tokenizer, delta.add_logprobs());
   }
   if (spec_.eos_steps) FillEosStep(token, delta.add_eos_steps());
-  if (sink_->Append(std::move(delta))) return;
+  if (!sink_->Append(std::move(delta))) FailAsSlow();
+}
+
+// Tells the client what the token's worker foresees, once per step and behind the token itself.
+void RequestFlow::Predict(const PlacedToken& token) {
+  const auto& end = token.token.end;
+  if (spec_.predict_every == 0 || !end || end->at_step <= predicted_step_) return;
+  if (end->at_step % spec_.predict_every != 0 || pending_end_) return;
+  predicted_step_ = end->at_step;
+  if (!sink_->Predict(PredictionOf(*end))) FailAsSlow();
+}
+
+void RequestFlow::FailAsSlow() {
   Fail(MakeError(absl::StatusCode::kResourceExhausted,
                  {.reason = Reason::kSlowClient,
                   .values = {{"limit", absl::StrCat(context_->options.client_buffer)}}},

@@ -5,6 +5,7 @@
 
 #include "common/rpc/generation.h"
 #include "router/request/flow_context.h"
+#include "router/request/length_class.h"
 
 namespace baton {
 
@@ -18,9 +19,11 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.natural_end_step = progress.output.natural_end_step();
   sequence.end_chance_step = progress.output.end_chance_step();
   sequence.cache_salt = spec.cache_salt;
+  sequence.length_class = LengthClassOf(spec);
   sequence.waited = context.clock->Now() - progress.arrived;
   worker::v1::Generation generation;
   SpecToProto(sequence, &generation);
+  generation.set_predict(spec.predict_every > 0);
   generation.set_request_id(spec.request_id);
   generation.set_eos_signals(spec.eos_steps || progress.logged);
   generation.set_probe(spec.eos_probe);

@@ -52,6 +52,22 @@ TEST(GenerateCommand, StreamsTheAnswerAndTellsHowItEnded) {
   EXPECT_THAT(run.err, HasSubstr("EOS ▅█  at most 0.75, at step 2 of 2"));
 }
 
+TEST(GenerateCommand, WhatWasForeseenStandsBesideWhatCame) {
+  FakeInferenceService server([](const auto& spec, const std::string& text) {
+    auto answer = GoodAnswer(spec, text);
+    EXPECT_TRUE(spec.eos().predict());
+    v1::GenerateResponse prediction;
+    prediction.mutable_prediction()->set_at_step(1);
+    prediction.mutable_prediction()->set_expected_remaining(3.2);
+    prediction.mutable_prediction()->set_predictor("gru");
+    answer.events.insert(answer.events.begin() + 2, prediction);
+    return answer;
+  });
+  const Output run = Generate({"--server", server.address(), "--prompt", "hello", "--predict"});
+  EXPECT_EQ(run.exit, 0);
+  EXPECT_THAT(run.err, HasSubstr("  tokens to go, foreseen and real, by gru: 3 and 1 at step 1\n"));
+}
+
 TEST(GenerateCommand, LogprobsAreShownWithoutJson) {
   FakeInferenceService server([](const auto& spec, const std::string& text) {
     auto answer = GoodAnswer(spec, text);

@@ -26,6 +26,9 @@ std::vector<std::string> KeysOf(const Json& json) {
 }
 
 TEST(OutcomeAsJson, HasTheDocumentedKeysInOrder) {
+  Outcome foreseen = Good();
+  foreseen.predict = true;
+  EXPECT_EQ(Json::parse(OutcomeAsJson(foreseen))["predictions"], Json::array());
   const std::string line = OutcomeAsJson(Good());
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const Json json = Json::parse(line);
@@ -62,6 +65,14 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   outcome.eos_steps[0].set_step(1);
   outcome.eos_steps[1].add_probe(0.5);
   outcome.eos_steps[1].add_probe(-2);
+  outcome.predict = true;
+  auto& prediction = outcome.predictions.emplace_back();
+  prediction.set_at_step(1);
+  prediction.set_expected_remaining(12.5);
+  prediction.set_p50(9);
+  prediction.set_p90(31);
+  prediction.add_within()->set_horizon(4);
+  prediction.mutable_within(0)->set_probability(0.25);
   outcome.final.mutable_usage()->set_natural_end_step(3);
   outcome.final.set_stop_string("end");
   outcome.final.clear_prefill_worker();
@@ -73,6 +84,9 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   EXPECT_TRUE(json["eos"][0]["eos_prob"].is_null()) << "a model without EOS has none";
   EXPECT_FALSE(json["eos"][0].contains("probe"));
   EXPECT_EQ(json["eos"][1]["probe"], Json::parse("[0.5, -2.0]"));
+  EXPECT_EQ(json["predictions"][0],
+            Json::parse(R"({"at_step":1,"expected_remaining":12.5,"p50":9.0,"p90":31.0,)"
+                        R"("within":{"4":0.25}})"));
   EXPECT_EQ(json["usage"]["natural_end_step"], 3);
   EXPECT_EQ(json["stop_match"], "end");
   EXPECT_TRUE(json["workers"]["prefill"].is_null());

@@ -31,7 +31,7 @@ TEST(ParsePromptLine, TakesEveryOption) {
           "temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1,
           "presence_penalty": 0.2, "frequency_penalty": 0.3, "no_repeat_ngram_size": 4,
           "seed": 18446744073709551615, "stop": ["a", "b"], "stop_token_id": [1, 2],
-          "logprobs": 3, "eos": "mask", "eos_steps": true, "eos_probe": true,
+          "logprobs": 3, "eos": "mask", "eos_steps": true, "eos_probe": true, "predict": true,
           "length_target": 70, "length_strength": 2.5})");
   ASSERT_TRUE(request.unsendable.ok()) << request.unsendable;
   EXPECT_EQ(std::get<std::string>(request.input), "hi");
@@ -58,6 +58,7 @@ TEST(ParsePromptLine, TakesEveryOption) {
   EXPECT_EQ(spec.stop().length_control().target(), 70);
   EXPECT_FLOAT_EQ(spec.stop().length_control().strength(), 2.5F);
   EXPECT_TRUE(spec.eos().probe());
+  EXPECT_TRUE(spec.eos().predict());
 }
 
 TEST(ParsePromptLine, WhatTheLineLeavesOutComesFromTheFlags) {

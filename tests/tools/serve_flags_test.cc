@@ -103,6 +103,17 @@ TEST(WorkerArguments, WorkersThatShareAGpuDivideItAndAreOnOneHost) {
               Not(Contains("--gpu-memory-utilization=0.45")));
 }
 
+TEST(WorkerArguments, OnlyWhoSeesEndsKeepsWhatItLearns) {
+  const Parsed parsed({"m", "--predictor", "off.json", "--predictor-state", "s"});
+  const auto with = [&](int32_t learner) {
+    return WorkerArguments(parsed.set, parsed.flags, {.threads = 1, .learner = learner}, {});
+  };
+  EXPECT_THAT(with(-1), Contains("--predictor=off.json"));
+  EXPECT_THAT(with(-1), Not(Contains(::testing::HasSubstr("--predictor-state"))));
+  EXPECT_THAT(with(0), Contains("--predictor-state=s"));
+  EXPECT_THAT(with(2), Contains("--predictor-state=s.2"));
+}
+
 // What serve spells must be what the binaries read.
 TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   const Parsed parsed({"m",

@@ -55,6 +55,7 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
       Append(response.delta(), outcome);
       if (on_delta) on_delta(response.delta());
     }
+    if (response.has_prediction()) outcome->predictions.push_back(response.prediction());
     if (response.has_final()) {
       outcome->final = response.final();
       finished = true;
@@ -96,6 +97,7 @@ std::string GenerateClient::WhatIsWaitedFor() const {
 Outcome GenerateClient::Run(const PromptRequest& request, const OnDelta& on_delta) {
   Outcome outcome;
   outcome.request_id = request.spec.request_id();
+  outcome.predict = request.spec.eos().predict();
   if (!request.unsendable.ok()) {
     outcome.status = request.unsendable;
     return outcome;

@@ -26,6 +26,8 @@ struct Outcome {
   std::vector<int32_t> token_ids;
   std::vector<baton::v1::TokenLogprobs> logprobs;
   std::vector<baton::v1::EosStep> eos_steps;
+  bool predict = false;  // it was asked for predictions
+  std::vector<baton::v1::EndPrediction> predictions;
   baton::v1::Final final;
   double ttft_ms = 0;  // as this client saw it
   double total_ms = 0;

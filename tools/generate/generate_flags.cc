@@ -34,6 +34,8 @@ void BindLengths(FlagSet* set, RequestFlags* flags) {
                        "report the EOS probability of every step")));
   set->Add(With(SwitchFlag("eos-probe", &flags->eos_probe), group,
                 "report it with the products of the workers' probe"));
+  set->Add(With(SwitchFlag("predict", &flags->predict), group,
+                "report at every step when the answer is expected to end"));
 }
 
 void BindSampling(FlagSet* set, RequestFlags* flags) {
@@ -121,6 +123,7 @@ baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   if (flags.logprobs) spec.mutable_output()->set_logprobs(*flags.logprobs);
   spec.mutable_eos()->set_steps(flags.eos_steps);
   spec.mutable_eos()->set_probe(flags.eos_probe);
+  spec.mutable_eos()->set_predict(flags.predict);
   return spec;
 }
 

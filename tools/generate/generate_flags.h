@@ -25,6 +25,7 @@ struct RequestFlags {
   baton::v1::EosPolicy eos = baton::v1::EOS_POLICY_UNSPECIFIED;
   bool eos_steps = false;
   bool eos_probe = false;
+  bool predict = false;
 };
 
 struct GenerateFlags {

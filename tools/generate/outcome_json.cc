@@ -1,6 +1,7 @@
 #include "tools/generate/outcome_json.h"
 
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -90,22 +91,40 @@ OrderedJson EosOf(const Outcome& outcome) {
   return list;
 }
 
+OrderedJson PredictionsOf(const Outcome& outcome) {
+  OrderedJson list = OrderedJson::array();
+  for (const v1::EndPrediction& prediction : outcome.predictions) {
+    OrderedJson within = OrderedJson::object();
+    for (const v1::EndWithin& entry : prediction.within()) {
+      within[std::to_string(entry.horizon())] = entry.probability();
+    }
+    list.push_back({{"at_step", prediction.at_step()},
+                    {"expected_remaining", prediction.expected_remaining()},
+                    {"p50", prediction.p50()},
+                    {"p90", prediction.p90()},
+                    {"within", std::move(within)}});
+  }
+  return list;
+}
+
 OrderedJson AnswerOf(const Outcome& outcome) {
   const v1::Final& final = outcome.final;
-  return {{"request_id", outcome.request_id},
-          {"text", outcome.text},
-          {"token_ids", outcome.token_ids},
-          {"finish_reason", FinishReasonText(final.finish_reason())},
-          {"stop_cause", StopCauseText(final.stop_cause())},
-          {"stop_match", StopMatchOf(final)},
-          {"usage", UsageOf(final.usage())},
-          {"timings_ms", TimingsOf(final.timings())},
-          {"logprobs", LogprobsOf(outcome)},
-          {"eos", EosOf(outcome)},
-          {"attempts", final.attempts()},
-          {"workers",
-           {{"prefill", StringOrNull(final.prefill_worker())},
-            {"decode", StringOrNull(final.decode_worker())}}}};
+  OrderedJson answer = {{"request_id", outcome.request_id},
+                        {"text", outcome.text},
+                        {"token_ids", outcome.token_ids},
+                        {"finish_reason", FinishReasonText(final.finish_reason())},
+                        {"stop_cause", StopCauseText(final.stop_cause())},
+                        {"stop_match", StopMatchOf(final)},
+                        {"usage", UsageOf(final.usage())},
+                        {"timings_ms", TimingsOf(final.timings())},
+                        {"logprobs", LogprobsOf(outcome)},
+                        {"eos", EosOf(outcome)},
+                        {"attempts", final.attempts()},
+                        {"workers",
+                         {{"prefill", StringOrNull(final.prefill_worker())},
+                          {"decode", StringOrNull(final.decode_worker())}}}};
+  if (outcome.predict) answer["predictions"] = PredictionsOf(outcome);
+  return answer;
 }
 
 OrderedJson ErrorOf(const Outcome& outcome) {

@@ -104,12 +104,12 @@ absl::Status SetEos(const std::string& key, const Json& value, GenerationSpec* s
   return absl::OkStatus();
 }
 
-PromptOption EosOption(std::function<void(v1::EosOptions*, bool)> set) {
-  return [=](const std::string& key, const Json& value, GenerationSpec* spec) -> absl::Status {
+PromptOption EosSwitch(void (v1::EosOptions::*set)(bool)) {
+  return [set](const std::string& key, const Json& value, GenerationSpec* spec) {
     if (!value.is_boolean()) {
       return WrongType(Reason::kConflictingOptions, key, value, "true or false");
     }
-    set(spec->mutable_eos(), value.get<bool>());
+    (spec->mutable_eos()->*set)(value.get<bool>());
     return absl::OkStatus();
   };
 }
@@ -170,8 +170,9 @@ const std::map<std::string, PromptOption>& PromptOptions() {
       {"stop", SetStop},
       {"stop_token_id", SetStopTokens},
       {"eos", SetEos},
-      {"eos_steps", EosOption([](auto* eos, bool on) { eos->set_steps(on); })},
-      {"eos_probe", EosOption([](auto* eos, bool on) { eos->set_probe(on); })}};
+      {"eos_steps", EosSwitch(&v1::EosOptions::set_steps)},
+      {"eos_probe", EosSwitch(&v1::EosOptions::set_probe)},
+      {"predict", EosSwitch(&v1::EosOptions::set_predict)}};
   return *kOptions;
 }
 

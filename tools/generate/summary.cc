@@ -33,6 +33,28 @@ std::string CurveOf(const Outcome& outcome) {
                          highest - probabilities.begin() + 1, probabilities.size());
 }
 
+// What was foreseen at the first step and after each quarter of the answer, beside what came.
+std::string ForeseenAndReal(const Outcome& outcome) {
+  if (outcome.predictions.empty()) return "";
+  const int32_t tokens = outcome.final.usage().completion_tokens();
+  std::string text;
+  int32_t shown = 0;  // the last step
+  for (int32_t quarter = 0; quarter < 4; ++quarter) {
+    const int32_t from = std::max(1, tokens * quarter / 4);
+    const auto found =
+        std::find_if(outcome.predictions.begin(), outcome.predictions.end(),
+                     [&](const auto& prediction) { return prediction.at_step() >= from; });
+    if (found == outcome.predictions.end()) break;
+    if (found->at_step() <= shown) continue;
+    shown = found->at_step();
+    absl::StrAppend(&text, text.empty() ? "  tokens to go, foreseen and real, by " : ";",
+                    text.empty() ? found->predictor() + ":" : "",
+                    absl::StrFormat(" %.0f and %d at step %d", found->expected_remaining(),
+                                    tokens - found->at_step(), found->at_step()));
+  }
+  return text + "\n";
+}
+
 std::string MatchOf(const v1::Final& final) {
   if (final.has_stop_token_id()) return absl::StrCat(" ", final.stop_token_id());
   if (final.has_stop_string()) return absl::StrCat(" \"", final.stop_string(), "\"");
@@ -54,7 +76,7 @@ std::string SummaryOf(const Outcome& outcome) {
     absl::StrAppend(&text, ", natural end at step ", usage.natural_end_step());
   }
   if (final.attempts() > 1) absl::StrAppend(&text, ", ", final.attempts(), " attempts");
-  return text + "\n" + CurveOf(outcome) + LogprobsText(outcome);
+  return text + "\n" + CurveOf(outcome) + ForeseenAndReal(outcome) + LogprobsText(outcome);
 }
 
 std::string ErrorText(const absl::Status& status) {

@@ -74,6 +74,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   BindExposure(set, &flags->router.server);
   set->Edit("tls-cert").help = "certificate chain of all processes, PEM; it names all three roles";
   BindEngine(set, &flags->engine);
+  BindPrediction(set, &flags->prediction);
   BindHandoff(set, &flags->handoff);
   set->Remove("max-num-queued-reqs");
   BindRouting(set, &flags->router);
@@ -90,6 +91,11 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
     arguments.push_back("--served-model-name=" + flags.router.served_model_name);
   }
   SpellGiven(set, kEngineGroups, &arguments);
+  if (set.Given("predictor")) arguments.push_back("--predictor=" + flags.prediction.predictor);
+  if (!flags.prediction.state.empty() && share.learner >= 0) {
+    const std::string suffix = share.learner == 0 ? "" : absl::StrCat(".", share.learner);
+    arguments.push_back("--predictor-state=" + flags.prediction.state + suffix);
+  }
   if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", share.threads));
   if (flags.engine.device == DeviceFlag::kCuda) AddGpuSettings(set, flags, share, &arguments);
   SpellGiven(set, kSharedGroups, &arguments);

@@ -17,6 +17,7 @@ struct ServeFlags {
 
   RouterFlags router;  // with the model directory and the server's settings
   EngineFlags engine;
+  PredictionFlags prediction;
   HandoffFlags handoff;
   int32_t prefill = 1;  // workers
   int32_t decode = 1;
@@ -40,6 +41,7 @@ struct WorkerAddress {
 struct WorkerShare {
   int32_t threads = 1;      // of the computation
   int32_t gpu_sharers = 1;  // workers on its GPUs, which divide --gpu-memory-utilization
+  int32_t learner = -1;     // its number among those that learn of lengths; -1: does not
 };
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
                                          const WorkerShare& share, WorkerAddress address);
