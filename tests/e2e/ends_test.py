@@ -131,8 +131,10 @@ class LengthControl(unittest.TestCase):
 
     def test_tokens_are_the_same_however_it_ran(self):
         made = self.requests(6, length_target=50, length_strength=7, max_tokens=140)
+        # In the third the first two wait for each other, so that both run until blocks are short.
         ways = [dict(prefill=0, flags=["--max-num-seqs", "1"]), dict(),
-                dict(prefill=0, flags=["--max-num-batched-tokens", "7", "--kv-cache-tokens", "160"]),
+                dict(prefill=0, flags=["--max-num-batched-tokens", "7", "--kv-cache-tokens", "160",
+                                       "--max-num-seqs", "2", "--prefill-batch-wait-ms", "5000"]),
                 dict(flags=["--async-scheduling", "on"])]
         found = []
         for way in ways:

@@ -2,11 +2,12 @@
 
 import json
 import pathlib
+import shutil
 import tempfile
 import unittest
 
 from client import Client
-from cluster import Cluster, wait_until
+from cluster import DEMO_MODEL, Cluster, wait_until
 
 HORIZONS = ["1", "4", "16", "64", "256"]
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
@@ -24,31 +25,45 @@ def requests(count, tag="r", **options):
     return made
 
 
-def log_of(cluster, request_id):
-    """The rows of a request that is over, without what load decides: when, and at which attempt."""
+def logs_of(cluster, request_ids):
+    """The rows of requests that are over, without what load decides: when, and at which attempt."""
     def rows():
-        found = cluster.eos_rows(request_id)
-        return found if found and found[-1]["is_finished"] else None
-    return [{**row, "timestamp": 0, "attempt": 0} for row in wait_until(rows, f"the last row of {request_id}")]
+        found = {request_id: [] for request_id in request_ids}
+        for row in cluster.eos_rows():
+            if row["request_id"] in found:
+                found[row["request_id"]].append({**row, "timestamp": 0, "attempt": 0})
+        return found if all(each and each[-1]["is_finished"] for each in found.values()) else None
+    return wait_until(rows, "the last row of every request")
 
 
 class PredictTest(unittest.TestCase):
-    def seen(self, count, prefill, *flags):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="baton-e2e-model-")
+        cls.addClassCleanup(folder.cleanup)
+        # The same model, so that the same tokens are drawn, with nobody who was taught its ends before.
+        cls.untaught = pathlib.Path(folder.name) / "model"
+        shutil.copytree(DEMO_MODEL, cls.untaught)
+        (cls.untaught / "eos_predictor.json").unlink()
+
+    def seen(self, count, model, prefill, *flags):
         """Answers and log rows of `count` requests on a cluster that was taught by others."""
-        with Cluster(prefill=prefill, flags=["--max-num-seqs", "16", "--kv-cache-tokens", "512",
-                                             *flags]) as cluster:
+        with Cluster(model=model, prefill=prefill, flags=["--max-num-seqs", "16", "--kv-cache-tokens", "512",
+                                                          *flags]) as cluster:
             cluster.generate(requests(30, "teach"), "--chat", concurrency=8)
             made = requests(count)
             answers = cluster.generate(made, "--chat", "--predict", concurrency=16)
-            rows = [log_of(cluster, request["request_id"]) for request in made]
+            rows = logs_of(cluster, [request["request_id"] for request in made])
             figures = cluster.decode[0].metrics()
             return answers, rows, figures
 
     def test_on_or_off_tokens_ends_and_rows_are_the_same(self):
-        for prefill in (0, 1):
+        # The file that comes with the model, and lengths that are learnt.
+        for prefill, model, kind in ((0, DEMO_MODEL, "sum"), (1, self.untaught, "learnt")):
             with self.subTest(prefill=prefill):
-                on, on_rows, on_figures = self.seen(250, prefill)
-                off, off_rows, _ = self.seen(250, prefill, "--predictor", "off")
+                on, on_rows, on_figures = self.seen(250, model, prefill)
+                off, off_rows, _ = self.seen(250, model, prefill, "--predictor", "off")
+                self.assertEqual(on_figures.sum("baton_predictor_info", kind=kind), 1)
                 self.assertGreater(on_figures.sum("baton_num_preemptions_total"), 0)
                 for a, b in zip(on, off):
                     for key in ("token_ids", "text", "finish_reason", "stop_cause"):
@@ -82,7 +97,7 @@ class PredictTest(unittest.TestCase):
             self.assertEqual(metrics.sum("baton_predictor_info"), 1)
 
     def test_the_stream_has_them_behind_their_tokens_as_often_as_asked(self):
-        with Cluster() as cluster:
+        with Cluster(model=self.untaught) as cluster:
             cluster.generate(requests(30, "teach"), "--chat", concurrency=8)
             client = Client(cluster.router.grpc)
             spec = {"spec": {"eos": {"predict": True, "predictEvery": 5},
@@ -95,7 +110,7 @@ class PredictTest(unittest.TestCase):
                     tokens += len(message.delta.token_ids)
                 elif kind == "prediction":
                     steps.append(message.prediction.at_step)
-                    self.assertGreaterEqual(tokens, message.prediction.at_step)
+                    self.assertEqual(tokens, message.prediction.at_step)
             self.assertEqual(steps, [5, 10, 15, 20])
             once = client.unary("baton.v1.InferenceService/GenerateOnce", spec)
             self.assertEqual([each.at_step for each in once.predictions], steps)
@@ -104,17 +119,20 @@ class PredictTest(unittest.TestCase):
     def test_what_was_learnt_outlives_the_worker(self):
         with tempfile.TemporaryDirectory() as folder:
             state = pathlib.Path(folder) / "lengths.json"
-            with Cluster(prefill=0, decode_flags=["--predictor-state", str(state)]) as cluster:
+            with Cluster(model=self.untaught, prefill=0,
+                         decode_flags=["--predictor-state", str(state)]) as cluster:
                 first = cluster.generate(requests(1, "new"), "--chat", "--predict")[0]
                 self.assertEqual(first["predictions"], [])
                 cluster.generate(requests(30, "teach"), "--chat", concurrency=8)
                 cluster.decode[0].terminate()
             self.assertEqual(json.loads(state.read_text())["format"], "baton-predictor-state")
-            with Cluster(prefill=0, decode_flags=["--predictor-state", str(state)]) as cluster:
+            with Cluster(model=self.untaught, prefill=0,
+                         decode_flags=["--predictor-state", str(state)]) as cluster:
                 again = cluster.generate(requests(1, "new"), "--chat", "--predict")[0]
                 self.assertTrue(again["predictions"])
             state.write_text("not what it was")
-            with Cluster(prefill=0, decode_flags=["--predictor-state", str(state)]) as cluster:
+            with Cluster(model=self.untaught, prefill=0,
+                         decode_flags=["--predictor-state", str(state)]) as cluster:
                 anew = cluster.generate(requests(1, "new"), "--chat", "--predict")[0]
                 self.assertEqual(anew["predictions"], [])
                 self.assertIn("learnt anew", cluster.decode[0].tail(400))
@@ -132,7 +150,7 @@ class PredictTest(unittest.TestCase):
                 if kind == "delta":
                     tokens += len(message.delta.token_ids)
                 elif kind == "prediction":
-                    self.assertGreaterEqual(tokens, message.prediction.at_step)
+                    self.assertEqual(tokens, message.prediction.at_step)
                     steps.append(message.prediction.at_step)
                 elif kind == "final":
                     self.assertGreater(message.final.attempts, 1)
