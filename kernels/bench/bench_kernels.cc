@@ -173,10 +173,11 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
                step.Attention();
                step.Finish();
              });
-  constexpr int kProbed = 64;
-  bench.Line("probe of 64 directions, " + std::to_string(kProbed), Limit::kFlops,
-             step.probe_flops(kProbed), [&] {
-               step.Begin(kProbed, 1, 1);
+  // A sequence takes at least one block.
+  const int probed = std::min(64, sizes.model.kv_tokens / LlamaStep::kBlock);
+  bench.Line("probe of 64 directions, " + std::to_string(probed), Limit::kFlops,
+             step.probe_flops(probed), [&] {
+               step.Begin(probed, 1, 1);
                step.Probe();
              });
   step.Begin(sizes.batch, 1, sizes.context);

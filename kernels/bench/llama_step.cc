@@ -9,7 +9,6 @@
 namespace baton::kernels {
 namespace {
 
-constexpr int kBlock = 16;
 // MatMuls includes the output projection up to so many rows.
 constexpr int kRowsWithLogits = 8;
 // The most rows of a step that draw.

@@ -82,6 +82,7 @@ class LlamaStep {
   void FillLogits();
 
   static constexpr int kProbeDims = 64;
+  static constexpr int kBlock = 16;  // tokens
 
   double weight_bytes() const;
   double matmul_bytes(int rows) const;  // the weights that MatMuls(rows) reads
