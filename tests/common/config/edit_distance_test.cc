@@ -13,7 +13,14 @@ TEST(EditDistance, CountsInsertionsDeletionsAndSubstitutions) {
   EXPECT_EQ(EditDistance("sitting", "kitten"), 3u);
 }
 
+TEST(EditDistance, TwoLettersInTheWrongOrderAreOneSlip) {
+  EXPECT_EQ(EditDistance("prot", "port"), 1u);
+  EXPECT_EQ(EditDistance("ab", "ba"), 1u);
+  EXPECT_EQ(EditDistance("abc", "cba"), 2u);
+}
+
 TEST(NearestName, FindsWhatWasMeant) {
+  EXPECT_EQ(NearestName("--prot", {"--probe", "--port"}), "--port");
   EXPECT_EQ(NearestName("--max-num-seq", {"--max-model-len", "--max-num-seqs"}), "--max-num-seqs");
 }
 
