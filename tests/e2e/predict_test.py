@@ -4,6 +4,7 @@ import json
 import pathlib
 import shutil
 import tempfile
+import threading
 import unittest
 
 from client import Client
@@ -71,6 +72,24 @@ class PredictTest(unittest.TestCase):
                 self.assertEqual(on_rows, off_rows)
                 self.assertTrue(any(answer["predictions"] for answer in on))
                 self.assertFalse(any(answer["predictions"] for answer in off))
+
+    def test_on_or_off_replayed_tokens_are_the_same(self):
+        made = [{"request_id": f"r{i}", "messages": [{"role": "user", "content": f"Tell me a story about a {word}."}],
+                 "temperature": 0.8, "seed": i, "min_tokens": 500, "max_tokens": 600}
+                for i, word in enumerate(3 * WORDS)]
+        seen = []
+        for flags in ((), ("--predictor", "off")):
+            with Cluster(prefill=0, decode=2, flags=flags) as cluster:
+                answers = []
+                asking = threading.Thread(target=lambda: answers.extend(
+                    cluster.generate(made, "--chat", "--predict", concurrency=len(made))))
+                asking.start()
+                wait_until(lambda: cluster.router.metrics().sum("baton_generation_tokens_total") > 1000, "some tokens")
+                cluster.decode[0].kill()
+                asking.join()
+                self.assertTrue(any(answer["attempts"] > 1 for answer in answers))
+                seen.append([(answer["token_ids"], answer["text"], answer["finish_reason"]) for answer in answers])
+        self.assertEqual(*seen)
 
     def test_predictions_come_for_every_step_behind_their_token(self):
         with Cluster() as cluster:
