@@ -27,6 +27,13 @@ absl::Status TakeTemperatures(CollectFlags* flags) {
       return UsageError(absl::StrCat("--temperatures has ", text, " twice"),
                         "the requests of both would be the same", "each temperature once");
     }
+    const std::string read = TemperatureText(value);
+    if (std::any_of(numbers->begin(), numbers->end(),
+                    [&](float other) { return TemperatureText(other) == read; })) {
+      return UsageError(absl::StrCat("--temperatures has ", text, " and another that reads ", read),
+                        "the ids of their requests, which have six digits, would be the same",
+                        "temperatures that differ in six digits, or another --out for each");
+    }
     numbers->push_back(value);
   }
   return absl::OkStatus();

@@ -13,8 +13,8 @@ constexpr uint64_t kSeedStep = 1'000'000;
 std::string IdOf(const CollectPrompt& prompt, const CollectRequest& request,
                  const CollectGrid& grid, int32_t seed) {
   const std::string limit = request.max_tokens ? absl::StrCat("-m", *request.max_tokens) : "";
-  return absl::StrFormat("%s-%06d-t%g-p%g%s-s%d", prompt.family, request.prompt,
-                         request.temperature, grid.top_p, limit, seed);
+  return absl::StrFormat("%s-%06d-t%s-p%g%s-s%d", prompt.family, request.prompt,
+                         TemperatureText(request.temperature), grid.top_p, limit, seed);
 }
 
 }  // namespace
@@ -38,6 +38,8 @@ std::vector<CollectRequest> RequestsOf(const CollectPrompts& prompts, const Coll
   }
   return requests;
 }
+
+std::string TemperatureText(float temperature) { return absl::StrFormat("%g", temperature); }
 
 PromptRequest ToSend(const CollectPrompt& prompt, const CollectRequest& request,
                      const CollectGrid& grid) {

@@ -39,6 +39,9 @@ struct CollectRequest {
 // answers to different prompts would be drawn with the same random numbers.
 std::vector<CollectRequest> RequestsOf(const CollectPrompts& prompts, const CollectGrid& grid);
 
+// A temperature as the ids have it: six digits, so that close ones may read the same.
+std::string TemperatureText(float temperature);
+
 // What is sent for it.
 PromptRequest ToSend(const CollectPrompt& prompt, const CollectRequest& request,
                      const CollectGrid& grid);

@@ -76,6 +76,11 @@ absl::StatusOr<OrderedJson> FilesJson(const std::string& folder) {
   return files;
 }
 
+// What stands under a key; null where there is no such thing, or nothing that could have it.
+OrderedJson At(const OrderedJson& json, const std::string& key) {
+  return json.is_object() && json.contains(key) ? json[key] : OrderedJson();
+}
+
 absl::Status AnotherSet(const std::string& folder, std::string_view found,
                         std::string_view expected) {
   return absl::InvalidArgumentError(
@@ -100,13 +105,13 @@ absl::Status CheckManifest(const std::string& folder, const CollectManifest& man
   }
   std::ifstream file(path);
   const OrderedJson before = OrderedJson::parse(file, nullptr, false);
-  if (!before.is_object() || before.value("schema", "") != kSchema) {
+  if (At(before, "schema") != kSchema) {
     return AnotherSet(folder, absl::StrCat("no ", kSchema, " in ", kManifest), kSchema);
   }
   const OrderedJson identity = Identity(manifest);
   for (const auto& [key, now] : identity.items()) {
     for (const auto& [part, value] : now.items()) {
-      const OrderedJson was = before.value(key, OrderedJson::object()).value(part, OrderedJson());
+      const OrderedJson was = At(At(before, key), part);
       if (was == value) continue;
       return AnotherSet(folder, absl::StrCat(key, ".", part, " ", was.dump()), value.dump());
     }

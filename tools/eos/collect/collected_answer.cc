@@ -24,6 +24,8 @@ FinishReason ReasonFor(v1::FinishReason reason) {
       return FinishReason::kStopGrammar;
     case v1::FINISH_REASON_LENGTH:
       return FinishReason::kLength;
+    case v1::FINISH_REASON_RUNAWAY:
+      return FinishReason::kRunaway;
     default:
       return FinishReason::kNone;
   }

@@ -130,6 +130,23 @@ TEST_F(EosCollectTest, AFailureIsToldAndCountedAndAskedAgain) {
   EXPECT_EQ(RunTool({"eos", "validate", out_ + "/rows.jsonl"}).exit, 0);
 }
 
+TEST_F(EosCollectTest, AnAnswerThatRanAwayIsOneMore) {
+  FakeInferenceService server([](const auto& spec, const std::string& text) {
+    Answer answer = GoodAnswer(spec, text);
+    v1::Final* final = answer.events.back().mutable_final();
+    final->set_finish_reason(v1::FINISH_REASON_RUNAWAY);
+    final->set_stop_cause(v1::STOP_CAUSE_RUNAWAY);
+    final->clear_stop_token_id();
+    return answer;
+  });
+  const ToolRun run = Collect(server);
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_EQ(Lines("requests.jsonl")[0]["finish_reason"], "runaway");
+  EXPECT_EQ(Lines("rows.jsonl")[1]["finish_reason"], "runaway");
+  EXPECT_EQ(Manifest()["families"]["story"]["ended"], json({{"runaway", 4}}));
+  EXPECT_EQ(RunTool({"eos", "validate", out_ + "/rows.jsonl"}).exit, 0);
+}
+
 TEST_F(EosCollectTest, WhatAnInterruptionLeftBehindIsCutOff) {
   FakeInferenceService server(GoodAnswer);
   ASSERT_EQ(Collect(server).exit, 0);
@@ -168,6 +185,26 @@ TEST_F(EosCollectTest, AnotherGridPromptOrModelDoesNotMixIn) {
   EXPECT_THAT(Collect(server).err, HasSubstr("found prompts.count 2; expected 1"));
   std::filesystem::remove(out_ + "/manifest.json");
   EXPECT_THAT(Collect(server).err, HasSubstr("found rows.jsonl and no manifest.json"));
+}
+
+TEST_F(EosCollectTest, AForeignManifestIsRefused) {
+  FakeInferenceService server(GoodAnswer);
+  std::filesystem::create_directories(out_);
+  for (const char* foreign : {R"({"schema": 1})", R"({"schema": null})", "[]", "no JSON", "{}"}) {
+    File("set/manifest.json", foreign);
+    const ToolRun run = Collect(server);
+    EXPECT_EQ(run.exit, 2) << foreign;
+    EXPECT_THAT(run.err, HasSubstr("found no baton.eos.collected/1 in manifest.json")) << foreign;
+    EXPECT_EQ(Content(out_ + "/manifest.json"), foreign);
+  }
+  for (const char* damaged : {R"({"schema":"baton.eos.collected/1","prompts":5})",
+                              R"({"schema":"baton.eos.collected/1"})"}) {
+    File("set/manifest.json", damaged);
+    const ToolRun run = Collect(server);
+    EXPECT_EQ(run.exit, 2) << damaged;
+    EXPECT_THAT(run.err, HasSubstr("found prompts.count null; expected 2")) << damaged;
+  }
+  EXPECT_EQ(server.generate_requests().size(), 0);
 }
 
 TEST_F(EosCollectTest, AFileThatHappensToHaveTheNameStays) {
@@ -261,6 +298,8 @@ TEST_F(EosCollectTest, WrongFlagsAreTold) {
   };
   EXPECT_THAT(temperatures("0,hot").err, HasSubstr("--temperatures has 'hot'"));
   EXPECT_THAT(temperatures("1,1").err, HasSubstr("--temperatures has 1 twice"));
+  EXPECT_THAT(temperatures("0.1234567,1,0.1234568").err,
+              HasSubstr("--temperatures has 0.1234568 and another that reads 0.123457"));
   EXPECT_EQ(RunTool({"eos", "collect"}).exit, 2);
 }
 
