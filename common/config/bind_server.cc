@@ -17,6 +17,17 @@ void AddTlsFlags(FlagSet* set, TlsFlags* tls) {
                 "authority that the peers' certificates must come from, PEM"));
 }
 
+// Whether a log of this name would be taken for a part of another one: FILE.N, or anything.zst.
+bool NamesAPart(std::string_view path) {
+  if (path.ends_with(".zst")) return true;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  const size_t dot = name.rfind('.');
+  if (dot == std::string_view::npos || dot == 0) return false;
+  const std::string_view number = name.substr(dot + 1);
+  return !number.empty() && number[0] != '0' &&
+         number.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 }  // namespace
 
 void BindTls(FlagSet* set, TlsFlags* tls) {
@@ -161,6 +172,13 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
     return UsageError(absl::StrCat("--eos-log-max-size is ", flags->eos_log_max_size),
                       "expected at least 1MiB, or 0 for a log that is never rotated",
                       "--eos-log-max-size 64MiB");
+  });
+  set->AddCheck([flags] {
+    if (!NamesAPart(flags->eos_log)) return absl::OkStatus();
+    return UsageError(absl::StrCat("--eos-log ", flags->eos_log, " is the name of a part of a log"),
+                      "whoever reads it would get this part alone; expected a name that ends "
+                      "neither in .N nor in .zst",
+                      "--eos-log eos_probabilities.jsonl");
   });
   Flag optional = SwitchFlag("eos-log-optional", &flags->eos_log_optional);
   optional.hidden = true;

@@ -250,6 +250,20 @@ TEST(BindRouter, AnEosLogIsNotRotatedByTheRow) {
   }
 }
 
+TEST(BindRouter, AnEosLogIsNotNamedLikeAPartOfOne) {
+  const auto parse = [](const char* name) {
+    RouterFlags flags;
+    return ParseRouter({"m", "--decode-workers", "b:2", "--eos-log", name}, &flags);
+  };
+  for (const char* name : {"off", "eos.jsonl", "1", "d.1/eos", "eos.01", "eos.1.jsonl", ".7"}) {
+    EXPECT_TRUE(parse(name).ok()) << name << " " << parse(name);
+  }
+  for (const char* name : {"eos.1", "eos.jsonl.20", "d/eos.zst", "eos.3.zst", "eos.2026"}) {
+    EXPECT_THAT(std::string(parse(name).message()),
+                HasSubstr(std::string("--eos-log ") + name + " is the name of a part of a log"));
+  }
+}
+
 TEST(BindRouter, BelievesNoHeaderAndSharesNoPrefixesUnlessTold) {
   RouterFlags flags;
   ASSERT_TRUE(ParseRouter({"m", "--decode-workers", "b:2"}, &flags).ok());
