@@ -54,9 +54,13 @@ absl::StatusOr<std::unique_ptr<EosLog>> EosLog::Open(EosLogOptions options) {
                                                                   .keep = options.keep,
                                                                   .clock = clock},
                                              upkeep);
-    const std::string before = Content(meta_path);
-    if (rows.size() > 0 && !before.empty() && !SayTheSame(before, options.meta_json)) {
+  }
+  const std::string before = Content(meta_path);
+  if (rows.size() > 0 && !before.empty() && !SayTheSame(before, options.meta_json)) {
+    if (rotation != nullptr) {
       rotation->Turn(before, &rows, &summaries);
+    } else {
+      upkeep->Note(UpkeepStep::kRotate, TurnLogFiles(path, before, &rows, &summaries));
     }
   }
   BATON_RETURN_IF_ERROR(WriteWholeFile(meta_path, options.meta_json));

@@ -8,6 +8,21 @@
 
 namespace baton {
 
+absl::Status TurnLogFiles(const std::string& file, const std::string& meta_json, LineFile* rows,
+                          LineFile* summaries) {
+  const std::string part = PartPath(file, LastPartNumber(file) + 1);
+  // Rows first: readers take a number for used once its rows are there. A process that ends in
+  // between leaves summaries for the next part, which is where they may be anyway.
+  if (rows->regular()) BATON_RETURN_IF_ERROR(rows->StartAnew(part));
+  absl::Status summaries_turned;
+  if (summaries->regular()) {
+    summaries_turned = summaries->StartAnew(absl::StrCat(part, std::string(kRequestsSuffix)));
+  }
+  // The rows are a part now, so what is true for them is told whatever became of the summaries.
+  BATON_RETURN_IF_ERROR(WriteWholeFile(absl::StrCat(part, std::string(kMetaSuffix)), meta_json));
+  return summaries_turned;
+}
+
 LogRotation::LogRotation(Options options, std::shared_ptr<LogUpkeep> upkeep)
     : options_(std::move(options)),
       upkeep_(std::move(upkeep)),
@@ -26,22 +41,10 @@ void LogRotation::MakeRoom(size_t row_bytes, LineFile* rows, size_t summary_byte
 }
 
 void LogRotation::Turn(const std::string& meta_json, LineFile* rows, LineFile* summaries) {
-  const absl::Status turned = TurnFiles(meta_json, rows, summaries);
+  const absl::Status turned = TurnLogFiles(options_.path, meta_json, rows, summaries);
   upkeep_->Note(UpkeepStep::kRotate, turned);
   if (!turned.ok()) retry_at_ = options_.clock->Now() + kRetryAfter;
   keeper_.Wake();
-}
-
-absl::Status LogRotation::TurnFiles(const std::string& meta_json, LineFile* rows,
-                                    LineFile* summaries) {
-  const std::string part = PartPath(options_.path, LastPartNumber(options_.path) + 1);
-  // Rows first: readers take a number for used once its rows are there. A process that ends in
-  // between leaves summaries for the next part, which is where they may be anyway.
-  if (rows->regular()) BATON_RETURN_IF_ERROR(rows->StartAnew(part));
-  if (summaries->regular()) {
-    BATON_RETURN_IF_ERROR(summaries->StartAnew(absl::StrCat(part, std::string(kRequestsSuffix))));
-  }
-  return WriteWholeFile(absl::StrCat(part, std::string(kMetaSuffix)), meta_json);
 }
 
 }  // namespace baton

@@ -13,6 +13,11 @@
 
 namespace baton {
 
+// Makes a part of both files of the log FILE, whatever they hold, with `meta_json` as what is true
+// for them. After an error both can be written as before.
+absl::Status TurnLogFiles(const std::string& file, const std::string& meta_json, LineFile* rows,
+                          LineFile* summaries);
+
 // Makes parts of a log's files when they are full. Rows and summaries turn together, so the summary
 // of a request is in the part of its last row or in the next one. One owner at a time.
 class LogRotation final {
@@ -32,13 +37,12 @@ class LogRotation final {
   // Turns both files if one of them has no room for so many bytes. A file without a line takes any
   // number. Failures are noted, and both files can be written afterwards whatever happened.
   void MakeRoom(size_t row_bytes, LineFile* rows, size_t summary_bytes, LineFile* summaries);
-  // Turns both files, whatever they hold, with `meta_json` as what is true for them.
+  // TurnLogFiles, noted.
   void Turn(const std::string& meta_json, LineFile* rows, LineFile* summaries);
 
   bool idle() const { return keeper_.idle(); }
 
  private:
-  absl::Status TurnFiles(const std::string& meta_json, LineFile* rows, LineFile* summaries);
   bool IsFull(const LineFile& file, size_t more) const;
 
   const Options options_;

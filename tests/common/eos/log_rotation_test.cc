@@ -190,6 +190,44 @@ TEST_F(LogRotationTest, RowsOfOtherFactsBecomeAPartAtTheStart) {
   EXPECT_EQ(Steps(), Range(1, 2));
 }
 
+TEST_F(LogRotationTest, SoTheyDoWithoutASize) {
+  const auto open = [&](const char* meta) {
+    log_.reset();
+    auto log = EosLog::Open({.path = Path(), .meta_json = meta});
+    ASSERT_TRUE(log.ok()) << log.status();
+    log_ = std::move(log).value();
+  };
+  open("{\"written\":1,\"a\":1}\n");
+  AppendAll(1, 9);
+  log_->AppendSummary(R"({"request_id":"r"})");
+  open("{\"written\":2,\"a\":1}\n");
+  EXPECT_THAT(PartsOf(Path()), IsEmpty());
+  open("{\"written\":3,\"a\":2}\n");
+  EXPECT_EQ(log_->upkeep_failures(UpkeepStep::kRotate), 0u);
+  AppendAll(10, 19);
+  log_.reset();
+  ASSERT_EQ(PartsOf(Path()).size(), 1u);
+  EXPECT_EQ(Lines(Path(".1")).size(), 9u);
+  EXPECT_EQ(Lines(Path(".1.requests.jsonl")).size(), 1u);
+  EXPECT_EQ(nlohmann::json::parse(Lines(Path(".1.meta.json"))[0])["a"], 1);
+  EXPECT_EQ(nlohmann::json::parse(Lines(Path(".meta.json"))[0])["a"], 2);
+  EXPECT_EQ(Steps(), Range(1, 19));
+}
+
+TEST_F(LogRotationTest, APartWhoseSummariesStayHasItsMeta) {
+  Open();
+  std::filesystem::create_directory(Path(".requests.jsonl.next"));  // no file can be opened there
+  log_->AppendSummary(R"({"request_id":"r"})");
+  AppendAll(1, 4);
+  EXPECT_EQ(log_->upkeep_failures(UpkeepStep::kRotate), 1u);
+  log_.reset();
+  ASSERT_EQ(PartsOf(Path()).size(), 1u);
+  ASSERT_TRUE(Exists(".1.meta.json"));
+  EXPECT_EQ(nlohmann::json::parse(Lines(Path(".1.meta.json"))[0])["a"], 1);
+  EXPECT_THAT(Lines(Path(".requests.jsonl")), ElementsAre(R"({"request_id":"r"})"));
+  EXPECT_EQ(Steps(), Range(1, 4));
+}
+
 // What a process leaves that is killed at any moment of a rotation or a compression.
 TEST_F(LogRotationTest, WhatAKilledProcessLeftIsTakenOver) {
   Open();
