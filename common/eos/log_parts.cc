@@ -60,6 +60,29 @@ std::optional<std::pair<std::string, int64_t>> SplitPart(std::string_view path) 
   return std::pair(std::string(path.substr(0, dot)), split->first);
 }
 
+// What may stand behind FILE in the name of a file of its log.
+bool IsLogSuffix(std::string_view text) {
+  if (text.empty() || text == kRequestsSuffix || text == kMetaSuffix) return true;
+  if (text[0] != '.') return false;
+  const auto split = SplitNumber(text.substr(1));
+  if (!split) return false;
+  std::string_view rest = split->second;
+  if (rest == kMetaSuffix) return true;
+  if (rest.ends_with(kZstdSuffix)) rest.remove_suffix(kZstdSuffix.size());
+  return rest.empty() || rest == kRequestsSuffix;
+}
+
+// The file under a name, with all links followed, and the name itself in the real folder.
+std::pair<std::filesystem::path, std::filesystem::path> RealNames(const std::string& path) {
+  std::error_code unknown;  // then the name is compared as it is
+  const std::filesystem::path name = std::filesystem::absolute(path, unknown).lexically_normal();
+  const std::filesystem::path folder =
+      std::filesystem::weakly_canonical(name.parent_path(), unknown);
+  const std::filesystem::path here = unknown ? name : folder / name.filename();
+  const std::filesystem::path target = std::filesystem::weakly_canonical(here, unknown);
+  return {unknown ? here : target, here};
+}
+
 }  // namespace
 
 std::string RealLogPath(const std::string& path) {
@@ -96,6 +119,19 @@ int64_t LastPartNumber(const std::string& file) {
     if (!rest.ends_with(".tmp")) last = std::max(last, number);
   });
   return last;
+}
+
+bool IsFileOfLog(const std::string& log, const std::string& path) {
+  const auto part = SplitPart(log);
+  const std::filesystem::path file = RealNames(part ? part->first : log).first;
+  const auto [target, here] = RealNames(path);
+  const std::string name = file.filename();
+  const auto is_of_it = [&](const std::filesystem::path& other) {
+    const std::string other_name = other.filename();
+    return other.parent_path() == file.parent_path() && other_name.starts_with(name) &&
+           IsLogSuffix(std::string_view(other_name).substr(name.size()));
+  };
+  return is_of_it(target) || is_of_it(here);
 }
 
 absl::StatusOr<OpenedLog> OpenLog(const std::string& file) {

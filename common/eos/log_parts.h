@@ -35,6 +35,10 @@ int64_t LastPartNumber(const std::string& file);
 // "FILE.N"
 std::string PartPath(const std::string& file, int64_t number);
 
+// Whether `path` is, or would be, one of the files of the log that FILE, FILE.N or FILE.N.zst is
+// of: rows, summaries or meta, of FILE or of any part.
+bool IsFileOfLog(const std::string& log, const std::string& path);
+
 // FILE and the parts before it, at one moment, whatever a writer does meanwhile.
 struct OpenedLog {
   std::vector<LogPart> parts;

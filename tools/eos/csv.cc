@@ -109,9 +109,10 @@ void AppendCsvLine(std::string_view row, std::string* out) {
 absl::StatusOr<CsvResult> ConvertToCsv(const LogFiles& log, const std::string& out) {
   BATON_ASSIGN_OR_RETURN(RowSource rows, RowSource::Open(log));
   std::error_code unknown;  // then opening it says why
-  if (std::filesystem::equivalent(log.name, out, unknown)) {
-    return MakeError(absl::StatusCode::kInvalidArgument, {},
-                     absl::StrCat("--out ", out, " is the log itself; name another file"));
+  if (std::filesystem::equivalent(log.name, out, unknown) || IsFileOfLog(log.name, out)) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument, {},
+        absl::StrCat("--out ", out, " is the log itself or a file of it; name another file"));
   }
   const std::filesystem::file_status there = std::filesystem::status(out, unknown);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there)) {

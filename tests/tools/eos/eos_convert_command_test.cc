@@ -66,6 +66,35 @@ TEST_F(EosConvertTest, TheLogItselfIsNotReplaced) {
   EXPECT_EQ(Content(log), EosLine({}));
 }
 
+// Whichever file of a log is read, and whether or not the one that is written is there.
+TEST_F(EosConvertTest, NoOtherFileOfTheLogIsReplaced) {
+  const std::string log = File("log", EosLine({.step = 2}));
+  const std::string part = File("log.1", EosLine({}));
+  File("log.2", EosLine({}));
+  Compress("log.2");
+  std::filesystem::create_symlink(part, Path("link"));
+  const std::string here = std::filesystem::path(folder_).filename();
+  for (const std::string& read : {log, part, Path("log.2.zst")}) {
+    for (const char* name : {"log", "log.1", "log.1.zst", "log.2.zst", "log.3",
+                             "log.requests.jsonl", "log.meta.json", "log.1.requests.jsonl",
+                             "log.2.requests.jsonl.zst", "log.1.meta.json", "link", "./log.1"}) {
+      const ToolRun run = RunTool({"eos", "convert", read, "--out", Path(name)});
+      EXPECT_EQ(run.exit, 1) << read << " to " << name;
+      EXPECT_THAT(run.err, HasSubstr(std::string("is the log itself or a file of it")))
+          << read << " to " << name;
+    }
+    const ToolRun around =
+        RunTool({"eos", "convert", read, "--out", folder_ + "/../" + here + "/log.1"});
+    EXPECT_EQ(around.exit, 1);
+  }
+  EXPECT_EQ(Content(log), EosLine({.step = 2}));
+  EXPECT_EQ(Content(part), EosLine({}));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 4);
+  for (const char* name : {"log.csv", "log.1.csv", "log.01", "other.1"}) {
+    EXPECT_EQ(RunTool({"eos", "convert", part, "--out", Path(name)}).exit, 0) << name;
+  }
+}
+
 TEST_F(EosConvertTest, ADeviceIsWrittenAndStaysOne) {
   std::filesystem::create_symlink("/dev/null", Path("x.csv"));
   EXPECT_EQ(Convert(EosLine({})).exit, 0);
