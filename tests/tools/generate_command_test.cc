@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <iostream>
 #include <sstream>
 
@@ -52,10 +53,12 @@ TEST(GenerateCommand, StreamsTheAnswerAndTellsHowItEnded) {
   EXPECT_THAT(run.err, HasSubstr("EOS ▅█  at most 0.75, at step 2 of 2"));
 }
 
-TEST(GenerateCommand, WhatWasForeseenStandsBesideWhatCame) {
-  FakeInferenceService server([](const auto& spec, const std::string& text) {
+// What a terminal shows of an answer of two tokens, foreseen behind the first.
+std::string ForeseenText(const std::function<void(v1::Final*)>& change) {
+  FakeInferenceService server([&](const auto& spec, const std::string& text) {
     auto answer = GoodAnswer(spec, text);
     EXPECT_TRUE(spec.eos().predict());
+    change(answer.events.back().mutable_final());
     v1::GenerateResponse prediction;
     prediction.mutable_prediction()->set_at_step(1);
     prediction.mutable_prediction()->set_expected_remaining(3.2);
@@ -65,7 +68,29 @@ TEST(GenerateCommand, WhatWasForeseenStandsBesideWhatCame) {
   });
   const Output run = Generate({"--server", server.address(), "--prompt", "hello", "--predict"});
   EXPECT_EQ(run.exit, 0);
-  EXPECT_THAT(run.err, HasSubstr("  tokens to go, foreseen and real, by gru: 3 and 1 at step 1\n"));
+  return run.err;
+}
+
+TEST(GenerateCommand, WhatWasForeseenStandsBesideWhatCame) {
+  EXPECT_THAT(ForeseenText([](v1::Final*) {}),
+              HasSubstr("  tokens to go, foreseen and real, by gru: 3 and 1 at step 1\n"));
+}
+
+TEST(GenerateCommand, AnAnswerThatWasCutOffWouldHaveGoneOn) {
+  for (const auto reason : {v1::FINISH_REASON_LENGTH, v1::FINISH_REASON_STOP_STRING,
+                            v1::FINISH_REASON_STOP_TOKEN, v1::FINISH_REASON_RUNAWAY}) {
+    EXPECT_THAT(ForeseenText([&](v1::Final* final) { final->set_finish_reason(reason); }),
+                HasSubstr("by gru: 3 and at least 1 at step 1\n"));
+  }
+}
+
+TEST(GenerateCommand, WhatCameIsTheNaturalEndWhereEosWasIgnored) {
+  EXPECT_THAT(ForeseenText([](v1::Final* final) {
+                final->set_finish_reason(v1::FINISH_REASON_LENGTH);
+                final->mutable_usage()->set_completion_tokens(40);
+                final->mutable_usage()->set_natural_end_step(8);
+              }),
+              HasSubstr("by gru: 3 and 7 at step 1\n"));
 }
 
 TEST(GenerateCommand, LogprobsAreShownWithoutJson) {

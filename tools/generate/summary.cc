@@ -33,6 +33,15 @@ std::string CurveOf(const Outcome& outcome) {
                          highest - probabilities.begin() + 1, probabilities.size());
 }
 
+// How much came behind a step. An answer that was cut off would have gone on; under a policy that
+// ignores EOS the end that the model wanted may lie inside it.
+std::string RealText(const v1::Final& final, int32_t at_step) {
+  const v1::Usage& usage = final.usage();
+  if (usage.has_natural_end_step()) return absl::StrCat(usage.natural_end_step() - at_step);
+  const bool ended = final.finish_reason() == v1::FINISH_REASON_STOP_EOS;
+  return absl::StrCat(ended ? "" : "at least ", usage.completion_tokens() - at_step);
+}
+
 // What was foreseen at the first step and after each quarter of the answer, beside what came.
 std::string ForeseenAndReal(const Outcome& outcome) {
   if (outcome.predictions.empty()) return "";
@@ -49,8 +58,8 @@ std::string ForeseenAndReal(const Outcome& outcome) {
     shown = found->at_step();
     absl::StrAppend(&text, text.empty() ? "  tokens to go, foreseen and real, by " : ";",
                     text.empty() ? found->predictor() + ":" : "",
-                    absl::StrFormat(" %.0f and %d at step %d", found->expected_remaining(),
-                                    tokens - found->at_step(), found->at_step()));
+                    absl::StrFormat(" %.0f and %s at step %d", found->expected_remaining(),
+                                    RealText(outcome.final, shown), shown));
   }
   return text + "\n";
 }
