@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -37,13 +38,26 @@ class StreamWriter {
     base::MutexLock lock(&mutex_);
     if (ending_) return true;
     const size_t bytes = message.ByteSizeLong();
+    if (pending_bytes_ + bytes > max_pending_bytes_) DropHints();
     if (pending_bytes_ + bytes > max_pending_bytes_ && !pending_.empty()) return false;
     pending_bytes_ += bytes;
-    if (pending_.empty() || merge_ == nullptr || !merge_(&pending_.back(), &message)) {
-      pending_.push_back(std::move(message));
+    if (pending_.empty() || merge_ == nullptr || !merge_(&pending_.back().message, &message)) {
+      pending_.push_back({.message = std::move(message), .is_hint = false});
     }
     Advance();
     return true;
+  }
+
+  // Sends what may be lost: it is dropped while more than a quarter of the bound is pending, and
+  // later if a message needs its room.
+  void SendHint(Message hint) {
+    base::MutexLock lock(&mutex_);
+    if (ending_) return;
+    const size_t bytes = hint.ByteSizeLong();
+    if (pending_bytes_ + bytes > max_pending_bytes_ / 4) return;
+    pending_bytes_ += bytes;
+    pending_.push_back({.message = std::move(hint), .is_hint = true});
+    Advance();
   }
 
   // Ends the stream after everything sent so far. The first end wins.
@@ -92,6 +106,24 @@ class StreamWriter {
   }
 
  private:
+  struct Pending {
+    Message message;
+    bool is_hint = false;
+  };
+
+  void DropHints() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    std::erase_if(pending_, [this](const Pending& each) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      if (each.is_hint) Took(each.message);
+      return each.is_hint;
+    });
+    if (pending_.empty()) pending_bytes_ = 0;
+  }
+
+  // A message is no longer pending. Merged ones may be smaller than the sum of their parts.
+  void Took(const Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    pending_bytes_ -= std::min(pending_bytes_, message.ByteSizeLong());
+  }
+
   void DropPending() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     pending_.clear();
     pending_bytes_ = 0;
@@ -102,10 +134,10 @@ class StreamWriter {
     if (writing_ || finished_) return;
     if (broken_) DropPending();
     if (!pending_.empty()) {
-      current_ = std::move(pending_.front());
+      current_ = std::move(pending_.front().message);
       pending_.pop_front();
-      const size_t bytes = current_.ByteSizeLong();
-      pending_bytes_ = pending_.empty() || pending_bytes_ < bytes ? 0 : pending_bytes_ - bytes;
+      Took(current_);
+      if (pending_.empty()) pending_bytes_ = 0;
       writing_ = true;
       port_.write(&current_);
     } else if (ending_) {
@@ -118,7 +150,7 @@ class StreamWriter {
   const Merge merge_;
   const size_t max_pending_bytes_;
   base::Mutex mutex_;
-  std::deque<Message> pending_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Pending> pending_ ABSL_GUARDED_BY(mutex_);
   size_t pending_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
   Message current_ ABSL_GUARDED_BY(mutex_);  // lives until its write is done
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;

@@ -86,10 +86,10 @@ bool StreamSink::Append(v1::Delta delta) {
   return writer_.Send(std::move(message));
 }
 
-bool StreamSink::Predict(v1::EndPrediction prediction) {
+void StreamSink::Predict(v1::EndPrediction prediction) {
   v1::GenerateResponse message;
   *message.mutable_prediction() = std::move(prediction);
-  return writer_.Send(std::move(message));
+  writer_.SendHint(std::move(message));
 }
 
 void StreamSink::Finish(v1::Final final) {
@@ -144,9 +144,8 @@ bool UnarySink::Append(v1::Delta delta) {
   return true;
 }
 
-bool UnarySink::Predict(v1::EndPrediction prediction) {
+void UnarySink::Predict(v1::EndPrediction prediction) {
   *message_.add_predictions() = std::move(prediction);
-  return true;
 }
 
 void UnarySink::Finish(v1::Final final) {

@@ -28,8 +28,8 @@ class ClientSink {
   virtual void Start(v1::Started started) = 0;
   // False when more than the client buffer waits for the client; the delta is then lost.
   virtual bool Append(v1::Delta delta) = 0;
-  // Likewise.
-  virtual bool Predict(v1::EndPrediction prediction) = 0;
+  // Of a client that reads slowly it may be lost.
+  virtual void Predict(v1::EndPrediction prediction) = 0;
   virtual void Finish(v1::Final final) = 0;
   // Ends the request with an error; what waits for the client is dropped.
   virtual void Fail(const absl::Status& status) = 0;
@@ -68,7 +68,7 @@ class StreamSink final : public ClientSink,
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override;
   bool Append(v1::Delta delta) override;
-  bool Predict(v1::EndPrediction prediction) override;
+  void Predict(v1::EndPrediction prediction) override;
   void Finish(v1::Final final) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override;
@@ -99,7 +99,7 @@ class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override { *message_.mutable_started() = std::move(started); }
   bool Append(v1::Delta delta) override;
-  bool Predict(v1::EndPrediction prediction) override;
+  void Predict(v1::EndPrediction prediction) override;
   void Finish(v1::Final final) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override { return std::nullopt; }

@@ -71,7 +71,7 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
       token.index == attempt_->first_index()) {
     // Of the two workers that tell the first token, one may know more of the end.
     if (token.index + 1 == output_->size()) Predict(token);
-    return state_ != State::kDone;
+    return true;
   }
   if (pending_end_) {
     Finish(*pending_end_);  // the worker goes on where the request has ended
@@ -87,9 +87,10 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
   LogToken(token);
   Deliver(token, std::move(addition.text));
   if (state_ == State::kDone) return false;
-  if (!addition.end) Predict(token);
-  if (state_ == State::kDone) return false;
-  if (!addition.end) return true;
+  if (!addition.end) {
+    Predict(token);
+    return true;
+  }
   if (addition.end->reason == FinishReason::kStopString) {
     Finish(*addition.end);
     return false;
@@ -124,7 +125,7 @@ void RequestFlow::Predict(const PlacedToken& token) {
   if (spec_.predict_every == 0 || !end || end->at_step <= predicted_step_) return;
   if (end->at_step % spec_.predict_every != 0 || pending_end_) return;
   predicted_step_ = end->at_step;
-  if (!sink_->Predict(PredictionOf(*end))) FailAsSlow();
+  sink_->Predict(PredictionOf(*end));
 }
 
 void RequestFlow::FailAsSlow() {

@@ -150,7 +150,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   absl::Status last_failure_;
   std::string fingerprint_;  // of the model that drew the first tokens
   // The end is known, but until `end_by_` the worker's last word on it is still awaited.
-  int32_t predicted_step_ = 0;  // of the last prediction that the client got
+  int32_t predicted_step_ = 0;  // of the last prediction that was for the client
   std::optional<OutputEnd> pending_end_;
   base::Instant end_by_ = base::kNever;
   base::Instant tick_at_ = base::kNever;

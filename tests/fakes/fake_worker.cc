@@ -180,6 +180,7 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
       token.add_probe(static_cast<float>(token.index() + i) + 0.25F);
     }
   }
+  FakeEstimate(state, generation, &token);
   if (generation.eos_signals()) {
     const float logprob = -1.0F - static_cast<float>(HashOf(history) % 1000) / 256.0F;
     token.mutable_eos()->set_eos_logprob(logprob);
@@ -189,6 +190,16 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
     token.mutable_eos()->set_top1_prob(0.5F);
   }
   return token;
+}
+
+void FakeEstimate(const FakeWorkerState& state, const worker::v1::Generation& generation,
+                  worker::v1::Token* token) {
+  if (!generation.predict() || !state.options.foresees) return;
+  worker::v1::EndEstimate* end = token->mutable_end();
+  end->Clear();
+  end->set_expected_remaining(100.0F + static_cast<float>(token->index()));
+  for (int i = 0; i < 5; ++i) end->add_within(0.25F * static_cast<float>(i));
+  end->set_predictor("learnt");
 }
 
 std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,

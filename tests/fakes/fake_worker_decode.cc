@@ -100,6 +100,7 @@ grpc::Status FakeDecodeStream::Play() {
     if (!committed_) return cancelled_ ? Gone() : grpc::Status::OK;
     committed = *committed_;
   }
+  FakeEstimate(*state_, start_.generation(), &committed);
   return Generate(std::move(committed));
 }
 

@@ -38,6 +38,9 @@ struct FakeWorkerState {
 // The token after `history`, as every fake worker draws it.
 worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Generation& generation,
                             const std::vector<int32_t>& history);
+// Gives it this worker's estimate of the end, if it was asked for and has one.
+void FakeEstimate(const FakeWorkerState& state, const worker::v1::Generation& generation,
+                  worker::v1::Token* token);
 // Whether `token` ends the request, as the engine would decide.
 std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
                                                const worker::v1::Generation& generation,

@@ -148,6 +148,7 @@ class SlowClientTest : public LimitsTest {
       worker.model = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
       worker.max_model_len = 1 << 24;
       worker.blocks_total = 1 << 20;
+      worker.foresees = true;
     });
     StartRouter();
     v1::GenerateRequest request = Request("much", max_tokens);
@@ -176,6 +177,35 @@ TEST_F(SlowClientTest, ClientThatReadsNothingEndsSlowAndDisturbsNobody) {
   const Answer answer = ReadAnswer(reader.get());
   EXPECT_EQ(ReasonText(answer.status), "SLOW_CLIENT") << answer.status;
   EXPECT_FALSE(answer.final.has_value());
+}
+
+// Predictions, which are larger than the tokens that they are about, cost a client nothing but
+// themselves: a buffer that holds the tokens is enough.
+TEST_F(SlowClientTest, ClientThatReadsLateGetsTheSameAnswerWithPredictions) {
+  constexpr int kTokens = 4000;
+  options_.client_buffer = 96 << 10;
+  v1::GenerateRequest request = StartWith(kTokens);
+  request.mutable_spec()->mutable_eos()->set_steps(false);
+  const auto slow = SmallWindowStub(*router_);
+  std::vector<Answer> answers;
+  for (const bool predict : {false, true}) {
+    request.mutable_spec()->mutable_eos()->set_predict(predict);
+    grpc::ClientContext context;
+    const auto reader = slow->Generate(&context, request);
+    ASSERT_TRUE(Eventually([&] { return decode_[0]->decode_streams() == (predict ? 2 : 1); }));
+    ASSERT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+    answers.push_back(ReadAnswer(reader.get()));
+    ASSERT_TRUE(answers.back().status.ok()) << answers.back().status;
+    ASSERT_TRUE(answers.back().final.has_value());
+  }
+  EXPECT_EQ(answers[0].ids.size(), static_cast<size_t>(kTokens));
+  EXPECT_EQ(answers[1].ids, answers[0].ids);
+  EXPECT_EQ(answers[1].text, answers[0].text);
+  EXPECT_EQ(answers[1].final->finish_reason(), answers[0].final->finish_reason());
+  const auto predictions = std::ranges::count_if(
+      answers[1].messages, [](const auto& message) { return message.has_prediction(); });
+  EXPECT_GT(predictions, 0);
+  EXPECT_LT(predictions, kTokens - 1);
 }
 
 TEST_F(SlowClientTest, ClientWithoutProgressEndsSlow) {
