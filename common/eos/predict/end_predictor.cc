@@ -12,6 +12,7 @@ namespace {
 constexpr double kTailMean = 2048;     // where no file says more
 constexpr int32_t kScoredEvery = 16;   // steps
 constexpr int32_t kScoredAtOnce = 64;  // estimates whose outcome is awaited
+constexpr size_t kScoredBefore = 64;   // scores of estimates that were given up for room
 constexpr size_t kVersionDigits = 12;
 
 // What is known of `estimate` when the answer ended at `natural`, or, without that, was seen to go
@@ -51,7 +52,7 @@ struct EndPredictor::Live {
   bool broken = false;  // a step is missing
   std::optional<int32_t> natural_end_step;
   std::deque<EndEstimate> awaited;
-  std::vector<EndScore> scored;  // of those that were too many to wait for
+  std::vector<EndScore> scored;  // at most kScoredBefore, of those that were too many to wait for
 };
 
 EndPredictor::EndPredictor(std::unique_ptr<const PredictorFile> file,
@@ -83,8 +84,10 @@ std::optional<EndEstimate> EndPredictor::Take(SequenceId id, int32_t step,
   const auto found = live_.find(id);
   if (found == live_.end()) return std::nullopt;
   Live* const live = found->second.get();
+  // The steps behind a natural end are not taken, so they are not missing either.
+  if (live->natural_end_step) return std::nullopt;
   live->broken |= step != live->features.step() + 1;
-  if (live->broken || live->natural_end_step) return std::nullopt;
+  if (live->broken) return std::nullopt;
   const uint8_t boundary = BoundaryOf(boundaries_, token.token);
   live->features.Add({.eos_logprob = double{token.eos.eos_logprob},
                       .eos_prob_sampling = double{token.eos.eos_prob_sampling},
@@ -127,14 +130,14 @@ std::optional<EndEstimate> EndPredictor::Learnt(std::string_view length_class, i
   return EstimateOf(*chances, kTailMean, step, PredictorKind::kLearnt);
 }
 
-// An estimate that is given up for room is so old that it was out within no horizon.
+// An estimate that is given up for room is so old that it was out within no horizon. The first of
+// them are told; what lies between those and the ones that are awaited at the end is not.
 void EndPredictor::Remember(const EndEstimate& estimate, Live* live) const {
   static_assert(kScoredEvery * (kScoredAtOnce - 1) > kEndHorizons.back());
   if (estimate.at_step % kScoredEvery != 1) return;
   if (live->awaited.size() == size_t{kScoredAtOnce}) {
-    if (auto score = ScoreOf(live->awaited.front(), std::nullopt, estimate.at_step)) {
-      live->scored.push_back(*score);
-    }
+    const auto score = ScoreOf(live->awaited.front(), std::nullopt, estimate.at_step);
+    if (score && live->scored.size() < kScoredBefore) live->scored.push_back(*score);
     live->awaited.pop_front();
   }
   live->awaited.push_back(estimate);

@@ -49,7 +49,8 @@ class EndPredictor final {
   std::optional<EndEstimate> TakeFirst(SequenceId id, const SampledToken& token);
   // The last token was the end that the model wanted, and the request goes on regardless.
   void NaturalEnd(SequenceId id);
-  // The sequence is over. Returns what came of some of its estimates, one of every 16 steps.
+  // The sequence is over. Returns what came of some of its estimates: one of every 16 steps, and of
+  // a long answer the first 64 and the last 64 of these.
   std::vector<EndScore> End(SequenceId id, const SequenceOutcome& outcome);
   // The sequence is gone without an end.
   void Drop(SequenceId id);

@@ -1,7 +1,9 @@
 // Predictions at the engine: they change nothing, and survive what sequences survive.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <string>
 
 #include "common/eos/predict/end_predictor.h"
@@ -117,6 +119,34 @@ TEST(EnginePredictorTest, EveryTokenThatIsNoEndHasItsOwnEstimate) {
   }
 }
 
+TEST(EnginePredictorTest, EndsThatAreIgnoredAreLearntAndScored) {
+  for (const bool overlap : {false, true}) {
+    for (const EosPolicy policy : {EosPolicy::kIgnoreContinue, EosPolicy::kIgnoreMask}) {
+      const auto predictor = PredictorOf("survival");
+      auto options = Defaults();
+      options.engine.predictor = predictor.get();
+      options.engine.overlap = overlap;
+      options.model.eos_permille = 50;
+      EngineHarness harness(options);
+      uint64_t ended_before_the_limit = 0;
+      for (int32_t i = 0; i < 10; ++i) {
+        SequenceSpec spec = MakeSpec(10, 100, i);
+        spec.stop.eos_policy = policy;
+        const SequenceId id = harness.Admit(spec);
+        ASSERT_TRUE(harness.RunUntilOver(id));
+        const FinishedEvent& finished = *harness.seen(id).finished;
+        ASSERT_EQ(finished.generated_tokens, 100);
+        if (!finished.natural_end_step || *finished.natural_end_step < 3) continue;
+        ++ended_before_the_limit;
+        ASSERT_FALSE(finished.end_scores.empty());
+        EXPECT_EQ(finished.end_scores[0].remaining, *finished.natural_end_step - 1);
+      }
+      EXPECT_GT(ended_before_the_limit, 3u);
+      EXPECT_EQ(predictor->survival().ends(), 10u) << "all of them were watched";
+    }
+  }
+}
+
 // The estimates of a request do not depend on what ran beside it, on preemption or on the engine's
 // way of planning.
 TEST(EnginePredictorTest, EstimatesAreThoseOfTheRequestAlone) {
@@ -195,14 +225,19 @@ TEST(EnginePredictorTest, FiguresAndScoresAreTold) {
   auto options = Defaults();
   options.engine.predictor = predictor.get();
   EngineHarness harness(options);
+  // The engine stands still once it has drawn some tokens.
+  std::promise<void> looked;
+  harness.control().set_on_step([go_on = looked.get_future().share()](const StepPlan& plan) {
+    if (plan.step == 5) go_on.wait_for(std::chrono::seconds(20));
+  });
   const SequenceId id = harness.Admit(MakeSpec(10, 200));
-  ASSERT_TRUE(harness.RunUntil([&] { return harness.seen(id).tokens.size() > 3; }));
+  EXPECT_TRUE(
+      harness.PollUntil([](const EngineFigures& figures) { return figures.foreseen == 1; }));
   const EngineFigures figures = harness.figures();
-  if (figures.running == 1) {
-    EXPECT_EQ(figures.foreseen, 1);
-    EXPECT_GT(figures.expected_tokens, 0);
-    EXPECT_GT(figures.expected_kv_tokens, figures.expected_tokens);
-  }
+  EXPECT_EQ(figures.running, 1);
+  EXPECT_GT(figures.expected_tokens, 0);
+  EXPECT_GT(figures.expected_kv_tokens, figures.expected_tokens);
+  looked.set_value();
   ASSERT_TRUE(harness.RunUntilOver(id));
   EXPECT_EQ(harness.seen(id).finished->end_scores.size(), 13u) << "steps 1, 17, …, 193 of 200";
   EXPECT_EQ(harness.seen(id).finished->generated_tokens, 200);

@@ -120,7 +120,9 @@ TEST(EndPredictorTest, BehindANaturalEndThereIsNothingToForesee) {
   predictor.Begin(kId, kRequest, {}, true);
   for (int32_t step = 1; step <= 5; ++step) predictor.Take(kId, step, TokenOf(1));
   predictor.NaturalEnd(kId);
-  EXPECT_FALSE(predictor.Take(kId, 6, TokenOf(1)).has_value());
+  for (int32_t step = 6; step <= 9; ++step) {
+    EXPECT_FALSE(predictor.Take(kId, step, TokenOf(1)).has_value()) << step;
+  }
   const auto scores = predictor.End(
       kId, {.reason = FinishReason::kLength, .natural_end_step = 5, .generated_tokens = 9});
   ASSERT_EQ(scores.size(), 1u);
@@ -148,15 +150,30 @@ TEST(EndPredictorTest, ScoresSayWhatIsKnownAndNoMore) {
   EXPECT_EQ(cut[0].ended_within, (std::array<int8_t, 5>{0, 0, -1, -1, -1}));
 }
 
-TEST(EndPredictorTest, ALongAnswerIsScoredOnceEverySixteenSteps) {
+TEST(EndPredictorTest, AnAnswerIsScoredOnceEverySixteenSteps) {
   EndPredictor predictor(FileOf("survival"), {});
   predictor.Begin(kId, kRequest, {}, true);
-  for (int32_t step = 1; step <= 4000; ++step) predictor.Take(kId, step, TokenOf(1));
+  for (int32_t step = 1; step <= 1600; ++step) predictor.Take(kId, step, TokenOf(1));
   const auto scores =
-      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 4000});
-  EXPECT_EQ(scores.size(), 250u);
-  EXPECT_EQ(scores.front().ended_within[4], 0);
-  EXPECT_EQ(scores.back().remaining, 4000 - 3985);
+      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 1600});
+  ASSERT_EQ(scores.size(), 100u);
+  for (size_t i = 0; i < scores.size(); ++i) {
+    EXPECT_EQ(scores[i].estimate.at_step, 1 + 16 * static_cast<int32_t>(i));
+  }
+}
+
+TEST(EndPredictorTest, OfALongAnswerTheFirstAndTheLastEstimatesAreScored) {
+  EndPredictor predictor(FileOf("survival"), {});
+  predictor.Begin(kId, kRequest, {}, true);
+  for (int32_t step = 1; step <= 40000; ++step) predictor.Take(kId, step, TokenOf(1));
+  const auto scores =
+      predictor.End(kId, {.reason = FinishReason::kStopEos, .generated_tokens = 40000});
+  ASSERT_EQ(scores.size(), 128u);
+  EXPECT_EQ(scores[0].estimate.at_step, 1);
+  EXPECT_EQ(scores[0].ended_within[4], 0);
+  EXPECT_EQ(scores[63].estimate.at_step, 1 + 63 * 16);
+  EXPECT_EQ(scores[64].estimate.at_step, 39985 - 63 * 16);
+  EXPECT_EQ(scores[127].remaining, 40000 - 39985);
 }
 
 // A file that reads a probe, on a worker that computes none.
