@@ -48,7 +48,8 @@ class RunawayGuard {
   // Takes the next token, the last of `answer`; sets `end_chance` on it.
   void Take(std::span<const TokenId> answer, SampledToken* token);
 
-  // Whether the answer, as it is now, has run away.
+  // Whether the answer, as it is now, has run away, if it may end at all: min_tokens is not known
+  // here.
   bool runaway() const;
 
  private:

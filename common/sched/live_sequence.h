@@ -40,7 +40,7 @@ struct LiveSequence {
     tokens.insert(tokens.end(), spec.generated.begin(), spec.generated.end());
     if (spec.stop.eos_policy == EosPolicy::kHonor) {
       guard.emplace(spec.generated, spec.end_chance_step, boundaries);
-      runaway_told = guard->runaway();
+      runaway_told = ran_away();
     }
   }
 
@@ -113,9 +113,24 @@ struct LiveSequence {
   }
   // Whether its blocks may be taken away and computed again later.
   bool preemptible() const { return running() && !leased() && spec.kind != SequenceKind::kPrefill; }
+  // Before min_tokens no answer has run away: it is not meant to end yet.
+  bool ran_away() const { return guard && generated() >= spec.stop.min_tokens && guard->runaway(); }
   int32_t tokens_left() const { return std::max(0, stop.max_tokens() - generated()); }
+  // What is to be expected of its end here: the last estimate or, where EOS is ignored, the limit,
+  // to which it runs whatever the model wants.
+  std::optional<EndEstimate> expected_end() const {
+    if (spec.stop.eos_policy == EosPolicy::kHonor) return end;
+    if (spec.kind == SequenceKind::kPrefill) return std::nullopt;  // it goes on elsewhere
+    const auto left = static_cast<float>(tokens_left());
+    EndEstimate limit = {
+        .at_step = generated(), .expected_remaining = left, .p50 = left, .p90 = left};
+    for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+      limit.p_within[i] = tokens_left() <= kEndHorizons[i] ? 1 : 0;
+    }
+    return limit;
+  }
   SequenceView view() const {
-    return {id, arrived, prompt_tokens(), generated(), tokens_left(), end};
+    return {id, arrived, prompt_tokens(), generated(), tokens_left(), expected_end()};
   }
 };
 

@@ -18,7 +18,8 @@ struct SequenceView {
   int32_t generated_tokens = 0;
   int32_t tokens_left = 0;  // until its limit; the model may end it before
   // The last estimate of its end, made from its tokens so far or, before the first, from what is
-  // known of its class. Without one nothing is known, which is not the same as a long way to go.
+  // known of its class. Of a sequence that ignores EOS it is the limit itself, to which it runs.
+  // Without one nothing is known, which is not the same as a long way to go.
   std::optional<EndEstimate> end;
 };
 

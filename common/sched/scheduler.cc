@@ -74,7 +74,7 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
   SetState(sequence, SequenceState::kDecoding, now);
   const auto decision = Append(sequence, &first);
   // The prefill worker drew this token, and told or ended what there was to tell or end.
-  if (sequence->guard) sequence->runaway_told = sequence->guard->runaway();
+  if (sequence->guard) sequence->runaway_told = sequence->ran_away();
   sequence->end = sequence->stop.natural_end_step() ? std::nullopt : first.end;
   if (decision.reason != FinishReason::kNone) {
     End(sequence, decision.reason, decision.stop_token, now);
@@ -160,14 +160,14 @@ SchedulerFigures Scheduler::figures() const {
   }
   for (const LiveSequence* sequence : running_) {
     if (!sequence->decodes()) figures.queued_prompt_tokens += sequence->pending();
-    if (!sequence->end) continue;
-    const double left =
-        std::min<double>(sequence->end->expected_remaining, sequence->tokens_left());
+    const auto end = sequence->expected_end();
+    if (!end) continue;
+    const double left = std::min<double>(end->expected_remaining, sequence->tokens_left());
     ++figures.foreseen;
     figures.expected_tokens += left;
     figures.expected_kv_tokens += left * sequence->length();
     const bool cut = sequence->tokens_left() <= kEndHorizons[2];
-    figures.expected_ends += cut ? 1 : sequence->end->p_within[2];
+    figures.expected_ends += cut ? 1 : end->p_within[2];
   }
   return figures;
 }

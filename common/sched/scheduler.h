@@ -41,7 +41,7 @@ struct SchedulerFigures {
   int32_t places = 0;
   bool short_of_blocks = false;  // one of them waits for blocks, so nobody else is let in
   uint64_t ended = 0;            // sequences, in whatever way
-  int32_t foreseen = 0;          // running sequences with an estimate of their end
+  int32_t foreseen = 0;          // running sequences with LiveSequence::expected_end
   // Over these, with what remains held to their limits: tokens to come; tokens in the KV cache
   // times tokens to come; and how many are expected to end within the horizon kEndHorizons[2].
   double expected_tokens = 0, expected_kv_tokens = 0, expected_ends = 0;

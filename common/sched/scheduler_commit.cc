@@ -101,7 +101,7 @@ void Scheduler::NoteSpecial(LiveSequence* sequence, TokenId token) const {
 
 // What is to be done about the answer as it is now: once, unless it ends.
 RunawayAction Scheduler::JudgeRunaway(LiveSequence* sequence) const {
-  if (!sequence->guard || !sequence->guard->runaway()) return RunawayAction::kOff;
+  if (!sequence->ran_away()) return RunawayAction::kOff;
   if (options_.runaway == RunawayAction::kEnd) return RunawayAction::kEnd;
   return std::exchange(sequence->runaway_told, true) ? RunawayAction::kOff : options_.runaway;
 }

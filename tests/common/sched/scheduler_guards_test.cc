@@ -85,6 +85,25 @@ TEST_F(SchedulerGuardsTest, ARunawayEndsWhenTheWindowIsFull) {
   ExpectAllBlocksBack();
 }
 
+TEST_F(SchedulerGuardsTest, BeforeMinTokensNothingRunsAway) {
+  constexpr int32_t kFewest = kWindow + 44;
+  for (const RunawayAction action : {RunawayAction::kWarn, RunawayAction::kEnd}) {
+    options_.runaway = action;
+    Start();
+    SequenceSpec spec = Long();
+    spec.stop.min_tokens = kFewest;
+    const SequenceId id = Run(std::move(spec));
+    EXPECT_EQ(ToldAt(id), std::vector<int32_t>{kFewest});
+    const bool ends = action == RunawayAction::kEnd;
+    EXPECT_EQ(ReasonOf(id), ends ? FinishReason::kRunaway : FinishReason::kLength);
+    SequenceSpec replay = Replay(id, kWindow + 10);
+    replay.stop.min_tokens = kFewest;
+    const SequenceId again = Run(std::move(replay));
+    EXPECT_EQ(ToldAt(again), std::vector<int32_t>{kFewest});
+    EXPECT_EQ(ReasonOf(again), ReasonOf(id));
+  }
+}
+
 TEST_F(SchedulerGuardsTest, AWarningIsGivenOnceAndTheAnswerGoesOn) {
   options_.runaway = RunawayAction::kWarn;
   Start();

@@ -119,8 +119,38 @@ TEST_F(SchedulerPolicyTest, BehindANaturalEndNothingIsForeseen) {
     if (const auto* token = std::get_if<TokenEvent>(&event.what)) told = token->token.end;
   }
   EXPECT_FALSE(told.has_value());
-  EXPECT_EQ(scheduler_->figures().foreseen, 0);
   Cancel(id);
+}
+
+TEST_F(SchedulerPolicyTest, WhoIgnoresEosIsExpectedToRunToTheLimit) {
+  for (const EosPolicy policy : {EosPolicy::kIgnoreContinue, EosPolicy::kIgnoreMask}) {
+    Start(40);
+    SequenceSpec spec = Spec(kLocal, 4, 30);
+    spec.stop.eos_policy = policy;
+    const SequenceId id = Add(std::move(spec));
+    scheduler_->Foresee(id, Expect(3));
+    const auto estimate = [&] {
+      std::optional<EndEstimate> end;
+      scheduler_->Visit([&](const LiveSequence& sequence) { end = sequence.view().end; });
+      return end;
+    };
+    ASSERT_TRUE(estimate().has_value());
+    EXPECT_EQ(estimate()->expected_remaining, 30);
+    EXPECT_EQ(estimate()->p_within, (std::array<float, 5>{0, 0, 0, 1, 1}));
+    // The model wants to end, soon and then at once; the request does not.
+    for (const SampledToken& token :
+         {SampledToken{.token = 50, .end = Expect(1)}, SampledToken{.token = 2}}) {
+      const StepPlan plan = Plan();
+      scheduler_->Commit(plan, {.samples = {token}}, now_);
+    }
+    EXPECT_EQ(estimate()->expected_remaining, 28);
+    const SchedulerFigures figures = scheduler_->figures();
+    EXPECT_EQ(figures.foreseen, 1);
+    EXPECT_EQ(figures.expected_tokens, 28);
+    EXPECT_EQ(figures.expected_kv_tokens, 28 * 6);
+    EXPECT_EQ(figures.expected_ends, 0);
+    Cancel(id);
+  }
 }
 
 }  // namespace
