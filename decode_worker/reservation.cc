@@ -1,6 +1,7 @@
 #include "decode_worker/reservation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -164,6 +165,10 @@ absl::Status Reservation::CheckComplete(const PushCommitment& commitment) const 
   if (products > static_cast<size_t>(kMaxEosProbeDims)) {
     return BadPiece("the commit carries " + std::to_string(products) +
                     " products of a probe; expected at most " + std::to_string(kMaxEosProbeDims));
+  }
+  const auto& probe = commitment.first_token.probe;
+  if (!std::ranges::all_of(probe, [](float product) { return std::isfinite(product); })) {
+    return BadPiece("the commit carries products of a probe that are not finite numbers");
   }
   return absl::OkStatus();
 }

@@ -1,6 +1,7 @@
 // What a reservation does with blocks that a transport writes directly.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <optional>
 #include <span>
@@ -108,6 +109,17 @@ TEST_F(DirectWriteTest, ACommitWithMoreProductsThanAProbeHasIsRefused) {
   EXPECT_EQ(committed_, 0);
   ASSERT_TRUE(reply_->answer);
   EXPECT_NE(reply_->answer->status().message().find("65 products"), std::string::npos);
+}
+
+TEST_F(DirectWriteTest, ACommitWithProductsThatAreNoNumbersIsRefused) {
+  ASSERT_TRUE(Direct(0, 0, std::string(64, 'a')).ok());
+  ASSERT_TRUE(Direct(1, 0, std::string(64, 'b')).ok());
+  PushCommitment commitment = {.block_count = 2, .byte_count = 128, .first_token = {.token = 3}};
+  commitment.first_token.probe = {1, std::nanf("")};
+  reservation_.Commit(commitment);
+  EXPECT_EQ(committed_, 0);
+  ASSERT_TRUE(reply_->answer);
+  EXPECT_NE(reply_->answer->status().message().find("not finite"), std::string::npos);
 }
 
 TEST_F(DirectWriteTest, ACommitWithTheProductsOfAProbeIsTaken) {

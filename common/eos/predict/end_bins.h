@@ -23,6 +23,7 @@ using EndChances = std::array<double, kBins>;
 struct Calibration {
   std::vector<double> x, y;  // x ascending; both empty: corrects nothing
 
+  // Of a number; what is none has no place between the points.
   double Apply(double logit) const;
 };
 using Calibrations = std::array<Calibration, kBins>;

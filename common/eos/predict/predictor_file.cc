@@ -68,8 +68,8 @@ std::optional<EndChances> PredictorFile::Step(const PredictorInput& input,
                                               std::span<double> state) const {
   EndLogits logits = model->Step(input, state);
   for (size_t bin = 0; bin < kBins; ++bin) {
-    logits[bin] = calibration[bin].Apply(logits[bin]);
     if (std::isnan(logits[bin])) return std::nullopt;
+    logits[bin] = calibration[bin].Apply(logits[bin]);
   }
   return ChancesOf(logits);
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 
 #include "common/eos/predict/sealed_json.h"
@@ -38,6 +39,27 @@ TEST(PredictorFileTest, SaysWhatItHolds) {
   EXPECT_EQ(file->model_fingerprint, "f1");
   EXPECT_EQ(file->model->kind(), PredictorKind::kSurvival);
   EXPECT_EQ(file->rows_to_warm_up, 0);
+}
+
+// A model whose numbers leave what can be computed.
+class NoNumber final : public EosPredictor {
+ public:
+  PredictorKind kind() const override { return PredictorKind::kMlp; }
+  size_t state_size() const override { return 0; }
+  EndLogits Step(const PredictorInput&, std::span<double>) const override {
+    EndLogits logits{};
+    logits[3] = std::nan("");
+    return logits;
+  }
+};
+
+TEST(PredictorFileTest, WhatIsNoNumberIsNoChanceEither) {
+  PredictorFile file;
+  file.model = std::make_unique<NoNumber>();
+  const SignalFeatures features(PredictRequest{});
+  EXPECT_FALSE(file.Step({features, "a"}, {}).has_value());
+  for (Calibration& bin : file.calibration) bin = {.x = {-1, 1}, .y = {-2, 2}};
+  EXPECT_FALSE(file.Step({features, "a"}, {}).has_value()) << "a calibration hides it";
 }
 
 TEST(PredictorFileTest, SurvivalIsTheProductOverSteps) {
