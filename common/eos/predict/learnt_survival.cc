@@ -126,9 +126,11 @@ double LearntSurvival::HazardUpTo(const Curve& curve, int64_t step) {
 }
 
 const LearntSurvival::Curve* LearntSurvival::CurveFor(std::string_view length_class) const {
+  // The first of kFewestEnds counts a little less than one when the last has come.
+  constexpr double kEnough = kFewestEnds - 0.5;
   const auto found = classes_.find(length_class);
-  if (found != classes_.end() && found->second.ends >= kFewestEnds) return &found->second;
-  return all_.ends >= kFewestEnds ? &all_ : nullptr;
+  if (found != classes_.end() && found->second.ends >= kEnough) return &found->second;
+  return all_.ends >= kEnough ? &all_ : nullptr;
 }
 
 std::optional<EndChances> LearntSurvival::ChancesAfter(std::string_view length_class,

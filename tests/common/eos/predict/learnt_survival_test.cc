@@ -30,7 +30,10 @@ TEST(LearntSurvivalTest, KnowsNothingUntilSomeEndsWereSeen) {
   EXPECT_FALSE(survival.ChancesAfter("a", 1).has_value());
   AddEnds(&survival, "a", 10, 100, /*natural=*/false);
   EXPECT_FALSE(survival.ChancesAfter("a", 1).has_value()) << "nothing ended by itself";
-  AddEnds(&survival, "a", 10, static_cast<int32_t>(LearntSurvival::kFewestEnds) + 1);
+  const auto fewest = static_cast<int32_t>(LearntSurvival::kFewestEnds);
+  AddEnds(&survival, "a", 10, fewest - 1);
+  EXPECT_FALSE(survival.ChancesAfter("a", 1).has_value()) << "one too few";
+  AddEnds(&survival, "a", 10, 1);
   EXPECT_TRUE(survival.ChancesAfter("a", 1).has_value());
 }
 
