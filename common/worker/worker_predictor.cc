@@ -22,6 +22,17 @@ void ReadState(const std::string& path, const std::string& fingerprint, LearntSu
 
 }  // namespace
 
+PredictionFlags FlagsOfRole(const PredictionFlags& flags, WorkerRole role) {
+  PredictionFlags own = flags;
+  if (role == WorkerRole::kDecode || own.state.empty()) return own;
+  spdlog::warn(
+      "--predictor-state is {} and a prefill worker sees no ends, so it neither reads nor writes "
+      "that file; give the flag to decode workers",
+      own.state);
+  own.state.clear();
+  return own;
+}
+
 absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
                                                 const std::string& model_dir) {
   if (flags.predictor == "off") {

@@ -6,6 +6,7 @@
 #include "absl/status/statusor.h"
 #include "common/config/options.h"
 #include "common/eos/predict/end_predictor.h"
+#include "common/worker/worker_core.h"
 
 namespace baton {
 
@@ -14,6 +15,10 @@ struct ChosenPredictor {
   bool off = false;
   std::unique_ptr<PredictorFile> file;  // may be null
 };
+
+// The flags as they are for a worker of that role. A prefill worker sees no ends, so it has nothing
+// to read or to keep: a state file is warned about and left alone.
+PredictionFlags FlagsOfRole(const PredictionFlags& flags, WorkerRole role);
 
 // Reads the file that the flags name, or that lies in the model directory. A file that was named
 // must be there and whole; one that was found is warned about and left alone.

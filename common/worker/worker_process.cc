@@ -65,7 +65,7 @@ class Worker final {
   absl::Status Ready() const;
   absl::Status Healthy() const;
   std::optional<Fatal> StartEngine();
-  void StartPredictor(ChosenPredictor chosen);
+  void StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags);
   std::optional<Fatal> StartServer();
   RpcServerOptions ServerOptions() const;
   void PublishConfig(base::Duration load_time);
@@ -128,7 +128,8 @@ std::optional<Fatal> Worker::StartAdmin() {
 
 std::optional<Fatal> Worker::StartEngine() {
   const base::Instant begin = clock_.Now();
-  auto chosen = ChoosePredictor(flags_.prediction, flags_.model_dir);
+  const PredictionFlags prediction = FlagsOfRole(flags_.prediction, spec_.role);
+  auto chosen = ChoosePredictor(prediction, flags_.model_dir);
   if (!chosen.ok()) {
     return FatalOf(chosen.status(), ExitCode::kUsage, "cannot foresee ends as --predictor says",
                    "--predictor auto");
@@ -146,7 +147,7 @@ std::optional<Fatal> Worker::StartEngine() {
   PublishConfig(clock_.Now() - begin);
   probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
   probe_->WatchStopSet(model_.special_tokens);
-  StartPredictor(*std::move(chosen));
+  StartPredictor(*std::move(chosen), prediction);
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine = Engine::Start(model_.engine, model_.loaded->kv_cache(),
                               std::move(model_.loaded->runner), &clock_);
@@ -185,15 +186,13 @@ std::optional<Fatal> Worker::StartEngine() {
   return std::nullopt;
 }
 
-void Worker::StartPredictor(ChosenPredictor chosen) {
-  const PredictionFlags& flags = flags_.prediction;
+void Worker::StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags) {
   predictor_ = MakePredictor(std::move(chosen), flags, model_.loaded->fingerprint,
                              model_.engine.token_boundaries);
   model_.engine.predictor = predictor_.get();
   if (predictor_ == nullptr) return;
   probe_->PredictorChosen(predictor_->kind(), predictor_->version());
-  // A prefill worker sees no ends, so it has nothing to keep.
-  if (!flags.state.empty() && spec_.role == WorkerRole::kDecode) {
+  if (!flags.state.empty()) {
     saver_ = std::make_unique<SurvivalSaver>(&predictor_->survival(), model_.loaded->fingerprint,
                                              flags.state);
   }

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "common/eos/predict/sealed_json.h"
 #include "common/eos/predict/survival_state.h"
@@ -111,6 +112,19 @@ TEST_F(WorkerPredictorTest, WhatWasLearntIsReadAndACorruptStateStartsAnew) {
   EXPECT_FALSE(made()->Learnt("a", 1).has_value());
 }
 
+TEST_F(WorkerPredictorTest, APrefillWorkerReadsNoState) {
+  LearntSurvival learnt;
+  for (int i = 0; i < 20; ++i) learnt.Add({.length_class = "a", .to = 9, .natural = true});
+  ASSERT_TRUE(SaveSurvival(learnt, "f1", path("state")).ok());
+  const PredictionFlags flags{.state = path("state")};
+  EXPECT_EQ(FlagsOfRole(flags, WorkerRole::kDecode).state, path("state"));
+  EXPECT_EQ(FlagsOfRole(flags, WorkerRole::kPrefill).state, "");
+  EXPECT_EQ(FlagsOfRole(flags, WorkerRole::kPrefill).predictor, flags.predictor);
+  // What the flags would otherwise make a mistake.
+  const PredictionFlags off{.predictor = "off", .state = path("state")};
+  EXPECT_TRUE(ChoosePredictor(FlagsOfRole(off, WorkerRole::kPrefill), "").ok());
+}
+
 TEST_F(WorkerPredictorTest, TheSaverSavesAtIntervalsAndAtTheEnd) {
   LearntSurvival survival;
   {
@@ -127,10 +141,20 @@ TEST_F(WorkerPredictorTest, TheSaverSavesAtIntervalsAndAtTheEnd) {
   EXPECT_TRUE(LoadSurvival(path("late"), "f1", &read).ok());
 }
 
-TEST_F(WorkerPredictorTest, AFolderThatIsNotThereStopsNothing) {
+TEST_F(WorkerPredictorTest, AFolderThatIsNotThereIsTriedAgain) {
   LearntSurvival survival;
-  const SurvivalSaver saver(&survival, "f1", path("no/such/state"), std::chrono::milliseconds(1));
-  survival.Add({.length_class = "a", .to = 9, .natural = true});
+  {
+    const SurvivalSaver saver(&survival, "f1", path("later/state"), std::chrono::milliseconds(1));
+    survival.Add({.length_class = "a", .to = 9, .natural = true});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(std::filesystem::exists(path("later")));
+    std::filesystem::create_directory(path("later"));
+    EXPECT_TRUE(Eventually([&] { return std::filesystem::exists(path("later/state")); },
+                           std::chrono::seconds(20)))
+        << "it does not try again";
+  }
+  LearntSurvival read;
+  EXPECT_TRUE(LoadSurvival(path("later/state"), "f1", &read).ok());
 }
 
 }  // namespace
