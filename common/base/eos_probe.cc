@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/sha256.h"
 
 namespace baton {
 namespace {
@@ -42,6 +44,20 @@ absl::Status CheckEosProbe(const EosProbe& probe) {
     return absl::InvalidArgumentError("a probe with values that are not finite numbers");
   }
   return absl::OkStatus();
+}
+
+uint64_t EosProbeDigest(const EosProbe& probe) {
+  std::vector<float> biases = probe.biases;
+  biases.resize(static_cast<size_t>(probe.dims));  // none are zeros
+  std::string bytes =
+      absl::StrCat(probe.hidden, " ", probe.dims, " ", probe.layer.value_or(-1), " ");
+  const auto add = [&bytes](const std::vector<float>& values) {
+    bytes.append(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+  };
+  add(probe.directions);
+  add(biases);
+  const std::string digits = Sha256Hex(bytes).substr(0, 2 * sizeof(uint64_t));
+  return std::max<uint64_t>(1, std::stoull(digits, nullptr, 16));
 }
 
 }  // namespace baton

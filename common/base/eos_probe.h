@@ -31,4 +31,8 @@ struct EosProbe {
 // values that are not finite. Whether a probe fits a model is another question.
 absl::Status CheckEosProbe(const EosProbe& probe);
 
+// Tells probes apart whose products mean different things: by sizes, layer, directions and biases.
+// Never 0, so that 0 can say that there is none.
+uint64_t EosProbeDigest(const EosProbe& probe);
+
 }  // namespace baton

@@ -108,6 +108,8 @@ struct EngineOptions {
   RunawayAction runaway = RunawayAction::kOff;  // for answers that go round in circles
   // Foresees ends, on the engine's thread. It outlives the engine; null: nothing is foreseen.
   EndPredictor* predictor = nullptr;
+  // Whether the products of the runner's probe go out with the tokens.
+  bool tells_products = true;
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;

@@ -257,6 +257,9 @@ bool EngineLoop::FinishStep() {
   if (!healthy_) return false;
   ++steps_;
   const base::Duration predicting = Foresee(step.plan, &*output);
+  if (!options_.tells_products) {
+    for (SampledToken& token : output->samples) token.probe.clear();
+  }
   scheduler_.Commit(step.plan, *output, end);
   watchdog_->Works();
   PublishAndEmit();

@@ -38,6 +38,7 @@ struct WorkerIdentity {
   std::string compute_dtype;
   int32_t max_model_len = 0;
   int32_t vocab_size = 0;
+  uint64_t probe_digest = 0;  // EosProbeDigest of the probe whose products it tells; 0 = none
   // Where prefill workers reach a decode worker (--advertise); empty means where the router dials
   // it.
   std::string push_address;

@@ -230,6 +230,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
     BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(worker.model_dir));
     if (Fits(*predictors_probe, config)) computed = *predictors_probe;
   }
+  if (computed) model.probe_digest = EosProbeDigest(*computed);
   BATON_ASSIGN_OR_RETURN(
       model.loaded, LoadModel(
                         worker.model_dir, ModelOptionsOf(worker, std::move(computed)),

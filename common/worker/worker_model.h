@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@ struct WorkerModel {
   WorkModel work;
   std::string compute_dtype;
   std::string numerics;
+  uint64_t probe_digest = 0;  // EosProbeDigest of what it computes; 0 without a probe
 };
 
 // What the steps of `model` cost, on all its ranks, and what its machines can do together.

@@ -56,15 +56,22 @@ absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
   return ChosenPredictor{};
 }
 
-const EosProbe* ProbeFor(ChosenPredictor* chosen, const std::string& named) {
+const EosProbe* ProbeFor(ChosenPredictor* chosen, const EosProbe* named) {
   if (!chosen->file || !chosen->file->probe) return nullptr;
-  if (named.empty()) return &*chosen->file->probe;
+  const EosProbe& own = *chosen->file->probe;
+  if (named == nullptr) return &own;
+  if (EosProbeDigest(*named) == EosProbeDigest(own)) return nullptr;
   spdlog::warn(
-      "the predictor '{}' reads a probe of its own, and --probe {} gives the worker another; ends "
-      "are foreseen by the lengths that are served; leave --probe out to have the predictor",
-      chosen->file->name, named);
+      "the predictor '{}' reads a probe of its own, of {} directions, and --probe gives the worker "
+      "another, of {}; ends are foreseen by the lengths that are served; leave --probe out to have "
+      "the predictor",
+      chosen->file->name, own.dims, named->dims);
   chosen->file.reset();
   return nullptr;
+}
+
+bool IsOfAnotherModel(const ChosenPredictor& chosen, const std::string& fingerprint) {
+  return chosen.file && chosen.file->model_fingerprint != fingerprint;
 }
 
 std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const PredictionFlags& flags,
@@ -74,7 +81,7 @@ std::unique_ptr<EndPredictor> MakePredictor(ChosenPredictor chosen, const Predic
     spdlog::info("ends are not foreseen: --predictor is off");
     return nullptr;
   }
-  if (chosen.file && chosen.file->model_fingerprint != fingerprint) {
+  if (IsOfAnotherModel(chosen, fingerprint)) {
     spdlog::warn(
         "the predictor '{}' is of the model {} and this worker serves {}; ends are foreseen by the "
         "lengths that are served",

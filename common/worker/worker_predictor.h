@@ -25,10 +25,15 @@ PredictionFlags FlagsOfRole(const PredictionFlags& flags, WorkerRole role);
 absl::StatusOr<ChosenPredictor> ChoosePredictor(const PredictionFlags& flags,
                                                 const std::string& model_dir);
 
-// The probe that the model has to compute for the predictor; null when it reads none. A worker
-// computes one probe: where `named`, the one of --probe, is another, the predictor's file is warned
-// about and left alone, because it would read products that mean something else.
-const EosProbe* ProbeFor(ChosenPredictor* chosen, const std::string& named);
+// The probe that the model has to compute for the predictor; null when it reads none, or reads that
+// of --probe, which is `named` and computed anyway; null where the flag is not given. A worker
+// computes one probe: where `named` is another, the predictor's file is warned about and left
+// alone, because it would read products that mean something else.
+const EosProbe* ProbeFor(ChosenPredictor* chosen, const EosProbe* named);
+
+// Whether the file is of another model than `fingerprint`, so that neither it nor the products of
+// its probe mean anything here.
+bool IsOfAnotherModel(const ChosenPredictor& chosen, const std::string& fingerprint);
 
 // The predictor of a worker; null when it is off. A file of another model than `fingerprint` is
 // warned about and left alone. What was learnt in an earlier life is read from the state file; one

@@ -14,6 +14,7 @@
 #include "common/base/ticket.h"
 #include "common/config/exit_code.h"
 #include "common/config/ready_line.h"
+#include "common/formats/eos_probe_file.h"
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
 #include "common/model/kv_arena.h"
@@ -134,7 +135,9 @@ std::optional<Fatal> Worker::StartEngine() {
     return FatalOf(chosen.status(), ExitCode::kUsage, "cannot foresee ends as --predictor says",
                    "--predictor auto");
   }
-  const EosProbe* const predictors_probe = ProbeFor(&*chosen, flags_.engine.probe);
+  absl::StatusOr<EosProbeFile> named;
+  if (!flags_.engine.probe.empty()) named = LoadEosProbeFile(flags_.engine.probe);
+  const EosProbe* const predictors_probe = ProbeFor(&*chosen, named.ok() ? &named->probe : nullptr);
   auto model = [&] {
     const LoadProgressTicks ticks(&progress_, &clock_);
     return LoadWorkerModel(flags_, clock_, predictors_probe, &progress_);
@@ -147,6 +150,11 @@ std::optional<Fatal> Worker::StartEngine() {
   PublishConfig(clock_.Now() - begin);
   probe_ = std::make_unique<MetricsProbe>(&registry_, model_.work, &clock_);
   probe_->WatchStopSet(model_.special_tokens);
+  // What its own probe was computed for means nothing, so nobody is told of the products.
+  if (predictors_probe != nullptr && IsOfAnotherModel(*chosen, model_.loaded->fingerprint)) {
+    model_.engine.tells_products = false;
+    model_.probe_digest = 0;
+  }
   StartPredictor(*std::move(chosen), prediction);
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
   auto engine = Engine::Start(model_.engine, model_.loaded->kv_cache(),
@@ -168,6 +176,7 @@ std::optional<Fatal> Worker::StartEngine() {
       .compute_dtype = model_.compute_dtype,
       .max_model_len = model_.engine.max_model_len,
       .vocab_size = model_.engine.vocab_size,
+      .probe_digest = model_.probe_digest,
       .push_address = flags_.server.advertise,
       .tls = flags_.server.tls.enabled()};
   if (flags_.engine.device == DeviceFlag::kCuda) {

@@ -243,6 +243,21 @@ TEST(EnginePredictorTest, FiguresAndScoresAreTold) {
   EXPECT_EQ(harness.seen(id).finished->generated_tokens, 200);
 }
 
+TEST(EnginePredictorTest, ProductsGoOutWithTheTokensUnlessTheyAreNotTold) {
+  for (const bool tells : {true, false}) {
+    auto options = Defaults();
+    options.engine.tells_products = tells;
+    options.model.probe_dims = 3;
+    EngineHarness harness(options);
+    const SequenceId id = harness.Admit(MakeSpec(10, 5));
+    ASSERT_TRUE(harness.RunUntilOver(id));
+    ASSERT_EQ(harness.seen(id).samples.size(), 5u);
+    for (const SampledToken& token : harness.seen(id).samples) {
+      EXPECT_EQ(token.probe.size(), tells ? 3u : 0u);
+    }
+  }
+}
+
 TEST(EnginePredictorTest, ASequenceThatIsCancelledIsForgotten) {
   const auto predictor = PredictorOf("gru");
   auto options = Defaults();

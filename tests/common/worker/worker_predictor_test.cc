@@ -57,16 +57,21 @@ class WorkerPredictorTest : public testing::Test {
 
 TEST_F(WorkerPredictorTest, ItsProbeIsComputedUnlessAnotherIsNamed) {
   ChosenPredictor none;
-  EXPECT_EQ(ProbeFor(&none, ""), nullptr);
+  EXPECT_EQ(ProbeFor(&none, nullptr), nullptr);
   const auto with_probe = [] {
     ChosenPredictor chosen{.file = std::make_unique<PredictorFile>()};
     chosen.file->probe = EosProbe{.hidden = 2, .dims = 1, .directions = {1, 2}, .biases = {0}};
     return chosen;
   };
   ChosenPredictor alone = with_probe();
-  EXPECT_EQ(ProbeFor(&alone, ""), &*alone.file->probe);
+  EXPECT_EQ(ProbeFor(&alone, nullptr), &*alone.file->probe);
+  ChosenPredictor same = with_probe();
+  const EosProbe equal = {.hidden = 2, .dims = 1, .directions = {1, 2}};
+  EXPECT_EQ(ProbeFor(&same, &equal), nullptr) << "--probe has it computed";
+  EXPECT_NE(same.file, nullptr);
   ChosenPredictor beside = with_probe();
-  EXPECT_EQ(ProbeFor(&beside, "other.json"), nullptr);
+  const EosProbe other = {.hidden = 2, .dims = 1, .directions = {1, 3}};
+  EXPECT_EQ(ProbeFor(&beside, &other), nullptr);
   EXPECT_EQ(beside.file, nullptr) << "it would read products of another probe";
 }
 
@@ -81,6 +86,11 @@ TEST_F(WorkerPredictorTest, AFileOfAnotherModelIsLeftAlone) {
   Write("eos_predictor.json", FileOfModel("f2"));
   EXPECT_EQ(KindWith("auto"), PredictorKind::kLearnt);
   EXPECT_EQ(KindWith(path("eos_predictor.json")), PredictorKind::kLearnt);
+  const auto chosen = ChoosePredictor({.predictor = "auto"}, path(""));
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_TRUE(IsOfAnotherModel(*chosen, "f1"));
+  EXPECT_FALSE(IsOfAnotherModel(*chosen, "f2"));
+  EXPECT_FALSE(IsOfAnotherModel(ChosenPredictor{}, "f1"));
 }
 
 TEST_F(WorkerPredictorTest, ACorruptFileIsAnErrorOnlyWhereItWasNamed) {
