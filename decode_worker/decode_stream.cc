@@ -177,7 +177,9 @@ void DecodeStream::OnCommitted(const PushCommitment& commitment) {
   if (!predict_ || first.token.natural_end) first.token.end.reset();
   SendStarted(first, cached_tokens);
   reservation->Accept();
-  core_->engine().CommitImport(sequence(), commitment.first_token);
+  // To the predictor here the products of another probe would mean something else.
+  if (commitment.probe_digest != core_->identity().probe_digest) first.token.probe.clear();
+  core_->engine().CommitImport(sequence(), std::move(first.token));
 }
 
 void DecodeStream::SendStarted(const PlacedToken& token, int32_t cached_tokens) {

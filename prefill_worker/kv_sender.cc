@@ -75,7 +75,10 @@ void KvSender::Send(const std::vector<LeasedBlock>& blocks, int32_t used_tokens)
 void KvSender::Commit(int32_t index, const SampledToken& first, double unix_time) {
   base::Failpoint("committing");
   std::shared_ptr<KvPush> push;
-  PushCommitment commitment{.first_index = index, .first_token = first, .unix_time = unix_time};
+  PushCommitment commitment{.first_index = index,
+                            .first_token = first,
+                            .unix_time = unix_time,
+                            .probe_digest = core_->identity().probe_digest};
   {
     base::MutexLock lock(&mutex_);
     if (over_ || !why_.ok()) return;

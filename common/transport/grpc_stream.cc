@@ -70,6 +70,7 @@ grpc::ByteBuffer MessageOf(const OutboxItem& item, SourceReads* reads) {
     worker_pb::PushCommit* proto = request.mutable_commit();
     proto->set_block_count(commit.block_count);
     proto->set_byte_count(commit.byte_count);
+    proto->set_probe_digest(commit.probe_digest);
     TokenToProto({commit.first_index, commit.first_token, commit.unix_time},
                  {.eos_signal = true, .probe = true}, proto->mutable_first_token());
   }

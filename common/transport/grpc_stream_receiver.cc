@@ -117,7 +117,8 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
                     .byte_count = commit.byte_count(),
                     .first_index = first.index,
                     .first_token = std::move(first.token),
-                    .unix_time = first.unix_time});
+                    .unix_time = first.unix_time,
+                    .probe_digest = commit.probe_digest()});
     return absl::OkStatus();
   }
 

@@ -78,7 +78,8 @@ struct PushCommitment {
   int64_t byte_count = 0;
   int32_t first_index = 0;
   SampledToken first_token;
-  double unix_time = 0;  // when sampled
+  double unix_time = 0;       // when sampled
+  uint64_t probe_digest = 0;  // of the sender's probe: WorkerIdentity
 };
 
 // --- Sender. ---

@@ -59,6 +59,7 @@ WorkerHarness::WorkerHarness(Options options)
                           .compute_dtype = "float32",
                           .max_model_len = options_.engine.max_model_len,
                           .vocab_size = options_.engine.vocab_size,
+                          .probe_digest = options_.probe_digest,
                           .tls = options_.tls.enabled()};
   core_ = std::make_unique<WorkerCore>(
       std::move(identity), engine_.get(), &clock_, options_.timeouts, &probe_,

@@ -39,6 +39,7 @@ class WorkerHarness final {
     int block_size = 4;
     std::string fingerprint = "fp-a";
     std::string numerics = "fake/1";
+    uint64_t probe_digest = 0;
     TlsOptions tls;
     std::optional<TlsOptions> push_tls;  // of its pushes, where not `tls`
     bool narrow_client = false;          // its channel takes 64 KiB at most before somebody reads

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "common/base/status.h"
+#include "common/eos/predict/end_predictor.h"
 #include "tests/fakes/veiled_blocks.h"
 #include "tests/fakes/worker_harness.h"
 
@@ -49,6 +51,49 @@ TEST(HandoffTest, ProductsOfTheFirstTokenTravelWithTheCommit) {
   ASSERT_TRUE(result.started) << result.decode << result.prefill;
   EXPECT_THAT(result.started->token().probe(),
               testing::ElementsAreArray(local.started->token().probe()));
+}
+
+// Of a file that reads the products of the first token; what it says does not matter.
+class AnyModel final : public EosPredictor {
+ public:
+  PredictorKind kind() const override { return PredictorKind::kMlp; }
+  size_t state_size() const override { return 0; }
+  EndLogits Step(const PredictorInput&, std::span<double>) const override { return {}; }
+};
+
+TEST(HandoffTest, ProductsOfAnotherProbeDoNotReachThePredictor) {
+  for (const uint64_t senders : {0, 7, 8}) {
+    auto file = std::make_unique<PredictorFile>();
+    file->model = std::make_unique<AnyModel>();
+    file->tail_mean = 2048;
+    file->probe = EosProbe{.hidden = 1, .dims = 5};
+    file->reads_probe = file->reads_first_probe = true;
+    EndPredictor predictor(std::move(file), {});
+    auto from = Prefill();
+    WorkerHarness::Options to;
+    from.model.probe_dims = to.model.probe_dims = 5;
+    from.probe_digest = senders;
+    to.probe_digest = 7;
+    to.engine.predictor = &predictor;
+    WorkerHarness prefill(from), decode(to);
+    worker_pb::Generation generation = MakeGeneration(10, 6);
+    generation.set_predict(true);
+    ReservedCall reserved(decode, generation);
+    PrefillCall prefills(prefill, PrefillRequestFor(generation, reserved.reserved, decode));
+    prefills.ReadAll();
+    ASSERT_TRUE(prefills.Finish().ok());
+    int foreseen = 0, tokens = 0;
+    worker_pb::DecodeResponse response;
+    while (reserved.call.Read(&response)) {
+      for (const worker_pb::Token& token : response.tokens().tokens()) {
+        ++tokens;
+        foreseen += token.has_end();
+      }
+    }
+    ASSERT_TRUE(reserved.call.Finish().ok());
+    ASSERT_EQ(tokens, 5);
+    EXPECT_EQ(foreseen, senders == 7 ? 4 : 0) << senders;
+  }
 }
 
 TEST(HandoffTest, NothingOfFormerOwnersLeavesWithTheLastBlock) {

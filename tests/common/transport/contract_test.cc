@@ -91,7 +91,8 @@ TEST_P(KvTransportContractTest, BlocksArriveWholeAndTheCommitIsAnswered) {
                 .byte_count = 99,
                 .first_index = 4,
                 .first_token = token,
-                .unix_time = 12.5});
+                .unix_time = 12.5,
+                .probe_digest = 0xfedcba9876543210});
   const absl::Status status = observer_->Wait();
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(SameTicket(inboxes_.hello_.ticket, ticket_));
@@ -105,6 +106,7 @@ TEST_P(KvTransportContractTest, BlocksArriveWholeAndTheCommitIsAnswered) {
   EXPECT_EQ(seen.byte_count, 99);
   EXPECT_EQ(seen.first_index, 4);
   EXPECT_EQ(seen.unix_time, 12.5);
+  EXPECT_EQ(seen.probe_digest, 0xfedcba9876543210);
   EXPECT_EQ(seen.first_token.token, 17);
   EXPECT_EQ(seen.first_token.top_logprobs.size(), 2u);
   EXPECT_EQ(seen.first_token.eos.eos_prob_sampling, 0.25f);
