@@ -33,9 +33,12 @@ struct AdmissionView {
 // which tokens are drawn. Orders are strict weak orders of one moment; they may differ from moment
 // to moment.
 //
-// A policy cannot starve anybody: the sequence that came first (CameBefore) always starts, gets
-// blocks and runs before the others, never yields, and needs nobody's leave. So estimates may be
-// wrong at no other cost than time.
+// A policy does not decide whether anybody gets on. The sequence that came first (CameBefore)
+// starts before all others that are queued and needs nobody's leave; once it runs, it gets blocks
+// and its row before the others and is not preempted. Two things go before it under any policy:
+// sequences that were preempted start again first, and as a reservation, which has blocks and no
+// token yet, it may be revoked like any other; its request then comes back as old as it is. So
+// estimates may be wrong at no other cost than time.
 struct Policy {
   // Whether `a` starts, and has its prompt computed, before `b`.
   bool (*starts_before)(const SequenceView& a, const SequenceView& b, base::Instant now);

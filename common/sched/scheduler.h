@@ -70,10 +70,10 @@ struct SchedulerFigures {
 //
 // Blocks go to running sequences first; then to those that were preempted; then to
 // queued prompts and reservations in policy order, each of which gets all its blocks at once and
-// leaves one free for every sequence that may still grow. When a running sequence finds none, a
-// reservation is revoked, else another sequence is preempted, as the policy says; the sequence that
-// came first never is, and it comes first whatever the policy says. So one sequence alone always
-// finishes.
+// leaves one free for every sequence that may still grow. Of the queued the one that came first is
+// the first whatever the policy says. When a running sequence finds no block, a reservation is
+// revoked, else another sequence is preempted, as the policy says, but never the one of them that
+// came first. So one sequence alone always finishes.
 //
 // With two steps in flight a plan is made while the one before computes. Rows may then feed a token
 // that is still being drawn. What a token decides (ends, states, the prefix cache) is decided at
