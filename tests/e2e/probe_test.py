@@ -34,6 +34,23 @@ def as_linear(path, fingerprint=None):
     return changed
 
 
+def predictor_with(path, fingerprint):
+    """A predictor file of the model `fingerprint` that brings the directions of the probe at `path` along."""
+    probe = json.loads(path.read_text())
+    text = json.dumps({
+        "model_fingerprint": fingerprint or probe["model_fingerprint"], "name": "n", "made_by": "test",
+        "bins": [1, 2, 4, 8, 16, 32, 64, 128, 256, 1024], "tail_mean": 2048,
+        "probe": {"layer": probe.get("layer"), "dims": DIMS, "hidden": probe["hidden"],
+                  "directions": probe["payload"],
+                  "biases": base64.b64encode(struct.pack(f"<{DIMS}f", *[0.0] * DIMS)).decode()},
+        "features": [], "mean": [], "scale": [], "calibration": None,
+        "model": {"kind": "survival", "classes": {"a": {"steps": [9], "hazard": [0.1]}}, "default": "a"}})
+    made = path.with_name(f"predictor-{fingerprint or 'own'}.json")
+    made.write_text('{"format":"baton-eos-predictor","version":1,"sha256":"%s","body":%s}'
+                    % (hashlib.sha256(text.encode()).hexdigest(), text))
+    return made
+
+
 def requests():
     return [{"request_id": f"p{i}", "messages": [{"role": "user", "content": f"Tell me a story about a {subject}."}],
              "temperature": 0.9 if i % 2 else 0, "seed": 3 + i, "max_tokens": 40, "eos_probe": True}
@@ -86,6 +103,24 @@ class ProbeTest(unittest.TestCase):
         with Cluster() as service:
             answer = service.generate(requests()[:1], "--chat")[0]
         self.assertEqual(set(products(answer)), {None})
+
+    def test_a_predictors_own_probe_is_told_of_unless_it_is_of_another_model(self):
+        def answer(*flags):
+            with Cluster(flags=flags) as service:
+                return service.generate(requests()[:1], "--chat", "--predict")[0]
+        own = ["--predictor", predictor_with(self.normed, None)]
+        foreign = ["--predictor", predictor_with(self.normed, "0" * 32)]
+        alone = answer(*own)
+        self.assertTrue(all(len(row) == DIMS for row in products(alone)))
+        self.assertTrue(alone["predictions"])
+        beside = answer(*own, "--probe", self.normed)
+        self.assertEqual(products(beside), products(alone))
+        self.assertTrue(beside["predictions"], "it is the same probe")
+        self.assertEqual(answer(*own, "--probe", self.middle)["predictions"], [])
+        left_alone = answer(*foreign)
+        self.assertEqual(set(products(left_alone)), {None})
+        self.assertEqual(left_alone["predictions"], [])
+        self.assertEqual(products(answer(*foreign, "--probe", self.normed)), products(alone))
 
     def test_a_file_that_is_no_probe_ends_the_start(self):
         code, said = self.worker_exit("--probe", pathlib.Path(self.folder.name) / "none.json")
