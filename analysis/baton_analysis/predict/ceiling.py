@@ -56,17 +56,21 @@ def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], ho
     half = prefixes.after.shape[1] // 2
     known, ends = bins.Ends(prefixes.after, prefixes.natural).within(horizon)
     first, later = slice(0, half), slice(half, None)
-    seen = known[:, first].sum(axis=1)
-    ceiling = (ends[:, first].sum(axis=1) + 0.5) / (seen + 1)
-    place, column = np.nonzero(known[:, later])
+    seen, ended = known[:, first].sum(axis=1), ends[:, first].sum(axis=1)
+    # Ranks: between prefixes none of whose continuations ended the better known one is lower.
+    ceiling = (ended + 0.5) / (seen + 1)
+    # Without two continuations nothing is known of how far a frequency is off.
+    place, column = np.nonzero(known[:, later] & (seen > 1)[:, None])
     happened = ends[:, later][place, column]
     prompts = frame.prompts[frame.answer_of[prefixes.rows]]
     drawings = Drawings(prompts[place])
     rows = np.arange(len(place))
-    # The frequency of 16 continuations is off by chance: its Brier is too high by this much.
-    noise = (ceiling * (1 - ceiling) / np.maximum(seen - 1, 1))[place]
+    # The frequency of some continuations is off by chance: its Brier is too high by its variance,
+    # of which this is the unbiased estimate.
+    share = ended[place] / seen[place]
+    noise = share * (1 - share) / (seen[place] - 1)
     errors = {name: drawings.sums(rows, (p[place] - happened)**2) for name, p in chances.items()}
-    best = drawings.sums(rows, (ceiling[place] - happened)**2 - noise)
+    best = drawings.sums(rows, (share - happened)**2 - noise)
     found = {
         "ceiling": {
             "auroc": figures.ranking(drawings, rows, ceiling[place], happened)[0],

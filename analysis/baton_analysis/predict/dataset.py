@@ -203,6 +203,7 @@ class Splits:
     """Of each prompt its split: as split.jsonl says, else 60/20/20 by a hash of the prompt."""
 
     def __init__(self, path: str):
+        self._path = path
         self._of = {}
         if not os.path.exists(path):
             return
@@ -219,7 +220,10 @@ class Splits:
 
     def of(self, prompt: str) -> str:
         if self._of:
-            return self._of.get(prompt, "train")
+            if prompt not in self._of:
+                raise InputError(f"{self._path} has no line for the prompt {prompt}; expected one "
+                                 "for each prompt of the answers")
+            return self._of[prompt]
         place = _fraction("split", prompt)
         return "train" if place < 0.6 else "validation" if place < 0.8 else "test"
 

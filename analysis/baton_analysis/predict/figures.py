@@ -84,34 +84,38 @@ def calibration_error(drawings: Drawings, rows, chances, happened) -> Figure:
     return interval(np.abs(off).sum(axis=1), drawings.sums(rows, np.ones(len(rows))))
 
 
-def kendall_tau(predicted: np.ndarray, actual: np.ndarray) -> float | None:
-    """Tau-b of two short lists."""
-    upper = np.triu_indices(len(predicted), 1)
-    a = np.sign(predicted[:, None] - predicted)[upper]
-    b = np.sign(actual[:, None] - actual)[upper]
-    pairs = np.sqrt((a != 0).sum() * (b != 0).sum())
-    return float((a * b).sum() / pairs) if pairs else None
-
-
-def concurrent_tau(prompts: np.ndarray, predicted: np.ndarray, actual: np.ndarray, sets: int = 300,
-                   size: int = 32, seed: int = 1) -> Figure:
+def concurrent_tau(drawings: Drawings, rows: np.ndarray, predicted: np.ndarray, actual: np.ndarray,
+                   sets: int = 300, size: int = 32, seed: int = 1) -> Figure:
     """The mean tau over sets of requests that might run together: rows at random, of prompts that
-    differ. The interval draws sets again."""
+    differ. The interval draws prompts again (in a set each pair counts as often as both its
+    prompts were drawn), and sets, which are a sample, too."""
+    prompts = drawings.of_row[rows]
     if len(np.unique(prompts)) < 2 * size:
         return Figure(None)
     rng = np.random.default_rng(seed)
-    found = []
+    taus, pairs = [], []
     for _ in range(sets):
-        rows = rng.integers(len(predicted), size=3 * size)
-        _, first = np.unique(prompts[rows], return_index=True)
-        rows = rows[rng.permutation(first)[:size]]
-        tau = kendall_tau(predicted[rows], actual[rows])
-        if tau is not None:
-            found.append(tau)
-    if not found:
-        return Figure(None)
-    drawn = rng.choice(found, (DRAWS, len(found))).mean(axis=1)
-    return interval(np.concatenate(([np.mean(found)], drawn)))
+        chosen = rng.integers(len(predicted), size=3 * size)
+        _, first = np.unique(prompts[chosen], return_index=True)
+        chosen = chosen[rng.permutation(first)[:size]]
+        weights = drawings.weights[:, prompts[chosen]]
+        tau, count = kendall_tau(predicted[chosen], actual[chosen], weights)
+        taus.append(tau)
+        pairs.append(count)
+    drawn = rng.multinomial(sets, np.full(sets, 1 / sets), DRAWS)
+    counts = np.vstack([np.ones(sets), drawn]) * np.transpose(pairs)
+    return interval((np.transpose(taus) * counts).sum(axis=1), counts.sum(axis=1))
+
+
+def kendall_tau(predicted: np.ndarray, actual: np.ndarray, weights: np.ndarray):
+    """Tau-b of a short list, once per row of `weights` [rows, list]: how often each member counts.
+    Beside it of how many pairs it is; where one of the two ties all pairs, of none."""
+    a = np.sign(predicted[:, None] - predicted)
+    b = np.sign(actual[:, None] - actual)
+    total = lambda table: ((weights @ table) * weights).sum(axis=1) / 2
+    apart = np.sqrt(total(np.abs(a)) * total(np.abs(b)))
+    tau = np.divide(total(a * b), apart, out=np.zeros(len(weights)), where=apart > 0)
+    return tau, np.where(apart > 0, total(1 - np.eye(len(predicted))), 0)
 
 
 def lead_times(starts: np.ndarray, alarm: np.ndarray) -> np.ndarray:

@@ -4,12 +4,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from baton_analysis.predict import bins, figures
+from baton_analysis.predict import arms, bins, figures
 from baton_analysis.predict.evaluators import of_logits
 from baton_analysis.predict.figures import Drawings, Figure
 from baton_analysis.predict.frame import Frame
 
-FALSE_ALARMS_MAX = 0.01  # per row that does not end within the horizon
+FALSE_ALARMS_MAX = 0.01  # per row of a family that does not end within the horizon
 LEAD_HORIZON = 16
 QUANTILES = (0.1, 0.5, 0.9)
 
@@ -36,18 +36,36 @@ def announced(logits: np.ndarray, tail_mean: float) -> Announced:
                      {q: bins.quantile(found.within, tail_mean, q) for q in QUANTILES})
 
 
-def alarm_thresholds(frame: Frame, said: Announced) -> dict[int, float]:
-    """Per horizon the lowest chance that at most 1 % of the rows without an end so soon exceed."""
+def alarm_thresholds(frame: Frame, said: Announced) -> dict[str, dict[int, float]]:
+    """Per family and horizon the lowest chance that at most 1 % of the family's rows without an end
+    so soon exceed; "all" is of all rows together, for families that are not in the frame.
+
+    The rows of endless answers are left out: all of them are quiet, and so many that with them
+    any alarm of the others would be rare.
+    """
+    families = np.array(frame.families)[frame.answer_of]
+    groups = {name: families == name for name in sorted(set(families.tolist()) - {arms.RUNAWAY})}
+    groups[arms.ALL] = families != arms.RUNAWAY
+    return {name: _thresholds(frame, said, own) for name, own in groups.items()}
+
+
+def _thresholds(frame, said, own) -> dict[int, float]:
     found = {}
     for horizon in bins.HORIZONS:
         known, happened = frame.ends.within(horizon)
-        quiet = said.chance(horizon)[known & ~happened]
+        quiet = said.chance(horizon)[own & known & ~happened]
         found[horizon] = float(np.quantile(quiet, 1 - FALSE_ALARMS_MAX)) if len(quiet) else 1.0
     return found
 
 
+def _of_rows(frame, rows, thresholds, horizon) -> np.ndarray:
+    """The threshold of each row's family."""
+    of_answer = [thresholds.get(family, thresholds[arms.ALL])[horizon] for family in frame.families]
+    return np.array(of_answer)[frame.answer_of[rows]]
+
+
 def judge(frame: Frame, rows: np.ndarray, said: Announced, base: Announced,
-          thresholds: dict[int, float]) -> dict:
+          thresholds: dict[str, dict[int, float]]) -> dict:
     """Of these rows of the frame. `base`: what M0 says of them; it is what skill is against."""
     prompts = frame.prompts[frame.answer_of[rows]]
     drawings = Drawings(prompts)
@@ -60,15 +78,15 @@ def judge(frame: Frame, rows: np.ndarray, said: Announced, base: Announced,
         "horizons": {
             str(horizon):
                 _horizon(drawings, ends, said.chance(horizon), base.chance(horizon), horizon,
-                         thresholds[horizon]) for horizon in bins.HORIZONS
+                         _of_rows(frame, rows, thresholds, horizon)) for horizon in bins.HORIZONS
         },
-        "remaining": _remaining(drawings, ends, said, base, prompts),
+        "remaining": _remaining(drawings, ends, said, base),
     }
     found["lead"] = _lead(frame, rows, said, thresholds)
     return found
 
 
-def _horizon(drawings, ends, chances, base, horizon, threshold) -> dict:
+def _horizon(drawings, ends, chances, base, horizon, thresholds) -> dict:
     known, happened = ends.within(horizon)
     rows = np.flatnonzero(known)
     p, m0, event = chances[rows], base[rows], happened[rows]
@@ -76,7 +94,7 @@ def _horizon(drawings, ends, chances, base, horizon, threshold) -> dict:
         return {"rows": 0, "ends": 0}
     area, precision_area = figures.ranking(drawings, rows, p, event)
     error, error_m0 = (drawings.sums(rows, (q - event)**2) for q in (p, m0))
-    alarm = p > threshold
+    alarm = p > thresholds[rows]
     return {
         "rows":
             len(rows),
@@ -103,7 +121,7 @@ def _horizon(drawings, ends, chances, base, horizon, threshold) -> dict:
     }
 
 
-def _remaining(drawings, ends, said, base, prompts) -> dict:
+def _remaining(drawings, ends, said, base) -> dict:
     rows = np.flatnonzero(ends.natural)
     if not len(rows):
         return {}
@@ -115,7 +133,7 @@ def _remaining(drawings, ends, said, base, prompts) -> dict:
         "mae": figures.interval(sums, drawings.sums(rows, np.ones(len(rows)))),
         "median_ae": Figure(float(np.median(error))),
         "mae_against_m0": figures.interval(sums, sums_m0),
-        "kendall_tau": figures.concurrent_tau(prompts[rows], said.expected[rows], actual),
+        "kendall_tau": figures.concurrent_tau(drawings, rows, said.expected[rows], actual),
         "coverage_90": drawings.ratio(rows, (actual <= said.quantiles[0.9][rows]).astype(float)),
     }
     for q in QUANTILES:
@@ -127,7 +145,7 @@ def _remaining(drawings, ends, said, base, prompts) -> dict:
 def _lead(frame: Frame, rows, said, thresholds) -> dict:
     """Of answers that ended by themselves and all of whose rows are among these."""
     alarm = np.zeros(frame.rows, dtype=bool)
-    alarm[rows] = said.chance(LEAD_HORIZON) > thresholds[LEAD_HORIZON]
+    alarm[rows] = said.chance(LEAD_HORIZON) > _of_rows(frame, rows, thresholds, LEAD_HORIZON)
     chosen = np.unique(frame.answer_of[rows])
     natural = [number for number in chosen.tolist() if frame.answers[number].natural]
     if not natural:

@@ -5,8 +5,8 @@ from baton_analysis.predict.bins import HORIZONS
 
 BEYOND = "·"  # of a horizon above half of the mean length: no aim
 HORIZON_COLUMNS = (("auroc", "AUROC"), ("auprc", "AUPRC"), ("brier", "Brier"), ("skill", "skill"),
-                   ("ece", "ECE"), ("accuracy", "accuracy"), ("precision", "precision"), ("recall",
-                                                                                          "recall"))
+                   ("ece", "ECE"), ("accuracy", "accuracy"), ("precision", "precision"),
+                   ("recall", "recall"), ("false_alarms", "false alarms"))
 REMAINING_COLUMNS = (("mae", "MAE"), ("median_ae", "median AE"), ("mae_against_m0", "MAE / M0"),
                      ("pinball_0.1", "pinball .1"), ("pinball_0.5", "pinball .5"),
                      ("pinball_0.9", "pinball .9"), ("coverage_90", "coverage .9"), ("kendall_tau",

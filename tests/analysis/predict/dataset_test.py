@@ -67,6 +67,13 @@ class DatasetTest(DatasetCase):
                          {a.prompt for a in dataset.of("test")}, set())
         self.assertTrue(90 < len({a.prompt for a in dataset.of("train")}) < 126)
 
+    def test_a_prompt_without_a_split_is_an_error(self):
+        synthetic_dataset.write(self.folder, prompts=5)
+        self.change("split.jsonl", '"prompt_index": 3, "family": "story"',
+                    '"prompt_index": 77, "family": "story"')
+        with self.assertRaisesRegex(InputError, "no line for the prompt story/3"):
+            Dataset(self.folder)
+
     def test_rows_of_a_frame_end_before_the_end(self):
         dataset = self.written(prompts=6)
         frame = frame_of(dataset, dataset.answers, self.flags)
@@ -152,6 +159,34 @@ class DatasetTest(DatasetCase):
         self.assertGreater(found["model"]["skill_of_ceiling"].value, 0.9)
         self.assertAlmostEqual(found["survival"]["skill_of_ceiling"].value, 0)
         self.assertGreater(found["ceiling"]["auroc"].value, 0.9)
+
+    def test_the_ceiling_has_the_brier_of_the_true_chances(self):
+        """However few continuations foretell: the chance that is in their frequency is taken off."""
+        dataset = self.written(prompts=60, ceiling=True)
+        frame = frame_of(dataset, dataset.of("test"), self.flags)
+        rng = np.random.default_rng(7)
+        rows = np.arange(3000) % frame.rows
+        chances = rng.choice([0.02, 0.3, 0.9], len(rows))
+        for count in (4, 32):
+            ends = rng.random((len(rows), count)) < chances[:, None]
+            prefixes = ceiling.Prefixes(rows, np.where(ends, 2.0, 9.0), np.full(ends.shape, True))
+            found = ceiling.compare(frame, prefixes, {"survival": np.full(len(rows), 0.4),
+                                                      "model": chances}, 4)  # yapf: disable
+            truth = (chances * (1 - chances)).mean()
+            self.assertAlmostEqual(found["ceiling"]["brier"].value, truth, delta=0.008)
+            self.assertAlmostEqual(found["model"]["skill_of_ceiling"].value, 1, delta=0.05)
+
+    def test_of_the_ceiling_only_what_two_continuations_foretell_counts(self):
+        dataset = self.written(prompts=60, ceiling=True)
+        frame = frame_of(dataset, dataset.of("test"), self.flags)
+        after = np.full((20, 4), 2.0)
+        natural = np.full((20, 4), True)
+        natural[10:, 0] = False  # cut off too early to tell
+        after[::2, 2:] = 9.0
+        prefixes = ceiling.Prefixes(np.arange(20), after, natural)
+        found = ceiling.compare(frame, prefixes, {"survival": np.full(20, 0.5)}, 4)
+        # All that count were said to end: half of them did not.
+        self.assertAlmostEqual(found["ceiling"]["brier"].value, 0.5)
 
     def test_what_cannot_be_read_is_told(self):
         synthetic_dataset.write(self.folder, prompts=3, projections=True)

@@ -42,23 +42,49 @@ class FiguresTest(unittest.TestCase):
         self.assertAlmostEqual(wide.value, 0.5)
         self.assertAlmostEqual(wide.high - wide.low, 2 * 1.96 * 0.5 / np.sqrt(80), delta=0.05)
 
+    def tau(self, predicted, actual, *weights):
+        weights = weights or (np.ones(len(predicted)),)
+        return figures.kendall_tau(np.array(predicted), np.array(actual), np.array(weights))
+
     def test_kendall_tau(self):
-        self.assertAlmostEqual(figures.kendall_tau(np.array([1, 2, 3]), np.array([10, 20, 30])), 1)
-        self.assertAlmostEqual(figures.kendall_tau(np.array([1, 2, 3]), np.array([3, 1, 2])),
-                               -1 / 3)
-        tied = figures.kendall_tau(np.array([1, 1, 2]), np.array([1, 2, 3]))
-        self.assertAlmostEqual(tied, 2 / np.sqrt(2 * 3))
-        self.assertIsNone(figures.kendall_tau(np.array([1, 1]), np.array([1, 2])))
+        found, pairs = self.tau([1, 2, 3], [10, 20, 30])
+        self.assertAlmostEqual(found[0], 1)
+        self.assertAlmostEqual(pairs[0], 3)
+        self.assertAlmostEqual(self.tau([1, 2, 3], [3, 1, 2])[0][0], -1 / 3)
+        self.assertAlmostEqual(self.tau([1, 1, 2], [1, 2, 3])[0][0], 2 / np.sqrt(2 * 3))
+        self.assertEqual(self.tau([1, 1], [1, 2])[1][0], 0)
+
+    def test_a_pair_counts_as_often_as_both_of_it_were_drawn(self):
+        found, pairs = self.tau([1, 2, 3], [3, 1, 2], [1, 1, 1], [0, 2, 1], [3, 2, 1])
+        # Of 2 and 3, which are in order, two pairs; with 1 six and three that are not.
+        self.assertTrue(np.allclose(found, [-1 / 3, 1, (2 - 6 - 3) / 11]))
+        self.assertTrue(np.allclose(pairs, [3, 2, 11]))
 
     def test_sets_of_concurrent_requests(self):
         rng = np.random.default_rng(2)
         actual = rng.random(len(self.rows))
-        found = figures.concurrent_tau(self.prompts, actual, actual)
+        found = figures.concurrent_tau(self.drawings, self.rows, actual, actual)
         self.assertAlmostEqual(found.value, 1)
-        found = figures.concurrent_tau(self.prompts, rng.random(len(self.rows)), actual)
+        found = figures.concurrent_tau(self.drawings, self.rows, rng.random(len(self.rows)), actual)
         self.assertAlmostEqual(found.value, 0, delta=0.05)
-        few = np.zeros(len(self.rows), dtype=int)
-        self.assertIsNone(figures.concurrent_tau(few, actual, actual).value)
+        few = figures.Drawings(np.zeros(len(self.rows), dtype=int))
+        self.assertIsNone(figures.concurrent_tau(few, self.rows, actual, actual).value)
+
+    def test_the_interval_of_tau_draws_prompts(self):
+        """All rows of a prompt alike: it is as wide as where prompts are drawn one by one."""
+        rng = np.random.default_rng(6)
+        actual, noise = rng.random((2, 80))
+        predicted = actual + noise
+        found = figures.concurrent_tau(self.drawings, self.rows, predicted[self.prompts],
+                                       actual[self.prompts])
+        taus = []
+        for _ in range(400):
+            drawn = rng.integers(80, size=80)
+            a, b = (np.sign(of[drawn][:, None] - of[drawn]) for of in (predicted, actual))
+            taus.append((a * b).sum() / np.abs(b).sum())
+        low, high = np.quantile(taus, (0.025, 0.975))
+        self.assertAlmostEqual(found.value, np.mean(taus), delta=0.03)
+        self.assertTrue(0.7 < (found.high - found.low) / (high - low) < 1.4)
 
     def test_lead_is_the_alarm_that_stays_on(self):
         starts = np.array([0, 4, 7, 9])
