@@ -38,11 +38,7 @@ def main(arguments: list[str]) -> int:
 def evaluated(dataset: Dataset, flags: np.ndarray, files: list[str], jobs: int = 1) -> dict:
     """Everything that is reported, as plain data."""
     judge = Judge(dataset, flags)
-    # M0 and M1 are always there; what is served of M0 is the same without the sampling's classes.
-    judged = judge.baselines() + [
-        model for model in (models.of_file(path, dataset)
-                            for path in files) if model.kind not in ("survival", "thresholds")
-    ]
+    judged = judge.baselines() + [models.of_file(path, dataset) for path in files]
     by_kind = defaultdict(list)
     figures_of = side_by_side(judge.judged, judged, jobs)
     for model, found in zip(judged, figures_of):
@@ -222,7 +218,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "files", metavar="FILE", nargs="*",
         help="what `scripts/eos train` wrote; files of one kind are its seeds. M0 "
-        "and M1 are always there")
+        "and M1 are always there, M0 with a class per family and sampling")
     parser.add_argument("--model", metavar="DIR", required=True,
                         help="folder of the model, for its tokenizer.json")
     parser.add_argument("--json", action="store_true", help="all figures, with their intervals")

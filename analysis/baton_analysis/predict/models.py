@@ -10,17 +10,23 @@ from baton_analysis.predict import bins, evaluators, file, kinds, survival
 from baton_analysis.predict.dataset import Answer, Dataset
 from baton_analysis.predict.frame import Frame
 
+BASELINES = ("survival", "thresholds")
+
 
 class Model(NamedTuple):
     kind: str
     seed: int
     tail_mean: float
     logits: Callable[[Frame], np.ndarray]  # calibrated
+    baseline: bool = False
 
     @property
     def title(self) -> str:
         kind = kinds.KINDS.get(self.kind)
-        return kind.title if kind else self.kind
+        title = kind.title if kind else self.kind
+        if self.baseline or self.kind not in BASELINES:
+            return title
+        return f"{title.split()[0]} of a file"
 
 
 def baselines(answers: list[Answer], train: Frame) -> list[Model]:
@@ -32,7 +38,7 @@ def baselines(answers: list[Answer], train: Frame) -> list[Model]:
     m0 = lambda frame: survival.logits(model, frame.steps, [
         sampling_class(answer) for answer in frame.answers], frame.starts)  # yapf: disable
     m1 = kinds.fit("thresholds", train, train, 0, None).logits
-    return [Model("survival", 0, tail, m0), Model("thresholds", 0, tail, m1)]
+    return [Model(kind, 0, tail, logits, True) for kind, logits in zip(BASELINES, (m0, m1))]
 
 
 def sampling_class(answer: Answer) -> str:

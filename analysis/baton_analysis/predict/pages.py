@@ -16,7 +16,8 @@ def sections(found: dict, folder: str) -> dict[str, str]:
     parts = {"data": data_table(found), "aims": aims_table(found)}
     parts["pictures"] = "\n\n".join(f"![{title}]({folder}/{name}.svg)" for name, title in PICTURES)
     parts["families"] = "\n\n".join(
-        family_table(found, main, family) for family in families_of(found, main)
+        family_table(found, main, family)
+        for family in families_of(found, main)
         if family in FAMILIES or _is_held_out_family(family))
     parts["ceiling"] = ceiling_table(found)
     parts["arms"] = other_arms(found)
@@ -42,8 +43,9 @@ def data_table(found: dict) -> str:
 
 
 def _trained_on(data: dict) -> str:
-    limit = data.get("train_rows_max")
-    return f" Each model was trained on at most {limit:,} of the training rows." if limit else ""
+    made_of = data["trained_on"]
+    return (f" Each model was trained on {made_of['train_rows']:,} rows of "
+            f"{made_of['train_answers']:,} answers of the training split.")
 
 
 def aims_table(found: dict) -> str:
@@ -74,7 +76,7 @@ def family_table(found: dict, arm: str, family: str) -> str:
     one = next(iter(models.values()))["arms"][arm][family]
     marks = [BEYOND if horizon > one["mean_length"] / 2 else "" for horizon in HORIZONS]
     head = ["model", *(f"AUROC k={k}{mark}" for k, mark in zip(HORIZONS, marks)), "AUPRC 4", "Brier 4",
-            "skill 4", "ECE 4", "precision 4", "recall 4", "accuracy 4", "lead", "MAE", "MAE / M0",
+            "skill 4", "ECE 4", "precision 4", "recall 4", "false alarms 4", "accuracy 4", "lead", "MAE", "MAE / M0",
             "pinball .1 / .5 / .9", "coverage .9", "tau"]  # yapf: disable
     rows = []
     for name, model in models.items():
@@ -82,7 +84,7 @@ def family_table(found: dict, arm: str, family: str) -> str:
         at, remaining = judged["horizons"], judged["remaining"]
         rows.append([name, *(cell(at[str(k)].get("auroc")) for k in HORIZONS)] + [
             cell(at["4"].get(key)) for key in ("auprc", "brier", "skill", "ece", "precision", "recall",
-                                               "accuracy")] + [
+                                               "false_alarms", "accuracy")] + [
             lead(judged["lead"]), cell(remaining.get("mae")), cell(remaining.get("mae_against_m0")),
             " / ".join(cell(remaining.get(f"pinball_{q}")) for q in (0.1, 0.5, 0.9)),
             cell(remaining.get("coverage_90")), cell(remaining.get("kendall_tau"))])  # yapf: disable
@@ -131,8 +133,8 @@ def other_arms(found: dict) -> str:
                 ])
     order = list(models)
     rows.sort(key=lambda row: (row[0] != main, row[0], row[1], order.index(row[2])))
-    return markdown(["arm", "family", "model", "answers", "AUROC 4", "skill 4", "ECE 4", "MAE / M0"],
-                    rows)
+    return markdown(
+        ["arm", "family", "model", "answers", "AUROC 4", "skill 4", "ECE 4", "MAE / M0"], rows)
 
 
 def _is_held_out_family(family: str) -> bool:

@@ -2,7 +2,8 @@
 
 The page keeps what a person wrote; what stands between `<!-- NAME -->` and `<!-- end NAME -->` is
 made anew. Pictures lie in the folder PAGE. Trained files stay in --work, so a study that was
-stopped goes on where it was.
+stopped goes on where it was; recipe.json there says of which rows and options they are, and a study
+of others is refused.
 """
 
 import argparse
@@ -12,13 +13,14 @@ import re
 import sys
 
 from baton_analysis.errors import InputError
-from baton_analysis.predict import boundaries, kinds, pages, pictures
+from baton_analysis.predict import boundaries, file, kinds, pages, pictures
 from baton_analysis.predict.dataset import Dataset
 from baton_analysis.predict.evaluate import evaluated
 from baton_analysis.predict.jobs import side_by_side
-from baton_analysis.predict.train import Trained, add_training_options, limit_threads
+from baton_analysis.predict.train import Trained, add_training_options, limit_threads, recipe
 
 SEEDS = 3
+RECIPE, RESULT = "recipe.json", "study.json"
 SERVED = tuple(
     name for name in kinds.KINDS if name not in ("thresholds", "forest", "lstm", "transformer"))
 
@@ -33,12 +35,13 @@ def main(arguments: list[str]) -> int:
             name for name in options.kinds
             if dataset.probe_width or not kinds.KINDS[name].needs_probe
         ]
-        os.makedirs(options.work, exist_ok=True)
+        made_of = recipe(dataset, options)
+        _claim(options.work, made_of)
         files = _trained(dataset, flags, chosen, options)
         found = evaluated(dataset, flags, files, options.jobs)
-        found["data"]["train_rows_max"] = options.train_rows_max
-        with open(os.path.join(options.work, "study.json"), "w", encoding="utf-8") as file:
-            json.dump(found, file)
+        found["data"]["trained_on"] = made_of
+        with open(os.path.join(options.work, RESULT), "w", encoding="utf-8") as result:
+            json.dump(found, result)
         folder = os.path.splitext(options.out)[0]
         pictures.draw(found, folder)
         write_page(options.out, pages.sections(found, os.path.basename(folder)))
@@ -47,6 +50,32 @@ def main(arguments: list[str]) -> int:
         print(f"eos study: {error}", file=sys.stderr)
         return 2
     return 0
+
+
+def _claim(folder: str, made_of: dict):
+    """The folder is for trained files of this recipe."""
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, RECIPE)
+    if not os.path.exists(path):
+        there = sorted(name for name in os.listdir(folder) if name != RESULT)
+        if there:
+            raise InputError(f"{folder} has {there[0]} but no {RECIPE}, so what its files were "
+                             "trained on is not known; give another folder for --work")
+        file.replace(path, json.dumps(made_of, indent=1).encode())
+        return
+    try:
+        with open(path, encoding="utf-8") as content:
+            before = json.load(content)
+    except ValueError as error:
+        raise InputError(
+            f"{path} cannot be read: {error}; give another folder for --work") from error
+    if before != made_of:
+        differ = ", ".join(
+            f"{key} {before.get(key)!r} (now {value!r})" for key, value in made_of.items()
+            if before.get(key) != value)
+        raise InputError(
+            f"the files in {folder} were trained on something else: {differ}; give the "
+            "same data and options, or another folder for --work")
 
 
 def _trained(dataset, flags, chosen, options) -> list[str]:
@@ -70,8 +99,8 @@ def _path(name: str, seed: int, options) -> str:
 def write_page(path: str, sections: dict[str, str]):
     text = ""
     if os.path.exists(path):
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
+        with open(path, encoding="utf-8") as content:
+            text = content.read()
     for name, content in sections.items():
         marked = f"<!-- {name} -->\n{content.strip()}\n<!-- end {name} -->"
         pattern = re.compile(f"<!-- {name} -->.*?<!-- end {name} -->", re.DOTALL)
@@ -79,8 +108,8 @@ def write_page(path: str, sections: dict[str, str]):
             text = pattern.sub(lambda _: marked, text)
         else:
             text = f"{text}\n{marked}\n" if text else f"{marked}\n"
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
+    with open(path, "w", encoding="utf-8") as content:
+        content.write(text)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -13,8 +13,8 @@ HAZARD_MIN = 1e-9
 DEFAULT = "all"
 
 
-def fit(lengths: np.ndarray, natural: np.ndarray, classes: list[str]) -> dict:
-    """A model of kind survival: of each class, and of all together as the default."""
+def fit(lengths: np.ndarray, natural: np.ndarray, classes: list[str] = ()) -> dict:
+    """A model of kind survival: of each class (one per answer, if any), and as the default of all."""
     found = {DEFAULT: hazards(lengths, natural)}
     names = np.array(classes)
     for name in sorted(set(classes)):

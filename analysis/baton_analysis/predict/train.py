@@ -1,6 +1,7 @@
 """`scripts/eos train DATASET --model DIR --out FILE`: one predictor, fitted and calibrated."""
 
 import argparse
+import hashlib
 import io
 import os
 import sys
@@ -35,6 +36,21 @@ def main(arguments: list[str]) -> int:
 def limit_threads(threads: int):
     """Of scikit-learn, before it is imported."""
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))
+
+
+def recipe(dataset: Dataset, options) -> dict:
+    """What trained files follow from, their kind and seed apart."""
+    found = {"model_fingerprint": dataset.fingerprint, "probe_width": dataset.probe_width,
+             "epochs": options.epochs, "trees": options.trees}  # yapf: disable
+    for name, limit in (("train", options.train_rows_max), ("validation",
+                                                            options.train_rows_max // 2)):
+        answers = some_answers(dataset.of(name), limit)
+        found[f"{name}_answers"] = len(answers)
+        found[f"{name}_rows"] = sum(answer.length - 1 for answer in answers)
+        lengths = ((answer.request_id, answer.length) for answer in answers)
+        digest = hashlib.blake2b(repr(sorted(lengths)).encode(), digest_size=8)
+        found[f"{name}_digest"] = digest.hexdigest()
+    return found
 
 
 class Trained:
