@@ -49,8 +49,12 @@ def read_jsonl(path):
         return [json.loads(line) for line in file]
 
 
+def jsonl(objects):
+    return "".join(json.dumps(each) + "\n" for each in objects)
+
+
 def write_jsonl(path, objects):
-    path.write_text("".join(json.dumps(each) + "\n" for each in objects))
+    path.write_text(jsonl(objects))
 
 
 def write_prompts(out, seed, scale):
@@ -60,8 +64,13 @@ def write_prompts(out, seed, scale):
     prompts = dataset_prompts(seed, scale)
     split = [{"prompt_index": i, **{key: p[key] for key in ("family", "size", "split", "prompt")}}
              for i, p in enumerate(prompts)]
+    path = out / "split.jsonl"
+    # A part of it is what a run left that was stopped while it wrote.
+    if path.exists() and not jsonl(split).startswith(path.read_text()):
+        raise DatasetError(f"{path} is of another --seed or --scale than {seed} and {scale}; give those that "
+                           "it was made with, to go on, or another folder for --out")
     asked = [{"messages": [{"role": "user", "content": p["prompt"]}], "family": p["family"]} for p in prompts]
-    write_jsonl(out / "split.jsonl", split)
+    write_jsonl(path, split)
     write_jsonl(out / "prompts.jsonl", asked)
     write_jsonl(out / "prompts_censored.jsonl",
                 [{**line, "max_tokens": p["cut"]} for line, p in zip(asked, prompts)])
