@@ -5,8 +5,10 @@ training saw (DATASET/split.jsonl), with seeds of its own, and holds every EndPr
 happened. Beside it stands survival per family (Kaplan and Meier's), from the lengths of the training answers in
 DATASET/sampled/requests.jsonl. Nothing of the training's code is used here, so that a mistake there shows.
 
-Rows count alike; the row that ends an answer is none, because there is no prediction behind it. Intervals are of 95 %,
-from prompts drawn again.
+Rows count alike; the row that ends an answer is none, because there is no prediction behind it. Kendall's tau is of
+requests that might run together: of pairs of rows of two prompts, drawn at random among the stories and answers,
+whether expected_remaining has them in the order in which they end (tau-b: a tie of one of both takes a pair out of its
+half of the denominator). Intervals are of 95 %, from prompts drawn again; a pair then counts as often as both prompts.
 """
 
 import argparse
@@ -22,16 +24,19 @@ import numpy as np
 from eos_dataset import DEMO, LIMIT, ROOT, DatasetError, read_jsonl, say, service, write_jsonl
 
 FAMILIES = ("story", "answer")
+TOGETHER = "story + answer"
 HORIZONS = (1, 4, 16, 64, 256)
 TEMPERATURE = 0.8
 FIRST_SEED = 700_001  # other seeds than those of the data set
 DRAWINGS = 300
 BINS = 15
+PAIRS = 200_000
 # (family, figure, horizon or None, bound, whether it is a least value)
 AIMS = (
     ("story", "auroc", 4, 0.98, True), ("story", "auroc", 16, 0.96, True), ("story", "ece", 4, 0.02, False),
-    ("story", "mae_against_survival", None, 0.92, False), ("answer", "auroc", 1, 0.95, True),
-    ("answer", "auroc", 4, 0.77, True), ("answer", "ece", 4, 0.04, False), ("answer", "skill", 4, 0.08, True),
+    ("story", "ece", 16, 0.02, False), ("story", "mae_against_survival", None, 0.92, False),
+    ("answer", "auroc", 1, 0.95, True), ("answer", "auroc", 4, 0.77, True), ("answer", "ece", 1, 0.04, False),
+    ("answer", "ece", 4, 0.04, False), ("answer", "skill", 4, 0.08, True), (TOGETHER, "kendall_tau", None, 0.58, True),
 )
 
 
@@ -71,12 +76,16 @@ class Survival:
         return chances[min(horizon, len(chances) - 1)]
 
     def median(self, step):
-        return int(np.argmax(self.after(step) >= 0.5)) or LIMIT - step
+        """The next step, where no training answer was as long; the limit, where less than half of them ended."""
+        if self._going_on[step] == 0:
+            return 1
+        ended = self.after(step) >= 0.5
+        return int(np.argmax(ended)) if ended.any() else LIMIT - step
 
 
 def rows_of(answers, prompts, survival):
-    """Arrays over all predictions: prompt, remaining, p50, survival's median; [rows, horizons] of both."""
-    columns = {name: [] for name in ("prompt", "remaining", "p50", "median", "within", "survival")}
+    """Arrays over all predictions: prompt, remaining, expected, p50, survival's median; [rows, horizons] of both."""
+    columns = {name: [] for name in ("prompt", "remaining", "expected", "p50", "median", "within", "survival")}
     family_of = {str(p["prompt_index"]): p["family"] for p in prompts}
     families, cut, silent = [], 0, 0
     for answer in answers:
@@ -94,6 +103,7 @@ def rows_of(answers, prompts, survival):
             families.append(family_of[prompt])
             columns["prompt"].append(int(prompt))
             columns["remaining"].append(length - step)
+            columns["expected"].append(said["expected_remaining"])
             columns["p50"].append(said["p50"])
             columns["median"].append(curve.median(step))
             columns["within"].append([said["within"][str(h)] for h in HORIZONS])
@@ -135,14 +145,31 @@ def figures(rows, weights):
     return found
 
 
-def with_intervals(rows, generator):
+class Together:
+    """Kendall's tau-b over random pairs of rows of different prompts."""
+
+    def __init__(self, rows, generator, pairs=PAIRS):
+        first, second = generator.integers(len(rows["prompt"]), size=(2, pairs))
+        others = rows["prompt"][first] != rows["prompt"][second]
+        self._first, self._second = first[others], second[others]
+        order = lambda values: np.sign(values[self._first] - values[self._second])
+        self._said, self._true = order(rows["expected"]), order(rows["remaining"])
+
+    def figures(self, rows, weights):
+        weights = weights[self._first] * weights[self._second]
+        pairs = (weights * (self._said != 0)).sum() * (weights * (self._true != 0)).sum()
+        tau = (weights * self._said * self._true).sum() / np.sqrt(pairs) if pairs else np.nan
+        return {("kendall_tau", None): tau}
+
+
+def with_intervals(rows, generator, figures_of=figures):
     """(figure, horizon) -> (value, low, high)."""
     prompts, row_prompt = np.unique(rows["prompt"], return_inverse=True)
-    value = figures(rows, np.ones(len(row_prompt)))
+    value = figures_of(rows, np.ones(len(row_prompt)))
     drawn = []
     for _ in range(DRAWINGS):
         times = np.bincount(generator.integers(len(prompts), size=len(prompts)), minlength=len(prompts))
-        drawn.append(figures(rows, times[row_prompt].astype(float)))
+        drawn.append(figures_of(rows, times[row_prompt].astype(float)))
     bounds = {key: [d[key] for d in drawn if not np.isnan(d[key])] for key in value}
     return {key: (value[key], *np.quantile(bounds[key], (0.025, 0.975))) if bounds[key] else None for key in value}
 
@@ -150,10 +177,10 @@ def with_intervals(rows, generator):
 def page(found, counts):
     lines = ["| family | figure | " + " | ".join(f"{h}" for h in HORIZONS) + " |", "|---|---|" + "---|" * len(HORIZONS)]
     cell = lambda v: f"{v[0]:.3f} [{v[1]:.3f}, {v[2]:.3f}]" if v else "–"
-    for family, values in found.items():
+    for family, values in ((family, found[family]) for family in FAMILIES):
         for name in ("auroc", "survival_auroc", "ece", "skill"):
             lines.append(f"| {family} | {name} | " + " | ".join(cell(values[name, h]) for h in HORIZONS) + " |")
-    for family, values in found.items():
+    for family, values in ((family, found[family]) for family in FAMILIES):
         lines.append(f"\n{family}: {counts[family]}; MAE of p50 {cell(values['mae', None])} tokens, "
                      f"{cell(values['mae_against_survival', None])} of survival's.")
     lines += ["\n| aim | found | |", "|---|---|---|"]
@@ -192,6 +219,7 @@ def judge(options):
             raise DatasetError(f"no prediction came for a {family}; the service has --predictor off, or knows nothing yet")
         found[family] = with_intervals(chosen, generator)
         counts[family] = f"{len(chosen['prompt'])} predictions, {len(np.unique(chosen['prompt']))} prompts"
+    found[TOGETHER] = with_intervals(rows, generator, Together(rows, generator).figures)
     made_by = sorted({said.get("predictor", "") for answer in answers for said in answer["predictions"]} - {""})
     text, missed = page(found, counts)
     say(f"{len(answers)} answers, {cut} cut off and left out, {silent} rows without a prediction"

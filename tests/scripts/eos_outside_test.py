@@ -40,6 +40,29 @@ class FiguresTest(unittest.TestCase):
         self.assertAlmostEqual(curve.within(4, 5000), 1)
         self.assertEqual(curve.median(2), 2)
 
+    def test_behind_the_longest_answer_the_next_step_is_the_median(self):
+        curve = outside.Survival(ended(2, 4, 4, 8))
+        self.assertEqual([curve.median(step) for step in (7, 8, 9, 500)], [1, 1, 1, 1])
+        # Half of them never end: the limit is what is known.
+        self.assertEqual(outside.Survival(ended(5, cut=(1024, 1024))).median(3), outside.LIMIT - 3)
+
+    def test_tau_is_of_pairs_of_different_prompts(self):
+        def tau(prompts, expected, remaining, weights=None):
+            rows = {"prompt": np.array(prompts), "expected": np.array(expected), "remaining": np.array(remaining)}
+            together = outside.Together(rows, np.random.default_rng(1), 60_000)
+            weights = np.ones(len(prompts)) if weights is None else np.array(weights)
+            return together.figures(rows, weights)["kendall_tau", None]
+
+        self.assertAlmostEqual(tau([1, 2, 3], [5.0, 6.0, 7.0], [1, 2, 3]), 1)
+        # Two of the three pairs are the wrong way round.
+        self.assertAlmostEqual(tau([1, 2, 3], [1.0, 2.0, 3.0], [3, 1, 2]), -1 / 3, delta=0.02)
+        self.assertAlmostEqual(tau([1, 2, 3], [1.0, 1.0, 2.0], [1, 2, 3]), 2 / np.sqrt(2 * 3), delta=0.02)
+        # The rows of one prompt, which are the wrong way round, are no pair.
+        self.assertAlmostEqual(tau([1, 1, 2], [1.0, 2.0, 3.0], [2, 1, 3]), 1)
+        # A prompt that was drawn twice: two pairs in order with 3, with 1 two that are not, and one of 1 and 3.
+        self.assertAlmostEqual(tau([1, 2, 3], [1.0, 2.0, 3.0], [3, 1, 2], [1.0, 2.0, 1.0]), (2 - 2 - 1) / 5, delta=0.02)
+        self.assertTrue(np.isnan(tau([1, 2], [1.0, 1.0], [1, 2])))
+
     def test_an_answer_that_was_cut_off_is_at_risk_until_then_and_no_end(self):
         curve = outside.Survival(ended(2, 4, cut=(3, 3)))
         self.assertAlmostEqual(curve.within(0, 2), 0.25)
@@ -53,7 +76,8 @@ class RowsTest(unittest.TestCase):
     def answer(self, steps, finish_reason="stop_eos"):
         within = {str(h): 0.5 for h in outside.HORIZONS}
         return {"request_id": "3-0", "usage": {"completion_tokens": 3}, "finish_reason": finish_reason,
-                "predictions": [{"at_step": step, "p50": 1, "within": within} for step in steps]}
+                "predictions": [{"at_step": step, "expected_remaining": 1.5, "p50": 1, "within": within}
+                                for step in steps]}
 
     def rows(self, answer):
         return outside.rows_of([answer], self.PROMPTS, {"story": outside.Survival(ended(3))})
