@@ -77,11 +77,11 @@ def compare(frame: Frame, prefixes: Prefixes, chances: dict[str, np.ndarray], ho
             "brier": figures.interval(best, drawings.sums(rows, np.ones(len(rows))))
         }
     }
+    # Where all ends, or nothing, no skill lies between M0 and the ceiling.
+    room = errors["survival"] - best if happened.any() and not happened.all() else 0.0
     for name, p in chances.items():
         found[name] = {
-            "auroc":
-                figures.ranking(drawings, rows, p[place], happened)[0],
-            "skill_of_ceiling":
-                figures.interval(errors["survival"] - errors[name], errors["survival"] - best)
+            "auroc": figures.ranking(drawings, rows, p[place], happened)[0],
+            "skill_of_ceiling": figures.interval(errors["survival"] - errors[name], room)
         }
     return found

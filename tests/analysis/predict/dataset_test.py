@@ -187,6 +187,10 @@ class DatasetTest(DatasetCase):
         found = ceiling.compare(frame, prefixes, {"survival": np.full(20, 0.5)}, 4)
         # All that count were said to end: half of them did not.
         self.assertAlmostEqual(found["ceiling"]["brier"].value, 0.5)
+        prefixes = ceiling.Prefixes(np.arange(20), np.full((20, 4), 2.0), np.full((20, 4), True))
+        found = ceiling.compare(frame, prefixes, {"survival": np.full(20, 0.999),
+                                                  "model": np.full(20, 0.5)}, 4)  # yapf: disable
+        self.assertIsNone(found["model"]["skill_of_ceiling"].value)
 
     def test_what_cannot_be_read_is_told(self):
         synthetic_dataset.write(self.folder, prompts=3, projections=True)
