@@ -96,11 +96,12 @@ class ProbeTest(unittest.TestCase):
                 self.assertEqual(products(other), products(one))
 
     def test_rows_of_a_worker_without_a_probe_have_no_products(self):
-        with Cluster(decode_flags=["--probe", self.normed]) as service:
+        none = ["--predictor", "off"]  # the model's own brings directions along
+        with Cluster(flags=none, decode_flags=["--probe", self.normed]) as service:
             answer = service.generate(requests()[:1], "--chat")[0]
         self.assertNotIn("probe", answer["eos"][0])
         self.assertTrue(all(len(row) == DIMS for row in products(answer)[1:]))
-        with Cluster() as service:
+        with Cluster(flags=none) as service:
             answer = service.generate(requests()[:1], "--chat")[0]
         self.assertEqual(set(products(answer)), {None})
 
