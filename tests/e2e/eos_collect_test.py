@@ -23,7 +23,7 @@ def read_jsonl(path):
 class EosCollectTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.cluster = Cluster()
+        cls.cluster = Cluster(flags=["--predictor", "off"])  # it would bring a probe along
         cls.cluster.__enter__()
         cls.prompts = cls.cluster.path / "prompts"  # not a log, so without its ending
         cls.prompts.write_text("".join(json.dumps(prompt) + "\n" for prompt in PROMPTS))

@@ -250,11 +250,15 @@ class PageTest(unittest.TestCase):
     def check_clients(self, address, admin):
         wait_until(lambda: Cluster._status(admin, "/readyz") == 200, "the workers")
         generate = self.page.command("build/cpu/bin/baton", "generate")
-        result = self.run_client([*generate, "--server", address, "--json"])
-        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        answer = json.loads(result.stdout)
-        self.assertEqual(answer["attempts"], 1)
-        self.assertTrue(answer["workers"]["prefill"], "the KV cache went over TLS too")
+
+        def handed_over():
+            result = self.run_client([*generate, "--server", address, "--json"])
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            answer = json.loads(result.stdout)
+            self.assertEqual(answer["attempts"], 1)
+            return answer["workers"]["prefill"]
+        # The router is ready with its decode worker, which prefills until there is somebody for it.
+        wait_until(handed_over, "an answer whose KV cache went over TLS too")
         probe = self.page.command("build/cpu/bin/baton", "probe", replace={"127.0.0.1:50051": address}.items())
         self.assertEqual(self.run_client(probe).returncode, 0)
         in_the_clear = self.run_client([generate[0], "generate", "--server", address, "--prompt", "x",
