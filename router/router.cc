@@ -76,10 +76,11 @@ Router::Router(Parts parts)
                .probe = &probe_,
                .registry = &registry_,
                .eos_log = eos_log_.get()},
+      intake_(&context_),
       pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
             {.pieces = static_cast<size_t>(options_.max_num_queued_reqs),
              .bytes = static_cast<size_t>(options_.text_queue_bytes)}),
-      inference_(&context_, CallersOf(options_, server_options_)),
+      inference_(&context_, CallersOf(options_, server_options_), &intake_),
       models_(*model_, directory_.get(), CallersOf(options_, server_options_)) {
   probe_.WatchWorkers(directory_.get());
   probe_.WatchBytes(&budget_);
@@ -167,7 +168,7 @@ void Router::WatchHealth() {
 
 void Router::Drain(base::Duration timeout) {
   draining_ = true;
-  inference_.Drain();
+  intake_.Drain();
   if (server_ != nullptr) {
     // Who watches health or readiness hears of it before connections are told to go.
     UpdateHealth();

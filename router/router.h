@@ -17,6 +17,7 @@
 #include "router/placement/admission.h"
 #include "router/placement/placer.h"
 #include "router/request/flow_context.h"
+#include "router/request/request_intake.h"
 #include "router/router_options.h"
 #include "router/router_probe.h"
 #include "router/router_service.h"
@@ -74,7 +75,8 @@ class Router final {
   Placer placer_;
   Admission admission_;
   FlowContext context_;
-  WorkPool pool_;  // its last work may still read the context
+  RequestIntake intake_;
+  WorkPool pool_;  // its last work may still read the context, and arrive at the intake
   RouterService inference_;
   ModelServiceImpl models_;
   std::unique_ptr<RpcServer> server_;

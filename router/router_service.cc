@@ -4,24 +4,15 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "common/base/log.h"
 #include "common/base/status.h"
-#include "common/base/ticket.h"
 #include "common/rpc/status_map.h"
 #include "common/sample/validate.h"
 #include "router/edge/pool_call.h"
 #include "router/edge/request_parse.h"
 #include "router/edge/validation.h"
-#include "router/request/request_flow.h"
 
 namespace baton {
 namespace {
-
-// Messages up to this size are read on gRPC's threads, which takes a fraction of a millisecond, and
-// larger ones on the pool.
-constexpr size_t kReadHere = size_t{16} << 10;
 
 template <typename Request>
 RequestInput InputOf(Request* request) {
@@ -52,13 +43,9 @@ base::Instant DeadlineOf(const grpc::CallbackServerContext& context, base::Insta
 
 }  // namespace
 
-RouterService::RouterService(FlowContext* context, const CallerRules& callers)
-    : context_(context), callers_(callers), random_(context->options.seed.value_or(RandomBits())) {}
-
-uint64_t RouterService::DrawSeed() {
-  base::MutexLock lock(&mutex_);
-  return random_();
-}
+RouterService::RouterService(FlowContext* context, const CallerRules& callers,
+                             RequestIntake* intake)
+    : context_(context), callers_(callers), intake_(intake) {}
 
 std::shared_ptr<StreamSink> RouterService::MakeStream(grpc::CallbackServerContext* context) {
   return StreamSink::Create(context,
@@ -96,51 +83,18 @@ grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::ChatGenerate(
 template <typename Request>
 void RouterService::Receive(const grpc::CallbackServerContext& context,
                             const grpc::ByteBuffer* request, std::shared_ptr<ClientSink> sink) {
-  context_->probe->RequestReceived();
-  absl::StatusOr<Caller> caller = CallerOf(context, callers_);
-  if (!caller.ok()) return Refuse(caller.status(), sink.get());
-  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request->Length());
-  if (!held.ok()) return Refuse(held.status(), sink.get());
   const base::Instant now = context_->clock->Now();
-  Arrival arrival{.at = now,
-                  .deadline = DeadlineOf(context, now, context_->options.deadlines.request),
-                  .caller = *std::move(caller),
-                  .sink = std::move(sink),
-                  .held = std::move(held).value()};
-  const size_t bytes = request->Length();
-  if (bytes <= kReadHere) return Accept(std::move(arrival), Read<Request>(request));
-  ReceiveOnPool(std::make_shared<Arrival>(std::move(arrival)), bytes,
-                [request] { return Read<Request>(request); });
-}
-
-void RouterService::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
-                                  std::function<Incoming()> read) {
-  const uint64_t id = context_->next_id++;
-  const std::shared_ptr<ClientSink> sink = arrival->sink;
-  // The sink holds this, so it must not hold the sink.
-  sink->Attach(
-      [this, id, weak = std::weak_ptr(sink), began = arrival->at, deadline = arrival->deadline] {
-        const auto gone = weak.lock();
-        if (gone == nullptr || !context_->pool->Drop(id)) return;
-        const base::Instant now = context_->clock->Now();
-        const absl::Status status = absl::CancelledError("the client cancelled or was lost");
-        context_->probe->RequestEnded({.reason = FinishReason::kAborted,
-                                       .status = status,
-                                       .total = now - began,
-                                       .slack = deadline - now});
-        gone->Fail(status);
-      });
-  const absl::Status taken = context_->pool->Submit(
-      {.id = id,
-       .client = arrival->caller.client,
-       .bytes = bytes,
-       .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); }});
-  if (!taken.ok()) Refuse(taken, sink.get());
+  intake_->Receive({.at = now,
+                    .deadline = DeadlineOf(context, now, context_->options.deadlines.request),
+                    .caller = CallerOf(context, callers_),
+                    .sink = std::move(sink),
+                    .bytes = request->Length(),
+                    .read = [request] { return Read<Request>(request); }});
 }
 
 template <typename Request>
-RouterService::Incoming RouterService::Read(const grpc::ByteBuffer* request) {
-  Incoming incoming;
+IncomingRequest RouterService::Read(const grpc::ByteBuffer* request) {
+  IncomingRequest incoming;
   Request message;
   incoming.parsed = ParseRequest(*request, &message);
   // gRPC would keep the message until the call ends, and nobody reads it again.
@@ -149,62 +103,6 @@ RouterService::Incoming RouterService::Read(const grpc::ByteBuffer* request) {
   incoming.spec.Swap(message.mutable_spec());
   incoming.input = InputOf(&message);
   return incoming;
-}
-
-absl::StatusOr<RequestSpec> RouterService::Check(Incoming incoming) {
-  if (draining_) {
-    return MakeError(absl::StatusCode::kUnavailable,
-                     {.reason = Reason::kDraining, .retry_after = std::chrono::milliseconds(1000)},
-                     "this router shuts down; send the request again");
-  }
-  BATON_RETURN_IF_ERROR(incoming.parsed);
-  BATON_ASSIGN_OR_RETURN(RequestSpec spec,
-                         ValidateSpec(incoming.spec, std::move(incoming.input), context_->model,
-                                      context_->options, DrawSeed()));
-  if (spec.request_id.empty()) {
-    spec.request_id = absl::StrFormat("req-%016x", RandomBits());
-  }
-  return spec;
-}
-
-void RouterService::Accept(Arrival arrival, Incoming incoming) {
-  RouterProbe* probe = context_->probe;
-  absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
-  if (spec.ok()) {
-    spec->tenant = std::move(arrival.caller.tenant);
-    spec->client = std::move(arrival.caller.client);
-    spec->cache_salt = SaltOf(*spec);
-    spec->held = std::move(arrival.held);
-    const std::string id = spec->request_id;
-    const StopParams stop = spec->stop;
-    const auto flow = std::make_shared<RequestFlow>(context_, std::move(spec).value(), arrival.sink,
-                                                    arrival.at, arrival.deadline);
-    if (context_->registry->Add(id, flow)) {
-      if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
-      if (stop.eos_policy != EosPolicy::kHonor) {
-        probe->AskedToIgnoreEos(stop.eos_policy);
-        if (context_->options.ignore_eos == IgnoreEosRule::kWarn) {
-          spdlog::warn("request {} ignores EOS ({})", id,
-                       std::string(EosPolicyName(stop.eos_policy)));
-        }
-      }
-      return flow->Begin();
-    }
-    spec = InvalidArgument(
-        Reason::kConflictingOptions, "spec.request_id",
-        absl::StrCat("request_id '", id, "' is in flight; use another one or leave it out"));
-  }
-  Refuse(spec.status(), arrival.sink.get());
-}
-
-std::string RouterService::SaltOf(const RequestSpec& spec) const {
-  if (context_->options.share_prefix_cache) return CacheSaltOf(std::nullopt, spec.cache_salt);
-  return CacheSaltOf(spec.tenant, spec.cache_salt);
-}
-
-void RouterService::Refuse(const absl::Status& status, ClientSink* sink) {
-  context_->probe->RefusedAtTheDoor(status);
-  sink->Fail(status);
 }
 
 grpc::ServerUnaryReactor* RouterService::Answer(grpc::CallbackServerContext* context,

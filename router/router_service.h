@@ -1,19 +1,14 @@
 #pragma once
 
-#include <atomic>
 #include <functional>
 #include <memory>
-#include <random>
-#include <string>
 
 #include "baton/v1/inference.grpc.pb.h"
 #include "baton/v1/model.grpc.pb.h"
-#include "common/base/clock.h"
-#include "common/base/mutex.h"
 #include "router/edge/caller.h"
 #include "router/edge/client_sink.h"
-#include "router/edge/request_spec.h"
 #include "router/request/flow_context.h"
+#include "router/request/request_intake.h"
 
 namespace baton {
 
@@ -29,11 +24,8 @@ using RawInferenceService = v1::InferenceService::WithRawCallbackMethod_Generate
 // callbacks and never wait.
 class RouterService final : public RawInferenceService {
  public:
-  // `context` must outlive this.
-  RouterService(FlowContext* context, const CallerRules& callers);
-
-  // From now on new requests are refused.
-  void Drain() { draining_ = true; }
+  // `context` and `intake` must outlive this.
+  RouterService(FlowContext* context, const CallerRules& callers, RequestIntake* intake);
 
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Generate(grpc::CallbackServerContext* context,
                                                        const grpc::ByteBuffer* request) override;
@@ -50,46 +42,22 @@ class RouterService final : public RawInferenceService {
                                        grpc::ByteBuffer* response) override;
 
  private:
-  // A call that asks for generation, as it came.
-  struct Arrival {
-    base::Instant at;
-    base::Instant deadline;
-    Caller caller;
-    std::shared_ptr<ClientSink> sink;
-    ByteBudget::Share held;
-  };
-  // What the request says, or why it cannot be read.
-  struct Incoming {
-    absl::Status parsed;
-    v1::GenerationSpec spec;
-    RequestInput input;
-  };
   // Begins a request whose message is `request`, which lives until the sink has ended.
   template <typename Request>
   void Receive(const grpc::CallbackServerContext& context, const grpc::ByteBuffer* request,
                std::shared_ptr<ClientSink> sink);
-  // Goes on with it in the client's turn on the pool, unless the client goes before.
-  void ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
-                     std::function<Incoming()> read);
   // Takes the message out of `request`.
   template <typename Request>
-  static Incoming Read(const grpc::ByteBuffer* request);
-  void Accept(Arrival arrival, Incoming incoming);
-  std::string SaltOf(const RequestSpec& spec) const;
-  void Refuse(const absl::Status& status, ClientSink* sink);
-  absl::StatusOr<RequestSpec> Check(Incoming incoming);
+  static IncomingRequest Read(const grpc::ByteBuffer* request);
   // Answers a unary call of that request on the pool.
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context,
                                    const grpc::ByteBuffer& request,
                                    std::function<absl::Status()> answer);
   std::shared_ptr<StreamSink> MakeStream(grpc::CallbackServerContext* context);
-  uint64_t DrawSeed();
 
   FlowContext* const context_;
   const CallerRules callers_;
-  std::atomic<bool> draining_{false};
-  base::Mutex mutex_;
-  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
+  RequestIntake* const intake_;
 };
 
 }  // namespace baton

@@ -1,0 +1,126 @@
+#include "router/request/request_intake.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/log.h"
+#include "common/base/status.h"
+#include "common/base/ticket.h"
+#include "router/edge/validation.h"
+#include "router/request/request_flow.h"
+
+namespace baton {
+namespace {
+
+// Messages up to this size are read on the transport's threads, which takes a fraction of a
+// millisecond, and larger ones on the pool.
+constexpr size_t kReadHere = size_t{16} << 10;
+
+}  // namespace
+
+RequestIntake::RequestIntake(FlowContext* context)
+    : context_(context), random_(context->options.seed.value_or(RandomBits())) {}
+
+uint64_t RequestIntake::DrawSeed() {
+  base::MutexLock lock(&mutex_);
+  return random_();
+}
+
+void RequestIntake::Receive(ArrivedRequest request) {
+  context_->probe->RequestReceived();
+  if (!request.caller.ok()) return Refuse(request.caller.status(), request.sink.get());
+  absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.bytes);
+  if (!held.ok()) return Refuse(held.status(), request.sink.get());
+  Arrival arrival{.at = request.at,
+                  .deadline = request.deadline,
+                  .caller = *std::move(request.caller),
+                  .sink = std::move(request.sink),
+                  .held = std::move(held).value()};
+  if (request.bytes <= kReadHere) return Accept(std::move(arrival), request.read());
+  ReceiveOnPool(std::make_shared<Arrival>(std::move(arrival)), request.bytes,
+                std::move(request.read));
+}
+
+void RequestIntake::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
+                                  std::function<IncomingRequest()> read) {
+  const uint64_t id = context_->next_id++;
+  const std::shared_ptr<ClientSink> sink = arrival->sink;
+  // The sink holds this, so it must not hold the sink.
+  sink->Attach(
+      [this, id, weak = std::weak_ptr(sink), began = arrival->at, deadline = arrival->deadline] {
+        const auto gone = weak.lock();
+        if (gone == nullptr || !context_->pool->Drop(id)) return;
+        const base::Instant now = context_->clock->Now();
+        const absl::Status status = absl::CancelledError("the client cancelled or was lost");
+        context_->probe->RequestEnded({.reason = FinishReason::kAborted,
+                                       .status = status,
+                                       .total = now - began,
+                                       .slack = deadline - now});
+        gone->Fail(status);
+      });
+  const absl::Status taken = context_->pool->Submit(
+      {.id = id,
+       .client = arrival->caller.client,
+       .bytes = bytes,
+       .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); }});
+  if (!taken.ok()) Refuse(taken, sink.get());
+}
+
+absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
+  if (draining_) {
+    return MakeError(absl::StatusCode::kUnavailable,
+                     {.reason = Reason::kDraining, .retry_after = std::chrono::milliseconds(1000)},
+                     "this router shuts down; send the request again");
+  }
+  BATON_RETURN_IF_ERROR(incoming.parsed);
+  BATON_ASSIGN_OR_RETURN(RequestSpec spec,
+                         ValidateSpec(incoming.spec, std::move(incoming.input), context_->model,
+                                      context_->options, DrawSeed()));
+  if (spec.request_id.empty()) {
+    spec.request_id = absl::StrFormat("req-%016x", RandomBits());
+  }
+  return spec;
+}
+
+void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
+  RouterProbe* probe = context_->probe;
+  absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
+  if (spec.ok()) {
+    spec->tenant = std::move(arrival.caller.tenant);
+    spec->client = std::move(arrival.caller.client);
+    spec->cache_salt = SaltOf(*spec);
+    spec->held = std::move(arrival.held);
+    const std::string id = spec->request_id;
+    const StopParams stop = spec->stop;
+    const auto flow = std::make_shared<RequestFlow>(context_, std::move(spec).value(), arrival.sink,
+                                                    arrival.at, arrival.deadline);
+    if (context_->registry->Add(id, flow)) {
+      if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
+      if (stop.eos_policy != EosPolicy::kHonor) {
+        probe->AskedToIgnoreEos(stop.eos_policy);
+        if (context_->options.ignore_eos == IgnoreEosRule::kWarn) {
+          spdlog::warn("request {} ignores EOS ({})", id,
+                       std::string(EosPolicyName(stop.eos_policy)));
+        }
+      }
+      return flow->Begin();
+    }
+    spec = InvalidArgument(
+        Reason::kConflictingOptions, "spec.request_id",
+        absl::StrCat("request_id '", id, "' is in flight; use another one or leave it out"));
+  }
+  Refuse(spec.status(), arrival.sink.get());
+}
+
+std::string RequestIntake::SaltOf(const RequestSpec& spec) const {
+  if (context_->options.share_prefix_cache) return CacheSaltOf(std::nullopt, spec.cache_salt);
+  return CacheSaltOf(spec.tenant, spec.cache_salt);
+}
+
+void RequestIntake::Refuse(const absl::Status& status, ClientSink* sink) {
+  context_->probe->RefusedAtTheDoor(status);
+  sink->Fail(status);
+}
+
+}  // namespace baton

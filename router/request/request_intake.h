@@ -1,0 +1,78 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "baton/v1/inference.pb.h"
+#include "common/base/clock.h"
+#include "common/base/mutex.h"
+#include "router/edge/byte_budget.h"
+#include "router/edge/caller.h"
+#include "router/edge/client_sink.h"
+#include "router/edge/request_spec.h"
+#include "router/request/flow_context.h"
+
+namespace baton {
+
+// What a request says, or why it cannot be read.
+struct IncomingRequest {
+  absl::Status parsed;
+  v1::GenerationSpec spec;
+  RequestInput input;
+};
+
+// A request as it came, over whatever transport.
+struct ArrivedRequest {
+  base::Instant at;
+  base::Instant deadline;
+  absl::StatusOr<Caller> caller;  // or why nobody may send it
+  std::shared_ptr<ClientSink> sink;
+  size_t bytes = 0;  // of its message
+  // Makes of its message what it says, once, on whatever thread. What it refers to lives until the
+  // sink has ended.
+  std::function<IncomingRequest()> read;
+};
+
+// The door of the router: checks requests, counts them and makes flows of them, or ends their sinks
+// with the reason. Its methods never wait. Thread-safe.
+class RequestIntake final {
+ public:
+  // `context` must outlive this.
+  explicit RequestIntake(FlowContext* context);
+
+  // From now on new requests are refused.
+  void Drain() { draining_ = true; }
+
+  void Receive(ArrivedRequest request);
+
+ private:
+  // A request on its way to its flow.
+  struct Arrival {
+    base::Instant at;
+    base::Instant deadline;
+    Caller caller;
+    std::shared_ptr<ClientSink> sink;
+    ByteBudget::Share held;
+  };
+  // Goes on with it in the client's turn on the pool, unless the client goes before.
+  void ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
+                     std::function<IncomingRequest()> read);
+  void Accept(Arrival arrival, IncomingRequest incoming);
+  absl::StatusOr<RequestSpec> Check(IncomingRequest incoming);
+  std::string SaltOf(const RequestSpec& spec) const;
+  void Refuse(const absl::Status& status, ClientSink* sink);
+  uint64_t DrawSeed();
+
+  FlowContext* const context_;
+  std::atomic<bool> draining_{false};
+  base::Mutex mutex_;
+  std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace baton
