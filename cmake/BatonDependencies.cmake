@@ -52,6 +52,7 @@ if(BATON_SERVICES)
   endif()
   baton_find(prometheus-cpp-dev prometheus-cpp COMPONENTS core)
   baton_find(libcli11-dev CLI11)
+  baton_find(libboost-dev Boost)  # headers only
   baton_find(libtomlplusplus-dev tomlplusplus)  # a header in the compiler's own path
   baton_find_module(libcurl4-openssl-dev curl libcurl)
   baton_find_module(libcpp-httplib-dev httplib cpp-httplib)

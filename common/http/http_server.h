@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -58,6 +59,9 @@ struct HttpServerOptions {
   // Whether pages of `origin` may read answers, from which `host` (the header) was asked. Null:
   // none may. Preflights are answered by the server.
   std::function<bool(const std::string& origin, const std::string& host)> allow_origin;
+  // The answer to a request that the server itself refuses, with a sentence for people. Null: that
+  // sentence as plain text.
+  std::function<HttpReply(int status, std::string_view message)> error_reply;
 };
 
 // What the server has seen since its start.

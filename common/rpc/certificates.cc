@@ -83,6 +83,10 @@ class Certificates final {
   explicit Certificates(TlsOptions tls) : tls_(std::move(tls)) {}
 
   const std::shared_ptr<Provider>& provider() const { return provider_; }
+  std::shared_ptr<const Pems> in_use() const {
+    base::MutexLock lock(&mutex_);
+    return in_use_;
+  }
   void Watch() {
     std::thread([this] {
       while (true) {
@@ -120,6 +124,8 @@ class Certificates final {
     cert_.TakeOver(&cert);
     ca_.TakeOver(&ca);
     shown_ = std::move(pems);
+    base::MutexLock lock(&mutex_);
+    in_use_ = std::make_shared<const Pems>(shown_);
     return absl::OkStatus();
   }
 
@@ -130,6 +136,9 @@ class Certificates final {
   int64_t version_ = 0;
   int64_t failures_ = 0;  // in a row
   std::shared_ptr<Provider> provider_;
+
+  mutable base::Mutex mutex_;
+  std::shared_ptr<const Pems> in_use_ ABSL_GUARDED_BY(mutex_);  // is `shown_`, for any thread
 };
 
 using FileNames = std::tuple<std::string, std::string, std::string>;
@@ -139,16 +148,13 @@ struct AllCertificates {
   std::map<FileNames, Certificates*> loaded ABSL_GUARDED_BY(mutex);
 };
 
-}  // namespace
-
-absl::StatusOr<std::shared_ptr<grpc::experimental::CertificateProviderInterface>> CertificatesOf(
-    const TlsOptions& tls) {
+absl::StatusOr<const Certificates*> LoadedOf(const TlsOptions& tls) {
   static auto& all = *new AllCertificates;
   const FileNames names(tls.cert_file, tls.key_file, tls.ca_file);
   {
     base::MutexLock lock(&all.mutex);
     const auto found = all.loaded.find(names);
-    if (found != all.loaded.end()) return found->second->provider();
+    if (found != all.loaded.end()) return found->second;
   }
   // The disk may be slow; two threads may both get here, and the first one's are used.
   auto loaded = Certificates::Load(tls);
@@ -157,7 +163,22 @@ absl::StatusOr<std::shared_ptr<grpc::experimental::CertificateProviderInterface>
   base::MutexLock lock(&all.mutex);
   const auto [at, inserted] = all.loaded.emplace(names, mine.get());
   if (inserted) mine.release()->Watch();
-  return at->second->provider();
+  return at->second;
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<grpc::experimental::CertificateProviderInterface>> CertificatesOf(
+    const TlsOptions& tls) {
+  auto loaded = LoadedOf(tls);
+  if (!loaded.ok()) return loaded.status();
+  return (*loaded)->provider();
+}
+
+absl::StatusOr<PemsInUse> WatchPems(const TlsOptions& tls) {
+  auto loaded = LoadedOf(tls);
+  if (!loaded.ok()) return loaded.status();
+  return PemsInUse([certificates = *loaded] { return certificates->in_use(); });
 }
 
 }  // namespace baton

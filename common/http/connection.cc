@@ -1,0 +1,440 @@
+#include "common/http/connection.h"
+
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "boost/asio/post.hpp"
+#include "common/http/io_thread.h"
+#include "common/http/reply_text.h"
+
+namespace baton {
+namespace {
+
+// After the last answer the client has so long, and so many bytes, to see it and close: closed at
+// once with something unread, the kernel would take the answer back.
+constexpr base::Duration kLingerTime = std::chrono::seconds(2);
+constexpr size_t kLingerBytes = size_t{4} << 20;
+// One connection's turn in its thread.
+constexpr int kReadsInTurn = 4;
+// What the kernel holds of an answer that the client does not take.
+constexpr int kSendBufferBytes = 256 << 10;
+// A buffer that has grown beyond this is let go of when it is empty.
+constexpr size_t kKeptBytes = 4096;
+
+// Peers that vanished without a word are noticed within a minute, also while nothing is sent.
+void ConfigureSocket(int fd) {
+  const auto set = [fd](int level, int name, int value) {
+    setsockopt(fd, level, name, &value, sizeof(value));
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_SNDBUF, kSendBufferBytes);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 30);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 3);
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 60'000);
+}
+
+std::string PeerOf(const boost::asio::ip::tcp::socket& socket) {
+  boost::system::error_code error;
+  const auto endpoint = socket.remote_endpoint(error);
+  if (error) return "unknown";
+  const std::string host = endpoint.address().to_string();
+  return endpoint.address().is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
+                                    : absl::StrCat(host, ":", endpoint.port());
+}
+
+void LetGo(std::string* text) {
+  text->clear();
+  if (text->capacity() > kKeptBytes) text->shrink_to_fit();
+}
+
+}  // namespace
+
+Connection::Connection(IoThread* thread, boost::asio::ip::tcp::socket socket,
+                       std::unique_ptr<ByteStream> stream)
+    : thread_(thread),
+      options_(thread->shared().options),
+      socket_(std::move(socket)),
+      stream_(std::move(stream)) {}
+
+Connection::~Connection() { StopReceiving(); }
+
+void Connection::Start(bool refuse) {
+  boost::system::error_code error;
+  socket_.native_non_blocking(true, error);
+  ConfigureSocket(socket_.native_handle());
+  peer_ = PeerOf(socket_);
+  if (refuse) {
+    HttpReply reply = options_.error_reply(503, "all connections are taken; try again");
+    reply.headers.emplace_back("Retry-After", "1");
+    return Answer(std::move(reply), true);
+  }
+  deadline_ = options_.clock->Now() + options_.limits.header_time;
+  Handshake();
+}
+
+void Connection::WaitReadable() {
+  if (waits_readable_ || phase_ == Phase::kClosed) return;
+  waits_readable_ = true;
+  socket_.async_wait(boost::asio::ip::tcp::socket::wait_read,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->waits_readable_ = false;
+                       if (!error) self->OnReadable();
+                     });
+}
+
+void Connection::WaitWritable() {
+  if (waits_writable_ || phase_ == Phase::kClosed) return;
+  waits_writable_ = true;
+  socket_.async_wait(boost::asio::ip::tcp::socket::wait_write,
+                     [self = shared_from_this()](const boost::system::error_code& error) {
+                       self->waits_writable_ = false;
+                       if (!error) self->OnWritable();
+                     });
+}
+
+void Connection::OnReadable() {
+  if (phase_ == Phase::kHandshake) return Handshake();
+  if (phase_ == Phase::kLinger) return Discard();
+  if (!output_.empty()) Flush();
+  ReadMore();
+}
+
+void Connection::OnWritable() {
+  if (phase_ == Phase::kHandshake) return Handshake();
+  if (phase_ == Phase::kClosed || phase_ == Phase::kLinger) return;
+  Flush();
+  if (std::exchange(read_wants_write_, false)) ReadMore();
+}
+
+void Connection::Handshake() {
+  switch (stream_->Handshake()) {
+    case StreamResult::kDone:
+      BecomeIdle();
+      return ReadMore();
+    case StreamResult::kWantRead:
+      return WaitReadable();
+    case StreamResult::kWantWrite:
+      return WaitWritable();
+    case StreamResult::kClosed:
+      return Close();
+  }
+}
+
+void Connection::BecomeIdle() {
+  phase_ = Phase::kIdle;
+  deadline_ = options_.clock->Now() + options_.limits.idle_time;
+  LetGo(&output_);
+  thread_->MarkIdle(this);
+}
+
+void Connection::ReadMore() {
+  for (int turn = 0; turn < kReadsInTurn; ++turn) {
+    if (phase_ == Phase::kClosed) return;
+    if (phase_ == Phase::kLinger) return Discard();
+    if (phase_ == Phase::kAnswer && input_.size() > options_.limits.header_bytes) {
+      read_paused_ = true;
+      return;
+    }
+    auto& scratch = thread_->scratch();
+    size_t got = 0;
+    switch (stream_->Read(scratch.data(), scratch.size(), &got)) {
+      case StreamResult::kDone:
+        Consume({scratch.data(), got});
+        break;
+      case StreamResult::kWantRead:
+        return WaitReadable();
+      case StreamResult::kWantWrite:
+        read_wants_write_ = true;
+        return WaitWritable();
+      case StreamResult::kClosed:
+        return OnPeerGone();
+    }
+  }
+  // Others' turn; TLS may hold bytes of which the socket does not tell.
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->OnReadable(); });
+}
+
+void Connection::Consume(std::string_view bytes) {
+  if (input_.empty()) {
+    ConsumeView(&bytes);
+    input_.assign(bytes);
+  } else {
+    input_.append(bytes);
+    std::string_view view = input_;
+    ConsumeView(&view);
+    input_.erase(0, input_.size() - view.size());
+  }
+  if (input_.empty()) LetGo(&input_);
+}
+
+void Connection::ConsumeView(std::string_view* view) {
+  while (phase_ == Phase::kIdle || phase_ == Phase::kHeader || phase_ == Phase::kBody) {
+    if (phase_ == Phase::kIdle) {
+      // Some clients end a body with a line of its own.
+      while (view->starts_with("\r\n")) view->remove_prefix(2);
+      if (view->empty() || *view == "\r") return;
+      phase_ = Phase::kHeader;
+      deadline_ = options_.clock->Now() + options_.limits.header_time;
+      thread_->MarkBusy(this);
+      reader_ = std::make_unique<RequestReader>(options_.limits.header_bytes,
+                                                options_.limits.body_bytes);
+    }
+    const RequestReader::Progress progress = reader_->Read(view);
+    CountReceiving();
+    if (reader_ == nullptr) continue;  // there was no room for more
+    if (progress == RequestReader::Progress::kMore) return;
+    if (progress == RequestReader::Progress::kHeader) {
+      OnHeader(view->empty());
+    } else if (progress == RequestReader::Progress::kDone) {
+      Dispatch();
+    } else {
+      const RequestReader::Failure failure = reader_->failure();
+      AnswerFailure(failure.status, failure.message);
+    }
+  }
+}
+
+void Connection::CountReceiving() {
+  const size_t now = reader_->body_size();
+  if (now <= receiving_) return;
+  const size_t more = now - receiving_;
+  receiving_ = now;
+  const size_t all = thread_->shared().receiving.fetch_add(more) + more;
+  if (all <= options_.limits.receiving_bytes || phase_ != Phase::kBody) return;
+  HttpReply reply = options_.error_reply(
+      503, absl::StrCat("all requests that are being received have ", all, " bytes; at most ",
+                        options_.limits.receiving_bytes, " are taken; send it again"));
+  reply.headers.emplace_back("Retry-After", "1");
+  Answer(std::move(reply), true);
+}
+
+void Connection::StopReceiving() {
+  thread_->shared().receiving -= std::exchange(receiving_, 0);
+}
+
+void Connection::OnHeader(bool nothing_behind) {
+  HttpRequest& request = reader_->request();
+  request.peer = peer_;
+  request.has_certificate = stream_->has_certificate();
+  request.certificate_names = stream_->certificate_names();
+  keep_alive_ = reader_->keep_alive();
+  http_1_0_ = reader_->http_1_0();
+  is_head_ = request.method == "HEAD";
+  const std::string* const origin = request.Find("Origin");
+  const std::string* const host = request.Find("Host");
+  origin_.clear();
+  if (origin != nullptr && host != nullptr && options_.allow_origin &&
+      options_.allow_origin(*origin, *host)) {
+    origin_ = *origin;
+  }
+  if (AnswersPreflight(request)) return;
+  if (options_.admit) {
+    std::optional<HttpReply> refusal = options_.admit(request, reader_->announced());
+    if (refusal) return Answer(*std::move(refusal), reader_->has_body());
+  }
+  phase_ = Phase::kBody;
+  deadline_ = options_.clock->Now() + options_.limits.body_time;
+  if (!reader_->expects_continue() || !nothing_behind) return;
+  output_ += "HTTP/1.1 100 Continue\r\n\r\n";
+  Flush();
+}
+
+bool Connection::AnswersPreflight(const HttpRequest& request) {
+  if (request.method != "OPTIONS" || request.Find("Origin") == nullptr ||
+      request.Find("Access-Control-Request-Method") == nullptr) {
+    return false;
+  }
+  if (origin_.empty()) {
+    Answer(options_.error_reply(403, "pages of this origin may not send requests here"),
+           reader_->has_body());
+    return true;
+  }
+  HttpReply reply{.status = 204,
+                  .headers = {{"Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS"},
+                              {"Access-Control-Max-Age", "600"}}};
+  if (const std::string* names = request.Find("Access-Control-Request-Headers")) {
+    reply.headers.emplace_back("Access-Control-Allow-Headers", *names);
+  }
+  Answer(std::move(reply), reader_->has_body());
+  return true;
+}
+
+void Connection::Dispatch() {
+  StopReceiving();
+  HttpRequest request = std::move(reader_->request());
+  reader_.reset();
+  phase_ = Phase::kAnswer;
+  deadline_ = base::kNever;
+  state_ = std::make_shared<ExchangeState>(
+      options_.limits.write_buffer_bytes, options_.clock,
+      [weak = weak_from_this(), executor = socket_.get_executor()] {
+        boost::asio::post(executor, [weak] {
+          if (const auto self = weak.lock()) self->Pump();
+        });
+      });
+  thread_->shared().handler(std::make_shared<HttpExchange>(std::move(request), state_));
+}
+
+void Connection::Answer(HttpReply reply, bool close) {
+  StopReceiving();
+  reader_.reset();
+  phase_ = Phase::kAnswer;
+  keep_alive_ = keep_alive_ && !close;
+  WriteHead({.status = reply.status, .headers = std::move(reply.headers), .whole = true},
+            reply.body.size());
+  if (!is_head_) output_ += reply.body;
+  answer_ends_ = true;
+  deadline_ = options_.clock->Now() + options_.limits.slow_client;
+  Flush();
+}
+
+void Connection::AnswerFailure(int status, const std::string& message) {
+  Answer(options_.error_reply(status, message), true);
+}
+
+void Connection::WriteHead(ExchangeState::Head head, size_t body_bytes) {
+  HttpServerShared& shared = thread_->shared();
+  if (shared.going_away) keep_alive_ = false;
+  const bool has_body = head.status >= 200 && head.status != 204 && head.status != 304;
+  chunked_ = !head.whole && !http_1_0_;
+  if (!head.whole && http_1_0_) keep_alive_ = false;
+  if (!origin_.empty()) {
+    head.headers.emplace_back("Access-Control-Allow-Origin", origin_);
+    head.headers.emplace_back("Access-Control-Expose-Headers", "*");
+  }
+  if (options_.allow_origin) head.headers.emplace_back("Vary", "Origin");
+  ReplyHead text{.status = head.status,
+                 .headers = head.headers,
+                 .content_length = std::nullopt,
+                 .chunked = chunked_,
+                 .keep_alive = keep_alive_,
+                 .http_1_0 = http_1_0_,
+                 .unix_now = options_.clock->UnixNow()};
+  if (head.whole && has_body) text.content_length = body_bytes;
+  output_ += HeadText(text);
+  const auto group = static_cast<size_t>(std::clamp(head.status / 100, 0, 5));
+  ++shared.answers[group];
+}
+
+void Connection::Pump() {
+  if (phase_ != Phase::kAnswer || state_ == nullptr || !output_.empty() || answer_ends_) return;
+  ExchangeState::Outgoing next = state_->Take();
+  if (next.abort) return Close();
+  if (next.head) WriteHead(*std::move(next.head), next.body.size());
+  if (!next.body.empty() && !is_head_) output_ += chunked_ ? ChunkText(next.body) : next.body;
+  if (next.end) {
+    if (chunked_ && !is_head_) output_ += LastChunkText();
+    answer_ends_ = true;
+    deadline_ = options_.clock->Now() + options_.limits.slow_client;
+  }
+  if (!output_.empty() || answer_ends_) Flush();
+}
+
+void Connection::Flush() {
+  bool progress = false;
+  while (written_ < output_.size()) {
+    size_t taken = 0;
+    const StreamResult result =
+        stream_->Write(std::string_view(output_).substr(written_), &taken);
+    if (result == StreamResult::kClosed) return OnPeerGone();
+    if (result == StreamResult::kWantRead) {
+      WaitReadable();
+      break;
+    }
+    if (result == StreamResult::kWantWrite) {
+      WaitWritable();
+      break;
+    }
+    written_ += taken;
+    progress = true;
+  }
+  const bool all = written_ == output_.size();
+  if (state_ != nullptr && progress) state_->Left(output_.size() - written_);
+  if (phase_ == Phase::kAnswer && !answer_ends_) {
+    // Twice the time, so that a handler that looks at StalledSince can end it with a reason.
+    if (all) deadline_ = base::kNever;
+    if (!all && (progress || deadline_ == base::kNever)) {
+      deadline_ = options_.clock->Now() + 2 * options_.limits.slow_client;
+    }
+  }
+  if (!all) return;
+  written_ = 0;
+  LetGo(&output_);
+  if (phase_ != Phase::kAnswer) return;
+  if (answer_ends_) return FinishAnswer();
+  Pump();
+}
+
+void Connection::FinishAnswer() {
+  answer_ends_ = false;
+  if (state_ != nullptr) std::exchange(state_, nullptr)->Complete();
+  if (!keep_alive_ || thread_->shared().going_away) return Linger();
+  BecomeIdle();
+  // What came meanwhile. Not from here: an answer may be given within a call that reads.
+  if (input_.empty() && !read_paused_) return;
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] {
+    if (self->phase_ != Phase::kIdle) return;
+    self->Consume({});
+    if (std::exchange(self->read_paused_, false)) self->ReadMore();
+  });
+}
+
+void Connection::Linger() {
+  phase_ = Phase::kLinger;
+  deadline_ = options_.clock->Now() + kLingerTime;
+  LetGo(&input_);
+  stream_->CloseWriting();
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->OnReadable(); });
+}
+
+// Reads past TLS, whose side of it is closed.
+void Connection::Discard() {
+  auto& scratch = thread_->scratch();
+  for (int turn = 0; turn < kReadsInTurn; ++turn) {
+    const ssize_t got = recv(socket_.native_handle(), scratch.data(), scratch.size(), 0);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
+    discarded_ += static_cast<size_t>(std::max<ssize_t>(got, 0));
+    if (got <= 0 || discarded_ > kLingerBytes) return Close();
+  }
+  WaitReadable();
+}
+
+void Connection::OnPeerGone() {
+  const std::shared_ptr<ExchangeState> state = std::move(state_);
+  Close();
+  if (state != nullptr) state->Gone();
+}
+
+void Connection::Close() {
+  if (phase_ == Phase::kClosed) return;
+  const auto self = shared_from_this();
+  phase_ = Phase::kClosed;
+  if (const auto state = std::move(state_)) state->Gone();
+  StopReceiving();
+  boost::system::error_code error;
+  socket_.close(error);
+  thread_->Forget(this);
+}
+
+void Connection::Sweep(base::Instant now) {
+  if (now < deadline_) return;
+  deadline_ = base::kNever;
+  if (phase_ == Phase::kHeader) {
+    AnswerFailure(408, "the request's header did not come in time");
+  } else if (phase_ == Phase::kBody) {
+    AnswerFailure(408, "the request's body did not come in time");
+  } else if (phase_ == Phase::kAnswer) {
+    OnPeerGone();
+  } else {
+    Close();
+  }
+}
+
+}  // namespace baton

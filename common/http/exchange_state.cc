@@ -1,0 +1,130 @@
+#include "common/http/exchange_state.h"
+
+#include <utility>
+
+namespace baton {
+
+void ExchangeState::Wake() {
+  if (woken_ || !wake_) return;
+  woken_ = true;
+  wake_();
+}
+
+void ExchangeState::Reply(HttpReply reply) {
+  base::MutexLock lock(&mutex_);
+  if (begun_ || ended_ || gone_) return;
+  begun_ = ended_ = true;
+  next_ = {.head = Head{.status = reply.status, .headers = std::move(reply.headers), .whole = true},
+           .body = std::move(reply.body),
+           .end = true};
+  stalled_since_ = clock_->Now();
+  Wake();
+}
+
+void ExchangeState::Begin(int status, HttpHeaders headers) {
+  base::MutexLock lock(&mutex_);
+  if (begun_ || ended_ || gone_) return;
+  begun_ = true;
+  next_.head = Head{.status = status, .headers = std::move(headers)};
+  if (!stalled_since_) stalled_since_ = clock_->Now();
+  Wake();
+}
+
+bool ExchangeState::Write(std::string chunk) {
+  base::MutexLock lock(&mutex_);
+  if (!begun_ || ended_ || gone_ || chunk.empty()) return true;
+  const size_t waiting = taken_ + next_.body.size();
+  if (waiting > 0 && waiting + chunk.size() > buffer_bytes_) return false;
+  if (next_.body.empty()) {
+    next_.body = std::move(chunk);
+  } else {
+    next_.body += chunk;
+  }
+  if (!stalled_since_) stalled_since_ = clock_->Now();
+  Wake();
+  return true;
+}
+
+void ExchangeState::End() {
+  base::MutexLock lock(&mutex_);
+  if (!begun_ || ended_ || gone_) return;
+  ended_ = true;
+  next_.end = true;
+  Wake();
+}
+
+void ExchangeState::Abort() {
+  base::MutexLock lock(&mutex_);
+  if (ended_ || gone_) return;
+  ended_ = true;
+  next_ = {.head = std::nullopt, .body = "", .abort = true};
+  Wake();
+}
+
+void ExchangeState::Abandon() {
+  bool begun = false;
+  {
+    base::MutexLock lock(&mutex_);
+    on_gone_ = nullptr;
+    begun = begun_;
+  }
+  if (begun) return Abort();
+  Reply({.status = 500,
+         .headers = {{"Content-Type", "text/plain"}},
+         .body = "the request was given up without an answer; send it again\n"});
+}
+
+void ExchangeState::OnGone(std::function<void()> gone) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (complete_) return;
+    if (!gone_) {
+      on_gone_ = std::move(gone);
+      return;
+    }
+  }
+  gone();
+}
+
+std::optional<base::Instant> ExchangeState::StalledSince() const {
+  base::MutexLock lock(&mutex_);
+  return stalled_since_;
+}
+
+ExchangeState::Outgoing ExchangeState::Take() {
+  base::MutexLock lock(&mutex_);
+  woken_ = false;
+  taken_ += next_.body.size();
+  return std::exchange(next_, {});
+}
+
+void ExchangeState::Left(size_t bytes) {
+  base::MutexLock lock(&mutex_);
+  taken_ = bytes;
+  stalled_since_.reset();
+  if (taken_ > 0 || !next_.body.empty()) stalled_since_ = clock_->Now();
+}
+
+void ExchangeState::Complete() {
+  std::function<void()> drop;  // what it holds may end with it, outside the lock
+  base::MutexLock lock(&mutex_);
+  complete_ = true;
+  wake_ = nullptr;
+  stalled_since_.reset();
+  std::swap(drop, on_gone_);
+}
+
+void ExchangeState::Gone() {
+  std::function<void()> gone;
+  {
+    base::MutexLock lock(&mutex_);
+    gone_ = true;
+    wake_ = nullptr;
+    stalled_since_.reset();
+    next_ = {};
+    std::swap(gone, on_gone_);
+  }
+  if (gone) gone();
+}
+
+}  // namespace baton

@@ -1,0 +1,110 @@
+#include "common/http/io_thread.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "boost/asio/post.hpp"
+
+namespace baton {
+namespace {
+
+// Beyond the bound so many are told so at a time, and others just closed.
+constexpr size_t kRefusedAtOnce = 64;
+constexpr base::Duration kMostBetweenSweeps = std::chrono::milliseconds(250);
+
+base::Duration BetweenSweeps(const HttpLimits& limits) {
+  const base::Duration shortest =
+      std::min({limits.header_time, limits.body_time, limits.idle_time, limits.slow_client});
+  return std::clamp<base::Duration>(shortest / 4, std::chrono::milliseconds(5),
+                                    kMostBetweenSweeps);
+}
+
+}  // namespace
+
+IoThread::IoThread(HttpServerShared* shared, std::unique_ptr<TlsStreams> tls, size_t most)
+    : shared_(shared),
+      tls_(std::move(tls)),
+      most_(most),
+      work_(context_.get_executor()),
+      sweep_(context_) {}
+
+IoThread::~IoThread() {
+  Stop();
+  while (!connections_.empty()) std::shared_ptr(connections_.begin()->second)->Close();
+}
+
+void IoThread::Run() {
+  SweepSoon();
+  thread_ = std::thread([this] { context_.run(); });
+}
+
+void IoThread::Stop() {
+  context_.stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void IoThread::AddSocket(boost::asio::ip::tcp::socket socket) {
+  boost::asio::post(context_, [this, socket = std::move(socket)]() mutable {
+    Adopt(std::move(socket));
+  });
+}
+
+bool IoThread::MakeRoom() {
+  if (connections_.size() < most_) return true;
+  if (idle_.empty()) return false;
+  idle_.front()->Close();
+  return true;
+}
+
+void IoThread::Adopt(boost::asio::ip::tcp::socket socket) {
+  if (shared_->going_away) return;
+  const bool room = MakeRoom();
+  if (!room) {
+    ++shared_->refused;
+    if (tls_ != nullptr || connections_.size() >= most_ + kRefusedAtOnce) return;
+  }
+  const int fd = socket.native_handle();
+  std::unique_ptr<ByteStream> stream = tls_ == nullptr ? MakePlainStream(fd) : tls_->Make(fd);
+  if (stream == nullptr) return;
+  const auto connection =
+      std::make_shared<Connection>(this, std::move(socket), std::move(stream));
+  connections_.emplace(connection.get(), connection);
+  ++shared_->open;
+  connection->Start(!room);
+}
+
+void IoThread::MarkIdle(Connection* connection) {
+  if (!connection->idle_at) connection->idle_at = idle_.insert(idle_.end(), connection);
+}
+
+void IoThread::MarkBusy(Connection* connection) {
+  if (connection->idle_at) idle_.erase(*std::exchange(connection->idle_at, std::nullopt));
+}
+
+void IoThread::Forget(Connection* connection) {
+  MarkBusy(connection);
+  if (connections_.erase(connection) > 0) --shared_->open;
+}
+
+void IoThread::SweepSoon() {
+  sweep_.expires_after(BetweenSweeps(shared_->options.limits));
+  sweep_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    const base::Instant now = shared_->options.clock->Now();
+    std::vector<std::shared_ptr<Connection>> due;
+    for (const auto& [connection, owner] : connections_) {
+      if (connection->IsDue(now)) due.push_back(owner);
+    }
+    for (const auto& connection : due) connection->Sweep(now);
+    SweepSoon();
+  });
+}
+
+void IoThread::BeginShutdown() {
+  boost::asio::post(context_, [this] {
+    while (!idle_.empty()) idle_.front()->Close();
+  });
+}
+
+}  // namespace baton

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <list>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+
+#include "boost/asio/executor_work_guard.hpp"
+#include "boost/asio/io_context.hpp"
+#include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/steady_timer.hpp"
+#include "common/http/connection.h"
+#include "common/http/http_server.h"
+#include "common/http/tls_stream.h"
+
+namespace baton {
+
+// What all connections of a server share. Outlives its I/O threads.
+struct HttpServerShared {
+  HttpServerOptions options;
+  HttpServer::Handler handler;
+  std::atomic<bool> going_away{false};
+  std::atomic<size_t> receiving{0};  // bytes of bodies that are not complete
+  std::atomic<int64_t> open{0};
+  std::atomic<int64_t> refused{0};
+  std::array<std::atomic<int64_t>, 6> answers{};
+};
+
+// A thread and the connections that it serves. Only AddSocket, BeginShutdown and Stop are for other
+// threads.
+class IoThread final {
+ public:
+  // `tls` is null for plain text.
+  IoThread(HttpServerShared* shared, std::unique_ptr<TlsStreams> tls, size_t most);
+  ~IoThread();
+
+  boost::asio::io_context& context() { return context_; }
+  void Run();
+  // Takes over a connection that was accepted.
+  void AddSocket(boost::asio::ip::tcp::socket socket);
+  // Closes the idle connections.
+  void BeginShutdown();
+  void Stop();
+
+  // For its connections.
+  HttpServerShared& shared() { return *shared_; }
+  std::array<char, 16'384>& scratch() { return scratch_; }
+  void MarkIdle(Connection* connection);
+  void MarkBusy(Connection* connection);
+  void Forget(Connection* connection);
+
+ private:
+  void Adopt(boost::asio::ip::tcp::socket socket);
+  // Makes room for one more; false when there is none.
+  bool MakeRoom();
+  void SweepSoon();
+
+  HttpServerShared* const shared_;
+  const std::unique_ptr<TlsStreams> tls_;
+  const size_t most_;  // connections
+  boost::asio::io_context context_{1};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_;
+  boost::asio::steady_timer sweep_;
+  std::array<char, 16'384> scratch_;  // for one read; connections keep what they need
+  std::unordered_map<Connection*, std::shared_ptr<Connection>> connections_;
+  std::list<Connection*> idle_;  // the longest first
+  std::thread thread_;
+};
+
+}  // namespace baton

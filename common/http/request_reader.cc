@@ -1,0 +1,151 @@
+#include "common/http/request_reader.h"
+
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "boost/beast/http/message.hpp"
+#include "boost/beast/http/parser.hpp"
+
+namespace baton {
+namespace {
+
+namespace http = boost::beast::http;
+using BeastError = boost::beast::error_code;
+
+// The body as a string that grows with what came. Beast's own makes room for what was announced.
+struct GrowingBody {
+  using value_type = std::string;
+  class reader {
+   public:
+    template <bool is_request, class Fields>
+    reader(http::header<is_request, Fields>&, value_type& body) : body_(body) {}
+    void init(const boost::optional<std::uint64_t>&, BeastError& error) { error = {}; }
+    template <class Buffers>
+    size_t put(const Buffers& buffers, BeastError& error) {
+      error = {};
+      size_t bytes = 0;
+      for (const auto buffer : boost::beast::buffers_range_ref(buffers)) {
+        body_.append(static_cast<const char*>(buffer.data()), buffer.size());
+        bytes += buffer.size();
+      }
+      return bytes;
+    }
+    void finish(BeastError& error) { error = {}; }
+
+   private:
+    value_type& body_;
+  };
+};
+
+std::string_view View(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+absl::string_view Absl(std::string_view text) { return {text.data(), text.size()}; }
+
+}  // namespace
+
+struct RequestReader::Parser {
+  http::request_parser<GrowingBody> beast;
+};
+
+RequestReader::RequestReader(size_t header_bytes, size_t body_bytes)
+    : header_bytes_(header_bytes), body_bytes_(body_bytes), parser_(new Parser) {
+  parser_->beast.header_limit(static_cast<uint32_t>(header_bytes));
+  parser_->beast.body_limit(body_bytes);
+}
+
+RequestReader::~RequestReader() = default;
+
+RequestReader::Progress RequestReader::Fail(int status, std::string message) {
+  failure_ = {.status = status, .message = std::move(message)};
+  return Progress::kFailed;
+}
+
+RequestReader::Progress RequestReader::Read(std::string_view* input) {
+  auto& beast = parser_->beast;
+  while (!beast.is_done()) {
+    if (input->empty()) return Progress::kMore;
+    BeastError error;
+    const size_t taken =
+        beast.put(boost::asio::const_buffer(input->data(), input->size()), error);
+    input->remove_prefix(taken);
+    if (error == http::error::header_limit) {
+      return Fail(431, absl::StrCat("the header has more than ", header_bytes_, " bytes"));
+    }
+    if (error == http::error::body_limit) {
+      return Fail(413, absl::StrCat("the body has more than ", body_bytes_, " bytes"));
+    }
+    if (error && error != http::error::need_more) {
+      return Fail(400, absl::StrCat("the request cannot be read: ", error.message()));
+    }
+    if (!header_done_ && beast.is_header_done()) return OnHeader();
+    if (error == http::error::need_more) {
+      // What cannot be taken in parts is a line or the header; a chunk's line or a trailer has no
+      // limit of the parser's own.
+      if (taken == 0 && input->size() <= header_bytes_) return Progress::kMore;
+      if (taken == 0) return Fail(431, absl::StrCat("a line has more than ", header_bytes_, " bytes"));
+    }
+  }
+  request_.body = std::move(beast.get().body());
+  return Progress::kDone;
+}
+
+RequestReader::Progress RequestReader::OnHeader() {
+  header_done_ = true;
+  auto& beast = parser_->beast;
+  const auto& message = beast.get();
+  if (message.version() != 11 && message.version() != 10) {
+    return Fail(505, "the version of HTTP is not known here; send HTTP/1.1");
+  }
+  request_.method = std::string(View(message.method_string()));
+  int hosts = 0;
+  for (const auto& field : message) {
+    if (field.name() == http::field::host) ++hosts;
+    request_.headers.emplace_back(View(field.name_string()), View(field.value()));
+  }
+  if (!TakeTarget(View(message.target()))) {
+    return Fail(400, "the request's target is no path; expected one that begins with /");
+  }
+  if (hosts > 1 || (hosts == 0 && !http_1_0())) {
+    return Fail(400, absl::StrCat("there are ", hosts, " Host headers; expected one"));
+  }
+  if (const std::string* expect = request_.Find("Expect"); expect != nullptr && !http_1_0()) {
+    if (!absl::EqualsIgnoreCase(*expect, "100-continue")) {
+      return Fail(417, "the header Expect asks for what is not known here; leave it out");
+    }
+    expects_continue_ = has_body();
+  }
+  beast.eager(true);
+  return Progress::kHeader;
+}
+
+bool RequestReader::TakeTarget(std::string_view target) {
+  // Proxies ask for a whole URL.
+  if (const size_t scheme = target.find("://");
+      scheme != std::string_view::npos && !target.starts_with('/')) {
+    const size_t path = target.find_first_of("/?", scheme + 3);
+    target = path == std::string_view::npos ? std::string_view("/") : target.substr(path);
+  }
+  const size_t mark = target.find('?');
+  request_.path = std::string(target.substr(0, mark));
+  if (mark != std::string_view::npos) request_.query = std::string(target.substr(mark + 1));
+  if (request_.path == "*") return absl::EqualsIgnoreCase(request_.method, "OPTIONS");
+  return absl::StartsWith(Absl(request_.path), "/");
+}
+
+std::optional<size_t> RequestReader::announced() const {
+  const auto length = parser_->beast.content_length();
+  if (length) return static_cast<size_t>(*length);
+  if (parser_->beast.chunked()) return std::nullopt;
+  return 0;
+}
+
+bool RequestReader::has_body() const { return announced().value_or(1) > 0; }
+
+bool RequestReader::keep_alive() const { return parser_->beast.keep_alive(); }
+
+bool RequestReader::http_1_0() const { return parser_->beast.get().version() == 10; }
+
+size_t RequestReader::body_size() const { return parser_->beast.get().body().size(); }
+
+}  // namespace baton
