@@ -183,8 +183,8 @@ void Connection::ConsumeView(std::string_view* view) {
       phase_ = Phase::kHeader;
       deadline_ = options_.clock->Now() + options_.limits.header_time;
       thread_->MarkBusy(this);
-      reader_ = std::make_unique<RequestReader>(options_.limits.header_bytes,
-                                                options_.limits.body_bytes);
+      reader_ =
+          std::make_unique<RequestReader>(options_.limits.header_bytes, options_.limits.body_bytes);
     }
     const RequestReader::Progress progress = reader_->Read(view);
     CountReceiving();
@@ -215,9 +215,7 @@ void Connection::CountReceiving() {
   Answer(std::move(reply), true);
 }
 
-void Connection::StopReceiving() {
-  thread_->shared().receiving -= std::exchange(receiving_, 0);
-}
+void Connection::StopReceiving() { thread_->shared().receiving -= std::exchange(receiving_, 0); }
 
 void Connection::OnHeader(bool nothing_behind) {
   HttpRequest& request = reader_->request();
@@ -272,13 +270,13 @@ void Connection::Dispatch() {
   reader_.reset();
   phase_ = Phase::kAnswer;
   deadline_ = base::kNever;
-  state_ = std::make_shared<ExchangeState>(
-      options_.limits.write_buffer_bytes, options_.clock,
-      [weak = weak_from_this(), executor = socket_.get_executor()] {
-        boost::asio::post(executor, [weak] {
-          if (const auto self = weak.lock()) self->Pump();
-        });
-      });
+  state_ =
+      std::make_shared<ExchangeState>(options_.limits.write_buffer_bytes, options_.clock,
+                                      [weak = weak_from_this(), executor = socket_.get_executor()] {
+                                        boost::asio::post(executor, [weak] {
+                                          if (const auto self = weak.lock()) self->Pump();
+                                        });
+                                      });
   thread_->shared().handler(std::make_shared<HttpExchange>(std::move(request), state_));
 }
 
@@ -341,8 +339,7 @@ void Connection::Flush() {
   bool progress = false;
   while (written_ < output_.size()) {
     size_t taken = 0;
-    const StreamResult result =
-        stream_->Write(std::string_view(output_).substr(written_), &taken);
+    const StreamResult result = stream_->Write(std::string_view(output_).substr(written_), &taken);
     if (result == StreamResult::kClosed) return OnPeerGone();
     if (result == StreamResult::kWantRead) {
       WaitReadable();

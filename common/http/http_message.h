@@ -16,7 +16,7 @@ struct HttpRequest {
   std::string query;    // what follows the '?'
   HttpHeaders headers;  // in their order
   std::string body;
-  std::string peer;  // the other end: "ip:port", IPv6 in brackets
+  std::string peer;                            // the other end: "ip:port", IPv6 in brackets
   std::vector<std::string> certificate_names;  // of the client's certificate, as gRPC's PeerNames
   bool has_certificate = false;                // it showed one, which the authority issued
 

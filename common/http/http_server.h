@@ -53,8 +53,7 @@ struct HttpServerOptions {
   const base::Clock* clock = nullptr;  // outlives the server
   // Called when the header is there and before the body is read; an answer refuses the request.
   // `body_bytes` is what the client announced, empty of a chunked body. May be null.
-  std::function<std::optional<HttpReply>(const HttpRequest& head,
-                                         std::optional<size_t> body_bytes)>
+  std::function<std::optional<HttpReply>(const HttpRequest& head, std::optional<size_t> body_bytes)>
       admit;
   // Whether pages of `origin` may read answers, from which `host` (the header) was asked. Null:
   // none may. Preflights are answered by the server.

@@ -16,8 +16,7 @@ constexpr base::Duration kMostBetweenSweeps = std::chrono::milliseconds(250);
 base::Duration BetweenSweeps(const HttpLimits& limits) {
   const base::Duration shortest =
       std::min({limits.header_time, limits.body_time, limits.idle_time, limits.slow_client});
-  return std::clamp<base::Duration>(shortest / 4, std::chrono::milliseconds(5),
-                                    kMostBetweenSweeps);
+  return std::clamp<base::Duration>(shortest / 4, std::chrono::milliseconds(5), kMostBetweenSweeps);
 }
 
 }  // namespace
@@ -45,9 +44,8 @@ void IoThread::Stop() {
 }
 
 void IoThread::AddSocket(boost::asio::ip::tcp::socket socket) {
-  boost::asio::post(context_, [this, socket = std::move(socket)]() mutable {
-    Adopt(std::move(socket));
-  });
+  boost::asio::post(context_,
+                    [this, socket = std::move(socket)]() mutable { Adopt(std::move(socket)); });
 }
 
 bool IoThread::MakeRoom() {
@@ -67,8 +65,7 @@ void IoThread::Adopt(boost::asio::ip::tcp::socket socket) {
   const int fd = socket.native_handle();
   std::unique_ptr<ByteStream> stream = tls_ == nullptr ? MakePlainStream(fd) : tls_->Make(fd);
   if (stream == nullptr) return;
-  const auto connection =
-      std::make_shared<Connection>(this, std::move(socket), std::move(stream));
+  const auto connection = std::make_shared<Connection>(this, std::move(socket), std::move(stream));
   connections_.emplace(connection.get(), connection);
   ++shared_->open;
   connection->Start(!room);

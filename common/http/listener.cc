@@ -91,10 +91,9 @@ absl::Status Listener::Listen(const std::string& host, int port) {
     if (!doors_.empty()) return absl::OkStatus();
     break;
   }
-  return absl::InvalidArgumentError(absl::StrCat("cannot listen for HTTP on ",
-                                                 JoinHostPort(host, port), ": ",
-                                                 std::strerror(first_error),
-                                                 "; give another --host or --http-port"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot listen for HTTP on ", JoinHostPort(host, port), ": ",
+                   std::strerror(first_error), "; give another --host or --http-port"));
 }
 
 void Listener::Accept(std::function<boost::asio::io_context&()> next,
@@ -105,23 +104,24 @@ void Listener::Accept(std::function<boost::asio::io_context&()> next,
 }
 
 void Listener::AcceptNext(Door* door) {
-  door->acceptor.async_accept(next_(), [this, door](const boost::system::error_code& error,
-                                                    tcp::socket socket) {
-    if (!door->acceptor.is_open() || error == boost::asio::error::operation_aborted) return;
-    if (!error) {
-      accepted_(std::move(socket));
-      return AcceptNext(door);
-    }
-    const bool no_files = error.value() == EMFILE || error.value() == ENFILE;
-    if (no_files && !std::exchange(short_of_files_, true)) {
-      spdlog::error("HTTP connections wait because this process may open no more files; raise its "
-                    "limit (ulimit -n) or lower --http-max-connections");
-    }
-    door->pause.expires_after(kPause);
-    door->pause.async_wait([this, door](const boost::system::error_code& stopped) {
-      if (!stopped) AcceptNext(door);
-    });
-  });
+  door->acceptor.async_accept(
+      next_(), [this, door](const boost::system::error_code& error, tcp::socket socket) {
+        if (!door->acceptor.is_open() || error == boost::asio::error::operation_aborted) return;
+        if (!error) {
+          accepted_(std::move(socket));
+          return AcceptNext(door);
+        }
+        const bool no_files = error.value() == EMFILE || error.value() == ENFILE;
+        if (no_files && !std::exchange(short_of_files_, true)) {
+          spdlog::error(
+              "HTTP connections wait because this process may open no more files; raise its "
+              "limit (ulimit -n) or lower --http-max-connections");
+        }
+        door->pause.expires_after(kPause);
+        door->pause.async_wait([this, door](const boost::system::error_code& stopped) {
+          if (!stopped) AcceptNext(door);
+        });
+      });
 }
 
 void Listener::Close() {

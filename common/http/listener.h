@@ -6,8 +6,8 @@
 
 #include "absl/status/status.h"
 #include "boost/asio/io_context.hpp"
-#include "boost/asio/ip/v6_only.hpp"
 #include "boost/asio/ip/tcp.hpp"
+#include "boost/asio/ip/v6_only.hpp"
 #include "boost/asio/steady_timer.hpp"
 
 namespace baton {

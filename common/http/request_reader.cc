@@ -66,8 +66,7 @@ RequestReader::Progress RequestReader::Read(std::string_view* input) {
   while (!beast.is_done()) {
     if (input->empty()) return Progress::kMore;
     BeastError error;
-    const size_t taken =
-        beast.put(boost::asio::const_buffer(input->data(), input->size()), error);
+    const size_t taken = beast.put(boost::asio::const_buffer(input->data(), input->size()), error);
     input->remove_prefix(taken);
     if (error == http::error::header_limit) {
       return Fail(431, absl::StrCat("the header has more than ", header_bytes_, " bytes"));
@@ -83,7 +82,8 @@ RequestReader::Progress RequestReader::Read(std::string_view* input) {
       // What cannot be taken in parts is a line or the header; a chunk's line or a trailer has no
       // limit of the parser's own.
       if (taken == 0 && input->size() <= header_bytes_) return Progress::kMore;
-      if (taken == 0) return Fail(431, absl::StrCat("a line has more than ", header_bytes_, " bytes"));
+      if (taken == 0)
+        return Fail(431, absl::StrCat("a line has more than ", header_bytes_, " bytes"));
     }
   }
   request_.body = std::move(beast.get().body());
@@ -114,6 +114,11 @@ RequestReader::Progress RequestReader::OnHeader() {
       return Fail(417, "the header Expect asks for what is not known here; leave it out");
     }
     expects_continue_ = has_body();
+  }
+  // The parser passes over others, and would take the body for the next request.
+  if (const std::string* coding = request_.Find("Transfer-Encoding");
+      coding != nullptr && !absl::EqualsIgnoreCase(*coding, "chunked")) {
+    return Fail(501, "the transfer coding is not known here; expected chunked");
   }
   beast.eager(true);
   return Progress::kHeader;

@@ -57,8 +57,8 @@ int ChooseProtocol(SSL*, const unsigned char** out, unsigned char* out_bytes,
                    const unsigned char* offered, unsigned offered_bytes, void*) {
   static constexpr unsigned char kOurs[] = "\x08http/1.1";
   unsigned char* chosen = nullptr;
-  const int result = SSL_select_next_proto(&chosen, out_bytes, kOurs, sizeof(kOurs) - 1, offered,
-                                           offered_bytes);
+  const int result =
+      SSL_select_next_proto(&chosen, out_bytes, kOurs, sizeof(kOurs) - 1, offered, offered_bytes);
   *out = chosen;
   return result == OPENSSL_NPN_NEGOTIATED ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
 }

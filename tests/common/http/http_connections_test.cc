@@ -1,0 +1,129 @@
+// How long connections live, and how many there may be.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/http/descriptors.h"
+#include "common/http/http_server.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/eventually.h"
+#include "tests/fakes/raw_http.h"
+
+namespace baton {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::string_view kGet = "GET /x HTTP/1.1\r\nHost: h\r\n\r\n";
+
+class HttpConnectionsTest : public testing::Test {
+ protected:
+  void Start(HttpLimits limits) {
+    auto server = HttpServer::Start({.threads = 1, .limits = limits, .clock = &clock_},
+                                    [](std::shared_ptr<HttpExchange> exchange) {
+                                      exchange->Reply({.status = 200, .body = "ok"});
+                                    });
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  base::ManualClock clock_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(HttpConnectionsTest, AHeaderThatDoesNotComeIs408) {
+  Start({.header_time = std::chrono::seconds(10)});
+  RawHttp client(server_->port());
+  client.Send("GET / HTTP/1.1\r\nHo");
+  RawHttp idle(server_->port());
+  ASSERT_TRUE(Eventually([&] { return server_->counts().connections_open == 2; }));
+  // A byte now and then does not help.
+  std::string answer;
+  ASSERT_TRUE(Eventually([&] {
+    clock_.Advance(std::chrono::seconds(1));
+    return !client.Send("s") || server_->counts().answers_by_class[4] > 0;
+  }));
+  EXPECT_THAT(client.ReadAll(), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(HttpConnectionsTest, ABodyThatDoesNotComeIs408) {
+  Start({.header_time = std::chrono::seconds(10), .body_time = std::chrono::seconds(60)});
+  RawHttp client(server_->port());
+  client.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n");
+  EXPECT_THAT(client.ReadTo("\r\n\r\n"), HasSubstr("100 Continue"));
+  clock_.Advance(std::chrono::seconds(61));
+  EXPECT_THAT(client.ReadTo("\r\n\r\n"), StartsWith("HTTP/1.1 408 "));
+}
+
+TEST_F(HttpConnectionsTest, AnIdleConnectionEnds) {
+  Start({.idle_time = std::chrono::seconds(75)});
+  RawHttp fresh(server_->port());
+  RawHttp used(server_->port());
+  used.Send(kGet);
+  EXPECT_THAT(used.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  ASSERT_TRUE(Eventually([&] { return server_->counts().connections_open == 2; }));
+  clock_.Advance(std::chrono::seconds(76));
+  EXPECT_TRUE(fresh.IsClosed());
+  EXPECT_TRUE(used.IsClosed());
+  EXPECT_TRUE(Eventually([&] { return server_->counts().connections_open == 0; }));
+}
+
+TEST_F(HttpConnectionsTest, TheLongestIdleGivesWay) {
+  Start({.connections = 2});
+  RawHttp first(server_->port());
+  first.Send(kGet);
+  first.ReadAnswer(2);
+  RawHttp second(server_->port());
+  second.Send(kGet);
+  second.ReadAnswer(2);
+  RawHttp third(server_->port());
+  third.Send(kGet);
+  EXPECT_THAT(third.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(first.IsClosed());
+  second.Send(kGet);
+  EXPECT_THAT(second.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpConnectionsTest, WhereNoneIsIdleTheNextIsTold) {
+  Start({.connections = 1});
+  RawHttp busy(server_->port());
+  busy.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  busy.ReadTo("\r\n\r\n");
+  RawHttp next(server_->port());
+  next.Send(kGet);
+  EXPECT_THAT(next.ReadAll(),
+              testing::AllOf(StartsWith("HTTP/1.1 503 "), HasSubstr("Retry-After: 1\r\n")));
+  EXPECT_EQ(server_->counts().connections_refused, 1);
+  busy.Send("hi");
+  EXPECT_THAT(busy.ReadAnswer(2), StartsWith("HTTP/1.1 200 "));
+}
+
+TEST_F(HttpConnectionsTest, ShutdownClosesThePortAndTheIdle) {
+  Start({});
+  RawHttp idle(server_->port());
+  idle.Send(kGet);
+  idle.ReadAnswer(2);
+  RawHttp busy(server_->port());
+  busy.Send("POST / HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+  busy.ReadTo("\r\n\r\n");
+  server_->BeginShutdown();
+  EXPECT_TRUE(idle.IsClosed());
+  ASSERT_TRUE(Eventually([&] { return !RawHttp(server_->port()).connected(); }));
+  busy.Send("hi");
+  EXPECT_THAT(busy.ReadAll(),
+              testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Connection: close\r\n")));
+}
+
+TEST(Descriptors, ConnectionsLeaveFilesForTheRest) {
+  EXPECT_EQ(ConnectionsWithin(16'384, 20'000), 16'384u);
+  EXPECT_EQ(ConnectionsWithin(16'384, 8'000), 7'000u);
+  EXPECT_EQ(ConnectionsWithin(16'384, 1'024), 768u);
+  EXPECT_EQ(ConnectionsWithin(16'384, 100), 16u);
+  EXPECT_GE(RaiseDescriptorLimit(), 16u);
+}
+
+}  // namespace
+}  // namespace baton
