@@ -30,10 +30,12 @@ DirectoryOptions DirectoryOptionsOf(const RouterOptions& options, const RpcServe
           .accept = nullptr};
 }
 
-CallerRules CallersOf(const RouterOptions& options, const RpcServerOptions& server) {
+CallerRules CallersOf(const RouterOptions& options, const RpcServerOptions& server,
+                      const ApiKeyFile* keys) {
   return {.tls = server.tls.enabled(),
           .certificates = server.client_certificates,
-          .trust_header = options.trust_tenant_header};
+          .trust_header = options.trust_tenant_header,
+          .keys = keys};
 }
 
 // Messages are counted once they are there, so gRPC has room for as many more on their way. The
@@ -50,6 +52,8 @@ Router::Router(Parts parts)
       server_options_(WithRoomForBytes(std::move(parts.server), options_.max_inflight_bytes)),
       model_(std::move(parts.model)),
       eos_log_(std::move(parts.eos_log)),
+      keys_(std::move(parts.keys)),
+      origins_(std::move(parts.http_origins)),
       clock_(parts.clock),
       probe_(parts.metrics),
       budget_(static_cast<size_t>(options_.max_inflight_bytes)),
@@ -80,12 +84,13 @@ Router::Router(Parts parts)
       pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
             {.pieces = static_cast<size_t>(options_.max_num_queued_reqs),
              .bytes = static_cast<size_t>(options_.text_queue_bytes)}),
-      inference_(&context_, CallersOf(options_, server_options_), &intake_),
-      models_(*model_, directory_.get(), CallersOf(options_, server_options_)) {
+      inference_(&context_, CallersOf(options_, server_options_, keys_.get()), &intake_),
+      models_(*model_, directory_.get(), CallersOf(options_, server_options_, keys_.get())) {
   probe_.WatchWorkers(directory_.get());
   probe_.WatchBytes(&budget_);
   probe_.WatchTenants(options_.tenants, [this](const auto& see) { admission_.EachTenant(see); });
   if (eos_log_ != nullptr) probe_.WatchEosLog(eos_log_.get());
+  if (keys_ != nullptr) probe_.WatchKeys(keys_.get());
 }
 
 absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
@@ -93,11 +98,13 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
     return absl::InvalidArgumentError(
         "no decode workers; name them with --decode-workers host:port,…");
   }
+  std::optional<HttpServerOptions> http = std::move(parts.http);
   std::unique_ptr<Router> router(new Router(std::move(parts)));
   BATON_ASSIGN_OR_RETURN(
       router->server_,
       RpcServer::Start(router->server_options_, {&router->inference_, &router->models_}));
   router->server_->SetServing(ServiceNames(), false);
+  if (http) BATON_RETURN_IF_ERROR(router->StartHttp(*std::move(http)));
   router->directory_->Start([router = router.get()] {
     router->admission_.Wake();
     router->UpdateHealth();
@@ -108,9 +115,26 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
   return router;
 }
 
+absl::Status Router::StartHttp(HttpServerOptions options) {
+  options.clock = clock_;
+  options.limits.slow_client = options_.deadlines.slow_client;
+  options.limits.write_buffer_bytes = static_cast<size_t>(options_.client_buffer);
+  options.limits.receiving_bytes = static_cast<size_t>(options_.max_inflight_bytes);
+  options.allow_origin = [this](const std::string& origin, const std::string& host) {
+    return origins_.Allows(origin, host);
+  };
+  BATON_ASSIGN_OR_RETURN(
+      http_, HttpServer::Start(std::move(options), [](std::shared_ptr<HttpExchange> exchange) {
+        exchange->Reply({.status = 404, .body = "there is nothing at this path\n"});
+      }));
+  probe_.WatchHttp(http_.get());
+  return absl::OkStatus();
+}
+
 Router::~Router() {
   Drain(base::Duration::zero());
   directory_->Stop();
+  if (http_ != nullptr) http_->Shutdown(kShutdownGrace);
   if (server_ != nullptr) server_->Shutdown(kShutdownGrace);
   timers_.Stop();
 }
@@ -173,6 +197,7 @@ void Router::Drain(base::Duration timeout) {
     // Who watches health or readiness hears of it before connections are told to go.
     UpdateHealth();
     server_->BeginShutdown();
+    if (http_ != nullptr) http_->BeginShutdown();
   }
   if (registry_.WaitEmpty(clock_->Now() + timeout)) return;
   for (const auto& flow : registry_.All()) flow->EndByDrain();

@@ -2,15 +2,20 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
+#include "common/http/http_server.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
+#include "router/edge/api_keys.h"
 #include "router/edge/byte_budget.h"
+#include "router/edge/origin_rules.h"
 #include "router/edge/served_model.h"
 #include "router/edge/work_pool.h"
 #include "router/model_service.h"
@@ -28,7 +33,7 @@ namespace baton {
 // A router in one object, with its services, its queue and its directory of workers. main.cc and
 // the tests start it.
 //
-// Threads: gRPC's callbacks (run the flows), one that places, one for timers, one that resolves
+// Threads: gRPC's callbacks and HTTP's two (run the flows), one that places, one for timers, one that resolves
 // names, the tokenizing pool, and the EOS log's writer.
 class Router final {
  public:
@@ -37,6 +42,10 @@ class Router final {
     RpcServerOptions server;
     std::unique_ptr<ServedModel> model;
     std::unique_ptr<EosLog> eos_log;     // null: off
+    std::unique_ptr<ApiKeyFile> keys;    // null: callers need none
+    // How HTTP is served; empty: not at all. Its functions are the router's to set.
+    std::optional<HttpServerOptions> http;
+    std::vector<std::string> http_origins;  // whose pages may ask over HTTP
     MetricsRegistry* metrics = nullptr;  // outlives the router
     const base::Clock* clock = nullptr;  // likewise
   };
@@ -45,6 +54,10 @@ class Router final {
   ~Router();
 
   std::string address() const { return server_->address(); }
+  // Where HTTP is served; empty where it is not.
+  std::string http_address() const { return http_ != nullptr ? http_->address() : ""; }
+  // The admin port, whose page may ask over HTTP.
+  void SetPagePort(int port) { origins_.SetPagePort(port); }
   // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.
   absl::Status ready() const;
   size_t in_flight() const { return registry_.size(); }
@@ -57,6 +70,7 @@ class Router final {
 
  private:
   explicit Router(Parts parts);
+  absl::Status StartHttp(HttpServerOptions options);
   absl::Status AcceptWorker(WorkerKind kind, const WorkerFacts& facts) const;
   void UpdateHealth();
   void WatchHealth();
@@ -65,6 +79,8 @@ class Router final {
   const RpcServerOptions server_options_;
   const std::unique_ptr<ServedModel> model_;
   const std::unique_ptr<EosLog> eos_log_;
+  const std::unique_ptr<ApiKeyFile> keys_;
+  OriginRules origins_;
   const base::Clock* const clock_;
 
   RouterProbe probe_;
@@ -80,6 +96,7 @@ class Router final {
   RouterService inference_;
   ModelServiceImpl models_;
   std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<HttpServer> http_;  // null: off
 
   std::atomic<bool> draining_{false};
   std::atomic<bool> has_worker_{false};

@@ -35,7 +35,8 @@ std::string ReasonLabel(const absl::Status& status) {
 
 RouterProbe::RouterProbe(MetricsRegistry* registry)
     : registry_(registry),
-      received_(registry->counter(Metric::kRequestsReceived, {"grpc"})),
+      received_grpc_(registry->counter(Metric::kRequestsReceived, {"grpc"})),
+      received_http_(registry->counter(Metric::kRequestsReceived, {"http"})),
       inflight_(registry->gauge(Metric::kRequestsInflight)),
       ttft_(registry->histogram(Metric::kTimeToFirstToken)),
       inter_token_(registry->histogram(Metric::kInterTokenLatency)),
@@ -49,9 +50,9 @@ RouterProbe::RouterProbe(MetricsRegistry* registry)
   }
 }
 
-void RouterProbe::RequestReceived() {
+void RouterProbe::RequestReceived(Transport transport) {
   inflight_.Increment();
-  received_.Increment();
+  (transport == Transport::kHttp ? received_http_ : received_grpc_).Increment();
 }
 
 void RouterProbe::RefusedAtTheDoor(const absl::Status& status) {
@@ -191,6 +192,27 @@ void RouterProbe::WatchEosLog(const EosLog* log) {
 void RouterProbe::WatchBytes(const ByteBudget* budget) {
   prometheus::Gauge* const bytes = &registry_->gauge(Metric::kRequestBytesInflight);
   registry_->OnScrape([bytes, budget] { bytes->Set(static_cast<double>(budget->used())); });
+}
+
+void RouterProbe::WatchHttp(const HttpServer* server) {
+  registry_->OnScrape([registry = registry_, server] {
+    const HttpServerCounts counts = server->counts();
+    registry->gauge(Metric::kHttpConnections).Set(static_cast<double>(counts.connections_open));
+    MetricsRegistry::AdvanceTo(&registry->counter(Metric::kHttpConnectionsRefused),
+                               static_cast<double>(counts.connections_refused));
+    for (int group = 1; group <= 5; ++group) {
+      MetricsRegistry::AdvanceTo(
+          &registry->counter(Metric::kHttpAnswers, {std::to_string(group) + "xx"}),
+          static_cast<double>(counts.answers_by_class[group]));
+    }
+  });
+}
+
+void RouterProbe::WatchKeys(const ApiKeyFile* keys) {
+  prometheus::Counter* const refusals = &registry_->counter(Metric::kApiKeyRefusals);
+  registry_->OnScrape([refusals, keys] {
+    MetricsRegistry::AdvanceTo(refusals, static_cast<double>(keys->refusals()));
+  });
 }
 
 void RouterProbe::WatchTenants(const TenantRules& rules, TenantProbe::Each each) {

@@ -11,15 +11,20 @@
 #include "absl/status/status.h"
 #include "common/base/clock.h"
 #include "common/eos/eos_log.h"
+#include "common/http/http_server.h"
 #include "common/metrics/load_log.h"
 #include "common/metrics/registry.h"
 #include "common/sample/params.h"
+#include "router/edge/api_keys.h"
 #include "router/edge/byte_budget.h"
 #include "router/placement/placer.h"
 #include "router/request/attempt_ledger.h"
 #include "router/tenant_probe.h"
 
 namespace baton {
+
+// What a request came over.
+enum class Transport { kGrpc, kHttp };
 
 // How one request ended.
 struct RequestFigures {
@@ -41,7 +46,7 @@ class RouterProbe final {
   // `registry` must outlive this.
   explicit RouterProbe(MetricsRegistry* registry);
 
-  void RequestReceived();
+  void RequestReceived(Transport transport);
   // A request was received, and refused before it became a flow.
   void RefusedAtTheDoor(const absl::Status& status);
   void RequestEnded(const RequestFigures& figures);
@@ -74,6 +79,10 @@ class RouterProbe final {
   void WatchEosLog(const EosLog* log);
   // Keeps baton_request_bytes_inflight in step with the budget at every scrape.
   void WatchBytes(const ByteBudget* budget);
+  // Keeps baton_http_* in step with the server at every scrape, and baton_api_key_refusals_total
+  // with the file.
+  void WatchHttp(const HttpServer* server);
+  void WatchKeys(const ApiKeyFile* keys);
   // Keeps the load of tenants in step with the queue at every scrape.
   void WatchTenants(const TenantRules& rules, TenantProbe::Each each);
   // Keeps baton_router_worker_up in step with the directory at every scrape.
@@ -84,7 +93,8 @@ class RouterProbe final {
   void UpdateWorkers(const std::vector<WorkerReport>& workers);
 
   MetricsRegistry* const registry_;
-  prometheus::Counter& received_;
+  prometheus::Counter& received_grpc_;
+  prometheus::Counter& received_http_;
   prometheus::Gauge& inflight_;
   prometheus::Histogram& ttft_;
   prometheus::Histogram& inter_token_;

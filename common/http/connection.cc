@@ -264,11 +264,20 @@ bool Connection::AnswersPreflight(const HttpRequest& request) {
   return true;
 }
 
+void Connection::EnterAnswer() {
+  phase_ = Phase::kAnswer;
+  ++thread_->shared().answering;
+}
+
+void Connection::LeaveAnswer() {
+  if (phase_ == Phase::kAnswer) --thread_->shared().answering;
+}
+
 void Connection::Dispatch() {
   StopReceiving();
   HttpRequest request = std::move(reader_->request());
   reader_.reset();
-  phase_ = Phase::kAnswer;
+  EnterAnswer();
   deadline_ = base::kNever;
   state_ =
       std::make_shared<ExchangeState>(options_.limits.write_buffer_bytes, options_.clock,
@@ -283,7 +292,7 @@ void Connection::Dispatch() {
 void Connection::Answer(HttpReply reply, bool close) {
   StopReceiving();
   reader_.reset();
-  phase_ = Phase::kAnswer;
+  EnterAnswer();
   keep_alive_ = keep_alive_ && !close;
   WriteHead({.status = reply.status, .headers = std::move(reply.headers), .whole = true},
             reply.body.size());
@@ -370,6 +379,7 @@ void Connection::Flush() {
 }
 
 void Connection::FinishAnswer() {
+  LeaveAnswer();
   answer_ends_ = false;
   if (state_ != nullptr) std::exchange(state_, nullptr)->Complete();
   if (!keep_alive_ || thread_->shared().going_away) return Linger();
@@ -412,6 +422,7 @@ void Connection::OnPeerGone() {
 void Connection::Close() {
   if (phase_ == Phase::kClosed) return;
   const auto self = shared_from_this();
+  LeaveAnswer();
   phase_ = Phase::kClosed;
   if (const auto state = std::move(state_)) state->Gone();
   StopReceiving();

@@ -55,6 +55,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void CountReceiving();
   void StopReceiving();
   void Dispatch();
+  void EnterAnswer();
+  void LeaveAnswer();
 
   // The server's own answer; with `close` the last on this connection.
   void Answer(HttpReply reply, bool close);

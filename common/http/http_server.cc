@@ -1,6 +1,7 @@
 #include "common/http/http_server.h"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,14 @@ class HttpServer::Impl {
     boost::asio::post(threads_[0]->context(), [this] { listener_->Close(); });
     for (const auto& thread : threads_) thread->BeginShutdown();
   }
+  void Shutdown(base::Duration grace) {
+    BeginShutdown();
+    // Of real time, as the clients take it; nobody needs to hear of it at once.
+    const auto deadline = std::chrono::steady_clock::now() + grace;
+    while (shared_.answering > 0 && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
   int port() const { return listener_->port(); }
   const std::string& host() const { return shared_.options.host; }
   HttpServerCounts counts() const {
@@ -104,5 +113,7 @@ std::string HttpServer::address() const { return JoinHostPort(impl_->host(), imp
 HttpServerCounts HttpServer::counts() const { return impl_->counts(); }
 
 void HttpServer::BeginShutdown() { impl_->BeginShutdown(); }
+
+void HttpServer::Shutdown(base::Duration grace) { impl_->Shutdown(grace); }
 
 }  // namespace baton

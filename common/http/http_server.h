@@ -95,6 +95,8 @@ class HttpServer final {
   // Closes the port and the idle connections, and tells the others to go with their next answer.
   // Exchanges that are under way go on. Does not wait.
   void BeginShutdown();
+  // BeginShutdown, and waits at most `grace` for answers that clients have not taken yet.
+  void Shutdown(base::Duration grace);
 
  private:
   class Impl;

@@ -24,6 +24,7 @@ struct HttpServerShared {
   std::atomic<bool> going_away{false};
   std::atomic<size_t> receiving{0};  // bytes of bodies that are not complete
   std::atomic<int64_t> open{0};
+  std::atomic<int64_t> answering{0};  // connections whose answer is not taken yet
   std::atomic<int64_t> refused{0};
   std::array<std::atomic<int64_t>, 6> answers{};
 };

@@ -82,6 +82,11 @@ enum class Metric {
   kRouterWorkerRetries,
   kRouterNumericsMismatch,
   kRouterPairWarmups,
+  // HTTP port and keys.
+  kHttpConnections,
+  kHttpConnectionsRefused,
+  kHttpAnswers,
+  kApiKeyRefusals,
   // Tenants.
   kTenantRequestsWaiting,
   kTenantRequestsRunning,

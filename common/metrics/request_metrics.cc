@@ -31,7 +31,7 @@ Combinations ErrorPairs() {
   Combinations pairs = {{"CANCELLED", "none"},        {"DEADLINE_EXCEEDED", "none"},
                         {"INTERNAL", "none"},         {"UNAVAILABLE", "none"},
                         {"UNIMPLEMENTED", "none"},    {"INVALID_ARGUMENT", "none"},
-                        {"PERMISSION_DENIED", "none"}};
+                        {"PERMISSION_DENIED", "none"}, {"UNAUTHENTICATED", "none"}};
   for (const Reason reason :
        {Reason::kEmptyPrompt, Reason::kTooLong, Reason::kInvalidTokenId, Reason::kInvalidText,
         Reason::kInvalidSampling, Reason::kInvalidMaxTokens, Reason::kConflictingOptions,
@@ -125,8 +125,8 @@ std::vector<MetricInfo> RequestMetrics() {
                        "time was over; error: the service failed; rejected: refused before it ran, "
                        "as wrong or for want of room (baton_request_errors_total says why)."));
   rows.push_back(Plain(Metric::kRequestsReceived, counter, "baton_requests_received_total",
-                       {{"transport", {"grpc"}}},
-                       "Generate, GenerateOnce and ChatGenerate calls that arrived: "
+                       {{"transport", {"grpc", "http"}}},
+                       "Requests for tokens that arrived, over gRPC or HTTP: "
                        "baton_request_success_total, baton_request_failure_total and "
                        "baton_requests_inflight together."));
   rows.push_back(Plain(Metric::kPromptTokens, counter, "baton_prompt_tokens_total", {},

@@ -44,20 +44,20 @@ bool IsRepeated(const addrinfo* first, const addrinfo& address) {
   return false;
 }
 
-absl::Status CannotListen(const std::string& host, int port, int error) {
+absl::Status CannotListen(const std::string& host, int port, const char* flag, int error) {
   const std::string address = JoinHostPort(host, port);
   if (error == EADDRINUSE) {
     return absl::AlreadyExistsError(address +
-                                    " is in use; stop its owner or give another --port "
-                                    "(0 = any free one)");
+                                    " is in use; stop its owner or give another " + flag +
+                                    " (0 = any free one)");
   }
   return absl::InvalidArgumentError("cannot listen on " + address + ": " + std::strerror(error) +
-                                    "; give another --host or --port");
+                                    "; give another --host or " + flag);
 }
 
 }  // namespace
 
-absl::StatusOr<HeldPort> HeldPort::Take(const std::string& host, int port) {
+absl::StatusOr<HeldPort> HeldPort::Take(const std::string& host, int port, const char* flag) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE;
@@ -81,11 +81,11 @@ absl::StatusOr<HeldPort> HeldPort::Take(const std::string& host, int port) {
     }
     if (fd >= 0) close(fd);
     // gRPC would serve on the other addresses and leave callers of this one to its owner.
-    if (error == EADDRINUSE) return CannotListen(host, port, error);
+    if (error == EADDRINUSE) return CannotListen(host, port, flag, error);
     if (first_error == 0) first_error = error;
   }
   // A name may also mean an address of a family that this machine does not have.
-  if (held.sockets_.empty()) return CannotListen(host, port, first_error);
+  if (held.sockets_.empty()) return CannotListen(host, port, flag, first_error);
   return held;
 }
 

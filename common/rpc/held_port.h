@@ -16,8 +16,9 @@ class HeldPort final {
  public:
   // Takes `port` of every address that `host` means. With port 0 there is none to hold, and only
   // the host is checked. ALREADY_EXISTS when the port is in use, INVALID_ARGUMENT for a host that
-  // this machine cannot listen on.
-  static absl::StatusOr<HeldPort> Take(const std::string& host, int port);
+  // this machine cannot listen on. Messages name the port by its `flag`.
+  static absl::StatusOr<HeldPort> Take(const std::string& host, int port,
+                                       const char* flag = "--port");
   HeldPort(HeldPort&& other) noexcept : sockets_(std::exchange(other.sockets_, {})) {}
   HeldPort& operator=(HeldPort&&) = delete;
   ~HeldPort() { LetGo(); }

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/config/tenant_name.h"
 #include "common/rpc/credentials.h"
+#include "router/edge/api_keys.h"
 #include "router/edge/client_key.h"
 
 namespace baton {
@@ -46,6 +47,12 @@ absl::StatusOr<std::string> TenantOfCertificate(const std::vector<std::string>& 
   return names.front();
 }
 
+Caller KnownCaller(std::string tenant) {
+  // No address begins so.
+  std::string client = absl::StrCat("tenant:", tenant);
+  return {.tenant = std::move(tenant), .client = std::move(client)};
+}
+
 }  // namespace
 
 absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerRules& rules) {
@@ -53,6 +60,11 @@ absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerR
       rules.tls && role != evidence.names.end()) {
     return NotAClient(absl::StrCat("is that of the role '", *role,
                                    "', which sends no requests of its own; use a client's"));
+  }
+  if (rules.keys != nullptr) {
+    absl::StatusOr<std::string> name = rules.keys->NameOf(evidence.keys);
+    if (!name.ok()) return name.status();
+    return KnownCaller(*std::move(name));
   }
   const bool certified = rules.tls && (rules.certificates || evidence.certificate);
   if (rules.trust_header && !evidence.requested.empty() && rules.tls && !certified) {
@@ -69,9 +81,7 @@ absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerR
     return Caller{.tenant = *std::move(tenant), .client = ClientKey(evidence.peer)};
   }
   if (!tenant.ok()) return tenant.status();
-  // No address begins so.
-  std::string client = absl::StrCat("tenant:", *tenant);
-  return Caller{.tenant = *std::move(tenant), .client = std::move(client)};
+  return KnownCaller(*std::move(tenant));
 }
 
 absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context,
@@ -83,13 +93,16 @@ absl::StatusOr<Caller> CallerOf(const grpc::CallbackServerContext& context,
     evidence.names = PeerNames(shown.get());
     evidence.certificate = HasCertificate(shown.get());
   }
-  if (rules.trust_header) {
-    const auto [begin, end] =
-        context.client_metadata().equal_range({kTenantHeader.data(), kTenantHeader.size()});
+  const auto values = [&context](std::string_view name) {
+    std::vector<std::string> found;
+    const auto [begin, end] = context.client_metadata().equal_range({name.data(), name.size()});
     for (auto it = begin; it != end; ++it) {
-      evidence.requested.emplace_back(it->second.data(), it->second.size());
+      found.emplace_back(it->second.data(), it->second.size());
     }
-  }
+    return found;
+  };
+  if (rules.trust_header) evidence.requested = values(kTenantHeader);
+  if (rules.keys != nullptr) evidence.keys = values(kKeyHeader);
   return JudgeCaller(evidence, rules);
 }
 

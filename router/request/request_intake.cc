@@ -28,7 +28,7 @@ uint64_t RequestIntake::DrawSeed() {
 }
 
 void RequestIntake::Receive(ArrivedRequest request) {
-  context_->probe->RequestReceived();
+  context_->probe->RequestReceived(request.transport);
   if (!request.caller.ok()) return Refuse(request.caller.status(), request.sink.get());
   absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.bytes);
   if (!held.ok()) return Refuse(held.status(), request.sink.get());

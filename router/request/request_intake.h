@@ -29,6 +29,7 @@ struct IncomingRequest {
 
 // A request as it came, over whatever transport.
 struct ArrivedRequest {
+  Transport transport = Transport::kGrpc;
   base::Instant at;
   base::Instant deadline;
   absl::StatusOr<Caller> caller;  // or why nobody may send it

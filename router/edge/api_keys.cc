@@ -1,0 +1,179 @@
+#include "router/edge/api_keys.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "common/base/sha256.h"
+#include "common/base/status.h"
+#include "common/config/tenant_name.h"
+#include "openssl/crypto.h"
+#include "spdlog/spdlog.h"
+
+namespace baton {
+namespace {
+
+constexpr size_t kMaxKeyBytes = 256;
+constexpr size_t kMaxFileBytes = size_t{4} << 20;
+
+bool IsKey(std::string_view text) {
+  return !text.empty() && text.size() <= kMaxKeyBytes &&
+         std::ranges::all_of(text, [](char c) { return c > ' ' && c <= '~'; });
+}
+
+absl::Status WrongLine(int number, std::string_view what) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("line ", number, " ", std::string(what),
+                   "; expected NAME:KEY, the key 1 to 256 visible characters of ASCII"));
+}
+
+absl::Status Refusal(std::string_view what) {
+  return MakeError(absl::StatusCode::kUnauthenticated, {}, what);
+}
+
+}  // namespace
+
+absl::Status ApiKeys::Add(std::string_view line, int number) {
+  const size_t colon = line.find(':');
+  if (colon == std::string_view::npos) return WrongLine(number, "has no colon");
+  const std::string_view name = line.substr(0, colon);
+  const std::string_view key = line.substr(colon + 1);
+  if (!IsTenantName(name)) {
+    return WrongLine(number, absl::StrCat("names nobody who can be a tenant (", kTenantNameRule, ")"));
+  }
+  if (!IsKey(key)) return WrongLine(number, "has no such key behind its colon");
+  Entry entry{.name = std::string(name), .digest = Sha256Hex(key)};
+  for (const Entry& other : entries_) {
+    if (other.digest == entry.digest) {
+      return WrongLine(number, absl::StrCat("gives ", entry.name, " the key of ", other.name,
+                                            ", and nobody could tell them apart"));
+    }
+  }
+  entries_.push_back(std::move(entry));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<ApiKeys> ApiKeys::Parse(std::string_view text) {
+  ApiKeys keys;
+  int number = 0;
+  for (const absl::string_view whole : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
+    ++number;
+    const absl::string_view line = absl::StripAsciiWhitespace(whole);
+    if (line.empty() || line.front() == '#') continue;
+    BATON_RETURN_IF_ERROR(keys.Add({line.data(), line.size()}, number));
+  }
+  if (keys.entries_.empty()) {
+    return absl::InvalidArgumentError("no line holds a key; expected lines NAME:KEY");
+  }
+  return keys;
+}
+
+std::optional<std::string> ApiKeys::NameOf(std::string_view key) const {
+  const std::string digest = Sha256Hex(key);
+  const Entry* found = nullptr;
+  for (const Entry& entry : entries_) {
+    // All of them, so that the time says nothing of which one it is.
+    if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
+  }
+  if (found == nullptr) return std::nullopt;
+  return found->name;
+}
+
+absl::StatusOr<std::unique_ptr<ApiKeyFile>> ApiKeyFile::Open(
+    std::string path, std::chrono::milliseconds reload_every) {
+  std::unique_ptr<ApiKeyFile> file(new ApiKeyFile(std::move(path), reload_every));
+  BATON_ASSIGN_OR_RETURN(ApiKeys keys, file->Read());
+  {
+    base::MutexLock lock(&file->mutex_);
+    file->keys_ = std::make_shared<const ApiKeys>(std::move(keys));
+  }
+  file->thread_ = std::thread([file = file.get()] { file->Watch(); });
+  return file;
+}
+
+ApiKeyFile::~ApiKeyFile() {
+  {
+    base::MutexLock lock(&mutex_);
+    stopping_ = true;
+    stopped_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+absl::StatusOr<ApiKeys> ApiKeyFile::Read() const {
+  std::ifstream file(path_, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file || text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--api-keys ", path_, " cannot be read", file ? ", because it is too large" : "",
+                     "; check the path and its rights"));
+  }
+  absl::StatusOr<ApiKeys> keys = ApiKeys::Parse(text);
+  if (keys.ok()) return keys;
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--api-keys ", path_, ": ", std::string(keys.status().message().data(), keys.status().message().size())));
+}
+
+void ApiKeyFile::Watch() {
+  while (true) {
+    {
+      base::MutexLock lock(&mutex_);
+      const auto next = std::chrono::steady_clock::now() + reload_every_;
+      while (!stopping_ && stopped_.WaitUntil(&mutex_, next)) {
+      }
+      if (stopping_) return;
+    }
+    Look();
+  }
+}
+
+void ApiKeyFile::Look() {
+  absl::StatusOr<ApiKeys> read = Read();
+  if (!read.ok()) {
+    std::string complaint(read.status().message().data(), read.status().message().size());
+    if (complaint != complaint_) {
+      spdlog::error("the API keys read before stay in use: {}", complaint);
+    }
+    complaint_ = std::move(complaint);
+    return;
+  }
+  complaint_.clear();
+  base::MutexLock lock(&mutex_);
+  if (*read == *keys_) return;
+  keys_ = std::make_shared<const ApiKeys>(*std::move(read));
+  spdlog::info("{} API keys are in use: {}", keys_->size(), path_);
+}
+
+absl::StatusOr<std::string> ApiKeyFile::NameOf(
+    const std::vector<std::string>& authorization) const {
+  const auto refuse = [this](std::string_view what) {
+    ++refusals_;
+    return Refusal(what);
+  };
+  if (authorization.empty()) {
+    return refuse("a key is needed here; send authorization: Bearer KEY");
+  }
+  if (authorization.size() > 1) return refuse("there are several authorizations; send one");
+  const absl::string_view value = authorization.front();
+  const size_t space = value.find(' ');
+  if (!absl::EqualsIgnoreCase(value.substr(0, space), "Bearer") ||
+      space == absl::string_view::npos) {
+    return refuse("the authorization is of another kind; send authorization: Bearer KEY");
+  }
+  std::shared_ptr<const ApiKeys> keys;
+  {
+    base::MutexLock lock(&mutex_);
+    keys = keys_;
+  }
+  const absl::string_view key = absl::StripAsciiWhitespace(value.substr(space));
+  std::optional<std::string> name = keys->NameOf({key.data(), key.size()});
+  if (!name) return refuse("the key is not known here; check it, or ask whoever runs this service");
+  return *std::move(name);
+}
+
+}  // namespace baton
