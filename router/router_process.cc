@@ -11,6 +11,7 @@
 #include "common/base/stop_signals.h"
 #include "common/config/exit_code.h"
 #include "common/config/ready_line.h"
+#include "common/http/descriptors.h"
 #include "common/metrics/process.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/held_port.h"
@@ -74,6 +75,28 @@ RpcServerOptions ServerOptionsOf(const RouterFlags& router) {
           .max_connection_age_grace = flags.max_connection_age_grace};
 }
 
+// Connections to the HTTP port are the most that this process has, so as many files may be open as
+// the system allows, and no more connections than that.
+std::optional<HttpServerOptions> HttpOptionsOf(const RouterFlags& flags) {
+  if (!flags.http.port) return std::nullopt;
+  const size_t files = RaiseDescriptorLimit();
+  const auto wanted = static_cast<size_t>(flags.http.max_connections);
+  const size_t connections = ConnectionsWithin(wanted, files);
+  if (connections < wanted) {
+    spdlog::warn("at most {} HTTP connections, because this process may open {} files; for {} "
+                 "raise its limit (ulimit -n)",
+                 connections, files, wanted);
+  }
+  const RpcServerOptions rpc = ServerOptionsOf(flags);
+  return HttpServerOptions{.host = rpc.host,
+                           .port = *flags.http.port,
+                           .tls = rpc.tls,
+                           .client_certificates = rpc.client_certificates,
+                           .insecure = rpc.insecure,
+                           .limits = {.body_bytes = static_cast<size_t>(flags.http.max_body),
+                                      .connections = connections}};
+}
+
 // The life of a router process. Members are destroyed in the order that their threads need.
 class RouterProcess final {
  public:
@@ -110,12 +133,25 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   parts.options = OptionsOf(flags_);
   parts.server = ServerOptionsOf(flags_);
   parts.clock = &clock_;
+  parts.http = HttpOptionsOf(flags_);
+  parts.http_origins = flags_.http.allow_origins;
   const absl::Status tls = CheckOwnRoles(parts.server.tls, {"router"});
   if (!tls.ok()) return FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS");
   auto port = HeldPort::Take(parts.server.host, parts.server.port);
   if (!port.ok()) {
     return FatalOf(port.status(), ExitCode::kUsage, "cannot serve gRPC",
                    "--port 0 takes any free port");
+  }
+  const bool http = parts.http.has_value();
+  auto http_port = HeldPort::Take(parts.server.host, http ? parts.http->port : 0, "--http-port");
+  if (!http_port.ok()) {
+    return FatalOf(http_port.status(), ExitCode::kUsage, "cannot serve HTTP",
+                   "--http-port 0 takes any free port, --http-port off none");
+  }
+  if (!flags_.api_keys.empty()) {
+    auto keys = ApiKeyFile::Open(flags_.api_keys);
+    if (!keys.ok()) return FatalOf(keys.status(), ExitCode::kUsage, "cannot tell callers apart");
+    parts.keys = *std::move(keys);
   }
   auto model = LoadServedModel(flags_.model_dir, parts.options.served_model_name);
   if (!model.ok()) {
@@ -136,6 +172,7 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   parts.model = std::move(model).value();
   if (auto fatal = OpenEosLog(&parts)) return fatal;
   port->LetGo();
+  http_port->LetGo();
   auto router = Router::Start(std::move(parts));
   if (!router.ok()) {
     return FatalOf(router.status(), ExitCode::kUsage, "cannot serve gRPC",
@@ -177,17 +214,21 @@ std::optional<Fatal> RouterProcess::StartAdmin() {
                    "--admin-port 0 takes any free port");
   }
   admin_ = std::move(admin).value();
+  router_->SetPagePort(admin_->port());
   return std::nullopt;
 }
 
 std::optional<Fatal> RouterProcess::Start() {
   if (auto fatal = StartRouter()) return fatal;
   if (auto fatal = StartAdmin()) return fatal;
-  spdlog::info("router serves gRPC on {}, admin on {}", router_->address(), admin_->address());
+  const std::string http = router_->http_address();
+  spdlog::info("router serves gRPC on {}, admin on {}{}", router_->address(), admin_->address(),
+               http.empty() ? "" : ", HTTP on " + http);
   PrintReadyLine({.ready = router_->ready().ok(),
                   .role = "router",
                   .grpc = Advertised(flags_.server, router_->address()),
-                  .admin = admin_->address()});
+                  .admin = admin_->address(),
+                  .http = http});
   return std::nullopt;
 }
 

@@ -105,6 +105,9 @@ ServiceSpec RouterSpec(const FlagSet& set, const ServeFlags& flags,
               // The last one counts.
               arguments.push_back("--port=" + std::to_string(PortOf(before->grpc)));
               arguments.push_back("--admin-port=" + std::to_string(PortOf(before->admin)));
+              if (!before->http.empty()) {
+                arguments.push_back("--http-port=" + std::to_string(PortOf(before->http)));
+              }
             }
             return arguments;
           }};
@@ -128,8 +131,9 @@ std::string ServeReadyLine(const std::string& grpc, const std::vector<ReadyLine>
                     {"grpc", services[i].grpc},
                     {"admin", services[i].admin}});
   }
-  const nlohmann::ordered_json json = {
-      {"ready", true}, {"grpc", grpc}, {"admin", services[0].admin}, {"workers", list}};
+  nlohmann::ordered_json json = {{"ready", true}, {"grpc", grpc}, {"admin", services[0].admin}};
+  if (!services[0].http.empty()) json["http"] = services[0].http;
+  json["workers"] = list;
   return json.dump() + "\n";
 }
 

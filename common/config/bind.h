@@ -22,6 +22,7 @@ void BindPrediction(FlagSet* set, PredictionFlags* flags);
 void BindHandoff(FlagSet* set, HandoffFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindTenants(FlagSet* set, RouterFlags* flags);
+void BindHttp(FlagSet* set, RouterFlags* flags);
 void BindModelDir(FlagSet* set, std::string* model_dir);
 
 // Everything that a binary takes, with the checks over several flags: `baton-prefill DIR …` and

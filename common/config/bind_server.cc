@@ -186,6 +186,7 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
                 "prompts with fewer uncached tokens are prefilled by their decode worker"));
   BindTenants(set, flags);
+  BindHttp(set, flags);
 }
 
 void BindRouter(FlagSet* set, RouterFlags* flags) {

@@ -101,6 +101,9 @@ void BindTenants(FlagSet* set, RouterFlags* flags) {
   set->Add(With(SwitchFlag("trust-tenant-header", &flags->trust_tenant_header), group,
                 "believe the tenant that a request names in its metadata baton-tenant; for routers "
                 "that only a gateway reaches"));
+  set->Add(With(Valued(TextFlag("api-keys", &flags->api_keys), "FILE"), group,
+                "lines NAME:KEY; callers must then send authorization: Bearer KEY, over gRPC and "
+                "HTTP, and NAME is their tenant"));
   const Choices<bool> certificates = {{"required", false}, {"optional", true}};
   set->Add(With(ChoiceFlag("tls-client-certs", &flags->client_certs_optional, certificates), group,
                 "with TLS, whether clients must show a certificate; requests of those that show "

@@ -139,9 +139,18 @@ struct TenantFlags {
   std::optional<int32_t> max_queued;   // else tenant_max_queued
 };
 
+// The OpenAI API of a router.
+struct HttpFlags {
+  std::optional<int32_t> port;  // empty = off
+  std::vector<std::string> allow_origins;
+  int32_t max_connections = 16'384;
+  int64_t max_body = int64_t{16} << 20;  // bytes
+};
+
 struct RouterFlags {
   std::string model_dir;
   ServerFlags server;
+  HttpFlags http;
   std::vector<std::string> prefill_workers;  // host:port or dns name:port; empty = decode prefills
   std::vector<std::string> decode_workers;
   std::string served_model_name;  // see ServedModelName
@@ -164,6 +173,7 @@ struct RouterFlags {
   int32_t tenant_max_running = 0;      // of each tenant; 0 = no bound
   int32_t tenant_max_queued = 0;       // likewise
   bool trust_tenant_header = false;    // the metadata baton-tenant names a request's tenant
+  std::string api_keys;                // file of lines NAME:KEY; "" = callers need no key
   bool share_prefix_cache = false;     // tenants find each other's prefixes
   bool client_certs_optional = false;  // with TLS, clients need not show a certificate
 };

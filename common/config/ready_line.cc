@@ -9,11 +9,12 @@
 namespace baton {
 
 std::string FormatReadyLine(const ReadyLine& ready) {
-  const nlohmann::ordered_json json = {{"ready", ready.ready},
+  nlohmann::ordered_json json = {{"ready", ready.ready},
                                        {"role", ready.role},
                                        {"pid", ready.pid},
                                        {"grpc", ready.grpc},
                                        {"admin", ready.admin}};
+  if (!ready.http.empty()) json["http"] = ready.http;
   return json.dump();
 }
 
@@ -30,6 +31,9 @@ std::optional<ReadyLine> ParseReadyLine(std::string_view line) {
                                     std::pair{"admin", &ready.admin}}) {
     if (!json.contains(key) || !json[key].is_string()) return std::nullopt;
     *target = json[key].get<std::string>();
+  }
+  if (json.contains("http") && json["http"].is_string()) {
+    ready.http = json["http"].get<std::string>();
   }
   return ready;
 }

@@ -16,12 +16,13 @@ struct ReadyLine {
   int64_t pid = 0;
   std::string grpc;
   std::string admin;
+  std::string http;  // of a router that serves it
 
   bool operator==(const ReadyLine&) const = default;
 };
 
 // {"ready":true,"role":"decode","pid":7,"grpc":"127.0.0.1:50053","admin":"127.0.0.1:8082"}, no
-// newline.
+// newline; with "http" behind "admin" where that is served.
 std::string FormatReadyLine(const ReadyLine& ready);
 // Empty for any other line.
 std::optional<ReadyLine> ParseReadyLine(std::string_view line);

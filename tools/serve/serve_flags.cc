@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kEngineGroups = {"Batching", "KV cache", "Device", "Ends",
                                                            "Handoff"};
-constexpr std::array<std::string_view, 5> kRouterGroups = {"Model", "Request limits", "Tenants",
+constexpr std::array<std::string_view, 6> kRouterGroups = {"Model", "Request limits", "Tenants", "HTTP",
                                                            "End of sequence", "Workers"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
 
@@ -110,16 +110,22 @@ std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& f
   if (!prefill_addresses.empty()) {
     arguments.push_back("--prefill-workers=" + Joined(prefill_addresses));
   }
-  for (const char* name : {"host", "port", "admin-port", "insecure", "ignore-eos", "eos-log"}) {
+  for (const char* name :
+       {"host", "port", "admin-port", "http-port", "insecure", "ignore-eos", "eos-log"}) {
     for (const Flag& flag : set.flags()) {
       if (flag.name == name) Spell(flag, &arguments);
     }
   }
   for (const Flag& flag : set.flags()) {
-    const bool spelled = flag.name == "ignore-eos" || flag.name == "eos-log";
+    const bool spelled =
+        flag.name == "ignore-eos" || flag.name == "eos-log" || flag.name == "http-port";
     if (!spelled && IsIn(kRouterGroups, flag.group) && set.Given(flag.name)) {
       Spell(flag, &arguments);
     }
+  }
+  // Whoever lets the system choose the port does not expect that another one is a certain one.
+  if (flags.router.server.port == 0 && !set.Given("http-port")) {
+    arguments.push_back("--http-port=0");
   }
   // The workers start after the router, and their own lines say how far they are.
   arguments.push_back(absl::StrCat(

@@ -13,6 +13,7 @@ struct ServeFlags {
   ServeFlags() {
     router.ignore_eos = IgnoreEosFlag::kAllow;
     router.eos_log = "./eos_probabilities.jsonl";
+    router.http.port = 8000;
   }
 
   RouterFlags router;  // with the model directory and the server's settings
