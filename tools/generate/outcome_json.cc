@@ -6,8 +6,9 @@
 #include <vector>
 
 #include "common/base/status.h"
+#include "common/rpc/answer_json.h"
 #include "nlohmann/json.hpp"
-#include "tools/client/finish_text.h"
+#include "common/rpc/finish_text.h"
 
 namespace baton {
 namespace {
@@ -24,20 +25,6 @@ OrderedJson UsageOf(const v1::Usage& usage) {
           {"completion_tokens", usage.completion_tokens()},
           {"natural_end_step",
            usage.has_natural_end_step() ? OrderedJson(usage.natural_end_step()) : OrderedJson()}};
-}
-
-OrderedJson TimingsOf(const v1::Timings& timings) {
-  return {{"queue", timings.queue_ms()},
-          {"prefill", timings.prefill_ms()},
-          {"kv_transfer", timings.kv_transfer_ms()},
-          {"ttft", timings.ttft_ms()},
-          {"total", timings.total_ms()}};
-}
-
-OrderedJson StopMatchOf(const v1::Final& final) {
-  if (final.has_stop_token_id()) return final.stop_token_id();
-  if (final.has_stop_string()) return final.stop_string();
-  return {};
 }
 
 // A token with its text, and with its bytes where the text does not have them.
@@ -69,40 +56,16 @@ OrderedJson LogprobsOf(const Outcome& outcome) {
   return list;
 }
 
-OrderedJson EosOf(const v1::EosStep& step) {
-  OrderedJson row = {
-      {"step", step.step()},
-      {"timestamp", step.timestamp()},
-      {"eos_logprob", step.has_eos_logprob() ? OrderedJson(step.eos_logprob()) : OrderedJson()},
-      {"eos_prob", step.has_eos_prob() ? OrderedJson(step.eos_prob()) : OrderedJson()},
-      {"eos_prob_sampling", step.eos_prob_sampling()},
-      {"eos_rank", step.eos_rank()},
-      {"entropy", step.entropy()},
-      {"top1_prob", step.top1_prob()}};
-  if (step.probe_size() > 0) {
-    row["probe"] = std::vector<float>(step.probe().begin(), step.probe().end());
-  }
-  return row;
-}
-
 OrderedJson EosOf(const Outcome& outcome) {
   OrderedJson list = OrderedJson::array();
-  for (const v1::EosStep& step : outcome.eos_steps) list.push_back(EosOf(step));
+  for (const v1::EosStep& step : outcome.eos_steps) list.push_back(EosStepJson(step));
   return list;
 }
 
 OrderedJson PredictionsOf(const Outcome& outcome) {
   OrderedJson list = OrderedJson::array();
   for (const v1::EndPrediction& prediction : outcome.predictions) {
-    OrderedJson within = OrderedJson::object();
-    for (const v1::EndWithin& entry : prediction.within()) {
-      within[std::to_string(entry.horizon())] = entry.probability();
-    }
-    list.push_back({{"at_step", prediction.at_step()},
-                    {"expected_remaining", prediction.expected_remaining()},
-                    {"p50", prediction.p50()},
-                    {"p90", prediction.p90()},
-                    {"within", std::move(within)}});
+    list.push_back(EndPredictionJson(prediction));
   }
   return list;
 }
@@ -114,15 +77,13 @@ OrderedJson AnswerOf(const Outcome& outcome) {
                         {"token_ids", outcome.token_ids},
                         {"finish_reason", FinishReasonText(final.finish_reason())},
                         {"stop_cause", StopCauseText(final.stop_cause())},
-                        {"stop_match", StopMatchOf(final)},
+                        {"stop_match", StopMatchJson(final)},
                         {"usage", UsageOf(final.usage())},
-                        {"timings_ms", TimingsOf(final.timings())},
+                        {"timings_ms", TimingsJson(final.timings())},
                         {"logprobs", LogprobsOf(outcome)},
                         {"eos", EosOf(outcome)},
                         {"attempts", final.attempts()},
-                        {"workers",
-                         {{"prefill", StringOrNull(final.prefill_worker())},
-                          {"decode", StringOrNull(final.decode_worker())}}}};
+                        {"workers", WorkersJson(final)}};
   if (outcome.predict) answer["predictions"] = PredictionsOf(outcome);
   return answer;
 }

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
-#include "tools/client/finish_text.h"
+#include "common/rpc/finish_text.h"
 #include "tools/generate/eos_curve.h"
 #include "tools/generate/logprobs_text.h"
 

@@ -10,7 +10,7 @@
 #include "common/rpc/status_map.h"
 #include "grpcpp/grpcpp.h"
 #include "tools/client/client_flags.h"
-#include "tools/client/finish_text.h"
+#include "common/rpc/finish_text.h"
 
 namespace baton::bench {
 namespace {

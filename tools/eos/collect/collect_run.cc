@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
-#include "tools/client/finish_text.h"
+#include "common/rpc/finish_text.h"
 #include "tools/generate/summary.h"
 
 namespace baton {

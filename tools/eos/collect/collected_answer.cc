@@ -7,7 +7,7 @@
 #include "common/base/status.h"
 #include "common/eos/eos_row.h"
 #include "nlohmann/json.hpp"
-#include "tools/client/finish_text.h"
+#include "common/rpc/finish_text.h"
 
 namespace baton {
 namespace {

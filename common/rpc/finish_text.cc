@@ -1,4 +1,4 @@
-#include "tools/client/finish_text.h"
+#include "common/rpc/finish_text.h"
 
 namespace baton {
 
