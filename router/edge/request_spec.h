@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -22,12 +23,17 @@ struct RequestSpec {
   std::string tenant;
   std::string client;  // who takes turns with others; see Caller
   RequestInput input;
+  // Whether the tokenizer adds its special tokens; empty: to a text, and not to a conversation,
+  // whose template writes them.
+  std::optional<bool> special_tokens;
   bool chat = false;            // the input is, or was, a conversation
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;
   // A max_tokens that was left out is settled once, before the first attempt. It is 0 only while no
   // worker has been seen.
   StopParams stop;
+  // What a request over this transport gets at most that leaves max_tokens out; 0 = no such bound.
+  int32_t usual_max_tokens = 0;
   bool as_many_as_fit = false;  // it was left out, and nothing but the context bounds it
   std::vector<std::string> stop_strings;
   bool include_stop = false;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -9,11 +10,13 @@
 
 namespace baton {
 
-// Turns what a request gave into token ids: text is encoded with the tokenizer's special tokens, a
-// conversation is rendered with the model's template and encoded without, ids stand as they are.
+// Turns what a request gave into token ids: a conversation is rendered with the model's template
+// first, ids stand as they are. `special_tokens` as in RequestSpec.
 // Takes milliseconds: call it on a pool. INVALID_ARGUMENT with INVALID_TEXT.
 absl::StatusOr<std::vector<TokenId>> TokenizeInput(const RequestInput& input,
-                                                   const ServedModel& model, double unix_time);
+                                                   const ServedModel& model,
+                                                   std::optional<bool> special_tokens,
+                                                   double unix_time);
 
 // The bytes of text or ids that an input has.
 size_t InputBytes(const RequestInput& input);

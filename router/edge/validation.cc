@@ -80,7 +80,7 @@ absl::Status CheckEosPolicy(const v1::GenerationSpec& spec, const RouterOptions&
   if (PolicyOf(spec.stop().eos_policy()) == EosPolicy::kHonor) return absl::OkStatus();
   if (options.ignore_eos == IgnoreEosRule::kRefuse) {
     return InvalidArgument(Reason::kConflictingOptions, "spec.stop.eos_policy",
-                           "this server does not ignore EOS (--ignore-eos refuse); use HONOR");
+                           "this server does not ignore EOS (--ignore-eos refuse); let EOS end the request");
   }
   if (spec.stop().stop_size() > 0) {
     return InvalidArgument(Reason::kConflictingOptions, "spec.stop.stop",
@@ -102,7 +102,7 @@ absl::Status CheckInput(const RequestInput& input, const ServedModel& model) {
       return MakeError(absl::StatusCode::kUnimplemented,
                        {.reason = Reason::kUnsupportedField, .field = "messages"},
                        absl::StrCat("model ", model.name,
-                                    " has no chat template; use Generate with the full prompt"));
+                                    " has no chat template; send the full prompt as text"));
     }
   }
   const auto* ids = std::get_if<std::vector<TokenId>>(&input);
@@ -181,6 +181,7 @@ void SettleMaxTokens(const LengthLimits& limits, const ServedModel& model, Reque
   const int64_t room = context - prompt;
   int64_t most = room;
   if (limits.output > 0) most = std::min<int64_t>(most, limits.output);
+  if (spec->usual_max_tokens > 0) most = std::min<int64_t>(most, spec->usual_max_tokens);
   if (model.generation.max_new_tokens) {
     most = std::min<int64_t>(most, *model.generation.max_new_tokens);
   }

@@ -84,7 +84,8 @@ void RequestFlow::Begin() {
   const auto tokenize = [weak, context = context_] {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Post(PromptReady{TokenizeInput(self->spec_.input, context->model, self->unix_arrived_)});
+    self->Post(PromptReady{TokenizeInput(self->spec_.input, context->model,
+                                         self->spec_.special_tokens, self->unix_arrived_)});
   };
   const absl::Status taken = context_->pool->Submit({.id = text_work_,
                                                      .client = spec_.client,

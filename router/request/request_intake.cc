@@ -77,6 +77,8 @@ absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
   BATON_ASSIGN_OR_RETURN(RequestSpec spec,
                          ValidateSpec(incoming.spec, std::move(incoming.input), context_->model,
                                       context_->options, DrawSeed()));
+  spec.special_tokens = incoming.special_tokens;
+  spec.usual_max_tokens = incoming.usual_max_tokens;
   if (spec.request_id.empty()) {
     spec.request_id = absl::StrFormat("req-%016x", RandomBits());
   }

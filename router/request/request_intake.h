@@ -2,8 +2,10 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 
@@ -17,6 +19,7 @@
 #include "router/edge/client_sink.h"
 #include "router/edge/request_spec.h"
 #include "router/request/flow_context.h"
+#include "router/router_probe.h"
 
 namespace baton {
 
@@ -25,6 +28,9 @@ struct IncomingRequest {
   absl::Status parsed;
   v1::GenerationSpec spec;
   RequestInput input;
+  // As in RequestSpec.
+  std::optional<bool> special_tokens = {};
+  int32_t usual_max_tokens = 0;
 };
 
 // A request as it came, over whatever transport.

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json StopMatchJson(const std::optional<OutputEnd>& end) {
+Json SummaryStopMatch(const std::optional<OutputEnd>& end) {
   if (end && end->stop_token) return *end->stop_token;
   if (end && end->stop_string) return *end->stop_string;
   return nullptr;
@@ -64,7 +64,7 @@ std::string SummaryLine(const RequestSummary& summary) {
       {"timestamp", summary.arrived},
       {"finish_reason", FinishReasonName(summary.reason)},
       {"stop_cause", StopCauseName(summary.reason)},
-      {"stop_match", StopMatchJson(summary.end)},
+      {"stop_match", SummaryStopMatch(summary.end)},
       {"prompt_length", spec.prompt.size()},
       {"cached_tokens", summary.cached_tokens},
       {"output_length", summary.output_length},
