@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/rpc/protocol_version.h"
+#include "router/openai/openai_error.h"
 #include "router/request/request_flow.h"
 
 namespace baton {
@@ -85,7 +86,9 @@ Router::Router(Parts parts)
             {.pieces = static_cast<size_t>(options_.max_num_queued_reqs),
              .bytes = static_cast<size_t>(options_.text_queue_bytes)}),
       inference_(&context_, CallersOf(options_, server_options_, keys_.get()), &intake_),
-      models_(*model_, directory_.get(), CallersOf(options_, server_options_, keys_.get())) {
+      models_(*model_, directory_.get(), CallersOf(options_, server_options_, keys_.get())),
+      openai_(&context_, CallersOf(options_, server_options_, keys_.get()), &intake_,
+              [this] { return ready(); }) {
   probe_.WatchWorkers(directory_.get());
   probe_.WatchBytes(&budget_);
   probe_.WatchTenants(options_.tenants, [this](const auto& see) { admission_.EachTenant(see); });
@@ -123,9 +126,15 @@ absl::Status Router::StartHttp(HttpServerOptions options) {
   options.allow_origin = [this](const std::string& origin, const std::string& host) {
     return origins_.Allows(origin, host);
   };
+  options.admit = [this](const HttpRequest& head, std::optional<size_t> body_bytes) {
+    return openai_.Admit(head, body_bytes);
+  };
+  options.error_reply = [](int status, std::string_view message) {
+    return OpenAiErrorReply(status, message);
+  };
   BATON_ASSIGN_OR_RETURN(
-      http_, HttpServer::Start(std::move(options), [](std::shared_ptr<HttpExchange> exchange) {
-        exchange->Reply({.status = 404, .body = "there is nothing at this path\n"});
+      http_, HttpServer::Start(std::move(options), [this](std::shared_ptr<HttpExchange> exchange) {
+        openai_.Handle(std::move(exchange));
       }));
   probe_.WatchHttp(http_.get());
   return absl::OkStatus();

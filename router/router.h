@@ -19,6 +19,7 @@
 #include "router/edge/served_model.h"
 #include "router/edge/work_pool.h"
 #include "router/model_service.h"
+#include "router/openai/openai_front.h"
 #include "router/placement/admission.h"
 #include "router/placement/placer.h"
 #include "router/request/flow_context.h"
@@ -95,6 +96,7 @@ class Router final {
   WorkPool pool_;  // its last work may still read the context, and arrive at the intake
   RouterService inference_;
   ModelServiceImpl models_;
+  OpenAiFront openai_;
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<HttpServer> http_;  // null: off
 

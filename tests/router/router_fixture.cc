@@ -69,6 +69,7 @@ std::unique_ptr<Router> RouterTest::MakeRouter(MetricsRegistry* metrics,
   Router::Parts parts;
   parts.options = options_;
   parts.server = server_options_;
+  parts.http = http_options_;
   for (const auto& worker : decode_) parts.options.decode_workers.push_back(worker->address());
   for (const auto& worker : prefill_) parts.options.prefill_workers.push_back(worker->address());
   auto model = LoadServedModel(ModelDir(), options_.served_model_name);

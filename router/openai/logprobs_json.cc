@@ -1,0 +1,71 @@
+#include "router/openai/logprobs_json.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// JSON has no infinity; clients know this number for a token that cannot be drawn.
+constexpr double kLeastLogprob = -9999;
+
+double FiniteLogprob(float logprob) { return logprob > kLeastLogprob ? logprob : kLeastLogprob; }
+
+// A token with its bytes, which are those of the text where it is whole characters.
+template <typename Entry>
+Json TokenJson(const Entry& entry) {
+  const std::string& bytes = entry.text_bytes().empty() ? entry.text() : entry.text_bytes();
+  return {{"token", entry.text()},
+          {"logprob", FiniteLogprob(entry.logprob())},
+          {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())}};
+}
+
+int64_t Characters(const std::string& text) {
+  return std::ranges::count_if(text,
+                               [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
+}
+
+// By text, most likely first; of tokens that have one text, the likeliest.
+Json TopByText(const v1::TokenLogprobs& token) {
+  Json top = Json::object();
+  for (const v1::TokenLogprob& entry : token.top()) {
+    if (!top.contains(entry.text())) top[entry.text()] = FiniteLogprob(entry.logprob());
+  }
+  if (!top.contains(token.text())) top[token.text()] = FiniteLogprob(token.logprob());
+  return top;
+}
+
+}  // namespace
+
+Json ChatLogprobs(const v1::Delta& delta) {
+  Json content = Json::array();
+  for (const v1::TokenLogprobs& token : delta.logprobs()) {
+    Json entry = TokenJson(token);
+    Json& top = entry["top_logprobs"] = Json::array();
+    for (const v1::TokenLogprob& alternative : token.top()) top.push_back(TokenJson(alternative));
+    content.push_back(std::move(entry));
+  }
+  return {{"content", std::move(content)}, {"refusal", nullptr}};
+}
+
+Json CompletionLogprobs(const v1::Delta& delta, int64_t* offset) {
+  Json lists = {{"text_offset", Json::array()},
+                {"token_logprobs", Json::array()},
+                {"tokens", Json::array()},
+                {"top_logprobs", Json::array()}};
+  for (const v1::TokenLogprobs& token : delta.logprobs()) {
+    lists["text_offset"].push_back(*offset);
+    lists["token_logprobs"].push_back(FiniteLogprob(token.logprob()));
+    lists["tokens"].push_back(token.text());
+    lists["top_logprobs"].push_back(TopByText(token));
+    *offset += Characters(token.text());
+  }
+  return lists;
+}
+
+}  // namespace baton

@@ -1,0 +1,154 @@
+#include "router/openai/openai_error.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "common/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+int HttpStatusOf(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kOutOfRange:
+    case absl::StatusCode::kFailedPrecondition:
+      return 400;
+    case absl::StatusCode::kUnauthenticated:
+      return 401;
+    case absl::StatusCode::kPermissionDenied:
+      return 403;
+    case absl::StatusCode::kNotFound:
+      return 404;
+    case absl::StatusCode::kResourceExhausted:
+      return 429;
+    case absl::StatusCode::kCancelled:
+      return 499;  // nobody reads it; proxies log it so
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    case absl::StatusCode::kDeadlineExceeded:
+      return 504;
+    default:
+      return 500;
+  }
+}
+
+std::string_view ErrorTypeOf(int http_status) {
+  switch (http_status) {
+    case 401:
+      return "authentication_error";
+    case 403:
+      return "permission_error";
+    case 404:
+      return "not_found_error";
+    case 429:
+      return "rate_limit_error";
+    case 504:
+      return "timeout_error";
+    default:
+      return http_status < 500 ? "invalid_request_error" : "server_error";
+  }
+}
+
+// The words of OpenAI where it has some that clients look for, else the reason in lower case.
+Json ErrorCodeOf(Reason reason) {
+  if (reason == Reason::kNone) return nullptr;
+  if (reason == Reason::kTooLong) return "context_length_exceeded";
+  return absl::AsciiStrToLower({ReasonName(reason).data(), ReasonName(reason).size()});
+}
+
+std::string_view InputName(OpenAiApi api) {
+  return api == OpenAiApi::kChat ? "messages" : "prompt";
+}
+
+struct Renamed {
+  std::string_view ours;
+  std::string_view theirs;
+};
+
+// Fields of GenerationSpec whose last part is not their name here.
+constexpr Renamed kRenamed[] = {
+    {"spec.stop.include_stop_in_output", "include_stop_str_in_output"},
+    {"spec.stop.eos_policy", "ignore_eos"},
+    {"spec.stop.length_control.target", "baton.length_control.target"},
+    {"spec.stop.length_control.strength", "baton.length_control.strength"},
+    {"spec.stop.length_control", "baton.length_control"},
+    {"spec.eos.predict_every", "baton.predict_every"},
+    {"spec.eos.predict", "baton.predict"},
+    {"spec.eos.steps", "baton.eos_steps"},
+    {"spec.tag", "baton.tag"},
+};
+
+std::string ParamOf(std::string_view field, OpenAiApi api) {
+  if (field == "text" || field == "token_ids" || field == "input") {
+    return std::string(InputName(api));
+  }
+  if (field == "spec.output.logprobs" && api == OpenAiApi::kChat) return "top_logprobs";
+  for (const Renamed& row : kRenamed) {
+    if (row.ours == field) return std::string(row.theirs);
+  }
+  if (!field.starts_with("spec.")) return std::string(field);
+  return std::string(field.substr(field.rfind('.') + 1));
+}
+
+Json ErrorJsonOf(const absl::Status& status, OpenAiApi api) {
+  const ErrorDetail detail = DetailOf(status);
+  std::string message(status.message().data(), status.message().size());
+  const std::string param = ParamOf(detail.field, api);
+  if (detail.field.starts_with("spec.")) {
+    message = absl::StrReplaceAll(message, {{detail.field, param}});
+  }
+  const int http = HttpStatusOf(status);
+  return {{"error",
+           {{"message", std::move(message)},
+            {"type", ErrorTypeOf(http)},
+            {"param", param.empty() ? Json() : Json(param)},
+            {"code", ErrorCodeOf(detail.reason)}}}};
+}
+
+std::string ErrorText(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// Seconds, as HTTP has them, and the milliseconds that OpenAI's clients prefer.
+void AddRetryAfter(std::chrono::milliseconds after, HttpHeaders* headers) {
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(after);
+  headers->emplace_back("retry-after", absl::StrCat(std::max<int64_t>(1, seconds.count())));
+  headers->emplace_back("retry-after-ms", absl::StrCat(after.count()));
+}
+
+}  // namespace
+
+std::string OpenAiErrorJson(const absl::Status& status, OpenAiApi api) {
+  return ErrorText(ErrorJsonOf(status, api));
+}
+
+HttpReply OpenAiErrorReply(const absl::Status& status, OpenAiApi api) {
+  HttpReply reply{.status = HttpStatusOf(status),
+                  .headers = {{"content-type", "application/json"}},
+                  .body = OpenAiErrorJson(status, api)};
+  if (const auto after = DetailOf(status).retry_after) AddRetryAfter(*after, &reply.headers);
+  if (reply.status == 401) reply.headers.emplace_back("www-authenticate", "Bearer");
+  return reply;
+}
+
+HttpReply OpenAiErrorReply(int http_status, std::string_view message) {
+  const Json error = {{"error",
+                       {{"message", message},
+                        {"type", ErrorTypeOf(http_status)},
+                        {"param", nullptr},
+                        {"code", http_status == 401 ? Json("invalid_api_key") : Json()}}}};
+  return {.status = http_status,
+          .headers = {{"content-type", "application/json"}},
+          .body = ErrorText(error)};
+}
+
+}  // namespace baton

@@ -1,0 +1,119 @@
+#include "router/openai/openai_sink.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "router/openai/openai_error.h"
+
+namespace baton {
+namespace {
+
+// A header has little room, and a client chose these names.
+constexpr size_t kNamesShown = 16;
+constexpr size_t kNameBytes = 64;
+
+std::string ShownName(const std::string& name) {
+  std::string shown = name.substr(0, kNameBytes);
+  std::ranges::replace_if(
+      shown, [](char c) { return c <= ' ' || c > '~' || c == ','; }, '?');
+  return shown;
+}
+
+std::string ShownNames(const std::vector<std::string>& names) {
+  std::string shown;
+  for (size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
+    absl::StrAppend(&shown, i > 0 ? ", " : "", ShownName(names[i]));
+  }
+  if (names.size() > kNamesShown) absl::StrAppend(&shown, ", …");
+  return shown;
+}
+
+}  // namespace
+
+std::shared_ptr<OpenAiSink> OpenAiSink::Create(std::shared_ptr<HttpExchange> exchange,
+                                               OpenAiApi api, std::string request_id,
+                                               int64_t created) {
+  std::shared_ptr<OpenAiSink> sink(
+      new OpenAiSink(std::move(exchange), api, std::move(request_id), created));
+  sink->exchange_->OnGone([gone = sink->gone_] { gone->Fire(); });
+  return sink;
+}
+
+OpenAiSink::OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
+                       std::string request_id, int64_t created)
+    : exchange_(std::move(exchange)),
+      facts_{.api = api, .shape = {}, .created = created},
+      request_id_(std::move(request_id)) {}
+
+void OpenAiSink::SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored) {
+  facts_.shape = shape;
+  ignored_ = ShownNames(ignored);
+}
+
+HttpHeaders OpenAiSink::Headers(std::string_view content_type) const {
+  HttpHeaders headers = {{"content-type", std::string(content_type)},
+                         {"x-request-id", request_id_}};
+  if (!ignored_.empty()) headers.emplace_back("baton-ignored-fields", ignored_);
+  return headers;
+}
+
+bool OpenAiSink::Write(std::string events) {
+  if (!begun_) {
+    begun_ = true;
+    HttpHeaders headers = Headers("text/event-stream");
+    headers.emplace_back("cache-control", "no-cache");
+    headers.emplace_back("x-accel-buffering", "no");  // a proxy passes each event on
+    exchange_->Begin(200, std::move(headers));
+    events = writer_->Opening() + events;
+  }
+  return events.empty() || exchange_->Write(std::move(events));
+}
+
+void OpenAiSink::Start(v1::Started started) {
+  writer_.emplace(facts_);
+  writer_->Start(started);
+  if (!facts_.shape.stream) *whole_.mutable_started() = std::move(started);
+}
+
+bool OpenAiSink::Append(v1::Delta delta) {
+  if (facts_.shape.stream) return Write(writer_->DeltaEvent(delta));
+  MergeDelta(whole_.mutable_output(), &delta);
+  return true;
+}
+
+void OpenAiSink::Predict(v1::EndPrediction prediction) {
+  if (!facts_.shape.extension) return;
+  if (!facts_.shape.stream) {
+    *whole_.add_predictions() = std::move(prediction);
+  } else if (!StalledSince()) {
+    Write(writer_->PredictionEvent(prediction));
+  }
+}
+
+void OpenAiSink::Finish(v1::Final final) {
+  if (!facts_.shape.stream) {
+    *whole_.mutable_final() = std::move(final);
+    exchange_->Reply(
+        {.status = 200, .headers = Headers("application/json"), .body = writer_->Whole(whole_)});
+  } else if (Write(writer_->LastEvents(final))) {
+    exchange_->End();
+  } else {
+    exchange_->Abort();
+  }
+}
+
+void OpenAiSink::Fail(const absl::Status& status) {
+  if (!begun_) {
+    HttpReply reply = OpenAiErrorReply(status, facts_.api);
+    reply.headers.emplace_back("x-request-id", request_id_);
+    if (!ignored_.empty()) reply.headers.emplace_back("baton-ignored-fields", ignored_);
+    exchange_->Reply(std::move(reply));
+  } else if (exchange_->Write(AnswerWriter::ErrorEvent(OpenAiErrorJson(status, facts_.api)))) {
+    exchange_->End();
+  } else {
+    exchange_->Abort();
+  }
+}
+
+}  // namespace baton

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/http/http_exchange.h"
+#include "router/edge/client_sink.h"
+#include "router/openai/answer_writer.h"
+#include "router/openai/openai_request.h"
+
+namespace baton {
+
+// Where the output of a request over HTTP goes: a stream of events, or one answer. A stream's
+// header waits for the first token, so that what fails before has the status of its failure. What
+// waits for the client is bounded by the exchange.
+class OpenAiSink final : public ClientSink {
+ public:
+  // `request_id` is told in the answer's header, `created` is in Unix seconds.
+  static std::shared_ptr<OpenAiSink> Create(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
+                                            std::string request_id, int64_t created);
+
+  // What the body asks for: once it is read, and before anything of the answer is there.
+  void SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored);
+  void SetRequestId(const std::string& request_id) { request_id_ = request_id; }
+
+  void Attach(std::function<void()> gone) override { gone_->Attach(std::move(gone)); }
+  void Start(v1::Started started) override;
+  bool Append(v1::Delta delta) override;
+  void Predict(v1::EndPrediction prediction) override;
+  void Finish(v1::Final final) override;
+  void Fail(const absl::Status& status) override;
+  std::optional<base::Instant> StalledSince() const override { return exchange_->StalledSince(); }
+
+ private:
+  OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api, std::string request_id,
+             int64_t created);
+  HttpHeaders Headers(std::string_view content_type) const;
+  // False when the client buffer is full; the events are then lost.
+  bool Write(std::string events);
+
+  // Held until the answer ends, which is when the server needs it no more.
+  const std::shared_ptr<HttpExchange> exchange_;
+  // The exchange may tell it when this is gone.
+  const std::shared_ptr<GoneSignal> gone_ = std::make_shared<GoneSignal>();
+  AnswerFacts facts_;
+  std::string request_id_;
+  std::string ignored_;  // names of fields, as the header has them
+  std::optional<AnswerWriter> writer_;
+  bool begun_ = false;
+  v1::GenerateOnceResponse whole_;  // of an answer that is not streamed
+};
+
+}  // namespace baton

@@ -1,0 +1,197 @@
+#include "router/openai/answer_writer.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+using Json = nlohmann::json;
+
+v1::Started SomeStart() {
+  v1::Started started;
+  started.set_request_id("r1");
+  started.set_model("tiny");
+  started.set_prompt_tokens(6);
+  return started;
+}
+
+v1::Delta SomeDelta(const std::string& text, int32_t id) {
+  v1::Delta delta;
+  delta.set_text(text);
+  delta.add_token_ids(id);
+  return delta;
+}
+
+v1::Final SomeFinal() {
+  v1::Final final;
+  final.set_finish_reason(v1::FINISH_REASON_STOP_EOS);
+  final.set_stop_cause(v1::STOP_CAUSE_EOS);
+  final.set_stop_token_id(2);
+  final.mutable_usage()->set_prompt_tokens(6);
+  final.mutable_usage()->set_cached_tokens(4);
+  final.mutable_usage()->set_completion_tokens(3);
+  final.set_attempts(1);
+  final.set_decode_worker("127.0.0.1:5");
+  return final;
+}
+
+AnswerWriter Writer(OpenAiApi api, OpenAiShape shape) {
+  AnswerWriter writer({.api = api, .shape = shape, .created = 1700});
+  writer.Start(SomeStart());
+  return writer;
+}
+
+// The JSON of each event; "[DONE]" stays a string.
+std::vector<Json> ChunksOf(const std::string& text) {
+  std::vector<Json> events;
+  size_t at = 0;
+  while (at < text.size()) {
+    const size_t end = text.find("\n\n", at);
+    const std::string event = text.substr(at, end - at);
+    EXPECT_TRUE(event.starts_with("data: ")) << event;
+    const std::string data = event.substr(6);
+    events.push_back(data == "[DONE]" ? Json(data) : Json::parse(data));
+    at = end + 2;
+  }
+  return events;
+}
+
+Json ChunkOf(const std::string& text) {
+  const std::vector<Json> events = ChunksOf(text);
+  EXPECT_EQ(events.size(), 1U);
+  return events.empty() ? Json() : events[0];
+}
+
+TEST(AnswerWriterTest, ChatStreamsSayWhoSpeaksThenTextThenTheEnd) {
+  AnswerWriter writer = Writer(OpenAiApi::kChat, {.stream = true});
+  const Json opening = ChunkOf(writer.Opening());
+  EXPECT_EQ(opening, Json::parse(R"({"id":"chatcmpl-r1","object":"chat.completion.chunk",
+      "created":1700,"model":"tiny","choices":[{"index":0,"delta":{"role":"assistant","content":""},
+      "logprobs":null,"finish_reason":null}]})"));
+  const Json text = ChunkOf(writer.DeltaEvent(SomeDelta("hä", 7)));
+  EXPECT_EQ(text["choices"][0]["delta"], Json::parse(R"({"content":"hä"})"));
+  const std::vector<Json> last = ChunksOf(writer.LastEvents(SomeFinal()));
+  ASSERT_EQ(last.size(), 2U);
+  EXPECT_EQ(last[0]["choices"][0]["delta"], Json::object());
+  EXPECT_EQ(last[0]["choices"][0]["finish_reason"], "stop");
+  EXPECT_FALSE(last[0].contains("usage"));
+  EXPECT_FALSE(last[0].contains("baton"));
+  EXPECT_EQ(last[1], "[DONE]");
+}
+
+TEST(AnswerWriterTest, CompletionStreamsHaveTextAndNoOpening) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
+  EXPECT_EQ(writer.Opening(), "");
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(SomeDelta("a", 7))),
+            Json::parse(R"({"id":"cmpl-r1","object":"text_completion","created":1700,"model":"tiny",
+                "choices":[{"index":0,"text":"a","logprobs":null,"finish_reason":null}]})"));
+  EXPECT_EQ(writer.DeltaEvent(SomeDelta("", 8)), "") << "half a character says nothing";
+}
+
+TEST(AnswerWriterTest, UsageStandsInAChunkOfItsOwn) {
+  AnswerWriter writer = Writer(OpenAiApi::kChat, {.stream = true, .include_usage = true});
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(SomeDelta("a", 7)))["usage"], Json());
+  const std::vector<Json> last = ChunksOf(writer.LastEvents(SomeFinal()));
+  ASSERT_EQ(last.size(), 3U);
+  EXPECT_EQ(last[0]["usage"], Json());
+  EXPECT_EQ(last[1]["choices"], Json::array());
+  EXPECT_EQ(last[1]["usage"],
+            Json::parse(R"({"prompt_tokens":6,"completion_tokens":3,"total_tokens":9,
+                "prompt_tokens_details":{"cached_tokens":4}})"));
+}
+
+TEST(AnswerWriterTest, ContinuousUsageCountsInEveryChunk) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true, .continuous_usage = true});
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(SomeDelta("", 7)))["usage"]["completion_tokens"], 1);
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(SomeDelta("a", 7)))["usage"]["total_tokens"], 8);
+}
+
+TEST(AnswerWriterTest, TheExtensionTellsTokensEndsAndPredictions) {
+  AnswerWriter writer = Writer(OpenAiApi::kChat, {.stream = true, .extension = true});
+  v1::Delta delta = SomeDelta("", 7);
+  v1::EosStep* step = delta.add_eos_steps();
+  step->set_step(1);
+  step->set_eos_prob(0.25);
+  const Json tokens = ChunkOf(writer.DeltaEvent(delta))["baton"];
+  EXPECT_EQ(tokens["token_ids"], Json::array({7}));
+  EXPECT_EQ(tokens["eos"][0]["eos_prob"], 0.25);
+  EXPECT_EQ(tokens["eos"][0]["eos_logprob"], Json());
+  v1::EndPrediction prediction;
+  prediction.set_at_step(1);
+  v1::EndWithin* within = prediction.add_within();
+  within->set_horizon(4);
+  within->set_probability(0.5);
+  const Json foretold = ChunkOf(writer.PredictionEvent(prediction));
+  EXPECT_EQ(foretold["choices"][0]["delta"], Json::object());
+  EXPECT_EQ(foretold["baton"]["prediction"]["within"]["4"], 0.5);
+  const Json end = ChunksOf(writer.LastEvents(SomeFinal()))[0]["baton"];
+  EXPECT_EQ(end["finish_reason"], "stop_eos");
+  EXPECT_EQ(end["stop_cause"], "eos");
+  EXPECT_EQ(end["stop_match"], 2);
+  EXPECT_EQ(end["natural_end_step"], Json());
+  EXPECT_EQ(end["workers"], Json::parse(R"({"prefill":null,"decode":"127.0.0.1:5"})"));
+  EXPECT_TRUE(end["timings_ms"].contains("kv_transfer"));
+}
+
+void AddLogprobs(v1::Delta* delta, const std::string& text, float logprob) {
+  v1::TokenLogprobs* token = delta->add_logprobs();
+  token->set_text(text);
+  token->set_logprob(logprob);
+  v1::TokenLogprob* top = token->add_top();
+  top->set_text("\xef\xbf\xbd");
+  top->set_text_bytes("\xc3");
+  top->set_logprob(-std::numeric_limits<float>::infinity());
+}
+
+TEST(AnswerWriterTest, ChatLogprobsHaveBytesAndAreFinite) {
+  AnswerWriter writer = Writer(OpenAiApi::kChat, {.stream = true});
+  v1::Delta delta = SomeDelta("ä", 7);
+  AddLogprobs(&delta, "ä", -0.5);
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(delta))["choices"][0]["logprobs"],
+            Json::parse(R"({"content":[{"token":"ä","logprob":-0.5,"bytes":[195,164],
+                "top_logprobs":[{"token":"\ufffd","logprob":-9999.0,"bytes":[195]}]}],
+                "refusal":null})"));
+}
+
+TEST(AnswerWriterTest, CompletionLogprobsCountCharactersOverAllChunks) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
+  v1::Delta first = SomeDelta("ä ", 7);
+  AddLogprobs(&first, "ä ", -0.5);
+  writer.DeltaEvent(first);
+  v1::Delta second = SomeDelta("b", 8);
+  AddLogprobs(&second, "b", -1);
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(second))["choices"][0]["logprobs"],
+            Json::parse(R"({"text_offset":[2],"token_logprobs":[-1.0],"tokens":["b"],
+                "top_logprobs":[{"\ufffd":-9999.0,"b":-1.0}]})"));
+}
+
+TEST(AnswerWriterTest, WholeAnswersAreOneObject) {
+  v1::GenerateOnceResponse answer;
+  *answer.mutable_output() = SomeDelta("text", 7);
+  *answer.mutable_final() = SomeFinal();
+  answer.mutable_final()->set_finish_reason(v1::FINISH_REASON_RUNAWAY);
+  answer.add_predictions()->set_at_step(1);
+  const Json chat = Json::parse(Writer(OpenAiApi::kChat, {.extension = true}).Whole(answer));
+  EXPECT_EQ(chat["object"], "chat.completion");
+  EXPECT_EQ(chat["choices"][0]["message"],
+            Json::parse(R"({"role":"assistant","content":"text","refusal":null})"));
+  EXPECT_EQ(chat["choices"][0]["finish_reason"], "length");
+  EXPECT_EQ(chat["usage"]["total_tokens"], 9);
+  EXPECT_EQ(chat["baton"]["token_ids"], Json::array({7}));
+  EXPECT_EQ(chat["baton"]["predictions"][0]["at_step"], 1);
+  EXPECT_EQ(chat["baton"]["finish_reason"], "runaway");
+  const Json plain = Json::parse(Writer(OpenAiApi::kCompletions, {}).Whole(answer));
+  EXPECT_EQ(plain["choices"][0]["text"], "text");
+  EXPECT_FALSE(plain.contains("baton"));
+}
+
+}  // namespace
+}  // namespace baton

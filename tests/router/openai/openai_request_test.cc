@@ -1,0 +1,307 @@
+#include "router/openai/openai_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+OpenAiRequest Completion(const std::string& fields) {
+  auto request = ReadOpenAiRequest(OpenAiApi::kCompletions, R"({"prompt":"hello")" + fields + "}");
+  EXPECT_TRUE(request.ok()) << request.status();
+  return request.ok() ? *std::move(request) : OpenAiRequest{};
+}
+
+OpenAiRequest Chat(const std::string& fields) {
+  auto request = ReadOpenAiRequest(
+      OpenAiApi::kChat, R"({"messages":[{"role":"user","content":"hello"}])" + fields + "}");
+  EXPECT_TRUE(request.ok()) << request.status();
+  return request.ok() ? *std::move(request) : OpenAiRequest{};
+}
+
+struct BodyRefusal {
+  std::string body;
+  std::string field;
+  std::string says;  // a part of the message
+};
+
+void ExpectBodyRefused(OpenAiApi api, const BodyRefusal& refusal) {
+  SCOPED_TRACE(refusal.body.substr(0, 100));
+  const auto request = ReadOpenAiRequest(api, refusal.body);
+  ASSERT_FALSE(request.ok());
+  EXPECT_EQ(DetailOf(request.status()).field, refusal.field);
+  EXPECT_THAT(std::string(request.status().message()), HasSubstr(refusal.says));
+}
+
+TEST(OpenAiRequestTest, FieldsOfSamplingAndStoppingHaveTheirPlacesInTheSpec) {
+  const OpenAiRequest request = Completion(
+      R"(,"model":"m","max_tokens":7,"temperature":0.5,"top_p":0.9,"top_k":5,"min_p":0.1,"seed":3,
+      "presence_penalty":1,"frequency_penalty":-1.5,"repetition_penalty":1.2,"stop":["a","b"],
+      "no_repeat_ngram_size":3,"stop_token_ids":[4,5],"min_tokens":2,"logit_bias":{"65":-100},
+      "include_stop_str_in_output":true,"skip_special_tokens":false,"logprobs":2,"user":"me",
+      "cache_salt":"s","request_id":"r")");
+  const v1::GenerationSpec& spec = request.spec;
+  EXPECT_EQ(std::get<std::string>(request.input), "hello");
+  EXPECT_EQ(spec.model(), "m");
+  EXPECT_EQ(spec.request_id(), "r");
+  EXPECT_EQ(spec.cache_salt(), "s");
+  EXPECT_EQ(spec.stop().max_tokens(), 7);
+  EXPECT_EQ(spec.stop().min_tokens(), 2);
+  EXPECT_THAT(spec.stop().stop(), ElementsAre("a", "b"));
+  EXPECT_THAT(spec.stop().stop_token_ids(), ElementsAre(4, 5));
+  EXPECT_TRUE(spec.stop().include_stop_in_output());
+  EXPECT_EQ(spec.sampling().temperature(), 0.5F);
+  EXPECT_EQ(spec.sampling().top_p(), 0.9F);
+  EXPECT_EQ(spec.sampling().top_k(), 5);
+  EXPECT_EQ(spec.sampling().min_p(), 0.1F);
+  EXPECT_EQ(spec.sampling().seed(), 3U);
+  EXPECT_EQ(spec.sampling().presence_penalty(), 1);
+  EXPECT_EQ(spec.sampling().frequency_penalty(), -1.5);
+  EXPECT_EQ(spec.sampling().repetition_penalty(), 1.2F);
+  EXPECT_EQ(spec.sampling().no_repeat_ngram_size(), 3);
+  EXPECT_EQ(spec.sampling().logit_bias().at(65), -100);
+  EXPECT_EQ(spec.output().logprobs(), 2);
+  EXPECT_FALSE(spec.output().skip_special_tokens());
+  EXPECT_TRUE(request.ignored.empty());
+  EXPECT_FALSE(request.shape.stream);
+  EXPECT_FALSE(request.shape.extension);
+}
+
+TEST(OpenAiRequestTest, WhatIsLeftOutStaysUnset) {
+  for (const char* nothing :
+       {"", R"(,"temperature":null,"max_tokens":null,"stop":null,"seed":-1)"}) {
+    const OpenAiRequest request = Completion(nothing);
+    EXPECT_FALSE(request.spec.sampling().has_temperature());
+    EXPECT_FALSE(request.spec.sampling().has_seed());
+    EXPECT_FALSE(request.spec.stop().has_max_tokens());
+    EXPECT_FALSE(request.spec.output().has_logprobs());
+    EXPECT_EQ(request.usual_max_tokens, 16);
+  }
+  EXPECT_EQ(Chat("").usual_max_tokens, 0);
+}
+
+TEST(OpenAiRequestTest, PromptsAreTextOrIdsOrAListOfOneOfThem) {
+  const auto input = [](const std::string& prompt) {
+    auto request = ReadOpenAiRequest(OpenAiApi::kCompletions, R"({"prompt":)" + prompt + "}");
+    EXPECT_TRUE(request.ok()) << request.status();
+    return request->input;
+  };
+  const auto text = [&](const std::string& prompt) { return std::get<std::string>(input(prompt)); };
+  const auto ids = [&](const std::string& prompt) {
+    return std::get<std::vector<TokenId>>(input(prompt));
+  };
+  EXPECT_EQ(text(R"("a\u0000b")"), std::string("a\0b", 3));
+  EXPECT_EQ(text(R"(["one"])"), "one");
+  EXPECT_THAT(ids("[1,2]"), ElementsAre(1, 2));
+  EXPECT_THAT(ids("[[1,2]]"), ElementsAre(1, 2));
+  EXPECT_TRUE(ids("[]").empty());
+}
+
+TEST(OpenAiRequestTest, MessagesAreTextOrTextParts) {
+  const auto request =
+      ReadOpenAiRequest(OpenAiApi::kChat,
+                        R"({"messages":[{"role":"system","content":"be","name":"bob"},
+          {"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],
+           "tool_calls":null,"refusal":null,"mood":"good"}]})");
+  ASSERT_TRUE(request.ok()) << request.status();
+  const auto& messages = std::get<std::vector<ChatMessage>>(request->input);
+  ASSERT_EQ(messages.size(), 2U);
+  EXPECT_EQ(messages[0].role, "system");
+  EXPECT_EQ(messages[0].content, "be");
+  EXPECT_EQ(messages[0].fields_json, R"({"name":"bob"})");
+  EXPECT_EQ(messages[1].content, "a\nb");
+  EXPECT_THAT(request->ignored, ElementsAre("messages.mood"));
+}
+
+TEST(OpenAiRequestTest, ChatsHaveTheirOwnNamesForLengthAndLogprobs) {
+  const OpenAiRequest request =
+      Chat(R"(,"max_tokens":5,"max_completion_tokens":9,"logprobs":true,"top_logprobs":3)");
+  EXPECT_EQ(request.spec.stop().max_tokens(), 9);
+  EXPECT_EQ(request.spec.output().logprobs(), 3);
+  EXPECT_EQ(Chat(R"(,"logprobs":true)").spec.output().logprobs(), 0);
+  EXPECT_FALSE(Chat(R"(,"logprobs":false,"top_logprobs":0)").spec.output().has_logprobs());
+}
+
+TEST(OpenAiRequestTest, StreamsSayWhatUsageTheyShow) {
+  const OpenAiRequest request = Chat(
+      R"(,"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true,
+          "include_obfuscation":false})");
+  EXPECT_TRUE(request.shape.stream);
+  EXPECT_TRUE(request.shape.include_usage);
+  EXPECT_TRUE(request.shape.continuous_usage);
+  EXPECT_THAT(request.ignored, ElementsAre("stream_options.include_obfuscation"));
+}
+
+TEST(OpenAiRequestTest, TheExtensionAsksForEosAndPredictions) {
+  const OpenAiRequest request = Completion(
+      R"(,"baton":{"eos_steps":true,"predict":true,"predict_every":4,"eos":"mask","tag":"qa",
+          "length_control":{"target":30,"strength":2.5}})");
+  EXPECT_TRUE(request.shape.extension);
+  EXPECT_TRUE(request.spec.eos().steps());
+  EXPECT_TRUE(request.spec.eos().predict());
+  EXPECT_EQ(request.spec.eos().predict_every(), 4);
+  EXPECT_EQ(request.spec.stop().eos_policy(), v1::EOS_POLICY_IGNORE_MASK);
+  EXPECT_EQ(request.spec.tag(), "qa");
+  EXPECT_EQ(request.spec.stop().length_control().target(), 30);
+  EXPECT_EQ(request.spec.stop().length_control().strength(), 2.5);
+  EXPECT_TRUE(Completion(R"(,"baton":{})").shape.extension);
+}
+
+TEST(OpenAiRequestTest, IgnoreEosMeansContinue) {
+  EXPECT_EQ(Completion(R"(,"ignore_eos":true)").spec.stop().eos_policy(),
+            v1::EOS_POLICY_IGNORE_CONTINUE);
+  EXPECT_EQ(Completion(R"(,"ignore_eos":false)").spec.stop().eos_policy(),
+            v1::EOS_POLICY_UNSPECIFIED);
+  EXPECT_EQ(Completion(R"(,"ignore_eos":true,"baton":{"eos":"mask"})").spec.stop().eos_policy(),
+            v1::EOS_POLICY_IGNORE_MASK);
+}
+
+TEST(OpenAiRequestTest, SpecialTokensFollowTheRequest) {
+  EXPECT_EQ(Completion("").special_tokens, std::nullopt);
+  EXPECT_EQ(Completion(R"(,"add_special_tokens":false)").special_tokens, false);
+  EXPECT_EQ(Chat(R"(,"add_special_tokens":true)").special_tokens, true);
+}
+
+TEST(OpenAiRequestTest, FieldsThatNobodyKnowsAreNamedOnce) {
+  EXPECT_THAT(Completion(R"(,"zeal":1,"mood":{"a":[1]},"messages":[])").ignored,
+              ElementsAre("messages", "mood", "zeal"));
+}
+
+TEST(OpenAiRequestTest, FieldsThatAreLackingMayAskForNothing) {
+  Completion(R"(,"n":1,"best_of":1,"echo":false,"suffix":"","guided_regex":null,"priority":0,
+      "use_beam_search":false,"allowed_token_ids":[],"length_penalty":1.0)");
+  EXPECT_TRUE(Chat(R"(,"n":1,"tools":[],"tool_choice":"none","response_format":{"type":"text"},
+      "functions":null,"modalities":["text"],"store":false,"service_tier":"auto")")
+                  .ignored.empty());
+}
+
+TEST(OpenAiRequestTest, FieldsThatAreLackingAreRefusedByName) {
+  for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{
+           {"n", "2"},
+           {"best_of", "3"},
+           {"echo", "true"},
+           {"suffix", R"("x")"},
+           {"tools", R"([{"type":"function"}])"},
+           {"response_format", R"({"type":"json_object"})"},
+           {"guided_json", "{}"},
+           {"use_beam_search", "true"},
+           {"prompt_logprobs", "0"},
+           {"structured_outputs", "{}"},
+           {"tool_choice", R"("required")"},
+           {"priority", "1"}}) {
+    const std::string body =
+        R"({"messages":[{"role":"user","content":"x"}],")" + field + "\":" + value + "}";
+    ExpectBodyRefused(OpenAiApi::kChat, {body, field, "is not implemented"});
+  }
+}
+
+TEST(OpenAiRequestTest, ValuesOfAnotherTypeAreRefusedByName) {
+  for (const auto& [field, value] :
+       std::vector<std::pair<std::string, std::string>>{{"temperature", R"("hot")"},
+                                                        {"max_tokens", "1.5"},
+                                                        {"max_tokens", "1e30"},
+                                                        {"max_tokens", "3000000000"},
+                                                        {"seed", "-7"},
+                                                        {"seed", "18446744073709551616"},
+                                                        {"stream", "1"},
+                                                        {"stop", "5"},
+                                                        {"stop", R"(["a",5])"},
+                                                        {"model", "[]"},
+                                                        {"logit_bias", "[]"},
+                                                        {"logit_bias", R"({"a":1})"},
+                                                        {"logit_bias", R"({"1":"b"})"},
+                                                        {"logprobs", "true"},
+                                                        {"ignore_eos", R"("yes")"},
+                                                        {"stop_token_ids", R"(["1"])"},
+                                                        {"stream_options", "true"},
+                                                        {"baton", "true"}}) {
+    const std::string body = R"({"prompt":"x",")" + field + "\":" + value + "}";
+    ExpectBodyRefused(OpenAiApi::kCompletions, {body, field, field});
+  }
+}
+
+TEST(OpenAiRequestTest, InputsThatAreNoneAreRefused) {
+  const OpenAiApi plain = OpenAiApi::kCompletions;
+  ExpectBodyRefused(plain, {"{}", "prompt", "no prompt"});
+  ExpectBodyRefused(plain, {R"({"prompt":null})", "prompt", "no prompt"});
+  ExpectBodyRefused(plain, {R"({"prompt":["a","b"]})", "prompt", "one request for each"});
+  ExpectBodyRefused(plain, {R"({"prompt":[1,"b"]})", "prompt", "whole number"});
+  ExpectBodyRefused(plain, {R"({"prompt":5})", "prompt", "a string"});
+  const OpenAiApi chat = OpenAiApi::kChat;
+  ExpectBodyRefused(chat, {"{}", "messages", "no messages"});
+  ExpectBodyRefused(chat, {R"({"messages":"hi"})", "messages", "a list"});
+  ExpectBodyRefused(chat, {R"({"messages":["hi"]})", "messages[0]", "an object"});
+  ExpectBodyRefused(chat, {R"({"messages":[{"role":"user"}]})", "messages[0].content", "a string"});
+  ExpectBodyRefused(chat, {R"({"messages":[{"content":"x"}]})", "messages[0].role", "a string"});
+  ExpectBodyRefused(chat, {R"({"messages":[{"role":"tool","content":"x"}]})", "messages[0].role",
+                           "not implemented"});
+  ExpectBodyRefused(chat, {R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})",
+                           "messages[0].content[0].type", "not implemented"});
+  ExpectBodyRefused(chat, {R"({"messages":[{"role":"assistant","content":"x","tool_calls":[{}]}]})",
+                           "messages[0].tool_calls", "not implemented"});
+}
+
+TEST(OpenAiRequestTest, FieldsThatContradictEachOtherAreRefused) {
+  ExpectBodyRefused(OpenAiApi::kCompletions,
+                    {R"({"prompt":"x","stream_options":{}})", "stream_options", "stream"});
+  ExpectBodyRefused(
+      OpenAiApi::kCompletions,
+      {R"({"prompt":"x","ignore_eos":true,"baton":{"eos":"honor"}})", "ignore_eos", ""});
+  ExpectBodyRefused(OpenAiApi::kChat, {R"({"messages":[],"top_logprobs":2})", "top_logprobs", ""});
+  ExpectBodyRefused(OpenAiApi::kCompletions,
+                    {R"({"prompt":"x","baton":{"eos":"never"}})", "baton.eos", "honor"});
+  ExpectBodyRefused(OpenAiApi::kCompletions,
+                    {R"({"prompt":"x","baton":{"eos_step":true}})", "baton.eos_step", "eos_steps"});
+}
+
+TEST(OpenAiRequestTest, LimitsAreThoseOfTheTable) {
+  const auto list = [](const std::string& entry, int count) {
+    std::string text = "[" + entry;
+    for (int i = 1; i < count; ++i) text += "," + entry;
+    return text + "]";
+  };
+  Completion(R"(,"stop":)" + list(R"("x")", 64));
+  const OpenAiApi plain = OpenAiApi::kCompletions;
+  ExpectBodyRefused(plain, {R"({"prompt":"x","stop":)" + list(R"("x")", 65) + "}", "spec.stop.stop",
+                            "65 entries"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","stop":")" + std::string(257, 'a') + "\"}",
+                            "spec.stop.stop", "257 bytes"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","stop_token_ids":)" + list("1", 257) + "}",
+                            "spec.stop.stop_token_ids", "257"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","request_id":")" + std::string(257, 'a') + "\"}",
+                            "spec.request_id", "257"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","baton":{"tag":")" + std::string(65, 'a') + "\"}}",
+                            "spec.tag", "65"});
+  ExpectBodyRefused(OpenAiApi::kChat,
+                    {R"({"messages":)" + list(R"({"role":"user","content":""})", 4097) + "}",
+                     "messages", "4097"});
+  ExpectBodyRefused(OpenAiApi::kChat,
+                    {R"({"messages":[{"role":")" + std::string(65, 'r') + R"(","content":""}]})",
+                     "messages.role", "65"});
+}
+
+TEST(OpenAiRequestTest, BodiesThatAreNoObjectAreRefused) {
+  const OpenAiApi plain = OpenAiApi::kCompletions;
+  ExpectBodyRefused(plain, {"", "", "not JSON"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x")", "", "not JSON"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x"} {})", "", "not JSON"});
+  ExpectBodyRefused(plain, {"{\"prompt\":\"\xff\"}", "", "not JSON"});
+  ExpectBodyRefused(plain, {R"({"prompt":"\ud800"})", "", "not JSON"});
+  ExpectBodyRefused(plain, {"[]", "", "expected an object"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","prompt":"y"})", "", "stands twice"});
+  ExpectBodyRefused(plain, {R"({"prompt":"x","a":{"b":1,"b":2}})", "", "'b' stands twice"});
+  ExpectBodyRefused(
+      plain,
+      {R"({"prompt":"x","a":)" + std::string(40, '[') + std::string(40, ']') + "}", "", "levels"});
+  ExpectBodyRefused(plain, {std::string(1'000'000, '['), "", "levels"});
+}
+
+}  // namespace
+}  // namespace baton
