@@ -176,8 +176,7 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
   if (caller.ok() && !id.ok()) caller = id.status();
   const std::string request_id = id.ok() ? *std::move(id) : "";
   const auto body = std::make_shared<const std::string>(exchange->TakeBody());
-  const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id,
-                                       static_cast<int64_t>(context_->clock->UnixNow()));
+  const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id, context_->clock);
   const base::Instant now = context_->clock->Now();
   intake_->Receive({.transport = Transport::kHttp,
                     .at = now,

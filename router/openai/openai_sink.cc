@@ -1,6 +1,7 @@
 #include "router/openai/openai_sink.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,6 +13,10 @@ namespace {
 // A header has little room, and a client chose these names.
 constexpr size_t kNamesShown = 16;
 constexpr size_t kNameBytes = 64;
+
+// Within this time a client that keeps up has taken something. Predictions are for such clients
+// alone, so that they take no room in the buffer of others.
+constexpr base::Duration kPrompt = std::chrono::milliseconds(100);
 
 std::string ShownName(const std::string& name) {
   std::string shown = name.substr(0, kNameBytes);
@@ -33,17 +38,18 @@ std::string ShownNames(const std::vector<std::string>& names) {
 
 std::shared_ptr<OpenAiSink> OpenAiSink::Create(std::shared_ptr<HttpExchange> exchange,
                                                OpenAiApi api, std::string request_id,
-                                               int64_t created) {
+                                               const base::Clock* clock) {
   std::shared_ptr<OpenAiSink> sink(
-      new OpenAiSink(std::move(exchange), api, std::move(request_id), created));
+      new OpenAiSink(std::move(exchange), api, std::move(request_id), clock));
   sink->exchange_->OnGone([gone = sink->gone_] { gone->Fire(); });
   return sink;
 }
 
 OpenAiSink::OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
-                       std::string request_id, int64_t created)
+                       std::string request_id, const base::Clock* clock)
     : exchange_(std::move(exchange)),
-      facts_{.api = api, .shape = {}, .created = created},
+      clock_(clock),
+      facts_{.api = api, .shape = {}, .created = static_cast<int64_t>(clock->UnixNow())},
       request_id_(std::move(request_id)) {}
 
 void OpenAiSink::SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored) {
@@ -56,6 +62,11 @@ HttpHeaders OpenAiSink::Headers(std::string_view content_type) const {
                          {"x-request-id", request_id_}};
   if (!ignored_.empty()) headers.emplace_back("baton-ignored-fields", ignored_);
   return headers;
+}
+
+bool OpenAiSink::ReadsSlowly() const {
+  const auto since = StalledSince();
+  return since && clock_->Now() - *since > kPrompt;
 }
 
 bool OpenAiSink::Write(std::string events) {
@@ -86,7 +97,7 @@ void OpenAiSink::Predict(v1::EndPrediction prediction) {
   if (!facts_.shape.extension) return;
   if (!facts_.shape.stream) {
     *whole_.add_predictions() = std::move(prediction);
-  } else if (!StalledSince()) {
+  } else if (!ReadsSlowly()) {
     Write(writer_->PredictionEvent(prediction));
   }
 }

@@ -1,11 +1,13 @@
 #pragma once
 
-#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "common/base/clock.h"
 #include "common/http/http_exchange.h"
 #include "router/edge/client_sink.h"
 #include "router/openai/answer_writer.h"
@@ -18,9 +20,9 @@ namespace baton {
 // waits for the client is bounded by the exchange.
 class OpenAiSink final : public ClientSink {
  public:
-  // `request_id` is told in the answer's header, `created` is in Unix seconds.
+  // `request_id` is told in the answer's header. `clock` outlives this.
   static std::shared_ptr<OpenAiSink> Create(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
-                                            std::string request_id, int64_t created);
+                                            std::string request_id, const base::Clock* clock);
 
   // What the body asks for: once it is read, and before anything of the answer is there.
   void SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored);
@@ -36,13 +38,15 @@ class OpenAiSink final : public ClientSink {
 
  private:
   OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api, std::string request_id,
-             int64_t created);
+             const base::Clock* clock);
+  bool ReadsSlowly() const;
   HttpHeaders Headers(std::string_view content_type) const;
   // False when the client buffer is full; the events are then lost.
   bool Write(std::string events);
 
   // Held until the answer ends, which is when the server needs it no more.
   const std::shared_ptr<HttpExchange> exchange_;
+  const base::Clock* const clock_;
   // The exchange may tell it when this is gone.
   const std::shared_ptr<GoneSignal> gone_ = std::make_shared<GoneSignal>();
   AnswerFacts facts_;
