@@ -34,21 +34,21 @@ namespace baton {
 // A router in one object, with its services, its queue and its directory of workers. main.cc and
 // the tests start it.
 //
-// Threads: gRPC's callbacks and HTTP's two (run the flows), one that places, one for timers, one that resolves
-// names, the tokenizing pool, and the EOS log's writer.
+// Threads: gRPC's callbacks and HTTP's two (run the flows), one that places, one for timers, one
+// that resolves names, the tokenizing pool, and the EOS log's writer.
 class Router final {
  public:
   struct Parts {
     RouterOptions options;
     RpcServerOptions server;
     std::unique_ptr<ServedModel> model;
-    std::unique_ptr<EosLog> eos_log;     // null: off
-    std::unique_ptr<ApiKeyFile> keys;    // null: callers need none
+    std::unique_ptr<EosLog> eos_log;   // null: off
+    std::unique_ptr<ApiKeyFile> keys;  // null: callers need none
     // How HTTP is served; empty: not at all. Its functions are the router's to set.
     std::optional<HttpServerOptions> http;
     std::vector<std::string> http_origins;  // whose pages may ask over HTTP
-    MetricsRegistry* metrics = nullptr;  // outlives the router
-    const base::Clock* clock = nullptr;  // likewise
+    MetricsRegistry* metrics = nullptr;     // outlives the router
+    const base::Clock* clock = nullptr;     // likewise
   };
   // Listens and looks for workers. ALREADY_EXISTS when the port is in use.
   static absl::StatusOr<std::unique_ptr<Router>> Start(Parts parts);

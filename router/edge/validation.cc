@@ -79,8 +79,9 @@ absl::Status CheckEosPolicy(const v1::GenerationSpec& spec, const RouterOptions&
   }
   if (PolicyOf(spec.stop().eos_policy()) == EosPolicy::kHonor) return absl::OkStatus();
   if (options.ignore_eos == IgnoreEosRule::kRefuse) {
-    return InvalidArgument(Reason::kConflictingOptions, "spec.stop.eos_policy",
-                           "this server does not ignore EOS (--ignore-eos refuse); let EOS end the request");
+    return InvalidArgument(
+        Reason::kConflictingOptions, "spec.stop.eos_policy",
+        "this server does not ignore EOS (--ignore-eos refuse); let EOS end the request");
   }
   if (spec.stop().stop_size() > 0) {
     return InvalidArgument(Reason::kConflictingOptions, "spec.stop.stop",

@@ -13,14 +13,14 @@ namespace {
 
 using BodyJson = nlohmann::json;
 
-constexpr size_t kMaxDepth = 32;
+constexpr size_t kMaxBodyDepth = 32;
 // A value takes up to 16 times its bytes in memory, and a prompt may be given as ids.
-constexpr int64_t kMaxValues = int64_t{1} << 21;
-constexpr size_t kShownBytes = 64;
+constexpr int64_t kMaxBodyValues = int64_t{1} << 21;
+constexpr size_t kExcerptBytes = 64;
 
 std::string Excerpt(std::string_view text) {
-  return absl::StrCat("'", absl::CHexEscape(std::string(text.substr(0, kShownBytes))),
-                      text.size() > kShownBytes ? "…'" : "'");
+  return absl::StrCat("'", absl::CHexEscape(std::string(text.substr(0, kExcerptBytes))),
+                      text.size() > kExcerptBytes ? "…'" : "'");
 }
 
 // Reads a body without keeping anything of it, and says what is wrong with it.
@@ -53,13 +53,13 @@ class BodyCheck final : public nlohmann::json_sax<BodyJson> {
 
  private:
   bool Value() {
-    if (++values_ <= kMaxValues) return true;
+    if (++values_ <= kMaxBodyValues) return true;
     return Fail(Reason::kLimitExceeded,
-                absl::StrCat("the body has more than ", kMaxValues, " values; expected fewer"));
+                absl::StrCat("the body has more than ", kMaxBodyValues, " values; expected fewer"));
   }
   bool Open() {
-    if (keys_.size() >= kMaxDepth) {
-      return Fail(Reason::kLimitExceeded, absl::StrCat("the body has more than ", kMaxDepth,
+    if (keys_.size() >= kMaxBodyDepth) {
+      return Fail(Reason::kLimitExceeded, absl::StrCat("the body has more than ", kMaxBodyDepth,
                                                        " levels of objects and lists"));
     }
     keys_.emplace_back();

@@ -14,7 +14,7 @@ namespace {
 
 using BodyJson = nlohmann::json;
 
-constexpr size_t kMaxNameBytes = 64;  // of who speaks, as OpenAI has it
+constexpr size_t kMaxSpeakerBytes = 64;  // of who speaks, as OpenAI has it
 
 // Fields of a message that are known; others are named as ignored.
 bool IsMessageField(std::string_view key) {
@@ -64,10 +64,10 @@ absl::StatusOr<std::string> ContentText(const std::string& field, const BodyJson
 absl::Status ReadName(const std::string& field, const BodyJson& value, ChatMessage* message) {
   if (value.is_null()) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(const std::string name, StringOf(field, value));
-  if (name.size() > kMaxNameBytes) {
+  if (name.size() > kMaxSpeakerBytes) {
     return InvalidArgument(
         Reason::kLimitExceeded, field,
-        absl::StrCat(field, " has ", name.size(), " bytes; expected at most ", kMaxNameBytes));
+        absl::StrCat(field, " has ", name.size(), " bytes; expected at most ", kMaxSpeakerBytes));
   }
   message->fields_json = BodyJson{{"name", name}}.dump();
   return absl::OkStatus();

@@ -1,5 +1,5 @@
-// Bodies of the OpenAI protocol: what is taken is within the limits of gRPC's requests, and means the
-// same however it is written.
+// Bodies of the OpenAI protocol: what is taken is within the limits of gRPC's requests, and means
+// the same however it is written.
 #include <string>
 #include <variant>
 #include <vector>

@@ -7,8 +7,8 @@
 
 #include "common/base/status.h"
 #include "common/rpc/answer_json.h"
-#include "nlohmann/json.hpp"
 #include "common/rpc/finish_text.h"
+#include "nlohmann/json.hpp"
 
 namespace baton {
 namespace {
