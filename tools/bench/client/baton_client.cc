@@ -7,10 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "baton/v1/model.grpc.pb.h"
 #include "common/base/status.h"
+#include "common/rpc/finish_text.h"
 #include "common/rpc/status_map.h"
 #include "grpcpp/grpcpp.h"
 #include "tools/client/client_flags.h"
-#include "common/rpc/finish_text.h"
 
 namespace baton::bench {
 namespace {

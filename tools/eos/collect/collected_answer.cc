@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/eos/eos_row.h"
-#include "nlohmann/json.hpp"
 #include "common/rpc/finish_text.h"
+#include "nlohmann/json.hpp"
 
 namespace baton {
 namespace {
