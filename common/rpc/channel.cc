@@ -1,12 +1,48 @@
 #include "common/rpc/channel.h"
 
+#include <utility>
+#include <vector>
+
 #include "common/rpc/callback_threads.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/keepalive.h"
 #include "grpcpp/create_channel.h"
 #include "grpcpp/support/channel_arguments.h"
+#include "grpcpp/support/client_interceptor.h"
 
 namespace baton {
+namespace {
+
+namespace experimental = grpc::experimental;
+
+// Shows a key with each call. Credentials of calls would do so too, but not without TLS.
+class KeyBearer final : public experimental::Interceptor {
+ public:
+  explicit KeyBearer(std::string value) : value_(std::move(value)) {}
+  void Intercept(experimental::InterceptorBatchMethods* methods) override {
+    if (methods->QueryInterceptionHookPoint(
+            experimental::InterceptionHookPoints::PRE_SEND_INITIAL_METADATA)) {
+      methods->GetSendInitialMetadata()->emplace("authorization", value_);
+    }
+    methods->Proceed();
+  }
+
+ private:
+  const std::string value_;
+};
+
+class KeyBearers final : public experimental::ClientInterceptorFactoryInterface {
+ public:
+  explicit KeyBearers(const std::string& key) : value_("Bearer " + key) {}
+  experimental::Interceptor* CreateClientInterceptor(experimental::ClientRpcInfo*) override {
+    return new KeyBearer(value_);  // gRPC deletes it
+  }
+
+ private:
+  const std::string value_;
+};
+
+}  // namespace
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& address,
                                                            const ChannelOptions& options) {
@@ -30,7 +66,13 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> MakeChannel(const std::string& ad
   if (options.tls.enabled() && !options.peer_role.empty()) {
     arguments.SetSslTargetNameOverride(options.peer_role);
   }
-  return grpc::CreateCustomChannel(address, *credentials, arguments);
+  if (options.api_key.empty()) {
+    return grpc::CreateCustomChannel(address, *credentials, arguments);
+  }
+  std::vector<std::unique_ptr<experimental::ClientInterceptorFactoryInterface>> bearers;
+  bearers.push_back(std::make_unique<KeyBearers>(options.api_key));
+  return experimental::CreateCustomChannelWithInterceptors(address, *credentials, arguments,
+                                                           std::move(bearers));
 }
 
 }  // namespace baton

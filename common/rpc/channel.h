@@ -16,6 +16,7 @@ struct ChannelOptions {
   // check of the host name, because workers are dialled by address.
   std::string peer_role;
   int max_message_bytes = 16 << 20;  // of a message that is received
+  std::string api_key;               // that every call shows, as authorization: Bearer; "" = none
 };
 
 // A channel with client-side keepalive, so that a lost network ends its streams within 15 s. Every

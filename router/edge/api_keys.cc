@@ -44,7 +44,8 @@ absl::Status ApiKeys::Add(std::string_view line, int number) {
   const std::string_view name = line.substr(0, colon);
   const std::string_view key = line.substr(colon + 1);
   if (!IsTenantName(name)) {
-    return WrongLine(number, absl::StrCat("names nobody who can be a tenant (", kTenantNameRule, ")"));
+    return WrongLine(number,
+                     absl::StrCat("names nobody who can be a tenant (", kTenantNameRule, ")"));
   }
   if (!IsKey(key)) return WrongLine(number, "has no such key behind its colon");
   Entry entry{.name = std::string(name), .digest = Sha256Hex(key)};
@@ -61,7 +62,8 @@ absl::Status ApiKeys::Add(std::string_view line, int number) {
 absl::StatusOr<ApiKeys> ApiKeys::Parse(std::string_view text) {
   ApiKeys keys;
   int number = 0;
-  for (const absl::string_view whole : absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
+  for (const absl::string_view whole :
+       absl::StrSplit(absl::string_view(text.data(), text.size()), '\n')) {
     ++number;
     const absl::string_view line = absl::StripAsciiWhitespace(whole);
     if (line.empty() || line.front() == '#') continue;
@@ -109,14 +111,15 @@ absl::StatusOr<ApiKeys> ApiKeyFile::Read() const {
   std::ifstream file(path_, std::ios::binary);
   std::string text(std::istreambuf_iterator<char>(file), {});
   if (!file || text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--api-keys ", path_, " cannot be read", file ? ", because it is too large" : "",
-                     "; check the path and its rights"));
+    return absl::InvalidArgumentError(absl::StrCat("--api-keys ", path_, " cannot be read",
+                                                   file ? ", because it is too large" : "",
+                                                   "; check the path and its rights"));
   }
   absl::StatusOr<ApiKeys> keys = ApiKeys::Parse(text);
   if (keys.ok()) return keys;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--api-keys ", path_, ": ", std::string(keys.status().message().data(), keys.status().message().size())));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--api-keys ", path_, ": ",
+                   std::string(keys.status().message().data(), keys.status().message().size())));
 }
 
 void ApiKeyFile::Watch() {

@@ -43,9 +43,9 @@ struct CallerEvidence {
   std::vector<std::string> keys;       // values of kKeyHeader
 };
 
-// The tenant is the name of the key where keys are needed, else the one that a trusted header names,
-// else the certificate's first name, else "default", also where a certificate need not be shown and
-// none was. UNAUTHENTICATED without a key that is known. PERMISSION_DENIED for a
+// The tenant is the name of the key where keys are needed, else the one that a trusted header
+// names, else the certificate's first name, else "default", also where a certificate need not be
+// shown and none was. UNAUTHENTICATED without a key that is known. PERMISSION_DENIED for a
 // certificate of a role (router, prefill, decode), which never is a client's, and for one whose
 // name no tenant can have; INVALID_ARGUMENT, INVALID_TEXT for such a header.
 absl::StatusOr<Caller> JudgeCaller(const CallerEvidence& evidence, const CallerRules& rules);

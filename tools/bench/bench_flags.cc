@@ -35,12 +35,13 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
   const Choices<Protocol> protocols = {{"baton", Protocol::kBaton}, {"openai", Protocol::kOpenAi}};
   set->Add(Common(With(ChoiceFlag("protocol", &flags->protocol, protocols), group,
                        "gRPC, or HTTP with server-sent events (/v1/completions); a key is taken "
-                       "from OPENAI_API_KEY")));
+                       "from --api-key-file or OPENAI_API_KEY")));
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), group,
                 "name of the model; default: the one that is served"));
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, &flags->client);
+  BindApiKey(set, &flags->client);
   set->Add(With(IntFlag("connections", &flags->connections, {.min = 1, .max = 256}), group,
                 "TCP connections that gRPC streams share"));
   set->Add(Common(With(Valued(CommaListFlag("metrics", &flags->metrics), "HOST:PORT,…"), group,

@@ -123,6 +123,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
     options.seed = spec.seed;
     options.eos = spec.eos;
     options.tls = ChannelOptionsOf(flags_.client).tls;
+    options.api_key = OpenAiKeyOf(flags_.client);
     options.max_streams = spec.concurrency ? *spec.concurrency : 1;
     options.timeout = flags_.client.timeout;
     BATON_ASSIGN_OR_RETURN(auto client, OpenAiClient::Connect(options));

@@ -77,6 +77,7 @@ absl::StatusOr<ServerFacts> AskBaton(const BenchFlags& flags) {
 absl::StatusOr<std::string> FirstOpenAiModel(const BenchFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const auto target,
                          OpenAiTarget::Make({.base_url = flags.client.server,
+                                             .api_key = OpenAiKeyOf(flags.client),
                                              .tls = ChannelOptionsOf(flags.client).tls,
                                              .connect_timeout = kPatience}));
   return target->FirstModel();

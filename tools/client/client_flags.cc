@@ -1,5 +1,9 @@
 #include "tools/client/client_flags.h"
 
+#include <cstdlib>
+#include <fstream>
+
+#include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
 
@@ -8,6 +12,24 @@ namespace baton {
 void BindAsTenant(FlagSet* set, ClientFlags* flags) {
   set->Add(With(Valued(TextFlag("as-tenant", &flags->as_tenant), "NAME"), "Server",
                 "tenant that the requests name, for a router with --trust-tenant-header"));
+}
+
+void BindApiKey(FlagSet* set, ClientFlags* flags) {
+  set->Add(With(Valued(TextFlag("api-key-file", &flags->api_key_file), "FILE"), "Server",
+                "file with the key that requests show, for a router with --api-keys; default: the "
+                "environment variable BATON_API_KEY"));
+  set->AddCheck([flags] {
+    const char* const given = std::getenv("BATON_API_KEY");
+    flags->api_key = given != nullptr ? given : "";
+    if (flags->api_key_file.empty()) return absl::OkStatus();
+    std::ifstream file(flags->api_key_file);
+    flags->api_key.clear();
+    file >> flags->api_key;
+    if (!flags->api_key.empty()) return absl::OkStatus();
+    return UsageError("--api-key-file " + flags->api_key_file + " holds no key",
+                      "expected a file that can be read, with the key in its first line",
+                      "the path of such a file");
+  });
 }
 
 void NameTenant(const std::string& as_tenant, grpc::ClientContext* context) {
@@ -20,13 +42,19 @@ void BindClient(FlagSet* set, ClientFlags* flags) {
   set->Add(With(DurationFlag("timeout", &flags->timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, flags);
+  BindApiKey(set, flags);
   BindClientTls(set, &flags->tls);
+}
+
+std::string OpenAiKeyOf(const ClientFlags& flags) {
+  return flags.api_key_file.empty() ? "" : flags.api_key;
 }
 
 ChannelOptions ChannelOptionsOf(const ClientFlags& flags) {
   ChannelOptions options;
   options.tls = {.cert_file = flags.tls.cert, .key_file = flags.tls.key, .ca_file = flags.tls.ca};
   options.peer_role = "router";
+  options.api_key = flags.api_key;
   return options;
 }
 
