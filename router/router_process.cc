@@ -83,9 +83,10 @@ std::optional<HttpServerOptions> HttpOptionsOf(const RouterFlags& flags) {
   const auto wanted = static_cast<size_t>(flags.http.max_connections);
   const size_t connections = ConnectionsWithin(wanted, files);
   if (connections < wanted) {
-    spdlog::warn("at most {} HTTP connections, because this process may open {} files; for {} "
-                 "raise its limit (ulimit -n)",
-                 connections, files, wanted);
+    spdlog::warn(
+        "at most {} HTTP connections, because this process may open {} files; for {} "
+        "raise its limit (ulimit -n)",
+        connections, files, wanted);
   }
   const RpcServerOptions rpc = ServerOptionsOf(flags);
   return HttpServerOptions{.host = rpc.host,

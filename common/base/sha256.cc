@@ -8,6 +8,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "openssl/crypto.h"
 #include "openssl/evp.h"
 #include "openssl/sha.h"
 
@@ -26,6 +27,10 @@ std::string Sha256Hex(std::string_view bytes) {
   std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
   SHA256(reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(), digest.data());
   return HexOf(digest);
+}
+
+bool IsSameDigest(std::string_view one, std::string_view other) {
+  return one.size() == other.size() && CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
 absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {

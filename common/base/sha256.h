@@ -9,7 +9,9 @@ namespace baton {
 
 // The SHA-256 of `bytes` as 64 hexadecimal digits: for what must not be made to agree on purpose.
 std::string Sha256Hex(std::string_view bytes);
-// The same of a file's content, of which it holds one piece in memory.
+// Whether two such texts are equal; takes as long for any two of a length.
+bool IsSameDigest(std::string_view one, std::string_view other);
+// The SHA-256 of a file's content, of which it holds one piece in memory.
 absl::StatusOr<std::string> Sha256OfFile(const std::string& path);
 
 }  // namespace baton

@@ -10,10 +10,10 @@ namespace baton {
 
 std::string FormatReadyLine(const ReadyLine& ready) {
   nlohmann::ordered_json json = {{"ready", ready.ready},
-                                       {"role", ready.role},
-                                       {"pid", ready.pid},
-                                       {"grpc", ready.grpc},
-                                       {"admin", ready.admin}};
+                                 {"role", ready.role},
+                                 {"pid", ready.pid},
+                                 {"grpc", ready.grpc},
+                                 {"admin", ready.admin}};
   if (!ready.http.empty()) json["http"] = ready.http;
   return json.dump();
 }

@@ -28,9 +28,9 @@ std::string Name(Reason reason) { return std::string(ReasonName(reason)); }
 // The statuses that a client can get, with their reasons; the reason is "none" where the code says
 // it all.
 Combinations ErrorPairs() {
-  Combinations pairs = {{"CANCELLED", "none"},        {"DEADLINE_EXCEEDED", "none"},
-                        {"INTERNAL", "none"},         {"UNAVAILABLE", "none"},
-                        {"UNIMPLEMENTED", "none"},    {"INVALID_ARGUMENT", "none"},
+  Combinations pairs = {{"CANCELLED", "none"},         {"DEADLINE_EXCEEDED", "none"},
+                        {"INTERNAL", "none"},          {"UNAVAILABLE", "none"},
+                        {"UNIMPLEMENTED", "none"},     {"INVALID_ARGUMENT", "none"},
                         {"PERMISSION_DENIED", "none"}, {"UNAUTHENTICATED", "none"}};
   for (const Reason reason :
        {Reason::kEmptyPrompt, Reason::kTooLong, Reason::kInvalidTokenId, Reason::kInvalidText,

@@ -88,7 +88,8 @@ std::vector<MetricInfo> RouterMetrics() {
        .owners = kRouterOwns,
        .labels = {},
        .buckets = {},
-       .help = "Calls without a key that is known, over gRPC and HTTP, of a router with --api-keys.",
+       .help =
+           "Calls without a key that is known, over gRPC and HTTP, of a router with --api-keys.",
        .precreated = {}},
   };
 }

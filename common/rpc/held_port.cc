@@ -47,8 +47,7 @@ bool IsRepeated(const addrinfo* first, const addrinfo& address) {
 absl::Status CannotListen(const std::string& host, int port, const char* flag, int error) {
   const std::string address = JoinHostPort(host, port);
   if (error == EADDRINUSE) {
-    return absl::AlreadyExistsError(address +
-                                    " is in use; stop its owner or give another " + flag +
+    return absl::AlreadyExistsError(address + " is in use; stop its owner or give another " + flag +
                                     " (0 = any free one)");
   }
   return absl::InvalidArgumentError("cannot listen on " + address + ": " + std::strerror(error) +

@@ -12,7 +12,6 @@
 #include "common/base/sha256.h"
 #include "common/base/status.h"
 #include "common/config/tenant_name.h"
-#include "openssl/crypto.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -80,7 +79,7 @@ std::optional<std::string> ApiKeys::NameOf(std::string_view key) const {
   const Entry* found = nullptr;
   for (const Entry& entry : entries_) {
     // All of them, so that the time says nothing of which one it is.
-    if (CRYPTO_memcmp(entry.digest.data(), digest.data(), digest.size()) == 0) found = &entry;
+    if (IsSameDigest(entry.digest, digest)) found = &entry;
   }
   if (found == nullptr) return std::nullopt;
   return found->name;

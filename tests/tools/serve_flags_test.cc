@@ -204,6 +204,21 @@ TEST(RouterArguments, AreUnderstoodByTheRouter) {
   EXPECT_THAT(router.decode_workers, ElementsAre("d:1", "d:2"));
 }
 
+TEST(RouterArguments, ThePortOfHttpIsFreeWhereThatOfGrpcIs) {
+  const auto last = [](const std::vector<std::string>& given) {
+    const Parsed parsed(given);
+    std::string port;
+    for (const std::string& argument : RouterArguments(parsed.set, parsed.flags, {}, {"d:1"})) {
+      if (argument.starts_with("--http-port=")) port = argument;
+    }
+    return port;
+  };
+  EXPECT_EQ(last({"m"}), "--http-port=8000");
+  EXPECT_EQ(last({"m", "--port", "0"}), "--http-port=0");
+  EXPECT_EQ(last({"m", "--port", "0", "--http-port", "9000"}), "--http-port=9000");
+  EXPECT_EQ(last({"m", "--http-port", "off"}), "--http-port=off");
+}
+
 TEST(RouterArguments, OnlyAnEosLogThatWasAskedForMayStopTheService) {
   for (const std::vector<std::string>& given :
        {std::vector<std::string>{"m"}, {"m", "--eos-log", "./eos_probabilities.jsonl"}}) {

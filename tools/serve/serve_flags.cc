@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kEngineGroups = {"Batching", "KV cache", "Device", "Ends",
                                                            "Handoff"};
-constexpr std::array<std::string_view, 6> kRouterGroups = {"Model", "Request limits", "Tenants", "HTTP",
-                                                           "End of sequence", "Workers"};
+constexpr std::array<std::string_view, 6> kRouterGroups = {"Model", "Request limits",  "Tenants",
+                                                           "HTTP",  "End of sequence", "Workers"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
 
 template <size_t n>

@@ -17,6 +17,12 @@ TEST(Sha256Test, GivesTheDigestsOfTheStandard) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
+TEST(Sha256Test, DigestsAreTheSameOrNot) {
+  EXPECT_TRUE(IsSameDigest(Sha256Hex("a"), Sha256Hex("a")));
+  EXPECT_FALSE(IsSameDigest(Sha256Hex("a"), Sha256Hex("b")));
+  EXPECT_FALSE(IsSameDigest(Sha256Hex("a"), ""));
+}
+
 TEST(Sha256Test, OfAFileIsThatOfItsContent) {
   const std::string path = ::testing::TempDir() + "sha256_test";
   for (const size_t bytes : {size_t{0}, size_t{3}, size_t{1} << 20, (size_t{1} << 20) + 1}) {

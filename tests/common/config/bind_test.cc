@@ -380,6 +380,32 @@ TEST(BindRouter, TakesWorkersByAddressAndByName) {
   }
 }
 
+TEST(BindRouter, TakesThePortOfHttpOrNone) {
+  RouterFlags flags;
+  const auto parse = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"m", "--decode-workers", "b:2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return ParseRouter(all, &flags);
+  };
+  ASSERT_TRUE(parse({}).ok());
+  EXPECT_EQ(flags.http.port, std::nullopt);
+  ASSERT_TRUE(parse({"--http-port", "0", "--api-keys", "k", "--http-max-body", "1MiB",
+                     "--http-allow-origins", "https://a,http://b:1", "--http-max-connections=99"})
+                  .ok());
+  EXPECT_EQ(flags.http.port, 0);
+  EXPECT_EQ(flags.http.max_body, 1 << 20);
+  EXPECT_EQ(flags.http.max_connections, 99);
+  EXPECT_THAT(flags.http.allow_origins, ElementsAre("https://a", "http://b:1"));
+  EXPECT_EQ(flags.api_keys, "k");
+  ASSERT_TRUE(parse({"--http-port=off"}).ok());
+  EXPECT_EQ(flags.http.port, std::nullopt);
+  EXPECT_THAT(std::string(parse({"--http-port=70000"}).message()), HasSubstr("65535, or off"));
+  for (const char* wrong : {"chat.example.org", "https://a/b", "https://"}) {
+    const absl::Status status = parse({"--http-allow-origins", wrong});
+    EXPECT_THAT(std::string(status.message()), HasSubstr("without a path")) << wrong;
+  }
+}
+
 TEST(BindRouter, NeedsADecodeWorker) {
   RouterFlags flags;
   EXPECT_THAT(std::string(ParseRouter({"m"}, &flags).message()), HasSubstr("--decode-workers"));

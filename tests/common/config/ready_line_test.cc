@@ -16,9 +16,16 @@ TEST(ReadyLine, IsOneJsonObjectWithBareAddresses) {
 
 TEST(ReadyLine, ParsesWhatItFormats) {
   for (const bool is_ready : {true, false}) {
-    const ReadyLine ready = {is_ready, "router", 4'000'000, "[::1]:1", "[::1]:2"};
+    const ReadyLine ready = {is_ready, "router", 4'000'000, "[::1]:1", "[::1]:2", ""};
     EXPECT_EQ(ParseReadyLine(FormatReadyLine(ready)), ready);
   }
+}
+
+TEST(ReadyLine, SaysWhereHttpIsServed) {
+  const ReadyLine ready = {.role = "router", .pid = 7, .grpc = "a", .admin = "b", .http = "c"};
+  EXPECT_EQ(FormatReadyLine(ready),
+            R"({"ready":true,"role":"router","pid":7,"grpc":"a","admin":"b","http":"c"})");
+  EXPECT_EQ(ParseReadyLine(FormatReadyLine(ready)), ready);
 }
 
 TEST(ReadyLine, SaysWhetherTheServerIsReady) {

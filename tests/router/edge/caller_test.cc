@@ -2,9 +2,12 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+#include <fstream>
 #include <set>
 
 #include "common/base/status.h"
+#include "router/edge/api_keys.h"
 
 namespace baton {
 namespace {
@@ -44,6 +47,26 @@ TEST(CallerTest, WithoutAnyNameEverybodyIsTheDefaultTenantAndTakesTurnsByAddress
 TEST(CallerTest, TheFirstNameOfTheCertificateIsTheTenant) {
   EXPECT_EQ(TenantOf(Evidence({"search", "search.example", "CN"}, {}), kTls), "search");
   EXPECT_EQ(JudgeCaller(Evidence({"search"}, {}), kTls)->client, "tenant:search");
+}
+
+TEST(CallerTest, TheNameOfTheKeyComesBeforeAllOthers) {
+  const std::string path = testing::TempDir() + "baton_caller_keys";
+  std::ofstream(path) << "red:abc\n";
+  const auto keys = ApiKeyFile::Open(path);
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  CallerRules rules = kTlsTrusting;
+  rules.keys = keys->get();
+  CallerEvidence evidence = Evidence({"c"}, {"a"});
+  evidence.keys = {"Bearer abc"};
+  EXPECT_EQ(TenantOf(evidence, rules), "red");
+  EXPECT_EQ(JudgeCaller(evidence, rules)->client, "tenant:red");
+  evidence.keys = {"Bearer abd"};
+  EXPECT_EQ(Refusal(evidence, rules).code(), absl::StatusCode::kUnauthenticated);
+  // A worker's certificate is no client's, whatever it knows.
+  evidence = Evidence({"decode"}, {});
+  evidence.keys = {"Bearer abc"};
+  EXPECT_EQ(Refusal(evidence, rules).code(), absl::StatusCode::kPermissionDenied);
+  std::filesystem::remove(path);
 }
 
 TEST(CallerTest, AHeaderCountsOnlyWhereItIsTrusted) {

@@ -1,0 +1,191 @@
+"""The edges of the HTTP port: keys, limits, connections, drain. What it answers is openai_test's."""
+
+import http.client
+import json
+import multiprocessing
+import os
+import pathlib
+import resource
+import socket
+import subprocess
+import tempfile
+import time
+import unittest
+
+import grpc
+
+import client
+from cluster import BIN, DEMO_MODEL, Cluster, generate, wait_until
+
+REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
+IDLE_CONNECTIONS = 10_000
+
+
+def split(address):
+    host, _, port = address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def ask(address, path="/nothing", key=None, method="GET", body=None, headers=None):
+    """(status, headers, body) of one request."""
+    connection = http.client.HTTPConnection(*split(address), timeout=30)
+    try:
+        sent = dict(headers or {}, **({"Authorization": f"Bearer {key}"} if key else {}))
+        connection.request(method, path, body, sent)
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+    finally:
+        connection.close()
+
+
+def hold_connections(address, count, opened, until):
+    """Opens connections and keeps them idle; in a process of its own, with its own descriptors."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, [resource.getrlimit(resource.RLIMIT_NOFILE)[1]] * 2)
+    held = []
+    try:
+        for _ in range(count):
+            held.append(socket.create_connection(split(address), timeout=60))
+    finally:
+        opened.value = len(held)
+        until.wait(300)
+
+
+class HttpTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory(prefix="baton-http-")
+        cls.keys = pathlib.Path(cls.folder.name) / "keys"
+        cls.write_keys("red:key-of-red", "blue:key-of-blue")
+        cls.cluster = Cluster(router_flags=["--http-port", "0", "--api-keys", cls.keys,
+                                            "--http-max-body", "64KiB"])
+        cls.cluster.__enter__()
+        cls.http = cls.cluster.router.ready["http"]
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__(None, None, None)
+        cls.folder.cleanup()
+
+    @classmethod
+    def write_keys(cls, *lines):
+        new = cls.keys.with_suffix(".new")
+        new.write_text("# who may call\n" + "\n".join(lines) + "\n")
+        new.rename(cls.keys)
+
+    def generate(self, key):
+        """The error's code of a request over gRPC with that key, or None."""
+        environment = {name: value for name, value in os.environ.items() if name != "BATON_API_KEY"}
+        result = subprocess.run(
+            [BIN / "baton", "generate", "--server", self.cluster.router.grpc, "--prompts", "-", "--json"],
+            input=json.dumps(REQUEST) + "\n", capture_output=True, text=True, timeout=60, check=False,
+            env=dict(environment, **({"BATON_API_KEY": key} if key else {})))
+        self.assertEqual(result.stderr, "")
+        return json.loads(result.stdout).get("error", {}).get("code")
+
+    def test_a_key_opens_both_ports(self):
+        before = self.cluster.router.metrics().sum("baton_api_key_refusals_total")
+        self.assertIsNone(self.generate("key-of-red"))
+        self.assertEqual(self.generate(None), "UNAUTHENTICATED")
+        self.assertEqual(self.generate("key-of-green"), "UNAUTHENTICATED")
+        self.assertNotIn(ask(self.http, key="key-of-red")[0], (401, 403))
+        self.assertEqual(ask(self.http, "/v1/models")[0], 401)
+        self.assertEqual(ask(self.http, "/v1/models", key="key-of-green")[0], 401)
+        metrics = self.cluster.router.metrics()
+        self.assertEqual(metrics.sum("baton_api_key_refusals_total") - before, 4)
+        self.assertGreater(metrics.sum("baton_tenant_generation_tokens_total", tenant="red"), 0)
+        self.assertNotIn("key-of", self.cluster.router.log.read_text())
+
+    def test_health_and_reflection_need_no_key(self):
+        result = subprocess.run([BIN / "baton", "probe", self.cluster.router.grpc], timeout=30, check=False)
+        self.assertEqual(result.returncode, 0)
+        with grpc.insecure_channel(self.cluster.router.grpc) as channel:
+            call = channel.stream_stream("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo")
+            self.assertTrue(list(call(iter([b"\x3a\x00"]), timeout=30)))
+
+    def test_keys_change_while_it_serves(self):
+        self.write_keys("red:key-of-red", "blue:key-of-blue", "red:next-key")
+        wait_until(lambda: self.generate("next-key") is None, "the new key")
+        self.assertIsNone(self.generate("key-of-red"))
+        self.write_keys("no key at all")
+        wait_until(lambda: "API keys read before stay in use" in self.cluster.router.log.read_text(),
+                   "the complaint")
+        self.assertIsNone(self.generate("next-key"))
+        self.write_keys("red:key-of-red", "blue:key-of-blue")
+        wait_until(lambda: self.generate("next-key") == "UNAUTHENTICATED", "the old key to end")
+
+    def test_what_is_too_large_is_refused_before_it_is_read(self):
+        status, headers, _ = ask(self.http, "/v1/completions", key="key-of-red", method="POST",
+                                 headers={"Content-Type": "application/json",
+                                          "Content-Length": str(1 << 40)})
+        self.assertEqual((status, headers.get("Connection")), (413, "close"))
+        self.assertEqual(ask(self.http, key="key-of-red", headers={"X-Large": "x" * 40_000})[0], 431)
+
+    def test_idle_connections_harm_nobody(self):
+        """Ten thousand of another process, one by one: descriptors are limited per process."""
+        files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        count = min(IDLE_CONNECTIONS, files * 3 // 4)
+        opened, until = multiprocessing.Value("i", 0), multiprocessing.Event()
+        holder = multiprocessing.Process(target=hold_connections,
+                                         args=(self.http, count, opened, until), daemon=True)
+        memory = self.resident()
+        holder.start()
+        try:
+            wait_until(lambda: opened.value or not holder.is_alive(), "the connections", 120)
+            self.assertEqual(opened.value, count)
+            wait_until(lambda: self.cluster.router.metrics().sum("baton_http_connections") >= count,
+                       "the router to have all of them")
+            self.assertNotIn(ask(self.http, key="key-of-red")[0], (401, 403))
+            self.assertIsNone(self.generate("key-of-red"))
+            each = (self.resident() - memory) / count
+            self.assertLess(each, 16 << 10)
+        finally:
+            until.set()
+            holder.join(60)
+        wait_until(lambda: self.cluster.router.metrics().sum("baton_http_connections") < 10,
+                   "the router to let go of them")
+
+    def resident(self):
+        return self.cluster.router.metrics().sum("process_resident_memory_bytes")
+
+
+class HttpStartTest(unittest.TestCase):
+    def router(self, *flags):
+        """How a router ends that cannot start: exit code and last line."""
+        result = subprocess.run(
+            [BIN / "baton-router", DEMO_MODEL, "--port", "0", "--admin-port", "0", "--eos-log", "off",
+             "--decode-workers", "127.0.0.1:1", *flags],
+            capture_output=True, text=True, timeout=60, check=False)
+        return result.returncode, result.stderr.splitlines()[-1]
+
+    def test_a_port_in_use_is_told_at_once(self):
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            code, line = self.router("--http-port", str(taken.getsockname()[1]))
+        self.assertEqual(code, 5)
+        self.assertIn("--http-port", line)
+
+    def test_keys_that_cannot_be_read_are_told_at_once(self):
+        code, line = self.router("--api-keys", "/nonexistent")
+        self.assertEqual(code, 2)
+        self.assertIn("--api-keys /nonexistent cannot be read", line)
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("red:one\nsecret\n")
+            keys.flush()
+            code, line = self.router("--api-keys", keys.name)
+        self.assertEqual(code, 2)
+        self.assertIn("line 2 has no colon", line)
+        self.assertNotIn("secret", line)
+
+    def test_a_drain_closes_the_port_and_ends(self):
+        with Cluster(prefill=0, router_flags=["--http-port", "0"]) as cluster:
+            http_address = cluster.router.ready["http"]
+            kept = http.client.HTTPConnection(*split(http_address), timeout=30)
+            kept.request("GET", "/nothing")
+            kept.getresponse().read()
+            self.assertEqual(cluster.router.terminate(), 0)
+            with self.assertRaises(OSError):
+                socket.create_connection(split(http_address), timeout=5)
+            kept.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

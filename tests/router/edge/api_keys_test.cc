@@ -1,0 +1,107 @@
+#include "router/edge/api_keys.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/eventually.h"
+
+namespace baton {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string MessageOf(std::string_view text) {
+  return std::string(ApiKeys::Parse(text).status().message());
+}
+
+TEST(ApiKeys, KnowsWhoseAKeyIs) {
+  const auto keys = ApiKeys::Parse("# teams\n\nred:abc\r\n  blue:x:y\nred:next\n");
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ(keys->size(), 3u);
+  EXPECT_EQ(keys->NameOf("abc"), "red");
+  EXPECT_EQ(keys->NameOf("next"), "red");
+  EXPECT_EQ(keys->NameOf("x:y"), "blue");
+  EXPECT_EQ(keys->NameOf("ABC"), std::nullopt);
+  EXPECT_EQ(keys->NameOf(""), std::nullopt);
+}
+
+TEST(ApiKeys, ErrorsNameTheLineAndNoKey) {
+  EXPECT_THAT(MessageOf("red:abc\nsecret"), AllOf(HasSubstr("line 2 "), Not(HasSubstr("secret"))));
+  EXPECT_THAT(MessageOf(":secret"), AllOf(HasSubstr("line 1 "), Not(HasSubstr("secret"))));
+  EXPECT_THAT(MessageOf("router:secret"), HasSubstr("name no role"));
+  EXPECT_THAT(MessageOf("red:"), HasSubstr("line 1 has no such key"));
+  EXPECT_THAT(MessageOf("red:a secret"), AllOf(HasSubstr("line 1 "), Not(HasSubstr("secret"))));
+  EXPECT_THAT(MessageOf("red:" + std::string(257, 'x')), HasSubstr("line 1 "));
+  EXPECT_THAT(MessageOf("red:same\nblue:same"),
+              AllOf(HasSubstr("line 2 gives blue the key of red"), Not(HasSubstr("same"))));
+  EXPECT_THAT(MessageOf("# nobody\n"), HasSubstr("no line holds a key"));
+}
+
+class ApiKeyFileTest : public testing::Test {
+ protected:
+  ApiKeyFileTest() {
+    std::string pattern = testing::TempDir() + "baton_keys_XXXXXX";
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    dir_ = pattern;
+  }
+  ~ApiKeyFileTest() override { std::filesystem::remove_all(dir_); }
+  void Write(const std::string& text) {
+    std::ofstream(dir_ + "/new") << text;
+    std::filesystem::rename(dir_ + "/new", dir_ + "/keys");
+  }
+  auto Open() { return ApiKeyFile::Open(dir_ + "/keys", std::chrono::milliseconds(5)); }
+
+  std::string dir_;
+};
+
+TEST_F(ApiKeyFileTest, ReadsTheAuthorization) {
+  Write("red:abc\n");
+  const auto keys = Open();
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  EXPECT_EQ(*(*keys)->NameOf({"Bearer abc"}), "red");
+  EXPECT_EQ(*(*keys)->NameOf({"bearer  abc "}), "red");
+  EXPECT_EQ((*keys)->refusals(), 0);
+  for (const std::vector<std::string>& wrong : {std::vector<std::string>{},
+                                                {"Bearer"},
+                                                {"Bearer "},
+                                                {"Basic abc"},
+                                                {"abc"},
+                                                {"Bearer abd"},
+                                                {"Bearer abc", "Bearer abc"}}) {
+    EXPECT_EQ((*keys)->NameOf(wrong).status().code(), absl::StatusCode::kUnauthenticated);
+  }
+  EXPECT_EQ((*keys)->refusals(), 7);
+}
+
+TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
+  Write("red:abc\n");
+  const auto keys = Open();
+  ASSERT_TRUE(keys.ok()) << keys.status();
+  Write("red:next\n");
+  EXPECT_TRUE(Eventually([&] { return (*keys)->NameOf({"Bearer next"}).ok(); }));
+  EXPECT_FALSE((*keys)->NameOf({"Bearer abc"}).ok());
+  Write("red next\n");
+  std::filesystem::remove(dir_ + "/keys");
+  Write("nothing\n");
+  Write("red:next\nblue:b\n");
+  EXPECT_TRUE(Eventually([&] {
+    EXPECT_TRUE((*keys)->NameOf({"Bearer next"}).ok());
+    return (*keys)->NameOf({"Bearer b"}).ok();
+  }));
+}
+
+TEST_F(ApiKeyFileTest, AFileThatCannotServeIsRefused) {
+  EXPECT_THAT(std::string(Open().status().message()), HasSubstr("cannot be read"));
+  Write("red\n");
+  EXPECT_THAT(std::string(Open().status().message()),
+              AllOf(HasSubstr("--api-keys "), HasSubstr("line 1 has no colon")));
+}
+
+}  // namespace
+}  // namespace baton

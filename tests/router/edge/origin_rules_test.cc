@@ -1,0 +1,31 @@
+#include "router/edge/origin_rules.h"
+
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+TEST(OriginRules, ThePageOnTheAdminPortMayAsk) {
+  OriginRules rules({});
+  EXPECT_FALSE(rules.Allows("http://localhost:8080", "localhost:8000"));
+  rules.SetPagePort(8080);
+  EXPECT_TRUE(rules.Allows("http://localhost:8080", "localhost:8000"));
+  EXPECT_TRUE(rules.Allows("http://LOCALHOST:8080", "localhost"));
+  EXPECT_TRUE(rules.Allows("http://[::1]:8080", "[::1]:8000"));
+  EXPECT_FALSE(rules.Allows("http://evil:8080", "localhost:8000"));
+  EXPECT_FALSE(rules.Allows("http://localhost:8081", "localhost:8000"));
+  EXPECT_FALSE(rules.Allows("https://localhost:8080", "localhost:8000"));
+  EXPECT_FALSE(rules.Allows("null", "localhost:8000"));
+  rules.SetPagePort(80);
+  EXPECT_TRUE(rules.Allows("http://baton.example", "baton.example:8000"));
+}
+
+TEST(OriginRules, ListedPagesMayAsk) {
+  const OriginRules rules({"https://chat.example.org"});
+  EXPECT_TRUE(rules.Allows("https://chat.example.org", "api"));
+  EXPECT_FALSE(rules.Allows("https://chat.example.org.evil", "api"));
+  EXPECT_TRUE(OriginRules({"*"}).Allows("https://anybody", "api"));
+}
+
+}  // namespace
+}  // namespace baton
