@@ -19,8 +19,8 @@ namespace {
 // once with something unread, the kernel would take the answer back.
 constexpr base::Duration kLingerTime = std::chrono::seconds(2);
 constexpr size_t kLingerBytes = size_t{4} << 20;
-// One connection's turn in its thread.
-constexpr int kReadsInTurn = 4;
+// How often one connection reads or writes before others of its thread do.
+constexpr int kTurns = 4;
 // What the kernel holds of an answer that the client does not take.
 constexpr int kSendBufferBytes = 256 << 10;
 // A buffer that has grown beyond this is let go of when it is empty.
@@ -102,7 +102,10 @@ void Connection::WaitWritable() {
 void Connection::OnReadable() {
   if (phase_ == Phase::kHandshake) return Handshake();
   if (phase_ == Phase::kLinger) return Discard();
-  if (!output_.empty()) Flush();
+  if (!output_.empty()) {
+    Flush();
+    Pump();
+  }
   ReadMore();
 }
 
@@ -110,6 +113,7 @@ void Connection::OnWritable() {
   if (phase_ == Phase::kHandshake) return Handshake();
   if (phase_ == Phase::kClosed || phase_ == Phase::kLinger) return;
   Flush();
+  Pump();
   if (std::exchange(read_wants_write_, false)) ReadMore();
 }
 
@@ -135,7 +139,7 @@ void Connection::BecomeIdle() {
 }
 
 void Connection::ReadMore() {
-  for (int turn = 0; turn < kReadsInTurn; ++turn) {
+  for (int turn = 0; turn < kTurns; ++turn) {
     if (phase_ == Phase::kClosed) return;
     if (phase_ == Phase::kLinger) return Discard();
     if (phase_ == Phase::kAnswer && input_.size() > options_.limits.header_bytes) {
@@ -331,17 +335,21 @@ void Connection::WriteHead(ExchangeState::Head head, size_t body_bytes) {
 }
 
 void Connection::Pump() {
-  if (phase_ != Phase::kAnswer || state_ == nullptr || !output_.empty() || answer_ends_) return;
-  ExchangeState::Outgoing next = state_->Take();
-  if (next.abort) return Close();
-  if (next.head) WriteHead(*std::move(next.head), next.body.size());
-  if (!next.body.empty() && !is_head_) output_ += chunked_ ? ChunkText(next.body) : next.body;
-  if (next.end) {
-    if (chunked_ && !is_head_) output_ += LastChunkText();
-    answer_ends_ = true;
-    deadline_ = options_.clock->Now() + options_.limits.slow_client;
+  for (int turn = 0; turn < kTurns; ++turn) {
+    if (phase_ != Phase::kAnswer || state_ == nullptr || !output_.empty() || answer_ends_) return;
+    ExchangeState::Outgoing next = state_->Take();
+    if (next.abort) return Close();
+    if (next.head) WriteHead(*std::move(next.head), next.body.size());
+    if (!next.body.empty() && !is_head_) output_ += chunked_ ? ChunkText(next.body) : next.body;
+    if (next.end) {
+      if (chunked_ && !is_head_) output_ += LastChunkText();
+      answer_ends_ = true;
+      deadline_ = options_.clock->Now() + options_.limits.slow_client;
+    }
+    if (output_.empty() && !answer_ends_) return;
+    Flush();
   }
-  if (!output_.empty() || answer_ends_) Flush();
+  boost::asio::post(socket_.get_executor(), [self = shared_from_this()] { self->Pump(); });
 }
 
 void Connection::Flush() {
@@ -373,9 +381,7 @@ void Connection::Flush() {
   if (!all) return;
   written_ = 0;
   LetGo(&output_);
-  if (phase_ != Phase::kAnswer) return;
-  if (answer_ends_) return FinishAnswer();
-  Pump();
+  if (phase_ == Phase::kAnswer && answer_ends_) FinishAnswer();
 }
 
 void Connection::FinishAnswer() {
@@ -404,7 +410,7 @@ void Connection::Linger() {
 // Reads past TLS, whose side of it is closed.
 void Connection::Discard() {
   auto& scratch = thread_->scratch();
-  for (int turn = 0; turn < kReadsInTurn; ++turn) {
+  for (int turn = 0; turn < kTurns; ++turn) {
     const ssize_t got = recv(socket_.native_handle(), scratch.data(), scratch.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) break;
     discarded_ += static_cast<size_t>(std::max<ssize_t>(got, 0));

@@ -63,8 +63,9 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void AnswerFailure(int status, const std::string& message);
   bool AnswersPreflight(const HttpRequest& request);
   void WriteHead(ExchangeState::Head head, size_t body_bytes);
-  // Writes what the handler has ready.
+  // Takes what the handler has ready, once what was taken before is written.
   void Pump();
+  // Writes as much as the client takes.
   void Flush();
   void FinishAnswer();
   void Linger();

@@ -9,13 +9,11 @@ import resource
 import socket
 import subprocess
 import tempfile
-import time
 import unittest
 
 import grpc
 
-import client
-from cluster import BIN, DEMO_MODEL, Cluster, generate, wait_until
+from cluster import BIN, DEMO_MODEL, Cluster, wait_until
 
 REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
 IDLE_CONNECTIONS = 10_000
@@ -48,6 +46,8 @@ def hold_connections(address, count, opened, until):
     finally:
         opened.value = len(held)
         until.wait(300)
+        for connection in held:
+            connection.close()
 
 
 class HttpTest(unittest.TestCase):
