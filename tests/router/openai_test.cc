@@ -215,6 +215,27 @@ TEST_F(OpenAiTest, AClientThatGoesEndsItsRequest) {
   EXPECT_EQ(Metric("baton_request_failure_total{finished_reason=\"abort\""), 2);
 }
 
+TEST_F(OpenAiTest, AClientThatReadsNothingEndsSlowAndDisturbsNobody) {
+  options_.client_buffer = 8 << 10;
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.model = [](const std::vector<int32_t>&) { return int32_t{'a'}; };
+    worker.max_model_len = 1 << 24;
+    worker.blocks_total = 1 << 20;
+  });
+  StartWithHttp();
+  Json body = Completion("much", 400'000);
+  body["stream"] = true;
+  RawHttp slow(port_, /*receive_buffer=*/4096);
+  ASSERT_TRUE(slow.Send(Bytes("/v1/completions", body)));
+  EXPECT_TRUE(Eventually([&] {
+    return Metric(
+               "baton_request_errors_total{engine=\"0\",model_name=\"tiny\",role=\"router\","
+               "code=\"RESOURCE_EXHAUSTED\",reason=\"SLOW_CLIENT\"") == 1;
+  }));
+  EXPECT_TRUE(Eventually([&] { return router_->in_flight() == 0; }));
+  EXPECT_EQ(Post("/v1/completions", Completion("more", 3))->status, 200);
+}
+
 TEST_F(OpenAiTest, LongBodiesAreReadOnThePoolAlike) {
   AddDecode();
   StartWithHttp();
