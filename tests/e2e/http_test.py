@@ -5,7 +5,9 @@ import json
 import multiprocessing
 import os
 import pathlib
+import re
 import resource
+import signal
 import socket
 import subprocess
 import tempfile
@@ -13,7 +15,7 @@ import unittest
 
 import grpc
 
-from cluster import BIN, DEMO_MODEL, Cluster, wait_until
+from cluster import BIN, DEMO_MODEL, Cluster, Process, wait_until
 
 REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
 IDLE_CONNECTIONS = 10_000
@@ -156,6 +158,20 @@ class HttpStartTest(unittest.TestCase):
              "--decode-workers", "127.0.0.1:1", *flags],
             capture_output=True, text=True, timeout=60, check=False)
         return result.returncode, result.stderr.splitlines()[-1]
+
+    def test_serve_says_where_http_is_and_a_router_comes_back_there(self):
+        with tempfile.TemporaryDirectory(prefix="baton-http-") as folder:
+            serve = Process("serve", [BIN / "baton", "serve", DEMO_MODEL, "--mode", "unified", "--port", "0",
+                                      "--admin-port", "0", "--eos-log", "off", "--threads", "1"], folder)
+            try:
+                address = serve.wait_ready().ready["http"]
+                self.assertEqual(ask(address)[0], 404)
+                router = re.search(r"router listens: .* pid (\d+)", serve.log.read_text()).group(1)
+                os.kill(int(router), signal.SIGKILL)
+                wait_until(lambda: serve.log.read_text().count(f"HTTP on {address}") == 2, "another life")
+                self.assertEqual(ask(address)[0], 404)
+            finally:
+                serve.terminate()
 
     def test_a_port_in_use_is_told_at_once(self):
         with socket.create_server(("127.0.0.1", 0)) as taken:
