@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "boost/beast/core/buffers_range.hpp"
 #include "boost/beast/http/message.hpp"
 #include "boost/beast/http/parser.hpp"
 
