@@ -37,6 +37,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::optional<std::list<Connection*>::iterator> idle_at;
 
  private:
+  // How often it reads or writes before others of its thread do.
+  static constexpr int kTurns = 4;
   enum class Phase { kHandshake, kIdle, kHeader, kBody, kAnswer, kLinger, kClosed };
 
   void WaitReadable();
@@ -70,6 +72,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void FinishAnswer();
   void Linger();
   void OnPeerGone();
+  // Empties a buffer.
+  static void LetGo(std::string* text);
 
   IoThread* const thread_;
   const HttpServerOptions& options_;
