@@ -1,0 +1,57 @@
+"""How a client reaches a router: addresses, certificates and what each call carries."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+
+import grpc
+
+# A router that vanished without a word is noticed within 30 s; one that comes back is found within a second.
+_OPTIONS = (
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    ("grpc.max_receive_message_length", 64 << 20),
+)
+
+Path = str | os.PathLike[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Tls:
+    """PEM files: the authority that the router's certificate comes from, and the client's own with its key.
+
+    Without `cert` the router must take clients without one (`--tls-client-certs optional`). `server_name` is the
+    name that the router's certificate is to have, where it is not the one that is dialled: "router", which all
+    routers' certificates have.
+    """
+
+    ca: Path
+    cert: Path | None = None
+    key: Path | None = None
+    server_name: str | None = None
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        if (self.cert is None) != (self.key is None):
+            raise ValueError("cert and key belong together: expected both or none of them")
+        read = [None if path is None else pathlib.Path(path).read_bytes()
+                for path in (self.ca, self.key, self.cert)]
+        return grpc.ssl_channel_credentials(*read)
+
+
+def channel_options(tls: Tls | None) -> list[tuple[str, str | int]]:
+    options: list[tuple[str, str | int]] = list(_OPTIONS)
+    if tls is not None and tls.server_name:
+        options.append(("grpc.ssl_target_name_override", tls.server_name))
+    return options
+
+
+def metadata_of(api_key: str | None, tenant: str | None) -> list[tuple[str, str]]:
+    metadata = []
+    if api_key is not None:
+        metadata.append(("authorization", f"Bearer {api_key}"))
+    if tenant is not None:
+        metadata.append(("baton-tenant", tenant))
+    return metadata

@@ -1,0 +1,58 @@
+"""When a call is sent again, and after how long."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import time
+
+from baton_client._errors import BatonError
+
+# What gRPC itself says when a connection breaks under a call, or the call crosses a shutdown.
+_OF_THE_CONNECTION = ("CANCELLED", "UNKNOWN", "INTERNAL")
+
+
+@dataclasses.dataclass(frozen=True)
+class Retry:
+    """How failed calls are repeated; docs/clients.md says why. `Retry(limit_s=0)` repeats none."""
+
+    # No call begins later than so many seconds after the first one.
+    limit_s: float = 180.0
+    # The wait doubles with each failure, from the one to the other, times a random number from 0.5 to 1.
+    first_wait_s: float = 0.1
+    longest_wait_s: float = 2.0
+
+
+def may_help(error: BatonError) -> bool:
+    """Whether sending the same request again can help."""
+    if error.code == "UNAVAILABLE" or error.retry_after_s is not None:
+        return True
+    return not error.reason and error.code in _OF_THE_CONNECTION
+
+
+class Tries:
+    """The calls of one request: how many there were, how long the next may take."""
+
+    def __init__(self, retry: Retry, timeout_s: float) -> None:
+        self._retry = retry
+        self._began = time.monotonic()
+        self._ends = self._began + timeout_s
+        self.calls = 0
+
+    def begin(self) -> float:
+        """Counts a call; returns the seconds that are left for it."""
+        self.calls += 1
+        return max(0.0, self._ends - time.monotonic())
+
+    def wait_after(self, error: BatonError) -> float | None:
+        """Seconds to wait before the next call, or None if there is to be none."""
+        if not may_help(error):
+            return None
+        wait_s = self._retry.longest_wait_s
+        if self.calls < 32:
+            wait_s = min(wait_s, self._retry.first_wait_s * 2 ** (self.calls - 1))
+        wait_s = max(error.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))
+        now = time.monotonic()
+        if now + wait_s > self._began + self._retry.limit_s or now + wait_s >= self._ends:
+            return None
+        return wait_s

@@ -1,0 +1,93 @@
+"""A router that fails as it is told, for clients that are to try again.
+
+    fake_router.py STEPS.json
+
+STEPS is a list with one step per call of Generate or ChatGenerate; the last one is for all further calls, too:
+  {"code": "RESOURCE_EXHAUSTED", "reason": "QUEUE_FULL", "retry_after_s": 0.3}    fails; the last two may be absent
+  {"tokens": 5, "code": …}                                       streams so many tokens, then the same
+  {"tokens": 5}                                                  streams so many tokens and a Final
+  {"hang": true}                                                 streams nothing until the client goes
+
+Token i is 100 + i with the text " wI" and one EosStep. Prints a line with its port, then a line per call: when it
+came, in seconds, its request and its metadata. Runs by Debian's Python, ends with its standard input.
+"""
+
+import concurrent.futures
+import json
+import pathlib
+import sys
+import threading
+import time
+
+import grpc
+from google.protobuf import json_format
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
+from client import message  # noqa: E402
+
+SERVICE = "baton.v1.InferenceService"
+
+
+def details(step):
+    """The trailer with what the step says."""
+    status = message("google.rpc.Status")()
+    if "reason" in step:
+        info = message("google.rpc.ErrorInfo")(reason=step["reason"], domain="baton")
+        status.details.add().Pack(info)
+    if "retry_after_s" in step:
+        retry = message("google.rpc.RetryInfo")()
+        retry.retry_delay.FromNanoseconds(int(step["retry_after_s"] * 1e9))
+        status.details.add().Pack(retry)
+    return (("grpc-status-details-bin", status.SerializeToString()),)
+
+
+class Fake:
+    def __init__(self, steps):
+        self._steps, self._lock, self._calls = steps, threading.Lock(), 0
+
+    def stream(self, answer, request, context):
+        with self._lock:
+            step = self._steps[min(self._calls, len(self._steps) - 1)]
+            self._calls += 1
+            print(json.dumps({"at": time.monotonic(), "request": json_format.MessageToDict(
+                request, preserving_proto_field_name=True),
+                "metadata": {k: v for k, v in context.invocation_metadata() if isinstance(v, str)}}), flush=True)
+        while step.get("hang") and context.is_active():
+            time.sleep(0.01)
+        if "tokens" in step:
+            seed = request.spec.sampling.seed if request.spec.sampling.HasField("seed") else 77
+            yield answer(started={"request_id": request.spec.request_id or "made", "model": "fake",
+                                  "prompt_tokens": 3, "seed": seed})
+            for i in range(step["tokens"]):
+                yield answer(delta={"text": f" w{i}", "token_ids": [100 + i + step.get("shift", 0)],
+                                    "eos_steps": [{"step": i + 1, "eos_prob": 0.25, "eos_prob_sampling": 0.25}]})
+                if request.spec.eos.predict:
+                    yield answer(prediction={"at_step": i + 1, "expected_remaining": 4, "p50": 3, "p90": 8,
+                                             "predictor": "fake"})
+        if "code" in step:
+            context.set_trailing_metadata(details(step))
+            context.abort(grpc.StatusCode[step["code"]], "the fake router was told so")
+        yield answer(final={"finish_reason": "FINISH_REASON_LENGTH", "stop_cause": "STOP_CAUSE_NONE", "attempts": 1,
+                            "usage": {"prompt_tokens": 3, "completion_tokens": step["tokens"]},
+                            "decode_worker": "fake:1"})
+
+
+def main():
+    fake = Fake(json.loads(sys.argv[1]))
+    handlers = {}
+    for method in ("Generate", "ChatGenerate"):
+        answer = message(f"baton.v1.{method}Response")
+        handlers[method] = grpc.unary_stream_rpc_method_handler(
+            lambda request, context, answer=answer: fake.stream(answer, request, context),
+            request_deserializer=message(f"baton.v1.{method}Request").FromString,
+            response_serializer=answer.SerializeToString)
+    server = grpc.server(concurrent.futures.ThreadPoolExecutor(8))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler(SERVICE, handlers)])
+    print(json.dumps({"port": server.add_insecure_port("127.0.0.1:0")}), flush=True)
+    server.start()
+    sys.stdin.read()
+    server.stop(0).wait()
+
+
+if __name__ == "__main__":
+    main()
