@@ -26,11 +26,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "e2e"))
 from client import message  # noqa: E402
 
 SERVICE = "baton.v1.InferenceService"
+TOLD = "the fake router was told so"
 
 
 def details(step):
     """The trailer with what the step says."""
-    status = message("google.rpc.Status")()
+    # gRPC for Go looks at the details only where this is the call's own code.
+    status = message("google.rpc.Status")(code=grpc.StatusCode[step["code"]].value[0], message=TOLD)
     if "reason" in step:
         info = message("google.rpc.ErrorInfo")(reason=step["reason"], domain="baton")
         status.details.add().Pack(info)
@@ -66,7 +68,7 @@ class Fake:
                                              "predictor": "fake"})
         if "code" in step:
             context.set_trailing_metadata(details(step))
-            context.abort(grpc.StatusCode[step["code"]], "the fake router was told so")
+            context.abort(grpc.StatusCode[step["code"]], TOLD)
         yield answer(final={"finish_reason": "FINISH_REASON_LENGTH", "stop_cause": "STOP_CAUSE_NONE", "attempts": 1,
                             "usage": {"prompt_tokens": 3, "completion_tokens": step["tokens"]},
                             "decode_worker": "fake:1"})
