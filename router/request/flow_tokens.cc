@@ -18,7 +18,7 @@ void FillText(const Tokenizer& tokenizer, TokenId id, Entry* out) {
   Utf8Assembler characters;
   std::string text = characters.Append(bytes);
   text += characters.Flush();
-  if (text != bytes) out->set_text_bytes(bytes.data(), bytes.size());
+  if (text != bytes) out->set_raw_bytes(bytes.data(), bytes.size());
   out->set_text(std::move(text));
 }
 

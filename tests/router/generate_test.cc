@@ -246,10 +246,10 @@ TEST_F(GenerateTest, LogprobsHaveTheTextOfEachTokenOrItsBytes) {
   EXPECT_EQ(answer.text, "\xC3\xA9z");
   ASSERT_EQ(answer.logprobs.size(), 3u);
   EXPECT_EQ(answer.logprobs[0].text(), "\uFFFD");
-  EXPECT_EQ(answer.logprobs[0].text_bytes(), "\xC3");
-  EXPECT_EQ(answer.logprobs[1].text_bytes(), "\xA9");
+  EXPECT_EQ(answer.logprobs[0].raw_bytes(), "\xC3");
+  EXPECT_EQ(answer.logprobs[1].raw_bytes(), "\xA9");
   EXPECT_EQ(answer.logprobs[2].text(), "z");
-  EXPECT_EQ(answer.logprobs[2].text_bytes(), "");
+  EXPECT_EQ(answer.logprobs[2].raw_bytes(), "");
   ASSERT_EQ(answer.logprobs[2].top_size(), 2);
   EXPECT_EQ(answer.logprobs[2].top(0).text(), "z");
   EXPECT_EQ(answer.logprobs[2].top(1).text(), "{");

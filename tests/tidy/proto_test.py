@@ -111,6 +111,18 @@ def check_languages(files):
         if not re.fullmatch(r"[A-Z][A-Za-z]*Proto", outer[1]) or outer in outer_classes:
             yield f"{file.name}: java_outer_classname is '{outer[1]}'; expected one of its own that ends in Proto"
         outer_classes.add(outer)
+        for message in file.message_type:
+            yield from (f"{file.name}: {text}" for text in check_java_names(message))
+
+
+def check_java_names(message):
+    """Java's class has getXBytes() for each string x, so that a field x_bytes does not compile beside it."""
+    strings = {field.name for field in message.field if field.type == field.TYPE_STRING}
+    for field in message.field:
+        if field.name.removesuffix("_bytes") in strings - {field.name}:
+            yield f"{message.name}.{field.name} collides in Java with the bytes of the string beside it"
+    for nested in message.nested_type:
+        yield from check_java_names(nested)
 
 
 def check_samples():

@@ -106,7 +106,7 @@ TEST(GenerateCommand, LogprobsAreShownWithoutJson) {
     auto* second = answer.events[2].mutable_delta()->add_logprobs();
     second->set_logprob(-12.25);
     second->set_text("\uFFFD");
-    second->set_text_bytes("\xC3");
+    second->set_raw_bytes("\xC3");
     return answer;
   });
   const Output run = Generate({"--server", server.address(), "--prompt", "hello", "--logprobs=2"});

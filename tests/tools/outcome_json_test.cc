@@ -60,7 +60,7 @@ TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   top->set_logprob(-0.25);
   top->set_text(" a");
   outcome.logprobs[0].set_text("\uFFFD");
-  outcome.logprobs[0].set_text_bytes("\xC3");
+  outcome.logprobs[0].set_raw_bytes("\xC3");
   outcome.eos_steps.resize(2);
   outcome.eos_steps[0].set_step(1);
   outcome.eos_steps[1].add_probe(0.5);

@@ -10,9 +10,9 @@ namespace {
 // In quotes, on one line; what is no whole character as its bytes.
 template <typename Entry>
 std::string Quoted(const Entry& entry) {
-  const bool whole = entry.text_bytes().empty();
+  const bool whole = entry.raw_bytes().empty();
   return absl::StrCat(
-      "\"", whole ? absl::Utf8SafeCEscape(entry.text()) : absl::CHexEscape(entry.text_bytes()),
+      "\"", whole ? absl::Utf8SafeCEscape(entry.text()) : absl::CHexEscape(entry.raw_bytes()),
       "\"");
 }
 

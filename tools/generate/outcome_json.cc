@@ -31,8 +31,8 @@ OrderedJson UsageOf(const v1::Usage& usage) {
 template <typename Entry>
 OrderedJson TokenOf(const OrderedJson& id, const Entry& entry) {
   OrderedJson token = {{"token_id", id}, {"text", entry.text()}};
-  if (!entry.text_bytes().empty()) {
-    const std::string& bytes = entry.text_bytes();
+  if (!entry.raw_bytes().empty()) {
+    const std::string& bytes = entry.raw_bytes();
     token["bytes"] = std::vector<uint8_t>(bytes.begin(), bytes.end());
   }
   token["logprob"] = entry.logprob();

@@ -82,8 +82,8 @@ def piece_of(delta: pb.Delta) -> types.Piece:
 
 
 def _logprobs_of(row: pb.TokenLogprobs) -> types.Logprobs:
-    top = (types.TokenLogprob(t.token_id, t.logprob, t.text, t.text_bytes) for t in row.top)
-    return types.Logprobs(row.logprob, row.text, row.text_bytes, tuple(top))
+    top = (types.TokenLogprob(t.token_id, t.logprob, t.text, t.raw_bytes) for t in row.top)
+    return types.Logprobs(row.logprob, row.text, row.raw_bytes, tuple(top))
 
 
 def _eos_step_of(row: pb.EosStep) -> types.EosStep:

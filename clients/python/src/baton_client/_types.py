@@ -76,7 +76,7 @@ class TokenLogprob:
     logprob: float
     text: str
     # The token's bytes where `text` does not have them as they are.
-    text_bytes: bytes
+    raw_bytes: bytes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Logprobs:
 
     logprob: float
     text: str
-    text_bytes: bytes
+    raw_bytes: bytes
     top: tuple[TokenLogprob, ...]
 
 
