@@ -32,11 +32,14 @@ def build(arguments, folder, environment=None):
 
 def copied(language):
     """A copy of an example beside the protos that it is built from, so that a build leaves the tree as it is."""
-    folder = BUILD / "tree"
-    generated = shutil.ignore_patterns("gen", "target", "node_modules", "example", "__pycache__")
-    for source in (EXAMPLES / language, ROOT / "proto"):
+    folder = BUILD / language  # A tree of its own: tests of other languages run beside it.
+    ours = EXAMPLES / language
+    # What was built by hand in the tree is not ours.
+    built = {line.strip("/") for line in (ours / ".gitignore").read_text().split()}
+    for source in (ours, ROOT / "proto"):
         # With times, so that what did not change is not built again.
-        shutil.copytree(source, folder / source.relative_to(ROOT), ignore=generated, dirs_exist_ok=True)
+        shutil.copytree(source, folder / source.relative_to(ROOT), dirs_exist_ok=True,
+                        ignore=lambda at, names: built if at == str(ours) else ())
     return folder / "examples" / language
 
 
