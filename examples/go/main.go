@@ -147,6 +147,11 @@ func ends(ctx context.Context, baton *client) error {
 	return err
 }
 
+var scenes = []struct {
+	name string
+	play func(context.Context, *client) error
+}{{"stream", stream}, {"chat", chat}, {"cancel", cancel}, {"deadline", deadline}, {"error", wrong}, {"ends", ends}}
+
 func main() {
 	var where target
 	flag.StringVar(&where.server, "server", "127.0.0.1:50051", "host:port of the router")
@@ -170,13 +175,12 @@ func run(where target, only string, retryFor time.Duration) error {
 		return err
 	}
 	defer baton.connection.Close()
-	for _, scene := range []struct {
-		name string
-		play func(context.Context, *client) error
-	}{{"stream", stream}, {"chat", chat}, {"cancel", cancel}, {"deadline", deadline}, {"error", wrong}, {"ends", ends}} {
+	played := false
+	for _, scene := range scenes {
 		if only != "" && only != scene.name {
 			continue
 		}
+		played = true
 		fmt.Printf("== %s\n", scene.name)
 		ctx, stop := context.WithTimeout(context.Background(), 10*time.Minute)
 		err := scene.play(ctx, baton)
@@ -184,6 +188,9 @@ func run(where target, only string, retryFor time.Duration) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", scene.name, err)
 		}
+	}
+	if !played {
+		return fmt.Errorf("no scene %s: expected stream, chat, cancel, deadline, error or ends", only)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ def main():
                 if flags.only in (None, name):
                     print(f"== {name}")
                     scene(client)
-    except BatonError as failure:
+    except (BatonError, OSError, ValueError) as failure:
         sys.exit(f"failed: {failure}")
 
 

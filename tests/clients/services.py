@@ -55,9 +55,11 @@ class Served:
             return metrics.sum("baton_requests_inflight") == 0
         wait_until(idle, "no request in flight at the router")
 
-    def aborted(self):
-        """How many requests their clients gave up."""
-        return self._process.metrics().sum("baton_request_failure_total", finished_reason="abort")
+    def given_up(self):
+        """How many requests their clients left, at a deadline or before."""
+        metrics = self._process.metrics()
+        return sum(metrics.sum("baton_request_failure_total", finished_reason=reason)
+                   for reason in ("abort", "deadline"))
 
 
 class Fake:

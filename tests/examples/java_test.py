@@ -3,6 +3,7 @@
 import scenes
 
 scenes.need("mvn", "javac")
+scenes.need_version(["javac", "-version"], 17)
 folder = scenes.copied("java")
 # --batch-mode and no progress: what is shown after a failure is what failed.
 scenes.build(["mvn", "--batch-mode", "--no-transfer-progress", "--quiet", "package"], folder)

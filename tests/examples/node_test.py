@@ -3,6 +3,7 @@
 import scenes
 
 scenes.need("node", "npm", "protoc")
+scenes.need_version(["node", "--version"], 20)
 folder = scenes.copied("node")
 installed, lock = folder / "node_modules/.package-lock.json", folder / "package-lock.json"
 if not installed.exists() or installed.stat().st_mtime < lock.stat().st_mtime:

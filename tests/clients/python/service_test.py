@@ -92,14 +92,14 @@ class ServiceTest(unittest.TestCase):
             self.client.generate(STORY, eos="never")
 
     def test_closing_an_answer_frees_the_request(self):
-        before = self.served.aborted()
+        before = self.served.given_up()
         with self.client.generate(STORY, **ENDLESS) as answer:
             first = list(itertools.islice(answer, 3))
         self.assertEqual(len(first), 3)
         self.assertEqual(list(answer), [])
         self.assertIsNone(answer.final)
         self.served.wait_idle()
-        self.assertEqual(self.served.aborted(), before + 1)
+        self.assertEqual(self.served.given_up(), before + 1)
 
     def test_another_thread_may_close(self):
         answer = self.client.generate(STORY, **ENDLESS)

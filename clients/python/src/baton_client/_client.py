@@ -94,8 +94,9 @@ class Answer(Iterator[Piece]):
     def close(self) -> None:
         """Ends the request, wherever it is. Does nothing to an answer that has ended."""
         self._closed.set()
-        if self._call is not None:
-            self._call.cancel()
+        call = self._call  # The thread that iterates may take it away.
+        if call is not None:
+            call.cancel()
 
     def __enter__(self) -> Self:
         return self

@@ -165,9 +165,8 @@ public final class Example {
     for (int i = 0; i < arguments.length; i += 2) {
       var name = arguments[i].replaceFirst("^--", "");
       if (!FLAGS.contains(name) || i + 1 == arguments.length) {
-        throw new IllegalArgumentException(arguments[i] + " is not a flag with a value: expected of --"
-            + String.join(" VALUE, --", FLAGS.stream().sorted().toList()) + " VALUE, --only one of "
-            + String.join(", ", SCENES.keySet()));
+        throw new IllegalArgumentException(arguments[i] + " is not a flag with a value: expected --"
+            + String.join(" VALUE, --", FLAGS.stream().sorted().toList()) + " VALUE");
       }
       flags.put(name, arguments[i + 1]);
     }
