@@ -19,7 +19,7 @@ double FiniteLogprob(float logprob) { return logprob > kLeastLogprob ? logprob :
 // A token with its bytes, which are those of the text where it is whole characters.
 template <typename Entry>
 Json TokenJson(const Entry& entry) {
-  const std::string& bytes = entry.text_bytes().empty() ? entry.text() : entry.text_bytes();
+  const std::string& bytes = entry.raw_bytes().empty() ? entry.text() : entry.raw_bytes();
   return {{"token", entry.text()},
           {"logprob", FiniteLogprob(entry.logprob())},
           {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())}};

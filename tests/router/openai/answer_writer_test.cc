@@ -147,7 +147,7 @@ void AddLogprobs(v1::Delta* delta, const std::string& text, float logprob) {
   token->set_logprob(logprob);
   v1::TokenLogprob* top = token->add_top();
   top->set_text("\xef\xbf\xbd");
-  top->set_text_bytes("\xc3");
+  top->set_raw_bytes("\xc3");
   top->set_logprob(-std::numeric_limits<float>::infinity());
 }
 
