@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes the notices of what is compiled into the programs: crates, and headers of Debian packages.
+
+    deploy/package/notices.py OUT
+
+Shared libraries are packages of their own and bring theirs. A text that several crates share stands once.
+"""
+
+import collections
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MANIFEST = ROOT / "common/rust/Cargo.toml"
+NOTICE = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|UNLICENSE)", re.IGNORECASE)
+# Those whose headers hold more than declarations.
+HEADERS = ("libabsl-dev", "libcli11-dev", "libcpp-httplib-dev", "libfmt-dev", "libgrpc++-dev", "libhwy-dev",
+           "libprotobuf-dev", "libspdlog-dev", "libtomlplusplus-dev", "nlohmann-json3-dev", "prometheus-cpp-dev")
+
+
+class NoticesError(Exception):
+    """What went wrong, and what to do."""
+
+
+def crates():
+    """What Cargo knows of each crate that is linked, without ours."""
+    command = ["cargo", "metadata", "--locked", "--offline", "--format-version", "1",
+               "--filter-platform", "x86_64-unknown-linux-gnu", "--manifest-path", str(MANIFEST)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    if result.returncode != 0:
+        raise NoticesError(f"{' '.join(command)} failed:\n{result.stderr.strip()}")
+    known = json.loads(result.stdout)
+    # By what it is linked with: build scripts, macros and tests are not in the programs.
+    edges = {node["id"]: [dep["pkg"] for dep in node["deps"] if any(kind["kind"] is None for kind in dep["dep_kinds"])]
+             for node in known["resolve"]["nodes"]}
+    packages = {one["id"]: one for one in known["packages"]}
+    seen, line = set(), [known["resolve"]["root"]]
+    while line:
+        crate = line.pop()
+        if crate in seen or any("proc-macro" in target["kind"] for target in packages[crate]["targets"]):
+            continue
+        seen.add(crate)
+        line += edges[crate]
+    found = [packages[one] for one in seen if packages[one]["source"] is not None]
+    return sorted(found, key=lambda one: (one["name"], one["version"]))
+
+
+def texts():
+    """{text: [whose it is]}, in a settled order."""
+    found = collections.defaultdict(list)
+    for crate in crates():
+        name = f"crate {crate['name']} {crate['version']} ({crate['license'] or 'see the text'})"
+        files = [path for path in sorted(pathlib.Path(crate["manifest_path"]).parent.iterdir())
+                 if path.is_file() and NOTICE.match(path.name)]
+        for text in [path.read_text(encoding="utf-8", errors="replace") for path in files] or [""]:
+            found[text.strip()].append(name)
+    for package in HEADERS:
+        path = pathlib.Path("/usr/share/doc") / package / "copyright"
+        if not path.exists():
+            raise NoticesError(f"{path} is not there; install {package}, or take away what excludes its documents")
+        found[path.read_text(encoding="utf-8", errors="replace").strip()].append(f"Debian package {package}")
+    return found
+
+
+def main(arguments):
+    if len(arguments) != 1:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        parts = [f"{'=' * 100}\n" + "\n".join(names) + f"\n{'-' * 100}\n" + (text or "It brings no text of its own.")
+                 for text, names in texts().items()]
+    except (NoticesError, OSError, subprocess.SubprocessError) as error:
+        print(f"deploy/package/notices.py: {error}", file=sys.stderr)
+        return 1
+    pathlib.Path(arguments[0]).write_text("What of others' work is compiled into the programs, and under which "
+                                          "licences.\n" + "\n".join(parts) + "\n", encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
