@@ -23,7 +23,7 @@ endif()
 # What the programs hold of others' work has to be told with them.
 install(CODE "
   execute_process(
-    COMMAND python3 -B ${baton_package_files}/notices.py ${PROJECT_BINARY_DIR}/THIRD-PARTY
+    COMMAND python3 -B ${baton_package_files}/notices.py ${PROJECT_BINARY_DIR}
     COMMAND_ERROR_IS_FATAL ANY)" COMPONENT programs)
 
 if(BATON_CUDA)
@@ -34,7 +34,7 @@ else()
   set(baton_other_package baton-cuda)
 endif()
 install(FILES ${baton_package_files}/copyright ${PROJECT_SOURCE_DIR}/CHANGELOG.md
-    ${PROJECT_BINARY_DIR}/THIRD-PARTY
+    ${PROJECT_BINARY_DIR}/THIRD-PARTY ${PROJECT_BINARY_DIR}/crates.cdx.json
   DESTINATION share/doc/${baton_package_name} COMPONENT programs)
 
 # Settings belong to the system whatever the prefix, so only a package brings them.

@@ -16,6 +16,8 @@ readonly test_packages=(
   libgtest-dev libgmock-dev clang-format python3 python3-grpcio
   python3-matplotlib python3-protobuf python3-zstandard python3-yaml python3-jsonschema
   python3-venv prometheus iproute2)
+# What packing needs on top (cpack, deploy/docker), and the tests of it.
+readonly package_packages=(dpkg-dev binutils python3 mmdebstrap)
 # What fuzzing needs on top (scripts/fuzz). This version stands in CMakePresets.json, too.
 readonly fuzz_packages=(clang-16 libclang-rt-16-dev)
 # What fetching the CUDA toolkit needs where none is installed (scripts/cuda_toolkit).

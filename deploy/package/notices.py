@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Writes the notices of what is compiled into the programs: crates, and headers of Debian packages.
+"""Writes what of others is compiled into the programs: crates, and headers of Debian packages.
 
-    deploy/package/notices.py OUT
+    deploy/package/notices.py FOLDER
 
-Shared libraries are packages of their own and bring theirs. A text that several crates share stands once.
+FOLDER gets THIRD-PARTY, the notices, where a text that several share stands once, and crates.cdx.json, the crates
+as components of CycloneDX. Shared libraries are packages of their own and bring their notices.
 """
 
 import collections
@@ -48,10 +49,18 @@ def crates():
     return sorted(found, key=lambda one: (one["name"], one["version"]))
 
 
-def texts():
+def components(found):
+    """As CycloneDX has them."""
+    return [{"type": "library", "bom-ref": f"pkg:cargo/{crate['name']}@{crate['version']}", "name": crate["name"],
+             "version": crate["version"], "purl": f"pkg:cargo/{crate['name']}@{crate['version']}",
+             **({"licenses": [{"expression": crate["license"].replace("/", " OR ")}]} if crate["license"] else {})}
+            for crate in found]
+
+
+def texts(linked):
     """{text: [whose it is]}, in a settled order."""
     found = collections.defaultdict(list)
-    for crate in crates():
+    for crate in linked:
         name = f"crate {crate['name']} {crate['version']} ({crate['license'] or 'see the text'})"
         files = [path for path in sorted(pathlib.Path(crate["manifest_path"]).parent.iterdir())
                  if path.is_file() and NOTICE.match(path.name)]
@@ -69,14 +78,18 @@ def main(arguments):
     if len(arguments) != 1:
         print(__doc__, file=sys.stderr)
         return 2
+    folder = pathlib.Path(arguments[0])
     try:
+        linked = crates()
         parts = [f"{'=' * 100}\n" + "\n".join(names) + f"\n{'-' * 100}\n" + (text or "It brings no text of its own.")
-                 for text, names in texts().items()]
+                 for text, names in texts(linked).items()]
     except (NoticesError, OSError, subprocess.SubprocessError) as error:
         print(f"deploy/package/notices.py: {error}", file=sys.stderr)
         return 1
-    pathlib.Path(arguments[0]).write_text("What of others' work is compiled into the programs, and under which "
-                                          "licences.\n" + "\n".join(parts) + "\n", encoding="utf-8")
+    (folder / "THIRD-PARTY").write_text(
+        "What of others' work is compiled into the programs, and under which licences.\n" + "\n".join(parts) + "\n",
+        encoding="utf-8")
+    (folder / "crates.cdx.json").write_text(json.dumps(components(linked), indent=1) + "\n", encoding="utf-8")
     return 0
 
 
