@@ -1,0 +1,115 @@
+"""A process as a container runtime starts it: the image's user and variables, PID 1, a root that is only read.
+
+Needs root (`check`). Containers share the network of the test, which may be one of its own (`own_network`).
+"""
+
+import ctypes
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+
+import packages
+
+sys.path.insert(0, str(packages.ROOT / "tests/e2e"))
+from cluster import PATIENCE_S, Failure, Process, wait_until  # noqa: E402
+
+CLONE_NEWNET = 0x40000000
+DEVICES = ("null", "zero", "full", "random", "urandom")
+
+# Mounts what a runtime mounts, then becomes the program. $1: the root, $2: volumes as SOURCE:TARGET:ro|rw, one per
+# line; then what `env -i` takes.
+START = """
+set -eu
+root=$1 volumes=$2
+shift 2
+mount --bind "$root" "$root"
+mount -t tmpfs -o mode=755 dev "$root/dev"
+mkdir "$root/dev/shm"
+mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
+for device in %s; do
+  touch "$root/dev/$device"
+  mount --bind "/dev/$device" "$root/dev/$device"
+done
+mount -t proc proc "$root/proc"
+mount --rbind -o ro /sys "$root/sys"
+mount -t tmpfs -o mode=1777,size=64m tmp "$root/tmp"
+printf '%%s' "$volumes" | while IFS=: read -r source target access; do
+  mount --bind "$source" "$root$target"
+  mount -o "remount,bind,$access" "$root$target"
+done
+mount -o remount,bind,ro "$root"
+exec env -i "$@"
+""" % " ".join(DEVICES)
+
+
+def check():
+    """Ends the test as skipped where containers cannot be started by hand."""
+    if os.geteuid() != 0:
+        packages.skip("containers are started by hand here, which takes root")
+    attempt = ["unshare", "--mount", "--net", "--pid", "--fork", "mount", "-t", "tmpfs", "any", "/mnt"]
+    if subprocess.run(attempt, capture_output=True, check=False).returncode != 0:
+        packages.skip("namespaces and mounts are not allowed here")
+
+
+def own_network():
+    """From now on this process and what it starts have a loopback of their own, and nothing else."""
+    if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), "a network of its own")
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+
+
+class Container(Process):
+    """`command` as it stands behind the image's name; volumes: [(folder here, folder there, "ro" or "rw")]."""
+
+    def __init__(self, name, image, command, folder, volumes=(), environment=None):
+        self._image = image
+        self._variables = ["env", "-i", *image.settings["Env"],
+                           *(f"{key}={value}" for key, value in (environment or {}).items())]
+        mounts = "".join(f"{source}:{target}:{access}\n" for source, target, access in volumes)
+        user = image.settings["User"]
+        super().__init__(name, [
+            "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
+            "sh", "-c", START, "container", image.files, mounts, *self._variables[2:],
+            # Those of this machine, before its root is left.
+            "/usr/bin/setpriv", "--no-new-privs", "/usr/sbin/chroot", f"--userspec={user}", "--groups=", image.files,
+            *command], folder)
+
+    def first(self):
+        """The process that is PID 1 in there, by its number here."""
+        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        if len(children) != 1:
+            raise Failure(f"{self.name} has {len(children)} first processes:\n{self.tail()}")
+        return int(children[0])
+
+    def status(self, key):
+        """A line of the first process's /proc/PID/status."""
+        lines = pathlib.Path(f"/proc/{self.first()}/status").read_text().splitlines()
+        return next(line.partition(":")[2].split() for line in lines if line.startswith(f"{key}:"))
+
+    def mounted(self, path):
+        """The path as this machine sees it through the container's mounts."""
+        return pathlib.Path(f"/proc/{self.first()}/root{path}")
+
+    def run(self, *command):
+        """As `docker exec`, and as a health check: exit code and output."""
+        user, _, group = self._image.settings["User"].partition(":")
+        return subprocess.run([*self._variables, "/usr/bin/nsenter", f"--target={self.first()}", "--mount", "--pid",
+                               "--root", f"--setuid={user}", f"--setgid={group}", "--", *command],
+                              capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+
+    def wait_healthy(self):
+        """Until the image's health check says so."""
+        check = self._image.settings["Healthcheck"]["Test"][1:]
+        wait_until(lambda: self.run(*check).returncode == 0, f"{self.name} to be healthy\n{self.tail()}")
+        return self
+
+    def terminate(self, timeout_s=None):
+        """SIGTERM to PID 1, as `docker stop`; the exit code."""
+        if self.running():
+            os.kill(self.first(), signal.SIGTERM)
+        try:
+            return self._popen.wait(timeout_s or PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            raise Failure(f"{self.name} did not end after SIGTERM:\n{self.tail()}") from None
