@@ -16,14 +16,16 @@ sys.path.insert(0, str(packages.ROOT / "tests/e2e"))
 from cluster import PATIENCE_S, Failure, Process, wait_until  # noqa: E402
 
 CLONE_NEWNET = 0x40000000
+SUBNET = "10.77.0"
 DEVICES = ("null", "zero", "full", "random", "urandom")
 
 # Mounts what a runtime mounts, then becomes the program. $1: the root, $2: volumes as SOURCE:TARGET:ro|rw, one per
-# line; then what `env -i` takes.
+# line, $3: the file with the names of others, $4: its address, or nothing for the network of the test; then what
+# `env -i` takes.
 START = """
 set -eu
-root=$1 volumes=$2
-shift 2
+root=$1 volumes=$2 hosts=$3 address=$4
+shift 4
 mount --bind "$root" "$root"
 mount -t tmpfs -o mode=755 dev "$root/dev"
 mkdir "$root/dev/shm"
@@ -36,10 +38,18 @@ mount -t proc proc "$root/proc"
 mount --rbind -o ro /sys "$root/sys"
 mount -t tmpfs -o mode=1777,size=64m tmp "$root/tmp"
 printf '%%s' "$volumes" | while IFS=: read -r source target access; do
+  mkdir -p "$root$target"
   mount --bind "$source" "$root$target"
   mount -o "remount,bind,$access" "$root$target"
 done
+mount --bind "$hosts" "$root/etc/hosts"
 mount -o remount,bind,ro "$root"
+tries=0
+until [ -z "$address" ] || ip -4 address show | grep -q "$address"; do
+  tries=$((tries + 1))
+  [ $tries -lt 600 ] || { echo "no address $address" >&2; exit 1; }
+  sleep 0.05
+done
 exec env -i "$@"
 """ % " ".join(DEVICES)
 
@@ -57,28 +67,67 @@ def own_network():
     """From now on this process and what it starts have a loopback of their own, and nothing else."""
     if ctypes.CDLL(None, use_errno=True).unshare(CLONE_NEWNET) != 0:
         raise OSError(ctypes.get_errno(), "a network of its own")
-    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    _ip("link", "set", "lo", "up")
+
+
+def bridge():
+    """A switch in the test's own network, which containers with an address are plugged into."""
+    own_network()
+    _ip("link", "add", "containers", "type", "bridge")
+    _ip("address", "add", f"{SUBNET}.1/24", "dev", "containers")
+    _ip("link", "set", "containers", "up")
+
+
+def _ip(*arguments):
+    packages.call("ip", *arguments)
 
 
 class Container(Process):
-    """`command` as it stands behind the image's name; volumes: [(folder here, folder there, "ro" or "rw")]."""
+    """`command` as it stands behind the image's name; volumes: [(folder here, folder there, "ro" or "rw")].
 
-    def __init__(self, name, image, command, folder, volumes=(), environment=None):
+    `address` is one of SUBNET for a container on the bridge, `hosts` {name: address} of others there.
+    """
+
+    def __init__(self, name, image, command, folder, volumes=(), environment=None, address="", hosts=None):
         self._image = image
+        self._address = address
         self._variables = ["env", "-i", *image.settings["Env"],
                            *(f"{key}={value}" for key, value in (environment or {}).items())]
         mounts = "".join(f"{source}:{target}:{access}\n" for source, target, access in volumes)
-        user = image.settings["User"]
+        names = pathlib.Path(folder) / f"{name}.hosts"
+        known = {"localhost": "127.0.0.1", **(hosts or {})}
+        names.write_text("".join(f"{where} {who}\n" for who, where in known.items()))
+        (image.files / "etc/hosts").touch()  # as a runtime makes what it mounts over
         super().__init__(name, [
-            "unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private",
-            "sh", "-c", START, "container", image.files, mounts, *self._variables[2:],
+            "unshare", "--mount", "--pid", *(["--net"] if address else []), "--fork", "--kill-child",
+            "--propagation", "private", "sh", "-c", START, "container", image.files, mounts, names, address,
+            *self._variables[2:],
             # Those of this machine, before its root is left.
-            "/usr/bin/setpriv", "--no-new-privs", "/usr/sbin/chroot", f"--userspec={user}", "--groups=", image.files,
-            *command], folder)
+            "/usr/bin/setpriv", "--no-new-privs", "/usr/sbin/chroot", f"--userspec={image.settings['User']}",
+            "--groups=", image.files, *command], folder)
+        if address:
+            self._plug()
+
+    def _plug(self):
+        first = wait_until(lambda: self._children() and self.first(), f"{self.name} to begin")
+        cable = "c" + self._address.rpartition(".")[2]
+        _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", str(first))
+        _ip("link", "set", cable, "master", "containers", "up")
+        for words in (["link", "set", "lo", "up"], ["link", "set", "eth0", "up"],
+                      ["address", "add", f"{self._address}/24", "dev", "eth0"]):
+            packages.call("nsenter", f"--target={first}", "--net", "ip", *words)
+
+    @property
+    def admin(self):
+        where = super().admin
+        return where.replace("0.0.0.0", self._address) if self._address else where
+
+    def _children(self):
+        return pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
 
     def first(self):
         """The process that is PID 1 in there, by its number here."""
-        children = pathlib.Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        children = self._children()
         if len(children) != 1:
             raise Failure(f"{self.name} has {len(children)} first processes:\n{self.tail()}")
         return int(children[0])
@@ -95,7 +144,7 @@ class Container(Process):
     def run(self, *command):
         """As `docker exec`, and as a health check: exit code and output."""
         user, _, group = self._image.settings["User"].partition(":")
-        return subprocess.run([*self._variables, "/usr/bin/nsenter", f"--target={self.first()}", "--mount", "--pid",
+        return subprocess.run([*self._variables, "/usr/bin/nsenter", f"--target={self.first()}", "--mount", "--pid", "--net",
                                "--root", f"--setuid={user}", f"--setgid={group}", "--", *command],
                               capture_output=True, text=True, timeout=PATIENCE_S, check=False)
 

@@ -1,7 +1,8 @@
 """The image, run: the three services as user 65532 on a root that is only read, from their packaged settings.
 
-The image is made by deploy/docker/make_image from packages of this build. No container runtime is needed: mounts and
-namespaces are made as one makes them (container.py).
+The image is made by deploy/docker/make_image from packages of this build. No container runtime is needed: mounts,
+namespaces and a switch are made as one makes them (container.py). Services of compose.yaml run by their commands,
+variables, volumes and health checks; its Prometheus and Grafana do not, whose images cannot be had here.
 """
 
 import concurrent.futures
@@ -11,27 +12,41 @@ import pathlib
 import tempfile
 import unittest
 
+import compose_test
 import container
 import packages
+import schemas
 
 SETTINGS = "/etc/baton"
 ROLES = {"decode": f"{SETTINGS}/decode-1.toml", "prefill": f"{SETTINGS}/prefill-1.toml",
          "router": f"{SETTINGS}/router.toml"}
 USER = 65532
+FOLDER = None
+IMAGE = None
 LONG = 1500  # tokens of an answer that is under way when the router is told to end
 
 
-class ImageTest(unittest.TestCase):
+def setUpModule():
+    global FOLDER, IMAGE  # pylint: disable=global-statement
+    container.check()
+    folder = tempfile.TemporaryDirectory(prefix="baton-image-")
+    unittest.addModuleCleanup(folder.cleanup)
+    FOLDER = pathlib.Path(folder.name)
+    made = packages.cpack(FOLDER / "packages")
+    packages.call("dpkg-deb", "--extract", made["baton-demo-model"], FOLDER / "demo")
+    IMAGE = packages.Image(FOLDER / "packages", FOLDER)
+    container.bridge()
+
+
+class ImageCase(unittest.TestCase):
+    """Has the image, made once for all, and a folder."""
+
     @classmethod
     def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory(prefix="baton-image-")
-        cls.addClassCleanup(folder.cleanup)
-        cls.folder = pathlib.Path(folder.name)
-        cls.packages = packages.cpack(cls.folder / "packages")
-        cls.image = packages.Image(cls.folder / "packages", cls.folder)
-        packages.call("dpkg-deb", "--extract", cls.packages["baton-demo-model"], cls.folder / "demo")
-        container.own_network()
+        cls.folder, cls.image = FOLDER, IMAGE
 
+
+class ImageTest(ImageCase):
     def start(self, role, port, state):
         """The command of the unit. What the image says of ports holds for one service per network, not here."""
         command = [f"baton-{role}", f"--config={ROLES[role]}", f"--port={port}", f"--admin-port={port + 100}",
@@ -122,8 +137,49 @@ class ImageTest(unittest.TestCase):
         for part in bill["components"][1:]:
             licence = self.image.files / "usr/share/doc" / part["name"] / "copyright"
             self.assertTrue(part["purl"].startswith("pkg:cargo/") or licence.exists(), part["name"])
+        if not schemas.FOLDER.exists():
+            self.skipTest(schemas.MISSING)
+        self.assertEqual(schemas.errors(bill, "bom-1.5.schema.json"), [])
+        bill["components"][3]["type"] = "gadget"
+        self.assertEqual(len(schemas.errors(bill, "bom-1.5.schema.json")), 1)
+
+
+class ComposeTest(ImageCase):
+    def volume(self, mount):
+        """A folder for a volume; new ones take over whose the image's folder is."""
+        if mount["type"] == "bind":
+            return ((packages.DOCKER / mount["source"]).resolve(), mount["target"], "ro")
+        place = self.folder / mount["source"]
+        place.mkdir()
+        owner = (self.image.files / mount["target"].lstrip("/")).stat()
+        os.chown(place, owner.st_uid, owner.st_gid)
+        return (place, mount["target"], "rw")
+
+    def test_services_find_each_other_are_healthy_and_answer_the_load(self):
+        services = compose_test.ours(compose_test.read()["services"])
+        names = compose_test.in_order(services)
+        hosts = {name: f"{container.SUBNET}.{10 + index}" for index, name in enumerate(names)}
+        running = {}
+        for name in names:
+            service = services[name]
+            self.assertEqual(service["user"], self.image.settings["User"])
+            running[name] = container.Container(
+                name, self.image, service["command"], self.folder, list(map(self.volume, service.get("volumes", []))),
+                service.get("environment"), hosts[name], hosts)
+            self.addCleanup(running[name].kill)
+            if not service.get("healthcheck", {}).get("disable"):
+                running[name].wait_ready().wait_healthy()
+        router = running["router"]
+        container.wait_until(lambda: router.metrics().sum("baton_request_success_total") >= 4,
+                             f"answers to the load\n{running['load'].tail()}")
+        self.assertTrue(running["load"].running(), running["load"].tail())
+        self.assertGreater(running["prefill"].metrics().sum("baton_kv_transfer_bytes_count"), 0)
+        self.assertGreater((self.folder / "eos-log/eos.jsonl").stat().st_size, 0)
+        for name in reversed(names):
+            code = running[name].terminate(int(services[name]["stop_grace_period"].removesuffix("s")))
+            if name != "load":
+                self.assertEqual(code, 0, running[name].tail())
 
 
 if __name__ == "__main__":
-    container.check()
     unittest.main()
