@@ -17,7 +17,7 @@ readonly test_packages=(
   python3-matplotlib python3-protobuf python3-zstandard python3-yaml python3-jsonschema
   python3-venv prometheus iproute2)
 # What packing needs on top (cpack, deploy/docker), and the tests of it.
-readonly package_packages=(ca-certificates dpkg-dev binutils python3 mmdebstrap)
+readonly package_packages=(binutils ca-certificates dpkg-dev file mmdebstrap python3)
 readonly package_test_packages=(buildah systemd)
 # What fuzzing needs on top (scripts/fuzz). This version stands in CMakePresets.json, too.
 readonly fuzz_packages=(clang-16 libclang-rt-16-dev)

@@ -32,9 +32,9 @@ def call(*command, environment=None, check=True):
 
 def cpack(folder):
     """Packs the build into `folder`; {name: path} of the packages."""
-    for tool in ("cpack", "dpkg-shlibdeps", "dpkg-deb"):
+    for tool in ("cpack", "dpkg-shlibdeps", "dpkg-deb", "file"):
         if shutil.which(tool) is None:
-            skip(f"{tool} is not in the PATH (Debian: cmake, dpkg-dev)")
+            skip(f"{tool} is not in the PATH (Debian: cmake, dpkg-dev, file)")
     call("cpack", "-G", "DEB", "-B", folder, "--config", BUILD / "CPackConfig.cmake")
     return {path.name.split("_")[0]: path for path in pathlib.Path(folder).glob("*.deb")}
 
