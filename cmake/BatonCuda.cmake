@@ -56,9 +56,10 @@ add_library(baton_flashinfer INTERFACE)
 target_include_directories(baton_flashinfer SYSTEM INTERFACE ${BATON_FLASHINFER_INCLUDE})
 add_library(baton::flashinfer ALIAS baton_flashinfer)
 
-# Binaries of the build tree find the fetched libraries; installed ones look beside themselves.
+# Binaries of the build tree find the fetched libraries; installed ones look beside themselves,
+# and where the image has them.
 list(APPEND CMAKE_BUILD_RPATH ${BATON_CUDA_ROOT}/lib64 ${BATON_NCCL_ROOT}/lib)
-list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../lib")
+list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN/../lib" "$ORIGIN/../lib/baton")
 
 # baton_cuda_library(NAME SOURCES a.cc b.cu ... DEPS target ...)
 # As baton_library, for sources of which some are CUDA. Kernels (.cu) include their own launch headers,

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes what a root file system is made of, as CycloneDX: its Debian packages, and the crates in Baton's programs.
+"""Writes what a root file system is made of, as CycloneDX: its Debian packages, the crates in Baton's programs, and
+what of CUDA's wheels is in them or beside them.
 
     deploy/docker/sbom.py ROOT
 
@@ -35,6 +36,13 @@ def debian_component(control, release):
             "properties": [{"name": "debian:source", "value": source}]}
 
 
+def wheel_components(root):
+    path = root / "usr/lib/baton/wheels.txt"
+    pins = [line.split("==") for line in path.read_text().splitlines()] if path.exists() else []
+    return [{"type": "library", "bom-ref": f"pkg:pypi/{name}@{version}", "name": name, "version": version,
+             "purl": f"pkg:pypi/{name}@{version}"} for name, version in pins]
+
+
 def sbom(root):
     controls = {path.name: path.read_text(encoding="utf-8") for path in (root / "var/lib/dpkg/status.d").iterdir()}
     ours = sorted(name for name in controls if name in ("baton", "baton-cuda"))
@@ -47,7 +55,7 @@ def sbom(root):
     debian = [debian_component(controls[name], release) for name in sorted(controls) if name != package]
     baton = {"type": "application", "bom-ref": package, "name": package,
              "version": field(controls[package], "Version"), "licenses": [{"license": {"id": "Apache-2.0"}}]}
-    parts = [*debian, *crates]
+    parts = [*debian, *crates, *wheel_components(root)]
     return {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1, "metadata": {"component": baton},
             "components": [{"type": "operating-system", "bom-ref": release, "name": system["ID"],
                             "version": system["VERSION_ID"]}, *parts],
