@@ -17,9 +17,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "common/rust/Cargo.toml"
 NOTICE = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|UNLICENSE)", re.IGNORECASE)
-# Those whose headers hold more than declarations.
-HEADERS = ("libabsl-dev", "libcli11-dev", "libcpp-httplib-dev", "libfmt-dev", "libgrpc++-dev", "libhwy-dev",
-           "libprotobuf-dev", "libspdlog-dev", "libtomlplusplus-dev", "nlohmann-json3-dev", "prometheus-cpp-dev")
+PACKAGES = ROOT / "scripts/lib.sh"
 
 
 class NoticesError(Exception):
@@ -57,6 +55,13 @@ def components(found):
             for crate in found]
 
 
+def headers():
+    """The Debian packages that bring headers. Some hold mere declarations; their notices do no harm."""
+    listed = re.search(r"^readonly build_packages=\((.*?)\)", PACKAGES.read_text(encoding="utf-8"), re.M | re.S)
+    # What spdlog's headers include.
+    return sorted(["libfmt-dev", *(name for name in listed[1].split() if name.endswith("-dev"))])
+
+
 def texts(linked):
     """{text: [whose it is]}, in a settled order."""
     found = collections.defaultdict(list)
@@ -66,7 +71,7 @@ def texts(linked):
                  if path.is_file() and NOTICE.match(path.name)]
         for text in [path.read_text(encoding="utf-8", errors="replace") for path in files] or [""]:
             found[text.strip()].append(name)
-    for package in HEADERS:
+    for package in headers():
         path = pathlib.Path("/usr/share/doc") / package / "copyright"
         if not path.exists():
             raise NoticesError(f"{path} is not there; install {package}, or take away what excludes its documents")
