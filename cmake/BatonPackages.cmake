@@ -23,7 +23,8 @@ endif()
 # What the programs hold of others' work has to be told with them.
 install(CODE "
   execute_process(
-    COMMAND python3 -B ${baton_package_files}/notices.py ${PROJECT_BINARY_DIR}
+    COMMAND ${CMAKE_COMMAND} -E env CARGO=${CARGO_PROGRAM}
+      python3 -B ${baton_package_files}/notices.py ${PROJECT_BINARY_DIR}
     COMMAND_ERROR_IS_FATAL ANY)" COMPONENT programs)
 
 if(BATON_CUDA)

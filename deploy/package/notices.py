@@ -9,6 +9,7 @@ as components of CycloneDX. Shared libraries are packages of their own and bring
 
 import collections
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -18,6 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MANIFEST = ROOT / "common/rust/Cargo.toml"
 NOTICE = re.compile(r"(LICEN[CS]E|COPYING|NOTICE|UNLICENSE)", re.IGNORECASE)
 PACKAGES = ROOT / "scripts/lib.sh"
+CARGO = os.environ.get("CARGO", "cargo")
 
 
 class NoticesError(Exception):
@@ -26,7 +28,7 @@ class NoticesError(Exception):
 
 def crates():
     """What Cargo knows of each crate that is linked, without ours."""
-    command = ["cargo", "metadata", "--locked", "--offline", "--format-version", "1",
+    command = [CARGO, "metadata", "--locked", "--offline", "--format-version", "1",
                "--filter-platform", "x86_64-unknown-linux-gnu", "--manifest-path", str(MANIFEST)]
     result = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if result.returncode != 0:
