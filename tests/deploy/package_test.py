@@ -75,7 +75,8 @@ class PackageTest(unittest.TestCase):
     def test_settings_are_accepted_and_fit_together(self):
         for role, name in ROLES.items():
             packages.call(BIN / "baton", "config", "check", role, self.root / f"etc/baton/{name}.toml")
-        ports = [self.settings(role)[port] for role in ROLES for port in ("port", "admin-port")]
+        ports = [self.settings(role)[port] for role in ROLES for port in ("port", "admin-port", "http-port")
+                 if port in self.settings(role)]
         self.assertEqual(len(set(ports)), len(ports))
         for role in ("prefill", "decode"):
             self.assertEqual(self.settings("router")[f"{role}-workers"], f"127.0.0.1:{self.settings(role)['port']}")
