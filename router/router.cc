@@ -113,6 +113,7 @@ absl::StatusOr<std::unique_ptr<Router>> Router::Start(Parts parts) {
     router->UpdateHealth();
   });
   router->WatchHealth();
+  router->TickFigures();
   LogLoadEvery(router->options_.log_stats_interval, router->clock_, &router->timers_,
                [probe = &router->probe_] { return probe->Load(); });
   return router;
@@ -197,6 +198,25 @@ void Router::WatchHealth() {
     UpdateHealth();
     WatchHealth();
   });
+}
+
+void Router::TickFigures() {
+  timers_.At(clock_->Now() + RecentFigures::kEvery, [this] {
+    probe_.recent().Tick();
+    TickFigures();
+  });
+}
+
+std::string Router::Status(const std::string& state) {
+  const LoadTotals load = probe_.Load();
+  return StatusJson({.model = model_->name,
+                     .state = state,
+                     .uptime_s = base::Seconds(clock_->Now() - started_),
+                     .workers = directory_->Report(),
+                     .stages = probe_.Stages(),
+                     .answered = load.requests->answered,
+                     .failed = load.requests->failed,
+                     .recent = probe_.recent().Points()});
 }
 
 void Router::Drain(base::Duration timeout) {

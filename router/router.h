@@ -61,6 +61,8 @@ class Router final {
   void SetPagePort(int port) { origins_.SetPagePort(port); }
   // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.
   absl::Status ready() const;
+  // The JSON of the page, with `state` as /readyz has it.
+  std::string Status(const std::string& state);
   size_t in_flight() const { return registry_.size(); }
   // Texts that wait to be tokenized.
   size_t texts_waiting() const { return pool_.waiting(); }
@@ -75,6 +77,7 @@ class Router final {
   absl::Status AcceptWorker(WorkerKind kind, const WorkerFacts& facts) const;
   void UpdateHealth();
   void WatchHealth();
+  void TickFigures();
 
   const RouterOptions options_;
   const RpcServerOptions server_options_;
@@ -83,6 +86,7 @@ class Router final {
   const std::unique_ptr<ApiKeyFile> keys_;
   OriginRules origins_;
   const base::Clock* const clock_;
+  const base::Instant started_ = clock_->Now();
 
   RouterProbe probe_;
   ByteBudget budget_;

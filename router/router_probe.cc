@@ -51,6 +51,7 @@ RouterProbe::RouterProbe(MetricsRegistry* registry)
 }
 
 void RouterProbe::RequestReceived(Transport transport) {
+  recent_.RequestReceived();
   inflight_.Increment();
   (transport == Transport::kHttp ? received_http_ : received_grpc_).Increment();
 }
@@ -91,6 +92,7 @@ void RouterProbe::RequestEnded(const RequestFigures& figures) {
   registry_->histogram(Metric::kRequestPromptTokens).Observe(figures.prompt_tokens);
   registry_->histogram(Metric::kRequestGenerationTokens).Observe(figures.output_tokens);
   prompt_tokens_.Increment(figures.prompt_tokens);
+  recent_.PromptTokens(figures.prompt_tokens);
   tenants_.RequestEnded(figures.tenant, figures.prompt_tokens, figures.output_tokens);
   if (figures.decoding) {
     registry_->histogram(Metric::kRequestTimePerOutputToken)
@@ -156,12 +158,14 @@ void RouterProbe::PairAsked(bool arrived) {
 
 void RouterProbe::FirstToken(const std::string& tenant, base::Duration since_arrival) {
   ttft_.Observe(base::Seconds(since_arrival));
+  recent_.FirstToken(since_arrival);
   tenants_.FirstToken(tenant, since_arrival);
   generated_.Increment();
 }
 
 void RouterProbe::NextToken(base::Duration since_last) {
   inter_token_.Observe(base::Seconds(since_last));
+  recent_.NextToken(since_last);
   generated_.Increment();
 }
 
@@ -174,6 +178,15 @@ LoadTotals RouterProbe::Load() const {
     load.running += static_cast<int64_t>(stage->Value());
   }
   return load;
+}
+
+StageCounts RouterProbe::Stages() const {
+  const auto count = [this](size_t stage) {
+    return static_cast<int64_t>(running_stages_[stage]->Value());
+  };
+  return {.queued = static_cast<int64_t>(waiting_.Value()),
+          .prefilling = count(1),
+          .decoding = count(2)};
 }
 
 void RouterProbe::WatchEosLog(const EosLog* log) {

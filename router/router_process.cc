@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/admin/admin_server.h"
 #include "common/base/log.h"
@@ -19,6 +20,7 @@
 #include "common/rpc/own_certificate.h"
 #include "google/protobuf/stubs/logging.h"
 #include "router/edge/eos_meta.h"
+#include "router/page/page_files.h"
 #include "router/router.h"
 
 namespace baton {
@@ -113,6 +115,7 @@ class RouterProcess final {
   // Puts the log into `parts` if there is to be one.
   std::optional<Fatal> OpenEosLog(Router::Parts* parts) const;
   std::optional<Fatal> StartAdmin();
+  std::vector<AdminPage> Pages();
   // As baton_server_state has it; "ready" is what /readyz calls so.
   const char* State() const;
 
@@ -205,11 +208,20 @@ std::optional<Fatal> RouterProcess::OpenEosLog(Router::Parts* parts) const {
   return std::nullopt;
 }
 
+std::vector<AdminPage> RouterProcess::Pages() {
+  const auto file = [](std::string_view text) { return [text] { return std::string(text); }; };
+  return {{"/", "text/html; charset=utf-8", file(kPageHtml)},
+          {"/page.css", "text/css; charset=utf-8", file(kPageCss)},
+          {"/page.js", "text/javascript; charset=utf-8", file(kPageScript)},
+          {"/api/status", "application/json", [this] { return router_->Status(State()); }}};
+}
+
 std::optional<Fatal> RouterProcess::StartAdmin() {
   auto admin = AdminServer::Start({.host = flags_.server.host,
                                    .port = flags_.server.admin_port,
                                    .metrics = [this] { return registry_->Expose(); },
-                                   .ready = [this] { return router_->ready(); }});
+                                   .ready = [this] { return router_->ready(); },
+                                   .pages = Pages()});
   if (!admin.ok()) {
     return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
                    "--admin-port 0 takes any free port");

@@ -27,6 +27,19 @@ void Answer(const absl::Status& status, httplib::Response* response) {
   response->set_content(status.ok() ? "ok\n" : MessageOf(status) + "\n", "text/plain");
 }
 
+void AnswerPage(const AdminPage& page, httplib::Response* response) {
+  response->set_header(
+      "Content-Security-Policy",
+      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+      "img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+      "frame-ancestors 'none'");
+  response->set_header("X-Content-Type-Options", "nosniff");
+  response->set_header("Referrer-Policy", "no-referrer");
+  response->set_header("Cross-Origin-Resource-Policy", "same-origin");
+  response->set_header("Cache-Control", "no-store");
+  response->set_content(page.body(), page.content_type);
+}
+
 }  // namespace
 
 class AdminServer::Impl {
@@ -65,6 +78,11 @@ absl::Status AdminServer::Listen() {
   http.Get("/readyz", [this](const httplib::Request&, httplib::Response& response) {
     Answer(options_.ready(), &response);
   });
+  for (const AdminPage& page : options_.pages) {
+    http.Get(page.path, [&page](const httplib::Request&, httplib::Response& response) {
+      AnswerPage(page, &response);
+    });
+  }
   errno = 0;
   if (options_.port == 0) {
     port_ = http.bind_to_any_port(options_.host);

@@ -4,11 +4,19 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace baton {
+
+// A further page of the admin port.
+struct AdminPage {
+  std::string path;
+  std::string content_type;
+  std::function<std::string()> body;
+};
 
 struct AdminOptions {
   std::string host = "127.0.0.1";
@@ -19,6 +27,8 @@ struct AdminOptions {
   std::function<absl::Status()> ready;
   // OK when the process can go on; else the reason why it must be restarted. Without it, always OK.
   std::function<absl::Status()> healthy;
+  // Answered with headers that let a browser load nothing from elsewhere.
+  std::vector<AdminPage> pages = {};
 };
 
 // The HTTP server for operators. GET /metrics answers the metrics; /healthz and /readyz answer 200,

@@ -173,7 +173,10 @@ std::vector<WorkerReport> WorkerDirectory::Report() const {
   std::vector<WorkerReport> report;
   for (const auto& [kind, address] : peers) {
     const bool healthy = table_.IsHealthy(kind, address, now);
-    report.push_back({.address = address, .kind = kind, .healthy = healthy});
+    report.push_back({.address = address,
+                      .kind = kind,
+                      .healthy = healthy,
+                      .load = table_.LoadOf(kind, address)});
   }
   return report;
 }

@@ -61,6 +61,7 @@ struct WorkerReport {
   std::string address;
   WorkerKind kind = WorkerKind::kDecode;
   bool healthy = false;
+  WorkerLoad load = {};  // as it said last
 };
 
 // What this router knows of its workers, behind one lock: who they are and how they are and what it

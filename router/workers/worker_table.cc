@@ -198,6 +198,11 @@ bool WorkerTable::IsFresh(const WorkerKey& key, base::Instant now) const {
   });
 }
 
+WorkerLoad WorkerTable::LoadOf(WorkerKind kind, const std::string& address) const {
+  const Entry* const entry = At(kind, address);
+  return entry == nullptr ? WorkerLoad{} : entry->load;
+}
+
 const WorkerView* WorkerTable::Find(WorkerKind kind, const WorkerKey& key) const {
   const Entry* const entry = OfProcess(kind, key);
   return entry == nullptr ? nullptr : &entry->view;

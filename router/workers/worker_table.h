@@ -91,6 +91,8 @@ class WorkerTable final {
   // Whether that very process still answers its Watch, and whether it said something lately.
   bool IsAlive(const WorkerKey& key) const;
   bool IsFresh(const WorkerKey& key, base::Instant now) const;
+  // What it said last; nothing of one that never spoke.
+  WorkerLoad LoadOf(WorkerKind kind, const std::string& address) const;
   const WorkerView* Find(WorkerKind kind, const WorkerKey& key) const;
   // The most tokens that a sequence may have at the largest of the decode workers: of the healthy
   // ones, and of all that are listed and were seen. 0: there is none.

@@ -59,6 +59,11 @@ struct WorkerLoad {
   int32_t blocks_in_use = 0;         // or in quarantine
   std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with
   std::optional<WorkerShare> share;  // empty from older workers
+  // For the page only.
+  bool draining = false;
+  int32_t running = 0, waiting = 0;  // sequences
+  int32_t foreseen = 0;              // of how many of them something is foreseen
+  double expected_tokens = 0;        // that these draw yet
 };
 
 // What is known of a worker at one moment, for a placement decision: its last status and what this

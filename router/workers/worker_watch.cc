@@ -1,6 +1,7 @@
 #include "router/workers/worker_watch.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "common/rpc/generation.h"
@@ -108,7 +109,13 @@ WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
       .blocks_total = Counted(load.blocks_total()),
       .blocks_in_use = Counted(load.blocks_used()) + Counted(load.blocks_quarantined()),
       .warm_pairs = {load.warm_pairs().begin(), load.warm_pairs().end()},
-      .share = {}};
+      .share = {},
+      .draining = load.draining(),
+      .running = Counted(load.running()),
+      .waiting = Counted(load.waiting()),
+      .foreseen = Counted(load.foreseen()),
+      .expected_tokens =
+          std::isfinite(load.expected_tokens()) ? std::max(0.0, load.expected_tokens()) : 0};
   if (response.has_share()) {
     const int64_t tokens = response.share().prompt_tokens();
     result.share = WorkerShare{.places = Counted(response.share().places()),

@@ -56,7 +56,7 @@ ROOMS = {
     "common/transport": ("*", "pair"),
     "kernels/cuda": ("cta", "device", "attention", "graph", "rows", "gemm", "memory", "sample",
                      "group"),
-    "router": ("*", "edge", "workers", "placement", "request", "openai"),
+    "router": ("*", "edge", "workers", "page", "placement", "request", "openai"),
     "tools/bench": ("plan", "load", "client", "figures", "search", "report"),
 }
 for part, rooms in ROOMS.items():
