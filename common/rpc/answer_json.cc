@@ -1,5 +1,7 @@
 #include "common/rpc/answer_json.h"
 
+#include <array>
+#include <charconv>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +13,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// The number with the fewest digits that is this float: 0.9, where the float as a double would be
+// 0.89999998.
+double ShortNumber(float value) {
+  std::array<char, 32> digits = {};
+  const auto written = std::to_chars(digits.begin(), digits.end(), value);
+  double number = 0;
+  std::from_chars(digits.begin(), written.ptr, number);
+  return number;
+}
+
 Json StringOrNull(const std::string& text) { return text.empty() ? Json() : Json(text); }
 
 }  // namespace
@@ -21,6 +33,25 @@ Json TimingsJson(const v1::Timings& timings) {
           {"kv_transfer", timings.kv_transfer_ms()},
           {"ttft", timings.ttft_ms()},
           {"total", timings.total_ms()}};
+}
+
+Json SamplingNumbersJson(const v1::SamplingParams& sampling) {
+  Json json = Json::object();
+  if (sampling.has_temperature()) json["temperature"] = ShortNumber(sampling.temperature());
+  if (sampling.has_top_k()) json["top_k"] = sampling.top_k();
+  if (sampling.has_top_p()) json["top_p"] = ShortNumber(sampling.top_p());
+  if (sampling.has_min_p()) json["min_p"] = ShortNumber(sampling.min_p());
+  if (sampling.has_repetition_penalty()) {
+    json["repetition_penalty"] = ShortNumber(sampling.repetition_penalty());
+  }
+  if (sampling.has_presence_penalty())
+    json["presence_penalty"] = ShortNumber(sampling.presence_penalty());
+  if (sampling.has_frequency_penalty())
+    json["frequency_penalty"] = ShortNumber(sampling.frequency_penalty());
+  if (sampling.has_no_repeat_ngram_size()) {
+    json["no_repeat_ngram_size"] = sampling.no_repeat_ngram_size();
+  }
+  return json;
 }
 
 Json StopMatchJson(const v1::Final& final) {

@@ -9,6 +9,9 @@ namespace baton {
 
 // {"queue", "prefill", "kv_transfer", "ttft", "total"}, in milliseconds.
 nlohmann::ordered_json TimingsJson(const v1::Timings& timings);
+// How tokens were drawn: the numbers of SamplingParams, by their names. What a server of an earlier
+// version does not tell is left out.
+nlohmann::ordered_json SamplingNumbersJson(const v1::SamplingParams& sampling);
 // The id or the string that ended it, or null.
 nlohmann::ordered_json StopMatchJson(const v1::Final& final);
 // {"prefill", "decode"}: addresses, null for a worker that there was not.

@@ -43,6 +43,7 @@ struct RequestSpec {
   bool eos_probe = false;     // with them, the products of the workers' probe
   int32_t predict_every = 0;  // steps between predictions to the client; 0 = none
   std::string tag;            // for the EOS log's summaries
+  std::string preset;         // likewise; `sampling` has its numbers already
   std::string cache_salt;     // as workers get it: of the tenant and of what the request gave
   ByteBudget::Share held;     // of what all requests may hold: its message, then its prompt
 };

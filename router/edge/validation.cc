@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/sample/validate.h"
+#include "router/edge/sampling_choice.h"
 
 namespace baton {
 namespace {
@@ -42,25 +43,6 @@ EosPolicy PolicyOf(v1::EosPolicy policy) {
   if (policy == v1::EOS_POLICY_IGNORE_CONTINUE) return EosPolicy::kIgnoreContinue;
   if (policy == v1::EOS_POLICY_IGNORE_MASK) return EosPolicy::kIgnoreMask;
   return EosPolicy::kHonor;
-}
-
-SamplingParams ResolveSampling(const v1::GenerationSpec& spec, const ServedModel& model,
-                               uint64_t seed) {
-  const v1::SamplingParams& given = spec.sampling();
-  SamplingParams params = model.DefaultSampling();
-  if (given.has_temperature()) params.temperature = given.temperature();
-  if (given.has_top_p()) params.top_p = given.top_p();
-  if (given.has_top_k()) params.top_k = given.top_k();
-  if (given.has_min_p()) params.min_p = given.min_p();
-  if (given.has_repetition_penalty()) params.repetition_penalty = given.repetition_penalty();
-  if (given.has_presence_penalty()) params.presence_penalty = given.presence_penalty();
-  if (given.has_frequency_penalty()) params.frequency_penalty = given.frequency_penalty();
-  if (given.has_no_repeat_ngram_size()) params.no_repeat_ngram_size = given.no_repeat_ngram_size();
-  params.seed = given.has_seed() ? given.seed() : seed;
-  params.logit_bias.assign(given.logit_bias().begin(), given.logit_bias().end());
-  std::sort(params.logit_bias.begin(), params.logit_bias.end());
-  params.num_top_logprobs = spec.output().logprobs();
-  return params;
 }
 
 absl::Status CheckStopStrings(const v1::StopParams& stop) {
@@ -234,7 +216,7 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.request_id = spec.request_id();
   resolved.chat = std::holds_alternative<std::vector<ChatMessage>>(input);
   resolved.input = std::move(input);
-  resolved.sampling = ResolveSampling(spec, model, seed);
+  BATON_ASSIGN_OR_RETURN(resolved.sampling, ResolveSampling(spec, model, seed));
   BATON_RETURN_IF_ERROR(
       InSpec(ValidateSampling(resolved.sampling, model.config.vocab), "spec.sampling."));
   resolved.stop = ResolveStop(spec.stop());
@@ -247,6 +229,7 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.eos_probe = spec.eos().probe();
   resolved.eos_steps = spec.eos().steps() || resolved.eos_probe;
   resolved.tag = spec.tag();
+  resolved.preset = spec.preset();
   if (spec.eos().predict()) resolved.predict_every = std::max(1, spec.eos().predict_every());
   resolved.cache_salt = spec.cache_salt();
   return resolved;

@@ -48,8 +48,8 @@ Json TokensJson(const v1::Delta& delta) {
           {"eos", std::move(eos)}};
 }
 
-// What the extension says of the end.
-Json EndJson(const v1::Final& final) {
+// What the extension says at the end.
+Json EndJson(const v1::Final& final, const v1::SamplingParams& sampling) {
   const v1::Usage& usage = final.usage();
   return {
       {"finish_reason", FinishReasonText(final.finish_reason())},
@@ -58,7 +58,8 @@ Json EndJson(const v1::Final& final) {
       {"natural_end_step", usage.has_natural_end_step() ? Json(usage.natural_end_step()) : Json()},
       {"timings_ms", TimingsJson(final.timings())},
       {"attempts", final.attempts()},
-      {"workers", WorkersJson(final)}};
+      {"workers", WorkersJson(final)},
+      {"sampling", SamplingNumbersJson(sampling)}};
 }
 
 }  // namespace
@@ -76,6 +77,7 @@ struct AnswerWriter::Choice {
 void AnswerWriter::Start(const v1::Started& started) {
   const bool chat = facts_.api == OpenAiApi::kChat;
   prompt_tokens_ = started.prompt_tokens();
+  sampling_ = started.sampling();
   std::string_view object = chat ? "chat.completion" : "text_completion";
   if (chat && facts_.shape.stream) object = "chat.completion.chunk";
   const Json head = {{"id", absl::StrCat(chat ? "chatcmpl-" : "cmpl-", started.request_id())},
@@ -146,7 +148,7 @@ std::string AnswerWriter::PredictionEvent(const v1::EndPrediction& prediction) c
 std::string AnswerWriter::LastEvents(const v1::Final& final) const {
   Choice choice;
   choice.finish_reason = ChoiceFinish(final.finish_reason());
-  if (facts_.shape.extension) choice.extension = EndJson(final);
+  if (facts_.shape.extension) choice.extension = EndJson(final, sampling_);
   if (facts_.shape.continuous_usage) choice.usage = UsageJson(final.usage());
   std::string events = Event(choice);
   if (facts_.shape.include_usage) {
@@ -180,7 +182,7 @@ std::string AnswerWriter::Whole(const v1::GenerateOnceResponse& answer) {
     for (const v1::EndPrediction& prediction : answer.predictions()) {
       predictions.push_back(EndPredictionJson(prediction));
     }
-    extension.update(EndJson(answer.final()));
+    extension.update(EndJson(answer.final(), sampling_));
     absl::StrAppend(&text, ",\"baton\":", AnswerText(extension));
   }
   return absl::StrCat(text, "}");

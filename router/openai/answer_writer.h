@@ -44,6 +44,7 @@ class AnswerWriter final {
   const AnswerFacts facts_;
   std::string prefix_;  // what every chunk begins with
   int32_t prompt_tokens_ = 0;
+  v1::SamplingParams sampling_;  // how tokens are drawn
   int32_t completion_tokens_ = 0;
   int64_t text_offset_ = 0;  // of the next token, in characters
 };

@@ -64,6 +64,11 @@ absl::Status TakeCacheSalt(const BodyField& field, RequestDraft* draft) {
   return absl::OkStatus();
 }
 
+absl::Status TakePreset(const BodyField& field, RequestDraft* draft) {
+  BATON_ASSIGN_OR_RETURN(*draft->request.spec.mutable_preset(), StringOf(field.name, field.value));
+  return absl::OkStatus();
+}
+
 // -1 means no seed, as with vLLM.
 absl::Status TakeSeed(const BodyField& field, RequestDraft* draft) {
   if (field.value.is_number_unsigned()) {
@@ -212,6 +217,8 @@ constexpr BodyFieldRow kBodyFields[] = {
     {"add_special_tokens", TakeAddSpecial},
     {"cache_salt", TakeCacheSalt},
     {"request_id", TakeRequestId},
+    // Baton's.
+    {"preset", TakePreset},
     {"baton", TakeObject<ReadExtension>},
 };
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "router/edge/sampling_choice.h"
 #include "router/edge/text_edge.h"
 #include "router/edge/validation.h"
 
@@ -121,6 +122,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   started.set_model(context_->model.name);
   started.set_prompt_tokens(static_cast<int32_t>(spec_.prompt.size()));
   started.set_seed(spec_.sampling.seed);
+  *started.mutable_sampling() = SamplingNumbers(spec_.sampling);
   sink_->Start(std::move(started));
 }
 

@@ -74,6 +74,7 @@ std::string SummaryLine(const RequestSummary& summary) {
       {"min_tokens", spec.stop.min_tokens},
       {"stop_token_ids", spec.stop.stop_token_ids},
       {"length_control", LengthControlJson(spec.stop.length_control)},
+      {"preset", spec.preset.empty() ? Json(nullptr) : Json(spec.preset)},
       {"sampling", sampling},
       {"attempts", summary.attempts},
       {"prefill_worker", summary.prefill_worker},

@@ -50,6 +50,20 @@ class OpenAiTest(unittest.TestCase):
         [theirs] = self.cluster.generate([{"token_ids": [5, 6, 7], "request_id": "g3", **sampling}])
         self.same_as_grpc(by_ids, theirs)
 
+    def test_a_preset_is_the_numbers_that_it_stands_for(self):
+        numbers = {"temperature": 0.9, "top_p": 0.95, "presence_penalty": 0.3}
+        rest = {"messages": STORY, "seed": 3, "max_tokens": 60}
+        spelled = self.http.complete(**rest, **numbers, baton={})
+        preset = self.http.complete(**rest, preset="creative", baton={})
+        self.assertEqual(preset["baton"]["token_ids"], spelled["baton"]["token_ids"])
+        self.assertEqual(preset["baton"]["sampling"], preset["baton"]["sampling"] | numbers)
+        [theirs] = self.cluster.generate([{**rest, "preset": "creative"}], "--chat")
+        self.assertEqual(theirs["token_ids"], spelled["baton"]["token_ids"])
+        self.assertEqual(theirs["sampling"], preset["baton"]["sampling"])
+        status, error = self.http.refuse(**rest, preset="poetry")
+        self.assertEqual((status, error["param"], error["code"]), (400, "preset", "invalid_sampling"))
+        self.assertIn("qa, code, creative, dialogue", error["message"])
+
     def test_streams_bring_the_same_as_whole_answers(self):
         for fields in ({"messages": LIST}, {"prompt": "List 3 fruits."}):
             fields |= {"temperature": 0, "max_tokens": 60, "baton": {}}

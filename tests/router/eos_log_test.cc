@@ -234,6 +234,7 @@ TEST_F(EosLogTest, SummariesHaveTheTagAndTheHashOfThePrompt) {
   StartRouter();
   v1::GenerateRequest tagged = Request("log", 2);
   tagged.mutable_spec()->set_tag("stories of \"Zoë\"");
+  tagged.mutable_spec()->set_preset("creative");
   ASSERT_TRUE(Generate(tagged).status.ok());
   v1::GenerateRequest salted = Request("log", 3);
   salted.mutable_spec()->set_cache_salt("other");
@@ -244,6 +245,9 @@ TEST_F(EosLogTest, SummariesHaveTheTagAndTheHashOfThePrompt) {
   ASSERT_EQ(summaries.size(), 3u);
   EXPECT_EQ(summaries[0]["tag"], "stories of \"Zoë\"");
   EXPECT_EQ(summaries[1]["tag"], nullptr);
+  EXPECT_EQ(summaries[0]["preset"], "creative");
+  EXPECT_EQ(summaries[0]["sampling"]["presence_penalty"].get<float>(), 0.3F);
+  EXPECT_EQ(summaries[1]["preset"], nullptr);
   EXPECT_EQ(summaries[0]["prompt_hash"].get<std::string>().size(), 16u);
   EXPECT_EQ(summaries[0]["prompt_hash"], summaries[1]["prompt_hash"]);
   EXPECT_NE(summaries[0]["prompt_hash"], summaries[2]["prompt_hash"]);

@@ -70,6 +70,7 @@ constexpr RefusalCase kOthers[] = {
      "output.prompt_logprobs"},
     {"request_id: 'two\\nlines'", kInvalid, "INVALID_TEXT", "request_id"},
     {"tag: 'two\\nlines'", kInvalid, "INVALID_TEXT", "tag"},
+    {"preset: 'poetry'", kInvalid, "INVALID_SAMPLING", "preset"},
     {"priority: 1", kUnimplemented, "UNSUPPORTED_FIELD", "priority"},
     {"guided_json: '{}'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_json"},
     {"guided_regex: 'a'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_regex"},

@@ -29,6 +29,9 @@ TEST(OutcomeAsJson, HasTheDocumentedKeysInOrder) {
   Outcome foreseen = Good();
   foreseen.predict = true;
   EXPECT_EQ(Json::parse(OutcomeAsJson(foreseen))["predictions"], Json::array());
+  Outcome preset = Good();
+  preset.sampling.emplace().set_temperature(0.3F);
+  EXPECT_EQ(Json::parse(OutcomeAsJson(preset))["sampling"], Json({{"temperature", 0.3}}));
   const std::string line = OutcomeAsJson(Good());
   EXPECT_EQ(line.find('\n'), std::string::npos);
   const Json json = Json::parse(line);

@@ -27,7 +27,7 @@ std::string UsageErrorOf(const std::string& line) {
 
 TEST(ParsePromptLine, TakesEveryOption) {
   const PromptRequest request = Parse(
-      R"({"prompt": "hi", "request_id": "r1", "tag": "story", "model": "m", "max_tokens": 5, "min_tokens": 2,
+      R"({"prompt": "hi", "request_id": "r1", "tag": "story", "preset": "qa", "model": "m", "max_tokens": 5, "min_tokens": 2,
           "temperature": 0.5, "top_k": 3, "top_p": 0.9, "min_p": 0.1, "repetition_penalty": 1.1,
           "presence_penalty": 0.2, "frequency_penalty": 0.3, "no_repeat_ngram_size": 4,
           "seed": 18446744073709551615, "stop": ["a", "b"], "stop_token_id": [1, 2],
@@ -38,6 +38,7 @@ TEST(ParsePromptLine, TakesEveryOption) {
   const auto& spec = request.spec;
   EXPECT_EQ(spec.request_id(), "r1");
   EXPECT_EQ(spec.tag(), "story");
+  EXPECT_EQ(spec.preset(), "qa");
   EXPECT_EQ(spec.model(), "m");
   EXPECT_EQ(spec.stop().max_tokens(), 5);
   EXPECT_EQ(spec.stop().min_tokens(), 2);

@@ -46,6 +46,7 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
     if (response.has_started()) {
       outcome->started = true;
       outcome->request_id = response.started().request_id();
+      if (outcome->sampling) *outcome->sampling = response.started().sampling();
     }
     if (response.has_delta()) {
       if (outcome->token_ids.empty()) {
@@ -98,6 +99,7 @@ Outcome GenerateClient::Run(const PromptRequest& request, const OnDelta& on_delt
   Outcome outcome;
   outcome.request_id = request.spec.request_id();
   outcome.predict = request.spec.eos().predict();
+  if (!request.spec.preset().empty()) outcome.sampling.emplace();
   if (!request.unsendable.ok()) {
     outcome.status = request.unsendable;
     return outcome;

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,8 @@ struct Outcome {
   absl::Status status;     // when it is an error, the rest is what came before it
   bool started = false;    // the server took the request
   std::string request_id;  // "" when it failed before the server named it
+  // How tokens are drawn; absent unless a preset was asked for.
+  std::optional<baton::v1::SamplingParams> sampling;
   std::string text;
   std::vector<int32_t> token_ids;
   std::vector<baton::v1::TokenLogprobs> logprobs;

@@ -3,6 +3,7 @@
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "common/sample/presets.h"
 
 namespace baton {
 namespace {
@@ -43,6 +44,9 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
   const auto real = [&](const char* name, std::optional<float>* target, const char* help) {
     set->Add(With(OptionalFloatFlag(name, target), group, help));
   };
+  set->Add(
+      Common(With(Valued(TextFlag("preset", &flags->preset), "NAME"), group,
+                  "what the flags below leave out, for a kind of task: " + SamplingPresetNames())));
   set->Add(Common(With(OptionalFloatFlag("temperature", &flags->temperature), group,
                        "of the draw; 0 = greedy; default: the model's")));
   set->Add(With(OptionalIntFlag("top-k", &flags->top_k, kAnyInt), group,
@@ -102,6 +106,7 @@ baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   baton::v1::GenerationSpec spec;
   spec.set_model(flags.model);
   spec.set_tag(flags.tag);
+  spec.set_preset(flags.preset);
   auto* sampling = spec.mutable_sampling();
   if (flags.temperature) sampling->set_temperature(*flags.temperature);
   if (flags.top_p) sampling->set_top_p(*flags.top_p);

@@ -14,6 +14,7 @@ namespace baton {
 struct RequestFlags {
   std::string model;
   std::string tag;
+  std::string preset;
   std::optional<int32_t> max_tokens, min_tokens, top_k, no_repeat_ngram_size, logprobs;
   std::optional<int32_t> length_target;
   std::optional<float> length_strength;

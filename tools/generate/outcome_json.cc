@@ -84,6 +84,7 @@ OrderedJson AnswerOf(const Outcome& outcome) {
                         {"eos", EosOf(outcome)},
                         {"attempts", final.attempts()},
                         {"workers", WorkersJson(final)}};
+  if (outcome.sampling) answer["sampling"] = SamplingNumbersJson(*outcome.sampling);
   if (outcome.predict) answer["predictions"] = PredictionsOf(outcome);
   return answer;
 }

@@ -140,6 +140,7 @@ const std::map<std::string, PromptOption>& PromptOptions() {
   static const auto* const kOptions = new std::map<std::string, PromptOption>{
       {"request_id", TextOption([](auto* spec, auto id) { spec->set_request_id(id); })},
       {"tag", TextOption([](auto* spec, auto tag) { spec->set_tag(tag); })},
+      {"preset", TextOption([](auto* spec, auto name) { spec->set_preset(name); })},
       {"model", TextOption([](auto* spec, auto name) { spec->set_model(name); })},
       {"max_tokens",
        IntOption([](auto* spec, int n) { spec->mutable_stop()->set_max_tokens(n); }, length)},

@@ -77,9 +77,17 @@ class ServiceTest(unittest.TestCase):
             repetition_penalty=1.1, presence_penalty=0.1, frequency_penalty=0.1, no_repeat_ngram_size=3, seed=1,
             logit_bias={5: -1.0}, stop=["never said"], stop_token_ids=[3], include_stop_in_output=True,
             eos="honor", length_control=LengthControl(6, 1.0), skip_special_tokens=False, predict=True,
-            predict_every=2, request_id="all-of-it", tag="tests", cache_salt="s").read()
+            predict_every=2, request_id="all-of-it", tag="tests", cache_salt="s", preset="qa").read()
         self.assertEqual(answer.started.request_id, "all-of-it")
         self.assertEqual([p.at_step for p in answer.predictions], [2, 4, 6][:len(answer.predictions)])
+
+    def test_a_preset_stands_for_what_is_left_out(self):
+        sampling = self.client.generate(STORY, max_tokens=2, preset="dialogue", top_p=0.8).read().started.sampling
+        self.assertEqual({name: sampling[name] for name in ("temperature", "top_p", "no_repeat_ngram_size")},
+                         {"temperature": 0.7, "top_p": 0.8, "no_repeat_ngram_size": 4})
+        error = self.refused(preset="poetry")
+        self.assertEqual((error.reason, error.field), ("INVALID_SAMPLING", "spec.preset"))
+        self.assertIn("creative", error.message)
 
     def test_errors_have_reason_and_field(self):
         error = self.refused(temperature=-1)

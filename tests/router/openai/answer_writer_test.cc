@@ -20,6 +20,8 @@ v1::Started SomeStart() {
   started.set_request_id("r1");
   started.set_model("tiny");
   started.set_prompt_tokens(6);
+  started.mutable_sampling()->set_temperature(0.9F);
+  started.mutable_sampling()->set_top_k(0);
   return started;
 }
 
@@ -139,6 +141,7 @@ TEST(AnswerWriterTest, TheExtensionTellsTokensEndsAndPredictions) {
   EXPECT_EQ(end["natural_end_step"], Json());
   EXPECT_EQ(end["workers"], Json::parse(R"({"prefill":null,"decode":"127.0.0.1:5"})"));
   EXPECT_TRUE(end["timings_ms"].contains("kv_transfer"));
+  EXPECT_EQ(end["sampling"], Json::parse(R"({"temperature":0.9,"top_k":0})"));
 }
 
 void AddLogprobs(v1::Delta* delta, const std::string& text, float logprob) {

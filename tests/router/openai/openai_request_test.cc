@@ -46,11 +46,12 @@ TEST(OpenAiRequestTest, FieldsOfSamplingAndStoppingHaveTheirPlacesInTheSpec) {
       "presence_penalty":1,"frequency_penalty":-1.5,"repetition_penalty":1.2,"stop":["a","b"],
       "no_repeat_ngram_size":3,"stop_token_ids":[4,5],"min_tokens":2,"logit_bias":{"65":-100},
       "include_stop_str_in_output":true,"skip_special_tokens":false,"logprobs":2,"user":"me",
-      "cache_salt":"s","request_id":"r")");
+      "cache_salt":"s","request_id":"r","preset":"code")");
   const v1::GenerationSpec& spec = request.spec;
   EXPECT_EQ(std::get<std::string>(request.input), "hello");
   EXPECT_EQ(spec.model(), "m");
   EXPECT_EQ(spec.request_id(), "r");
+  EXPECT_EQ(spec.preset(), "code");
   EXPECT_EQ(spec.cache_salt(), "s");
   EXPECT_EQ(spec.stop().max_tokens(), 7);
   EXPECT_EQ(spec.stop().min_tokens(), 2);

@@ -14,7 +14,7 @@ EOS_POLICIES = {
     "continue": pb.EOS_POLICY_IGNORE_CONTINUE,
     "mask": pb.EOS_POLICY_IGNORE_MASK,
 }
-_SPEC = ("request_id", "model", "cache_salt", "tag")
+_SPEC = ("request_id", "model", "cache_salt", "tag", "preset")
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
              "frequency_penalty", "no_repeat_ngram_size", "seed", "logit_bias")
 _STOP = ("max_tokens", "min_tokens", "stop_token_ids", "include_stop_in_output")
@@ -72,7 +72,9 @@ def detokenize_request(ids: Sequence[int], model: str, skip_special_tokens: bool
 
 
 def started_of(message: pb.Started) -> types.Started:
-    return types.Started(message.request_id, message.model, message.prompt_tokens, message.seed)
+    numbers = {name: round(value, 6) if isinstance(value, float) else value
+               for name, value in ((field.name, value) for field, value in message.sampling.ListFields())}
+    return types.Started(message.request_id, message.model, message.prompt_tokens, message.seed, numbers)
 
 
 def piece_of(delta: pb.Delta) -> types.Piece:

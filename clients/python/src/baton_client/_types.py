@@ -33,6 +33,8 @@ class Options(TypedDict, total=False):
     """
 
     model: str
+    # A kind of task ("qa", "code", "creative", "dialogue") whose sampling stands for what is left out here.
+    preset: str
     max_tokens: int
     min_tokens: int
     temperature: float
@@ -133,6 +135,8 @@ class Started:
     prompt_tokens: int
     # Sent again, it gives the same tokens.
     seed: int
+    # How tokens are drawn, by the names of Options, after the request, its preset, the model and the defaults.
+    sampling: Mapping[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
