@@ -71,7 +71,7 @@ class FileTest(unittest.TestCase):
     def test_the_image_is_what_the_chart_expects(self):
         dockerfile = (packages.DOCKER / "Dockerfile").read_text()
         ports = yaml.safe_load((CHART / "values.yaml").read_text())["ports"]
-        self.assertIn(f"\nEXPOSE {ports['grpc']} {ports['admin']} 8000\n", dockerfile)
+        self.assertIn(f"\nEXPOSE {ports['grpc']} {ports['admin']} {ports['http']}\n", dockerfile)
         self.assertIn(f"BATON_PORT={ports['grpc']} ", dockerfile)
         pod = (CHART / "templates/_pod.tpl").read_text()
         user = re.search(r"runAsUser: (\d+)\n", pod)[1]

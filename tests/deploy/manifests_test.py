@@ -67,6 +67,23 @@ class ManifestsTest(chart.RenderedSets):
                 wanted = selector.get("matchLabels", selector).items()
                 self.assertEqual([name for name, labels in pods.items() if wanted <= labels.items()], [role])
 
+    def test_http_is_at_routers_only_and_can_be_left_out(self):
+        for role, spec in self.pods():
+            ports = [port["name"] for port in spec["containers"][0]["ports"]]
+            self.assertEqual(ports, ["grpc", "admin", "http"] if role == "router" else ["grpc", "admin"])
+        without = chart.manifests(chart.render(settings=[*chart.LEAST, "ports.http=0", "networkPolicy.enabled=true"]))
+        router = dict(chart.pods(without))["router"]["containers"][0]
+        self.assertNotIn("--http", " ".join(router["args"]))
+        named = {port["name"] for one in without if one["kind"] == "Service" for port in one["spec"]["ports"]}
+        self.assertEqual(named, {"grpc", "admin"})
+        self.assertNotIn("8000", json.dumps(without))
+
+    def test_an_ingress_names_a_port_of_its_service(self):
+        documents = self.sets["everything"]
+        backend = chart.find(documents, "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+        service = chart.find(documents, "Service", backend["name"])
+        self.assertIn(backend["port"]["name"], [port["name"] for port in service["spec"]["ports"]])
+
     def test_routers_are_told_names_of_services(self):
         for documents in self.sets.values():
             services = {f"{one['metadata']['name']}.{one['metadata']['namespace']}.svc:{port['port']}": one
@@ -84,8 +101,8 @@ class ManifestsTest(chart.RenderedSets):
         for _, spec in self.pods():
             container = spec["containers"][0]
             ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-            for name in ("grpc", "admin"):
-                flag = "--port" if name == "grpc" else "--admin-port"
+            for name in ports:
+                flag = "--port" if name == "grpc" else f"--{name}-port"
                 self.assertIn(f"{flag}={ports[name]}", container["args"])
             for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
                 self.assertIn(container[probe]["httpGet"]["port"], ports)

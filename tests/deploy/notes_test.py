@@ -1,5 +1,6 @@
 """What `helm install` prints can be typed: flags, services and deployments are there."""
 
+import json
 import pathlib
 import re
 import shlex
@@ -40,14 +41,20 @@ class NotesTest(unittest.TestCase):
                 hosts = re.findall(r"([a-z0-9-]+)\.llm\.svc:(\d+)", text)
                 ports = {(one["metadata"]["name"], str(port["port"])) for one in documents
                          if one["kind"] == "Service" for port in one["spec"]["ports"]}
-                self.assertEqual(len(hosts), 2)
+                self.assertEqual(len(hosts), 3)
                 self.assertLessEqual(set(hosts), ports)
+                [curl] = re.findall(r"^  (curl .*/v1/.*)$", text, re.M)
+                self.assertEqual(json.loads(shlex.split(curl)[-1])["max_tokens"], 20)
 
     def test_what_is_open_is_told(self):
         plain, _ = notes(chart.VALUE_SETS["cpu"])
-        self.assertIn("gRPC is in plain text", plain)
+        self.assertIn("gRPC and HTTP are in plain text and ask nobody who they are", plain)
+        self.assertNotIn("$BATON_API_KEY", plain)
         self.assertNotIn("-plaintext", notes(chart.VALUE_SETS["many-users-many-gpus"])[0])
-        self.assertIn("by NCCL in the clear", notes(chart.VALUE_SETS["everything"])[0])
+        everything, _ = notes(chart.VALUE_SETS["everything"])
+        self.assertIn("by NCCL in the clear", everything)
+        self.assertIn('"Authorization: Bearer $BATON_API_KEY"', everything)
+        self.assertIn("https://llm.example.org/v1", everything)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ pass the pod of `helm test`. Only addresses, ports and folders are put in the pl
 """
 
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -26,13 +27,18 @@ WORKER = ["mode=disaggregated", "log.format=text",
             for setting in ("threads=1", "kvCacheMemory=64MiB"))]
 SCALED = ["autoscaling.prometheus=http://prometheus", "monitoring.enabled=true",
           *(f"{role}.autoscaling.enabled=true" for role in ("router", "prefill", "decode"))]
+KEYS = ["router.apiKeys.secret=api-keys", "test.apiKey.secret=api-key-of-test"]
 TLS = ["tls.source=certManager", "tls.certManager.issuer=ca"]
 
 
 class Release:
-    """What the chart renders, as processes on this machine. Use as a context manager."""
+    """What the chart renders, as processes on this machine. Use as a context manager.
 
-    def __init__(self, settings):
+    `keys` are the secrets of keys: name -> {entry: text}.
+    """
+
+    def __init__(self, settings, keys=None):
+        self._keys = keys or {}
         self._documents = chart.manifests(chart.render(settings=[*chart.LEAST, *settings]))
         self._pods = dict(chart.pods(self._documents))
         self._folder = tempfile.TemporaryDirectory(prefix="baton-chart-")
@@ -63,17 +69,38 @@ class Release:
             return str(DEMO_MODEL)
         if name == "--host":
             return "--host=127.0.0.1"
-        if name in ("--port", "--admin-port"):
+        if name in ("--port", "--admin-port", "--http-port"):
             return f"{name}=0"
+        if name == "--api-keys":
+            return f"{name}={self._mounted_keys(role, pathlib.PurePath(value))}"
         if name in ("--decode-workers", "--prefill-workers"):
             return f"{name}={self.processes[name[2:].removesuffix('-workers')].grpc}"
         if name.startswith("--tls-") and value.startswith("/etc/baton/tls"):
             return f"{name}={self._certificates[role] / pathlib.PurePath(value).name}"
         if name == "--eos-log":
             return f"{name}={self._path / pathlib.PurePath(value.replace('$(POD_NAME)', 'pod')).name}"
+        if argument.endswith("://rel-baton.llm.svc:8000"):
+            # The certificate has this name, and not the address.
+            port = self.processes["router"].ready["http"].rpartition(":")[2]
+            return argument.replace("rel-baton.llm.svc:8000", f"localhost:{port}")
         if "rel-baton.llm.svc" in argument:
             return argument.replace("rel-baton.llm.svc:50051", self.processes["router"].grpc)
         return argument
+
+    def _mounted_keys(self, role, path):
+        """The file of the secret that the pod mounts there, as the kubelet would write it."""
+        spec = self._pods[role]
+        mounts = {mount["mountPath"]: mount["name"] for mount in spec["containers"][0]["volumeMounts"]}
+        [secret] = [volume["secret"] for volume in spec["volumes"] if volume["name"] == mounts[str(path.parent)]]
+        entries = {item["path"]: item["key"] for item in secret["items"]}
+        file = self._path / path.name
+        file.write_text(self._keys[secret["secretName"]][entries[path.name]])
+        return file
+
+    def _variables(self, container):
+        """What a container gets from secrets."""
+        wanted = {one["name"]: one["valueFrom"]["secretKeyRef"] for one in container.get("env", [])}
+        return {name: self._keys[one["name"]][one["key"]] for name, one in wanted.items()}
 
     def command(self, role, container, certificate):
         arguments = [self._here(certificate, argument) for argument in container["args"]]
@@ -120,7 +147,8 @@ class Release:
         for container in [*spec["initContainers"], *spec["containers"]]:
             command = self.command("test", container, "client")
             result = subprocess.run(list(map(str, command)), capture_output=True, text=True,
-                                    timeout=PATIENCE_S, check=False)
+                                    timeout=PATIENCE_S, check=False,
+                                    env={**os.environ, **self._variables(container)})
             if result.returncode != 0:
                 raise Failure(f"{container['name']} exited with {result.returncode}: {result.stderr}")
         return result.stdout
@@ -184,8 +212,8 @@ class Prometheus:
 
 
 class RunTest(unittest.TestCase):
-    def serve_and_drain(self, settings):
-        with Release([*WORKER, *settings]) as release:
+    def serve_and_drain(self, settings, keys=None):
+        with Release([*WORKER, *settings], keys) as release:
             release.wait_ready()
             for role in release.processes:
                 for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
@@ -193,14 +221,24 @@ class RunTest(unittest.TestCase):
             answer = json.loads(release.helm_test())
             self.assertEqual(answer["usage"]["completion_tokens"], 4)
             self.assertTrue(answer["workers"]["prefill"], "the prefill worker had nothing to do")
+            answered = release.processes["router"].metrics().sum("baton_http_answers_total", **{"class": "2xx"})
+            self.assertGreater(answered, 0, "the test asked nothing over HTTP")
             for role in ("router", "prefill", "decode"):
                 self.assertEqual(release.processes[role].terminate(), 0, role)
 
     def test_plain_text(self):
         self.serve_and_drain(["router.eosLog.enabled=true"])
 
-    def test_a_certificate_per_role(self):
-        self.serve_and_drain(TLS)
+    def test_a_certificate_per_role_and_keys(self):
+        self.serve_and_drain([*TLS, *KEYS], {"api-keys": {"keys": "team:secret-of-team\n"},
+                                             "api-key-of-test": {"key": "secret-of-team"}})
+
+    def test_a_wrong_key_fails_the_test_of_helm(self):
+        with Release([*WORKER, *KEYS], {"api-keys": {"keys": "team:secret-of-team\n"},
+                                        "api-key-of-test": {"key": "another"}}) as release:
+            release.wait_ready()
+            with self.assertRaisesRegex(Failure, "http exited with"):
+                release.helm_test()
 
     def test_queries_that_scale_find_one_number(self):
         with Release([*WORKER, *SCALED]) as release:

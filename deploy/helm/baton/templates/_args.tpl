@@ -71,6 +71,13 @@
 {{- end }}
 {{- include "baton.flag" (list "tenant" (printf "%s:%s" $name (join "," $parts))) }}
 {{- end }}
+{{- if gt (int $v.ports.http) 0 }}
+{{- include "baton.flag" (list "http-port" $v.ports.http) }}
+{{- include "baton.flag" (list "http-allow-origins" (join "," $r.httpAllowOrigins)) }}
+{{- end }}
+{{- if $r.apiKeys.secret }}
+- "--api-keys=/etc/baton/keys/keys"
+{{- end }}
 {{- if $r.trustTenantHeader }}
 - "--trust-tenant-header"
 {{- end }}

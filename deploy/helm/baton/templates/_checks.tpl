@@ -32,6 +32,34 @@
 {{- $wrong = append $wrong (printf "ports.grpc and ports.admin are both %d; a pod needs two ports" (int $v.ports.grpc)) }}
 {{- end }}
 
+{{- $http := int $v.ports.http }}
+{{- if and (gt $http 0) (or (eq $http (int $v.ports.grpc)) (eq $http (int $v.ports.admin))) }}
+{{- $wrong = append $wrong (printf "ports.http is %d, as ports.%s; a router needs a port for each" $http (ternary "grpc" "admin" (eq $http (int $v.ports.grpc)))) }}
+{{- end }}
+{{- if and (gt $http 0) (eq (int $v.router.service.port) (int $v.router.service.httpPort)) }}
+{{- $wrong = append $wrong (printf "router.service.port and router.service.httpPort are both %d; the service needs two, or ports.http=0" (int $v.router.service.port)) }}
+{{- end }}
+{{- if and (eq $http 0) $v.router.httpAllowOrigins }}
+{{- $wrong = append $wrong "router.httpAllowOrigins lets pages of browsers ask, but ports.http is 0, so there is nothing that they could ask" }}
+{{- end }}
+{{- if and $v.router.apiKeys.secret $v.test.enabled (not $v.test.apiKey.secret) }}
+{{- $wrong = append $wrong "router.apiKeys is set, so `helm test` needs a key: name the secret that has one in test.apiKey.secret, or set test.enabled=false" }}
+{{- end }}
+{{- if and $v.test.apiKey.secret (not $v.router.apiKeys.secret) }}
+{{- $wrong = append $wrong "test.apiKey has a key, but routers ask for none; set router.apiKeys.secret" }}
+{{- end }}
+{{- if $v.ingress.enabled }}
+{{- if eq $http 0 }}
+{{- $wrong = append $wrong "ingress is enabled, but ports.http is 0; an ingress brings HTTP to the routers, so set ports.http=8000" }}
+{{- end }}
+{{- if not $v.ingress.host }}
+{{- $wrong = append $wrong "ingress.host is empty; set the name that clients call, as in --set ingress.host=llm.example.org" }}
+{{- end }}
+{{- if and (ne $v.tls.source "none") (eq $v.tls.clientCerts "required") }}
+{{- $wrong = append $wrong "ingress is enabled, but routers take only clients with a certificate, and an ingress passes none on; set tls.clientCerts=optional, and router.apiKeys for who may ask" }}
+{{- end }}
+{{- end }}
+
 {{- range $role := $roles }}
 {{- $r := get $v $role }}
 {{- $least := add (int $r.preStopSeconds) (int $r.drainSeconds) 5 }}
@@ -131,5 +159,5 @@
 
 {{/* Flags that the chart gives itself, so that extraArgs must not. */}}
 {{- define "baton.ownflags" -}}
-host port admin-port served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
+host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
 {{- end -}}

@@ -140,6 +140,9 @@ env:
 ports:
   - {name: grpc, containerPort: {{ int $v.ports.grpc }}}
   - {name: admin, containerPort: {{ int $v.ports.admin }}}
+  {{- if and (not $worker) (gt (int $v.ports.http) 0) }}
+  - {name: http, containerPort: {{ int $v.ports.http }}}
+  {{- end }}
 # A worker has started when its model is loaded. A router's readiness depends on workers, which may
 # come later, so it has started when its page answers.
 startupProbe:
@@ -181,6 +184,10 @@ volumeMounts:
   {{- if ne $v.tls.source "none" }}
   - {name: tls, mountPath: /etc/baton/tls, readOnly: true}
   {{- end }}
+  {{- if and (not $worker) $r.apiKeys.secret }}
+  # A folder: what is mounted as a file would stay as it was when the secret changes.
+  - {name: api-keys, mountPath: /etc/baton/keys, readOnly: true}
+  {{- end }}
   {{- if $worker }}
   - {name: shm, mountPath: /dev/shm}
   {{- if include "baton.loadcache" $r }}
@@ -219,6 +226,13 @@ volumeMounts:
   secret:
     secretName: {{ include "baton.tlssecret" . }}
     # The files are root's and of the group that the process has.
+    defaultMode: 288
+{{- end }}
+{{- if and (eq .role "router") $r.apiKeys.secret }}
+- name: api-keys
+  secret:
+    secretName: {{ $r.apiKeys.secret }}
+    items: [{key: {{ $r.apiKeys.key }}, path: keys}]
     defaultMode: 288
 {{- end }}
 {{- if ne .role "router" }}
