@@ -103,12 +103,16 @@ def make_certificates(folder):
 
 
 @contextlib.contextmanager
-def secure_service():
-    """A service that speaks mutual TLS only, and the folder of its certificates."""
+def secure_service(*keys):
+    """A service that speaks mutual TLS only, and the folder of its certificates. With `keys`, it asks for one."""
     with tempfile.TemporaryDirectory(prefix="baton-tls-") as folder:
         certificates = make_certificates(folder)
-        with Served("--tls-cert", certificates / "serve.pem", "--tls-key", certificates / "serve.key",
-                    "--tls-ca", certificates / "ca.pem") as served:
+        flags = ["--tls-cert", certificates / "serve.pem", "--tls-key", certificates / "serve.key",
+                 "--tls-ca", certificates / "ca.pem"]
+        if keys:
+            (certificates / "keys").write_text("".join(f"team:{key}\n" for key in keys))
+            flags += ["--api-keys", certificates / "keys"]
+        with Served(*flags) as served:
             yield served, certificates
 
 

@@ -42,9 +42,9 @@ class Client:
     def close(self):
         self._channel.close()
 
-    def stream(self, method, request, timeout_s=60):
+    def stream(self, method, request, timeout_s=60, metadata=None):
         """A server-streaming call; iterate over it, or cancel() it."""
-        return self._call(self._channel.unary_stream, method, request, timeout_s)
+        return self._call(self._channel.unary_stream, method, request, timeout_s, metadata)
 
     def unary(self, method, request, timeout_s=60):
         return self._call(self._channel.unary_unary, method, request, timeout_s)
@@ -65,8 +65,9 @@ class Client:
         """A call that streams `requests` and whose answers stream too; a list of these."""
         return list(self.converse(method, requests, timeout_s))
 
-    def _call(self, kind, method, request, timeout_s):
-        return self._stub(kind, method)(self._body(self._method(method), request), timeout=timeout_s)
+    def _call(self, kind, method, request, timeout_s, metadata=None):
+        return self._stub(kind, method)(self._body(self._method(method), request), timeout=timeout_s,
+                                        metadata=metadata)
 
     @staticmethod
     def _method(method):

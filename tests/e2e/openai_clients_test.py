@@ -6,6 +6,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from cluster import PATIENCE_S, ROOT, Cluster
@@ -35,13 +36,20 @@ def command(client):
 
 class ClientTest(unittest.TestCase):
     def test_the_client_finds_what_it_expects(self):
-        with Cluster(router_flags=["--http-port", "0"]) as cluster:
+        with tempfile.NamedTemporaryFile("w") as keys:
+            keys.write("clients:key-of-clients\n")
+            keys.flush()
+            self.check(Cluster(router_flags=["--http-port", "0", "--api-keys", keys.name]))
+
+    def check(self, service):
+        with service as cluster:
             environment = {key: value for key, value in os.environ.items()
                            if not key.startswith(("OPENAI_", "LANGCHAIN_", "LANGSMITH_"))}
             run = subprocess.run([*COMMAND, f"http://{cluster.router.ready['http']}/v1"], text=True,
                                  capture_output=True, stdin=subprocess.DEVNULL, env=environment,
                                  timeout=2 * PATIENCE_S, check=False)
             self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+            self.assertGreater(cluster.router.metrics().sum("baton_api_key_refusals_total"), 0)
             cluster.assert_nothing_held()
 
 

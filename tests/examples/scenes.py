@@ -113,23 +113,29 @@ def check_retry(example):
         seeds = [call["request"]["spec"]["sampling"].get("seed") for call in calls]
         expect(seeds == [None, None, "77"], "the seed of the first call", calls)
         expect({call["metadata"].get("authorization") for call in calls} == {"Bearer secret"}, "the key", calls)
+    with Fake({"code": "UNAUTHENTICATED"}, {"tokens": 1}) as fake:
+        output = example.run(fake.address, "--only", "stream", code=1)
+        expect("unauthenticated" in output.lower(), "a key that is refused to be told, not to be tried again", output)
     with Fake(FULL) as fake:
         output = example.run(fake.address, "--only", "stream", "--retry-for", "0.1", code=1)
         expect("failed:" in output, "a failure that is told", output)
 
 
-def check_tls(example):
-    """Mutual TLS; without a certificate of its own it gets no answer."""
-    with secure_service() as (served, folder):
+def check_tls_and_keys(example):
+    """Mutual TLS and a key; without a certificate of its own, or with another key, it gets no answer."""
+    with secure_service("right") as (served, folder):
         trust = ["--only", "stream", "--ca", folder / "ca.pem", "--server-name", "router", "--retry-for", "0"]
-        output = example.run(served.address, *trust, "--cert", folder / "team-red.pem", "--key",
-                             folder / "team-red.key")
+        shown = ["--cert", folder / "team-red.pem", "--key", folder / "team-red.key"]
+        output = example.run(served.address, *trust, *shown, "--api-key", "right")
         expect("calls 1]" in output, "an answer", output)
-        example.run(served.address, *trust, code=1)
+        for key in (["--api-key", "wrong"], []):
+            output = example.run(served.address, *trust, *shown, *key, code=1)
+            expect("unauthenticated" in output.lower(), "the code of a key that is not known", output)
+        example.run(served.address, *trust, "--api-key", "right", code=1)
 
 
 def check(command):
     example = Example(command)
     check_service(example)
     check_retry(example)
-    check_tls(example)
+    check_tls_and_keys(example)

@@ -241,6 +241,26 @@ class TlsTest(unittest.TestCase):
                         client.models()
                 self.assertEqual(caught.exception.code, "UNAVAILABLE")
 
+    def test_keys(self):
+        with secure_service("right") as (served, folder):
+            red = Tls(ca=folder / "ca.pem", cert=folder / "team-red.pem", key=folder / "team-red.key",
+                      server_name="router")
+
+            async def ask(key):
+                async with AsyncClient(served.address, tls=red, api_key=key) as client:
+                    return (await client.generate(STORY, max_tokens=4).read()).token_ids
+            with Client(served.address, tls=red, api_key="right") as client:
+                tokens = client.generate(STORY, max_tokens=4, seed=1).read().token_ids
+            self.assertEqual(len(tokens), 4)
+            self.assertEqual(len(asyncio.run(ask("right"))), 4)
+            for wrong in ("wrong", None):
+                with self.assertRaises(BatonError) as caught, Client(served.address, tls=red, api_key=wrong) as client:
+                    client.generate(STORY, max_tokens=4).read()
+                self.assertEqual(caught.exception.code, "UNAUTHENTICATED")
+                with self.assertRaises(BatonError) as caught:
+                    asyncio.run(ask(wrong))
+                self.assertEqual(caught.exception.code, "UNAUTHENTICATED")
+
     def test_a_certificate_needs_its_key(self):
         with self.assertRaisesRegex(ValueError, "belong together"):
             Client("127.0.0.1:1", tls=Tls(ca="ca.pem", cert="me.pem"))

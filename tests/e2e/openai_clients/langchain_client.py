@@ -7,8 +7,9 @@ from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
+from openai import AuthenticationError
 
-model = ChatOpenAI(model="demo", base_url=sys.argv[1], api_key="unused", temperature=0, seed=1,
+model = ChatOpenAI(model="demo", base_url=sys.argv[1], api_key="key-of-clients", temperature=0, seed=1,
                    max_retries=0, stream_usage=True)
 messages = [SystemMessage("You are kind."), HumanMessage("List 5 animals.")]
 
@@ -31,3 +32,10 @@ async def asynchronous():
 
 assert asyncio.run(asynchronous()) == whole.content
 assert len(model.batch(["List 3 fruits.", "List 4 fruits."])) == 2
+
+try:
+    ChatOpenAI(model="demo", base_url=sys.argv[1], api_key="key-of-nobody", max_retries=0).invoke(messages)
+except AuthenticationError:
+    pass
+else:
+    raise AssertionError("an unknown key was taken")

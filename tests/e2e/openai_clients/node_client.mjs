@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: process.argv[2], apiKey: "unused", maxRetries: 0 });
+const client = new OpenAI({ baseURL: process.argv[2], apiKey: "key-of-clients", maxRetries: 0 });
 const messages = [{ role: "user", content: "List 5 animals." }];
 const asked = { model: "demo", messages, temperature: 0 };
 
@@ -53,3 +53,6 @@ await assert.rejects(client.chat.completions.create({ ...asked, top_p: 2 }), (er
   return true;
 });
 await assert.rejects(client.chat.completions.create({ ...asked, model: "other" }), OpenAI.NotFoundError);
+
+const stranger = new OpenAI({ baseURL: process.argv[2], apiKey: "key-of-nobody", maxRetries: 0 });
+await assert.rejects(stranger.chat.completions.create(asked), OpenAI.AuthenticationError);

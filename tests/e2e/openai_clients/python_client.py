@@ -8,7 +8,7 @@ import openai
 
 BASE_URL = sys.argv[1]
 LIST = [{"role": "user", "content": "List 5 animals."}]
-client = openai.OpenAI(base_url=BASE_URL, api_key="unused", max_retries=0)
+client = openai.OpenAI(base_url=BASE_URL, api_key="key-of-clients", max_retries=0)
 
 
 def refused(kind, **fields):
@@ -95,6 +95,16 @@ def raw_answer():
     assert raw.parse().id == "chatcmpl-from-python"
 
 
+def wrong_key():
+    stranger = openai.OpenAI(base_url=BASE_URL, api_key="key-of-nobody", max_retries=0)
+    try:
+        stranger.chat.completions.create(model="demo", messages=LIST)
+    except openai.AuthenticationError as error:
+        assert error.type == "authentication_error", error
+    else:
+        raise AssertionError("an unknown key was taken")
+
+
 def leaving():
     stream = client.completions.create(model="demo", prompt="Once", max_tokens=1000, stream=True,
                                        extra_body={"ignore_eos": True})
@@ -103,7 +113,7 @@ def leaving():
 
 
 async def many_at_once():
-    async with openai.AsyncOpenAI(base_url=BASE_URL, api_key="unused", max_retries=0) as asynchronous:
+    async with openai.AsyncOpenAI(base_url=BASE_URL, api_key="key-of-clients", max_retries=0) as asynchronous:
         async def one(seed):
             stream = await asynchronous.chat.completions.create(
                 model="demo", messages=LIST, max_tokens=20, seed=seed, stream=True)
@@ -112,6 +122,6 @@ async def many_at_once():
         assert len(set(texts[::2])) == 1 and len(set(texts[1::2])) == 1, texts
 
 
-for check in (models, chats, helper_for_streams, completions, errors, raw_answer, leaving):
+for check in (models, chats, helper_for_streams, completions, errors, raw_answer, wrong_key, leaving):
     check()
 asyncio.run(many_at_once())
