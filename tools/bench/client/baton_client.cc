@@ -38,7 +38,11 @@ void Fill(const BatonClientOptions& options, const PlannedRequest& request,
   v1::GenerationSpec* spec = proto->mutable_spec();
   spec->set_model(options.model);
   spec->set_cache_salt(options.cache_salt);
-  spec->mutable_sampling()->set_temperature(options.temperature);
+  if (request.preset.empty()) {
+    spec->mutable_sampling()->set_temperature(options.temperature);
+  } else {
+    spec->set_preset(request.preset);
+  }
   if (options.seed) {
     spec->mutable_sampling()->set_seed(*options.seed + static_cast<uint64_t>(request.index));
   }

@@ -117,10 +117,8 @@ absl::Status OpenAiTarget::Resolve(const std::string& host, const std::string& p
 }
 
 void OpenAiTarget::MakeBodyPrefix() {
-  OrderedJson body = {{"model", options_.model},
-                      {"temperature", OrderedJson::parse(absl::StrCat(options_.temperature))},
-                      {"stream", true},
-                      {"stream_options", {{"include_usage", true}}}};
+  OrderedJson body = {
+      {"model", options_.model}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
   if (options_.eos != EosMode::kHonor) body["ignore_eos"] = true;
   body_prefix_ = body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   body_prefix_.pop_back();
@@ -163,6 +161,11 @@ std::string OpenAiTarget::BodyOf(const PlannedRequest& request) const {
   const auto* ids = std::get_if<std::vector<int32_t>>(&request.prompt);
   std::string body = body_prefix_;
   absl::StrAppend(&body, ",\"max_tokens\":", request.max_tokens);
+  if (request.preset.empty()) {
+    absl::StrAppend(&body, ",\"temperature\":", options_.temperature);
+  } else {
+    absl::StrAppend(&body, ",\"preset\":", Quoted(request.preset));
+  }
   if (options_.seed) {
     absl::StrAppend(&body, ",\"seed\":", *options_.seed + static_cast<uint64_t>(request.index));
   }

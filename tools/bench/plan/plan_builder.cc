@@ -96,6 +96,10 @@ class PromptSource final {
 
   const std::vector<FilePrompt>& file() const { return file_; }
 
+  std::string PresetOf(const PlannedLength& length) const {
+    return length.file_prompt >= 0 ? file_[static_cast<size_t>(length.file_prompt)].preset : "";
+  }
+
   absl::StatusOr<PromptMaker::Prompt> Get(int64_t index, const PlannedLength& length) const {
     if (length.file_prompt >= 0) return file_[static_cast<size_t>(length.file_prompt)].prompt;
     return maker_->Make(
@@ -129,6 +133,7 @@ absl::StatusOr<BuiltPlan> BuildPlan(const PlanOptions& options) {
     request.at = length.at;
     request.prompt_tokens = length.input_tokens;
     request.max_tokens = length.output_tokens;
+    request.preset = source.PresetOf(length);
     BATON_ASSIGN_OR_RETURN(request.prompt, source.Get(request.index, length));
     Count(request, &built.summary);
     built.plan.requests.push_back(std::move(request));

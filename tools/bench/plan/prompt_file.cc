@@ -47,6 +47,13 @@ absl::Status TakeKey(const std::string& key, const Json& value, const std::strin
     prompt->prompt = value.get<std::string>();
     return absl::OkStatus();
   }
+  if (key == "preset") {
+    if (!value.is_string() || value.get_ref<const std::string&>().empty()) {
+      return Bad(where, value.dump(), "the name of a preset of sampling, as qa");
+    }
+    prompt->preset = value.get<std::string>();
+    return absl::OkStatus();
+  }
   if (key == "max_tokens" || key == "output_tokens") {
     if (!value.is_number_integer() || value.get<int64_t>() < 1 ||
         value.get<int64_t>() > LengthDistribution::kMax) {
@@ -55,8 +62,10 @@ absl::Status TakeKey(const std::string& key, const Json& value, const std::strin
     prompt->max_tokens = value.get<int32_t>();
     return absl::OkStatus();
   }
-  return Bad(where, absl::StrCat("the key '", key, "'"),
-             "prompt or token_ids, and max_tokens or output_tokens if the line has a length");
+  return Bad(
+      where, absl::StrCat("the key '", key, "'"),
+      "prompt or token_ids, max_tokens or output_tokens if the line has a length, and preset if "
+      "it is drawn by one");
 }
 
 absl::StatusOr<FilePrompt> ParseLine(std::string_view line, const std::string& where) {

@@ -23,6 +23,8 @@ struct PlannedRequest {
   // What the server is expected to count; -1 when only the server knows (text of a user's file).
   int32_t prompt_tokens = -1;
   int32_t max_tokens = 1;
+  // Of sampling, whose temperature then counts and not that of the run; "" = none.
+  std::string preset;
 };
 
 // Requests in order of arrival.

@@ -95,6 +95,16 @@ TEST(BatonClient, SendsWhatThePlanSays) {
   }
 }
 
+TEST(BatonClient, APresetTakesThePlaceOfTheTemperature) {
+  TimedInferenceServer server({});
+  RequestPlan plan = PlanOf(1, 2);
+  plan.requests[0].preset = "qa";
+  LoadOf(plan, {}, ClientOf(server, {.temperature = 0.7F}).get());
+  ASSERT_EQ(server.requests().size(), 1u);
+  EXPECT_EQ(server.requests()[0].spec().preset(), "qa");
+  EXPECT_FALSE(server.requests()[0].spec().sampling().has_temperature());
+}
+
 TEST(BatonClient, EosModesAreThoseOfTheProtocol) {
   const std::pair<EosMode, v1::EosPolicy> modes[] = {
       {EosMode::kHonor, v1::EOS_POLICY_HONOR},

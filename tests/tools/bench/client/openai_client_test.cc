@@ -159,6 +159,17 @@ TEST(OpenAiClient, SendsWhatThePlanSays) {
   EXPECT_EQ(Json::parse(server.bodies()[1])["prompt"], "say \"hi\"\n\xef\xbf\xbd");
 }
 
+TEST(OpenAiClient, APresetTakesThePlaceOfTheTemperature) {
+  FakeOpenAiServer server({});
+  RequestPlan plan = PlanOf(1, 2);
+  plan.requests[0].preset = "q\"a";
+  LoadOf(plan, {}, ClientOf(server, {.temperature = 0.7F}).get());
+  ASSERT_EQ(server.bodies().size(), 1u);
+  const Json body = Json::parse(server.bodies()[0]);
+  EXPECT_EQ(body["preset"], "q\"a");
+  EXPECT_FALSE(body.contains("temperature"));
+}
+
 TEST(OpenAiClient, ForcedLengthsIgnoreEos) {
   for (const EosMode mode : {EosMode::kHonor, EosMode::kMask, EosMode::kContinue}) {
     FakeOpenAiServer server({});

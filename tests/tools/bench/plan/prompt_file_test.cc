@@ -17,7 +17,7 @@ TEST(PromptFileTest, ReadsTextsIdsAndLengths) {
                                      "{\"prompt\": \"Once\", \"max_tokens\": 7}\n"
                                      "\n"
                                      "{\"token_ids\": [5, 6], \"output_tokens\": 8}\n"
-                                     "{\"prompt\": \"Twice\"}");
+                                     "{\"prompt\": \"Twice\", \"preset\": \"qa\"}");
   const auto prompts = ReadPromptFile(path);
   ASSERT_TRUE(prompts.ok()) << prompts.status();
   ASSERT_EQ(prompts->size(), 3U);
@@ -27,6 +27,8 @@ TEST(PromptFileTest, ReadsTextsIdsAndLengths) {
   EXPECT_EQ((*prompts)[1].max_tokens, 8);
   EXPECT_EQ((*prompts)[1].line, 3);
   EXPECT_EQ((*prompts)[2].max_tokens, 0);
+  EXPECT_EQ((*prompts)[0].preset, "");
+  EXPECT_EQ((*prompts)[2].preset, "qa");
 }
 
 TEST(PromptFileTest, RefusesWhatItWouldHaveToIgnore) {
@@ -47,6 +49,7 @@ TEST(PromptFileTest, RefusesWhatItWouldHaveToIgnore) {
       {R"({"prompt": "a", "max_tokens": "7"})", "7"},
       {R"({"prompt": "a", "max_tokens": 7, "output_tokens": 7})", "both"},
       {R"({"prompt": "a", "temperature": 1})", "'temperature'"},
+      {R"({"prompt": "a", "preset": ""})", "\"\""},
       {R"({"prompt": "a", "messages": []})", "'messages'"},
   };
   const TempDir dir;
