@@ -20,7 +20,7 @@ namespace baton {
 
 // What one client may cost. Each has a defined answer, told behind it.
 struct HttpLimits {
-  size_t header_bytes = size_t{32} << 10;  // 431
+  size_t header_bytes = size_t{32} << 10;  // 431, as for more than 128 fields
   size_t body_bytes = size_t{16} << 20;    // 413
   // Of all bodies that are being received: 503 with Retry-After.
   size_t receiving_bytes = size_t{1} << 30;

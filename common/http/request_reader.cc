@@ -11,6 +11,9 @@
 namespace baton {
 namespace {
 
+// Each field takes many times its least size in memory, so bytes alone are no bound.
+constexpr size_t kMostFields = 128;
+
 namespace http = boost::beast::http;
 using BeastError = boost::beast::error_code;
 
@@ -69,14 +72,21 @@ RequestReader::Progress RequestReader::Read(std::string_view* input) {
     BeastError error;
     const size_t taken = beast.put(boost::asio::const_buffer(input->data(), input->size()), error);
     input->remove_prefix(taken);
-    if (error == http::error::header_limit) {
-      return Fail(431, absl::StrCat("the header has more than ", header_bytes_, " bytes"));
-    }
     if (error == http::error::body_limit) {
-      return Fail(413, absl::StrCat("the body has more than ", body_bytes_, " bytes"));
+      return Fail(413, absl::StrCat("the body has more than ", body_bytes_, " bytes; send less"));
     }
-    if (error && error != http::error::need_more) {
-      return Fail(400, absl::StrCat("the request cannot be read: ", error.message()));
+    const bool right = !error || error == http::error::need_more;
+    if (!right && error != http::error::header_limit) {
+      return Fail(400, absl::StrCat("the request cannot be read: ", error.message(),
+                                    "; send one as HTTP/1.1 has it"));
+    }
+    // The parser's own limit is one of what it has not understood yet: fields that come piece by
+    // piece could go on for ever.
+    if (!header_done_) header_taken_ += taken;
+    const size_t rest = beast.is_header_done() ? 0 : input->size();
+    if (!right || header_taken_ + rest > header_bytes_) {
+      return Fail(431, absl::StrCat("the header has more than ", header_bytes_,
+                                    " bytes; send fewer or shorter fields"));
     }
     if (!header_done_ && beast.is_header_done()) return OnHeader();
     if (error == http::error::need_more) {
@@ -104,6 +114,10 @@ RequestReader::Progress RequestReader::OnHeader() {
     if (field.name() == http::field::host) ++hosts;
     request_.headers.emplace_back(View(field.name_string()), View(field.value()));
   }
+  if (request_.headers.size() > kMostFields) {
+    return Fail(431, absl::StrCat("the header has ", request_.headers.size(),
+                                  " fields; expected at most ", kMostFields));
+  }
   if (!TakeTarget(View(message.target()))) {
     return Fail(400, "the request's target is no path; expected one that begins with /");
   }
@@ -117,9 +131,14 @@ RequestReader::Progress RequestReader::OnHeader() {
     expects_continue_ = has_body();
   }
   // The parser passes over others, and would take the body for the next request.
-  if (const std::string* coding = request_.Find("Transfer-Encoding");
-      coding != nullptr && !absl::EqualsIgnoreCase(*coding, "chunked")) {
-    return Fail(501, "the transfer coding is not known here; expected chunked");
+  if (const std::string* coding = request_.Find("Transfer-Encoding"); coding != nullptr) {
+    if (!absl::EqualsIgnoreCase(*coding, "chunked")) {
+      return Fail(501, "the transfer coding is not known here; expected chunked");
+    }
+    // Who passes on what is older than chunks would not see them.
+    if (http_1_0()) {
+      return Fail(400, "HTTP/1.0 has no transfer codings; send HTTP/1.1, or a Content-Length");
+    }
   }
   beast.eager(true);
   return Progress::kHeader;
@@ -127,10 +146,11 @@ RequestReader::Progress RequestReader::OnHeader() {
 
 bool RequestReader::TakeTarget(std::string_view target) {
   // Proxies ask for a whole URL.
-  if (const size_t scheme = target.find("://");
-      scheme != std::string_view::npos && !target.starts_with('/')) {
-    const size_t path = target.find_first_of("/?", scheme + 3);
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!absl::StartsWithIgnoreCase(Absl(target), Absl(scheme))) continue;
+    const size_t path = target.find_first_of("/?", scheme.size());
     target = path == std::string_view::npos ? std::string_view("/") : target.substr(path);
+    break;
   }
   const size_t mark = target.find('?');
   request_.path = std::string(target.substr(0, mark));

@@ -56,6 +56,7 @@ class RequestReader final {
   std::unique_ptr<Parser> parser_;
   HttpRequest request_;
   Failure failure_;
+  size_t header_taken_ = 0;  // bytes of the header so far
   bool header_done_ = false;
   bool expects_continue_ = false;
 };

@@ -98,6 +98,47 @@ TEST(RequestReader, RefusesAHeaderBeyondTheLimit) {
             431);
 }
 
+// A field is understood when the first byte of the next is there, and is then out of sight.
+TEST(RequestReader, HoldsTheLimitAgainstFieldsThatComeOneByOne) {
+  RequestReader reader(kHeaderBytes, kBodyBytes);
+  std::string waiting = "GET / HTTP/1.1\r\nHost: h\r\nX";
+  size_t sent = waiting.size();
+  Progress last = Progress::kMore;
+  while (last == Progress::kMore && sent < 4 * kHeaderBytes) {
+    std::string_view view = waiting;
+    last = reader.Read(&view);
+    waiting.erase(0, waiting.size() - view.size());
+    waiting += ": 1\r\nX";
+    sent += 6;
+  }
+  ASSERT_EQ(last, Progress::kFailed);
+  EXPECT_EQ(reader.failure().status, 431);
+  EXPECT_LE(sent, kHeaderBytes + 12);
+}
+
+TEST(RequestReader, TheLimitIsOneOfTheLineAndTheFieldsTogether) {
+  const auto text = [](size_t path, size_t value) {
+    return "GET /" + std::string(path, 'p') +
+           " HTTP/1.1\r\nHost: h\r\nX: " + std::string(value, 'x') + "\r\n\r\n";
+  };
+  const size_t others = text(0, 0).size();
+  EXPECT_EQ(StatusOf(text(300, kHeaderBytes - others - 300)), 0);
+  EXPECT_EQ(StatusOf(text(300, kHeaderBytes - others - 299)), 431);
+}
+
+TEST(RequestReader, RefusesMoreFieldsThanAnybodyNeeds) {
+  const auto status = [](int fields) {
+    std::string text = "GET / HTTP/1.1\r\nHost: h\r\n";
+    for (int i = 1; i < fields; ++i) text += "a:\r\n";
+    RequestReader reader(4096, kBodyBytes);
+    const std::string whole = text + "\r\n";
+    std::string_view view = whole;
+    return reader.Read(&view) == Progress::kFailed ? reader.failure().status : 0;
+  };
+  EXPECT_EQ(status(128), 0);
+  EXPECT_EQ(status(129), 431);
+}
+
 TEST(RequestReader, RefusesWhatIsNoRequest) {
   EXPECT_EQ(StatusOf("\x16\x03\x01\x02\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("GET / HTTP/1.1\nHost: h\n\n\r\n\r\n"), 400);
@@ -130,11 +171,19 @@ TEST(RequestReader, RefusesTwoLengths) {
             501);
 }
 
+// A proxy of that age passes on what it takes for a body without end, or none.
+TEST(RequestReader, RefusesChunksOfOldClients) {
+  EXPECT_EQ(StatusOf("POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: "
+                     "chunked\r\n\r\n0\r\n\r\n"),
+            400);
+}
+
 TEST(RequestReader, TakesTheWholeUrlsOfProxies) {
   Reading reading("GET http://h:1/x?y HTTP/1.1\r\nHost: h:1\r\n\r\n");
   ASSERT_EQ(reading.last, Progress::kDone);
   EXPECT_EQ(reading.reader.request().path, "/x");
   EXPECT_EQ(reading.reader.request().query, "y");
+  EXPECT_EQ(StatusOf("GET x?http://h/x HTTP/1.1\r\nHost: h\r\n\r\n"), 400);
 }
 
 }  // namespace
