@@ -90,6 +90,9 @@ void Connection::WaitWritable() {
 }
 
 void Connection::OnReadable() {
+  // Both waits of a socket may be over at once, and the other one ended the connection. Its
+  // descriptor is perhaps another one's by now.
+  if (phase_ == Phase::kClosed) return;
   if (phase_ == Phase::kHandshake) return Handshake();
   if (phase_ == Phase::kLinger) return Discard();
   if (!output_.empty()) {
