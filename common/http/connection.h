@@ -67,6 +67,8 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   void WriteHead(ExchangeState::Head head, size_t body_bytes);
   // Takes what the handler has ready, once what was taken before is written.
   void Pump();
+  // From the end of the answer on the client has a fixed time for what is left of it.
+  void BeginEnding();
   // Writes as much as the client takes.
   void Flush();
   void FinishAnswer();
@@ -98,6 +100,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   bool is_head_ = false;
   bool http_1_0_ = false;
   bool chunked_ = false;
+  bool ending_ = false;       // nothing comes behind what is in `output_` and `state_`
   bool answer_ends_ = false;  // with what is in `output_`
   std::string output_;
   size_t written_ = 0;  // of output_

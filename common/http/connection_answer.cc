@@ -49,7 +49,7 @@ void Connection::Answer(HttpReply reply, bool close) {
             reply.body.size());
   if (!is_head_) output_ += reply.body;
   answer_ends_ = true;
-  deadline_ = options_.clock->Now() + options_.limits.slow_client;
+  BeginEnding();
   Flush();
 }
 
@@ -81,9 +81,20 @@ void Connection::WriteHead(ExchangeState::Head head, size_t body_bytes) {
   ++shared.answers[group];
 }
 
+void Connection::BeginEnding() {
+  if (std::exchange(ending_, true)) return;
+  deadline_ = options_.clock->Now() + options_.limits.slow_client;
+}
+
 void Connection::Pump() {
   for (int turn = 0; turn < kTurns; ++turn) {
-    if (phase_ != Phase::kAnswer || state_ == nullptr || !output_.empty() || answer_ends_) return;
+    if (phase_ != Phase::kAnswer || state_ == nullptr || answer_ends_) return;
+    if (!output_.empty()) {
+      const ExchangeState::Fate fate = state_->fate();
+      if (fate == ExchangeState::Fate::kAborted) return Close();
+      if (fate == ExchangeState::Fate::kEnded) BeginEnding();
+      return;
+    }
     ExchangeState::Outgoing next = state_->Take();
     if (next.abort) return Close();
     if (next.head) WriteHead(*std::move(next.head), next.body.size());
@@ -91,7 +102,7 @@ void Connection::Pump() {
     if (next.end) {
       if (chunked_ && !is_head_) output_ += LastChunkText();
       answer_ends_ = true;
-      deadline_ = options_.clock->Now() + options_.limits.slow_client;
+      BeginEnding();
     }
     if (output_.empty() && !answer_ends_) return;
     Flush();
@@ -118,7 +129,7 @@ void Connection::Flush() {
   }
   const bool all = written_ == output_.size();
   if (state_ != nullptr && progress) state_->Left(output_.size() - written_);
-  if (phase_ == Phase::kAnswer && !answer_ends_) {
+  if (phase_ == Phase::kAnswer && !ending_) {
     // Twice the time, so that a handler that looks at StalledSince can end it with a reason.
     if (all) deadline_ = base::kNever;
     if (!all && (progress || deadline_ == base::kNever)) {
@@ -133,7 +144,7 @@ void Connection::Flush() {
 
 void Connection::FinishAnswer() {
   LeaveAnswer();
-  answer_ends_ = false;
+  answer_ends_ = ending_ = false;
   if (state_ != nullptr) std::exchange(state_, nullptr)->Complete();
   if (!keep_alive_ || thread_->shared().going_away) return Linger();
   BecomeIdle();

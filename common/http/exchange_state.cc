@@ -50,14 +50,16 @@ void ExchangeState::End() {
   if (!begun_ || ended_ || gone_) return;
   ended_ = true;
   next_.end = true;
+  woken_ = false;
   Wake();
 }
 
 void ExchangeState::Abort() {
   base::MutexLock lock(&mutex_);
   if (ended_ || gone_) return;
-  ended_ = true;
+  ended_ = aborted_ = true;
   next_ = {.head = std::nullopt, .body = "", .abort = true};
+  woken_ = false;
   Wake();
 }
 
@@ -89,6 +91,12 @@ void ExchangeState::OnGone(std::function<void()> gone) {
 std::optional<base::Instant> ExchangeState::StalledSince() const {
   base::MutexLock lock(&mutex_);
   return stalled_since_;
+}
+
+ExchangeState::Fate ExchangeState::fate() const {
+  base::MutexLock lock(&mutex_);
+  if (aborted_) return Fate::kAborted;
+  return ended_ ? Fate::kEnded : Fate::kOpen;
 }
 
 ExchangeState::Outgoing ExchangeState::Take() {

@@ -15,8 +15,8 @@ namespace baton {
 // other, and the news that the client is gone on the way back. Thread-safe; knows no sockets.
 class ExchangeState final {
  public:
-  // `wake` is called when there is something to take and was not before, with a lock held, so it
-  // must only pass that on.
+  // `wake` is called when there is something to take and was not before, and at the end, with a
+  // lock held, so it must only pass that on.
   ExchangeState(size_t buffer_bytes, const base::Clock* clock, std::function<void()> wake)
       : buffer_bytes_(buffer_bytes), clock_(clock), wake_(std::move(wake)) {}
 
@@ -42,6 +42,9 @@ class ExchangeState final {
     bool end = false;    // nothing comes after it
     bool abort = false;  // nothing of this or before is of use any more
   };
+  enum class Fate { kOpen, kEnded, kAborted };
+  // What the handler has made of the answer, of which Take may not have told yet.
+  Fate fate() const;
   // What came since the last call. Its bytes wait for the client until Left says otherwise.
   Outgoing Take();
   // So many bytes of what was taken still wait for the client, which has just taken others.
@@ -61,6 +64,7 @@ class ExchangeState final {
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // by whatever means
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
   bool complete_ ABSL_GUARDED_BY(mutex_) = false;
   Outgoing next_ ABSL_GUARDED_BY(mutex_);

@@ -60,6 +60,12 @@ class RawHttp final {
     read_.erase(0, body_bytes);
     return answer;
   }
+  // Takes what came, and at most so many bytes more; how many there were.
+  size_t Take(size_t bytes) {
+    std::string got(bytes, ' ');
+    const ssize_t more = recv(fd_, got.data(), got.size(), MSG_DONTWAIT);
+    return std::exchange(read_, "").size() + static_cast<size_t>(more > 0 ? more : 0);
+  }
   // All until the server closes.
   std::string ReadAll() {
     while (Receive()) {

@@ -91,6 +91,26 @@ TEST_F(ExchangeStateTest, AbortDropsWhatWaits) {
   EXPECT_EQ(next.body, "");
 }
 
+// The connection may have been woken before, and wait for its client to take the rest.
+TEST_F(ExchangeStateTest, TheEndWakesOnceMore) {
+  state_->Begin(200, {});
+  state_->Write("abc");
+  EXPECT_EQ(state_->fate(), ExchangeState::Fate::kOpen);
+  EXPECT_EQ(wakes_, 1);
+  state_->End();
+  EXPECT_EQ(wakes_, 2);
+  EXPECT_EQ(state_->fate(), ExchangeState::Fate::kEnded);
+  EXPECT_EQ(state_->Take().body, "abc");
+}
+
+TEST_F(ExchangeStateTest, AbortWakesOnceMore) {
+  state_->Begin(200, {});
+  state_->Write("abc");
+  state_->Abort();
+  EXPECT_EQ(wakes_, 2);
+  EXPECT_EQ(state_->fate(), ExchangeState::Fate::kAborted);
+}
+
 TEST_F(ExchangeStateTest, OneThatIsLetGoOfIsAnswered) {
   std::make_unique<HttpExchange>(HttpRequest{}, state_).reset();
   const ExchangeState::Outgoing next = state_->Take();

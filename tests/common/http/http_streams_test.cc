@@ -132,6 +132,42 @@ TEST_F(HttpStreamsTest, AClientThatDoesNotTakeTheRestIsCutOff) {
   EXPECT_LT(client.ReadAll().size(), size_t{8} << 20);
 }
 
+// However it makes progress, so that nobody holds a buffer for hours.
+TEST_F(HttpStreamsTest, AStreamThatHasEndedIsTakenInTimeOrCutOff) {
+  // A short time for headers, so that the server looks at its clock often.
+  Start({.header_time = std::chrono::milliseconds(20),
+         .slow_client = std::chrono::seconds(30),
+         .write_buffer_bytes = 32 << 20});
+  RawHttp client(server_->port());
+  client.Send(kAsk);
+  auto exchange = Next();
+  exchange->Begin(200, {});
+  ASSERT_TRUE(exchange->Write(std::string(16 << 20, 'x')));
+  ASSERT_FALSE(client.ReadTo("\r\n\r\n").empty());
+  exchange->End();
+  size_t taken = 0;
+  const base::Instant ended = clock_.Now();
+  EXPECT_TRUE(Eventually([&] {
+    taken += client.Take(64 << 10);
+    clock_.Advance(std::chrono::seconds(1));
+    return server_->counts().connections_open == 0;
+  }));
+  EXPECT_LT(taken, size_t{16} << 20);
+  EXPECT_GE(clock_.Now() - ended, std::chrono::seconds(30));
+}
+
+TEST_F(HttpStreamsTest, AbortDoesNotWaitForTheClient) {
+  Start({.write_buffer_bytes = 32 << 20});
+  RawHttp client(server_->port(), 4096);
+  client.Send(kAsk);
+  auto exchange = Next();
+  exchange->Begin(200, {});
+  ASSERT_TRUE(exchange->Write(std::string(16 << 20, 'x')));
+  ASSERT_FALSE(client.ReadTo("\r\n\r\n").empty());
+  exchange->Abort();
+  EXPECT_TRUE(Eventually([&] { return server_->counts().connections_open == 0; }));
+}
+
 TEST_F(HttpStreamsTest, AbortIsABrokenAnswer) {
   Start();
   RawHttp client(server_->port());
