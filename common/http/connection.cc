@@ -180,6 +180,9 @@ void Connection::ConsumeView(std::string_view* view) {
       phase_ = Phase::kHeader;
       deadline_ = options_.clock->Now() + options_.limits.header_time;
       thread_->MarkBusy(this);
+      // Of the request before, and not of one whose header cannot be read.
+      is_head_ = http_1_0_ = false;
+      origin_.clear();
       reader_ =
           std::make_unique<RequestReader>(options_.limits.header_bytes, options_.limits.body_bytes);
     }

@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "absl/strings/ascii.h"
 #include "boost/asio/buffer.hpp"
 #include "boost/beast/core/buffers_to_string.hpp"
 #include "boost/beast/http/chunk_encode.hpp"
@@ -16,7 +17,7 @@ namespace http = boost::beast::http;
 
 std::string OneLine(std::string value) {
   for (char& byte : value) {
-    if (byte == '\r' || byte == '\n' || byte == '\0') byte = ' ';
+    if (absl::ascii_iscntrl(static_cast<unsigned char>(byte))) byte = ' ';
   }
   return value;
 }

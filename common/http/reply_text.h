@@ -19,7 +19,8 @@ struct ReplyHead {
   double unix_now = 0;  // seconds, for Date
 };
 
-// Line breaks in values, which would be headers of their own, become spaces.
+// Control characters in values become spaces: line breaks would begin headers of their own, and
+// clients refuse an answer for the others.
 std::string HeadText(const ReplyHead& head);
 // `bytes`, not empty, as one chunk of a chunked body.
 std::string ChunkText(std::string_view bytes);

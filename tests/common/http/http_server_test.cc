@@ -26,7 +26,7 @@ class HttpServerTest : public testing::Test {
     auto server = HttpServer::Start(std::move(options), [](std::shared_ptr<HttpExchange> exchange) {
       const HttpRequest& request = exchange->request();
       exchange->Reply({.status = 200,
-                       .headers = {{"X-Line", "a\r\nInjected: 1"}},
+                       .headers = {{"X-Line", "a\r\nInjected: 1"}, {"X-Bell", "\a\x7f"}},
                        .body = request.method + " " + request.path + " " + request.body});
     });
     ASSERT_TRUE(server.ok()) << server.status();
@@ -58,8 +58,9 @@ TEST_F(HttpServerTest, AnswersAndKeepsTheConnection) {
 
 TEST_F(HttpServerTest, AValueCannotBecomeAHeader) {
   Start();
-  EXPECT_THAT(Ask("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
-              HasSubstr("X-Line: a  Injected: 1\r\n"));
+  EXPECT_THAT(
+      Ask("GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
+      AllOf(HasSubstr("X-Line: a  Injected: 1\r\n"), Not(HasSubstr("\a")), Not(HasSubstr("\x7f"))));
 }
 
 TEST_F(HttpServerTest, AnswersPipelinedRequestsInTheirOrder) {
@@ -81,6 +82,15 @@ TEST_F(HttpServerTest, HeadHasNoBodyAndItsLength) {
   Start();
   EXPECT_THAT(Ask("HEAD /x HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"),
               AllOf(HasSubstr("Content-Length: 8\r\n"), testing::EndsWith("\r\n\r\n")));
+}
+
+TEST_F(HttpServerTest, WhatCannotBeReadIsAnsweredForItself) {
+  Start();
+  // The head and the version of the request before mean nothing for it.
+  const std::string answers =
+      Ask("HEAD /x HTTP/1.0\r\nConnection: keep-alive\r\n\r\nnonsense\r\n\r\n");
+  EXPECT_THAT(answers, AllOf(StartsWith("HTTP/1.0 200 "), HasSubstr("HTTP/1.1 400 "),
+                             HasSubstr("the request cannot be read")));
 }
 
 TEST_F(HttpServerTest, AnOldClientIsAnsweredAndLeft) {
