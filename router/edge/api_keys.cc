@@ -1,8 +1,8 @@
 #include "router/edge/api_keys.h"
 
 #include <algorithm>
+#include <array>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -48,11 +48,9 @@ absl::Status ApiKeys::Add(std::string_view line, int number) {
   }
   if (!IsKey(key)) return WrongLine(number, "has no such key behind its colon");
   Entry entry{.name = std::string(name), .digest = Sha256Hex(key)};
-  for (const Entry& other : entries_) {
-    if (other.digest == entry.digest) {
-      return WrongLine(number, absl::StrCat("gives ", entry.name, " the key of ", other.name,
-                                            ", and nobody could tell them apart"));
-    }
+  // Without the names, which are the keys where somebody wrote KEY:NAME.
+  if (std::ranges::count(entries_, entry.digest, &Entry::digest) > 0) {
+    return WrongLine(number, "has the key of a line above; give each key once");
   }
   entries_.push_back(std::move(entry));
   return absl::OkStatus();
@@ -107,12 +105,22 @@ ApiKeyFile::~ApiKeyFile() {
 }
 
 absl::StatusOr<ApiKeys> ApiKeyFile::Read() const {
+  // By read, since iterators throw where reading fails: a folder can be opened, too.
   std::ifstream file(path_, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file || text.size() > kMaxFileBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("--api-keys ", path_, " cannot be read",
-                                                   file ? ", because it is too large" : "",
-                                                   "; check the path and its rights"));
+  std::string text;
+  std::array<char, 4096> piece;
+  while (file && text.size() <= kMaxFileBytes) {
+    file.read(piece.data(), piece.size());
+    text.append(piece.data(), static_cast<size_t>(file.gcount()));
+  }
+  if (text.size() > kMaxFileBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("--api-keys ", path_, " has more than ",
+                                                   kMaxFileBytes,
+                                                   " bytes; give a file with fewer keys"));
+  }
+  if (!file.eof()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--api-keys ", path_, " cannot be read; expected ", "a file that this process may read"));
   }
   absl::StatusOr<ApiKeys> keys = ApiKeys::Parse(text);
   if (keys.ok()) return keys;

@@ -39,7 +39,10 @@ TEST(ApiKeys, ErrorsNameTheLineAndNoKey) {
   EXPECT_THAT(MessageOf("red:a secret"), AllOf(HasSubstr("line 1 "), Not(HasSubstr("secret"))));
   EXPECT_THAT(MessageOf("red:" + std::string(257, 'x')), HasSubstr("line 1 "));
   EXPECT_THAT(MessageOf("red:same\nblue:same"),
-              AllOf(HasSubstr("line 2 gives blue the key of red"), Not(HasSubstr("same"))));
+              AllOf(HasSubstr("line 2 has the key of a line above"), Not(HasSubstr("same"))));
+  // The wrong way round.
+  EXPECT_THAT(MessageOf("secret1:red\nsecret2:red"),
+              AllOf(HasSubstr("line 2 "), Not(HasSubstr("secret"))));
   EXPECT_THAT(MessageOf("# nobody\n"), HasSubstr("no line holds a key"));
 }
 
@@ -96,8 +99,15 @@ TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
   }));
 }
 
+TEST_F(ApiKeyFileTest, AFolderIsNoFile) {
+  std::filesystem::create_directory(dir_ + "/keys");
+  EXPECT_THAT(std::string(Open().status().message()), HasSubstr("cannot be read"));
+}
+
 TEST_F(ApiKeyFileTest, AFileThatCannotServeIsRefused) {
   EXPECT_THAT(std::string(Open().status().message()), HasSubstr("cannot be read"));
+  Write(std::string((4 << 20) + 1, '#'));
+  EXPECT_THAT(std::string(Open().status().message()), HasSubstr("more than 4194304 bytes"));
   Write("red\n");
   EXPECT_THAT(std::string(Open().status().message()),
               AllOf(HasSubstr("--api-keys "), HasSubstr("line 1 has no colon")));
