@@ -17,6 +17,8 @@ constexpr size_t kMaxBodyDepth = 32;
 // A value takes up to 16 times its bytes in memory, and a prompt may be given as ids.
 constexpr int64_t kMaxBodyValues = int64_t{1} << 21;
 constexpr size_t kExcerptBytes = 64;
+// The library's code for one that no double can hold.
+constexpr int kNumberTooLarge = 406;
 
 std::string Excerpt(std::string_view text) {
   return absl::StrCat("'", absl::CHexEscape(std::string(text.substr(0, kExcerptBytes))),
@@ -46,7 +48,13 @@ class BodyCheck final : public nlohmann::json_sax<BodyJson> {
                                             " stands twice in one object; give it once"));
   }
 
-  bool parse_error(size_t position, const std::string& token, const BodyJson::exception&) override {
+  bool parse_error(size_t position, const std::string& token,
+                   const BodyJson::exception& error) override {
+    if (error.id == kNumberTooLarge) {
+      return Fail(Reason::kLimitExceeded,
+                  absl::StrCat("the number ", Excerpt(token), ", which ends at byte ", position,
+                               ", is too large; expected at most 1.8e308"));
+    }
     return Fail(Reason::kNone, absl::StrCat("the body is not JSON in UTF-8: at byte ", position,
                                             ", near ", Excerpt(token), "; expected an object"));
   }

@@ -51,10 +51,12 @@ bool IsJson(const HttpRequest& head) {
   return type != nullptr && absl::StartsWithIgnoreCase(*type, "application/json");
 }
 
+std::string NewRequestId() { return absl::StrFormat("req-%016x", RandomBits()); }
+
 // The id that the header gives, else a new one. INVALID_TEXT for one that cannot stand in logs.
 absl::StatusOr<std::string> RequestIdOf(const HttpRequest& head) {
   const std::string* given = head.Find(kRequestIdHeader);
-  if (given == nullptr || given->empty()) return absl::StrFormat("req-%016x", RandomBits());
+  if (given == nullptr || given->empty()) return NewRequestId();
   BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kRequestId, std::ssize(*given)));
   if (std::ranges::all_of(*given, [](char c) { return c > ' ' && c <= '~'; })) return *given;
   return InvalidArgument(
@@ -113,10 +115,11 @@ std::optional<HttpReply> OpenAiFront::Admit(const HttpRequest& head,
                             "/v1/chat/completions, /v1/models or /health");
   }
   const std::string_view method = IsGeneration(*page) ? "POST" : "GET";
-  if (head.method != method) {
+  // The server leaves out the body of an answer to HEAD.
+  if (head.method != method && (head.method != "HEAD" || IsGeneration(*page))) {
     HttpReply reply = OpenAiErrorReply(
         405, absl::StrCat("this path does not take the method; expected ", std::string(method)));
-    reply.headers.emplace_back("allow", std::string(method));
+    reply.headers.emplace_back("allow", IsGeneration(*page) ? "POST" : "GET, HEAD");
     return reply;
   }
   if (*page == Page::kHealth) return std::nullopt;
@@ -174,7 +177,7 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
   absl::StatusOr<std::string> id = RequestIdOf(head);
   absl::StatusOr<Caller> caller = CallerOf(head, callers_);
   if (caller.ok() && !id.ok()) caller = id.status();
-  const std::string request_id = id.ok() ? *std::move(id) : "";
+  const std::string request_id = id.ok() ? *std::move(id) : NewRequestId();
   const auto body = std::make_shared<const std::string>(exchange->TakeBody());
   const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id, context_->clock);
   const base::Instant now = context_->clock->Now();

@@ -75,10 +75,11 @@ absl::Status TakeSeed(const BodyField& field, RequestDraft* draft) {
     draft->request.spec.mutable_sampling()->set_seed(field.value.get<uint64_t>());
     return absl::OkStatus();
   }
-  BATON_ASSIGN_OR_RETURN(const int64_t seed, IntegerOf(field.name, field.value));
-  if (seed == -1) return absl::OkStatus();
-  if (seed < 0) return WrongType(field.name, field.value, "a whole number of at least 0");
-  draft->request.spec.mutable_sampling()->set_seed(static_cast<uint64_t>(seed));
+  const absl::StatusOr<int64_t> seed = IntegerOf(field.name, field.value);
+  if (!seed.ok() || *seed < -1) {
+    return WrongType(field.name, field.value, "a whole number from 0 to 18446744073709551615");
+  }
+  if (*seed >= 0) draft->request.spec.mutable_sampling()->set_seed(static_cast<uint64_t>(*seed));
   return absl::OkStatus();
 }
 
@@ -136,6 +137,12 @@ absl::Status TakeLogitBias(const BodyField& field, RequestDraft* draft) {
     if (error != std::errc() || end != key.data() + key.size()) {
       return InvalidArgument(Reason::kInvalidTokenId, field.name,
                              "a key of logit_bias is no id of a token; expected whole numbers");
+    }
+    // As "5" and "05".
+    if (biases.contains(id)) {
+      return InvalidArgument(
+          Reason::kInvalidTokenId, field.name,
+          absl::StrCat("logit_bias names the token ", id, " twice; name each once"));
     }
     BATON_ASSIGN_OR_RETURN(biases[id], FloatOf(field.name, value));
   }

@@ -118,7 +118,7 @@ absl::Status ReadPrompt(const BodyJson& value, RequestDraft* draft) {
   }
   if (!prompt->is_array()) return WrongType("prompt", *prompt, kExpected);
   if (prompt->size() > 1 && !(*prompt)[0].is_number()) {
-    return NotThere("prompt", "as a list of several; send one request for each");
+    return NotThere("prompt", "as a list of several prompts; send one request for each");
   }
   BATON_ASSIGN_OR_RETURN(draft->request.input, IdsOf("prompt", *prompt));
   return absl::OkStatus();

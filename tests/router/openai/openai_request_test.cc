@@ -75,6 +75,20 @@ TEST(OpenAiRequestTest, FieldsOfSamplingAndStoppingHaveTheirPlacesInTheSpec) {
   EXPECT_FALSE(request.shape.extension);
 }
 
+TEST(OpenAiRequestTest, NumbersThatDoNotFitAreSaidToBeSo) {
+  const auto refuse = [](const std::string& fields, const std::string& field,
+                         const std::string& says) {
+    ExpectBodyRefused(OpenAiApi::kCompletions, {R"({"prompt":"x",)" + fields + "}", field, says});
+  };
+  EXPECT_EQ(Completion(R"(,"seed":18446744073709551615)").spec.sampling().seed(), ~uint64_t{0});
+  refuse(R"("seed":18446744073709551616)", "seed", "from 0 to 18446744073709551615");
+  refuse(R"("seed":-2)", "seed", "seed is -2; expected a whole number from 0");
+  refuse(R"("seed":1.5)", "seed", "seed is 1.5; expected a whole number from 0");
+  refuse(R"("temperature":1e400)", "", "the number '1e400', which ends at byte 33, is too large");
+  refuse(R"("temperature":NaN)", "", "not JSON");
+  refuse(R"("logit_bias":{"5":1,"05":2})", "logit_bias", "names the token 5 twice");
+}
+
 TEST(OpenAiRequestTest, WhatIsLeftOutStaysUnset) {
   for (const char* nothing :
        {"", R"(,"temperature":null,"max_tokens":null,"stop":null,"seed":-1)"}) {
