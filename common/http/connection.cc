@@ -39,9 +39,15 @@ std::string PeerOf(const boost::asio::ip::tcp::socket& socket) {
   boost::system::error_code error;
   const auto endpoint = socket.remote_endpoint(error);
   if (error) return "unknown";
-  const std::string host = endpoint.address().to_string();
-  return endpoint.address().is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
-                                    : absl::StrCat(host, ":", endpoint.port());
+  namespace ip = boost::asio::ip;
+  ip::address address = endpoint.address();
+  // Of a socket for both families; it is one client, whichever socket it comes to.
+  if (address.is_v6() && address.to_v6().is_v4_mapped()) {
+    address = ip::make_address_v4(ip::v4_mapped, address.to_v6());
+  }
+  const std::string host = address.to_string();
+  return address.is_v6() ? absl::StrCat("[", host, "]:", endpoint.port())
+                         : absl::StrCat(host, ":", endpoint.port());
 }
 
 }  // namespace
