@@ -122,6 +122,11 @@ std::optional<HttpReply> OpenAiFront::Admit(const HttpRequest& head,
     reply.headers.emplace_back("allow", IsGeneration(*page) ? "POST" : "GET, HEAD");
     return reply;
   }
+  // Bodies count against what all clients may send together, so nobody sends one for nothing: this
+  // path needs no key.
+  if (!IsGeneration(*page) && body_bytes != size_t{0}) {
+    return OpenAiErrorReply(413, "this path takes no body; send the request without one");
+  }
   if (*page == Page::kHealth) return std::nullopt;
   const auto caller = CallerOf(head, callers_);
   if (!caller.ok()) return OpenAiErrorReply(caller.status(), OpenAiApi::kCompletions);

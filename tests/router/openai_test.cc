@@ -13,6 +13,7 @@ namespace baton::testing {
 namespace {
 
 using Json = nlohmann::json;
+using ::testing::AllOf;
 using ::testing::ElementsAreArray;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
@@ -142,6 +143,22 @@ TEST_F(OpenAiTest, RequestIdsComeFromTheHeaderOrTheBody) {
                          Completion("hello", 1).dump(), "application/json");
   EXPECT_EQ(answer->status, 400);
   EXPECT_EQ(ErrorIn(answer)["param"], "request_id");
+}
+
+TEST_F(OpenAiTest, AnIdThatCannotStandInAHeaderIsNotSentInOne) {
+  AddDecode();
+  StartWithHttp();
+  Json body = Completion("hello", 1);
+  body["request_id"] = "a\x01\r\nb";
+  auto answer = Post("/v1/completions", body);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 400);
+  EXPECT_EQ(answer->get_header_value("x-request-id"), "a   b");
+  RawHttp client(port_);
+  std::string text = Bytes("/v1/completions", Completion("hello", 1));
+  client.Send(text.insert(text.find("\r\n") + 2, "x-request-id: a b\r\n"));
+  EXPECT_THAT(client.ReadTo("\r\n\r\n"),
+              AllOf(HasSubstr(" 400 "), HasSubstr("x-request-id: req-")));
 }
 
 TEST_F(OpenAiTest, RefusalsHaveTheirStatusAndTheFieldsName) {
@@ -283,10 +300,23 @@ TEST_F(OpenAiTest, OtherPathsMethodsAndBodiesAreRefused) {
   EXPECT_EQ(ErrorIn(broken)["type"], "invalid_request_error");
 }
 
+// Such a path may need no key, and bodies count against the bound of all.
+TEST_F(OpenAiTest, BodiesThatNobodyReadsAreNotTaken) {
+  AddDecode();
+  StartWithHttp();
+  for (const char* body : {"Content-Length: 9", "Transfer-Encoding: chunked"}) {
+    RawHttp client(port_);
+    client.Send(std::string("GET /health HTTP/1.1\r\nHost: x\r\n") + body + "\r\n\r\n");
+    EXPECT_THAT(client.ReadTo("\r\n\r\n"), HasSubstr(" 413 ")) << body;
+  }
+}
+
 TEST_F(OpenAiTest, HealthIsThatOfTheRouter) {
   AddDecode();
   StartWithHttp();
   EXPECT_EQ(client_->Get("/health")->status, 200);
+  EXPECT_EQ(client_->Head("/health")->status, 200);
+  EXPECT_EQ(client_->Head("/v1/completions")->status, 405);
   decode_.clear();
   EXPECT_TRUE(Eventually([&] { return client_->Get("/health")->status == 503; }));
 }
