@@ -19,16 +19,17 @@ NO_TOOLCHAIN = 77
 class Served:
     """`baton serve` of the demo model, on free ports."""
 
-    def __init__(self, *flags):
+    def __init__(self, *flags, environment=None):
         self._folder = tempfile.TemporaryDirectory(prefix="baton-clients-")
         self._flags = flags
+        self._environment = environment
 
     def __enter__(self):
         # The kernel ends the service with the test; its workers end with it.
         self._process = cluster.Process(
             "serve", [cluster.BIN / "baton", "serve", cluster.DEMO_MODEL, "--port", "0", "--admin-port", "0",
                       "--threads", "1", "--kv-cache-memory", "64MiB", "--eos-log", "off", *self._flags],
-            self._folder.name)
+            self._folder.name, self._environment)
         self._process.wait_ready()
         return self
 
