@@ -16,15 +16,21 @@ constexpr double kLeastLogprob = -9999;
 
 double FiniteLogprob(float logprob) { return logprob > kLeastLogprob ? logprob : kLeastLogprob; }
 
-// A token with its bytes, which are those of the text where it is whole characters.
+// A token's bytes, which are those of the text where it is whole characters.
+template <typename Entry>
+const std::string& BytesOf(const Entry& entry) {
+  return entry.raw_bytes().empty() ? entry.text() : entry.raw_bytes();
+}
+
 template <typename Entry>
 Json TokenJson(const Entry& entry) {
-  const std::string& bytes = entry.raw_bytes().empty() ? entry.text() : entry.raw_bytes();
+  const std::string& bytes = BytesOf(entry);
   return {{"token", entry.text()},
           {"logprob", FiniteLogprob(entry.logprob())},
           {"bytes", std::vector<uint8_t>(bytes.begin(), bytes.end())}};
 }
 
+// Those that begin in `text`, so that one which several tokens make up counts once.
 int64_t Characters(const std::string& text) {
   return std::ranges::count_if(text,
                                [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
@@ -63,7 +69,7 @@ Json CompletionLogprobs(const v1::Delta& delta, int64_t* offset) {
     lists["token_logprobs"].push_back(FiniteLogprob(token.logprob()));
     lists["tokens"].push_back(token.text());
     lists["top_logprobs"].push_back(TopByText(token));
-    *offset += Characters(token.text());
+    *offset += Characters(BytesOf(token));
   }
   return lists;
 }

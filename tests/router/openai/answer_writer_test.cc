@@ -164,6 +164,19 @@ TEST(AnswerWriterTest, ChatLogprobsHaveBytesAndAreFinite) {
                 "refusal":null})"));
 }
 
+TEST(AnswerWriterTest, CompletionLogprobsCountACharacterOfManyTokensOnce) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
+  v1::Delta delta = SomeDelta("€x!", 7);
+  for (const char* byte : {"\xe2", "\x82", "\xac"}) {
+    AddLogprobs(&delta, "\xef\xbf\xbd", -1);
+    delta.mutable_logprobs()->rbegin()->set_raw_bytes(byte);
+  }
+  AddLogprobs(&delta, "x", -1);
+  AddLogprobs(&delta, "!", -1);
+  const Json offsets = ChunkOf(writer.DeltaEvent(delta))["choices"][0]["logprobs"]["text_offset"];
+  EXPECT_EQ(offsets, Json::parse("[0,1,1,1,2]"));
+}
+
 TEST(AnswerWriterTest, CompletionLogprobsCountCharactersOverAllChunks) {
   AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
   v1::Delta first = SomeDelta("ä ", 7);
