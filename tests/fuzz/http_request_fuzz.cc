@@ -56,6 +56,11 @@ FUZZ_TARGET(http_request) {
   BATON_CHECK(!whole->request.method.empty());
   BATON_CHECK(whole->request.path.starts_with("/") || whole->request.path == "*");
   BATON_CHECK(whole->request.body.size() <= kBodyBytes);
+  size_t header_bytes = whole->request.path.size();
+  for (const auto& [name, value] : whole->request.headers) {
+    header_bytes += name.size() + value.size();
+  }
+  BATON_CHECK(header_bytes <= kHeaderBytes) << header_bytes;
 }
 
 }  // namespace baton::fuzz
