@@ -97,7 +97,8 @@ std::optional<HttpServerOptions> HttpOptionsOf(const RouterFlags& flags) {
                            .client_certificates = rpc.client_certificates,
                            .insecure = rpc.insecure,
                            .limits = {.body_bytes = static_cast<size_t>(flags.http.max_body),
-                                      .connections = connections}};
+                                      .connections = connections,
+                                      .connection_age = rpc.max_connection_age}};
 }
 
 // The life of a router process. Members are destroyed in the order that their threads need.

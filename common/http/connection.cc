@@ -71,7 +71,10 @@ void Connection::Start(bool refuse) {
     reply.headers.emplace_back("Retry-After", "1");
     return Answer(std::move(reply), true);
   }
-  deadline_ = options_.clock->Now() + options_.limits.header_time;
+  began_ = options_.clock->Now();
+  deadline_ = began_ + options_.limits.header_time;
+  // Until it has shown itself to be a client, it gives way to others as an idle one does.
+  thread_->MarkIdle(this);
   Handshake();
 }
 
@@ -134,6 +137,7 @@ void Connection::BecomeIdle() {
   phase_ = Phase::kIdle;
   deadline_ = options_.clock->Now() + options_.limits.idle_time;
   LetGo(&output_);
+  thread_->MarkBusy(this);
   thread_->MarkIdle(this);
 }
 

@@ -84,6 +84,7 @@ class Connection final : public std::enable_shared_from_this<Connection> {
   std::string peer_;
   Phase phase_ = Phase::kHandshake;
   base::Instant deadline_ = base::kNever;  // of the phase
+  base::Instant began_;
   bool waits_readable_ = false;
   bool waits_writable_ = false;
   bool read_wants_write_ = false;  // TLS

@@ -59,7 +59,9 @@ void Connection::AnswerFailure(int status, const std::string& message) {
 
 void Connection::WriteHead(ExchangeState::Head head, size_t body_bytes) {
   HttpServerShared& shared = thread_->shared();
-  if (shared.going_away) keep_alive_ = false;
+  const base::Duration age = options_.limits.connection_age;
+  const bool old = age > base::Duration::zero() && options_.clock->Now() - began_ >= age;
+  if (shared.going_away || old) keep_alive_ = false;
   const bool has_body = head.status >= 200 && head.status != 204 && head.status != 304;
   chunked_ = !head.whole && !http_1_0_;
   if (!head.whole && http_1_0_) keep_alive_ = false;

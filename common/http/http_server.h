@@ -24,14 +24,16 @@ struct HttpLimits {
   size_t body_bytes = size_t{16} << 20;    // 413
   // Of all bodies that are being received: 503 with Retry-After.
   size_t receiving_bytes = size_t{1} << 30;
-  // At the bound the connection that has been idle longest is closed for the next one. Where none
-  // is idle the next one gets 503 (with TLS: is closed).
+  // At the bound the connection that has been idle longest, or has not shaken hands yet, is closed
+  // for the next one. Where none is idle the next one gets 503 (with TLS: is closed).
   size_t connections = 16'384;
   // From a request's first byte to the end of its header, and from there to that of its body: 408.
   base::Duration header_time = std::chrono::seconds(10);
   base::Duration body_time = std::chrono::seconds(60);
   // Without a request; the connection is closed.
   base::Duration idle_time = std::chrono::seconds(75);
+  // An older connection ends with its next answer; 0: none does.
+  base::Duration connection_age{};
   // A client that takes nothing for so long of what is ready for it, or not all within that time
   // after the end of its answer, is cut off.
   base::Duration slow_client = std::chrono::seconds(30);

@@ -48,6 +48,7 @@ class IoThread final {
   // For its connections.
   HttpServerShared& shared() { return *shared_; }
   std::array<char, 16'384>& scratch() { return scratch_; }
+  // An idle one gives way to the next at the bound, the longest first.
   void MarkIdle(Connection* connection);
   void MarkBusy(Connection* connection);
   void Forget(Connection* connection);

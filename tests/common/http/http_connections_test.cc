@@ -75,6 +75,17 @@ TEST_F(HttpConnectionsTest, AnIdleConnectionEnds) {
   EXPECT_TRUE(used.IsClosed());
 }
 
+TEST_F(HttpConnectionsTest, AnOldConnectionEndsWithItsNextAnswer) {
+  Start({.connection_age = std::chrono::seconds(60)});
+  RawHttp client(server_->port());
+  client.Send(kGet);
+  EXPECT_THAT(client.ReadAnswer(2), testing::Not(HasSubstr("Connection: close")));
+  clock_.Advance(std::chrono::seconds(60));
+  client.Send(kGet);
+  EXPECT_THAT(client.ReadAll(),
+              testing::AllOf(StartsWith("HTTP/1.1 200 "), HasSubstr("Connection: close\r\n")));
+}
+
 TEST_F(HttpConnectionsTest, TheLongestIdleGivesWay) {
   Start({.connections = 2});
   RawHttp first(server_->port());

@@ -21,11 +21,11 @@ class HttpTlsTest : public testing::Test {
     files_.Issue("router", "router,IP:127.0.0.1,DNS:localhost", "r1");
     files_.Issue("client", "team-red", "somebody");
   }
-  void Start(bool demand) {
+  void Start(bool demand, HttpLimits limits = {}) {
     TlsOptions tls = files_.Of("router");
     tls.reload_every = std::chrono::milliseconds(20);
     auto server = HttpServer::Start(
-        {.tls = tls, .client_certificates = demand, .clock = &clock_},
+        {.tls = tls, .client_certificates = demand, .limits = limits, .clock = &clock_},
         [](std::shared_ptr<HttpExchange> exchange) {
           std::string names = exchange->request().has_certificate ? "shown" : "none";
           for (const std::string& name : exchange->request().certificate_names) names += " " + name;
@@ -106,6 +106,15 @@ TEST_F(HttpTlsTest, ServesACertificateThatWasReplaced) {
   // Half of one serves nobody, and the last whole one stays.
   files_.Run("head -c 100 router.pem >cut && mv cut router.pem");
   EXPECT_EQ(Ask(""), "none\n");
+}
+
+TEST_F(HttpTlsTest, WhoDoesNotShakeHandsGivesWay) {
+  Start(false, {.connections = 2});
+  const RawHttp one(server_->port()), two(server_->port());
+  ASSERT_TRUE(Eventually([&] { return server_->counts().connections_open == 2; }));
+  EXPECT_EQ(Ask(""), "none\n");
+  EXPECT_EQ(Ask(""), "none\n");
+  EXPECT_EQ(server_->counts().connections_refused, 0);
 }
 
 TEST_F(HttpTlsTest, PlainTextIsCutOff) {
