@@ -17,6 +17,7 @@ void BindClientTls(FlagSet* set, TlsFlags* tls);
 void BindExposure(FlagSet* set, ServerFlags* flags);
 void BindLifecycle(FlagSet* set, ServerFlags* flags);
 void BindLog(FlagSet* set, ServerFlags* flags);
+void BindTracing(FlagSet* set, ServerFlags* flags);
 void BindEngine(FlagSet* set, EngineFlags* flags);
 void BindPrediction(FlagSet* set, PredictionFlags* flags);
 void BindHandoff(FlagSet* set, HandoffFlags* flags);

@@ -2,6 +2,7 @@
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
+#include "common/config/http_url.h"
 
 namespace baton {
 namespace {
@@ -68,6 +69,21 @@ void BindLog(FlagSet* set, ServerFlags* flags) {
            group, "how often a line tells the load, while there is any; 0 = never"));
 }
 
+void BindTracing(FlagSet* set, ServerFlags* flags) {
+  Flag endpoint = Valued(TextFlag("otlp-endpoint", &flags->otlp_endpoint), "URL|off");
+  endpoint.set = [flags](const std::vector<std::string>& values) -> absl::Status {
+    if (values.back() != "off") BATON_RETURN_IF_ERROR(ParseHttpUrl(values.back()).status());
+    flags->otlp_endpoint = values.back() == "off" ? "" : values.back();
+    return absl::OkStatus();
+  };
+  endpoint.get = [flags] {
+    return std::vector<std::string>{flags->otlp_endpoint.empty() ? "off" : flags->otlp_endpoint};
+  };
+  set->Add(With(std::move(endpoint), "Tracing",
+                "collector that takes traces by OTLP over HTTP, as http://collector:4318; without "
+                "a path it is /v1/traces"));
+}
+
 void BindListen(FlagSet* set, ServerFlags* flags) {
   const std::string group = "Network";
   set->Add(Common(
@@ -115,6 +131,7 @@ void BindServer(FlagSet* set, ServerFlags* flags) {
   BindListen(set, flags);
   BindExposure(set, flags);
   BindLog(set, flags);
+  BindTracing(set, flags);
   BindLifecycle(set, flags);
 }
 
@@ -185,6 +202,9 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
                 "prompts with fewer uncached tokens are prefilled by their decode worker"));
+  set->Add(With(DoubleFlag("trace-sample", &flags->trace_sample, {.min = 0, .max = 1}), "Tracing",
+                "share of requests that are traced, chosen by the ids of their traces; a caller "
+                "that sends a traceparent decides itself"));
   BindTenants(set, flags);
   BindHttp(set, flags);
 }

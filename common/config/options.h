@@ -41,6 +41,7 @@ struct ServerFlags {
   // No shorter than the longest request, which else would break.
   base::Duration max_connection_age_grace = std::chrono::seconds(600);
   bool enable_failpoints = false;  // honour BATON_FAILPOINT; for tests
+  std::string otlp_endpoint;       // URL of a collector of traces; "" = no traces
 };
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
@@ -176,6 +177,7 @@ struct RouterFlags {
   std::string api_keys;                // file of lines NAME:KEY; "" = callers need no key
   bool share_prefix_cache = false;     // tenants find each other's prefixes
   bool client_certs_optional = false;  // with TLS, clients need not show a certificate
+  double trace_sample = 1;  // share of requests that are traced, of those whose caller says nothing
 };
 
 // The address at which others are told to find the gRPC port: `--advertise`, or else `listening`.

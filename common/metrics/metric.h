@@ -109,6 +109,9 @@ enum class Metric {
   kPredictedRemainingTokens,
   kEndPredictionDuration,
   kPredictorInfo,
+  // Traces.
+  kTraceSpansExported,
+  kTraceSpansDropped,
   // Process.
   kServerState,
   kModelLoadDuration,

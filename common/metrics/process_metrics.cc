@@ -28,6 +28,14 @@ std::vector<MetricInfo> ProcessMetrics() {
                 {{"phase", {"checkpoint", "weights", "kv_cache", "kernels", "total"}}});
   load.owners = kWorkersOwn;
   return {
+      SharedRow(Metric::kTraceSpansExported, MetricType::kCounter,
+                "baton_trace_spans_exported_total",
+                "Spans that the collector of --otlp-endpoint took."),
+      SharedRow(Metric::kTraceSpansDropped, MetricType::kCounter, "baton_trace_spans_dropped_total",
+                "Spans that were not exported. queue_full: more waited than the queue holds; "
+                "unreachable: the collector did not answer or had no room; rejected: it refused "
+                "them; shutdown: the process ended first.",
+                {{"reason", {"queue_full", "unreachable", "rejected", "shutdown"}}}),
       SharedRow(Metric::kServerState, gauge, "baton_server_state",
                 "1 for the present state, else 0. ready is what /readyz calls so; a router that "
                 "sees no healthy decode worker is unhealthy.",

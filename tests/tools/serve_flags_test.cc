@@ -64,6 +64,16 @@ TEST(WorkerArguments, PassEngineFlagsThatWereGiven) {
                           "--dtype=float32", "--threads=2", "--log-level=debug"));
 }
 
+TEST(WorkerArguments, AllTraceToOneCollectorAndTheRouterChoosesWhat) {
+  const Parsed parsed({"m", "--otlp-endpoint", "http://c:4318", "--trace-sample", "0.5"});
+  const std::vector<std::string> router = RouterArguments(parsed.set, parsed.flags, {}, {"d:1"});
+  EXPECT_THAT(router, Contains("--otlp-endpoint=http://c:4318"));
+  EXPECT_THAT(router, Contains("--trace-sample=0.5"));
+  const std::vector<std::string> worker = WorkerArguments(parsed.set, parsed.flags, {1}, {});
+  EXPECT_THAT(worker, Contains("--otlp-endpoint=http://c:4318"));
+  EXPECT_THAT(worker, Not(Contains(HasSubstr("trace-sample"))));
+}
+
 TEST(WorkerArguments, TheModelHasOneNameInAllMetrics) {
   const Parsed parsed({"m", "--served-model-name", "n"});
   EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),

@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kEngineGroups = {"Batching", "KV cache", "Device", "Ends",
                                                            "Handoff"};
-constexpr std::array<std::string_view, 6> kRouterGroups = {"Model", "Request limits",  "Tenants",
-                                                           "HTTP",  "End of sequence", "Workers"};
+constexpr std::array<std::string_view, 7> kRouterGroups = {
+    "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
 
 template <size_t n>
@@ -79,6 +79,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   set->Remove("max-num-queued-reqs");
   BindRouting(set, &flags->router);
   BindLog(set, &flags->router.server);
+  BindTracing(set, &flags->router.server);
   BindLifecycle(set, &flags->router.server);
 }
 
@@ -95,6 +96,9 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
   if (!flags.prediction.state.empty() && share.learner >= 0) {
     const std::string suffix = share.learner == 0 ? "" : absl::StrCat(".", share.learner);
     arguments.push_back("--predictor-state=" + flags.prediction.state + suffix);
+  }
+  if (!flags.router.server.otlp_endpoint.empty()) {
+    arguments.push_back("--otlp-endpoint=" + flags.router.server.otlp_endpoint);
   }
   if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", share.threads));
   if (flags.engine.device == DeviceFlag::kCuda) AddGpuSettings(set, flags, share, &arguments);

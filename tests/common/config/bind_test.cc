@@ -380,6 +380,31 @@ TEST(BindRouter, TakesWorkersByAddressAndByName) {
   }
 }
 
+TEST(BindRouter, TracesGoToACollectorOrNowhere) {
+  RouterFlags flags;
+  const auto parse = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = {"m", "--decode-workers", "b:2"};
+    all.insert(all.end(), more.begin(), more.end());
+    return ParseRouter(all, &flags);
+  };
+  ASSERT_TRUE(parse({}).ok());
+  EXPECT_EQ(flags.server.otlp_endpoint, "");
+  EXPECT_EQ(flags.trace_sample, 1);
+  ASSERT_TRUE(parse({"--otlp-endpoint", "http://collector:4318", "--trace-sample", "0.25"}).ok());
+  EXPECT_EQ(flags.server.otlp_endpoint, "http://collector:4318");
+  EXPECT_EQ(flags.trace_sample, 0.25);
+  ASSERT_TRUE(parse({"--otlp-endpoint=off"}).ok());
+  EXPECT_EQ(flags.server.otlp_endpoint, "");
+  EXPECT_THAT(std::string(parse({"--otlp-endpoint", "collector:4317"}).message()),
+              AllOf(HasSubstr("--otlp-endpoint"), HasSubstr("expected http://")));
+  EXPECT_FALSE(parse({"--trace-sample", "1.5"}).ok());
+  // Who calls a worker has decided already.
+  WorkerFlags worker;
+  EXPECT_TRUE(ParseWorker({"m", "--otlp-endpoint", "https://collector/x"}, &worker).ok());
+  EXPECT_EQ(worker.server.otlp_endpoint, "https://collector/x");
+  EXPECT_FALSE(ParseWorker({"m", "--trace-sample", "1"}, &worker).ok());
+}
+
 TEST(BindRouter, TakesThePortOfHttpOrNone) {
   RouterFlags flags;
   const auto parse = [&](const std::vector<std::string>& more) {
