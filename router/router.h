@@ -44,6 +44,7 @@ class Router final {
     std::unique_ptr<ServedModel> model;
     std::unique_ptr<EosLog> eos_log;   // null: off
     std::unique_ptr<ApiKeyFile> keys;  // null: callers need none
+    Tracer* tracer = nullptr;          // null: no traces; outlives the router
     // How HTTP is served; empty: not at all. Its functions are the router's to set.
     std::optional<HttpServerOptions> http;
     std::vector<std::string> http_origins;  // whose pages may ask over HTTP

@@ -18,6 +18,7 @@
 #include "common/rpc/held_port.h"
 #include "common/rpc/library_log.h"
 #include "common/rpc/own_certificate.h"
+#include "common/trace/tracer.h"
 #include "google/protobuf/stubs/logging.h"
 #include "router/edge/eos_meta.h"
 #include "router/page/page_files.h"
@@ -123,6 +124,7 @@ class RouterProcess final {
   const RouterFlags& flags_;
   const base::SteadyClock clock_;
   std::unique_ptr<MetricsRegistry> registry_;
+  std::unique_ptr<Tracer> tracer_;  // null: no traces
   std::unique_ptr<Router> router_;
   std::unique_ptr<AdminServer> admin_;
   std::atomic<bool> draining_{false};
@@ -174,6 +176,8 @@ std::optional<Fatal> RouterProcess::StartRouter() {
       .Set(1);
   registry_->SetServerState("starting");
   parts.metrics = registry_.get();
+  tracer_ = MakeTracer(flags_.server, kProgram, flags_.trace_sample, &clock_, registry_.get());
+  parts.tracer = tracer_.get();
   parts.model = std::move(model).value();
   if (auto fatal = OpenEosLog(&parts)) return fatal;
   port->LetGo();
@@ -251,6 +255,7 @@ void RouterProcess::Drain() {
   spdlog::info("draining {} requests, at most {} s", router_->in_flight(),
                base::Seconds(flags_.server.drain_timeout));
   router_->Drain(flags_.server.drain_timeout);
+  if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
   spdlog::info("drained");
 }
 

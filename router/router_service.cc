@@ -6,6 +6,7 @@
 
 #include "common/base/status.h"
 #include "common/rpc/status_map.h"
+#include "common/rpc/trace_metadata.h"
 #include "common/sample/validate.h"
 #include "router/edge/pool_call.h"
 #include "router/edge/request_parse.h"
@@ -89,6 +90,7 @@ void RouterService::Receive(const grpc::CallbackServerContext& context,
                     .caller = CallerOf(context, callers_),
                     .sink = std::move(sink),
                     .bytes = request->Length(),
+                    .trace = context_->tracer != nullptr ? TraceContextOf(context) : std::nullopt,
                     .read = [request] { return Read<Request>(request); }});
 }
 

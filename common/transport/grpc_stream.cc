@@ -7,6 +7,7 @@
 #include "common/rpc/generation.h"
 #include "common/rpc/keepalive.h"
 #include "common/rpc/status_map.h"
+#include "common/trace/trace_context.h"
 #include "common/transport/outbox.h"
 #include "common/transport/push_wire.h"
 #include "grpcpp/alarm.h"
@@ -101,6 +102,9 @@ class GrpcPush final : public KvPush,
              std::shared_ptr<GrpcPush> self) {
     self_ = std::move(self);
     stub_ = std::make_unique<Stub>(channel);
+    if (!hello.traceparent.empty()) {
+      context_->AddMetadata(std::string(kTraceparentHeader), hello.traceparent);
+    }
     stub_->PrepareBidiStreamingCall(context_.get(), kPushMethod, {}, this);
     AddHold();
     message_ = EncodeMessage(HelloToProto(hello));

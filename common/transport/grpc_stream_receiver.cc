@@ -5,6 +5,7 @@
 #include "common/rpc/credentials.h"
 #include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
+#include "common/rpc/trace_metadata.h"
 #include "common/transport/grpc_stream.h"
 #include "common/transport/pair/pair_acceptor.h"
 #include "common/transport/pair/pair_reactor.h"
@@ -23,8 +24,12 @@ grpc::ByteBuffer ResponseOf(int32_t blocks) {
 // One Push call. Keeps itself alive until OnDone.
 class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, public KvPushReply {
  public:
-  PushReactor(KvInboxes* inboxes, PairAcceptor* acceptor, grpc::ByteBuffer* response)
-      : inboxes_(inboxes), acceptor_(acceptor), response_(response) {}
+  PushReactor(KvInboxes* inboxes, PairAcceptor* acceptor, grpc::ByteBuffer* response,
+              const std::optional<TraceContext>& trace)
+      : inboxes_(inboxes),
+        acceptor_(acceptor),
+        response_(response),
+        traceparent_(trace ? FormatTraceparent(*trace) : "") {}
 
   void Start(std::shared_ptr<PushReactor> self, const absl::Status& allowed) {
     self_ = std::move(self);
@@ -102,7 +107,8 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
     auto inbox = inboxes_->Open({.ticket = *ticket,
                                  .shape = KvShapeFromProto(open.layout()),
                                  .model_fingerprint = open.model_fingerprint(),
-                                 .numerics = open.numerics()},
+                                 .numerics = open.numerics(),
+                                 .traceparent = traceparent_},
                                 self_);
     if (!inbox.ok()) return inbox.status();
     inbox_ = *std::move(inbox);
@@ -125,6 +131,7 @@ class PushReactor final : public grpc::ServerReadReactor<grpc::ByteBuffer>, publ
   KvInboxes* const inboxes_;
   PairAcceptor* const acceptor_;  // null without pairs
   grpc::ByteBuffer* const response_;
+  const std::string traceparent_;
   std::shared_ptr<PushReactor> self_;  // until OnDone
   grpc::ByteBuffer message_;           // owned by the outstanding read
   std::shared_ptr<KvInbox> inbox_;     // shared with the reservation's owner
@@ -144,7 +151,8 @@ class KvTransferServiceImpl final : public worker_pb::KvTransferService::WithRaw
 
   grpc::ServerReadReactor<grpc::ByteBuffer>* Push(grpc::CallbackServerContext* context,
                                                   grpc::ByteBuffer* response) override {
-    auto reactor = std::make_shared<PushReactor>(inboxes_, acceptor_, response);
+    auto reactor =
+        std::make_shared<PushReactor>(inboxes_, acceptor_, response, TraceContextOf(*context));
     PushReactor* const raw = reactor.get();
     raw->Start(std::move(reactor), CheckPeerRole(context->auth_context().get(), tls_, "prefill"));
     return raw;

@@ -48,6 +48,7 @@ struct PushHello {
   KvShape shape;  // the receiver's, in which the blocks are sent
   std::string model_fingerprint;
   std::string numerics;
+  std::string traceparent = {};  // of the sender's span; "" = it is not traced
 };
 
 // A block to send, in the order of the receiver's layout. Its bytes stay unchanged until the push

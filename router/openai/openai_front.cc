@@ -183,6 +183,10 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
   absl::StatusOr<Caller> caller = CallerOf(head, callers_);
   if (caller.ok() && !id.ok()) caller = id.status();
   const std::string request_id = id.ok() ? *std::move(id) : NewRequestId();
+  std::optional<TraceContext> trace;
+  if (context_->tracer != nullptr) {
+    trace = ContextOfHeaders(head.FindAll(kTraceparentHeader), head.FindAll(kTracestateHeader));
+  }
   const auto body = std::make_shared<const std::string>(exchange->TakeBody());
   const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id, context_->clock);
   const base::Instant now = context_->clock->Now();
@@ -192,6 +196,7 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
                     .caller = std::move(caller),
                     .sink = sink,
                     .bytes = body->size(),
+                    .trace = std::move(trace),
                     .read = [api, body, request_id, sink] {
                       return ReadBody(api, *body, request_id, sink.get());
                     }});

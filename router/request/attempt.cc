@@ -66,7 +66,8 @@ CallOptions Attempt::OptionsOfCall(uint64_t call) const {
   return {.call = call,
           .deadline = std::chrono::system_clock::now() +
                       std::chrono::duration_cast<std::chrono::system_clock::duration>(left),
-          .sink = sink_};
+          .sink = sink_,
+          .trace = progress_.trace != nullptr ? std::optional(*progress_.trace) : std::nullopt};
 }
 
 void Attempt::OpenPrefill() {

@@ -19,6 +19,7 @@ void RequestFlow::OpenAttempt(Placement placement) {
     if (const auto self = weak.lock()) self->Post(std::move(event));
   };
   EnterState(State::kReserving);
+  if (trace_ != nullptr) trace_->OpenAttempt(attempts_, placement);
   attempt_ = std::make_unique<Attempt>(context_, Progress(), attempts_, std::move(placement),
                                        NeedNow(), std::move(sink), deadline_);
   if (attempt_->local()) StopWaiting();
@@ -43,6 +44,9 @@ void RequestFlow::Apply(const AttemptNews& news) {
     if (!TakeToken(token, may_repeat)) return;
     may_repeat = false;
   }
+  // The first token is here, and the KV cache on its way.
+  const bool transfers = state_ == State::kPrefilling && !news.tokens.empty();
+  if (trace_ != nullptr && transfers && !news.ending && !pending_end_) trace_->Enter("transfer");
   if (news.ending) {
     if (spec_.stop.eos_policy != EosPolicy::kHonor) {
       output_->SeeNaturalEnd(news.ending->natural_end_step);
@@ -63,6 +67,7 @@ void RequestFlow::Note(const AttemptFigures& figures) {
 
 void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   if (IsFinalRefusal(failure.status)) {
+    if (trace_ != nullptr) trace_->FailAttempt(failure.status);
     EndAttempt(failure.outcome, FinishReason::kNone);
     return Fail(failure.status, FinishReason::kError);
   }
@@ -72,14 +77,16 @@ void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   if (outcome == AttemptOutcome::kFull) --attempts_;
   if (!waiting_since_) waiting_since_ = now;
   spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
-              "request {}: attempt {} on {} {} ended {} after {} tokens: {}", spec_.request_id,
-              attempt_->number(), attempt_->decode_worker(), attempt_->prefill_worker(),
+              "request {}: attempt {} on {} {} ended {} after {} tokens: {}",
+              LogName(spec_.request_id, trace_.get()), attempt_->number(),
+              attempt_->decode_worker(), attempt_->prefill_worker(),
               std::string(AttemptOutcomeName(outcome)), output_->size(),
               std::string(failure.status.message()));
   ledger_.Record(outcome, {suspect}, now, context_->options.deadlines.avoid);
   last_failure_ = failure.status;
   settle_until_ = now + context_->options.deadlines.settle;
   if (!pending_end_) attempt_->SetInVain();
+  if (trace_ != nullptr) trace_->FailAttempt(failure.status);
   EndAttempt(outcome, FinishReason::kNone);
   if (pending_end_) return Finish(*pending_end_);
   RetryOrGiveUp();
@@ -91,6 +98,9 @@ void RequestFlow::EndAttempt(AttemptOutcome outcome, FinishReason release) {
   decode_worker_ = attempt->decode_worker();
   prefill_worker_ = attempt->prefill_worker();
   if (output_->size() > 0) fingerprint_ = attempt->fingerprint();
+  if (trace_ != nullptr) {
+    trace_->EndAttempt(outcome, prefill_worker_, output_->size() - attempt->first_index());
+  }
   attempt->End(outcome, release);
 }
 

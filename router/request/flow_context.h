@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
+#include "common/trace/tracer.h"
 #include "router/edge/byte_budget.h"
 #include "router/edge/request_spec.h"
 #include "router/edge/served_model.h"
@@ -57,6 +58,7 @@ struct FlowContext {
   RouterProbe* probe;
   FlowRegistry* registry;
   EosLog* eos_log;                   // null: off
+  Tracer* tracer = nullptr;          // null: off
   std::atomic<uint64_t> next_id{1};  // of queue entries and streams
 
   // How long a request may be as far as is known now. Thread-safe.

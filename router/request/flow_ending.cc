@@ -128,8 +128,8 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   if (eos_rows_ != nullptr) eos_rows_->Finish(reason);
   if (logged_ && !rejected_) WriteSummary(reason, status);
   if (!status.ok()) {
-    spdlog::info("request {}: {} {}", spec_.request_id, std::string(CodeName(status.code())),
-                 std::string(status.message()));
+    spdlog::info("request {}: {} {}", LogName(spec_.request_id, trace_.get()),
+                 std::string(CodeName(status.code())), std::string(status.message()));
   }
   RequestFigures figures;
   figures.reason = reason;
@@ -144,6 +144,13 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   figures.output_tokens = output_ ? output_->size() : 0;
   if (output_) figures.natural_end_step = output_->natural_end_step();
   LogEnd(figures);
+  if (trace_ != nullptr) {
+    trace_->End({.figures = figures,
+                 .reason = FinishReasonName(reason),
+                 .cached_tokens = std::min(cached_tokens_, figures.prompt_tokens),
+                 .attempts = attempts_});
+    trace_.reset();
+  }
   context_->probe->RequestEnded(figures);
   context_->registry->Remove(spec_.request_id);
 }
@@ -153,7 +160,7 @@ void RequestFlow::LogEnd(const RequestFigures& figures) const {
   spdlog::debug(
       "request {} ended: reason={} tenant={} prompt_tokens={} cached_tokens={} output_tokens={} "
       "queue_ms={:.1f} ttft_ms={:.1f} total_ms={:.1f} attempts={}",
-      spec_.request_id,
+      LogName(spec_.request_id, trace_.get()),
       figures.rejected ? "rejected" : std::string(FinishReasonName(figures.reason)), figures.tenant,
       figures.prompt_tokens, std::min(cached_tokens_, figures.prompt_tokens), figures.output_tokens,
       timings_.queue_ms(), timings_.ttft_ms(), base::Milliseconds(figures.total), attempts_);

@@ -105,6 +105,7 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
     first_token_at_ = now;
     timings_.set_ttft_ms(base::Milliseconds(now - arrived_));
     context_->probe->FirstToken(spec_.tenant, now - arrived_);
+    if (trace_ != nullptr) trace_->FirstToken(now);
   } else {
     context_->probe->NextToken(now - last_token_at_);
   }

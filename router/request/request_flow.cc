@@ -17,7 +17,8 @@ constexpr base::Duration kTickEvery = std::chrono::seconds(1);
 }  // namespace
 
 RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<ClientSink> sink,
-                         base::Instant arrived, base::Instant deadline)
+                         base::Instant arrived, base::Instant deadline,
+                         std::unique_ptr<RequestTrace> trace)
     : context_(context),
       spec_(std::move(spec)),
       sink_(std::move(sink)),
@@ -25,8 +26,11 @@ RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr
       deadline_(deadline),
       text_work_(context->next_id++),
       logged_(context->eos_log != nullptr && context->eos_log->Samples(spec_.request_id)),
+      trace_(std::move(trace)),
       waiting_since_(arrived),
-      unix_arrived_(context->clock->UnixNow()) {}
+      unix_arrived_(context->clock->UnixNow()) {
+  if (trace_ != nullptr) trace_->Accept(spec_, context->model.name);
+}
 
 void RequestFlow::Post(Event event) {
   {
@@ -241,6 +245,10 @@ std::string_view RequestFlow::StageOf(State state) {
 void RequestFlow::EnterState(State state) {
   context_->probe->StageChanged(StageOf(state_), StageOf(state));
   state_ = state;
+  if (trace_ == nullptr) return;
+  if (state == State::kQueued) trace_->Enter("queue");
+  if (state == State::kPrefilling) trace_->Enter("prefill");
+  if (state == State::kDecoding) trace_->Enter("decode");
 }
 
 void RequestFlow::RetryOrGiveUp() {

@@ -22,6 +22,7 @@
 #include "router/request/attempt_ledger.h"
 #include "router/request/flow_context.h"
 #include "router/request/request_progress.h"
+#include "router/request/request_trace.h"
 #include "router/workers/worker_calls.h"
 
 namespace baton {
@@ -43,9 +44,11 @@ namespace baton {
 // thread of its own. Handlers never wait.
 class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
  public:
-  // `spec` is validated and has its request id. Nothing happens before Begin.
+  // `spec` is validated and has its request id; `trace` is null where it is not traced. Nothing
+  // happens before Begin.
   RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<ClientSink> sink,
-              base::Instant arrived, base::Instant deadline);
+              base::Instant arrived, base::Instant deadline,
+              std::unique_ptr<RequestTrace> trace = nullptr);
 
   // Tokenizes, queues and runs.
   void Begin();
@@ -88,7 +91,9 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void OnTick();
   void ArmTick();
   void EnterState(State state);
-  RequestProgress Progress() const { return {spec_, *output_, arrived_, logged_}; }
+  RequestProgress Progress() const {
+    return {spec_, *output_, arrived_, logged_, trace_ ? trace_->attempt_context() : nullptr};
+  }
   // Its prompt is being computed: closes the account of the wait before it.
   void StopWaiting();
   // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
@@ -129,8 +134,9 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   const std::shared_ptr<ClientSink> sink_;
   const base::Instant arrived_;
   const base::Instant deadline_;
-  const uint64_t text_work_;  // its id on the text pool
-  const bool logged_;         // the EOS log has its rows and its summary
+  const uint64_t text_work_;             // its id on the text pool
+  const bool logged_;                    // the EOS log has its rows and its summary
+  std::unique_ptr<RequestTrace> trace_;  // until the end; null: not traced
 
   base::Mutex mutex_;
   std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);

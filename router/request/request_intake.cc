@@ -29,14 +29,18 @@ uint64_t RequestIntake::DrawSeed() {
 
 void RequestIntake::Receive(ArrivedRequest request) {
   context_->probe->RequestReceived(request.transport);
-  if (!request.caller.ok()) return Refuse(request.caller.status(), request.sink.get());
+  auto trace = RequestTrace::Begin(context_->tracer, request.trace, request.transport, request.at);
+  if (!request.caller.ok()) {
+    return Refuse(request.caller.status(), request.sink.get(), trace.get());
+  }
   absl::StatusOr<ByteBudget::Share> held = context_->budget->Take(request.bytes);
-  if (!held.ok()) return Refuse(held.status(), request.sink.get());
+  if (!held.ok()) return Refuse(held.status(), request.sink.get(), trace.get());
   Arrival arrival{.at = request.at,
                   .deadline = request.deadline,
                   .caller = *std::move(request.caller),
                   .sink = std::move(request.sink),
-                  .held = std::move(held).value()};
+                  .held = std::move(held).value(),
+                  .trace = std::move(trace)};
   if (request.bytes <= kReadHere) return Accept(std::move(arrival), request.read());
   ReceiveOnPool(std::make_shared<Arrival>(std::move(arrival)), request.bytes,
                 std::move(request.read));
@@ -64,7 +68,7 @@ void RequestIntake::ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes
        .client = arrival->caller.client,
        .bytes = bytes,
        .run = [this, arrival, read = std::move(read)] { Accept(std::move(*arrival), read()); }});
-  if (!taken.ok()) Refuse(taken, sink.get());
+  if (!taken.ok()) Refuse(taken, sink.get(), arrival->trace.get());
 }
 
 absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
@@ -95,14 +99,18 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
     spec->held = std::move(arrival.held);
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
-    const auto flow = std::make_shared<RequestFlow>(context_, std::move(spec).value(), arrival.sink,
-                                                    arrival.at, arrival.deadline);
+    RequestTrace* const trace = arrival.trace.get();  // the flow's, until it begins
+    std::optional<std::string> name;
+    if (trace != nullptr) name = LogName(id, trace);
+    const auto flow =
+        std::make_shared<RequestFlow>(context_, std::move(spec).value(), arrival.sink, arrival.at,
+                                      arrival.deadline, std::move(arrival.trace));
     if (context_->registry->Add(id, flow)) {
       if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
       if (stop.eos_policy != EosPolicy::kHonor) {
         probe->AskedToIgnoreEos(stop.eos_policy);
         if (context_->options.ignore_eos == IgnoreEosRule::kWarn) {
-          spdlog::warn("request {} ignores EOS ({})", id,
+          spdlog::warn("request {} ignores EOS ({})", name.value_or(id),
                        std::string(EosPolicyName(stop.eos_policy)));
         }
       }
@@ -111,8 +119,9 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
     spec = InvalidArgument(
         Reason::kConflictingOptions, "spec.request_id",
         absl::StrCat("request_id '", id, "' is in flight; use another one or leave it out"));
+    if (trace != nullptr) trace->Refuse(spec.status());
   }
-  Refuse(spec.status(), arrival.sink.get());
+  Refuse(spec.status(), arrival.sink.get(), arrival.trace.get());
 }
 
 std::string RequestIntake::SaltOf(const RequestSpec& spec) const {
@@ -120,8 +129,9 @@ std::string RequestIntake::SaltOf(const RequestSpec& spec) const {
   return CacheSaltOf(spec.tenant, spec.cache_salt);
 }
 
-void RequestIntake::Refuse(const absl::Status& status, ClientSink* sink) {
+void RequestIntake::Refuse(const absl::Status& status, ClientSink* sink, RequestTrace* trace) {
   context_->probe->RefusedAtTheDoor(status);
+  if (trace != nullptr) trace->Refuse(status);
   sink->Fail(status);
 }
 

@@ -19,6 +19,7 @@
 #include "router/edge/client_sink.h"
 #include "router/edge/request_spec.h"
 #include "router/request/flow_context.h"
+#include "router/request/request_trace.h"
 #include "router/router_probe.h"
 
 namespace baton {
@@ -41,6 +42,8 @@ struct ArrivedRequest {
   absl::StatusOr<Caller> caller;  // or why nobody may send it
   std::shared_ptr<ClientSink> sink;
   size_t bytes = 0;  // of its message
+  // The trace that it says it belongs to; not looked for where traces are off.
+  std::optional<TraceContext> trace = {};
   // Makes of its message what it says, once, on whatever thread. What it refers to lives until the
   // sink has ended.
   std::function<IncomingRequest()> read;
@@ -66,6 +69,7 @@ class RequestIntake final {
     Caller caller;
     std::shared_ptr<ClientSink> sink;
     ByteBudget::Share held;
+    std::unique_ptr<RequestTrace> trace;  // null: not traced
   };
   // Goes on with it in the client's turn on the pool, unless the client goes before.
   void ReceiveOnPool(std::shared_ptr<Arrival> arrival, size_t bytes,
@@ -73,7 +77,7 @@ class RequestIntake final {
   void Accept(Arrival arrival, IncomingRequest incoming);
   absl::StatusOr<RequestSpec> Check(IncomingRequest incoming);
   std::string SaltOf(const RequestSpec& spec) const;
-  void Refuse(const absl::Status& status, ClientSink* sink);
+  void Refuse(const absl::Status& status, ClientSink* sink, RequestTrace* trace);
   uint64_t DrawSeed();
 
   FlowContext* const context_;

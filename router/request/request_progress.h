@@ -5,6 +5,7 @@
 
 #include "baton/worker/v1/generation.pb.h"
 #include "common/base/clock.h"
+#include "common/trace/trace_context.h"
 #include "router/edge/request_spec.h"
 #include "router/request/accepted_output.h"
 #include "router/workers/prefix_hints.h"
@@ -19,7 +20,8 @@ struct RequestProgress {
   const RequestSpec& spec;
   const AcceptedOutput& output;
   base::Instant arrived;
-  bool logged = false;  // the EOS log wants its signals
+  bool logged = false;                  // the EOS log wants its signals
+  const TraceContext* trace = nullptr;  // of the attempt that is opened; null: it is not traced
 };
 
 // What a worker is to generate from here on. The caller adds what differs between attempts.

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -10,6 +11,7 @@
 #include "baton/worker/v1/prefill.grpc.pb.h"
 #include "common/base/mutex.h"
 #include "common/rpc/status_map.h"
+#include "common/rpc/trace_metadata.h"
 #include "common/sample/params.h"
 #include "grpcpp/client_context.h"
 
@@ -37,6 +39,7 @@ struct CallOptions {
   uint64_t call = 0;
   std::chrono::system_clock::time_point deadline;
   CallSink sink;
+  std::optional<TraceContext> trace = {};  // what the worker's spans belong to
 };
 
 // The reading half of a client stream. One message is outstanding at a time: the next is read after
@@ -94,6 +97,7 @@ class ReadingCall : public Reactor {
   ReadingCall(CallKind kind, CallOptions options)
       : call_(options.call), kind_(kind), sink_(std::move(options.sink)) {
     context_.set_deadline(options.deadline);
+    if (options.trace) AddTraceContext(*options.trace, &context_);
   }
 
   // No more events from here on. A stream that nobody reads never ends, so it reads on by itself.
