@@ -12,7 +12,8 @@ namespace baton {
 
 DecodeStream::DecodeStream(WorkerCore* core, KvReceiver* receiver,
                            grpc::CallbackServerContext* context)
-    : WorkerStream(core, context, MergeTokens), receiver_(receiver) {}
+    : WorkerStream(core, context, MergeTokens, "baton.worker.v1.DecodeService/Decode"),
+      receiver_(receiver) {}
 
 void DecodeStream::Start() {
   const absl::Status status = Begin();
@@ -53,6 +54,7 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
                              : core_->timeouts().default_reserve;
   request_id_ = start.generation().request_id();
   admitted_at_ = core_->clock().Now();
+  if (trace_ != nullptr) trace_->SetGeneration(start.generation());
   return AdmitSequence(std::move(spec), ExtrasOf(start.generation()), [] {});
 }
 
@@ -81,8 +83,14 @@ void DecodeStream::On(const ReservedEvent& event) {
               [weak](const PushCommitment& commitment) {
                 if (auto stream = weak.lock()) stream->OnCommitted(commitment);
               },
-          .refused =
-              [core = core_](const absl::Status& s) { core->probe().PushRefused(ReasonOf(s)); }},
+          .refused = [core =
+                          core_](const absl::Status& s) { core->probe().PushRefused(ReasonOf(s)); },
+          .opened =
+              [weak](const std::string& traceparent) {
+                const auto stream = weak.lock();
+                if (stream == nullptr || stream->trace_ == nullptr) return;
+                stream->trace_->OpenReceive(traceparent);
+              }},
       &core_->blocks());
   worker_pb::DecodeResponse response;
   worker_pb::Reserved* reserved = response.mutable_reserved();
@@ -141,6 +149,7 @@ void DecodeStream::On(const FinishedEvent& event) {
     base::Failpoint("finishing");
     if (reason == FinishReason::kStopEos) core_->probe().StoppedByEos(last_signal_);
     DropReservation(DecodeOver());
+    if (trace_ != nullptr) trace_->End(absl::OkStatus());
     Send(FinalOf(event, reason));
     writer_.Finish(grpc::Status::OK);
   } else if (!ended) {
@@ -168,6 +177,7 @@ void DecodeStream::OnCommitted(const PushCommitment& commitment) {
     cached_tokens = std::min(cached_blocks_ * core_->identity().shape.block_size, prefix_tokens_);
   }
   if (ticket) receiver_->Void(*ticket);
+  if (trace_ != nullptr) trace_->CloseReceive(commitment.block_count, commitment.byte_count);
   // Started goes out before the engine knows of the commit, so that no token and no end can
   // overtake it. The engine takes over at its next step; should it have revoked the blocks
   // meanwhile, its RevokedEvent ends the stream.

@@ -19,7 +19,8 @@ absl::StatusOr<std::shared_ptr<KvInbox>> KvReceiver::Open(const PushHello& hello
   absl::Status status = reservation == nullptr ? UnknownTicket() : absl::OkStatus();
   if (status.ok()) status = core_->CheckFingerprint(hello.model_fingerprint);
   if (status.ok()) status = core_->CheckShape(hello.shape);
-  if (status.ok() && !reservation->OpenPush(std::move(reply))) status = UnknownTicket();
+  if (status.ok() && !reservation->OpenPush(std::move(reply), hello.traceparent))
+    status = UnknownTicket();
   if (!status.ok()) {
     spdlog::warn("push refused: {}", std::string(status.message()));
     core_->probe().PushRefused(ReasonOf(status));

@@ -43,12 +43,15 @@ Reservation::Reservation(const std::vector<LeasedBlock>& lease, int32_t first_in
   }
 }
 
-bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply) {
-  base::MutexLock lock(&mutex_);
-  if (opened_ || detached_) return false;
-  opened_ = true;
-  reply_ = std::move(reply);
-  last_sign_ = clock_->Now();
+bool Reservation::OpenPush(std::shared_ptr<KvPushReply> reply, const std::string& traceparent) {
+  {
+    base::MutexLock lock(&mutex_);
+    if (opened_ || detached_) return false;
+    opened_ = true;
+    reply_ = std::move(reply);
+    last_sign_ = clock_->Now();
+  }
+  if (hooks_.opened) hooks_.opened(traceparent);
   return true;
 }
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "common/base/clock.h"
@@ -28,6 +29,8 @@ class Reservation final : public KvInbox {
     std::function<void(const PushCommitment&)> committed;
     // The push was refused by this worker with this status (not when its stream broke).
     std::function<void(const absl::Status&)> refused;
+    // A push has come, with this traceparent; may be empty.
+    std::function<void(const std::string&)> opened = {};
   };
 
   // `first_index` is the only index that a commit may carry, `vocab_size` bounds its token;
@@ -37,7 +40,7 @@ class Reservation final : public KvInbox {
 
   // Called by KvReceiver when a push has shown the ticket. False when this reservation has or had a
   // push, or is detached.
-  bool OpenPush(std::shared_ptr<KvPushReply> reply);
+  bool OpenPush(std::shared_ptr<KvPushReply> reply, const std::string& traceparent = {});
 
   // KvInbox, called by the transport's threads.
   absl::Status Write(const KvPiece& piece) override;

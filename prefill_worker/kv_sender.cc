@@ -20,13 +20,15 @@ KvSender::KvSender(WorkerCore* core, int32_t skip_blocks, KvShape target,
                    std::function<void(const PushOutcome&)> done)
     : core_(core), skip_blocks_(skip_blocks), target_(std::move(target)), done_(std::move(done)) {}
 
-void KvSender::Open(KvTransport* transport, const std::string& address, const Ticket& ticket) {
+void KvSender::Open(KvTransport* transport, const std::string& address, const Ticket& ticket,
+                    const std::string& traceparent) {
   const WorkerIdentity& self = core_->identity();
   auto push = transport->Open(address,
                               {.ticket = ticket,
                                .shape = target_,
                                .model_fingerprint = self.model_fingerprint,
-                               .numerics = self.numerics},
+                               .numerics = self.numerics,
+                               .traceparent = traceparent},
                               shared_from_this());
   bool over = false;
   {

@@ -31,7 +31,9 @@ class KvSender final : public KvPushObserver, public std::enable_shared_from_thi
   KvSender(WorkerCore* core, int32_t skip_blocks, KvShape target,
            std::function<void(const PushOutcome&)> done);
 
-  void Open(KvTransport* transport, const std::string& address, const Ticket& ticket);
+  // `traceparent` is of the span that the push works for; "" = none.
+  void Open(KvTransport* transport, const std::string& address, const Ticket& ticket,
+            const std::string& traceparent = {});
   // Sends blocks in the order of their ordinals. The last one holds KV of `used_tokens` tokens of
   // this sequence; the rest of it is zeroed, so that nothing of the block's former owners leaves.
   void Send(const std::vector<LeasedBlock>& blocks, int32_t used_tokens);

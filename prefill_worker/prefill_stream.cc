@@ -64,12 +64,14 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   spec.kind = SequenceKind::kPrefill;
   request_id_ = request.generation().request_id();
   predict_ = request.generation().predict();
+  if (trace_ != nullptr) trace_->SetGeneration(request.generation());
   sender_ = std::make_shared<KvSender>(
       core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
   // No event comes before the push is open.
   absl::Status admitted = AdmitSequence(std::move(spec), ExtrasOf(request.generation()), [&] {
-    sender_->Open(transport_, request.push_address(), *TicketFromProto(request.ticket()));
+    sender_->Open(transport_, request.push_address(), *TicketFromProto(request.ticket()),
+                  trace_ == nullptr ? "" : trace_->OpenPush());
   });
   if (!admitted.ok()) sender_.reset();
   return admitted;
@@ -164,6 +166,7 @@ void PrefillStream::SendFirstToken(const FinishedEvent& event) {
 }
 
 void PrefillStream::OnPushOver(const PushOutcome& outcome) {
+  if (trace_ != nullptr) trace_->ClosePush(outcome.status, outcome.blocks, outcome.bytes);
   bool failed = false;
   {
     base::MutexLock lock(&mutex_);
@@ -196,6 +199,7 @@ void PrefillStream::FinishIfOver() {
     }
   }
   base::Failpoint("committed");
+  if (trace_ != nullptr) trace_->End(absl::OkStatus());
   Send(std::move(response));
   writer_.Finish(grpc::Status::OK);
 }

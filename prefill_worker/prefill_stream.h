@@ -18,7 +18,8 @@ class PrefillStream final
                           worker_pb::PrefillResponse> {
  public:
   PrefillStream(WorkerCore* core, KvTransport* transport, grpc::CallbackServerContext* context)
-      : WorkerStream(core, context, /*merge=*/nullptr), transport_(transport) {}
+      : WorkerStream(core, context, /*merge=*/nullptr, "baton.worker.v1.PrefillService/Prefill"),
+        transport_(transport) {}
 
   // Begins the work, or ends the stream if `request` cannot be served.
   void Start(const worker_pb::PrefillRequest& request);

@@ -16,6 +16,7 @@
 #include "common/base/timer_queue.h"
 #include "common/engine/engine.h"
 #include "common/sched/place_shares.h"
+#include "common/trace/tracer.h"
 #include "common/transport/block_access.h"
 #include "common/worker/event_router.h"
 #include "common/worker/timeouts.h"
@@ -111,6 +112,10 @@ class WorkerCore final {
     return predictor_ == nullptr ? std::nullopt : predictor_->Learnt(length_class, step);
   }
 
+  // Null: no traces. Set before the server starts; outlives the core.
+  void SetTracer(Tracer* tracer) { tracer_ = tracer; }
+  Tracer* tracer() const { return tracer_; }
+
   // How the host reaches this worker's blocks.
   const BlockAccess& blocks() const { return *blocks_; }
 
@@ -134,6 +139,7 @@ class WorkerCore final {
   PlaceShares shares_ ABSL_GUARDED_BY(shares_mutex_);
   const BlockAccess* const blocks_;
   const EndPredictor* predictor_ = nullptr;
+  Tracer* tracer_ = nullptr;
   std::vector<std::string> kv_transports_;
   std::function<std::vector<uint64_t>()> warm_pairs_;
   std::atomic<bool> draining_{false};

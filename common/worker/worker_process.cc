@@ -88,6 +88,7 @@ class Worker final {
   std::unique_ptr<BlockAccess> device_blocks_;  // null on a CPU
   std::unique_ptr<EndPredictor> predictor_;     // null when it is off
   std::unique_ptr<SurvivalSaver> saver_;        // null when nothing is kept
+  std::unique_ptr<Tracer> tracer_;              // null: no traces
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<grpc::Service> status_;
@@ -113,6 +114,8 @@ absl::Status Worker::Healthy() const {
 
 std::optional<Fatal> Worker::StartAdmin() {
   AddProcessMetrics(&registry_);
+  // The share is of those that nobody has decided about; here the router has.
+  tracer_ = MakeTracer(flags_.server, spec_.program, /*ratio=*/0, &clock_, &registry_);
   SetState("starting");
   auto admin = AdminServer::Start({.host = flags_.server.host,
                                    .port = flags_.server.admin_port,
@@ -192,6 +195,7 @@ std::optional<Fatal> Worker::StartEngine() {
       [this](const absl::Status&) { faulted_ = true; },
       device_blocks_ != nullptr ? device_blocks_.get() : &HostBlocks());
   core_->SetPredictor(predictor_.get());
+  core_->SetTracer(tracer_.get());
   return std::nullopt;
 }
 
@@ -303,6 +307,7 @@ int Worker::Drain(const base::StopSignals& signals) {
     spdlog::warn("{} streams did not end in time", core_->streams());
   }
   server_->Shutdown(kShutdownGrace);
+  if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
   spdlog::info("drained");
   return ToInt(ExitCode::kOk);
 }
@@ -312,6 +317,7 @@ void Worker::Die() {
   SetState("unhealthy");
   server_->SetServing(spec_.service_names, false);
   core_->WaitUntilIdle(clock_.Now() + kLastWords);
+  if (tracer_ != nullptr) tracer_->Stop(kLastSpans);
   const int code = ReportFatal(spec_.program, {.code = ExitCode::kResources,
                                                .what = "the engine stopped",
                                                .why = "a step failed or did not finish",

@@ -16,6 +16,7 @@
 #include "common/rpc/generation.h"
 #include "common/rpc/status_map.h"
 #include "common/rpc/stream_writer.h"
+#include "common/worker/stream_trace.h"
 #include "common/worker/worker_core.h"
 #include "grpcpp/server_context.h"
 #include "spdlog/spdlog.h"
@@ -47,12 +48,14 @@ class WorkerStream : public Reactor,
     End(absl::CancelledError("the router ended the stream"));
   }
   void OnDone() override {
+    if (trace_ != nullptr) trace_->Export();
     core_->Leave(this);
     self_.reset();
   }
 
   // --- Called by the event router. ---
   void OnEvent(const SequenceEvent& event) override {
+    if (trace_ != nullptr) trace_->See(event);
     std::visit([this](const auto& what) { static_cast<Self*>(this)->On(what); }, event.what);
   }
   void OnEngineFault(const absl::Status& status) override { End(status); }
@@ -63,6 +66,7 @@ class WorkerStream : public Reactor,
       base::MutexLock lock(&mutex_);
       if (std::exchange(ended_, true)) return;
     }
+    if (trace_ != nullptr) trace_->End(status);
     LetGo(status);
     if (sequence().valid()) core_->engine().Cancel(sequence());
     writer_.Abort(ToGrpcStatus(status));
@@ -72,12 +76,15 @@ class WorkerStream : public Reactor,
   using Writer = StreamWriter<Response>;
 
   // `core` outlives the stream; `context` is the call's and used until OnDone. `merge` may be null.
-  WorkerStream(WorkerCore* core, grpc::CallbackServerContext* context, typename Writer::Merge merge)
+  // `method` is the call's full name, for its span.
+  WorkerStream(WorkerCore* core, grpc::CallbackServerContext* context, typename Writer::Merge merge,
+               std::string_view method)
       : core_(core),
         writer_({.write = [this](const Response* message) { this->StartWrite(message); },
                  .finish = [this](grpc::Status status) { this->Finish(std::move(status)); },
                  .cancel = [context] { context->TryCancel(); }},
                 merge, core->timeouts().stream_buffer_bytes),
+        trace_(StreamTrace::Begin(core->tracer(), *context, method)),
         context_(context),
         deadline_(DeadlineFromSystem(context->deadline(), core->clock())) {}
 
@@ -135,14 +142,16 @@ class WorkerStream : public Reactor,
     spdlog::warn(
         "request {}: runaway at step {}: {}% of the last {} tokens repeat themselves and "
         "EOS was unlikely at every end of a sentence; {}",
-        request_id_, index + 1, static_cast<int>(100 * RunawayGuard::kRepeated),
-        RunawayGuard::kWindow, ends ? "it ends here" : "it goes on (--runaway end would end it)");
+        trace_ == nullptr ? request_id_ : request_id_ + " (trace " + trace_->id() + ")", index + 1,
+        static_cast<int>(100 * RunawayGuard::kRepeated), RunawayGuard::kWindow,
+        ends ? "it ends here" : "it goes on (--runaway end would end it)");
   }
 
   SequenceId sequence() const { return SequenceId(sequence_.load()); }
 
   WorkerCore* const core_;
   Writer writer_;
+  const std::unique_ptr<StreamTrace> trace_;  // null: not traced
   base::Mutex mutex_;
   bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // its status was decided, or Final was sent
   // Set before the sequence is admitted, then constant.
