@@ -84,8 +84,8 @@ class Client:
             request_serializer=lambda m: m.SerializeToString(),
             response_deserializer=message(self._method(method).output_type.full_name).FromString)
 
-    def generate(self, request, timeout_s=60):
-        return self.stream("baton.v1.InferenceService/Generate", request, timeout_s)
+    def generate(self, request, timeout_s=60, metadata=None):
+        return self.stream("baton.v1.InferenceService/Generate", request, timeout_s, metadata)
 
 
 def reason_of(error):
