@@ -20,12 +20,28 @@ TEST(ParseHttpUrl, IsAnOriginAndAPath) {
 }
 
 TEST(ParseHttpUrl, AnythingElseIsRefusedWithWhatWasFound) {
-  for (const char* wrong :
-       {"", "collector:4318", "grpc://collector:4317", "HTTP://collector", "http://", "http:///x",
-        "http://:4318", "http://collector:", "http://collector:0", "http://collector:65536",
-        "http://collector:4318x", "http://user:word@collector", "http://a b", "http://a/b c",
-        "http://a/b?c", "http://a/b#c", "http://a?b", "http://::1:4318", "http://[::1", "http://[]",
-        "http://[x]:1", "http://a/\xc3\xa4"}) {
+  for (const char* wrong : {"",
+                            "collector:4318",
+                            "grpc://collector:4317",
+                            "HTTP://collector",
+                            "http://",
+                            "http:///x",
+                            "http://:4318",
+                            "http://collector:",
+                            "http://collector:0",
+                            "http://collector:65536",
+                            "http://collector:4318x",
+                            "http://user:word@collector",
+                            "http://a b",
+                            "http://a/b c",
+                            "http://a/b?c",
+                            "http://a/b#c",
+                            "http://a?b",
+                            "http://::1:4318",
+                            "http://[::1",
+                            "http://[]",
+                            "http://[x]:1",
+                            "http://a/\xc3\xa4"}) {
     const auto parsed = ParseHttpUrl(wrong);
     ASSERT_FALSE(parsed.ok()) << wrong;
     EXPECT_THAT(std::string(parsed.status().message()),
