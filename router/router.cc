@@ -208,13 +208,21 @@ void Router::TickFigures() {
   });
 }
 
+std::optional<HttpFacts> Router::http() const {
+  if (http_ == nullptr) return std::nullopt;
+  return HttpFacts{
+      .port = http_->port(), .tls = server_options_.tls.enabled(), .keys = keys_ != nullptr};
+}
+
 std::string Router::Status(const std::string& state) {
   const LoadTotals load = probe_.Load();
   return StatusJson({.model = model_->name,
                      .state = state,
                      .uptime_s = base::Seconds(clock_->Now() - started_),
+                     .http = http(),
                      .workers = directory_->Report(),
-                     .stages = probe_.Stages(),
+                     .requests = registry_.Reports(),
+                     .eos = probe_.eos().Get(),
                      .answered = load.requests->answered,
                      .failed = load.requests->failed,
                      .recent = probe_.recent().Points()});

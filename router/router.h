@@ -20,6 +20,7 @@
 #include "router/edge/work_pool.h"
 #include "router/model_service.h"
 #include "router/openai/openai_front.h"
+#include "router/page/status_json.h"
 #include "router/placement/admission.h"
 #include "router/placement/placer.h"
 #include "router/request/flow_context.h"
@@ -58,6 +59,7 @@ class Router final {
   std::string address() const { return server_->address(); }
   // Where HTTP is served; empty where it is not.
   std::string http_address() const { return http_ != nullptr ? http_->address() : ""; }
+  std::optional<HttpFacts> http() const;
   // The admin port, whose page may ask over HTTP.
   void SetPagePort(int port) { origins_.SetPagePort(port); }
   // OK while a healthy decode worker is known and no drain has begun, otherwise the reason.

@@ -180,15 +180,6 @@ LoadTotals RouterProbe::Load() const {
   return load;
 }
 
-StageCounts RouterProbe::Stages() const {
-  const auto count = [this](size_t stage) {
-    return static_cast<int64_t>(running_stages_[stage]->Value());
-  };
-  return {.queued = static_cast<int64_t>(waiting_.Value()),
-          .prefilling = count(1),
-          .decoding = count(2)};
-}
-
 void RouterProbe::WatchEosLog(const EosLog* log) {
   prometheus::Counter* const dropped = &registry_->counter(Metric::kEosLogDropped);
   registry_->OnScrape([registry = registry_, dropped, log] {

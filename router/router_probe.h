@@ -17,8 +17,8 @@
 #include "common/sample/params.h"
 #include "router/edge/api_keys.h"
 #include "router/edge/byte_budget.h"
+#include "router/page/eos_figures.h"
 #include "router/page/recent_figures.h"
-#include "router/page/status_json.h"
 #include "router/placement/placer.h"
 #include "router/request/attempt_ledger.h"
 #include "router/tenant_probe.h"
@@ -75,8 +75,8 @@ class RouterProbe final {
 
   // What the router has done and has to do. A prompt counts when its request ends.
   LoadTotals Load() const;
-  StageCounts Stages() const;
   RecentFigures& recent() { return recent_; }
+  EosFigures& eos() { return eos_; }
 
   // Keeps baton_eos_log_dropped_total and …_upkeep_failures_total in step with the log at every
   // scrape.
@@ -111,6 +111,7 @@ class RouterProbe final {
   std::atomic<uint64_t> failed_{0};
   TenantProbe tenants_;
   RecentFigures recent_;
+  EosFigures eos_;
   std::set<std::pair<std::string, WorkerKind>> shown_workers_;  // the scrape's own
 };
 

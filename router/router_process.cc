@@ -118,6 +118,8 @@ class RouterProcess final {
   std::optional<Fatal> OpenEosLog(Router::Parts* parts) const;
   std::optional<Fatal> StartAdmin();
   std::vector<AdminPage> Pages();
+  // Where the page's playground sends its requests.
+  std::optional<AskedPort> HttpPort() const;
   // As baton_server_state has it; "ready" is what /readyz calls so.
   const char* State() const;
 
@@ -214,11 +216,19 @@ std::optional<Fatal> RouterProcess::OpenEosLog(Router::Parts* parts) const {
 }
 
 std::vector<AdminPage> RouterProcess::Pages() {
-  const auto file = [](std::string_view text) { return [text] { return std::string(text); }; };
-  return {{"/", "text/html; charset=utf-8", file(kPageHtml)},
-          {"/page.css", "text/css; charset=utf-8", file(kPageCss)},
-          {"/page.js", "text/javascript; charset=utf-8", file(kPageScript)},
-          {"/api/status", "application/json", [this] { return router_->Status(State()); }}};
+  std::vector<AdminPage> pages = {
+      {"/api/status", "application/json", [this] { return router_->Status(State()); }}};
+  for (const PageFile& file : PageFiles()) {
+    pages.push_back({std::string(file.path), std::string(file.content_type),
+                     [text = file.text] { return std::string(text); }});
+  }
+  return pages;
+}
+
+std::optional<AskedPort> RouterProcess::HttpPort() const {
+  const auto http = router_->http();
+  if (!http) return std::nullopt;
+  return AskedPort{.scheme = http->tls ? "https" : "http", .port = http->port};
 }
 
 std::optional<Fatal> RouterProcess::StartAdmin() {
@@ -226,7 +236,8 @@ std::optional<Fatal> RouterProcess::StartAdmin() {
                                    .port = flags_.server.admin_port,
                                    .metrics = [this] { return registry_->Expose(); },
                                    .ready = [this] { return router_->ready(); },
-                                   .pages = Pages()});
+                                   .pages = Pages(),
+                                   .pages_ask = HttpPort()});
   if (!admin.ok()) {
     return FatalOf(admin.status(), ExitCode::kPortInUse, "cannot serve the admin page",
                    "--admin-port 0 takes any free port");

@@ -2,11 +2,14 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/admin/connection_threads.h"
 #include "common/base/status.h"
@@ -27,12 +30,31 @@ void Answer(const absl::Status& status, httplib::Response* response) {
   response->set_content(status.ok() ? "ok\n" : MessageOf(status) + "\n", "text/plain");
 }
 
-void AnswerPage(const AdminPage& page, httplib::Response* response) {
-  response->set_header(
-      "Content-Security-Policy",
-      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-      "img-src 'self' data:; base-uri 'none'; form-action 'none'; "
-      "frame-ancestors 'none'");
+// The host of a Host header as a policy names it. Policies have no form for IPv6, so there it is any
+// host. Empty for what is no host: it must not become a part of the policy.
+std::string PolicyHost(std::string_view header) {
+  const bool ipv6 = header.starts_with("[");
+  if (ipv6) header.remove_prefix(1);
+  const std::string_view name = header.substr(0, header.find(ipv6 ? ']' : ':'));
+  const bool plain = std::ranges::all_of(name, [ipv6](char c) {
+    return absl::ascii_isalnum(c) || c == '.' || (ipv6 ? c == ':' : c == '-' || c == '_');
+  });
+  if (!plain || name.empty()) return "";
+  return ipv6 ? "*" : std::string(name);
+}
+
+std::string PagePolicy(const std::optional<AskedPort>& asked, std::string_view host_header) {
+  const std::string host = asked ? PolicyHost(host_header) : "";
+  const std::string other =
+      host.empty() ? "" : absl::StrCat(" ", asked->scheme, "://", host, ":", asked->port);
+  return absl::StrCat("default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'",
+                      other,
+                      "; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+                      "frame-ancestors 'none'");
+}
+
+void AnswerPage(const AdminPage& page, const std::string& policy, httplib::Response* response) {
+  response->set_header("Content-Security-Policy", policy);
   response->set_header("X-Content-Type-Options", "nosniff");
   response->set_header("Referrer-Policy", "no-referrer");
   response->set_header("Cross-Origin-Resource-Policy", "same-origin");
@@ -79,8 +101,8 @@ absl::Status AdminServer::Listen() {
     Answer(options_.ready(), &response);
   });
   for (const AdminPage& page : options_.pages) {
-    http.Get(page.path, [&page](const httplib::Request&, httplib::Response& response) {
-      AnswerPage(page, &response);
+    http.Get(page.path, [this, &page](const httplib::Request& request, httplib::Response& response) {
+      AnswerPage(page, PagePolicy(options_.pages_ask, request.get_header_value("Host")), &response);
     });
   }
   errno = 0;

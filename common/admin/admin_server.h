@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,12 @@ struct AdminPage {
   std::function<std::string()> body;
 };
 
+// A further port of the same host that scripts of the pages may ask.
+struct AskedPort {
+  std::string scheme;  // "http", "https"
+  int port = 0;
+};
+
 struct AdminOptions {
   std::string host = "127.0.0.1";
   int port = 0;  // 0 = any free one
@@ -27,8 +34,10 @@ struct AdminOptions {
   std::function<absl::Status()> ready;
   // OK when the process can go on; else the reason why it must be restarted. Without it, always OK.
   std::function<absl::Status()> healthy;
-  // Answered with headers that let a browser load nothing from elsewhere.
+  // Answered with headers that let a browser load nothing from elsewhere, and ask nobody but this
+  // server and `pages_ask`.
   std::vector<AdminPage> pages = {};
+  std::optional<AskedPort> pages_ask = {};
 };
 
 // The HTTP server for operators. GET /metrics answers the metrics; /healthz and /readyz answer 200,

@@ -1,15 +1,22 @@
 #include "router/page/status_json.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
 namespace {
 
 using PageJson = nlohmann::ordered_json;
+
+// Of a request's id, which a client may have chosen.
+constexpr size_t kIdBytes = 24;
 
 // Three digits behind the point are enough to draw.
 double Rounded(double value) { return std::round(value * 1000) / 1000; }
@@ -26,6 +33,11 @@ PageJson WorkerJson(const WorkerReport& worker) {
           {"blocks_in_use", worker.load.blocks_in_use},
           {"foreseen", worker.load.foreseen},
           {"expected_tokens", Rounded(worker.load.expected_tokens)}};
+}
+
+PageJson HttpJson(const std::optional<HttpFacts>& http) {
+  if (!http) return nullptr;
+  return {{"port", http->port}, {"tls", http->tls}, {"keys", http->keys}};
 }
 
 PageJson RecentJson(const std::vector<RecentFigures::Point>& points) {
@@ -47,6 +59,92 @@ PageJson RecentJson(const std::vector<RecentFigures::Point>& points) {
   return recent;
 }
 
+std::string_view StageName(RequestStage stage) {
+  constexpr std::array<std::string_view, 4> kNames = {"queued", "reserving", "prefilling",
+                                                      "decoding"};
+  return kNames[static_cast<size_t>(stage)];
+}
+
+PageJson RequestsJson(const RouterStatus& status) {
+  PageJson json = {{"queued", 0},   {"reserving", 0},
+                   {"prefilling", 0}, {"decoding", 0},
+                   {"answered", status.answered}, {"failed", status.failed}};
+  std::array<int64_t, 4> counts{};
+  for (const RequestReport& request : status.requests) ++counts[static_cast<size_t>(request.stage)];
+  for (size_t i = 0; i < counts.size(); ++i) json[StageName(RequestStage{static_cast<int>(i)})] = counts[i];
+  return json;
+}
+
+// A character that is cut is replaced when the JSON is written.
+std::string ShortId(const std::string& id) {
+  return id.size() <= kIdBytes ? id : id.substr(0, kIdBytes) + "…";
+}
+
+PageJson OldestJson(std::vector<RequestReport>* requests) {
+  const auto shown = std::min(requests->size(), kRequestsShown);
+  std::partial_sort(requests->begin(), requests->begin() + static_cast<ptrdiff_t>(shown),
+                    requests->end(), [](const RequestReport& one, const RequestReport& other) {
+                      return one.age > other.age;
+                    });
+  PageJson json = PageJson::array();
+  for (size_t i = 0; i < shown; ++i) {
+    const RequestReport& request = (*requests)[i];
+    PageJson foreseen;
+    if (request.foreseen) {
+      foreseen = {{"expected_remaining", Rounded(request.foreseen->expected_remaining)},
+                  {"p50", Rounded(request.foreseen->p50)},
+                  {"p90", Rounded(request.foreseen->p90)}};
+    }
+    json.push_back({{"id", ShortId(request.id)},
+                    {"stage", StageName(request.stage)},
+                    {"age_s", Rounded(base::Seconds(request.age))},
+                    {"prompt_tokens", request.prompt_tokens},
+                    {"tokens", request.tokens},
+                    {"foreseen", std::move(foreseen)}});
+  }
+  return json;
+}
+
+// Three significant digits, because probabilities of an end are small.
+double Digits(double value) {
+  double rounded = 0;
+  return absl::SimpleAtod(absl::StrFormat("%.2e", value), &rounded) ? rounded : 0;
+}
+
+PageJson AnswerJson(const EosFigures::RecentAnswer& answer) {
+  PageJson cells = PageJson::array();
+  for (const float value : answer.trace.cells()) cells.push_back(Digits(value));
+  return {{"id", ShortId(answer.request_id)},
+          {"finish_reason", FinishReasonName(answer.reason)},
+          {"tokens", answer.trace.steps()},
+          {"steps_per_cell", answer.trace.steps_per_cell()},
+          {"eos_prob", std::move(cells)}};
+}
+
+PageJson CalibrationJson(const EosFigures::Calibration& calibration) {
+  PageJson json = PageJson::array();
+  for (size_t i = 0; i < calibration.size(); ++i) {
+    PageJson bins = PageJson::array();
+    for (const EosFigures::Bin& bin : calibration[i]) {
+      const double count = std::max(bin.estimates, 1e-9);
+      bins.push_back({{"estimates", Rounded(bin.estimates)},
+                      {"said", Rounded(bin.said / count)},
+                      {"ended", Rounded(bin.ended / count)}});
+    }
+    json.push_back({{"within", kEndHorizons[i]}, {"bins", std::move(bins)}});
+  }
+  return json;
+}
+
+PageJson EosJson(const EosFigures::Figures& eos) {
+  PageJson answers = PageJson::array();
+  for (const EosFigures::RecentAnswer& answer : eos.answers) answers.push_back(AnswerJson(answer));
+  return {{"watched", eos.watched},
+          {"sample", EosFigures::kSample},
+          {"answers", std::move(answers)},
+          {"calibration", CalibrationJson(eos.calibration)}};
+}
+
 }  // namespace
 
 std::string StatusJson(RouterStatus status) {
@@ -66,15 +164,13 @@ std::string StatusJson(RouterStatus status) {
   const PageJson json = {{"model", status.model},
                          {"state", status.state},
                          {"uptime_s", Rounded(status.uptime_s)},
+                         {"http", HttpJson(status.http)},
                          {"workers_total", status.workers.size()},
                          {"workers", workers},
-                         {"requests",
-                          {{"queued", status.stages.queued},
-                           {"prefilling", status.stages.prefilling},
-                           {"decoding", status.stages.decoding},
-                           {"answered", status.answered},
-                           {"failed", status.failed}}},
+                         {"requests", RequestsJson(status)},
+                         {"oldest", OldestJson(&status.requests)},
                          {"foreseen", {{"sequences", foreseen}, {"tokens", Rounded(expected)}}},
+                         {"eos", EosJson(status.eos)},
                          {"recent", RecentJson(status.recent)}};
   return json.dump(-1, ' ', false, PageJson::error_handler_t::replace);
 }

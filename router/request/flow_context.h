@@ -17,6 +17,7 @@
 #include "router/edge/request_spec.h"
 #include "router/edge/served_model.h"
 #include "router/edge/work_pool.h"
+#include "router/page/request_report.h"
 #include "router/placement/admission.h"
 #include "router/placement/placer.h"
 #include "router/router_options.h"
@@ -34,6 +35,8 @@ class FlowRegistry final {
   bool Add(const std::string& id, std::shared_ptr<RequestFlow> flow);
   void Remove(const std::string& id);
   std::vector<std::shared_ptr<RequestFlow>> All() const;
+  // How each of them stands.
+  std::vector<RequestReport> Reports() const;
   size_t size() const;
   // Waits until none is left. False when some were there at `deadline`.
   bool WaitEmpty(base::Instant deadline);

@@ -126,6 +126,10 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   context_->pool->Drop(text_work_);
   EnterState(State::kDone);
   if (eos_rows_ != nullptr) eos_rows_->Finish(reason);
+  if (watched_ != nullptr) {
+    watched_->End(spec_.request_id, reason, output_->natural_end_step());
+    watched_.reset();
+  }
   if (logged_ && !rejected_) WriteSummary(reason, status);
   if (!status.ok()) {
     spdlog::info("request {}: {} {}", LogName(spec_.request_id, trace_.get()),

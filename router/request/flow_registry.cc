@@ -37,6 +37,12 @@ std::vector<std::shared_ptr<RequestFlow>> FlowRegistry::All() const {
   return flows;
 }
 
+std::vector<RequestReport> FlowRegistry::Reports() const {
+  std::vector<RequestReport> reports;
+  for (const auto& flow : All()) reports.push_back(flow->Report());
+  return reports;
+}
+
 size_t FlowRegistry::size() const {
   base::MutexLock lock(&mutex_);
   return flows_.size();

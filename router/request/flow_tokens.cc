@@ -84,6 +84,8 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
     return false;
   }
   AcceptedOutput::Addition addition = output_->Accept(token);
+  shown_.tokens = output_->size();
+  if (watched_ != nullptr) watched_->Token(token.token.eos);
   LogToken(token);
   Deliver(token, std::move(addition.text));
   if (state_ == State::kDone) return false;
@@ -120,13 +122,22 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
   if (!sink_->Append(std::move(delta))) FailAsSlow();
 }
 
-// Tells the client what the token's worker foresees, once per step and behind the token itself.
+// Tells the page and the client what the token's worker foresees, the client once per step and behind
+// the token itself.
 void RequestFlow::Predict(const PlacedToken& token) {
   const auto& end = token.token.end;
+  if (end) Foresee(*end);
   if (spec_.predict_every == 0 || !end || end->at_step <= predicted_step_) return;
   if (end->at_step % spec_.predict_every != 0 || pending_end_) return;
   predicted_step_ = end->at_step;
   sink_->Predict(PredictionOf(*end));
+}
+
+void RequestFlow::Foresee(const EndEstimate& end) {
+  shown_.expected_remaining = end.expected_remaining;
+  shown_.p50 = end.p50;
+  shown_.p90 = end.p90;
+  if (watched_ != nullptr) watched_->Foresee(end);
 }
 
 void RequestFlow::FailAsSlow() {

@@ -111,6 +111,8 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
     return Reject(fits);
   }
   output_.emplace(spec_, context_->model);
+  shown_.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
+  watched_ = context_->probe->eos().Watch(spec_.eos_steps || spec_.predict_every > 0 || logged_);
   if (logged_) {
     eos_rows_ = std::make_unique<EosRequestLog>(
         context_->eos_log,
@@ -242,9 +244,37 @@ std::string_view RequestFlow::StageOf(State state) {
   return "";
 }
 
+RequestReport RequestFlow::Report() const {
+  RequestReport report{.id = spec_.request_id,
+                       .age = context_->clock->Now() - arrived_,
+                       .prompt_tokens = shown_.prompt_tokens,
+                       .tokens = shown_.tokens};
+  switch (shown_.state) {
+    case State::kPreparing:
+    case State::kQueued:
+      report.stage = RequestStage::kQueued;
+      break;
+    case State::kReserving:
+      report.stage = RequestStage::kReserving;
+      break;
+    case State::kPrefilling:
+      report.stage = RequestStage::kPrefilling;
+      break;
+    case State::kDecoding:
+    case State::kDone:
+      report.stage = RequestStage::kDecoding;
+  }
+  if (shown_.expected_remaining > 0) {
+    report.foreseen = {
+        .expected_remaining = shown_.expected_remaining, .p50 = shown_.p50, .p90 = shown_.p90};
+  }
+  return report;
+}
+
 void RequestFlow::EnterState(State state) {
   context_->probe->StageChanged(StageOf(state_), StageOf(state));
   state_ = state;
+  shown_.state = state;
   if (trace_ == nullptr) return;
   if (state == State::kQueued) trace_->Enter("queue");
   if (state == State::kPrefilling) trace_->Enter("prefill");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -17,6 +18,8 @@
 #include "common/rpc/generation.h"
 #include "router/edge/client_sink.h"
 #include "router/edge/request_spec.h"
+#include "router/page/eos_figures.h"
+#include "router/page/request_report.h"
 #include "router/request/accepted_output.h"
 #include "router/request/attempt.h"
 #include "router/request/attempt_ledger.h"
@@ -56,6 +59,8 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void EndByDrain();
 
   const std::string& request_id() const { return spec_.request_id; }
+  // How it stands now. Thread-safe.
+  RequestReport Report() const;
 
  private:
   enum class State { kPreparing, kQueued, kReserving, kPrefilling, kDecoding, kDone };
@@ -92,7 +97,12 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   void ArmTick();
   void EnterState(State state);
   RequestProgress Progress() const {
-    return {spec_, *output_, arrived_, logged_, trace_ ? trace_->attempt_context() : nullptr};
+    return {spec_,
+            *output_,
+            arrived_,
+            logged_,
+            watched_ != nullptr,
+            trace_ ? trace_->attempt_context() : nullptr};
   }
   // Its prompt is being computed: closes the account of the wait before it.
   void StopWaiting();
@@ -124,6 +134,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   bool TakeToken(const PlacedToken& token, bool may_repeat);
   void Deliver(const PlacedToken& token, std::string text);
   void Predict(const PlacedToken& token);
+  void Foresee(const EndEstimate& end);
   void FailAsSlow();
   void LogToken(const PlacedToken& token);
   // The end is known: a worker's last word on it is awaited for so long.
@@ -138,6 +149,14 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   const bool logged_;                    // the EOS log has its rows and its summary
   std::unique_ptr<RequestTrace> trace_;  // until the end; null: not traced
 
+  // Written by whoever runs the mailbox, for Report.
+  struct Shown {
+    std::atomic<State> state{State::kPreparing};
+    std::atomic<int32_t> prompt_tokens{0}, tokens{0};
+    std::atomic<float> expected_remaining{0}, p50{0}, p90{0};  // 0: nothing is foreseen
+  };
+  Shown shown_;
+
   base::Mutex mutex_;
   std::deque<Event> mailbox_ ABSL_GUARDED_BY(mutex_);
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
@@ -146,6 +165,7 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   State state_ = State::kPreparing;
   std::optional<AcceptedOutput> output_;
   std::unique_ptr<EosRequestLog> eos_rows_;
+  std::unique_ptr<WatchedAnswer> watched_;  // null: the page does without it
   std::unique_ptr<Attempt> attempt_;
   AttemptLedger ledger_;
   int32_t attempts_ = 0;

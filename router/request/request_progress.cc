@@ -23,9 +23,9 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.waited = context.clock->Now() - progress.arrived;
   worker::v1::Generation generation;
   SpecToProto(sequence, &generation);
-  generation.set_predict(spec.predict_every > 0);
+  generation.set_predict(spec.predict_every > 0 || progress.watched);
   generation.set_request_id(spec.request_id);
-  generation.set_eos_signals(spec.eos_steps || progress.logged);
+  generation.set_eos_signals(spec.eos_steps || progress.logged || progress.watched);
   generation.set_probe(spec.eos_probe);
   return generation;
 }

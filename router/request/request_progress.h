@@ -21,6 +21,7 @@ struct RequestProgress {
   const AcceptedOutput& output;
   base::Instant arrived;
   bool logged = false;                  // the EOS log wants its signals
+  bool watched = false;                 // the page wants these and its estimates
   const TraceContext* trace = nullptr;  // of the attempt that is opened; null: it is not traced
 };
 

@@ -155,7 +155,8 @@ class Cluster:
     """A router with its workers. Use as a context manager."""
 
     def __init__(self, model=DEMO_MODEL, decode=1, prefill=1, flags=(), decode_flags=(),
-                 prefill_flags=(), router_flags=(), worker_environment=None, role_environment=None):
+                 prefill_flags=(), router_flags=(), worker_environment=None, role_environment=None,
+                 eos_log=True):
         self.folder = tempfile.TemporaryDirectory(prefix="baton-e2e-")
         self.path = pathlib.Path(self.folder.name)
         self.model = model
@@ -170,6 +171,7 @@ class Cluster:
         self._next = 0
         self.decode, self.prefill, self.router = [], [], None
         self.eos_log = self.path / "eos.jsonl"
+        self._logs = eos_log
 
     def __enter__(self):
         try:
@@ -213,8 +215,9 @@ class Cluster:
         return process
 
     def spawn_router(self, name="router"):
+        log = self.eos_log if name == "router" else self.path / f"{name}.jsonl"
         arguments = [BIN / "baton-router", self.model, "--host", "127.0.0.1", "--port", "0",
-                     "--admin-port", "0", "--eos-log", self.eos_log if name == "router" else self.path / f"{name}.jsonl",
+                     "--admin-port", "0", "--eos-log", log if self._logs else "off",
                      "--decode-workers", ",".join(worker.grpc for worker in self.decode)]
         if self.prefill:
             arguments += ["--prefill-workers", ",".join(worker.grpc for worker in self.prefill)]

@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import pathlib
+import re
 import shutil
 import tempfile
 import threading
@@ -16,6 +17,8 @@ import jsonschema
 from cluster import ROOT, Cluster, wait_until
 
 NUMBER, COUNT, TEXT = {"type": "number", "minimum": 0}, {"type": "integer", "minimum": 0}, {"type": "string"}
+FORESEEN = ("expected_remaining", "p50", "p90")
+CHANCE = {"type": "number", "minimum": 0, "maximum": 1}
 SERIES = {"type": "array", "items": NUMBER, "maxItems": 150}
 
 
@@ -26,11 +29,25 @@ def strict(**properties):
 
 SCHEMA = strict(
     model=TEXT, state={"enum": ["ready", "draining", "unhealthy"]}, uptime_s=NUMBER, workers_total=COUNT,
+    http={"anyOf": [{"type": "null"}, strict(port=COUNT, tls={"type": "boolean"}, keys={"type": "boolean"})]},
     workers={"type": "array", "maxItems": 100, "items": strict(
         address=TEXT, role={"enum": ["prefill", "decode"]},
         state={"enum": ["serving", "draining", "unreachable"]}, running=COUNT, waiting=COUNT,
         blocks_total=COUNT, blocks_in_use=COUNT, foreseen=COUNT, expected_tokens=NUMBER)},
-    requests=strict(queued=COUNT, prefilling=COUNT, decoding=COUNT, answered=COUNT, failed=COUNT),
+    requests=strict(queued=COUNT, reserving=COUNT, prefilling=COUNT, decoding=COUNT, answered=COUNT,
+                    failed=COUNT),
+    oldest={"type": "array", "maxItems": 20, "items": strict(
+        id={"type": "string", "maxLength": 25}, stage={"enum": ["queued", "reserving", "prefilling", "decoding"]},
+        age_s=NUMBER, prompt_tokens=COUNT, tokens=COUNT,
+        foreseen={"anyOf": [{"type": "null"}, strict(**dict.fromkeys(FORESEEN, NUMBER))]})},
+    eos=strict(
+        watched=COUNT, sample=COUNT,
+        answers={"type": "array", "maxItems": 32, "items": strict(
+            id=TEXT, finish_reason=TEXT, tokens=COUNT, steps_per_cell=COUNT,
+            eos_prob={"type": "array", "maxItems": 64, "items": CHANCE})},
+        calibration={"type": "array", "minItems": 5, "maxItems": 5, "items": strict(
+            within=COUNT, bins={"type": "array", "minItems": 10, "maxItems": 10, "items": strict(
+                estimates=NUMBER, said=CHANCE, ended=CHANCE)})}),
     foreseen=strict(sequences=COUNT, tokens=NUMBER),
     recent=strict(interval_s=NUMBER, requests_per_s=SERIES, prompt_tokens_per_s=SERIES,
                   output_tokens_per_s=SERIES, **{f"{kind}_ms_{q}": SERIES for kind in ("ttft", "gap")
@@ -62,14 +79,14 @@ def script(driver, text):
     return driver.execute_script(f"return {text}")
 
 
-def assert_quiet(test, driver, address):
+def assert_quiet(test, driver, *addresses):
     """No error on the console, no request to elsewhere, nothing wider than the window."""
     test.assertEqual([entry for entry in driver.get_log("browser") if entry["level"] == "SEVERE"], [])
     for entry in driver.get_log("performance"):
         message = json.loads(entry["message"])["message"]
         if message["method"] == "Network.requestWillBeSent":
             url = message["params"]["request"]["url"]
-            test.assertTrue(url.startswith((f"http://{address}/", "data:")), url)
+            test.assertTrue(url.startswith((*(f"http://{address}/" for address in addresses), "data:")), url)
     test.assertLessEqual(script(driver, "document.documentElement.scrollWidth"),
                          script(driver, "window.innerWidth"))
 
@@ -94,20 +111,27 @@ class MadeUp(http.server.SimpleHTTPRequestHandler):
 
 class PageTest(unittest.TestCase):
     def test_under_load(self):
-        with Cluster() as cluster:
-            self.assertEqual(self.status(cluster)["requests"]["answered"], 0)
+        # Without an EOS log: what the page knows of ends, the router asked for on its own.
+        with Cluster(eos_log=False) as cluster:
+            status = self.status(cluster)
+            self.assertEqual(status["requests"]["answered"], 0)
+            self.assertIsNone(status["http"])
+            self.assertEqual(status["eos"]["answers"], [])
             stop = threading.Event()
 
             def load():
                 while not stop.is_set():
                     cluster.generate([{"prompt": f"Tell me {i}", "max_tokens": 200, "eos": "mask"}
-                                      for i in range(8)], concurrency=8)
+                                      for i in range(4)] +
+                                     [{"messages": [{"role": "user", "content": "List 5 animals."}]}
+                                      for _ in range(4)], concurrency=8)
 
             thread = threading.Thread(target=load)
             thread.start()
             try:
                 wait_until(lambda: self.status(cluster)["requests"]["decoding"] > 0, "requests that decode")
                 wait_until(lambda: any(self.status(cluster)["recent"]["gap_ms_p50"]), "gaps between tokens")
+                self.ends_are_known(cluster)
                 recent = self.status(cluster)["recent"]
                 self.assertTrue(any(recent["output_tokens_per_s"]) and any(recent["requests_per_s"]))
                 self.look(cluster)
@@ -118,6 +142,19 @@ class PageTest(unittest.TestCase):
             cluster.decode[0].kill()
             wait_until(lambda: "unreachable" in [w["state"] for w in self.status(cluster)["workers"]],
                        "the dead worker to be shown")
+
+    def ends_are_known(self, cluster):
+        def estimates():
+            bins = self.status(cluster)["eos"]["calibration"][2]["bins"]
+            return sum(one["estimates"] for one in bins) > 10
+        wait_until(estimates, "predictions that were held against what came")
+        wait_until(lambda: any(one["foreseen"] for one in self.status(cluster)["oldest"]),
+                   "a request whose end is foreseen")
+        answers = self.status(cluster)["eos"]["answers"]
+        natural = [answer for answer in answers if answer["finish_reason"] == "stop_eos"]
+        self.assertTrue(natural, answers)
+        for answer in natural:
+            self.assertGreater(answer["eos_prob"][-1], 0.01)
 
     def status(self, cluster):
         status = json.loads(cluster.router.get("/api/status"))
@@ -137,6 +174,9 @@ class PageTest(unittest.TestCase):
             before = script(driver, "document.getElementById('tiles').innerText")
             wait_until(lambda: script(driver, "document.getElementById('tiles').innerText") != before,
                        "numbers that move")
+            wait_until(lambda: script(driver, "document.querySelectorAll('#oldest tr').length") > 0, "requests")
+            for place in ("#heat rect", "#calibration circle", "#charts polyline"):
+                wait_until(lambda: script(driver, f"document.querySelectorAll('{place}').length") > 0, place)
             assert_quiet(self, driver, cluster.router.admin)
         finally:
             driver.quit()
@@ -150,6 +190,61 @@ class PageTest(unittest.TestCase):
                 with self.assertRaises(urllib.error.HTTPError) as caught:
                     cluster.router.get(path)
                 self.assertEqual(caught.exception.code, 404)
+
+    def test_playground(self):
+        try:
+            driver = browser(width=390)
+        except unittest.SkipTest:
+            self.skipTest("no browser")
+        try:
+            with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+                keys.write("red:key-of-red\n")
+                keys.flush()
+                with Cluster(router_flags=["--http-port", "0", "--api-keys", keys.name]) as cluster:
+                    self.play(driver, cluster)
+        finally:
+            driver.quit()
+
+    def play(self, driver, cluster):
+        def progress():
+            return script(driver, "document.getElementById('progress').textContent")
+
+        def send(done, **fields):
+            for name, value in fields.items():
+                driver.execute_script(
+                    "document.getElementById(arguments[0]).value = arguments[1]", name, str(value))
+            driver.execute_script("document.getElementById('send').click()")
+            wait_until(lambda: re.search(done, progress()), f"{done!r}, not {progress()!r}")
+
+        driver.get(f"http://{cluster.router.admin}/playground")
+        wait_until(lambda: not script(driver, "document.getElementById('send').disabled"), "the port")
+        send("^401", prompt="List 5 animals.")
+        self.assertIn("--api-keys", script(driver, "document.getElementById('error').textContent"))
+        # The refusal itself is an error on the console, and the only one.
+        self.assertTrue(all("401" in entry["message"] for entry in driver.get_log("browser")))
+        send("^Done", key="key-of-red", temperature=0.8, seed=7)
+        text = script(driver, "[...document.querySelectorAll('.token:not(.bare)')].map((t) => t.textContent).join('')")
+        self.assertIn("5.", text)
+        self.assertGreater(script(driver, "document.querySelectorAll('.token.shade6').length"), 0)
+        for place in ("#curve polyline", "#remaining polygon", "#timeline .stage"):
+            self.assertGreater(script(driver, f"document.querySelectorAll('{place}').length"), 0, place)
+        driver.execute_script("document.querySelector('.token').click()")
+        figures = script(driver, "document.getElementById('token').textContent")
+        for word in ("Token", "chance of the end", "tokens to come", "entropy"):
+            self.assertIn(word, figures)
+        # A prompt whose continuation is text, given on; what is HTML in it stays text.
+        send("^Done", api="completion", prompt=HOSTILE, max_tokens=8, eos="mask")
+        self.assertEqual(script(driver, "document.querySelectorAll('.token').length"), 8)
+        self.assertEqual(script(driver, "document.querySelectorAll('img').length"), 0)
+        self.assertNotEqual(driver.title, "struck")
+        send("^400", temperature=-1, prompt="x")
+        self.assertIn('"param":"temperature"', script(driver, "document.getElementById('error').textContent"))
+        driver.get_log("browser")  # the refusal
+        send("tokens$", temperature=1, max_tokens=1800, eos="mask")
+        driver.execute_script("document.getElementById('cancel').click()")
+        wait_until(lambda: progress().startswith("Stopped by you"), progress())
+        wait_until(lambda: self.status(cluster)["requests"]["decoding"] == 0, "the request to be cancelled")
+        assert_quiet(self, driver, cluster.router.admin, cluster.router.ready["http"])
 
     def test_hostile_names_none_and_many_on_a_phone(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -175,9 +270,15 @@ class PageTest(unittest.TestCase):
         series = {f"{kind}_ms_{q}": [1, 2] for kind in ("ttft", "gap") for q in ("p50", "p95", "p99")}
         MadeUp.status = {
             "model": HOSTILE, "state": "ready", "workers_total": 10 * count, "workers": [worker] * count,
-            "requests": dict.fromkeys(("queued", "prefilling", "decoding", "answered", "failed"), 0),
+            "requests": dict.fromkeys(("queued", "reserving", "prefilling", "decoding", "answered", "failed"), count),
+            "oldest": [{"id": HOSTILE, "stage": HOSTILE, "age_s": 1, "prompt_tokens": 1, "tokens": 1,
+                        "foreseen": None}] * min(count, 20),
+            "eos": {"watched": 0, "sample": 64, "answers": [
+                {"id": HOSTILE, "finish_reason": HOSTILE, "tokens": 300, "steps_per_cell": 8,
+                 "eos_prob": [1e-5] * 37 + [1]}] * min(count, 32), "calibration": [
+                     {"within": 16, "bins": [{"estimates": 1, "said": 0.5, "ended": 0.5}] * 10}]},
             "foreseen": {"sequences": 0, "tokens": 0},
-            "recent": {"requests_per_s": [], "prompt_tokens_per_s": [], "output_tokens_per_s": [], **series}}
+            "recent": {"interval_s": 2, "requests_per_s": [], "prompt_tokens_per_s": [], "output_tokens_per_s": [], **series}}
         driver.get(f"http://{address}/")
         wait_until(lambda: HOSTILE in script(driver, "document.getElementById('model').textContent"), "the model")
         self.assertEqual(script(driver, "document.querySelectorAll('#workers tr').length"), count)

@@ -15,25 +15,6 @@ constexpr int32_t kScoredAtOnce = 64;  // estimates whose outcome is awaited
 constexpr size_t kScoredBefore = 64;   // scores of estimates that were given up for room
 constexpr size_t kVersionDigits = 12;
 
-// What is known of `estimate` when the answer ended at `natural`, or, without that, was seen to go
-// on until `seen`.
-std::optional<EndScore> ScoreOf(const EndEstimate& estimate, std::optional<int32_t> natural,
-                                int32_t seen) {
-  EndScore score{.estimate = estimate};
-  const int32_t remaining = natural.value_or(seen) - estimate.at_step;
-  if (remaining < 1) return std::nullopt;
-  if (natural) score.remaining = remaining;
-  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
-    const bool within = remaining <= kEndHorizons[i];
-    if (natural) {
-      score.ended_within[i] = within ? 1 : 0;
-    } else {
-      score.ended_within[i] = remaining >= kEndHorizons[i] ? 0 : -1;
-    }
-  }
-  return score;
-}
-
 }  // namespace
 
 // What goes along with one sequence.

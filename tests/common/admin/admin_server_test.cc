@@ -69,6 +69,33 @@ TEST(AdminServer, GivesThePortBackWhenDestroyed) {
   EXPECT_TRUE(AdminServer::Start(std::move(again)).ok());
 }
 
+// The policy of a page that a browser found under `host`.
+std::string PolicyUnder(const std::string& host, std::optional<AskedPort> asked) {
+  AdminOptions options = Options();
+  options.pages = {{"/", "text/html", [] { return std::string("<p>"); }}};
+  options.pages_ask = std::move(asked);
+  const auto server = AdminServer::Start(std::move(options));
+  EXPECT_TRUE(server.ok());
+  httplib::Client client("127.0.0.1", (*server)->port());
+  const auto page = client.Get("/", {{"Host", host}});
+  return page ? page->get_header_value("Content-Security-Policy") : "no answer";
+}
+
+TEST(AdminServer, PagesMayAskTheOtherPortOfTheirHostOnly) {
+  const AskedPort port{.scheme = "https", .port = 8000};
+  EXPECT_THAT(PolicyUnder("gpu-1.example:8080", port),
+              HasSubstr("connect-src 'self' https://gpu-1.example:8000;"));
+  EXPECT_THAT(PolicyUnder("[::1]:8080", port), HasSubstr("connect-src 'self' https://*:8000;"));
+  EXPECT_THAT(PolicyUnder("gpu-1.example:8080", std::nullopt), HasSubstr("connect-src 'self';"));
+}
+
+TEST(AdminServer, AHostCannotAddToThePolicy) {
+  const AskedPort port{.scheme = "http", .port = 8000};
+  for (const char* host : {"a;script-src *", "a b", "*", "[", "[*]", "'self'", ""}) {
+    EXPECT_THAT(PolicyUnder(host, port), HasSubstr("connect-src 'self';")) << host;
+  }
+}
+
 // Connections that stay open and idle after an answer.
 std::vector<std::unique_ptr<httplib::Client>> KeepConnections(size_t count, int port) {
   std::vector<std::unique_ptr<httplib::Client>> kept;

@@ -1,0 +1,86 @@
+#include "router/page/eos_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "common/eos/predict/end_score.h"
+
+namespace baton {
+namespace {
+
+constexpr double kKept = 0.999;  // of the calibration, with each further answer
+
+}  // namespace
+
+WatchedAnswer::~WatchedAnswer() { figures_->Leave(); }
+
+void WatchedAnswer::Token(const EosSignal& signal) { trace_.Add(std::exp(signal.eos_logprob)); }
+
+void WatchedAnswer::Foresee(const EndEstimate& estimate) {
+  if (estimate.at_step % kScoredEvery != 1) return;
+  while (!awaited_.empty() &&
+         estimate.at_step - awaited_.front().at_step >= kEndHorizons.back()) {
+    const auto score = ScoreOf(awaited_.front(), std::nullopt, estimate.at_step);
+    if (score && scores_.size() < kScoresKept) scores_.push_back(*score);
+    awaited_.pop_front();
+  }
+  const bool later = awaited_.empty() || estimate.at_step > awaited_.back().at_step;
+  if (later) awaited_.push_back(estimate);
+}
+
+void WatchedAnswer::End(const std::string& request_id, FinishReason reason,
+                        std::optional<int32_t> natural_end_step) {
+  if (trace_.steps() == 0) return;
+  for (const EndEstimate& estimate : awaited_) {
+    const auto score = ScoreOf(estimate, natural_end_step, trace_.steps());
+    if (score) scores_.push_back(*score);
+  }
+  awaited_.clear();
+  figures_->Add({.request_id = request_id, .reason = reason, .trace = std::move(trace_)}, scores_);
+}
+
+std::unique_ptr<WatchedAnswer> EosFigures::Watch(bool asked) {
+  base::MutexLock lock(&mutex_);
+  if (watched_ >= (asked ? kMost : kSample)) return nullptr;
+  ++watched_;
+  return std::unique_ptr<WatchedAnswer>(new WatchedAnswer(this));
+}
+
+void EosFigures::Leave() {
+  base::MutexLock lock(&mutex_);
+  --watched_;
+}
+
+void EosFigures::Add(RecentAnswer answer, const std::vector<EndScore>& scores) {
+  base::MutexLock lock(&mutex_);
+  answers_.push_front(std::move(answer));
+  if (answers_.size() > kAnswers) answers_.pop_back();
+  for (auto& bins : calibration_) {
+    for (Bin& bin : bins) {
+      bin.estimates *= kKept;
+      bin.said *= kKept;
+      bin.ended *= kKept;
+    }
+  }
+  for (const EndScore& score : scores) {
+    for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+      if (score.ended_within[i] < 0) continue;
+      const double said = score.estimate.p_within[i];
+      const auto at = static_cast<size_t>(std::clamp(said, 0.0, 1.0) * kBins);
+      Bin& bin = calibration_[i][std::min(at, kBins - 1)];
+      bin.estimates += 1;
+      bin.said += said;
+      bin.ended += score.ended_within[i];
+    }
+  }
+}
+
+EosFigures::Figures EosFigures::Get() const {
+  base::MutexLock lock(&mutex_);
+  return {.watched = watched_,
+          .answers = {answers_.begin(), answers_.end()},
+          .calibration = calibration_};
+}
+
+}  // namespace baton

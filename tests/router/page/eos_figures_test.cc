@@ -1,0 +1,88 @@
+#include "router/page/eos_figures.h"
+
+#include <cmath>
+
+#include "gtest/gtest.h"
+
+namespace baton {
+namespace {
+
+EosSignal SignalOf(float eos_prob) { return {.eos_logprob = std::log(eos_prob)}; }
+
+EndEstimate EstimateAt(int32_t step, float within_16) {
+  return {.at_step = step, .p_within = {0, 0, within_16, 1, 1}};
+}
+
+// An answer of so many tokens whose end was foreseen with the same chance all the time.
+void Answer(EosFigures* figures, int32_t tokens, FinishReason reason, float within_16) {
+  const auto watched = figures->Watch(false);
+  ASSERT_NE(watched, nullptr);
+  for (int32_t step = 1; step <= tokens; ++step) {
+    watched->Token(SignalOf(step == tokens ? 0.9f : 0.01f));
+    watched->Foresee(EstimateAt(step, within_16));
+  }
+  const auto natural = reason == FinishReason::kStopEos ? std::optional(tokens) : std::nullopt;
+  watched->End("r" + std::to_string(tokens), reason, natural);
+}
+
+TEST(EosFigures, WatchesASampleAndThoseThatAskedUpToABound) {
+  EosFigures figures;
+  std::vector<std::unique_ptr<WatchedAnswer>> watched;
+  while (auto one = figures.Watch(false)) watched.push_back(std::move(one));
+  EXPECT_EQ(watched.size(), EosFigures::kSample);
+  while (auto one = figures.Watch(true)) watched.push_back(std::move(one));
+  EXPECT_EQ(watched.size(), EosFigures::kMost);
+  EXPECT_EQ(figures.Get().watched, EosFigures::kMost);
+  watched.clear();
+  EXPECT_EQ(figures.Get().watched, 0u);
+  EXPECT_NE(figures.Watch(false), nullptr);
+}
+
+TEST(EosFigures, RemembersTheLastAnswersTheNewestFirst) {
+  EosFigures figures;
+  for (int32_t i = 1; i <= 40; ++i) Answer(&figures, i, FinishReason::kLength, 0);
+  figures.Watch(false)->End("without a token", FinishReason::kError, std::nullopt);
+  const auto answers = figures.Get().answers;
+  ASSERT_EQ(answers.size(), EosFigures::kAnswers);
+  EXPECT_EQ(answers[0].request_id, "r40");
+  EXPECT_EQ(answers[0].trace.steps(), 40);
+  EXPECT_NEAR(answers[0].trace.cells().back(), 0.9, 1e-6);
+}
+
+TEST(EosFigures, CountsEstimatesByWhatWasSaidAndWhatCame) {
+  EosFigures figures;
+  Answer(&figures, 33, FinishReason::kStopEos, 0.25f);  // estimates at 1 and 17; none behind 33
+  const auto bin = figures.Get().calibration[2][2];
+  EXPECT_EQ(bin.estimates, 2);
+  EXPECT_NEAR(bin.said, 0.5, 1e-6);
+  EXPECT_EQ(bin.ended, 1);  // from 17 on it was 16 tokens to the end, from 1 on 32
+}
+
+TEST(EosFigures, WhatWasCutOffCountsWhereItIsKnownNotToHaveEnded) {
+  EosFigures figures;
+  Answer(&figures, 30, FinishReason::kLength, 0.25f);  // 17 was seen for 13 tokens only
+  const auto bin = figures.Get().calibration[2][2];
+  EXPECT_EQ(bin.estimates, 1);
+  EXPECT_EQ(bin.ended, 0);
+}
+
+TEST(EosFigures, AVeryLongAnswerIsBoundedAndItsOldestEstimatesCount) {
+  EosFigures figures;
+  Answer(&figures, 100'000, FinishReason::kStopEos, 1);
+  const auto bin = figures.Get().calibration[2][9];
+  EXPECT_LE(bin.estimates, static_cast<double>(WatchedAnswer::kScoresKept + 256 / 16 + 1));
+  EXPECT_GE(bin.estimates, static_cast<double>(WatchedAnswer::kScoresKept));
+  EXPECT_EQ(bin.ended, 1);
+}
+
+TEST(EosFigures, OlderAnswersCountLess) {
+  EosFigures figures;
+  Answer(&figures, 10, FinishReason::kStopEos, 0.95f);
+  for (int i = 0; i < 1000; ++i) Answer(&figures, 10, FinishReason::kStopEos, 0.05f);
+  const auto calibration = figures.Get().calibration[2];
+  EXPECT_LT(calibration[9].estimates, 0.4);
+  EXPECT_LT(calibration[0].estimates, 1000);
+}
+
+}  // namespace
+}  // namespace baton
