@@ -14,7 +14,10 @@ constexpr base::Duration kFiguresWait = std::chrono::milliseconds(250);
 
 void RequestFlow::OpenAttempt(Placement placement) {
   ++attempts_;
-  tried_ = true;
+  if (!std::exchange(tried_, true)) {
+    const bool asked = spec_.eos_steps || spec_.predict_every > 0 || logged_;
+    watched_ = context_->probe->eos().Watch(asked);
+  }
   CallSink sink = [weak = weak_from_this()](CallEvent event) {
     if (const auto self = weak.lock()) self->Post(std::move(event));
   };

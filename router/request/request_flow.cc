@@ -112,7 +112,6 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   }
   output_.emplace(spec_, context_->model);
   shown_.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
-  watched_ = context_->probe->eos().Watch(spec_.eos_steps || spec_.predict_every > 0 || logged_);
   if (logged_) {
     eos_rows_ = std::make_unique<EosRequestLog>(
         context_->eos_log,

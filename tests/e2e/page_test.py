@@ -182,10 +182,23 @@ class PageTest(unittest.TestCase):
             driver.quit()
 
     def test_headers_and_refusals(self):
-        with Cluster(prefill=0) as cluster:
-            with urllib.request.urlopen(f"http://{cluster.router.admin}/", timeout=10) as answer:
-                self.assertIn("default-src 'none'", answer.headers["Content-Security-Policy"])
-                self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+        with Cluster(prefill=0, router_flags=["--http-port", "0"]) as cluster:
+            http_address = cluster.router.ready["http"]
+            self.assertEqual(self.status(cluster)["http"]["port"], int(http_address.rpartition(":")[2]))
+            pages = {"/": "text/html", "/playground": "text/html", "/page.css": "text/css", "/now.js": "text/javascript"}
+            for path, kind in pages.items():
+                with urllib.request.urlopen(f"http://{cluster.router.admin}{path}", timeout=10) as answer:
+                    policy = answer.headers["Content-Security-Policy"]
+                    self.assertIn("default-src 'none'", policy)
+                    self.assertIn(f"connect-src 'self' http://{http_address};", policy)
+                    self.assertEqual(answer.headers["X-Content-Type-Options"], "nosniff")
+                    self.assertTrue(answer.headers["Content-Type"].startswith(kind))
+            # What a browser asks before the playground's request.
+            preflight = urllib.request.Request(f"http://{http_address}/v1/chat/completions", method="OPTIONS", headers={
+                "Origin": f"http://{cluster.router.admin}", "Access-Control-Request-Method": "POST",
+                "Access-Control-Request-Headers": "authorization,content-type"})
+            with urllib.request.urlopen(preflight, timeout=10) as answer:
+                self.assertEqual(answer.headers["Access-Control-Allow-Origin"], f"http://{cluster.router.admin}")
             for path in ("/api/other", "/../etc/passwd"):
                 with self.assertRaises(urllib.error.HTTPError) as caught:
                     cluster.router.get(path)

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/token_boundary.h"
+#include "common/eos/predict/end_score.h"
 
 namespace baton {
 namespace {

@@ -19,6 +19,7 @@ function tokensOf(event) {
 export class Answer {
   constructor() {
     this.tokens = [];
+    this.count = 0;  // of these, those that are not only text
     this.predictions = [];
     this.spans = [];
     this.shown = 0;
@@ -43,6 +44,7 @@ export class Answer {
     const tokens = tokensOf(event);
     if (tokens.length > 0) {
       this.tokens.push(...tokens);
+      this.count += tokens.length;
     } else if (text !== "" && this.tokens.length > 0) {
       // Text that was held back until it was clear that no stop string begins there.
       this.tokens.push({id: null, text});
@@ -147,7 +149,7 @@ export class Answer {
     const seen = this.predictions.slice(0, LONGEST);
     const of = (value) => seen.map((prediction) => [prediction.at_step, prediction[value]]);
     // The end that the model wanted; what was cut off before has none.
-    const end = this.end?.natural_end_step ?? (this.end?.finish_reason === "stop_eos" ? this.tokens.length : null);
+    const end = this.end?.natural_end_step ?? (this.end?.finish_reason === "stop_eos" ? this.count : null);
     const top = roundUp(Math.max(10, ...seen.map((prediction) => prediction.p90)));
     const latest = last(seen);
     drawChart(at("remaining"), {
@@ -169,7 +171,7 @@ export class Answer {
     const before = Math.max(0, times.ttft - times.queue - times.prefill);
     const stages = [["waiting", times.queue], ["between", before], ["prefill", times.prefill],
       ["transfer", times.kv_transfer], ["decode", Math.max(0, times.total - times.ttft - times.kv_transfer)]];
-    make("p", `Ended by ${reason} after ${number(this.tokens.filter((token) => token.id !== null).length)} tokens and ` +
+    make("p", `Ended by ${reason} after ${number(this.count)} tokens and ` +
       `${milliseconds(times.total)}, the first after ${milliseconds(times.ttft)}` +
       (attempts > 1 ? `, in ${attempts} attempts` : ""), place);
     const bar = make("div", null, place, "bar");

@@ -72,15 +72,15 @@ async function send(event) {
   at("result").hidden = false;
   showState("Sent; waiting for the first token");
   const answer = new Answer();
-  const count = () => answer.tokens.filter((token) => token.id !== null).length;
+  const count = () => number(answer.count);
   try {
     for await (const part of ask(httpAddress(), path(), requestOf(), at("key").value, running.signal)) {
       answer.take(part);
-      showState(`${number(count())} tokens`);
+      showState(`${count()} tokens`);
     }
-    showState(`Done: ${number(count())} tokens`);
+    showState(`Done: ${count()} tokens`);
   } catch (error) {
-    if (running.signal.aborted) showState(`Stopped by you after ${number(count())} tokens`);
+    if (running.signal.aborted) showState(`Stopped by you after ${count()} tokens`);
     else showRefusal(error instanceof Refusal ? error : new Refusal(`the page failed: ${error.message}`));
   } finally {
     setRunning(null);
