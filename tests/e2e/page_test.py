@@ -248,6 +248,8 @@ class PageTest(unittest.TestCase):
         # A prompt whose continuation is text, given on; what is HTML in it stays text.
         send("^Done", api="completion", prompt=HOSTILE, max_tokens=8, eos="mask")
         self.assertEqual(script(driver, "document.querySelectorAll('.token').length"), 8)
+        driver.execute_script("document.querySelector('.token').click()")
+        self.assertIn("most likely were", script(driver, "document.getElementById('token').textContent"))
         self.assertEqual(script(driver, "document.querySelectorAll('img').length"), 0)
         self.assertNotEqual(driver.title, "struck")
         send("^400", temperature=-1, prompt="x")

@@ -6,13 +6,21 @@ const LOWEST = 1e-8;  // of the curve
 const SPANS = 4000;   // tokens behind so many are text only
 const LONGEST = 20000;  // points that the curves keep
 
+// What completions say of logprobs, in the form that chats have.
+function listed(logprobs) {
+  return (logprobs?.tokens ?? []).map((token, i) => ({
+    token, logprob: logprobs.token_logprobs[i],
+    top_logprobs: Object.entries(logprobs.top_logprobs?.[i] ?? {}).map(([other, value]) => ({token: other, logprob: value})),
+  }));
+}
+
 // The tokens of one event. Each has the text that it brought; where an event brought several at
 // once, the first has all of it.
 function tokensOf(event) {
   const [choice] = event.choices;
   const {token_ids: ids = [], eos = []} = event.baton ?? {};
   const text = choice.delta?.content ?? choice.text ?? "";
-  const logprobs = choice.logprobs?.content ?? [];
+  const logprobs = choice.logprobs?.content ?? listed(choice.logprobs);
   return ids.map((id, i) => ({id, text: i === 0 ? text : "", eos: eos[i], logprob: logprobs[i]}));
 }
 

@@ -21,7 +21,7 @@ function requestOf() {
       {role: "user", content: at("prompt").value}];
     Object.assign(request, {logprobs: true, top_logprobs: 4});
   } else {
-    request.prompt = at("prompt").value;
+    Object.assign(request, {prompt: at("prompt").value, logprobs: 4});
   }
   for (const name of NUMBERS) if (at(name).value !== "") request[name] = Number(at(name).value);
   const stops = at("stop").value.split("\n").filter((line) => line !== "");
