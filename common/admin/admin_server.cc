@@ -30,8 +30,8 @@ void Answer(const absl::Status& status, httplib::Response* response) {
   response->set_content(status.ok() ? "ok\n" : MessageOf(status) + "\n", "text/plain");
 }
 
-// The host of a Host header as a policy names it. Policies have no form for IPv6, so there it is any
-// host. Empty for what is no host: it must not become a part of the policy.
+// The host of a Host header as a policy names it. Policies have no form for IPv6, so there it is
+// any host. Empty for what is no host: it must not become a part of the policy.
 std::string PolicyHost(std::string_view header) {
   const bool ipv6 = header.starts_with("[");
   if (ipv6) header.remove_prefix(1);
@@ -101,7 +101,8 @@ absl::Status AdminServer::Listen() {
     Answer(options_.ready(), &response);
   });
   for (const AdminPage& page : options_.pages) {
-    http.Get(page.path, [this, &page](const httplib::Request& request, httplib::Response& response) {
+    http.Get(page.path, [this, &page](const httplib::Request& request,
+                                      httplib::Response& response) {
       AnswerPage(page, PagePolicy(options_.pages_ask, request.get_header_value("Host")), &response);
     });
   }

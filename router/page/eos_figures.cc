@@ -19,8 +19,7 @@ void WatchedAnswer::Token(const EosSignal& signal) { trace_.Add(std::exp(signal.
 
 void WatchedAnswer::Foresee(const EndEstimate& estimate) {
   if (estimate.at_step % kScoredEvery != 1) return;
-  while (!awaited_.empty() &&
-         estimate.at_step - awaited_.front().at_step >= kEndHorizons.back()) {
+  while (!awaited_.empty() && estimate.at_step - awaited_.front().at_step >= kEndHorizons.back()) {
     const auto score = ScoreOf(awaited_.front(), std::nullopt, estimate.at_step);
     if (score && scores_.size() < kScoresKept) scores_.push_back(*score);
     awaited_.pop_front();
@@ -32,6 +31,7 @@ void WatchedAnswer::Foresee(const EndEstimate& estimate) {
 void WatchedAnswer::End(const std::string& request_id, FinishReason reason,
                         std::optional<int32_t> natural_end_step) {
   if (trace_.steps() == 0) return;
+  if (reason == FinishReason::kStopEos) natural_end_step = trace_.steps();
   for (const EndEstimate& estimate : awaited_) {
     const auto score = ScoreOf(estimate, natural_end_step, trace_.steps());
     if (score) scores_.push_back(*score);

@@ -30,7 +30,8 @@ class WatchedAnswer final {
   void Token(const EosSignal& signal);
   // Estimates come in the order of their steps; one in kScoredEvery counts.
   void Foresee(const EndEstimate& estimate);
-  // The request is over. `natural_end_step`, counted from 1: where the model ended it.
+  // The request is over. `natural_end_step`, counted from 1: where one that ignores EOS would have
+  // ended.
   void End(const std::string& request_id, FinishReason reason,
            std::optional<int32_t> natural_end_step);
 
@@ -43,13 +44,14 @@ class WatchedAnswer final {
 
   EosFigures* const figures_;
   EosTrace trace_;
-  std::deque<EndEstimate> awaited_;  // a horizon of each is not over: at most 256 / kScoredEvery + 1
+  std::deque<EndEstimate>
+      awaited_;  // a horizon of each is not over: at most 256 / kScoredEvery + 1
   std::vector<EndScore> scores_;
 };
 
-// What a router has lately seen of the ends of answers. No EOS log is needed for it: the router asks
-// workers for signals and estimates of some requests in flight, a sample that does not depend on how
-// long answers become, because it is drawn when they begin. Thread-safe.
+// What a router has lately seen of the ends of answers. No EOS log is needed for it: the router
+// asks workers for signals and estimates of some requests in flight, a sample that does not depend
+// on how long answers become, because it is drawn when they begin. Thread-safe.
 class EosFigures final {
  public:
   // So many answers are watched at a time that did not ask for signals themselves…

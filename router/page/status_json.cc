@@ -66,12 +66,16 @@ std::string_view StageName(RequestStage stage) {
 }
 
 PageJson RequestsJson(const RouterStatus& status) {
-  PageJson json = {{"queued", 0},   {"reserving", 0},
-                   {"prefilling", 0}, {"decoding", 0},
-                   {"answered", status.answered}, {"failed", status.failed}};
+  PageJson json = {{"queued", 0},
+                   {"reserving", 0},
+                   {"prefilling", 0},
+                   {"decoding", 0},
+                   {"answered", status.answered},
+                   {"failed", status.failed}};
   std::array<int64_t, 4> counts{};
   for (const RequestReport& request : status.requests) ++counts[static_cast<size_t>(request.stage)];
-  for (size_t i = 0; i < counts.size(); ++i) json[StageName(RequestStage{static_cast<int>(i)})] = counts[i];
+  for (size_t i = 0; i < counts.size(); ++i)
+    json[StageName(RequestStage{static_cast<int>(i)})] = counts[i];
   return json;
 }
 
@@ -82,10 +86,9 @@ std::string ShortId(const std::string& id) {
 
 PageJson OldestJson(std::vector<RequestReport>* requests) {
   const auto shown = std::min(requests->size(), kRequestsShown);
-  std::partial_sort(requests->begin(), requests->begin() + static_cast<ptrdiff_t>(shown),
-                    requests->end(), [](const RequestReport& one, const RequestReport& other) {
-                      return one.age > other.age;
-                    });
+  std::partial_sort(
+      requests->begin(), requests->begin() + static_cast<ptrdiff_t>(shown), requests->end(),
+      [](const RequestReport& one, const RequestReport& other) { return one.age > other.age; });
   PageJson json = PageJson::array();
   for (size_t i = 0; i < shown; ++i) {
     const RequestReport& request = (*requests)[i];

@@ -122,8 +122,8 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
   if (!sink_->Append(std::move(delta))) FailAsSlow();
 }
 
-// Tells the page and the client what the token's worker foresees, the client once per step and behind
-// the token itself.
+// Tells the page and the client what the token's worker foresees, the client once per step and
+// behind the token itself.
 void RequestFlow::Predict(const PlacedToken& token) {
   const auto& end = token.token.end;
   if (end) Foresee(*end);

@@ -92,11 +92,21 @@ def assert_quiet(test, driver, *addresses):
 
 
 class MadeUp(http.server.SimpleHTTPRequestHandler):
-    """The page's files with a status that the test chose."""
+    """The page's files with a status, and answers of the HTTP port, that the test chose."""
 
-    status = {}
+    status, events = {}, []
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        body = "".join(f"data: {json.dumps(event)}\n\n" for event in self.events).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def do_GET(self):
+        if self.path == "/playground":
+            self.path += ".html"
         if self.path != "/api/status":
             return super().do_GET()
         body = json.dumps(self.status).encode()
@@ -146,7 +156,8 @@ class PageTest(unittest.TestCase):
     def ends_are_known(self, cluster):
         def estimates():
             bins = self.status(cluster)["eos"]["calibration"][2]["bins"]
-            return sum(one["estimates"] for one in bins) > 10
+            came = sum(one["estimates"] * one["ended"] for one in bins)
+            return 1 < came < sum(one["estimates"] for one in bins) - 1
         wait_until(estimates, "predictions that were held against what came")
         wait_until(lambda: any(one["foreseen"] for one in self.status(cluster)["oldest"]),
                    "a request whose end is foreseen")
@@ -273,11 +284,37 @@ class PageTest(unittest.TestCase):
                 try:
                     for count in (0, 100):
                         self.phone(driver, f"127.0.0.1:{server.server_address[1]}", count)
+                    self.broken_answer(driver, server.server_address[1])
                 finally:
                     driver.quit()
             finally:
                 server.shutdown()
                 server.server_close()
+
+    def broken_answer(self, driver, port):
+        """Several tokens in one event, text of none, what is no chance, and an error at the end."""
+        row = {"step": 1, "eos_prob": None, "eos_prob_sampling": 0, "eos_rank": 1, "entropy": 0}
+        MadeUp.status = {"model": HOSTILE, "http": {"port": port, "tls": False, "keys": True}}
+        MadeUp.events = [
+            {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]},
+            {"choices": [{"delta": {"content": HOSTILE}, "logprobs": {"content": [
+                {"token": HOSTILE, "logprob": -1, "top_logprobs": [{"token": HOSTILE, "logprob": -1}]}] * 2},
+                "finish_reason": None}], "baton": {"token_ids": [1, 2], "eos": [row, {**row, "step": 2}]}},
+            {"choices": [{"delta": {}, "finish_reason": None}], "baton": {"token_ids": [], "eos": [], "prediction": {
+                "at_step": 2, "expected_remaining": 5.5, "p50": 3, "p90": 9, "within": {"1": 0.1}}}},
+            {"choices": [{"delta": {"content": HOSTILE}, "finish_reason": None}]},
+            {"error": {"message": HOSTILE, "type": "server_error", "param": None, "code": "drained"}}]
+        driver.get(f"http://127.0.0.1:{port}/playground")
+        wait_until(lambda: not script(driver, "document.getElementById('send').disabled"), "the port")
+        driver.execute_script("document.getElementById('send').click()")
+        wait_until(lambda: "broke off" in script(driver, "document.getElementById('progress').textContent"), "the end")
+        self.assertIn("drained", script(driver, "document.getElementById('error').textContent"))
+        self.assertIn(2 * HOSTILE, script(driver, "document.getElementById('answer').textContent").replace("·", ""))
+        driver.execute_script("document.querySelectorAll('.token')[1].click()")
+        self.assertIn("5.5", script(driver, "document.getElementById('token').textContent"))
+        self.assertEqual(script(driver, "document.querySelectorAll('img, section script').length"), 0)
+        self.assertEqual(driver.title, "Baton: playground")
+        assert_quiet(self, driver, f"127.0.0.1:{port}")
 
     def phone(self, driver, address, count):
         worker = {"address": HOSTILE, "role": "decode", "state": HOSTILE, "running": 1, "waiting": 0,

@@ -8,8 +8,8 @@
 
 namespace baton {
 
-// What is known of `estimate` when the answer ended at step `natural`, or, without that, was seen to
-// go on until step `seen`. Empty where that says nothing about the steps behind the estimate.
+// What is known of `estimate` when the answer ended at step `natural`, or, without that, was seen
+// to go on until step `seen`. Empty where that says nothing about the steps behind the estimate.
 inline std::optional<EndScore> ScoreOf(const EndEstimate& estimate, std::optional<int32_t> natural,
                                        int32_t seen) {
   EndScore score{.estimate = estimate};

@@ -21,8 +21,7 @@ void Answer(EosFigures* figures, int32_t tokens, FinishReason reason, float with
     watched->Token(SignalOf(step == tokens ? 0.9f : 0.01f));
     watched->Foresee(EstimateAt(step, within_16));
   }
-  const auto natural = reason == FinishReason::kStopEos ? std::optional(tokens) : std::nullopt;
-  watched->End("r" + std::to_string(tokens), reason, natural);
+  watched->End("r" + std::to_string(tokens), reason, std::nullopt);
 }
 
 TEST(EosFigures, WatchesASampleAndThoseThatAskedUpToABound) {
@@ -64,6 +63,15 @@ TEST(EosFigures, WhatWasCutOffCountsWhereItIsKnownNotToHaveEnded) {
   const auto bin = figures.Get().calibration[2][2];
   EXPECT_EQ(bin.estimates, 1);
   EXPECT_EQ(bin.ended, 0);
+}
+
+TEST(EosFigures, AnAnswerThatIgnoredItsEndHadItWhereTheModelWantedIt) {
+  EosFigures figures;
+  const auto watched = figures.Watch(false);
+  for (int32_t step = 1; step <= 100; ++step) watched->Token(SignalOf(0.01f));
+  watched->Foresee(EstimateAt(1, 0.75f));
+  watched->End("ignores", FinishReason::kLength, 12);
+  EXPECT_EQ(figures.Get().calibration[2][7].ended, 1);
 }
 
 TEST(EosFigures, AVeryLongAnswerIsBoundedAndItsOldestEstimatesCount) {

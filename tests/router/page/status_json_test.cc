@@ -47,7 +47,8 @@ TEST(StatusJson, CountsAllRequestsByStageAndShowsTheOldest) {
 
 TEST(StatusJson, SaysWhatIsForeseenOfARequest) {
   RouterStatus status;
-  status.requests = {{.id = "r", .tokens = 3, .foreseen = {{.expected_remaining = 2.5f, .p50 = 2, .p90 = 4}}}};
+  status.requests = {
+      {.id = "r", .tokens = 3, .foreseen = {{.expected_remaining = 2.5f, .p50 = 2, .p90 = 4}}}};
   const auto oldest = nlohmann::json::parse(StatusJson(status))["oldest"][0];
   EXPECT_EQ(oldest["tokens"], 3);
   EXPECT_EQ(oldest["foreseen"]["expected_remaining"], 2.5);
@@ -72,7 +73,8 @@ TEST(StatusJson, StaysSmallWhateverIsShown) {
 
 TEST(StatusJson, SaysWhereHttpIsServed) {
   EXPECT_TRUE(nlohmann::json::parse(StatusJson({}))["http"].is_null());
-  const auto http = nlohmann::json::parse(StatusJson({.http = HttpFacts{8000, true, false}}))["http"];
+  const auto http =
+      nlohmann::json::parse(StatusJson({.http = HttpFacts{8000, true, false}}))["http"];
   EXPECT_EQ(http["port"], 8000);
   EXPECT_EQ(http["tls"], true);
   EXPECT_EQ(http["keys"], false);
