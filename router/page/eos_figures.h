@@ -44,8 +44,8 @@ class WatchedAnswer final {
 
   EosFigures* const figures_;
   EosTrace trace_;
-  std::deque<EndEstimate>
-      awaited_;  // a horizon of each is not over: at most 256 / kScoredEvery + 1
+  // Those of which a horizon is not over yet: at most 256 / kScoredEvery + 1.
+  std::deque<EndEstimate> awaited_;
   std::vector<EndScore> scores_;
 };
 

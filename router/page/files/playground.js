@@ -85,6 +85,7 @@ async function send(event) {
   } finally {
     setRunning(null);
     answer.draw();
+    at("result").hidden = answer.count === 0;
   }
 }
 
