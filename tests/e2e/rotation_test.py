@@ -100,7 +100,7 @@ class Load:
                 self.answers[name] = self.answers.get(name, 0) + 1
                 if wrong:
                     self.failures.append(f"{name}: {wrong}")
-            time.sleep(0.1)  # The machine is for the service.
+            time.sleep(0.25)  # The machine is for the service.
 
     def wait_for_more(self):
         """Until everybody has had answers that were asked for after this call."""
