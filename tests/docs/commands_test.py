@@ -1,8 +1,10 @@
-"""Every command of Baton that a page shows has the flags that it is shown with, and pages link to what is there.
+"""Every command of Baton that a page shows has the flags that it is shown with, every metric that a page names
+exists, and pages link to what is there.
 
 Looked at are blocks of code and words in backticks of README.md, docs/*.md and the READMEs of examples and clients.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -13,6 +15,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 BATON = pathlib.Path(os.environ.get("BATON_BIN", ROOT / "build/cpu/bin")) / "baton"
 PAGES = [ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")), *sorted(ROOT.glob("examples/**/README.md")),
          ROOT / "clients/python/README.md"]
+# The Python package, a library, and what a page has grep look for.
+NO_METRICS = {"baton_client", "baton_placement", "baton_num_requests"}
 COMMAND = re.compile(r"(?:^|[\s;&|(])(?:build/\w+/bin/)?(baton(?:-(?:router|prefill|decode)\b|\s+[a-z][a-z-]*(?:\s+[a-z][a-z-]*)?))"
                      r"(?![\w-])(.*)")
 
@@ -69,6 +73,13 @@ def wrong_flags(line, known):
     return wrong
 
 
+def unknown_metrics(text, known):
+    """Names of series in a page that no process has; a name that ends in * stands for several."""
+    named = set(re.findall(r"(?<![\w/:.])baton_[a-z0-9_]+(?![\w*])", text))
+    return sorted(name for name in named - NO_METRICS
+                  if name not in known and re.sub(r"_(bucket|sum|count)$", "", name) not in known)
+
+
 def broken_links(path, text):
     """Targets of a page's links to files of this tree, and to headings of them, that are not there."""
     broken = []
@@ -94,6 +105,9 @@ def main():
     assert wrong_flags("build/cpu/bin/baton-router DIR --no-insecure --port 1", known) == []
     assert broken_links(PAGES[0], "[a](docs/none.md) [b](docs/http.md#keys) [c](docs/http.md#no)") == [
         "docs/none.md", "docs/http.md#no"]
+    metrics = {one["name"] for one in json.loads(subprocess.run(
+        [BATON, "metrics", "list", "--json"], capture_output=True, text=True, timeout=60, check=True).stdout)}
+    assert unknown_metrics("`baton_attempts_total` baton_tries baton_http_*", metrics) == ["baton_tries"]
     seen, complaints = 0, []
     for path in PAGES:
         text = path.read_text()
@@ -101,6 +115,7 @@ def main():
             seen += 1
             complaints += [f"{path.relative_to(ROOT)}:{number}: {command} has no --{flag}: {line}"
                            for command, flag in wrong_flags(line, known)]
+        complaints += [f"{path.relative_to(ROOT)}: no metric {name}" for name in unknown_metrics(text, metrics)]
         complaints += [f"{path.relative_to(ROOT)}: no such target: {target}" for target in broken_links(path, text)]
     print("\n".join(complaints) or f"{seen} pieces of code on {len(PAGES)} pages are as the binaries have it")
     return 1 if complaints else 0
