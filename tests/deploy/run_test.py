@@ -11,12 +11,9 @@ import sys
 import tempfile
 import unittest
 import urllib.error
-import urllib.parse
-import urllib.request
-
-import yaml
 
 import chart
+from prometheus_server import Prometheus
 
 sys.path.insert(0, str(chart.ROOT / "tests/e2e"))
 from cluster import BIN, DEMO_MODEL, PATIENCE_S, Failure, Process, wait_until  # noqa: E402
@@ -154,61 +151,11 @@ class Release:
         return result.stdout
 
 
-class Prometheus:
-    """Scrapes a release's processes as the chart's PodMonitor has it done. Use as a context manager."""
-
-    def __init__(self, release):
-        self._folder = tempfile.TemporaryDirectory(prefix="baton-prometheus-")
-        path = pathlib.Path(self._folder.name)
-        # What the operator makes of podTargetLabels.
-        labels = {"namespace": chart.NAMESPACE, "app_kubernetes_io_instance": chart.RELEASE}
-        targets = [process.admin for process in release.processes.values()]
-        (path / "config.yaml").write_text(yaml.safe_dump({
-            "global": {"scrape_interval": "1s", "scrape_timeout": "1s"},
-            "scrape_configs": [{"job_name": "pods", "static_configs": [{"targets": targets, "labels": labels}]}]}))
-        self._log = open(path / "log", "w+", encoding="utf-8")
-        self._process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", "prometheus", f"--config.file={path}/config.yaml",
-             f"--storage.tsdb.path={path}/data", "--web.listen-address=127.0.0.1:0"],
-            stdout=subprocess.DEVNULL, stderr=self._log)
-
-    def __enter__(self):
-        try:
-            self._address = wait_until(self._listening, "Prometheus to listen")
-            wait_until(self._ready, "Prometheus to be ready")
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
-
-    def __exit__(self, *_):
-        self._process.kill()
-        self._process.wait()
-        self._log.close()
-        self._folder.cleanup()
-
-    def _text(self):
-        return pathlib.Path(self._log.name).read_text(encoding="utf-8")
-
-    def _listening(self):
-        if self._process.poll() is not None:
-            raise Failure(f"Prometheus ended:\n{self._text()}")
-        found = re.search(r'msg="Listening on" address=(127\.0\.0\.1:[1-9]\d*)', self._text())
-        return found and found[1]
-
-    def _ready(self):
-        """It answers 503 until it has read what it stored before."""
-        try:
-            with urllib.request.urlopen(f"http://{self._address}/-/ready", timeout=10):
-                return True
-        except urllib.error.HTTPError:
-            return False
-
-    def ask(self, query):
-        """The values of the query's series."""
-        words = urllib.parse.urlencode({"query": query})
-        with urllib.request.urlopen(f"http://{self._address}/api/v1/query?{words}", timeout=10) as answer:
-            return [float(one["value"][1]) for one in json.load(answer)["data"]["result"]]
+def prometheus_of(release):
+    """Scrapes a release's processes as the chart's PodMonitor has it done."""
+    # What the operator makes of podTargetLabels.
+    labels = {"namespace": chart.NAMESPACE, "app_kubernetes_io_instance": chart.RELEASE}
+    return Prometheus([process.admin for process in release.processes.values()], labels, job="pods")
 
 
 class RunTest(unittest.TestCase):
@@ -245,7 +192,7 @@ class RunTest(unittest.TestCase):
             release.wait_ready()
             queries = release.queries()
             self.assertEqual(len(queries), 4)
-            with Prometheus(release) as prometheus:
+            with prometheus_of(release) as prometheus:
                 for query in queries:
                     found = wait_until(lambda query=query: prometheus.ask(query), query)
                     self.assertEqual(found, [0.0], query)
