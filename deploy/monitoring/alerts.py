@@ -1,8 +1,8 @@
 """Alerts, and what the runbook says of each.
 
 An expression is the left side; operator and threshold are apart, so that whoever installs it can change the
-number. Where several conditions have to hold, further ones stand behind `also`, with numbers of their own that belong to
-the meaning of the alert.
+number. Where several conditions have to hold, further ones stand behind `also`. What stands there on a line of its own
+is the threshold once more; other numbers belong to the meaning of the alert.
 """
 
 import dataclasses
@@ -98,8 +98,8 @@ def _availability():
             "It waits for running answers. A drain ends by itself after `--drain-timeout`.",
             "Overview, *Whole requests*: answers as long as this? `baton_requests_inflight` of a router, "
             "`baton_num_requests_running` of a worker.",
-            "If the drain timeout is longer than this alert waits, that is as it was set: raise `for`. Otherwise the process "
-            "hangs: keep its log, then end it; requests are replayed."),
+            "If `--drain-timeout` is longer than this alert waits, all is as it was set: raise `for` (the Helm chart does so by "
+            "itself). Otherwise the process hangs: keep its log, then end it; requests are replayed."),
         Alert(
             "BatonOpenFiles", "warning",
             f"max by ({GROUP}, role, instance) (process_open_fds / process_max_fds "
@@ -138,11 +138,11 @@ def _objectives():
         Alert("BatonSloBurnFast", "critical", "baton:slo_burn:rate1h", ">", "14.4", "2m", "times the budget, over 1 h and 5 m",
               f"{MODEL} misses its objective '{{{{ $labels.slo }}}}' by far",
               f"The budget of 30 days is used up {NUMBER} times too fast.", burn, look, do,
-              also="and baton:slo_burn:rate5m > 14.4"),
+              also="and baton:slo_burn:rate5m\n> 14.4"),
         Alert("BatonSloBurnSlow", "warning", "baton:slo_burn:rate6h", ">", "6", "15m", "times the budget, over 6 h and 30 m",
               f"{MODEL} misses its objective '{{{{ $labels.slo }}}}'",
               f"The budget of 30 days is used up {NUMBER} times too fast.", burn, look, do,
-              also="and baton:slo_burn:rate30m > 6"),
+              also="and baton:slo_burn:rate30m\n> 6"),
         Alert("BatonTimeToFirstTokenHigh", "critical",
               f"histogram_quantile(0.99, sum by ({GROUP}, le) (rate(baton_time_to_first_token_seconds_bucket[5m])))",
               ">", "30", "10m", "seconds, 99th percentile", f"First tokens of {MODEL} come late",

@@ -5,6 +5,7 @@
 """
 
 import difflib
+import re
 import sys
 
 import chart
@@ -12,12 +13,17 @@ import chart
 FOLDER = chart.HERE / "golden"
 
 
+def without_dashboards(text):
+    """Dashboards lie in deploy/grafana, and chart_monitoring_test.py compares them; so only their names."""
+    return re.sub(r"(?m)^(  baton-[a-z-]+\.json: )\|\n(?:    .*\n)+", r"\1(that of deploy/grafana/dashboards)\n", text)
+
+
 def main():
     write = sys.argv[1:] == ["--write"]
     failures = []
     for name, values in chart.VALUE_SETS.items():
         path = FOLDER / f"{name}.yaml"
-        text = chart.render([values])
+        text = without_dashboards(chart.render([values]))
         if write:
             FOLDER.mkdir(exist_ok=True)
             path.write_text(text)

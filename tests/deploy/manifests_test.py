@@ -37,6 +37,7 @@ class ManifestsTest(chart.RenderedSets):
         self.assertTrue(wrong(lambda one: one["spec"].pop("triggers"), "ScaledObject"))
         self.assertTrue(wrong(lambda one: one["spec"].update(dnsName=["a"]), "Certificate"))
         self.assertTrue(wrong(lambda one: one["spec"].update(endpoints=[]), "PodMonitor"))
+        self.assertTrue(wrong(lambda one: one["spec"]["groups"][0]["rules"][0].update(when="5m"), "PrometheusRule"))
         self.assertTrue(wrong(lambda one: one.update(apiVersion="policy/v1beta1"), "PodDisruptionBudget"))
 
     def test_monitors_choose_every_pod_once(self):

@@ -39,7 +39,7 @@ def rules(name):
 def left_sides(expression):
     """What an alert compares: the first side, and those of further conditions."""
     first, *further = re.split(r"^and (?:on \([^)]*\) )?", expression, flags=re.M)
-    return [THRESHOLD.sub("", first), *(FURTHER.sub("", one) for one in further)]
+    return [FURTHER.sub("", THRESHOLD.sub("", one)) for one in (first, *further)]
 
 
 def a_week_ago():

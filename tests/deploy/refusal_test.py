@@ -49,6 +49,8 @@ TOGETHER = [
     (["prefill.autoscaling.enabled=true"], "mode unified has no prefill workers"),
     (["router.tenants.decode.weight=1"], "router.tenants has decode; a name is 1 to 64 of"),
     (["router.tenants.a/b.weight=1"], "router.tenants has a/b; a name is 1 to 64 of"),
+    (["monitoring.rules.enabled=true"], "monitoring.rules is enabled, but monitoring is not"),
+    (["monitoring.rules.disabled={BatonNothing}"], "monitoring.rules names an alert BatonNothing that there is not"),
     (["tls.clientCerts=optional"], "tls.clientCerts is optional, but there is no TLS"),
     (["tls.source=certManager"], "tls.certManager.issuer is empty"),
     (["tls.source=secrets", "tls.secrets.router=r", "test.enabled=false"], "tls.secrets.decode is empty"),
@@ -77,6 +79,10 @@ SCHEMA = [
     ("ingress.hosts=a", "'hosts'"),
     ("decode.drainSeconds=30s", "/decode/drainSeconds"),
     ("model.path=../other", "/model/path"),
+    ("monitoring.rules.thresholds.BatonErrorRate=x", "/monitoring/rules/thresholds/BatonErrorRate"),
+    ("monitoring.rules.slo.ttftSeconds=3", "/monitoring/rules/slo/ttftSeconds"),
+    ("monitoring.rules.slo.budgets.answered=1", "/monitoring/rules/slo/budgets/answered"),
+    ("monitoring.dashboard.enabled=true", "'dashboard'"),
 ]
 
 

@@ -5,12 +5,13 @@ pass the pod of `helm test`. Only addresses, ports and folders are put in the pl
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 import tempfile
 import unittest
 import urllib.error
+
+import yaml
 
 import chart
 from prometheus_server import Prometheus
@@ -22,7 +23,7 @@ from tls_test import Authority  # noqa: E402
 WORKER = ["mode=disaggregated", "log.format=text",
           *(f"{role}.{setting}" for role in ("prefill", "decode")
             for setting in ("threads=1", "kvCacheMemory=64MiB"))]
-SCALED = ["autoscaling.prometheus=http://prometheus", "monitoring.enabled=true",
+SCALED = ["autoscaling.prometheus=http://prometheus", "monitoring.enabled=true", "monitoring.rules.enabled=true",
           *(f"{role}.autoscaling.enabled=true" for role in ("router", "prefill", "decode"))]
 KEYS = ["router.apiKeys.secret=api-keys", "test.apiKey.secret=api-key-of-test"]
 TLS = ["tls.source=certManager", "tls.certManager.issuer=ca"]
@@ -125,6 +126,12 @@ class Release:
         return [trigger["metadata"]["query"] for one in self._documents if one["kind"] == "ScaledObject"
                 for trigger in one["spec"]["triggers"] if trigger["type"] == "prometheus"]
 
+    def rules(self):
+        """The file that the operator makes of the PrometheusRule for its Prometheus."""
+        path = self._path / "rules.yml"
+        path.write_text(yaml.safe_dump(chart.find(self._documents, "PrometheusRule")["spec"]))
+        return path
+
     def probe(self, role, name):
         """The HTTP status that the kubelet would see."""
         path = self._pods[role]["containers"][0][name]["httpGet"]["path"]
@@ -155,7 +162,7 @@ def prometheus_of(release):
     """Scrapes a release's processes as the chart's PodMonitor has it done."""
     # What the operator makes of podTargetLabels.
     labels = {"namespace": chart.NAMESPACE, "app_kubernetes_io_instance": chart.RELEASE}
-    return Prometheus([process.admin for process in release.processes.values()], labels, job="pods")
+    return Prometheus([process.admin for process in release.processes.values()], labels, [release.rules()], job="pods")
 
 
 class RunTest(unittest.TestCase):
@@ -187,7 +194,7 @@ class RunTest(unittest.TestCase):
             with self.assertRaisesRegex(Failure, "http exited with"):
                 release.helm_test()
 
-    def test_queries_that_scale_find_one_number(self):
+    def test_queries_that_scale_and_rules_find_the_release(self):
         with Release([*WORKER, *SCALED]) as release:
             release.wait_ready()
             queries = release.queries()
@@ -196,6 +203,13 @@ class RunTest(unittest.TestCase):
                 for query in queries:
                     found = wait_until(lambda query=query: prometheus.ask(query), query)
                     self.assertEqual(found, [0.0], query)
+                recorded = "baton:requests_unaccounted:count"
+                ((labels, value),) = wait_until(lambda: prometheus.series(recorded), recorded)
+                self.assertEqual(value, 0)
+                self.assertEqual((labels["namespace"], labels["app_kubernetes_io_instance"]),
+                                 (chart.NAMESPACE, chart.RELEASE))
+                told = [rule for group in prometheus.get("rules")["groups"] for rule in group["rules"]]
+                self.assertEqual([rule for rule in told if rule["health"] == "err"], [])
 
 
 if __name__ == "__main__":

@@ -124,6 +124,18 @@
 {{- end }}
 {{- end }}
 
+{{- with $v.monitoring.rules }}
+{{- if and .enabled (not (or $v.monitoring.enabled $v.autoscaling.selector)) }}
+{{- $wrong = append $wrong "monitoring.rules is enabled, but monitoring is not, so nobody reads the metrics that rules are about; set monitoring.enabled, or autoscaling.selector to the labels that your own scraping gives" }}
+{{- end }}
+{{- $known := splitList " " (include "baton.alertnames" $) }}
+{{- range $name := concat (keys .thresholds | sortAlpha) .disabled }}
+{{- if not (has $name $known) }}
+{{- $wrong = append $wrong (printf "monitoring.rules names an alert %s that there is not; docs/runbook.md lists them" $name) }}
+{{- end }}
+{{- end }}
+{{- end }}
+
 {{- if eq $v.mode "unified" }}
 {{- if $v.router.localPrefillBelow }}
 {{- $wrong = append $wrong "router.localPrefillBelow says which prompts decode workers read themselves, but in mode unified they read all; leave it 0 or set mode=disaggregated" }}

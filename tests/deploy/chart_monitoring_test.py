@@ -1,0 +1,123 @@
+"""What the chart makes of rules and dashboards: the same, about one release, with the numbers of the values."""
+
+import json
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import yaml
+
+import chart
+
+RULES = chart.ROOT / "deploy/prometheus/rules"
+DASHBOARDS = chart.ROOT / "deploy/grafana/dashboards"
+FILES = chart.CHART / "files"
+LABELS = 'namespace="llm",app_kubernetes_io_instance="rel"'
+ON = ("monitoring.enabled=true", "monitoring.rules.enabled=true", "monitoring.dashboards.enabled=true")
+
+
+def rendered(settings=(), values=()):
+    return chart.manifests(chart.render(values, [*chart.LEAST, *ON, *settings]))
+
+
+def rules_of(documents):
+    """Name of the alert, or of the series with its objective -> rule."""
+    found = {}
+    for group in chart.find(documents, "PrometheusRule")["spec"]["groups"]:
+        for rule in group["rules"]:
+            found[rule.get("alert") or (rule["record"], rule["labels"].get("slo"))] = rule
+    return found
+
+
+def plain():
+    found = {}
+    for path in RULES.glob("*.yml"):
+        for rule in yaml.safe_load(path.read_text())["groups"][0]["rules"]:
+            found[rule.get("alert") or (rule["record"], rule.get("labels", {}).get("slo"))] = rule
+    return found
+
+
+class ChartMonitoringTest(unittest.TestCase):
+    def test_off_by_default(self):
+        kinds = {one["kind"] for one in chart.manifests(chart.render(settings=chart.LEAST))}
+        self.assertFalse({"PrometheusRule", "ConfigMap"} & kinds)
+
+    def test_files_of_the_chart_are_those_beside_it(self):
+        for folder, source in (("rules", RULES), ("dashboards", DASHBOARDS)):
+            self.assertEqual({path.name: path.read_bytes() for path in (FILES / folder).iterdir()},
+                             {path.name: path.read_bytes() for path in source.iterdir()})
+
+    def test_dashboards_come_unchanged(self):
+        maps = [one for one in rendered() if one["kind"] == "ConfigMap"]
+        self.assertEqual(len(maps), 6)
+        for one in maps:
+            ((name, text),) = one["data"].items()
+            self.assertEqual(text, (DASHBOARDS / name).read_text(encoding="utf-8"))
+            self.assertEqual(one["metadata"]["labels"]["grafana_dashboard"], "1")
+            self.assertLess(len(json.dumps(one)), 1 << 20)
+
+    def test_rules_are_the_same_about_this_release(self):
+        ours, theirs = rules_of(rendered()), plain()
+        self.assertEqual(set(ours), set(theirs))
+        for name, rule in ours.items():
+            self.assertEqual(rule["expr"], theirs[name]["expr"].replace('job=~".*"', LABELS))
+            self.assertEqual(rule["labels"]["app_kubernetes_io_instance"], "rel")
+            if name != "BatonDrainTimeout":
+                self.assertEqual(rule.get("for"), theirs[name].get("for"))
+            self.assertEqual(rule.get("annotations"), theirs[name].get("annotations"))
+
+    def test_prometheus_takes_them(self):
+        for name in ("many-users-many-gpus", "everything"):
+            spec = chart.find(chart.manifests(chart.render([chart.VALUE_SETS[name]])), "PrometheusRule")["spec"]
+            with tempfile.TemporaryDirectory(prefix="baton-rules-") as folder:
+                path = pathlib.Path(folder) / "rules.yml"
+                path.write_text(yaml.safe_dump(spec))
+                result = subprocess.run(["promtool", "check", "rules", path], capture_output=True, text=True,
+                                        timeout=60, check=False)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
+    def test_numbers_are_values(self):
+        rules = rules_of(chart.manifests(chart.render([chart.VALUE_SETS["everything"]])))
+        self.assertRegex(rules["BatonErrorRate"]["expr"], r"\n> 0\.005$")
+        self.assertRegex(rules["BatonQueueBuildup"]["expr"], r"\n> 200$")
+        self.assertNotIn("BatonApiKeyRefusals", rules)
+        self.assertEqual(rules["BatonRequestLeak"]["annotations"]["runbook_url"],
+                         "https://docs.example.org/runbook#batonrequestleak")
+        for window in ("5m", "30m", "1h", "6h"):
+            self.assertIn('le="0.75"', rules[f"baton:slo_burn:rate{window}", "ttft"]["expr"])
+            self.assertIn('le="0.05"', rules[f"baton:slo_burn:rate{window}", "itl"]["expr"])
+            self.assertRegex(rules[f"baton:slo_burn:rate{window}", "answered"]["expr"], r"\n/ 0\.001$")
+            self.assertRegex(rules[f"baton:slo_burn:rate{window}", "ttft"]["expr"], r"\n/ 0\.05$")
+
+    def test_a_threshold_of_two_windows_is_one_number(self):
+        values = {"monitoring": {"rules": {"thresholds": {"BatonSloBurnFast": 10}}}}
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump(values, file)
+            file.flush()
+            expression = rules_of(rendered(values=[file.name]))["BatonSloBurnFast"]["expr"]
+        self.assertEqual(re.findall(r"> (\S+)$", expression, re.M), ["10", "10"])
+
+    def test_a_drain_may_take_as_long_as_it_may(self):
+        rule = rules_of(rendered(["decode.drainSeconds=600"]))["BatonDrainTimeout"]
+        self.assertEqual(rule["for"], "660s")
+
+    def test_labels_of_ones_own_scraping(self):
+        rules = rules_of(rendered(['autoscaling.selector=job="mine"']))
+        self.assertIn('baton_num_requests_waiting{role="router",job="mine"}', rules["BatonQueueBuildup"]["expr"])
+        # What rules record has the release's labels however it is scraped.
+        self.assertIn(f"baton:request_errors:ratio_rate5m{{{LABELS}}}", rules["BatonErrorRate"]["expr"])
+
+    def test_objectives_that_may_be_chosen_are_bounds_of_buckets(self):
+        told = subprocess.run([chart.BIN / "baton", "metrics", "list", "--json"], capture_output=True, text=True,
+                              timeout=60, check=True)
+        buckets = {one["name"]: one["buckets"] for one in json.loads(told.stdout)}
+        schema = json.loads((chart.CHART / "values.schema.json").read_text())
+        slo = schema["properties"]["monitoring"]["properties"]["rules"]["properties"]["slo"]["properties"]
+        self.assertLessEqual(set(slo["ttftSeconds"]["enum"]), set(buckets["baton_time_to_first_token_seconds"]))
+        self.assertLessEqual(set(slo["itlSeconds"]["enum"]), set(buckets["baton_inter_token_latency_seconds"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
