@@ -129,7 +129,7 @@ def _objectives():
             "after 2.5 s, 5 % of the gaps may exceed 0.2 s. The burn rate says how many times faster than in 30 days the budget "
             "is used up; both windows, long and short, have to agree, so that it fires soon and ends soon.")
     look = ("Label `slo`: `answered` → BatonErrorRate; `ttft` → Disaggregation, *What a first token waits for*; `itl` → Workers, "
-            "*Time of a step*. `baton:slo_burn:rate1h` has the course.")
+            "*Time of a step, p99*. `baton:slo_burn:rate1h` has the course.")
     do = ("As for the cause that shows: load (BatonQueueBuildup), balance (BatonPrefillDecodeImbalance), cache (BatonKvCacheHigh). "
           "If the objective does not suit the service, change it: `monitoring.rules.slo` of the chart, or rules.py.")
     return [
@@ -194,7 +194,7 @@ def _handoff():
               ">", "0", "0m", "reservations within 10 minutes", "Reservations at {{ $labels.instance }} expired",
               f"About {NUMBER} reservations heard nothing of their push for 30 s.",
               "A prefill worker died without closing its connection, or the network swallows packets. The blocks are free again.",
-              "Disaggregation, *Reservations that expired*; logs of both workers name the request.",
+              "Disaggregation, *Reservations that expired* and *Handoffs that failed*; the logs of the workers of that time.",
               "If it goes on: the network between the workers, above all idle timeouts of what stands between them."),
         Alert("BatonPrefillDecodeImbalance", "warning",
               f'avg by ({GROUP}) (baton:worker_busy:ratio_rate5m{{role="prefill"}})', ">", "0.9", "15m",
@@ -222,7 +222,8 @@ def _ends():
               f"sum by ({GROUP}) (rate(baton_requests_received_total[15m]))", ">", "0.01", "15m", "share of the requests",
               f"Requests for {MODEL} ignore EOS", f"{PERCENT} of the requests ask that EOS be ignored.",
               "They run to max_tokens whatever the model says: right for a benchmark, wasted time in front of people.",
-              "EOS and prediction, *Requests that ignore EOS*; the router logs each at debug, with its tenant.",
+              "EOS and prediction, *Requests that ignore EOS*; the router's log warns of each by its id, and at level debug tells "
+              "its tenant.",
               "Tell the tenant, or refuse it: `--ignore-eos refuse`. Silence the alert while a benchmark runs."),
         Alert("BatonAnswersLonger", "warning", f"baton:generation_tokens:mean6h\n/\nbaton:generation_tokens:mean6h {week}", ">", "1.5",
               "1h", "times the length of a week before", f"Answers of {MODEL} have become longer",
@@ -243,14 +244,14 @@ def _ends():
               ">", "0.02", "30m", "share of the answers", f"Answers of {MODEL} run in circles",
               f"{PERCENT} of the answers repeat themselves with no end in sight.",
               "Prompts that the model cannot finish, a temperature near 0, or a model that was quantized too far.",
-              "EOS and prediction, *Answers that go wrong*; workers log the request ids.",
+              "EOS and prediction, *Answers that go wrong*; workers warn of each, with its request id.",
               "`--runaway end` ends them; a repetition penalty or a higher temperature avoids them."),
         Alert("BatonPassedSpecialTokens", "warning",
               f"sum by ({GROUP}) (rate(baton_passed_special_tokens_total[30m]))\n/\n"
               f"sum by ({GROUP}) (rate(baton_request_success_total[30m]))", ">", "0.05", "30m", "share of the answers",
               f"The stop set of {MODEL} may lack an id", f"{PERCENT} of the answers went on behind a special token.",
               "Where an answer could end, the model draws a special token that is none of its EOS ids, and goes on.",
-              "Workers log the token; `baton model inspect DIR` shows the EOS set and where each id comes from.",
+              "Workers warn of the token by name; `baton model inspect DIR` shows the EOS set and where each id comes from.",
               "Add the id to `eos_token_id` of generation_config.json, or give it as a stop id."),
         Alert("BatonPredictorMiscalibrated", "warning",
               f'max by ({GROUP}, horizon) (baton:end_prediction_miscalibration:rate1h{{horizon=~"4|16|64"}})', ">", "0.1", "1h",
@@ -285,8 +286,9 @@ def _doors():
         Alert("BatonApiKeyRefusals", "warning", f"sum by ({GROUP}) (rate(baton_api_key_refusals_total[10m]))", ">", "1", "10m",
               "calls per second", f"Calls to {MODEL} come without a known key", f"{NUMBER} calls per second are refused.",
               "A client with an old key that tries again and again, or somebody who guesses.",
-              "Overview, *Calls without a known key*; the router's log has addresses.",
-              "Give the client its key, or close the door to that address."),
+              "Overview, *Calls without a known key*, by instance: all routers, or one? Addresses are known to what stands in "
+              "front of them.",
+              "Give the client its key, or close the door to that address there."),
         Alert("BatonHttpConnectionsRefused", "warning",
               f"sum by ({GROUP}, instance) (increase(baton_http_connections_refused_total[10m]))", ">", "0", "0m",
               "connections within 10 minutes", "Router {{ $labels.instance }} has no room for HTTP connections",

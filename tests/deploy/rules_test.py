@@ -13,7 +13,9 @@ import unittest
 
 import yaml
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import dashboards
+
+ROOT = dashboards.ROOT
 RULES = ROOT / "deploy/prometheus/rules"
 RUNBOOK = ROOT / "docs/runbook.md"
 ROUTER = 'model_name="m",role="router",job="b",instance="r:1"'
@@ -247,6 +249,14 @@ class RulesTest(unittest.TestCase):
             where, _, anchor = notes["runbook_url"].partition("#")
             self.assertEqual((where, anchor), ("docs/runbook.md", alert["alert"].lower()))
             self.assertIn(anchor, anchors)
+
+    def test_the_runbook_names_panels_and_alerts_that_there_are(self):
+        page = RUNBOOK.read_text(encoding="utf-8")
+        titles = {panel["title"] for board in dashboards.read().values() for panel in dashboards.panels(board)}
+        named = set(re.findall(r"(?<!\*)\*([^*\n]+)\*(?!\*)", page))
+        self.assertGreater(len(named), 20)
+        self.assertEqual(named - titles, set())
+        self.assertEqual(set(re.findall(r"\bBaton[A-Z]\w+", page)), {alert["alert"] for alert in self.alerts})
 
     def test_a_threshold_stands_alone_so_that_the_chart_can_change_it(self):
         for alert in self.alerts:
