@@ -119,13 +119,15 @@ class MonitoringTest(unittest.TestCase):
 
         def all_found():
             for name, query in list(missing.items()):
-                if found(name, query):
-                    del missing[name]
-            return not missing
+                if not found(name, query):
+                    return False
+                del missing[name]
+            return True
 
         try:
             wait_until(all_found, "every query to find something")
         except Failure:
+            missing = {name: query for name, query in missing.items() if not found(name, query)}
             self.fail("no data for\n" + "\n".join(f"{name}: {query}" for name, query in missing.items()))
 
     def test_every_panel_shows_something(self):

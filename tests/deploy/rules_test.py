@@ -221,13 +221,13 @@ class RulesTest(unittest.TestCase):
         for case in CASES:
             tests.append(minutes(case, case.fires, {case.alert, *case.too}, f"{case.alert} fires"))
             tests.append(minutes(case, case.almost, set(case.almost_too), f"{case.alert} almost"))
-        self.run_promtool(tests, "2m")
+        self.run_promtool(tests, "4m")
 
     def test_against_a_week_before(self):
         tests = [weeks({}, (), "as ever")]
         for case in WEEKLY:
             tests += [weeks(case.fires, {case.alert}, f"{case.alert} fires"), weeks(case.almost, (), f"{case.alert} almost")]
-        self.run_promtool(tests, "1h")
+        self.run_promtool(tests, "2h")
 
     def test_a_wrong_expectation_is_told(self):
         with tempfile.TemporaryDirectory(prefix="baton-rules-") as folder:
