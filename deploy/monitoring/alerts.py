@@ -257,16 +257,24 @@ def _ends():
               f'max by ({GROUP}, horizon) (baton:end_prediction_miscalibration:rate1h{{horizon=~"4|16|64"}})', ">", "0.1", "1h",
               "mean distance from the bin that was said", f"Predicted ends of {MODEL} are wrong",
               f"Estimates of an end within {{{{ $labels.horizon }}}} tokens are off by {PERCENT}, in the mean.",
-              "Policies and displays go by estimates that do not hold; tokens are as right as ever.",
+              "Policies and displays go by estimates that do not hold; tokens are as right as ever. It is judged by more than a "
+              "thousand estimates of an hour, and only while less than a fifth of the answers is cut off at max_tokens.",
               "EOS and prediction, *What became of estimates* and *Predictors*.",
               "The predictor's file is of other data: train again (`scripts/eos train`), or `--predictor off`. A file for another "
-              "model is not used at all, and says so in the log."),
+              "model is not used at all, and says so in the log.",
+              # Estimates of answers that max_tokens cut off have no outcome, so with many of these the rest is not a fair sample.
+              also=f"and sum by ({GROUP}, horizon) (increase(baton_end_prediction_calibration_total[1h])) > 1000\n"
+                   f"and on ({GROUP}) baton:length_endings:ratio_rate6h < 0.2"),
         Alert("BatonPredictorSlow", "warning", f"max by ({GROUP}, role, instance) (baton:end_prediction_cost:ratio_rate5m)", ">", "0.05",
               "15m", "share of the time of steps", "Estimates slow {{ $labels.instance }} down",
               f"They take {PERCENT} of the time of steps.",
-              "The engine's thread makes them between two steps. About 1 % is usual.",
+              "The engine's thread makes them between two steps. About 1 % is usual, more where a step takes less than a "
+              "millisecond; it fires from 0.2 ms a step on.",
               "EOS and prediction, *What estimates cost*.",
-              "A smaller kind of predictor, or `--predictor off`; on a busy machine, more cores."),
+              "A smaller kind of predictor, or `--predictor off`; on a busy machine, more cores.",
+              also=f"and on ({GROUP}, instance) sum by ({GROUP}, instance) (rate(baton_end_prediction_duration_seconds_sum[5m]))\n"
+                   f"/ on ({GROUP}, instance) sum by ({GROUP}, instance) (rate(baton_end_prediction_duration_seconds_count[5m])) "
+                   "> 0.0002"),
         Alert("BatonEosLogDropped", "warning", f"sum by ({GROUP}, instance) (increase(baton_eos_log_dropped_total[10m]))", ">", "0", "0m",
               "lines within 10 minutes", "The EOS log of {{ $labels.instance }} lost lines",
               f"About {NUMBER} lines were lost.", "The disk is full or too slow. Answers are not touched.",

@@ -63,6 +63,17 @@ def choice(name, label, values, chosen):
             "options": [{"selected": one == chosen, "text": one, "value": one} for one in values]}
 
 
+def rate(series, by=""):
+    """The sum per second of all series of a counter, or of those of each group."""
+    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
+
+
+def seen(series, by, none):
+    """The same, of groups that have any; where none has, one line of zeros with that legend."""
+    label = by.split(", ")[-1]
+    return f'{rate(series, by)} > 0 or label_replace({rate(series)} == 0, "{label}", "{none}", "", "")'
+
+
 def quantile(q, histogram, by="", matchers=""):
     groups = ", ".join(["le", *([by] if by else [])])
     return (f"histogram_quantile({q}, sum by ({groups}) "

@@ -15,6 +15,8 @@ PROVISIONING = dashboards.ROOT / "deploy/grafana/provisioning"
 COMPOSE = dashboards.ROOT / "deploy/docker/compose.yaml"
 SELECTOR = re.compile(r'\b((?:baton|process)_[a-z0-9_]+)\{((?:[^}"]|"[^"]*")*)\}')
 WIDTH = 24
+# Of Grafana's names for units, those that are taken here.
+UNITS = {"short", "s", "bytes", "decmbytes", "Bps", "reqps", "percent", "percentunit", "watt"}
 
 
 def labels_of(matchers):
@@ -79,7 +81,7 @@ class DashboardsTest(unittest.TestCase):
         for _, panel in self.every_panel():
             self.assertTrue(panel["title"])
             self.assertGreater(len(panel["description"]), 20, panel["title"])
-            self.assertTrue(panel["fieldConfig"]["defaults"]["unit"], panel["title"])
+            self.assertIn(panel["fieldConfig"]["defaults"]["unit"], UNITS, panel["title"])
             self.assertTrue(panel["targets"], panel["title"])
             names = [target["refId"] for target in panel["targets"]]
             self.assertEqual(len(names), len(set(names)))

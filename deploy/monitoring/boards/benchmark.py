@@ -1,10 +1,6 @@
 """While `baton bench` runs: is the load what was meant, and what comes out?"""
 
-from board import Board, Panel, Row, mean, quantile, quantiles
-
-
-def rate(series, by=""):
-    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
+from board import Board, Panel, Row, mean, quantile, quantiles, rate
 
 
 def _load():

@@ -1,12 +1,8 @@
 """A request's way, from left to right and down: queue, placement, prefill, handoff, decode."""
 
-from board import Board, Panel, Row, mean, quantile
+from board import Board, Panel, Row, mean, quantile, rate, seen
 
 WORK = "baton_iteration_duration_seconds_sum"
-
-
-def rate(series, by=""):
-    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
 
 
 def two(histogram, matchers=""):
@@ -47,7 +43,7 @@ def _before():
               [(rate("baton_pd_decision_total", "decision"), "{{decision}}")], stack=True),
         Panel("Attempts by how they ended", "Per second. Many that are neither finished nor released are work done "
               "twice: look at the workers' logs.", "reqps",
-              [(rate("baton_attempts_total", "outcome"), "{{outcome}}")]),
+              [(seen("baton_attempts_total", "outcome", "none"), "{{outcome}}")]),
         Panel("Choice of workers", "Per second; none: nobody could take the request at that moment.", "reqps",
               [(rate("baton_router_picks_total", "outcome"), "{{outcome}}"),
                (rate("baton_router_worker_retries_total", "outcome"), "prefill asked again: {{outcome}}")]),
@@ -83,7 +79,7 @@ def _handoff():
               [(rate("baton_kv_pushes_total", "transport"), "{{transport}}")]),
         Panel("Handoffs that failed", "Per second, by reason, as both sides count them. CANCELLED: the client left. Each "
               "other one costs a request a pause.", "reqps",
-              [(rate("baton_kv_transfer_failures_total", "role, reason"), "{{role}} {{reason}}")]),
+              [(seen("baton_kv_transfer_failures_total", "role, reason", "no failures"), "{{role}} {{reason}}")]),
         Panel("Reservations that expired", "Per second: their push showed no sign of life for 30 s.", "reqps",
               [(rate("baton_reservations_expired_total"), "expired")]),
         Panel("Waiting at decode workers", "Sequences by what they wait for: capacity is blocks or a place in a step, "

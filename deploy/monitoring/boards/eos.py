@@ -1,13 +1,9 @@
 """How answers end, and how well that is foreseen."""
 
-from board import Board, Panel, Row, choice, mean, quantile
+from board import Board, Panel, Row, choice, mean, quantile, rate
 
 ENDED, BY_EOS, AT_LENGTH = "baton_request_success_total", '{stop_cause="eos"}', '{finished_reason="length"}'
 CALIBRATION = "baton_end_prediction_calibration_total"
-
-
-def rate(series, by=""):
-    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
 
 
 def _ends():

@@ -1,10 +1,6 @@
 """The KV cache: is there room, who has it, and what is found again?"""
 
-from board import Board, Panel, Row, mean, quantile
-
-
-def rate(series, by=""):
-    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
+from board import Board, Panel, Row, mean, quantile, rate, seen
 
 
 def _room():
@@ -50,7 +46,7 @@ def _moved():
               [(mean("baton_kv_transfer_bytes"), "mean")]),
         Panel("Bytes per second", "Of committed handoffs.", "Bps", [(rate("baton_kv_transfer_bytes_sum"), "sent")]),
         Panel("Failures", "Per second, by reason.", "reqps",
-              [(rate("baton_kv_transfer_failures_total", "reason"), "{{reason}}")]),
+              [(seen("baton_kv_transfer_failures_total", "reason", "no failures"), "{{reason}}")]),
     ])
 
 

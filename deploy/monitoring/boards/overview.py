@@ -1,12 +1,8 @@
 """What one looks at first: is it well, what do users see, and what is full?"""
 
-from board import Board, Panel, Row, choice, mean, quantile, quantiles
+from board import Board, Panel, Row, choice, mean, quantile, quantiles, rate, seen
 
 FAILED = 'baton_request_errors_total{code=~"DEADLINE_EXCEEDED|INTERNAL|RESOURCE_EXHAUSTED|UNAVAILABLE"}'
-
-
-def rate(series, by=""):
-    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
 
 
 def within(histogram, bound):
@@ -60,8 +56,7 @@ def _users():
               [(rate("baton_prompt_tokens_total"), "prompt"), (rate("baton_generation_tokens_total"), "generated")]),
         Panel("Errors", "Per second, by gRPC code and reason. RESOURCE_EXHAUSTED QUEUE_FULL: too much load; UNAVAILABLE "
               "NO_WORKER: no healthy worker.", "reqps",
-              [(f"{rate('baton_request_errors_total', 'code, reason')} > 0 or "
-                f"sum (rate(baton_request_errors_total[$__rate_interval]))", "{{code}} {{reason}}")]),
+              [(seen("baton_request_errors_total", "code, reason", "no errors"), "{{code}} {{reason}}")]),
         Panel("Time to first token", "From a request's arrival to its first token: queue, prefill and handoff. The "
               "disaggregation board takes it apart.", "s", quantiles("baton_time_to_first_token_seconds")),
         Panel("Gap between tokens", "Between consecutive tokens of a request. A pause in which a worker was replaced "

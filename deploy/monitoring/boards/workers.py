@@ -1,12 +1,8 @@
 """Each process by itself: which one is different?"""
 
-from board import Board, Panel, Row, of_baton, quantile
+from board import Board, Panel, Row, of_baton, quantile, rate, seen
 
 LINE = "namespace, job, instance, role"
-
-
-def rate(series, by=""):
-    return f"sum{f' by ({by})' if by else ''} (rate({series}[$__rate_interval]))"
 
 
 def _processes():
@@ -70,7 +66,7 @@ def _start():
         Panel("Restarts", "Of each address within an hour; a pod that replaces another has an address of its own.", "short",
               [(of_baton("changes(process_start_time_seconds[1h])"), "{{role}} {{instance}}")]),
         Panel("Changes of state", "Of sequences, per second.", "short",
-              [(f"{rate('baton_stage_transitions_total', 'from, to')} > 0", "{{from}} → {{to}}")]),
+              [(seen("baton_stage_transitions_total", "from, to", "nowhere"), "{{from}} → {{to}}")]),
     ])
 
 
