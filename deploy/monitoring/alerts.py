@@ -40,9 +40,10 @@ def _state(role, state="ready"):
 
 
 def _none_ready(name, role, severity, means, do):
+    who = role if role == "router" else f"{role} worker"
     return Alert(
         name, severity, f"sum by ({GROUP}) ({_state(role)})", "<", "1", "2m", f"ready processes of role {role}",
-        f"No {role} of {MODEL} is ready", f"Processes of role {role} are scraped, and none of them is ready.", means,
+        f"No {who} of {MODEL} is ready", f"Processes of role {role} are scraped, and none of them is ready.", means,
         "Overview, *Ready processes* and *Routers see workers*; Workers, *States*. `/readyz` of a process's admin port "
         "says in a sentence what it waits for.", do)
 
@@ -56,7 +57,8 @@ def _availability():
             "tokenizer or protocol, each of which is a line in the router's log. If they are not, see BatonNoReadyDecode."),
         _none_ready(
             "BatonNoReadyDecode", "decode", "critical",
-            "No decode worker takes sequences. Requests wait for 30 s and end with UNAVAILABLE `NO_WORKER`.",
+            "No decode worker takes sequences. Requests wait for 30 s and end with UNAVAILABLE `NO_WORKER`. A service that starts "
+            "from nothing looks like this, too, while it loads a large model.",
             "Read the last lines of a decode worker's log: a model that does not load, a device fault (state unhealthy), a "
             "drain that was not meant. Roll back what was changed last."),
         _none_ready(

@@ -168,6 +168,10 @@ class MonitoringTest(unittest.TestCase):
         for query in queries.values():
             self.assertIsNone(THRESHOLD.search(query), query)
         self.wait_for(queries)
+        for rule in rules("alerts.yml"):
+            named = set(re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values())))
+            for labels, _ in self.prometheus.series(queries[rule["alert"], 0]):
+                self.assertLessEqual(named, set(labels), rule["alert"])
 
     def test_prometheus_evaluates_all_rules_without_an_error(self):
         def evaluated():
