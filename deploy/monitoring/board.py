@@ -111,7 +111,7 @@ def _query_variable(name, label, every):
     """One that offers the values of a label; `every` is what stands for all of them."""
     return {"name": name, "label": label, "type": "query", "datasource": SOURCE, "hide": 0,
             "query": {"query": f"label_values(baton_build_info, {name})", "refId": f"variable-{name}"},
-            "definition": f"label_values(baton_build_info, {name})", "refresh": 2, "regex": "", "sort": 1,
+            "refresh": 2, "regex": "", "sort": 1,
             "multi": True, "includeAll": True, "allValue": every, "skipUrlSync": False, "options": [],
             "current": {"selected": True, "text": ["All"], "value": ["$__all"]}}
 
