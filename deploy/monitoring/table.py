@@ -75,13 +75,16 @@ class Table:
             for label, operator, text in _MATCHER.findall(matchers):
                 if label not in known and label not in COMMON:
                     raise Wrong(f"{series} has no label {label}, but {', '.join(known) or 'none'}")
-                values = known.get(label)
                 if label == "le":
                     self._check_bound(series, text)
-                elif values and operator in ("=", "!=", "=~", "!~") and "$" not in text and "." not in text.replace("0.", ""):
-                    for value in text.split("|"):
-                        if value not in values:
-                            raise Wrong(f"{series}: {label} is never {value}, but {', '.join(values)}")
+                elif known.get(label) and "$" not in text:
+                    self._check_values(series, label, text.split("|") if "~" in operator else [text], known[label])
+
+    @staticmethod
+    def _check_values(series, label, named, known):
+        for value in named:
+            if value not in known:
+                raise Wrong(f"{series}: {label} is never {value}, but {', '.join(known)}")
 
     def _check_bound(self, series, text):
         if text.startswith("$"):

@@ -4,11 +4,15 @@ import json
 import pathlib
 import re
 import subprocess
+import sys
 import unittest
 
 import yaml
 
 import dashboards
+
+sys.path.insert(0, str(dashboards.ROOT / "deploy/monitoring"))
+import table  # noqa: E402
 
 MAKE = dashboards.ROOT / "deploy/monitoring/make"
 PROVISIONING = dashboards.ROOT / "deploy/grafana/provisioning"
@@ -151,6 +155,42 @@ class DashboardsTest(unittest.TestCase):
                 grouped = re.match(r"(?:time\(\) - )?\w+ by \(([^)]*)\)", target["expr"])[1].split(", ")
                 values = {"Value", *(f"Value #{one['refId']}" for one in panel["targets"])}
                 self.assertLessEqual({name for name in named if name not in values}, set(grouped))
+
+
+class TableTest(unittest.TestCase):
+    """What makes dashboards and rules refuses what the binaries do not have."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.table = table.Table(table.read(), {"baton:x:ratio": ("model_name", "slo")})
+
+    def refused(self, expression, words):
+        with self.assertRaisesRegex(table.Wrong, words):
+            self.table.check(expression)
+
+    def test_unknown_names_labels_values_and_bounds_are_refused(self):
+        self.refused("rate(baton_requests_total[5m])", "there is no series baton_requests_total")
+        self.refused("baton_time_to_first_token_seconds", "there is no series")
+        self.refused("baton_num_preemptions_total_bucket", "there is no series")
+        self.refused('baton_kv_blocks{stage="free"}', "has no label stage, but state, role")
+        self.refused('baton_kv_blocks{state="lost"}', "state is never lost, but free")
+        self.refused('baton_kv_blocks{state=~"free|lost"}', "state is never lost")
+        self.refused('baton_requests_inflight{role="decode"}', "role is never decode, but router")
+        self.refused('baton_time_to_first_token_seconds_bucket{le="2.4"}', "has no bucket le=2.4")
+        self.refused('baton_time_to_first_token_seconds_bucket{le="1"}', "written with a point")
+        self.refused('baton:x:ratio{role="router"} + baton:y:ratio', "there is no series baton:y:ratio")
+
+    def test_known_ones_are_taken(self):
+        for expression in ('rate(baton_time_to_first_token_seconds_bucket{le="2.5",job="x"}[5m])', "process_open_fds",
+                           'baton:x:ratio{slo="ttft"}', 'baton_end_prediction_calibration_total{bin="1.0",horizon="$horizon"}',
+                           'sum by (role) (baton_kv_blocks{state=~"free|used"})'):
+            self.table.check(expression)
+
+    def test_selectors_are_added_to_every_series(self):
+        def scope(owners, own):
+            return [f"n={len(owners)}"] if owners is not None else []
+        self.assertEqual(self.table.scoped('baton_kv_pairs / baton_kv_blocks{state="free"} + process_open_fds', scope),
+                         'baton_kv_pairs{n=1} / baton_kv_blocks{state="free",n=2} + process_open_fds')
 
 
 class ProvisioningTest(unittest.TestCase):
