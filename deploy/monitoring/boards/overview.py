@@ -69,19 +69,23 @@ def _users():
 def _load():
     return Row("What is full?", [
         Panel("Wait in the queue", "At the routers, before a worker computes the prompt.", "s",
-              quantiles("baton_request_queue_time_seconds", '{role="router"}')),
+              quantiles("baton_request_queue_time_seconds", '{role="router"}'), wide=6),
+        Panel("Refused by the queue", "Per second: requests that found the queue full, and those whose deadline passed while "
+              "they waited.", "reqps", [(rate("baton_queue_rejections_total", "limit"), "{{limit}}")], wide=6),
         Panel("Sequences at workers", "Those that run, and those that wait there for blocks or for their KV cache.",
               "short", [("sum by (role) (baton_num_requests_running)", "{{role}} running"),
-                        ('sum by (role) (baton_num_requests_waiting{role=~"prefill|decode"})', "{{role}} waiting")]),
+                        ('sum by (role) (baton_num_requests_waiting{role=~"prefill|decode"})', "{{role}} waiting")], wide=6),
         Panel("How answers end", "Per second, by what stops them. Many at length: max_tokens cuts answers off.", "reqps",
               [(rate("baton_request_success_total", "finished_reason, stop_cause"), "{{finished_reason}} {{stop_cause}}")],
-              stack=True),
+              stack=True, wide=6),
         Panel("Tenants", "Generated tokens per second of the five largest tenants.", "short",
-              [(f"topk(5, {rate('baton_tenant_generation_tokens_total', 'tenant')})", "{{tenant}}")]),
+              [(f"topk(5, {rate('baton_tenant_generation_tokens_total', 'tenant')})", "{{tenant}}")], wide=6),
         Panel("Tenants that wait", "Requests of the five tenants with most in the queue.", "short",
-              [("topk(5, sum by (tenant) (baton_tenant_requests_waiting))", "{{tenant}}")]),
+              [("topk(5, sum by (tenant) (baton_tenant_requests_waiting))", "{{tenant}}")], wide=6),
+        Panel("Tenants that run", "Requests at workers of the five tenants with most there.", "short",
+              [("topk(5, sum by (tenant) (baton_tenant_requests_running))", "{{tenant}}")], wide=6),
         Panel("First token by tenant", "99th percentile of the time to first token.", "s",
-              [(quantile(0.99, "baton_tenant_time_to_first_token_seconds", "tenant"), "{{tenant}}")]),
+              [(quantile(0.99, "baton_tenant_time_to_first_token_seconds", "tenant"), "{{tenant}}")], wide=6),
     ])
 
 
