@@ -107,10 +107,11 @@ def _scope(owners, own):
     return common
 
 
-def _query_variable(name, label, every):
-    """One that offers the values of a label; `every` is what stands for all of them."""
+def _query_variable(name, label, every, by):
+    """One that offers the values that a label has with what was chosen `by`; `every` stands for all of them."""
+    chosen = "{" + ",".join(f'{one}=~"${one}"' for one in by) + "}" if by else ""
     return {"name": name, "label": label, "type": "query", "datasource": SOURCE, "hide": 0,
-            "query": {"query": f"label_values(baton_build_info, {name})", "refId": f"variable-{name}"},
+            "query": {"query": f"label_values(baton_build_info{chosen}, {name})", "refId": f"variable-{name}"},
             "refresh": 2, "regex": "", "sort": 1,
             "multi": True, "includeAll": True, "allValue": every, "skipUrlSync": False, "options": [],
             "current": {"selected": True, "text": ["All"], "value": ["$__all"]}}
@@ -123,7 +124,8 @@ def _variables(extra):
     # Outside of Kubernetes there is no namespace, which .* matches and .+ does not.
     named = [("namespace", "Namespace", ".*"), ("job", "Job", ".+"), ("model_name", "Model", ".+"),
              ("role", "Role", ".+"), ("instance", "Instance", ".+")]
-    return [source, *(_query_variable(*one) for one in named), *extra]
+    before = [[name for name, _, _ in named[:number]] for number in range(len(named))]
+    return [source, *(_query_variable(*one, by) for one, by in zip(named, before)), *extra]
 
 
 def _field(panel):

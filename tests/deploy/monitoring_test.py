@@ -150,7 +150,9 @@ class MonitoringTest(unittest.TestCase):
             for name, variable in dashboards.variables(dashboard).items():
                 if variable["type"] != "query":
                     continue
-                series, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]["query"]).groups()
+                query = dashboards.filled(variable["query"]["query"], dashboard, "1m", "5m")
+                series, label = re.fullmatch(r"label_values\((.+), (\w+)\)", query).groups()
+                self.assertEqual(label, name)
                 wait_until(lambda series=series: self.prometheus.ask(series), series)
                 values = self.prometheus.get(f"label/{label}/values", **{"match[]": series})
                 # There is no namespace here, and the boards show everything all the same.
