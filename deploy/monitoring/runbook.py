@@ -1,6 +1,6 @@
 """docs/runbook.md, from the alerts."""
 
-from alerts import alerts
+from alerts import every
 from rules import SLOS
 
 HEAD = """# Runbook
@@ -26,5 +26,5 @@ def _paragraph(one):
 
 def page():
     budgets = "\n".join(f"- `{slo}`: {float(budget):.0%} — {what}" for slo, budget, what in SLOS)
-    return (HEAD + "\n".join(map(_line, alerts())) + "\n\nBudgets of the objectives, by label `slo`:\n\n" + budgets + "\n\n"
-            + "\n".join(map(_paragraph, alerts())))
+    return (HEAD + "\n".join(map(_line, every())) + "\n\nBudgets of the objectives, by label `slo`:\n\n" + budgets + "\n\n"
+            + "\n".join(map(_paragraph, every())))

@@ -1,0 +1,164 @@
+"""Is anybody there?"""
+
+from alerts.alert import MODEL, NUMBER, PERCENT, Alert
+from rules import GROUP
+
+
+def _state(role, state="ready"):
+    return f'baton_server_state{{role="{role}",state="{state}"}}'
+
+
+def _none_ready(name, role, severity, means, do):
+    who = role if role == "router" else f"{role} worker"
+    return Alert(
+        name=name,
+        severity=severity,
+        left=f"sum by ({GROUP}) ({_state(role)})",
+        operator="<",
+        threshold="1",
+        lasting="2m",
+        unit=f"ready processes of role {role}",
+        summary=f"No {who} of {MODEL} is ready",
+        description=f"Processes of role {role} are scraped, and none of them is ready.",
+        means=means,
+        look=(
+            "Overview, *Ready processes* and *Routers see workers*; Workers, *States*. `/readyz` of a process's"
+            " admin port says in a sentence what it waits for."
+        ),
+        do=do,
+    )
+
+
+def alerts():
+    return [
+        _none_ready(
+            "BatonNoReadyRouter",
+            "router",
+            "critical",
+            "Every router starts, drains, or sees no healthy decode worker: clients get UNAVAILABLE, or find"
+            " nobody.",
+            "If decode workers are ready, the routers do not find or refuse them: names, ports, certificates, or"
+            " another tokenizer or protocol, each of which is a line in the router's log. If they are not, see"
+            " BatonNoReadyDecode.",
+        ),
+        _none_ready(
+            "BatonNoReadyDecode",
+            "decode",
+            "critical",
+            "No decode worker takes sequences. Requests wait for 30 s and end with UNAVAILABLE `NO_WORKER`. A"
+            " service that starts from nothing looks like this, too, while it loads a large model.",
+            "Read the last lines of a decode worker's log: a model that does not load, a device fault (state"
+            " unhealthy), a drain that was not meant. Roll back what was changed last.",
+        ),
+        _none_ready(
+            "BatonNoReadyPrefill",
+            "prefill",
+            "warning",
+            "Decode workers read prompts themselves: everything is answered, and long prompts hold up the answers"
+            " that are being written.",
+            "As for decode workers. Until then less load, or more decode workers, keeps the gaps between tokens"
+            " short.",
+        ),
+        Alert(
+            name="BatonMetricsAbsent",
+            severity="critical",
+            left='count (baton_build_info{role=~"router|decode"}) or vector(0)',
+            operator="<",
+            threshold="1",
+            lasting="5m",
+            unit="processes that are scraped",
+            summary="Prometheus sees no Baton",
+            description="Neither a router nor a decode worker was scraped in the last minutes.",
+            means=(
+                "The service is gone, or Prometheus does not find it. No other alert can fire while this one does."
+            ),
+            look=(
+                "Prometheus → Status → Targets. Without targets: labels of the PodMonitor, or a network policy that"
+                " does not let Prometheus to the admin port."
+            ),
+            do="If `baton probe ROUTER` answers, repair the scraping; otherwise the service.",
+        ),
+        Alert(
+            name="BatonWorkerUnhealthy",
+            severity="critical",
+            left=(
+                f'max by ({GROUP}, role, instance) (baton_server_state{{role=~"prefill|decode",state="unhealthy"}})'
+            ),
+            operator=">",
+            threshold="0",
+            lasting="1m",
+            unit="unhealthy (1) or not (0)",
+            summary="{{ $labels.role }} {{ $labels.instance }} is unhealthy",
+            description="The worker's device failed, or a step does not end.",
+            means="Requests that ran there continue at other workers; this one takes none.",
+            look="The worker's log: `device fault`, or the watchdog's line on a step of 30 s.",
+            do=(
+                "It exits by itself (code 4) and is started again. If it comes back to this, take the machine out:"
+                " a GPU with errors in its log, or a CPU that others use."
+            ),
+        ),
+        Alert(
+            name="BatonRestartLoop",
+            severity="warning",
+            left=(
+                f"max by ({GROUP}, role, instance) (changes(process_start_time_seconds[30m]) "
+                "* on (namespace, job, instance) group_left (role, model_name) baton_build_info)"
+            ),
+            operator=">",
+            threshold="2",
+            lasting="0m",
+            unit="restarts within 30 minutes",
+            summary="{{ $labels.role }} {{ $labels.instance }} restarts again and again",
+            description=f"It started {NUMBER} times anew within 30 minutes.",
+            means=(
+                "A process that ends soon after it started: requests there are replayed, and each start takes the"
+                " time to load."
+            ),
+            look=(
+                "The log of the run before (`kubectl logs --previous`): the last line says why and what to do."
+                " Workers, *Restarts*. Killed without a line: memory; compare *Memory* with the limit."
+            ),
+            do="By exit code: 2 settings, 3 the model, 4 resources or a device, 5 a port that is taken.",
+        ),
+        Alert(
+            name="BatonDrainTimeout",
+            severity="warning",
+            left=f'max by ({GROUP}, role, instance) (baton_server_state{{state="draining"}})',
+            operator=">",
+            threshold="0",
+            lasting="5m",
+            unit="draining (1) or not (0)",
+            summary="{{ $labels.role }} {{ $labels.instance }} does not finish its drain",
+            description="It got SIGTERM minutes ago and still serves.",
+            means="It waits for running answers. A drain ends by itself after `--drain-timeout`.",
+            look=(
+                "Overview, *Whole requests*: answers as long as this? `baton_requests_inflight` of a router, "
+                "`baton_num_requests_running` of a worker."
+            ),
+            do=(
+                "If `--drain-timeout` is longer than this alert waits, all is as it was set: raise `for` (the Helm"
+                " chart does so by itself). Otherwise the process hangs: keep its log, then end it; requests are"
+                " replayed."
+            ),
+        ),
+        Alert(
+            name="BatonOpenFiles",
+            severity="warning",
+            left=(
+                f"max by ({GROUP}, role, instance) (process_open_fds / process_max_fds "
+                "* on (namespace, job, instance) group_left (role, model_name) baton_build_info)"
+            ),
+            operator=">",
+            threshold="0.8",
+            lasting="10m",
+            unit="share of the files that a process may open",
+            summary="{{ $labels.role }} {{ $labels.instance }} runs out of open files",
+            description=f"{PERCENT} of the files that it may open are open.",
+            means="Connections count as files. At the limit new ones are refused.",
+            look="Workers, *Open files*; Overview, *HTTP connections*.",
+            do=(
+                "Raise the limit (`LimitNOFILE`, or that of the container's runtime), or lower"
+                " `--http-max-connections`."
+            ),
+        ),
+    ]
