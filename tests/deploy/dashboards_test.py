@@ -184,7 +184,8 @@ class TableTest(unittest.TestCase):
 
     def test_known_ones_are_taken(self):
         for expression in ('rate(baton_time_to_first_token_seconds_bucket{le="2.5",job="x"}[5m])', "process_open_fds",
-                           'baton:x:ratio{slo="ttft"}', 'baton_end_prediction_calibration_total{bin="1.0",horizon="$horizon"}',
+                           'baton:x:ratio{slo="ttft"}',
+                           'baton_end_prediction_calibration_total{bin="1.0",horizon="$horizon"}',
                            'sum by (role) (baton_kv_blocks{state=~"free|used"})'):
             self.table.check(expression)
 

@@ -1,7 +1,7 @@
 """Dashboards, read into the types that Grafana's makers generate from its schema: nothing is unknown to these.
 
-The types are a package of PyPI for the version of Grafana in compose.yaml. It is fetched once, into the folder of the variable
-BATON_GRAFANA_TYPES; where nobody can be asked for it, this is skipped.
+The types are a package of PyPI for the version of Grafana in compose.yaml. It is fetched once, into the folder of the
+variable BATON_GRAFANA_TYPES; where nobody can be asked for it, this is skipped.
 """
 
 import json

@@ -15,7 +15,8 @@ def _load():
         Panel("Prompts found in the cache", "Share of prompt tokens. Near 0 unless the run repeats prefixes on purpose.",
               "percentunit", [(f"{rate('baton_prefix_cache_hits_total')} / {rate('baton_prefix_cache_queries_total')}",
                                "found")], "stat", wide=6, high=6),
-        Panel("Not answered", "Share of the requests that came. Rates above the highest that the service can take show here.",
+        Panel("Not answered", "Share of the requests that came. Rates above the highest that the service can take show "
+              "here.",
               "percentunit", [(f"{rate('baton_request_failure_total')} / {rate('baton_requests_received_total')}",
                                "not answered")], "stat", wide=6, high=6),
         Panel("Offered and answered", "Requests per second. Lines that part: the queue grows.", "reqps",
@@ -33,14 +34,15 @@ def _out():
     return Row("What comes out", [
         Panel("Throughput", "Tokens per second.", "short",
               [(rate("baton_generation_tokens_total"), "generated"), (rate("baton_prompt_tokens_total"), "prompt")]),
-        Panel("Throughput of one sequence", "Generated tokens per second and sequence at decode workers: it falls as the batch "
-              "grows, while the sum above rises. Where the sum no longer rises, the service is full.", "short",
+        Panel("Throughput of one sequence", "Generated tokens per second and sequence at decode workers: it falls as the "
+              "batch grows, while the sum above rises. Where the sum no longer rises, the service is full.", "short",
               [(f"{rate('baton_generation_tokens_total')} / sum (baton_num_requests_running{{role=\"decode\"}})",
                 "tokens/s per sequence")]),
         Panel("Sequences in a decode step", "Mean.", "short", [(mean("baton_batch_size", '{phase="decode"}'), "sequences")]),
         Panel("Time to first token", "As the router measures it; the bench adds the network.", "s",
               quantiles("baton_time_to_first_token_seconds")),
-        Panel("Time per output token", "Mean of each request.", "s", quantiles("baton_request_time_per_output_token_seconds")),
+        Panel("Time per output token", "Mean of each request.", "s",
+              quantiles("baton_request_time_per_output_token_seconds")),
         Panel("Time of a step, p50", "By role and what it held.", "s",
               [(quantile(0.5, "baton_iteration_duration_seconds", "role, phase"), "{{role}} {{phase}}")]),
         Panel("Arithmetic used", "Of the peak measured at start.", "percentunit",

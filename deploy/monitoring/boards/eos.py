@@ -19,8 +19,8 @@ def _ends():
         Panel("EOS probability where answers stop", "Of the step that drew EOS. A low or falling one: the model or its chat "
               "template does not fit, or the temperature is high.", "percentunit",
               [(quantile(q, "baton_eos_probability_at_stop"), f"p{int(q * 100)}") for q in (0.1, 0.5)], top=1),
-        Panel("EOS probability of every token", "How many sampled tokens per second had which probability of the end: dark at "
-              "the bottom, since most tokens are far from one.", "percentunit",
+        Panel("EOS probability of every token", "How many sampled tokens per second had which probability of the end: dark "
+              "at the bottom, since most tokens are far from one.", "percentunit",
               [("sum by (le) (increase(baton_eos_step_probability_bucket[$__rate_interval]))", "{{le}}")], "heatmap",
               wide=16, high=9),
         Panel("Answers that go wrong", "Per second: running in circles with no end in sight, and going on behind a special "
@@ -45,8 +45,8 @@ def _foreseen():
     bins = f'{CALIBRATION}{{horizon="$horizon"}}'
     ended = f'{CALIBRATION}{{horizon="$horizon",outcome="ended"}}'
     return Row("Ends foreseen", [
-        Panel("What became of estimates", "For the chosen horizon: the share that ended within it, by what had been said (up "
-              "to the number below). Good estimates make a staircase; a bar that reads 'no traffic' was never said.",
+        Panel("What became of estimates", "For the chosen horizon: the share that ended within it, by what had been said "
+              "(up to the number below). Good estimates make a staircase; a bar that reads 'no traffic' was never said.",
               "percentunit", [(f"sum by (bin) (increase({ended}[$__range])) / sum by (bin) (increase({bins}[$__range]))",
                                "{{bin}}")], "bargauge", wide=12, high=8, top=1),
         Panel("How many were said", "Estimates for the chosen horizon by bin, over the chosen time.", "short",

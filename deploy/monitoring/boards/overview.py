@@ -70,8 +70,8 @@ def _load():
     return Row("What is full?", [
         Panel("Wait in the queue", "At the routers, before a worker computes the prompt.", "s",
               quantiles("baton_request_queue_time_seconds", '{role="router"}'), wide=6),
-        Panel("Refused by the queue", "Per second: requests that found the queue full, and those whose deadline passed while "
-              "they waited.", "reqps", [(rate("baton_queue_rejections_total", "limit"), "{{limit}}")], wide=6),
+        Panel("Refused by the queue", "Per second: requests that found the queue full, and those whose deadline passed "
+              "while they waited.", "reqps", [(rate("baton_queue_rejections_total", "limit"), "{{limit}}")], wide=6),
         Panel("Sequences at workers", "Those that run, and those that wait there for blocks or for their KV cache.",
               "short", [("sum by (role) (baton_num_requests_running)", "{{role}} running"),
                         ('sum by (role) (baton_num_requests_waiting{role=~"prefill|decode"})', "{{role}} waiting")], wide=6),

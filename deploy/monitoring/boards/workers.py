@@ -76,7 +76,8 @@ def _gpus():
               [("DCGM_FI_DEV_GPU_UTIL", "{{Hostname}} {{gpu}}")], top=100, foreign=True),
         Panel("GPU memory", "In use. Baton takes its share at start and keeps it.", "decmbytes",
               [("DCGM_FI_DEV_FB_USED", "{{Hostname}} {{gpu}}")], foreign=True),
-        Panel("GPU power", "Drawn now. Far below the others: a GPU that waits for its steps.", "watt", [("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")], foreign=True),
+        Panel("GPU power", "Drawn now. Far below the others: a GPU that waits for its steps.", "watt",
+              [("DCGM_FI_DEV_POWER_USAGE", "{{Hostname}} {{gpu}}")], foreign=True),
     ], folded=True)
 
 
