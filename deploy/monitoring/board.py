@@ -36,6 +36,7 @@ class Panel:
     stack: bool = False
     top: float | None = None   # the end of the scale
     steps: tuple = ()          # ((bound, colour), ...): colours from a bound on
+    base: str = "green"        # the colour below them
     columns: dict = dataclasses.field(default_factory=dict)  # of a table: field -> (title, unit)
     foreign: bool = False      # expressions over series of others, which are not in our table
 
@@ -138,7 +139,7 @@ def _field(panel):
         "unit": panel.unit, "min": 0, "custom": custom,
         "color": {"mode": "thresholds" if panel.steps else "palette-classic"},
         "thresholds": {"mode": "absolute", "steps": [
-            {"color": "green", "value": None}, *({"color": colour, "value": at} for at, colour in panel.steps)]},
+            {"color": panel.base, "value": None}, *({"color": colour, "value": at} for at, colour in panel.steps)]},
         "mappings": [{"type": "special", "options": {
             "match": "null+nan", "result": {"text": "no traffic", "index": 0}}}]}
     if panel.kind == "timeseries":

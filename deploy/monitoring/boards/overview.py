@@ -11,12 +11,13 @@ def within(histogram, bound):
 
 
 def _health():
-    red, amber = "red", "orange"
+    red, amber, green = "red", "orange", "green"
+    shares = {"base": red, "top": 1, "high": 5}
     return Row("Is it well?", [
         Panel("Ready processes", "Processes that take work, by role. None of a role: nothing is answered, or, of "
               "prefill, decode workers read prompts themselves. A router is ready while it sees a healthy decode "
               "worker.", "short", [('sum by (role) (baton_server_state{state="ready"})', "{{role}}")],
-              "stat", wide=6, high=5),
+              "stat", wide=6, high=5, base=red, steps=((1, green),)),
         Panel("Alerts that fire", "Of those in deploy/prometheus/rules, by severity; docs/runbook.md says what to do. "
               "Prometheus → Alerts has their names.", "short",
               [('sum by (severity) (ALERTS{alertname=~"Baton.+",alertstate="firing"}) or vector(0)', "{{severity}}")],
@@ -24,15 +25,15 @@ def _health():
         Panel("Answered", "Share of the requests that got a whole answer, of those and the ones that the service "
               "failed. What clients made wrong or left is in neither part.", "percentunit",
               [(f"{rate('baton_request_success_total')} / ({rate('baton_request_success_total')} + {rate(FAILED)})",
-                "answered")], "stat", wide=4, high=5, top=1),
+                "answered")], "stat", wide=4, steps=((0.95, amber), (0.99, green)), **shares),
         Panel("First tokens in time", "Share of the requests of the chosen time whose first token came within "
               "the objective chosen above.", "percentunit",
-              [(within("baton_time_to_first_token_seconds", "$slo_ttft"), "within $slo_ttft s")], "stat", wide=5, high=5,
-              top=1),
+              [(within("baton_time_to_first_token_seconds", "$slo_ttft"), "within $slo_ttft s")], "stat", wide=5,
+              steps=((0.9, amber), (0.95, green)), **shares),
         Panel("Gaps in time", "Share of the gaps between tokens of the chosen time that were within the objective "
               "chosen above.", "percentunit",
-              [(within("baton_inter_token_latency_seconds", "$slo_itl"), "within $slo_itl s")], "stat", wide=5, high=5,
-              top=1),
+              [(within("baton_inter_token_latency_seconds", "$slo_itl"), "within $slo_itl s")], "stat", wide=5,
+              steps=((0.9, amber), (0.95, green)), **shares),
         Panel("KV cache in use", "The fullest worker of each role. From 0.9 on requests wait for blocks, or are "
               "preempted.", "percentunit", [("max by (role) (baton_kv_cache_usage_perc)", "{{role}}")],
               "bargauge", wide=6, high=5, top=1, steps=((0.9, amber), (0.95, red))),
