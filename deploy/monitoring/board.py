@@ -141,7 +141,7 @@ def _field(panel):
         "thresholds": {"mode": "absolute", "steps": [
             {"color": panel.base, "value": None}, *({"color": colour, "value": at} for at, colour in panel.steps)]},
         "mappings": [{"type": "special", "options": {
-            "match": "null+nan", "result": {"text": "no traffic", "index": 0}}}]}
+            "match": "null+nan", "result": {"text": "no traffic", "color": "text", "index": 0}}}]}
     if panel.kind == "timeseries":
         defaults["color"] = {"mode": "palette-classic"}
         if panel.steps:

@@ -2,6 +2,7 @@
 
 from board import Board, Panel, Row, choice, mean, quantile, quantiles, rate, seen
 
+FIRING = 'ALERTS{alertname=~"Baton.+",alertstate="firing"}'
 FAILED = 'baton_request_errors_total{code=~"DEADLINE_EXCEEDED|INTERNAL|RESOURCE_EXHAUSTED|UNAVAILABLE"}'
 
 
@@ -18,9 +19,10 @@ def _health():
               "prefill, decode workers read prompts themselves. A router is ready while it sees a healthy decode "
               "worker.", "short", [('sum by (role) (baton_server_state{state="ready"})', "{{role}}")],
               "stat", wide=6, high=5, base=red, steps=((1, green),)),
-        Panel("Alerts that fire", "Of those in deploy/prometheus/rules, by severity; docs/runbook.md says what to do. "
-              "Prometheus → Alerts has their names.", "short",
-              [('sum by (severity) (ALERTS{alertname=~"Baton.+",alertstate="firing"}) or vector(0)', "{{severity}}")],
+        Panel("Alerts that fire", "Of those in deploy/prometheus/rules, by name, with the number of their series; "
+              "docs/runbook.md has a paragraph on each.", "short",
+              [(f"count by (alertname) ({FIRING}) or label_replace(vector(0) unless on () {FIRING}, "
+                '"alertname", "none", "", "")', "{{alertname}}")],
               "stat", wide=4, high=5, steps=((1, red),), foreign=True),
         Panel("Answered", "Share of the requests that got a whole answer, of those and the ones that the service "
               "failed. What clients made wrong or left is in neither part.", "percentunit",
@@ -41,9 +43,9 @@ def _health():
               "too few workers, or none that fits.", "short",
               [('sum (baton_num_requests_waiting{role="router"})', "waiting"),
                ("sum (baton_requests_inflight)", "in flight, waiting ones too")], wide=9, high=5),
-        Panel("Routers see workers", "Workers whose status stream lives and that take requests, as the routers see "
-              "it: fewer than ready processes means a network or a mismatch between them.", "short",
-              [("sum by (worker_role) (baton_router_worker_up)", "{{worker_role}}")], wide=9, high=5),
+        Panel("Routers see workers", "Workers whose status stream lives and that take requests, as the router sees "
+              "it that sees fewest: fewer than ready processes means a network or a mismatch between them.", "short",
+              [("min by (worker_role) (sum by (instance, worker_role) (baton_router_worker_up))", "{{worker_role}}")], wide=9, high=5),
     ])
 
 
