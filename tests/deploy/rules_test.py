@@ -238,6 +238,17 @@ class RulesTest(unittest.TestCase):
             tests += [weeks(case.fires, {case.alert}, f"{case.alert} fires"), weeks(case.almost, (), f"{case.alert} almost")]
         self.run_promtool(tests, "2h")
 
+    def test_texts_are_filled_in(self):
+        case = next(one for one in CASES if one.alert == "BatonErrorRateHigh")
+        test = minutes(case, case.fires, {case.alert, *case.too}, "texts")
+        test["alert_rule_test"] = [{"alertname": case.alert, "eval_time": "40m", "exp_alerts": [{
+            "exp_labels": {"severity": "critical", "model_name": "m"},
+            "exp_annotations": {
+                "summary": "m fails requests",
+                "description": "5.833% of the requests of the last minutes were failed by the service.",
+                "runbook_url": "docs/runbook.md#batonerrorratehigh"}}]}]
+        self.run_promtool([test], "4m")
+
     def test_a_wrong_expectation_is_told(self):
         with tempfile.TemporaryDirectory(prefix="baton-rules-") as folder:
             case = CASES[0]
