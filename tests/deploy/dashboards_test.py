@@ -225,6 +225,10 @@ class ProvisioningTest(unittest.TestCase):
         (mount,) = [one for one in self.services["prometheus"]["volumes"] if one["source"] == "../prometheus/rules"]
         self.assertEqual(str(pathlib.PurePosixPath(pattern).parent), mount["target"])
         self.assertEqual({path.suffix for path in (dashboards.ROOT / "deploy/prometheus/rules").iterdir()}, {".yml"})
+        # Rules look back a week and six hours.
+        (kept,) = [re.search(r"retention\.time=(\d+)d$", argument)[1] for argument in self.services["prometheus"]["command"]
+                   if "retention" in argument]
+        self.assertGreater(int(kept), 8)
 
 
 if __name__ == "__main__":
