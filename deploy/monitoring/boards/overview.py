@@ -96,17 +96,22 @@ def _load():
 def _doors():
     return Row("HTTP and keys", [
         Panel("HTTP answers", "Per second, by class of the status; a stream counts when it begins. Zero without "
-              "--http-port.", "reqps", [(rate("baton_http_answers_total", "class"), "{{class}}")]),
+              "--http-port.", "reqps", [(rate("baton_http_answers_total", "class"), "{{class}}")], wide=6),
         Panel("HTTP connections", "Open ones, idle ones too, and per second those that found no room.", "short",
-              [("sum (baton_http_connections)", "open"), (rate("baton_http_connections_refused_total"), "refused/s")]),
+              [("sum (baton_http_connections)", "open"), (rate("baton_http_connections_refused_total"), "refused/s")],
+              wide=6),
         Panel("Calls without a known key", "Per second, over gRPC and HTTP, of routers with --api-keys.", "reqps",
-              [(rate("baton_api_key_refusals_total"), "refused")]),
+              [(rate("baton_api_key_refusals_total"), "refused")], wide=6),
         Panel("Requests by transport", "Per second.", "reqps",
-              [(rate("baton_requests_received_total", "transport"), "{{transport}}")]),
+              [(rate("baton_requests_received_total", "transport"), "{{transport}}")], wide=6),
         Panel("Bytes of requests in flight", "Of --max-inflight-bytes at each router.", "bytes",
               [("max (baton_request_bytes_inflight)", "fullest router")]),
         Panel("Mean lengths", "Tokens of a request's prompt and answer, of requests that ended.", "short",
               [(mean("baton_request_prompt_tokens"), "prompt"), (mean("baton_request_generation_tokens"), "answer")]),
+        Panel("Spans of traces", "Per second: those that the collector took, and those that were dropped, by reason. Zero "
+              "without --otlp-endpoint.", "short",
+              [(rate("baton_trace_spans_exported_total"), "taken"),
+               (rate("baton_trace_spans_dropped_total", "reason"), "dropped: {{reason}}")]),
     ])
 
 
