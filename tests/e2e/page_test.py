@@ -188,6 +188,10 @@ class PageTest(unittest.TestCase):
             wait_until(lambda: script(driver, "document.querySelectorAll('#oldest tr').length") > 0, "requests")
             for place in ("#heat rect", "#calibration circle", "#charts polyline"):
                 wait_until(lambda: script(driver, f"document.querySelectorAll('{place}').length") > 0, place)
+            driver.get(f"http://{cluster.router.admin}/playground")
+            wait_until(lambda: "--http-port" in script(driver, "document.getElementById('progress').textContent"),
+                       "the reason why the playground has nobody to ask")
+            self.assertTrue(script(driver, "document.getElementById('send').disabled"))
             assert_quiet(self, driver, cluster.router.admin)
         finally:
             driver.quit()
