@@ -256,6 +256,9 @@ class PageTest(unittest.TestCase):
         self.assertGreater(script(driver, "document.querySelectorAll('.token.shade6').length"), 0)
         for place in ("#curve polyline", "#remaining polygon", "#timeline .stage"):
             self.assertGreater(script(driver, f"document.querySelectorAll('{place}').length"), 0, place)
+        driver.execute_script("[...document.querySelectorAll('.token')].pop().click()")
+        figures = script(driver, "document.getElementById('token').textContent")
+        self.assertRegex(figures, r"chance of the end \d+(\.\d+)? %")
         driver.execute_script("document.querySelector('.token').click()")
         figures = script(driver, "document.getElementById('token').textContent")
         for word in ("Token", "chance of the end", "tokens to come", "entropy"):

@@ -23,11 +23,12 @@ export const last = (values) => values.length ? values[values.length - 1] : 0;
 export const number = (value) =>
   value.toLocaleString("en", {maximumFractionDigits: Math.abs(value) < 10 ? 1 : 0});
 
-// Of a probability: "12 %", "0.3 %", and "2e-9" where that says more.
+// Of a probability: "12 %", "99.65 %", and "2e-9" where that says more.
 export function chance(value) {
   if (value === null || value === undefined) return "unknown";
   if (value > 0 && value < 1e-4) return value.toExponential(0);
-  return `${(100 * value).toPrecision(value < 0.1 ? 1 : value > 0.999 ? 4 : 2)} %`;
+  const percent = 100 * value;
+  return `${Number(percent.toFixed(percent >= 99 || percent < 1 ? 2 : percent >= 10 ? 0 : 1))} %`;
 }
 
 export const milliseconds = (value) =>
