@@ -8,6 +8,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
+#include "common/sample/presets.h"
 #include "nlohmann/json.hpp"
 
 namespace baton {
@@ -37,7 +38,12 @@ PageJson WorkerJson(const WorkerReport& worker) {
 
 PageJson HttpJson(const std::optional<HttpFacts>& http) {
   if (!http) return nullptr;
-  return {{"port", http->port}, {"tls", http->tls}, {"keys", http->keys}};
+  PageJson presets = PageJson::array();
+  for (const SamplingPreset& preset : SamplingPresets()) presets.push_back(preset.name);
+  return {{"port", http->port},
+          {"tls", http->tls},
+          {"keys", http->keys},
+          {"presets", std::move(presets)}};
 }
 
 PageJson RecentJson(const std::vector<RecentFigures::Point>& points) {

@@ -264,7 +264,9 @@ class PageTest(unittest.TestCase):
         for word in ("Token", "chance of the end", "tokens to come", "entropy"):
             self.assertIn(word, figures)
         # A prompt whose continuation is text, given on; what is HTML in it stays text.
-        send("^Done", api="completion", prompt=HOSTILE, max_tokens=8, eos="mask")
+        send("^Done", api="completion", prompt=HOSTILE, max_tokens=8, eos="mask", preset="creative")
+        driver.execute_script("document.getElementById('form').oninput()")
+        self.assertIn('"preset":"creative"', script(driver, "document.getElementById('curl').textContent"))
         self.assertEqual(script(driver, "document.querySelectorAll('.token').length"), 8)
         driver.execute_script("document.querySelector('.token').click()")
         self.assertIn("most likely were", script(driver, "document.getElementById('token').textContent"))

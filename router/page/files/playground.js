@@ -23,6 +23,7 @@ function requestOf() {
   } else {
     Object.assign(request, {prompt: at("prompt").value, logprobs: 4});
   }
+  if (at("preset").value !== "") request.preset = at("preset").value;
   for (const name of NUMBERS) if (at(name).value !== "") request[name] = Number(at(name).value);
   const stops = at("stop").value.split("\n").filter((line) => line !== "");
   if (stops.length > 0) request.stop = stops;
@@ -108,6 +109,7 @@ async function start() {
   at("model").textContent = status.model;
   port = status.http;
   at("key-field").hidden = !port?.keys;
+  for (const name of port?.presets ?? []) at("preset").append(new Option(name, name));
   if (port === null) {
     showState("This router has no HTTP port. Start it with --http-port 8000 (baton serve has one without asking).", true);
   }

@@ -1,5 +1,6 @@
 #include "router/page/status_json.h"
 
+#include "common/sample/presets.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -78,6 +79,7 @@ TEST(StatusJson, SaysWhereHttpIsServed) {
   EXPECT_EQ(http["port"], 8000);
   EXPECT_EQ(http["tls"], true);
   EXPECT_EQ(http["keys"], false);
+  EXPECT_EQ(http["presets"].size(), SamplingPresets().size());
 }
 
 TEST(StatusJson, IsJsonWhateverBytesANameHas) {
