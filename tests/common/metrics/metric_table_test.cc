@@ -129,7 +129,8 @@ TEST(MetricTable, EveryMetricIsWrittenSomewhere) {
   const std::string root = BATON_SOURCE_DIR;
   std::string code =
       TextOf(root + "/common/metrics/process.cc") + TextOf(root + "/common/metrics/registry.cc");
-  for (const char* folder : {"/router", "/prefill_worker", "/decode_worker", "/common/worker"}) {
+  for (const char* folder :
+       {"/router", "/prefill_worker", "/decode_worker", "/common/worker", "/common/trace"}) {
     for (const auto& entry : std::filesystem::directory_iterator(root + folder)) {
       if (entry.path().extension() == ".cc") code += TextOf(entry.path());
     }
