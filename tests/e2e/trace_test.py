@@ -126,7 +126,9 @@ class TraceTest(unittest.TestCase):
                          set(workers))
         self.assertEqual(attempt.attributes["baton.attempt.outcome"], "finished")
         phases = tree.under(attempt, *PHASES)
-        self.assertEqual([span.name for span in phases], PHASES)
+        # The decode worker's word on the commit may overtake the prefill worker's first token.
+        overtaken = [name for name in PHASES if name != "transfer"]
+        self.assertIn([span.name for span in phases], (PHASES, overtaken))
         self.assert_follow_each_other(phases)
         # Nothing of the time is missing: each begins where the one before it ended.
         self.assertEqual(phases[0].begin, attempt.begin)
