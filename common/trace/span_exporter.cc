@@ -84,7 +84,7 @@ class SpanExporter::Worker final {
     }
     if (!WaitOver(stop_by_)) {
       client_.Break();
-      if (!WaitOver(Now() + kBreaking)) return thread.detach();
+      if (!WaitOver(Now() + kBreaking)) return LeaveBehind(std::move(thread));
     }
     thread.join();
   }
@@ -139,7 +139,7 @@ class SpanExporter::Worker final {
         break;
       }
       const OtlpReply reply = client_.Post(body, within);
-      if (!stopping()) Tell(reply);  // a thread that was left behind says nothing
+      if (!left_behind()) Tell(reply);
       if (reply.kind == OtlpReply::Kind::kTaken) {
         const int64_t rejected = std::min(reply.rejected, spans);
         exported_ += spans - rejected;
@@ -159,9 +159,10 @@ class SpanExporter::Worker final {
     Drop(reason, spans);
   }
 
-  bool stopping() {
+  // The process has ended without this thread, and its log perhaps too.
+  bool left_behind() {
     base::MutexLock lock(&mutex_);
-    return stopping_;
+    return left_behind_;
   }
 
   // What a post may take now.
@@ -176,6 +177,12 @@ class SpanExporter::Worker final {
     base::MutexLock lock(&mutex_);
     while (!stopping_ && Now() < until) changed_.WaitUntil(&mutex_, until);
     return !stopping_;
+  }
+
+  void LeaveBehind(std::thread thread) {
+    base::MutexLock lock(&mutex_);
+    left_behind_ = true;
+    thread.detach();
   }
 
   bool WaitOver(Instant until) {
@@ -215,6 +222,7 @@ class SpanExporter::Worker final {
   Instant full_by_ ABSL_GUARDED_BY(mutex_){};
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  bool left_behind_ ABSL_GUARDED_BY(mutex_) = false;
   Instant stop_by_ ABSL_GUARDED_BY(mutex_){};
   std::thread thread_ ABSL_GUARDED_BY(mutex_);
 };
