@@ -12,6 +12,7 @@ import re
 
 from answers import answer, talk
 from control import count, echo, json_object, listing
+from draw import different
 from stories import endless, story
 
 BOS, END, EOT = "<|bos|>", "<|end|>", "<|endoftext|>"
@@ -57,11 +58,11 @@ def document(seed, i):
 
 
 def eval_prompts(seed, per_family):
-    """Different held-out (family, prompt) pairs of the five measured families."""
+    """Different held-out (family, prompt) pairs of the five measured families. A family of which fewer are held out than
+    `per_family` has all of these, or nearly all."""
     out = []
     for family in ("story", "answer", "list", "count", "json"):
-        rng, prompts = random.Random(f"eval/{seed}/{family}"), {}
-        while len(prompts) < per_family:
-            prompts[MAKERS[family](rng, held=True)[0]] = True
-        out += [(family, p) for p in prompts]
+        rng = random.Random(f"eval/{seed}/{family}")
+        prompts = different(lambda: MAKERS[family](rng, held=True)[0], per_family)
+        out += [(family, prompt) for prompt in prompts]
     return out

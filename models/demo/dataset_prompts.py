@@ -8,6 +8,7 @@ on: what is learnt from the dataset is how its answers end, not what it knows.
 import random
 
 from corpus import MAKERS
+from draw import different
 
 # Prompts of each family at scale 1, by the size that they ask for.
 COUNTS = {
@@ -32,12 +33,11 @@ def draw_prompt(rng, family, size):
 
 
 def family_prompts(seed, family, scale):
-    """Different prompts as (size, text), the sizes mixed."""
+    """Different prompts as (size, text), the sizes mixed; fewer than scale asks for where a family has no more."""
     rng, prompts = random.Random(f"dataset/{seed}/{family}"), {}
     for size, number in COUNTS[family].items():
-        wanted = len(prompts) + max(1, round(number * scale))
-        while len(prompts) < wanted:
-            prompts.setdefault(draw_prompt(rng, family, size), size)
+        number = max(1, round(number * scale))
+        prompts |= dict.fromkeys(different(lambda: draw_prompt(rng, family, size), number, prompts), size)
     mixed = [(size, text) for text, size in prompts.items()]
     rng.shuffle(mixed)
     return mixed

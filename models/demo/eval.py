@@ -1,8 +1,10 @@
-"""Measures the demo model on 200 held-out prompts, greedy and at temperature 0.8; then what "short", "long" and
+"""Measures the demo model on held-out prompts, greedy and at temperature 0.8; then what "short", "long" and
 "endless" do, at temperature 0.8.
 
-Usage: eval.py MODEL_DIR [--per-family 40] [--seed 7] [--json FILE]
-Prompts come from corpus.eval_prompts: combinations that training never saw. Exit status 1 if a bound is missed.
+Usage: eval.py MODEL_DIR [--per-family 40] [--draws 1] [--seed 7] [--json FILE]
+Prompts come from corpus.eval_prompts: combinations that training never saw. A family with fewer of them than
+--per-family is asked all it has; --draws answers to each are drawn at temperature 0.8. Shares have intervals of 95 %
+over prompts. Exit status 1 if a bound is missed.
 """
 
 import argparse
@@ -16,10 +18,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import corpus
+import shares
 import words
 
 LIMIT = {"story": 600, "endless": 1000}
 OTHER_LIMIT = 256
+BATCH = 128  # answers at a time, which bounds the memory
 STORY_PROMPT = "Tell me a story about a fox named Milo."
 NUMBERS = {v: k for k, v in words.NUMBER_WORDS.items()}
 
@@ -29,6 +33,13 @@ def generate(model, tok, prompts, limit, temperature=0.0, seed=0):
     """Batched chat generation; returns (text, tokens including EOS, ended by EOS) per prompt."""
     torch.manual_seed(seed)
     tok.padding_side = "left"
+    results = []
+    for start in range(0, len(prompts), BATCH):
+        results += generate_batch(model, tok, prompts[start : start + BATCH], limit, temperature)
+    return results
+
+
+def generate_batch(model, tok, prompts, limit, temperature):
     texts = [tok.apply_chat_template([{"role": "user", "content": p}], add_generation_prompt=True, tokenize=False)
              for p in prompts]
     batch = tok(texts, add_special_tokens=False, padding=True, return_tensors="pt")
@@ -67,16 +78,20 @@ SHORT_MOST, LONG_LEAST = 0.6, 1.5  # mean length as a share of that without a wo
 ENDLESS_ENDED_MOST = 0.1
 
 
-def measure(model, tok, prompts, temperature):
+def measure(model, tok, prompts, temperature, draws=1):
     report = {}
     for family in dict.fromkeys(f for f, _ in prompts):
         asked = [p for f, p in prompts if f == family]
-        got = generate(model, tok, asked, LIMIT.get(family, OTHER_LIMIT), temperature)
+        drawn = [generate(model, tok, asked, LIMIT.get(family, OTHER_LIMIT), temperature, seed) for seed in range(draws)]
+        got = [answer for answers in drawn for answer in answers]
         lengths = [n for _, n, _ in got]
-        row = {"prompts": len(asked), "ended_by_eos": sum(e for _, _, e in got), "min_tokens": min(lengths),
-               "mean_tokens": round(statistics.mean(lengths), 1), "max_tokens": max(lengths)}
+        row = {"prompts": len(asked), "answers": len(got), "ended_by_eos": sum(e for _, _, e in got),
+               "min_tokens": min(lengths), "mean_tokens": round(statistics.mean(lengths), 1),
+               "max_tokens": max(lengths)}
         if family in RIGHT:
-            row["right"] = sum(RIGHT[family](p, text) for p, (text, _, _) in zip(asked, got))
+            right = [[RIGHT[family](p, text) for text, _, _ in answers] for p, answers in zip(asked, zip(*drawn))]
+            row["right"] = sum(map(sum, right))
+            row["right_share"] = [round(x, 3) for x in shares.share(right)]
         report[family] = row
         print(f"temperature {temperature}: {family:7} {json.dumps(row)}", flush=True)
     return report
@@ -130,10 +145,10 @@ def size_failures(sizes, endless):
 
 
 def failures(greedy, sampled, cv):
-    bad = [f"right: {f}" for f, bound in BOUNDS.items() if greedy[f]["right"] < bound * greedy[f]["prompts"]]
+    bad = [f"right: {f}" for f, bound in BOUNDS.items() if greedy[f]["right"] < bound * greedy[f]["answers"]]
     for name, report in (("greedy", greedy), ("sampled", sampled)):
         ended = sum(r["ended_by_eos"] for r in report.values())
-        if ended < 0.95 * sum(r["prompts"] for r in report.values()):
+        if ended < 0.95 * sum(r["answers"] for r in report.values()):
             bad.append(f"ended by EOS, {name}: {ended}")
     return bad + ([f"story CV {cv}"] if cv < 0.3 else [])
 
@@ -141,15 +156,18 @@ def failures(greedy, sampled, cv):
 def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("model")
-    ap.add_argument("--per-family", type=int, default=40)
+    ap.add_argument("--per-family", type=int, default=40, help="different prompts of each, at most")
+    ap.add_argument("--draws", type=int, default=1, help="answers to each of them at temperature 0.8")
     ap.add_argument("--seed", type=int, default=7)
     ap.add_argument("--json")
     args = ap.parse_args()
+    if args.per_family < 1 or args.draws < 1:
+        ap.error("--per-family and --draws are at least 1")
     tok = AutoTokenizer.from_pretrained(args.model)
     model = AutoModelForCausalLM.from_pretrained(args.model, dtype=torch.float32).eval()
     prompts = corpus.eval_prompts(args.seed, args.per_family)
     greedy = measure(model, tok, prompts, 0.0)
-    sampled = measure(model, tok, prompts, 0.8)
+    sampled = measure(model, tok, prompts, 0.8, args.draws)
     variation = story_variation(model, tok, STORY_PROMPT)
     sizes = size_report(model, tok, args.seed, args.per_family)
     endless = endless_report(model, tok, args.seed, args.per_family)
