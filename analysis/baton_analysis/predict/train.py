@@ -44,7 +44,7 @@ def recipe(dataset: Dataset, options) -> dict:
              "epochs": options.epochs, "trees": options.trees}  # yapf: disable
     for name, limit in (("train", options.train_rows_max), ("validation",
                                                             options.train_rows_max // 2)):
-        answers = some_answers(dataset.of(name), limit)
+        answers = chosen_answers(dataset.of(name), limit, options.balance)
         found[f"{name}_answers"] = len(answers)
         found[f"{name}_rows"] = sum(answer.length - 1 for answer in answers)
         lengths = ((answer.request_id, answer.length) for answer in answers)
@@ -58,11 +58,10 @@ class Trained:
 
     def __init__(self, dataset: Dataset, flags: np.ndarray, options):
         self._dataset, self._flags, self._options = dataset, flags, options
-        self.train = frame_of(dataset, some_answers(dataset.of("train"), options.train_rows_max),
-                              flags)
-        self.valid = frame_of(dataset,
-                              some_answers(dataset.of("validation"), options.train_rows_max // 2),
-                              flags)
+        chosen = lambda split, limit: frame_of(
+            dataset, chosen_answers(dataset.of(split), limit, options.balance), flags)
+        self.train = chosen("train", options.train_rows_max)
+        self.valid = chosen("validation", options.train_rows_max // 2)
         for name, frame in (("train", self.train), ("validation", self.valid)):
             if not frame.rows or not frame.ends.natural.any():
                 raise InputError(
@@ -113,6 +112,36 @@ def write_said(path: str, kind: str, seed: int, frame: Frame, logits: np.ndarray
     file.replace(path, content.getvalue())
 
 
+def chosen_answers(answers: list[Answer], rows_max: int, balance: str) -> list[Answer]:
+    """Answers with at most so many rows: as they come, or of all families alike.
+
+    A family is known before its answers are, so that to take more of one, unlike weights by
+    length, says nothing about how its answers end.
+    """
+    if balance == "none":
+        return some_answers(answers, rows_max)
+    families = {}
+    for answer in answers:
+        families.setdefault(answer.family, []).append(answer)
+    shares = even_shares({
+        family: sum(answer.length for answer in own) for family, own in families.items()
+    }, rows_max)
+    chosen = {
+        answer.request_id
+        for family, own in families.items() for answer in some_answers(own, shares[family])
+    }
+    return [answer for answer in answers if answer.request_id in chosen]
+
+
+def even_shares(rows: dict[str, int], rows_max: int) -> dict[str, int]:
+    """Of `rows_max` alike for all, and all of it for those that have less."""
+    shares, left = {}, rows_max
+    for number, (family, own) in enumerate(sorted(rows.items(), key=lambda item: item[1])):
+        shares[family] = min(own, left // (len(rows) - number))
+        left -= shares[family]
+    return shares
+
+
 def some_answers(answers: list[Answer], rows_max: int) -> list[Answer]:
     """Answers with at most so many rows, spread evenly over all."""
     rows = sum(answer.length for answer in answers)
@@ -135,6 +164,10 @@ def add_training_options(parser: argparse.ArgumentParser):
     parser.add_argument("--rows-max", type=int, default=ROWS_MAX,
                         help="held in memory; of a larger set some prompts are left out")
     parser.add_argument("--train-rows-max", type=int, default=TRAIN_ROWS_MAX)
+    parser.add_argument(
+        "--balance", choices=("none", "families"), default="none",
+        help="which answers these rows are of: a part of all, or of every family "
+        "the same number of rows, as far as it has them")
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -17,7 +17,7 @@ import synthetic_dataset
 from dataset_test import DatasetCase
 from baton_analysis.errors import InputError
 from baton_analysis.predict import __main__ as predict
-from baton_analysis.predict import aims, bins, file, judging, models
+from baton_analysis.predict import aims, bins, file, judging, models, train
 from baton_analysis.predict.frame import frame_of
 from baton_analysis.predict.study import write_page
 
@@ -168,6 +168,41 @@ class TrainTest(DatasetCase):
         code, _, complaint = study("--train-rows-max", "600")
         self.assertEqual(code, 2)
         self.assertIn("survival-1.json but no recipe.json", complaint)
+
+
+class ChosenTest(DatasetCase):
+
+    def rows(self, answers):
+        found = {}
+        for answer in answers:
+            found[answer.family] = found.get(answer.family, 0) + answer.length
+        return found
+
+    def test_shares_are_even_as_far_as_families_have_rows(self):
+        shares = train.even_shares({"a": 1000, "b": 30, "c": 500}, 630)
+        self.assertEqual(shares, {"b": 30, "a": 300, "c": 300})
+        self.assertEqual(train.even_shares({"a": 1000, "b": 30}, 5000), {"a": 1000, "b": 30})
+
+    def test_a_short_family_is_taken_whole(self):
+        answers = self.written(prompts=120).of("train")
+        have = self.rows(answers)
+        self.assertGreater(have["story"], 1.5 * have["answer"])
+        limit = 2 * have["answer"] + 200
+        drawn = self.rows(train.chosen_answers(answers, limit, "none"))
+        self.assertLess(drawn["answer"], 0.8 * have["answer"])
+        alike = self.rows(train.chosen_answers(answers, limit, "families"))
+        self.assertEqual(alike["answer"], have["answer"])
+        self.assertGreater(alike["story"], have["answer"])
+        self.assertLessEqual(sum(alike.values()), limit)
+
+    def test_what_is_taken_of_a_family_does_not_depend_on_how_its_answers_end(self):
+        answers = self.written(prompts=120).of("train")
+        story = [answer for answer in answers if answer.family == "story"]
+        taken = [answer for answer in train.chosen_answers(answers, 4000, "families")
+                 if answer.family == "story"]  # yapf: disable
+        self.assertLess(len(taken), 0.7 * len(story))
+        mean = lambda some: sum(answer.length for answer in some) / len(some)
+        self.assertAlmostEqual(mean(taken), mean(story), delta=0.15 * mean(story))
 
 
 class PageTest(unittest.TestCase):
