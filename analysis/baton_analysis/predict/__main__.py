@@ -1,11 +1,11 @@
-"""scripts/eos train, evaluate and study."""
+"""scripts/eos train, evaluate, study and directions."""
 
 import importlib
 import sys
 
 from baton_analysis.predict.kinds import INSTALL
 
-COMMANDS = ("train", "evaluate", "study")
+COMMANDS = ("train", "evaluate", "study", "directions")
 
 
 def main(arguments: list[str]) -> int:
