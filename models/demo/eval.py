@@ -3,8 +3,8 @@
 
 Usage: eval.py MODEL_DIR [--per-family 40] [--draws 1] [--seed 7] [--json FILE]
 Prompts come from corpus.eval_prompts: combinations that training never saw. A family with fewer of them than
---per-family is asked all it has; --draws answers to each are drawn at temperature 0.8. Shares have intervals of 95 %
-over prompts. Exit status 1 if a bound is missed.
+--per-family is asked all it has. At temperature 0.8 --draws answers are drawn to each prompt whose answer is right or
+wrong; the shares of right ones have intervals of 95 % over prompts. Exit status 1 if a bound is missed.
 """
 
 import argparse
@@ -82,7 +82,8 @@ def measure(model, tok, prompts, temperature, draws=1):
     report = {}
     for family in dict.fromkeys(f for f, _ in prompts):
         asked = [p for f, p in prompts if f == family]
-        drawn = [generate(model, tok, asked, LIMIT.get(family, OTHER_LIMIT), temperature, seed) for seed in range(draws)]
+        drawn = [generate(model, tok, asked, LIMIT.get(family, OTHER_LIMIT), temperature, seed)
+                 for seed in range(draws if family in RIGHT else 1)]
         got = [answer for answers in drawn for answer in answers]
         lengths = [n for _, n, _ in got]
         row = {"prompts": len(asked), "answers": len(got), "ended_by_eos": sum(e for _, _, e in got),
@@ -157,7 +158,7 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__)
     ap.add_argument("model")
     ap.add_argument("--per-family", type=int, default=40, help="different prompts of each, at most")
-    ap.add_argument("--draws", type=int, default=1, help="answers to each of them at temperature 0.8")
+    ap.add_argument("--draws", type=int, default=1, help="answers at temperature 0.8 to prompts whose answer is right or wrong")
     ap.add_argument("--seed", type=int, default=7)
     ap.add_argument("--json")
     args = ap.parse_args()
