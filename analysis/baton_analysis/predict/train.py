@@ -113,33 +113,34 @@ def write_said(path: str, kind: str, seed: int, frame: Frame, logits: np.ndarray
 
 
 def chosen_answers(answers: list[Answer], rows_max: int, balance: str) -> list[Answer]:
-    """Answers with at most so many rows: as they come, or of all families alike.
+    """Answers with at most so many rows: a part of all, or of short families all and of others a part.
 
     A family is known before its answers are, so that to take more of one, unlike weights by
     length, says nothing about how its answers end.
     """
     if balance == "none":
         return some_answers(answers, rows_max)
-    families = {}
+    rows = {}
     for answer in answers:
-        families.setdefault(answer.family, []).append(answer)
-    shares = even_shares({
-        family: sum(answer.length for answer in own) for family, own in families.items()
-    }, rows_max)
-    chosen = {
-        answer.request_id
-        for family, own in families.items() for answer in some_answers(own, shares[family])
-    }
-    return [answer for answer in answers if answer.request_id in chosen]
+        rows[answer.family] = rows.get(answer.family, 0) + answer.length
+    whole = whole_families(rows, rows_max)
+    rest = [answer for answer in answers if answer.family not in whole]
+    left = rows_max - sum(rows[family] for family in whole)
+    taken = {answer.request_id for answer in some_answers(rest, left)}
+    return [
+        answer for answer in answers if answer.family in whole or answer.request_id in taken
+    ]
 
 
-def even_shares(rows: dict[str, int], rows_max: int) -> dict[str, int]:
-    """Of `rows_max` alike for all, and all of it for those that have less."""
-    shares, left = {}, rows_max
-    for number, (family, own) in enumerate(sorted(rows.items(), key=lambda item: item[1])):
-        shares[family] = min(own, left // (len(rows) - number))
-        left -= shares[family]
-    return shares
+def whole_families(rows: dict[str, int], rows_max: int) -> set[str]:
+    """Those that have no more than an even share of what the shorter ones leave of `rows_max`."""
+    whole, left = set(), rows_max
+    for family, own in sorted(rows.items(), key=lambda item: item[1]):
+        if own > left // (len(rows) - len(whole)):
+            break
+        whole.add(family)
+        left -= own
+    return whole
 
 
 def some_answers(answers: list[Answer], rows_max: int) -> list[Answer]:
@@ -166,8 +167,8 @@ def add_training_options(parser: argparse.ArgumentParser):
     parser.add_argument("--train-rows-max", type=int, default=TRAIN_ROWS_MAX)
     parser.add_argument(
         "--balance", choices=("none", "families"), default="none",
-        help="which answers these rows are of: a part of all, or of every family "
-        "the same number of rows, as far as it has them")
+        help="which answers these rows are of: a part of all, or of families with less "
+        "than an even share all, and a part of the others")
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

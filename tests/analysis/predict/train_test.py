@@ -178,10 +178,12 @@ class ChosenTest(DatasetCase):
             found[answer.family] = found.get(answer.family, 0) + answer.length
         return found
 
-    def test_shares_are_even_as_far_as_families_have_rows(self):
-        shares = train.even_shares({"a": 1000, "b": 30, "c": 500}, 630)
-        self.assertEqual(shares, {"b": 30, "a": 300, "c": 300})
-        self.assertEqual(train.even_shares({"a": 1000, "b": 30}, 5000), {"a": 1000, "b": 30})
+    def test_families_with_less_than_an_even_share_are_taken_whole(self):
+        rows = {"a": 1000, "b": 30, "c": 280, "d": 400}
+        self.assertEqual(train.whole_families(rows, 900), {"b", "c"})
+        self.assertEqual(train.whole_families(rows, 800), {"b"})
+        self.assertEqual(train.whole_families(rows, 100), set())
+        self.assertEqual(train.whole_families(rows, 1710), set(rows))
 
     def test_a_short_family_is_taken_whole(self):
         answers = self.written(prompts=120).of("train")
