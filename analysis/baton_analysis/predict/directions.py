@@ -36,7 +36,9 @@ def main(arguments: list[str]) -> int:
         states = States(dataset, options.model)
         answers = chosen_answers(dataset.of("train"), options.train_rows_max, "families")
         frame = bare_frame(answers)
-        found = choose(frame, states.of(frame), options.dims)
+        table = states.of(frame)
+        states.check(frame, table)
+        found = choose(frame, table, options.dims)
         write(options.out, found, dataset.fingerprint)
         print(f"{len(found)} directions of {found.shape[1]}, out of {frame.rows:,} rows of "
               f"{len(frame.answers):,} answers -> {options.out}")

@@ -14,6 +14,9 @@ from baton_analysis.predict.dataset import Answer, Dataset
 from baton_analysis.predict.frame import Frame
 
 BATCH_TOKENS = 8192
+CHECKED_ANSWERS = 8
+# Of log P(EOS) in the median row: bf16 is off by some hundredths, another model by several.
+LOGPROB_OFF_MAX = 0.5
 
 
 class States:
@@ -21,12 +24,16 @@ class States:
     def __init__(self, dataset: Dataset, model: str):
         transformers.utils.logging.disable_progress_bar()
         try:
-            self._model = transformers.AutoModelForCausalLM.from_pretrained(
-                model, dtype=torch.float32).eval().model
+            whole = transformers.AutoModelForCausalLM.from_pretrained(model,
+                                                                      dtype=torch.float32).eval()
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(model)
         except (OSError, ValueError) as error:
             raise InputError(f"{model} cannot be read as a model: {error}; name the folder of the "
                              "model that the data set was made with") from error
+        self._folder = model
+        self._model, self._head = whole.model, whole.lm_head
+        ends = whole.generation_config.eos_token_id
+        self._ends = ends if isinstance(ends, list) else [ends]
         self._prompts = _prompts(os.path.join(dataset.folder, "split.jsonl"))
 
     def of(self, frame: Frame) -> np.ndarray:
@@ -41,6 +48,22 @@ class States:
             group.append(number)
         self._compute(frame, group, found)
         return found
+
+    @torch.inference_mode()
+    def check(self, frame: Frame, states: np.ndarray):
+        """These states must say of EOS what was recorded."""
+        off = []
+        for number in range(min(CHECKED_ANSWERS, len(frame.answers))):
+            own = states[frame.starts[number]:frame.starts[number + 1]].astype(np.float32)
+            said = torch.log_softmax(self._head(torch.from_numpy(own)), dim=-1)
+            said = torch.logsumexp(said[:, self._ends], dim=-1).numpy()
+            off.append(np.abs(said - frame.answers[number].figures[:-1, 0]))
+        median = float(np.nanmedian(np.concatenate(off)))
+        if not median <= LOGPROB_OFF_MAX:
+            raise InputError(
+                f"log P(EOS) of the model in {self._folder} is off by {median:.2f} in the median "
+                f"row, expected at most {LOGPROB_OFF_MAX}; name the folder of the model that was "
+                "recorded")
 
     @torch.inference_mode()
     def _compute(self, frame, group, found):

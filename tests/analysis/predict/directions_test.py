@@ -118,6 +118,19 @@ class StatesTest(DatasetCase):
                     wanted = model(torch.tensor([ids])).last_hidden_state[0, -1].numpy()
                 np.testing.assert_allclose(found[start + row], wanted, atol=0.02)
 
+    def test_a_model_that_was_not_recorded_is_refused(self):
+        states = States(self.dataset, str(DEMO))
+        found = states.of(self.frame)
+        with self.assertRaisesRegex(InputError, "off by .* name the folder of the model that was"):
+            states.check(self.frame, found)  # the synthetic figures are nobody's
+        model = transformers.AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32)
+        for number, answer in enumerate(self.frame.answers):
+            own = found[self.frame.starts[number]:self.frame.starts[number + 1]].astype(np.float32)
+            with torch.no_grad():
+                said = torch.log_softmax(model.lm_head(torch.from_numpy(own)), dim=-1)
+            answer.figures[:-1, 0] = said[:, [1, 2]].exp().sum(dim=-1).log().numpy()
+        states.check(self.frame, found)
+
     def test_prompts_of_other_lengths_are_refused(self):
         self.frame.answers[-1].prompt_length += 1
         with self.assertRaisesRegex(InputError, "tokens as one message of a chat"):
