@@ -1,7 +1,7 @@
 // The CPU time that one step's estimates take on the engine's thread, for each kind of model, with
-// random weights in sizes that training gives. Prints a line per kind.
+// random weights in sizes that training gives, and for predictor files. Prints a line per model.
 //
-//   bench_predictor [sequences]        default 64
+//   bench_predictor [sequences [FILE…]]        default 64, and the demo model's predictor
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <vector>
 
 #include "common/eos/predict/end_predictor.h"
 #include "common/eos/predict/models.h"
@@ -94,13 +95,16 @@ std::unique_ptr<EosPredictor> Gru(int32_t hidden) {
                                     Layers(static_cast<size_t>(hidden) + beside, {32, kBins}));
 }
 
-void Measure(const char* name, std::unique_ptr<EosPredictor> model, int32_t sequences) {
-  std::unique_ptr<PredictorFile> file;
-  if (model != nullptr) {
-    file = std::make_unique<PredictorFile>();
-    file->model = std::move(model);
-    file->tail_mean = 2048;
-  }
+std::unique_ptr<PredictorFile> FileOf(std::unique_ptr<EosPredictor> model) {
+  auto file = std::make_unique<PredictorFile>();
+  file->model = std::move(model);
+  file->tail_mean = 2048;
+  return file;
+}
+
+// `file` null: lengths that were learnt.
+void Measure(const char* name, std::unique_ptr<PredictorFile> file, int32_t sequences) {
+  const size_t dims = file && file->probe ? static_cast<size_t>(file->probe->dims) : 0;
   EndPredictor predictor(std::move(file), {});
   for (int32_t i = 0; i < 100; ++i) {
     predictor.survival().Add({.length_class = "a", .to = 100 + i, .natural = true});
@@ -110,6 +114,7 @@ void Measure(const char* name, std::unique_ptr<EosPredictor> model, int32_t sequ
                     {.prompt_tokens = 100, .temperature = 1, .length_class = "a"}, {}, true);
   }
   SampledToken token;
+  token.probe = Weights(dims);
   const double begin = CpuSeconds();
   for (int32_t step = 1; step <= kSteps; ++step) {
     for (int32_t i = 1; i <= sequences; ++i) {
@@ -127,15 +132,32 @@ void Measure(const char* name, std::unique_ptr<EosPredictor> model, int32_t sequ
               spent / kSteps * 1e6, sequences, spent / kSteps / sequences * 1e6);
 }
 
+bool MeasureFile(const std::string& path, int32_t sequences) {
+  auto file = ReadPredictorFile(path);
+  if (!file.ok()) {
+    std::fprintf(stderr, "bench_predictor: %s\n", file.status().ToString().c_str());
+    return false;
+  }
+  const std::string name = path.substr(path.rfind('/') + 1);
+  Measure(name.c_str(), std::make_unique<PredictorFile>(*std::move(file)), sequences);
+  return true;
+}
+
 }  // namespace
 }  // namespace baton
 
 int main(int argc, char** argv) {
   const int32_t sequences = argc > 1 ? std::max(1, std::atoi(argv[1])) : 64;
+  std::vector<std::string> files(argv + std::min(argc, 2), argv + argc);
+  if (files.empty())
+    files.push_back(std::string(BATON_SOURCE_DIR) + "/models/demo/eos_predictor.json");
   baton::Measure("learnt", nullptr, sequences);
-  baton::Measure("logistic, 42 features", baton::Logistic(), sequences);
-  baton::Measure("trees, 10 x 100 of depth 5", baton::Trees(100, 5), sequences);
-  baton::Measure("mlp, 64-64", baton::Mlp(), sequences);
-  baton::Measure("gru, 32", baton::Gru(32), sequences);
+  baton::Measure("logistic, 42 features", baton::FileOf(baton::Logistic()), sequences);
+  baton::Measure("trees, 10 x 100 of depth 5", baton::FileOf(baton::Trees(100, 5)), sequences);
+  baton::Measure("mlp, 64-64", baton::FileOf(baton::Mlp()), sequences);
+  baton::Measure("gru, 32", baton::FileOf(baton::Gru(32)), sequences);
+  for (const std::string& file : files) {
+    if (!baton::MeasureFile(file, sequences)) return 2;
+  }
   return 0;
 }
