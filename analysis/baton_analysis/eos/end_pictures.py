@@ -1,4 +1,4 @@
-"""Three pictures of ends: the last steps before, how long answers are, and temperature."""
+"""Four pictures of ends: the last steps before, sentence ends, how long answers are, temperature."""
 
 import numpy as np
 from matplotlib.lines import Line2D
@@ -6,7 +6,7 @@ from matplotlib.ticker import PercentFormatter
 
 from baton_analysis import style
 from baton_analysis.eos import drawing
-from baton_analysis.eos.gather import TAIL, Family
+from baton_analysis.eos.gather import SENTENCES, TAIL, Family
 from baton_analysis.eos.statistics import Ends, kaplan_meier, survival_quantile
 
 TEMPERATURE_REQUESTS_MIN = 10
@@ -43,6 +43,58 @@ def before_the_end(families: list[Family]):
         lowest.set_xlabel("steps to the end (0 = the draw of EOS)")
         lowest.tick_params(labelbottom=True)
     return fig
+
+
+def sentence_ends(families: list[Family]):
+    families = [f for f in families if _behind_sentences(f) is not None]
+    if not families:
+        return "no answer that ended by itself has a token that ends a sentence or a line"
+    fig, flat, axes = drawing.panels(
+        f"EOS probability behind the last {SENTENCES} sentences of answers",
+        "answers that ended by themselves: median and middle half of the rows right behind a "
+        "sentence or line",
+        [f"{f.label}: {drawing.count(len(f.peaks.items), 'answer')}"
+         for f in families], 2.0, legend=True, sharex=True, sharey=True)
+    back = np.arange(-SENTENCES, 1)
+    for panel, family in zip(flat, families):
+        inside, behind = np.array(family.peaks.items)[:, 0], _behind_sentences(family)
+        if not np.isnan(inside).all():
+            low, high = np.nanpercentile(drawing.clipped(inside), (25, 75))
+            panel.axhspan(low, high, color=style.GREY, alpha=0.25, linewidth=0)
+        low, middle, high = behind
+        panel.vlines(back, low, high, color=style.SKY, linewidth=4)
+        panel.plot(back[:-1], middle[:-1], "o-", color=style.BLUE, markersize=4)
+        panel.plot(0, middle[-1], "D", color=style.ORANGE, clip_on=False)
+        panel.set_xlim(-SENTENCES - 0.5, 0.5)
+    drawing.odds_axis(flat[0], "y",
+                      np.concatenate([np.array(f.peaks.items).ravel() for f in families]))
+    for row in axes:
+        row[0].set_ylabel("probability of EOS")
+    for column in axes.T:
+        lowest = [panel for panel in column if panel.get_visible()][-1]
+        lowest.set_xlabel("sentences to the end (0 = the draw of EOS)")
+        lowest.tick_params(labelbottom=True)
+    style.legend_under_titles(fig, [
+        Line2D([], [], color=style.BLUE, marker="o", label="behind a sentence"),
+        Line2D([], [], color=style.ORANGE, marker="D", linestyle="", label="the end itself"),
+        Line2D([], [], color=style.GREY, alpha=0.4, linewidth=8, label="inside of sentences")
+    ])
+    return fig
+
+
+def _behind_sentences(family: Family) -> np.ndarray | None:
+    """Quartiles behind each of the last sentences and of the end: [3, SENTENCES + 1]."""
+    if not family.peaks.items:
+        return None
+    peaks = drawing.clipped(np.array(family.peaks.items)[:, 1:])
+    known = (~np.isnan(peaks)).sum(axis=0)
+    if not known[:-1].any():
+        return None
+    # A sentence that only a few answers have is no picture of the family.
+    enough = known >= max(1, 0.1 * len(peaks))
+    band = np.full((3, SENTENCES + 1), np.nan)
+    band[:, enough] = np.nanpercentile(peaks[:, enough], (25, 50, 75), axis=0)
+    return band
 
 
 def survival(families: list[Family]):

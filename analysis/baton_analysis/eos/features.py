@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from baton_analysis.eos.log import ENTROPY, HAZARD, RANK, STEP, TOKEN, Sequence
+from baton_analysis.eos.log import ENTROPY, HAZARD, RANK, STEP, TOKEN, TOP1, Sequence
 
 WINDOWS = (8, 32)
 REPEAT_WINDOW = 32
@@ -14,6 +14,7 @@ NAMES = {
     "sampling": "EOS chance after sampling, this row",
     "rank": "EOS rank, this row",
     "entropy": "entropy, this row",
+    "gap": "EOS gap to the likeliest, this row",
     **{
         f"{kind}_{window}": f"EOS {kind}, "
         f"{'all rows' if window == 'all' else f'last {window} rows'}"
@@ -23,6 +24,11 @@ NAMES = {
     "slope": "EOS slope, last 32 rows",
     "repeats": "repeated 4-grams, last 32 rows",
     "length": "length so far",
+    "behind_end": "EOS behind the last sentence end",
+    "at_end": "EOS at the last sentence end",
+    "rise": "EOS rise over 3 sentence ends",
+    "highest": "EOS highest behind sentence ends",
+    "since_end": "rows since the last sentence end",
 }
 
 
@@ -32,14 +38,16 @@ def log_odds(logprob: np.ndarray) -> np.ndarray:
         return logprob - np.log(-np.expm1(np.minimum(logprob, -1e-16)))
 
 
-def features(sequence: Sequence, at: np.ndarray) -> np.ndarray:
-    """The features of the rows with the indices `at`: [len(at), len(NAMES)]."""
+def features(sequence: Sequence, at: np.ndarray, ends: np.ndarray | None = None) -> np.ndarray:
+    """The features of the rows with the indices `at`: [len(at), len(NAMES)]. `ends`: of each row
+    whether its token ends a sentence or a line; None where that is not known."""
     x = sequence.logprob
     columns = {
         "now": log_odds(x[at]),
         "sampling": sequence.rows[at, HAZARD],
         "rank": sequence.rows[at, RANK],
         "entropy": sequence.rows[at, ENTROPY],
+        "gap": gaps(sequence.rows[at, TOP1], x[at]),
         "repeats": _window(repeated_grams(sequence.rows[:, TOKEN]), at, REPEAT_WINDOW, np.nanmean),
         "length": sequence.rows[at, STEP],
     }
@@ -50,7 +58,40 @@ def features(sequence: Sequence, at: np.ndarray) -> np.ndarray:
     columns["slope"] = slopes(trailing(x, at, 32))
     for kind, values in zip(("mean", "max", "std"), running(x)):
         columns[f"{kind}_all"] = values[at]
+    columns |= {key: values[at] for key, values in sentence_ends(x, ends).items()}
     return np.column_stack([columns[key] for key in NAMES])
+
+
+def gaps(top1: np.ndarray, logprob: np.ndarray) -> np.ndarray:
+    """How far ln p of EOS is below that of the likeliest token."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gap = np.log(top1) - logprob
+    return np.where(np.isfinite(gap), gap, np.nan)
+
+
+def sentence_ends(x: np.ndarray, ends: np.ndarray | None) -> dict[str, np.ndarray]:
+    """What the rows at sentence ends and right behind them had, as known at each row; NaN before
+    there was any. The row behind an end is that in which the answer might have ended there."""
+    nothing = np.full(len(x), np.nan)
+    if ends is None:
+        return dict.fromkeys(("behind_end", "at_end", "rise", "highest", "since_end"), nothing)
+    rows = np.arange(len(x))
+    at = np.flatnonzero(ends)
+    behind = at[at + 1 < len(x)] + 1
+
+    def nth_last(places, n):
+        seen = np.searchsorted(places, rows, side="right")
+        return np.concatenate((np.full(n, np.nan), x[places]))[seen]
+
+    highest = np.fmax.accumulate(np.concatenate(([np.nan], x[behind])))
+    last = np.concatenate(([np.nan], at))[np.searchsorted(at, rows, side="right")]
+    return {
+        "behind_end": nth_last(behind, 1),
+        "at_end": nth_last(at, 1),
+        "rise": nth_last(behind, 1) - nth_last(behind, 3),
+        "highest": highest[np.searchsorted(behind, rows, side="right")],
+        "since_end": rows - last,
+    }
 
 
 def trailing(x: np.ndarray, at: np.ndarray, window: int) -> np.ndarray:

@@ -18,6 +18,7 @@ CURVES_MAX = 48
 CURVE_ROWS_MAX = 20_000  # longer answers are not among the typical ones
 TAILS_MAX = 1_000
 TAIL = 64
+SENTENCES = 8  # ends of sentences before the end of an answer
 SUSPECTS_MAX = 100
 LOOP_ROWS, LOOP_SHARE = 64, 0.5
 
@@ -79,6 +80,7 @@ class Family:
         self.figures = Reservoir(FIGURES_MAX, f"figures {name}")
         self.curves = Reservoir(CURVES_MAX, f"curves {name}")
         self.tails = Reservoir(TAILS_MAX, f"tails {name}")
+        self.peaks = Reservoir(TAILS_MAX, f"peaks {name}")
         self.temperatures: dict[float | None, Temperature] = {}
         self.longest: list[Suspect] = []  # a heap
         self.looping: list[Suspect] = []  # likewise
@@ -111,7 +113,8 @@ class Gathered:
         }
 
 
-def gather(reader: LogReader, labels: Labels) -> Gathered:
+def gather(reader: LogReader, labels: Labels, sentence_ends: np.ndarray | None = None) -> Gathered:
+    """`sentence_ends`: by token id whether it ends a sentence or a line, where that is known."""
     gathered = Gathered()
     for sequence in reader.sequences():
         label = labels.of(sequence.request_id)
@@ -123,10 +126,19 @@ def gather(reader: LogReader, labels: Labels) -> Gathered:
         family.ends.add(sequence.length, sequence.natural)
         _note_temperature(family, label.temperature, sequence)
         _note_reliability(gathered, sequence)
-        _note_requests(family, sequence)
+        ends = _ends_of(sequence, sentence_ends)
+        _note_requests(family, sequence, ends)
         _note_suspect(family, sequence)
-        _note_rows(gathered.sample, family, sequence)
+        _note_rows(gathered.sample, family, sequence, ends)
     return gathered
+
+
+def _ends_of(sequence: Sequence, sentence_ends: np.ndarray | None) -> np.ndarray | None:
+    tokens = sequence.rows[:, TOKEN]
+    if sentence_ends is None or np.isnan(tokens).any():
+        return None
+    known = (tokens >= 0) & (tokens < len(sentence_ends))
+    return known & sentence_ends[np.where(known, tokens, 0).astype(int)]
 
 
 def _family(families: dict[tuple[bool, str], Family], name: str | None) -> Family:
@@ -162,7 +174,7 @@ def _note_reliability(gathered, sequence: Sequence):
             reliability.add(sequence.rows[:, column], happened)
 
 
-def _note_requests(family: Family, sequence: Sequence):
+def _note_requests(family: Family, sequence: Sequence, ends: np.ndarray | None):
     logprob = sequence.logprob
     if np.isnan(logprob).all():
         return
@@ -173,6 +185,8 @@ def _note_requests(family: Family, sequence: Sequence):
                                           log_odds(logprob)))
     if sequence.natural and len(logprob) > 1:
         family.tails.offer(lambda: _tail(logprob))
+        if ends is not None:
+            family.peaks.offer(lambda: _peaks(logprob, ends))
 
 
 def _figures(sequence: Sequence) -> Figures:
@@ -189,6 +203,21 @@ def _tail(logprob):
     last = log_odds(logprob[-TAIL:])
     tail[TAIL - len(last):] = last
     return tail
+
+
+def _peaks(logprob, ends):
+    """Log-odds of EOS: the middle of the rows inside of sentences, then the rows behind the last
+    SENTENCES sentence ends, then the row of the end; NaN where there is none. [SENTENCES + 2]"""
+    behind = np.concatenate(([False], ends[:-1]))
+    behind[-1] = False
+    last = log_odds(logprob[behind])[-SENTENCES:]
+    inside = log_odds(logprob[:-1][~behind[:-1]])
+    peaks = np.full(SENTENCES + 2, np.nan, dtype=np.float32)
+    if not np.isnan(inside).all():
+        peaks[0] = np.nanmedian(inside)
+    peaks[1 + SENTENCES - len(last):-1] = last
+    peaks[-1] = log_odds(logprob[-1:])[0]
+    return peaks
 
 
 def _note_suspect(family: Family, sequence: Sequence):
@@ -217,7 +246,7 @@ def _push(heap, suspect):
         heapq.heappushpop(heap, suspect)
 
 
-def _note_rows(sample: RowSample, family: Family, sequence: Sequence):
+def _note_rows(sample: RowSample, family: Family, sequence: Sequence, ends: np.ndarray | None):
     """The last row is left out: what the row of step t announces is token t itself, so with the row
     of the end EOS would look as if it foretold itself."""
     at, keys = sample.choose(len(sequence.rows) - 1)
@@ -229,4 +258,4 @@ def _note_rows(sample: RowSample, family: Family, sequence: Sequence):
         np.full(len(at), family.number),
         sequence.rows[at, STEPS],
     ])
-    sample.add(keys, np.hstack([features(sequence, at), known]))
+    sample.add(keys, np.hstack([features(sequence, at, ends), known]))

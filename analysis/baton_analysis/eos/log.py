@@ -15,13 +15,13 @@ import numpy as np
 from baton_analysis.eos.files import files_of, open_lines
 from baton_analysis.errors import InputError
 
-# Of requests that have not ended; 56 bytes each.
+# Of requests that have not ended; 64 bytes each.
 OPEN_ROWS_MAX = 4_000_000
 STEP_MAX = 2**31 - 1
 
 COLUMNS = ("step", "current_token_id", "eos_logprob", "eos_prob", "eos_prob_sampling", "eos_rank",
-           "entropy")
-STEP, TOKEN, LOGPROB, PROB, HAZARD, RANK, ENTROPY = range(len(COLUMNS))
+           "entropy", "top1_prob")
+STEP, TOKEN, LOGPROB, PROB, HAZARD, RANK, ENTROPY, TOP1 = range(len(COLUMNS))
 _values_of = itemgetter(*COLUMNS)
 
 # Says of an answer that it stopped, not by what. Only its last token can tell, where it is EOS.

@@ -16,6 +16,7 @@ from baton_analysis.eos.log import LogReader
 from baton_analysis.eos.page import Page
 from baton_analysis.eos.ranking import rank
 from baton_analysis.errors import InputError
+from baton_analysis.predict import boundaries
 
 DPI = 150  # sharp on phones, too
 # A family may have a dollar in its name, which is no formula.
@@ -45,11 +46,15 @@ def main(arguments: list[str]) -> int:
         if options.families:
             labels.read_families(options.families)
         reader = LogReader(options.logs)
-        gathered = gather(reader, labels)
+        sentence_ends = None
+        if options.model:
+            sentence_ends = boundaries.flags_by_id(options.model) != 0
+        gathered = gather(reader, labels, sentence_ends)
         if not gathered.requests:
             raise InputError(f"no rows in {', '.join(options.logs)}; give a log that has some")
         with matplotlib.rc_context(RC):
-            _Report(options, gathered).write(tables.lacks(gathered, reader, labels))
+            _Report(options, gathered).write(
+                tables.lacks(gathered, reader, labels, sentence_ends is not None))
     except InputError as error:
         print(f"eos report: {error}", file=sys.stderr)
         return 2
@@ -66,13 +71,16 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--families", metavar="FILE",
         help='JSON object {"REQUEST ID": "FAMILY"}: the prompt family of each request')
+    parser.add_argument(
+        "--model", metavar="DIR",
+        help="folder of the model, whose tokenizer.json tells which tokens end a sentence")
     return parser.parse_args(arguments)
 
 
 class _Report:
 
     def __init__(self, options, gathered: Gathered):
-        self._out, self._gathered = options.out, gathered
+        self._out, self._gathered, self._model = options.out, gathered, options.model
         self._families = sorted(gathered.families.values(), key=lambda family: -family.ends.count)
         self._many = gathered.named > 0
         if not self._many:
@@ -87,6 +95,9 @@ class _Report:
             for name, heading, caption in REQUESTS:
                 self._of_requests(name, heading, caption)
             self._before_the_end()
+            if self._model:
+                self._sentence_ends()
+            self._lengths()
             self._judged()
             self._runaways()
             self._temperatures()
@@ -125,11 +136,22 @@ class _Report:
             "before_the_end", end_pictures.before_the_end(self._families),
             "Half of the answers lie in the band; where the line jumps only at 0, nothing was to "
             "be seen before.")
+
+    def _lengths(self):
         self._page.heading("How long answers are")
         self._picture(
             "survival", end_pictures.survival(self._families),
             "Answers that were cut off count as long as they were seen, so limits do not make "
             "answers look short.")
+
+    def _sentence_ends(self):
+        self._page.heading("Where a sentence ends")
+        self._picture(
+            "sentence_ends", end_pictures.sentence_ends(self._families),
+            "An answer may end behind a sentence or a line, and the model raises EOS there. Where "
+            "the marks climb towards the right, it knows that the end is near; where they are "
+            "level, it might have ended after any sentence. What ends a sentence is told by the "
+            "token alone, so the dot of “1.” is taken for one.")
 
     def _judged(self):
         self._page.heading("Is the probability right?")

@@ -57,7 +57,8 @@ def _ends_row(name, ends: Ends):
     ]
 
 
-def lacks(gathered: Gathered, reader: LogReader, labels: Labels) -> list[str]:
+def lacks(gathered: Gathered, reader: LogReader, labels: Labels,
+          sentence_ends: bool) -> list[str]:
     """What these logs cannot tell, and what was left out for it."""
     notes = [
         f"{name} is missing in {100 * rows / reader.rows:.3g} % of the rows; what needs it counts "
@@ -104,9 +105,11 @@ def lacks(gathered: Gathered, reader: LogReader, labels: Labels) -> list[str]:
     if OTHERS_KEY in gathered.families:
         notes.append(
             f'There are more families than this page shows; the last ones are under "{OTHERS}".')
-    notes.append(
-        "Tokens have no text in the log, so sentence ends are not known: the peaks of EOS at "
-        "sentence ends, which foretell ends of stories best, are not among the features.")
+    if not sentence_ends:
+        notes.append(
+            "Tokens have no text in the log, so sentence ends are not known: the peaks of EOS at "
+            "sentence ends, which foretell ends of stories best, are not among the features. Give "
+            "--model DIR, whose tokenizer.json tells them.")
     return notes
 
 

@@ -5,8 +5,9 @@ import unittest
 
 import numpy as np
 
-from synthetic_eos import LogCase, rows, vllm_rows
-from baton_analysis.eos.features import NAMES, features, log_odds, repeated_grams, running, slopes
+from synthetic_eos import LogCase, rows, vllm_rows, without
+from baton_analysis.eos.features import (NAMES, features, log_odds, repeated_grams, running,
+                                         sentence_ends, slopes)
 from baton_analysis.eos.log import LogReader
 
 COLUMN = {key: column for column, key in enumerate(NAMES)}
@@ -41,6 +42,41 @@ class FeaturesTest(LogCase):
         self.assertAlmostEqual(table[3, COLUMN["mean_8"]], (math.log(0.25) + math.log(0.5)) / 2)
         self.assertAlmostEqual(table[2, COLUMN["max_all"]], math.log(0.25))
         self.assertTrue(np.isnan(table[:, COLUMN["entropy"]]).all())
+
+    def test_the_gap_is_that_to_the_likeliest_token(self):
+        _, table = self.of(rows("r", [0.25, 0.001]))
+        self.assertAlmostEqual(table[0, COLUMN["gap"]], math.log(0.5 / 0.25))
+        self.assertAlmostEqual(table[1, COLUMN["gap"]], math.log(0.5 / 0.001))
+        _, table = self.of(without(["top1_prob"], rows("r", [0.25, 0.001])))
+        self.assertTrue(np.isnan(table[:, COLUMN["gap"]]).all())
+
+    def test_what_sentence_ends_had_is_known_from_the_row_behind_them_on(self):
+        rng = np.random.default_rng(3)
+        x, ends = rng.normal(size=60), rng.random(60) < 0.3
+        x[7] = np.nan
+        for ends in (ends, np.zeros(60, bool), np.ones(60, bool)):
+            found = sentence_ends(x, ends)
+            for row in range(60):
+                at = [place for place in range(row + 1) if ends[place]]
+                behind = [place + 1 for place in at if place + 1 <= row]
+                none = math.nan
+                known = [x[place] for place in behind if not math.isnan(x[place])]
+                expected = {
+                    "behind_end": x[behind[-1]] if behind else none,
+                    "at_end": x[at[-1]] if at else none,
+                    "rise": x[behind[-1]] - x[behind[-3]] if len(behind) >= 3 else none,
+                    "highest": max(known, default=none),
+                    "since_end": row - at[-1] if at else none,
+                }
+                for key, value in expected.items():
+                    np.testing.assert_equal(found[key][row], value, f"{key} of row {row}")
+
+    def test_where_sentence_ends_are_not_known_their_features_are_missing(self):
+        sequence, table = self.of(rows("r", [0.1, 0.2, 0.3]))
+        self.assertTrue(np.isnan(table[:, COLUMN["behind_end"]]).all())
+        table = features(sequence, np.arange(3), np.array([True, False, False]))
+        self.assertAlmostEqual(table[1, COLUMN["behind_end"]], math.log(0.2))
+        self.assertEqual(list(table[:, COLUMN["since_end"]]), [0, 1, 2])
 
     def test_log_odds_are_exact_where_the_probability_is_tiny(self):
         self.assertAlmostEqual(log_odds(np.array([-60.0]))[0], -60.0)

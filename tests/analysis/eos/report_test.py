@@ -12,9 +12,15 @@ import subprocess
 import unittest
 from unittest import mock
 
+import numpy as np
+
 from synthetic_eos import LogCase, interleaved, rows, vllm_rows, without
 from baton_analysis.eos import __main__ as eos
 from baton_analysis.eos import judging_pictures
+from baton_analysis.eos.gather import SENTENCES, gather
+from baton_analysis.eos.labels import Labels
+from baton_analysis.eos.log import LogReader
+from baton_analysis.eos.ranking import rank
 
 PICTURES = ["eos_over_steps", "final_eos_hist", "eos_slope_vs_length", "mean_vs_max_eos"]
 OTHERS = ["before_the_end", "survival", "reliability", "auroc"]
@@ -131,8 +137,47 @@ class ReportTest(LogCase):
         self.assertEqual((code, pictures), (0, sorted(PICTURES + OTHERS)))
         for lack in ("entropy is missing in 100 %", "eos_prob is missing in 50 %",
                      "1 request ended by", "so too high", "No FILE.requests.jsonl",
-                     "No prompt families", "sentence ends are not known"):
+                     "No prompt families", "sentence ends are not known", "Give --model DIR"):
             self.assertIn(lack, text)
+
+    def model(self):
+        """Tokens 10 and 11 end a sentence."""
+        folder = os.path.join(self.folder, "model")
+        os.makedirs(folder, exist_ok=True)
+        vocabulary = {f"t{number}": number for number in range(100)}
+        del vocabulary["t10"], vocabulary["t11"]
+        with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+            json.dump({"model": {"vocab": vocabulary | {"end.": 10, "!": 11}}}, file)
+        return folder
+
+    def test_with_the_model_peaks_at_sentence_ends_are_told(self):
+        # Three sentences; EOS is likely behind each, and the end comes behind the last one.
+        tokens, probs = [20, 10, 21, 22, 11, 23, 10, 2], [1e-6, 1e-6, .1, 1e-6, 1e-6, .3, 1e-6, .9]
+        log = self.written(*(rows(f"r{n}", probs, tokens=tokens) for n in range(20)))
+        code, pictures, text, _ = self.report(log, "--model", self.model())
+        self.assertEqual((code, pictures), (0, sorted([*PICTURES, *OTHERS, "sentence_ends"])))
+        self.assertIn("Where a sentence ends", text)
+        self.assertNotIn("--model", text)
+        made = gather(LogReader([log]), Labels(), np.isin(np.arange(100), (10, 11)))
+        family, = made.families.values()
+        peaks = 1 / (1 + np.exp(-np.array(family.peaks.items)))
+        self.assertEqual(peaks.shape, (20, SENTENCES + 2))
+        np.testing.assert_allclose(peaks[:, [0, -3, -2, -1]], [[1e-6, .1, .3, .9]] * 20, rtol=1e-4)
+        self.assertTrue(np.isnan(peaks[:, 1:-3]).all())
+        # Within 4 end the rows 4 to 7, which know of .1, .1, .3 and .3; row 3 knows of .1.
+        self.assertAlmostEqual(rank(made).scores["EOS behind the last sentence end"][1], 0.75)
+
+    def test_a_model_without_sentence_ends_has_no_picture_of_them(self):
+        code, pictures, text, complaints = self.report(
+            self.written(*answers("a", 20, 12)), "--model", self.odd_model())
+        self.assertEqual((code, pictures), (0, sorted(PICTURES + OTHERS)))
+        self.assertIn("no sentence_ends: no answer", complaints)
+
+    def odd_model(self):
+        folder = self.model()
+        with open(os.path.join(folder, "tokenizer.json"), "w", encoding="utf-8") as file:
+            json.dump({"model": {"vocab": {"word": 1}}}, file)
+        return folder
 
     def test_a_log_without_any_probability_still_has_its_lengths(self):
         bare = [
@@ -180,7 +225,8 @@ class ReportTest(LogCase):
         folder = os.path.join(self.folder, "eos.jsonl")
         for arguments, message in (([empty], "no rows in"), ([broken], "line 1"),
                                    (["absent"], "absent cannot be read"),
-                                   ([empty, "--families", "absent"], "--families absent")):
+                                   ([empty, "--families", "absent"], "--families absent"),
+                                   ([empty, "--model", "absent"], "give the folder of the model")):
             code, pictures, _, complaints = self.report(*arguments)
             self.assertEqual((code, pictures), (2, []), arguments)
             self.assertIn(message, complaints)
