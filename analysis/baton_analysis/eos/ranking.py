@@ -10,6 +10,8 @@ from baton_analysis.eos.statistics import auroc, ends_within, kaplan_meier
 
 HORIZONS = (1, 4, 16)
 SURVIVAL = "length alone, by survival"
+# A feature that fewer rows have says something of these few, not of the family.
+SHARE_MIN = 0.1
 
 
 @dataclass
@@ -56,6 +58,8 @@ def rank(gathered: Gathered, family: int | None = None) -> Ranking | None:
 def _score(values, known, ends) -> float | None:
     values = values[known]
     there = ~np.isnan(values)
+    if not len(there) or there.mean() < SHARE_MIN:
+        return None
     return auroc(values[there], ends[there])
 
 

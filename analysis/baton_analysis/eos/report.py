@@ -169,7 +169,8 @@ class _Report:
             "auroc", judging_pictures.auroc(rankings),
             "The row of the end itself is left out: it would foretell itself. “Length alone, by "
             "survival” uses no EOS figure at all, only the curves above (counted on these very "
-            "answers, which flatters small families): it is the mark to beat.")
+            "answers, which flatters small families): it is the mark to beat. “–”: fewer than a "
+            "tenth of the rows have the feature.")
         if everything:
             offered = self._gathered.sample.offered
             self._page.paragraph(

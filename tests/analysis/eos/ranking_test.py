@@ -58,6 +58,20 @@ class RankingTest(LogCase):
         ranking = rank(self.gathered(*(rows(str(n), [0.1] * 7) for n in range(4))))
         self.assertEqual(ranking.scores[SURVIVAL][:2], [1, 1])
 
+    def test_a_feature_that_few_rows_have_is_not_judged(self):
+        # One answer of forty has a sentence in it, right before its end: 2 rows of 361 know of one.
+        requests = [rows(str(n), [0.1] * 10) for n in range(40)]
+        requests[0][7]["current_token_id"] = 99
+        ends = np.zeros(100, bool)
+        ends[99] = True
+        log = self.written(*requests)
+        ranking = rank(gather(LogReader([log]), Labels(), ends))
+        self.assertEqual(ranking.scores[NAMES["behind_end"]], [None] * 3)
+        self.assertIsNotNone(ranking.scores[NAMES["now"]][0])
+        requests = [rows(str(n), [0.1] * 10, tokens=[99] * 10) for n in range(4)]
+        ranking = rank(gather(LogReader([self.written(*requests)]), Labels(), ends))
+        self.assertEqual(ranking.scores[NAMES["behind_end"]][0], 0.5)
+
     def test_one_row_requests_have_no_rows_before_their_end(self):
         self.assertIsNone(rank(self.gathered(rows("r", [0.9]))))
 
