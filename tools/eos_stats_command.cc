@@ -28,6 +28,9 @@ int EosStatsCommand(const Invocation& call) {
     }
   }
   Print(as_json ? StatsJson(stats) : StatsText(stats));
+  for (const std::string& rest : stats.rests()) {
+    std::fprintf(stderr, "%s: left out %s\n", set.program().c_str(), rest.c_str());
+  }
   if (stats.unreadable() == 0) return ToInt(ExitCode::kOk);
   std::fprintf(stderr, "%s: %lld lines are no rows and left out; baton eos validate says which\n",
                set.program().c_str(), static_cast<long long>(stats.unreadable()));

@@ -21,13 +21,20 @@ namespace {
 constexpr size_t kWriteBytes = size_t{1} << 20;
 constexpr size_t kColumns = 19;
 
+// Spreadsheets compute what begins so, and a client chose the id of its request.
+bool LooksLikeAFormula(std::string_view text) {
+  return !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
+}
+
 void AppendQuoted(std::string_view text, std::string* out) {
   // An empty text has quotes, for an empty cell is null.
-  if (!text.empty() && text.find_first_of("\",\n\r") == std::string_view::npos) {
+  if (!text.empty() && text.find_first_of("\",\n\r") == std::string_view::npos &&
+      !LooksLikeAFormula(text)) {
     out->append(text);
     return;
   }
   out->push_back('"');
+  if (LooksLikeAFormula(text)) out->push_back('\'');
   for (const char c : text) {
     if (c == '"') out->push_back('"');
     out->push_back(c);

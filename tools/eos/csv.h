@@ -13,7 +13,8 @@ namespace baton {
 // The line with the names of all columns: the keys of a row, in the order of the log.
 std::string CsvHeader();
 // Appends a row of the log, which ReadEosRow has accepted, as a line of CSV (RFC 4180, but lines
-// end with a newline only). What is null is empty; numbers stand as they do in the log.
+// end with a newline only). What is null is empty; numbers stand as they do in the log. A text
+// that a spreadsheet would compute has an apostrophe in front.
 void AppendCsvLine(std::string_view row, std::string* out);
 
 struct CsvResult {

@@ -1,5 +1,7 @@
 #include "tools/eos/log_stats.h"
 
+#include <utility>
+
 #include "common/base/status.h"
 #include "tools/eos/row_source.h"
 
@@ -16,6 +18,9 @@ absl::Status LogStats::ReadLog(const LogFiles& log) {
     } else {
       ++unreadable_;
     }
+  }
+  if (std::string rest = rows.RestText(rows.rest()); !rest.empty()) {
+    rests_.push_back(std::move(rest));
   }
   EndLog();
   return absl::OkStatus();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
@@ -30,6 +31,8 @@ class LogStats final {
 
   int64_t logs() const { return logs_; }
   int64_t rows() const { return rows_; }
+  // Sentences about last lines without an end, which are left out.
+  const std::vector<std::string>& rests() const { return rests_; }
   int64_t unreadable() const { return unreadable_; }  // lines that are no rows
   int64_t requests() const { return requests_; }
   int64_t open() const { return requests_ - lengths_.moments().count(); }
@@ -62,6 +65,7 @@ class LogStats final {
   int64_t logs_ = 0;
   int64_t rows_ = 0;
   int64_t unreadable_ = 0;
+  std::vector<std::string> rests_;
   int64_t requests_ = 0;
   std::map<FinishReason, int64_t> ended_;
   Lengths lengths_, natural_lengths_;

@@ -46,6 +46,7 @@ class LogTail final {
     }
     if (!hooks_.write(TailHead())) return absl::OkStatus();
     BATON_RETURN_IF_ERROR(options_.rows ? KeepTheLast(*options_.rows, parts) : ShowAll(parts));
+    if (!options_.follow) NoteRest();
     while (options_.follow && reader_ && hooks_.wait()) {
       BATON_RETURN_IF_ERROR(ReadOn());
       if (log_.live) BATON_RETURN_IF_ERROR(OpenAgainIfChanged());
@@ -78,6 +79,10 @@ class LogTail final {
 
   absl::Status Show(RowSource* rows) {
     return EachRow(rows, [this](const EosLogRow& row) { reader_ = hooks_.write(TailLine(row)); });
+  }
+  void NoteRest() {
+    const std::string rest = rows_->RestText(rows_->rest());
+    if (reader_ && !rest.empty()) hooks_.note("left out " + rest);
   }
   absl::Status ReadOn() { return Show(&*rows_); }
 

@@ -30,7 +30,7 @@ struct TailHooks {
 
 // Shows the rows of a log, one line each, and with `follow` those that are added, also when the log
 // is rotated. One that was replaced or became shorter is read from its beginning. A line that is no
-// row is noted.
+// row is noted, and so is without `follow` a last line without an end.
 absl::Status TailLog(const TailOptions& options, const TailHooks& hooks);
 
 // The head of the lines, and a row as one of them.

@@ -44,6 +44,16 @@ TEST_F(EosConvertTest, TextIsQuotedWhereItMustBe) {
                     HasSubstr("\n\"\",1001")));
 }
 
+TEST_F(EosConvertTest, NoTextBecomesAFormulaOfASpreadsheet) {
+  const std::string log = EosLine({.id = "=1+1"}) + EosLine({.id = "@a"}) + EosLine({.id = "-b"}) +
+                          EosLine({.id = "+c\""}) + EosLine({.id = "\tx"}) + EosLine({.id = "d=1"});
+  ASSERT_EQ(Convert(log).exit, 0);
+  EXPECT_THAT(Content(Path("x.csv")),
+              AllOf(HasSubstr("\n\"'=1+1\",1001"), HasSubstr("\n\"'@a\",1001"),
+                    HasSubstr("\n\"'-b\",1001"), HasSubstr("\n\"'+c\"\"\",1001"),
+                    HasSubstr("\n\"'\tx\",1001"), HasSubstr("\nd=1,1001")));
+}
+
 TEST_F(EosConvertTest, AnEmptyLogIsAHeader) {
   ASSERT_EQ(Convert("").exit, 0);
   EXPECT_EQ(Content(Path("x.csv")), kHeader);

@@ -42,6 +42,17 @@ TEST_F(EosStatsTest, CountsEndsAndTellsNaturalFromCensored) {
   EXPECT_EQ(json["unreadable"], 0);
 }
 
+TEST_F(EosStatsTest, SaysThatALastLineWasCut) {
+  const std::string log = Log();
+  EXPECT_EQ(RunTool({"eos", "stats", log}).err, "");
+  Append("log", "{\"request_id\"");
+  const ToolRun run = RunTool({"eos", "stats", log});
+  EXPECT_EQ(run.exit, 0);
+  EXPECT_THAT(run.err,
+              ::testing::HasSubstr("left out " + log +
+                                   ":37: the last line has no end (13 bytes): it was cut off"));
+}
+
 TEST_F(EosStatsTest, AnEndThatWasIgnoredIsNatural) {
   std::string log;
   for (int32_t step = 1; step <= 6; ++step) {

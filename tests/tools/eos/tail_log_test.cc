@@ -75,6 +75,13 @@ TEST_F(TailLogTest, ShowsTheLastRows) {
   EXPECT_THAT(Steps(), ElementsAre(7, 8, 9));
 }
 
+TEST_F(TailLogTest, SaysThatTheLastLineWasCut) {
+  Tail({.path = File("log", Rows(1, 3) + "{\"request_id\""), .rows = 2});
+  EXPECT_THAT(Steps(), ElementsAre(2, 3));
+  EXPECT_THAT(notes_,
+              ElementsAre(HasSubstr(":4: the last line has no end (13 bytes): it was cut")));
+}
+
 TEST_F(TailLogTest, ShowsOnlyTheRowsOfARequest) {
   const std::string log =
       File("log", EosLine({.id = "a"}) + EosLine({.id = "b", .step = 7}) +
