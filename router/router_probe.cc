@@ -1,5 +1,6 @@
 #include "router/router_probe.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
@@ -44,6 +45,7 @@ RouterProbe::RouterProbe(MetricsRegistry* registry)
       waiting_(registry->gauge(Metric::kNumRequestsWaiting)),
       generated_(registry->counter(Metric::kGenerationTokens)),
       prompt_tokens_(registry->counter(Metric::kPromptTokens)),
+      predictions_dropped_(registry->counter(Metric::kEndPredictionsDropped)),
       tenants_(registry) {
   for (const char* stage : {"reserved", "prefilling", "decoding", "preempted"}) {
     running_stages_.push_back(&registry->gauge(Metric::kNumRequestsInStage, {stage}));
@@ -74,6 +76,10 @@ void RouterProbe::CountEnd(const RequestFigures& figures) {
       ->counter(Metric::kRequestSuccess,
                 {length ? "length" : "stop", std::string(StopCauseName(figures.reason))})
       .Increment();
+}
+
+void RouterProbe::PredictionsDropped(size_t count) {
+  predictions_dropped_.Increment(static_cast<double>(count));
 }
 
 void RouterProbe::RequestEnded(const RequestFigures& figures) {
@@ -209,6 +215,18 @@ void RouterProbe::WatchHttp(const HttpServer* server) {
           &registry->counter(Metric::kHttpAnswers, {std::to_string(group) + "xx"}),
           static_cast<double>(counts.answers_by_class[group]));
     }
+    const std::vector<std::string>& named = InfoOf(Metric::kHttpRefusals).labels.front().values;
+    double others = 0;
+    for (const auto& [status, count] : counts.refusals_by_status) {
+      const std::string label = std::to_string(status);
+      if (std::ranges::find(named, label) == named.end()) {
+        others += static_cast<double>(count);
+      } else {
+        MetricsRegistry::AdvanceTo(&registry->counter(Metric::kHttpRefusals, {label}),
+                                   static_cast<double>(count));
+      }
+    }
+    MetricsRegistry::AdvanceTo(&registry->counter(Metric::kHttpRefusals, {"other"}), others);
   });
 }
 

@@ -52,6 +52,8 @@ class RouterProbe final {
   // A request was received, and refused before it became a flow.
   void RefusedAtTheDoor(const absl::Status& status);
   void RequestEnded(const RequestFigures& figures);
+  // So many predictions of ends were not sent, for their clients read too slowly.
+  void PredictionsDropped(size_t count);
   void MaxTokensAsked(int32_t max_tokens);
   void AskedToIgnoreEos(EosPolicy policy);
 
@@ -106,6 +108,7 @@ class RouterProbe final {
   prometheus::Gauge& waiting_;
   prometheus::Counter& generated_;
   prometheus::Counter& prompt_tokens_;
+  prometheus::Counter& predictions_dropped_;
   std::vector<prometheus::Gauge*> running_stages_;
   std::atomic<uint64_t> answered_{0};
   std::atomic<uint64_t> failed_{0};

@@ -53,7 +53,10 @@ std::shared_ptr<StreamSink> RouterService::MakeStream(grpc::CallbackServerContex
                             {.buffer_bytes = static_cast<size_t>(context_->options.client_buffer),
                              .linger = context_->options.deadlines.slow_client,
                              .clock = context_->clock,
-                             .timers = context_->timers});
+                             .timers = context_->timers,
+                             .predictions_dropped = [probe = context_->probe](size_t count) {
+                               probe->PredictionsDropped(count);
+                             }});
 }
 
 grpc::ServerWriteReactor<grpc::ByteBuffer>* RouterService::Generate(

@@ -45,6 +45,9 @@ void Connection::Answer(HttpReply reply, bool close) {
   reader_.reset();
   EnterAnswer();
   keep_alive_ = keep_alive_ && !close;
+  auto& refusals = thread_->shared().refusals;
+  const auto refusal = static_cast<size_t>(std::max(reply.status, 400) - 400);
+  if (reply.status >= 400 && refusal < refusals.size()) ++refusals[refusal];
   WriteHead({.status = reply.status, .headers = std::move(reply.headers), .whole = true},
             reply.body.size());
   if (!is_head_) output_ += reply.body;

@@ -79,6 +79,10 @@ class HttpServer::Impl {
     for (size_t i = 0; i < shared_.answers.size(); ++i) {
       counts.answers_by_class[i] = shared_.answers[i];
     }
+    for (size_t i = 0; i < shared_.refusals.size(); ++i) {
+      const int64_t refusals = shared_.refusals[i];
+      if (refusals > 0) counts.refusals_by_status[400 + static_cast<int>(i)] = refusals;
+    }
     return counts;
   }
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -70,6 +71,8 @@ struct HttpServerCounts {
   int64_t connections_open = 0;
   int64_t connections_refused = 0;   // at the bound
   int64_t answers_by_class[6] = {};  // [status / 100]; those of the server itself, too
+  // Of requests that no handler saw, for their header or the way their body came: by status.
+  std::map<int, int64_t> refusals_by_status;
 };
 
 // An HTTP/1.1 server, with TLS or without. A few threads serve all connections; a stream that waits

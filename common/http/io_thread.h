@@ -27,6 +27,7 @@ struct HttpServerShared {
   std::atomic<int64_t> answering{0};  // connections whose answer is not taken yet
   std::atomic<int64_t> refused{0};
   std::array<std::atomic<int64_t>, 6> answers{};
+  std::array<std::atomic<int64_t>, 200> refusals{};  // of the statuses from 400 on
 };
 
 // A thread and the connections that it serves. Only AddSocket, BeginShutdown and Stop are for other

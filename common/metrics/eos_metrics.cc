@@ -125,6 +125,15 @@ std::vector<MetricInfo> EosMetrics() {
        .buckets = {},
        .help = "1 for what foresees ends here: the kind of model, and the file that it is from.",
        .precreated = {}},
+      {.id = Metric::kEndPredictionsDropped,
+       .name = "baton_end_predictions_dropped_total",
+       .type = MetricType::kCounter,
+       .owners = kRouterOwns,
+       .labels = {},
+       .buckets = {},
+       .help = "Predictions of ends that clients asked for and did not get, for they read their "
+               "stream too slowly; no token is lost by that.",
+       .precreated = {}},
   };
 }
 

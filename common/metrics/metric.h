@@ -86,6 +86,7 @@ enum class Metric {
   kHttpConnections,
   kHttpConnectionsRefused,
   kHttpAnswers,
+  kHttpRefusals,
   kApiKeyRefusals,
   // Tenants.
   kTenantRequestsWaiting,
@@ -109,6 +110,7 @@ enum class Metric {
   kPredictedRemainingTokens,
   kEndPredictionDuration,
   kPredictorInfo,
+  kEndPredictionsDropped,
   // Traces.
   kTraceSpansExported,
   kTraceSpansDropped,

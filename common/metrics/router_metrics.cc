@@ -82,6 +82,17 @@ std::vector<MetricInfo> RouterMetrics() {
        .help = "Answers of the HTTP port by the class of their status; a stream counts when it "
                "begins.",
        .precreated = {}},
+      {.id = Metric::kHttpRefusals,
+       .name = "baton_http_refusals_total",
+       .type = MetricType::kCounter,
+       .owners = kRouterOwns,
+       .labels = {{"status",
+                   {"400", "401", "403", "404", "405", "408", "413", "415", "417", "429", "431",
+                    "501", "503", "other"}}},
+       .buckets = {},
+       .help = "Requests over HTTP that were refused by their header, or while their body came: "
+               "they are in no other count of requests, but their answers are among all answers.",
+       .precreated = {}},
       {.id = Metric::kApiKeyRefusals,
        .name = "baton_api_key_refusals_total",
        .type = MetricType::kCounter,

@@ -25,6 +25,8 @@ class StreamWriter {
     std::function<void(grpc::Status)> finish;
     // Breaks the call, so that an outstanding write ends.
     std::function<void()> cancel;
+    // Hears how many hints were dropped for want of room. It must not call back; may be null.
+    std::function<void(size_t count)> dropped;
   };
   // Appends `next` to `last` where two messages can travel as one; false leaves both untouched.
   using Merge = bool (*)(Message* last, Message* next);
@@ -54,7 +56,7 @@ class StreamWriter {
     base::MutexLock lock(&mutex_);
     if (ending_) return;
     const size_t bytes = hint.ByteSizeLong();
-    if (pending_bytes_ + bytes > max_pending_bytes_ / 4) return;
+    if (pending_bytes_ + bytes > max_pending_bytes_ / 4) return Dropped(1);
     pending_bytes_ += bytes;
     pending_.push_back({.message = std::move(hint), .is_hint = true});
     Advance();
@@ -112,11 +114,16 @@ class StreamWriter {
   };
 
   void DropHints() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    std::erase_if(pending_, [this](const Pending& each) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      if (each.is_hint) Took(each.message);
-      return each.is_hint;
-    });
+    Dropped(
+        std::erase_if(pending_, [this](const Pending& each) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          if (each.is_hint) Took(each.message);
+          return each.is_hint;
+        }));
     if (pending_.empty()) pending_bytes_ = 0;
+  }
+
+  void Dropped(size_t hints) {
+    if (hints > 0 && port_.dropped) port_.dropped(hints);
   }
 
   // A message is no longer pending. Merged ones may be smaller than the sum of their parts.

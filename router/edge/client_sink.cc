@@ -52,21 +52,22 @@ void GoneSignal::Fire() {
 
 std::shared_ptr<StreamSink> StreamSink::Create(grpc::CallbackServerContext* context,
                                                StreamSinkOptions options) {
-  std::shared_ptr<StreamSink> sink(new StreamSink(context, options));
+  std::shared_ptr<StreamSink> sink(new StreamSink(context, std::move(options)));
   sink->self_ = sink;
   return sink;
 }
 
 StreamSink::StreamSink(grpc::CallbackServerContext* context, StreamSinkOptions options)
     : context_(context),
-      options_(options),
+      options_(std::move(options)),
       writer_({.write = [this](const v1::GenerateResponse* message) { Write(*message); },
                .finish =
                    [this](const grpc::Status& status) {
                      grpc::ServerWriteReactor<grpc::ByteBuffer>::Finish(status);
                    },
-               .cancel = [this] { context_->TryCancel(); }},
-              MergeResponses, options.buffer_bytes) {}
+               .cancel = [this] { context_->TryCancel(); },
+               .dropped = options_.predictions_dropped},
+              MergeResponses, options_.buffer_bytes) {}
 
 void StreamSink::Write(const v1::GenerateResponse& message) {
   buffer_ = SerializeResponse(message);

@@ -54,6 +54,8 @@ struct StreamSinkOptions {
   base::Duration linger{};  // for the client to take what is left after the end
   const base::Clock* clock = nullptr;
   base::TimerQueue* timers = nullptr;
+  // Hears how many predictions the client did not get, for it read too slowly. Must not call back.
+  std::function<void(size_t count)> predictions_dropped;
 };
 
 // The sink of Generate and ChatGenerate, whose responses are the same on the wire. It lives until

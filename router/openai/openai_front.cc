@@ -188,7 +188,8 @@ void OpenAiFront::Generate(OpenAiApi api, std::shared_ptr<HttpExchange> exchange
     trace = ContextOfHeaders(head.FindAll(kTraceparentHeader), head.FindAll(kTracestateHeader));
   }
   const auto body = std::make_shared<const std::string>(exchange->TakeBody());
-  const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id, context_->clock);
+  const auto sink = OpenAiSink::Create(std::move(exchange), api, request_id, context_->clock,
+                                       [probe = context_->probe] { probe->PredictionsDropped(1); });
   const base::Instant now = context_->clock->Now();
   intake_->Receive({.transport = Transport::kHttp,
                     .at = now,

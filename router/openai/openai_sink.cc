@@ -38,17 +38,20 @@ std::string ShownNames(const std::vector<std::string>& names) {
 
 std::shared_ptr<OpenAiSink> OpenAiSink::Create(std::shared_ptr<HttpExchange> exchange,
                                                OpenAiApi api, std::string request_id,
-                                               const base::Clock* clock) {
-  std::shared_ptr<OpenAiSink> sink(
-      new OpenAiSink(std::move(exchange), api, std::move(request_id), clock));
+                                               const base::Clock* clock,
+                                               std::function<void()> prediction_dropped) {
+  std::shared_ptr<OpenAiSink> sink(new OpenAiSink(std::move(exchange), api, std::move(request_id),
+                                                  clock, std::move(prediction_dropped)));
   sink->exchange_->OnGone([gone = sink->gone_] { gone->Fire(); });
   return sink;
 }
 
 OpenAiSink::OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
-                       std::string request_id, const base::Clock* clock)
+                       std::string request_id, const base::Clock* clock,
+                       std::function<void()> prediction_dropped)
     : exchange_(std::move(exchange)),
       clock_(clock),
+      prediction_dropped_(std::move(prediction_dropped)),
       facts_{.api = api, .shape = {}, .created = static_cast<int64_t>(clock->UnixNow())},
       request_id_(std::move(request_id)) {}
 
@@ -97,8 +100,8 @@ void OpenAiSink::Predict(v1::EndPrediction prediction) {
   if (!facts_.shape.extension) return;
   if (!facts_.shape.stream) {
     *whole_.add_predictions() = std::move(prediction);
-  } else if (!ReadsSlowly()) {
-    Write(writer_->PredictionEvent(prediction));
+  } else if (ReadsSlowly() || !Write(writer_->PredictionEvent(prediction))) {
+    prediction_dropped_();
   }
 }
 

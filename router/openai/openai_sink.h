@@ -20,9 +20,11 @@ namespace baton {
 // waits for the client is bounded by the exchange.
 class OpenAiSink final : public ClientSink {
  public:
-  // `request_id` is told in the answer's header. `clock` outlives this.
+  // `request_id` is told in the answer's header. `clock` outlives this. `prediction_dropped` is
+  // called for each prediction that the client does not get, for it reads too slowly.
   static std::shared_ptr<OpenAiSink> Create(std::shared_ptr<HttpExchange> exchange, OpenAiApi api,
-                                            std::string request_id, const base::Clock* clock);
+                                            std::string request_id, const base::Clock* clock,
+                                            std::function<void()> prediction_dropped);
 
   // What the body asks for: once it is read, and before anything of the answer is there.
   void SetShape(const OpenAiShape& shape, const std::vector<std::string>& ignored);
@@ -38,7 +40,7 @@ class OpenAiSink final : public ClientSink {
 
  private:
   OpenAiSink(std::shared_ptr<HttpExchange> exchange, OpenAiApi api, std::string request_id,
-             const base::Clock* clock);
+             const base::Clock* clock, std::function<void()> prediction_dropped);
   bool ReadsSlowly() const;
   HttpHeaders Headers(std::string_view content_type) const;
   // False when the client buffer is full; the events are then lost.
@@ -47,6 +49,7 @@ class OpenAiSink final : public ClientSink {
   // Held until the answer ends, which is when the server needs it no more.
   const std::shared_ptr<HttpExchange> exchange_;
   const base::Clock* const clock_;
+  const std::function<void()> prediction_dropped_;
   // The exchange may tell it when this is gone.
   const std::shared_ptr<GoneSignal> gone_ = std::make_shared<GoneSignal>();
   AnswerFacts facts_;

@@ -206,6 +206,9 @@ TEST_F(SlowClientTest, ClientThatReadsLateGetsTheSameAnswerWithPredictions) {
       answers[1].messages, [](const auto& message) { return message.has_prediction(); });
   EXPECT_GT(predictions, 0);
   EXPECT_LT(predictions, kTokens - 1);
+  EXPECT_EQ(predictions + Metric("baton_end_predictions_dropped_total{engine=\"0\",model_name="
+                                 "\"tiny\",role=\"router\""),
+            kTokens - 1);
 }
 
 TEST_F(SlowClientTest, ClientWithoutProgressEndsSlow) {

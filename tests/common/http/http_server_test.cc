@@ -14,8 +14,10 @@ namespace baton {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::Pair;
 using ::testing::StartsWith;
 
 class HttpServerTest : public testing::Test {
@@ -121,6 +123,8 @@ TEST_F(HttpServerTest, WhatIsRefusedGetsAnAnswerAndTheEnd) {
                   std::string(101, 'x')),
               StartsWith("HTTP/1.1 413 "));
   EXPECT_EQ(server_->counts().answers_by_class[4], 4);
+  EXPECT_THAT(server_->counts().refusals_by_status,
+              ElementsAre(Pair(400, 1), Pair(413, 2), Pair(431, 1)));
 }
 
 TEST_F(HttpServerTest, AdmitRefusesBeforeTheBodyCame) {
@@ -144,6 +148,7 @@ TEST_F(HttpServerTest, AdmitRefusesBeforeTheBodyCame) {
   EXPECT_THAT(client.ReadAnswer(4), StartsWith("HTTP/1.1 401 "));
   client.Send("GET /x HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer k\r\n\r\n");
   EXPECT_THAT(client.ReadAnswer(7), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(server_->counts().refusals_by_status, ElementsAre(Pair(401, 2)));
 }
 
 TEST_F(HttpServerTest, AllBodiesTogetherHaveABound) {

@@ -39,9 +39,11 @@ class StreamWriterTest : public ::testing::Test {
   bool Send(const std::string& text) { return writer_.Send({text}); }
 
   std::string out_;  // the write that is outstanding
+  size_t dropped_ = 0;
   StreamWriter<Text> writer_{{.write = [this](const Text* message) { out_ = message->text; },
                               .finish = [](const grpc::Status&) {},
-                              .cancel = [] {}},
+                              .cancel = [] {},
+                              .dropped = [this](size_t count) { dropped_ += count; }},
                              MergeSmall,
                              40};
 };
@@ -52,6 +54,7 @@ TEST_F(StreamWriterTest, AHintTravelsWithAReaderThatKeepsUp) {
   EXPECT_TRUE(Send("b"));
   EXPECT_TRUE(Send("c"));
   EXPECT_THAT(TakeAll(), ElementsAre("a", "HINT", "bc"));
+  EXPECT_EQ(dropped_, 0u);
 }
 
 TEST_F(StreamWriterTest, AHintIsDroppedWhileMoreThanAQuarterIsPending) {
@@ -63,6 +66,7 @@ TEST_F(StreamWriterTest, AHintIsDroppedWhileMoreThanAQuarterIsPending) {
   EXPECT_THAT(TakeAll(), ElementsAre("a", "bbbbbb", "HINT", "c"));
   writer_.SendHint({"AGAIN"});
   EXPECT_THAT(TakeAll(), ElementsAre("AGAIN"));
+  EXPECT_EQ(dropped_, 1u);
 }
 
 TEST_F(StreamWriterTest, HintsTakeNoRoomFromMessages) {
@@ -70,6 +74,7 @@ TEST_F(StreamWriterTest, HintsTakeNoRoomFromMessages) {
   writer_.SendHint({"TENLETTERS"});
   EXPECT_TRUE(Send(std::string(30, 'b')));
   EXPECT_TRUE(Send(std::string(10, 'c')));
+  EXPECT_EQ(dropped_, 1u);
   EXPECT_FALSE(Send("d"));
   EXPECT_THAT(TakeAll(), ElementsAre("a", std::string(30, 'b') + std::string(10, 'c')));
 }
@@ -86,6 +91,7 @@ TEST_F(StreamWriterTest, AHintBehindTheEndIsNothing) {
   writer_.Finish(grpc::Status::OK);
   writer_.SendHint({"HINT"});
   EXPECT_EQ(out_, "");
+  EXPECT_EQ(dropped_, 0u);
 }
 
 }  // namespace
