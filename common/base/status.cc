@@ -11,7 +11,7 @@ namespace {
 
 constexpr char kPayloadUrl[] = "baton/error-detail";
 
-constexpr std::array<std::pair<Reason, std::string_view>, 24> kReasonNames = {{
+constexpr std::array<std::pair<Reason, std::string_view>, 25> kReasonNames = {{
     {Reason::kEmptyPrompt, "EMPTY_PROMPT"},
     {Reason::kTooLong, "TOO_LONG"},
     {Reason::kModelNotFound, "MODEL_NOT_FOUND"},
@@ -22,6 +22,7 @@ constexpr std::array<std::pair<Reason, std::string_view>, 24> kReasonNames = {{
     {Reason::kConflictingOptions, "CONFLICTING_OPTIONS"},
     {Reason::kLimitExceeded, "LIMIT_EXCEEDED"},
     {Reason::kUnsupportedField, "UNSUPPORTED_FIELD"},
+    {Reason::kInvalidApiKey, "INVALID_API_KEY"},
     {Reason::kQueueFull, "QUEUE_FULL"},
     {Reason::kSlowClient, "SLOW_CLIENT"},
     {Reason::kNoWorker, "NO_WORKER"},

@@ -27,6 +27,8 @@ enum class Reason {
   kConflictingOptions,
   kLimitExceeded,
   kUnsupportedField,
+  // No key that is known: UNAUTHENTICATED.
+  kInvalidApiKey,
   // Load and loss: RESOURCE_EXHAUSTED, UNAVAILABLE or INTERNAL.
   kQueueFull,
   kSlowClient,

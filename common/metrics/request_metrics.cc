@@ -28,16 +28,17 @@ std::string Name(Reason reason) { return std::string(ReasonName(reason)); }
 // The statuses that a client can get, with their reasons; the reason is "none" where the code says
 // it all.
 Combinations ErrorPairs() {
-  Combinations pairs = {{"CANCELLED", "none"},         {"DEADLINE_EXCEEDED", "none"},
-                        {"INTERNAL", "none"},          {"UNAVAILABLE", "none"},
-                        {"UNIMPLEMENTED", "none"},     {"INVALID_ARGUMENT", "none"},
-                        {"PERMISSION_DENIED", "none"}, {"UNAUTHENTICATED", "none"}};
+  Combinations pairs = {{"CANCELLED", "none"},        {"DEADLINE_EXCEEDED", "none"},
+                        {"INTERNAL", "none"},         {"UNAVAILABLE", "none"},
+                        {"UNIMPLEMENTED", "none"},    {"INVALID_ARGUMENT", "none"},
+                        {"PERMISSION_DENIED", "none"}};
   for (const Reason reason :
        {Reason::kEmptyPrompt, Reason::kTooLong, Reason::kInvalidTokenId, Reason::kInvalidText,
         Reason::kInvalidSampling, Reason::kInvalidMaxTokens, Reason::kConflictingOptions,
         Reason::kLimitExceeded}) {
     pairs.push_back({"INVALID_ARGUMENT", Name(reason)});
   }
+  pairs.push_back({"UNAUTHENTICATED", Name(Reason::kInvalidApiKey)});
   pairs.push_back({"NOT_FOUND", Name(Reason::kModelNotFound)});
   pairs.push_back({"UNIMPLEMENTED", Name(Reason::kUnsupportedField)});
   pairs.push_back({"RESOURCE_EXHAUSTED", Name(Reason::kQueueFull)});

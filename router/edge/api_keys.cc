@@ -32,7 +32,7 @@ absl::Status WrongLine(int number, std::string_view what) {
 }
 
 absl::Status Refusal(std::string_view what) {
-  return MakeError(absl::StatusCode::kUnauthenticated, {}, what);
+  return MakeError(absl::StatusCode::kUnauthenticated, {.reason = Reason::kInvalidApiKey}, what);
 }
 
 }  // namespace

@@ -19,6 +19,7 @@ from cluster import BIN, DEMO_MODEL, Cluster, Process, wait_until
 
 REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
 IDLE_CONNECTIONS = 10_000
+REFUSED = ("UNAUTHENTICATED", "INVALID_API_KEY")
 
 
 def split(address):
@@ -75,20 +76,21 @@ class HttpTest(unittest.TestCase):
         new.rename(cls.keys)
 
     def generate(self, key):
-        """The error's code of a request over gRPC with that key, or None."""
+        """Code and reason of the error of a request over gRPC with that key, or None."""
         environment = {name: value for name, value in os.environ.items() if name != "BATON_API_KEY"}
         result = subprocess.run(
             [BIN / "baton", "generate", "--server", self.cluster.router.grpc, "--prompts", "-", "--json"],
             input=json.dumps(REQUEST) + "\n", capture_output=True, text=True, timeout=60, check=False,
             env=dict(environment, **({"BATON_API_KEY": key} if key else {})))
         self.assertEqual(result.stderr, "")
-        return json.loads(result.stdout).get("error", {}).get("code")
+        error = json.loads(result.stdout).get("error")
+        return error and (error["code"], error["reason"])
 
     def test_a_key_opens_both_ports(self):
         before = self.cluster.router.metrics().sum("baton_api_key_refusals_total")
         self.assertIsNone(self.generate("key-of-red"))
-        self.assertEqual(self.generate(None), "UNAUTHENTICATED")
-        self.assertEqual(self.generate("key-of-green"), "UNAUTHENTICATED")
+        self.assertEqual(self.generate(None), REFUSED)
+        self.assertEqual(self.generate("key-of-green"), REFUSED)
         self.assertNotIn(ask(self.http, key="key-of-red")[0], (401, 403))
         self.assertEqual(ask(self.http, "/v1/models")[0], 401)
         self.assertEqual(ask(self.http, "/v1/models", key="key-of-green")[0], 401)
@@ -113,7 +115,25 @@ class HttpTest(unittest.TestCase):
                    "the complaint")
         self.assertIsNone(self.generate("next-key"))
         self.write_keys("red:key-of-red", "blue:key-of-blue")
-        wait_until(lambda: self.generate("next-key") == "UNAUTHENTICATED", "the old key to end")
+        wait_until(lambda: self.generate("next-key") == REFUSED, "the old key to end")
+
+    def test_what_the_header_is_refused_for_is_counted(self):
+        def counted():
+            metrics = self.cluster.router.metrics()
+            return [metrics.sum("baton_http_refusals_total", status=status)
+                    for status in ("401", "404", "405", "413", "415", "501", "other")]
+        before, received = counted(), self.cluster.router.metrics().sum("baton_requests_received_total")
+        json_type = {"Content-Type": "application/json"}
+        post = {"path": "/v1/completions", "method": "POST", "body": "{}"}
+        status, _, body = ask(self.http, **post, headers=json_type, key="nobody's")
+        self.assertEqual((status, json.loads(body)["error"]["code"]), (401, "invalid_api_key"))
+        self.assertEqual(ask(self.http, "/v2", key="key-of-red")[0], 404)
+        self.assertEqual(ask(self.http, "/v1/completions", key="key-of-red")[0], 405)
+        self.assertEqual(ask(self.http, "/v1/completions", "key-of-red", "POST",
+                             headers=json_type | {"Content-Length": str(1 << 40)})[0], 413)
+        self.assertEqual(ask(self.http, **post, key="key-of-red")[0], 415)
+        self.assertEqual([now - then for now, then in zip(counted(), before)], [1, 1, 1, 1, 1, 0, 0])
+        self.assertEqual(self.cluster.router.metrics().sum("baton_requests_received_total"), received)
 
     def test_what_is_too_large_is_refused_before_it_is_read(self):
         status, headers, _ = ask(self.http, "/v1/completions", key="key-of-red", method="POST",

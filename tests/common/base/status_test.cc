@@ -28,6 +28,7 @@ TEST(Reason, NamesAreUniqueAndReadBack) {
 TEST(Reason, IsSpelledAsOnTheWire) {
   EXPECT_EQ(ReasonName(Reason::kTooLong), "TOO_LONG");
   EXPECT_EQ(ReasonName(Reason::kInvalidTokenId), "INVALID_TOKEN_ID");
+  EXPECT_EQ(ReasonName(Reason::kInvalidApiKey), "INVALID_API_KEY");
   EXPECT_EQ(ReasonName(Reason::kRequestKilledWorkers), "REQUEST_KILLED_WORKERS");
 }
 

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "common/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/eventually.h"
@@ -77,7 +78,9 @@ TEST_F(ApiKeyFileTest, ReadsTheAuthorization) {
                                                 {"abc"},
                                                 {"Bearer abd"},
                                                 {"Bearer abc", "Bearer abc"}}) {
-    EXPECT_EQ((*keys)->NameOf(wrong).status().code(), absl::StatusCode::kUnauthenticated);
+    const absl::Status refused = (*keys)->NameOf(wrong).status();
+    EXPECT_EQ(refused.code(), absl::StatusCode::kUnauthenticated);
+    EXPECT_EQ(ReasonOf(refused), Reason::kInvalidApiKey);
   }
   EXPECT_EQ((*keys)->refusals(), 7);
 }
