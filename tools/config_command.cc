@@ -4,6 +4,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/base/status.h"
 #include "common/config/edit_distance.h"
 #include "common/config/exit_code.h"
@@ -84,6 +85,30 @@ absl::Status CheckModelDir(const FlagSet& set) {
 void DropDemands(const std::string& command, FlagSet* set) {
   for (const Flag& flag : set->flags()) set->Edit(flag.name).required = false;
   if (command != "serve" && command != "prefill" && command != "decode") set->ClearChecks();
+}
+
+// Whether `value` is one of the words that the flag takes beside a path, as "auto".
+bool IsWordOf(const Flag& flag, const std::string& value) {
+  const std::vector<std::string> words = absl::StrSplit(flag.value, '|');
+  return std::find(words.begin(), words.end(), value) != words.end();
+}
+
+// Files that the settings say are read, and that are not here.
+absl::Status CheckNamedFiles(const FlagSet& set) {
+  std::vector<std::string> missing;
+  for (const Flag& flag : set.flags()) {
+    if (!flag.reads_file) continue;
+    for (const std::string& path : flag.get()) {
+      std::error_code ignored;
+      if (IsWordOf(flag, path) || std::filesystem::is_regular_file(path, ignored)) continue;
+      missing.push_back(flag.name + " = " + path);
+    }
+  }
+  if (missing.empty()) return absl::OkStatus();
+  return UsageError("there is no such file: " + absl::StrJoin(missing, ", "),
+                    "expected files that can be read, each by its path from " +
+                        std::filesystem::current_path().string(),
+                    "make them or correct their paths, or run this where they are");
 }
 
 // Hands the settings of `command` to `use` and returns what it returns.
@@ -187,6 +212,8 @@ int ConfigCheckCommand(const Invocation& call) {
   return WithSettings(*command, checked, [&](FlagSet* set) {
     const absl::Status status = set->Parse({"--config", rest[0]}, {});
     if (!status.ok()) return ReportUsage(program, status);
+    const absl::Status files = CheckNamedFiles(*set);
+    if (!files.ok()) return ReportUsage(program, files);
     Print(rest[0] + ": ok for `" + *command + "`\n");
     return ToInt(ExitCode::kOk);
   });

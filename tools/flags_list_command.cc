@@ -48,7 +48,8 @@ kv-cache-memory = "2GiB"
 
 `baton config print` shows the settings of `serve` that would be in force, each with where it comes from, and
 `baton config check FILE.toml` checks a file for `serve`. A first word asks about another command, as in `baton config print
-router --port 0`: `router`, `prefill`, `decode`, `generate`, `chat` or `bench`.
+router --port 0`: `router`, `prefill`, `decode`, `generate`, `chat` or `bench`. Files that the settings name and that
+the process would read, as `tls-cert`, `api-keys` or `predictor`, have to be there, too: check where it runs, from its folder.
 
 ## Exit codes
 

@@ -88,7 +88,7 @@ void BindEnds(FlagSet* set, EngineFlags* flags) {
       With(ChoiceFlag("runaway", &flags->runaway), group,
            "answers that repeat themselves with no end in sight: let them, tell of them in log "
            "and metrics, or end them; the same for all workers"));
-  set->Add(With(Valued(TextFlag("probe", &flags->probe), "FILE"), group,
+  set->Add(With(InputFlag("probe", &flags->probe), group,
                 "directions whose products with the hidden state of every drawn token requests "
                 "may ask for; baton eos make-probe writes one"));
 }

@@ -6,7 +6,7 @@ namespace baton {
 void BindPrediction(FlagSet* set, PredictionFlags* flags) {
   const std::string group = "Prediction";
   set->Add(Common(With(
-      Valued(TextFlag("predictor", &flags->predictor), "auto|off|FILE"), group,
+      InputFlag("predictor", &flags->predictor, "auto|off|FILE"), group,
       "what foresees the ends of answers; auto: eos_predictor.json in the model directory if it is "
       "of this model, else how long the answers so far were; never changes a token")));
   set->Add(With(Valued(TextFlag("predictor-state", &flags->state), "FILE"), group,

@@ -10,11 +10,10 @@ namespace {
 void AddTlsFlags(FlagSet* set, TlsFlags* tls) {
   const std::string group = "TLS";
   set->Add(
-      With(Valued(TextFlag("tls-cert", &tls->cert), "FILE"), group,
+      With(InputFlag("tls-cert", &tls->cert), group,
            "certificate chain of this process, PEM; it names its role, a client's its tenant"));
-  set->Add(With(Valued(TextFlag("tls-key", &tls->key), "FILE"), group,
-                "private key of the certificate, PEM"));
-  set->Add(With(Valued(TextFlag("tls-ca", &tls->ca), "FILE"), group,
+  set->Add(With(InputFlag("tls-key", &tls->key), group, "private key of the certificate, PEM"));
+  set->Add(With(InputFlag("tls-ca", &tls->ca), group,
                 "authority that the peers' certificates must come from, PEM"));
 }
 

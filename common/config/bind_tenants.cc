@@ -101,7 +101,7 @@ void BindTenants(FlagSet* set, RouterFlags* flags) {
   set->Add(With(SwitchFlag("trust-tenant-header", &flags->trust_tenant_header), group,
                 "believe the tenant that a request names in its metadata baton-tenant; for routers "
                 "that only a gateway reaches"));
-  set->Add(With(Valued(TextFlag("api-keys", &flags->api_keys), "FILE"), group,
+  set->Add(With(InputFlag("api-keys", &flags->api_keys), group,
                 "lines NAME:KEY; callers must then send authorization: Bearer KEY, over gRPC and "
                 "HTTP, and NAME is their tenant"));
   const Choices<bool> certificates = {{"required", false}, {"optional", true}};

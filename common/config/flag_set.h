@@ -30,6 +30,7 @@ struct Flag {
   bool hidden = false;      // in no help
   bool positional = false;  // given by its place, not by --name
   bool required = false;
+  bool reads_file = false;  // the value is the path of a file that has to be there; see InputFlag
   bool is_port = false;  // ignore tcp://… in the environment, as Kubernetes service links set it
 
   // Takes the values in the order given; a switch gets one, "true" or "false". An error says what

@@ -157,6 +157,12 @@ Flag TextFlag(std::string name, std::string* target) {
   return flag;
 }
 
+Flag InputFlag(std::string name, std::string* target, std::string value) {
+  Flag flag = Valued(TextFlag(std::move(name), target), std::move(value));
+  flag.reads_file = true;
+  return flag;
+}
+
 Flag TextListFlag(std::string name, std::vector<std::string>* target) {
   Flag flag;
   flag.name = std::move(name);

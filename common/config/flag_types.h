@@ -35,6 +35,9 @@ Flag OptionalFloatFlag(std::string name, std::optional<float>* target);
 Flag OptionalDoubleFlag(std::string name, std::optional<double>* target, DoubleRange range);
 Flag DoubleFlag(std::string name, double* target, DoubleRange range);
 Flag TextFlag(std::string name, std::string* target);
+// The path of a file that is read, "FILE". Its placeholder may name words that are no path, too, as
+// "auto|off|FILE".
+Flag InputFlag(std::string name, std::string* target, std::string value = "FILE");
 // May be given several times, with one value each time.
 Flag TextListFlag(std::string name, std::vector<std::string>* target);
 Flag IntListFlag(std::string name, std::vector<int32_t>* target);

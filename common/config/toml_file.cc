@@ -32,7 +32,8 @@ constexpr size_t kMaxDepth = 16;  // of sections; what lies deeper is told as un
 
 absl::Status CannotRead(const std::string& path, std::string_view why) {
   return UsageError("cannot read the configuration file " + path, why,
-                    "--config with a TOML file, or none");
+                    "the path of a TOML file that is there, or no --config; `baton config print "
+                    "router > FILE.toml` writes one, and likewise for other commands");
 }
 
 // A whole number keeps its point, so that it is no integer.

@@ -13,6 +13,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 TEST(RunBaton, AnUnknownCommandNamesTheNearest) {
@@ -145,6 +146,29 @@ TEST_F(ConfigCommand, AWrongWordNamesTheRightOnes) {
     EXPECT_THAT(run.err, AllOf(HasSubstr("expected serve, router, prefill, decode"),
                                HasSubstr("Try: router")));
   }
+}
+
+TEST_F(ConfigCommand, CheckNamesFilesThatAreNotThere) {
+  const ToolRun none = RunTool({"config", "check", "/nowhere.toml"});
+  EXPECT_EQ(none.exit, 2);
+  EXPECT_THAT(none.err, AllOf(HasSubstr("/nowhere.toml: it does not exist"),
+                              HasSubstr("Try: the path of a TOML file that is there"),
+                              HasSubstr("baton config print")));
+  const std::string here = File(
+      "api-keys = \"/nowhere/keys\"\ntls-cert = \"/nowhere/cert\"\n"
+      "tls-key = \"k\"\neos-log = \"/nowhere/log\"\n");
+  const ToolRun named = RunTool({"config", "check", "router", here});
+  EXPECT_EQ(named.exit, 2);
+  EXPECT_EQ(named.out, "");
+  EXPECT_THAT(named.err, AllOf(HasSubstr("there is no such file: "),
+                               HasSubstr("tls-cert = /nowhere/cert, tls-key = k"),
+                               HasSubstr("api-keys = /nowhere/keys"), HasSubstr("Try: make them"),
+                               Not(HasSubstr("/nowhere/log"))));
+  EXPECT_EQ(RunTool({"config", "check", "decode", File("predictor = \"auto\"\n")}).exit, 0);
+  EXPECT_THAT(RunTool({"config", "check", "decode", File("predictor = \"autos\"\n")}).err,
+              HasSubstr("predictor = autos"));
+  EXPECT_EQ(RunTool({"config", "check", "decode", File("predictor = \"/proc/self/exe\"\n")}).exit,
+            0);
 }
 
 TEST_F(ConfigCommand, CheckNamesWhatIsWrong) {

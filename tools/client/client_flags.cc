@@ -15,7 +15,7 @@ void BindAsTenant(FlagSet* set, ClientFlags* flags) {
 }
 
 void BindApiKey(FlagSet* set, ClientFlags* flags) {
-  set->Add(With(Valued(TextFlag("api-key-file", &flags->api_key_file), "FILE"), "Server",
+  set->Add(With(InputFlag("api-key-file", &flags->api_key_file), "Server",
                 "file with the key that requests show, for a router with --api-keys; default: the "
                 "environment variable BATON_API_KEY"));
   set->AddCheck([flags] {
