@@ -38,6 +38,9 @@ void BindTarget(FlagSet* set, BenchFlags* flags) {
                        "from --api-key-file or OPENAI_API_KEY")));
   set->Add(With(Valued(TextFlag("model", &flags->model), "NAME"), group,
                 "name of the model; default: the one that is served"));
+  set->Add(With(TextFlag("tag", &flags->tag), group,
+                "a word for the summaries of the server's EOS log; at most 64 bytes. With "
+                "--protocol openai only Baton knows it"));
   set->Add(With(DurationFlag("timeout", &flags->client.timeout, std::chrono::seconds(1)), group,
                 "how long a request may take"));
   BindAsTenant(set, &flags->client);
@@ -71,7 +74,7 @@ void BindLoad(FlagSet* set, BenchFlags* flags) {
       OptionalIntFlag("concurrency", &flags->concurrency, {.min = 1, .max = kMaxStreams});
   set->Add(Common(With(std::move(concurrency), group,
                        "closed loop: this many requests under way at all times")));
-  Flag trace = Valued(TextFlag("trace", &flags->trace), "FILE");
+  Flag trace = InputFlag("trace", &flags->trace);
   trace.exclusive_with = "rate";
   set->Add(Common(With(std::move(trace), group,
                        "arrivals and lengths of a CSV (Azure) or JSONL (Mooncake) trace")));
@@ -108,7 +111,7 @@ void BindRequests(FlagSet* set, BenchFlags* flags) {
                        "prompt length: N, LO:HI or a named distribution")));
   set->Add(Common(With(Valued(TextFlag("output-tokens", &flags->output_tokens), "D"), group,
                        "max_tokens: N, LO:HI or a named distribution")));
-  Flag prompts = Valued(TextFlag("prompts", &flags->prompts), "FILE");
+  Flag prompts = InputFlag("prompts", &flags->prompts);
   prompts.exclusive_with = "input-tokens";
   set->Add(
       With(std::move(prompts), group, "JSON lines with prompt or token_ids, instead of made ones"));

@@ -23,6 +23,7 @@ struct BenchFlags {
   ClientFlags client;
   Protocol protocol = Protocol::kBaton;
   std::string model;
+  std::string tag;  // of all requests; "" = none
   int32_t connections = 4;
   std::vector<std::string> metrics;  // HOST:PORT of admin ports
 

@@ -124,6 +124,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
     options.eos = spec.eos;
     options.tls = ChannelOptionsOf(flags_.client).tls;
     options.api_key = OpenAiKeyOf(flags_.client);
+    options.tag = flags_.tag;
     options.max_streams = spec.concurrency ? *spec.concurrency : 1;
     options.timeout = flags_.client.timeout;
     BATON_ASSIGN_OR_RETURN(auto client, OpenAiClient::Connect(options));
@@ -140,6 +141,7 @@ absl::StatusOr<std::unique_ptr<StreamClient>> BenchSession::Connect(const RunSpe
   options.eos = spec.eos;
   options.timeout = flags_.client.timeout;
   options.as_tenant = flags_.client.as_tenant;
+  options.tag = flags_.tag;
   BATON_ASSIGN_OR_RETURN(auto client, BatonClient::Connect(options));
   return client;
 }

@@ -38,6 +38,7 @@ void Fill(const BatonClientOptions& options, const PlannedRequest& request,
   v1::GenerationSpec* spec = proto->mutable_spec();
   spec->set_model(options.model);
   spec->set_cache_salt(options.cache_salt);
+  spec->set_tag(options.tag);
   if (request.preset.empty()) {
     spec->mutable_sampling()->set_temperature(options.temperature);
   } else {

@@ -28,6 +28,7 @@ struct BatonClientOptions {
   // plan shares is shared.
   std::string cache_salt;
   std::string as_tenant;  // that requests name; "" = none
+  std::string tag;        // GenerationSpec.tag of all requests; "" = none
   EosMode eos = EosMode::kHonor;
   base::Duration timeout = std::chrono::seconds(600);        // of one request
   base::Duration connect_timeout = std::chrono::seconds(5);  // of Connect

@@ -120,6 +120,7 @@ void OpenAiTarget::MakeBodyPrefix() {
   OrderedJson body = {
       {"model", options_.model}, {"stream", true}, {"stream_options", {{"include_usage", true}}}};
   if (options_.eos != EosMode::kHonor) body["ignore_eos"] = true;
+  if (!options_.tag.empty()) body["baton"] = {{"tag", options_.tag}};
   body_prefix_ = body.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
   body_prefix_.pop_back();
 }

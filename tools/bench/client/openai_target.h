@@ -26,6 +26,7 @@ struct OpenAiClientOptions {
   // kMask and kContinue both send "ignore_eos": what it does is the server's (vLLM feeds EOS back,
   // llama.cpp masks it).
   EosMode eos = EosMode::kHonor;
+  std::string tag;          // "baton.tag", which other servers do not know; empty = not sent
   std::string api_key;      // empty = $OPENAI_API_KEY, if that is set
   TlsOptions tls;           // for https: our certificate and the CA of the server's
   int64_t max_streams = 1;  // at once; open files are checked against it

@@ -52,6 +52,15 @@ TEST(BatonClient, NamesItsTenant) {
   EXPECT_THAT(server.tenants(), ::testing::ElementsAre("", "search"));
 }
 
+TEST(BatonClient, SendsItsTag) {
+  TimedInferenceServer server({});
+  LoadOf(PlanOf(1, 2), {}, ClientOf(server).get());
+  LoadOf(PlanOf(1, 2), {}, ClientOf(server, {.tag = "night"}).get());
+  ASSERT_EQ(server.requests().size(), 2u);
+  EXPECT_EQ(server.requests()[0].spec().tag(), "");
+  EXPECT_EQ(server.requests()[1].spec().tag(), "night");
+}
+
 TEST(BatonClient, TimesAreThoseOfTheServer) {
   TimedInferenceServer server({.ttft = 80 * kMillisecond, .gap = 20 * kMillisecond});
   const auto client = ClientOf(server);

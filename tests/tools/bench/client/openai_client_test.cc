@@ -180,6 +180,14 @@ TEST(OpenAiClient, ForcedLengthsIgnoreEos) {
   }
 }
 
+TEST(OpenAiClient, SendsATagOnlyWhereThereIsOne) {
+  FakeOpenAiServer server({});
+  LoadOf(PlanOf(1, 1), {}, ClientOf(server, {}).get());
+  LoadOf(PlanOf(1, 1), {}, ClientOf(server, {.tag = "night"}).get());
+  EXPECT_FALSE(Json::parse(server.bodies().at(0)).contains("baton"));
+  EXPECT_EQ(Json::parse(server.bodies().at(1))["baton"], Json({{"tag", "night"}}));
+}
+
 TEST(OpenAiClient, SendsTheKeyAndNamesARefusedOne) {
   FakeOpenAiServer server({.api_key = "right"});
   const auto refused = OpenAiClient::Connect({.base_url = server.url(), .api_key = "wrong"});
