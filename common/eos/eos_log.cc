@@ -36,10 +36,20 @@ bool SayTheSame(const std::string& one, const std::string& other) {
   return here.is_discarded() ? one == other : here == facts(other);
 }
 
+// A link leads to a file whose own name must not be that of a part, whatever the link is called.
+absl::Status CheckRealName(const std::string& path, const std::string& real) {
+  if (real == path || !NamesAPart(real)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, " is a link to ", real,
+      ", which has the name of a part of a log: whoever reads it would get this part alone; "
+      "expected a link to a file whose name ends neither in .N nor in .zst"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<EosLog>> EosLog::Open(EosLogOptions options) {
   const std::string path = RealLogPath(options.path);
+  BATON_RETURN_IF_ERROR(CheckRealName(options.path, path));
   const std::string meta_path = absl::StrCat(path, std::string(kMetaSuffix));
   const base::Clock* const clock = options.clock != nullptr ? options.clock : SteadyTime();
   BATON_ASSIGN_OR_RETURN(LineFile rows, LineFile::Open(path));
@@ -56,6 +66,7 @@ absl::StatusOr<std::unique_ptr<EosLog>> EosLog::Open(EosLogOptions options) {
                                              upkeep);
   }
   const std::string before = Content(meta_path);
+  upkeep->Note(UpkeepStep::kRotate, MendPartsWithoutMeta(path, before));
   if (rows.size() > 0 && !before.empty() && !SayTheSame(before, options.meta_json)) {
     if (rotation != nullptr) {
       rotation->Turn(before, &rows, &summaries);

@@ -20,6 +20,7 @@ namespace {
 constexpr size_t kMostDigits = 18;  // of a number that fits 64 bits
 // A writer needs microseconds to put a new FILE in the place of a full one.
 constexpr int kOpenTries = 20;
+constexpr int kMostLinks = 40;  // as many as Linux follows
 constexpr absl::Duration kOpenAgainAfter = absl::Milliseconds(1);
 
 // A number without zeros in front, and what stands behind it.
@@ -83,12 +84,24 @@ std::pair<std::filesystem::path, std::filesystem::path> RealNames(const std::str
   return {unknown ? here : target, here};
 }
 
+// What a link leads to, whether or not it is there yet.
+std::filesystem::path FollowLinks(std::filesystem::path path) {
+  std::error_code unknown;  // then it is as far as one can follow
+  for (int links = 0; links < kMostLinks && std::filesystem::is_symlink(path, unknown); ++links) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path, unknown);
+    if (unknown) break;
+    path = target.is_absolute() ? target : path.parent_path() / target;
+  }
+  return path;
+}
+
 }  // namespace
 
 std::string RealLogPath(const std::string& path) {
   std::error_code unknown;  // then opening it says why
-  const bool link = std::filesystem::is_symlink(path, unknown);
-  if (!link || !std::filesystem::is_regular_file(path, unknown)) return path;
+  if (!std::filesystem::is_symlink(path, unknown)) return path;
+  if (!std::filesystem::exists(path, unknown)) return FollowLinks(path).string();
+  if (!std::filesystem::is_regular_file(path, unknown)) return path;
   const std::filesystem::path real = std::filesystem::canonical(path, unknown);
   return unknown ? path : real.string();
 }
@@ -119,6 +132,10 @@ int64_t LastPartNumber(const std::string& file) {
     if (!rest.ends_with(".tmp")) last = std::max(last, number);
   });
   return last;
+}
+
+bool NamesAPart(std::string_view path) {
+  return path.ends_with(kZstdSuffix) || SplitPart(path).has_value();
 }
 
 bool IsFileOfLog(const std::string& log, const std::string& path) {

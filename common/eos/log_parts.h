@@ -25,7 +25,7 @@ struct LogPart {
   std::string path;    // FILE.N, or FILE.N.zst where only that one is there
 };
 
-// Where a log really is: parts stand beside the file, not beside a symbolic link to it.
+// Where a log really is, or will be: parts stand beside the file, not beside a symbolic link to it.
 std::string RealLogPath(const std::string& path);
 
 // The parts of the log FILE, or with `suffix` what stands under it beside each of them, by number.
@@ -34,6 +34,9 @@ std::vector<LogPart> PartsOf(const std::string& file, std::string_view suffix = 
 int64_t LastPartNumber(const std::string& file);
 // "FILE.N"
 std::string PartPath(const std::string& file, int64_t number);
+
+// Whether readers would take a file of this name for a part of a log.
+bool NamesAPart(std::string_view path);
 
 // Whether `path` is, or would be, one of the files of the log that FILE, FILE.N or FILE.N.zst is
 // of: rows, summaries or meta, of FILE or of any part.

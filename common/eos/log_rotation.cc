@@ -1,8 +1,11 @@
 #include "common/eos/log_rotation.h"
 
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/eos/log_parts.h"
 
@@ -21,6 +24,30 @@ absl::Status TurnLogFiles(const std::string& file, const std::string& meta_json,
   // The rows are a part now, so what is true for them is told whatever became of the summaries.
   BATON_RETURN_IF_ERROR(WriteWholeFile(absl::StrCat(part, std::string(kMetaSuffix)), meta_json));
   return summaries_turned;
+}
+
+absl::Status MendPartsWithoutMeta(const std::string& file, const std::string& meta_json) {
+  absl::Status mended;
+  std::string unknown;
+  const int64_t last = LastPartNumber(file);
+  for (const LogPart& part : PartsOf(file)) {
+    const std::string meta = absl::StrCat(PartPath(file, part.number), std::string(kMetaSuffix));
+    std::error_code unreadable;  // then it is taken for absent, and writing it says why
+    if (std::filesystem::exists(meta, unreadable)) continue;
+    if (part.number == last && !meta_json.empty()) {
+      mended = WriteWholeFile(meta, meta_json);
+      if (mended.ok()) spdlog::info("EOS log {}: wrote {}, which was missing", file, meta);
+    } else {
+      absl::StrAppend(&unknown, unknown.empty() ? "" : ", ", part.path);
+    }
+  }
+  if (!unknown.empty()) {
+    spdlog::warn(
+        "EOS log {}: no .meta.json stands beside {}: which model and settings these rows are of is "
+        "not known. Put back the file if there is a copy",
+        file, unknown);
+  }
+  return mended;
 }
 
 LogRotation::LogRotation(Options options, std::shared_ptr<LogUpkeep> upkeep)

@@ -119,6 +119,24 @@ TEST_F(EosLogTest, FileThatCannotBeOpenedIsRefusedWithItsName) {
   EXPECT_NE(std::string(log.status().message()).find("such.jsonl"), std::string::npos);
 }
 
+TEST_F(EosLogTest, ALinkToWhatReadersTakeForAPartIsRefused) {
+  const std::filesystem::path link = folder_ / "link.jsonl";
+  for (const std::string name : {"other.jsonl.7", "other.zst"}) {
+    for (const bool there : {false, true}) {
+      if (there) std::ofstream(folder_ / name) << "";
+      std::filesystem::create_symlink(name, link);
+      const auto log = EosLog::Open({.path = link, .meta_json = "{}"});
+      EXPECT_EQ(log.status().code(), absl::StatusCode::kInvalidArgument) << name;
+      const std::string said(log.status().message());
+      EXPECT_NE(said.find(name), std::string::npos) << said;
+      EXPECT_NE(said.find("a part of a log"), std::string::npos) << said;
+      std::filesystem::remove(link);
+    }
+  }
+  std::filesystem::create_symlink("other.jsonl", link);
+  EXPECT_TRUE(EosLog::Open({.path = link, .meta_json = "{}"}).ok());
+}
+
 // /dev/full takes no byte: a disk without room.
 TEST_F(EosLogTest, FullDiskDropsAndCountsAndNeverWaits) {
   auto rows = LineFile::Open("/dev/full");

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <string>
 #include <thread>
@@ -253,6 +254,25 @@ TEST_F(LogRotationTest, WhatAKilledProcessLeftIsTakenOver) {
   EXPECT_FALSE(Exists(".1"));
   EXPECT_FALSE(Exists(".1.zst.tmp"));
   EXPECT_EQ(Steps(), Range(3, 4));
+}
+
+TEST_F(LogRotationTest, APartWithoutMetaGetsThatOfItsTime) {
+  const std::string meta = "{\"written\":1,\"a\":1}\n";
+  Open();
+  AppendAll(1, 6);
+  Settle();
+  log_.reset();
+  const int64_t last = LastPartNumber(Path());
+  ASSERT_GE(last, 2);
+  // As a process leaves it that is killed between the rename and the meta.
+  std::filesystem::remove(PartPath(Path(), last) + ".meta.json");
+  std::filesystem::remove(Path(".1.meta.json"));
+  // By other settings, which are not those of the part.
+  Open(100, "{\"written\":2,\"a\":2}\n");
+  std::ifstream mended(PartPath(Path(), last) + ".meta.json");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(mended), {}), meta);
+  EXPECT_FALSE(Exists(".1.meta.json")) << "nobody knows what is true for an older one";
+  EXPECT_EQ(Steps(), Range(1, 6));
 }
 
 TEST_F(LogRotationTest, AFailedRotationCostsNoRowAndIsTriedAgainLater) {
