@@ -1,6 +1,5 @@
 #include "router/placement/placer.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "common/base/ticket.h"
@@ -17,56 +16,37 @@ Placer::Placer(const RouterOptions& options, WorkerDirectory* directory, RouterP
       random_(RandomBits()),
       warmups_(probe, clock) {}
 
-RoutingInput Placer::InputOf(const WorkerDirectory::Tables& tables) const {
-  return {.decode = tables.workers.WithPlace(WorkerKind::kDecode),
-          .prefill = tables.workers.WithPlace(WorkerKind::kPrefill),
-          .serving_prefill = tables.workers.Serving(WorkerKind::kPrefill),
+PlacementView Placer::ViewOf(const WorkerDirectory::Tables& tables) const {
+  return {.workers = tables.workers,
           .failed_pairs = tables.failed_pairs,
           .hints = &directory_->prefix_hints(),
-          .warm = &tables.workers.warm_pairs(),
           .local_prefill_below = options_.local_prefill_below,
-          .one_model = tables.workers.ServingModels(WorkerKind::kDecode) <= 1,
           .now = tables.now};
 }
 
 RequestQueue::Try Placer::Place(const WorkerDirectory::Tables& tables, const RoutingNeed& need,
                                 const RequestQueue::Ahead& ahead, Placement* placement) {
-  RoutingInput input = InputOf(tables);
-  input.ahead = ahead.needs;
-  input.prefill_is_kept = ahead.prefill;
   base::MutexLock lock(&mutex_);
+  ChosenPlace chosen;
   const base::Instant begin = clock_->Now();
-  const std::variant<Route, Lack> picked = PickRoute(need, input, &random_);
-  const Route* const route = std::get_if<Route>(&picked);
-  probe_->Picked(clock_->Now() - begin, route != nullptr);
-  if (route == nullptr) {
-    if (std::get<Lack>(picked) == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
-    const int64_t most = tables.workers.ServingContext(WorkerKind::kDecode, need.fingerprint);
-    return need.peak_tokens <= most ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
-  }
-  const bool local = route->prefill == nullptr;
-  const WorkerClaim claim{.tokens = need.tokens,
-                          .growth_tokens = need.peak_tokens - need.tokens,
-                          .computes = local,
-                          .decodes = true};
+  const RequestQueue::Try outcome = ChoosePlace(ViewOf(tables), need, ahead, &random_, &chosen);
+  const bool placed = outcome == RequestQueue::Try::kPlaced;
+  probe_->Picked(clock_->Now() - begin, placed);
+  if (!placed) return outcome;
   // Copied before they are changed by what this attempt takes.
-  placement->held_tokens = route->held_tokens;
-  if (!local) placement->prefill = TakePrefill(tables, *route->prefill, need);
-  placement->decode.view = *route->decode;
+  placement->held_tokens = chosen.route.held_tokens;
+  placement->decode.view = *chosen.route.decode;
+  if (chosen.route.prefill != nullptr) {
+    placement->prefill = TakePrefill(tables, *chosen.route.prefill, chosen.prefill);
+  }
   placement->decode.hold =
-      directory_->Hold(tables, WorkerKind::kDecode, placement->decode.view, claim);
-  return RequestQueue::Try::kPlaced;
+      directory_->Hold(tables, WorkerKind::kDecode, placement->decode.view, chosen.decode);
+  return outcome;
 }
 
 bool Placer::MorePlaces(const WorkerDirectory::Tables& tables,
                         const RequestQueue::Ahead& ahead) const {
-  // Whoever needs no prefill worker may still go.
-  if (ahead.prefill && options_.local_prefill_below == 0) return false;
-  const auto open = tables.workers.WithPlace(WorkerKind::kDecode);
-  return std::ranges::any_of(open, [&](const WorkerView* view) {
-    return std::ranges::none_of(ahead.needs,
-                                [&](const RoutingNeed* need) { return CouldDecode(*view, *need); });
-  });
+  return baton::MorePlaces(ViewOf(tables), ahead);
 }
 
 void Placer::WarmUp(const Placement& placement) {
@@ -74,10 +54,9 @@ void Placer::WarmUp(const Placement& placement) {
 }
 
 PlacedWorker Placer::TakePrefill(const WorkerDirectory::Tables& tables, const WorkerView& prefill,
-                                 const RoutingNeed& need) {
+                                 const WorkerClaim& claim) {
   PlacedWorker placed{prefill, nullptr};
-  placed.hold = directory_->Hold(tables, WorkerKind::kPrefill, placed.view,
-                                 {.tokens = need.tokens, .computes = true});
+  placed.hold = directory_->Hold(tables, WorkerKind::kPrefill, placed.view, claim);
   return placed;
 }
 
@@ -86,8 +65,9 @@ std::optional<PlacedWorker> Placer::PlaceOtherPrefill(const RoutingNeed& need,
   std::optional<PlacedWorker> placed;
   directory_->Use([&](const WorkerDirectory::Tables& tables) {
     base::MutexLock lock(&mutex_);
-    const WorkerView* const view = PickOtherPrefill(need, decode, InputOf(tables), &random_);
-    if (view != nullptr) placed = TakePrefill(tables, *view, need);
+    const WorkerView* const view =
+        PickOtherPrefill(need, decode, RoutingInputOf(ViewOf(tables)), &random_);
+    if (view != nullptr) placed = TakePrefill(tables, *view, PrefillClaimOf(need));
   });
   if (placed) warmups_.Ask(placed->view, decode);
   return placed;

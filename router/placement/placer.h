@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
+#include "router/placement/choose_place.h"
 #include "router/placement/pair_warmups.h"
 #include "router/placement/request_queue.h"
 #include "router/placement/tenant_hold.h"
@@ -31,8 +32,8 @@ struct Placement {
   TenantHold tenant;                    // what it has of its tenant's bound
 };
 
-// Chooses workers for an attempt: applies the routing policy to what the directory knows now.
-// Thread-safe.
+// Chooses workers for an attempt, as ChoosePlace does by what the directory knows now, and takes
+// what the attempt needs there. Thread-safe.
 class Placer final {
  public:
   // All must outlive this.
@@ -52,9 +53,9 @@ class Placer final {
   std::optional<PlacedWorker> PlaceOtherPrefill(const RoutingNeed& need, const WorkerView& decode);
 
  private:
-  RoutingInput InputOf(const WorkerDirectory::Tables& tables) const;
+  PlacementView ViewOf(const WorkerDirectory::Tables& tables) const;
   PlacedWorker TakePrefill(const WorkerDirectory::Tables& tables, const WorkerView& prefill,
-                           const RoutingNeed& need);
+                           const WorkerClaim& claim);
 
   const RouterOptions& options_;
   WorkerDirectory* const directory_;
