@@ -91,7 +91,8 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
       cache_(options.enable_prefix_caching
                  ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size)
                  : nullptr),
-      scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()) {
+      scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()),
+      foresight_(options.predictor) {
   figures_ = Snapshot();
   watchdog_ = std::make_unique<Watchdog>(runner_.get(), clock_, options_.stall_timeout, [this] {
     Fail(DeviceFault(absl::StrCat("neither a step nor the work between steps got on for ",
@@ -177,10 +178,7 @@ void EngineLoop::Apply(Command command) {
     case Command::Kind::kAdd:
       return AddSequence(std::move(command), now);
     case Command::Kind::kCommitImport:
-      command.first.end.reset();  // the prefill worker's
-      if (options_.predictor != nullptr) {
-        command.first.end = options_.predictor->TakeFirst(command.sequence, command.first);
-      }
+      foresight_.TakeFirst(command.sequence, &command.first);
       return scheduler_.CommitImport(command.sequence, std::move(command.first), now);
     case Command::Kind::kCancel:
       return scheduler_.Cancel(command.sequence, now);
@@ -191,16 +189,7 @@ void EngineLoop::Apply(Command command) {
 
 void EngineLoop::AddSequence(Command command, base::Instant now) {
   ++added_;
-  const SequenceSpec& spec = command.spec;
-  std::optional<EndEstimate> prior;
-  if (options_.predictor != nullptr && !spec.natural_end_step) {
-    const PredictRequest request = {.prompt_tokens = static_cast<int32_t>(spec.prompt.size()),
-                                    .temperature = spec.sampling.temperature,
-                                    .top_p = spec.sampling.top_p,
-                                    .length_class = spec.length_class};
-    prior = options_.predictor->Begin(command.sequence, request, spec.generated,
-                                      /*learns=*/spec.kind != SequenceKind::kPrefill);
-  }
+  const std::optional<EndEstimate> prior = foresight_.Begin(command.sequence, command.spec);
   scheduler_.Add(command.sequence, std::move(command.spec), now);
   scheduler_.Foresee(command.sequence, prior);
 }
@@ -208,30 +197,8 @@ void EngineLoop::AddSequence(Command command, base::Instant now) {
 base::Duration EngineLoop::Foresee(const StepPlan& plan, StepOutput* output) {
   if (options_.predictor == nullptr) return {};
   const auto begin = std::chrono::steady_clock::now();
-  size_t next = 0;
-  for (const StepRow& row : plan.rows) {
-    if (!row.sample) continue;
-    SampledToken& token = output->samples[next++];
-    const auto drawn = static_cast<int32_t>(row.sampling.output.size());
-    const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
-    token.end = options_.predictor->Take(row.sequence, step, token);
-  }
+  foresight_.Take(plan, output);
   return std::chrono::steady_clock::now() - begin;
-}
-
-void EngineLoop::TellPredictor(SchedEvent* event) {
-  if (options_.predictor == nullptr) return;
-  if (const auto* token = std::get_if<TokenEvent>(&event->what)) {
-    if (token->token.natural_end) options_.predictor->NaturalEnd(event->sequence);
-  } else if (auto* finished = std::get_if<FinishedEvent>(&event->what)) {
-    finished->end_scores =
-        options_.predictor->End(event->sequence, {.reason = finished->reason,
-                                                  .natural_end_step = finished->natural_end_step,
-                                                  .generated_tokens = finished->generated_tokens});
-  } else if (std::holds_alternative<RefusedEvent>(event->what) ||
-             std::holds_alternative<RevokedEvent>(event->what)) {
-    options_.predictor->Drop(event->sequence);
-  }
 }
 
 bool EngineLoop::Submit(StepPlan plan) {
@@ -285,7 +252,7 @@ void EngineLoop::PublishAndEmit() {
   }
   const double unix_now = clock_->UnixNow();
   for (SchedEvent& event : scheduler_.TakeEvents()) {
-    TellPredictor(&event);
+    foresight_.Tell(&event);
     Emit(ToEngineEvent(std::move(event), kv_, unix_now));
   }
 }

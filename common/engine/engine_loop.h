@@ -9,6 +9,7 @@
 #include "common/engine/command_gate.h"
 #include "common/engine/engine.h"
 #include "common/engine/event_sink.h"
+#include "common/engine/foresight.h"
 #include "common/engine/watchdog.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/kv_cache.h"
@@ -45,11 +46,9 @@ class EngineLoop final : public Engine {
   // Waits for the oldest step that is on the device, and tells its events. False when the device
   // failed.
   bool FinishStep();
-  // Looks at the tokens of a step that is not committed, and writes estimates into them.
+  // Has the tokens of a step looked at, and returns how long that took.
   base::Duration Foresee(const StepPlan& plan, StepOutput* output);
   void AddSequence(Command command, base::Instant now);
-  // Tells the predictor what happened to a sequence, and puts what it answers into the event.
-  void TellPredictor(SchedEvent* event);
   void EndAll();
   void PublishAndEmit();
   void Emit(EngineEvent event);
@@ -71,6 +70,7 @@ class EngineLoop final : public Engine {
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
+  const Foresight foresight_;
   uint64_t added_ = 0;
   uint64_t steps_ = 0;
   uint64_t steps_overlapped_ = 0;

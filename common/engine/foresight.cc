@@ -1,0 +1,50 @@
+#include "common/engine/foresight.h"
+
+#include <cstddef>
+#include <variant>
+
+namespace baton {
+
+std::optional<EndEstimate> Foresight::Begin(SequenceId id, const SequenceSpec& spec) const {
+  if (predictor_ == nullptr || spec.natural_end_step) return std::nullopt;
+  const PredictRequest request = {.prompt_tokens = static_cast<int32_t>(spec.prompt.size()),
+                                  .temperature = spec.sampling.temperature,
+                                  .top_p = spec.sampling.top_p,
+                                  .length_class = spec.length_class};
+  return predictor_->Begin(id, request, spec.generated,
+                           /*learns=*/spec.kind != SequenceKind::kPrefill);
+}
+
+void Foresight::TakeFirst(SequenceId id, SampledToken* first) const {
+  first->end.reset();  // the prefill worker's
+  if (predictor_ != nullptr) first->end = predictor_->TakeFirst(id, *first);
+}
+
+void Foresight::Take(const StepPlan& plan, StepOutput* output) const {
+  if (predictor_ == nullptr) return;
+  size_t next = 0;
+  for (const StepRow& row : plan.rows) {
+    if (!row.sample) continue;
+    SampledToken& token = output->samples[next++];
+    const auto drawn = static_cast<int32_t>(row.sampling.output.size());
+    const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
+    token.end = predictor_->Take(row.sequence, step, token);
+  }
+}
+
+void Foresight::Tell(SchedEvent* event) const {
+  if (predictor_ == nullptr) return;
+  if (const auto* token = std::get_if<TokenEvent>(&event->what)) {
+    if (token->token.natural_end) predictor_->NaturalEnd(event->sequence);
+  } else if (auto* finished = std::get_if<FinishedEvent>(&event->what)) {
+    finished->end_scores =
+        predictor_->End(event->sequence, {.reason = finished->reason,
+                                          .natural_end_step = finished->natural_end_step,
+                                          .generated_tokens = finished->generated_tokens});
+  } else if (std::holds_alternative<RefusedEvent>(event->what) ||
+             std::holds_alternative<RevokedEvent>(event->what)) {
+    predictor_->Drop(event->sequence);
+  }
+}
+
+}  // namespace baton
