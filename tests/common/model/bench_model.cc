@@ -1,11 +1,12 @@
 // Load, memory, prefill and decode of one model, beside the machine's limits measured in the same
 // run.
 //   bench_model [--threads N[,N...]] [--load-only] [--device cpu|cuda] [--dtype D]
-//               [--quantization none|fp8] [--load-cache DIR] [--json] [DIR]
+//               [--quantization none|fp8] [--load-cache DIR] [--sweep] [--json] [DIR]
 // Without DIR, or where nothing is there, it makes one of random weights in bf16: a Llama of 430 M
 // parameters, for a GPU of the shape of Llama-3.1-8B (16 GB). With more than one number of threads,
 // each has a run of its own, and a table shows how the figures scale. --json: a last line of
-// figures.
+// figures. --sweep: steps of many sizes in place of the usual few, which `baton sim fit` fits its
+// costs to.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -91,6 +92,7 @@ struct Options {
   ModelOptions model;
   bool load_only = false;
   bool json = false;
+  bool sweep = false;
   std::vector<int> threads;  // a run each
   std::string dir;           // empty: a model is made and thrown away
 
@@ -136,6 +138,8 @@ std::optional<Options> ParseOptions(int argc, char** argv) {
       options.load_only = true;
     } else if (argument == "--json") {
       options.json = true;
+    } else if (argument == "--sweep") {
+      options.sweep = true;
     } else if (!argument.starts_with("-") && options.dir.empty()) {
       options.dir = argument;
     } else {
@@ -223,6 +227,25 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
   return *std::move(model);
 }
 
+// Steps of sizes that lie far apart, as far as the model takes them.
+void Sweep(const LoadedModel& model, StepTiming* timing) {
+  const int32_t most = model.transformer->limits().max_tokens;
+  const int32_t positions = model.config.max_positions;
+  const int64_t pool = int64_t{model.kv().num_blocks} * model.kv().layout.block_size;
+  for (const int32_t count : {1, 2, 4, 8}) {
+    for (const int32_t tokens : {16, 64, 128, 256, 512, 1024}) {
+      if (count * tokens <= most && tokens < positions) timing->Prefill(count, tokens);
+    }
+  }
+  for (const int32_t batch : {1, 2, 4, 8, 16, 32, 64}) {
+    for (const int32_t context : {32, 128, 512, 1024}) {
+      // A sequence grows by some hundred tokens while its steps are timed.
+      const bool fits = int64_t{batch} * (context + 512) <= pool && context + 512 <= positions;
+      if (fits && context <= most) timing->Decode(batch, context);
+    }
+  }
+}
+
 // The figures of both roles at the sizes that matter on the device.
 absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json* figures) {
   StepTiming timing(model, figures);
@@ -230,6 +253,10 @@ absl::Status Measure(LoadedModel& model, const Options& options, nlohmann::json*
     const auto limits = kernels::MeasureLimits(*model.backend, options.model.threads);
     if (!limits.ok()) return limits.status();
     timing.SetLimits(*limits);
+  }
+  if (options.sweep) {
+    Sweep(model, &timing);
+    return absl::OkStatus();
   }
   if (!options.on_gpu()) {
     timing.Prefill(1, 512);
@@ -286,7 +313,7 @@ int Main(int argc, char** argv) {
     std::fprintf(
         stderr,
         "usage: bench_model [--threads N[,N...]] [--load-only] [--device cpu|cuda] [--dtype D] "
-        "[--quantization none|fp8] [--load-cache DIR] [--json] [DIR]\n");
+        "[--quantization none|fp8] [--load-cache DIR] [--sweep] [--json] [DIR]\n");
     return 2;
   }
   if (options->on_gpu()) {

@@ -133,6 +133,7 @@ double StepTiming::Decode(int32_t batch, int32_t context) {
               context, 1e3 * seconds, batch / seconds, bytes / seconds / 1e9);
   nlohmann::json figure = {{"batch", batch},
                            {"context", context},
+                           {"mean_context", grown},
                            {"ms", 1e3 * seconds},
                            {"tokens_per_s", batch / seconds},
                            {"bytes_per_s", bytes / seconds}};
