@@ -10,11 +10,13 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 20> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
     {"bench", "load a server, measure it, find the highest load within limits", &BenchCommand},
+    {"sim fit", "how long steps take, from measured ones", &SimFitCommand},
+    {"sim", "simulate a cluster under a load", &SimCommand},
     {"probe", "ask a server for its health", &ProbeCommand},
     {"model inspect", "what a model directory holds and what it costs", &ModelInspectCommand},
     {"model make-random", "write a model of a shape with random weights", &ModelMakeRandomCommand},

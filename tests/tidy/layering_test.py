@@ -50,6 +50,11 @@ MAY = {
               "common/metrics", "common/admin", "common/config", "common/sample", "common/model",
               "kernels/*", "tools/client"),
 }
+# What is simulated is what is served.
+MAY["tools/sim"] = MAY["tools"] + ("common/kv", "common/sched", "common/engine/foresight.h",
+                                   "common/worker/timeouts.h", "router/placement", "router/workers",
+                                   "router/router_options.h", "tools/bench/plan",
+                                   "tools/bench/figures", "tools/eos")
 MAY["prefill_worker"] = MAY["decode_worker"] = MAY["common/worker"] + ("common/worker",)
 
 # Folders inside a part: each may include those that stand before it in its row ("*": the headers directly
@@ -162,6 +167,8 @@ def self_test():
     assert not allowed("kernels/x.cc", "common/nccl/api.h")
     assert allowed("kernels/cuda/x.cc", "common/nccl/api.h")
     assert allowed("kernels/cuda/x.cc", "cuda_runtime_api.h")
+    assert allowed("tools/sim/x.h", "router/placement/choose_place.h")
+    assert not allowed("tools/sim/x.h", "router/request/request_flow.h")
     assert not allowed("tools/bench/plan/x.h", "tools/bench/load/load_generator.h")
     assert allowed("tools/bench/load/x.h", "tools/bench/plan/request_plan.h")
     assert not allowed("router/workers/x.h", "router/request/request_flow.h")

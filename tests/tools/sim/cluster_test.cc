@@ -1,0 +1,212 @@
+#include "tools/sim/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace baton::simulator {
+namespace {
+
+using std::chrono::milliseconds;
+
+// Costs that are easily added up: a step takes 10 ms, a row 1 ms, a prompt token 0.1 ms.
+ClusterSetup Tiny() {
+  ClusterSetup setup;
+  setup.message = milliseconds(1);
+  setup.handoff_bytes_per_s = 1e6;
+  setup.kv_bytes_per_token = 1000;
+  WorkerSetup& worker = setup.worker;
+  worker.cost = {.step = 10'000, .row = 1000, .prompt_token = 100};
+  worker.num_blocks = 64;
+  worker.prefix_caching = false;
+  worker.scheduler.block_size = 16;
+  worker.scheduler.max_num_seqs = 8;
+  worker.scheduler.limits = {.max_model_len = 1024, .pool_tokens = 1024, .vocab_size = kVocabulary};
+  worker.scheduler.eos_ids = {kEosToken};
+  return setup;
+}
+
+SimRequest Asked(int64_t at_ms, int32_t input, int32_t output) {
+  return {.at = milliseconds(at_ms),
+          .input_tokens = input,
+          .output_tokens = output,
+          .hash_ids = {},
+          .recorded = nullptr};
+}
+
+ClusterOutcome Simulate(const ClusterSetup& setup, const std::vector<SimRequest>& requests) {
+  auto outcome = RunCluster(setup, requests);
+  EXPECT_TRUE(outcome.ok()) << outcome.status();
+  return outcome.ok() ? *std::move(outcome) : ClusterOutcome();
+}
+
+TEST(ClusterTest, TimesOfAUnifiedWorkerAreThoseAddedUpByHand) {
+  // The first reaches the worker at 1 ms; its prompt takes 11 ms. The second reaches it at 6 ms and
+  // joins the step that begins at 12 ms: 10 + 1 + 20 * 0.1 ms. Then both have a row: 12 ms.
+  const ClusterOutcome outcome = Simulate(Tiny(), {Asked(0, 10, 3), Asked(5, 20, 2)});
+  EXPECT_NEAR(outcome.requests[0].first_token, 0.013, 1e-9);
+  EXPECT_NEAR(outcome.requests[0].last_token, 0.038, 1e-9);
+  EXPECT_NEAR(outcome.requests[1].arrived, 0.005, 1e-9);
+  EXPECT_NEAR(outcome.requests[1].first_token, 0.026, 1e-9);
+  EXPECT_NEAR(outcome.requests[1].last_token, 0.038, 1e-9);
+  EXPECT_EQ(outcome.steps, 3u);
+  EXPECT_EQ(outcome.tokens_fed, 10u + 20u + 2u + 1u);
+  EXPECT_EQ(outcome.tokens_fed_again, 0u);
+}
+
+TEST(ClusterTest, TimesOfAHandoffAreThoseAddedUpByHand) {
+  // Reserved at 1 ms, heard at 2, at the prefill worker at 3, computed at 14, told at 15. One block
+  // of 16 tokens goes in 16 ms and is committed 1 ms later, at 31; two steps of 11 ms follow.
+  ClusterSetup setup = Tiny();
+  setup.prefill_workers = 1;
+  const ClusterOutcome outcome = Simulate(setup, {Asked(0, 10, 3)});
+  EXPECT_NEAR(outcome.requests[0].first_token, 0.015, 1e-9);
+  EXPECT_NEAR(outcome.requests[0].last_token, 0.054, 1e-9);
+  EXPECT_EQ(outcome.handoffs, 1u);
+  EXPECT_EQ(outcome.handoff_bytes, 16'000);
+}
+
+TEST(ClusterTest, AnAnswerOfOneTokenEndsAtThePrefillWorker) {
+  ClusterSetup setup = Tiny();
+  setup.prefill_workers = 1;
+  const ClusterOutcome outcome = Simulate(setup, {Asked(0, 40, 1), Asked(0, 10, 1)});
+  EXPECT_EQ(outcome.handoffs, 0u);
+  EXPECT_EQ(outcome.requests[0].output_tokens, 1);
+  EXPECT_EQ(outcome.requests[1].output_tokens, 1);
+}
+
+TEST(ClusterTest, WhatFitsNoWorkerIsRefused) {
+  const ClusterOutcome outcome = Simulate(Tiny(), {Asked(0, 2000, 3), Asked(0, 10, 3)});
+  EXPECT_EQ(outcome.refused, 1);
+  EXPECT_EQ(outcome.requests[0].output_tokens, 0);
+  EXPECT_EQ(outcome.requests[1].output_tokens, 3);
+  EXPECT_NE(outcome.first_refusal.find("2000 prompt tokens"), std::string::npos)
+      << outcome.first_refusal;
+}
+
+TEST(ClusterTest, AFullQueueRefuses) {
+  ClusterSetup setup = Tiny();
+  setup.worker.scheduler.max_num_seqs = 1;
+  setup.max_num_queued_reqs = 2;
+  std::vector<SimRequest> requests;
+  for (int i = 0; i < 10; ++i) requests.push_back(Asked(0, 10, 100));
+  const ClusterOutcome outcome = Simulate(setup, requests);
+  EXPECT_GE(outcome.refused, 5);
+  EXPECT_LT(outcome.refused, 10);
+}
+
+TEST(ClusterTest, AClosedLoopKeepsItsRequestsUnderWay) {
+  ClusterSetup setup = Tiny();
+  setup.concurrency = 2;
+  std::vector<SimRequest> requests;
+  for (int i = 0; i < 6; ++i) requests.push_back(Asked(0, 10, 5));
+  const ClusterOutcome outcome = Simulate(setup, requests);
+  EXPECT_EQ(outcome.requests[0].arrived, 0);
+  EXPECT_EQ(outcome.requests[1].arrived, 0);
+  EXPECT_EQ(outcome.requests[2].arrived, outcome.requests[0].last_token);
+}
+
+TEST(ClusterTest, SharedPrefixesAreFoundInTheCache) {
+  ClusterSetup setup = Tiny();
+  setup.worker.prefix_caching = true;
+  setup.block_tokens = 32;
+  std::vector<SimRequest> requests = {Asked(0, 40, 2), Asked(100, 40, 2)};
+  requests[0].hash_ids = {7};
+  requests[1].hash_ids = {7};
+  const ClusterOutcome outcome = Simulate(setup, requests);
+  EXPECT_EQ(outcome.prefix_hits, 32u);
+  EXPECT_EQ(outcome.tokens_fed, 40u + 8u + 2u);
+}
+
+// Small pools, several routers and workers: preemptions, revocations and refused reservations.
+ClusterSetup Random(uint64_t seed) {
+  std::mt19937_64 dice(seed);
+  const auto pick = [&](int32_t low, int32_t high) {
+    return low + static_cast<int32_t>(dice() % static_cast<uint64_t>(high - low + 1));
+  };
+  ClusterSetup setup = Tiny();
+  setup.routers = pick(1, 3);
+  setup.workers = pick(1, 3);
+  setup.prefill_workers = pick(0, 2);
+  setup.local_prefill_below = pick(0, 1) * pick(0, 60);
+  setup.concurrency = pick(0, 1) * pick(1, 20);
+  setup.max_tokens = pick(0, 1) * 120;
+  setup.seed = seed;
+  setup.block_tokens = 16;
+  WorkerSetup& worker = setup.worker;
+  worker.num_blocks = pick(14, 40);
+  worker.prefix_caching = pick(0, 1) == 1;
+  worker.forced_lengths = pick(0, 1) == 1;
+  worker.foreseer = std::vector{Foreseer::kOff, Foreseer::kLearnt, Foreseer::kOracle}[dice() % 3];
+  // Where a worker has fewer places than there are routers, one of them may be lent the decode
+  // worker's and another the prefill worker's, and while nothing ends nobody's turn comes.
+  worker.scheduler.max_num_seqs = pick(setup.routers, 12);
+  worker.scheduler.max_prefill_tokens = pick(8, 64);
+  worker.scheduler.max_num_batched_tokens = pick(8, 64);
+  worker.scheduler.max_steps_in_flight = pick(1, 2);
+  worker.scheduler.limits.pool_tokens = worker.num_blocks * 16;
+  return setup;
+}
+
+std::vector<SimRequest> RandomRequests(uint64_t seed) {
+  std::mt19937_64 dice(seed);
+  std::vector<SimRequest> requests;
+  int64_t at = 0;
+  for (int i = 0; i < 60; ++i) {
+    at += static_cast<int64_t>(dice() % 30);
+    requests.push_back(
+        Asked(at, 1 + static_cast<int32_t>(dice() % 100), 1 + static_cast<int32_t>(dice() % 100)));
+    for (int32_t block = 0; block < requests.back().input_tokens / 16; ++block) {
+      requests.back().hash_ids.push_back(static_cast<uint64_t>(block) + dice() % 2);
+    }
+  }
+  return requests;
+}
+
+TEST(ClusterTest, EveryRequestEndsOnceAndEveryBlockComesBack) {
+  uint64_t preemptions = 0, revocations = 0, handoffs = 0, again = 0;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const ClusterSetup setup = Random(seed);
+    const std::vector<SimRequest> requests = RandomRequests(seed);
+    // An error is what RunCluster finds left behind, or standing still.
+    const auto outcome = RunCluster(setup, requests);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->refused, 0) << outcome->first_refusal;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const RequestOutcome& request = outcome->requests[i];
+      EXPECT_EQ(request.output_tokens, requests[i].output_tokens) << i;
+      EXPECT_LE(request.arrived, request.first_token) << i;
+      EXPECT_LE(request.first_token, request.last_token) << i;
+      EXPECT_GE(request.attempts, 1) << i;
+    }
+    preemptions += outcome->preemptions;
+    revocations += outcome->revocations;
+    handoffs += outcome->handoffs;
+    again += outcome->tokens_fed_again;
+  }
+  EXPECT_GT(preemptions, 100u);
+  EXPECT_GT(revocations, 10u);
+  EXPECT_GT(handoffs, 1000u);
+  EXPECT_GT(again, 1000u);
+}
+
+TEST(ClusterTest, EqualSeedsGiveEqualOutcomes) {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    const std::vector<SimRequest> requests = RandomRequests(seed);
+    const ClusterOutcome one = Simulate(Random(seed), requests);
+    const ClusterOutcome two = Simulate(Random(seed), requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      EXPECT_EQ(one.requests[i].first_token, two.requests[i].first_token) << seed << " " << i;
+      EXPECT_EQ(one.requests[i].last_token, two.requests[i].last_token) << seed << " " << i;
+    }
+    EXPECT_EQ(one.steps, two.steps);
+    EXPECT_EQ(one.kv_p95, two.kv_p95);
+  }
+}
+
+}  // namespace
+}  // namespace baton::simulator

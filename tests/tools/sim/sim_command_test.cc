@@ -1,0 +1,180 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "nlohmann/json.hpp"
+#include "tests/tools/eos/eos_rows.h"
+#include "tests/tools/eos/log_files.h"
+#include "tests/tools/run_tool.h"
+#include "tools/sim/step_cost.h"
+
+namespace baton {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class SimCommandTest : public LogFilesTest {
+ protected:
+  ToolRun Sim(Arguments arguments) const {
+    const Arguments front = {"sim", "--step-cost", cost_};
+    arguments.insert(arguments.begin(), front.begin(), front.end());
+    return RunTool(arguments);
+  }
+  nlohmann::json Json(Arguments arguments) const {
+    arguments.push_back("--json");
+    const ToolRun run = Sim(arguments);
+    EXPECT_EQ(run.exit, 0) << run.err;
+    return nlohmann::json::parse(run.out, nullptr, false);
+  }
+
+  const std::string cost_ = File(
+      "cost.json", simulator::CostJson({.step = 1000, .row = 50, .prompt_token = 10}, "a test"));
+};
+
+TEST_F(SimCommandTest, SaysWhatWasAskedAndWhatCameOfIt) {
+  const auto json = Json({"--rate", "20", "--requests", "50", "--input-tokens", "100",
+                          "--output-tokens", "20", "--slo", "ttft=1s,tpot=100ms", "--runs", "2"});
+  EXPECT_EQ(json["schema"], "baton.sim/1");
+  EXPECT_EQ(json["setup"]["rate"], "20");
+  EXPECT_EQ(json["setup"]["max-num-seqs"], "64");
+  ASSERT_EQ(json["policies"].size(), 1U);
+  EXPECT_EQ(json["policies"][0]["policy"], "fcfs");
+  const auto& runs = json["policies"][0]["runs"];
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0]["seed"], 1);
+  EXPECT_EQ(runs[1]["seed"], 2);
+  EXPECT_EQ(runs[0]["completed"], 50);
+  EXPECT_EQ(runs[0]["ttft_ms"]["count"], 50);
+  EXPECT_GT(runs[0]["tpot_ms"]["mean"], 1.0);
+  EXPECT_EQ(runs[0]["goodput_share"], 1.0);
+  EXPECT_NE(runs[0]["ttft_ms"]["mean"], runs[1]["ttft_ms"]["mean"]);
+}
+
+TEST_F(SimCommandTest, EqualSettingsGiveEqualBytes) {
+  const Arguments asked = {"--rate", "40",        "--requests", "80",        "--decode",
+                           "2",      "--prefill", "1",          "--routers", "2"};
+  EXPECT_EQ(Sim(asked).out, Sim(asked).out);
+  EXPECT_THAT(Sim(asked).out, AllOf(HasSubstr("fcfs"), HasSubstr("TTFT P99"),
+                                    HasSubstr("wasted work, %"), HasSubstr("KV use P95, %")));
+}
+
+TEST_F(SimCommandTest, ReplaysTraces) {
+  const std::string azure = File("azure.csv",
+                                 "TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                 "2023-11-16 18:15:46.6805900,374,44\n"
+                                 "2023-11-16 18:15:50.9951690,396,109\n");
+  auto run = Json({"--trace", azure})["policies"][0]["runs"][0];
+  EXPECT_EQ(run["completed"], 2);
+  EXPECT_EQ(run["tokens_fed"], 374 + 43 + 396 + 108);
+  const std::string mooncake =
+      File("mooncake.jsonl",
+           R"({"timestamp": 0, "input_length": 64, "output_length": 5, "hash_ids": [1, 2]})"
+           "\n"
+           R"({"timestamp": 900, "input_length": 64, "output_length": 5, "hash_ids": [1, 3]})"
+           "\n");
+  run = Json({"--trace", mooncake, "--trace-block-tokens", "32"})["policies"][0]["runs"][0];
+  EXPECT_EQ(run["prefix_hits"], 32);
+}
+
+TEST_F(SimCommandTest, HostileTracesAreErrorsWithTheirLine) {
+  const auto error = [&](const std::string& text) {
+    const ToolRun run = Sim({"--trace", File("bad", text)});
+    EXPECT_EQ(run.exit, 2);
+    return run.err;
+  };
+  const std::string header = "TIMESTAMP,ContextTokens,GeneratedTokens\n";
+  EXPECT_THAT(error("when,what\n1,2\n"), HasSubstr("bad:1:"));
+  EXPECT_THAT(error(header + "2023-11-16 18:15:46.68,374\n"), HasSubstr("bad:2:"));
+  EXPECT_THAT(error(header + "2023-11-16 18:15:46.68,374,44\n2023-13-16 18:15:46.68,374,44\n"),
+              HasSubstr("bad:3:"));
+  EXPECT_THAT(error(header + "2023-11-16 18:15:46.68,-5,44\n"), HasSubstr("bad:2:"));
+  EXPECT_THAT(error(header + "2023-11-16 18:15:46.68,99999999999999999999,44\n"),
+              HasSubstr("bad:2:"));
+  EXPECT_THAT(error("{\"timestamp\": 0, \"input_length\": 64}\n"), HasSubstr("bad:1:"));
+  EXPECT_THAT(error("{\"timestamp\": 1e300, \"input_length\": 64, \"output_length\": 1}\n"),
+              HasSubstr("bad:1:"));
+  EXPECT_THAT(error("{\"timestamp\": 0, \"input_length\": 64, \"output_length\": 1, "
+                    "\"hash_ids\": [1, 2, 3, 4]}\n"),
+              HasSubstr("bad:1:"));
+  EXPECT_THAT(error(""), HasSubstr("expected at least one"));
+  EXPECT_EQ(Sim({"--trace", Path("absent")}).exit, 4);
+}
+
+TEST_F(SimCommandTest, RecordedAnswersHaveTheirLengths) {
+  // 12 and 30 tokens in turn; the one that was cut off has no length that anybody knows.
+  const std::string log = File("log", EosLines("a", 12, FinishReason::kStopEos) +
+                                          EosLines("b", 30, FinishReason::kStopEos) +
+                                          EosLines("c", 7, FinishReason::kLength));
+  const ToolRun run = Sim({"--rate", "5", "--requests", "4", "--answers", log, "--json"});
+  ASSERT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.err, HasSubstr("1 answers that did not end by themselves"));
+  const auto json = nlohmann::json::parse(run.out);
+  const auto& figures = json["policies"][0]["runs"][0];
+  EXPECT_EQ(figures["tokens_fed"], 4 * 20 + 2 * 11 + 2 * 29);
+  const ToolRun bad = Sim(
+      {"--rate", "5", "--answers", File("bad", EosLines("a", 2, FinishReason::kStopEos) + "{}\n")});
+  EXPECT_EQ(bad.exit, 2);
+  EXPECT_THAT(bad.err, HasSubstr("bad:3"));
+}
+
+TEST_F(SimCommandTest, APredictorChangesNothingUnderFcfs) {
+  const std::string log = File(
+      "log", EosLines("a", 12, FinishReason::kStopEos) + EosLines("b", 30, FinishReason::kStopEos));
+  const auto figures = [&](const std::string& predictor) {
+    auto json =
+        Json({"--rate", "50", "--requests", "100", "--answers", log, "--predictor", predictor});
+    return json["policies"][0]["runs"].dump();
+  };
+  const std::string off = figures("off");
+  EXPECT_EQ(figures("learnt"), off);
+  EXPECT_EQ(figures("oracle"), off);
+  EXPECT_EQ(figures(BATON_SOURCE_DIR "/models/demo/eos_predictor.json"), off);
+}
+
+TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
+  const auto error = [&](const Arguments& arguments, int exit = 2) {
+    const ToolRun run = Sim(arguments);
+    EXPECT_EQ(run.exit, exit) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error({}), HasSubstr("--rate, --concurrency and --trace"));
+  EXPECT_THAT(error({"--rate", "5", "--policy", "best"}), HasSubstr("unknown policy 'best'"));
+  EXPECT_THAT(error({"--rate", "5", "--slo", "itl=5ms"}), HasSubstr("itl"));
+  EXPECT_THAT(error({"--rate", "5", "--slo", "reader=silent"}), HasSubstr("tpot"));
+  EXPECT_THAT(error({"--rate", "5", "--predictor", "file.json"}), HasSubstr("--answers"));
+  const std::string log = File("log", EosLines("a", 3, FinishReason::kStopEos));
+  EXPECT_THAT(error({"--rate", "5", "--answers", log, "--predictor", File("p", "{}")}),
+              HasSubstr("cannot simulate"));
+  EXPECT_THAT(error({"--rate", "5", "--eos", "mask", "--max-tokens", "5"}),
+              HasSubstr("--max-tokens"));
+  EXPECT_THAT(error({"--rate", "5", "--input-tokens", "soon"}), HasSubstr("soon"));
+  EXPECT_THAT(error({"--rate", "5", "--step-cost", Path("absent")}, 4), HasSubstr("absent"));
+  EXPECT_EQ(RunTool({"sim", "--rate", "5"}).exit, 2);
+}
+
+TEST_F(SimCommandTest, TellsWhoWasRefused) {
+  const ToolRun run = Sim({"--rate", "5", "--requests", "3", "--kv-cache-tokens", "64",
+                           "--input-tokens", "100", "--output-tokens", "5"});
+  EXPECT_EQ(run.exit, 0);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("3 of 3 requests were refused"), HasSubstr("TOO_LONG")));
+}
+
+TEST_F(SimCommandTest, FitWritesWhatSimReads) {
+  nlohmann::json figures;
+  for (int batch = 1; batch <= 12; ++batch) {
+    figures["decode"].push_back({{"batch", batch}, {"context", 100}, {"ms", 1 + 0.1 * batch}});
+  }
+  const ToolRun fit = RunTool({"sim", "fit", File("bench", figures.dump())});
+  ASSERT_EQ(fit.exit, 0) << fit.err;
+  EXPECT_THAT(fit.err, AllOf(HasSubstr("9 steps fitted"), HasSubstr("3 kept aside")));
+  const ToolRun run = RunTool(
+      {"sim", "--step-cost", File("made", fit.out), "--concurrency", "2", "--requests", "10"});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_EQ(RunTool({"sim", "fit", Path("absent")}).exit, 4);
+  EXPECT_EQ(RunTool({"sim", "fit", File("few", R"({"decode": []})")}).exit, 2);
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "tools/sim/answers.h"
+#include "tools/sim/virtual_worker.h"
+
+namespace baton::simulator {
+
+// A cluster and how it is asked.
+struct ClusterSetup {
+  int32_t routers = 1;                                      // requests go to one after the other
+  int32_t workers = 1;                                      // decode workers
+  int32_t prefill_workers = 0;                              // 0: decode workers compute prompts
+  WorkerSetup worker;                                       // of both kinds
+  base::Duration message = std::chrono::microseconds(200);  // between two processes, one way
+  // How fast one prefill worker sends, and what a token's K and V take of that.
+  double handoff_bytes_per_s = 10e9;
+  double kv_bytes_per_token = 131072;
+  int32_t local_prefill_below = 0;
+  int32_t max_num_queued_reqs = 1024;
+  int32_t concurrency = 0;  // closed loop; 0: as the requests say
+  int32_t max_tokens = 0;   // of every request; 0: as many as fit
+  int32_t shared_prefix_tokens = 0;
+  int32_t block_tokens = 512;  // of a hash id
+  uint64_t seed = 1;           // of the routing and the prompts
+};
+
+// What became of one request, in seconds since the start.
+struct RequestOutcome {
+  double arrived = 0;
+  double first_token = 0, last_token = 0;  // at the router
+  int32_t output_tokens = 0;               // 0: it was refused
+  int32_t attempts = 0;
+  int32_t preemptions = 0;
+};
+
+struct ClusterOutcome {
+  std::vector<RequestOutcome> requests;  // as they were given
+  int64_t refused = 0;
+  std::string first_refusal;  // why
+  // Over all workers.
+  uint64_t steps = 0;
+  uint64_t tokens_fed = 0, tokens_fed_again = 0, rows_discarded = 0;
+  uint64_t preemptions = 0, revocations = 0, full = 0;
+  uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
+  uint64_t handoffs = 0;
+  double handoff_bytes = 0;
+  double busy_share = 0;  // of decode workers' time until the last answer
+  // Of decode workers' pools, over their time until the last arrival.
+  double kv_p50 = 0, kv_p95 = 0;
+};
+
+// Runs until every request is over and everything that was held is given back. Everything follows
+// from the setup and the requests. The error is a defect: a request that stands still, or blocks
+// that were not given back.
+absl::StatusOr<ClusterOutcome> RunCluster(const ClusterSetup& setup,
+                                          const std::vector<SimRequest>& requests);
+
+}  // namespace baton::simulator

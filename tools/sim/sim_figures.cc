@@ -1,0 +1,236 @@
+#include "tools/sim/sim_figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/status.h"
+
+namespace baton::simulator {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double E2e(const RequestOutcome& request) { return request.last_token - request.arrived; }
+double Ttft(const RequestOutcome& request) { return request.first_token - request.arrived; }
+double Tpot(const RequestOutcome& request) {
+  if (request.output_tokens < 2) return 0;
+  return (request.last_token - request.first_token) / (request.output_tokens - 1);
+}
+
+bool Keeps(const RequestOutcome& request, const bench::Slo& slo) {
+  return std::ranges::all_of(slo.limits, [&](const bench::SloLimit& limit) {
+    const double seconds = limit.metric == bench::SloMetric::kTtft   ? Ttft(request)
+                           : limit.metric == bench::SloMetric::kTpot ? Tpot(request)
+                                                                     : E2e(request);
+    return 1e3 * seconds <= limit.limit_ms;
+  });
+}
+
+Json SummaryJson(const bench::Summary& summary) {
+  if (summary.count == 0) return nullptr;
+  return {{"count", summary.count},
+          {"mean", summary.mean},
+          {"p50", summary.p50},
+          {"p90", summary.p90},
+          {"p99", summary.p99}};
+}
+
+Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json RunJson(uint64_t seed, const SimFigures& run) {
+  const ClusterOutcome& cluster = run.cluster;
+  return {{"seed", seed},
+          {"completed", run.completed},
+          {"refused", run.refused},
+          {"first_refusal", run.refused > 0 ? Json(cluster.first_refusal) : Json(nullptr)},
+          {"duration_s", run.duration_s},
+          {"request_throughput", run.request_throughput},
+          {"output_throughput", run.output_throughput},
+          {"ttft_ms", SummaryJson(run.ttft_ms)},
+          {"tpot_ms", SummaryJson(run.tpot_ms)},
+          {"e2e_ms", SummaryJson(run.e2e_ms)},
+          {"request_goodput", OrNull(run.goodput)},
+          {"goodput_share", OrNull(run.goodput_share)},
+          {"preemptions", cluster.preemptions},
+          {"revocations", cluster.revocations},
+          {"full", cluster.full},
+          {"kv_use_p50", cluster.kv_p50},
+          {"kv_use_p95", cluster.kv_p95},
+          {"steps", cluster.steps},
+          {"busy_share", cluster.busy_share},
+          {"tokens_fed", cluster.tokens_fed},
+          {"tokens_fed_again", cluster.tokens_fed_again},
+          {"rows_discarded", cluster.rows_discarded},
+          {"wasted_share", run.wasted_share},
+          {"prefix_queries", cluster.prefix_queries},
+          {"prefix_hits", cluster.prefix_hits},
+          {"handoffs", cluster.handoffs},
+          {"handoff_bytes", cluster.handoff_bytes}};
+}
+
+// Of Student's t: 97.5 % of it is below, by degrees of freedom from 1.
+double T975(size_t degrees) {
+  double low = 0, high = 13;
+  for (int i = 0; i < 60; ++i) {
+    const double middle = (low + high) / 2;
+    const bool below = bench::StudentTCdf(middle, static_cast<double>(degrees)) < 0.975;
+    (below ? low : high) = middle;
+  }
+  return high;
+}
+
+// "12.3 ± 0.4" of several runs, "12.3" of one.
+std::string Cell(const std::vector<SimFigures>& runs,
+                 const std::function<double(const SimFigures&)>& number) {
+  const auto n = static_cast<double>(runs.size());
+  double sum = 0, squares = 0;
+  for (const SimFigures& run : runs) sum += number(run);
+  const double mean = sum / n;
+  for (const SimFigures& run : runs) squares += std::pow(number(run) - mean, 2);
+  std::string cell = absl::StrFormat("%.4g", mean);
+  if (runs.size() > 1) {
+    const double half = T975(runs.size() - 1) * std::sqrt(squares / (n - 1) / n);
+    absl::StrAppendFormat(&cell, " ± %.2g", half);
+  }
+  return cell;
+}
+
+struct Column {
+  const char* name;
+  std::function<double(const SimFigures&)> number;
+};
+
+std::vector<Column> Columns(bool with_slo) {
+  std::vector<Column> columns = {
+      {"TTFT mean, ms", [](const SimFigures& run) { return run.ttft_ms.mean; }},
+      {"TTFT P50", [](const SimFigures& run) { return run.ttft_ms.p50; }},
+      {"TTFT P99", [](const SimFigures& run) { return run.ttft_ms.p99; }},
+      {"TPOT mean, ms", [](const SimFigures& run) { return run.tpot_ms.mean; }},
+      {"TPOT P50", [](const SimFigures& run) { return run.tpot_ms.p50; }},
+      {"TPOT P99", [](const SimFigures& run) { return run.tpot_ms.p99; }},
+      {"end to end mean, ms", [](const SimFigures& run) { return run.e2e_ms.mean; }},
+      {"end to end P50", [](const SimFigures& run) { return run.e2e_ms.p50; }},
+      {"end to end P99", [](const SimFigures& run) { return run.e2e_ms.p99; }},
+      {"requests/s", [](const SimFigures& run) { return run.request_throughput; }},
+      {"output tokens/s", [](const SimFigures& run) { return run.output_throughput; }}};
+  if (with_slo) {
+    columns.push_back({"goodput, requests/s", [](const SimFigures& run) { return *run.goodput; }});
+    columns.push_back(
+        {"goodput, %", [](const SimFigures& run) { return 100 * *run.goodput_share; }});
+  }
+  const std::vector<Column> rest = {
+      {"refused", [](const SimFigures& run) { return static_cast<double>(run.refused); }},
+      {"preemptions",
+       [](const SimFigures& run) { return static_cast<double>(run.cluster.preemptions); }},
+      {"KV use P50, %", [](const SimFigures& run) { return 100 * run.cluster.kv_p50; }},
+      {"KV use P95, %", [](const SimFigures& run) { return 100 * run.cluster.kv_p95; }},
+      {"wasted work, %", [](const SimFigures& run) { return 100 * run.wasted_share; }},
+      {"busy, %", [](const SimFigures& run) { return 100 * run.cluster.busy_share; }}};
+  columns.insert(columns.end(), rest.begin(), rest.end());
+  return columns;
+}
+
+// Characters of UTF-8 text.
+size_t Width(const std::string& text) {
+  return static_cast<size_t>(std::ranges::count_if(
+      text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+}
+
+std::string Padded(const std::string& text, size_t width) {
+  return text + std::string(width - std::min(width, Width(text)), ' ');
+}
+
+}  // namespace
+
+absl::StatusOr<bench::Slo> ParseSimSlo(const std::string& text) {
+  if (bench::SloNamesReader(text)) {
+    return absl::InvalidArgumentError(
+        "--slo: a reader's speed needs a tokenizer; give tpot in milliseconds");
+  }
+  BATON_ASSIGN_OR_RETURN(bench::Slo slo, bench::ParseSlo(text, 0));
+  for (const bench::SloLimit& limit : slo.limits) {
+    if (limit.metric == bench::SloMetric::kItl || limit.metric == bench::SloMetric::kMaxGap) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--slo: found ", std::string(bench::SloMetricName(limit.metric)),
+                       ", which is not simulated; expected ttft, tpot and e2e"));
+    }
+  }
+  return slo;
+}
+
+SimFigures FiguresOf(ClusterOutcome outcome, base::Duration warmup,
+                     const std::optional<bench::Slo>& slo) {
+  SimFigures figures;
+  std::vector<double> ttft, tpot, e2e;
+  double first = 0, last = 0, tokens = 0;
+  int64_t good = 0, came = 0;
+  for (const RequestOutcome& request : outcome.requests) {
+    if (request.arrived < base::Seconds(warmup)) continue;
+    if (came++ == 0) first = request.arrived;
+    if (request.output_tokens == 0) continue;
+    ttft.push_back(1e3 * Ttft(request));
+    e2e.push_back(1e3 * E2e(request));
+    if (request.output_tokens > 1) tpot.push_back(1e3 * Tpot(request));
+    last = std::max(last, request.last_token);
+    tokens += request.output_tokens;
+    if (slo && Keeps(request, *slo)) ++good;
+  }
+  figures.completed = static_cast<int64_t>(e2e.size());
+  figures.refused = came - figures.completed;
+  figures.duration_s = std::max(0.0, last - first);
+  const auto per_second = [&](double count) {
+    return figures.duration_s > 0 ? count / figures.duration_s : 0;
+  };
+  figures.request_throughput = per_second(static_cast<double>(figures.completed));
+  figures.output_throughput = per_second(tokens);
+  if (slo) {
+    figures.goodput = per_second(static_cast<double>(good));
+    figures.goodput_share = came > 0 ? static_cast<double>(good) / static_cast<double>(came) : 0;
+  }
+  figures.ttft_ms = bench::Summarize(std::move(ttft), 1);
+  figures.tpot_ms = bench::Summarize(std::move(tpot), 1);
+  figures.e2e_ms = bench::Summarize(std::move(e2e), 1);
+  const double wasted = static_cast<double>(outcome.tokens_fed_again + outcome.rows_discarded);
+  figures.wasted_share =
+      outcome.tokens_fed > 0 ? wasted / static_cast<double>(outcome.tokens_fed) : 0;
+  outcome.requests = {};
+  figures.cluster = std::move(outcome);
+  return figures;
+}
+
+nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,
+                                  const std::vector<PolicyResult>& results) {
+  Json policies = Json::array();
+  for (const PolicyResult& result : results) {
+    Json runs = Json::array();
+    for (size_t i = 0; i < result.runs.size(); ++i) {
+      runs.push_back(RunJson(result.seeds[i], result.runs[i]));
+    }
+    policies.push_back(
+        {{"policy", result.policy}, {"predictor", result.predictor}, {"runs", std::move(runs)}});
+  }
+  return {{"schema", "baton.sim/1"}, {"setup", setup}, {"policies", std::move(policies)}};
+}
+
+std::string ResultTable(const std::vector<PolicyResult>& results) {
+  constexpr size_t kName = 22, kCell = 18;
+  std::string table = Padded("", kName);
+  for (const PolicyResult& result : results) table += Padded(result.policy, kCell);
+  table.erase(table.find_last_not_of(' ') + 1);
+  table += "\n";
+  for (const Column& column : Columns(results.front().runs.front().goodput.has_value())) {
+    table += Padded(column.name, kName);
+    for (const PolicyResult& result : results) {
+      table += Padded(Cell(result.runs, column.number), kCell);
+    }
+    table.erase(table.find_last_not_of(' ') + 1);
+    table += "\n";
+  }
+  return table;
+}
+
+}  // namespace baton::simulator

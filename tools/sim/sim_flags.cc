@@ -1,0 +1,268 @@
+#include "tools/sim/sim_flags.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status.h"
+#include "common/config/flag_types.h"
+#include "common/config/options.h"
+#include "common/eos/predict/predictor_file.h"
+#include "common/text/token_boundaries.h"
+#include "common/text/tokenizer.h"
+#include "tools/bench/plan/length_distribution.h"
+
+namespace baton::simulator {
+namespace {
+
+constexpr int32_t kDefaultRequests = 1000;
+
+void BindLoad(FlagSet* set, SimFlags* flags) {
+  const std::string group = "Load";
+  set->Add(Common(With(OptionalDoubleFlag("rate", &flags->rate, {.min = 1e-3, .max = 1e6}), group,
+                       "requests per second that come, whatever becomes of them")));
+  Flag concurrency = OptionalIntFlag("concurrency", &flags->concurrency, {.min = 1, .max = 65536});
+  concurrency.exclusive_with = "rate";
+  set->Add(Common(With(std::move(concurrency), group, "so many requests under way at all times")));
+  Flag trace = Valued(TextFlag("trace", &flags->trace), "FILE");
+  trace.exclusive_with = "rate";
+  set->Add(Common(With(std::move(trace), group,
+                       "arrivals and lengths of a CSV (Azure) or JSONL (Mooncake) trace")));
+  set->Add(With(DoubleFlag("time-scale", &flags->time_scale, {.min = 1e-3, .max = 1e3}), group,
+                "factor on the trace's times: 2 = half the rate"));
+  set->Add(With(IntFlag("trace-block-tokens", &flags->trace_block_tokens, {.min = 1}), group,
+                "tokens that a hash id of the trace stands for"));
+  set->Add(Common(With(Valued(CommaListFlag("answers", &flags->eos_logs), "FILE,…"), group,
+                       "EOS logs whose answers are given: their lengths and signals, with --rate "
+                       "or --concurrency")));
+  set->Add(With(DoubleFlag("burstiness", &flags->burstiness, {.min = 1e-2, .max = 1e4}), group,
+                "shape of the gaps of --rate: 1 = Poisson, less = bursts"));
+  set->Add(Common(With(IntFlag("requests", &flags->requests, {.min = 0, .max = 5'000'000}), group,
+                       "how many; 0: 1000, or all of a trace")));
+  set->Add(With(DurationFlag("duration", &flags->duration, std::chrono::seconds(1)), group,
+                "how long they come, if that ends first"));
+  set->Add(With(DurationFlag("warmup", &flags->warmup, std::chrono::seconds(1)), group,
+                "who comes before is not counted"));
+  set->Add(Common(With(Valued(TextFlag("input-tokens", &flags->input_tokens), "D"), group,
+                       "prompt length: N, LO:HI or a named distribution")));
+  set->Add(Common(With(Valued(TextFlag("output-tokens", &flags->output_tokens), "D"), group,
+                       "length of answers, which the service does not know: likewise")));
+  set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
+                "tokens that all prompts begin with"));
+  const Choices<bool> ends = {{"honor", false}, {"mask", true}};
+  set->Add(Common(With(ChoiceFlag("eos", &flags->forced_lengths, ends), group,
+                       "answers end by themselves; or are forced to their length, which the "
+                       "service then knows")));
+  set->Add(With(IntFlag("max-tokens", &flags->max_tokens, {.min = 0}), group,
+                "limit that requests give; 0: none, so as many as fit"));
+  set->Add(Common(With(IntFlag("runs", &flags->runs, {.min = 1, .max = 100}), group,
+                       "repetitions, each with the next seed")));
+  set->Add(With(IntFlag("seed", &flags->seed, {.min = 0, .max = INT32_MAX - 100}), group,
+                "seed of arrivals, lengths, prompts and routing"));
+}
+
+void BindCluster(FlagSet* set, SimFlags* flags) {
+  const std::string group = "Cluster";
+  set->Add(Common(With(IntFlag("decode", &flags->workers, {.min = 1, .max = 10'000}), group,
+                       "decode workers")));
+  set->Add(Common(With(IntFlag("prefill", &flags->prefill_workers, {.min = 0, .max = 10'000}),
+                       group, "prefill workers; 0: decode workers compute prompts")));
+  set->Add(With(IntFlag("routers", &flags->routers, {.min = 1, .max = 64}), group,
+                "routers, which requests go to in turn"));
+  set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), group,
+                "prompt tokens not in its cache that a decode worker computes itself"));
+  set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
+                "requests that may wait at a router; more are refused"));
+  set->Add(With(DoubleFlag("message-ms", &flags->message_ms, {.min = 0, .max = 1e4}), group,
+                "time of a message between two processes, one way"));
+  set->Add(With(Valued(SizeFlag("handoff-bandwidth", &flags->handoff_bandwidth,
+                                {.min = 1, .max = int64_t{1} << 50}),
+                       "SIZE/s"),
+                group, "bytes per second that a prefill worker sends"));
+  set->Add(With(SizeFlag("kv-bytes-per-token", &flags->kv_bytes_per_token,
+                         {.min = 0, .max = int64_t{1} << 40}),
+                group, "as model inspect says"));
+}
+
+void BindWorkers(FlagSet* set, SimFlags* flags) {
+  const std::string group = "Workers";
+  Flag cost = Valued(TextFlag("step-cost", &flags->cost), "FILE");
+  cost.required = true;
+  set->Add(Common(With(std::move(cost), group, "how long steps take: what baton sim fit writes")));
+  set->Add(With(IntFlag("max-model-len", &flags->max_model_len, {.min = 2}), group,
+                "tokens of prompt and output together"));
+  set->Add(Common(With(IntFlag("max-num-seqs", &flags->max_num_seqs, {.min = 1, .max = 65536}),
+                       group, "sequences in one step")));
+  set->Add(With(IntFlag("max-prefill-tokens", &flags->max_prefill_tokens, {.min = 1}), group,
+                "prompt tokens in one step; longer prompts are chunked"));
+  set->Add(With(IntFlag("max-num-batched-tokens", &flags->max_num_batched_tokens, {.min = 1}),
+                group, "tokens in one step; decode rows beyond it wait their turn"));
+  set->Add(Common(With(IntFlag("kv-cache-tokens", &flags->kv_cache_tokens, {.min = 1}), group,
+                       "size of the KV cache in tokens")));
+  set->Add(With(IntFlag("block-size", &flags->block_size, {.min = 1, .max = 1024}), group,
+                "tokens in a block"));
+  set->Add(With(SwitchFlag("enable-prefix-caching", &flags->prefix_caching), group,
+                "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
+  set->Add(With(SwitchFlag("async-scheduling", &flags->two_steps), group,
+                "plan the next step while one computes, as on a GPU"));
+  set->Add(Common(With(Valued(CommaListFlag("policy", &flags->policies), "NAME,…"), group,
+                       "policies to compare: fcfs")));
+  set->Add(
+      Common(With(Valued(TextFlag("predictor", &flags->predictor), "off|learnt|oracle|FILE"), group,
+                  "who foresees ends: nobody; survival learnt while serving; the truth; or a "
+                  "predictor file, by the signals of --answers")));
+  set->Add(With(Valued(TextFlag("tokenizer", &flags->tokenizer), "DIR"), group,
+                "model directory whose tokenizer says which tokens end lines and sentences"));
+}
+
+void BindResults(FlagSet* set, SimFlags* flags) {
+  const std::string group = "Results";
+  set->Add(Common(With(Valued(TextFlag("slo", &flags->slo), "ttft=200ms,tpot=50ms"), group,
+                       "limits of ttft, tpot and e2e that goodput counts by")));
+  set->Add(Common(With(SwitchFlag("json", &flags->as_json), group, "as one JSON object")));
+}
+
+absl::Status Check(const FlagSet& set, const SimFlags& flags) {
+  const int loads =
+      (flags.rate ? 1 : 0) + (flags.concurrency ? 1 : 0) + (flags.trace.empty() ? 0 : 1);
+  if (loads != 1) {
+    return UsageError(absl::StrCat("found ", loads, " of --rate, --concurrency and --trace"),
+                      "expected one, which says when requests come", "--rate 10");
+  }
+  const bool lengths = set.Given("input-tokens") || set.Given("output-tokens");
+  if (lengths && (!flags.trace.empty() || !flags.eos_logs.empty())) {
+    return UsageError("--input-tokens or --output-tokens with a trace or EOS logs",
+                      "these have their own lengths", "only one of them");
+  }
+  if (!flags.trace.empty() && !flags.eos_logs.empty()) {
+    return UsageError("--trace with --answers", "each has its own lengths", "--rate 10 instead");
+  }
+  const bool file =
+      flags.predictor != "off" && flags.predictor != "learnt" && flags.predictor != "oracle";
+  if (file && (flags.eos_logs.empty() || flags.forced_lengths)) {
+    return UsageError("--predictor with a file and no signals for it to read",
+                      "only EOS logs have signals, and --eos mask ends at the length",
+                      "--answers FILE, or --predictor learnt");
+  }
+  if (flags.forced_lengths && set.Given("max-tokens")) {
+    return UsageError("--max-tokens with --eos mask", "the limit is then the answer's length",
+                      "only one of them");
+  }
+  if (flags.kv_cache_tokens < flags.block_size) {
+    return UsageError(absl::StrCat("--kv-cache-tokens ", flags.kv_cache_tokens),
+                      "expected at least one block", "a greater number");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Policy> PolicyNamed(const std::string& name) {
+  std::vector<std::string> names;
+  for (const auto& [word, policy] : ChoicesOf(PolicyFlag{})) {
+    names.push_back(word);
+    if (word != name) continue;
+    switch (policy) {
+      case PolicyFlag::kFcfs:
+        return kFcfsPolicy;
+    }
+  }
+  return UsageError(absl::StrCat("unknown policy '", name, "'"),
+                    absl::StrCat("expected ", absl::StrJoin(names, ", ")),
+                    absl::StrCat("--policy ", names.front()));
+}
+
+absl::Status SetPredictor(const SimFlags& flags, WorkerSetup* worker) {
+  if (!flags.tokenizer.empty()) {
+    BATON_ASSIGN_OR_RETURN(const auto tokenizer, LoadTokenizer(flags.tokenizer));
+    worker->token_boundaries = TokenBoundaries(*tokenizer);
+    worker->scheduler.token_boundaries = worker->token_boundaries;
+  }
+  if (flags.predictor == "off") return absl::OkStatus();
+  if (flags.predictor == "learnt" || flags.predictor == "oracle") {
+    worker->foreseer = flags.predictor == "learnt" ? Foreseer::kLearnt : Foreseer::kOracle;
+    return absl::OkStatus();
+  }
+  // Read here so that what is wrong with it is told; every worker has its own.
+  BATON_RETURN_IF_ERROR(ReadPredictorFile(flags.predictor).status());
+  worker->foreseer = Foreseer::kFile;
+  worker->predictor_file = flags.predictor;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void BindSim(FlagSet* set, SimFlags* flags) {
+  BindLoad(set, flags);
+  BindCluster(set, flags);
+  BindWorkers(set, flags);
+  BindResults(set, flags);
+  set->AddCheck([set, flags] { return Check(*set, *flags); });
+}
+
+absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run) {
+  bench::PlanOptions plan;
+  plan.rate = flags.rate.value_or(0);
+  plan.concurrency = flags.concurrency.value_or(0);
+  plan.trace = flags.trace;
+  plan.burstiness = flags.burstiness;
+  plan.time_scale = flags.time_scale;
+  plan.block_tokens = flags.trace_block_tokens;
+  plan.duration = flags.duration;
+  plan.warmup = flags.warmup;
+  plan.seed = static_cast<uint64_t>(flags.seed) + static_cast<uint64_t>(run);
+  plan.max_model_len = flags.max_model_len;
+  plan.requests = flags.requests;
+  const bool limited = flags.requests > 0 || flags.duration > base::Duration::zero();
+  if (flags.trace.empty() && !limited) plan.requests = kDefaultRequests;
+  if (!flags.trace.empty()) return plan;
+  BATON_ASSIGN_OR_RETURN(
+      plan.input, bench::LengthDistribution::Parse(flags.input_tokens, bench::LengthSide::kInput));
+  BATON_ASSIGN_OR_RETURN(plan.output, bench::LengthDistribution::Parse(flags.output_tokens,
+                                                                       bench::LengthSide::kOutput));
+  return plan;
+}
+
+absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& policy) {
+  ClusterSetup setup;
+  setup.routers = flags.routers;
+  setup.workers = flags.workers;
+  setup.prefill_workers = flags.prefill_workers;
+  setup.message = base::Duration(static_cast<int64_t>(1e6 * flags.message_ms));
+  setup.handoff_bytes_per_s = static_cast<double>(flags.handoff_bandwidth);
+  setup.kv_bytes_per_token = static_cast<double>(flags.kv_bytes_per_token);
+  setup.local_prefill_below = flags.local_prefill_below;
+  setup.max_num_queued_reqs = flags.max_num_queued_reqs;
+  setup.concurrency = flags.concurrency.value_or(0);
+  setup.max_tokens = flags.max_tokens;
+  setup.shared_prefix_tokens = flags.shared_prefix_tokens;
+  setup.block_tokens = flags.trace_block_tokens;
+  WorkerSetup& worker = setup.worker;
+  BATON_ASSIGN_OR_RETURN(worker.cost, ReadStepCost(flags.cost));
+  worker.num_blocks = flags.kv_cache_tokens / flags.block_size;
+  worker.prefix_caching = flags.prefix_caching;
+  worker.forced_lengths = flags.forced_lengths;
+  SchedulerOptions& scheduler = worker.scheduler;
+  BATON_ASSIGN_OR_RETURN(scheduler.policy, PolicyNamed(policy));
+  scheduler.limits = {.max_model_len = flags.max_model_len,
+                      .pool_tokens = worker.num_blocks * flags.block_size,
+                      .vocab_size = kVocabulary};
+  scheduler.block_size = flags.block_size;
+  scheduler.max_num_seqs = flags.max_num_seqs;
+  scheduler.max_prefill_tokens = flags.max_prefill_tokens;
+  scheduler.max_num_batched_tokens = flags.max_num_batched_tokens;
+  scheduler.max_steps_in_flight = flags.two_steps ? 2 : 1;
+  scheduler.eos_ids = {kEosToken};
+  BATON_RETURN_IF_ERROR(SetPredictor(flags, &worker));
+  return setup;
+}
+
+nlohmann::ordered_json SettingsJson(const FlagSet& set) {
+  nlohmann::ordered_json settings;
+  for (const Flag& flag : set.flags()) {
+    if (flag.get != nullptr && !flag.hidden) settings[flag.name] = absl::StrJoin(flag.get(), ",");
+  }
+  return settings;
+}
+
+}  // namespace baton::simulator

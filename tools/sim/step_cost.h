@@ -1,0 +1,47 @@
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/base/clock.h"
+#include "common/sched/step_plan.h"
+
+namespace baton::simulator {
+
+// What one step has to do, as far as its time depends on it.
+struct StepWork {
+  double rows = 0;           // that generate: one token behind a complete KV
+  double prompt_tokens = 0;  // fed in all other rows
+  double kv_tokens = 0;      // whose K and V the rows of one token read
+  double products = 0;       // of a query with a key, over the tokens of the longer rows
+};
+StepWork WorkOf(const StepPlan& plan);
+
+// How long a step takes: a sum with one term for each kind of work, in microseconds. What a device
+// does at once, a sum only approximates; fitting says how well.
+struct StepCost {
+  double step = 0;
+  double row = 0;
+  double prompt_token = 0;
+  double kv_token = 0;
+  double product = 0;
+
+  double Microseconds(const StepWork& work) const {
+    return step + row * work.rows + prompt_token * work.prompt_tokens + kv_token * work.kv_tokens +
+           product * work.products;
+  }
+  // At least a nanosecond, so that time goes on.
+  base::Duration Of(const StepWork& work) const;
+};
+
+// Reads what CostJson writes:
+//   {"schema": "baton.step_cost/1",
+//    "us": {"step": 900, "row": 20, "prompt_token": 11, "kv_token": 0.01, "attention_product":
+//    0.002}}
+// Other keys at the top are notes. An error names the file, what was found and what was expected.
+absl::StatusOr<StepCost> ReadStepCost(const std::string& path);
+absl::StatusOr<StepCost> ParseStepCost(const std::string& text, const std::string& where);
+// `note` says what it was made from.
+std::string CostJson(const StepCost& cost, const std::string& note);
+
+}  // namespace baton::simulator

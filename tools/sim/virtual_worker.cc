@@ -1,0 +1,229 @@
+#include "tools/sim/virtual_worker.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "common/eos/predict/predictor_file.h"
+
+namespace baton::simulator {
+namespace {
+
+constexpr size_t kUseBins = 1001;
+
+std::unique_ptr<EndPredictor> PredictorOf(const WorkerSetup& setup) {
+  if (setup.foreseer == Foreseer::kLearnt) {
+    return std::make_unique<EndPredictor>(nullptr, setup.token_boundaries);
+  }
+  if (setup.foreseer != Foreseer::kFile) return nullptr;
+  auto file = ReadPredictorFile(setup.predictor_file);
+  BATON_CHECK(file.ok()) << std::string(file.status().message());
+  return std::make_unique<EndPredictor>(std::make_unique<PredictorFile>(std::move(*file)),
+                                        setup.token_boundaries);
+}
+
+}  // namespace
+
+VirtualWorker::VirtualWorker(const WorkerSetup& setup, Timeline* timeline,
+                             std::span<Request> requests, Hear hear)
+    : setup_(setup),
+      timeline_(timeline),
+      requests_(requests),
+      hear_(std::move(hear)),
+      predictor_(PredictorOf(setup)),
+      foresight_(predictor_.get()),
+      pool_(setup.num_blocks),
+      cache_(setup.prefix_caching
+                 ? std::make_unique<PrefixCache>(&pool_, setup.scheduler.block_size)
+                 : nullptr),
+      scheduler_(setup.scheduler, &pool_, cache_.get()),
+      kv_use_(kUseBins),
+      use_noted_(timeline->now()) {}
+
+SequenceId VirtualWorker::Add(uint32_t request, SequenceSpec spec) {
+  request_of_.push_back(request);
+  const SequenceId id(request_of_.size());
+  Send({.kind = Command::Kind::kAdd, .sequence = id, .spec = std::move(spec), .first = {}});
+  return id;
+}
+
+void VirtualWorker::CommitImport(SequenceId sequence, SampledToken first) {
+  Send({.kind = Command::Kind::kCommit,
+        .sequence = sequence,
+        .spec = {},
+        .first = std::move(first)});
+}
+
+void VirtualWorker::Cancel(SequenceId sequence) {
+  Send({.kind = Command::Kind::kCancel, .sequence = sequence, .spec = {}, .first = {}});
+}
+
+void VirtualWorker::ReturnLease(SequenceId sequence) {
+  Send({.kind = Command::Kind::kReturnLease, .sequence = sequence, .spec = {}, .first = {}});
+}
+
+// What is said during a turn is taken in the next one, as by the engine's queue.
+void VirtualWorker::Send(Command command) {
+  commands_.push_back(std::move(command));
+  if (commands_.size() == 1 && !waits_for_step_) {
+    timeline_->After({}, [this] {
+      if (!waits_for_step_) Turn();
+    });
+  }
+}
+
+void VirtualWorker::Turn() {
+  const base::Instant now = timeline_->now();
+  const size_t most = static_cast<size_t>(setup_.scheduler.max_steps_in_flight);
+  while (true) {
+    while (!commands_.empty()) {
+      Command command = std::move(commands_.front());
+      commands_.pop_front();
+      Apply(std::move(command));
+    }
+    scheduler_.ExpireAt(now);
+    NoteUse();
+    StepPlan plan = scheduler_.Plan(now);
+    TellEvents();
+    const bool planned = !plan.empty();
+    if (planned) Submit(std::move(plan));
+    if (in_flight_.empty()) break;
+    if (planned && in_flight_.size() < most) continue;
+    waits_for_step_ = true;
+    timeline_->At(in_flight_.front().done, [this] {
+      FinishStep();
+      Turn();
+    });
+    return;
+  }
+  if (!commands_.empty()) {
+    timeline_->After({}, [this] {
+      if (!waits_for_step_) Turn();
+    });
+    return;
+  }
+  WakeAt(scheduler_.NextWake(now));
+}
+
+// Looks again at `when`, unless it does so before.
+void VirtualWorker::WakeAt(base::Instant when) {
+  if (when == base::kNever || wake_ <= when) return;
+  wake_ = when;
+  timeline_->At(when, [this, when] {
+    if (wake_ != when) return;
+    wake_ = base::kNever;
+    if (!waits_for_step_) Turn();
+  });
+}
+
+void VirtualWorker::Apply(Command command) {
+  const base::Instant now = timeline_->now();
+  switch (command.kind) {
+    case Command::Kind::kAdd: {
+      std::optional<EndEstimate> prior = foresight_.Begin(command.sequence, command.spec);
+      if (setup_.foreseer == Foreseer::kOracle) {
+        const Request& request = Of(command.sequence);
+        prior = OracleEnd(*request.asked, static_cast<int32_t>(command.spec.generated.size()));
+      }
+      scheduler_.Add(command.sequence, std::move(command.spec), now);
+      return scheduler_.Foresee(command.sequence, prior);
+    }
+    case Command::Kind::kCommit: {
+      const std::optional<EndEstimate> truth = command.first.end;
+      foresight_.TakeFirst(command.sequence, &command.first);
+      if (setup_.foreseer == Foreseer::kOracle) command.first.end = truth;
+      return scheduler_.CommitImport(command.sequence, std::move(command.first), now);
+    }
+    case Command::Kind::kCancel:
+      return scheduler_.Cancel(command.sequence, now);
+    case Command::Kind::kReturnLease:
+      return scheduler_.ReturnLease(command.sequence);
+  }
+}
+
+void VirtualWorker::Submit(StepPlan plan) {
+  const base::Duration time = setup_.cost.Of(WorkOf(plan));
+  device_free_ = std::max(device_free_, timeline_->now()) + time;
+  ++totals_.steps;
+  totals_.busy += time;
+  CountFed(plan);
+  in_flight_.push_back({std::move(plan), device_free_});
+}
+
+void VirtualWorker::CountFed(const StepPlan& plan) {
+  totals_.fed += static_cast<uint64_t>(plan.num_tokens);
+  for (const StepRow& row : plan.rows) {
+    int32_t& computed = Of(row.sequence).computed;
+    const int32_t end = row.first_position + row.num_tokens();
+    totals_.fed_again +=
+        static_cast<uint64_t>(std::max(0, std::min(computed, end) - row.first_position));
+    computed = std::max(computed, end);
+  }
+}
+
+void VirtualWorker::FinishStep() {
+  const InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  waits_for_step_ = false;
+  StepOutput output = OutputOf(step.plan);
+  foresight_.Take(step.plan, &output);
+  NoteUse();
+  scheduler_.Commit(step.plan, output, timeline_->now());
+  TellEvents();
+}
+
+StepOutput VirtualWorker::OutputOf(const StepPlan& plan) {
+  StepOutput output;
+  output.samples.reserve(static_cast<size_t>(plan.num_samples));
+  for (const StepRow& row : plan.rows) {
+    if (!row.sample) continue;
+    const SimRequest& asked = *Of(row.sequence).asked;
+    const auto drawn = static_cast<int32_t>(row.sampling.output.size());
+    const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
+    output.samples.push_back(AnswerAt(asked, step, setup_.forced_lengths));
+    if (setup_.foreseer == Foreseer::kOracle) output.samples.back().end = OracleEnd(asked, step);
+  }
+  return output;
+}
+
+void VirtualWorker::TellEvents() {
+  for (SchedEvent& event : scheduler_.TakeEvents()) {
+    foresight_.Tell(&event);
+    hear_(request_of_[event.sequence.value() - 1], event.sequence, event);
+  }
+  scheduler_.TakeForgotten();
+}
+
+PlaceCapacity VirtualWorker::capacity(const SchedulerFigures& figures) const {
+  return {.places = figures.places,
+          .short_of_blocks = figures.short_of_blocks,
+          .seats = setup_.scheduler.max_num_seqs,
+          .ended = figures.ended,
+          .step_prompt_tokens = std::min(setup_.scheduler.max_prefill_tokens,
+                                         setup_.scheduler.max_num_batched_tokens)};
+}
+
+void VirtualWorker::NoteUse() {
+  const int64_t used = pool_.num_used() + pool_.num_quarantined();
+  const auto bin = static_cast<size_t>(1000 * used / std::max(1, pool_.total()));
+  kv_use_[bin] += base::Milliseconds(timeline_->now() - use_noted_);
+  use_noted_ = timeline_->now();
+}
+
+const std::vector<double>& VirtualWorker::kv_use() {
+  NoteUse();
+  return kv_use_;
+}
+
+std::string VirtualWorker::CheckEmpty() const {
+  if (scheduler_.live() > 0) return absl::StrCat(scheduler_.live(), " sequences are left");
+  if (pool_.num_used() > 0 || pool_.num_quarantined() > 0) {
+    return absl::StrCat(pool_.num_used(), " blocks are in use and ", pool_.num_quarantined(),
+                        " in quarantine with no sequence left");
+  }
+  return pool_.IsConsistent() ? "" : "the pool's counts contradict its blocks";
+}
+
+}  // namespace baton::simulator

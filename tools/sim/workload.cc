@@ -1,0 +1,126 @@
+#include "tools/sim/workload.h"
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/eos/log_parts.h"
+#include "tools/bench/plan/length_distribution.h"
+#include "tools/bench/plan/plan_lengths.h"
+#include "tools/eos/row_source.h"
+
+namespace baton::simulator {
+namespace {
+
+using Recorded = std::vector<RecordedToken>;
+
+RecordedToken TokenOf(const EosLogRow& row) {
+  RecordedToken recorded{.token = row.token, .signal = {}};
+  recorded.signal.eos_logprob =
+      static_cast<float>(row.eos_logprob.value_or(std::numeric_limits<double>::quiet_NaN()));
+  recorded.signal.eos_prob_sampling = static_cast<float>(row.eos_prob_sampling.value_or(0));
+  recorded.signal.eos_rank = row.eos_rank.value_or(0);
+  recorded.signal.entropy = static_cast<float>(row.entropy.value_or(0));
+  recorded.signal.top1_prob = static_cast<float>(row.top1_prob.value_or(0));
+  return recorded;
+}
+
+// At which step the model ended the answer; 0: that is not known.
+int32_t NaturalEnd(const EosLogRow& last) {
+  if (last.finish_reason == FinishReason::kStopEos) return last.step;
+  return last.natural_end_step.value_or(0);
+}
+
+// Rows of requests that are not over yet, by their ids.
+using Open = std::map<std::string, std::shared_ptr<Recorded>>;
+
+void TakeRow(const EosLogRow& row, Open* open, RecordedAnswers* answers) {
+  if (row.step == 1) (*open)[row.request_id] = std::make_shared<Recorded>();
+  const auto found = open->find(row.request_id);
+  // A log that begins in the middle of an answer does not say how it began.
+  if (found == open->end()) return;
+  if (static_cast<size_t>(row.step) == found->second->size() + 1) {
+    found->second->push_back(TokenOf(row));
+  }
+  if (!row.is_finished) return;
+  const auto recorded = std::move(found->second);
+  open->erase(found);
+  const int32_t end = NaturalEnd(row);
+  if (end < 1 || static_cast<size_t>(end) > recorded->size()) {
+    ++answers->censored;
+    return;
+  }
+  recorded->resize(static_cast<size_t>(end));
+  answers->requests.push_back({.at = {},
+                               .input_tokens = std::max(1, row.prompt_length),
+                               .output_tokens = end,
+                               .hash_ids = {},
+                               .recorded = recorded});
+}
+
+absl::Status ReadLog(const LogFiles& log, RecordedAnswers* answers) {
+  BATON_ASSIGN_OR_RETURN(RowSource source, RowSource::Open(log));
+  Open open;
+  EosLogRow row;
+  while (true) {
+    BATON_ASSIGN_OR_RETURN(const RowSource::Got got, source.Next(&row));
+    if (got == RowSource::Got::kEnd) return absl::OkStatus();
+    if (got == RowSource::Got::kNoRow) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(source.Place(), ": ", source.problem(), "; baton eos validate says more"));
+    }
+    TakeRow(row, &open, answers);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan) {
+  bench::PlanSummary summary;
+  BATON_ASSIGN_OR_RETURN(auto lengths, bench::PlanLengths(plan, {}, &summary));
+  Workload workload;
+  workload.shortened = summary.clamped;
+  workload.requests.reserve(lengths.size());
+  for (bench::PlannedLength& length : lengths) {
+    workload.requests.push_back({.at = length.at,
+                                 .input_tokens = length.input_tokens,
+                                 .output_tokens = length.output_tokens,
+                                 .hash_ids = std::move(length.hash_ids),
+                                 .recorded = nullptr});
+  }
+  return workload;
+}
+
+absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::string>& logs) {
+  RecordedAnswers answers;
+  for (const LogFiles& log : LogsNamed(logs)) {
+    BATON_RETURN_IF_ERROR(ReadLog(log, &answers));
+  }
+  if (answers.requests.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("no answer of these EOS logs ended by itself (", answers.censored,
+                     " ended otherwise); expected at least one with finish_reason stop_eos"));
+  }
+  return answers;
+}
+
+absl::StatusOr<Workload> RecordedWorkload(const bench::PlanOptions& plan,
+                                          const RecordedAnswers& answers) {
+  bench::PlanOptions arrivals = plan;
+  BATON_ASSIGN_OR_RETURN(arrivals.input,
+                         bench::LengthDistribution::Parse("1", bench::LengthSide::kInput));
+  BATON_ASSIGN_OR_RETURN(arrivals.output,
+                         bench::LengthDistribution::Parse("1", bench::LengthSide::kOutput));
+  BATON_ASSIGN_OR_RETURN(Workload workload, PlannedWorkload(arrivals));
+  for (size_t i = 0; i < workload.requests.size(); ++i) {
+    const base::Duration at = workload.requests[i].at;
+    workload.requests[i] = answers.requests[i % answers.requests.size()];
+    workload.requests[i].at = at;
+  }
+  return workload;
+}
+
+}  // namespace baton::simulator

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/bench/plan/plan_builder.h"
+#include "tools/sim/answers.h"
+
+namespace baton::simulator {
+
+// The requests of a run.
+struct Workload {
+  std::vector<SimRequest> requests;
+  int64_t shortened = 0;  // lengths that did not fit the model
+};
+
+// The load that `baton bench` would make of these options: the same arrivals and lengths from the
+// same seed. `plan.input` and `plan.output`, a trace, and nothing of prompts or text.
+absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan);
+
+// Answers that ended by themselves, from EOS logs, with prompts as long as recorded there.
+struct RecordedAnswers {
+  std::vector<SimRequest> requests;  // in the order in which they ended; no arrivals
+  int64_t censored = 0;              // ended otherwise, so that nobody knows how long they are
+};
+// An error names the file and line that is no row, what was found and what was expected.
+absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::string>& logs);
+
+// As many requests as `plan` says, arriving as it says, each with a recorded answer: all in order,
+// and again from the first.
+absl::StatusOr<Workload> RecordedWorkload(const bench::PlanOptions& plan,
+                                          const RecordedAnswers& answers);
+
+}  // namespace baton::simulator

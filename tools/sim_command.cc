@@ -1,0 +1,91 @@
+#include <cstdio>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/config/exit_code.h"
+#include "tools/commands.h"
+#include "tools/sim/sim_figures.h"
+#include "tools/sim/sim_flags.h"
+#include "tools/sim/workload.h"
+
+namespace baton {
+namespace {
+
+using simulator::PolicyResult;
+using simulator::SimFlags;
+using simulator::Workload;
+
+absl::StatusOr<Workload> LoadOfRun(const SimFlags& flags, int32_t run,
+                                   const std::optional<simulator::RecordedAnswers>& recorded) {
+  BATON_ASSIGN_OR_RETURN(const bench::PlanOptions plan, simulator::PlanOf(flags, run));
+  return recorded ? simulator::RecordedWorkload(plan, *recorded) : simulator::PlannedWorkload(plan);
+}
+
+absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const SimFlags& flags) {
+  std::optional<bench::Slo> slo;
+  if (!flags.slo.empty()) {
+    BATON_ASSIGN_OR_RETURN(slo, simulator::ParseSimSlo(flags.slo));
+  }
+  std::optional<simulator::RecordedAnswers> recorded;
+  if (!flags.eos_logs.empty()) {
+    BATON_ASSIGN_OR_RETURN(recorded, simulator::ReadRecordedAnswers(flags.eos_logs));
+    if (recorded->censored > 0) {
+      std::fprintf(stderr, "%s: %lld answers that did not end by themselves are left out\n",
+                   set.program().c_str(), static_cast<long long>(recorded->censored));
+    }
+  }
+  std::vector<PolicyResult> results;
+  for (const std::string& policy : flags.policies) {
+    BATON_ASSIGN_OR_RETURN(simulator::ClusterSetup setup, simulator::SetupOf(flags, policy));
+    PolicyResult result{.policy = policy, .predictor = flags.predictor, .seeds = {}, .runs = {}};
+    for (int32_t run = 0; run < flags.runs; ++run) {
+      setup.seed = static_cast<uint64_t>(flags.seed + run);
+      BATON_ASSIGN_OR_RETURN(const Workload load, LoadOfRun(flags, run, recorded));
+      if (load.shortened > 0 && results.empty() && run == 0) {
+        std::fprintf(stderr, "%s: %lld requests are shortened to --max-model-len %d\n",
+                     set.program().c_str(), static_cast<long long>(load.shortened),
+                     flags.max_model_len);
+      }
+      BATON_ASSIGN_OR_RETURN(auto outcome, simulator::RunCluster(setup, load.requests));
+      result.seeds.push_back(setup.seed);
+      result.runs.push_back(simulator::FiguresOf(std::move(outcome), flags.warmup, slo));
+    }
+    results.push_back(std::move(result));
+  }
+  return results;
+}
+
+}  // namespace
+
+int SimCommand(const Invocation& call) {
+  SimFlags flags;
+  FlagSet set("baton sim", "sim",
+              "Simulates a cluster under a load: the queue, placement, scheduler, block pool and "
+              "prefix cache\nthat are served, under a virtual clock, with steps that take what "
+              "--step-cost says. Equal settings give\nequal figures. Lengths: " +
+                  bench::LengthForms());
+  simulator::BindSim(&set, &flags);
+  if (const auto exit = call.Read(&set)) return *exit;
+  const auto results = Simulate(set, flags);
+  if (!results.ok()) {
+    const bool usage = absl::IsInvalidArgument(results.status());
+    return ReportFatal(set.program(),
+                       FatalOf(results.status(), usage ? ExitCode::kUsage : ExitCode::kResources,
+                               "cannot simulate", "baton sim --help"));
+  }
+  Print(flags.as_json ? simulator::ResultJson(simulator::SettingsJson(set), *results).dump(1) + "\n"
+                      : simulator::ResultTable(*results));
+  for (const PolicyResult& result : *results) {
+    const simulator::SimFigures& first = result.runs.front();
+    if (first.refused == 0) continue;
+    std::fprintf(stderr, "%s: %s: %lld of %lld requests were refused, the first because: %s\n",
+                 set.program().c_str(), result.policy.c_str(),
+                 static_cast<long long>(first.refused),
+                 static_cast<long long>(first.refused + first.completed),
+                 first.cluster.first_refusal.c_str());
+  }
+  return ToInt(ExitCode::kOk);
+}
+
+}  // namespace baton
