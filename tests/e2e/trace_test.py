@@ -204,41 +204,42 @@ class TraceTest(unittest.TestCase):
 
     def test_a_replay_shows_both_attempts(self):
         with Collector() as collector, Cluster(
-                decode=2, flags=["--otlp-endpoint", collector.url],
+                flags=["--otlp-endpoint", collector.url], decode_flags=["--enable-failpoints"],
+                role_environment={"decode": {"BATON_FAILPOINT": "decoding@7:stop"}},
                 router_flags=["--http-port", "0", "--otlp-endpoint", collector.url]) as cluster:
             answers = []
             asking = threading.Thread(
-                target=lambda: answers.append(complete(cluster.router, 7, max_tokens=900)))
+                target=lambda: answers.append(complete(cluster.router, 7, max_tokens=40)))
             asking.start()
-
-            def busy():
-                return [worker for worker in cluster.decode
-                        if worker.metrics().sum("baton_num_requests_running") > 0
-                        or worker.metrics().sum("baton_num_requests_running") > 0]
-            victim, = wait_until(busy, "a decode worker to run the request")
+            victim, = cluster.decode
+            wait_until(victim.stopped, "the decode worker to stop at the seventh token")
             victim.kill()
+            cluster.decode.remove(victim)
+            cluster.role_environment = {}
+            again = cluster.spawn_worker("decode", port=victim.grpc.rpartition(":")[2]).wait_ready()
             asking.join(120)
             self.assertEqual(answers[0][0], 200, answers)
             self.assertIn(f"(trace {trace_id(7)}): attempt 1", cluster.router.log.read_text())
             self.stop(cluster)
             tree = Tree(collector.trace(trace_id(7)))
             root, = tree.roots()
-            first, second = tree.under(root, "attempt")
-            self.assertEqual([span.name for span in tree.under(root)], [*STAGES, "queue", "attempt"])
-            self.assert_follow_each_other(tree.under(root))
             self.assert_nests(tree)
+            self.assert_follow_each_other(tree.under(root))
+            self.assertEqual([span.name for span in tree.under(root)], [*STAGES, "queue", "attempt"])
+            self.assertEqual(root.attributes["baton.attempts"], 2)
+            first, second = tree.under(root, "attempt")
             self.assertTrue(first.failed)
             self.assertIn(first.attributes["baton.attempt.outcome"], ("worker_died", "stream_broken"))
-            self.assertEqual(first.attributes["baton.decode_worker"], victim.grpc)
-            self.assertFalse(second.failed)
-            self.assertEqual(second.attributes["baton.attempt"], 2)
-            self.assertNotEqual(second.attributes["baton.decode_worker"], victim.grpc)
-            self.assertEqual(root.attributes["baton.attempts"], 2)
-            # The killed one took its spans with it; the others stand under the attempt that they worked for.
-            self.assertEqual([span.service for span in tree.under(first, "baton.worker.v1.DecodeService/Decode")], [])
+            self.assertEqual(second.attributes["baton.attempt.outcome"], "finished")
+            self.assertEqual([span.attributes["baton.attempt"] for span in (first, second)], [1, 2])
+            self.assertEqual({span.attributes["baton.decode_worker"] for span in (first, second)}, {again.grpc})
+            brought = [span.attributes["baton.attempt.output_tokens"] for span in (first, second)]
+            self.assertEqual(sum(brought), 40)
+            # The killed one took its spans along; the others stand under the attempt that they worked for.
+            self.assertEqual(tree.under(first, "baton.worker.v1.DecodeService/Decode"), [])
             tree.one(first, "baton.worker.v1.PrefillService/Prefill")
-            again = tree.one(second, "baton.worker.v1.DecodeService/Decode")
-            self.assertEqual(again.attributes["baton.attempt"], 2)
+            decode = tree.one(second, "baton.worker.v1.DecodeService/Decode")
+            self.assertEqual(decode.attributes["baton.attempt"], 2)
 
     def test_what_nobody_wants_traced_makes_no_connection_and_a_dead_collector_harms_nobody(self):
         with Collector() as collector, Collector(hang=True) as silent, Cluster(
