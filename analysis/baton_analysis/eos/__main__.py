@@ -4,7 +4,7 @@ import sys
 
 COMMANDS = ("report",)
 _USAGE = ("usage: scripts/eos report LOG… --out DIR [--families FILE]; "
-          "scripts/eos setup, train, evaluate, study: see the head of that script")
+          "scripts/eos setup, train, evaluate, study, directions: see the head of that script")
 
 
 def main(arguments: list[str]) -> int:

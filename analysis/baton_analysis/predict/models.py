@@ -1,12 +1,13 @@
 """What is judged: predictor files, what models that are not served said, and M0 and M1."""
 
+import os
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from baton_analysis.errors import InputError
-from baton_analysis.predict import bins, evaluators, file, kinds, survival
+from baton_analysis.predict import bins, evaluators, file, kinds, probe, survival
 from baton_analysis.predict.dataset import Answer, Dataset
 from baton_analysis.predict.frame import Frame
 
@@ -61,11 +62,24 @@ def _served(path: str, dataset: Dataset) -> Model:
         raise InputError(
             f"{path} was trained on the model {body['model_fingerprint']!r}, the data set is of "
             f"{dataset.fingerprint!r}; expected the same")
-    if any("probe[" in name for name in body["features"]) and not dataset.probe_width:
-        raise InputError(f"{path} needs a probe, and {dataset.folder} has no projections")
+    if any("probe[" in name for name in body["features"]):
+        _check_probe(path, body["probe"], dataset)
     seed = body["metrics"].get("seed", 0)
     return Model(body["name"], seed, body["tail_mean"],
                  lambda frame: evaluators.logits(body, frame.inputs()))
+
+
+def _check_probe(path: str, wanted: dict, dataset: Dataset):
+    """Products of other directions would be taken for its own."""
+    if not dataset.probe_width:
+        raise InputError(f"{path} needs a probe, and {dataset.folder} has no projections")
+    there = {"dims": dataset.probe_width}
+    if os.path.exists(os.path.join(dataset.folder, "probe.json")):
+        there = probe.of_dataset(dataset, None)
+    if any(wanted[key] != there[key] for key in there):
+        raise InputError(f"{path} reads {wanted['dims']} directions, and the projections of "
+                         f"{dataset.folder} are of {there['dims']} others; give a data set that "
+                         "was recorded with the same probe")
 
 
 def _said(path: str) -> Model:

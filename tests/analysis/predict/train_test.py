@@ -1,5 +1,6 @@
 """Train, evaluate and study from the outside, with what Debian's Python has."""
 
+import base64
 import contextlib
 import io
 import json
@@ -104,6 +105,36 @@ class TrainTest(DatasetCase):
         dataset.fingerprint = "another"
         with self.assertRaisesRegex(InputError, "trained on the model 'synthetic'"):
             models.of_file(self.out, dataset)
+
+    def test_a_file_that_reads_other_directions_is_refused(self):
+        dataset = self.written(prompts=10, projections=True)
+        width, hidden = synthetic_dataset.WIDTH, 4
+        numbers = np.arange(width * hidden, dtype="<f4")
+        logistic = {"kind": "logistic", "weights": file.encoded(np.zeros(bins.COUNT), "<f8"),
+                    "bias": [0.0] * bins.COUNT}  # yapf: disable
+
+        def written(dims):
+            part = numbers[:dims * hidden]
+            file.write(self.out, file.body_of(
+                fingerprint="synthetic", name="probe", made_by="test", tail_mean=2048.0, calibration=None,
+                probe={"layer": None, "dims": dims, "hidden": hidden, "directions": file.encoded(part, "<f4"),
+                       "biases": file.encoded(np.zeros(dims), "<f4")},
+                features=["probe[0]"], mean=[0.0], scale=[1.0], model=logistic, metrics={}))  # yapf: disable
+
+        written(width - 1)
+        with self.assertRaisesRegex(InputError, f"reads {width - 1} directions"):
+            models.of_file(self.out, dataset)
+        written(width)
+        models.of_file(self.out, dataset)
+        for payload, refused in ((numbers, False), (numbers[::-1], True)):
+            with open(os.path.join(self.folder, "probe.json"), "w", encoding="utf-8") as out:
+                json.dump({"dims": width, "hidden": hidden,
+                           "payload": base64.b64encode(payload.astype("<f4").tobytes()).decode()}, out)
+            if refused:
+                with self.assertRaisesRegex(InputError, "recorded with the same probe"):
+                    models.of_file(self.out, dataset)
+            else:
+                models.of_file(self.out, dataset)
 
     def test_what_to_type_where_packages_are_missing(self):
         synthetic_dataset.write(self.folder, prompts=20)
