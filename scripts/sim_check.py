@@ -2,7 +2,8 @@
 """Holds `baton sim` against a service on this machine: a unified worker of the demo model on the CPU.
 
 Serves, loads the service so that its steps vary, fits their times (`baton sim fit`) to the worker's metrics
-pages, and then has three loads both served and simulated: two rates and a closed loop. Prints the mean TTFT,
+pages, takes what lies between steps from two closed loops, and then has three other loads both served and
+simulated: two rates and a closed loop. Prints the mean TTFT,
 TPOT and end to end of both, medians over the runs, and by how much the simulation is off. The machine should do
 nothing else.
 
@@ -101,6 +102,26 @@ def median(runs, name):
     return statistics.median(r[name]["mean"] for r in runs)
 
 
+def calibrate(binary, service, folder, cost):
+    """Adds to the costs what measured steps leave out, the engine's work between two of them, by the TPOT of two
+    closed loops; and returns the time of a message, by the TTFT of requests that wait for nothing else."""
+    missing = {}
+    for concurrency in (1, 24):
+        load = ["--concurrency", str(concurrency), "--requests", str(40 + 8 * concurrency)]
+        served = median(bench(binary, service, folder, load, 3, 500), "tpot_ms")
+        missing[concurrency] = served - median(simulate(binary, str(cost), 0, load, 3, 500), "tpot_ms")
+    row = max(0.0, (missing[24] - missing[1]) / 23)
+    step = max(0.0, missing[1] - row)
+    costs = json.loads(cost.read_text())
+    costs["us"]["step"] += 1e3 * step
+    costs["us"]["row"] += 1e3 * row
+    cost.write_text(json.dumps(costs))
+    print(f"between steps: {step:.3f} ms and {row:.4f} ms per row")
+    alone = ["--concurrency", "1", "--requests", "40"]
+    served = median(bench(binary, service, folder, alone, 3, 600), "ttft_ms")
+    return max(0.0, (served - median(simulate(binary, str(cost), 0, alone, 3, 600), "ttft_ms")) / 2)
+
+
 def check(binary, model, runs, folder):
     with open(folder / "serve.log", "w") as log, Service(binary, model, log) as service:
         with Pages(service.worker, folder) as pages:
@@ -113,11 +134,7 @@ def check(binary, model, runs, folder):
         print(fitted.stderr, end="")
         cost = folder / "cost.json"
         cost.write_text(fitted.stdout)
-        # One request at a time waits for nothing but messages and its own steps.
-        alone = ["--concurrency", "1", "--requests", "40"]
-        served = median(bench(binary, service, folder, alone, 3, 500), "ttft_ms")
-        bare = median(simulate(binary, str(cost), 0, alone, 3, 500), "ttft_ms")
-        message_ms = max(0.0, (served - bare) / 2)
+        message_ms = calibrate(binary, service, folder, cost)
         print(f"capacity {capacity:.1f} requests/s; a message takes {message_ms:.2f} ms")
         loads = {f"rate {part:.0%} of capacity":
                  ["--rate", f"{part * capacity:.2f}", "--requests", str(max(60, int(10 * part * capacity)))]
