@@ -29,7 +29,8 @@ def strict(**properties):
 
 SCHEMA = strict(
     model=TEXT, state={"enum": ["ready", "draining", "unhealthy"]}, uptime_s=NUMBER, workers_total=COUNT,
-    http={"anyOf": [{"type": "null"}, strict(port=COUNT, tls={"type": "boolean"}, keys={"type": "boolean"})]},
+    http={"anyOf": [{"type": "null"}, strict(
+        port=COUNT, tls={"type": "boolean"}, keys={"type": "boolean"}, presets={"type": "array", "items": TEXT})]},
     workers={"type": "array", "maxItems": 100, "items": strict(
         address=TEXT, role={"enum": ["prefill", "decode"]},
         state={"enum": ["serving", "draining", "unreachable"]}, running=COUNT, waiting=COUNT,
