@@ -10,6 +10,8 @@ namespace {
 constexpr base::Duration kWindow = std::chrono::milliseconds(500);
 // From the end of one request until the next one, sent for its place, stands in the line.
 constexpr base::Duration kPlacementLatency = std::chrono::milliseconds(10);
+// Enough for a router that can use a place to take it and to say so, where statuses are not rare.
+constexpr base::Duration kPatience = std::chrono::milliseconds(250);
 
 // Fills all vessels to one level, none beyond its brim, until `amount` is used up. A unit that
 // cannot be divided goes to the vessels from `turn` on. Returns what each got.
@@ -74,35 +76,72 @@ int64_t EndRate::LineFor(uint64_t ended, base::Instant now) {
 }
 
 PlaceShares::RouterId PlaceShares::Join() {
-  demands_.emplace(++last_, Demand());
+  borrowers_.emplace(++last_, Borrower());
   return last_;
 }
 
 void PlaceShares::SetDemand(RouterId router, const Demand& demand) {
-  const auto found = demands_.find(router);
-  if (found != demands_.end()) found->second = demand;
+  const auto found = borrowers_.find(router);
+  if (found != borrowers_.end()) found->second.demand = demand;
 }
 
-void PlaceShares::Leave(RouterId router) { demands_.erase(router); }
+void PlaceShares::Leave(RouterId router) { borrowers_.erase(router); }
 
 PlaceShares::Share PlaceShares::Of(RouterId router, const PlaceCapacity& capacity,
                                    base::Instant now) {
-  const auto found = demands_.find(router);
-  if (found == demands_.end()) return {};
+  const auto found = borrowers_.find(router);
+  if (found == borrowers_.end()) return {};
   int64_t lent = capacity.places;
   if (capacity.places >= capacity.seats && !capacity.short_of_blocks) {
     lent += std::min<int64_t>(capacity.seats / 4, rate_.LineFor(capacity.ended, now));
   }
-  std::vector<Claim> places, tokens;
-  for (const auto& [id, demand] : demands_) {
-    places.push_back(demand.places);
-    tokens.push_back(demand.prompt_tokens);
+  std::vector<int64_t> places = Places(lent, capacity);
+  if (LeavesIdle(found, places, now)) {
+    ++passed_on_;
+    for (auto& [id, borrower] : borrowers_) borrower.idle_since = base::kNever;
+    places = Places(lent, capacity);
   }
-  const auto index = static_cast<size_t>(std::distance(demands_.begin(), found));
+  std::vector<Claim> tokens;
+  for (const auto& [id, borrower] : borrowers_) tokens.push_back(borrower.demand.prompt_tokens);
+  const auto index = static_cast<size_t>(std::distance(borrowers_.begin(), found));
   // Two steps: one that computes, and one that is ready when it ends.
   const int64_t next_tokens = int64_t{2} * capacity.step_prompt_tokens;
-  return {.places = DivideShares(lent, places, capacity.ended)[index],
-          .prompt_tokens = DivideShares(next_tokens, tokens, capacity.ended)[index]};
+  return {.places = places[index],
+          .prompt_tokens = DivideShares(next_tokens, tokens, capacity.ended + passed_on_)[index]};
+}
+
+std::vector<int64_t> PlaceShares::Places(int64_t lent, const PlaceCapacity& capacity) const {
+  std::vector<Claim> claims;
+  for (const auto& [id, borrower] : borrowers_) claims.push_back(borrower.demand.places);
+  return DivideShares(lent, claims, capacity.ended + passed_on_);
+}
+
+bool PlaceShares::LeavesIdle(Borrowers::iterator router, const std::vector<int64_t>& places,
+                             base::Instant now) {
+  bool idle = false, waited_for = false;
+  auto share = places.begin();
+  for (auto other = borrowers_.begin(); other != borrowers_.end(); ++other, ++share) {
+    const Claim& claim = other->second.demand.places;
+    const bool wants = claim.wanted > claim.held;
+    if (other == router) {
+      idle = wants && *share > claim.held;
+    } else {
+      waited_for = waited_for || (wants && *share <= claim.held);
+    }
+  }
+  base::Instant& since = router->second.idle_since;
+  if (!idle || !waited_for) {
+    since = base::kNever;
+  } else if (since == base::kNever) {
+    since = now;
+  }
+  return since != base::kNever && now - since >= Patience();
+}
+
+base::Duration PlaceShares::Patience() const {
+  if (turns_ == LoanTurns::kQuick) return kPatience;
+  // A quick worker needs its patience and a status or two, each within half a second, for a router.
+  return kPatience * 4 * static_cast<int64_t>(borrowers_.size());
 }
 
 }  // namespace baton

@@ -45,6 +45,15 @@ struct PlaceCapacity {
   int32_t step_prompt_tokens = 0;  // tokens of prompts that one step takes
 };
 
+// How soon a worker lends a place to another router when the one that was told of it does not take
+// it. A request may need places at two workers at once, and each may have lent its last one to a
+// different router. If both moved on at the same pace they might never meet, so one kind of workers
+// waits until the other has asked every router.
+enum class LoanTurns {
+  kQuick,  // 250 ms
+  kSlow,   // a second for each router that watches
+};
+
 // The claims of all routers that watch a worker. Not thread-safe.
 class PlaceShares final {
  public:
@@ -55,17 +64,35 @@ class PlaceShares final {
   struct Share {
     int64_t places = 0, prompt_tokens = 0;
   };
+  explicit PlaceShares(LoanTurns turns) : turns_(turns) {}
 
   RouterId Join();
   void SetDemand(RouterId router, const Demand& demand);
   void Leave(RouterId router);
 
-  // What `router` may have now.
+  // What `router` may have now. To be called now and then for each of them, even while nothing
+  // changes: places that nobody takes go round.
   Share Of(RouterId router, const PlaceCapacity& capacity, base::Instant now);
 
  private:
+  struct Borrower {
+    Demand demand;
+    // Since it was told of places that it wants, has not taken and others wait for; kNever: it was
+    // not.
+    base::Instant idle_since{base::kNever};
+  };
+  using Borrowers = std::map<RouterId, Borrower>;
+
+  std::vector<int64_t> Places(int64_t lent, const PlaceCapacity& capacity) const;
+  // Whether others wait for what `router` does not take, and did so for long enough.
+  bool LeavesIdle(Borrowers::iterator router, const std::vector<int64_t>& places,
+                  base::Instant now);
+  base::Duration Patience() const;
+
+  const LoanTurns turns_;
   EndRate rate_;
-  std::map<RouterId, Demand> demands_;
+  Borrowers borrowers_;
+  uint64_t passed_on_ = 0;  // how often places went on to the next router, because they lay idle
   RouterId last_ = 0;
 };
 

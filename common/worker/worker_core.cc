@@ -46,6 +46,7 @@ WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Cloc
       timeouts_(timeouts),
       probe_(probe),
       timers_(clock),
+      shares_(identity_.role == WorkerRole::kPrefill ? LoanTurns::kSlow : LoanTurns::kQuick),
       blocks_(blocks),
       router_(engine, ListenersOf(probe, std::move(on_fault))) {}
 

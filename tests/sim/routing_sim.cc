@@ -57,7 +57,7 @@ struct RoutingSim::Worker {
       : address(std::move(name)), engine(options, {.vocab_size = 500}) {}
   const std::string address;
   SimWorker engine;
-  PlaceShares shares;
+  PlaceShares shares{LoanTurns::kQuick};
   std::vector<PlaceShares::RouterId> routers;
   std::map<SequenceId, size_t> request_of;
 };

@@ -57,15 +57,15 @@ class Cluster final {
     std::shared_ptr<const PrefixChain> prefix;
   };
   struct Worker {
-    WorkerKind kind = WorkerKind::kDecode;
+    WorkerKind kind;
     std::string address;
-    std::unique_ptr<VirtualWorker> engine;
     PlaceShares shares;
-    std::vector<PlaceShares::RouterId> seats;  // of each router
-    std::vector<WorkerLoad> told;              // to each router
-    std::vector<base::Instant> told_at;        // likewise
-    std::vector<WorkerDemand> demand;          // of each router, as it said last
-    std::vector<base::Instant> demand_at;
+    std::unique_ptr<VirtualWorker> engine = nullptr;
+    std::vector<PlaceShares::RouterId> seats = {};  // of each router
+    std::vector<WorkerLoad> told = {};              // to each router
+    std::vector<base::Instant> told_at = {};        // likewise
+    std::vector<WorkerDemand> demand = {};          // of each router, as it said last
+    std::vector<base::Instant> demand_at = {};
     base::Instant link_free{};  // of a prefill worker, for what it sends
   };
 
@@ -138,10 +138,12 @@ Cluster::Cluster(const ClusterSetup& setup, const std::vector<SimRequest>& asked
 
 void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<std::unique_ptr<Worker>>* to) {
   for (int32_t i = 0; i < count; ++i) {
-    auto worker = std::make_unique<Worker>();
+    const bool decode = kind == WorkerKind::kDecode;
     const auto number = static_cast<uint32_t>(i);
-    worker->kind = kind;
-    worker->address = absl::StrCat(kind == WorkerKind::kDecode ? "d" : "p", i);
+    auto worker = std::make_unique<Worker>(
+        Worker{.kind = kind,
+               .address = absl::StrCat(decode ? "d" : "p", i),
+               .shares = PlaceShares(decode ? LoanTurns::kQuick : LoanTurns::kSlow)});
     WorkerSetup how = setup_.worker;
     // Prefill workers see no ends to learn from.
     if (kind == WorkerKind::kPrefill) how.foreseer = Foreseer::kOff;

@@ -81,7 +81,7 @@ TEST(PlaceSharesTest, ALineIsAsLongAsEndsComeDuringAPlacement) {
 }
 
 TEST(PlaceSharesTest, ALineIsLentOnlyWhileSeatsAreAllThatIsShort) {
-  PlaceShares shares;
+  PlaceShares shares(LoanTurns::kQuick);
   const auto router = shares.Join();
   base::Instant now(std::chrono::hours(1));
   PlaceCapacity capacity{.places = 64, .seats = 64, .ended = 0, .step_prompt_tokens = 100};
@@ -98,8 +98,103 @@ TEST(PlaceSharesTest, ALineIsLentOnlyWhileSeatsAreAllThatIsShort) {
   EXPECT_EQ(shares.Of(router, capacity, now).places, 40);
 }
 
+constexpr base::Duration kStatus = std::chrono::milliseconds(50);
+constexpr PlaceShares::Demand kWaits{.places = {0, 5}, .prompt_tokens = {0, 500}};
+
+TEST(PlaceSharesTest, APlaceThatNobodyTakesGoesRound) {
+  PlaceShares shares(LoanTurns::kQuick);
+  const PlaceCapacity capacity{.places = 1, .seats = 1, .step_prompt_tokens = 100};
+  std::vector<PlaceShares::RouterId> routers;
+  for (int i = 0; i < 3; ++i) routers.push_back(shares.Join());
+  for (const auto router : routers) shares.SetDemand(router, kWaits);
+  base::Instant now(std::chrono::hours(1));
+  std::vector<size_t> lent_to;  // in turn
+  for (int status = 0; status < 40; ++status, now += kStatus) {
+    int64_t lent = 0;
+    for (size_t i = 0; i < routers.size(); ++i) {
+      const int64_t share = shares.Of(routers[i], capacity, now).places;
+      lent += share;
+      if (share > 0 && (lent_to.empty() || lent_to.back() != i)) lent_to.push_back(i);
+    }
+    EXPECT_LE(lent, 1) << "at status " << status;
+  }
+  ASSERT_GE(lent_to.size(), 4u);
+  for (size_t i = 1; i < lent_to.size(); ++i) EXPECT_EQ(lent_to[i], (lent_to[i - 1] + 1) % 3);
+}
+
+TEST(PlaceSharesTest, APlaceStaysWhereItIsTakenOrNobodyElseWaits) {
+  PlaceShares shares(LoanTurns::kQuick);
+  const PlaceCapacity capacity{.places = 1, .seats = 1, .step_prompt_tokens = 100};
+  const auto first = shares.Join();
+  const auto second = shares.Join();
+  base::Instant now(std::chrono::hours(1));
+  const auto stays = [&] {
+    for (int status = 0; status < 40; ++status, now += kStatus) {
+      if (shares.Of(first, capacity, now).places != 1) return false;
+      if (shares.Of(second, capacity, now).places != 0) return false;
+    }
+    return true;
+  };
+  shares.SetDemand(first, kWaits);
+  EXPECT_TRUE(stays()) << "nobody else waits";
+  shares.SetDemand(first, {.places = {1, 5}, .prompt_tokens = {0, 500}});
+  shares.SetDemand(second, kWaits);
+  EXPECT_TRUE(stays()) << "it is taken";
+}
+
+TEST(PlaceSharesTest, ARareStatusIsHeardBeforeAPlaceGoesOn) {
+  PlaceShares shares(LoanTurns::kQuick);
+  const PlaceCapacity capacity{.places = 1, .seats = 1, .step_prompt_tokens = 100};
+  const auto first = shares.Join();
+  const auto second = shares.Join();
+  shares.SetDemand(first, kWaits);
+  shares.SetDemand(second, kWaits);
+  base::Instant now(std::chrono::hours(1));
+  EXPECT_EQ(shares.Of(first, capacity, now).places, 1);
+  now += std::chrono::milliseconds(500);
+  EXPECT_EQ(shares.Of(first, capacity, now).places, 0);
+  // Whoever is next has all its time from when it is told, however late that is.
+  now += std::chrono::seconds(10);
+  EXPECT_EQ(shares.Of(second, capacity, now).places, 1);
+  now += std::chrono::milliseconds(200);
+  EXPECT_EQ(shares.Of(second, capacity, now).places, 1);
+}
+
+// The only places of two workers, each asked as often as it may be, at any distance of their turns
+// and whatever the distance of their statuses.
+TEST(PlaceSharesTest, LastPlacesOfTwoWorkersMeetAtARouterInARound) {
+  for (const size_t num_routers : {2u, 3u, 5u, 16u}) {
+    for (uint64_t apart = 0; apart < num_routers; ++apart) {
+      for (const base::Duration interval : {kStatus, 10 * kStatus}) {
+        SCOPED_TRACE(testing::Message() << num_routers << " routers, " << apart << " apart");
+        PlaceShares decode(LoanTurns::kQuick), prefill(LoanTurns::kSlow);
+        PlaceCapacity capacity{.places = 1, .seats = 1, .step_prompt_tokens = 100};
+        std::vector<PlaceShares::RouterId> routers;
+        for (size_t i = 0; i < num_routers; ++i) {
+          routers.push_back(decode.Join());
+          ASSERT_EQ(prefill.Join(), routers.back());
+          decode.SetDemand(routers.back(), kWaits);
+          prefill.SetDemand(routers.back(), kWaits);
+        }
+        base::Instant now(std::chrono::hours(1));
+        const base::Instant end = now + std::chrono::seconds(1) * static_cast<int>(num_routers);
+        bool met = false;
+        for (; !met && now <= end; now += interval) {
+          for (const auto router : routers) {
+            capacity.ended = 0;
+            const bool has_decode = decode.Of(router, capacity, now).places > 0;
+            capacity.ended = apart;
+            met = met || (has_decode && prefill.Of(router, capacity, now).places > 0);
+          }
+        }
+        EXPECT_TRUE(met);
+      }
+    }
+  }
+}
+
 TEST(PlaceSharesTest, WhoLeftHasNoShareAndTakesNone) {
-  PlaceShares shares;
+  PlaceShares shares(LoanTurns::kQuick);
   const auto first = shares.Join();
   const auto second = shares.Join();
   const PlaceCapacity capacity{.places = 8, .seats = 8, .step_prompt_tokens = 100};

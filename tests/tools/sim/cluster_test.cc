@@ -109,6 +109,27 @@ TEST(ClusterTest, AClosedLoopKeepsItsRequestsUnderWay) {
   EXPECT_EQ(outcome.requests[2].arrived, outcome.requests[0].last_token);
 }
 
+TEST(ClusterTest, PlacesLentToDifferentRoutersMeet) {
+  // One of three routers is lent the only place of the prefill worker, others are lent those of the
+  // decode workers. Nothing runs whose end would move a turn.
+  for (const int32_t decode_workers : {1, 2}) {
+    ClusterSetup setup = Tiny();
+    setup.routers = 3;
+    setup.workers = decode_workers;
+    setup.prefill_workers = 1;
+    setup.worker.scheduler.max_num_seqs = 1;
+    std::vector<SimRequest> requests;
+    for (int i = 0; i < 60; ++i) requests.push_back(Asked(0, 10 + i % 7, 2 + i % 5));
+    const ClusterOutcome outcome = Simulate(setup, requests);
+    ASSERT_EQ(outcome.requests.size(), requests.size());
+    for (const RequestOutcome& request : outcome.requests) {
+      EXPECT_GT(request.output_tokens, 0);
+      // Nobody waits for a deadline: each request ahead costs a round of turns at most.
+      EXPECT_LT(request.last_token, 60);
+    }
+  }
+}
+
 TEST(ClusterTest, SharedPrefixesAreFoundInTheCache) {
   ClusterSetup setup = Tiny();
   setup.worker.prefix_caching = true;
@@ -141,9 +162,7 @@ ClusterSetup Random(uint64_t seed) {
   worker.prefix_caching = pick(0, 1) == 1;
   worker.forced_lengths = pick(0, 1) == 1;
   worker.foreseer = std::vector{Foreseer::kOff, Foreseer::kLearnt, Foreseer::kOracle}[dice() % 3];
-  // Where a worker has fewer places than there are routers, one of them may be lent the decode
-  // worker's and another the prefill worker's, and while nothing ends nobody's turn comes.
-  worker.scheduler.max_num_seqs = pick(setup.routers, 12);
+  worker.scheduler.max_num_seqs = pick(1, 12);
   worker.scheduler.max_prefill_tokens = pick(8, 64);
   worker.scheduler.max_num_batched_tokens = pick(8, 64);
   worker.scheduler.max_steps_in_flight = pick(1, 2);
