@@ -160,34 +160,65 @@ TEST(PlaceSharesTest, ARareStatusIsHeardBeforeAPlaceGoesOn) {
   EXPECT_EQ(shares.Of(second, capacity, now).places, 1);
 }
 
-// The only places of two workers, each asked as often as it may be, at any distance of their turns
-// and whatever the distance of their statuses.
+// Workers of each kind with one place, and routers that want it, told at times of their own.
+class LastPlaces {
+ public:
+  LastPlaces(size_t num_routers, base::Duration interval, uint64_t seed) : interval_(interval) {
+    std::mt19937_64 random(seed);
+    for (Lender* const lender : {&decode_, &prefill_}) {
+      lender->turn = random() % num_routers;
+      for (size_t i = 0; i < num_routers; ++i) {
+        lender->shares.SetDemand(lender->shares.Join(), kWaits);
+        lender->next.push_back(kBegin + kTick * static_cast<int64_t>(random() % 50));
+        lender->told.push_back(false);
+      }
+    }
+  }
+
+  // Whether both places are, at a time within `limit`, with one router as it was told.
+  bool Meet(base::Duration limit) {
+    for (base::Instant now = kBegin; now <= kBegin + limit; now += kTick) {
+      for (Lender* const lender : {&decode_, &prefill_}) Tell(lender, now);
+      for (size_t i = 0; i < decode_.told.size(); ++i) {
+        if (decode_.told[i] && prefill_.told[i]) return true;
+      }
+    }
+    return false;
+  }
+
+ private:
+  static constexpr base::Instant kBegin{std::chrono::hours(1)};
+  static constexpr base::Duration kTick = std::chrono::milliseconds(10);
+  struct Lender {
+    explicit Lender(LoanTurns turns) : shares(turns) {}
+    PlaceShares shares;
+    uint64_t turn = 0;
+    std::vector<base::Instant> next;
+    std::vector<bool> told;
+  };
+
+  void Tell(Lender* lender, base::Instant now) {
+    const PlaceCapacity capacity{
+        .places = 1, .seats = 1, .ended = lender->turn, .step_prompt_tokens = 100};
+    for (size_t i = 0; i < lender->told.size(); ++i) {
+      if (now < lender->next[i]) continue;
+      lender->next[i] = now + interval_;
+      lender->told[i] = lender->shares.Of(i + 1, capacity, now).places > 0;
+    }
+  }
+
+  const base::Duration interval_;
+  Lender decode_{LoanTurns::kQuick}, prefill_{LoanTurns::kSlow};
+};
+
 TEST(PlaceSharesTest, LastPlacesOfTwoWorkersMeetAtARouterInARound) {
   for (const size_t num_routers : {2u, 3u, 5u, 16u}) {
-    for (uint64_t apart = 0; apart < num_routers; ++apart) {
-      for (const base::Duration interval : {kStatus, 10 * kStatus}) {
-        SCOPED_TRACE(testing::Message() << num_routers << " routers, " << apart << " apart");
-        PlaceShares decode(LoanTurns::kQuick), prefill(LoanTurns::kSlow);
-        PlaceCapacity capacity{.places = 1, .seats = 1, .step_prompt_tokens = 100};
-        std::vector<PlaceShares::RouterId> routers;
-        for (size_t i = 0; i < num_routers; ++i) {
-          routers.push_back(decode.Join());
-          ASSERT_EQ(prefill.Join(), routers.back());
-          decode.SetDemand(routers.back(), kWaits);
-          prefill.SetDemand(routers.back(), kWaits);
-        }
-        base::Instant now(std::chrono::hours(1));
-        const base::Instant end = now + std::chrono::seconds(1) * static_cast<int>(num_routers);
-        bool met = false;
-        for (; !met && now <= end; now += interval) {
-          for (const auto router : routers) {
-            capacity.ended = 0;
-            const bool has_decode = decode.Of(router, capacity, now).places > 0;
-            capacity.ended = apart;
-            met = met || (has_decode && prefill.Of(router, capacity, now).places > 0);
-          }
-        }
-        EXPECT_TRUE(met);
+    const base::Duration round = std::chrono::seconds(num_routers + 1);
+    for (const base::Duration interval : {kStatus, 10 * kStatus}) {
+      for (uint64_t seed = 1; seed <= 50; ++seed) {
+        EXPECT_TRUE(LastPlaces(num_routers, interval, seed).Meet(round))
+            << num_routers << " routers, a status each " << base::Milliseconds(interval)
+            << " ms, seed " << seed;
       }
     }
   }
