@@ -1,0 +1,223 @@
+#include "tools/sim/request_lives.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/check.h"
+#include "router/workers/prefix_hints.h"
+
+namespace baton::simulator {
+
+RequestLives::RequestLives(const ClusterSetup& setup, const std::vector<SimRequest>& asked,
+                           const bench::PromptMaker& prompts, Timeline* timeline, Fleet* fleet,
+                           std::function<void()> all_arrived)
+    : setup_(setup),
+      asked_(asked),
+      prompts_(prompts),
+      timeline_(timeline),
+      fleet_(fleet),
+      all_arrived_(std::move(all_arrived)),
+      begin_(timeline->now()),
+      last_progress_(begin_),
+      link_free_(static_cast<size_t>(setup.prefill_workers)),
+      outcomes_(asked.size()) {}
+
+void RequestLives::Begin() {
+  if (setup_.concurrency == 0) {
+    timeline_->At(begin_ + asked_.front().at, [this] { Arrive(); });
+    return;
+  }
+  const auto first = std::min(asked_.size(), static_cast<size_t>(setup_.concurrency));
+  for (size_t i = 0; i < first; ++i) timeline_->After({}, [this] { Arrive(); });
+}
+
+RequestLives::Life* RequestLives::Find(uint32_t request) {
+  const auto found = lives_.find(request);
+  return found == lives_.end() ? nullptr : &found->second;
+}
+
+RequestLives::Attempt* RequestLives::Current(uint32_t request, int32_t number) {
+  Life* const life = Find(request);
+  const bool current = life != nullptr && life->attempt && life->attempt->number == number;
+  return current ? &*life->attempt : nullptr;
+}
+
+void RequestLives::Arrive() {
+  const uint32_t request = arrived_++;
+  const base::Instant now = timeline_->now();
+  const SimRequest& asked = asked_[request];
+  if (setup_.concurrency == 0 && arrived_ < asked_.size()) {
+    timeline_->At(begin_ + asked_[arrived_].at, [this] { Arrive(); });
+  }
+  if (arrived_ == asked_.size()) all_arrived_();
+  Life& life = lives_[request];
+  life.router = request % static_cast<uint32_t>(fleet_->routers.size());
+  life.arrived = now;
+  outcomes_[request].arrived = Since(now);
+  const int64_t most = RouterOf(life).table().HealthyContext(now);
+  const int64_t wanted = setup_.worker.forced_lengths ? asked.output_tokens : setup_.max_tokens;
+  const int64_t fits = most - asked.input_tokens;
+  life.max_tokens = static_cast<int32_t>(wanted > 0 ? wanted : std::max<int64_t>(fits, 1));
+  if (life.max_tokens > fits) {
+    return Refuse(request, absl::StrCat("TOO_LONG: ", asked.input_tokens, " prompt tokens and ",
+                                        life.max_tokens, " more; workers take ", most,
+                                        " in all: --max-model-len, --kv-cache-tokens"));
+  }
+  if (setup_.local_prefill_below > 0) {
+    const SequenceSpec spec = SpecOf(request, life, SequenceKind::kLocal);
+    life.prefix = std::make_shared<const PrefixChain>(
+        ChainOf("", spec.prompt, {}, setup_.worker.scheduler.block_size));
+  }
+  Queue(request, &life, /*is_new=*/true);
+}
+
+void RequestLives::Queue(uint32_t request, Life* life, bool is_new) {
+  const int64_t prompt = asked_[request].input_tokens;
+  RoutingNeed need{.tokens = prompt + life->generated,
+                   .peak_tokens = prompt + life->max_tokens,
+                   .fingerprint = life->generated > 0 ? kFleetModel : "",
+                   .avoid = {},
+                   .prefix = life->prefix};
+  RouterOf(*life).Enqueue({.id = request,
+                           .arrived = life->arrived,
+                           .need = std::move(need),
+                           .is_new = is_new,
+                           .tenant = "",
+                           .prompt_tokens = prompt});
+}
+
+void RequestLives::Refuse(uint32_t request, const std::string& why) {
+  if (counts_.refused++ == 0) counts_.first_refusal = why;
+  Over(request);
+}
+
+void RequestLives::Over(uint32_t request) {
+  lives_.erase(request);
+  ++over_;
+  last_progress_ = timeline_->now();
+  if (setup_.concurrency > 0 && arrived_ < asked_.size()) {
+    timeline_->After({}, [this] {
+      if (arrived_ < asked_.size()) Arrive();
+    });
+  }
+}
+
+SequenceSpec RequestLives::SpecOf(uint32_t request, const Life& life, SequenceKind kind) const {
+  const SimRequest& asked = asked_[request];
+  auto made =
+      prompts_.Make({.index = request, .tokens = asked.input_tokens, .hash_ids = asked.hash_ids});
+  BATON_CHECK(made.ok()) << std::string(made.status().message());
+  SequenceSpec spec;
+  spec.kind = kind;
+  spec.prompt = std::get<std::vector<int32_t>>(*std::move(made));
+  for (int32_t step = 1; step <= life.generated; ++step) {
+    spec.generated.push_back(AnswerAt(asked, step, setup_.worker.forced_lengths).token);
+  }
+  spec.stop.max_tokens = life.max_tokens;
+  if (setup_.worker.forced_lengths) spec.stop.eos_policy = EosPolicy::kIgnoreMask;
+  spec.length_class = "text/open/default";
+  spec.waited = timeline_->now() - life.arrived;
+  spec.reserve_timeout = RouterDeadlines().reserve;
+  return spec;
+}
+
+void RequestLives::Open(uint32_t request, TakenPlace place) {
+  Life& life = *Find(request);
+  const int32_t number = ++life.attempts;
+  const auto decode = static_cast<uint32_t>(place.decode.incarnation - 1);
+  life.attempt = Attempt{.number = number,
+                         .place = std::move(place),
+                         .decode = decode,
+                         .prefill = 0,
+                         .decode_seq = {},
+                         .prefill_seq = {},
+                         .first_step = life.generated + 1};
+  if (!life.attempt->place.local) {
+    life.attempt->prefill = static_cast<uint32_t>(life.attempt->place.prefill.incarnation - 1);
+  }
+  Mail([this, request, number] {
+    Attempt* const attempt = Current(request, number);
+    if (attempt == nullptr) return;
+    const SequenceKind kind = attempt->place.local ? SequenceKind::kLocal : SequenceKind::kReserved;
+    attempt->decode_seq =
+        fleet_->decode[attempt->decode].engine->Add(request, SpecOf(request, *Find(request), kind));
+  });
+}
+
+void RequestLives::Reserved(uint32_t request, int32_t number, int32_t cached_blocks) {
+  Attempt* const attempt = Current(request, number);
+  if (attempt == nullptr) return;
+  attempt->skip_blocks = cached_blocks;
+  Mail([this, request, number] {
+    Attempt* const now = Current(request, number);
+    if (now == nullptr) return;
+    now->prefill_seq = fleet_->prefill[now->prefill].engine->Add(
+        request, SpecOf(request, *Find(request), SequenceKind::kPrefill));
+  });
+}
+
+void RequestLives::FirstToken(uint32_t request, int32_t number) {
+  Attempt* const attempt = Current(request, number);
+  if (attempt == nullptr) return;
+  Life& life = *Find(request);
+  last_progress_ = timeline_->now();
+  if (!std::exchange(life.first_seen, true)) {
+    outcomes_[request].first_token = Since(timeline_->now());
+  }
+  life.generated = attempt->first_step;
+  RouterOf(life).PromptDone(&attempt->place);
+  if (attempt->place.local) Started(request, number);
+}
+
+// The decode worker has the prompt's KV.
+void RequestLives::Started(uint32_t request, int32_t number) {
+  const Attempt* const attempt = Current(request, number);
+  if (attempt == nullptr) return;
+  const Life& life = *Find(request);
+  if (life.prefix == nullptr) return;
+  RouterOf(life).hints().Note(attempt->place.decode, *life.prefix, setup_.worker.num_blocks,
+                              timeline_->now());
+}
+
+// The worker had no room after all: the request keeps its turn and tries again.
+void RequestLives::NoRoom(uint32_t request, int32_t number, bool full) {
+  Attempt* const attempt = Current(request, number);
+  if (attempt == nullptr) return;
+  if (full) ++counts_.full;
+  Life& life = *Find(request);
+  Attempt ended = std::move(*attempt);
+  life.attempt.reset();
+  RouterOf(life).MarkFull(ended.place.decode);
+  RouterOf(life).GiveBack(request, &ended.place, {.output_tokens = 0, .in_vain = true});
+  if (ended.prefill_seq != SequenceId()) {
+    Mail([this, worker = ended.prefill, id = ended.prefill_seq] {
+      fleet_->prefill[worker].engine->Cancel(id);
+      fleet_->prefill[worker].engine->ReturnLease(id);
+    });
+  }
+  Queue(request, &life, /*is_new=*/false);
+}
+
+void RequestLives::Done(uint32_t request, int32_t number, const FinishedEvent& finished,
+                        bool at_prefill) {
+  Attempt* const attempt = Current(request, number);
+  if (attempt == nullptr) return;
+  Life& life = *Find(request);
+  RequestOutcome& outcome = outcomes_[request];
+  outcome.last_token = Since(timeline_->now());
+  if (!life.first_seen) outcome.first_token = outcome.last_token;
+  outcome.output_tokens = finished.generated_tokens;
+  outcome.attempts = life.attempts;
+  outcome.preemptions = finished.preemptions;
+  RouterOf(life).GiveBack(request, &attempt->place,
+                          {.output_tokens = finished.generated_tokens, .in_vain = false});
+  if (at_prefill) {
+    Mail([this, worker = attempt->decode, id = attempt->decode_seq] {
+      fleet_->decode[worker].engine->Cancel(id);
+    });
+  }
+  Over(request);
+}
+
+}  // namespace baton::simulator

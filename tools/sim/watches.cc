@@ -1,0 +1,143 @@
+#include "tools/sim/watches.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "common/worker/timeouts.h"
+#include "router/workers/status_interval.h"
+
+namespace baton::simulator {
+namespace {
+
+// How often a router tells workers what it could use, as WorkerConnections does.
+constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
+
+}  // namespace
+
+Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet)
+    : setup_(setup), timeline_(timeline), fleet_(fleet), begin_(timeline->now()) {
+  const size_t workers = fleet->decode.size() + fleet->prefill.size();
+  interval_ = std::max(WorkerTimeouts().status_min,
+                       StatusInterval(workers, RouterDeadlines().status_fresh));
+  tell_every_ = std::max(kTellEvery, interval_ - kTellEvery);
+  const auto watch = [&](const std::vector<FleetWorker>& workers_of_kind, LoanTurns turns) {
+    std::vector<Watched> watched;
+    for (const FleetWorker& worker : workers_of_kind) {
+      watched.push_back({.worker = &worker, .shares = PlaceShares(turns), .by_router = {}});
+    }
+    return watched;
+  };
+  decode_ = watch(fleet->decode, LoanTurns::kQuick);
+  prefill_ = watch(fleet->prefill, LoanTurns::kSlow);
+}
+
+void Watches::Begin(std::function<bool()> over) {
+  over_ = std::move(over);
+  for (auto* const group : {&decode_, &prefill_}) {
+    for (size_t i = 0; i < group->size(); ++i) {
+      Watched* const watched = &(*group)[i];
+      Introduce(watched, i + 1);
+      for (size_t router = 0; router < fleet_->routers.size(); ++router) Say(watched, router);
+      // Not all in one moment.
+      const base::Duration offset =
+          interval_ * static_cast<int64_t>(i + 1) / static_cast<int64_t>(group->size() + 1);
+      timeline_->After(offset, [this, watched] { Tick(watched); });
+    }
+  }
+}
+
+void Watches::Introduce(Watched* watched, uint64_t incarnation) {
+  const FleetWorker& worker = *watched->worker;
+  for (const auto& router : fleet_->routers) {
+    router->table().Add(worker.kind, worker.address, nullptr);
+    router->table().Learn(worker.kind, worker.address,
+                          {.incarnation = incarnation,
+                           .kinds = {worker.kind},
+                           .fingerprint = kFleetModel,
+                           .layout = {.dtype = "bfloat16",
+                                      .block_size = setup_.worker.scheduler.block_size,
+                                      .layers = 1,
+                                      .kv_heads = 1,
+                                      .head_dim = 1},
+                           .max_model_len = setup_.worker.scheduler.limits.max_model_len},
+                          /*accepted=*/true);
+    watched->by_router.push_back({.seat = watched->shares.Join()});
+  }
+}
+
+void Watches::Tick(Watched* watched) {
+  if (over_()) return;
+  for (size_t router = 0; router < fleet_->routers.size(); ++router) Say(watched, router);
+  timeline_->After(interval_, [this, watched] { Tick(watched); });
+}
+
+// A worker's status to a router, unless it says what the last one said a moment ago.
+void Watches::Say(Watched* watched, size_t router) {
+  const VirtualWorker& engine = *watched->worker->engine;
+  Watch& watch = watched->by_router[router];
+  const SchedulerFigures figures = engine.scheduler().figures();
+  const BlockPool& pool = engine.pool();
+  const PlaceShares::Share share =
+      watched->shares.Of(watch.seat, engine.capacity(figures), timeline_->now());
+  WorkerLoad load{.takes_new = true,
+                  .prefill_places_free = std::max(
+                      0, figures.places - figures.running - figures.reserved - figures.waiting),
+                  .queued_prompt_tokens = figures.queued_prompt_tokens,
+                  .blocks_total = pool.total(),
+                  .blocks_in_use = pool.num_used() + pool.num_quarantined(),
+                  .warm_pairs = {},
+                  .share = WorkerShare{share.places, share.prompt_tokens},
+                  .running = figures.running,
+                  .waiting = figures.waiting,
+                  .foreseen = figures.foreseen,
+                  .expected_tokens = figures.expected_tokens};
+  const WorkerLoad& told = watch.told;
+  const bool same = told.share && told.share->places == share.places &&
+                    told.share->prompt_tokens == share.prompt_tokens &&
+                    told.queued_prompt_tokens == load.queued_prompt_tokens &&
+                    told.blocks_in_use == load.blocks_in_use && told.running == load.running &&
+                    told.waiting == load.waiting && told.foreseen == load.foreseen &&
+                    told.expected_tokens == load.expected_tokens;
+  const base::Instant now = timeline_->now();
+  if (same && now - watch.told_at < WorkerTimeouts().status_max) return;
+  watch.told = load;
+  watch.told_at = now;
+  const auto deliver = [this, watched, router, load] {
+    VirtualRouter& to = *fleet_->routers[router];
+    const FleetWorker& worker = *watched->worker;
+    to.table().Update(worker.kind, worker.address, load, timeline_->now());
+    TellDemandTo(watched, router);
+    to.Wake();
+  };
+  // Routers know the workers before the first request comes.
+  now == begin_ ? deliver() : timeline_->After(setup_.message, deliver);
+}
+
+void Watches::TellDemand(size_t router) {
+  for (auto* const group : {&decode_, &prefill_}) {
+    for (Watched& watched : *group) TellDemandTo(&watched, router);
+  }
+}
+
+// What a router has at a worker and could use, unless the worker knows it or heard of it a moment
+// ago. Every status is an occasion, so nothing stays untold.
+void Watches::TellDemandTo(Watched* watched, size_t router) {
+  const FleetWorker& worker = *watched->worker;
+  VirtualRouter& from = *fleet_->routers[router];
+  Watch& watch = watched->by_router[router];
+  const base::Instant now = timeline_->now();
+  const RequestQueue::Wanted wanted = from.wanted();
+  const WorkerDemand demand =
+      from.table().DemandOf(worker.kind, worker.address, wanted.requests, wanted.tokens);
+  if (demand == watch.demand || now - watch.demand_at < tell_every_) return;
+  watch.demand = demand;
+  watch.demand_at = now;
+  timeline_->After(setup_.message, [watched, seat = watch.seat, demand] {
+    watched->shares.SetDemand(
+        seat, {.places = {demand.places_held, demand.places_wanted},
+               .prompt_tokens = {demand.prompt_tokens_held, demand.prompt_tokens_wanted}});
+  });
+}
+
+}  // namespace baton::simulator

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "common/base/clock.h"
+#include "common/sched/place_shares.h"
+#include "router/workers/worker_table.h"
+#include "router/workers/worker_view.h"
+#include "tools/sim/cluster.h"
+#include "tools/sim/fleet.h"
+#include "tools/sim/timeline.h"
+
+namespace baton::simulator {
+
+// What workers and routers tell each other now and then, as StatusService and WorkerConnections do:
+// each worker's statuses, with the places that it lends, and each router's demands.
+class Watches final {
+ public:
+  // The fleet is complete, and stays so.
+  Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet);
+  Watches(const Watches&) = delete;
+  Watches& operator=(const Watches&) = delete;
+
+  // Every router learns of every worker at once. Then statuses come until `over`.
+  void Begin(std::function<bool()> over);
+  // What `router` could use has changed.
+  void TellDemand(size_t router);
+
+ private:
+  // One router's watch of a worker.
+  struct Watch {
+    PlaceShares::RouterId seat = 0;
+    WorkerLoad told;  // to the router
+    base::Instant told_at{};
+    WorkerDemand demand;  // as the router said last
+    base::Instant demand_at{};
+  };
+  struct Watched {
+    const FleetWorker* worker = nullptr;
+    PlaceShares shares;
+    std::vector<Watch> by_router;
+  };
+
+  void Introduce(Watched* watched, uint64_t incarnation);
+  void Tick(Watched* watched);
+  void Say(Watched* watched, size_t router);
+  void TellDemandTo(Watched* watched, size_t router);
+
+  const ClusterSetup& setup_;
+  Timeline* const timeline_;
+  Fleet* const fleet_;
+  const base::Instant begin_;
+  base::Duration interval_{};    // between two statuses of one worker
+  base::Duration tell_every_{};  // between two demands of one router
+  std::function<bool()> over_;
+  std::vector<Watched> decode_, prefill_;
+};
+
+}  // namespace baton::simulator
