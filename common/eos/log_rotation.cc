@@ -10,6 +10,20 @@
 #include "common/eos/log_parts.h"
 
 namespace baton {
+namespace {
+
+// Whether FILE.meta.json was there when the last row of `part` was written. One that came later is
+// of a later start, perhaps with other settings.
+bool HadMetaOf(const std::string& file, const std::string& part) {
+  std::error_code unknown;
+  const auto meta =
+      std::filesystem::last_write_time(absl::StrCat(file, std::string(kMetaSuffix)), unknown);
+  if (unknown) return false;
+  const auto rows = std::filesystem::last_write_time(part, unknown);
+  return !unknown && meta <= rows;
+}
+
+}  // namespace
 
 absl::Status TurnLogFiles(const std::string& file, const std::string& meta_json, LineFile* rows,
                           LineFile* summaries) {
@@ -34,7 +48,7 @@ absl::Status MendPartsWithoutMeta(const std::string& file, const std::string& me
     const std::string meta = absl::StrCat(PartPath(file, part.number), std::string(kMetaSuffix));
     std::error_code unreadable;  // then it is taken for absent, and writing it says why
     if (std::filesystem::exists(meta, unreadable)) continue;
-    if (part.number == last && !meta_json.empty()) {
+    if (part.number == last && !meta_json.empty() && HadMetaOf(file, part.path)) {
       mended = WriteWholeFile(meta, meta_json);
       if (mended.ok()) spdlog::info("EOS log {}: wrote {}, which was missing", file, meta);
     } else {

@@ -19,8 +19,9 @@ absl::Status TurnLogFiles(const std::string& file, const std::string& meta_json,
                           LineFile* summaries);
 
 // Gives the last part the FILE.N.meta.json that a process which ended within TurnLogFiles could not
-// write any more: `meta_json`, the content of FILE.meta.json, is true for it until the next start
-// writes its own. Where the truth about a part is not known any more, the process's log says so.
+// write any more: `meta_json`, the content of FILE.meta.json, is true for it unless that file is
+// newer than its last row. Where the truth about a part is not known any more, the process's log
+// says so.
 absl::Status MendPartsWithoutMeta(const std::string& file, const std::string& meta_json);
 
 // Makes parts of a log's files when they are full. Rows and summaries turn together, so the summary

@@ -1,6 +1,7 @@
 #include "common/eos/zstd_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <zstd.h>
 
@@ -76,6 +77,14 @@ absl::Status Compress(int in, const std::string& from, int out, const std::strin
   return fdatasync(out) == 0 ? absl::OkStatus() : NotDone("write", to);
 }
 
+// Gives the file `out` the time of the last write of `in`. Where that fails it only looks newer.
+void KeepTime(int in, int out) {
+  struct stat status {};
+  if (fstat(in, &status) != 0) return;
+  const struct timespec times[] = {status.st_atim, status.st_mtim};
+  (void)futimens(out, times);
+}
+
 }  // namespace
 
 absl::Status CompressFile(const std::string& from, const std::string& to,
@@ -87,6 +96,7 @@ absl::Status CompressFile(const std::string& from, const std::string& to,
   const int out = open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
   if (out < 0) return NotDone("write", temporary);
   absl::Status done = Compress(in, from, out, temporary, stop);
+  if (done.ok()) KeepTime(in, out);
   if (close(out) != 0 && done.ok()) done = NotDone("write", temporary);
   if (done.ok() && std::rename(temporary.c_str(), to.c_str()) != 0) done = NotDone("write", to);
   if (!done.ok()) unlink(temporary.c_str());

@@ -12,7 +12,8 @@
 namespace baton {
 
 // Writes the content of `from` compressed to `to`, which is on the disk when this returns OK; else
-// nothing is there. Asks `stop` after each piece of a megabyte, and is CANCELLED once it says so.
+// nothing is there. The time of the last write is kept. Asks `stop` after each piece of a megabyte,
+// and is CANCELLED once it says so.
 absl::Status CompressFile(const std::string& from, const std::string& to,
                           const std::function<bool()>& stop);
 

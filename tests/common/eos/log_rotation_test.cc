@@ -275,6 +275,22 @@ TEST_F(LogRotationTest, APartWithoutMetaGetsThatOfItsTime) {
   EXPECT_EQ(Steps(), Range(1, 6));
 }
 
+TEST_F(LogRotationTest, APartOfSettingsBeforeTheLastStartDoesNotGetThoseOfThatStart) {
+  Open();
+  AppendAll(1, 2);
+  log_.reset();
+  std::filesystem::last_write_time(
+      Path(), std::filesystem::last_write_time(Path()) - std::chrono::seconds(1));
+  const std::string later = "{\"written\":2,\"a\":2}\n";
+  Open(100, later);  // other settings: what is there becomes a part
+  Settle();
+  log_.reset();
+  ASSERT_TRUE(Exists(".1.zst"));
+  ASSERT_TRUE(std::filesystem::remove(Path(".1.meta.json")));
+  Open(100, later);
+  EXPECT_FALSE(Exists(".1.meta.json")) << "its rows are of other settings";
+}
+
 TEST_F(LogRotationTest, AFailedRotationCostsNoRowAndIsTriedAgainLater) {
   Open();
   std::filesystem::create_directory(Path(".next"));  // no file can be opened there
