@@ -13,15 +13,31 @@ constexpr double kKept = 0.999;  // of the calibration, with each further answer
 
 }  // namespace
 
+void EndBin::Add(const EndBin& more) {
+  estimates += more.estimates;
+  said += more.said;
+  ended += more.ended;
+}
+
 WatchedAnswer::~WatchedAnswer() { figures_->Leave(); }
 
 void WatchedAnswer::Token(const EosSignal& signal) { trace_.Add(std::exp(signal.eos_logprob)); }
 
+void WatchedAnswer::Count(const std::optional<EndScore>& score) {
+  if (!score) return;
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    if (score->ended_within[i] < 0) continue;
+    const double said = score->estimate.p_within[i];
+    const auto at = static_cast<size_t>(std::clamp(said, 0.0, 1.0) * kEndBins);
+    counted_[i][std::min(at, kEndBins - 1)].Add(
+        {.estimates = 1, .said = said, .ended = static_cast<double>(score->ended_within[i])});
+  }
+}
+
 void WatchedAnswer::Foresee(const EndEstimate& estimate) {
   if (estimate.at_step % kScoredEvery != 1) return;
   while (!awaited_.empty() && estimate.at_step - awaited_.front().at_step >= kEndHorizons.back()) {
-    const auto score = ScoreOf(awaited_.front(), std::nullopt, estimate.at_step);
-    if (score && scores_.size() < kScoresKept) scores_.push_back(*score);
+    Count(ScoreOf(awaited_.front(), std::nullopt, estimate.at_step));
     awaited_.pop_front();
   }
   const bool later = awaited_.empty() || estimate.at_step > awaited_.back().at_step;
@@ -33,11 +49,10 @@ void WatchedAnswer::End(const std::string& request_id, FinishReason reason,
   if (trace_.steps() == 0) return;
   if (reason == FinishReason::kStopEos) natural_end_step = trace_.steps();
   for (const EndEstimate& estimate : awaited_) {
-    const auto score = ScoreOf(estimate, natural_end_step, trace_.steps());
-    if (score) scores_.push_back(*score);
+    Count(ScoreOf(estimate, natural_end_step, trace_.steps()));
   }
   awaited_.clear();
-  figures_->Add({.request_id = request_id, .reason = reason, .trace = std::move(trace_)}, scores_);
+  figures_->Add({.request_id = request_id, .reason = reason, .trace = std::move(trace_)}, counted_);
 }
 
 std::unique_ptr<WatchedAnswer> EosFigures::Watch(bool asked) {
@@ -52,26 +67,17 @@ void EosFigures::Leave() {
   --watched_;
 }
 
-void EosFigures::Add(RecentAnswer answer, const std::vector<EndScore>& scores) {
+void EosFigures::Add(RecentAnswer answer, const EndCalibration& counted) {
   base::MutexLock lock(&mutex_);
   answers_.push_front(std::move(answer));
   if (answers_.size() > kAnswers) answers_.pop_back();
-  for (auto& bins : calibration_) {
-    for (Bin& bin : bins) {
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    for (size_t at = 0; at < kEndBins; ++at) {
+      EndBin& bin = calibration_[i][at];
       bin.estimates *= kKept;
       bin.said *= kKept;
       bin.ended *= kKept;
-    }
-  }
-  for (const EndScore& score : scores) {
-    for (size_t i = 0; i < kEndHorizons.size(); ++i) {
-      if (score.ended_within[i] < 0) continue;
-      const double said = score.estimate.p_within[i];
-      const auto at = static_cast<size_t>(std::clamp(said, 0.0, 1.0) * kBins);
-      Bin& bin = calibration_[i][std::min(at, kBins - 1)];
-      bin.estimates += 1;
-      bin.said += said;
-      bin.ended += score.ended_within[i];
+      bin.Add(counted[i][at]);
     }
   }
 }

@@ -19,6 +19,15 @@ namespace baton {
 
 class EosFigures;
 
+// Estimates whose chance of an end lay in one bin.
+struct EndBin {
+  double estimates = 0, said = 0, ended = 0;  // how many, sum of their chances, how many were so
+
+  void Add(const EndBin& more);
+};
+constexpr size_t kEndBins = 10;  // of equal width, of predicted chances
+using EndCalibration = std::array<std::array<EndBin, kEndBins>, kEndHorizons.size()>;
+
 // One answer under way whose EOS signals and predictions are kept for the page. Whoever runs the
 // request calls it; it tells EosFigures at its end only, so that a token waits for nobody.
 class WatchedAnswer final {
@@ -36,17 +45,18 @@ class WatchedAnswer final {
            std::optional<int32_t> natural_end_step);
 
   static constexpr int32_t kScoredEvery = 16;  // steps
-  static constexpr size_t kScoresKept = 64;    // of those whose horizons are all over
 
  private:
   friend class EosFigures;
   explicit WatchedAnswer(EosFigures* figures) : figures_(figures) {}
+  void Count(const std::optional<EndScore>& score);
 
   EosFigures* const figures_;
   EosTrace trace_;
   // Those of which a horizon is not over yet: at most 256 / kScoredEvery + 1.
   std::deque<EndEstimate> awaited_;
-  std::vector<EndScore> scores_;
+  // Sums, not estimates, so that those of a long answer all count and none is favoured.
+  EndCalibration counted_{};
 };
 
 // What a router has lately seen of the ends of answers. No EOS log is needed for it: the router
@@ -59,7 +69,6 @@ class EosFigures final {
   // …and so many at all.
   static constexpr size_t kMost = 256;
   static constexpr size_t kAnswers = 32;  // that are remembered
-  static constexpr size_t kBins = 10;     // of equal width, of predicted chances
 
   // Null while enough are watched. `asked`: signals come anyway. This outlives what it returns.
   std::unique_ptr<WatchedAnswer> Watch(bool asked);
@@ -69,28 +78,22 @@ class EosFigures final {
     FinishReason reason = FinishReason::kNone;
     EosTrace trace;
   };
-  // Estimates whose chance of an end lay in one bin. Older ones count less: the last thousand
-  // answers or so.
-  struct Bin {
-    double estimates = 0, said = 0, ended = 0;  // how many, sum of their chances, how many were so
-  };
-  using Calibration = std::array<std::array<Bin, kBins>, kEndHorizons.size()>;
   struct Figures {
     size_t watched = 0;                 // now
     std::vector<RecentAnswer> answers;  // the newest first
-    Calibration calibration{};
+    EndCalibration calibration{};       // older answers count less: the last thousand or so
   };
   Figures Get() const;
 
  private:
   friend class WatchedAnswer;
   void Leave();
-  void Add(RecentAnswer answer, const std::vector<EndScore>& scores);
+  void Add(RecentAnswer answer, const EndCalibration& counted);
 
   mutable base::Mutex mutex_;
   size_t watched_ ABSL_GUARDED_BY(mutex_) = 0;
   std::deque<RecentAnswer> answers_ ABSL_GUARDED_BY(mutex_);
-  Calibration calibration_ ABSL_GUARDED_BY(mutex_){};
+  EndCalibration calibration_ ABSL_GUARDED_BY(mutex_){};
 };
 
 }  // namespace baton

@@ -130,11 +130,11 @@ PageJson AnswerJson(const EosFigures::RecentAnswer& answer) {
           {"eos_prob", std::move(cells)}};
 }
 
-PageJson CalibrationJson(const EosFigures::Calibration& calibration) {
+PageJson CalibrationJson(const EndCalibration& calibration) {
   PageJson json = PageJson::array();
   for (size_t i = 0; i < calibration.size(); ++i) {
     PageJson bins = PageJson::array();
-    for (const EosFigures::Bin& bin : calibration[i]) {
+    for (const EndBin& bin : calibration[i]) {
       const double count = std::max(bin.estimates, 1e-9);
       bins.push_back({{"estimates", Rounded(bin.estimates)},
                       {"said", Rounded(bin.said / count)},

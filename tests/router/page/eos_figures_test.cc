@@ -74,12 +74,12 @@ TEST(EosFigures, AnAnswerThatIgnoredItsEndHadItWhereTheModelWantedIt) {
   EXPECT_EQ(figures.Get().calibration[2][7].ended, 1);
 }
 
-TEST(EosFigures, AVeryLongAnswerIsBoundedAndItsOldestEstimatesCount) {
+TEST(EosFigures, AllOfAVeryLongAnswerCountsNotOnlyItsBeginningAndItsEnd) {
   EosFigures figures;
-  Answer(&figures, 100'000, FinishReason::kStopEos, 1);
-  const auto bin = figures.Get().calibration[2][9];
-  EXPECT_LE(bin.estimates, static_cast<double>(WatchedAnswer::kScoresKept + 256 / 16 + 1));
-  EXPECT_GE(bin.estimates, static_cast<double>(WatchedAnswer::kScoresKept));
+  Answer(&figures, 16'000, FinishReason::kStopEos, 0.25f);
+  const auto bin = figures.Get().calibration[2][2];
+  EXPECT_EQ(bin.estimates, 1000);
+  EXPECT_EQ(bin.said, 250);
   EXPECT_EQ(bin.ended, 1);
 }
 
