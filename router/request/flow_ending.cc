@@ -151,6 +151,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   if (trace_ != nullptr) {
     trace_->End({.figures = figures,
                  .reason = FinishReasonName(reason),
+                 .max_tokens = spec_.stop.max_tokens,
                  .cached_tokens = std::min(cached_tokens_, figures.prompt_tokens),
                  .attempts = attempts_});
     trace_.reset();

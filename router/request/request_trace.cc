@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 
@@ -35,23 +36,29 @@ bool IsFailure(AttemptOutcome outcome) {
          outcome != AttemptOutcome::kCancelled;
 }
 
+// A number as who sent it wrote it: 0.3, not 0.30000001192092896.
+double AsWritten(float value) {
+  double written = value;
+  (void)absl::SimpleAtod(absl::StrCat(value), &written);
+  return written;
+}
+
 // What a request asked of sampling, where the convention has a name for it.
 void SetSampling(const RequestSpec& spec, SpanTree* tree) {
   const SamplingParams& sampling = spec.sampling;
-  const auto set = [tree](std::string_view key, AttributeValue value) {
-    tree->Set(SpanTree::kRoot, key, std::move(value));
+  const auto set = [tree](std::string_view key, float value) {
+    tree->Set(SpanTree::kRoot, key, AsWritten(value));
   };
-  set("gen_ai.request.temperature", static_cast<double>(sampling.temperature));
-  set("gen_ai.request.top_p", static_cast<double>(sampling.top_p));
-  if (sampling.top_k > 0) set("gen_ai.request.top_k", static_cast<int64_t>(sampling.top_k));
+  set("gen_ai.request.temperature", sampling.temperature);
+  set("gen_ai.request.top_p", sampling.top_p);
+  if (sampling.top_k > 0) {
+    tree->Set(SpanTree::kRoot, "gen_ai.request.top_k", int64_t{sampling.top_k});
+  }
   if (sampling.presence_penalty != 0) {
-    set("gen_ai.request.presence_penalty", static_cast<double>(sampling.presence_penalty));
+    set("gen_ai.request.presence_penalty", sampling.presence_penalty);
   }
   if (sampling.frequency_penalty != 0) {
-    set("gen_ai.request.frequency_penalty", static_cast<double>(sampling.frequency_penalty));
-  }
-  if (spec.stop.max_tokens > 0) {
-    set("gen_ai.request.max_tokens", static_cast<int64_t>(spec.stop.max_tokens));
+    set("gen_ai.request.frequency_penalty", sampling.frequency_penalty);
   }
 }
 
@@ -84,8 +91,8 @@ RequestTrace::~RequestTrace() {
 void RequestTrace::Accept(const RequestSpec& spec, const std::string& model) {
   const std::string operation(OperationOf(spec));
   tree_->Rename(SpanTree::kRoot, absl::StrCat(operation, " ", model));
-  const auto set = [this](std::string_view key, AttributeValue value) {
-    tree_->Set(SpanTree::kRoot, key, std::move(value));
+  const auto set = [this](std::string_view key, const std::string& value) {
+    tree_->Set(SpanTree::kRoot, key, value);
   };
   set("gen_ai.operation.name", operation);
   set("gen_ai.request.model", model);
@@ -156,16 +163,19 @@ void RequestTrace::EndAttempt(AttemptOutcome outcome, const std::string& prefill
 void RequestTrace::End(const TracedEnd& end) {
   ended_ = true;
   const RequestFigures& figures = end.figures;
-  const auto set = [this](std::string_view key, AttributeValue value) {
-    tree_->Set(SpanTree::kRoot, key, std::move(value));
+  const auto count = [this](std::string_view key, int64_t value) {
+    tree_->Set(SpanTree::kRoot, key, value);
   };
-  set("gen_ai.usage.input_tokens", static_cast<int64_t>(figures.prompt_tokens));
-  set("gen_ai.usage.output_tokens", static_cast<int64_t>(figures.output_tokens));
-  set("gen_ai.usage.cache_read.input_tokens", static_cast<int64_t>(end.cached_tokens));
-  set("baton.attempts", static_cast<int64_t>(end.attempts));
-  set("baton.finish_reason", std::string(figures.rejected ? "rejected" : end.reason));
+  if (end.max_tokens > 0) count("gen_ai.request.max_tokens", end.max_tokens);
+  count("gen_ai.usage.input_tokens", figures.prompt_tokens);
+  count("gen_ai.usage.output_tokens", figures.output_tokens);
+  count("gen_ai.usage.cache_read.input_tokens", end.cached_tokens);
+  count("baton.attempts", end.attempts);
+  tree_->Set(SpanTree::kRoot, "baton.finish_reason",
+             std::string(figures.rejected ? "rejected" : end.reason));
   if (figures.status.ok()) {
-    set("gen_ai.response.finish_reasons", std::vector<std::string>{PublicReason(figures.reason)});
+    tree_->Set(SpanTree::kRoot, "gen_ai.response.finish_reasons",
+               std::vector<std::string>{PublicReason(figures.reason)});
   } else {
     SetError(SpanTree::kRoot, figures.status);
   }

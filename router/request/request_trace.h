@@ -19,6 +19,7 @@ namespace baton {
 struct TracedEnd {
   const RequestFigures& figures;
   std::string_view reason;  // as logs name it
+  int32_t max_tokens = 0;   // asked for, or what stands for that; 0 = it never came to that
   int32_t cached_tokens = 0;
   int32_t attempts = 0;
 };

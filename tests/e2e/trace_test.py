@@ -33,7 +33,8 @@ def complete(router, number=None, max_tokens=12, **fields):
     headers = {"Content-Type": "application/json", "tracestate": "rojo=1"}
     if number is not None:
         headers["traceparent"] = number if isinstance(number, str) else traceparent(number)
-    body = {"prompt": PROMPT, "max_tokens": max_tokens, "ignore_eos": True, "seed": 3, **fields}
+    body = {"prompt": PROMPT, "max_tokens": max_tokens, "ignore_eos": True, "seed": 3,
+            "temperature": 0.3, **fields}
     request = urllib.request.Request(f"http://{router.ready['http']}/v1/completions",
                                      json.dumps(body).encode(), headers)
     try:
@@ -90,7 +91,7 @@ class TraceTest(unittest.TestCase):
             status, answer = complete(cluster.router, 1)
             self.assertEqual(status, 200, answer)
             self.assertEqual(complete(cluster.router, traceparent(2, "00"))[0], 200)
-            self.assertEqual(complete(cluster.router, "00-nonsense-01")[0], 200)
+            self.assertEqual(complete(cluster.router, "00-nonsense-01", max_tokens=None)[0], 200)
             self.assertEqual(complete(cluster.router, 3, max_tokens=-1)[0], 400)
             peer = client.Client(cluster.router.grpc)
             list(peer.generate({"text": PROMPT, "spec": {"requestId": "by-grpc", "stop": {"maxTokens": 1}}},
@@ -138,6 +139,7 @@ class TraceTest(unittest.TestCase):
     def check_attributes(self, said):
         for name, value in {"gen_ai.operation.name": "text_completion", "gen_ai.request.model": "demo",
                             "gen_ai.request.max_tokens": 12, "gen_ai.usage.output_tokens": 12,
+                            "gen_ai.request.temperature": 0.3,
                             "gen_ai.response.finish_reasons": ["length"], "baton.finish_reason": "length",
                             "baton.transport": "http", "baton.tenant": "default", "baton.attempts": 1,
                             "gen_ai.usage.cache_read.input_tokens": 0}.items():
@@ -163,8 +165,10 @@ class TraceTest(unittest.TestCase):
     def check_a_trace_of_its_own(self, collector):
         known = {trace_id(number) for number in (1, 2, 3, 4)}
         roots = Tree([span for span in collector.spans() if span.trace not in known]).roots()
-        self.assertEqual([(span.parent, span.attributes["baton.finish_reason"]) for span in roots],
-                         [(None, "length")])
+        root, = roots
+        self.assertEqual((root.parent, root.attributes["baton.finish_reason"]), (None, "length"))
+        # It did not say how much it wants, so it got what completions usually get.
+        self.assertEqual(root.attributes["gen_ai.request.max_tokens"], 16)
 
     def check_the_refused(self, tree):
         root, = tree.roots()
