@@ -126,7 +126,10 @@ CASES = [
     Case("BatonNoReadyDecode", {READY["decode"]: "0x{n}"}, {READY["decode"]: "0x37 1 1 1"}),
     Case("BatonNoReadyPrefill", {READY["prefill"]: "0x{n}"}, {READY["prefill"]: "1x38 0 0"}),
     Case("BatonMetricsAbsent", {f"baton_build_info{{{labels}}}": "1 stale" for labels in (ROUTER, DECODE)},
-         {f"baton_build_info{{{ROUTER}}}": "1 stale"}),
+         {f"baton_build_info{{{PREFILL}}}": "1 stale"}),
+    # Workers wait for a router that is gone with all its series: no other alert could tell.
+    Case("BatonMetricsAbsent", {f"baton_build_info{{{ROUTER}}}": "1 stale", READY["router"]: "1 stale"},
+         {f"baton_build_info{{{ROUTER}}}": "1x10 stale 1x{n}"}),
     Case("BatonWorkerUnhealthy", {UNHEALTHY: "0x10 1x{n}"}, {UNHEALTHY: "0x39 1"}),
     Case("BatonRestartLoop", {process(DECODE, "start_time_seconds"): "1x20 2x5 3x5 4x10"},
          {process(DECODE, "start_time_seconds"): "1x20 2x5 3x15"}),
@@ -176,7 +179,7 @@ WEEKLY = [
          {STOPPED: "0+540x{week} {stopped}+490x{day}", CUT: "0+60x{week} {cut}+110x{day}"}),
 ]
 WEEKLY_SERIES = (RECEIVED, STOPPED, CUT, FAILED, INFLIGHT, LENGTHS, ANSWERS, READY["decode"],
-                 f"baton_build_info{{{DECODE}}}")
+                 *(f"baton_build_info{{{labels}}}" for labels in (ROUTER, DECODE)))
 
 
 def scenario(series, at, interval, firing, name):

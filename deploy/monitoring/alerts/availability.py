@@ -62,21 +62,25 @@ def alerts():
         Alert(
             name="BatonMetricsAbsent",
             severity="critical",
-            left='count (baton_build_info{role=~"router|decode"}) or vector(0)',
+            # Of a role whose processes are all gone no series is left to be compared, so roles are counted.
+            left='count (count by (role) (baton_build_info{role=~"router|decode"})) or vector(0)',
             operator="<",
-            threshold="1",
+            threshold="2",
             lasting="5m",
-            unit="processes that are scraped",
-            summary="Prometheus sees no Baton",
-            description="Neither a router nor a decode worker was scraped in the last minutes.",
+            unit="of the roles router and decode, which are scraped",
+            summary="Prometheus sees no router, or no decode worker",
+            description=f"Of the roles router and decode, {NUMBER} were scraped in the last minutes.",
             means=(
-                "The service is gone, or Prometheus does not find it. No other alert can fire while this one does."
+                "All routers, all decode workers, or all of both are gone, or Prometheus does not find them. Alerts"
+                " about a role that is not scraped cannot fire. Where rules look at several services at once, as"
+                " they do without the chart, a router of another service hides that those of this one are gone."
             ),
             look=(
-                "Prometheus → Status → Targets. Without targets: labels of the PodMonitor, or a network policy that"
-                " does not let Prometheus to the admin port."
+                "Prometheus → Status → Targets: which are down, which are not there? The last lines of their log,"
+                " with `kubectl logs --previous` those of the run before. No targets at all: labels of the"
+                " PodMonitor, or a network policy that does not let Prometheus to the admin port."
             ),
-            do="If `baton probe ROUTER` answers, repair the scraping; otherwise the service.",
+            do="If `baton probe ROUTER` answers, repair the scraping; otherwise start what is gone.",
         ),
         Alert(
             name="BatonWorkerUnhealthy",
