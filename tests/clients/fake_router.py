@@ -5,6 +5,7 @@
 STEPS is a list with one step per call of Generate or ChatGenerate; the last one is for all further calls, too:
   {"code": "RESOURCE_EXHAUSTED", "reason": "QUEUE_FULL", "retry_after_s": 0.3}    fails; the last two may be absent
   {"tokens": 5, "code": …}                                       streams so many tokens, then the same
+  {"tokens": 5, "pause_s": 0.5, "code": …}                       waits before it fails
   {"tokens": 5}                                                  streams so many tokens and a Final
   {"hang": true}                                                 streams nothing until the client goes
 
@@ -66,6 +67,7 @@ class Fake:
                 if request.spec.eos.predict:
                     yield answer(prediction={"at_step": i + 1, "expected_remaining": 4, "p50": 3, "p90": 8,
                                              "predictor": "fake"})
+        time.sleep(step.get("pause_s", 0))
         if "code" in step:
             context.set_trailing_metadata(details(step))
             context.abort(grpc.StatusCode[step["code"]], TOLD)

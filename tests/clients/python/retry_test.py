@@ -3,6 +3,8 @@
 import asyncio
 import pathlib
 import sys
+import threading
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -13,14 +15,14 @@ from baton_client import AsyncClient, BatonError, Client, Retry  # noqa: E402
 FULL = {"code": "RESOURCE_EXHAUSTED", "reason": "QUEUE_FULL", "retry_after_s": 0.3}
 
 
-def ask(address, asynchronous, **options):
+def ask(address, asynchronous, retry=Retry(), **options):
     """The completion of "x", by either client."""
     if not asynchronous:
-        with Client(address) as client:
+        with Client(address, retry=retry) as client:
             return client.generate("x", **options).read()
 
     async def run():
-        async with AsyncClient(address) as client:
+        async with AsyncClient(address, retry=retry) as client:
             return await client.generate("x", **options).read()
     return asyncio.run(run())
 
@@ -73,6 +75,25 @@ class RetryTest(unittest.TestCase):
                 client.generate("x").read()
             self.assertEqual(caught.exception.retry_after_s, 0.3)
 
+    def test_an_answer_that_was_long_on_its_way_is_repeated_as_well(self):
+        # Broken three times, each time later than the limit after it began, and each time further on.
+        for fake, asynchronous in self.both(*({"tokens": tokens, "pause_s": 0.3, "code": "UNAVAILABLE"}
+                                              for tokens in (1, 2, 3)), {"tokens": 4}):
+            answer = ask(fake.address, asynchronous, retry=Retry(limit_s=0.2))
+            self.assertEqual((answer.text, answer.final.calls), (" w0 w1 w2 w3", 4))
+
+    def test_the_limit_counts_from_the_first_of_the_failures_that_bring_nothing(self):
+        for fake, asynchronous in self.both({"tokens": 1, "code": "UNAVAILABLE"}):
+            with self.assertRaises(BatonError) as caught:
+                ask(fake.address, asynchronous, retry=Retry(limit_s=0.3), timeout_s=60)
+            self.assertEqual(caught.exception.code, "UNAVAILABLE")
+
+    def test_time_counts_from_the_first_call(self):
+        with Fake({"tokens": 2}) as fake, Client(fake.address, timeout_s=0.5) as client:
+            asked = client.generate("x")
+            time.sleep(0.6)
+            self.assertEqual(asked.read().text, " w0 w1")
+
     def test_a_wait_beyond_the_deadline_is_not_begun(self):
         for fake, asynchronous in self.both(dict(FULL, retry_after_s=900)):
             with self.assertRaises(BatonError) as caught:
@@ -91,6 +112,40 @@ class RetryTest(unittest.TestCase):
             for _ in range(2):
                 metadata = fake.call()["metadata"]
                 self.assertEqual((metadata["authorization"], metadata["baton-tenant"]), ("Bearer k1", "red"))
+
+    def test_closing_the_client_is_told_to_whoever_reads(self):
+        with Fake({"hang": True}) as fake, Client(fake.address) as client:
+            threading.Timer(0.2, client.close).start()
+            with self.assertRaisesRegex(RuntimeError, "closed"):
+                client.generate("x").read()
+
+        async def reading(client):
+            await client.generate("x").read()
+
+        async def run(address):
+            client = AsyncClient(address)
+            task = asyncio.create_task(reading(client))
+            await asyncio.sleep(0.2)
+            await client.close()
+            await asyncio.wait([task])
+            self.assertFalse(task.cancelled(), "nobody cancelled the task")
+            with self.assertRaisesRegex(RuntimeError, "closed"):
+                task.result()
+
+        with Fake({"hang": True}) as fake:
+            asyncio.run(run(fake.address))
+
+    def test_cancelling_a_task_is_no_failure(self):
+        async def run(fake):
+            async with AsyncClient(fake.address) as client:
+                task = asyncio.create_task(client.generate("x").read())
+                await asyncio.to_thread(fake.call)
+                task.cancel()
+                await asyncio.wait([task])
+                self.assertTrue(task.cancelled())
+
+        with Fake({"hang": True}) as fake:
+            asyncio.run(run(fake))
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 class AsyncAnswer(AsyncIterator[Piece]):
     """As Answer, with `async for`. A task that is cancelled while it waits for a piece ends the request."""
 
-    def __init__(self, progress: Progress, call: Callable[[float], Any]) -> None:
+    def __init__(self, progress: Progress, call: Callable[[float], Any], is_closed: Callable[[], bool]) -> None:
         self._progress = progress
         self._open = call
+        self._client_is_closed = is_closed
         self._call: Any = None
         self._closed = asyncio.Event()
 
@@ -51,10 +52,13 @@ class AsyncAnswer(AsyncIterator[Piece]):
                 if not self._closed.is_set():
                     await self._wait_after(_from_call(error))
             except asyncio.CancelledError:
-                # This task's, unless another one closed the answer: then only the call was cancelled.
-                if not self._closed.is_set():
-                    self._cancel()
+                # This task's, unless another one closed the answer or the client: then only the call was cancelled.
+                closed = self._closed.is_set()
+                self._cancel()
+                if _is_cancelled() or not (closed or self._client_is_closed()):
                     raise
+                if not closed:
+                    raise RuntimeError(CLOSED) from None
             except BaseException:
                 self._cancel()
                 raise
@@ -188,19 +192,31 @@ class AsyncClient:
             return getattr(self._inference(), method)(request, timeout=left_s, metadata=self._metadata)
 
         timeout_s = options.get("timeout_s", self._timeout_s)
-        return AsyncAnswer(Progress(request, self._retry, timeout_s), call)
+        return AsyncAnswer(Progress(request, self._retry, timeout_s), call, lambda: self._closed)
 
     async def _unary(self, method: Callable[..., Any], request: Any) -> Any:
         tries = Tries(self._retry, self._timeout_s)
         while True:
+            if self._closed:
+                raise RuntimeError(CLOSED)
             try:
                 return await method(request, timeout=tries.begin(), metadata=self._metadata)
+            except asyncio.CancelledError:
+                if self._closed and not _is_cancelled():
+                    raise RuntimeError(CLOSED) from None
+                raise
             except grpc.aio.AioRpcError as rpc_error:
                 error = _from_call(rpc_error)
                 wait_s = tries.wait_after(error)
                 if wait_s is None:
                     raise error from None
                 await asyncio.sleep(wait_s)
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled the running task. Python 3.10 cannot tell; there it counts as not."""
+    cancelling = getattr(asyncio.current_task(), "cancelling", None)
+    return cancelling is not None and cancelling() > 0
 
 
 def _from_call(error: Any) -> _errors.BatonError:

@@ -70,6 +70,7 @@ class Progress:
         self._characters += len(text)
         if not text and len(known) == len(piece.token_ids):
             return None
+        self.tries.progressed()
         return dataclasses.replace(
             piece, text=text, token_ids=piece.token_ids[len(known):],
             logprobs=piece.logprobs[len(known):], eos_steps=piece.eos_steps[len(known):])

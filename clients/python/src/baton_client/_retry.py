@@ -16,9 +16,9 @@ _OF_THE_CONNECTION = ("CANCELLED", "UNKNOWN", "INTERNAL")
 class Retry:
     """How failed calls are repeated; docs/clients.md says why. `Retry(limit_s=0)` repeats none."""
 
-    # No call begins later than so many seconds after the first one.
+    # No call begins later than so many seconds after the first failure since something new came.
     limit_s: float = 180.0
-    # The wait doubles with each failure, from the one to the other, times a random number from 0.5 to 1.
+    # The wait doubles with each such failure, from the one to the other, times a random number from 0.5 to 1.
     first_wait_s: float = 0.1
     longest_wait_s: float = 2.0
 
@@ -34,25 +34,35 @@ class Tries:
     """The calls of one request: how many there were, how long the next may take."""
 
     def __init__(self, retry: Retry, timeout_s: float) -> None:
-        self._retry = retry
-        self._began = time.monotonic()
-        self._ends = self._began + timeout_s
+        self._retry, self._timeout_s = retry, timeout_s
+        self._ends: float | None = None  # From the first call on: an answer may be read long after it was asked for.
+        self._failures = 0  # Since something new came.
+        self._failing_since = 0.0
         self.calls = 0
 
     def begin(self) -> float:
         """Counts a call; returns the seconds that are left for it."""
+        now = time.monotonic()
+        if self._ends is None:
+            self._ends = now + self._timeout_s
         self.calls += 1
-        return max(0.0, self._ends - time.monotonic())
+        return max(0.0, self._ends - now)
+
+    def progressed(self) -> None:
+        """Something new came, so what fails now is another failure than before."""
+        self._failures = 0
 
     def wait_after(self, error: BatonError) -> float | None:
         """Seconds to wait before the next call, or None if there is to be none."""
         if not may_help(error):
             return None
-        wait_s = self._retry.longest_wait_s
-        if self.calls < 32:
-            wait_s = min(wait_s, self._retry.first_wait_s * 2 ** (self.calls - 1))
-        wait_s = max(error.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))
         now = time.monotonic()
-        if now + wait_s > self._began + self._retry.limit_s or now + wait_s >= self._ends:
-            return None
-        return wait_s
+        if self._failures == 0:
+            self._failing_since = now
+        self._failures += 1
+        wait_s = self._retry.longest_wait_s
+        if self._failures < 32:
+            wait_s = min(wait_s, self._retry.first_wait_s * 2 ** (self._failures - 1))
+        wait_s = max(error.retry_after_s or 0.0, wait_s * random.uniform(0.5, 1.0))
+        too_late = now + wait_s > self._failing_since + self._retry.limit_s
+        return None if too_late or (self._ends is not None and now + wait_s >= self._ends) else wait_s
