@@ -138,11 +138,12 @@ type opener func(context.Context) (receiver, error)
 // answer streams the text of an answer to show, over as many calls as it takes; returns its end and their number.
 //
 // A repeated call begins at the first token. With the seed of the first one it gives the same text, of which so
-// much is left out as was shown.
+// much is left out as was shown. Patience counts from the first failure since something new came.
 func (baton *client) answer(ctx context.Context, spec *batonv1.GenerationSpec, open opener,
 	show func(string)) (*batonv1.Final, int, error) {
-	began := time.Now()
-	shown := 0 // Characters.
+	shown := 0    // Characters.
+	failures := 0 // Since something new was shown.
+	var failingSince time.Time
 	for calls := 1; ; calls++ {
 		skip := shown
 		final, err := readCall(ctx, open, func(started *batonv1.Started) {
@@ -153,6 +154,9 @@ func (baton *client) answer(ctx context.Context, spec *batonv1.GenerationSpec, o
 				_, size := utf8.DecodeRuneInString(text)
 				text = text[size:]
 			}
+			if text != "" {
+				failures = 0
+			}
 			shown += utf8.RuneCountInString(text)
 			show(text)
 		})
@@ -160,8 +164,12 @@ func (baton *client) answer(ctx context.Context, spec *batonv1.GenerationSpec, o
 			return final, calls, nil
 		}
 		said := detailsOf(err)
-		wait := max(said.retryAfter, backOff(calls))
-		if ctx.Err() != nil || !said.mayRetry() || time.Since(began)+wait > baton.retryFor {
+		if failures == 0 {
+			failingSince = time.Now()
+		}
+		failures++
+		wait := max(said.retryAfter, backOff(failures))
+		if ctx.Err() != nil || !said.mayRetry() || time.Since(failingSince)+wait > baton.retryFor {
 			return nil, calls, err
 		}
 		select {

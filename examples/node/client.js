@@ -59,10 +59,11 @@ function backOffMs(failures) {
 // its end and the number of calls.
 //
 // A repeated call begins at the first token. With the seed of the first one it gives the same text, of which so
-// much is left out as was shown.
+// much is left out as was shown. Patience counts from the first failure since something new came.
 export async function answer(open, request, retryForMs, show) {
-  const began = performance.now();
   let shown = 0;
+  let failures = 0; // Since something new was shown.
+  let failingSince;
   for (let calls = 1; ; calls++) {
     let skip = shown;
     try {
@@ -74,6 +75,7 @@ export async function answer(open, request, retryForMs, show) {
           const text = event.value.text.slice(skip);
           skip -= event.value.text.length - text.length;
           shown += text.length;
+          if (text) failures = 0;
           show(text);
         } else if (event.case === "final") {
           return { final: event.value, calls };
@@ -82,8 +84,9 @@ export async function answer(open, request, retryForMs, show) {
       throw new ConnectError("the stream ended without a Final", Code.Internal);
     } catch (error) {
       const said = detailsOf(error);
-      const waitMs = Math.max(said.retryAfterMs ?? 0, backOffMs(calls));
-      if (!mayRetry(said) || performance.now() - began + waitMs > retryForMs) throw error;
+      if (failures++ === 0) failingSince = performance.now();
+      const waitMs = Math.max(said.retryAfterMs ?? 0, backOffMs(failures));
+      if (!mayRetry(said) || performance.now() - failingSince + waitMs > retryForMs) throw error;
       await sleep(waitMs);
     }
   }

@@ -110,7 +110,7 @@ def check_service(example):
 
 
 def check_retry(example):
-    """A full queue is waited out, a broken stream goes on where it was, each call has the key."""
+    """A full queue is waited out, a broken stream goes on where it was however long that took, each call has the key."""
     with Fake(FULL, {"tokens": 3, "code": "UNAVAILABLE"}, {"tokens": 5}) as fake:
         output = example.run(fake.address, "--only", "stream", "--api-key", "secret")
         expect(output == "== stream\n w0 w1 w2 w3 w4\n[length, 5 tokens, calls 3]\n", "five words once", output)
@@ -119,6 +119,9 @@ def check_retry(example):
         seeds = [call["request"]["spec"]["sampling"].get("seed") for call in calls]
         expect(seeds == [None, None, "77"], "the seed of the first call", calls)
         expect({call["metadata"].get("authorization") for call in calls} == {"Bearer secret"}, "the key", calls)
+    with Fake({"tokens": 3, "pause_s": 0.6, "code": "UNAVAILABLE"}, {"tokens": 5}) as fake:
+        output = example.run(fake.address, "--only", "stream", "--retry-for", "0.5")
+        expect(" w0 w1 w2 w3 w4\n" in output, "an answer that was on its way longer than that to go on", output)
     with Fake({"code": "UNAUTHENTICATED"}, {"tokens": 1}) as fake:
         output = example.run(fake.address, "--only", "stream", code=1)
         expect("unauthenticated" in output.lower(), "a key that is refused to be told, not to be tried again", output)

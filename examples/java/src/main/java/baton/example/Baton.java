@@ -123,12 +123,13 @@ final class Baton implements AutoCloseable {
    * Streams the text of an answer to `show`, over as many calls as it takes: `open` begins one.
    *
    * <p>A repeated call begins at the first token. With the seed of the first one it gives the same text, of which
-   * so much is left out as was shown.
+   * so much is left out as was shown. Patience counts from the first failure since something new came.
    */
   Answer answer(GenerationSpec.Builder spec, Function<GenerationSpec, Iterator<Event>> open, Consumer<String> show)
       throws InterruptedException {
-    long began = System.nanoTime();
     int shown = 0;
+    int failures = 0; // Since something new was shown.
+    long failingSince = 0;
     for (int calls = 1; ; calls++) {
       try {
         int skip = shown;
@@ -143,6 +144,9 @@ final class Baton implements AutoCloseable {
             int known = Math.min(skip, text.length());
             skip -= known;
             shown += text.length() - known;
+            if (known < text.length()) {
+              failures = 0;
+            }
             show.accept(text.substring(known));
           } else if (event.end != null) {
             return new Answer(event.end, calls);
@@ -151,8 +155,12 @@ final class Baton implements AutoCloseable {
         throw io.grpc.Status.INTERNAL.withDescription("the stream ended without a Final").asRuntimeException();
       } catch (StatusRuntimeException error) {
         var said = detailsOf(error);
-        double waitS = Math.max(said.retryAfterS == null ? 0 : said.retryAfterS, backOffS(calls));
-        if (!said.mayRetry() || (System.nanoTime() - began) / 1e9 + waitS > retryForS) {
+        if (failures == 0) {
+          failingSince = System.nanoTime();
+        }
+        failures++;
+        double waitS = Math.max(said.retryAfterS == null ? 0 : said.retryAfterS, backOffS(failures));
+        if (!said.mayRetry() || (System.nanoTime() - failingSince) / 1e9 + waitS > retryForS) {
           throw error;
         }
         Thread.sleep((long) Math.ceil(waitS * 1000));
