@@ -29,7 +29,7 @@ constexpr std::array kQueries = {
                 "sum(rate(baton_request_success_total[5m])) / "
                 "(sum(rate(baton_request_success_total[5m])) + "
                 "sum(rate(baton_request_errors_total{code=~\"DEADLINE_EXCEEDED|INTERNAL|"
-                "RESOURCE_EXHAUSTED|UNAVAILABLE\"}[5m])))",
+                "RESOURCE_EXHAUSTED|UNAVAILABLE\",reason!=\"SLOW_CLIENT\"}[5m])))",
                 "Requests that clients made wrong or left are in neither part; "
                 "`baton_request_failure_total` has all that were not answered."},
     MetricQuery{"Requests that wait", "router", "sum(baton_num_requests_waiting{role=\"router\"})",

@@ -21,7 +21,9 @@ SLOS = (
     ("itl", "0.05", f"gaps between tokens above {SLO_ITL_S} s"),
 )
 SLO_WINDOWS = ("5m", "30m", "1h", "6h")
-SERVICE_ERRORS = 'baton_request_errors_total{code=~"DEADLINE_EXCEEDED|INTERNAL|RESOURCE_EXHAUSTED|UNAVAILABLE"}'
+# A client that does not read its stream has failed itself, though its code is that of a full queue.
+SERVICE_ERRORS = ('baton_request_errors_total{code=~"DEADLINE_EXCEEDED|INTERNAL|RESOURCE_EXHAUSTED|UNAVAILABLE",'
+                  'reason!="SLOW_CLIENT"}')
 BINS = [f"{number / 10:.1f}" for number in range(1, 11)]
 
 

@@ -43,6 +43,7 @@ STOPPED = f'baton_request_success_total{{{ROUTER},finished_reason="stop",stop_ca
 CUT = f'baton_request_success_total{{{ROUTER},finished_reason="length",stop_cause="none"}}'
 FAILED = f'baton_request_failure_total{{{ROUTER},finished_reason="error"}}'
 ERRORS = f'baton_request_errors_total{{{ROUTER},code="UNAVAILABLE",reason="NO_WORKER"}}'
+SLOW_CLIENTS = f'baton_request_errors_total{{{ROUTER},code="RESOURCE_EXHAUSTED",reason="SLOW_CLIENT"}}'
 INFLIGHT = f"baton_requests_inflight{{{ROUTER}}}"
 WAITING = f"baton_num_requests_waiting{{{ROUTER}}}"
 KV_USE = f"baton_kv_cache_usage_perc{{{DECODE}}}"
@@ -137,6 +138,8 @@ CASES = [
     Case("BatonOpenFiles", {process(ROUTER, "open_fds"): "850x{n}"}, {process(ROUTER, "open_fds"): "790x{n}"}),
     # 2 % burn the budget of 1 % twice as fast as allowed, which is not alarming in itself.
     Case("BatonErrorRate", errors(12), errors(5)),
+    # Clients that do not read their streams fail by themselves.
+    Case("BatonErrorRate", errors(12), {**errors(30), ERRORS: "0x{n}", SLOW_CLIENTS: "0+30x{n}"}),
     Case("BatonErrorRateHigh", errors(35), errors(28), too=("BatonErrorRate",), almost_too=("BatonErrorRate",)),
     Case("BatonSloBurnFast", first_tokens(150), first_tokens(440), too=("BatonSloBurnSlow",)),
     Case("BatonSloBurnFast", errors(100), {}, too=("BatonSloBurnSlow", "BatonErrorRate", "BatonErrorRateHigh")),

@@ -17,7 +17,7 @@ def _errors(name, severity, threshold, lasting):
         description=f"{PERCENT} of the requests of the last minutes were failed by the service.",
         means=(
             "Requests end in INTERNAL, UNAVAILABLE, DEADLINE_EXCEEDED or RESOURCE_EXHAUSTED. What clients made"
-            " wrong or left does not count."
+            " wrong, left, or did not read does not count."
         ),
         look=(
             "Overview, *Errors*: the reason decides. By hand: `sum by (code, reason)"

@@ -1,9 +1,9 @@
 """What one looks at first: is it well, what do users see, and what is full?"""
 
 from board import Board, Panel, Row, choice, mean, quantile, quantiles, rate, seen
+from rules import SERVICE_ERRORS
 
 FIRING = 'ALERTS{alertname=~"Baton.+",alertstate="firing"}'
-FAILED = 'baton_request_errors_total{code=~"DEADLINE_EXCEEDED|INTERNAL|RESOURCE_EXHAUSTED|UNAVAILABLE"}'
 
 
 def within(histogram, bound):
@@ -26,7 +26,7 @@ def _health():
               "stat", wide=4, high=5, steps=((1, red),), foreign=True),
         Panel("Answered", "Share of the requests that got a whole answer, of those and the ones that the service "
               "failed. What clients made wrong or left is in neither part.", "percentunit",
-              [(f"{rate('baton_request_success_total')} / ({rate('baton_request_success_total')} + {rate(FAILED)})",
+              [(f"{rate('baton_request_success_total')} / ({rate('baton_request_success_total')} + {rate(SERVICE_ERRORS)})",
                 "answered")], "stat", wide=4, steps=((0.95, amber), (0.99, green)), **shares),
         Panel("First tokens in time", "Share of the requests of the chosen time whose first token came within "
               "the objective chosen above.", "percentunit",
