@@ -101,7 +101,8 @@ class ChartTest(chart.RenderedSets):
                             external = metric["external"]["metric"]
                             asked.append((external["name"], external["selector"]["matchLabels"]["role"]))
         self.assertEqual({name for name, _ in asked}, {
-            "baton_num_requests_waiting", "baton_num_requests_running", "baton_kv_cache_usage_perc"})
+            "baton_num_requests_waiting", "baton_num_requests_running", "baton_kv_cache_usage_perc",
+            "baton_predicted_remaining_tokens"})
         for name, role in asked:
             self.assertIn(role, known[name]["owners"], name)
             self.assertEqual(known[name]["type"], "gauge", name)

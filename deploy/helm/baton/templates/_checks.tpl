@@ -136,6 +136,10 @@
 {{- end }}
 {{- end }}
 
+{{- if $v.prefill.autoscaling.predictedTokensPerReplica }}
+{{- $wrong = append $wrong "prefill.autoscaling.predictedTokensPerReplica is set, but prefill workers draw one token of an answer, so nothing of it is foreseen there; set it for decode" }}
+{{- end }}
+
 {{- if eq $v.mode "unified" }}
 {{- if $v.router.localPrefillBelow }}
 {{- $wrong = append $wrong "router.localPrefillBelow says which prompts decode workers read themselves, but in mode unified they read all; leave it 0 or set mode=disaggregated" }}
