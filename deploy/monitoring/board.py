@@ -34,6 +34,7 @@ class Panel:
     wide: int = 8
     high: int = 7
     stack: bool = False
+    beside: tuple = ()         # legends that are lines of their own where the others are stacked
     top: float | None = None   # the end of the scale
     steps: tuple = ()          # ((bound, colour), ...): colours from a bound on
     base: str = "green"        # the colour below them
@@ -150,6 +151,10 @@ def _field(panel):
         defaults["max"] = panel.top
     overrides = [{"matcher": {"id": "byName", "options": title},
                   "properties": [{"id": "unit", "value": unit}]} for title, unit in panel.columns.values()]
+    overrides += [{"matcher": {"id": "byName", "options": legend},
+                   "properties": [{"id": "custom.stacking", "value": {"mode": "none", "group": "A"}},
+                                  {"id": "custom.fillOpacity", "value": 0},
+                                  {"id": "custom.lineWidth", "value": 2}]} for legend in panel.beside]
     return {"defaults": defaults, "overrides": overrides}
 
 

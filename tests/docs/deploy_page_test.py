@@ -28,6 +28,17 @@ def blocks():
     return "".join(found)
 
 
+def refused_flags(environment):
+    """Flags of `baton serve` that the text of its step names, and that the program does not take."""
+    page = (ROOT / "docs/deploy.md").read_text()
+    step = re.sub(r"^```.*?^```$", "", page.split("\n## 1. ")[1].split("\n## ")[0], flags=re.M | re.S)
+    named = re.findall(r"`(--[^`]+)`", step)
+    assert named, step
+    return [flags for flags in named if subprocess.run(
+        [BIN / "baton", "config", "print", "serve", environment["MODEL"], *flags.split()], capture_output=True, timeout=60,
+        check=False, env=environment).returncode != 0]
+
+
 def isolated():
     """Whether this process may have a network namespace."""
     return subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False).returncode == 0
@@ -42,6 +53,10 @@ def main():
         script = "ip link set lo up\nset -euo pipefail\n" + blocks() + "\necho followed to the end\n"
         environment = {name: value for name, value in os.environ.items() if not name.startswith("BATON_")}
         environment |= {"PATH": f"{BIN}:{os.environ['PATH']}", "MODEL": str(ROOT / "models/demo"), **SMALL}
+        refused = refused_flags(environment)
+        if refused:
+            print(f"baton serve does not take {refused}")
+            return 1
         result = subprocess.run(
             ["unshare", "--net", "--pid", "--fork", "--kill-child", "bash", "-c", script], cwd=folder,
             capture_output=True, text=True, timeout=LIMIT_S, check=False, env=environment)

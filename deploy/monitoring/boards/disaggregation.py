@@ -26,11 +26,15 @@ def _whole():
                 "4 {{stage}} at decode workers")], wide=12, high=8, stack=True),
         Panel("What a first token waits for", "Mean times of the stages on top of each other, and the mean time to first "
               "token as a line of its own: what is between them is the network and the text. The handoff is not in it: "
-              "the first token is drawn at the prefill worker.", "s",
+              "the first token is drawn where the prompt is read: at the prefill worker, or, in mode unified and for short "
+              "prompts, at the decode worker.", "s",
               [(mean("baton_request_queue_time_seconds", '{role="router"}'), "1 queue of the router, with blocks"),
-               (mean("baton_request_queue_time_seconds", '{role="prefill"}'), "2 line of the prefill worker"),
-               (mean("baton_request_prefill_time_seconds", '{role="prefill"}'), "3 prefill"),
-               (mean("baton_time_to_first_token_seconds"), "time to first token")], wide=12, high=8),
+               # Where there are no prefill workers, those of decode.
+               (" or ".join(mean("baton_request_queue_time_seconds", f'{{role="{role}"}}') for role in ("prefill", "decode")),
+                "2 line of the worker that reads the prompt"),
+               (mean("baton_request_prefill_time_seconds", '{role=~"prefill|decode"}'), "3 prefill"),
+               (mean("baton_time_to_first_token_seconds"), "time to first token")],
+              wide=12, high=8, stack=True, beside=("time to first token",)),
     ])
 
 
@@ -59,8 +63,8 @@ def _prefill():
     return Row("2  Prefill", [
         Panel("Line at prefill workers", "Before a prompt's first step.", "s",
               two("baton_request_queue_time_seconds", '{role="prefill"}')),
-        Panel("Prefill time", "From a prompt's first step to its first token.", "s",
-              two("baton_request_prefill_time_seconds", '{role="prefill"}')),
+        Panel("Prefill time", "From a prompt's first step to its first token, at prefill workers and at decode workers that "
+              "read prompts themselves.", "s", two("baton_request_prefill_time_seconds", '{role=~"prefill|decode"}')),
         Panel("Prompt tokens by source", "Per second, at all workers: computed, found in the prefix cache, or received "
               "from a prefill worker.", "short",
               [(rate("baton_prompt_tokens_by_source_total", "source"), "{{source}}")], stack=True),
