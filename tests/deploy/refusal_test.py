@@ -50,6 +50,9 @@ TOGETHER = [
     (["prefill.autoscaling.enabled=true"], "mode unified has no prefill workers"),
     (["router.tenants.decode.weight=1"], "router.tenants has decode; a name is 1 to 64 of"),
     (["router.tenants.a/b.weight=1"], "router.tenants has a/b; a name is 1 to 64 of"),
+    (["networkPolicy.enabled=true", "monitoring.enabled=true"], "but networkPolicy lets nobody read the admin ports"),
+    (["decode.kvCacheMemory=8GiB"], "decode.resources.limits.memory is 8Gi, but kvCacheMemory 8GiB and shmSize 1Gi alone"),
+    (["decode.kvCacheMemory=7168MiB"], "kvCacheMemory 7168MiB and shmSize 1Gi alone take that much"),
     (["monitoring.rules.enabled=true"], "monitoring.rules is enabled, but monitoring is not"),
     (["monitoring.rules.disabled={BatonNothing}"], "monitoring.rules names an alert BatonNothing that there is not"),
     (["tls.clientCerts=optional"], "tls.clientCerts is optional, but there is no TLS"),
@@ -120,6 +123,12 @@ class RefusalTest(unittest.TestCase):
     def test_grace_that_just_suffices_is_accepted(self):
         least = chart.render(settings=[*chart.LEAST, "decode.terminationGracePeriodSeconds=65"])
         self.assertIn("terminationGracePeriodSeconds: 65", least)
+
+    def test_memory_that_may_suffice_is_accepted(self):
+        for settings in (["decode.kvCacheMemory=6GiB"], ["decode.kvCacheMemory=7GiB", "decode.resources.limits.memory=9G"],
+                         ["decode.kvCacheMemory=8GiB", "decode.resources.limits.memory=null"],
+                         ["decode.kvCacheMemory=90GiB", "decode.device=cuda"]):
+            chart.render(settings=[*chart.LEAST, *settings])
 
     def test_volumes_of_images_need_a_kubernetes_that_has_them(self):
         image = ["model.existingClaim=", "model.image=registry.example.org/m:1"]

@@ -103,6 +103,11 @@
 {{- $wrong = append $wrong (printf "%s.loadCache has %d places; set one of existingClaim, hostPath and sizeLimit" $role (len $caches)) }}
 {{- end }}
 {{- if eq $w.device "cpu" }}
+{{- $memory := dig "limits" "memory" "" $w.resources }}
+{{- $least := add (include "baton.bytes" $w.kvCacheMemory | int64) (include "baton.bytes" $w.shmSize | int64) }}
+{{- if and $w.kvCacheMemory $memory (le (include "baton.bytes" $memory | int64) $least) }}
+{{- $wrong = append $wrong (printf "%s.resources.limits.memory is %s, but kvCacheMemory %s and shmSize %s alone take that much, and weights come on top; raise it" $role $memory $w.kvCacheMemory $w.shmSize) }}
+{{- end }}
 {{- if ne $v.engine.quantization "none" }}
 {{- $wrong = append $wrong (printf "engine.quantization is %s, but %s.device is cpu; fp8 needs Hopper GPUs: set %s.device=cuda or engine.quantization=none" $v.engine.quantization $role $role) }}
 {{- end }}
@@ -122,6 +127,10 @@
 {{- if or (has $name (list "router" "prefill" "decode")) (not (regexMatch "^[A-Za-z0-9._-]{1,64}$" $name)) }}
 {{- $wrong = append $wrong (printf "router.tenants has %s; a name is 1 to 64 of the characters A-Z a-z 0-9 . _ - and not that of a role" $name) }}
 {{- end }}
+{{- end }}
+
+{{- if and $v.networkPolicy.enabled $v.monitoring.enabled (not $v.networkPolicy.monitoring) }}
+{{- $wrong = append $wrong "monitoring is enabled, but networkPolicy lets nobody read the admin ports; name the pods of Prometheus in networkPolicy.monitoring" }}
 {{- end }}
 
 {{- with $v.monitoring.rules }}
@@ -176,4 +185,12 @@
 {{/* Flags that the chart gives itself, so that extraArgs must not. */}}
 {{- define "baton.ownflags" -}}
 host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
+{{- end -}}
+
+{{/* A quantity of Kubernetes, or a size as Baton's flags take it, in bytes; 0 if there is none. */}}
+{{- define "baton.bytes" -}}
+{{- $units := dict "k" 1e3 "M" 1e6 "G" 1e9 "T" 1e12 "P" 1e15 "E" 1e18 "Ki" 1024.0 "Mi" 1048576.0 "Gi" 1073741824.0 "Ti" 1099511627776.0 "Pi" 1125899906842624.0 "Ei" 1152921504606846976.0 "m" 0.001 -}}
+{{- $text := trimSuffix "B" (toString .) -}}
+{{- $unit := regexFind "[A-Za-z]+$" $text -}}
+{{- printf "%.0f" (mulf (trimSuffix $unit $text | float64) (get $units $unit | default 1.0)) -}}
 {{- end -}}
