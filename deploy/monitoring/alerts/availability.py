@@ -19,7 +19,7 @@ def _none_ready(name, role, severity, means, do):
         lasting="2m",
         unit=f"ready processes of role {role}",
         summary=f"No {who} of {MODEL} is ready",
-        description=f"Processes of role {role} are scraped, and none of them is ready.",
+        description=f"None of the processes of role {role} is ready.",
         means=means,
         look=(
             "Overview, *Ready processes* and *Routers see workers*; Workers, *States*. `/readyz` of a process's"
@@ -71,9 +71,9 @@ def alerts():
             summary="Prometheus sees no router, or no decode worker",
             description=f"Of the roles router and decode, {NUMBER} were scraped in the last minutes.",
             means=(
-                "All routers, all decode workers, or all of both are gone, or Prometheus does not find them. Alerts"
-                " about a role that is not scraped cannot fire. Where rules look at several services at once, as"
-                " they do without the chart, a router of another service hides that those of this one are gone."
+                "All routers, all decode workers, or all of both are gone, or Prometheus does not find them; most"
+                " alerts about them cannot fire then. Where rules look at several services at once, as they do"
+                " without the chart, a router of another service hides that those of this one are gone."
             ),
             look=(
                 "Prometheus → Status → Targets: which are down, which are not there? The last lines of their log,"

@@ -43,10 +43,24 @@ record gets the release's labels by itself; the other series have those that Pro
 {{- toYaml (dict "record" .rule.record "expr" $expr "labels" $labels) -}}
 {{- end -}}
 
+{{/* Of a role whose pods are all gone no series is left to be compared. A release knows which roles it has, so there the
+series of another role say that it is to be there: (dict "root" $ "rule" RULE); nothing for other alerts. */}}
+{{- define "baton.rules.present" -}}
+{{- $other := get (dict "BatonNoReadyRouter" "decode" "BatonNoReadyDecode" "router" "BatonNoReadyPrefill" "router") .rule.alert -}}
+{{- if and $other (or (ne .rule.alert "BatonNoReadyPrefill") (eq .root.Values.mode "disaggregated")) -}}
+{{- $selector := include "baton.promselector" .root -}}
+{{- printf "or 0 * sum by (namespace, model_name) (baton_server_state{role=%q,state=\"ready\",%s})" $other $selector -}}
+{{- end -}}
+{{- end -}}
+
 {{/* An alert, with the threshold of the values: (dict "root" $ "rule" RULE). */}}
 {{- define "baton.rules.alert" -}}
 {{- $given := .root.Values.monitoring.rules -}}
 {{- $rule := .rule -}}
+{{- with include "baton.rules.present" . -}}
+{{- $parts := regexSplit `\n(?:[<>] )` $rule.expr 2 -}}
+{{- $_ := set $rule "expr" (printf "(\n%s\n%s\n)\n< %s" (index $parts 0) . (index $parts 1)) -}}
+{{- end -}}
 {{- if hasKey $given.thresholds $rule.alert -}}
 {{- $threshold := include "baton.text" (get $given.thresholds $rule.alert) -}}
 {{- $_ := set $rule "expr" (regexReplaceAll `(?m)^([<>]) [0-9.]+$` $rule.expr (printf "${1} %s" $threshold)) -}}
