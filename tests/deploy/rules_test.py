@@ -134,6 +134,11 @@ CASES = [
     Case("BatonWorkerUnhealthy", {UNHEALTHY: "0x10 1x{n}"}, {UNHEALTHY: "0x39 1"}),
     Case("BatonRestartLoop", {process(DECODE, "start_time_seconds"): "1x20 2x5 3x5 4x10"},
          {process(DECODE, "start_time_seconds"): "1x20 2x5 3x15"}),
+    # It waits for its next start, for minutes, as Kubernetes has it.
+    Case("BatonRestartLoop", {process(DECODE, "start_time_seconds"): "1x20 2x5 3x5 4x3 stale",
+                              f"baton_build_info{{{DECODE}}}": "1x36 stale"},
+         {process(DECODE, "start_time_seconds"): "1x5 2 3 4 stale", f"baton_build_info{{{DECODE}}}": "1x8 stale"},
+         almost_too=("BatonMetricsAbsent",)),
     Case("BatonDrainTimeout", {DRAINING: "0x10 1x{n}"}, {DRAINING: "0x36 1x{n}"}),
     Case("BatonOpenFiles", {process(ROUTER, "open_fds"): "850x{n}"}, {process(ROUTER, "open_fds"): "790x{n}"}),
     # 2 % burn the budget of 1 % twice as fast as allowed, which is not alarming in itself.

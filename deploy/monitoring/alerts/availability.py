@@ -104,9 +104,11 @@ def alerts():
         Alert(
             name="BatonRestartLoop",
             severity="warning",
+            # What waits for its next start is not scraped, so what it was is asked of the last minutes.
             left=(
                 f"max by ({GROUP}, role, instance) (changes(process_start_time_seconds[30m]) "
-                "* on (namespace, job, instance) group_left (role, model_name) baton_build_info)"
+                "* on (namespace, job, instance) group_left (role, model_name) "
+                "topk by (namespace, job, instance) (1, last_over_time(baton_build_info[10m])))"
             ),
             operator=">",
             threshold="2",
