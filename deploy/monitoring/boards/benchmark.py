@@ -34,10 +34,10 @@ def _out():
     return Row("What comes out", [
         Panel("Throughput", "Tokens per second.", "short",
               [(rate("baton_generation_tokens_total"), "generated"), (rate("baton_prompt_tokens_total"), "prompt")]),
-        Panel("Throughput of one sequence", "Generated tokens per second and sequence at decode workers: it falls as the "
-              "batch grows, while the sum above rises. Where the sum no longer rises, the service is full.", "short",
-              [(f"{rate('baton_generation_tokens_total')} / sum (baton_num_requests_running{{role=\"decode\"}})",
-                "tokens/s per sequence")]),
+        Panel("Throughput of one sequence", "Generated tokens per second of one sequence, which is one by the mean gap: it "
+              "falls as the batch grows, while the sum above rises. Where the sum no longer rises, the service is full.",
+              "short", [(f"{rate('baton_inter_token_latency_seconds_count')} / {rate('baton_inter_token_latency_seconds_sum')}",
+                         "tokens/s per sequence")]),
         Panel("Sequences in a decode step", "Mean.", "short", [(mean("baton_batch_size", '{phase="decode"}'), "sequences")]),
         Panel("Time to first token", "As the router measures it; the bench adds the network.", "s",
               quantiles("baton_time_to_first_token_seconds")),
