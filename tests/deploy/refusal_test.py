@@ -33,6 +33,7 @@ TOGETHER = [
      "router.autoscaling.minReplicas is 2, more than maxReplicas 1"),
     (["router.autoscaling.enabled=true", "router.resources.requests.cpu="],
      "router.resources.requests.cpu is not set"),
+    (["router.autoscaling.enabled=true", "router.resources=null"], "router.resources.requests.cpu is not set"),
     (["decode.autoscaling.enabled=true", "monitoring.enabled=true"],
      "decode.autoscaling is enabled with KEDA, which has to be told where Prometheus is"),
     (["decode.autoscaling.enabled=true", "autoscaling.prometheus=http://p"],
@@ -127,7 +128,8 @@ class RefusalTest(unittest.TestCase):
     def test_memory_that_may_suffice_is_accepted(self):
         for settings in (["decode.kvCacheMemory=6GiB"], ["decode.kvCacheMemory=7GiB", "decode.resources.limits.memory=9G"],
                          ["decode.kvCacheMemory=8GiB", "decode.resources.limits.memory=null"],
-                         ["decode.kvCacheMemory=90GiB", "decode.device=cuda"]):
+                         ["decode.kvCacheMemory=90GiB", "decode.device=cuda"],
+                         ["decode.resources=null", "router.resources=null", "decode.kvCacheMemory=8GiB"]):
             chart.render(settings=[*chart.LEAST, *settings])
 
     def test_volumes_of_images_need_a_kubernetes_that_has_them(self):

@@ -87,7 +87,7 @@
 {{- $wrong = append $wrong (printf "%s.autoscaling is enabled, but monitoring is not, so nobody reads the metrics that it is to go by; set monitoring.enabled, or autoscaling.selector to the labels that your own scraping gives" $role) }}
 {{- end }}
 {{- end }}
-{{- if and (eq $role "router") (not (dig "requests" "cpu" "" $r.resources)) }}
+{{- if and (eq $role "router") (not (dig "requests" "cpu" "" (default dict $r.resources))) }}
 {{- $wrong = append $wrong "router.autoscaling goes by the share of the requested CPU, but router.resources.requests.cpu is not set" }}
 {{- end }}
 {{- end }}
@@ -103,7 +103,7 @@
 {{- $wrong = append $wrong (printf "%s.loadCache has %d places; set one of existingClaim, hostPath and sizeLimit" $role (len $caches)) }}
 {{- end }}
 {{- if eq $w.device "cpu" }}
-{{- $memory := dig "limits" "memory" "" $w.resources }}
+{{- $memory := dig "limits" "memory" "" (default dict $w.resources) }}
 {{- $least := add (include "baton.bytes" $w.kvCacheMemory | int64) (include "baton.bytes" $w.shmSize | int64) }}
 {{- if and $w.kvCacheMemory $memory (le (include "baton.bytes" $memory | int64) $least) }}
 {{- $wrong = append $wrong (printf "%s.resources.limits.memory is %s, but kvCacheMemory %s and shmSize %s alone take that much, and weights come on top; raise it" $role $memory $w.kvCacheMemory $w.shmSize) }}

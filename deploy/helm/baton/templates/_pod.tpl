@@ -165,7 +165,7 @@ lifecycle:
   preStop:
     sleep: {seconds: {{ int $r.preStopSeconds }}}
 {{- end }}
-{{- $resources := deepCopy $r.resources }}
+{{- $resources := deepCopy (default dict $r.resources) }}
 {{- if and $worker (eq (default "cpu" $r.device) "cuda") }}
 {{- $limits := set (deepCopy (default dict $resources.limits)) $r.gpuResource (int $r.tensorParallelSize) }}
 {{- $_ := set $resources "limits" $limits }}
