@@ -1,10 +1,13 @@
 #include "common/trace/otlp_client.h"
 
 #include <algorithm>
+#include <functional>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/mutex.h"
 #include "httplib.h"
 #include "nlohmann/json.hpp"
 
@@ -16,6 +19,8 @@ constexpr int kMaxRetryAfterSeconds = 300;
 // What is read of an answer.
 constexpr size_t kMaxAnswerBytes = size_t{64} << 10;
 constexpr size_t kShownBytes = 200;
+// Connecting, sending, the wait for an answer.
+constexpr int kPhases = 3;
 
 // {"partialSuccess":{"rejectedSpans":"3","errorMessage":"…"}}; the number may stand without quotes.
 void ReadPartialSuccess(const std::string& body, OtlpReply* reply) {
@@ -35,6 +40,42 @@ void ReadPartialSuccess(const std::string& body, OtlpReply* reply) {
   reply->why = absl::StrCat("the collector rejected ", reply->rejected, " spans",
                             says ? ": " + message->get<std::string>().substr(0, kShownBytes) : "");
 }
+
+// Calls `on_late`, again and again, while something that was to be over by `until` is not. Has a
+// thread, which ends with it.
+class Lateness final {
+ public:
+  Lateness(base::Instant until, std::function<void()> on_late)
+      : thread_([this, until, late = std::move(on_late)] { Watch(until, late); }) {}
+  ~Lateness() {
+    {
+      base::MutexLock lock(&mutex_);
+      over_ = true;
+      changed_.NotifyAll();
+    }
+    thread_.join();
+  }
+
+ private:
+  static constexpr base::Duration kAgain = std::chrono::milliseconds(100);
+
+  void Watch(base::Instant until, const std::function<void()>& late) {
+    base::MutexLock lock(&mutex_);
+    while (true) {
+      while (!over_ && std::chrono::steady_clock::now() < until) {
+        changed_.WaitUntil(&mutex_, until);
+      }
+      if (over_) return;
+      late();
+      until += kAgain;
+    }
+  }
+
+  base::Mutex mutex_;
+  base::CondVar changed_;
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
 
 }  // namespace
 
@@ -86,6 +127,8 @@ OtlpReply OtlpClient::Post(const std::string& body, base::Duration within) {
     answer.append(data, std::min(size, kMaxAnswerBytes - std::min(answer.size(), kMaxAnswerBytes)));
     return true;
   };
+  // The library's limits are of each read and write, and begin anew with every byte that comes.
+  const Lateness lateness(std::chrono::steady_clock::now() + kPhases * within, [this] { Break(); });
   const httplib::Result result = http.send(request);
   if (result) {
     return JudgeAnswer(result->status, result->get_header_value("Retry-After"), answer);

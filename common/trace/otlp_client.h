@@ -37,7 +37,8 @@ class OtlpClient final {
   explicit OtlpClient(OtlpTarget target);
   ~OtlpClient();
 
-  // Each phase (connecting, sending, the wait for an answer) takes `within` at most.
+  // Each phase (connecting, sending, the wait for an answer) takes `within` at most, and all of
+  // them three times that, however slowly bytes come.
   OtlpReply Post(const std::string& body, base::Duration within);
   // Ends a Post that is under way.
   void Break();

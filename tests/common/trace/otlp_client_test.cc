@@ -17,7 +17,7 @@ TEST(JudgeAnswer, WhatIsTakenMayBeRejectedInPart) {
       JudgeAnswer(200, "", R"({"partialSuccess":{"rejectedSpans":"3","errorMessage":"too old"}})");
   EXPECT_EQ(partial.kind, Kind::kTaken);
   EXPECT_EQ(partial.rejected, 3);
-  EXPECT_THAT(partial.why, testing::HasSubstr("too old"));
+  EXPECT_THAT(partial.why, ::testing::HasSubstr("too old"));
   EXPECT_EQ(JudgeAnswer(200, "", R"({"partialSuccess":{"rejectedSpans":2}})").rejected, 2);
   EXPECT_EQ(JudgeAnswer(200, "", R"({"partialSuccess":{"rejectedSpans":-2}})").rejected, 0);
   EXPECT_EQ(JudgeAnswer(200, "", R"({"partialSuccess":{"errorMessage":5}})").rejected, 0);

@@ -17,7 +17,7 @@ std::vector<std::unique_ptr<const SpanTree>> One(std::unique_ptr<SpanTree> tree)
   return trees;
 }
 
-class OtlpJsonTest : public testing::Test {
+class OtlpJsonTest : public ::testing::Test {
  protected:
   std::unique_ptr<SpanTree> Tree(TraceContext caller) {
     return std::make_unique<SpanTree>(std::move(caller), "root", SpanKind::kServer, clock_.Now(),

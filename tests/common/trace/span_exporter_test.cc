@@ -1,7 +1,12 @@
 #include "common/trace/span_exporter.h"
 
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -10,6 +15,8 @@
 #include "gtest/gtest.h"
 #include "httplib.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/eventually.h"
+#include "tests/fakes/loopback_listener.h"
 
 namespace baton {
 namespace {
@@ -104,7 +111,7 @@ TEST(SpanExporter, PostsWhatItWasGivenAsJson) {
   exporter.Stop(seconds(20));
   EXPECT_EQ(exporter.exported(), 3);
   ASSERT_EQ(collector.bodies().size(), 1u);
-  EXPECT_THAT(NamesIn(collector.bodies()[0]), testing::ElementsAre("a", "stage", "stage"));
+  EXPECT_THAT(NamesIn(collector.bodies()[0]), ::testing::ElementsAre("a", "stage", "stage"));
   EXPECT_EQ(collector.type(), "application/json");
 }
 
@@ -123,8 +130,8 @@ TEST(SpanExporter, WhatComesMeanwhileGoesTogetherUpToABatch) {
   gate.Unlock();
   exporter.Stop(seconds(20));
   ASSERT_EQ(collector.bodies().size(), 3u);
-  EXPECT_THAT(NamesIn(collector.bodies()[1]), testing::ElementsAre("a", "stage", "b", "stage"));
-  EXPECT_THAT(NamesIn(collector.bodies()[2]), testing::ElementsAre("c", "stage"));
+  EXPECT_THAT(NamesIn(collector.bodies()[1]), ::testing::ElementsAre("a", "stage", "b", "stage"));
+  EXPECT_THAT(NamesIn(collector.bodies()[2]), ::testing::ElementsAre("c", "stage"));
   EXPECT_EQ(exporter.exported(), 7);
 }
 
@@ -207,6 +214,50 @@ TEST(SpanExporter, WithoutACollectorSpansAreCountedAsLost) {
   EXPECT_EQ(exporter.dropped(SpanDrop::kUnreachable) + exporter.dropped(SpanDrop::kShutdown), 2);
 }
 
+// A collector whose answer comes byte by byte and never ends.
+class Dripping final {
+ public:
+  Dripping() : listener_(testing::ListenOnLoopback(1)), thread_([this] { Serve(); }) {}
+  ~Dripping() {
+    stop_ = true;
+    shutdown(listener_.socket, SHUT_RDWR);
+    thread_.join();
+    close(listener_.socket);
+  }
+
+  OtlpTarget target() const {
+    return {"http://127.0.0.1:" + std::to_string(listener_.port), "/v1/traces"};
+  }
+
+ private:
+  void Serve() {
+    while (!stop_) {
+      const int peer = accept(listener_.socket, nullptr, nullptr);
+      if (peer < 0) continue;
+      std::string_view drop = "HTTP/1.1 200 OK\r\nX-Drip: ";
+      while (!stop_ && send(peer, drop.data(), drop.size(), MSG_NOSIGNAL) > 0) {
+        drop = "a";
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+      close(peer);
+    }
+  }
+
+  std::atomic<bool> stop_{false};
+  const testing::LoopbackListener listener_;
+  std::thread thread_;
+};
+
+TEST(SpanExporter, ACollectorThatSendsAByteNowAndThenHoldsUpNobodyForEver) {
+  Dripping dripping;
+  ExportLimits limits = Quick();
+  limits.deadline = milliseconds(50);
+  limits.attempts = 2;
+  SpanExporter exporter(dripping.target(), {}, limits);
+  exporter.Submit(Tree("a", 2));
+  EXPECT_TRUE(Eventually([&] { return exporter.dropped(SpanDrop::kUnreachable) == 2; }));
+}
+
 TEST(SpanExporter, ItEndsThoughItsCollectorNeverAnswers) {
   base::Mutex gate;
   gate.Lock();
@@ -231,7 +282,7 @@ TEST(SpanExporter, WhatWaitsForABatchIsSentWhenTheProcessEnds) {
   exporter.Submit(Tree("b"));
   exporter.Stop(seconds(20));
   ASSERT_EQ(collector.bodies().size(), 1u);
-  EXPECT_THAT(NamesIn(collector.bodies()[0]), testing::ElementsAre("a", "b"));
+  EXPECT_THAT(NamesIn(collector.bodies()[0]), ::testing::ElementsAre("a", "b"));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@ using std::chrono::milliseconds;
 
 const TraceContext kCaller = {.trace_high = 1, .trace_low = 2, .span = 3, .sampled = true};
 
-class SpanTreeTest : public testing::Test {
+class SpanTreeTest : public ::testing::Test {
  protected:
   base::Instant At(int64_t ms) const { return begin_ + milliseconds(ms); }
 

@@ -9,7 +9,7 @@ namespace {
 const TraceContext kSampled = {
     .trace_high = 1, .trace_low = 2, .span = 3, .sampled = true, .state = "rojo=1"};
 
-class TracerTest : public testing::Test {
+class TracerTest : public ::testing::Test {
  protected:
   std::unique_ptr<SpanTree> Begin(double ratio, const std::optional<TraceContext>& caller) {
     Tracer tracer(ratio, {"http://127.0.0.1:9", "/v1/traces"}, {}, &clock_);
@@ -57,7 +57,7 @@ TEST_F(TracerTest, WhatIsSampledIsAShareOfThem) {
 TEST_F(TracerTest, WithoutAnEndpointThereIsNone) {
   MetricsRegistry registry({.role = MetricRole::kRouter, .model_name = "m"});
   EXPECT_EQ(MakeTracer({}, "baton-router", 1, &clock_, &registry), nullptr);
-  EXPECT_THAT(registry.Expose(), testing::HasSubstr("baton_trace_spans_exported_total"));
+  EXPECT_THAT(registry.Expose(), ::testing::HasSubstr("baton_trace_spans_exported_total"));
 }
 
 TEST_F(TracerTest, LostSpansAreCountedAmongTheMetrics) {
@@ -70,8 +70,8 @@ TEST_F(TracerTest, LostSpansAreCountedAmongTheMetrics) {
   tracer->Export(tracer->Begin(kSampled, "request", SpanKind::kServer, clock_.Now()));
   EXPECT_THAT(
       registry.Expose(),
-      testing::ContainsRegex("baton_trace_spans_dropped_total\\{[^}]*reason=\"shutdown\"[^}]*"
-                             "\\} 1"));
+      ::testing::ContainsRegex("baton_trace_spans_dropped_total\\{[^}]*reason=\"shutdown\"[^}]*"
+                               "\\} 1"));
 }
 
 }  // namespace
