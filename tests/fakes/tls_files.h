@@ -3,11 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "common/rpc/tls.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 
@@ -16,15 +15,9 @@ namespace baton {
 class TlsFiles final {
  public:
   TlsFiles() {
-    std::string pattern = testing::TempDir() + "baton_tls_XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
     Run("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "
         "/CN=test-ca -keyout ca.key -out ca.pem");
   }
-  ~TlsFiles() { std::filesystem::remove_all(dir_); }
-  TlsFiles(const TlsFiles&) = delete;
-  TlsFiles& operator=(const TlsFiles&) = delete;
 
   // Puts a new certificate of `role` and its key in the place of `file`.pem and `file`.key. The
   // common name tells it from others of the role. Behind the role may stand more alternative names,
@@ -32,16 +25,16 @@ class TlsFiles final {
   void Issue(const std::string& file, const std::string& role, const std::string& common_name) {
     Run("openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=" + common_name +
         " -keyout new.key -out new.csr");
-    std::ofstream(dir_ + "/ext") << "subjectAltName=DNS:" << role << "\n";
+    folder_.Write("ext", "subjectAltName=DNS:" + role + "\n");
     Run("openssl x509 -req -days 2 -in new.csr -CA ca.pem -CAkey ca.key -CAcreateserial -extfile "
         "ext -out new.pem && mv new.key " +
         file + ".key && mv new.pem " + file + ".pem");
   }
   void Run(const std::string& command) const {
-    EXPECT_EQ(std::system(("cd " + dir_ + " && (" + command + ") >log 2>&1").c_str()), 0)
+    EXPECT_EQ(std::system(("cd " + folder_.path() + " && (" + command + ") >log 2>&1").c_str()), 0)
         << command;
   }
-  std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string path(const std::string& name) const { return folder_ / name; }
   TlsOptions Of(const std::string& file) const {
     return {.cert_file = path(file + ".pem"),
             .key_file = path(file + ".key"),
@@ -49,7 +42,7 @@ class TlsFiles final {
   }
 
  private:
-  std::string dir_;
+  const ScratchFolder folder_;
 };
 
 }  // namespace baton

@@ -2,13 +2,13 @@
 #include <string>
 
 #include "common/formats/eos_probe_file.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 
 namespace baton::fuzz {
 
 FUZZ_TARGET(eos_probe) {
-  static const InputFolder folder("eos_probe");
+  static const ScratchFolder folder;
   const auto file = LoadEosProbeFile(folder.Write("probe.json", input));
   if (!Accepted(file.status())) return;
   const absl::Status checked = CheckEosProbe(file->probe);

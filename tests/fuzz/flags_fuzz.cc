@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_split.h"
 #include "common/config/bind.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 
 namespace baton::fuzz {
 namespace {
@@ -37,7 +37,7 @@ std::vector<std::string> AsArguments(const FlagSet& set) {
 }  // namespace
 
 FUZZ_TARGET(flags) {
-  static const InputFolder folder("flags");
+  static const ScratchFolder folder;
   std::vector<std::string> arguments;
   const std::string_view typed = TakeSection(&input);
   if (!typed.empty()) {

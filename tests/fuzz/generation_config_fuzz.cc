@@ -4,13 +4,13 @@
 #include "common/formats/generation_config.h"
 #include "common/sample/validate.h"
 #include "router/edge/served_model.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 
 namespace baton::fuzz {
 
 FUZZ_TARGET(generation_config) {
-  static const InputFolder folder("generation_config");
+  static const ScratchFolder folder;
   folder.Write("generation_config.json", input);
   const auto generation = LoadGenerationConfig(folder.path());
   if (!Accepted(generation.status())) return;

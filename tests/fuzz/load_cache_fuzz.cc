@@ -4,8 +4,8 @@
 
 #include "common/model/load_cache.h"
 #include "common/model/tensor_specs.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 
 namespace baton::fuzz {
 namespace {
@@ -29,7 +29,7 @@ void ReadAll(LoadCacheReader* reader, const SafetensorsFile& file) {
 }  // namespace
 
 FUZZ_TARGET(load_cache) {
-  static const InputFolder folder("load_cache");
+  static const ScratchFolder folder;
   const LoadCacheKey key = {.fingerprint = "model", .checkpoint = "files"};
   const std::string path = folder.Write(key.FileName(), input);
   const auto reader = LoadCacheReader::Open(folder.path(), key);

@@ -3,14 +3,14 @@
 #include <variant>
 #include <vector>
 
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 #include "tools/bench/plan/prompt_file.h"
 
 namespace baton::fuzz {
 
 FUZZ_TARGET(prompt_file) {
-  static const InputFolder folder("prompt_file");
+  static const ScratchFolder folder;
   const auto prompts = bench::ReadPromptFile(folder.Write("prompts.jsonl", input));
   if (!Accepted(prompts.status())) return;
   BATON_CHECK(!prompts->empty());

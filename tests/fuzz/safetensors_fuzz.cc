@@ -3,13 +3,13 @@
 #include <span>
 
 #include "common/formats/safetensors.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 
 namespace baton::fuzz {
 
 FUZZ_TARGET(safetensors) {
-  static const InputFolder folder("safetensors");
+  static const ScratchFolder folder;
   const std::string path = folder.Write("model.safetensors", input);
   const auto file = SafetensorsFile::Open(path);
   if (!Accepted(file.status())) return;

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "common/text/tokenizer.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 
 namespace baton::fuzz {
 namespace {
@@ -23,7 +23,7 @@ void CheckIds(const Tokenizer& tokenizer, const std::vector<TokenId>& ids) {
 }  // namespace
 
 FUZZ_TARGET(tokenizer) {
-  static const InputFolder folder("tokenizer");
+  static const ScratchFolder folder;
   const auto tokenizer = LoadTokenizerFile(folder.Write("tokenizer.json", TakeSection(&input)));
   if (!Accepted(tokenizer.status())) return;
   BATON_CHECK(!(*tokenizer)->IsValid(-1) && !(*tokenizer)->IsValid((*tokenizer)->vocab_size()));

@@ -2,14 +2,14 @@
 #include <algorithm>
 #include <string>
 
+#include "tests/fakes/scratch_folder.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "tests/fuzz/input_folder.h"
 #include "tools/bench/plan/trace.h"
 
 namespace baton::fuzz {
 
 FUZZ_TARGET(trace) {
-  static const InputFolder folder("trace");
+  static const ScratchFolder folder;
   const std::string path = folder.Write("trace", input);
   for (const double scale : {1.0, 0.001, 1e6}) {
     const bench::TraceOptions options = {.time_scale = scale, .rows = 100};

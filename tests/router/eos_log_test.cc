@@ -9,6 +9,7 @@
 #include "nlohmann/json.hpp"
 #include "router/edge/eos_meta.h"
 #include "tests/fakes/hung_disk.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/router/router_fixture.h"
 
 namespace baton::testing {
@@ -26,17 +27,15 @@ std::vector<Json> Lines(const std::string& path) {
 class EosLogTest : public RouterTest {
  protected:
   EosLogTest() {
-    path_ = std::filesystem::path(::testing::TempDir()) /
-            ("eos_" + std::string(::testing::UnitTest::GetInstance()->current_test_info()->name()) +
-             std::to_string(getpid()) + ".jsonl");
     auto log = EosLog::Open({.path = path_, .meta_json = "{}\n"});
     EXPECT_TRUE(log.ok()) << log.status();
     eos_log_ = std::move(log).value();
   }
+  // What writes ends before the folder that it writes to.
   ~EosLogTest() override {
-    for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
-      std::filesystem::remove(path_.string() + suffix);
-    }
+    stub_.reset();
+    router_.reset();
+    eos_log_.reset();
   }
 
   // Starts a request whose worker stands still after three tokens, and reads those.
@@ -64,7 +63,8 @@ class EosLogTest : public RouterTest {
   }
   std::vector<Json> Summaries() const { return Lines(path_.string() + ".requests.jsonl"); }
 
-  std::filesystem::path path_;
+  const ScratchFolder folder_;
+  const std::filesystem::path path_ = folder_ / "eos.jsonl";
 };
 
 TEST_F(EosLogTest, RowsStandOnceEachAndOnlyTheLastOneIsFinished) {
@@ -189,11 +189,6 @@ TEST_F(EosLogTest, LostLinesAreCountedAndTheRequestIsServed) {
   EXPECT_EQ(Metric("baton_eos_log_dropped_total"), 0);
   EXPECT_EQ(Generate(Request("log", 6)).ids.size(), 6u);
   EXPECT_TRUE(Eventually([&] { return Metric("baton_eos_log_dropped_total") == 6; }));
-  stub_.reset();
-  router_.reset();
-  for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
-    std::filesystem::remove(full + suffix);
-  }
 }
 
 TEST_F(EosLogTest, HungDiskCostsRowsButNoRequest) {
@@ -224,9 +219,6 @@ TEST_F(EosLogTest, HungDiskCostsRowsButNoRequest) {
   disk.TakeRows();
   stub_.reset();
   router_.reset();
-  for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
-    std::filesystem::remove(hung + suffix);
-  }
 }
 
 TEST_F(EosLogTest, SummariesHaveTheTagAndTheHashOfThePrompt) {

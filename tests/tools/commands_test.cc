@@ -1,10 +1,9 @@
 #include "tools/commands.h"
 
-#include <fstream>
-
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/tools/run_tool.h"
 
 namespace baton {
@@ -80,13 +79,9 @@ TEST(MetricsListCommand, HasThreeForms) {
 
 class ConfigCommand : public ::testing::Test {
  protected:
-  ~ConfigCommand() override { std::remove(file_.c_str()); }
-  std::string File(const std::string& text) {
-    std::ofstream(file_) << text;
-    return file_;
-  }
-  const std::string file_ = ::testing::TempDir() + "config_command_" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  std::string File(const std::string& text) { return folder_.Write("settings.toml", text); }
+  const ScratchFolder folder_;
+  const std::string file_ = folder_ / "settings.toml";
 };
 
 TEST_F(ConfigCommand, PrintShowsValuesAndSources) {
@@ -131,8 +126,8 @@ TEST_F(ConfigCommand, TheFirstWordIsTheCommand) {
                     ContainsRegex("model-dir = \"/models/demo\" +# command line")));
   EXPECT_THAT(RunTool({"config", "print", "bench", "--runs=3"}).out,
               AllOf(HasSubstr("# Settings of `bench`"), ContainsRegex("runs = 3 +# comm")));
-  EXPECT_THAT(RunTool({"config", "print", ::testing::TempDir()}).out,
-              AllOf(HasSubstr("# Settings of `serve`"), HasSubstr(::testing::TempDir())));
+  EXPECT_THAT(RunTool({"config", "print", folder_.path()}).out,
+              AllOf(HasSubstr("# Settings of `serve`"), HasSubstr(folder_.path())));
 }
 
 TEST_F(ConfigCommand, AWrongWordNamesTheRightOnes) {

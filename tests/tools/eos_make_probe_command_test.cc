@@ -1,4 +1,3 @@
-#include <filesystem>
 #include <string>
 
 #include "common/formats/eos_probe_file.h"
@@ -6,6 +5,7 @@
 #include "common/model/random/random_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/tools/run_tool.h"
 
 namespace baton {
@@ -16,15 +16,12 @@ using ::testing::HasSubstr;
 class EosMakeProbeCommand : public ::testing::Test {
  protected:
   EosMakeProbeCommand() {
-    std::filesystem::remove_all(folder_);
     EXPECT_TRUE(WriteRandomModel({.layers = 2, .hidden = 48, .heads = 4}, model_).ok());
   }
-  ~EosMakeProbeCommand() override { std::filesystem::remove_all(folder_); }
 
-  const std::string folder_ = ::testing::TempDir() + "make_probe_" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
-  const std::string model_ = folder_ + "/model";
-  const std::string file_ = folder_ + "/probe.json";
+  const ScratchFolder folder_;
+  const std::string model_ = folder_ / "model";
+  const std::string file_ = folder_ / "probe.json";
 };
 
 // With the fingerprint that a worker finds, and directions that fit its model.
@@ -69,10 +66,10 @@ TEST_F(EosMakeProbeCommand, SaysWhatDoesNotFit) {
   run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--after-layer", "2", "--out", file_});
   EXPECT_EQ(run.exit, 2);
   EXPECT_THAT(run.err, HasSubstr("layer 2 and the model has 2"));
-  run = RunTool({"eos", "make-probe", folder_ + "/none", "--out", file_});
+  run = RunTool({"eos", "make-probe", folder_ / "none", "--out", file_});
   EXPECT_EQ(run.exit, 3);
   EXPECT_THAT(run.err, HasSubstr("/none"));
-  run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--out", folder_ + "/no/such/file"});
+  run = RunTool({"eos", "make-probe", model_, "--dims", "8", "--out", folder_ / "no/such/file"});
   EXPECT_EQ(run.exit, 4);
   run = RunTool({"eos", "make-probe", model_});
   EXPECT_EQ(run.exit, 2);

@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <filesystem>
-#include <fstream>
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -49,14 +48,12 @@ TEST(VisibleGpusTest, TheVariableDecides) {
 }
 
 TEST(VisibleGpusTest, WithoutItTheDriversNodesAreCounted) {
-  std::string folder = std::filesystem::temp_directory_path() / "gpu_deal_test-XXXXXX";
-  ASSERT_NE(mkdtemp(folder.data()), nullptr);
+  const ScratchFolder folder;
   for (const char* name : {"nvidia3", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia", "sda1"}) {
-    std::ofstream(folder + "/" + name);
+    folder.Write(name, "");
   }
-  EXPECT_THAT(VisibleGpus(nullptr, folder), ElementsAre("0", "1"));
-  std::filesystem::remove_all(folder);
-  EXPECT_THAT(VisibleGpus(nullptr, folder), SizeIs(0));
+  EXPECT_THAT(VisibleGpus(nullptr, folder.path()), ElementsAre("0", "1"));
+  EXPECT_THAT(VisibleGpus(nullptr, folder / "none"), SizeIs(0));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/tools/run_tool.h"
 
 namespace baton {
@@ -14,16 +15,13 @@ using ::testing::Not;
 
 class ModelCommand : public ::testing::Test {
  protected:
-  ModelCommand() { std::filesystem::remove_all(folder_); }
-  ~ModelCommand() override { std::filesystem::remove_all(folder_); }
-
   void WriteConfig(const std::string& json) {
     std::filesystem::create_directories(folder_);
     std::ofstream(folder_ + "/config.json") << json;
   }
 
-  const std::string folder_ = ::testing::TempDir() + "model_command_" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder scratch_;
+  const std::string folder_ = scratch_ / "model";
 };
 
 constexpr char kLlama31[] = R"({

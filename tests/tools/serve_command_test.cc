@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/scratch_folder.h"
 #include "tools/serve/child_process.h"
 #include "tools/serve/line_reader.h"
 
@@ -22,21 +23,16 @@ using ::testing::Not;
 class ServeCommandTest : public ::testing::Test {
  protected:
   ServeCommandTest() {
-    std::filesystem::create_directories(folder_);
     for (const char* name : {"baton-router", "baton-prefill", "baton-decode"}) {
-      std::filesystem::create_symlink(BATON_FAKE_SERVER, folder_ + "/" + name);
+      std::filesystem::create_symlink(BATON_FAKE_SERVER, folder_ / name);
     }
-  }
-  ~ServeCommandTest() override {
-    serve_.reset();
-    std::filesystem::remove_all(folder_);
   }
 
   void Start(std::vector<std::string> arguments) {
     arguments.insert(arguments.begin(), "serve");
     auto child = ChildProcess::Start({.program = BATON_BINARY,
                                       .arguments = arguments,
-                                      .environment = {"BATON_BIN_DIR=" + folder_}});
+                                      .environment = {"BATON_BIN_DIR=" + folder_.path()}});
     ASSERT_TRUE(child.ok()) << child.status();
     serve_.emplace(*std::move(child));
   }
@@ -62,8 +58,7 @@ class ServeCommandTest : public ::testing::Test {
     return exit_.value_or(-1);
   }
 
-  const std::string folder_ = ::testing::TempDir() + "serve_" + std::to_string(getpid()) +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
   const base::SteadyClock clock_;
   std::optional<ChildProcess> serve_;
   LineReader out_reader_, err_reader_;

@@ -3,11 +3,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -88,7 +88,8 @@ TEST_F(SupervisorTest, AMissingBinarySaysWhereToLook) {
 }
 
 TEST_F(SupervisorTest, RestartsWhatDiesWhereItWas) {
-  const std::string file = ::testing::TempDir() + "lives" + std::to_string(getpid());
+  const ScratchFolder folder;
+  const std::string file = folder / "lives";
   const auto failure =
       supervisor_.StartAll({Shell("echo $1 >> " + file + "; " + kReady + "exec sleep 100")});
   ASSERT_FALSE(failure.has_value());
@@ -106,11 +107,11 @@ TEST_F(SupervisorTest, RestartsWhatDiesWhereItWas) {
   std::getline(lives, two);
   EXPECT_EQ(one, "none");
   EXPECT_EQ(two, "h:1");
-  std::filesystem::remove(file);
 }
 
 TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
-  const std::string file = ::testing::TempDir() + "deaths" + std::to_string(getpid());
+  const ScratchFolder folder;
+  const std::string file = folder / "deaths";
   // The first life waits to be killed; all later ones get ready and die at once.
   ASSERT_FALSE(supervisor_
                    .StartAll({Shell("echo x >> " + file + "; " + kReady +
@@ -128,7 +129,6 @@ TEST_F(SupervisorTest, BacksOffWhileAServiceKeepsDying) {
   EXPECT_GE(lives(), 4);
   EXPECT_GE(clock_.Now() - begin, milliseconds(20 + 40 + 40));
   Drain();
-  std::filesystem::remove(file);
 }
 
 TEST_F(SupervisorTest, DrainSendsSigtermAndWaits) {

@@ -2,19 +2,18 @@
 #include "common/base/cores.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <fstream>
 #include <string>
 #include <vector>
+
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::base {
 namespace {
 
 class CoresTest : public testing::Test {
  protected:
-  CoresTest() : dir_(testing::TempDir() + "cores" + std::to_string(getpid())) {}
-  ~CoresTest() override { std::filesystem::remove_all(dir_); }
   void Write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories((dir_ / path).parent_path());
     std::ofstream(dir_ / path) << text << "\n";
@@ -23,7 +22,8 @@ class CoresTest : public testing::Test {
     Write("cpu" + std::to_string(cpu) + "/topology/" + file, list);
   }
 
-  const std::filesystem::path dir_;
+  const ScratchFolder folder_;
+  const std::filesystem::path dir_ = folder_.path();
 };
 
 TEST_F(CoresTest, HyperthreadsOfACoreCountOnce) {

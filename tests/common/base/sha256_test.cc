@@ -1,10 +1,10 @@
 #include "common/base/sha256.h"
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -24,10 +24,11 @@ TEST(Sha256Test, DigestsAreTheSameOrNot) {
 }
 
 TEST(Sha256Test, OfAFileIsThatOfItsContent) {
-  const std::string path = ::testing::TempDir() + "sha256_test";
+  const ScratchFolder folder;
+  const std::string path = folder / "file";
   for (const size_t bytes : {size_t{0}, size_t{3}, size_t{1} << 20, (size_t{1} << 20) + 1}) {
     const std::string content(bytes, 'a');
-    std::ofstream(path, std::ios::binary) << content;
+    folder.Write("file", content);
     const auto sum = Sha256OfFile(path);
     ASSERT_TRUE(sum.ok()) << sum.status();
     EXPECT_EQ(*sum, Sha256Hex(content)) << bytes;

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -292,7 +293,8 @@ TEST(BindRouter, ReadsTenantsAndTheirDefaults) {
 }
 
 TEST(BindRouter, TenantsAreSectionsOfTheFile) {
-  const std::string path = testing::TempDir() + "/tenants.toml";
+  const ScratchFolder folder;
+  const std::string path = folder / "tenants.toml";
   std::ofstream(path) << "[tenant.a.b]\nweight = 2.5\nmax_running = 3\n"
                          "[router]\ntenant-max-queued = 7\n"
                          "tenant = [\"d:weight=4\", \"e:max-queued=5,weight=2\"]\n"

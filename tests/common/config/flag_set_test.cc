@@ -2,14 +2,13 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/config/flag_types.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -40,12 +39,7 @@ class FlagSetTest : public ::testing::Test {
     hidden.hidden = true;
     set_.Add(hidden);
   }
-  ~FlagSetTest() override { std::filesystem::remove(file_); }
-
-  std::string File(const std::string& text) {
-    std::ofstream(file_) << text;
-    return file_;
-  }
+  std::string File(const std::string& text) { return folder_.Write("settings.toml", text); }
   std::string Error(const std::vector<std::string>& arguments,
                     const FlagSet::Environment& environment = {}) {
     const absl::Status status = set_.Parse(arguments, environment);
@@ -62,9 +56,8 @@ class FlagSetTest : public ::testing::Test {
   bool cache_ = true;
   bool secret_ = false;
   std::vector<std::string> stop_;
-  const std::string file_ = ::testing::TempDir() + "flag_set_" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name() +
-                            ".toml";
+  const ScratchFolder folder_;
+  const std::string file_ = folder_ / "settings.toml";
 };
 
 TEST(FlagSet, APositionalArgumentThatIsAListTakesAllValues) {
@@ -192,7 +185,7 @@ TEST_F(FlagSetTest, ReadsArraysOfTheFile) {
 
 TEST_F(FlagSetTest, RefusesBadFiles) {
   EXPECT_THAT(Error({"dir", "--config", "/nowhere.toml"}), HasSubstr("/nowhere.toml"));
-  EXPECT_THAT(Error({"dir", "--config", ::testing::TempDir()}), HasSubstr("not a file"));
+  EXPECT_THAT(Error({"dir", "--config", folder_.path()}), HasSubstr("not a file"));
   EXPECT_THAT(Error({"dir", "--config", File("model-dir = \"open # quote\n")}),
               HasSubstr(file_ + ":1:"));
   EXPECT_THAT(Error({"dir", "--config", File("port = [1, 2]\n")}),

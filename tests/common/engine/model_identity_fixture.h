@@ -11,6 +11,7 @@
 #include "common/formats/eos_probe_file.h"
 #include "tests/common/engine/harness.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 
@@ -78,7 +79,7 @@ inline SequenceSpec Request(int32_t index) {
 class ModelIdentityTest : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
-    dir_ = new test::TempDir;
+    dir_ = new ScratchFolder;
     const absl::Status written = WriteRandomModel(
         {.arch = "llama", .hidden = kHidden, .head_dim = 24, .dtype = "bfloat16", .seed = 5},
         *dir_ / "model");
@@ -153,7 +154,7 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
     }
   }
 
-  static inline test::TempDir* dir_ = nullptr;
+  static inline ScratchFolder* dir_ = nullptr;
   std::unique_ptr<LoadedModel> model_;
   std::vector<Seen> alone_;
 };

@@ -1,7 +1,6 @@
 #include "common/eos/eos_log.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,20 +11,13 @@
 #include "nlohmann/json.hpp"
 #include "tests/fakes/eventually.h"
 #include "tests/fakes/hung_disk.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
 
 class EosLogTest : public ::testing::Test {
  protected:
-  EosLogTest()
-      : folder_(std::filesystem::path(::testing::TempDir()) /
-                ("eos_log_" + std::to_string(getpid()))) {
-    std::filesystem::create_directories(folder_);
-    path_ = folder_ / "eos.jsonl";
-  }
-  ~EosLogTest() override { std::filesystem::remove_all(folder_); }
-
   std::unique_ptr<EosLog> Open(size_t queue_rows = 1024) {
     auto log = EosLog::Open({.path = path_, .meta_json = "{\"a\":1}\n", .queue_rows = queue_rows});
     EXPECT_TRUE(log.ok()) << log.status();
@@ -47,8 +39,9 @@ class EosLogTest : public ::testing::Test {
     return {.timestamp = 1.5, .step = step, .id = 7, .signal = {}, .attempt = 1};
   }
 
-  std::filesystem::path folder_;
-  std::filesystem::path path_;
+  const ScratchFolder scratch_;
+  const std::filesystem::path folder_ = scratch_.path();
+  const std::filesystem::path path_ = folder_ / "eos.jsonl";
 };
 
 TEST_F(EosLogTest, HoldsTheLastRowUntilTheEndIsKnown) {

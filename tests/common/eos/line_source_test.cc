@@ -12,6 +12,7 @@
 
 #include "common/eos/line_file.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -21,8 +22,6 @@ using Change = LineSource::Change;
 
 class LineSourceTest : public ::testing::Test {
  protected:
-  ~LineSourceTest() override { std::remove(path_.c_str()); }
-
   void Write(const std::string& text) { std::ofstream(path_, std::ios::binary) << text; }
   void Append(const std::string& text) {
     std::ofstream(path_, std::ios::binary | std::ios::app) << text;
@@ -46,8 +45,8 @@ class LineSourceTest : public ::testing::Test {
     }
   }
 
-  const std::string path_ = ::testing::TempDir() + "line_source_" +
-                            ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
+  const std::string path_ = folder_ / "log";
 };
 
 TEST_F(LineSourceTest, GivesWholeLinesAndWhatIsLeft) {
@@ -143,7 +142,6 @@ TEST_F(LineSourceTest, AFileThatWasMovedAwayIsReplacedOnceThereIsAnother) {
   EXPECT_EQ(source.Look(), Change::kNone);
   Write("one\n");
   EXPECT_EQ(source.Look(), Change::kReplaced);
-  std::remove(old.c_str());
 }
 
 TEST_F(LineSourceTest, ForgetsTheBeginningOfALineThatIsTakenBack) {
@@ -222,7 +220,7 @@ TEST_F(LineSourceTest, AMissingFileIsAnError) {
   const auto source = LineSource::Open(path_ + ".no");
   EXPECT_EQ(source.status().code(), absl::StatusCode::kNotFound);
   EXPECT_NE(source.status().message().find(path_ + ".no"), absl::string_view::npos);
-  EXPECT_FALSE(LineSource::Open(::testing::TempDir()).ok());
+  EXPECT_FALSE(LineSource::Open(folder_.path()).ok());
 }
 
 }  // namespace

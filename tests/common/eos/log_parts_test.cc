@@ -1,10 +1,10 @@
 #include "common/eos/log_parts.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -14,11 +14,8 @@ using ::testing::IsEmpty;
 
 class LogPartsTest : public ::testing::Test {
  protected:
-  LogPartsTest() { std::filesystem::create_directories(folder_); }
-  ~LogPartsTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-  void Make(const std::string& name) const { std::ofstream(Path(name)) << "x\n"; }
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  void Make(const std::string& name) const { folder_.Write(name, "x\n"); }
   // The names of parts of the log "log".
   std::vector<std::string> Parts(const std::string& suffix = "") const {
     std::vector<std::string> names;
@@ -29,8 +26,7 @@ class LogPartsTest : public ::testing::Test {
     return names;
   }
 
-  const std::string folder_ = ::testing::TempDir() + "log_parts_" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
 };
 
 TEST_F(LogPartsTest, PartsStandInTheOrderOfTheirNumbers) {

@@ -17,6 +17,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/fakes/eventually.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -26,13 +27,7 @@ using ::testing::IsEmpty;
 
 class LogRotationTest : public ::testing::Test {
  protected:
-  LogRotationTest() { std::filesystem::create_directories(folder_); }
-  ~LogRotationTest() override {
-    log_.reset();
-    std::filesystem::remove_all(folder_);
-  }
-
-  std::string Path(const std::string& suffix = "") const { return folder_ + "/log" + suffix; }
+  std::string Path(const std::string& suffix = "") const { return folder_ / ("log" + suffix); }
   bool Exists(const std::string& suffix) const { return std::filesystem::exists(Path(suffix)); }
   void Write(const std::string& suffix, const std::string& text) const {
     std::ofstream(Path(suffix), std::ios::binary) << text;
@@ -91,8 +86,7 @@ class LogRotationTest : public ::testing::Test {
   }
 
   static constexpr int64_t kMaxBytes = 1000;  // two rows and some
-  const std::string folder_ = ::testing::TempDir() + "log_rotation_" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
   base::ManualClock clock_;
   std::unique_ptr<EosLog> log_;
 };
@@ -147,7 +141,7 @@ TEST_F(LogRotationTest, TheOldestPartsAreRemoved) {
   EXPECT_EQ(steps, Range(steps.front(), 15));
   EXPECT_GT(steps.front(), 1);
   size_t files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
     (void)entry;
     ++files;
   }
@@ -383,7 +377,8 @@ TEST_F(LogRotationTest, ASecondWriterNeverGetsAFileThatTurned) {
 }
 
 TEST(EosSampleTest, AShareOfIdsIsTakenAlwaysTheSame) {
-  const std::string path = ::testing::TempDir() + "eos_sample.jsonl";
+  const ScratchFolder folder;
+  const std::string path = folder / "eos.jsonl";
   const auto open = [&](double sample) {
     return *EosLog::Open({.path = path, .meta_json = "{}", .sample = sample});
   };
@@ -406,9 +401,6 @@ TEST(EosSampleTest, AShareOfIdsIsTakenAlwaysTheSame) {
                             [](const auto& a, const auto& b) {
                               return a.size() < b.size() || (a.size() == b.size() && a < b);
                             }));
-  for (const char* suffix : {"", ".meta.json", ".requests.jsonl"}) {
-    std::filesystem::remove(path + suffix);
-  }
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "common/eos/line_source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -16,13 +17,8 @@ using ::testing::HasSubstr;
 
 class ZstdFileTest : public ::testing::Test {
  protected:
-  ZstdFileTest() { std::filesystem::create_directories(folder_); }
-  ~ZstdFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary) << text;
-  }
+  std::string Path(const std::string& name) const { return folder_ / name; }
+  void Write(const std::string& name, const std::string& text) const { folder_.Write(name, text); }
   std::string Content(const std::string& name) const {
     std::ifstream file(Path(name), std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -60,8 +56,7 @@ class ZstdFileTest : public ::testing::Test {
   }
 
   std::vector<std::string> lines_;
-  const std::string folder_ = ::testing::TempDir() + "zstd_file_" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
 };
 
 TEST_F(ZstdFileTest, LinesComeBackAsTheyWere) {

@@ -6,13 +6,13 @@
 #include "common/formats/safetensors.h"
 #include "tests/common/formats/safetensors_writer.h"
 #include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
 
 using ::baton::testing::OneTensorFile;
 using ::baton::testing::SourcePath;
-using ::baton::testing::TempDir;
 using ::testing::HasSubstr;
 
 constexpr char kIndexName[] = "model.safetensors.index.json";
@@ -22,7 +22,7 @@ std::string Text(const StoredTensor& tensor) {
 }
 
 TEST(CheckpointFiles, OpensASingleFile) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("model.safetensors", OneTensorFile("w", "abc"));
   const auto checkpoint = CheckpointFiles::Open(dir.path());
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
@@ -33,7 +33,7 @@ TEST(CheckpointFiles, OpensASingleFile) {
 }
 
 TEST(CheckpointFiles, OpensTheShardsOfAnIndex) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("b.safetensors", OneTensorFile("w1", "first"));
   dir.Write("a.safetensors", OneTensorFile("w2", "second"));
   dir.Write(kIndexName, R"({"metadata":{"total_size":11},
@@ -57,7 +57,7 @@ TEST(CheckpointFiles, OpensShardsThatTransformersWrote) {
 }
 
 TEST(CheckpointFiles, DroppedPagesStayReadable) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string data(100'000, 'q');
   dir.Write("model.safetensors", OneTensorFile("w", data));
   const auto checkpoint = CheckpointFiles::Open(dir.path());
@@ -70,7 +70,7 @@ TEST(CheckpointFiles, DroppedPagesStayReadable) {
 }
 
 TEST(CheckpointFiles, SaysWhatADirectoryWithoutWeightsLacks) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const absl::Status status = CheckpointFiles::Open(dir.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr("model.safetensors"));
@@ -78,7 +78,7 @@ TEST(CheckpointFiles, SaysWhatADirectoryWithoutWeightsLacks) {
 
 // The refusal of an index over two sound shards: w1 in a.safetensors, w2 in b.safetensors.
 std::string IndexRefusal(const std::string& index) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("a.safetensors", OneTensorFile("w1", "1"));
   dir.Write("b.safetensors", OneTensorFile("w2", "2"));
   dir.Write(kIndexName, index);
@@ -117,7 +117,7 @@ TEST(CheckpointFiles, RefusesATensorThatItsShardLacks) {
 }
 
 TEST(CheckpointFiles, RefusesAnIndexThatLeavesATensorOut) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("a.safetensors",
             testing::FileOf(R"({"w1":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
                             R"("w2":{"dtype":"U8","shape":[1],"data_offsets":[1,2]}})",
@@ -129,7 +129,7 @@ TEST(CheckpointFiles, RefusesAnIndexThatLeavesATensorOut) {
 }
 
 TEST(CheckpointFiles, NamesTheShardThatIsTruncated) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("a.safetensors", OneTensorFile("w1", "12345").substr(0, 30));
   dir.Write(kIndexName, R"({"weight_map":{"w1":"a.safetensors"}})");
   const absl::Status status = CheckpointFiles::Open(dir.path()).status();

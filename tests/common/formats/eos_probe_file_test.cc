@@ -1,8 +1,6 @@
 #include "common/formats/eos_probe_file.h"
 
 #include <cmath>
-#include <filesystem>
-#include <fstream>
 #include <functional>
 #include <limits>
 #include <string>
@@ -12,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -30,15 +29,8 @@ EosProbeFile Linear() {
 
 class EosProbeFileTest : public testing::Test {
  protected:
-  EosProbeFileTest() {
-    path_ = testing::TempDir() + "eos_probe_file_" +
-            testing::UnitTest::GetInstance()->current_test_info()->name();
-  }
-  ~EosProbeFileTest() override { std::filesystem::remove(path_); }
-
   absl::StatusOr<EosProbeFile> Load(const std::string& text) {
-    std::ofstream(path_, std::ios::binary) << text;
-    return LoadEosProbeFile(path_);
+    return LoadEosProbeFile(folder_.Write("probe.json", text));
   }
 
   // What is said of a good file in which something was changed.
@@ -52,7 +44,8 @@ class EosProbeFileTest : public testing::Test {
     return std::string(loaded.status().message());
   }
 
-  std::string path_;
+  const ScratchFolder folder_;
+  const std::string path_ = folder_ / "probe.json";
 };
 
 void ExpectSame(const EosProbeFile& actual, const EosProbeFile& expected) {

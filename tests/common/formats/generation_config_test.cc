@@ -1,11 +1,10 @@
 #include "common/formats/generation_config.h"
 
-#include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -16,23 +15,16 @@ using testing::IsEmpty;
 
 class GenerationConfigTest : public testing::Test {
  protected:
-  GenerationConfigTest() {
-    dir_ = testing::TempDir() + "generation_config_" +
-           testing::UnitTest::GetInstance()->current_test_info()->name();
-    std::filesystem::create_directories(dir_);
-  }
-  ~GenerationConfigTest() override { std::filesystem::remove_all(dir_); }
-
   absl::StatusOr<GenerationConfig> Load(const std::string& text) {
-    std::ofstream(dir_ + "/generation_config.json") << text;
-    return LoadGenerationConfig(dir_);
+    folder_.Write("generation_config.json", text);
+    return LoadGenerationConfig(folder_.path());
   }
 
-  std::string dir_;
+  const ScratchFolder folder_;
 };
 
 TEST_F(GenerationConfigTest, IsEmptyWithoutTheFile) {
-  const auto config = LoadGenerationConfig(dir_);
+  const auto config = LoadGenerationConfig(folder_.path());
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_FALSE(config->temperature.has_value());
   EXPECT_THAT(config->eos_ids, IsEmpty());

@@ -8,6 +8,7 @@
 
 #include "tests/common/formats/safetensors_writer.h"
 #include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -15,7 +16,6 @@ namespace {
 using ::baton::testing::FileOf;
 using ::baton::testing::ReadFile;
 using ::baton::testing::SourcePath;
-using ::baton::testing::TempDir;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -25,7 +25,7 @@ constexpr char kTwoTensors[] =
 
 // The refusal of a file with this content.
 absl::Status Refusal(std::string_view content) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string path = dir.Write("x.safetensors", content);
   const auto file = SafetensorsFile::Open(path);
   if (!file.ok()) {
@@ -35,7 +35,7 @@ absl::Status Refusal(std::string_view content) {
 }
 
 TEST(SafetensorsFile, ListsTensorsInTheOrderOfTheirData) {
-  const TempDir dir;
+  const ScratchFolder dir;
   std::string data(20, '\0');
   const float one = 1.5f;
   std::memcpy(data.data() + 4, &one, sizeof(one));
@@ -72,7 +72,7 @@ TEST(SafetensorsFile, SaysThatAFileIsMissing) {
 }
 
 TEST(SafetensorsFile, RefusesWhatIsNotAFile) {
-  const TempDir dir;
+  const ScratchFolder dir;
   EXPECT_EQ(SafetensorsFile::Open(dir.path()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -173,7 +173,7 @@ TEST(SafetensorsFile, MutationsNeverGiveTensorsOutsideTheFile) {
       }
       if (bytes.empty()) bytes = "x";
     }
-    const TempDir dir;
+    const ScratchFolder dir;
     const auto file = SafetensorsFile::Open(dir.Write("x", bytes));
     if (!file.ok()) {
       EXPECT_EQ(file.status().code(), absl::StatusCode::kInvalidArgument) << file.status();

@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "common/metrics/metric.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -101,7 +102,8 @@ TEST(MetricQueries, GroupByLabelsOfTheirSeries) {
 }
 
 TEST(MetricQueries, ArePrometheusQueries) {
-  const std::string path = ::testing::TempDir() + "queries_" + std::to_string(getpid()) + ".yml";
+  const ScratchFolder folder;
+  const std::string path = folder / "queries.yml";
   std::ofstream rules(path);
   rules << "groups:\n- name: page\n  rules:\n";
   int number = 0;
@@ -111,7 +113,6 @@ TEST(MetricQueries, ArePrometheusQueries) {
   rules.close();
   EXPECT_EQ(std::system(("promtool check rules " + path + " >&2").c_str()), 0)
       << "promtool is in the Debian package prometheus";
-  std::remove(path.c_str());
 }
 
 }  // namespace

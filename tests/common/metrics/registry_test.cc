@@ -1,13 +1,11 @@
 #include "common/metrics/registry.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 
 #include "common/metrics/process.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -154,11 +152,9 @@ TEST(MetricsRegistry, PassesPromtool) {
   for (const MetricRole role : {MetricRole::kRouter, MetricRole::kPrefill, MetricRole::kDecode}) {
     MetricsRegistry registry({.role = role, .model_name = "a \"quoted\" name"});
     AddProcessMetrics(&registry);
-    const std::string path = ::testing::TempDir() + "metrics_" + std::string(MetricRoleName(role)) +
-                             std::to_string(getpid());
-    std::ofstream(path) << registry.Expose();
+    const ScratchFolder folder;
+    const std::string path = folder.Write("page", registry.Expose());
     EXPECT_EQ(std::system(("promtool check metrics < " + path).c_str()), 0);
-    std::remove(path.c_str());
   }
 }
 

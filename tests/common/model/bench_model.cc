@@ -34,6 +34,7 @@
 #include "tests/common/model/model_harness.h"
 #include "tests/common/model/scaling_table.h"
 #include "tests/common/model/step_timing.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
 namespace {
@@ -324,7 +325,7 @@ int Main(int argc, char** argv) {
       return 1;
     }
   }
-  TempDir temporary;
+  ScratchFolder temporary;
   const std::string dir = options->dir.empty() ? temporary / "model" : options->dir;
   if (!MakeModel(dir, options->on_gpu() ? kLlama8B : kSmall)) return 1;
   return RunAll(dir, *options) ? 0 : 1;

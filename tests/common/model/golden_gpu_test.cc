@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
 namespace {
@@ -230,7 +231,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenGpuTest,
 
 // Two steps out or one: the same kernels over the same rows, and so the same bits.
 TEST(DeviceFeedGpuTest, TokensAreThoseOfOneStepAtATime) {
-  const TempDir dir;
+  const ScratchFolder dir;
   ASSERT_TRUE(WriteRandomModel({.layers = 3,
                                 .hidden = 512,
                                 .heads = 8,

@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "kernels/backend_factory.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -119,7 +120,7 @@ class HostLimitsTest : public testing::Test {
     std::filesystem::create_directories(file.parent_path());
     std::ofstream(file) << text;
   }
-  test::TempDir root_;
+  ScratchFolder root_;
   const std::string slash_ = root_ / "";
 };
 

@@ -23,6 +23,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
 namespace {
@@ -102,7 +103,7 @@ class LoadCacheTest : public testing::Test {
     return files.empty() ? "" : files[0];
   }
 
-  TempDir dir_;
+  ScratchFolder dir_;
   std::string model_;
   const std::string cache_ = dir_ / "cache";
   int models_ = 0;

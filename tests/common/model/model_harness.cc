@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <deque>
-#include <filesystem>
 #include <utility>
 
 #include "common/base/check.h"
@@ -19,17 +18,6 @@ std::vector<Device> AllDevices() {
 
 std::string DeviceName(const Device& device) {
   return device.device == "reference" ? "reference" : device.device + "_" + device.isa;
-}
-
-TempDir::TempDir() {
-  std::string path = (std::filesystem::temp_directory_path() / "baton-test-XXXXXX").string();
-  BATON_CHECK(mkdtemp(path.data()) != nullptr) << path;
-  path_ = path;
-}
-
-TempDir::~TempDir() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
 }
 
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,

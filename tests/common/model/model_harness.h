@@ -23,20 +23,6 @@ std::vector<Device> AllDevices();
 // "reference", "cpu_auto", "cpu_avx2": a test's suffix.
 std::string DeviceName(const Device& device);
 
-// A directory of the test's own, removed with it.
-class TempDir final {
- public:
-  TempDir();
-  ~TempDir();
-  TempDir(const TempDir&) = delete;
-  TempDir& operator=(const TempDir&) = delete;
-  // Path of a directory inside; not made.
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 // Loads with 8192 tokens of KV cache, steps of up to `max_tokens` tokens and 64 samples, and two
 // threads. A dtype is a name as in config.json, or "auto".
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,

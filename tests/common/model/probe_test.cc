@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
 namespace {
@@ -117,7 +118,7 @@ EosProbe WithBiases(std::optional<int32_t> layer) {
 class ProbeTest : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
-    dir_ = new TempDir;
+    dir_ = new ScratchFolder;
     const absl::Status written = WriteRandomModel({.layers = kLayers,
                                                    .hidden = kHidden,
                                                    .heads = 4,
@@ -160,11 +161,11 @@ class ProbeTest : public testing::TestWithParam<Case> {
     }
   }
 
-  static TempDir* dir_;
+  static ScratchFolder* dir_;
   std::unique_ptr<LoadedModel> model_;
   std::vector<TestSequence> alone_;
 };
-TempDir* ProbeTest::dir_ = nullptr;
+ScratchFolder* ProbeTest::dir_ = nullptr;
 
 TEST_P(ProbeTest, BatchedAndChunkedEqualAlone) {
   for (const int32_t chunk : {512, 7}) {
@@ -242,7 +243,7 @@ std::unique_ptr<LoadedModel> LoadOnRanks(const std::string& dir, const Device& d
 
 // The state is whole on every rank, so that the products do not depend on how many there are.
 TEST_P(ProbeRanksTest, ProductsDoNotDependOnTheRanks) {
-  TempDir dir;
+  ScratchFolder dir;
   const absl::Status written = WriteRandomModel({.layers = kLayers,
                                                  .hidden = kHidden,
                                                  .heads = 8,

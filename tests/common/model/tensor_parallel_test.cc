@@ -15,6 +15,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
 namespace {
@@ -118,7 +119,7 @@ class TensorParallelTest : public testing::Test {
     return prompt;
   }
 
-  TempDir dir_;
+  ScratchFolder dir_;
   int made_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::test {
 namespace {
@@ -34,7 +35,7 @@ constexpr int32_t kSequences = 32;
 class TokenIdentityTest : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
-    dir_ = new TempDir;
+    dir_ = new ScratchFolder;
     for (const char* arch : {"llama", "mistral", "qwen2", "qwen3"}) {
       const absl::Status written = WriteRandomModel(
           {.arch = arch, .head_dim = 24, .dtype = "bfloat16", .seed = 7}, *dir_ / arch);
@@ -88,9 +89,9 @@ class TokenIdentityTest : public testing::TestWithParam<Case> {
     return MustLoad(*dir_ / arch, GetParam().device, GetParam().dtype, 4096);
   }
 
-  static TempDir* dir_;
+  static ScratchFolder* dir_;
 };
-TempDir* TokenIdentityTest::dir_ = nullptr;
+ScratchFolder* TokenIdentityTest::dir_ = nullptr;
 
 TEST_P(TokenIdentityTest, AloneEqualsABatchOf32) {
   for (const char* arch : {"llama", "mistral", "qwen2", "qwen3"}) {

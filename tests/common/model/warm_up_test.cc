@@ -13,6 +13,7 @@
 #include "kernels/backend_factory.h"
 #include "kernels/cuda/graph/row_buckets.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -62,7 +63,7 @@ TEST(WarmUpContextsTest, EveryGraphThatAStepCanAskForIsCaptured) {
 }
 
 TEST(RunDecodeStepsTest, RunsEachOfThemTwice) {
-  const test::TempDir dir;
+  const ScratchFolder dir;
   ASSERT_TRUE(WriteRandomModel({.dtype = "float32", .seed = 3}, dir / "m").ok());
   const auto config = LoadModelConfig(dir / "m");
   auto files = CheckpointFiles::Open(dir / "m");

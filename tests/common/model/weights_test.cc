@@ -13,6 +13,7 @@
 #include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -72,7 +73,7 @@ class WeightsTest : public testing::Test {
     return std::string(weights.status().message());
   }
 
-  test::TempDir dir_;
+  ScratchFolder dir_;
   std::unique_ptr<kernels::Backend> backend_;
 };
 

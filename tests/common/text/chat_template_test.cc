@@ -9,13 +9,13 @@
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
 
 using ::baton::testing::ReadFile;
 using ::baton::testing::SourcePath;
-using ::baton::testing::TempDir;
 using ::testing::HasSubstr;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
@@ -201,7 +201,7 @@ TEST(ChatTemplate, RefusesSourceThatDoesNotParse) {
 
 // ---- where templates are found ----
 
-std::string RenderDir(const TempDir& dir, const std::string& variables = "") {
+std::string RenderDir(const ScratchFolder& dir, const std::string& variables = "") {
   const auto loaded = ChatTemplate::Load(dir.path());
   if (!loaded.ok()) return loaded.status().ToString();
   const std::vector<ChatMessage> messages = {{.role = "user", .content = "Hi"}};
@@ -210,7 +210,7 @@ std::string RenderDir(const TempDir& dir, const std::string& variables = "") {
 }
 
 TEST(ChatTemplateLoad, TakesTheStringOfTokenizerConfigWithItsSpecialTokens) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer_config.json",
             R"({"bos_token":{"content":"<B>","special":true},"eos_token":"<E>","pad_token":null,
                 "chat_template":"{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ pad_token is defined }}"})");
@@ -218,21 +218,21 @@ TEST(ChatTemplateLoad, TakesTheStringOfTokenizerConfigWithItsSpecialTokens) {
 }
 
 TEST(ChatTemplateLoad, PrefersTheJinjaFile) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer_config.json", R"({"bos_token":"<B>","chat_template":"old"})");
   dir.Write("chat_template.jinja", "{{ bos_token }}new");
   EXPECT_EQ(RenderDir(dir), "<B>new");
 }
 
 TEST(ChatTemplateLoad, FallsBackToChatTemplateJson) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer_config.json", R"({"chat_template":null})");
   dir.Write("chat_template.json", R"({"chat_template":"from json"})");
   EXPECT_EQ(RenderDir(dir), "from json");
 }
 
 TEST(ChatTemplateLoad, ChoosesAmongNamedTemplates) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer_config.json",
             R"({"chat_template":[{"name":"tool_use","template":"with tools"},
                                  {"name":"default","template":"plain"}]})");
@@ -242,7 +242,7 @@ TEST(ChatTemplateLoad, ChoosesAmongNamedTemplates) {
 }
 
 TEST(ChatTemplateLoad, SaysThatAModelHasNone) {
-  const TempDir dir;
+  const ScratchFolder dir;
   EXPECT_EQ(ChatTemplate::Load(dir.path()).status().code(), absl::StatusCode::kNotFound);
   dir.Write("tokenizer_config.json", "{}");
   EXPECT_EQ(ChatTemplate::Load(dir.path()).status().code(), absl::StatusCode::kNotFound);
@@ -254,7 +254,7 @@ TEST(ChatTemplateLoad, RefusesFilesThatAreWrong) {
         "{\"chat_template\":[{\"name\":\"a\",\"template\":\"\"},{\"name\":\"b\",\"template\":\"\"}]"
         "}",
         "{\"chat_template\":\"{% if\"}", "{\"chat_template\":\"x\",\"bos_token\":7}"}) {
-    const TempDir dir;
+    const ScratchFolder dir;
     dir.Write("tokenizer_config.json", config);
     const absl::Status status = ChatTemplate::Load(dir.path()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << config;

@@ -3,16 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
 
-using ::baton::testing::TempDir;
 using ::testing::HasSubstr;
 
 TEST(SpecialTokens, ReadsStringsObjectsAndNull) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write(
       "tokenizer_config.json",
       R"({"bos_token":{"content":"<s>","lstrip":false},"eos_token":"</s>","pad_token":null})");
@@ -25,7 +24,7 @@ TEST(SpecialTokens, ReadsStringsObjectsAndNull) {
 }
 
 TEST(SpecialTokens, FillsFromSpecialTokensMap) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer_config.json", R"({"eos_token":"first"})");
   dir.Write("special_tokens_map.json", R"({"eos_token":"second","unk_token":{"content":"<unk>"}})");
   const auto tokens = LoadSpecialTokens(dir.path());
@@ -35,7 +34,7 @@ TEST(SpecialTokens, FillsFromSpecialTokensMap) {
 }
 
 TEST(SpecialTokens, AreEmptyWithoutFiles) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const auto tokens = LoadSpecialTokens(dir.path());
   ASSERT_TRUE(tokens.ok()) << tokens.status();
   EXPECT_EQ(tokens->eos_token, std::nullopt);
@@ -44,7 +43,7 @@ TEST(SpecialTokens, AreEmptyWithoutFiles) {
 TEST(SpecialTokens, RefuseWrongFiles) {
   for (const char* config :
        {"", "{", "[]", "{\"eos_token\":3}", "{\"eos_token\":{\"text\":\"a\"}}"}) {
-    const TempDir dir;
+    const ScratchFolder dir;
     dir.Write("tokenizer_config.json", config);
     const absl::Status status = LoadSpecialTokens(dir.path()).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << config;

@@ -11,13 +11,13 @@
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
 
 using ::baton::testing::ReadFile;
 using ::baton::testing::SourcePath;
-using ::baton::testing::TempDir;
 using ::testing::HasSubstr;
 
 // ---- goldens of the Python tokenizers library ----
@@ -79,7 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TokenizerGoldenTest,
 // ---- token bytes ----
 
 std::unique_ptr<Tokenizer> Load(const std::string& json) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer.json", json);
   auto loaded = LoadTokenizer(dir.path());
   EXPECT_TRUE(loaded.ok()) << loaded.status();
@@ -216,20 +216,20 @@ TEST(Tokenizer, ServesManyThreadsAtOnce) {
 // ---- files that cannot be used ----
 
 absl::Status LoadError(const std::string& json) {
-  const TempDir dir;
+  const ScratchFolder dir;
   dir.Write("tokenizer.json", json);
   return LoadTokenizer(dir.path()).status();
 }
 
 TEST(LoadTokenizer, SaysWhatIsMissing) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const absl::Status status = LoadTokenizer(dir.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(status.message()), HasSubstr(dir.path() + "/tokenizer.json"));
 }
 
 TEST(LoadTokenizer, RefusesADirectoryInPlaceOfTheFile) {
-  const TempDir dir;
+  const ScratchFolder dir;
   std::filesystem::create_directory(dir.path() + "/tokenizer.json");
   const absl::Status status = LoadTokenizer(dir.path()).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -267,7 +267,7 @@ TEST(LoadTokenizer, SurvivesMutatedFiles) {
         json.erase(at, 1 + random() % 3);
       }
     }
-    const TempDir dir;
+    const ScratchFolder dir;
     dir.Write("tokenizer.json", json);
     const auto tokenizer = LoadTokenizer(dir.path());
     if (!tokenizer.ok()) {

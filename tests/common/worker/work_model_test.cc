@@ -8,6 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/log_text.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -32,7 +33,7 @@ class WorkModelTest : public testing::Test {
     return model.ok() ? *std::move(model) : nullptr;
   }
 
-  const test::TempDir dir_;
+  const ScratchFolder dir_;
 };
 
 TEST_F(WorkModelTest, CountsWhatEveryRankReads) {

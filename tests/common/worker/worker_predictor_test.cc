@@ -3,10 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 #include <string>
 #include <thread>
 
@@ -14,6 +12,7 @@
 #include "common/eos/predict/survival_state.h"
 #include "common/worker/survival_saver.h"
 #include "tests/fakes/eventually.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -22,13 +21,6 @@ using testing::HasSubstr;
 
 class WorkerPredictorTest : public testing::Test {
  protected:
-  WorkerPredictorTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("baton_worker_predictor_" + std::to_string(getpid()))) {
-    std::filesystem::create_directory(folder_);
-  }
-  ~WorkerPredictorTest() override { std::filesystem::remove_all(folder_); }
-
   std::string path(const std::string& name) const { return folder_ / name; }
   static std::string FileOfModel(const std::string& fingerprint) {
     return SealJson(
@@ -39,20 +31,18 @@ class WorkerPredictorTest : public testing::Test {
             R"({"kind":"survival","classes":{"a":{"steps":[9],"hazard":[0.1]}},"default":"a"},)"
             R"("calibration":null})");
   }
-  void Write(const std::string& name, const std::string& text) const {
-    std::ofstream(path(name), std::ios::binary) << text;
-  }
+  void Write(const std::string& name, const std::string& text) const { folder_.Write(name, text); }
   // The kind that a worker of the model "f1" in the folder gets; kNone when it is off.
   PredictorKind KindWith(const std::string& flag) const {
     const PredictionFlags flags{.predictor = flag};
-    auto chosen = ChoosePredictor(flags, folder_);
+    auto chosen = ChoosePredictor(flags, folder_.path());
     EXPECT_TRUE(chosen.ok()) << chosen.status();
     const auto predictor = MakePredictor(*std::move(chosen), flags, "f1", {});
     return predictor == nullptr ? PredictorKind::kNone : predictor->kind();
   }
 
  private:
-  const std::filesystem::path folder_;
+  const ScratchFolder folder_;
 };
 
 TEST_F(WorkerPredictorTest, ItsProbeIsComputedUnlessAnotherIsNamed) {

@@ -2,13 +2,13 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <string>
 
 #include "common/base/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/fakes/eventually.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -49,19 +49,12 @@ TEST(ApiKeys, ErrorsNameTheLineAndNoKey) {
 
 class ApiKeyFileTest : public testing::Test {
  protected:
-  ApiKeyFileTest() {
-    std::string pattern = testing::TempDir() + "baton_keys_XXXXXX";
-    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
-    dir_ = pattern;
-  }
-  ~ApiKeyFileTest() override { std::filesystem::remove_all(dir_); }
   void Write(const std::string& text) {
-    std::ofstream(dir_ + "/new") << text;
-    std::filesystem::rename(dir_ + "/new", dir_ + "/keys");
+    std::filesystem::rename(folder_.Write("new", text), folder_ / "keys");
   }
-  auto Open() { return ApiKeyFile::Open(dir_ + "/keys", std::chrono::milliseconds(5)); }
+  auto Open() { return ApiKeyFile::Open(folder_ / "keys", std::chrono::milliseconds(5)); }
 
-  std::string dir_;
+  const ScratchFolder folder_;
 };
 
 TEST_F(ApiKeyFileTest, ReadsTheAuthorization) {
@@ -93,7 +86,7 @@ TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
   EXPECT_TRUE(Eventually([&] { return (*keys)->NameOf({"Bearer next"}).ok(); }));
   EXPECT_FALSE((*keys)->NameOf({"Bearer abc"}).ok());
   Write("red next\n");
-  std::filesystem::remove(dir_ + "/keys");
+  std::filesystem::remove(folder_ / "keys");
   Write("nothing\n");
   Write("red:next\nblue:b\n");
   EXPECT_TRUE(Eventually([&] {
@@ -103,7 +96,7 @@ TEST_F(ApiKeyFileTest, TakesNewKeysAndKeepsTheLastGoodOnes) {
 }
 
 TEST_F(ApiKeyFileTest, AFolderIsNoFile) {
-  std::filesystem::create_directory(dir_ + "/keys");
+  std::filesystem::create_directory(folder_ / "keys");
   EXPECT_THAT(std::string(Open().status().message()), HasSubstr("cannot be read"));
 }
 

@@ -2,12 +2,11 @@
 
 #include <gmock/gmock.h>
 
-#include <filesystem>
-#include <fstream>
 #include <set>
 
 #include "common/base/status.h"
 #include "router/edge/api_keys.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -50,9 +49,8 @@ TEST(CallerTest, TheFirstNameOfTheCertificateIsTheTenant) {
 }
 
 TEST(CallerTest, TheNameOfTheKeyComesBeforeAllOthers) {
-  const std::string path = testing::TempDir() + "baton_caller_keys";
-  std::ofstream(path) << "red:abc\n";
-  const auto keys = ApiKeyFile::Open(path);
+  const ScratchFolder folder;
+  const auto keys = ApiKeyFile::Open(folder.Write("keys", "red:abc\n"));
   ASSERT_TRUE(keys.ok()) << keys.status();
   CallerRules rules = kTlsTrusting;
   rules.keys = keys->get();
@@ -66,7 +64,6 @@ TEST(CallerTest, TheNameOfTheKeyComesBeforeAllOthers) {
   evidence = Evidence({"decode"}, {});
   evidence.keys = {"Bearer abc"};
   EXPECT_EQ(Refusal(evidence, rules).code(), absl::StatusCode::kPermissionDenied);
-  std::filesystem::remove(path);
 }
 
 TEST(CallerTest, AHeaderCountsOnlyWhereItIsTrusted) {

@@ -2,6 +2,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tests/tools/eos/eos_rows.h"
 #include "tests/tools/eos/log_files.h"
 #include "tests/tools/run_tool.h"
@@ -83,7 +84,7 @@ TEST_F(EosConvertTest, NoOtherFileOfTheLogIsReplaced) {
   File("log.2", EosLine({}));
   Compress("log.2");
   std::filesystem::create_symlink(part, Path("link"));
-  const std::string here = std::filesystem::path(folder_).filename();
+  const std::string here = std::filesystem::path(folder_.path()).filename();
   for (const std::string& read : {log, part, Path("log.2.zst")}) {
     for (const char* name : {"log", "log.1", "log.1.zst", "log.2.zst", "log.3",
                              "log.requests.jsonl", "log.meta.json", "log.1.requests.jsonl",
@@ -94,12 +95,12 @@ TEST_F(EosConvertTest, NoOtherFileOfTheLogIsReplaced) {
           << read << " to " << name;
     }
     const ToolRun around =
-        RunTool({"eos", "convert", read, "--out", folder_ + "/../" + here + "/log.1"});
+        RunTool({"eos", "convert", read, "--out", folder_ / ("../" + here + "/log.1")});
     EXPECT_EQ(around.exit, 1);
   }
   EXPECT_EQ(Content(log), EosLine({.step = 2}));
   EXPECT_EQ(Content(part), EosLine({}));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 4);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 4);
   for (const char* name : {"log.csv", "log.1.csv", "log.01", "other.1"}) {
     EXPECT_EQ(RunTool({"eos", "convert", part, "--out", Path(name)}).exit, 0) << name;
   }
@@ -116,7 +117,7 @@ TEST_F(EosConvertTest, ALineThatIsNoRowLeavesNothingBehind) {
   const ToolRun run = Convert(EosLine({}) + "no row\n");
   EXPECT_EQ(run.exit, 1);
   EXPECT_THAT(run.err, AllOf(HasSubstr("log:2 is no row"), HasSubstr("Try: baton eos validate")));
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
 }
 
 TEST_F(EosConvertTest, AnUnfinishedLastLineIsLeftOut) {

@@ -7,20 +7,17 @@
 
 #include "common/eos/zstd_file.h"
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 
 // A test with a folder of its own for logs.
 class LogFilesTest : public ::testing::Test {
  protected:
-  LogFilesTest() { std::filesystem::create_directories(folder_); }
-  ~LogFilesTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_ / name; }
   // Writes a file and returns its path.
   std::string File(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary) << text;
-    return Path(name);
+    return folder_.Write(name, text);
   }
   void Append(const std::string& name, const std::string& text) const {
     std::ofstream(Path(name), std::ios::binary | std::ios::app) << text;
@@ -38,8 +35,7 @@ class LogFilesTest : public ::testing::Test {
     return content.str();
   }
 
-  const std::string folder_ = ::testing::TempDir() + "eos_logs_" +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
 };
 
 }  // namespace baton

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -12,6 +11,7 @@
 
 #include "common/eos/predict/sealed_json.h"
 #include "common/eos/predict/survival_state.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -122,12 +122,6 @@ TEST(LearntSurvivalTest, BehindTheLongestItIsAsOnTheWhole) {
 
 class SurvivalStateTest : public testing::Test {
  protected:
-  SurvivalStateTest()
-      : folder_(std::filesystem::temp_directory_path() /
-                ("baton_survival_" + std::to_string(getpid()))) {
-    std::filesystem::create_directory(folder_);
-  }
-  ~SurvivalStateTest() override { std::filesystem::remove_all(folder_); }
   std::string path(const char* name) const { return folder_ / name; }
   static void Write(const std::string& path, const std::string& text) {
     std::ofstream(path, std::ios::binary) << text;
@@ -139,7 +133,7 @@ class SurvivalStateTest : public testing::Test {
   }
 
  private:
-  const std::filesystem::path folder_;
+  const ScratchFolder folder_;
 };
 
 TEST_F(SurvivalStateTest, WhatWasLearntOutlivesTheProcess) {

@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton {
 namespace {
@@ -26,7 +27,7 @@ std::string ReadFile(const std::string& path) {
 }
 
 TEST(RandomModelTest, EveryArchitectureAndDtypeLoadsAndGenerates) {
-  test::TempDir dir;
+  ScratchFolder dir;
   for (const char* arch : {"llama", "mistral", "qwen2", "qwen3"}) {
     for (const char* dtype : {"float32", "bfloat16", "float16"}) {
       const std::string path = dir / (std::string(arch) + dtype);
@@ -45,7 +46,7 @@ TEST(RandomModelTest, EveryArchitectureAndDtypeLoadsAndGenerates) {
 }
 
 TEST(RandomModelTest, TheSameSpecGivesTheSameBytes) {
-  test::TempDir dir;
+  ScratchFolder dir;
   const RandomModelSpec spec = {.seed = 5};
   ASSERT_TRUE(WriteRandomModel(spec, dir / "a").ok());
   ASSERT_TRUE(WriteRandomModel(spec, dir / "b").ok());
@@ -58,7 +59,7 @@ TEST(RandomModelTest, TheSameSpecGivesTheSameBytes) {
 
 // Largest and mean magnitude tell a wrong scale from a right one in every dtype.
 TEST(RandomModelTest, WeightsHaveTheStatedSpread) {
-  test::TempDir dir;
+  ScratchFolder dir;
   for (const char* dtype : {"float32", "bfloat16", "float16"}) {
     ASSERT_TRUE(WriteRandomModel({.dtype = dtype}, dir / dtype).ok());
     auto model = test::MustLoad(dir / dtype, {"reference", "auto"}, "float32");
@@ -85,7 +86,7 @@ TEST(RandomModelTest, WeightsHaveTheStatedSpread) {
 }
 
 TEST(RandomModelTest, TheTokenizerMapsBytesToThemselvesAndBack) {
-  test::TempDir dir;
+  ScratchFolder dir;
   ASSERT_TRUE(WriteRandomModel({}, dir / "m").ok());
   const auto tokenizer = LoadTokenizer(dir / "m");
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.status();
@@ -103,7 +104,7 @@ TEST(RandomModelTest, TheTokenizerMapsBytesToThemselvesAndBack) {
 }
 
 TEST(RandomModelTest, StatesItsEosIdInEveryFile) {
-  test::TempDir dir;
+  ScratchFolder dir;
   ASSERT_TRUE(WriteRandomModel({}, dir / "m").ok());
   EXPECT_THAT(LoadModelConfig(dir / "m")->eos_ids, ElementsAre(257));
   EXPECT_THAT(LoadGenerationConfig(dir / "m")->eos_ids, ElementsAre(257));
@@ -111,7 +112,7 @@ TEST(RandomModelTest, StatesItsEosIdInEveryFile) {
 }
 
 TEST(RandomModelTest, RefusesImpossibleShapes) {
-  test::TempDir dir;
+  ScratchFolder dir;
   const RandomModelSpec specs[] = {{.arch = "gpt2"}, {.heads = 3, .kv_heads = 2}, {.head_dim = 12},
                                    {.vocab = 257},   {.dtype = "int8"},           {.layers = 0},
                                    {.hidden = -64}};
@@ -122,7 +123,7 @@ TEST(RandomModelTest, RefusesImpossibleShapes) {
 }
 
 TEST(RandomModelTest, NeverWritesIntoAFilledDirectory) {
-  test::TempDir dir;
+  ScratchFolder dir;
   ASSERT_TRUE(WriteRandomModel({}, dir / "m").ok());
   const absl::Status again = WriteRandomModel({}, dir / "m");
   EXPECT_EQ(again.code(), absl::StatusCode::kFailedPrecondition);

@@ -9,13 +9,13 @@
 
 #include "tests/common/text/test_files.h"
 #include "tests/fakes/byte_tokenizer.h"
+#include "tests/fakes/scratch_folder.h"
 #include "tools/bench/plan/plan_lengths.h"
 
 namespace baton::bench {
 namespace {
 
 using baton::testing::SourcePath;
-using baton::testing::TempDir;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using Ids = std::vector<int32_t>;
@@ -215,7 +215,7 @@ TEST(PlanBuilderTest, RequestsOfATraceAreCountedAfterTheWarmUp) {
 }
 
 TEST(PlanBuilderTest, HashIdsOfATraceBecomeSharedPrefixes) {
-  const TempDir dir;
+  const ScratchFolder dir;
   PlanOptions options;
   options.vocabulary = {30000, {}};
   options.block_tokens = 8;
@@ -232,7 +232,7 @@ TEST(PlanBuilderTest, HashIdsOfATraceBecomeSharedPrefixes) {
 }
 
 TEST(PlanBuilderTest, PromptsOfAFileAreUsedInOrderAndAgain) {
-  const TempDir dir;
+  const ScratchFolder dir;
   PlanOptions options;
   options.output = Lengths("9", LengthSide::kOutput);
   options.prompts =
@@ -251,7 +251,7 @@ TEST(PlanBuilderTest, PromptsOfAFileAreUsedInOrderAndAgain) {
 }
 
 TEST(PlanBuilderTest, PromptsOfAFileThatDoNotFitAreRefusedWithTheirLine) {
-  const TempDir dir;
+  const ScratchFolder dir;
   PlanOptions options;
   options.rate = 1;
   options.prompts = dir.Write("p.jsonl", "{\"token_ids\": [4, 5], \"max_tokens\": 9}\n");
@@ -314,7 +314,7 @@ TEST(PlanBuilderTest, RefusesPlansThatDoNotFitIntoMemory) {
 }
 
 TEST(PlanBuilderTest, SaysHowManyRequestsAPlanHolds) {
-  const TempDir dir;
+  const ScratchFolder dir;
   PlanOptions options = Options("1024", "8");
   EXPECT_EQ(*MostRequestsOfAPlan(options), kMaxPlannedIds / 2048);
   options.input = Lengths("1", LengthSide::kInput);

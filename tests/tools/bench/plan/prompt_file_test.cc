@@ -3,16 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::bench {
 namespace {
 
-using baton::testing::TempDir;
 using ::testing::HasSubstr;
 
 TEST(PromptFileTest, ReadsTextsIdsAndLengths) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string path = dir.Write("p.jsonl",
                                      "{\"prompt\": \"Once\", \"max_tokens\": 7}\n"
                                      "\n"
@@ -52,7 +51,7 @@ TEST(PromptFileTest, RefusesWhatItWouldHaveToIgnore) {
       {R"({"prompt": "a", "preset": ""})", "\"\""},
       {R"({"prompt": "a", "messages": []})", "'messages'"},
   };
-  const TempDir dir;
+  const ScratchFolder dir;
   for (const auto& defect : kDefects) {
     const std::string path =
         dir.Write("p.jsonl", "{\"prompt\": \"fine\"}\n" + std::string(defect.line) + "\n");

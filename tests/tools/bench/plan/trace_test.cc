@@ -6,12 +6,12 @@
 #include <chrono>
 
 #include "tests/common/text/test_files.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::bench {
 namespace {
 
 using baton::testing::SourcePath;
-using baton::testing::TempDir;
 using std::chrono::milliseconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -31,7 +31,7 @@ TEST(TraceTest, ReadsTheAzureExcerpt) {
 }
 
 TEST(TraceTest, CountsTimeOverMidnightAndMonths) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string path =
       dir.Write("t.csv", std::string(kHeader) +
                              "2024-02-29 23:59:59.5,1,2\r\n2024-03-01 00:00:00.25,3,4\r\n"
@@ -45,7 +45,7 @@ TEST(TraceTest, CountsTimeOverMidnightAndMonths) {
 }
 
 TEST(TraceTest, ReadsMooncakeLines) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string path = dir.Write(
       "t.jsonl",
       R"({"timestamp": 27482, "input_length": 1025, "output_length": 52, "hash_ids": [46, 47, 48]})"
@@ -61,7 +61,7 @@ TEST(TraceTest, ReadsMooncakeLines) {
 }
 
 TEST(TraceTest, ScalesTimesAndLeavesOutWhatComesLater) {
-  const TempDir dir;
+  const ScratchFolder dir;
   std::string text;
   for (int i = 0; i < 10; ++i) {
     text += R"({"timestamp": )" + std::to_string(1000 * i) +
@@ -79,7 +79,7 @@ TEST(TraceTest, ScalesTimesAndLeavesOutWhatComesLater) {
 }
 
 TEST(TraceTest, SortsRowsByTime) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string path =
       dir.Write("t.csv", std::string(kHeader) +
                              "2024-01-01 00:00:02,1,1\n2024-01-01 00:00:01,2,2\n"
@@ -101,7 +101,7 @@ struct Defect {
 class TraceDefectTest : public ::testing::TestWithParam<Defect> {};
 
 TEST_P(TraceDefectTest, IsNamedWithFileAndLine) {
-  const TempDir dir;
+  const ScratchFolder dir;
   const std::string path = dir.Write("t", GetParam().text);
   const auto rows = ReadTrace(path, {});
   ASSERT_FALSE(rows.ok());

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <random>
 
+#include "tests/fakes/scratch_folder.h"
 #include "tests/tools/bench/figures/records.h"
 #include "tests/tools/bench/search/mmc_server.h"
 #include "tools/bench/report/result_json.h"
@@ -21,21 +22,14 @@ namespace fs = std::filesystem;
 
 class RowsFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "rows.XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    folder_ = name;
-    path_ = (folder_ / "rows.jsonl").string();
-  }
-  void TearDown() override { fs::remove_all(folder_); }
-
   std::string Text(const std::string& path) {
     std::ifstream file(path);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   }
 
-  fs::path folder_;
-  std::string path_;
+  const ScratchFolder scratch_;
+  const fs::path folder_ = scratch_.path();
+  const std::string path_ = scratch_ / "rows.jsonl";
 };
 
 // Everything that a record can hold.
