@@ -61,7 +61,7 @@ absl::Status CheckFiles(const Outputs& outputs) {
 absl::StatusOr<Outputs> PrepareOutputs(const BenchFlags& flags) {
   Outputs outputs = {.result = flags.out, .rows = flags.rows, .plotter = {}};
   if (!flags.plots.empty()) {
-    BATON_ASSIGN_OR_RETURN(outputs.plotter, Plotter::Find());
+    BATON_ASSIGN_OR_RETURN(outputs.plotter, Plotter::Find("bench_plots"));
     std::error_code error;
     std::filesystem::create_directories(flags.plots, error);
     if (error) return UsageError("--plots " + flags.plots, error.message(), "another folder");
@@ -139,7 +139,7 @@ bool WriteOutputs(const BenchFlags& flags, const Outputs& outputs, const BenchRe
   if (rows != nullptr) first.Update(rows->Close(result.partial_reason));
   if (!outputs.result.empty()) first.Update(WriteResult(outputs.result, ResultAsJson(result)));
   if (first.ok() && outputs.plotter) {
-    first.Update(outputs.plotter->Draw(outputs.result, outputs.rows, flags.plots));
+    first.Update(outputs.plotter->Draw({outputs.result, outputs.rows}, flags.plots));
   }
   if (!first.ok()) Warn(first);
   return first.ok();

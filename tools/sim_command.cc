@@ -1,9 +1,12 @@
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/config/exit_code.h"
+#include "tools/bench/report/plots.h"
+#include "tools/bench/report/result_json.h"
 #include "tools/commands.h"
 #include "tools/sim/sim_figures.h"
 #include "tools/sim/sim_flags.h"
@@ -56,6 +59,23 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
   return results;
 }
 
+// What --plots needs, looked for before minutes are simulated.
+absl::StatusOr<std::optional<bench::Plotter>> PreparePlots(const std::string& folder) {
+  if (folder.empty()) return std::nullopt;
+  BATON_ASSIGN_OR_RETURN(bench::Plotter plotter, bench::Plotter::Find("sim_plots"));
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) return UsageError("--plots " + folder, error.message(), "another folder");
+  return plotter;
+}
+
+absl::Status DrawPlots(const bench::Plotter& plotter, const nlohmann::ordered_json& result,
+                       const std::string& folder) {
+  const std::string file = folder + "/result.json";
+  BATON_RETURN_IF_ERROR(bench::WriteResult(file, result));
+  return plotter.Draw({file}, folder);
+}
+
 }  // namespace
 
 int SimCommand(const Invocation& call) {
@@ -67,6 +87,11 @@ int SimCommand(const Invocation& call) {
                   bench::LengthForms());
   simulator::BindSim(&set, &flags);
   if (const auto exit = call.Read(&set)) return *exit;
+  const auto plotter = PreparePlots(flags.plots);
+  if (!plotter.ok()) {
+    return ReportFatal(set.program(),
+                       FatalOf(plotter.status(), ExitCode::kUsage, "nothing was simulated"));
+  }
   const auto results = Simulate(set, flags);
   if (!results.ok()) {
     const bool usage = absl::IsInvalidArgument(results.status());
@@ -74,8 +99,8 @@ int SimCommand(const Invocation& call) {
                        FatalOf(results.status(), usage ? ExitCode::kUsage : ExitCode::kResources,
                                "cannot simulate", "baton sim --help"));
   }
-  Print(flags.as_json ? simulator::ResultJson(simulator::SettingsJson(set), *results).dump(1) + "\n"
-                      : simulator::ResultTable(*results));
+  const auto json = simulator::ResultJson(simulator::SettingsJson(set), *results);
+  Print(flags.as_json ? json.dump(1) + "\n" : simulator::ResultTable(*results));
   for (const PolicyResult& result : *results) {
     const simulator::SimFigures& first = result.runs.front();
     if (first.refused == 0) continue;
@@ -85,7 +110,11 @@ int SimCommand(const Invocation& call) {
                  static_cast<long long>(first.refused + first.completed),
                  first.cluster.first_refusal.c_str());
   }
-  return ToInt(ExitCode::kOk);
+  if (!plotter->has_value()) return ToInt(ExitCode::kOk);
+  const absl::Status drawn = DrawPlots(**plotter, json, flags.plots);
+  if (drawn.ok()) return ToInt(ExitCode::kOk);
+  return ReportFatal(set.program(),
+                     FatalOf(drawn, ExitCode::kResources, "the figures are not drawn"));
 }
 
 }  // namespace baton

@@ -5,18 +5,18 @@ Exit codes: 0 drawn, 2 wrong input or matplotlib missing.
 """
 
 import argparse
-import os
+import functools
 import sys
 
 try:
-    import matplotlib
+    import matplotlib  # noqa: F401
 except ImportError:
     if __name__ != "__main__":
         raise
     print("bench_plots needs matplotlib; type: apt-get install python3-matplotlib", file=sys.stderr)
     sys.exit(2)
 
-from baton_analysis import cdf_plot, load_plot, search_plots, style, timeline_plot
+from baton_analysis import cdf_plot, drawing, load_plot, search_plots, timeline_plot
 from baton_analysis.errors import InputError
 from baton_analysis.result import read_result
 from baton_analysis.rows import read_rows
@@ -39,8 +39,9 @@ def main(arguments: list[str]) -> int:
     try:
         result = read_result(options.result)
         rows = read_rows(options.rows) if options.rows else None
-        with matplotlib.rc_context(style.RC):
-            _draw_all(result, rows, options)
+        pictures = (*OF_SEARCHES, *OF_RUNS) if result.search else OF_RUNS
+        drawing.draw_all([(name, functools.partial(draw, result, rows)) for name, draw in pictures], options,
+                         options.result, "baton bench")
     except InputError as error:
         print(f"bench_plots: {error}", file=sys.stderr)
         return 2
@@ -53,32 +54,8 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("result", metavar="RESULT.json", help="what --out wrote")
     parser.add_argument("rows", metavar="ROWS.jsonl", nargs="?",
                         help="what --rows wrote; without it only pictures of a search are drawn")
-    parser.add_argument("--out", metavar="DIR", required=True, help="folder for the pictures; it is made")
-    parser.add_argument("--format", choices=("svg", "png"), default="svg")
+    drawing.add_options(parser)
     return parser.parse_args(arguments)
-
-
-def _draw_all(result, rows, options: argparse.Namespace):
-    try:
-        os.makedirs(options.out, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--out {options.out} cannot be made: {error.strerror}; give another") from error
-    for name, draw in (*OF_SEARCHES, *OF_RUNS) if result.search else OF_RUNS:
-        try:
-            figure = draw(result, rows)
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{options.result} does not fit {name}: {error!r}; "
-                             "it is not a whole result of baton bench") from error
-        if isinstance(figure, str):
-            print(f"no {name}: {figure}", file=sys.stderr)
-            continue
-        style.name_log_axes(figure)
-        path = os.path.join(options.out, f"{name}.{options.format}")
-        try:
-            figure.savefig(path, metadata={"Date": None} if options.format == "svg" else None)
-        except OSError as error:
-            raise InputError(f"{path} cannot be written: {error.strerror}") from error
-        print(path, flush=True)
 
 
 def run():

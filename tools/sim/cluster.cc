@@ -34,6 +34,7 @@ class Cluster final {
   absl::Status RunUntilAllOver();
   void SumUp(double end);
   void NoteUse();
+  void NoteUseOverTime();
   absl::Status CheckAllEmpty() const;
   double Since(base::Instant when) const { return base::Seconds(when - begin_); }
 
@@ -103,6 +104,7 @@ absl::StatusOr<ClusterOutcome> Cluster::Run() {
   BATON_RETURN_IF_ERROR(RunUntilAllOver());
   const double end = Since(timeline_.now());
   NoteUse();
+  NoteUseOverTime();
   while (timeline_.RunNext()) {
   }
   BATON_RETURN_IF_ERROR(CheckAllEmpty());
@@ -179,6 +181,19 @@ void Cluster::NoteUse() {
   };
   outcome_.kv_p50 = total > 0 ? quantile(0.5) : 0;
   outcome_.kv_p95 = total > 0 ? quantile(0.95) : 0;
+}
+
+// The workers began together and are asked together, so their spans are the same.
+void Cluster::NoteUseOverTime() {
+  for (const FleetWorker& worker : fleet_.decode) {
+    const SpanMeans& use = worker.engine->kv_use_over_time();
+    const std::vector<double> means = use.Means();
+    outcome_.span = use.every();
+    outcome_.kv_use.resize(means.size());
+    for (size_t i = 0; i < means.size(); ++i) {
+      outcome_.kv_use[i] += means[i] / static_cast<double>(fleet_.decode.size());
+    }
+  }
 }
 
 }  // namespace

@@ -54,6 +54,9 @@ struct ClusterOutcome {
   double busy_share = 0;  // of decode workers' time until the last answer
   // Of decode workers' pools, over their time until the last arrival.
   double kv_p50 = 0, kv_p95 = 0;
+  // The same over time until the last answer: means over spans of `span`.
+  base::Duration span{};
+  std::vector<double> kv_use;
 };
 
 // Runs until every request is over and everything that was held is given back. Everything follows

@@ -41,6 +41,25 @@ Json SummaryJson(const bench::Summary& summary) {
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
+// Numbers of a picture, rounded so that a file of many runs stays small.
+Json Rounded(const std::vector<double>& numbers, double steps) {
+  Json rounded = Json::array();
+  for (const double number : numbers) rounded.push_back(std::round(number * steps) / steps);
+  return rounded;
+}
+
+Json LatencyJson(const bench::Summary& summary, const std::vector<double>& at_ms) {
+  Json latency = SummaryJson(summary);
+  if (!latency.is_null()) latency["at"] = Rounded(at_ms, 1e3);
+  return latency;
+}
+
+Json OverTimeJson(const SimFigures& run) {
+  return {{"every_s", base::Seconds(run.cluster.span)},
+          {"kv_use", Rounded(run.cluster.kv_use, 1e4)},
+          {"waiting", Rounded(run.waiting, 1e2)}};
+}
+
 Json RunJson(uint64_t seed, const SimFigures& run) {
   const ClusterOutcome& cluster = run.cluster;
   return {{"seed", seed},
@@ -50,9 +69,9 @@ Json RunJson(uint64_t seed, const SimFigures& run) {
           {"duration_s", run.duration_s},
           {"request_throughput", run.request_throughput},
           {"output_throughput", run.output_throughput},
-          {"ttft_ms", SummaryJson(run.ttft_ms)},
-          {"tpot_ms", SummaryJson(run.tpot_ms)},
-          {"e2e_ms", SummaryJson(run.e2e_ms)},
+          {"ttft_ms", LatencyJson(run.ttft_ms, run.ttft_at_ms)},
+          {"tpot_ms", LatencyJson(run.tpot_ms, run.tpot_at_ms)},
+          {"e2e_ms", LatencyJson(run.e2e_ms, run.e2e_at_ms)},
           {"request_goodput", OrNull(run.goodput)},
           {"goodput_share", OrNull(run.goodput_share)},
           {"preemptions", cluster.preemptions},
@@ -60,6 +79,7 @@ Json RunJson(uint64_t seed, const SimFigures& run) {
           {"full", cluster.full},
           {"kv_use_p50", cluster.kv_p50},
           {"kv_use_p95", cluster.kv_p95},
+          {"over_time", OverTimeJson(run)},
           {"steps", cluster.steps},
           {"busy_share", cluster.busy_share},
           {"tokens_fed", cluster.tokens_fed},
@@ -97,6 +117,35 @@ std::string Cell(const std::vector<SimFigures>& runs,
     absl::StrAppendFormat(&cell, " ± %.2g", half);
   }
   return cell;
+}
+
+std::vector<double> AtShares(std::vector<double> samples) {
+  std::vector<double> at;
+  std::ranges::sort(samples);
+  for (const double share : kShares) {
+    if (!samples.empty()) at.push_back(bench::PercentileOfSorted(samples, 100 * share));
+  }
+  return at;
+}
+
+// How many wait for their first token, as a mean over each of `count` spans until `end`.
+std::vector<double> WaitingOverTime(const std::vector<RequestOutcome>& requests, double span_s,
+                                    size_t count, double end) {
+  std::vector<double> waiting(count);
+  if (count == 0) return waiting;
+  for (const RequestOutcome& request : requests) {
+    if (request.output_tokens == 0) continue;
+    double from = request.arrived;
+    for (auto span = static_cast<size_t>(from / span_s); span < count && from < request.first_token;
+         ++span) {
+      const double until = std::min(request.first_token, span_s * static_cast<double>(span + 1));
+      waiting[span] += (until - from) / span_s;
+      from = until;
+    }
+  }
+  const double last = end - span_s * static_cast<double>(count - 1);
+  if (last > 0 && last < span_s) waiting.back() *= span_s / last;
+  return waiting;
 }
 
 struct Column {
@@ -191,9 +240,14 @@ SimFigures FiguresOf(ClusterOutcome outcome, base::Duration warmup,
     figures.goodput = per_second(static_cast<double>(good));
     figures.goodput_share = came > 0 ? static_cast<double>(good) / static_cast<double>(came) : 0;
   }
+  figures.ttft_at_ms = AtShares(ttft);
+  figures.tpot_at_ms = AtShares(tpot);
+  figures.e2e_at_ms = AtShares(e2e);
   figures.ttft_ms = bench::Summarize(std::move(ttft), 1);
   figures.tpot_ms = bench::Summarize(std::move(tpot), 1);
   figures.e2e_ms = bench::Summarize(std::move(e2e), 1);
+  figures.waiting =
+      WaitingOverTime(outcome.requests, base::Seconds(outcome.span), outcome.kv_use.size(), last);
   const double wasted = static_cast<double>(outcome.tokens_fed_again + outcome.rows_discarded);
   figures.wasted_share =
       outcome.tokens_fed > 0 ? wasted / static_cast<double>(outcome.tokens_fed) : 0;
@@ -213,7 +267,10 @@ nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,
     policies.push_back(
         {{"policy", result.policy}, {"predictor", result.predictor}, {"runs", std::move(runs)}});
   }
-  return {{"schema", "baton.sim/1"}, {"setup", setup}, {"policies", std::move(policies)}};
+  return {{"schema", "baton.sim/1"},
+          {"setup", setup},
+          {"shares", kShares},
+          {"policies", std::move(policies)}};
 }
 
 std::string ResultTable(const std::vector<PolicyResult>& results) {

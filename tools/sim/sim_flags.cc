@@ -122,6 +122,11 @@ void BindResults(FlagSet* set, SimFlags* flags) {
   set->Add(Common(With(Valued(TextFlag("slo", &flags->slo), "ttft=200ms,tpot=50ms"), group,
                        "limits of ttft, tpot and e2e that goodput counts by")));
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), group, "as one JSON object")));
+  Flag plots = Valued(TextFlag("plots", &flags->plots), "DIR");
+  plots.exclusive_with = "json";
+  set->Add(Common(With(std::move(plots), group,
+                       "where to draw pictures, SVG; result.json beside them is what --json "
+                       "prints")));
 }
 
 absl::Status Check(const FlagSet& set, const SimFlags& flags) {

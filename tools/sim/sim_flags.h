@@ -56,6 +56,7 @@ struct SimFlags {
 
   std::string slo;
   bool as_json = false;
+  std::string plots;
 };
 
 void BindSim(FlagSet* set, SimFlags* flags);

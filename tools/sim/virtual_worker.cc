@@ -206,15 +206,23 @@ PlaceCapacity VirtualWorker::capacity(const SchedulerFigures& figures) const {
 }
 
 void VirtualWorker::NoteUse() {
+  const base::Duration length = timeline_->now() - use_noted_;
+  if (length == base::Duration::zero()) return;
   const int64_t used = pool_.num_used() + pool_.num_quarantined();
-  const auto bin = static_cast<size_t>(1000 * used / std::max(1, pool_.total()));
-  kv_use_[bin] += base::Milliseconds(timeline_->now() - use_noted_);
+  const int64_t all = std::max(1, pool_.total());
+  kv_use_[static_cast<size_t>(1000 * used / all)] += base::Milliseconds(length);
+  kv_use_over_time_.Add(length, static_cast<double>(used) / static_cast<double>(all));
   use_noted_ = timeline_->now();
 }
 
 const std::vector<double>& VirtualWorker::kv_use() {
   NoteUse();
   return kv_use_;
+}
+
+const SpanMeans& VirtualWorker::kv_use_over_time() {
+  NoteUse();
+  return kv_use_over_time_;
 }
 
 std::string VirtualWorker::CheckEmpty() const {

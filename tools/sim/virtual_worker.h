@@ -18,6 +18,7 @@
 #include "common/sched/place_shares.h"
 #include "common/sched/scheduler.h"
 #include "tools/sim/answers.h"
+#include "tools/sim/span_means.h"
 #include "tools/sim/step_cost.h"
 #include "tools/sim/timeline.h"
 
@@ -84,6 +85,8 @@ class VirtualWorker final {
   // Of all time until now, per mille of the pool in use: milliseconds by bin. Cached blocks that
   // nobody uses are free.
   const std::vector<double>& kv_use();
+  // The share of the pool in use over time, until now.
+  const SpanMeans& kv_use_over_time();
   // Empty when nothing is left behind: no sequence, no block in use.
   std::string CheckEmpty() const;
 
@@ -129,6 +132,7 @@ class VirtualWorker final {
   base::Instant wake_{base::kNever};
   WorkerTotals totals_;
   std::vector<double> kv_use_;
+  SpanMeans kv_use_over_time_;
   base::Instant use_noted_;
 };
 

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "nlohmann/json.hpp"
 #include "tests/tools/eos/eos_rows.h"
@@ -50,6 +53,33 @@ TEST_F(SimCommandTest, SaysWhatWasAskedAndWhatCameOfIt) {
   EXPECT_GT(runs[0]["tpot_ms"]["mean"], 1.0);
   EXPECT_EQ(runs[0]["goodput_share"], 1.0);
   EXPECT_NE(runs[0]["ttft_ms"]["mean"], runs[1]["ttft_ms"]["mean"]);
+}
+
+TEST_F(SimCommandTest, SaysHowLatenciesAreSpreadAndWhatWasSoOverTime) {
+  const auto json = Json({"--rate", "200", "--requests", "300", "--input-tokens", "100",
+                          "--output-tokens", "20", "--max-num-seqs", "4", "--decode", "2"});
+  const auto run = json["policies"][0]["runs"][0];
+  const std::vector<double> shares = json["shares"], at = run["ttft_ms"]["at"];
+  ASSERT_EQ(at.size(), shares.size());
+  EXPECT_TRUE(std::ranges::is_sorted(shares) && std::ranges::is_sorted(at));
+  for (size_t i = 0; i < shares.size(); ++i) {
+    const char* name = shares[i] == 0.5 ? "p50" : shares[i] == 0.99 ? "p99" : nullptr;
+    if (name != nullptr) {
+      EXPECT_NEAR(at[i], run["ttft_ms"][name], 1e-3);
+    }
+  }
+  const auto& over_time = run["over_time"];
+  const std::vector<double> use = over_time["kv_use"], waiting = over_time["waiting"];
+  ASSERT_EQ(use.size(), waiting.size());
+  ASSERT_GT(use.size(), 32U);
+  EXPECT_LE(use.size(), 128U);
+  EXPECT_GT(std::ranges::max(use), 0);
+  EXPECT_LE(std::ranges::max(use), 1);
+  // All waiting together is all times to first tokens together, but for what the last span lacks.
+  const double waited =
+      std::accumulate(waiting.begin(), waiting.end(), 0.0) * over_time["every_s"].get<double>();
+  const double sum = 300 * run["ttft_ms"]["mean"].get<double>() / 1000;
+  EXPECT_NEAR(waited, sum, 0.02 * sum);
 }
 
 TEST_F(SimCommandTest, EqualSettingsGiveEqualBytes) {
@@ -152,6 +182,17 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--rate", "5", "--input-tokens", "soon"}), HasSubstr("soon"));
   EXPECT_THAT(error({"--rate", "5", "--step-cost", Path("absent")}, 4), HasSubstr("absent"));
   EXPECT_EQ(RunTool({"sim", "--rate", "5"}).exit, 2);
+}
+
+TEST_F(SimCommandTest, DrawsPicturesBesideTheFigures) {
+  const ToolRun run = Sim({"--rate", "20", "--requests", "20", "--plots", Path("plots")});
+  ASSERT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("TTFT P99"));
+  for (const char* name : {"latency", "service", "cdf", "timeline"}) {
+    EXPECT_THAT(run.out, HasSubstr(Path("plots/") + name + ".svg"));
+    EXPECT_THAT(Content(Path("plots/") + name + ".svg"), HasSubstr("fcfs"));
+  }
+  EXPECT_EQ(nlohmann::json::parse(Content(Path("plots/result.json")))["schema"], "baton.sim/1");
 }
 
 TEST_F(SimCommandTest, TellsWhoWasRefused) {

@@ -18,7 +18,6 @@ namespace baton::bench {
 namespace {
 
 constexpr auto kPatience = std::chrono::minutes(5);
-constexpr char kModule[] = "baton_analysis.bench_plots";
 
 // The folder that holds the package when the program lies in a checkout's build folder.
 std::string PackageBesideProgram() {
@@ -86,17 +85,18 @@ int RunToEnd(std::vector<std::string> arguments) {
 
 }  // namespace
 
-absl::StatusOr<Plotter> Plotter::Find() {
+absl::StatusOr<Plotter> Plotter::Find(const std::string& module) {
+  const std::string whole = absl::StrCat("baton_analysis.", module);
   const char* named = std::getenv("BATON_PYTHON");
   // Debian's matplotlib belongs to Debian's Python, which need not be the first in the PATH.
   std::vector<std::string> pythons = {"python3", "/usr/bin/python3"};
   if (named != nullptr && *named != '\0') pythons = {named};
-  const std::string check = absl::StrCat("import sys\ntry:\n import matplotlib, ", kModule,
+  const std::string check = absl::StrCat("import sys\ntry:\n import matplotlib, ", whole,
                                          "\nexcept ImportError: sys.exit(3)");
   bool runs = false;
   for (const std::string& python : pythons) {
     const int code = RunToEnd({python, "-c", check});
-    if (code == 0) return Plotter(python);
+    if (code == 0) return Plotter(python, whole);
     runs = runs || code == 3;
   }
   if (runs) {
@@ -109,12 +109,15 @@ absl::StatusOr<Plotter> Plotter::Find() {
       pythons.front(), " cannot be run, and --plots needs it; name another with BATON_PYTHON"));
 }
 
-absl::Status Plotter::Draw(const std::string& result_json, const std::string& rows_jsonl,
+absl::Status Plotter::Draw(const std::vector<std::string>& files,
                            const std::string& directory) const {
-  const int code = RunToEnd({python_, "-m", kModule, result_json, rows_jsonl, "--out", directory});
+  std::vector<std::string> command = {python_, "-m", module_};
+  command.insert(command.end(), files.begin(), files.end());
+  command.insert(command.end(), {"--out", directory});
+  const int code = RunToEnd(std::move(command));
   if (code == 0) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the plots were not drawn (", kModule, " ended with ",
-                                          code, "); results are in ", result_json));
+  return absl::InternalError(absl::StrCat("the plots were not drawn (", module_, " ended with ",
+                                          code, "); results are in ", files.front()));
 }
 
 }  // namespace baton::bench

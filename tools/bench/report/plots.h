@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,18 +13,19 @@ namespace baton::bench {
 // analysis/) is put before what is installed.
 class Plotter final {
  public:
-  // Checks that it can draw, so that a missing package is found before the load and not after it.
-  // FAILED_PRECONDITION says what to install.
-  static absl::StatusOr<Plotter> Find();
+  // Checks that a module of the package, as "bench_plots", can draw, so that a missing package is
+  // found before the load and not after it. FAILED_PRECONDITION says what to install.
+  static absl::StatusOr<Plotter> Find(const std::string& module);
 
-  // Draws into `directory`, which is made; the drawer prints what it wrote.
-  absl::Status Draw(const std::string& result_json, const std::string& rows_jsonl,
-                    const std::string& directory) const;
+  // Draws the results of `files` into `directory`, which is made; the drawer prints what it wrote.
+  absl::Status Draw(const std::vector<std::string>& files, const std::string& directory) const;
 
  private:
-  explicit Plotter(std::string python) : python_(std::move(python)) {}
+  Plotter(std::string python, std::string module)
+      : python_(std::move(python)), module_(std::move(module)) {}
 
   std::string python_;
+  std::string module_;
 };
 
 }  // namespace baton::bench
