@@ -59,6 +59,19 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
   return results;
 }
 
+// The results, if there is anything in them.
+absl::StatusOr<std::vector<PolicyResult>> Counted(absl::StatusOr<std::vector<PolicyResult>> found) {
+  if (!found.ok()) return found;
+  for (const PolicyResult& result : *found) {
+    for (const simulator::SimFigures& run : result.runs) {
+      if (run.completed + run.refused > 0) continue;
+      return UsageError("--warmup", "no request came after it, expected at least one",
+                        "less of it, or more --requests");
+    }
+  }
+  return found;
+}
+
 // What --plots needs, looked for before minutes are simulated.
 absl::StatusOr<std::optional<bench::Plotter>> PreparePlots(const std::string& folder) {
   if (folder.empty()) return std::nullopt;
@@ -92,7 +105,7 @@ int SimCommand(const Invocation& call) {
     return ReportFatal(set.program(),
                        FatalOf(plotter.status(), ExitCode::kUsage, "nothing was simulated"));
   }
-  const auto results = Simulate(set, flags);
+  const auto results = Counted(Simulate(set, flags));
   if (!results.ok()) {
     const bool usage = absl::IsInvalidArgument(results.status());
     return ReportFatal(set.program(),

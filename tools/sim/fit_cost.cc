@@ -2,19 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <random>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
 #include "tools/bench/figures/prometheus_text.h"
+#include "tools/sim/read_text.h"
 
 namespace baton::simulator {
 namespace {
@@ -62,15 +59,6 @@ std::optional<Terms> Solve(const std::array<Terms, kTerms>& a, const Terms& b,
 absl::Status Bad(const std::string& where, const std::string& found, const std::string& expected) {
   return absl::InvalidArgumentError(
       absl::StrCat(where, ": found ", found, "; expected ", expected));
-}
-
-absl::StatusOr<std::string> ReadAll(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(absl::StrCat("cannot read ", path, ": ", std::strerror(errno)));
-  }
-  return text.str();
 }
 
 // The figures that bench_model printed; discarded where there are none.
@@ -188,7 +176,7 @@ absl::StatusOr<std::vector<MeasuredStep>> ReadMeasuredSteps(const std::vector<st
   PageSums before;
   bool has_before = false;  // a page stands in front
   for (const std::string& path : paths) {
-    BATON_ASSIGN_OR_RETURN(const std::string text, ReadAll(path));
+    BATON_ASSIGN_OR_RETURN(const std::string text, ReadText(path, ""));
     const json figures = BenchFigures(text);
     if (!figures.is_discarded()) {
       const json runs = figures.is_array() ? figures : json::array({figures});

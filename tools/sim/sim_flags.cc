@@ -18,6 +18,7 @@ namespace baton::simulator {
 namespace {
 
 constexpr int32_t kDefaultRequests = 1000;
+constexpr double kLongestHandoff = 3600;  // seconds
 
 void BindLoad(FlagSet* set, SimFlags* flags) {
   const std::string group = "Load";
@@ -129,7 +130,39 @@ void BindResults(FlagSet* set, SimFlags* flags) {
                        "prints")));
 }
 
+// What would do nothing, and what could only come to a standstill.
+absl::Status CheckSettings(const FlagSet& set, const SimFlags& flags) {
+  if (set.Given("burstiness") && !flags.rate) {
+    return UsageError("--burstiness without --rate",
+                      "a closed loop and traces have arrivals of their own", "--rate 5");
+  }
+  for (const char* name : {"time-scale", "trace-block-tokens"}) {
+    if (!set.Given(name) || !flags.trace.empty()) continue;
+    return UsageError(absl::StrCat("--", name, " without --trace"), "it is about a trace's rows",
+                      "--trace FILE");
+  }
+  if (flags.policies.empty()) {
+    return UsageError("--policy ''", "found no name, expected one or more", "--policy fcfs");
+  }
+  for (auto name = flags.policies.begin(); name != flags.policies.end(); ++name) {
+    if (std::find(flags.policies.begin(), name, *name) == name) continue;
+    return UsageError(absl::StrCat("--policy names ", *name, " twice"),
+                      "both columns would be the same", "each name once");
+  }
+  const double longest_s = static_cast<double>(flags.kv_bytes_per_token) * flags.max_model_len /
+                           static_cast<double>(flags.handoff_bandwidth);
+  if (flags.prefill_workers > 0 && longest_s > kLongestHandoff) {
+    return UsageError(
+        absl::StrCat("--handoff-bandwidth ", flags.handoff_bandwidth),
+        absl::StrCat("the KV of --max-model-len ", flags.max_model_len, " tokens would take ",
+                     longest_s, " s to send, expected at most ", kLongestHandoff),
+        "as many bytes per second as the network has");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Check(const FlagSet& set, const SimFlags& flags) {
+  BATON_RETURN_IF_ERROR(CheckSettings(set, flags));
   const int loads =
       (flags.rate ? 1 : 0) + (flags.concurrency ? 1 : 0) + (flags.trace.empty() ? 0 : 1);
   if (loads != 1) {

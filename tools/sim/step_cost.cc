@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status.h"
 #include "nlohmann/json.hpp"
+#include "tools/sim/read_text.h"
 
 namespace baton::simulator {
 namespace {
@@ -90,13 +88,8 @@ absl::StatusOr<StepCost> ParseStepCost(const std::string& text, const std::strin
 }
 
 absl::StatusOr<StepCost> ReadStepCost(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read the step costs ", path, ": ", std::strerror(errno)));
-  }
-  return ParseStepCost(text.str(), path);
+  BATON_ASSIGN_OR_RETURN(const std::string text, ReadText(path, "the step costs "));
+  return ParseStepCost(text, path);
 }
 
 std::string CostJson(const StepCost& cost, const std::string& note) {

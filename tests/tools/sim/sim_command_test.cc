@@ -184,6 +184,31 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   EXPECT_EQ(RunTool({"sim", "--rate", "5"}).exit, 2);
 }
 
+TEST_F(SimCommandTest, RefusesWhatDoesNothingOrCannotBeRead) {
+  const auto error = [&](const Arguments& arguments, int exit = 2) {
+    const ToolRun run = Sim(arguments);
+    EXPECT_EQ(run.exit, exit) << run.err;
+    return run.err;
+  };
+  EXPECT_THAT(error({"--rate", "5", "--policy", ""}), HasSubstr("found no name"));
+  EXPECT_THAT(error({"--rate", "5", "--policy", "fcfs,fcfs"}), HasSubstr("fcfs twice"));
+  const std::string trace =
+      File("trace", "{\"timestamp\": 0, \"input_length\": 6, \"output_length\": 5}\n");
+  EXPECT_THAT(error({"--trace", trace, "--warmup", "1s"}), HasSubstr("--warmup"));
+  EXPECT_THAT(error({"--concurrency", "5", "--burstiness", "2"}),
+              HasSubstr("--burstiness without --rate"));
+  EXPECT_THAT(error({"--rate", "5", "--time-scale", "2"}),
+              HasSubstr("--time-scale without --trace"));
+  EXPECT_THAT(error({"--rate", "5", "--prefill", "1", "--handoff-bandwidth", "1KiB"}),
+              HasSubstr("--handoff-bandwidth 1024"));
+  EXPECT_THAT(error({"--rate", "5", "--plots", Path("p"), "--json"}), HasSubstr("both"));
+  EXPECT_THAT(error({"--rate", "5", "--plots", File("file", "")}), HasSubstr("another folder"));
+  EXPECT_THAT(error({"--rate", "5", "--step-cost", File("empty", "")}),
+              HasSubstr("empty: found no step costs"));
+  EXPECT_THAT(error({"--rate", "5", "--step-cost", Path(".")}, 4), HasSubstr("Is a directory"));
+  EXPECT_THAT(error({"--trace", Path(".")}, 4), HasSubstr("Is a directory"));
+}
+
 TEST_F(SimCommandTest, DrawsPicturesBesideTheFigures) {
   const ToolRun run = Sim({"--rate", "20", "--requests", "20", "--plots", Path("plots")});
   ASSERT_EQ(run.exit, 0) << run.err;
@@ -214,6 +239,7 @@ TEST_F(SimCommandTest, FitWritesWhatSimReads) {
       {"sim", "--step-cost", File("made", fit.out), "--concurrency", "2", "--requests", "10"});
   EXPECT_EQ(run.exit, 0) << run.err;
   EXPECT_EQ(RunTool({"sim", "fit", Path("absent")}).exit, 4);
+  EXPECT_THAT(RunTool({"sim", "fit", File("empty", "")}).err, HasSubstr("empty: found no "));
   EXPECT_EQ(RunTool({"sim", "fit", File("few", R"({"decode": []})")}).exit, 2);
 }
 

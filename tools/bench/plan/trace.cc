@@ -229,6 +229,10 @@ absl::StatusOr<std::vector<TraceRow>> ReadTrace(const std::string& path,
       return BadLine(where, "more rows", absl::StrCat("at most ", kMaxRows));
     }
   }
+  if (file.bad()) {
+    return absl::NotFoundError(
+        absl::StrCat("cannot read the trace ", path, ": ", std::strerror(errno)));
+  }
   if (rows.empty()) return BadLine(path, "no requests", "at least one");
   Arrange(options, &rows);
   return rows;
