@@ -10,11 +10,12 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 20> kCommands = {{
+constexpr std::array<Command, 21> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
     {"bench", "load a server, measure it, find the highest load within limits", &BenchCommand},
+    {"batch", "answer a file of requests, and go on where it was interrupted", &BatchCommand},
     {"sim fit", "how long steps take, from measured ones", &SimFitCommand},
     {"sim", "simulate a cluster under a load", &SimCommand},
     {"probe", "ask a server for its health", &ProbeCommand},

@@ -29,6 +29,7 @@ int ServeCommand(const Invocation& call);
 int GenerateCommand(const Invocation& call);
 int ChatCommand(const Invocation& call);
 int BenchCommand(const Invocation& call);
+int BatchCommand(const Invocation& call);
 int SimCommand(const Invocation& call);
 int SimFitCommand(const Invocation& call);
 int ProbeCommand(const Invocation& call);

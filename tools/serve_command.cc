@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
@@ -14,6 +13,7 @@
 #include "nlohmann/json.hpp"
 #include "spdlog/spdlog.h"
 #include "tools/commands.h"
+#include "tools/serve/binary_folder.h"
 #include "tools/serve/gpu_deal.h"
 #include "tools/serve/reserved_port.h"
 #include "tools/serve/serve_flags.h"
@@ -21,15 +21,6 @@
 
 namespace baton {
 namespace {
-
-// The folder of the other binaries: BATON_BIN_DIR, or else that of this one.
-std::filesystem::path BinaryFolder() {
-  if (const char* folder = std::getenv("BATON_BIN_DIR"); folder != nullptr && *folder != '\0') {
-    return folder;
-  }
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path();
-}
 
 int PortOf(const std::string& address) {
   return std::atoi(address.substr(address.rfind(':') + 1).c_str());

@@ -13,7 +13,7 @@ constexpr int kInterrupted = 130;  // what a shell shows after Ctrl-C
 constexpr auto kSameWish = std::chrono::seconds(1);
 }  // namespace
 
-StopOnSignal::StopOnSignal() : watcher_([this] { Watch(); }) {}
+StopOnSignal::StopOnSignal(const char* told) : told_(told), watcher_([this] { Watch(); }) {}
 
 StopOnSignal::~StopOnSignal() {
   done_ = true;
@@ -30,7 +30,7 @@ void StopOnSignal::Watch() {
       continue;
     }
     first = now;
-    std::fputs("\nstopping; what was measured is kept (once more: end at once)\n", stderr);
+    std::fprintf(stderr, "\n%s (once more: end at once)\n", told_);
   }
 }
 

@@ -11,7 +11,8 @@ namespace baton::bench {
 // the second ends the process at once. Made before any other thread is started.
 class StopOnSignal final {
  public:
-  StopOnSignal();
+  // `told` is printed when the first one comes.
+  explicit StopOnSignal(const char* told = "stopping; what was measured is kept");
   ~StopOnSignal();
   StopOnSignal(const StopOnSignal&) = delete;
   StopOnSignal& operator=(const StopOnSignal&) = delete;
@@ -21,6 +22,7 @@ class StopOnSignal final {
  private:
   void Watch();
 
+  const char* const told_;
   base::StopSignals signals_;
   std::atomic<bool> stop_{false};
   std::atomic<bool> done_{false};

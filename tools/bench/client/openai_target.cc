@@ -88,7 +88,7 @@ absl::Status OpenAiTarget::TakeUrl() {
   if (!path.ends_with("/v1")) path += "/v1";
   root_ = absl::StrCat(scheme, "://", host, ":", port, path);
   url_ = root_ + "/completions";
-  return Resolve(host, port);
+  return options_.look_up_once ? Resolve(host, port) : absl::OkStatus();
 }
 
 // curl would ask again, on a thread of its own, for each of the first requests.
@@ -127,7 +127,8 @@ void OpenAiTarget::MakeBodyPrefix() {
 
 void OpenAiTarget::MakeHeaders() {
   Append(&headers_, "Content-Type: application/json");
-  Append(&headers_, "Accept: text/event-stream");
+  Append(&headers_, options_.stream ? "Accept: text/event-stream" : "Accept: application/json");
+  if (!options_.as_tenant.empty()) Append(&headers_, "baton-tenant: " + options_.as_tenant);
   Append(&headers_, "Expect:");  // a long prompt must not wait for "100 Continue"
   std::string key = options_.api_key;
   if (const char* from_env = std::getenv("OPENAI_API_KEY"); key.empty() && from_env != nullptr) {

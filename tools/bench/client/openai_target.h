@@ -28,6 +28,10 @@ struct OpenAiClientOptions {
   EosMode eos = EosMode::kHonor;
   std::string tag;          // "baton.tag", which other servers do not know; empty = not sent
   std::string api_key;      // empty = $OPENAI_API_KEY, if that is set
+  std::string as_tenant;    // header "baton-tenant"; empty = not sent
+  bool stream = true;       // answers come as events
+  // The host is looked up once, at the start. Else again as it is needed, because it may move.
+  bool look_up_once = true;
   TlsOptions tls;           // for https: our certificate and the CA of the server's
   int64_t max_streams = 1;  // at once; open files are checked against it
   base::Duration timeout = std::chrono::seconds(600);        // of one request
@@ -41,6 +45,8 @@ class OpenAiTarget final {
   static absl::StatusOr<std::unique_ptr<OpenAiTarget>> Make(const OpenAiClientOptions& options);
 
   const OpenAiClientOptions& options() const { return options_; }
+  // "http://host:port/v1"
+  const std::string& root() const { return root_; }
   // "http://host:port/v1/completions"
   const std::string& url() const { return url_; }
 

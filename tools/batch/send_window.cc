@@ -1,0 +1,43 @@
+#include "tools/batch/send_window.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace baton::batch {
+namespace {
+
+constexpr base::Duration kFirstPause = std::chrono::milliseconds(250);
+constexpr base::Duration kLongestPause = std::chrono::seconds(15);
+
+}  // namespace
+
+void SendWindow::OnAnswer() {
+  now_ = std::min(most_, now_ + 1);
+  backoff_ = {};
+  trouble_since_.reset();
+}
+
+void SendWindow::OnRefused(base::Instant now, size_t under_way,
+                           std::optional<base::Duration> retry_after) {
+  now_ = std::clamp<size_t>(under_way, 1, now_);
+  Pause(now, retry_after);
+}
+
+void SendWindow::OnAway(base::Instant now) {
+  now_ = 1;
+  Pause(now, std::nullopt);
+}
+
+void SendWindow::OnTooSlow() { now_ = std::max<size_t>(1, now_ / 2); }
+
+void SendWindow::Pause(base::Instant now, std::optional<base::Duration> wanted) {
+  if (!trouble_since_) trouble_since_ = now;
+  // What was sent together fails together: one failure, not many.
+  if (now >= not_before_) {
+    backoff_ = std::clamp(2 * backoff_, kFirstPause, kLongestPause);
+    not_before_ = now + backoff_;
+  }
+  if (wanted) not_before_ = std::max(not_before_, now + *wanted);
+}
+
+}  // namespace baton::batch
