@@ -72,7 +72,8 @@ T Clamped(int64_t value) {
 }
 
 absl::StatusOr<UniqueFd> OpenRegular(const std::string& path) {
-  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  // A named pipe would wait here for somebody who writes.
+  UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) {
     return UsageError(path, std::strerror(errno), "the path of a file with a request on each line");
   }

@@ -1,0 +1,76 @@
+#include "tools/batch/send_window.h"
+
+#include "gtest/gtest.h"
+
+namespace baton::batch {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr base::Instant kStart{std::chrono::hours(1)};
+
+TEST(SendWindow, TakesAsManyAsItMay) {
+  const SendWindow window(3, seconds(60));
+  EXPECT_TRUE(window.May(2, kStart));
+  EXPECT_FALSE(window.May(3, kStart));
+}
+
+TEST(SendWindow, OfWhatIsRefusedTheRestIsWhatFits) {
+  SendWindow window(8, seconds(60));
+  for (const size_t under_way : {7u, 6u, 5u}) window.OnRefused(kStart, under_way, std::nullopt);
+  EXPECT_EQ(window.size(), 5u);
+  EXPECT_FALSE(window.May(4, kStart));
+  EXPECT_TRUE(window.May(4, window.not_before()));
+  EXPECT_FALSE(window.May(5, window.not_before()));
+  window.OnAnswer();
+  EXPECT_EQ(window.size(), 6u);
+  for (int i = 0; i < 9; ++i) window.OnAnswer();
+  EXPECT_EQ(window.size(), 8u);
+}
+
+TEST(SendWindow, WaitsAsLongAsTheServiceWants) {
+  SendWindow window(8, seconds(60));
+  window.OnRefused(kStart, 7, seconds(3));
+  EXPECT_FALSE(window.May(0, kStart + milliseconds(2999)));
+  EXPECT_TRUE(window.May(0, kStart + seconds(3)));
+}
+
+TEST(SendWindow, WhereNobodyIsOneGoesAheadAfterEverLongerPauses) {
+  SendWindow window(8, seconds(60));
+  // All that was under way fails at once.
+  for (int i = 0; i < 8; ++i) window.OnAway(kStart);
+  EXPECT_EQ(window.size(), 1u);
+  const base::Duration first = window.not_before() - kStart;
+  const base::Instant again = window.not_before();
+  window.OnAway(again);
+  EXPECT_EQ(window.not_before() - again, 2 * first);
+  for (int i = 0; i < 20; ++i) window.OnAway(window.not_before());
+  const base::Instant late = window.not_before();
+  window.OnAway(late);
+  EXPECT_EQ(window.not_before() - late, seconds(15));
+  window.OnAnswer();
+  window.OnAway(window.not_before());
+  EXPECT_EQ(window.not_before() - (late + seconds(15)), first);
+}
+
+TEST(SendWindow, PatienceEndsWithoutAnAnswerOnly) {
+  SendWindow window(8, seconds(60));
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(600)));  // slow is not away
+  window.OnAway(kStart);
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(60)));
+  EXPECT_TRUE(window.LostPatience(kStart + seconds(61)));
+  window.OnAnswer();
+  EXPECT_FALSE(window.LostPatience(kStart + seconds(61)));
+}
+
+TEST(SendWindow, WhatTakesTooLongHalvesIt) {
+  SendWindow window(8, seconds(60));
+  window.OnTooSlow();
+  EXPECT_EQ(window.size(), 4u);
+  for (int i = 0; i < 5; ++i) window.OnTooSlow();
+  EXPECT_EQ(window.size(), 1u);
+}
+
+}  // namespace
+}  // namespace baton::batch
