@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/base/status.h"
 #include "common/config/exit_code.h"
 #include "tools/batch/batch_flags.h"
@@ -89,10 +90,14 @@ int Failure(const FlagSet& set, const absl::Status& status) {
 }
 
 std::string Summary(const BatchFlags& flags, const BatchProgress& progress, bool complete) {
-  return absl::StrCat(flags.out, ": ", progress.done, " of ", progress.lines, " lines done, ",
-                      progress.failed, " failed; ", progress.done_now, " now, in ",
-                      TimeText(progress.elapsed_s),
-                      complete ? "" : "; the same command goes on with the rest", "\n");
+  std::string text =
+      absl::StrFormat("%s: %d of %d lines done, %d failed; %d now", flags.out, progress.done,
+                      progress.lines, progress.failed, progress.done_now);
+  if (progress.done_now > 0) {
+    text += absl::StrFormat(" in %.1f s, %.0f tokens/s", progress.elapsed_s,
+                            static_cast<double>(progress.tokens) / progress.elapsed_s);
+  }
+  return text + (complete ? "\n" : "; the same command goes on with the rest\n");
 }
 
 int RunLines(const FlagSet& set, const BatchFlags& flags, const std::atomic<bool>& stop,

@@ -32,12 +32,12 @@ void SendWindow::OnTooSlow() { now_ = std::max<size_t>(1, now_ / 2); }
 
 void SendWindow::Pause(base::Instant now, std::optional<base::Duration> wanted) {
   if (!trouble_since_) trouble_since_ = now;
-  // What was sent together fails together: one failure, not many.
-  if (now >= not_before_) {
+  if (wanted) {
+    not_before_ = std::max(not_before_, now + *wanted);
+  } else if (now >= not_before_) {  // what was sent together fails together, and counts once
     backoff_ = std::clamp(2 * backoff_, kFirstPause, kLongestPause);
     not_before_ = now + backoff_;
   }
-  if (wanted) not_before_ = std::max(not_before_, now + *wanted);
 }
 
 }  // namespace baton::batch

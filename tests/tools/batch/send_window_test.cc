@@ -34,6 +34,8 @@ TEST(SendWindow, WaitsAsLongAsTheServiceWants) {
   window.OnRefused(kStart, 7, seconds(3));
   EXPECT_FALSE(window.May(0, kStart + milliseconds(2999)));
   EXPECT_TRUE(window.May(0, kStart + seconds(3)));
+  window.OnRefused(kStart + seconds(4), 7, milliseconds(10));
+  EXPECT_TRUE(window.May(0, kStart + milliseconds(4010)));
 }
 
 TEST(SendWindow, WhereNobodyIsOneGoesAheadAfterEverLongerPauses) {
