@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<BatchSender>> Connect(const BatchFlags& flags,
     options.as_tenant = flags.client.as_tenant;
     options.tls = ChannelOptionsOf(flags.client).tls;
   }
-  return BatchSender::Connect(options, static_cast<size_t>(flags.concurrency));
+  return BatchSender::Connect(options, static_cast<size_t>(ConcurrencyOf(flags)));
 }
 
 // A line of the input or of the settings is the user's to mend; what the service did is a request's
@@ -104,11 +104,15 @@ int RunLines(const FlagSet& set, const BatchFlags& flags, const std::atomic<bool
              const BatchInput& input, std::vector<InputLine> lines, BatchJournal* journal) {
   std::optional<OwnService> own;
   if (!flags.model.empty() && !lines.empty()) {
+    Tell(absl::StrCat(lines.size(), " lines to do; starting workers for ", flags.model));
     own.emplace();
     if (const auto failure = own->Start(ServeArguments(set, flags), stop)) {
       return ReportFatal(set.program(), *failure);
     }
-    if (own->address().empty()) return ToInt(ExitCode::kRequestFailed);  // stopped
+    if (own->address().empty()) {
+      Tell("stopped before workers were ready; the same command goes on");
+      return ToInt(ExitCode::kRequestFailed);
+    }
   }
   std::unique_ptr<BatchSender> sender;
   if (!lines.empty()) {
@@ -117,7 +121,7 @@ int RunLines(const FlagSet& set, const BatchFlags& flags, const std::atomic<bool
     sender = *std::move(connected);
   }
   ProgressLine view(stderr);
-  BatchRun run({.concurrency = static_cast<size_t>(flags.concurrency),
+  BatchRun run({.concurrency = static_cast<size_t>(ConcurrencyOf(flags)),
                 .patience = flags.patience,
                 .stop = &stop,
                 .look = [&own] { return own ? own->Look() : absl::OkStatus(); }},

@@ -14,6 +14,7 @@ namespace baton::batch {
 namespace {
 
 constexpr std::string_view kOwn = "Own workers";
+constexpr int32_t kMaxConcurrency = 16'384;
 constexpr std::array<std::string_view, 7> kServeGroups = {
     kOwn, "Batching", "KV cache", "Device", "Ends", "Prediction", "Handoff"};
 
@@ -39,9 +40,11 @@ Flag ServerFlag(std::string* target) {
 
 void BindLines(FlagSet* set, BatchFlags* flags) {
   const std::string group = "Batch";
-  set->Add(
-      Common(With(IntFlag("concurrency", &flags->concurrency, {.min = 1, .max = 16'384}), group,
-                  "requests under way at once; fewer while the service says it is full")));
+  set->Add(Common(
+      With(OptionalIntFlag("concurrency", &flags->concurrency, {.min = 1, .max = kMaxConcurrency}),
+           group,
+           "requests under way at once, fewer while the service says it is full; default: twice "
+           "the places of own decode workers, 128 at a service")));
   set->Add(Common(With(Valued(TextFlag("part", &flags->part_text), "I/N"), group,
                        "do every Nth line only, from the Ith on, counted from 0; index/N takes I "
                        "from JOB_COMPLETION_INDEX")));
@@ -107,10 +110,10 @@ absl::Status CheckWays(const FlagSet& set, const BatchFlags& flags) {
 }  // namespace
 
 void BindBatch(FlagSet* set, BatchFlags* flags) {
-  set->Add(Positional("in", &flags->in, "IN", "requests, one JSON object on each line", true));
+  set->Add(Positional("input", &flags->in, "IN", "requests, one JSON object on each line", true));
   set->Add(
-      Positional("out", &flags->out, "OUT", "answers; one that has some is gone on with", true));
-  set->Add(Positional("model", &flags->model, "MODEL",
+      Positional("output", &flags->out, "OUT", "answers; one that has some is gone on with", true));
+  set->Add(Positional("model-dir", &flags->model, "MODEL",
                       "model directory, for which workers are started", false));
   BindLines(set, flags);
   BindService(set, flags);
@@ -122,6 +125,14 @@ void BindBatch(FlagSet* set, BatchFlags* flags) {
     BATON_ASSIGN_OR_RETURN(flags->part, ParsePart(flags->part_text));
     return absl::OkStatus();
   });
+}
+
+int32_t ConcurrencyOf(const BatchFlags& flags) {
+  constexpr int32_t kAtAService = 128;
+  if (flags.concurrency) return *flags.concurrency;
+  if (flags.model.empty()) return kAtAService;
+  const int64_t places = int64_t{flags.own.decode} * flags.own.engine.max_num_seqs;
+  return static_cast<int32_t>(std::min<int64_t>(2 * places, kMaxConcurrency));
 }
 
 std::vector<std::string> ServeArguments(const FlagSet& set, const BatchFlags& flags) {

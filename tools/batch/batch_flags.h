@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,12 +27,16 @@ struct BatchFlags {
   std::string model;  // directory; "" = the service that is there
   std::string part_text;
   BatchPart part;
-  int32_t concurrency = 128;
+  std::optional<int32_t> concurrency;
   base::Duration patience = std::chrono::minutes(15);
   bool retry_failed = false;
   ClientFlags client;
   ServeFlags own;  // of workers that are started here
 };
+
+// How many requests are under way at once: as said, else as many as fill workers of our own twice,
+// so that the next ones wait at the router when places become free, else 128.
+int32_t ConcurrencyOf(const BatchFlags& flags);
 
 void BindBatch(FlagSet* set, BatchFlags* flags);
 

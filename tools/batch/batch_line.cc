@@ -19,6 +19,18 @@ constexpr size_t kMaxIdBytes = 1024;
 constexpr int64_t kCompletionsLimit = 16;
 constexpr int64_t kBytesPerToken = 4;
 
+// A router takes 32 in a body. What writes JSON goes as deep as the JSON does.
+constexpr int kMaxDepth = 64;
+
+// Discarded where it is no JSON; `*too_deep` says of JSON that it is left out for its depth.
+OrderedJson Parsed(std::string_view text, bool* too_deep) {
+  const auto shallow = [too_deep](int depth, OrderedJson::parse_event_t, const OrderedJson&) {
+    *too_deep |= depth > kMaxDepth;
+    return depth <= kMaxDepth;
+  };
+  return OrderedJson::parse(text, shallow, /*allow_exceptions=*/false);
+}
+
 absl::Status Wrong(std::string_view what) {
   return absl::InvalidArgumentError({what.data(), what.size()});
 }
@@ -81,7 +93,12 @@ BatchLine ParseBatchLine(std::string_view text) {
     line.wrong = Wrong(absl::StrCat("the line has more than ", kMaxLineBytes, " bytes"));
     return line;
   }
-  OrderedJson json = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
+  bool too_deep = false;
+  OrderedJson json = Parsed(text, &too_deep);
+  if (too_deep) {
+    line.wrong = Wrong(absl::StrCat("the line nests more than ", kMaxDepth, " levels"));
+    return line;
+  }
   if (!json.is_object()) {
     line.wrong = Wrong(
         "the line is no JSON object; expected {\"custom_id\": …, \"method\": \"POST\", \"url\": …, "

@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::json;
 using Pointer = Json::json_pointer;
 
-Json Parsed(const std::string& body) {
+Json ParsedBody(const std::string& body) {
   return Json::parse(body, nullptr, /*allow_exceptions=*/false);
 }
 
@@ -42,7 +42,7 @@ Verdict VerdictOf(const HttpAnswer& answer) {
 }
 
 std::optional<int64_t> TokensOfBody(const std::string& body) {
-  const Json json = Parsed(body);
+  const Json json = ParsedBody(body);
   if (!json.is_object()) return std::nullopt;
   const Pointer tokens("/usage/completion_tokens");
   if (!json.contains(tokens) || !json[tokens].is_number_integer()) return 0;
@@ -51,7 +51,7 @@ std::optional<int64_t> TokensOfBody(const std::string& body) {
 
 std::string Describe(const HttpAnswer& answer) {
   if (answer.status == 0) return answer.trouble;
-  const std::string message = TextAt(Parsed(answer.body), "/error/message");
+  const std::string message = TextAt(ParsedBody(answer.body), "/error/message");
   return absl::StrCat("HTTP ", answer.status, message.empty() ? "" : ": ", message);
 }
 

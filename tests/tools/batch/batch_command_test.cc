@@ -7,6 +7,7 @@
 #include "nlohmann/json.hpp"
 #include "tests/tools/batch/batch_files.h"
 #include "tests/tools/run_tool.h"
+#include "tools/batch/batch_flags.h"
 
 // `baton batch` against a service that answers as it is told.
 namespace baton::batch {
@@ -220,6 +221,34 @@ TEST_F(BatchCommand, NothingIsSentForWhatIsTypedWrong) {
   EXPECT_THAT(error({in, out, server, "--part", "2/2"}), HasSubstr("--part '2/2'"));
   EXPECT_THAT(error({in, out, "--server", "nowhere"}), HasSubstr("--server"));
   EXPECT_EQ(requests_, 0);
+}
+
+TEST(BatchFlags, ConcurrencyFillsOwnWorkersTwice) {
+  const auto concurrency = [](const std::vector<std::string>& arguments) {
+    BatchFlags flags;
+    FlagSet set("baton batch", "batch", "");
+    BindBatch(&set, &flags);
+    const absl::Status parsed = set.Parse(arguments, {});
+    EXPECT_TRUE(parsed.ok()) << parsed;
+    return ConcurrencyOf(flags);
+  };
+  EXPECT_EQ(concurrency({"in", "out"}), 128);
+  EXPECT_EQ(concurrency({"in", "out", "DIR", "--decode", "3", "--max-num-seqs", "10"}), 60);
+  EXPECT_EQ(concurrency({"in", "out", "DIR", "--concurrency", "7"}), 7);
+}
+
+TEST(BatchFlags, OwnWorkersGetWhatWasGivenAndNoMore) {
+  BatchFlags flags;
+  FlagSet set("baton batch", "batch", "");
+  BindBatch(&set, &flags);
+  ASSERT_TRUE(set.Parse({"in", "out", "DIR", "--mode", "unified", "--threads", "2", "--patience",
+                         "3s", "--eos-log", "rows"},
+                        {})
+                  .ok());
+  EXPECT_THAT(ServeArguments(set, flags),
+              ::testing::ElementsAre("DIR", "--host=127.0.0.1", "--port=0", "--admin-port=0",
+                                     "--http-port=0", "--log-level=warn", "--eos-log=off",
+                                     "--mode=unified", "--eos-log=rows", "--threads=2"));
 }
 
 TEST_F(BatchCommand, WithoutAServiceItSaysSo) {

@@ -12,6 +12,10 @@ std::string LineWith(const std::string& url, const std::string& body) {
   return R"({"custom_id":"a","method":"POST","url":")" + url + R"(","body":)" + body + "}";
 }
 
+std::string Nested(size_t levels) {
+  return R"({"prompt":)" + std::string(levels, '[') + std::string(levels, ']') + "}";
+}
+
 std::string WhatIsWrong(const std::string& text) {
   const absl::Status wrong = ParseBatchLine(text).wrong;
   return {wrong.message().data(), wrong.message().size()};
@@ -39,6 +43,10 @@ TEST(BatchLine, SaysWhatIsWrong) {
   EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", "[]")), HasSubstr("body is []"));
   EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", R"({"stream":true})")), HasSubstr("stream"));
   EXPECT_EQ(WhatIsWrong(LineWith("/v1/completions", R"({"stream":null})")), "");
+  EXPECT_EQ(WhatIsWrong(LineWith("/v1/completions", Nested(60))), "");
+  EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", Nested(70))), HasSubstr("64 levels"));
+  EXPECT_THAT(WhatIsWrong(LineWith("/v1/completions", Nested(3'000'000))), HasSubstr("64 levels"));
+  EXPECT_THAT(WhatIsWrong(R"({"custom_id":)" + std::string(3'000'000, '[')), HasSubstr("levels"));
   EXPECT_THAT(WhatIsWrong(std::string(kMaxLineBytes + 1, ' ')), HasSubstr("bytes"));
 }
 
