@@ -37,16 +37,16 @@ TEST(UnknownVariableWarnings, ShortNamesMustBeNearer) {
 
 TEST(UnknownVariableWarnings, NothingIsSaidOfWhatKubernetesSets) {
   const std::vector<std::string> known = {"BATON_SERVICE_HOSTS", "BATON_SERVICE_PORTS",
-                                          "BATON_A_PORT_8_TCP_ADDRS", "BATON_PORTS",
+                                          "BATON_A_PORT_8_TCP_ADDRS", "BATON_HTTP_PORTS",
                                           "BATON_SERVICE_PORT_GRPCS"};
   EXPECT_THAT(UnknownVariableWarnings({{"BATON_SERVICE_HOST", "10.0.0.1"},
                                        {"BATON_SERVICE_PORT", "50051"},
                                        {"BATON_SERVICE_PORT_GRPC", "50051"},
-                                       {"BATON_PORT", "tcp://10.0.0.1:50051"},
+                                       {"BATON_HTTP_PORT", "tcp://10.0.0.1:50051"},
                                        {"BATON_A_PORT_8_TCP_ADDR", "10.0.0.1"}},
                                       known),
               IsEmpty());
-  EXPECT_EQ(UnknownVariableWarnings({{"BATON_PORT", "5"}}, known).size(), 1u);
+  EXPECT_EQ(UnknownVariableWarnings({{"BATON_HTTP_PORT", "5"}}, known).size(), 1u);
 }
 
 }  // namespace

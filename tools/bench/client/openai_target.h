@@ -26,10 +26,10 @@ struct OpenAiClientOptions {
   // kMask and kContinue both send "ignore_eos": what it does is the server's (vLLM feeds EOS back,
   // llama.cpp masks it).
   EosMode eos = EosMode::kHonor;
-  std::string tag;          // "baton.tag", which other servers do not know; empty = not sent
-  std::string api_key;      // empty = $OPENAI_API_KEY, if that is set
-  std::string as_tenant;    // header "baton-tenant"; empty = not sent
-  bool stream = true;       // answers come as events
+  std::string tag;        // "baton.tag", which other servers do not know; empty = not sent
+  std::string api_key;    // empty = $OPENAI_API_KEY, if that is set
+  std::string as_tenant;  // header "baton-tenant"; empty = not sent
+  bool stream = true;     // answers come as events
   // The host is looked up once, at the start. Else again as it is needed, because it may move.
   bool look_up_once = true;
   TlsOptions tls;           // for https: our certificate and the CA of the server's
