@@ -19,7 +19,8 @@ constexpr base::Duration kSyncEvery = std::chrono::seconds(5);
 constexpr int kAttempts = 5;
 constexpr int64_t kMaxBytesUnderWay = int64_t{256} << 20;
 constexpr int kFailuresTold = 10;
-constexpr int kWrongLinesAtOnce = 256;
+// Before answers are looked after again.
+constexpr int kLinesAtOnce = 256;
 
 std::string TextOfStatus(const absl::Status& status) {
   return {status.message().data(), status.message().size()};
@@ -62,7 +63,7 @@ absl::Status BatchRun::Run() {
       const base::Instant now = clock_.Now();
       base::Instant until = now + kLookEvery;
       if (window_.not_before() > now) until = std::min(until, window_.not_before());
-      status = TakeArrivals(complete() ? now : until);
+      status = TakeArrivals(complete() || MaySend() ? now : until);
     }
     if (status.ok()) status = Tick();
   }
@@ -78,14 +79,16 @@ const InputLine* BatchRun::Peek() const {
   return next_ < lines_.size() ? &lines_[next_] : nullptr;
 }
 
+bool BatchRun::MaySend() const {
+  const InputLine* const line = Peek();
+  const size_t under_way = sent_.size() - free_.size();
+  return line != nullptr && !free_.empty() && window_.May(under_way, clock_.Now()) &&
+         (under_way == 0 || bytes_under_way_ + line->bytes <= kMaxBytesUnderWay);
+}
+
 absl::Status BatchRun::FillSlots() {
-  for (int wrong = 0; wrong < kWrongLinesAtOnce;) {
-    const InputLine* const line = Peek();
-    const size_t under_way = sent_.size() - free_.size();
-    if (line == nullptr || free_.empty() || !window_.May(under_way, clock_.Now())) break;
-    if (under_way > 0 && bytes_under_way_ + line->bytes > kMaxBytesUnderWay) break;
+  for (int lines = 0; lines < kLinesAtOnce && MaySend(); ++lines) {
     BATON_RETURN_IF_ERROR(SendNext());
-    if (sent_.size() - free_.size() == under_way) ++wrong;
   }
   return absl::OkStatus();
 }

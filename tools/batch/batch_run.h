@@ -54,6 +54,7 @@ class BatchRun final {
     std::string custom_id;
   };
 
+  bool MaySend() const;
   absl::Status FillSlots();
   absl::Status SendNext();
   absl::Status TakeArrivals(base::Instant deadline);
