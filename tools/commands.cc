@@ -10,12 +10,14 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 21> kCommands = {{
+constexpr std::array<Command, 23> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
     {"bench", "load a server, measure it, find the highest load within limits", &BenchCommand},
     {"batch", "answer a file of requests, and go on where it was interrupted", &BatchCommand},
+    {"plan", "how many workers of which kind a load needs", &PlanCommand},
+    {"sim measure", "time the steps of one worker on this machine", &SimMeasureCommand},
     {"sim fit", "how long steps take, from measured ones", &SimFitCommand},
     {"sim", "simulate a cluster under a load", &SimCommand},
     {"probe", "ask a server for its health", &ProbeCommand},

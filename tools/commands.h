@@ -32,6 +32,8 @@ int BenchCommand(const Invocation& call);
 int BatchCommand(const Invocation& call);
 int SimCommand(const Invocation& call);
 int SimFitCommand(const Invocation& call);
+int SimMeasureCommand(const Invocation& call);
+int PlanCommand(const Invocation& call);
 int ProbeCommand(const Invocation& call);
 int EosTailCommand(const Invocation& call);
 int EosStatsCommand(const Invocation& call);

@@ -55,6 +55,8 @@ MAY["tools/sim"] = MAY["tools"] + ("common/kv", "common/sched", "common/engine/f
                                    "common/worker/timeouts.h", "router/placement", "router/workers",
                                    "router/router_options.h", "tools/bench/plan",
                                    "tools/bench/figures", "tools/eos")
+# A plan is found by simulation, and measures the engine that is served.
+MAY["tools/planner"] = MAY["tools/sim"] + ("tools/sim", "tools/serve", "common/engine")
 MAY["prefill_worker"] = MAY["decode_worker"] = MAY["common/worker"] + ("common/worker",)
 
 # Folders inside a part: each may include those that stand before it in its row ("*": the headers directly

@@ -130,7 +130,7 @@ void Cluster::SumUp(double end) {
   outcome_.full = counts.full;
   outcome_.handoffs = counts.handoffs;
   outcome_.handoff_bytes = counts.handoff_bytes;
-  double busy = 0;
+  double busy = 0, prefill_busy = 0;
   for (const auto* const group : {&fleet_.decode, &fleet_.prefill}) {
     for (const FleetWorker& worker : *group) {
       const WorkerTotals& totals = worker.engine->totals();
@@ -143,10 +143,14 @@ void Cluster::SumUp(double end) {
       outcome_.revocations += figures.revocations;
       outcome_.prefix_queries += figures.prefix_queries;
       outcome_.prefix_hits += figures.prefix_hits;
-      if (worker.kind == WorkerKind::kDecode) busy += base::Seconds(totals.busy);
+      (worker.kind == WorkerKind::kDecode ? busy : prefill_busy) += base::Seconds(totals.busy);
     }
   }
-  outcome_.busy_share = end > 0 ? busy / (end * static_cast<double>(fleet_.decode.size())) : 0;
+  const auto share = [end](double time, size_t workers) {
+    return end > 0 && workers > 0 ? time / (end * static_cast<double>(workers)) : 0;
+  };
+  outcome_.busy_share = share(busy, fleet_.decode.size());
+  outcome_.prefill_busy_share = share(prefill_busy, fleet_.prefill.size());
 }
 
 absl::Status Cluster::CheckAllEmpty() const {

@@ -51,7 +51,8 @@ struct ClusterOutcome {
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
   uint64_t handoffs = 0;
   double handoff_bytes = 0;
-  double busy_share = 0;  // of decode workers' time until the last answer
+  double busy_share = 0;          // of decode workers' time until the last answer
+  double prefill_busy_share = 0;  // likewise of prefill workers'; 0 without any
   // Of decode workers' pools, over their time until the last arrival.
   double kv_p50 = 0, kv_p95 = 0;
   // The same over time until the last answer: means over spans of `span`.

@@ -230,6 +230,8 @@ absl::Status SetPredictor(const SimFlags& flags, WorkerSetup* worker) {
 
 }  // namespace
 
+void BindSimLoad(FlagSet* set, SimFlags* flags) { BindLoad(set, flags); }
+
 void BindSim(FlagSet* set, SimFlags* flags) {
   BindLoad(set, flags);
   BindCluster(set, flags);

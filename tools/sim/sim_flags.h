@@ -60,6 +60,8 @@ struct SimFlags {
 };
 
 void BindSim(FlagSet* set, SimFlags* flags);
+// Only the flags of the load.
+void BindSimLoad(FlagSet* set, SimFlags* flags);
 
 // What the flags say of the load of a run; `run` counts from 0.
 absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run);
