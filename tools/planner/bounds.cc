@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "tools/bench/figures/statistics.h"
 
 namespace baton::planner {
 namespace {
@@ -25,26 +27,37 @@ double LimitOf(const bench::Slo& slo, bench::SloMetric metric) {
   return std::numeric_limits<double>::infinity();
 }
 
-// The share of a run's requests that would keep every limit if each were alone.
-double ShareAlone(const Question& question, const simulator::StepCost& cost) {
-  const double ttft = LimitOf(question.slo, bench::SloMetric::kTtft);
-  const double tpot = LimitOf(question.slo, bench::SloMetric::kTpot);
-  const double e2e = LimitOf(question.slo, bench::SloMetric::kE2e);
+// What requests would see of each limit if they were alone.
+struct Alone {
+  double share = 1;                          // of requests that keep all limits
+  std::vector<std::vector<double>> seen_ms;  // by limit
+};
+
+Alone SeenAlone(const Question& question, const simulator::StepCost& cost) {
   const bool cached = question.facts.prompt_tokens < question.facts.input_tokens;
-  double kept = 0, all = 0;
-  for (const simulator::SimRequest& request : question.runs.front().requests) {
+  Alone alone{.seen_ms = std::vector<std::vector<double>>(question.slo.limits.size())};
+  double kept = 0;
+  const std::vector<simulator::SimRequest>& requests = question.runs.front().requests;
+  for (const simulator::SimRequest& request : requests) {
     const double input = cached ? 1 : request.input_tokens;
-    const double output = request.output_tokens;
+    const double rest = request.output_tokens - 1;
     const double first = kMilli * PromptTime(cost, input, input * (input + 1) / 2,
                                              question.model.max_prefill_tokens);
-    const double context = request.input_tokens + output / 2;
+    const double context = request.input_tokens + rest / 2;
     const double next = kMilli * (cost.step + cost.row + cost.kv_token * context);
-    const bool keeps =
-        first <= ttft && (output < 2 || next <= tpot) && first + (output - 1) * next <= e2e;
+    bool keeps = true;
+    for (size_t i = 0; i < question.slo.limits.size(); ++i) {
+      const bench::SloLimit& limit = question.slo.limits[i];
+      const double value = limit.metric == bench::SloMetric::kTtft   ? first
+                           : limit.metric == bench::SloMetric::kTpot ? (rest > 0 ? next : 0)
+                                                                     : first + rest * next;
+      alone.seen_ms[i].push_back(value);
+      keeps = keeps && value <= limit.limit_ms;
+    }
     kept += keeps ? 1 : 0;
-    ++all;
   }
-  return all > 0 ? kept / all : 1;
+  alone.share = requests.empty() ? 1 : kept / static_cast<double>(requests.size());
+  return alone;
 }
 
 // Sequences that a worker's cache holds when all are of mean length.
@@ -66,20 +79,27 @@ int32_t AtLeastOne(double workers) {
   return std::max(1, static_cast<int32_t>(std::ceil(std::min(workers, 1e6))));
 }
 
-std::string WhyImpossible(const Question& question, const WorkerBuild& build,
-                          const Bounds& bounds) {
+std::string WhyImpossible(const Question& question, const WorkerBuild& build) {
   const double longest = question.facts.longest;
   const double fits = build.kv_bytes_most / build.kv_bytes_per_token;
   if (longest + question.model.block_size > fits) {
     return absl::StrFormat("the longest request has %.0f tokens, a worker's KV cache %.0f", longest,
                            fits);
   }
-  const double share = ShareAlone(question, build.cost);
-  if (share >= question.slo.percentile / 100) return "";
+  Alone alone = SeenAlone(question, build.cost);
+  if (alone.share >= question.slo.percentile / 100) return "";
+  std::vector<std::string> would;
+  for (size_t i = 0; i < alone.seen_ms.size(); ++i) {
+    const bench::SloLimit& limit = question.slo.limits[i];
+    std::ranges::sort(alone.seen_ms[i]);
+    const double seen = bench::PercentileOfSorted(alone.seen_ms[i], question.slo.percentile);
+    would.push_back(absl::StrFormat("%s=%.4gms", std::string(bench::SloMetricName(limit.metric)),
+                                    std::max(seen, limit.limit_ms)));
+  }
   return absl::StrFormat(
-      "even alone only %.4g %% of the requests would keep the SLO (mean TTFT %.4g ms, mean TPOT "
-      "%.4g ms)",
-      100 * share, bounds.ttft_ms, bounds.tpot_ms);
+      "even a request that meets nobody keeps the SLO in %.4g %% of the cases only; %s would be "
+      "kept",
+      100 * alone.share, absl::StrJoin(would, ","));
 }
 
 }  // namespace
@@ -93,7 +113,7 @@ Bounds BoundsOf(const Question& question, const WorkerBuild& build) {
   const double alone = cost.step + cost.row + cost.kv_token * facts.length;
   bounds.ttft_ms = kMilli * prompt;
   bounds.tpot_ms = kMilli * alone;
-  bounds.impossible = WhyImpossible(question, build, bounds);
+  bounds.impossible = WhyImpossible(question, build);
   bounds.batch = LargestBatch(question, build);
   // In a closed loop users bring as much as is served, so only places bound the number.
   if (facts.rate <= 0) {

@@ -12,6 +12,10 @@ namespace {
 
 using simulator::SimFigures;
 
+// Of the rate at which requests come: what is served where less is served than comes. A run that
+// ends takes a while longer than its load, so that even a fast cluster serves somewhat less.
+constexpr double kOverloaded = 0.75;
+
 std::string Count(int32_t number, const char* what) {
   return absl::StrFormat("%d %s%s", number, what, number == 1 ? "" : "s");
 }
@@ -56,8 +60,9 @@ std::string LoadText(const PlanReport& report) {
   if (load.trace.empty()) {
     absl::StrAppend(&text, ", input ", load.input_tokens, ", output ", load.output_tokens);
   }
-  absl::StrAppendFormat(&text, ": on the mean %.0f prompt and %.0f answer tokens, %d requests",
+  absl::StrAppendFormat(&text, ": on the mean %.0f prompt and %.0f answer tokens, %s%d requests",
                         facts.input_tokens, facts.output_tokens,
+                        load.trace.empty() ? "" : "its first ",
                         report.question.runs.front().requests.size());
   return text;
 }
@@ -208,24 +213,36 @@ std::string NoPlanText(const PlanReport& report) {
     absl::StrAppend(&text, "The load needs at least ", plan.devices_needed,
                     " devices; there may be ", report.question.max_devices, " (--max-devices).\n");
   }
-  if (!plan.nearest) return text;
+  if (!plan.nearest) {
+    const bool fits = !plan.builds.empty();
+    return absl::StrCat(text, "What would do: ",
+                        fits ? "the limits that stand below, or a faster device.\n"
+                             : "devices with more memory, or more of them in one machine; or fewer "
+                               "bytes per weight (--dtype, --quantization).\n");
+  }
   const Trial& nearest = *plan.nearest;
   absl::StrAppendFormat(&text, "Nearest: %s: %.2f %% of requests keep it; %s.\n\n%s\n",
                         ClusterText(report, nearest), 100 * nearest.good_share,
                         TightestText(report, nearest.tightest()), ExpectedText(report, nearest));
-  std::vector<std::string> limits;
-  for (const LimitKept& kept : nearest.limits) {
-    limits.push_back(absl::StrFormat("%s=%.4gms",
-                                     std::string(bench::SloMetricName(kept.limit.metric)),
-                                     std::max(kept.limit.limit_ms, kept.at_percentile_ms)));
+  std::vector<std::string> would;
+  // Beyond its capacity a cluster's times say how long the load lasted, and nothing else.
+  const double served = nearest.Mean([](const SimFigures& run) { return run.request_throughput; });
+  if (served >= kOverloaded * report.question.facts.rate) {
+    std::vector<std::string> limits;
+    for (const LimitKept& kept : nearest.limits) {
+      limits.push_back(absl::StrFormat("%s=%.4gms",
+                                       std::string(bench::SloMetricName(kept.limit.metric)),
+                                       std::max(kept.limit.limit_ms, kept.at_percentile_ms)));
+    }
+    would.push_back(absl::StrCat("limits of about ", absl::StrJoin(limits, ",")));
   }
-  absl::StrAppend(&text, "What would do: limits of about ", absl::StrJoin(limits, ","));
   if (plan.bearable && *plan.bearable > 0) {
-    absl::StrAppendFormat(&text, "; or %.2g requests/s, %.0f %% of the load",
-                          *plan.bearable * report.question.facts.rate, 100 * *plan.bearable);
+    would.push_back(absl::StrFormat("%.2g requests/s, %.0f %% of the load",
+                                    *plan.bearable * report.question.facts.rate,
+                                    100 * *plan.bearable));
   }
-  return absl::StrCat(
-      text, report.hardware ? "; or more devices (--max-devices).\n" : "; or a faster machine.\n");
+  would.push_back(report.hardware ? "more devices (--max-devices)" : "a faster machine");
+  return absl::StrCat(text, "What would do: ", absl::StrJoin(would, "; or "), ".\n");
 }
 
 }  // namespace

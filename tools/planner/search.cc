@@ -52,6 +52,8 @@ class Searcher final {
   // The most workers of a family that may still be a better plan.
   int32_t Most(const Family& family) const;
   absl::Status SayWhatWould();
+  // Simulates as many workers as there may be, where reckoning said that they are too few.
+  absl::Status TryTheMost(const std::vector<Family>& families);
 
   const Question& question_;
   Plan plan_;
@@ -74,7 +76,8 @@ Candidate Searcher::Start(const Family& family, int32_t workers) const {
     const double all = bounds.prefill_share + bounds.decode_share;
     const double part = all > 0 ? bounds.prefill_share / all : 0.5;
     const auto prefill = static_cast<int32_t>(std::lround(part * workers));
-    candidate.prefill = std::clamp(prefill, bounds.prefill, workers - bounds.decode);
+    const int32_t least = std::min(bounds.prefill, workers - 1);
+    candidate.prefill = std::clamp(prefill, least, std::max(least, workers - bounds.decode));
     candidate.decode = workers - candidate.prefill;
   }
   int32_t batch = PowerOfTwoAtMost(bounds.batch);
@@ -207,6 +210,16 @@ absl::Status Searcher::SayWhatWould() {
   return absl::OkStatus();
 }
 
+absl::Status Searcher::TryTheMost(const std::vector<Family>& families) {
+  for (const Family& family : families) {
+    const int32_t most = Most(family);
+    if (most < (family.unified ? 1 : 2)) continue;
+    BATON_ASSIGN_OR_RETURN(const Trial trial, TryOnce(Start(family, most), 1));
+    NoteMiss(trial);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> Searcher::Run() {
   for (const WorkerBuild& build : question_.builds) {
     plan_.builds.push_back({.build = &build, .bounds = BoundsOf(question_, build)});
@@ -223,6 +236,7 @@ absl::StatusOr<Plan> Searcher::Run() {
     return family.least() * family.of->build->devices;
   });
   for (const Family& family : families) BATON_RETURN_IF_ERROR(SearchFamily(family));
+  if (!plan_.best && misses_.empty()) BATON_RETURN_IF_ERROR(TryTheMost(families));
   for (const Trial& miss : misses_) {
     std::optional<Trial>& slot = plan_.best ? plan_.cheaper : plan_.nearest;
     if (plan_.best && miss.candidate.devices() >= plan_.best->candidate.devices()) continue;

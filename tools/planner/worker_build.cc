@@ -57,8 +57,8 @@ absl::Status CheckFits(const WorkerBuild& build, const Hardware& hardware) {
   const double usable = hardware.memory_bytes * hardware.memory_share;
   if (build.kv_bytes_most > 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "%d %s of %.1f GB: weights %.1f GB and activations %.1f GB leave nothing of the %.1f GB that "
-      "a worker may fill",
+      "workers of %d %s of %.1f GB: weights of %.1f GB and activations of %.1f GB leave nothing of "
+      "the %.1f GB of each that may be filled",
       build.ranks, build.ranks == 1 ? "device" : "devices", hardware.memory_bytes / 1e9,
       build.weight_bytes / 1e9, build.activation_bytes / 1e9, usable / 1e9));
 }
