@@ -19,7 +19,10 @@ namespace {
 constexpr int32_t kMostBatch = 64;
 constexpr int32_t kDecodeSteps = 20;  // of a full batch
 constexpr int32_t kPromptRounds = 5;
-constexpr int64_t kMostTokens = 16384;  // of one batch, so that a measurement takes seconds
+constexpr int64_t kMostTokens = 16384;  // of one batch
+// Where so much time is gone, larger sizes are left out: a measurement should take seconds.
+constexpr base::Duration kEnoughTime = std::chrono::seconds(20);
+constexpr size_t kFewestSizes = 5;  // of prompts, and of batches, that are measured all the same
 constexpr base::Duration kPatience = std::chrono::seconds(60);  // for one step
 
 double MedianOf(std::vector<double>* values) {
@@ -134,18 +137,24 @@ absl::StatusOr<nlohmann::ordered_json> MeasureSteps(const std::string& model_dir
   const int32_t positions = model->config.max_positions;
   BATON_ASSIGN_OR_RETURN(const auto measurement,
                          Measurement::Start(model.get(), options.max_prefill_tokens));
+  const base::SteadyClock clock;
+  const base::Instant begin = clock.Now();
+  const auto enough = [&](const char* kind) {
+    return clock.Now() - begin > kEnoughTime && json[kind].size() >= kFewestSizes;
+  };
   for (const int32_t tokens : {16, 32, 64, 128, 256, 512, 1024, 2048}) {
-    if (tokens > options.max_prefill_tokens || tokens + 2 > positions) continue;
+    if (tokens > options.max_prefill_tokens || tokens + 2 > positions || enough("prefill"))
+      continue;
     BATON_ASSIGN_OR_RETURN(const double ms, measurement->Prompt(tokens));
     json["prefill"].push_back({{"count", 1}, {"tokens", tokens}, {"ms", ms}});
   }
-  for (const int32_t batch : {1, 2, 4, 8, 16, 32, kMostBatch}) {
-    for (const int32_t context : {32, 128, 512, 1024}) {
+  for (const int32_t context : {32, 128, 512, 1024}) {
+    for (const int32_t batch : {1, 2, 4, 8, 16, 32, kMostBatch}) {
       // Sequences that begin first generate while the others' prompts are read.
       const int64_t all = int64_t{batch} * context;
       const auto earlier = static_cast<int32_t>(all / options.max_prefill_tokens) + 1;
       const int32_t answer = kDecodeSteps + earlier;
-      if (all > kMostTokens || context + answer + 1 > positions) continue;
+      if (all > kMostTokens || context + answer + 1 > positions || enough("decode")) continue;
       BATON_ASSIGN_OR_RETURN(const double ms, measurement->Batch(batch, context, answer));
       json["decode"].push_back({{"batch", batch},
                                 {"context", context},

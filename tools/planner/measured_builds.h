@@ -14,7 +14,7 @@ namespace baton::planner {
 struct MeasuredOptions {
   std::string program;  // path of the `baton` binary
   std::string model_dir;
-  std::vector<std::string> arguments;  // of `baton sim measure`, beside DIR and --threads
+  std::vector<std::string> arguments;  // of `baton sim measure` and `baton serve`
   int32_t cores = 1;                   // that workers may use
   uint64_t seed = 1;                   // of the steps that a fit keeps aside
   // Is told what is measured.

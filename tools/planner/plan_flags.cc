@@ -47,7 +47,7 @@ void BindQuestion(FlagSet* set, PlanFlags* flags) {
       With(IntFlag("tensor-parallel-size", &flags->tensor_parallel_size, {.min = 0, .max = 64}),
            group, "devices of a worker; 0: whatever is best"));
   set->Add(With(DoubleFlag("message-ms", &flags->load.message_ms, {.min = 0, .max = 1e4}), group,
-                "time of a message between two processes, one way"));
+                "time of a message between two processes, one way; measured where the rest is"));
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), group, "as one JSON object")));
 }
 

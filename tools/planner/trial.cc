@@ -53,7 +53,8 @@ simulator::ClusterSetup SetupOf(const Question& question, const Candidate& candi
   simulator::ClusterSetup setup;
   setup.workers = candidate.decode;
   setup.prefill_workers = candidate.prefill;
-  setup.message = question.message;
+  setup.message =
+      build.message_ms ? base::Duration(std::llround(1e6 * *build.message_ms)) : question.message;
   setup.handoff_bytes_per_s = question.handoff_bytes_per_s;
   setup.kv_bytes_per_token = build.handoff_bytes_per_token;
   setup.max_num_queued_reqs = kMostWaiting;

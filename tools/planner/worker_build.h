@@ -32,7 +32,8 @@ struct WorkerBuild {
   // Costs that were measured while so many workers ran side by side hold for that many.
   std::optional<int32_t> only_workers;
   simulator::StepCost cost;
-  double cost_error = 0;  // of a fit, on steps that it was not fitted to
+  double cost_error = 0;             // of a fit, on steps that it was not fitted to
+  std::optional<double> message_ms;  // of a message between two processes, where it was measured
   // Of one device, or of the worker on this machine; bytes.
   double weight_bytes = 0, activation_bytes = 0, kept_free_bytes = 0;
   double kv_bytes_most = 0;       // over all ranks
