@@ -137,6 +137,8 @@ void BindPlan(FlagSet* set, PlanFlags* flags) {
   // Lengths come from --input-tokens and --output-tokens or a trace, and requests give no limit.
   set->Remove("answers");
   set->Remove("max-tokens");
+  set->Edit("requests").help = "how many; 0: what lasts a minute and eight answers";
+  set->Edit("warmup").help = "who comes before is not judged; 0: a fifth under --rate";
   BindModelUse(set, flags);
   set->AddCheck([set, flags] { return CheckPlanFlags(*set, *flags); });
 }

@@ -28,15 +28,16 @@ Json TimesJson(const Trial& trial, Member member) {
 }
 
 Json ExpectedJson(const PlanReport& report, const Trial& trial) {
+  const Served served = ServedBy(report, trial);
   const auto mean = [&](double (*figure)(const SimFigures&)) { return trial.Mean(figure); };
   return {
       {"ttft_ms", TimesJson(trial, &SimFigures::ttft_ms)},
       {"tpot_ms", TimesJson(trial, &SimFigures::tpot_ms)},
       {"e2e_ms", TimesJson(trial, &SimFigures::e2e_ms)},
-      {"goodput", mean([](const SimFigures& run) { return run.goodput.value_or(0); })},
+      {"goodput", served.good_requests},
       {"goodput_share", mean([](const SimFigures& run) { return run.goodput_share.value_or(0); })},
-      {"request_throughput", mean([](const SimFigures& run) { return run.request_throughput; })},
-      {"output_throughput", mean([](const SimFigures& run) { return run.output_throughput; })},
+      {"request_throughput", served.requests},
+      {"output_throughput", served.output_tokens},
       {"busy_share", mean([](const SimFigures& run) { return run.cluster.busy_share; })},
       {"prefill_busy_share",
        mean([](const SimFigures& run) { return run.cluster.prefill_busy_share; })},
@@ -141,24 +142,48 @@ std::string BenchCommandOf(const PlanReport& report) {
   return absl::StrCat("baton bench ", absl::StrJoin(BenchLoad(report.flags, report.question), " "));
 }
 
+bool IsOverloaded(const PlanReport& report, const Trial& trial) {
+  // Even a fast cluster serves somewhat less over a run than comes while the load lasts.
+  constexpr double kServedShare = 0.75;
+  return trial.Mean([](const SimFigures& run) { return run.request_throughput; }) <
+         kServedShare * report.question.facts.rate;
+}
+
+Served ServedBy(const PlanReport& report, const Trial& trial) {
+  const auto mean = [&](double (*figure)(const SimFigures&)) { return trial.Mean(figure); };
+  Served served;
+  served.requests = mean([](const SimFigures& run) { return run.request_throughput; });
+  served.good_requests = mean([](const SimFigures& run) { return run.goodput.value_or(0); });
+  served.output_tokens = mean([](const SimFigures& run) { return run.output_throughput; });
+  const double rate = report.question.facts.rate;
+  if (rate <= 0 || served.requests <= 0 || IsOverloaded(report, trial)) return served;
+  const double completed = mean([](const SimFigures& run) {
+    return static_cast<double>(run.completed) / static_cast<double>(run.completed + run.refused);
+  });
+  served.output_tokens *= rate * completed / served.requests;
+  served.good_requests =
+      rate * mean([](const SimFigures& run) { return run.goodput_share.value_or(0); });
+  served.requests = rate * completed;
+  return served;
+}
+
 std::optional<double> JoulesPerToken(const PlanReport& report, const Trial& trial) {
   if (!report.hardware || !report.hardware->power) return std::nullopt;
   const Candidate& candidate = trial.candidate;
-  double watts = 0;
-  for (const SimFigures& run : trial.runs) {
-    watts += (candidate.decode * Watts(*report.hardware->power, run.cluster.busy_share) +
-              candidate.prefill * Watts(*report.hardware->power, run.cluster.prefill_busy_share)) *
-             candidate.build->devices;
-  }
-  double tokens = 0;
-  for (const SimFigures& run : trial.runs) tokens += run.output_throughput;
+  const Hardware::Power& power = *report.hardware->power;
+  const double decode = trial.Mean([](const SimFigures& run) { return run.cluster.busy_share; });
+  const double prefill =
+      trial.Mean([](const SimFigures& run) { return run.cluster.prefill_busy_share; });
+  const double watts = candidate.build->devices * (candidate.decode * Watts(power, decode) +
+                                                   candidate.prefill * Watts(power, prefill));
+  const double tokens = ServedBy(report, trial).output_tokens;
   if (tokens <= 0) return std::nullopt;
   return watts / tokens;
 }
 
 std::optional<double> PricePerMillionTokens(const PlanReport& report, const Trial& trial) {
   if (!report.hardware || !report.hardware->price_per_hour) return std::nullopt;
-  const double tokens = trial.Mean([](const SimFigures& run) { return run.output_throughput; });
+  const double tokens = ServedBy(report, trial).output_tokens;
   if (tokens <= 0) return std::nullopt;
   return *report.hardware->price_per_hour * trial.candidate.devices() / 3600 / tokens * 1e6;
 }

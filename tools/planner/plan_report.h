@@ -43,6 +43,15 @@ nlohmann::ordered_json PlanJson(const PlanReport& report);
 std::string ServeCommandOf(const PlanReport& report, const Trial& trial);
 std::string BenchCommandOf(const PlanReport& report);
 
+// What a cluster serves per second while the load lasts. A simulated run goes on for a while after
+// its last arrival, so that its own throughput is somewhat less.
+struct Served {
+  double requests = 0, good_requests = 0, output_tokens = 0;
+};
+Served ServedBy(const PlanReport& report, const Trial& trial);
+// Whether requests come faster than they are served.
+bool IsOverloaded(const PlanReport& report, const Trial& trial);
+
 // Of all devices, by how busy they are; empty where the device's power is not known.
 std::optional<double> JoulesPerToken(const PlanReport& report, const Trial& trial);
 std::optional<double> PricePerMillionTokens(const PlanReport& report, const Trial& trial);

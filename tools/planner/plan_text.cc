@@ -12,10 +12,6 @@ namespace {
 
 using simulator::SimFigures;
 
-// Of the rate at which requests come: what is served where less is served than comes. A run that
-// ends takes a while longer than its load, so that even a fast cluster serves somewhat less.
-constexpr double kOverloaded = 0.75;
-
 std::string Count(int32_t number, const char* what) {
   return absl::StrFormat("%d %s%s", number, what, number == 1 ? "" : "s");
 }
@@ -109,6 +105,7 @@ void AddMemory(const PlanReport& report, const Trial& trial, std::string* text) 
 }
 
 std::string ExpectedText(const PlanReport& report, const Trial& trial) {
+  const Served served = ServedBy(report, trial);
   std::string text =
       absl::StrFormat("%-15s %9s %9s %9s %9s\n", "expected", "mean", "P50", "P99", "limit");
   AddTimes(trial, "TTFT, ms", &SimFigures::ttft_ms, bench::SloMetric::kTtft, &text);
@@ -116,10 +113,9 @@ std::string ExpectedText(const PlanReport& report, const Trial& trial) {
   AddTimes(trial, "end to end, ms", &SimFigures::e2e_ms, bench::SloMetric::kE2e, &text);
   absl::StrAppendFormat(
       &text, "%-15s %.4g requests/s; in the worst of %s %.2f %% of requests keep the SLO\n",
-      "goodput", trial.Mean([](const SimFigures& run) { return run.goodput.value_or(0); }),
-      Count(static_cast<int32_t>(trial.runs.size()), "run"), 100 * trial.good_share);
-  absl::StrAppendFormat(&text, "%-15s %.4g tokens/s\n", "output",
-                        trial.Mean([](const SimFigures& run) { return run.output_throughput; }));
+      "goodput", served.good_requests, Count(static_cast<int32_t>(trial.runs.size()), "run"),
+      100 * trial.good_share);
+  absl::StrAppendFormat(&text, "%-15s %.4g tokens/s\n", "output", served.output_tokens);
   absl::StrAppendFormat(
       &text, "%-15s %.0f %% of the time", "busy",
       100 * trial.Mean([](const SimFigures& run) { return run.cluster.busy_share; }));
@@ -226,8 +222,7 @@ std::string NoPlanText(const PlanReport& report) {
                         TightestText(report, nearest.tightest()), ExpectedText(report, nearest));
   std::vector<std::string> would;
   // Beyond its capacity a cluster's times say how long the load lasted, and nothing else.
-  const double served = nearest.Mean([](const SimFigures& run) { return run.request_throughput; });
-  if (served >= kOverloaded * report.question.facts.rate) {
+  if (!IsOverloaded(report, nearest)) {
     std::vector<std::string> limits;
     for (const LimitKept& kept : nearest.limits) {
       limits.push_back(absl::StrFormat("%s=%.4gms",

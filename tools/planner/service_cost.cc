@@ -37,8 +37,8 @@ double MedianRun(const std::vector<Run>& runs, double (*figure)(const Run&)) {
 
 int32_t RequestsFor(int32_t under_way) { return std::max(12, 4 * under_way); }
 
-absl::StatusOr<Means> Served(const ServiceMeasurement& how, const std::string& server,
-                             int32_t under_way) {
+absl::StatusOr<Means> AskService(const ServiceMeasurement& how, const std::string& server,
+                                 int32_t under_way) {
   BATON_ASSIGN_OR_RETURN(const ScratchFolder folder, ScratchFolder::Make());
   const std::string out = folder.File("bench.json");
   BATON_RETURN_IF_ERROR(
@@ -126,8 +126,8 @@ absl::Status AddServiceCost(const ModelUse& model, const ServiceMeasurement& how
   Means served_few, served_many;
   {
     BATON_ASSIGN_OR_RETURN(auto service, Serve(how, workers));
-    BATON_ASSIGN_OR_RETURN(served_few, Served(how, service.second, workers));
-    BATON_ASSIGN_OR_RETURN(served_many, Served(how, service.second, kManyEach * workers));
+    BATON_ASSIGN_OR_RETURN(served_few, AskService(how, service.second, workers));
+    BATON_ASSIGN_OR_RETURN(served_many, AskService(how, service.second, kManyEach * workers));
     service.first.Stop();
   }
   BATON_ASSIGN_OR_RETURN(const Means few, Simulated(model, *build, workers));
