@@ -133,10 +133,10 @@ int PlanCommand(const Invocation& call) {
   planner::BindPlan(&set, &flags);
   if (const auto exit = call.Read(&set)) return *exit;
   if (const auto config = LoadModelConfig(flags.model_dir); !config.ok()) {
-    return ReportFatal(set.program(), FatalOf(config.status(), ExitCode::kModel,
-                                              "cannot read the model in " + flags.model_dir,
-                                              "a Hugging Face directory with a config.json of " +
-                                                  SupportedArchitectures()));
+    return ReportFatal(
+        set.program(),
+        FatalOf(config.status(), ExitCode::kModel, "cannot read the model in " + flags.model_dir,
+                "a Hugging Face directory with a config.json of " + SupportedArchitectures()));
   }
   const auto exit = MakePlan(set.program(), flags);
   if (exit.ok()) return *exit;

@@ -16,6 +16,11 @@ std::string Count(int32_t number, const char* what) {
   return absl::StrFormat("%d %s%s", number, what, number == 1 ? "" : "s");
 }
 
+// Milliseconds in four digits, or in as many as whole ones have.
+std::string Ms(double ms) {
+  return ms >= 1000 ? absl::StrFormat("%.0f", ms) : absl::StrFormat("%.4g", ms);
+}
+
 std::string MetricText(bench::SloMetric metric) {
   if (metric == bench::SloMetric::kTtft) return "TTFT";
   return metric == bench::SloMetric::kTpot ? "TPOT" : "end to end";
@@ -37,9 +42,9 @@ std::string ClusterText(const PlanReport& report, const Trial& trial) {
 }
 
 std::string TightestText(const PlanReport& report, const LimitKept& kept) {
-  return absl::StrFormat("%s at P%g is %.4g ms where %.4g ms are allowed",
+  return absl::StrFormat("%s at P%g is %s ms where %s ms are allowed",
                          MetricText(kept.limit.metric), report.question.slo.percentile,
-                         kept.at_percentile_ms, kept.limit.limit_ms);
+                         Ms(kept.at_percentile_ms), Ms(kept.limit.limit_ms));
 }
 
 std::string LoadText(const PlanReport& report) {
@@ -74,9 +79,9 @@ void AddTimes(const Trial& trial, const char* name, Times times, bench::SloMetri
     p50 += (run.*times).p50 / runs;
     p99 += (run.*times).p99 / runs;
   }
-  absl::StrAppendFormat(text, "%-15s %9.4g %9.4g %9.4g", name, mean, p50, p99);
+  absl::StrAppendFormat(text, "%-15s %9s %9s %9s", name, Ms(mean), Ms(p50), Ms(p99));
   for (const LimitKept& kept : trial.limits) {
-    if (kept.limit.metric == metric) absl::StrAppendFormat(text, " %9.4g", kept.limit.limit_ms);
+    if (kept.limit.metric == metric) absl::StrAppendFormat(text, " %9s", Ms(kept.limit.limit_ms));
   }
   absl::StrAppend(text, "\n");
 }
@@ -225,9 +230,9 @@ std::string NoPlanText(const PlanReport& report) {
   if (!IsOverloaded(report, nearest)) {
     std::vector<std::string> limits;
     for (const LimitKept& kept : nearest.limits) {
-      limits.push_back(absl::StrFormat("%s=%.4gms",
+      limits.push_back(absl::StrFormat("%s=%sms",
                                        std::string(bench::SloMetricName(kept.limit.metric)),
-                                       std::max(kept.limit.limit_ms, kept.at_percentile_ms)));
+                                       Ms(std::max(kept.limit.limit_ms, kept.at_percentile_ms))));
     }
     would.push_back(absl::StrCat("limits of about ", absl::StrJoin(limits, ",")));
   }

@@ -100,10 +100,10 @@ TEST_F(PlanCommandTest, EndsWithOneAndSaysWhyWhenNothingKeepsTheLimits) {
       ask({"--rate", "5", "--slo", "ttft=1s", "--dtype", "float32", "--tensor-parallel-size", "1"},
           "l4"),
       AllOf(HasSubstr("leave nothing"), HasSubstr("devices with more memory")));
-  EXPECT_THAT(
-      ask({"--rate", "40", "--slo", "ttft=1s,tpot=120ms", "--max-devices", "1"}, "l4"),
-      AllOf(HasSubstr("The load needs at least"), HasSubstr("Nearest: 1 device"),
-            HasSubstr("What would do: "), HasSubstr("% of the load"), Not(HasSubstr("limits of"))));
+  EXPECT_THAT(ask({"--rate", "40", "--slo", "ttft=1s,tpot=120ms", "--max-devices", "1"}, "l4"),
+              AllOf(HasSubstr("The load needs at least"), HasSubstr("Nearest: 1 device"),
+                    HasSubstr(" ms are allowed"), HasSubstr("What would do: "),
+                    HasSubstr("% of the load"), Not(HasSubstr("limits of"))));
   EXPECT_THAT(ask({"--rate", "1.5", "--slo", "ttft=1s,tpot=75ms", "--max-devices", "1"}, "l4"),
               HasSubstr("What would do: limits of about ttft="));
 }
