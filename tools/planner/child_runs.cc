@@ -9,6 +9,7 @@
 #include <chrono>
 #include <filesystem>
 #include <optional>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -29,8 +30,8 @@ std::vector<std::string> Environment() {
     // Settings of this command are not those of what it starts.
     if (!std::string_view(*entry).starts_with("BATON_")) environment.emplace_back(*entry);
   }
-  for (const char* const name : {"BATON_BIN_DIR"}) {
-    if (const char* value = getenv(name)) environment.push_back(absl::StrCat(name, "=", value));
+  if (const char* const folder = getenv("BATON_BIN_DIR")) {
+    environment.push_back(absl::StrCat("BATON_BIN_DIR=", folder));
   }
   if (getenv("GOMP_SPINCOUNT") == nullptr) environment.emplace_back("GOMP_SPINCOUNT=1000");
   return environment;

@@ -8,7 +8,6 @@
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
-#include "tools/bench/plan/length_distribution.h"
 #include "tools/sim/sim_figures.h"
 
 namespace baton::planner {
@@ -84,6 +83,10 @@ absl::Status CheckPlanFlags(const FlagSet& set, const PlanFlags& flags) {
   if ((set.Given("input-tokens") || set.Given("output-tokens")) && !load.trace.empty()) {
     return UsageError("--input-tokens or --output-tokens with a trace", "it has its own lengths",
                       "only one of them");
+  }
+  if (flags.measured() && flags.quantization != kernels::Quantization::kNone) {
+    return UsageError("--quantization fp8 with --hardware measured",
+                      "only GPUs keep projections so, and cores are measured", "--hardware FILE");
   }
   if (flags.measured() && (set.Given("max-devices") || flags.tensor_parallel_size > 1)) {
     return UsageError("--max-devices or --tensor-parallel-size with --hardware measured",

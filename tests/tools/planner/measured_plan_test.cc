@@ -84,6 +84,10 @@ TEST_F(MeasuredPlanTest, RefusesWhatOtherMachinesWouldNeed) {
       Baton("plan " + Path("model") + " --hardware measured --rate 1 --slo e2e=1h --max-devices 4");
   EXPECT_EQ(run.exit, 2);
   EXPECT_THAT(run.err, HasSubstr("--hardware FILE"));
+  EXPECT_EQ(Baton("plan " + Path("model") +
+                  " --hardware measured --rate 1 --slo e2e=1h --quantization fp8")
+                .exit,
+            2);
 }
 
 }  // namespace

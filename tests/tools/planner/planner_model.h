@@ -38,7 +38,8 @@ inline simulator::Workload EvenLoad(int32_t count, double rate, int32_t input, i
 
 // Workers of one device each, with room for ten thousand tokens.
 inline WorkerBuild BuildOf(simulator::StepCost cost) {
-  WorkerBuild build{.cost = cost};
+  WorkerBuild build;
+  build.cost = cost;
   build.kv_bytes_per_token = build.handoff_bytes_per_token = 256;
   build.kv_bytes_most = 10 * 256 * 1024 * 4;
   return build;
@@ -47,7 +48,8 @@ inline WorkerBuild BuildOf(simulator::StepCost cost) {
 // Whether the SLO of TTFT and TPOT is kept by a load of equal requests.
 inline Question QuestionOn(WorkerBuild build, simulator::Workload load, double ttft_ms,
                            double tpot_ms) {
-  Question question{.model = SmallModel()};
+  Question question;
+  question.model = SmallModel();
   question.builds = {build};
   question.facts = FactsOf(load.requests, 0, 512, 0);
   question.runs = {std::move(load)};
