@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "tools/bench/plan/prompt_maker.h"
+#include "tools/sim/elastic_roles.h"
 #include "tools/sim/fleet.h"
 #include "tools/sim/request_lives.h"
 #include "tools/sim/watches.h"
@@ -30,7 +31,10 @@ class Cluster final {
 
  private:
   void AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker>* to);
+  void AddElasticWorkers();
   void AddRouters();
+  // Each worker once.
+  std::vector<const FleetWorker*> Workers() const;
   absl::Status RunUntilAllOver();
   void SumUp(double end);
   void NoteUse();
@@ -43,8 +47,11 @@ class Cluster final {
   const base::Instant begin_;
   std::vector<VirtualWorker::Request> requests_;
   Fleet fleet_;
+  Ahead ahead_;
   RequestLives lives_;
-  std::optional<Watches> watches_;  // once the fleet is complete
+  // Once the fleet is complete.
+  std::optional<ElasticRoles> roles_;
+  std::optional<Watches> watches_;
   bool use_noted_ = false;
   ClusterOutcome outcome_;
 };
@@ -54,12 +61,18 @@ Cluster::Cluster(const ClusterSetup& setup, const std::vector<SimRequest>& asked
     : setup_(setup),
       begin_(timeline_.now()),
       requests_(asked.size()),
-      lives_(setup, asked, prompts, &timeline_, &fleet_, [this] { NoteUse(); }) {
+      ahead_(setup.handoff_timing),
+      lives_(setup, asked, prompts, &timeline_, &fleet_, &ahead_, [this] { NoteUse(); }) {
   for (size_t i = 0; i < asked.size(); ++i) requests_[i].asked = &asked[i];
-  AddWorkers(WorkerKind::kDecode, setup.workers, &fleet_.decode);
-  AddWorkers(WorkerKind::kPrefill, setup.prefill_workers, &fleet_.prefill);
+  if (setup.elastic) {
+    AddElasticWorkers();
+  } else {
+    AddWorkers(WorkerKind::kDecode, setup.workers, &fleet_.decode);
+    AddWorkers(WorkerKind::kPrefill, setup.prefill_workers, &fleet_.prefill);
+  }
   AddRouters();
-  watches_.emplace(setup, &timeline_, &fleet_);
+  roles_.emplace(setup, &timeline_, &fleet_);
+  watches_.emplace(setup, &timeline_, &fleet_, &ahead_, &*roles_);
 }
 
 void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker>* to) {
@@ -76,8 +89,33 @@ void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker
     };
     to->push_back({.kind = kind,
                    .address = absl::StrCat(decode ? "d" : "p", i),
-                   .engine = std::make_unique<VirtualWorker>(how, &timeline_, requests_, hear)});
+                   .engine = std::make_shared<VirtualWorker>(how, &timeline_, requests_, hear)});
   }
+}
+
+// One worker stands in both lists, and hears of its sequences in both roles.
+void Cluster::AddElasticWorkers() {
+  const int32_t count = setup_.workers + setup_.prefill_workers;
+  for (int32_t i = 0; i < count; ++i) {
+    const auto number = static_cast<uint32_t>(i);
+    const auto hear = [this, number](uint32_t request, SequenceId id, const SchedEvent& event) {
+      lives_.HearDecode(number, request, id, event);
+      lives_.HearPrefill(number, request, id, event);
+    };
+    const auto engine = std::make_shared<VirtualWorker>(setup_.worker, &timeline_, requests_, hear);
+    fleet_.decode.push_back(
+        {.kind = WorkerKind::kDecode, .address = absl::StrCat("d", i), .engine = engine});
+    fleet_.prefill.push_back(
+        {.kind = WorkerKind::kPrefill, .address = absl::StrCat("p", i), .engine = engine});
+  }
+}
+
+std::vector<const FleetWorker*> Cluster::Workers() const {
+  std::vector<const FleetWorker*> workers;
+  for (const FleetWorker& worker : fleet_.decode) workers.push_back(&worker);
+  if (setup_.elastic) return workers;
+  for (const FleetWorker& worker : fleet_.prefill) workers.push_back(&worker);
+  return workers;
 }
 
 void Cluster::AddRouters() {
@@ -99,6 +137,7 @@ void Cluster::AddRouters() {
 }
 
 absl::StatusOr<ClusterOutcome> Cluster::Run() {
+  roles_->Begin([this] { return lives_.all_over(); });
   watches_->Begin([this] { return lives_.all_over(); });
   lives_.Begin();
   BATON_RETURN_IF_ERROR(RunUntilAllOver());
@@ -130,21 +169,20 @@ void Cluster::SumUp(double end) {
   outcome_.full = counts.full;
   outcome_.handoffs = counts.handoffs;
   outcome_.handoff_bytes = counts.handoff_bytes;
+  outcome_.role_changes = roles_->changes();
   double busy = 0, prefill_busy = 0;
-  for (const auto* const group : {&fleet_.decode, &fleet_.prefill}) {
-    for (const FleetWorker& worker : *group) {
-      const WorkerTotals& totals = worker.engine->totals();
-      const SchedulerFigures figures = worker.engine->scheduler().figures();
-      outcome_.steps += totals.steps;
-      outcome_.tokens_fed += totals.fed;
-      outcome_.tokens_fed_again += totals.fed_again;
-      outcome_.rows_discarded += figures.rows_discarded;
-      outcome_.preemptions += figures.preemptions;
-      outcome_.revocations += figures.revocations;
-      outcome_.prefix_queries += figures.prefix_queries;
-      outcome_.prefix_hits += figures.prefix_hits;
-      (worker.kind == WorkerKind::kDecode ? busy : prefill_busy) += base::Seconds(totals.busy);
-    }
+  for (const FleetWorker* const worker : Workers()) {
+    const WorkerTotals& totals = worker->engine->totals();
+    const SchedulerFigures figures = worker->engine->scheduler().figures();
+    outcome_.steps += totals.steps;
+    outcome_.tokens_fed += totals.fed;
+    outcome_.tokens_fed_again += totals.fed_again;
+    outcome_.rows_discarded += figures.rows_discarded;
+    outcome_.preemptions += figures.preemptions;
+    outcome_.revocations += figures.revocations;
+    outcome_.prefix_queries += figures.prefix_queries;
+    outcome_.prefix_hits += figures.prefix_hits;
+    (worker->kind == WorkerKind::kDecode ? busy : prefill_busy) += base::Seconds(totals.busy);
   }
   const auto share = [end](double time, size_t workers) {
     return end > 0 && workers > 0 ? time / (end * static_cast<double>(workers)) : 0;
@@ -154,13 +192,11 @@ void Cluster::SumUp(double end) {
 }
 
 absl::Status Cluster::CheckAllEmpty() const {
-  for (const auto* const group : {&fleet_.decode, &fleet_.prefill}) {
-    for (const FleetWorker& worker : *group) {
-      const std::string left = worker.engine->CheckEmpty();
-      if (left.empty()) continue;
-      return absl::InternalError(
-          absl::StrCat("a defect of the simulation: at worker ", worker.address, " ", left));
-    }
+  for (const FleetWorker* const worker : Workers()) {
+    const std::string left = worker->engine->CheckEmpty();
+    if (left.empty()) continue;
+    return absl::InternalError(
+        absl::StrCat("a defect of the simulation: at worker ", worker->address, " ", left));
   }
   return absl::OkStatus();
 }

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "tools/sim/ahead.h"
 #include "tools/sim/answers.h"
 #include "tools/sim/virtual_worker.h"
 
@@ -14,15 +15,17 @@ namespace baton::simulator {
 
 // A cluster and how it is asked.
 struct ClusterSetup {
-  int32_t routers = 1;                                      // requests go to one after the other
-  int32_t workers = 1;                                      // decode workers
-  int32_t prefill_workers = 0;                              // 0: decode workers compute prompts
-  WorkerSetup worker;                                       // of both kinds
+  int32_t routers = 1;          // requests go to one after the other
+  int32_t workers = 1;          // decode workers
+  int32_t prefill_workers = 0;  // 0: decode workers compute prompts
+  bool elastic = false;         // both counts are what workers begin as: each may change its role
+  WorkerSetup worker;           // of both kinds
   base::Duration message = std::chrono::microseconds(200);  // between two processes, one way
   // How fast one prefill worker sends, and what a token's K and V take of that.
   double handoff_bytes_per_s = 10e9;
   double kv_bytes_per_token = 131072;
   int32_t local_prefill_below = 0;
+  HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;
   int32_t concurrency = 0;  // closed loop; 0: as the requests say
   int32_t max_tokens = 0;   // of every request; 0: as many as fit
@@ -51,6 +54,7 @@ struct ClusterOutcome {
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
   uint64_t handoffs = 0;
   double handoff_bytes = 0;
+  uint64_t role_changes = 0;
   double busy_share = 0;          // of decode workers' time until the last answer
   double prefill_busy_share = 0;  // likewise of prefill workers'; 0 without any
   // Of decode workers' pools, over their time until the last arrival.

@@ -14,7 +14,7 @@ namespace baton::simulator {
 struct FleetWorker {
   WorkerKind kind = WorkerKind::kDecode;
   std::string address;
-  std::unique_ptr<VirtualWorker> engine;
+  std::shared_ptr<VirtualWorker> engine;  // in both lists where the worker is elastic
 };
 
 // All processes of a cluster. Their numbers are their positions.

@@ -1,6 +1,7 @@
 #include "tools/sim/request_lives.h"
 
 #include <algorithm>
+#include <chrono>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -8,19 +9,25 @@
 #include "router/workers/prefix_hints.h"
 
 namespace baton::simulator {
+namespace {
+
+constexpr base::Duration kPatience = std::chrono::hours(1);
+
+}  // namespace
 
 RequestLives::RequestLives(const ClusterSetup& setup, const std::vector<SimRequest>& asked,
                            const bench::PromptMaker& prompts, Timeline* timeline, Fleet* fleet,
-                           std::function<void()> all_arrived)
+                           Ahead* ahead, std::function<void()> all_arrived)
     : setup_(setup),
       asked_(asked),
       prompts_(prompts),
       timeline_(timeline),
       fleet_(fleet),
+      ahead_(ahead),
       all_arrived_(std::move(all_arrived)),
       begin_(timeline->now()),
       last_progress_(begin_),
-      link_free_(static_cast<size_t>(setup.prefill_workers)),
+      link_free_(static_cast<size_t>(setup.prefill_workers + (setup.elastic ? setup.workers : 0))),
       outcomes_(asked.size()) {}
 
 void RequestLives::Begin() {
@@ -132,16 +139,40 @@ void RequestLives::Open(uint32_t request, TakenPlace place) {
                          .prefill = 0,
                          .decode_seq = {},
                          .prefill_seq = {},
-                         .first_step = life.generated + 1};
-  if (!life.attempt->place.local) {
+                         .first_step = life.generated + 1,
+                         .opened = timeline_->now(),
+                         .to_push = {}};
+  const bool local = life.attempt->place.local;
+  if (!local) {
     life.attempt->prefill = static_cast<uint32_t>(life.attempt->place.prefill.incarnation - 1);
   }
+  if (ahead_->on() && !local) {
+    life.attempt->ahead = true;
+    ahead_->Begin(fleet_->decode[decode].engine.get());
+    return Prefill(request, number);
+  }
+  Reserve(request, number);
+}
+
+// Asks the decode worker for a place, also where it computes the prompt.
+void RequestLives::Reserve(uint32_t request, int32_t number) {
   Mail([this, request, number] {
     Attempt* const attempt = Current(request, number);
     if (attempt == nullptr) return;
     const SequenceKind kind = attempt->place.local ? SequenceKind::kLocal : SequenceKind::kReserved;
-    attempt->decode_seq =
-        fleet_->decode[attempt->decode].engine->Add(request, SpecOf(request, *Find(request), kind));
+    SequenceSpec spec = SpecOf(request, *Find(request), kind);
+    // What is computed already waits for its place.
+    if (attempt->ahead) spec.reserve_timeout = kPatience;
+    attempt->decode_seq = fleet_->decode[attempt->decode].engine->Add(request, std::move(spec));
+  });
+}
+
+void RequestLives::Prefill(uint32_t request, int32_t number) {
+  Mail([this, request, number] {
+    Attempt* const attempt = Current(request, number);
+    if (attempt == nullptr) return;
+    attempt->prefill_seq = fleet_->prefill[attempt->prefill].engine->Add(
+        request, SpecOf(request, *Find(request), SequenceKind::kPrefill));
   });
 }
 
@@ -149,12 +180,17 @@ void RequestLives::Reserved(uint32_t request, int32_t number, int32_t cached_blo
   Attempt* const attempt = Current(request, number);
   if (attempt == nullptr) return;
   attempt->skip_blocks = cached_blocks;
-  Mail([this, request, number] {
-    Attempt* const now = Current(request, number);
-    if (now == nullptr) return;
-    now->prefill_seq = fleet_->prefill[now->prefill].engine->Add(
-        request, SpecOf(request, *Find(request), SequenceKind::kPrefill));
-  });
+  if (!attempt->ahead) return Prefill(request, number);
+  attempt->granted = true;
+  EndAhead(attempt);
+  for (const BlocksProven& proven : std::exchange(attempt->to_push, {})) {
+    Push(*attempt, request, attempt->prefill_seq, proven);
+  }
+}
+
+void RequestLives::EndAhead(Attempt* attempt) {
+  if (!std::exchange(attempt->ahead, false)) return;
+  ahead_->End(fleet_->decode[attempt->decode].engine.get());
 }
 
 void RequestLives::FirstToken(uint32_t request, int32_t number) {
@@ -186,6 +222,7 @@ void RequestLives::NoRoom(uint32_t request, int32_t number, bool full) {
   if (attempt == nullptr) return;
   if (full) ++counts_.full;
   Life& life = *Find(request);
+  EndAhead(attempt);
   Attempt ended = std::move(*attempt);
   life.attempt.reset();
   RouterOf(life).MarkFull(ended.place.decode);
@@ -210,6 +247,7 @@ void RequestLives::Done(uint32_t request, int32_t number, const FinishedEvent& f
   outcome.output_tokens = finished.generated_tokens;
   outcome.attempts = life.attempts;
   outcome.preemptions = finished.preemptions;
+  EndAhead(attempt);
   RouterOf(life).GiveBack(request, &attempt->place,
                           {.output_tokens = finished.generated_tokens, .in_vain = false});
   if (at_prefill) {

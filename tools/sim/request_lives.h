@@ -35,7 +35,7 @@ class RequestLives final {
   // Requests come when they say, or when others are over. `all_arrived` is told when the last one
   // comes. The fleet must be complete when the first comes.
   RequestLives(const ClusterSetup& setup, const std::vector<SimRequest>& asked,
-               const bench::PromptMaker& prompts, Timeline* timeline, Fleet* fleet,
+               const bench::PromptMaker& prompts, Timeline* timeline, Fleet* fleet, Ahead* ahead,
                std::function<void()> all_arrived);
   RequestLives(const RequestLives&) = delete;
   RequestLives& operator=(const RequestLives&) = delete;
@@ -62,10 +62,15 @@ class RequestLives final {
   struct Attempt {
     int32_t number = 0;
     TakenPlace place;
-    uint32_t decode = 0, prefill = 0;    // numbers of the workers
-    SequenceId decode_seq, prefill_seq;  // once they are there
-    int32_t skip_blocks = 0;             // of the push
-    int32_t first_step = 1;              // the output step that it draws first
+    uint32_t decode = 0, prefill = 0;     // numbers of the workers
+    SequenceId decode_seq, prefill_seq;   // once they are there
+    int32_t skip_blocks = 0;              // of the push
+    int32_t first_step = 1;               // the output step that it draws first
+    bool asked = false, granted = false;  // for blocks at the decode worker
+    // Of a prompt that is computed ahead: since when, and what waits for the grant.
+    bool ahead = false;
+    base::Instant opened{};
+    std::vector<BlocksProven> to_push;
   };
   // A request that is under way.
   struct Life {
@@ -84,14 +89,19 @@ class RequestLives final {
   void Over(uint32_t request);
 
   // What a router does for a request after Open, in the order of a request's way.
+  void Reserve(uint32_t request, int32_t number);
+  void Prefill(uint32_t request, int32_t number);
   void Reserved(uint32_t request, int32_t number, int32_t cached_blocks);
   void FirstToken(uint32_t request, int32_t number);
   void Started(uint32_t request, int32_t number);
   void NoRoom(uint32_t request, int32_t number, bool full);
   void Done(uint32_t request, int32_t number, const FinishedEvent& finished, bool at_prefill);
 
-  // What a prefill worker sends once blocks are computed.
+  // What a prefill worker sends once blocks are computed, or, ahead of a place, does instead.
   void Push(const Attempt& attempt, uint32_t request, SequenceId id, const BlocksProven& proven);
+  void PushAhead(Attempt* attempt, uint32_t request, const BlocksProven& proven);
+  // The attempt has a place at its decode worker, or needs none any more.
+  void EndAhead(Attempt* attempt);
 
   Life* Find(uint32_t request);
   // The request's attempt, if it is still that one.
@@ -109,6 +119,7 @@ class RequestLives final {
   const bench::PromptMaker& prompts_;
   Timeline* const timeline_;
   Fleet* const fleet_;
+  Ahead* const ahead_;
   const std::function<void()> all_arrived_;
   const base::Instant begin_;
   std::unordered_map<uint32_t, Life> lives_;

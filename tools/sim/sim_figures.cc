@@ -89,7 +89,8 @@ Json RunJson(uint64_t seed, const SimFigures& run) {
           {"prefix_queries", cluster.prefix_queries},
           {"prefix_hits", cluster.prefix_hits},
           {"handoffs", cluster.handoffs},
-          {"handoff_bytes", cluster.handoff_bytes}};
+          {"handoff_bytes", cluster.handoff_bytes},
+          {"role_changes", cluster.role_changes}};
 }
 
 // Of Student's t: 97.5 % of it is below, by degrees of freedom from 1.

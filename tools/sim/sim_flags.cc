@@ -70,10 +70,18 @@ void BindCluster(FlagSet* set, SimFlags* flags) {
                        "decode workers")));
   set->Add(Common(With(IntFlag("prefill", &flags->prefill_workers, {.min = 0, .max = 10'000}),
                        group, "prefill workers; 0: decode workers compute prompts")));
+  set->Add(With(SwitchFlag("elastic", &flags->elastic), group,
+                "workers change their role while they serve; both counts are what they begin as"));
   set->Add(With(IntFlag("routers", &flags->routers, {.min = 1, .max = 64}), group,
                 "routers, which requests go to in turn"));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), group,
                 "prompt tokens not in its cache that a decode worker computes itself"));
+  const Choices<HandoffTiming> timings = {{"place", HandoffTiming::kPlace},
+                                          {"expected", HandoffTiming::kExpected},
+                                          {"at-once", HandoffTiming::kAtOnce}};
+  set->Add(With(ChoiceFlag("handoff-timing", &flags->handoff_timing, timings), group,
+                "prompts are computed when a decode worker gives them a place, as served; when one "
+                "is expected for the moment that their KV arrives; or at once, which is a bound"));
   set->Add(With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
                 "requests that may wait at a router; more are refused"));
   set->Add(With(DoubleFlag("message-ms", &flags->message_ms, {.min = 0, .max = 1e4}), group,
@@ -188,6 +196,19 @@ absl::Status Check(const FlagSet& set, const SimFlags& flags) {
     return UsageError("--max-tokens with --eos mask", "the limit is then the answer's length",
                       "only one of them");
   }
+  if (flags.elastic && flags.prefill_workers == 0) {
+    return UsageError("--elastic without prefill workers",
+                      "expected workers of both roles to begin with", "--prefill 1");
+  }
+  if (flags.elastic && flags.handoff_timing != HandoffTiming::kPlace) {
+    // Workers that wait for places at each other could fill each other's pools.
+    return UsageError("--handoff-timing with --elastic", "each is an experiment of its own",
+                      "only one of them");
+  }
+  if (flags.handoff_timing != HandoffTiming::kPlace && flags.prefill_workers == 0) {
+    return UsageError("--handoff-timing without prefill workers", "nothing is handed over then",
+                      "--prefill 1, or without it");
+  }
   if (flags.kv_cache_tokens < flags.block_size) {
     return UsageError(absl::StrCat("--kv-cache-tokens ", flags.kv_cache_tokens),
                       "expected at least one block", "a greater number");
@@ -268,10 +289,12 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   setup.routers = flags.routers;
   setup.workers = flags.workers;
   setup.prefill_workers = flags.prefill_workers;
+  setup.elastic = flags.elastic;
   setup.message = base::Duration(static_cast<int64_t>(1e6 * flags.message_ms));
   setup.handoff_bytes_per_s = static_cast<double>(flags.handoff_bandwidth);
   setup.kv_bytes_per_token = static_cast<double>(flags.kv_bytes_per_token);
   setup.local_prefill_below = flags.local_prefill_below;
+  setup.handoff_timing = flags.handoff_timing;
   setup.max_num_queued_reqs = flags.max_num_queued_reqs;
   setup.concurrency = flags.concurrency.value_or(0);
   setup.max_tokens = flags.max_tokens;

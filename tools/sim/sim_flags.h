@@ -35,7 +35,9 @@ struct SimFlags {
 
   // The cluster.
   int32_t workers = 1, prefill_workers = 0, routers = 1;
+  bool elastic = false;
   int32_t local_prefill_below = 0;
+  HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;
   double message_ms = 0.2;
   int64_t handoff_bandwidth = int64_t{10} << 30;  // bytes per second

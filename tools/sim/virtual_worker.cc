@@ -12,6 +12,8 @@ namespace baton::simulator {
 namespace {
 
 constexpr size_t kUseBins = 1001;
+// The part of a mean that the newest step has.
+constexpr double kNewestStep = 0.05;
 
 std::unique_ptr<EndPredictor> PredictorOf(const WorkerSetup& setup) {
   if (setup.foreseer == Foreseer::kLearnt) {
@@ -22,6 +24,23 @@ std::unique_ptr<EndPredictor> PredictorOf(const WorkerSetup& setup) {
   BATON_CHECK(file.ok()) << std::string(file.status().message());
   return std::make_unique<EndPredictor>(std::make_unique<PredictorFile>(std::move(*file)),
                                         setup.token_boundaries);
+}
+
+// How likely the answer ends within so many tokens: between two horizons as if it were as likely at
+// each token, and the truth where it is known.
+double EndWithin(const EndEstimate& end, double tokens) {
+  if (end.p50 == end.p90) return end.p50 <= static_cast<float>(tokens) ? 1 : 0;
+  double before = 0, likely_before = 0;
+  for (size_t i = 0; i < kEndHorizons.size(); ++i) {
+    const auto horizon = static_cast<double>(kEndHorizons[i]);
+    const double likely = end.p_within[i];
+    if (tokens <= horizon) {
+      return likely_before + (likely - likely_before) * (tokens - before) / (horizon - before);
+    }
+    before = horizon;
+    likely_before = likely;
+  }
+  return likely_before;
 }
 
 }  // namespace
@@ -147,6 +166,7 @@ void VirtualWorker::Submit(StepPlan plan) {
   const base::Duration time = setup_.cost.Of(WorkOf(plan));
   device_free_ = std::max(device_free_, timeline_->now()) + time;
   ++totals_.steps;
+  step_s_ += kNewestStep * (base::Seconds(time) - step_s_);
   totals_.busy += time;
   CountFed(plan);
   in_flight_.push_back({std::move(plan), device_free_});
@@ -194,6 +214,16 @@ void VirtualWorker::TellEvents() {
     hear_(request_of_[event.sequence.value() - 1], event.sequence, event);
   }
   scheduler_.TakeForgotten();
+}
+
+double VirtualWorker::EndsWithin(double seconds) const {
+  const double steps = step_s_ > 0 ? seconds / step_s_ : 0;
+  double ends = 0;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    if (sequence.state != SequenceState::kDecoding) return;
+    if (const auto end = sequence.expected_end()) ends += EndWithin(*end, steps);
+  });
+  return ends;
 }
 
 PlaceCapacity VirtualWorker::capacity(const SchedulerFigures& figures) const {

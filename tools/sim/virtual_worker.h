@@ -80,6 +80,11 @@ class VirtualWorker final {
   const Scheduler& scheduler() const { return scheduler_; }
   const BlockPool& pool() const { return pool_; }
   const WorkerTotals& totals() const { return totals_; }
+  // Whether somebody foresees ends here.
+  bool foresees() const { return setup_.foreseer != Foreseer::kOff; }
+  // How many of the sequences that decode are expected to end in so many seconds of such steps as
+  // were computed lately.
+  double EndsWithin(double seconds) const;
   // What it has to lend.
   PlaceCapacity capacity(const SchedulerFigures& figures) const;
   // Of all time until now, per mille of the pool in use: milliseconds by bin. Cached blocks that
@@ -128,6 +133,7 @@ class VirtualWorker final {
   std::deque<Command> commands_;
   std::deque<InFlight> in_flight_;
   base::Instant device_free_{};
+  double step_s_ = 0;  // the mean of late steps
   bool waits_for_step_ = false;
   base::Instant wake_{base::kNever};
   WorkerTotals totals_;

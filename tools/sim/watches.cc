@@ -15,8 +15,14 @@ constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
 
 }  // namespace
 
-Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet)
-    : setup_(setup), timeline_(timeline), fleet_(fleet), begin_(timeline->now()) {
+Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet, Ahead* ahead,
+                 const ElasticRoles* roles)
+    : setup_(setup),
+      timeline_(timeline),
+      fleet_(fleet),
+      ahead_(ahead),
+      roles_(roles),
+      begin_(timeline->now()) {
   const size_t workers = fleet->decode.size() + fleet->prefill.size();
   interval_ = std::max(WorkerTimeouts().status_min,
                        StatusInterval(workers, RouterDeadlines().status_fresh));
@@ -24,7 +30,10 @@ Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet)
   const auto watch = [&](const std::vector<FleetWorker>& workers_of_kind, LoanTurns turns) {
     std::vector<Watched> watched;
     for (const FleetWorker& worker : workers_of_kind) {
-      watched.push_back({.worker = &worker, .shares = PlaceShares(turns), .by_router = {}});
+      watched.push_back({.worker = &worker,
+                         .number = watched.size(),
+                         .shares = PlaceShares(turns),
+                         .by_router = {}});
     }
     return watched;
   };
@@ -78,9 +87,12 @@ void Watches::Say(Watched* watched, size_t router) {
   Watch& watch = watched->by_router[router];
   const SchedulerFigures figures = engine.scheduler().figures();
   const BlockPool& pool = engine.pool();
-  const PlaceShares::Share share =
-      watched->shares.Of(watch.seat, engine.capacity(figures), timeline_->now());
-  WorkerLoad load{.takes_new = true,
+  PlaceCapacity capacity = engine.capacity(figures);
+  if (watched->worker->kind == WorkerKind::kDecode) {
+    capacity.places = ahead_->Places(engine, figures, timeline_->now());
+  }
+  const PlaceShares::Share share = watched->shares.Of(watch.seat, capacity, timeline_->now());
+  WorkerLoad load{.takes_new = roles_->Serves(watched->worker->kind, watched->number),
                   .prefill_places_free = std::max(
                       0, figures.places - figures.running - figures.reserved - figures.waiting),
                   .queued_prompt_tokens = figures.queued_prompt_tokens,
@@ -93,7 +105,8 @@ void Watches::Say(Watched* watched, size_t router) {
                   .foreseen = figures.foreseen,
                   .expected_tokens = figures.expected_tokens};
   const WorkerLoad& told = watch.told;
-  const bool same = told.share && told.share->places == share.places &&
+  const bool same = told.takes_new == load.takes_new && told.share &&
+                    told.share->places == share.places &&
                     told.share->prompt_tokens == share.prompt_tokens &&
                     told.queued_prompt_tokens == load.queued_prompt_tokens &&
                     told.blocks_in_use == load.blocks_in_use && told.running == load.running &&

@@ -10,6 +10,7 @@
 #include "router/workers/worker_table.h"
 #include "router/workers/worker_view.h"
 #include "tools/sim/cluster.h"
+#include "tools/sim/elastic_roles.h"
 #include "tools/sim/fleet.h"
 #include "tools/sim/timeline.h"
 
@@ -20,7 +21,8 @@ namespace baton::simulator {
 class Watches final {
  public:
   // The fleet is complete, and stays so.
-  Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet);
+  Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet, Ahead* ahead,
+          const ElasticRoles* roles);
   Watches(const Watches&) = delete;
   Watches& operator=(const Watches&) = delete;
 
@@ -40,6 +42,7 @@ class Watches final {
   };
   struct Watched {
     const FleetWorker* worker = nullptr;
+    size_t number = 0;
     PlaceShares shares;
     std::vector<Watch> by_router;
   };
@@ -52,6 +55,8 @@ class Watches final {
   const ClusterSetup& setup_;
   Timeline* const timeline_;
   Fleet* const fleet_;
+  Ahead* const ahead_;
+  const ElasticRoles* const roles_;
   const base::Instant begin_;
   base::Duration interval_{};    // between two statuses of one worker
   base::Duration tell_every_{};  // between two demands of one router

@@ -52,12 +52,34 @@ void RequestLives::HearPrefill(uint32_t worker, uint32_t request, SequenceId id,
   }
   const int32_t number = life->attempt->number;
   if (const auto* proven = std::get_if<BlocksProven>(&event.what)) {
-    Push(*life->attempt, request, id, *proven);
+    Attempt* const attempt = Current(request, number);
+    if (ahead_->on() && !attempt->granted) return PushAhead(attempt, request, *proven);
+    Push(*attempt, request, id, *proven);
   } else if (std::holds_alternative<TokenEvent>(event.what)) {
     Mail([this, request, number] { FirstToken(request, number); });
   } else if (ended && finished->reason != FinishReason::kAborted) {
     Mail([this, request, number, end = *finished] { Done(request, number, end, true); });
   }
+}
+
+// The place is asked for when what is left to compute takes no longer than sending it all.
+void RequestLives::PushAhead(Attempt* attempt, uint32_t request, const BlocksProven& proven) {
+  attempt->to_push.push_back(proven);
+  const WorkerSetup& worker = setup_.worker;
+  const double all = asked_[request].input_tokens + attempt->first_step - 1;
+  const double send_s = all * setup_.kv_bytes_per_token / setup_.handoff_bytes_per_s;
+  if (proven.last) {
+    ahead_->NoteTime(
+        timeline_->now() - attempt->opened +
+        std::chrono::duration_cast<base::Duration>(std::chrono::duration<double>(send_s)));
+  }
+  int32_t blocks = 0;
+  for (const BlocksProven& part : attempt->to_push) {
+    for (const BlockAt& block : part.blocks) blocks = std::max(blocks, block.ordinal + 1);
+  }
+  const double left = std::max(0.0, all - double{1} * blocks * worker.scheduler.block_size);
+  if (!proven.last && 1e-6 * worker.cost.prompt_token * left > send_s) return;
+  if (!std::exchange(attempt->asked, true)) Reserve(request, attempt->number);
 }
 
 // Blocks leave one after the other, as fast as the worker sends.

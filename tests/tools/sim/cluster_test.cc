@@ -69,6 +69,55 @@ TEST(ClusterTest, TimesOfAHandoffAreThoseAddedUpByHand) {
   EXPECT_EQ(outcome.handoff_bytes, 16'000);
 }
 
+TEST(ClusterTest, APromptAheadOfItsPlaceIsComputedWhileOthersDecode) {
+  // At the prefill worker at 1 ms, computed at 12, told at 13. The place is asked for at 12, given
+  // at 13 and heard of at 14; a block goes in 16 ms and is committed at 31, as when it is the other
+  // way round. With one seat the second prompt waits for no place, but its KV does.
+  ClusterSetup setup = Tiny();
+  setup.prefill_workers = 1;
+  setup.worker.scheduler.max_num_seqs = 1;
+  const std::vector<SimRequest> requests = {Asked(0, 10, 30), Asked(0, 10, 30)};
+  const ClusterOutcome served = Simulate(setup, requests);
+  setup.handoff_timing = HandoffTiming::kAtOnce;
+  const ClusterOutcome at_once = Simulate(setup, requests);
+  EXPECT_NEAR(at_once.requests[0].first_token, 0.013, 1e-9);
+  EXPECT_NEAR(at_once.requests[0].last_token, served.requests[0].last_token, 1e-9);
+  EXPECT_LT(at_once.requests[1].first_token, 0.05);
+  EXPECT_GT(at_once.requests[1].last_token, at_once.requests[0].last_token + 0.3);
+  EXPECT_LT(at_once.requests[1].last_token, served.requests[1].last_token - 0.01);
+
+  setup.handoff_timing = HandoffTiming::kExpected;
+  setup.worker.foreseer = Foreseer::kOracle;
+  const ClusterOutcome expected = Simulate(setup, requests);
+  EXPECT_GT(expected.requests[1].first_token, 0.1);  // no end is near before
+  EXPECT_LT(expected.requests[1].first_token, served.requests[1].first_token);
+  EXPECT_LT(expected.requests[1].last_token, served.requests[1].last_token);
+}
+
+TEST(ClusterTest, ElasticWorkersTakeTheRoleThatIsShort) {
+  // Twenty seconds of prompts, which only prefill workers have to do with, then as long of answers.
+  ClusterSetup setup = Tiny();
+  setup.handoff_bytes_per_s = 1e9;
+  setup.workers = setup.prefill_workers = 2;
+  std::vector<SimRequest> requests;
+  for (int i = 0; i < 1000; ++i) requests.push_back(Asked(20 * i, 400, 2));
+  for (int i = 0; i < 200; ++i) requests.push_back(Asked(20'000 + 100 * i, 10, 200));
+  const auto late = [&](const ClusterOutcome& outcome) {
+    double sum = 0;
+    for (const RequestOutcome& request : outcome.requests) {
+      sum += request.last_token - request.arrived;
+    }
+    return sum / static_cast<double>(outcome.requests.size());
+  };
+  const ClusterOutcome fixed = Simulate(setup, requests);
+  EXPECT_EQ(fixed.role_changes, 0U);
+  setup.elastic = true;
+  const ClusterOutcome elastic = Simulate(setup, requests);
+  EXPECT_GE(elastic.role_changes, 2U);
+  EXPECT_LE(elastic.role_changes, 10U);
+  EXPECT_LT(late(elastic), 0.8 * late(fixed));
+}
+
 TEST(ClusterTest, AnAnswerOfOneTokenEndsAtThePrefillWorker) {
   ClusterSetup setup = Tiny();
   setup.prefill_workers = 1;
@@ -167,6 +216,12 @@ ClusterSetup Random(uint64_t seed) {
   worker.scheduler.max_num_batched_tokens = pick(8, 64);
   worker.scheduler.max_steps_in_flight = pick(1, 2);
   worker.scheduler.limits.pool_tokens = worker.num_blocks * 16;
+  if (setup.prefill_workers > 0) {
+    setup.elastic = seed % 4 == 0;
+    constexpr HandoffTiming kTimings[] = {HandoffTiming::kPlace, HandoffTiming::kExpected,
+                                          HandoffTiming::kAtOnce, HandoffTiming::kPlace};
+    if (!setup.elastic) setup.handoff_timing = kTimings[seed % 4];
+  }
   return setup;
 }
 

@@ -171,6 +171,10 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   };
   EXPECT_THAT(error({}), HasSubstr("--rate, --concurrency and --trace"));
   EXPECT_THAT(error({"--rate", "5", "--policy", "best"}), HasSubstr("unknown policy 'best'"));
+  EXPECT_THAT(error({"--rate", "5", "--elastic"}), HasSubstr("--prefill 1"));
+  EXPECT_THAT(error({"--rate", "5", "--handoff-timing", "at-once"}), HasSubstr("--prefill 1"));
+  EXPECT_THAT(error({"--rate", "5", "--handoff-timing", "expected", "--elastic", "--prefill", "1"}),
+              HasSubstr("only one of them"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "itl=5ms"}), HasSubstr("itl"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "reader=silent"}), HasSubstr("tpot"));
   EXPECT_THAT(error({"--rate", "5", "--predictor", "file.json"}), HasSubstr("--answers"));
