@@ -204,6 +204,12 @@ void RouterProbe::WatchBytes(const ByteBudget* budget) {
   registry_->OnScrape([bytes, budget] { bytes->Set(static_cast<double>(budget->used())); });
 }
 
+void RouterProbe::WatchQueue(std::function<base::Duration()> oldest_wait) {
+  prometheus::Gauge* const oldest = &registry_->gauge(Metric::kQueueOldestWait);
+  registry_->OnScrape(
+      [oldest, wait = std::move(oldest_wait)] { oldest->Set(base::Seconds(wait())); });
+}
+
 void RouterProbe::WatchHttp(const HttpServer* server) {
   registry_->OnScrape([registry = registry_, server] {
     const HttpServerCounts counts = server->counts();

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -89,6 +90,8 @@ class RouterProbe final {
   // with the file.
   void WatchHttp(const HttpServer* server);
   void WatchKeys(const ApiKeyFile* keys);
+  // Keeps baton_queue_oldest_wait_seconds in step with the queue at every scrape.
+  void WatchQueue(std::function<base::Duration()> oldest_wait);
   // Keeps the load of tenants in step with the queue at every scrape.
   void WatchTenants(const TenantRules& rules, TenantProbe::Each each);
   // Keeps baton_router_worker_up in step with the directory at every scrape.

@@ -109,6 +109,16 @@ std::vector<MetricInfo> EosMetrics() {
            "Tokens that running sequences are expected to draw yet, held to their limits; those "
            "without an estimate are not in it.",
        .precreated = {}},
+      {.id = Metric::kPredictedKvReadTokens,
+       .name = "baton_predicted_kv_read_tokens",
+       .type = MetricType::kGauge,
+       .owners = kWorkersOwn,
+       .labels = {},
+       .buckets = {},
+       .help = "Tokens in the KV cache of running sequences times those that each is expected to "
+               "draw yet, summed up: what their remaining steps read of the cache at least. "
+               "Sequences without an estimate are not in it.",
+       .precreated = {}},
       {.id = Metric::kEndPredictionDuration,
        .name = "baton_end_prediction_duration_seconds",
        .type = MetricType::kHistogram,

@@ -114,6 +114,10 @@ std::vector<MetricInfo> LoadMetrics() {
                            "Running sequences that gave up their blocks to be recomputed later."));
   rows.push_back(WorkerRow(Metric::kStepsOverlapped, counter, "baton_steps_overlapped_total",
                            "Steps handed to the device while it computed another one."));
+  rows.push_back(WorkerRow(
+      Metric::kDecodeStepDuration, gauge, "baton_decode_step_seconds",
+      "Mean time of the last seconds' steps in which answers went on, prompts beside them "
+      "included: what one token takes here; 0 when none goes on."));
   rows.push_back(Labelled(
       WorkerRow(Metric::kPromptTokensBySource, counter, "baton_prompt_tokens_by_source_total",
                 "Prompt tokens by where their KV came from."),

@@ -143,6 +143,10 @@ std::vector<MetricInfo> RequestMetrics() {
                        "baton_request_bytes_inflight", {},
                        "Bytes that requests in flight hold, of --max-inflight-bytes: each its "
                        "message, then its prompt's ids."));
+  rows.push_back(Plain(Metric::kQueueOldestWait, MetricType::kGauge,
+                       "baton_queue_oldest_wait_seconds", {},
+                       "How long the request that came first, of those that wait for a first "
+                       "attempt, has been in the queue; 0 when none waits."));
   rows.push_back(Plain(Metric::kQueueRejections, counter, "baton_queue_rejections_total",
                        {{"limit", {"requests", "deadline"}}},
                        "Requests that the queue refused because it was full, or gave up because "

@@ -11,6 +11,8 @@ namespace baton {
 namespace {
 
 constexpr auto kHalfLife = std::chrono::seconds(5);
+// With fewer per second of late ones there is no mean of them to tell.
+constexpr double kFewestSteps = 0.01;
 
 std::string StageOf(SequenceState state) { return std::string(SequenceStateName(state)); }
 
@@ -83,8 +85,13 @@ MetricsProbe::MetricsProbe(MetricsRegistry* registry, const WorkModel& work,
       work_(work),
       clock_(clock),
       flops_(kHalfLife, clock->Now()),
-      bytes_(kHalfLife, clock->Now()) {
-  registry_->OnScrape([this] { ScrapeUtilization(); });
+      bytes_(kHalfLife, clock->Now()),
+      decode_steps_(kHalfLife, clock->Now()),
+      decode_seconds_(kHalfLife, clock->Now()) {
+  registry_->OnScrape([this] {
+    ScrapeUtilization();
+    ScrapeDecodeStep();
+  });
 }
 
 void MetricsProbe::Observe(const Engine* engine) {
@@ -120,6 +127,14 @@ void MetricsProbe::StepDone(const StepEvent& step) {
   NoteWork(step);
 }
 
+void MetricsProbe::ScrapeDecodeStep() {
+  const base::Instant now = clock_->Now();
+  base::MutexLock lock(&mutex_);
+  const double steps = decode_steps_.PerSecond(now);
+  registry_->gauge(Metric::kDecodeStepDuration)
+      .Set(steps > kFewestSteps ? decode_seconds_.PerSecond(now) / steps : 0);
+}
+
 void MetricsProbe::PredictorChosen(PredictorKind kind, const std::string& version) {
   registry_->gauge(Metric::kPredictorInfo, {std::string(PredictorKindName(kind)), version}).Set(1);
 }
@@ -152,6 +167,9 @@ void MetricsProbe::NoteWork(const StepEvent& step) {
   base::MutexLock lock(&mutex_);
   flops_.Add(flops, now);
   bytes_.Add(bytes, now);
+  if (step.decode_sequences == 0) return;
+  decode_steps_.Add(1, now);
+  decode_seconds_.Add(base::Seconds(step.duration), now);
 }
 
 void MetricsProbe::SequenceFinished(const FinishedEvent& event) {
@@ -246,6 +264,7 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});
   set(Metric::kPredictedRemainingTokens, f.expected_tokens);
+  set(Metric::kPredictedKvReadTokens, f.expected_kv_tokens);
   set(Metric::kKvCacheUsage, UsageOf(f));
   set(Metric::kKvBlocks, f.blocks_free, {"free"});
   set(Metric::kKvBlocks, f.blocks_cached, {"cached"});

@@ -63,6 +63,7 @@ class MetricsProbe final : public WorkerProbe {
  private:
   void Scrape(const EngineFigures& figures);
   void ScrapeUtilization();
+  void ScrapeDecodeStep();
   void NoteWork(const StepEvent& step);
   void CountFailure(Reason reason);
   void WatchSpecial(const FinishedEvent& event);
@@ -77,6 +78,8 @@ class MetricsProbe final : public WorkerProbe {
   StopSetWatch stop_set_ ABSL_GUARDED_BY(mutex_);
   DecayingRate flops_ ABSL_GUARDED_BY(mutex_);
   DecayingRate bytes_ ABSL_GUARDED_BY(mutex_);
+  DecayingRate decode_steps_ ABSL_GUARDED_BY(mutex_);
+  DecayingRate decode_seconds_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace baton

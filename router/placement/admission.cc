@@ -94,6 +94,13 @@ void Admission::TakeBack(uint64_t id, const TokensServed& served) {
   Wake();
 }
 
+base::Duration Admission::OldestWait() const {
+  const base::Instant now = clock_->Now();
+  base::MutexLock lock(&mutex_);
+  const auto oldest = queue_.oldest_new();
+  return oldest ? std::max(base::Duration(), now - *oldest) : base::Duration();
+}
+
 void Admission::EachTenant(const std::function<void(const RequestQueue::TenantLoad&)>& see) const {
   base::MutexLock lock(&mutex_);
   queue_.EachTenant(see);

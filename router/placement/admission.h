@@ -44,6 +44,10 @@ class Admission final {
   // Tries again, because something changed.
   void Wake();
 
+  // How long the request that came first, of those without an attempt, has been waiting; zero when
+  // there is none.
+  base::Duration OldestWait() const;
+
   // Calls `see` for each tenant with requests that wait or run; it must not call back.
   void EachTenant(const std::function<void(const RequestQueue::TenantLoad&)>& see) const;
 

@@ -214,6 +214,18 @@ void RequestQueue::ForgetIdle() {
   }
 }
 
+std::optional<base::Instant> RequestQueue::oldest_new() const {
+  std::optional<base::Instant> oldest;
+  for (const auto& [tenant, line] : lines_) {
+    const auto first = std::ranges::find_if(
+        line.waiting, [](const auto& entry) { return entry.second.waiting.is_new; });
+    if (first == line.waiting.end()) continue;
+    const base::Instant arrived = first->second.waiting.arrived;
+    if (!oldest || arrived < *oldest) oldest = arrived;
+  }
+  return oldest;
+}
+
 void RequestQueue::EachTenant(const std::function<void(const TenantLoad&)>& see) const {
   for (const auto& [tenant, line] : lines_) {
     see({.tenant = tenant, .waiting = std::ssize(line.waiting), .running = line.running});

@@ -85,6 +85,8 @@ class RequestQueue final {
 
   bool empty() const { return place_of_.empty(); }
   int64_t size() const { return static_cast<int64_t>(place_of_.size()); }
+  // Of the request that came first, of those that had no attempt yet. It looks at every tenant's.
+  std::optional<base::Instant> oldest_new() const;
   int64_t tokens() const { return tokens_; }  // of prompts and what was generated
   // Of those, what workers could be used for: no more than tenants' bounds let run.
   struct Wanted {

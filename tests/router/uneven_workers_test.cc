@@ -103,10 +103,12 @@ TEST_F(UnevenWorkersTest, LargeRequestThatWaitsDoesNotHoldBackSmallOnes) {
   Answer large;
   std::thread client([&] { large = Generate(Request("large", 200)); });
   ASSERT_TRUE(Eventually([&] { return Metric("baton_num_requests_waiting{") == 1; }));
+  EXPECT_GT(Metric("baton_queue_oldest_wait_seconds"), 0);
   EXPECT_TRUE(Generate(Request("small", 10)).status.ok());
   EXPECT_EQ(decode_[1]->decode_streams(), 0);
   decode_[1]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_prefill_places_free(1); });
   client.join();
+  EXPECT_EQ(Metric("baton_queue_oldest_wait_seconds"), 0);
   EXPECT_TRUE(large.status.ok()) << large.status;
 }
 

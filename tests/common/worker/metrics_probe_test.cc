@@ -129,6 +129,33 @@ TEST(MetricsProbe, UtilizationFallsWhenNothingRuns) {
   EXPECT_LT(GaugeOf(registry, "baton_model_flops_utilization"), 1e-6);
 }
 
+TEST(MetricsProbe, TheTimeOfATokenIsThatOfLateStepsWithAnswersInThem) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
+  base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  const std::string name = "baton_decode_step_seconds";
+  const auto run = [&](int steps, int milliseconds, int32_t answers) {
+    for (int step = 0; step < steps; ++step) {
+      clock.Advance(std::chrono::milliseconds(100));
+      StepEvent event;
+      event.prefill_tokens = answers > 0 ? 0 : 50;
+      event.prefill_sequences = answers > 0 ? 0 : 1;
+      event.decode_sequences = event.decode_tokens = answers;
+      event.duration = std::chrono::milliseconds(milliseconds);
+      probe.StepDone(event);
+    }
+  };
+  EXPECT_EQ(GaugeOf(registry, name), 0);
+  run(50, 20, 3);
+  EXPECT_NEAR(GaugeOf(registry, name), 0.020, 1e-6);
+  run(50, 90, 0);
+  EXPECT_NEAR(GaugeOf(registry, name), 0.020, 1e-6);
+  run(600, 40, 3);
+  EXPECT_NEAR(GaugeOf(registry, name), 0.040, 1e-3);
+  clock.Advance(std::chrono::minutes(10));
+  EXPECT_EQ(GaugeOf(registry, name), 0);
+}
+
 TEST(MetricsProbe, UtilizationOfAMachineThatWasNotMeasuredIsZero) {
   MetricsRegistry registry({.role = MetricRole::kPrefill, .model_name = "m"});
   base::ManualClock clock;

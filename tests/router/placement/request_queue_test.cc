@@ -66,6 +66,23 @@ TEST_F(RequestQueueTest, OnlyNewRequestsCountAgainstTheBound) {
   EXPECT_TRUE(Add(3, 1).ok());
 }
 
+TEST_F(RequestQueueTest, TheOldestIsTheFirstThatHadNoAttempt) {
+  EXPECT_EQ(queue_.oldest_new(), std::nullopt);
+  ASSERT_TRUE(Add(1, 2).ok());
+  ASSERT_TRUE(Add(2, 0, /*is_new=*/false).ok());
+  ASSERT_TRUE(queue_
+                  .Add({.id = 3,
+                        .arrived = start_ + std::chrono::seconds(1),
+                        .need = {.tokens = 5, .peak_tokens = 10},
+                        .tenant = "other"})
+                  .ok());
+  EXPECT_EQ(queue_.oldest_new(), start_ + std::chrono::seconds(1));
+  EXPECT_TRUE(queue_.Remove(3));
+  EXPECT_EQ(queue_.oldest_new(), start_ + std::chrono::seconds(2));
+  EXPECT_TRUE(queue_.Remove(1));
+  EXPECT_EQ(queue_.oldest_new(), std::nullopt);
+}
+
 TEST_F(RequestQueueTest, WhoWaitsHoldsBackThoseBehindUntilNoOtherPlacesAreLeft) {
   for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(Add(id, static_cast<int>(id), false).ok());
   const auto second_waits = [](uint64_t id) { return id == 2 ? Try::kNoDecode : Try::kPlaced; };
