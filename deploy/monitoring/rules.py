@@ -84,6 +84,12 @@ def recordings():
         Recording("baton:handoff_failures:ratio_rate5m",
                   f"{_rate(failures, '5m')}\n/\n({_rate(failures, '5m')} + "
                   + _rate('baton_kv_transfer_duration_seconds_count{role="prefill",stage="ack"}', "5m") + ")", ()),
+        Recording("baton:queue_oldest_wait_seconds:max", f"max by ({GROUP}) (baton_queue_oldest_wait_seconds)", ()),
+        Recording("baton:decode_step_seconds:mean", f"avg by ({GROUP}, role) (baton_decode_step_seconds > 0)", ("role",)),
+        Recording("baton:predicted_remaining_tokens:sum", f"sum by ({GROUP}, role) (baton_predicted_remaining_tokens)",
+                  ("role",)),
+        Recording("baton:predicted_kv_read_tokens:sum", f"sum by ({GROUP}, role) (baton_predicted_kv_read_tokens)",
+                  ("role",)),
         Recording("baton:worker_busy:ratio_rate5m", _rate(work, "5m", line), ("role", "instance")),
         Recording("baton:end_prediction_cost:ratio_rate5m",
                   f"{_rate('baton_end_prediction_duration_seconds_sum', '5m', line)}\n/\n{_rate(work, '5m', line)}",

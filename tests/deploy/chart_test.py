@@ -102,7 +102,7 @@ class ChartTest(chart.RenderedSets):
                             asked.append((external["name"], external["selector"]["matchLabels"]["role"]))
         self.assertEqual({name for name, _ in asked}, {
             "baton_num_requests_waiting", "baton_num_requests_running", "baton_kv_cache_usage_perc",
-            "baton_predicted_remaining_tokens"})
+            "baton_predicted_remaining_tokens", "baton_queue_oldest_wait_seconds", "baton_decode_step_seconds"})
         for name, role in asked:
             self.assertIn(role, known[name]["owners"], name)
             self.assertEqual(known[name]["type"], "gauge", name)

@@ -48,6 +48,7 @@ TOGETHER = [
     (["decode.gpuMemoryUtilization=1"], "decode.gpuMemoryUtilization is set, but decode.device is cpu"),
     (["router.localPrefillBelow=64"], "in mode unified they read all"),
     (["prefill.autoscaling.predictedTokensPerReplica=9", "mode=disaggregated"], "prefill workers draw one token of an answer"),
+    (["prefill.autoscaling.tokenMs=9", "mode=disaggregated"], "no answer goes on at prefill workers"),
     (["prefill.autoscaling.enabled=true"], "mode unified has no prefill workers"),
     (["router.tenants.decode.weight=1"], "router.tenants has decode; a name is 1 to 64 of"),
     (["router.tenants.a/b.weight=1"], "router.tenants has a/b; a name is 1 to 64 of"),

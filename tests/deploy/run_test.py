@@ -23,7 +23,9 @@ from tls_test import Authority  # noqa: E402
 WORKER = ["mode=disaggregated", "log.format=text",
           *(f"{role}.{setting}" for role in ("prefill", "decode")
             for setting in ("threads=1", "kvCacheMemory=64MiB"))]
-SCALED = ["autoscaling.prometheus=http://prometheus", "decode.autoscaling.predictedTokensPerReplica=1000", "monitoring.enabled=true", "monitoring.rules.enabled=true",
+SCALED = ["autoscaling.prometheus=http://prometheus", "monitoring.enabled=true", "monitoring.rules.enabled=true",
+          "decode.autoscaling.predictedTokensPerReplica=1000", "decode.autoscaling.queueWaitSeconds=0.5",
+          "decode.autoscaling.tokenMs=50",
           *(f"{role}.autoscaling.enabled=true" for role in ("router", "prefill", "decode"))]
 KEYS = ["router.apiKeys.secret=api-keys", "test.apiKey.secret=api-key-of-test"]
 TLS = ["tls.source=certManager", "tls.certManager.issuer=ca"]
@@ -198,7 +200,7 @@ class RunTest(unittest.TestCase):
         with Release([*WORKER, *SCALED]) as release:
             release.wait_ready()
             queries = release.queries()
-            self.assertEqual(len(queries), 5)
+            self.assertEqual(len(queries), 7)
             with prometheus_of(release) as prometheus:
                 for query in queries:
                     found = wait_until(lambda query=query: prometheus.ask(query), query)

@@ -148,6 +148,9 @@
 {{- if $v.prefill.autoscaling.predictedTokensPerReplica }}
 {{- $wrong = append $wrong "prefill.autoscaling.predictedTokensPerReplica is set, but prefill workers draw one token of an answer, so nothing of it is foreseen there; set it for decode" }}
 {{- end }}
+{{- if $v.prefill.autoscaling.tokenMs }}
+{{- $wrong = append $wrong "prefill.autoscaling.tokenMs is set, but no answer goes on at prefill workers, so their steps say nothing of the time between tokens; set it for decode, or queueWaitSeconds for prefill" }}
+{{- end }}
 
 {{- if eq $v.mode "unified" }}
 {{- if $v.router.localPrefillBelow }}
