@@ -24,7 +24,7 @@ WORKER = ["mode=disaggregated", "log.format=text",
           *(f"{role}.{setting}" for role in ("prefill", "decode")
             for setting in ("threads=1", "kvCacheMemory=64MiB"))]
 SCALED = ["autoscaling.prometheus=http://prometheus", "monitoring.enabled=true", "monitoring.rules.enabled=true",
-          "decode.autoscaling.predictedTokensPerReplica=1000", "decode.autoscaling.queueWaitSeconds=0.5",
+          "decode.autoscaling.predictedTokensPerReplica=1000", "decode.autoscaling.queueWaitSeconds=1",
           "decode.autoscaling.tokenMs=50",
           *(f"{role}.autoscaling.enabled=true" for role in ("router", "prefill", "decode"))]
 KEYS = ["router.apiKeys.secret=api-keys", "test.apiKey.secret=api-key-of-test"]
