@@ -118,7 +118,9 @@ SequenceSpec RequestLives::SpecOf(uint32_t request, const Life& life, SequenceKi
   SequenceSpec spec;
   spec.kind = kind;
   spec.prompt = std::get<std::vector<int32_t>>(*std::move(made));
-  for (int32_t step = 1; step <= life.generated; ++step) {
+  // What was generated before the attempt: its own first token may be known already.
+  const int32_t before = life.attempt ? life.attempt->first_step - 1 : life.generated;
+  for (int32_t step = 1; step <= before; ++step) {
     spec.generated.push_back(AnswerAt(asked, step, setup_.worker.forced_lengths).token);
   }
   spec.stop.max_tokens = life.max_tokens;
