@@ -73,8 +73,13 @@ struct LiveSequence {
   uint64_t last_turn = 0;  // number of our last row, over all rows
   std::optional<FinishReason> end_after_step;  // asked for while in flight
   std::optional<EndEstimate> end;              // made from its last token
+  std::optional<float> class_tokens;           // see SequenceView
 
   int32_t preemptions = 0;
+  bool gave_way = false;  // see SequenceView
+  bool displaced =
+      false;          // it gave way and waits for its turn; who else was preempted resumes first
+  SequenceView seen;  // its view when the plan that is being made began
   base::Duration queue_time{}, prefill_time{};
   base::Instant first_token_at{};
 
@@ -119,8 +124,8 @@ struct LiveSequence {
   // What is to be expected of its end here: the last estimate or, where EOS is ignored, the limit,
   // to which it runs whatever the model wants.
   std::optional<EndEstimate> expected_end() const {
-    if (spec.stop.eos_policy == EosPolicy::kHonor) return end;
     if (spec.kind == SequenceKind::kPrefill) return std::nullopt;  // it goes on elsewhere
+    if (spec.stop.eos_policy == EosPolicy::kHonor) return end;
     const auto left = static_cast<float>(tokens_left());
     EndEstimate limit = {
         .at_step = generated(), .expected_remaining = left, .p50 = left, .p90 = left};
@@ -129,8 +134,23 @@ struct LiveSequence {
     }
     return limit;
   }
+  // How long its whole answer is expected to be by its class, or by its limit.
+  std::optional<float> expected_length() const {
+    if (spec.kind == SequenceKind::kPrefill) return std::nullopt;
+    const auto longest = static_cast<float>(stop.max_tokens());
+    if (spec.stop.eos_policy != EosPolicy::kHonor) return longest;
+    if (!class_tokens) return std::nullopt;
+    return std::min(*class_tokens, longest);
+  }
   SequenceView view() const {
-    return {id, arrived, prompt_tokens(), generated(), tokens_left(), expected_end()};
+    return {.id = id,
+            .arrived = arrived,
+            .prompt_tokens = prompt_tokens(),
+            .generated_tokens = generated(),
+            .tokens_left = tokens_left(),
+            .end = expected_end(),
+            .class_tokens = expected_length(),
+            .gave_way = gave_way};
   }
 };
 

@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/end_estimate.h"
 #include "common/base/ids.h"
+#include "common/base/policy_settings.h"
 
 namespace baton {
 
@@ -21,12 +22,28 @@ struct SequenceView {
   // known of its class. Of a sequence that ignores EOS it is the limit itself, to which it runs.
   // Without one nothing is known, which is not the same as a long way to go.
   std::optional<EndEstimate> end;
+  // How many tokens its whole answer was expected to have when it came here: by its class and by
+  // what it had generated elsewhere, never by what the model says of its end.
+  std::optional<float> class_tokens;
+  // It gave its place to another one that was to end sooner. It is not asked to do so again.
+  bool gave_way = false;
 };
 
 // What a candidate would be let in beside.
 struct AdmissionView {
   std::span<const SequenceView> beside;  // they run or hold blocks
   int64_t pool_tokens = 0;               // that the whole block pool holds
+  int64_t free_tokens = 0;               // that the pool could hand out now
+  int32_t block_size = 1;                // tokens
+};
+
+// When a policy is asked.
+struct PolicyMoment {
+  base::Instant now{};
+  // How long a step takes of late, which is the time from a sequence's token to its next one. Zero
+  // before the first step.
+  base::Duration token_time{};
+  PolicySettings settings;
 };
 
 // Who comes first, as const functions of what they are shown. They change when things happen, never
@@ -41,12 +58,19 @@ struct AdmissionView {
 // estimates may be wrong at no other cost than time.
 struct Policy {
   // Whether `a` starts, and has its prompt computed, before `b`.
-  bool (*starts_before)(const SequenceView& a, const SequenceView& b, base::Instant now);
+  bool (*starts_before)(const SequenceView& a, const SequenceView& b, const PolicyMoment& moment);
   // Whether `candidate`, for which there are blocks now, is let in. Nobody passes one that is not.
   // Not asked when nothing runs.
-  bool (*admits)(const SequenceView& candidate, const AdmissionView& view, base::Instant now);
+  bool (*admits)(const SequenceView& candidate, const AdmissionView& view,
+                 const PolicyMoment& moment);
   // Whether `a` gives its blocks up before `b` does.
-  bool (*yields_before)(const SequenceView& a, const SequenceView& b, base::Instant now);
+  bool (*yields_before)(const SequenceView& a, const SequenceView& b, const PolicyMoment& moment);
+  // Whether `candidate`, which is next and finds no place or no blocks, takes those of `victim`,
+  // which runs, did not come first and did not give way before. The victim waits for its turn again
+  // in the order of starts_before; at most one gives way in a step.
+  bool (*displaces)(const SequenceView& candidate, const SequenceView& victim,
+                    const PolicyMoment& moment);
+  PolicySettings settings;
 };
 
 // First come, first served; the youngest yields.
@@ -55,9 +79,12 @@ inline bool CameBefore(const SequenceView& a, const SequenceView& b) {
 }
 inline constexpr Policy kFcfsPolicy = {
     .starts_before = [](const SequenceView& a, const SequenceView& b,
-                        base::Instant) { return CameBefore(a, b); },
-    .admits = [](const SequenceView&, const AdmissionView&, base::Instant) { return true; },
+                        const PolicyMoment&) { return CameBefore(a, b); },
+    .admits = [](const SequenceView&, const AdmissionView&, const PolicyMoment&) { return true; },
     .yields_before = [](const SequenceView& a, const SequenceView& b,
-                        base::Instant) { return CameBefore(b, a); }};
+                        const PolicyMoment&) { return CameBefore(b, a); },
+    .displaces = [](const SequenceView&, const SequenceView&,
+                    const PolicyMoment&) { return false; },
+    .settings = {}};
 
 }  // namespace baton

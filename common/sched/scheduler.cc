@@ -83,7 +83,9 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
 
 void Scheduler::Foresee(SequenceId id, const std::optional<EndEstimate>& end) {
   LiveSequence* const sequence = Find(id);
-  if (sequence != nullptr) sequence->end = end;
+  if (sequence == nullptr) return;
+  sequence->end = end;
+  if (end) sequence->class_tokens = sequence->generated() + end->expected_remaining;
 }
 
 void Scheduler::ReturnLease(SequenceId id) {

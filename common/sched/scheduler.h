@@ -47,6 +47,7 @@ struct SchedulerFigures {
   double expected_tokens = 0, expected_kv_tokens = 0, expected_ends = 0;
   int64_t queued_prompt_tokens = 0;  // not computed yet
   uint64_t preemptions = 0, revocations = 0, reservations_expired = 0;
+  uint64_t displaced = 0;  // of the preemptions: by the policy, not for want of a block
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
   uint64_t prompt_tokens_computed = 0, prompt_tokens_cached = 0, prompt_tokens_received = 0;
   uint64_t generated_tokens = 0;
@@ -143,22 +144,26 @@ class Scheduler {
   bool SecureBlocks(base::Instant now);
   int32_t BlocksComingBack() const;
   bool MakeRoom(base::Instant now);
+  const LiveSequence* FirstPreemptible() const;
   void Preempt(LiveSequence* sequence, base::Instant now);
+  bool Displace(const LiveSequence& candidate, base::Instant now);
   void StartWaiting(base::Instant now);
   base::Instant HoldUntil() const;
-  LiveSequence* NextWaiting(bool hold_prompts, base::Instant now) const;
-  SequenceId OldestLive() const;
-  bool StartsBefore(const LiveSequence& a, const LiveSequence& b, base::Instant now) const;
-  bool Admits(const LiveSequence& candidate, base::Instant now) const;
+  LiveSequence* NextWaiting(bool hold_prompts) const;
+  void LookAround(base::Instant now);
+  bool StartsBefore(const LiveSequence& a, const LiveSequence& b) const;
+  bool YieldsBefore(const LiveSequence& a, const LiveSequence& b) const;
+  bool Admits(const LiveSequence& candidate);
   bool TryStart(LiveSequence* sequence, base::Instant now);
   void Grant(LiveSequence* sequence, base::Instant now);
-  StepPlan BuildPlan(base::Instant now);
+  StepPlan BuildPlan();
   void AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan);
   void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
   int32_t GrowingSequences() const;
   bool HasBlocks(const LiveSequence& sequence) const;
 
   // What Commit does (scheduler_commit.cc).
+  void NoteTime(base::Instant planned, base::Instant now);
   void CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
                  base::Instant now);
   void TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now);
@@ -180,11 +185,20 @@ class Scheduler {
   std::vector<SequenceId> forgotten_;
   uint64_t step_ = 0;
   uint64_t last_turn_ = 0;
-  std::deque<uint64_t> plans_out_;  // their steps
-  std::vector<bool> slots_taken_;   // [max_num_seqs]
-  base::Instant last_end_{};        // when a sequence ended last
-  bool short_of_blocks_ = false;    // in the last Plan somebody found none or was not let in
-  SequenceId oldest_;               // that came first, of all that are not over; of the last Plan
+  struct PlanOut {
+    uint64_t step = 0;
+    base::Instant planned{};
+  };
+  std::deque<PlanOut> plans_out_;
+  base::Instant last_commit_{};
+  base::Duration token_time_{};  // see PolicyMoment
+  // What the policy is shown of the plan that is being made.
+  PolicyMoment moment_;
+  std::vector<SequenceView> beside_;  // of who has a place; empty until somebody asks
+  std::vector<bool> slots_taken_;     // [max_num_seqs]
+  base::Instant last_end_{};          // when a sequence ended last
+  bool short_of_blocks_ = false;      // in the last Plan somebody found none or was not let in
+  SequenceId oldest_;                 // that came first, of all that are not over; of the last Plan
   SchedulerFigures counters_;
 };
 

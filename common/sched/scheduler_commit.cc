@@ -9,10 +9,11 @@
 namespace baton {
 
 void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Instant now) {
-  BATON_CHECK(!plans_out_.empty() && plan.step == plans_out_.front())
+  BATON_CHECK(!plans_out_.empty() && plan.step == plans_out_.front().step)
       << "step " << plan.step << " is not the oldest that is out";
   BATON_CHECK(output.samples.size() == static_cast<size_t>(plan.num_samples))
       << output.samples.size() << " samples for " << plan.num_samples << " rows";
+  NoteTime(plans_out_.front().planned, now);
   plans_out_.pop_front();
   size_t next_sample = 0;
   for (const StepRow& row : plan.rows) {
@@ -29,6 +30,13 @@ void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Ins
       CommitRow(sequence, row, sample, now);
     }
   }
+}
+
+// A step behind another one begins when that one ends.
+void Scheduler::NoteTime(base::Instant planned, base::Instant now) {
+  constexpr int kOfLate = 16;  // steps
+  const base::Duration took = now - std::max(planned, std::exchange(last_commit_, now));
+  token_time_ += token_time_ == base::Duration::zero() ? took : (took - token_time_) / kOfLate;
 }
 
 void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,

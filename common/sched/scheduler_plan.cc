@@ -11,33 +11,40 @@ namespace baton {
 
 StepPlan Scheduler::Plan(base::Instant now) {
   BATON_CHECK(plans_out_.size() < static_cast<size_t>(options_.max_steps_in_flight))
-      << "step " << plans_out_.front() << " was not committed";
-  for (LiveSequence* sequence : running_) sequence->held_back = false;
-  oldest_ = OldestLive();
+      << "step " << plans_out_.front().step << " was not committed";
+  LookAround(now);
   // Stable sorts keep to their memory also under orders that contradict themselves.
   std::stable_sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
     if (a->id == oldest_ || b->id == oldest_) return a->id == oldest_ && b->id != oldest_;
-    return options_.policy.yields_before(b->view(), a->view(), now);  // who yields last comes first
+    return YieldsBefore(*b, *a);  // who yields last comes first
   });
   short_of_blocks_ = !SecureBlocks(now);
   if (!short_of_blocks_) StartWaiting(now);
-  return BuildPlan(now);
+  return BuildPlan();
 }
 
-SequenceId Scheduler::OldestLive() const {
+// What the policy is shown is made once for a plan: nothing of it changes while that is made.
+void Scheduler::LookAround(base::Instant now) {
+  moment_ = {.now = now, .token_time = token_time_, .settings = options_.policy.settings};
+  beside_.clear();
   const LiveSequence* oldest = nullptr;
   for (const auto& [id, sequence] : live_) {
+    sequence->held_back = false;
     if (sequence->over()) continue;
+    sequence->seen = sequence->view();
     // They come by id, so of equals the first counts.
     if (oldest == nullptr || sequence->arrived < oldest->arrived) oldest = sequence.get();
   }
-  return oldest == nullptr ? SequenceId() : oldest->id;
+  oldest_ = oldest == nullptr ? SequenceId() : oldest->id;
 }
 
-bool Scheduler::StartsBefore(const LiveSequence& a, const LiveSequence& b,
-                             base::Instant now) const {
+bool Scheduler::StartsBefore(const LiveSequence& a, const LiveSequence& b) const {
   if (a.id == oldest_ || b.id == oldest_) return a.id == oldest_ && b.id != oldest_;
-  return options_.policy.starts_before(a.view(), b.view(), now);
+  return options_.policy.starts_before(a.seen, b.seen, moment_);
+}
+
+bool Scheduler::YieldsBefore(const LiveSequence& a, const LiveSequence& b) const {
+  return options_.policy.yields_before(a.seen, b.seen, moment_);
 }
 
 bool Scheduler::HasBlocks(const LiveSequence& sequence) const {
@@ -81,11 +88,22 @@ int32_t Scheduler::BlocksComingBack() const {
   return blocks;
 }
 
+// Of those whose blocks may be taken, the one that came first; it keeps them. Null if there is
+// none.
+const LiveSequence* Scheduler::FirstPreemptible() const {
+  const LiveSequence* first = nullptr;
+  for (const LiveSequence* sequence : running_) {
+    if (!sequence->preemptible()) continue;
+    if (first == nullptr || CameBefore(sequence->seen, first->seen)) first = sequence;
+  }
+  return first;
+}
+
 // Takes one victim's blocks. False when there is none but the oldest, or when the victim has a row
 // out: it sits this step out and is taken in the next.
 bool Scheduler::MakeRoom(base::Instant now) {
   const auto yields = [&](const LiveSequence* a, const LiveSequence* b) {
-    return options_.policy.yields_before(a->view(), b->view(), now);
+    return YieldsBefore(*a, *b);
   };
   const auto reservation = std::min_element(reserved_.begin(), reserved_.end(), yields);
   if (reservation != reserved_.end()) {
@@ -93,14 +111,10 @@ bool Scheduler::MakeRoom(base::Instant now) {
     return true;
   }
   std::vector<LiveSequence*> candidates;
-  std::ranges::copy_if(running_, std::back_inserter(candidates),
-                       [](const auto* s) { return s->preemptible(); });
-  if (candidates.size() < 2) return false;
-  const auto came_before = [](const LiveSequence* a, const LiveSequence* b) {
-    return CameBefore(a->view(), b->view());
-  };
-  candidates.erase(std::min_element(candidates.begin(), candidates.end(), came_before));
-  std::erase_if(candidates, [](const auto* s) { return s->held_back; });
+  const LiveSequence* const first = FirstPreemptible();
+  std::ranges::copy_if(running_, std::back_inserter(candidates), [&](const auto* s) {
+    return s->preemptible() && s != first && !s->held_back;
+  });
   if (candidates.empty()) return false;
   LiveSequence* const victim = *std::min_element(candidates.begin(), candidates.end(), yields);
   if (victim->rows_out > 0) {
@@ -125,25 +139,61 @@ void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
 void Scheduler::StartWaiting(base::Instant now) {
   const base::Instant hold_until = HoldUntil();
   const bool hold_prompts = hold_until != base::kNever && now < hold_until;
-  while (running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs)) {
-    LiveSequence* const next = NextWaiting(hold_prompts, now);
+  bool displaced = false;
+  while (LiveSequence* const next = NextWaiting(hold_prompts)) {
+    const bool has_place =
+        running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs);
+    if (has_place && Admits(*next) && TryStart(next, now)) {
+      if (!beside_.empty()) beside_.push_back(next->seen);
+      short_of_blocks_ = false;
+      continue;
+    }
     // They start strictly in order: who does not fit is not overtaken, so it cannot starve.
-    if (next == nullptr) return;
-    short_of_blocks_ = !Admits(*next, now) || !TryStart(next, now);
-    if (short_of_blocks_) return;
+    // One that gave way is passed by those that start before it, so places are lent for them.
+    short_of_blocks_ = has_place && !next->displaced;
+    if (displaced || !Displace(*next, now)) return;
+    displaced = true;
   }
+}
+
+// Takes the place and the blocks of one that runs for `candidate`, as the policy says. False when
+// there is none, or when it has a row out: it sits this step out and is taken in the next.
+bool Scheduler::Displace(const LiveSequence& candidate, base::Instant now) {
+  if (candidate.state == SequenceState::kPreempted && !candidate.displaced) return false;
+  LiveSequence* victim = nullptr;
+  const LiveSequence* const first = FirstPreemptible();
+  for (LiveSequence* const sequence : running_) {
+    if (!sequence->preemptible() || sequence == first || sequence->gave_way) continue;
+    if (!options_.policy.displaces(candidate.seen, sequence->seen, moment_)) continue;
+    if (victim == nullptr || YieldsBefore(*sequence, *victim)) victim = sequence;
+  }
+  if (victim == nullptr) return false;
+  if (victim->rows_out > 0) {
+    victim->held_back = true;
+    return false;
+  }
+  victim->gave_way = victim->displaced = true;
+  ++counters_.displaced;
+  Preempt(victim, now);
+  beside_.clear();
+  return true;
 }
 
 // Whether the policy lets `candidate` in. It has no say where refusing could keep everybody
 // waiting.
-bool Scheduler::Admits(const LiveSequence& candidate, base::Instant now) const {
-  if (candidate.id == oldest_ || running_.size() + reserved_.size() == 0) return true;
-  std::vector<SequenceView> beside;
-  beside.reserve(running_.size() + reserved_.size());
-  for (const LiveSequence* sequence : running_) beside.push_back(sequence->view());
-  for (const LiveSequence* sequence : reserved_) beside.push_back(sequence->view());
-  const int64_t pool_tokens = int64_t{pool_->total()} * options_.block_size;
-  return options_.policy.admits(candidate.view(), {beside, pool_tokens}, now);
+bool Scheduler::Admits(const LiveSequence& candidate) {
+  const size_t here = running_.size() + reserved_.size();
+  if (candidate.id == oldest_ || here == 0) return true;
+  if (beside_.empty()) {
+    beside_.reserve(here);
+    for (const LiveSequence* sequence : running_) beside_.push_back(sequence->seen);
+    for (const LiveSequence* sequence : reserved_) beside_.push_back(sequence->seen);
+  }
+  const AdmissionView view = {.beside = beside_,
+                              .pool_tokens = int64_t{pool_->total()} * options_.block_size,
+                              .free_tokens = int64_t{pool_->available()} * options_.block_size,
+                              .block_size = options_.block_size};
+  return options_.policy.admits(candidate.seen, view, moment_);
 }
 
 // How long queued prompts wait for company, so that one prefill batch serves them all; kNever when
@@ -170,12 +220,12 @@ base::Instant Scheduler::HoldUntil() const {
   return oldest + options_.prefill_batch_wait;
 }
 
-LiveSequence* Scheduler::NextWaiting(bool hold_prompts, base::Instant now) const {
+LiveSequence* Scheduler::NextWaiting(bool hold_prompts) const {
   const auto starts_before = [&](const LiveSequence& a, const LiveSequence& b) {
-    const bool a_resumes = a.state == SequenceState::kPreempted;
-    const bool b_resumes = b.state == SequenceState::kPreempted;
+    const bool a_resumes = a.state == SequenceState::kPreempted && !a.displaced;
+    const bool b_resumes = b.state == SequenceState::kPreempted && !b.displaced;
     if (a_resumes != b_resumes) return a_resumes;
-    return StartsBefore(a, b, now);
+    return StartsBefore(a, b);
   };
   LiveSequence* best = nullptr;
   for (LiveSequence* const sequence : waiting_) {
@@ -219,6 +269,7 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
     sequence->cached_tokens = sequence->computed;
     counters_.prompt_tokens_cached += static_cast<uint64_t>(sequence->cached_prompt_tokens());
   }
+  sequence->displaced = false;
   if (reserves) {
     Grant(sequence, now);
     return true;
@@ -243,13 +294,13 @@ void Scheduler::Grant(LiveSequence* sequence, base::Instant now) {
   Emit(*sequence, now, std::move(granted));
 }
 
-StepPlan Scheduler::BuildPlan(base::Instant now) {
+StepPlan Scheduler::BuildPlan() {
   std::vector<LiveSequence*> ready;
   for (LiveSequence* const sequence : running_) {
     if (sequence->plannable() && HasBlocks(*sequence)) ready.push_back(sequence);
   }
   std::stable_sort(ready.begin(), ready.end(),
-                   [&](const auto* a, const auto* b) { return StartsBefore(*a, *b, now); });
+                   [&](const auto* a, const auto* b) { return StartsBefore(*a, *b); });
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());
   for (const LiveSequence* sequence : ready) {
@@ -262,7 +313,7 @@ StepPlan Scheduler::BuildPlan(base::Instant now) {
   StepPlan plan;
   if (ready.empty()) return plan;
   plan.step = ++step_;
-  plans_out_.push_back(step_);
+  plans_out_.push_back({step_, moment_.now});
   for (const BatchShare& share : shares) AddRow(ready[share.candidate], share.tokens, &plan);
   counters_.largest_batch =
       std::max(counters_.largest_batch, static_cast<int32_t>(plan.rows.size()));

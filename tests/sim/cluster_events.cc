@@ -170,6 +170,7 @@ void ClusterSim::Collect(Coverage* coverage) const {
     for (const auto& worker : *workers) {
       const SchedulerFigures figures = worker->scheduler().figures();
       coverage->preemptions += figures.preemptions;
+      coverage->displaced += figures.displaced;
       coverage->revocations += figures.revocations;
       coverage->chunks += figures.prefill_chunks;
       coverage->prefix_hits += figures.prefix_hits;

@@ -40,12 +40,13 @@ void RandomStop(Dice* dice, SequenceSpec* spec) {
 
 }  // namespace
 
-ClusterSim::ClusterSim(uint64_t seed, const Policy& policy) : dice_(seed) {
+ClusterSim::ClusterSim(uint64_t seed, const Policy& policy, Forecast forecast) : dice_(seed) {
   model_.vocab_size = 500;
   model_.eos_permille = dice_.Chance(70) ? dice_.Int(0, 150) : 0;
   const int32_t decoders = dice_.Int(1, 2), prefillers = dice_.Int(1, 2);
   WorkerOptions first = RandomWorker(&dice_);
   first.scheduler.policy = policy;
+  first.forecast = forecast;
   const int32_t block_size = first.scheduler.block_size;
   for (int32_t i = 0; i < decoders; ++i) {
     // What an unset max_tokens means follows from the pool, so it must be the same everywhere.
@@ -54,6 +55,7 @@ ClusterSim::ClusterSim(uint64_t seed, const Policy& policy) : dice_(seed) {
   for (int32_t i = 0; i < prefillers; ++i) {
     WorkerOptions options = RandomWorker(&dice_);
     options.scheduler.policy = policy;
+    options.forecast = forecast;
     options.scheduler.block_size = block_size;
     options.scheduler.limits = first.scheduler.limits;
     options.scheduler.limits.pool_tokens = options.num_blocks * block_size;

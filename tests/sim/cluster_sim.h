@@ -18,7 +18,7 @@ namespace baton::sim {
 struct Coverage {
   uint64_t finished = 0, cancelled = 0, deadlines = 0, refused = 0, attempts = 0, resumed = 0;
   uint64_t imported = 0, ended_at_first_token = 0, late_returns = 0, late_commits = 0;
-  uint64_t preemptions = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
+  uint64_t preemptions = 0, displaced = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
   // These happen only with two steps in flight.
   uint64_t rows_ahead = 0, rows_discarded = 0, held_back = 0, ended_behind_two = 0;
 };
@@ -28,8 +28,10 @@ struct Coverage {
 // the seed. Every accepted token is compared with the one that the undisturbed request gets.
 class ClusterSim {
  public:
-  // `policy` is that of all workers; other than by it, the schedule follows from the seed.
-  explicit ClusterSim(uint64_t seed, const Policy& policy = kFcfsPolicy);
+  // `policy` and `forecast` are those of all workers; other than by them, the schedule follows from
+  // the seed.
+  explicit ClusterSim(uint64_t seed, const Policy& policy = kFcfsPolicy,
+                      Forecast forecast = Forecast::kNoise);
   ~ClusterSim();
   // Runs to the end of all requests. Returns the first thing that was wrong, or nothing.
   std::string Run(Coverage* coverage);

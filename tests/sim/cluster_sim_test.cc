@@ -9,6 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
+
+#include "common/sched/policies/named.h"
 
 namespace baton::sim {
 namespace {
@@ -101,28 +104,30 @@ uint64_t Whim(const SequenceView& view, base::Instant now) {
   whim ^= whim >> 31;
   return whim * 0xBF58476D1CE4E5B9u;
 }
-bool AgainstAge(const SequenceView& a, const SequenceView& b, base::Instant) {
+bool AgainstAge(const SequenceView& a, const SequenceView& b, const PolicyMoment&) {
   return CameBefore(b, a);
 }
 
 // What a policy may say at worst, as orders of any moment.
 constexpr Policy kLiars[] = {
     {.starts_before = AgainstAge,
-     .admits = [](const SequenceView&, const AdmissionView&, base::Instant) { return false; },
+     .admits = [](const SequenceView&, const AdmissionView&, const PolicyMoment&) { return false; },
      .yields_before = [](const SequenceView& a, const SequenceView& b,
-                         base::Instant) { return CameBefore(a, b); }},
+                         const PolicyMoment&) { return CameBefore(a, b); }},
     {.starts_before = [](const SequenceView& a, const SequenceView& b,
-                         base::Instant now) { return Whim(a, now) < Whim(b, now); },
+                         const PolicyMoment& m) { return Whim(a, m.now) < Whim(b, m.now); },
      .admits =
-         [](const SequenceView& candidate, const AdmissionView& view, base::Instant now) {
-           return (Whim(candidate, now) + view.beside.size()) % 3 == 0;
+         [](const SequenceView& candidate, const AdmissionView& view, const PolicyMoment& m) {
+           return (Whim(candidate, m.now) + view.beside.size()) % 3 == 0;
          },
      .yields_before = [](const SequenceView& a, const SequenceView& b,
-                         base::Instant now) { return Whim(a, now) > Whim(b, now); }},
+                         const PolicyMoment& m) { return Whim(a, m.now) > Whim(b, m.now); }},
     // Not even an order.
-    {.starts_before = [](const SequenceView&, const SequenceView&, base::Instant) { return true; },
-     .admits = [](const SequenceView&, const AdmissionView&, base::Instant) { return true; },
-     .yields_before = [](const SequenceView&, const SequenceView&, base::Instant) { return true; }},
+    {.starts_before = [](const SequenceView&, const SequenceView&,
+                         const PolicyMoment&) { return true; },
+     .admits = [](const SequenceView&, const AdmissionView&, const PolicyMoment&) { return true; },
+     .yields_before = [](const SequenceView&, const SequenceView&,
+                         const PolicyMoment&) { return true; }},
 };
 
 TEST(ClusterSimTest, NoPolicyKeepsRequestsFromTheirEnd) {
@@ -138,6 +143,33 @@ TEST(ClusterSimTest, NoPolicyKeepsRequestsFromTheirEnd) {
   EXPECT_GT(coverage.preemptions, 0u);
   EXPECT_GT(coverage.revocations, 0u);
   EXPECT_GT(coverage.finished, kSchedules);
+}
+
+TEST(ClusterSimTest, EveryPolicyKeepsEveryInvariantUnderWrongEstimates) {
+  std::signal(SIGABRT, &PrintSeedAndAbort);
+  const char* const more = std::getenv("BATON_SIM_SCHEDULES");
+  const uint64_t schedules = more == nullptr ? kSchedules / 80 : std::strtoull(more, nullptr, 10);
+  for (const std::string& name : PolicyNames()) {
+    Coverage coverage;
+    for (const Forecast forecast : {Forecast::kNoise, Forecast::kSoon, Forecast::kLate}) {
+      for (uint64_t seed = kFirstSeed; seed < kFirstSeed + schedules; ++seed) {
+        current_seed = seed;
+        ASSERT_EQ(ClusterSim(seed, *PolicyNamed(name), forecast).Run(&coverage), "")
+            << name << ", forecast " << static_cast<int>(forecast) << ", seed " << seed;
+      }
+    }
+    std::printf(
+        "%s: %llu schedules of each forecast: finished %llu, preemptions %llu, displaced "
+        "%llu, revocations %llu\n",
+        name.c_str(), static_cast<unsigned long long>(schedules),
+        static_cast<unsigned long long>(coverage.finished),
+        static_cast<unsigned long long>(coverage.preemptions),
+        static_cast<unsigned long long>(coverage.displaced),
+        static_cast<unsigned long long>(coverage.revocations));
+    EXPECT_GT(coverage.preemptions, 0u) << name;
+    EXPECT_GT(coverage.finished, schedules) << name;
+    EXPECT_EQ(coverage.displaced > 0, name == "remaining") << name;
+  }
 }
 
 }  // namespace

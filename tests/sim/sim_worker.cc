@@ -73,6 +73,7 @@ SimWorker::SimWorker(const WorkerOptions& options, const FakeModelOptions& model
 SequenceId SimWorker::Add(SequenceSpec spec, base::Instant now) {
   const SequenceId id(++last_id_);
   scheduler_.Add(id, std::move(spec), now);
+  scheduler_.Foresee(id, Foretell(last_id_));
   return id;
 }
 
@@ -107,7 +108,9 @@ std::string SimWorker::FinishStep(base::Instant now) {
   });
   auto output = runner_.Wait();
   BATON_CHECK(output.ok()) << output.status().ToString();
-  Foretell(&*output);
+  for (SampledToken& token : output->samples) {
+    token.end = Foretell(static_cast<uint64_t>(token.token));
+  }
   scheduler_.Commit(in_flight_.front(), *output, now);
   in_flight_.pop_front();
   ++steps_;
@@ -115,15 +118,27 @@ std::string SimWorker::FinishStep(base::Instant now) {
   return CheckBlocks();
 }
 
-// Estimates that have nothing to do with what will happen, and now and then none.
-void SimWorker::Foretell(StepOutput* output) const {
-  for (SampledToken& token : output->samples) {
-    const uint64_t noise = steps_ * 31 + static_cast<uint64_t>(token.token) * 17;
-    if (noise % 5 == 0) continue;
-    token.end = EndEstimate{.at_step = 1,
-                            .expected_remaining = static_cast<float>(noise % 97),
-                            .p90 = static_cast<float>(noise % 301)};
+std::optional<EndEstimate> SimWorker::Foretell(uint64_t salt) const {
+  EndEstimate end = {.at_step = 1};
+  switch (options_.forecast) {
+    case Forecast::kNoise: {
+      const uint64_t noise = steps_ * 31 + salt * 17;
+      if (noise % 5 == 0) return std::nullopt;
+      end.expected_remaining = static_cast<float>(noise % 97);
+      end.p50 = static_cast<float>(noise % 61);
+      end.p90 = static_cast<float>(noise % 301);
+      end.p_within[2] = static_cast<float>(noise % 7) / 6;
+      return end;
+    }
+    case Forecast::kSoon:
+      end.expected_remaining = end.p50 = end.p90 = 1;
+      end.p_within.fill(1);
+      return end;
+    case Forecast::kLate:
+      end.expected_remaining = end.p50 = end.p90 = 1e6F;
+      return end;
   }
+  return std::nullopt;
 }
 
 // No block that a row on the device touches may be handed out.
@@ -169,7 +184,7 @@ std::string SimWorker::CheckVictims(std::optional<SequenceId> oldest) {
   }
   bool preempted_waits = false;
   scheduler_.Visit([&](const LiveSequence& sequence) {
-    preempted_waits |= sequence.state == SequenceState::kPreempted;
+    preempted_waits |= sequence.state == SequenceState::kPreempted && !sequence.displaced;
   });
   for (SchedEvent& event : events) events_.push_back(std::move(event));
   return granted && preempted_waits ? "a reservation was granted while a preempted one waits" : "";

@@ -29,8 +29,16 @@ class Dice {
   std::mt19937_64 engine_;
 };
 
+// What is said of ends. None of it has to do with what will happen.
+enum class Forecast {
+  kNoise,  // anything, and now and then nothing
+  kSoon,   // the next token, always
+  kLate,   // a million tokens, always
+};
+
 struct WorkerOptions {
   SchedulerOptions scheduler;
+  Forecast forecast = Forecast::kNoise;
   int32_t num_blocks = 16;
   bool prefix_caching = true;
   bool lazy_device = false;  // computes as late as it may
@@ -61,7 +69,7 @@ class SimWorker {
   uint64_t ended_behind_two() const { return ended_behind_two_; }
 
  private:
-  void Foretell(StepOutput* output) const;
+  std::optional<EndEstimate> Foretell(uint64_t salt) const;
   std::string CheckInFlight() const;
   std::string CheckPlan(const StepPlan& plan) const;
   std::string CheckVictims(std::optional<SequenceId> oldest);

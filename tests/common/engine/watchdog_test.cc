@@ -155,7 +155,7 @@ TEST(EngineStallTest, PlanningThatHangsIsAStall) {
   options.clock = &clock;
   options.engine.stall_timeout = milliseconds(80);
   options.engine.policy.starts_before = [](const SequenceView& a, const SequenceView& b,
-                                           base::Instant) {
+                                           const PolicyMoment&) {
     hang_of_policy->Pass();
     return a.id < b.id;
   };

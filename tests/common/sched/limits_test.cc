@@ -113,7 +113,8 @@ TEST(LimitsTest, HugeLengthsDoNotOverflow) {
 
 TEST(PolicyTest, FcfsServesTheOldestAndPreemptsTheYoungest) {
   const SequenceView older{.id = SequenceId(1)}, younger{.id = SequenceId(2)};
-  const base::Instant now{std::chrono::hours(1)};
+  const PolicyMoment now{
+      .now = base::Instant(std::chrono::hours(1)), .token_time = {}, .settings = {}};
   EXPECT_TRUE(kFcfsPolicy.starts_before(older, younger, now));
   EXPECT_FALSE(kFcfsPolicy.starts_before(younger, older, now));
   EXPECT_TRUE(kFcfsPolicy.yields_before(younger, older, now));

@@ -7,7 +7,7 @@ namespace {
 using SchedulerPolicyTest = SchedulerTest;
 
 // The one of which less is expected comes first; of which nothing is known, last.
-bool Shorter(const SequenceView& a, const SequenceView& b, base::Instant) {
+bool Shorter(const SequenceView& a, const SequenceView& b, const PolicyMoment&) {
   if (a.end.has_value() != b.end.has_value()) return a.end.has_value();
   if (!a.end) return CameBefore(a, b);
   return a.end->expected_remaining < b.end->expected_remaining;
@@ -46,7 +46,7 @@ TEST_F(SchedulerPolicyTest, TheFirstToComeHasTheNextPlaceWhateverThePolicySays) 
 
 TEST_F(SchedulerPolicyTest, WhoIsNotAdmittedWaitsUntilThereIsRoom) {
   options_.policy.admits = [](const SequenceView& candidate, const AdmissionView& view,
-                              base::Instant) {
+                              const PolicyMoment&) {
     int64_t tokens = candidate.prompt_tokens;
     for (const SequenceView& sequence : view.beside) tokens += sequence.prompt_tokens;
     return tokens <= view.pool_tokens / 4;
@@ -65,9 +65,8 @@ TEST_F(SchedulerPolicyTest, WhoIsNotAdmittedWaitsUntilThereIsRoom) {
 
 TEST_F(SchedulerPolicyTest, TheFirstToComeNeverYields) {
   // The policy would take the blocks of who came first.
-  options_.policy.yields_before = [](const SequenceView& a, const SequenceView& b, base::Instant) {
-    return CameBefore(a, b);
-  };
+  options_.policy.yields_before = [](const SequenceView& a, const SequenceView& b,
+                                     const PolicyMoment&) { return CameBefore(a, b); };
   Start(9);
   const SequenceId first = Add(kLocal, 4, 30);
   std::vector<SequenceId> others;
