@@ -1,5 +1,9 @@
 #pragma once
 
+#include <functional>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
 #include "common/config/flag_set.h"
 #include "common/config/options.h"
@@ -19,6 +23,10 @@ void BindLifecycle(FlagSet* set, ServerFlags* flags);
 void BindLog(FlagSet* set, ServerFlags* flags);
 void BindTracing(FlagSet* set, ServerFlags* flags);
 void BindEngine(FlagSet* set, EngineFlags* flags);
+// What can be set about policies. `policies` says the names of those that are used: a setting that
+// none of them reads is refused.
+void BindPolicySettings(FlagSet* set, const std::string& group, PolicySettings* flags,
+                        std::function<std::vector<std::string>()> policies);
 void BindPrediction(FlagSet* set, PredictionFlags* flags);
 void BindHandoff(FlagSet* set, HandoffFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);

@@ -24,7 +24,9 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
                              std::chrono::milliseconds(1)),
                 group, "how long a prefill batch may wait to fill"));
   set->Add(
-      With(ChoiceFlag("policy", &flags->policy), group, "order in which waiting sequences start"));
+      With(ChoiceFlag("policy", &flags->policy), group,
+           "who starts, who is let in and who yields, by what is known of the ends of answers; "
+           "prefill workers know nothing of them, so every policy is fcfs there"));
   set->Add(With(ChoiceFlag("async-scheduling", &flags->async_scheduling), group,
                 "plan the next step while one computes; auto: on a GPU"));
   set->Add(
@@ -100,6 +102,8 @@ void BindEngine(FlagSet* set, EngineFlags* flags) {
   BindCache(set, flags);
   BindDevice(set, flags);
   BindEnds(set, flags);
+  BindPolicySettings(set, "Batching", &flags->policy_settings,
+                     [flags] { return std::vector<std::string>{WordOf(flags->policy)}; });
 }
 
 void BindWorker(FlagSet* set, WorkerFlags* flags) {

@@ -47,7 +47,12 @@ Choices<QuantizationFlag> ChoicesOf(QuantizationFlag /*type*/) {
   return {{"none", QuantizationFlag::kNone}, {"fp8", QuantizationFlag::kFp8}};
 }
 
-Choices<PolicyFlag> ChoicesOf(PolicyFlag /*type*/) { return {{"fcfs", PolicyFlag::kFcfs}}; }
+Choices<PolicyFlag> ChoicesOf(PolicyFlag /*type*/) {
+  return {{"fcfs", PolicyFlag::kFcfs},
+          {"past-future", PolicyFlag::kPastFuture},
+          {"remaining", PolicyFlag::kRemaining},
+          {"boost", PolicyFlag::kBoost}};
+}
 
 Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag /*type*/) {
   return {{"auto", AsyncSchedulingFlag::kAuto},

@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/base/policy_settings.h"
 
 // What the command line, the environment and the configuration file can say, as plain data with its
 // defaults. bind.h fills them; the services read them.
@@ -48,7 +49,7 @@ enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
 enum class DeviceFlag { kCpu, kCuda };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
 enum class QuantizationFlag { kNone, kFp8 };
-enum class PolicyFlag { kFcfs };
+enum class PolicyFlag { kFcfs, kPastFuture, kRemaining, kBoost };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
 // What to do with an answer that goes round in circles: common/sample/runaway.h.
@@ -103,6 +104,7 @@ struct EngineFlags {
   std::string load_cache;  // directory of packed checkpoints; "" = off
   std::string probe;       // a probe file; "" = none
   PolicyFlag policy = PolicyFlag::kFcfs;
+  PolicySettings policy_settings;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
   RunawayFlag runaway = RunawayFlag::kWarn;

@@ -5,10 +5,12 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/formats/eos_probe_file.h"
 #include "common/metrics/metric.h"
 #include "common/model/footprint.h"
+#include "common/sched/policies/named.h"
 #include "common/text/eos_set.h"
 #include "common/text/text_fingerprint.h"
 #include "common/text/token_boundaries.h"
@@ -59,12 +61,12 @@ RunawayAction ActionOf(RunawayFlag flag) {
   return RunawayAction::kOff;
 }
 
-Policy PolicyOf(PolicyFlag flag) {
-  switch (flag) {
-    case PolicyFlag::kFcfs:
-      return kFcfsPolicy;
-  }
-  return kFcfsPolicy;
+Policy PolicyOf(const EngineFlags& flags) {
+  const std::optional<Policy> named = PolicyNamed(WordOf(flags.policy));
+  BATON_CHECK(named.has_value()) << WordOf(flags.policy);
+  Policy policy = *named;
+  policy.settings = flags.policy_settings;
+  return policy;
 }
 
 EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
@@ -76,7 +78,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.max_num_batched_tokens = flags.max_num_batched_tokens;
   options.enable_prefix_caching = flags.enable_prefix_caching;
   options.prefill_batch_wait = flags.prefill_batch_wait;
-  options.policy = PolicyOf(flags.policy);
+  options.policy = PolicyOf(flags);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
   for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);

@@ -7,9 +7,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/config/bind.h"
 #include "common/config/flag_types.h"
-#include "common/config/options.h"
 #include "common/eos/predict/predictor_file.h"
+#include "common/sched/policies/named.h"
 #include "common/text/token_boundaries.h"
 #include "common/text/tokenizer.h"
 #include "tools/bench/plan/length_distribution.h"
@@ -117,7 +118,8 @@ void BindWorkers(FlagSet* set, SimFlags* flags) {
   set->Add(With(SwitchFlag("async-scheduling", &flags->two_steps), group,
                 "plan the next step while one computes, as on a GPU"));
   set->Add(Common(With(Valued(CommaListFlag("policy", &flags->policies), "NAME,…"), group,
-                       "policies to compare: fcfs")));
+                       absl::StrCat("policies to compare: ", absl::StrJoin(PolicyNames(), ", ")))));
+  BindPolicySettings(set, group, &flags->policy_settings, [flags] { return flags->policies; });
   set->Add(
       Common(With(Valued(TextFlag("predictor", &flags->predictor), "off|learnt|oracle|FILE"), group,
                   "who foresees ends: nobody; survival learnt while serving; the truth; or a "
@@ -216,19 +218,16 @@ absl::Status Check(const FlagSet& set, const SimFlags& flags) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Policy> PolicyNamed(const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& [word, policy] : ChoicesOf(PolicyFlag{})) {
-    names.push_back(word);
-    if (word != name) continue;
-    switch (policy) {
-      case PolicyFlag::kFcfs:
-        return kFcfsPolicy;
-    }
+absl::StatusOr<Policy> PolicyFor(const SimFlags& flags, const std::string& name) {
+  std::optional<Policy> policy = PolicyNamed(name);
+  if (!policy) {
+    const auto names = PolicyNames();
+    return UsageError(absl::StrCat("unknown policy '", name, "'"),
+                      absl::StrCat("expected ", absl::StrJoin(names, ", ")),
+                      absl::StrCat("--policy ", names.front()));
   }
-  return UsageError(absl::StrCat("unknown policy '", name, "'"),
-                    absl::StrCat("expected ", absl::StrJoin(names, ", ")),
-                    absl::StrCat("--policy ", names.front()));
+  policy->settings = flags.policy_settings;
+  return *policy;
 }
 
 absl::Status SetPredictor(const SimFlags& flags, WorkerSetup* worker) {
@@ -306,7 +305,7 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   worker.prefix_caching = flags.prefix_caching;
   worker.forced_lengths = flags.forced_lengths;
   SchedulerOptions& scheduler = worker.scheduler;
-  BATON_ASSIGN_OR_RETURN(scheduler.policy, PolicyNamed(policy));
+  BATON_ASSIGN_OR_RETURN(scheduler.policy, PolicyFor(flags, policy));
   scheduler.limits = {.max_model_len = flags.max_model_len,
                       .pool_tokens = worker.num_blocks * flags.block_size,
                       .vocab_size = kVocabulary};

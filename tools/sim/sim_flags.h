@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
 #include "common/config/flag_set.h"
+#include "common/config/options.h"
 #include "nlohmann/json.hpp"
 #include "tools/bench/plan/plan_builder.h"
 #include "tools/sim/cluster.h"
@@ -53,6 +54,7 @@ struct SimFlags {
   bool prefix_caching = true;
   bool two_steps = false;
   std::vector<std::string> policies = {"fcfs"};
+  PolicySettings policy_settings;
   std::string predictor = "off";
   std::string tokenizer;  // model directory
 

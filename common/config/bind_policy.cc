@@ -1,0 +1,62 @@
+#include <algorithm>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/config/bind.h"
+#include "common/config/flag_types.h"
+
+namespace baton {
+namespace {
+
+struct Setting {
+  const char* flag;
+  std::vector<std::string> read_by;
+};
+
+absl::Status CheckRead(const FlagSet& set, const Setting& setting,
+                       const std::vector<std::string>& policies) {
+  const auto reads = [&](const std::string& name) {
+    return std::ranges::find(setting.read_by, name) != setting.read_by.end();
+  };
+  if (!set.Given(setting.flag) || std::ranges::any_of(policies, reads)) return absl::OkStatus();
+  return UsageError(
+      absl::StrCat("--", setting.flag, " with --policy ", absl::StrJoin(policies, ",")),
+      absl::StrCat("only ", absl::StrJoin(setting.read_by, " and "), " read it"),
+      absl::StrCat("--policy ", setting.read_by.front(), ", or leave it out"));
+}
+
+}  // namespace
+
+void BindPolicySettings(FlagSet* set, const std::string& group, PolicySettings* flags,
+                        std::function<std::vector<std::string>()> policies) {
+  set->Add(With(DoubleFlag("policy-quantile", &flags->quantile, {.min = 0.5, .max = 0.99}), group,
+                "past-future: the quantile of what remains of each sequence that has to fit the "
+                "KV cache; more is more careful"));
+  set->Add(With(DoubleFlag("policy-gamma", &flags->gamma, {.min = 1e-6, .max = 10}), group,
+                "remaining, boost: from shortest first (towards 0) to first come, first served "
+                "(large), in 1/token"));
+  set->Add(With(DoubleFlag("policy-preempt-until", &flags->preempt_until, {.min = 0, .max = 1}),
+                group,
+                "remaining: part of its expected length up to which a sequence may be displaced by "
+                "a shorter one; 0 = none is"));
+  set->Add(With(DoubleFlag("policy-promote-after", &flags->promote_after, {.min = 0.1, .max = 1e6}),
+                group,
+                "remaining: times the time that its answer is expected to take, after which a "
+                "request waits no longer for shorter ones"));
+  set->AddCheck([set, policies = std::move(policies)] {
+    const std::vector<std::string> used = policies();
+    for (const Setting& setting : {Setting{"policy-quantile", {"past-future"}},
+                                   Setting{"policy-gamma", {"remaining", "boost"}},
+                                   Setting{"policy-preempt-until", {"remaining"}},
+                                   Setting{"policy-promote-after", {"remaining"}}}) {
+      if (absl::Status read = CheckRead(*set, setting, used); !read.ok()) return read;
+    }
+    return absl::OkStatus();
+  });
+}
+
+}  // namespace baton
