@@ -47,9 +47,13 @@ void BindPolicySettings(FlagSet* set, const std::string& group, PolicySettings* 
                 group,
                 "remaining: times the time that its answer is expected to take, after which a "
                 "request waits no longer for shorter ones"));
+  set->Add(With(IntFlag("policy-line", &flags->line, {.min = 0, .max = 1024}), group,
+                "remaining, boost: requests that wait at a worker beyond those that can run, so "
+                "that there is a choice; they have left the router's queue and its fairness"));
   set->AddCheck([set, policies = std::move(policies)] {
     const std::vector<std::string> used = policies();
     for (const Setting& setting : {Setting{"policy-quantile", {"past-future"}},
+                                   Setting{"policy-line", {"remaining", "boost"}},
                                    Setting{"policy-gamma", {"remaining", "boost"}},
                                    Setting{"policy-preempt-until", {"remaining"}},
                                    Setting{"policy-promote-after", {"remaining"}}}) {

@@ -65,11 +65,14 @@ struct Policy {
                  const PolicyMoment& moment);
   // Whether `a` gives its blocks up before `b` does.
   bool (*yields_before)(const SequenceView& a, const SequenceView& b, const PolicyMoment& moment);
-  // Whether `candidate`, which is next and finds no place or no blocks, takes those of `victim`,
-  // which runs, did not come first and did not give way before. The victim waits for its turn again
-  // in the order of starts_before; at most one gives way in a step.
+  // Whether `candidate`, which is next and finds no place, takes that of `victim`, which runs, did
+  // not come first and did not give way before. The victim waits for its turn again in the order of
+  // starts_before. While one waits so, no other gives way.
   bool (*displaces)(const SequenceView& candidate, const SequenceView& victim,
                     const PolicyMoment& moment);
+  // Whether starts_before is more than an order of arrival. Then settings.line requests are taken
+  // in beyond those that can run, so that there is a choice.
+  bool chooses = false;
   PolicySettings settings;
 };
 
@@ -85,6 +88,7 @@ inline constexpr Policy kFcfsPolicy = {
                         const PolicyMoment&) { return CameBefore(b, a); },
     .displaces = [](const SequenceView&, const SequenceView&,
                     const PolicyMoment&) { return false; },
+    .chooses = false,
     .settings = {}};
 
 }  // namespace baton

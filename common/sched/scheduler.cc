@@ -178,9 +178,13 @@ SchedulerFigures Scheduler::figures() const {
 // long ones.
 int32_t Scheduler::Places() const {
   const auto here = static_cast<int32_t>(running_.size() + reserved_.size() + waiting_.size());
-  if (short_of_blocks_) return here;
+  const int32_t line = options_.policy.chooses ? options_.policy.settings.line : 0;
+  if (short_of_blocks_) {
+    const auto placed = static_cast<int32_t>(running_.size() + reserved_.size());
+    return std::max(here, placed + line);
+  }
   const int32_t spare_blocks = std::max(0, pool_->available() - GrowingSequences());
-  return std::min(options_.max_num_seqs, here + spare_blocks);
+  return std::min(options_.max_num_seqs, here + spare_blocks) + line;
 }
 
 int32_t Scheduler::num_queued() const {

@@ -149,17 +149,17 @@ void Scheduler::StartWaiting(base::Instant now) {
       continue;
     }
     // They start strictly in order: who does not fit is not overtaken, so it cannot starve.
-    // One that gave way is passed by those that start before it, so places are lent for them.
-    short_of_blocks_ = has_place && !next->displaced;
-    if (displaced || !Displace(*next, now)) return;
+    short_of_blocks_ = has_place;
+    if (has_place || displaced || !Displace(*next, now)) return;
     displaced = true;
   }
 }
 
-// Takes the place and the blocks of one that runs for `candidate`, as the policy says. False when
-// there is none, or when it has a row out: it sits this step out and is taken in the next.
+// Takes the place, with its blocks, of one that runs for `candidate`, as the policy says. False
+// when there is none, or when it has a row out: it sits this step out and is taken in the next.
 bool Scheduler::Displace(const LiveSequence& candidate, base::Instant now) {
   if (candidate.state == SequenceState::kPreempted && !candidate.displaced) return false;
+  if (std::ranges::any_of(waiting_, [](const auto* s) { return s->displaced; })) return false;
   LiveSequence* victim = nullptr;
   const LiveSequence* const first = FirstPreemptible();
   for (LiveSequence* const sequence : running_) {

@@ -42,6 +42,7 @@ constinit const Policy kBoostPolicy = {
     .yields_before = [](const SequenceView& a, const SequenceView& b,
                         const PolicyMoment& moment) { return ComesBefore(b, a, moment); },
     .displaces = kFcfsPolicy.displaces,
+    .chooses = true,
     .settings = {}};
 
 }  // namespace baton

@@ -66,6 +66,7 @@ constinit const Policy kPastFuturePolicy = {
     .yields_before = [](const SequenceView& a, const SequenceView& b,
                         const PolicyMoment&) { return YieldsByWork(a, b); },
     .displaces = kFcfsPolicy.displaces,
+    .chooses = false,
     .settings = {}};
 
 }  // namespace baton

@@ -43,6 +43,7 @@ constinit const Policy kRemainingPolicy = {
     .yields_before = [](const SequenceView& a, const SequenceView& b,
                         const PolicyMoment&) { return YieldsByWork(a, b); },
     .displaces = Displaces,
+    .chooses = true,
     .settings = {}};
 
 }  // namespace baton

@@ -53,7 +53,7 @@ class DisplaceTest : public testing::Test {
 TEST_F(DisplaceTest, AShortOneTakesThePlaceOfALongOne) { EXPECT_TRUE(Displaces()); }
 
 TEST_F(DisplaceTest, ALittleShorterIsNotEnough) {
-  candidate_.left = 160;
+  candidate_.left = 61;
   EXPECT_FALSE(Displaces());
 }
 
