@@ -152,5 +152,158 @@ TEST_F(SchedulerPolicyTest, WhoIgnoresEosIsExpectedToRunToTheLimit) {
   }
 }
 
+bool IsLonger(const SequenceView& a, const SequenceView& b) {
+  return a.end && b.end && a.end->expected_remaining > b.end->expected_remaining;
+}
+
+class SchedulerDisplaceTest : public SchedulerPolicyTest {
+ protected:
+  SchedulerDisplaceTest() {
+    options_.max_num_seqs = 2;
+    options_.policy.starts_before = Shorter;
+    options_.policy.displaces = [](const SequenceView& candidate, const SequenceView& victim,
+                                   const PolicyMoment&) { return IsLonger(victim, candidate); };
+  }
+  SequenceId AddExpecting(float remaining, int32_t max_tokens) {
+    const SequenceId id = Add(kLocal, 4, max_tokens);
+    scheduler_->Foresee(id, Expect(remaining));
+    return id;
+  }
+  SequenceView ViewOfLive(SequenceId id) const {
+    SequenceView view;
+    scheduler_->Visit([&](const LiveSequence& sequence) {
+      if (sequence.id == id) view = sequence.view();
+    });
+    return view;
+  }
+  // What is expected of those that run, after each step.
+  bool StepExpecting(const std::map<SequenceId, float>& remaining) {
+    if (!Step()) return false;
+    for (const auto& [id, left] : remaining) scheduler_->Foresee(id, Expect(left));
+    return true;
+  }
+};
+
+TEST_F(SchedulerDisplaceTest, AShorterOneTakesAPlaceAndGivesItBack) {
+  Start(40);
+  const SequenceId first = AddExpecting(100, 30), longer = AddExpecting(100, 30);
+  ASSERT_TRUE(StepExpecting({{first, 100}, {longer, 100}}));
+  const SequenceId shorter = AddExpecting(3, 3);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(StateOf(longer), SequenceState::kPreempted);
+  EXPECT_EQ(StateOf(shorter), SequenceState::kDecoding);
+  EXPECT_TRUE(ViewOfLive(longer).gave_way);
+  EXPECT_FALSE(ViewOfLive(first).gave_way) << "who came first keeps its place";
+  StepAll();
+  EXPECT_EQ(Last<FinishedEvent>(longer)->generated_tokens, 30);
+  EXPECT_EQ(scheduler_->figures().displaced, 1u);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerDisplaceTest, NobodyGivesWayTwice) {
+  Start(40);
+  const SequenceId first = AddExpecting(100, 60), longer = AddExpecting(100, 60);
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_TRUE(StepExpecting({{first, 100}, {longer, 100}}));
+    AddExpecting(3, 3);
+  }
+  StepAll();
+  EXPECT_EQ(Last<FinishedEvent>(longer)->preemptions, 1);
+  EXPECT_EQ(Last<FinishedEvent>(first)->preemptions, 0);
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerDisplaceTest, OnlyOneWaitsThatGaveWay) {
+  options_.max_num_seqs = 3;
+  Start(40);
+  const SequenceId first = AddExpecting(100, 30), second = AddExpecting(100, 30),
+                   third = AddExpecting(100, 30);
+  ASSERT_TRUE(StepExpecting({{first, 100}, {second, 100}, {third, 100}}));
+  AddExpecting(3, 20);
+  AddExpecting(3, 20);
+  ASSERT_TRUE(StepExpecting({{second, 100}, {third, 100}}));
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(scheduler_->figures().displaced, 1u);
+}
+
+TEST_F(SchedulerDisplaceTest, WhoGaveWayWaitsForItsTurnNotBeforeAllOthers) {
+  Start(40);
+  const SequenceId first = AddExpecting(100, 30), longer = AddExpecting(100, 30);
+  ASSERT_TRUE(StepExpecting({{first, 100}, {longer, 100}}));
+  const SequenceId shorter = AddExpecting(3, 3);
+  ASSERT_TRUE(StepExpecting({{longer, 100}}));
+  const SequenceId next = AddExpecting(5, 3);
+  while (Last<FinishedEvent>(shorter) == nullptr) ASSERT_TRUE(Step());
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(StateOf(longer), SequenceState::kPreempted);
+  EXPECT_EQ(StateOf(next), SequenceState::kDecoding);
+  StepAll();
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerDisplaceTest, NoPlaceIsTakenForWantOfBlocks) {
+  options_.max_num_seqs = 8;
+  Start(6);
+  const SequenceId first = AddExpecting(100, 6), longer = AddExpecting(100, 6);
+  ASSERT_TRUE(StepExpecting({{first, 100}, {longer, 100}}));
+  AddExpecting(3, 3);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(StateOf(longer), SequenceState::kDecoding);
+  StepAll();
+  EXPECT_EQ(scheduler_->figures().displaced, 0u);
+}
+
+TEST_F(SchedulerDisplaceTest, ARowThatIsOutIsWaitedFor) {
+  options_.max_steps_in_flight = 2;
+  model_.max_in_flight = 2;
+  Start(40);
+  const SequenceId first = AddExpecting(100, 30), longer = AddExpecting(100, 30);
+  ASSERT_TRUE(StepExpecting({{first, 100}, {longer, 100}}));
+  const StepPlan out = Plan();
+  const SequenceId shorter = AddExpecting(3, 3);
+  const StepPlan behind = Plan();
+  EXPECT_EQ(StateOf(longer), SequenceState::kDecoding) << "its row is on the device";
+  EXPECT_EQ(behind.rows.size(), 1u) << "it sits this step out";
+  Commit(out);
+  Commit(behind);
+  scheduler_->Foresee(longer, Expect(100));
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(StateOf(longer), SequenceState::kPreempted);
+  EXPECT_EQ(StateOf(shorter), SequenceState::kDecoding);
+  StepAll();
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerPolicyTest, WhereThereIsAChoiceALineMayStandBehindThePlaces) {
+  options_.max_num_seqs = 2;
+  options_.policy.chooses = true;
+  options_.policy.settings.line = 3;
+  Start(20);
+  EXPECT_EQ(scheduler_->figures().places, 5);
+  for (int i = 0; i < 5; ++i) Add(kLocal, 4, 10);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(scheduler_->figures().places, 5) << "of which three wait";
+  EXPECT_EQ(scheduler_->figures().waiting, 3);
+}
+
+TEST_F(SchedulerPolicyTest, TheTimeOfAStepIsTold) {
+  static base::Duration told;
+  options_.policy.starts_before = [](const SequenceView& a, const SequenceView& b,
+                                     const PolicyMoment& moment) {
+    told = moment.token_time;
+    return CameBefore(a, b);
+  };
+  Start(20);
+  for (int i = 0; i < 3; ++i) Add(kLocal, 4, 10);
+  for (int i = 0; i < 3; ++i) {
+    const StepPlan plan = Plan();
+    now_ += std::chrono::milliseconds(7);
+    Commit(plan);
+    now_ += std::chrono::seconds(1);  // between two steps
+  }
+  Plan();
+  EXPECT_EQ(told, std::chrono::milliseconds(7));
+}
+
 }  // namespace
 }  // namespace baton
