@@ -8,13 +8,23 @@
 #include "common/sched/scheduler.h"
 
 namespace baton {
+namespace {
+
+// A stable sort, which keeps to its memory also under an order that contradicts itself. Orders of
+// who runs seldom change from one step to the next, so it looks first.
+template <typename Before>
+void SortInOrder(std::vector<LiveSequence*>* sequences, Before before) {
+  if (std::ranges::is_sorted(*sequences, before)) return;
+  std::stable_sort(sequences->begin(), sequences->end(), before);
+}
+
+}  // namespace
 
 StepPlan Scheduler::Plan(base::Instant now) {
   BATON_CHECK(plans_out_.size() < static_cast<size_t>(options_.max_steps_in_flight))
       << "step " << plans_out_.front().step << " was not committed";
   LookAround(now);
-  // Stable sorts keep to their memory also under orders that contradict themselves.
-  std::stable_sort(running_.begin(), running_.end(), [&](const auto* a, const auto* b) {
+  SortInOrder(&running_, [&](const auto* a, const auto* b) {
     if (a->id == oldest_ || b->id == oldest_) return a->id == oldest_ && b->id != oldest_;
     return YieldsBefore(*b, *a);  // who yields last comes first
   });
@@ -299,8 +309,7 @@ StepPlan Scheduler::BuildPlan() {
   for (LiveSequence* const sequence : running_) {
     if (sequence->plannable() && HasBlocks(*sequence)) ready.push_back(sequence);
   }
-  std::stable_sort(ready.begin(), ready.end(),
-                   [&](const auto* a, const auto* b) { return StartsBefore(*a, *b); });
+  SortInOrder(&ready, [&](const auto* a, const auto* b) { return StartsBefore(*a, *b); });
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());
   for (const LiveSequence* sequence : ready) {
