@@ -146,7 +146,7 @@ class Scheduler {
   bool MakeRoom(base::Instant now);
   const LiveSequence* FirstPreemptible() const;
   void Preempt(LiveSequence* sequence, base::Instant now);
-  bool Displace(const LiveSequence& candidate, base::Instant now);
+  bool Displace(const LiveSequence& candidate, const LiveSequence* ran_first, base::Instant now);
   void StartWaiting(base::Instant now);
   base::Instant HoldUntil() const;
   LiveSequence* NextWaiting(bool hold_prompts) const;

@@ -149,6 +149,7 @@ void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
 void Scheduler::StartWaiting(base::Instant now) {
   const base::Instant hold_until = HoldUntil();
   const bool hold_prompts = hold_until != base::kNever && now < hold_until;
+  const LiveSequence* const ran_first = FirstPreemptible();
   bool displaced = false;
   while (LiveSequence* const next = NextWaiting(hold_prompts)) {
     const bool has_place =
@@ -160,20 +161,24 @@ void Scheduler::StartWaiting(base::Instant now) {
     }
     // They start strictly in order: who does not fit is not overtaken, so it cannot starve.
     short_of_blocks_ = has_place;
-    if (has_place || displaced || !Displace(*next, now)) return;
+    if (has_place || displaced || !Displace(*next, ran_first, now)) return;
     displaced = true;
   }
 }
 
 // Takes the place, with its blocks, of one that runs for `candidate`, as the policy says. False
 // when there is none, or when it has a row out: it sits this step out and is taken in the next.
-bool Scheduler::Displace(const LiveSequence& candidate, base::Instant now) {
+// `ran_first` came first of those that ran when the plan began; it stays, as does who came first of
+// those that run now.
+bool Scheduler::Displace(const LiveSequence& candidate, const LiveSequence* ran_first,
+                         base::Instant now) {
   if (candidate.state == SequenceState::kPreempted && !candidate.displaced) return false;
   if (std::ranges::any_of(waiting_, [](const auto* s) { return s->displaced; })) return false;
   LiveSequence* victim = nullptr;
   const LiveSequence* const first = FirstPreemptible();
   for (LiveSequence* const sequence : running_) {
-    if (!sequence->preemptible() || sequence == first || sequence->gave_way) continue;
+    const bool stays = sequence == first || sequence == ran_first || sequence->gave_way;
+    if (stays || !sequence->preemptible()) continue;
     if (!options_.policy.displaces(candidate.seen, sequence->seen, moment_)) continue;
     if (victim == nullptr || YieldsBefore(*sequence, *victim)) victim = sequence;
   }
