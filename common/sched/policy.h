@@ -46,6 +46,10 @@ struct PolicyMoment {
   PolicySettings settings;
 };
 
+inline bool NobodyGivesWay(const SequenceView&, const SequenceView&, const PolicyMoment&) {
+  return false;
+}
+
 // Who comes first, as const functions of what they are shown. They change when things happen, never
 // which tokens are drawn. Orders are strict weak orders of one moment; they may differ from moment
 // to moment.
@@ -69,7 +73,7 @@ struct Policy {
   // not come first and did not give way before. The victim waits for its turn again in the order of
   // starts_before. While one waits so, no other gives way.
   bool (*displaces)(const SequenceView& candidate, const SequenceView& victim,
-                    const PolicyMoment& moment);
+                    const PolicyMoment& moment) = NobodyGivesWay;
   // Whether starts_before is more than an order of arrival. Then settings.line requests are taken
   // in beyond those that can run, so that there is a choice.
   bool chooses = false;
@@ -86,8 +90,7 @@ inline constexpr Policy kFcfsPolicy = {
     .admits = [](const SequenceView&, const AdmissionView&, const PolicyMoment&) { return true; },
     .yields_before = [](const SequenceView& a, const SequenceView& b,
                         const PolicyMoment&) { return CameBefore(b, a); },
-    .displaces = [](const SequenceView&, const SequenceView&,
-                    const PolicyMoment&) { return false; },
+    .displaces = NobodyGivesWay,
     .chooses = false,
     .settings = {}};
 

@@ -121,7 +121,9 @@ constexpr Policy kLiars[] = {
            return (Whim(candidate, m.now) + view.beside.size()) % 3 == 0;
          },
      .yields_before = [](const SequenceView& a, const SequenceView& b,
-                         const PolicyMoment& m) { return Whim(a, m.now) > Whim(b, m.now); }},
+                         const PolicyMoment& m) { return Whim(a, m.now) > Whim(b, m.now); },
+     .displaces = [](const SequenceView& a, const SequenceView& b,
+                     const PolicyMoment& m) { return Whim(a, m.now) < Whim(b, m.now); }},
     // Not even an order.
     {.starts_before = [](const SequenceView&, const SequenceView&,
                          const PolicyMoment&) { return true; },
@@ -142,6 +144,7 @@ TEST(ClusterSimTest, NoPolicyKeepsRequestsFromTheirEnd) {
   }
   EXPECT_GT(coverage.preemptions, 0u);
   EXPECT_GT(coverage.revocations, 0u);
+  EXPECT_GT(coverage.displaced, 0u);
   EXPECT_GT(coverage.finished, kSchedules);
 }
 
