@@ -78,8 +78,12 @@ Cluster::Cluster(const ClusterSetup& setup, const std::vector<SimRequest>& asked
 void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker>* to) {
   const bool decode = kind == WorkerKind::kDecode;
   WorkerSetup how = setup_.worker;
-  // Prefill workers see no ends to learn from.
+  // Prefill workers see no ends to learn from, and set nothing aside for them.
   if (!decode) how.foreseer = Foreseer::kOff;
+  if (!decode && how.baseline.has_value()) {
+    how.baseline.reset();
+    how.scheduler.policy = kFcfsPolicy;
+  }
   for (int32_t i = 0; i < count; ++i) {
     const auto number = static_cast<uint32_t>(i);
     const auto hear = [this, number, decode](uint32_t request, SequenceId id,

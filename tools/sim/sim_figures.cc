@@ -32,11 +32,8 @@ bool Keeps(const RequestOutcome& request, const bench::Slo& slo) {
 
 Json SummaryJson(const bench::Summary& summary) {
   if (summary.count == 0) return nullptr;
-  return {{"count", summary.count},
-          {"mean", summary.mean},
-          {"p50", summary.p50},
-          {"p90", summary.p90},
-          {"p99", summary.p99}};
+  return {{"count", summary.count}, {"mean", summary.mean}, {"p50", summary.p50},
+          {"p90", summary.p90},     {"p99", summary.p99},   {"max", summary.max}};
 }
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }

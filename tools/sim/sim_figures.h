@@ -56,7 +56,7 @@ struct PolicyResult {
 // "over_time": {"every_s", "kv_use": [..], "waiting": [..]}:
 // {"schema": "baton.sim/1", "setup": .., "policies": [{"policy", "predictor", "runs": [{"seed",
 //   "ttft_ms": SUMMARY, "tpot_ms", "e2e_ms", "completed", "refused", ..}]}]}
-// SUMMARY {count, mean, p50, p90, p99}, null without samples.
+// SUMMARY {count, mean, p50, p90, p99, max}, null without samples.
 nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,
                                   const std::vector<PolicyResult>& results);
 // A row per policy: means over its runs, with half of a 95 % interval where there are several.

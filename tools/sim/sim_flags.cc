@@ -14,6 +14,7 @@
 #include "common/text/token_boundaries.h"
 #include "common/text/tokenizer.h"
 #include "tools/bench/plan/length_distribution.h"
+#include "tools/sim/baselines.h"
 
 namespace baton::simulator {
 namespace {
@@ -118,7 +119,8 @@ void BindWorkers(FlagSet* set, SimFlags* flags) {
   set->Add(With(SwitchFlag("async-scheduling", &flags->two_steps), group,
                 "plan the next step while one computes, as on a GPU"));
   set->Add(Common(With(Valued(CommaListFlag("policy", &flags->policies), "NAME,…"), group,
-                       absl::StrCat("policies to compare: ", absl::StrJoin(PolicyNames(), ", ")))));
+                       absl::StrCat("policies to compare: ", absl::StrJoin(PolicyNames(), ", "),
+                                    "; or, to compare with and not served, ", BaselineForms()))));
   BindPolicySettings(set, group, &flags->policy_settings, [flags] { return flags->policies; });
   set->Add(
       Common(With(Valued(TextFlag("predictor", &flags->predictor), "off|learnt|oracle|FILE"), group,
@@ -223,7 +225,7 @@ absl::StatusOr<Policy> PolicyFor(const SimFlags& flags, const std::string& name)
   if (!policy) {
     const auto names = PolicyNames();
     return UsageError(absl::StrCat("unknown policy '", name, "'"),
-                      absl::StrCat("expected ", absl::StrJoin(names, ", ")),
+                      absl::StrCat("expected ", absl::StrJoin(names, ", "), ", ", BaselineForms()),
                       absl::StrCat("--policy ", names.front()));
   }
   policy->settings = flags.policy_settings;
@@ -305,7 +307,12 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   worker.prefix_caching = flags.prefix_caching;
   worker.forced_lengths = flags.forced_lengths;
   SchedulerOptions& scheduler = worker.scheduler;
-  BATON_ASSIGN_OR_RETURN(scheduler.policy, PolicyFor(flags, policy));
+  BATON_ASSIGN_OR_RETURN(worker.baseline, BaselineNamed(policy));
+  if (worker.baseline) {
+    scheduler.policy = worker.baseline->policy;
+  } else {
+    BATON_ASSIGN_OR_RETURN(scheduler.policy, PolicyFor(flags, policy));
+  }
   scheduler.limits = {.max_model_len = flags.max_model_len,
                       .pool_tokens = worker.num_blocks * flags.block_size,
                       .vocab_size = kVocabulary};
@@ -316,6 +323,9 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   scheduler.max_steps_in_flight = flags.two_steps ? 2 : 1;
   scheduler.eos_ids = {kEosToken};
   BATON_RETURN_IF_ERROR(SetPredictor(flags, &worker));
+  if (worker.baseline && worker.baseline->reserve != ReserveBy::kForeseen) {
+    worker.foreseer = Foreseer::kOff;
+  }
   return setup;
 }
 

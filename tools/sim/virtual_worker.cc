@@ -59,28 +59,39 @@ VirtualWorker::VirtualWorker(const WorkerSetup& setup, Timeline* timeline,
                  : nullptr),
       scheduler_(setup.scheduler, &pool_, cache_.get()),
       kv_use_(kUseBins),
-      use_noted_(timeline->now()) {}
+      use_noted_(timeline->now()) {
+  if (setup.baseline) reserve_.emplace(setup.baseline->reserve, setup.baseline->number);
+}
 
 SequenceId VirtualWorker::Add(uint32_t request, SequenceSpec spec) {
   request_of_.push_back(request);
   const SequenceId id(request_of_.size());
-  Send({.kind = Command::Kind::kAdd, .sequence = id, .spec = std::move(spec), .first = {}});
+  Send({.kind = Command::Kind::kAdd,
+        .sequence = id,
+        .spec = std::move(spec),
+        .step = 0,
+        .first = {}});
   return id;
 }
 
-void VirtualWorker::CommitImport(SequenceId sequence, SampledToken first) {
+void VirtualWorker::CommitImport(SequenceId sequence, int32_t step, SampledToken first) {
   Send({.kind = Command::Kind::kCommit,
         .sequence = sequence,
         .spec = {},
+        .step = step,
         .first = std::move(first)});
 }
 
 void VirtualWorker::Cancel(SequenceId sequence) {
-  Send({.kind = Command::Kind::kCancel, .sequence = sequence, .spec = {}, .first = {}});
+  Send({.kind = Command::Kind::kCancel, .sequence = sequence, .spec = {}, .step = 0, .first = {}});
 }
 
 void VirtualWorker::ReturnLease(SequenceId sequence) {
-  Send({.kind = Command::Kind::kReturnLease, .sequence = sequence, .spec = {}, .first = {}});
+  Send({.kind = Command::Kind::kReturnLease,
+        .sequence = sequence,
+        .spec = {},
+        .step = 0,
+        .first = {}});
 }
 
 // What is said during a turn is taken in the next one, as by the engine's queue.
@@ -142,17 +153,18 @@ void VirtualWorker::Apply(Command command) {
   switch (command.kind) {
     case Command::Kind::kAdd: {
       std::optional<EndEstimate> prior = foresight_.Begin(command.sequence, command.spec);
-      if (setup_.foreseer == Foreseer::kOracle) {
-        const Request& request = Of(command.sequence);
-        prior = OracleEnd(*request.asked, static_cast<int32_t>(command.spec.generated.size()));
+      if (predictor_ == nullptr) {
+        prior = EndBehind(*Of(command.sequence).asked,
+                          static_cast<int32_t>(command.spec.generated.size()));
       }
       scheduler_.Add(command.sequence, std::move(command.spec), now);
       return scheduler_.Foresee(command.sequence, prior);
     }
     case Command::Kind::kCommit: {
-      const std::optional<EndEstimate> truth = command.first.end;
       foresight_.TakeFirst(command.sequence, &command.first);
-      if (setup_.foreseer == Foreseer::kOracle) command.first.end = truth;
+      if (predictor_ == nullptr) {
+        command.first.end = EndBehind(*Of(command.sequence).asked, command.step);
+      }
       return scheduler_.CommitImport(command.sequence, std::move(command.first), now);
     }
     case Command::Kind::kCancel:
@@ -203,14 +215,23 @@ StepOutput VirtualWorker::OutputOf(const StepPlan& plan) {
     const auto drawn = static_cast<int32_t>(row.sampling.output.size());
     const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
     output.samples.push_back(AnswerAt(asked, step, setup_.forced_lengths));
-    if (setup_.foreseer == Foreseer::kOracle) output.samples.back().end = OracleEnd(asked, step);
+    if (predictor_ == nullptr) output.samples.back().end = EndBehind(asked, step);
   }
   return output;
+}
+
+std::optional<EndEstimate> VirtualWorker::EndBehind(const SimRequest& asked, int32_t step) const {
+  if (setup_.foreseer == Foreseer::kOracle) return OracleEnd(asked, step);
+  return reserve_ ? reserve_->Behind(step) : std::nullopt;
 }
 
 void VirtualWorker::TellEvents() {
   for (SchedEvent& event : scheduler_.TakeEvents()) {
     foresight_.Tell(&event);
+    const auto* const finished = std::get_if<FinishedEvent>(&event.what);
+    if (reserve_ && finished != nullptr && finished->reason == FinishReason::kStopEos) {
+      reserve_->Ended(finished->generated_tokens);
+    }
     hear_(request_of_[event.sequence.value() - 1], event.sequence, event);
   }
   scheduler_.TakeForgotten();

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "common/sched/place_shares.h"
 #include "common/sched/scheduler.h"
 #include "tools/sim/answers.h"
+#include "tools/sim/baselines.h"
 #include "tools/sim/span_means.h"
 #include "tools/sim/step_cost.h"
 #include "tools/sim/timeline.h"
@@ -38,6 +40,8 @@ struct WorkerSetup {
   bool prefix_caching = true;
   StepCost cost;
   Foreseer foreseer = Foreseer::kOff;
+  // Whose policy the scheduler has, if it is one. With anything but kForeseen the foreseer is kOff.
+  std::optional<Baseline> baseline;
   std::string predictor_file;             // with kFile; it was read once without an error
   std::vector<uint8_t> token_boundaries;  // by id
   bool forced_lengths = false;
@@ -72,8 +76,8 @@ class VirtualWorker final {
 
   // The id is known at once, as CommandGate gives it.
   SequenceId Add(uint32_t request, SequenceSpec spec);
-  // The end that stands on `first` counts with kOracle only, as its truth.
-  void CommitImport(SequenceId sequence, SampledToken first);
+  // `first` is the token of output step `step`.
+  void CommitImport(SequenceId sequence, int32_t step, SampledToken first);
   void Cancel(SequenceId sequence);
   void ReturnLease(SequenceId sequence);
 
@@ -100,6 +104,7 @@ class VirtualWorker final {
     enum class Kind { kAdd, kCommit, kCancel, kReturnLease } kind = Kind::kAdd;
     SequenceId sequence;
     SequenceSpec spec;
+    int32_t step = 0;  // of `first`
     SampledToken first;
   };
   struct InFlight {
@@ -114,6 +119,8 @@ class VirtualWorker final {
   void Submit(StepPlan plan);
   void FinishStep();
   StepOutput OutputOf(const StepPlan& plan);
+  // What is believed of an end behind `step` by who is no predictor.
+  std::optional<EndEstimate> EndBehind(const SimRequest& asked, int32_t step) const;
   void CountFed(const StepPlan& plan);
   void TellEvents();
   Request& Of(SequenceId sequence) { return requests_[request_of_[sequence.value() - 1]]; }
@@ -126,6 +133,7 @@ class VirtualWorker final {
   const Hear hear_;
   std::unique_ptr<EndPredictor> predictor_;
   const Foresight foresight_;
+  std::optional<Reserve> reserve_;  // of a baseline
   BlockPool pool_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;

@@ -101,8 +101,8 @@ void RequestLives::Push(const Attempt& attempt, uint32_t request, SequenceId id,
   timeline_->At(link_free + setup_.message, [this, request, number, prefill, id] {
     if (const Attempt* const now = Current(request, number)) {
       SampledToken first = AnswerAt(asked_[request], now->first_step, setup_.worker.forced_lengths);
-      first.end = OracleEnd(asked_[request], now->first_step);
-      fleet_->decode[now->decode].engine->CommitImport(now->decode_seq, std::move(first));
+      fleet_->decode[now->decode].engine->CommitImport(now->decode_seq, now->first_step,
+                                                       std::move(first));
     }
     Mail([this, prefill, id] { fleet_->prefill[prefill].engine->ReturnLease(id); });
   });

@@ -20,7 +20,7 @@ from baton_analysis.errors import InputError
 from baton_analysis.predict import __main__ as predict
 from baton_analysis.predict import aims, bins, file, judging, models, train
 from baton_analysis.predict.frame import frame_of
-from baton_analysis.predict.study import write_page
+from baton_analysis.markdown import write_page
 
 SCRIPT = pathlib.Path(__file__).resolve().parents[3] / "scripts" / "eos"
 
