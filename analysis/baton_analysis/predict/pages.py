@@ -1,5 +1,6 @@
 """The sections of the study's page, as Markdown."""
 
+from baton_analysis.markdown import table as markdown
 from baton_analysis.predict import aims, arms, kinds
 from baton_analysis.predict.bins import HORIZONS
 from baton_analysis.predict.pictures import PICTURES
@@ -22,11 +23,6 @@ def sections(found: dict, folder: str) -> dict[str, str]:
     parts["ceiling"] = ceiling_table(found)
     parts["arms"] = other_arms(found)
     return parts
-
-
-def markdown(head: list[str], rows: list[list[str]]) -> str:
-    line = lambda cells: "| " + " | ".join(cells) + " |"
-    return "\n".join([line(head), "|" + "---|" * len(head), *map(line, rows)])
 
 
 def data_table(found: dict) -> str:

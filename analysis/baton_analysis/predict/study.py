@@ -9,10 +9,10 @@ of others is refused.
 import argparse
 import json
 import os
-import re
 import sys
 
 from baton_analysis.errors import InputError
+from baton_analysis.markdown import write_page
 from baton_analysis.predict import boundaries, file, kinds, pages, pictures
 from baton_analysis.predict.dataset import Dataset
 from baton_analysis.predict.evaluate import evaluated
@@ -94,22 +94,6 @@ def _trained(dataset, flags, chosen, options) -> list[str]:
 
 def _path(name: str, seed: int, options) -> str:
     return os.path.join(options.work, f"{name}-{seed}.{'json' if name in SERVED else 'npz'}")
-
-
-def write_page(path: str, sections: dict[str, str]):
-    text = ""
-    if os.path.exists(path):
-        with open(path, encoding="utf-8") as content:
-            text = content.read()
-    for name, content in sections.items():
-        marked = f"<!-- {name} -->\n{content.strip()}\n<!-- end {name} -->"
-        pattern = re.compile(f"<!-- {name} -->.*?<!-- end {name} -->", re.DOTALL)
-        if pattern.search(text):
-            text = pattern.sub(lambda _: marked, text)
-        else:
-            text = f"{text}\n{marked}\n" if text else f"{marked}\n"
-    with open(path, "w", encoding="utf-8") as content:
-        content.write(text)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:

@@ -1,0 +1,64 @@
+"""Means over seeds with intervals, differences seed by seed, and the rule that chooses the default policy."""
+
+import math
+import statistics
+
+# What is kept of a run, by its place in what `baton sim --json` says of it.
+FIGURES = ("ttft_ms.mean", "ttft_ms.p50", "ttft_ms.p99", "ttft_ms.max", "tpot_ms.mean", "tpot_ms.p99", "e2e_ms.mean",
+           "e2e_ms.p50", "e2e_ms.p99", "e2e_ms.max", "completed", "refused", "output_throughput", "request_goodput",
+           "goodput_share", "preemptions", "kv_use_p50", "kv_use_p95", "wasted_share")  # yapf: disable
+
+# 97.5 % of Student's t is below, by degrees of freedom from 1.
+_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+def interval(values: list[float]) -> tuple[float, float]:
+    """Mean and half a 95 % interval of it; 0 of one value."""
+    if len(values) < 2:
+        return values[0], 0.0
+    degrees = len(values) - 1
+    t = _T975[degrees - 1] if degrees <= len(_T975) else 1.96 + 2.5 / degrees
+    return statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
+
+
+def relative(values: list[float], base: list[float]) -> tuple[float, float]:
+    """Mean and half interval of value / base - 1, seed by seed: both met the same requests at the same times."""
+    return interval([value / other - 1 for value, other in zip(values, base, strict=True)])
+
+
+def gather(runs: list[dict]) -> dict[str, list[float]]:
+    """The figures of FIGURES, each a list with a value per run."""
+    return {name: [_value(run, name) for run in runs] for name in FIGURES}
+
+
+def _value(run: dict, name: str) -> float:
+    value = run
+    for key in name.split("."):
+        value = None if value is None else value[key]
+    return float(f"{value or 0:.5g}")
+
+
+def score(figures: dict[str, list[float]]) -> float:
+    """What is tuned for, less is better: mean times P99 of end to end, so that neither is bought with the other."""
+    return statistics.mean(figures["e2e_ms.mean"]) * statistics.mean(figures["e2e_ms.p99"])
+
+
+def verdict(figures: dict, others: dict[str, dict]) -> dict:
+    """Whether a policy may be the default beside `others`: its interval of P99 end to end does not lie above the interval
+    of any of them, and its mean end to end is below all of theirs. "against" says by how much, seed by seed."""
+    mean, half = interval(figures["e2e_ms.p99"])
+    own_mean = statistics.mean(figures["e2e_ms.mean"])
+    against = {}
+    holds = True
+    for name, other in others.items():
+        other_mean, other_half = interval(other["e2e_ms.p99"])
+        p99_holds = mean - half <= other_mean + other_half
+        mean_holds = own_mean < statistics.mean(other["e2e_ms.mean"])
+        holds = holds and p99_holds and mean_holds
+        against[name] = {
+            "p99_not_above": p99_holds,
+            "mean_below": mean_holds,
+            "p99": relative(figures["e2e_ms.p99"], other["e2e_ms.p99"]),
+            "mean": relative(figures["e2e_ms.mean"], other["e2e_ms.mean"])
+        }
+    return {"holds": holds, "against": against}

@@ -1,0 +1,76 @@
+"""What is simulated: loads of a kind on a device, and the columns of policies and predictors."""
+
+import dataclasses
+
+from baton_analysis.scheduling import costs
+
+LOADS = (0.70, 0.85, 0.95)  # of the capacity
+RULE_LOAD = 0.85  # at which is tuned, and the default chosen
+TEST_SEEDS = (1, 2, 3, 4, 5)
+TRAINING_SEEDS = (6, 7)  # for what is tuned; no figure of theirs is told
+FULL_KV = 0.90  # P95 of the use of a pool that is said to press
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One worker that prefills and decodes, and the load that comes to it."""
+    name: str
+    title: str
+    requests: int
+    max_tokens: int  # limit that every request gives: as much as the longest answer has
+    max_model_len: int
+    max_num_seqs: int
+    slo: str
+    device: costs.Device | None = None  # None: the CPU, whose costs are given as a file
+    trace: str = ""  # file of the Azure traces
+    lengths: tuple[str, str] = ()  # of prompts and answers, drawn
+    mixed: bool = False  # as workloads.write_mix says
+    answers: bool = False  # recorded ones, with their signals
+    pool_tokens: int = 0  # 0: what the device has room for
+
+    @property
+    def full_pool(self) -> int:
+        if self.device is None:
+            return self.pool_tokens
+        return self.pool_tokens or costs.pool_tokens(costs.LLAMA_8B, self.device)
+
+
+SETTINGS = (
+    Setting("conv-l4", "Azure conversations, 8B on an L4", 1500, 1000, 16384, 256,
+            "ttft=5s,tpot=200ms", costs.L4, trace="conv.csv"),
+    Setting("conv-h100", "Azure conversations, 8B on an H100", 2000, 1000, 16384, 512,
+            "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv"),
+    Setting("code-h100", "Azure code completion, 8B on an H100", 1200, 1900, 16384, 512,
+            "ttft=1s,tpot=50ms", costs.H100, trace="code.csv"),
+    Setting("reasoning-h100", "Reasoning lengths, 8B on an H100", 3000, 4096, 32768, 512,
+            "ttft=2s,tpot=50ms", costs.H100, lengths=("reasoning", "reasoning")),
+    Setting("mixed-h100", "Short prompts, answers of two kinds, 8B on an H100", 3000, 4096, 8192, 512,
+            "ttft=2s,tpot=50ms", costs.H100, mixed=True),
+    Setting("recorded-cpu", "Recorded answers, the demo model on the CPU", 3000, 1024, 2048, 64,
+            "ttft=200ms,tpot=20ms", answers=True, pool_tokens=16384),
+)  # yapf: disable
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """A policy with what foresees ends for it. Those that are `tuned` take the value, one of these, that did best on the
+    training seeds."""
+    policy: str
+    predictor: str  # off, learnt, file (recorded answers only) or oracle
+    served: bool
+    flag: str = ""  # that the value belongs to; "": the name has it, as in ema:1.1
+    tuned: tuple[float, ...] = ()
+
+    @property
+    def label(self) -> str:
+        return self.policy if self.predictor == "off" else f"{self.policy}, {self.predictor}"
+
+
+COLUMNS = (
+    Column("fcfs", "off", True),
+    Column("static-batch", "off", False),
+    Column("reserve-max", "off", False),
+    Column("static-reserve", "off", False, tuned=(64, 128, 256, 512, 1024)),
+    Column("ema", "off", False, tuned=(0.5, 1.0, 1.5, 2.0, 3.0)),
+    Column("reserve-expected", "oracle", False),
+)
