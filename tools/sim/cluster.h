@@ -29,6 +29,8 @@ struct ClusterSetup {
   int32_t max_num_queued_reqs = 1024;
   int32_t concurrency = 0;  // closed loop; 0: as the requests say
   int32_t max_tokens = 0;   // of every request; 0: as many as fit
+  // Requests with longer answers are of another length class; 0: all are of one.
+  int32_t class_boundary = 0;
   int32_t shared_prefix_tokens = 0;
   int32_t block_tokens = 512;  // of a hash id
   uint64_t seed = 1;           // of the routing and the prompts

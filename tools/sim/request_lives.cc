@@ -125,7 +125,8 @@ SequenceSpec RequestLives::SpecOf(uint32_t request, const Life& life, SequenceKi
   }
   spec.stop.max_tokens = life.max_tokens;
   if (setup_.worker.forced_lengths) spec.stop.eos_policy = EosPolicy::kIgnoreMask;
-  spec.length_class = "text/open/default";
+  const bool long_class = setup_.class_boundary > 0 && asked.output_tokens > setup_.class_boundary;
+  spec.length_class = long_class ? "text/open/long" : "text/open/default";
   spec.waited = timeline_->now() - life.arrived;
   spec.reserve_timeout = RouterDeadlines().reserve;
   return spec;

@@ -60,6 +60,9 @@ void BindLoad(FlagSet* set, SimFlags* flags) {
                        "service then knows")));
   set->Add(With(IntFlag("max-tokens", &flags->max_tokens, {.min = 0}), group,
                 "limit that requests give; 0: none, so as many as fit"));
+  set->Add(With(IntFlag("class-boundary", &flags->class_boundary, {.min = 0}), group,
+                "requests with longer answers are of a class of their own, as those of another "
+                "kind of work may be; 0: all are of one class"));
   set->Add(Common(With(IntFlag("runs", &flags->runs, {.min = 1, .max = 100}), group,
                        "repetitions, each with the next seed")));
   set->Add(With(IntFlag("seed", &flags->seed, {.min = 0, .max = INT32_MAX - 100}), group,
@@ -299,6 +302,7 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   setup.max_num_queued_reqs = flags.max_num_queued_reqs;
   setup.concurrency = flags.concurrency.value_or(0);
   setup.max_tokens = flags.max_tokens;
+  setup.class_boundary = flags.class_boundary;
   setup.shared_prefix_tokens = flags.shared_prefix_tokens;
   setup.block_tokens = flags.trace_block_tokens;
   WorkerSetup& worker = setup.worker;

@@ -31,6 +31,7 @@ struct SimFlags {
   int32_t shared_prefix_tokens = 0;
   bool forced_lengths = false;
   int32_t max_tokens = 0;
+  int32_t class_boundary = 0;
   int32_t runs = 1;
   int32_t seed = 1;
 

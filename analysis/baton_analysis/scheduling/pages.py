@@ -89,7 +89,7 @@ def section(setting: dict, folder: str) -> str:
     name = setting["name"]
     return "\n\n".join([
         f"![{setting['title']}: latencies against fcfs]({folder}/{name}.svg)",
-        "Difference from `fcfs` in per cent, seed by seed, with its 95 % interval:",
+        "End to end against `fcfs`: the difference in per cent, seed by seed, with its 95 % interval:",
         difference_table(setting),
         f"At {at_rule(setting)['load']:.0%} of capacity, means over seeds; times in ms:",
         absolute_table(setting)
@@ -165,7 +165,14 @@ def verdicts(setting: dict) -> dict[str, dict]:
 
 
 def percent(mean: float, half: float) -> str:
+    """Per cent, and beyond the fourfold a factor."""
+    if mean >= 3:
+        return factor(mean)
     return f"{100 * mean:+.1f} ± {100 * half:.1f}".replace("-", "−")
+
+
+def factor(mean: float) -> str:
+    return f"× {1 + mean:.1f}" if mean < 9 else f"× {1 + mean:,.0f}"
 
 
 def _mark(holds: bool) -> str:

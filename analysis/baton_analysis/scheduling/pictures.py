@@ -25,7 +25,7 @@ def _picture(setting: dict):
     columns = [column for column in loads[0]["columns"] if column["policy"] != "fcfs"]
     fig, axes = style.figure(
         setting["title"], "End-to-end latency against fcfs, less is better; bars are 95 % intervals over seeds; "
-        f"worse by more than {CLIP:.0%} at the edge", 2.2 + 0.34 * len(columns), columns=2, sharey=True,
+        f"worse by more than {CLIP:.0%} at the edge", 1.9 + 0.44 * len(columns), columns=2, sharey=True,
         legend=1)  # yapf: disable
     fig.subplots_adjust(left=0.25)
     handles = []
@@ -36,7 +36,7 @@ def _picture(setting: dict):
         axis.set_xlabel("difference, %")
         axis.set_xlim(-75, 108)
     axes[0][0].set_yticks(range(len(columns)), [pages.label(column) for column in columns])
-    axes[0][0].invert_yaxis()
+    axes[0][0].set_ylim(len(columns) - 0.4, -0.6)
     style.legend_under_titles(fig, handles)
     return fig
 
@@ -45,14 +45,14 @@ def _points(axis, setting: dict, number: int, figure: str):
     load = setting["loads"][number]
     colour = style.SERIES[number % len(style.SERIES)]
     base = pages.fcfs(load)[figure]
-    shift = 0.22 * (number - (len(setting["loads"]) - 1) / 2)
+    shift = 0.27 * (number - (len(setting["loads"]) - 1) / 2)
     label = f"{load['load']:.0%} of capacity"
     handle = None
     columns = [column for column in load["columns"] if column["policy"] != "fcfs"]
     for place, column in enumerate(columns):
         mean, half = figures.relative(column["figures"][figure], base)
         if mean > CLIP:
-            axis.annotate(f"{100 * mean:+,.0f} %", (100 * CLIP, place + shift), size=7, color=colour, ha="right",
+            axis.annotate(pages.factor(mean), (100 * CLIP, place + shift), size=7, color=colour, ha="right",
                           va="center")
             handle = handle or axis.plot([], [], "o", color=colour, markersize=4, label=label)[0]
             continue

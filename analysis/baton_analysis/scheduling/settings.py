@@ -13,7 +13,7 @@ FULL_KV = 0.90  # P95 of the use of a pool that is said to press
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """One worker that prefills and decodes, and the load that comes to it."""
+    """Workers and the load that comes to them."""
     name: str
     title: str
     requests: int
@@ -26,7 +26,9 @@ class Setting:
     lengths: tuple[str, str] = ()  # of prompts and answers, drawn
     mixed: bool = False  # as workloads.write_mix says
     answers: bool = False  # recorded ones, with their signals
-    pool_tokens: int = 0  # 0: what the device has room for
+    pool_tokens: int = 0  # of a worker; 0: what the device has room for
+    relaxed: bool = False  # takes that pool although it is never full
+    cluster: tuple[str, ...] = ()  # flags; without them one worker prefills and decodes
 
     @property
     def full_pool(self) -> int:
@@ -38,15 +40,21 @@ class Setting:
 SETTINGS = (
     Setting("conv-l4", "Azure conversations, 8B on an L4", 1500, 1000, 16384, 256,
             "ttft=5s,tpot=200ms", costs.L4, trace="conv.csv"),
-    Setting("conv-h100", "Azure conversations, 8B on an H100", 2000, 1000, 16384, 512,
+    Setting("conv-h100", "Azure conversations, 8B on an H100 with a part of its memory", 1500, 1000, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv"),
-    Setting("code-h100", "Azure code completion, 8B on an H100", 1200, 1900, 16384, 512,
+    Setting("conv-relaxed", "Azure conversations, 8B on an H100 with all of its memory", 1500, 1000, 16384, 512,
+            "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv", relaxed=True),
+    Setting("conv-split", "Azure conversations, 8B on H100s: 1 prefill, 2 decode workers", 1500, 1000, 16384, 512,
+            "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv", cluster=("--prefill", "1", "--decode", "2")),
+    Setting("code-h100", "Azure code completion, 8B on an H100 with a part of its memory", 1200, 1900, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="code.csv"),
-    Setting("reasoning-h100", "Reasoning lengths, 8B on an H100", 3000, 4096, 32768, 512,
+    Setting("reasoning-h100", "Reasoning lengths, 8B on an H100 with a part of its memory", 2000, 4096, 32768, 512,
             "ttft=2s,tpot=50ms", costs.H100, lengths=("reasoning", "reasoning")),
-    Setting("mixed-h100", "Short prompts, answers of two kinds, 8B on an H100", 3000, 4096, 8192, 512,
+    Setting("mixed-h100", "Answers of two kinds, 8B on an H100 with a part of its memory", 2000, 4096, 8192, 512,
             "ttft=2s,tpot=50ms", costs.H100, mixed=True),
-    Setting("recorded-cpu", "Recorded answers, the demo model on the CPU", 3000, 1024, 2048, 64,
+    Setting("mixed-classes", "The same answers, each kind of a class that the service is told", 2000, 4096, 8192, 512,
+            "ttft=2s,tpot=50ms", costs.H100, mixed=True, cluster=("--class-boundary", "600")),
+    Setting("recorded-cpu", "Recorded answers, the demo model on the CPU", 2000, 1024, 2048, 64,
             "ttft=200ms,tpot=20ms", answers=True, pool_tokens=16384),
 )  # yapf: disable
 
@@ -66,11 +74,21 @@ class Column:
         return self.policy if self.predictor == "off" else f"{self.policy}, {self.predictor}"
 
 
+_QUANTILES = {"flag": "--policy-quantile", "tuned": (0.5, 0.75, 0.9)}
+_GAMMAS = {"flag": "--policy-gamma", "tuned": (0.001, 0.01, 0.1)}
+
 COLUMNS = (
     Column("fcfs", "off", True),
+    Column("past-future", "learnt", True, **_QUANTILES),
+    Column("past-future", "file", True, **_QUANTILES),
+    Column("past-future", "oracle", True, **_QUANTILES),
+    Column("boost", "learnt", True, **_GAMMAS),
+    Column("remaining", "learnt", True, **_GAMMAS),
+    Column("remaining", "file", True, **_GAMMAS),
+    Column("remaining", "oracle", True, **_GAMMAS),
     Column("static-batch", "off", False),
     Column("reserve-max", "off", False),
-    Column("static-reserve", "off", False, tuned=(64, 128, 256, 512, 1024)),
-    Column("ema", "off", False, tuned=(0.5, 1.0, 1.5, 2.0, 3.0)),
+    Column("static-reserve", "off", False, tuned=(64, 128, 256, 512)),
+    Column("ema", "off", False, tuned=(0.5, 1.0, 1.5, 2.0)),
     Column("reserve-expected", "oracle", False),
 )

@@ -51,7 +51,8 @@ class Simulator:
         command = [
             self._baton, "sim", "--json", "--step-cost", cost, "--policy", ",".join(policies), "--kv-cache-tokens",
             str(pool), "--max-num-seqs", str(setting.max_num_seqs), "--max-model-len", str(setting.max_model_len),
-            "--max-num-queued-reqs", "100000", "--slo", setting.slo, *load.flags(rate), *more
+            "--max-num-queued-reqs", "100000", "--slo", setting.slo, *setting.cluster,
+            *load.flags(rate), *more
         ]
         if setting.device is not None:
             command.append("--async-scheduling")

@@ -76,7 +76,7 @@ class _Study:
             cost = json.load(file)
         return {
             "name": setting.name, "title": setting.title, "requests": setting.requests,
-            "max_tokens": setting.max_tokens, "max_num_seqs": setting.max_num_seqs, "slo": setting.slo,
+            "cluster": " ".join(setting.cluster), "max_tokens": setting.max_tokens, "max_num_seqs": setting.max_num_seqs, "slo": setting.slo,
             "cost": cost, "full_pool_tokens": setting.full_pool, "pool_tokens": self._pool,
             "kv_use_p95": round(kv, 3), "seeds": list(self._options.seeds),
             "capacity": [float(f"{self._capacity[seed]:.4g}") for seed in self._options.seeds],
@@ -122,7 +122,7 @@ class _Study:
                 self._capacity = dict(zip(some, self._side_by_side(self._capacity_of, some)))
                 kv = statistics.mean(self._side_by_side(self._kv_use_of, some))
                 smaller = int(SMALLER * self._pool)
-                if kv >= FULL_KV or smaller < 2 * self._setting.max_tokens:
+                if self._setting.relaxed or kv >= FULL_KV or smaller < 2 * self._setting.max_tokens:
                     break
                 self._pool = smaller
         return kv

@@ -152,7 +152,7 @@ class SmallestStudyTest(unittest.TestCase):
         self.assertGreater(os.path.getsize(os.path.join(folder, "p", "mixed-h100.svg")), 5000)
         with open(page, encoding="utf-8") as file:
             text = file.read()
-        self.assertIn("| Short prompts, answers of two kinds, 8B on an H100 | 2 × 150 |", text)
+        self.assertIn("| Answers of two kinds, 8B on an H100 with a part of its memory | 2 × 150 |", text)
         self.assertIn("My words.", text)
 
     def test_a_study_of_nothing_and_a_page_of_no_result_are_errors(self):

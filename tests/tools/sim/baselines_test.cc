@@ -131,6 +131,37 @@ TEST(BaselinesTest, WhatIsSetAsideDecidesHowManyRunAndWhoIsPreempted) {
   EXPECT_LT(end(average), 0.7 * end(most));
 }
 
+TEST(BaselinesTest, ClassesTellKindsOfAnswersApart) {
+  // Half of the answers have 20 tokens and half 300. What is learnt of both together sets too much
+  // aside for the ones and too little for the others.
+  const auto steps = [](int32_t class_boundary) {
+    ClusterSetup setup;
+    setup.class_boundary = class_boundary;
+    WorkerSetup& worker = setup.worker;
+    worker.cost = {.step = 1000, .row = 10, .prompt_token = 1};
+    worker.num_blocks = 100;
+    worker.foreseer = Foreseer::kLearnt;
+    worker.baseline = Named("reserve-expected");
+    worker.scheduler.policy = worker.baseline->policy;
+    worker.scheduler.limits = {
+        .max_model_len = 1600, .pool_tokens = 1600, .vocab_size = kVocabulary};
+    worker.scheduler.eos_ids = {kEosToken};
+    std::vector<SimRequest> requests;
+    for (int i = 0; i < 600; ++i) {
+      requests.push_back({.at = milliseconds(4 * i),
+                          .input_tokens = 20,
+                          .output_tokens = i % 2 == 0 ? 20 : 300,
+                          .hash_ids = {},
+                          .recorded = nullptr});
+    }
+    const auto outcome = RunCluster(setup, requests);
+    EXPECT_TRUE(outcome.ok()) << outcome.status();
+    return outcome.ok() ? outcome->steps : 0;
+  };
+  EXPECT_NE(steps(100), steps(0));
+  EXPECT_EQ(steps(1000), steps(0));  // nobody is above
+}
+
 TEST(BaselinesTest, BatchesRunOneAfterTheOther) {
   const ClusterOutcome outcome = Simulate("static-batch", Foreseer::kOff);
   // Two have room up to their limits: 2 * (40 + 200) of 640 tokens.
