@@ -52,7 +52,8 @@ def kv_use(setting: dict, load: dict) -> float:
 
 def write(found: dict, page: str, pictures: str):
     folder = os.path.relpath(pictures, os.path.dirname(os.path.abspath(page)))
-    parts = {"settings": settings_table(found), "tuned": tuned_table(found), "rule": rule_table(found)}
+    parts = {"settings": settings_table(found), "tuned": tuned_table(found), "rule": rule_table(found),
+             "waits": waits_table(found)}
     for setting in found["settings"]:
         parts[setting["name"]] = section(setting, folder)
     markdown.write_page(page, parts)
@@ -126,6 +127,28 @@ def absolute_table(setting: dict) -> str:
         ])  # yapf: disable
     return markdown.table(["policy", "TTFT mean", "P99", "longest", "TPOT mean", "end to end mean", "P50", "P99",
                            f"within {setting['slo']}, %", "preemptions", "KV P95, %", "wasted, %"], rows)  # yapf: disable
+
+
+def waits_table(found: dict) -> str:
+    """The longest TTFT of all seeds, at the load of the rule and at the highest."""
+    settings = found["settings"]
+    names = []
+    for setting in settings:
+        names += [name for name in map(_plain_label, at_rule(setting)["columns"]) if name not in names]
+    rows = [[name, *(_longest(setting, name) for setting in settings)] for name in names]
+    return markdown.table(["policy", *(setting["name"] for setting in settings)], rows)
+
+
+def _plain_label(column: dict) -> str:
+    return label({**column, "given": None})
+
+
+def _longest(setting: dict, name: str) -> str:
+    waits = []
+    for load in (at_rule(setting), setting["loads"][-1]):
+        waits += [max(column["figures"]["ttft_ms.max"]) / 1e3 for column in load["columns"]
+                  if _plain_label(column) == name]  # yapf: disable
+    return " / ".join(map(_number, waits)) or "–"
 
 
 def rule_table(found: dict) -> str:

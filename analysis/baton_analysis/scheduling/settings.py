@@ -38,23 +38,23 @@ class Setting:
 
 
 SETTINGS = (
-    Setting("conv-l4", "Azure conversations, 8B on an L4", 1500, 1000, 16384, 256,
+    Setting("conv-l4", "Azure conversations, 8B on an L4", 1000, 1000, 16384, 256,
             "ttft=5s,tpot=200ms", costs.L4, trace="conv.csv"),
-    Setting("conv-h100", "Azure conversations, 8B on an H100 with a part of its memory", 1500, 1000, 16384, 512,
+    Setting("conv-h100", "Azure conversations, 8B on an H100 with a part of its memory", 1000, 1000, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv"),
-    Setting("conv-relaxed", "Azure conversations, 8B on an H100 with all of its memory", 1500, 1000, 16384, 512,
+    Setting("conv-relaxed", "Azure conversations, 8B on an H100 with all of its memory", 1000, 1000, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv", relaxed=True),
-    Setting("conv-split", "Azure conversations, 8B on H100s: 1 prefill, 2 decode workers", 1500, 1000, 16384, 512,
+    Setting("conv-split", "Azure conversations, 8B on H100s: 1 prefill, 2 decode workers", 1000, 1000, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv", cluster=("--prefill", "1", "--decode", "2")),
-    Setting("code-h100", "Azure code completion, 8B on an H100 with a part of its memory", 1200, 1900, 16384, 512,
+    Setting("code-h100", "Azure code completion, 8B on an H100 with a part of its memory", 1000, 1900, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="code.csv"),
-    Setting("reasoning-h100", "Reasoning lengths, 8B on an H100 with a part of its memory", 2000, 4096, 32768, 512,
+    Setting("reasoning-h100", "Reasoning lengths, 8B on an H100 with a part of its memory", 1500, 4096, 32768, 512,
             "ttft=2s,tpot=50ms", costs.H100, lengths=("reasoning", "reasoning")),
-    Setting("mixed-h100", "Answers of two kinds, 8B on an H100 with a part of its memory", 2000, 4096, 8192, 512,
+    Setting("mixed-h100", "Answers of two kinds, 8B on an H100 with a part of its memory", 1500, 4096, 8192, 512,
             "ttft=2s,tpot=50ms", costs.H100, mixed=True),
-    Setting("mixed-classes", "The same answers, each kind of a class that the service is told", 2000, 4096, 8192, 512,
+    Setting("mixed-classes", "The same answers, each kind of a class that the service is told", 1500, 4096, 8192, 512,
             "ttft=2s,tpot=50ms", costs.H100, mixed=True, cluster=("--class-boundary", "600")),
-    Setting("recorded-cpu", "Recorded answers, the demo model on the CPU", 2000, 1024, 2048, 64,
+    Setting("recorded-cpu", "Recorded answers, the demo model on the CPU", 1500, 512, 2048, 64,
             "ttft=200ms,tpot=20ms", answers=True, pool_tokens=16384),
 )  # yapf: disable
 
@@ -74,7 +74,7 @@ class Column:
         return self.policy if self.predictor == "off" else f"{self.policy}, {self.predictor}"
 
 
-_QUANTILES = {"flag": "--policy-quantile", "tuned": (0.5, 0.75, 0.9)}
+_QUANTILES = {"flag": "--policy-quantile", "tuned": (0.5, 0.9)}
 _GAMMAS = {"flag": "--policy-gamma", "tuned": (0.001, 0.01, 0.1)}
 
 COLUMNS = (

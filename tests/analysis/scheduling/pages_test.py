@@ -56,6 +56,9 @@ class PagesTest(unittest.TestCase):
         # The longest wait is that of all seeds, not a mean.
         self.assertIn(" | 90 | ", pages.absolute_table(setting))
 
+    def test_the_longest_wait_is_that_of_all_seeds_at_two_loads(self):
+        self.assertIn("| ema | 0.09 / 0.09 |", pages.waits_table(study(column("ema", "off", 110, 500))))
+
     def test_tuned_values_stand_beside_what_was_tried(self):
         self.assertIn("| one | ema | 2 | 1: 1.50, 2: 1.00 |", pages.tuned_table(study()))
 

@@ -163,6 +163,22 @@ TEST_F(SimCommandTest, APredictorChangesNothingUnderFcfs) {
   EXPECT_EQ(figures(BATON_SOURCE_DIR "/models/demo/eos_predictor.json"), off);
 }
 
+TEST_F(SimCommandTest, BaselinesAreColumnsBesideWhatIsServed) {
+  const auto json = Json({"--rate", "40", "--requests", "60", "--input-tokens", "100",
+                          "--output-tokens", "20", "--max-tokens", "600", "--kv-cache-tokens",
+                          "1600", "--policy", "fcfs,reserve-max,ema:1.5"});
+  ASSERT_EQ(json["policies"].size(), 3U);
+  EXPECT_EQ(json["policies"][1]["policy"], "reserve-max");
+  const auto longest = [&](size_t policy) {
+    return json["policies"][policy]["runs"][0]["ttft_ms"]["max"].get<double>();
+  };
+  EXPECT_GT(longest(1), 3 * longest(0));
+  EXPECT_EQ(json["policies"][1]["runs"][0]["preemptions"], 0);
+  const ToolRun wrong = Sim({"--rate", "5", "--policy", "ema"});
+  EXPECT_EQ(wrong.exit, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("expected ema:FACTOR from 0.1 to 100"));
+}
+
 TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   const auto error = [&](const Arguments& arguments, int exit = 2) {
     const ToolRun run = Sim(arguments);
