@@ -40,8 +40,6 @@ class Setting:
 SETTINGS = (
     Setting("conv-l4", "Azure conversations, 8B on an L4", 1000, 1000, 16384, 256,
             "ttft=5s,tpot=200ms", costs.L4, trace="conv.csv"),
-    Setting("conv-h100", "Azure conversations, 8B on an H100 with a part of its memory", 1000, 1000, 16384, 512,
-            "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv"),
     Setting("conv-relaxed", "Azure conversations, 8B on an H100 with all of its memory", 1000, 1000, 16384, 512,
             "ttft=1s,tpot=50ms", costs.H100, trace="conv.csv", relaxed=True),
     Setting("conv-split", "Azure conversations, 8B on H100s: 1 prefill, 2 decode workers", 1000, 1000, 16384, 512,
