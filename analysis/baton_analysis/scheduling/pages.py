@@ -30,7 +30,8 @@ def compact(found: dict) -> str:
 def label(column: dict) -> str:
     given = "" if column["given"] is None else f" ({column['given']:g})"
     predictor = "" if column["predictor"] == "off" else f", {column['predictor']}"
-    return column["policy"] + given + predictor
+    note = f", {column['note']}" if column["note"] else ""
+    return column["policy"] + given + predictor + note
 
 
 def pressed(setting: dict) -> bool:

@@ -67,13 +67,14 @@ class Column:
     flag: str = ""  # that the value belongs to; "": the name has it, as in ema:1.1
     tuned: tuple[float, ...] = ()
 
-    @property
-    def label(self) -> str:
-        return self.policy if self.predictor == "off" else f"{self.policy}, {self.predictor}"
+    more: tuple[str, ...] = ()  # other flags
+    note: str = ""  # what these mean, for a person
 
 
 _QUANTILES = {"flag": "--policy-quantile", "tuned": (0.5, 0.9)}
 _GAMMAS = {"flag": "--policy-gamma", "tuned": (0.001, 0.01, 0.1)}
+# Requests wait at the worker and not at the router, so that a policy has all of them to choose from.
+_LONG_LINE = {**_GAMMAS, "more": ("--policy-line", "1024"), "note": "long line"}
 
 COLUMNS = (
     Column("fcfs", "off", True),
@@ -84,6 +85,9 @@ COLUMNS = (
     Column("remaining", "learnt", True, **_GAMMAS),
     Column("remaining", "file", True, **_GAMMAS),
     Column("remaining", "oracle", True, **_GAMMAS),
+    Column("boost", "learnt", True, **_LONG_LINE),
+    Column("remaining", "learnt", True, **_LONG_LINE),
+    Column("remaining", "oracle", True, **_LONG_LINE),
     Column("static-batch", "off", False),
     Column("reserve-max", "off", False),
     Column("static-reserve", "off", False, tuned=(64, 128, 256, 512)),

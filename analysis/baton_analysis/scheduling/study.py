@@ -147,7 +147,8 @@ class _Study:
             scores = self._side_by_side(tried, column.tuned)
             self._given[column] = column.tuned[scores.index(min(scores))]
             tuned.append({
-                "policy": column.policy, "predictor": column.predictor, "chosen": self._given[column],
+                "policy": column.policy, "predictor": column.predictor, "note": column.note,
+                "chosen": self._given[column],
                 "scores": {f"{value:g}": float(f"{score:.4g}") for value, score in zip(column.tuned, scores)}
             })  # yapf: disable
         return tuned
@@ -162,15 +163,16 @@ class _Study:
         runs = dict(zip(work, self._side_by_side(
             lambda item: self._run_of(item[0], self._given.get(item[0]), item[1], load), work)))
         return [{
-            "policy": column.policy, "predictor": column.predictor, "served": column.served,
+            "policy": column.policy, "predictor": column.predictor, "note": column.note,
+            "served": column.served,
             "given": self._given.get(column),
             "figures": figures.gather([runs[column, seed] for seed in self._options.seeds])
         } for column in columns]  # yapf: disable
 
     def _run_of(self, column: Column, value: float | None, seed: int, load: float) -> dict:
-        name, more = column.policy, []
+        name, more = column.policy, list(column.more)
         if value is not None and column.flag:
-            more = [column.flag, f"{value:g}"]
+            more += [column.flag, f"{value:g}"]
         elif value is not None:
             name = f"{name}:{value:g}"
         return self._simulate(seed, load * self._capacity[seed], [name], column.predictor, more)[name]

@@ -10,14 +10,14 @@ def column(policy, predictor, mean, p99, served=True, **more):
     values = {name: [1.0, 1.0] for name in figures.FIGURES}
     values.update({"e2e_ms.mean": [mean, mean + 2], "e2e_ms.p99": [p99, p99 + 2], "ttft_ms.max": [70.0, 90.0]})
     values.update(more)
-    return {"policy": policy, "predictor": predictor, "served": served, "given": None, "figures": values}
+    return {"policy": policy, "predictor": predictor, "served": served, "note": "", "given": None, "figures": values}
 
 
 def study(*columns, kv=(0.95, 0.97)):
     columns = [column("fcfs", "off", 100, 1000, **{"kv_use_p95": list(kv)}), *columns]
     return {"schema": "baton.scheduling_study/1", "settings": [{
         "name": "one", "title": "One", "requests": 10, "slo": "ttft=1s", "pool_tokens": 5000, "full_pool_tokens": 9000,
-        "seeds": [1, 2], "capacity": [4.0, 6.0], "tuned": [{"policy": "ema", "predictor": "off", "chosen": 2.0,
+        "seeds": [1, 2], "capacity": [4.0, 6.0], "tuned": [{"policy": "ema", "predictor": "off", "note": "", "chosen": 2.0,
                                                            "scores": {"1": 30.0, "2": 20.0}}],
         "loads": [{"load": 0.85, "columns": columns}]
     }]}  # yapf: disable

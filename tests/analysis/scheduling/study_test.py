@@ -34,7 +34,7 @@ class Formula:
         if number:
             e2e += abs(float(number) - 128)
         if more:
-            e2e += 10 * abs(float(more[1]) - 0.9)
+            e2e += 10 * abs(float(more[-1]) - 0.9)
         summary = {"count": 100, "mean": e2e, "p50": e2e, "p90": 1000.0 * load.seed, "p99": 2 * e2e, "max": 3 * e2e}
         run = {"ttft_ms": summary, "tpot_ms": summary, "e2e_ms": summary, "completed": 100, "refused": 0,
                "output_throughput": 1, "request_goodput": 1, "goodput_share": 1, "preemptions": 0, "kv_use_p50": 0.5,
@@ -70,7 +70,8 @@ class StudyTest(unittest.TestCase):
     def test_what_has_a_number_takes_the_one_that_did_best_on_training_seeds(self):
         formula = Formula()
         reserve = Column("reserve", "off", False, tuned=(64, 128, 256))
-        quantile = Column("past-future", "learnt", True, flag="--policy-quantile", tuned=(0.5, 0.9))
+        quantile = Column("past-future", "learnt", True, flag="--policy-quantile", tuned=(0.5, 0.9),
+                          more=("--policy-line", "9"), note="line of 9")
         found, _ = quietly(study.run, [DRAWN], formula, self.options(reserve, quantile))
         setting = found["settings"][0]
         self.assertEqual([each["chosen"] for each in setting["tuned"]], [128, 0.9])
@@ -79,7 +80,7 @@ class StudyTest(unittest.TestCase):
         columns = {column["policy"]: column for column in setting["loads"][0]["columns"]}
         self.assertEqual(columns["reserve"]["figures"]["e2e_ms.mean"], [101, 102])
         self.assertEqual(columns["past-future"]["given"], 0.9)
-        self.assertIn((1, 0.5 * 90, ["past-future"], "learnt", ("--policy-quantile", "0.9"), setting["pool_tokens"]),
+        self.assertIn((1, 0.5 * 90, ["past-future"], "learnt", ("--policy-line", "9", "--policy-quantile", "0.9"), setting["pool_tokens"]),
                       formula.asked)  # yapf: disable
 
     def test_predictor_files_are_for_recorded_answers_only(self):
