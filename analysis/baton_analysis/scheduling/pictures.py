@@ -28,7 +28,7 @@ def _picture(setting: dict):
         setting["title"], "End-to-end latency against fcfs, less is better; bars are 95 % intervals over seeds; "
         f"worse by more than {clip:.0%} at the edge", 1.9 + 0.44 * len(columns), columns=2, sharey=True,
         legend=1)  # yapf: disable
-    fig.subplots_adjust(left=0.25)
+    fig.subplots_adjust(left=0.32)
     handles = []
     for (figure, title), axis in zip(PANELS, axes[0]):
         handles = [_points(axis, setting, number, figure, clip) for number in range(len(loads))]
