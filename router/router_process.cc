@@ -174,7 +174,7 @@ std::optional<Fatal> RouterProcess::StartRouter() {
   AddProcessMetrics(registry_.get());
   registry_
       ->gauge(Metric::kConfigInfo,
-              {"", "", "", std::to_string(flags_.max_num_queued_reqs), "", "", ""})
+              {"", "", "", std::to_string(flags_.max_num_queued_reqs), "", "", "", ""})
       .Set(1);
   registry_->SetServerState("starting");
   parts.metrics = registry_.get();

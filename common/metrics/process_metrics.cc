@@ -45,15 +45,16 @@ std::vector<MetricInfo> ProcessMetrics() {
                 {{"version", {}}, {"compiler", {}}}),
       SharedRow(
           Metric::kConfigInfo, gauge, "baton_config_info",
-          "1; its labels are the settings in force that shape what the process can take; empty "
-          "where they do not apply to the role.",
+          "1; its labels are the settings in force that shape what the process can take, and its "
+          "scheduling policy; empty where they do not apply to the role.",
           {{"max_model_len", {}},
            {"max_num_seqs", {}},
            {"max_num_batched_tokens", {}},
            {"max_num_queued_reqs", {}},
            {"dtype", {}},
            {"isa", {}},
-           {"threads", {}}}),
+           {"threads", {}},
+           {"policy", {}}}),
       SharedRow(Metric::kProcessCpuSeconds, MetricType::kCounter, "process_cpu_seconds_total",
                 "User and system time of the process."),
       SharedRow(Metric::kProcessResidentMemory, gauge, "process_resident_memory_bytes",

@@ -226,7 +226,8 @@ void Worker::PublishConfig(base::Duration load_time) {
              {std::to_string(model_.engine.max_model_len), std::to_string(engine.max_num_seqs),
               std::to_string(engine.max_num_batched_tokens),
               std::to_string(engine.max_num_queued_reqs), model_.compute_dtype,
-              model_.loaded->backend->info().isa, std::to_string(model_.loaded->threads())})
+              model_.loaded->backend->info().isa, std::to_string(model_.loaded->threads()),
+              WordOf(engine.policy)})
       .Set(1);
   registry_
       .gauge(Metric::kCacheConfigInfo,
