@@ -147,6 +147,7 @@ class Scheduler {
   const LiveSequence* FirstPreemptible() const;
   void Preempt(LiveSequence* sequence, base::Instant now);
   bool Displace(const LiveSequence& candidate, const LiveSequence* ran_first, base::Instant now);
+  bool FitsWithout(const LiveSequence& victim, const LiveSequence& candidate) const;
   void StartWaiting(base::Instant now);
   base::Instant HoldUntil() const;
   LiveSequence* NextWaiting(bool hold_prompts) const;

@@ -179,8 +179,11 @@ bool Scheduler::Displace(const LiveSequence& candidate, const LiveSequence* ran_
   for (LiveSequence* const sequence : running_) {
     const bool stays = sequence == first || sequence == ran_first || sequence->gave_way;
     if (stays || !sequence->preemptible()) continue;
+    // Else it would be next again, and only have lost what it had computed.
+    if (!StartsBefore(candidate, *sequence)) continue;
     if (!options_.policy.displaces(candidate.seen, sequence->seen, moment_)) continue;
-    if (victim == nullptr || YieldsBefore(*sequence, *victim)) victim = sequence;
+    if (victim != nullptr && !YieldsBefore(*sequence, *victim)) continue;
+    if (FitsWithout(*sequence, candidate)) victim = sequence;
   }
   if (victim == nullptr) return false;
   if (victim->rows_out > 0) {
@@ -192,6 +195,16 @@ bool Scheduler::Displace(const LiveSequence& candidate, const LiveSequence* ran_
   Preempt(victim, now);
   beside_.clear();
   return true;
+}
+
+// Whether `candidate` finds its blocks once `victim` gives its own back; what a cache has of it
+// does not count.
+bool Scheduler::FitsWithout(const LiveSequence& victim, const LiveSequence& candidate) const {
+  const auto returned = std::ranges::count_if(
+      victim.table.ids(), [&](BlockId block) { return pool_->references(block) == 1; });
+  const int32_t growing = GrowingSequences() - 1;  // a victim is always one of these
+  return pool_->available() + returned >=
+         BlocksFor(candidate.length(), options_.block_size) + growing;
 }
 
 // Whether the policy lets `candidate` in. It has no say where refusing could keep everybody

@@ -305,5 +305,64 @@ TEST_F(SchedulerPolicyTest, TheTimeOfAStepIsTold) {
   EXPECT_EQ(told, std::chrono::milliseconds(7));
 }
 
+// Whoever is next takes the place of the youngest of the others.
+bool Always(const SequenceView&, const SequenceView&, const PolicyMoment&) { return true; }
+
+TEST_F(SchedulerPolicyTest, NobodyGivesWayToOneThatStartsBehindIt) {
+  options_.max_num_seqs = 2;
+  options_.policy.displaces = Always;  // and starts in the order of arrival
+  Start(40);
+  const SequenceId oldest = Add(kLocal, 4, 20), second = Add(kLocal, 4, 20);
+  ASSERT_TRUE(Step());
+  const SequenceId third = Add(kLocal, 4, 20);
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(StateOf(oldest), SequenceState::kDecoding);
+  EXPECT_EQ(StateOf(second), SequenceState::kDecoding);
+  EXPECT_EQ(Last<StateEvent>(third), nullptr) << "it waits";
+  EXPECT_EQ(scheduler_->figures().preemptions, 0u)
+      << "it would be next again, and have lost what it had computed";
+}
+
+TEST_F(SchedulerPolicyTest, NobodyGivesWayInVain) {
+  options_.max_num_seqs = 2;
+  options_.policy.displaces = Always;
+  options_.policy.starts_before = Shorter;
+  // Five blocks, of which both take two, and each that grows keeps one in reserve: a prompt of
+  // three finds no room beside the oldest, even in the place of the other one.
+  Start(5);
+  const SequenceId oldest = Add(kLocal, 4, 12), small = Add(kLocal, 4, 12);
+  ASSERT_TRUE(Step());
+  ASSERT_EQ(StateOf(small), SequenceState::kDecoding);
+  const SequenceId large = Add(kLocal, 12, 4);
+  scheduler_->Foresee(large, Expect(1));
+  ASSERT_TRUE(Step());
+  EXPECT_EQ(StateOf(oldest), SequenceState::kDecoding);
+  EXPECT_EQ(StateOf(small), SequenceState::kDecoding);
+  EXPECT_EQ(scheduler_->figures().preemptions, 0u);
+  StepAll();
+  ExpectAllBlocksBack();
+}
+
+TEST_F(SchedulerPolicyTest, WhoGivesWayMakesRoomAndDoesSoOnce) {
+  options_.max_num_seqs = 2;
+  options_.policy.displaces = [](const SequenceView& candidate, const SequenceView&,
+                                 const PolicyMoment&) { return !candidate.gave_way; };
+  options_.policy.starts_before = Shorter;
+  Start(40);
+  Add(kLocal, 4, 20);
+  const SequenceId second = Add(kLocal, 4, 20);
+  ASSERT_TRUE(Step());
+  for (int i = 0; i < 3; ++i) {
+    const SequenceId shorter = Add(kLocal, 4, 2);
+    scheduler_->Foresee(shorter, Expect(1));
+    while (Last<FinishedEvent>(shorter) == nullptr) ASSERT_TRUE(Step());
+    Step();  // who gave way goes on
+  }
+  EXPECT_EQ(scheduler_->figures().displaced, 1u);
+  StepAll();
+  EXPECT_EQ(Last<FinishedEvent>(second)->preemptions, 1);
+  ExpectAllBlocksBack();
+}
+
 }  // namespace
 }  // namespace baton
