@@ -18,6 +18,7 @@ WorkerOptions OptionsOf(const RoutingSimOptions& options) {
   worker.prefix_caching = false;
   worker.scheduler.block_size = kBlockSize;
   worker.scheduler.max_num_seqs = options.seats;
+  worker.scheduler.policy = options.policy;
   worker.scheduler.max_prefill_tokens = 256;
   worker.scheduler.max_num_batched_tokens = 256 + options.seats;
   worker.scheduler.limits = {
@@ -109,27 +110,30 @@ std::string RoutingSim::Run() {
 void RoutingSim::Arrive(Router* router) {
   const auto most = options_.concurrency[static_cast<size_t>(router->index)];
   while (router->under_way < most && router->arrived < options_.requests) {
-    if (!AddRequest(router, "")) return;
+    if (!AddRequest(router, "", options_.output_tokens)) return;
   }
 }
 
 void RoutingSim::ArriveByTenants(Router* router) {
   for (const SimTenant& tenant : options_.tenants) {
     std::poisson_distribution<int32_t> arrivals(tenant.per_tick);
-    for (int32_t left = arrivals(random_); left > 0; --left) AddRequest(router, tenant.name);
+    const int32_t tokens = tenant.output_tokens > 0 ? tenant.output_tokens : options_.output_tokens;
+    for (int32_t left = arrivals(random_); left > 0; --left) {
+      AddRequest(router, tenant.name, tokens);
+    }
   }
 }
 
-bool RoutingSim::AddRequest(Router* router, const std::string& tenant) {
+bool RoutingSim::AddRequest(Router* router, const std::string& tenant, int32_t output_tokens) {
   Request request{.router = router->index, .arrival = router->arrived++};
   request.tenant = tenant;
   request.arrived = now_ + std::chrono::nanoseconds(router->arrived);  // an order of their own
   request.is_long = options_.long_every > 0 && request.arrival % options_.long_every == 0;
   const int32_t prompt = request.is_long ? options_.long_prompt_tokens : options_.prompt_tokens;
   request.spec.prompt.assign(static_cast<size_t>(prompt), request.arrival % 400 + 10);
-  const int32_t spread = options_.output_tokens / 2;
+  const int32_t spread = output_tokens / 2;
   request.spec.stop.max_tokens =
-      options_.output_tokens - spread / 2 +
+      output_tokens - spread / 2 +
       static_cast<int32_t>(random_() % static_cast<uint64_t>(spread + 1));
   request.claim = {.tokens = prompt,
                    .growth_tokens = request.spec.stop.max_tokens,
@@ -230,6 +234,8 @@ void RoutingSim::Hear(Worker* worker, const SchedEvent& event) {
                          .arrival = request.arrival,
                          .is_long = request.is_long,
                          .tenant = request.tenant,
+                         .tokens = static_cast<int32_t>(request.spec.prompt.size()) +
+                                   2 * request.spec.stop.max_tokens,
                          .arrived = request.arrived,
                          .first_token = now_});
     }
@@ -312,6 +318,15 @@ double RoutingSim::WaitOfTenantMs(const std::string& tenant, double part) const 
   if (waits.empty()) return 0;
   std::ranges::sort(waits);
   return waits[static_cast<size_t>(part * static_cast<double>(waits.size() - 1))];
+}
+
+double RoutingSim::ShareOfTenant(const std::string& tenant) const {
+  double all = 0, own = 0;
+  for (const Served& served : served_) {
+    all += served.tokens;
+    if (served.tenant == tenant) own += served.tokens;
+  }
+  return own / std::max(1.0, all);
 }
 
 int32_t RoutingSim::MostOvertaken() const {

@@ -22,13 +22,15 @@ struct SimTenant {
   std::string name;
   double per_tick = 0;  // arrivals, on the mean
   TenantRule rule;
+  int32_t output_tokens = 0;  // 0: as those of all
 };
 
 struct RoutingSimOptions {
   int32_t routers = 1;
   int32_t workers = 1;
-  int32_t seats = 8;         // of each worker
-  int32_t num_blocks = 400;  // of each worker, of 4 tokens
+  int32_t seats = 8;            // of each worker
+  int32_t num_blocks = 400;     // of each worker, of 4 tokens
+  Policy policy = kFcfsPolicy;  // of each worker
   // Requests that each router's clients keep under way, and how many each router gets in all.
   std::vector<int32_t> concurrency;
   int32_t requests = 100;
@@ -50,6 +52,7 @@ struct Served {
   int32_t arrival = 0;  // its number among those of its router, in order of arrival
   bool is_long = false;
   std::string tenant;
+  int32_t tokens = 0;  // of prompt and output, as tenants are charged for them
   base::Instant arrived{}, first_token{};
 };
 
@@ -75,6 +78,8 @@ class RoutingSim {
   double MeanWaitMs(int32_t router) const;
   // The time to first token of that part of a tenant's requests.
   double WaitOfTenantMs(const std::string& tenant, double part) const;
+  // Of all tokens that were served, those of a tenant.
+  double ShareOfTenant(const std::string& tenant) const;
   int32_t MostOvertaken() const;
 
  private:
@@ -85,7 +90,7 @@ class RoutingSim {
   void Arrive(Router* router);
   void ArriveByTenants(Router* router);
   // A request comes; false when the queue refuses it.
-  bool AddRequest(Router* router, const std::string& tenant);
+  bool AddRequest(Router* router, const std::string& tenant, int32_t output_tokens);
   void Place(Router* router);
   void StepWorker(Worker* worker);
   void Hear(Worker* worker, const SchedEvent& event);

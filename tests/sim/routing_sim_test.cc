@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/sched/policies/named.h"
+
 namespace baton::sim {
 namespace {
 
@@ -120,6 +122,22 @@ TEST(RoutingSimTest, WithoutBoundsATenantOfLittleLoadWaitsForOnePlaceNotForABack
   ASSERT_EQ(sim.Run(), "");
   EXPECT_LT(sim.WaitOfTenantMs("a", 0.99), 200) << "two times what a request takes";
   EXPECT_GT(sim.WaitOfTenantMs("b", 0.5), 20 * sim.WaitOfTenantMs("a", 0.99));
+}
+
+// Tenants who always have something waiting, the one of three times the weight with the longer
+// answers; the pool is too small for all seats.
+TEST(RoutingSimTest, TenantsGetTokensByTheirWeightsUnderEveryPolicy) {
+  for (const std::string& name : PolicyNames()) {
+    SCOPED_TRACE(name);
+    RoutingSimOptions options = WithTenants(
+        {{.name = "a", .per_tick = kCapacity, .rule = {.weight = 3}, .output_tokens = 40},
+         {.name = "b", .per_tick = 3 * kCapacity, .rule = {}, .output_tokens = 8}});
+    options.num_blocks = 130;
+    options.policy = *PolicyNamed(name);
+    RoutingSim sim(options);
+    ASSERT_EQ(sim.Run(), "");
+    EXPECT_NEAR(sim.ShareOfTenant("a"), 0.75, 0.05);
+  }
 }
 
 }  // namespace
