@@ -35,6 +35,8 @@ namespace baton::base {
 //   decoding         a token after the first one is about to be sent
 //   preempted        the engine preempted a sequence
 //   finishing        Final is about to be sent
+// And of both:
+//   stepping         the engine is about to compute a step; a delay makes a slower device of it
 //
 // Nothing is armed by default, and Failpoint() then costs one relaxed load.
 

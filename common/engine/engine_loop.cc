@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/failpoint.h"
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/engine/async_runner.h"
@@ -205,6 +206,7 @@ bool EngineLoop::Submit(StepPlan plan) {
   if (!in_flight_.empty()) ++steps_overlapped_;
   in_flight_.push_back({std::move(plan), clock_->Now()});
   watchdog_->Works();
+  base::Failpoint("stepping");
   const absl::Status submitted = runner_->Submit(in_flight_.back().plan);
   watchdog_->Works();
   if (submitted.ok()) return true;

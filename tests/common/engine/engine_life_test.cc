@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "tests/common/engine/harness.h"
 #include "tests/fakes/eventually.h"
@@ -241,6 +243,15 @@ TEST(EngineLifeTest, FiguresCountEveryBlockAtEveryStep) {
   };
   ASSERT_TRUE(harness.RunUntil(all_over));
   EXPECT_EQ(harness.figures().generated_tokens, 180u);
+}
+
+TEST(EngineLifeTest, AFailpointMakesASlowerDevice) {
+  EngineHarness harness(Defaults());
+  ASSERT_TRUE(base::ArmFailpoints("stepping:delay_ms=20").ok());
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(harness.Generate(MakeSpec(4, 3)).size(), 3u);
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(3 * 20));
+  base::DisarmFailpoints();
 }
 
 }  // namespace
