@@ -5,10 +5,11 @@ Serves the model once per policy (`baton serve`, one unified worker) with so sma
 preempted, and asks each service in turn at the same arrivals, prompts and seeds, so that all give the same answers.
 Each round begins with another policy; before it the capacity under the first policy is measured anew, because that of a
 machine which does other things drifts. Prints what all services had while they were asked, and how much of the machine
-others took.
+others took. `--step-ms` makes each step longer by so much, as on a slower device: then it is that device which is short,
+and not the processors, which others use too; 0 leaves steps as they are.
 
     scripts/scheduling_service.py [--policies fcfs,past-future,remaining,boost] [--loads 0.7,0.85,0.95]
-        [--rounds 5] [--seconds 8] [--limits one|own] [--out FILE.json]
+        [--rounds 5] [--seconds 8] [--step-ms 8] [--limits one|own] [--out FILE.json]
 
 A policy may name its predictor: `remaining:off` foresees nothing, `remaining:learnt` only by lengths that were served;
 otherwise it is `auto`, the file of the model. `--limits own` lets every kind of prompt have a max_tokens of its own, as
@@ -87,6 +88,10 @@ class Service:
                  "threads": options.threads, "max-num-queued-reqs": 4096}
         if predictor == "off":
             flags["predictor"] = "off"
+        self.environment = dict(os.environ, GOMP_SPINCOUNT="1000")
+        if options.step_ms > 0:
+            flags["enable-failpoints"] = "true"
+            self.environment["BATON_FAILPOINT"] = f"stepping:delay_ms={options.step_ms}"
         self.log = folder / f"{name}.log"
         self.command = [options.binary, "serve", str(model), "--mode", "unified", "--decode", "1", "--port", "0",
                         "--admin-port", "0", "--http-port", "0", "--eos-log", "off",
@@ -95,7 +100,7 @@ class Service:
     def __enter__(self):
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *self.command], stdin=subprocess.DEVNULL,
-                                            stdout=subprocess.PIPE, stderr=log, text=True)
+                                            stdout=subprocess.PIPE, stderr=log, text=True, env=self.environment)
         line = self.process.stdout.readline()
         if not line:
             self.process.wait(START_S)
@@ -246,6 +251,8 @@ def limits_of(options, service, folder, most):
 def report(options, runs, capacities, slo):
     names = options.policies
     others = [f["others_cores"] for load in runs.values() for rounds in load.values() for f in rounds.values()]
+    print(f"{options.seats} places, {options.pool} tokens of KV, steps {options.step_ms} ms longer, {options.rounds} rounds of "
+          f"{options.seconds:g} s, seed {options.seed}, max_tokens of {'each kind' if options.limits == 'own' else 'all'}")
     print(f"{os.cpu_count()} cores, of which others used {statistics.median(others):.1f} while requests were served (from "
           f"{min(others):.1f} to {max(others):.1f})")
     print(f"capacity under {names[0]}: {statistics.median(capacities):.1f} requests/s, median of {len(capacities)} rounds "
@@ -279,16 +286,18 @@ def main():
     parser.add_argument("--loads", type=comma(float), default=[0.7, 0.85, 0.95], help="parts of the capacity")
     parser.add_argument("--rounds", type=int, default=5, help="of all loads and policies")
     parser.add_argument("--seconds", type=float, default=8, help="of each run; its first quarter does not count")
-    parser.add_argument("--seats", type=int, default=16, help="--max-num-seqs")
-    parser.add_argument("--pool", type=int, default=1024, help="--kv-cache-tokens")
+    parser.add_argument("--seats", type=int, default=32, help="--max-num-seqs")
+    parser.add_argument("--pool", type=int, default=2048, help="--kv-cache-tokens")
+    parser.add_argument("--step-ms", type=int, default=8, help="that each step takes longer, as on a slower device")
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--limits", choices=("one", "own"), default="one", help="max_tokens of all, or of each kind")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=pathlib.Path, help="JSON of all figures")
     options = parser.parse_args()
     options.binary = str(options.bin / "baton")
-    if not options.policies or not options.loads or min(options.loads) <= 0 or min(options.rounds, options.seconds) <= 0:
-        parser.error("expected at least one policy, loads above 0, rounds and seconds of at least 1")
+    if not options.policies or not options.loads or min(options.loads) <= 0 or min(options.rounds, options.seconds) < 1 \
+            or options.step_ms < 0:
+        parser.error("expected a policy, loads above 0, rounds and seconds from 1, and --step-ms from 0")
     if options.pool < MAX_TOKENS + 128:
         parser.error(f"--pool is {options.pool}; expected at least {MAX_TOKENS + 128}, the longest answer and its prompt")
     with contextlib.ExitStack() as stack:
