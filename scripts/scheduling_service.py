@@ -39,7 +39,7 @@ DEMO = ROOT / "models/demo"
 START_S = 120
 MAX_TOKENS = 512
 OWN_LIMITS = {"story": 512, "endless": 512, "answer": 128, "list": 256, "count": 256, "json": 128, "echo": 64, "talk": 128}
-CAPACITY_S = 4
+CAPACITY_S = 8
 SAMPLE_S = 0.1
 
 
@@ -90,7 +90,7 @@ class Service:
             flags["predictor"] = "off"
         self.environment = dict(os.environ, GOMP_SPINCOUNT="1000")
         if options.step_ms > 0:
-            flags["enable-failpoints"] = "true"
+            flags |= {"enable-failpoints": "true", "log-level": "error"}  # each step would have a line
             self.environment["BATON_FAILPOINT"] = f"stepping:delay_ms={options.step_ms}"
         self.log = folder / f"{name}.log"
         self.command = [options.binary, "serve", str(model), "--mode", "unified", "--decode", "1", "--port", "0",

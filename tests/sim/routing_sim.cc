@@ -101,6 +101,7 @@ std::string RoutingSim::Run() {
       Place(router.get());
     }
     for (const auto& worker : workers_) StepWorker(worker.get());
+    if (!broken_.empty()) return broken_;
     Count();
   }
   return "";
@@ -203,9 +204,9 @@ void RoutingSim::Place(Router* router) {
 }
 
 void RoutingSim::StepWorker(Worker* worker) {
-  worker->engine.BeginStep(now_);
+  if (broken_.empty()) broken_ = worker->engine.BeginStep(now_);
   for (const SchedEvent& event : worker->engine.TakeEvents()) Hear(worker, event);
-  worker->engine.FinishStep(now_);
+  if (broken_.empty()) broken_ = worker->engine.FinishStep(now_);
   for (const SchedEvent& event : worker->engine.TakeEvents()) Hear(worker, event);
   if (tick_ % options_.ticks_per_status == 1) SendStatus(worker);
   const SchedulerFigures figures = worker->engine.scheduler().figures();

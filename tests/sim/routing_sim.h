@@ -108,6 +108,7 @@ class RoutingSim {
   std::multimap<int32_t, std::function<void()>> mail_;  // by the tick of its arrival
   std::vector<Served> served_;
   std::vector<base::Duration> in_line_;  // how long each placement stood in its worker's line
+  std::string broken_;                   // the first invariant of a worker that did not hold
   int32_t refusals_ = 0, longest_line_ = 0;
   int64_t seat_ticks_ = 0, used_seat_ticks_ = 0;
 };

@@ -79,10 +79,13 @@ SequenceId SimWorker::Add(SequenceSpec spec, base::Instant now) {
 
 std::string SimWorker::BeginStep(base::Instant now) {
   scheduler_.ExpireAt(now);
-  std::optional<SequenceId> oldest;
+  std::optional<SequenceView> first;  // to come, of those that could be preempted
   scheduler_.Visit([&](const LiveSequence& sequence) {
-    if (sequence.preemptible() && !oldest) oldest = sequence.id;
+    if (!sequence.preemptible()) return;
+    if (!first || CameBefore(sequence.view(), *first)) first = sequence.view();
   });
+  const std::optional<SequenceId> oldest =
+      first ? std::optional<SequenceId>(first->id) : std::nullopt;
   TakeEvents().swap(events_);
   StepPlan plan = scheduler_.Plan(now);
   scheduler_.Visit([&](const LiveSequence& sequence) { held_back_ += sequence.held_back ? 1 : 0; });
