@@ -52,6 +52,13 @@ def run_figures(rows, begins, ends, slo):
     return out
 
 
+def rate_of_most(rows, part=0.9):
+    """Requests per second until that part of those that came at once is answered."""
+    ends = sorted(row["chunks"][-1][0] for row in rows if row["error"] is None and row["chunks"])
+    most = ends[:max(1, round(part * len(rows)))]
+    return len(most) / most[-1]
+
+
 def interval(ratios):
     """(mean, low, high) of ratios, in logarithms; of one ratio the bounds are None."""
     logs = [math.log(ratio) for ratio in ratios]

@@ -32,14 +32,15 @@ import threading
 import time
 import urllib.request
 
-from scheduling_figures import better, compare, cell, median, percentile, run_figures, table
+from scheduling_figures import better, cell, compare, median, percentile, rate_of_most, run_figures, table
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DEMO = ROOT / "models/demo"
 START_S = 120
 MAX_TOKENS = 512
 OWN_LIMITS = {"story": 512, "endless": 512, "answer": 128, "list": 256, "count": 256, "json": 128, "echo": 64, "talk": 128}
-CAPACITY_S = 8
+CALM_S = 8  # of the load that the limits are taken from
+ROUNDS_OF_SEATS = 4
 SAMPLE_S = 0.1
 
 
@@ -205,11 +206,10 @@ def bench(options, service, folder, load):
 
 
 def capacity(options, service, folder, seed):
-    """Requests per second that end while twice as many are under way as have a place."""
-    rows = bench(options, service, folder, ["--concurrency", str(2 * options.seats), "--duration", f"{CAPACITY_S}s",
+    """Requests per second while nine in ten of so many that came at once are answered, as the simulator's study has it."""
+    rows = bench(options, service, folder, ["--rate", "inf", "--requests", str(ROUNDS_OF_SEATS * options.seats),
                                             "--seed", str(seed)])
-    ends = [row["chunks"][-1][0] for row in rows if row["error"] is None and row["chunks"]]
-    return sum(CAPACITY_S / 4 <= end < CAPACITY_S for end in ends) / (0.75 * CAPACITY_S)
+    return rate_of_most(rows)
 
 
 def measure(options, services, folder):
@@ -242,9 +242,9 @@ def measure(options, services, folder):
 
 def limits_of(options, service, folder, most):
     """What a request may take: ten times the median TTFT and four times the median TPOT at a quarter of the capacity."""
-    rows = bench(options, service, folder, ["--rate", f"{max(0.1, most / 4):.2f}", "--duration", f"{CAPACITY_S}s",
+    rows = bench(options, service, folder, ["--rate", f"{max(0.1, most / 4):.2f}", "--duration", f"{CALM_S}s",
                                             "--seed", str(options.seed)])
-    calm = run_figures(rows, 0, CAPACITY_S, {})
+    calm = run_figures(rows, 0, CALM_S, {})
     return {"ttft": 10 * calm["ttft_p50"], "tpot": 4 * calm["tpot_p50"]}
 
 

@@ -45,6 +45,10 @@ class FiguresTest(unittest.TestCase):
         empty = figures.run_figures([], 0, 1, {})
         self.assertIsNone(empty["ttft_mean"])
 
+    def test_capacity_leaves_the_last_tenth_out(self):
+        rows = [row(0, [at / 10]) for at in range(1, 10)] + [row(0, [60])]
+        self.assertAlmostEqual(figures.rate_of_most(rows), 10)
+
     def test_the_interval_is_students_in_logarithms(self):
         mean, low, high = figures.interval([1, 4])
         self.assertAlmostEqual(mean, 2)
