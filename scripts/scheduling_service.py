@@ -9,7 +9,7 @@ others took. `--step-ms` makes each step longer by so much, as on a slower devic
 and not the processors, which others use too; 0 leaves steps as they are.
 
     scripts/scheduling_service.py [--policies fcfs,past-future,remaining,boost] [--loads 0.7,0.85,0.95]
-        [--rounds 5] [--seconds 8] [--step-ms 8] [--limits one|own] [--out FILE.json]
+        [--rounds 5] [--seconds 6] [--step-ms 4] [--limits one|own] [--out FILE.json]
 
 A policy may name its predictor: `remaining:off` foresees nothing, `remaining:learnt` only by lengths that were served;
 otherwise it is `auto`, the file of the model. `--limits own` lets every kind of prompt have a max_tokens of its own, as
@@ -285,10 +285,10 @@ def main():
                         help="the first is what the others are compared with")
     parser.add_argument("--loads", type=comma(float), default=[0.7, 0.85, 0.95], help="parts of the capacity")
     parser.add_argument("--rounds", type=int, default=5, help="of all loads and policies")
-    parser.add_argument("--seconds", type=float, default=8, help="of each run; its first quarter does not count")
+    parser.add_argument("--seconds", type=float, default=6, help="of each run; its first quarter does not count")
     parser.add_argument("--seats", type=int, default=32, help="--max-num-seqs")
-    parser.add_argument("--pool", type=int, default=2048, help="--kv-cache-tokens")
-    parser.add_argument("--step-ms", type=int, default=8, help="that each step takes longer, as on a slower device")
+    parser.add_argument("--pool", type=int, default=1536, help="--kv-cache-tokens")
+    parser.add_argument("--step-ms", type=int, default=4, help="that each step takes longer, as on a slower device")
     parser.add_argument("--threads", type=int, default=1, help="of each worker")
     parser.add_argument("--limits", choices=("one", "own"), default="one", help="max_tokens of all, or of each kind")
     parser.add_argument("--seed", type=int, default=1)
