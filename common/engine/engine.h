@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
+#include "common/base/prefix_report.h"
 #include "common/eos/predict/end_predictor.h"
 #include "common/kv/kv_cache.h"
 #include "common/model/model_runner.h"
@@ -186,6 +187,8 @@ class Engine {
 
   virtual base::BoundedQueue<EngineEvent>& events() = 0;
   virtual EngineFigures figures() const = 0;
+  // What its prefix cache holds, for who knows `version` of it (0: nothing): PrefixJournal.
+  virtual PrefixReport CachedSince(uint64_t version) const = 0;
 
   // Refuses new sequences from now on; what runs goes on.
   virtual void Drain() = 0;

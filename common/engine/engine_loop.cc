@@ -88,10 +88,12 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
       runner_(std::move(runner)),
       gate_(LimitsOf(options, kv), options.max_num_queued_reqs),
       sink_(kEventCapacity),
+      journal_(kv.num_blocks()),
       pool_(kv.num_blocks()),
-      cache_(options.enable_prefix_caching
-                 ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size)
-                 : nullptr),
+      cache_(
+          options.enable_prefix_caching
+              ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size, &HashBlock, &journal_)
+              : nullptr),
       scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()),
       foresight_(options.predictor) {
   figures_ = Snapshot();

@@ -14,6 +14,7 @@
 #include "common/kv/block_pool.h"
 #include "common/kv/kv_cache.h"
 #include "common/kv/prefix_cache.h"
+#include "common/kv/prefix_journal.h"
 #include "common/sched/scheduler.h"
 
 namespace baton {
@@ -33,6 +34,7 @@ class EngineLoop final : public Engine {
   void ReturnLease(SequenceId sequence) override;
   base::BoundedQueue<EngineEvent>& events() override { return sink_.queue(); }
   EngineFigures figures() const override;
+  PrefixReport CachedSince(uint64_t version) const override { return journal_.Since(version); }
   void Drain() override;
   void Stop() override;
 
@@ -65,6 +67,7 @@ class EngineLoop final : public Engine {
   mutable base::Mutex figures_mutex_;
   EngineFigures figures_ ABSL_GUARDED_BY(figures_mutex_);
   std::atomic<bool> healthy_{true};
+  PrefixJournal journal_;  // written by the engine's thread
 
   // What follows belongs to the engine's thread.
   BlockPool pool_;

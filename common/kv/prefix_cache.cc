@@ -7,10 +7,12 @@
 
 namespace baton {
 
-PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash)
+PrefixCache::PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash,
+                         PrefixJournal* journal)
     : pool_(pool),
       block_size_(block_size),
       hash_(hash),
+      journal_(journal),
       entries_(static_cast<size_t>(pool->total())) {
   pool_->set_evicted_callback([this](BlockId id) { Erase(id); });
 }
@@ -59,9 +61,11 @@ void PrefixCache::Insert(Chain* chain, std::span<const TokenId> tokens, BlockId 
   mine = {.hash = hash,
           .serial = ++last_serial_,
           .parent = chain->parent,
+          .told = journal_ != nullptr && journal_->Tells(chain->blocks + 1),
           .salt = chain->parent == 0 ? chain->salt : std::string(),
           .tokens = {tokens.begin(), tokens.end()}};
   by_hash_[hash] = block;
+  if (mine.told) journal_->Added(hash);
   pool_->SetCached(block, true);
   Advance(chain, hash, mine, block);
 }
@@ -75,6 +79,7 @@ bool PrefixCache::Equal(const Entry& found, const Chain& chain,
 void PrefixCache::Erase(BlockId id) {
   Entry& gone = entry(id);
   by_hash_.erase(gone.hash);
+  if (gone.told) journal_->Removed(gone.hash);
   gone = Entry();
 }
 

@@ -12,6 +12,7 @@
 #include "common/base/ids.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/block_table.h"
+#include "common/kv/prefix_journal.h"
 
 namespace baton {
 
@@ -38,7 +39,9 @@ class PrefixCache {
     Chain chain;  // to go on entering behind them
   };
 
-  PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash = &HashBlock);
+  // What is entered and evicted is noted in `journal`, if there is one, which outlives the cache.
+  PrefixCache(BlockPool* pool, int32_t block_size, BlockHash hash = &HashBlock,
+              PrefixJournal* journal = nullptr);
 
   Chain Begin(std::string_view salt) const;
   // References the longest cached prefix of `tokens` in full blocks, at most `max_blocks`.
@@ -54,7 +57,8 @@ class PrefixCache {
     uint64_t hash = 0;
     uint64_t serial = 0;  // unique; 0 = no entry
     uint64_t parent = 0;
-    std::string salt;  // of the first block of a chain
+    bool told = false;  // to the journal
+    std::string salt;   // of the first block of a chain
     std::vector<TokenId> tokens;
   };
 
@@ -66,6 +70,7 @@ class PrefixCache {
   BlockPool* const pool_;
   const int32_t block_size_;
   const BlockHash hash_;
+  PrefixJournal* const journal_;
   uint64_t last_serial_ = 0;
   std::vector<Entry> entries_;  // by block id
   absl::flat_hash_map<uint64_t, BlockId> by_hash_;

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/rpc/credentials.h"
 #include "common/rpc/generation.h"
+#include "common/rpc/prefix_report_proto.h"
 #include "common/rpc/protocol_version.h"
 #include "common/rpc/status_map.h"
 
@@ -104,6 +105,7 @@ class WatchReactor final
       return;
     }
     SetInterval(std::chrono::milliseconds(request_.min_interval_ms()));
+    SetWantCached(request_.want_cached(), request_.cached_restarts());
     if (!std::exchange(introduced_, true)) {
       const absl::Status allowed = CheckProtocol(request_);
       if (!allowed.ok()) return End(allowed);
@@ -151,14 +153,23 @@ class WatchReactor final
     min_interval_ = std::clamp(least, base::Duration(), core_->timeouts().status_max);
   }
 
+  void SetWantCached(bool want, int32_t restarts) {
+    base::MutexLock lock(&mutex_);
+    want_cached_ = want;
+    if (!want || std::exchange(cached_restarts_, restarts) != restarts) cached_told_ = 0;
+  }
+
   // What the router is told now, without the identity.
-  worker_pb::WatchResponse Say() {
+  worker_pb::WatchResponse Say() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const EngineFigures figures = core_->engine().figures();
     const PlaceShares::Share share = core_->ShareOf(router_, figures);
     worker_pb::WatchResponse response;
     *response.mutable_load() = LoadOf(core_, figures);
     response.mutable_share()->set_places(static_cast<int32_t>(share.places));
     response.mutable_share()->set_prompt_tokens(share.prompt_tokens);
+    if (!want_cached_) return response;
+    const PrefixReport cached = core_->engine().CachedSince(cached_told_);
+    if (!cached.empty()) PrefixReportToProto(cached, response.mutable_cached());
     return response;
   }
 
@@ -181,6 +192,7 @@ class WatchReactor final
 
   void Write(worker_pb::WatchResponse response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (finished_) return;
+    if (response.has_cached()) cached_told_ = response.cached().version();
     sent_ = response.SerializeAsString();
     sent_at_ = core_->clock().Now();
     if (!std::exchange(identity_sent_, true))
@@ -209,6 +221,9 @@ class WatchReactor final
   std::string sent_ ABSL_GUARDED_BY(mutex_);  // the last message, serialised
   base::Instant sent_at_ ABSL_GUARDED_BY(mutex_){};
   base::Duration min_interval_ ABSL_GUARDED_BY(mutex_){};
+  bool want_cached_ ABSL_GUARDED_BY(mutex_) = false;
+  int32_t cached_restarts_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t cached_told_ ABSL_GUARDED_BY(mutex_) = 0;  // the version that the router knows
   bool identity_sent_ ABSL_GUARDED_BY(mutex_) = false;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   bool finished_ ABSL_GUARDED_BY(mutex_) = false;

@@ -30,6 +30,23 @@ class Watching final {
     request.set_min_interval_ms(min_interval_ms_);
     stream_->Write(request);
   }
+  void WantCached(bool want, int32_t restarts = 0) {
+    worker_pb::WatchRequest request;
+    request.mutable_demand()->set_places_wanted(1);
+    request.set_want_cached(want);
+    request.set_cached_restarts(restarts);
+    stream_->Write(request);
+  }
+  // Reads until the worker tells of its prefix cache.
+  bool ReadCached(worker_pb::CachedPrefixes* cached) {
+    worker_pb::WatchResponse response;
+    while (Read(&response)) {
+      if (!response.has_cached()) continue;
+      *cached = response.cached();
+      return true;
+    }
+    return false;
+  }
   bool Read(worker_pb::WatchResponse* response) { return stream_->Read(response); }
   grpc::Status Finish() { return stream_->Finish(); }
   // Reads until this router may have `places`.
@@ -92,6 +109,37 @@ TEST(StatusServiceTest, LoadFollowsTheEngine) {
   EXPECT_TRUE(watch.ReadUntil([](const auto& load) { return load.running() == 0; }));
   call.ReadAll();
   EXPECT_TRUE(call.Finish().ok());
+}
+
+TEST(StatusServiceTest, WhoWantsToHearsWhatThePrefixCacheHoldsAndThenWhatChanges) {
+  WorkerHarness worker({});
+  Watching watch(worker), uninterested(worker);
+  watch.WantCached(true);
+  worker_pb::CachedPrefixes cached;
+  ASSERT_TRUE(watch.ReadCached(&cached));
+  EXPECT_TRUE(cached.whole());
+  EXPECT_EQ(cached.stride(), 1);
+  EXPECT_EQ(cached.added_size(), 0);
+  const uint64_t begin = cached.version();
+  EXPECT_GT(begin, 0u);
+  DecodeCall call(worker, LocalStart());  // ten tokens of prompt in blocks of four
+  call.ReadAll();
+  ASSERT_TRUE(watch.ReadCached(&cached));
+  EXPECT_FALSE(cached.whole());
+  EXPECT_EQ(cached.since(), begin);
+  EXPECT_GE(cached.added_size(), 2);
+  EXPECT_EQ(cached.removed_size(), 0);
+  watch.WantCached(true, /*restarts=*/1);
+  do {
+    ASSERT_TRUE(watch.ReadCached(&cached));
+  } while (!cached.whole());
+  EXPECT_EQ(cached.since(), 0u);
+  EXPECT_GE(cached.added_size(), 2);
+  worker_pb::WatchResponse response;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(uninterested.Read(&response));
+    EXPECT_FALSE(response.has_cached());
+  }
 }
 
 TEST(StatusServiceTest, DrainShows) {
