@@ -28,6 +28,7 @@ DirectoryOptions DirectoryOptionsOf(const RouterOptions& options, const RpcServe
           .decode_targets = options.decode_workers,
           .tls = server.tls,
           .deadlines = options.deadlines,
+          .cached = options.looks_at_caches(),
           .accept = nullptr};
 }
 

@@ -46,6 +46,18 @@ struct RouterDeadlines {
   base::Duration settle = std::chrono::seconds(1);
 };
 
+// By what workers are chosen, among those that may be.
+enum class Routing {
+  kLoad,       // the share of its blocks that a decode worker will need at its peak
+  kPrefix,     // the part of the prompt that it has in its prefix cache; among equals, by load
+  kRemaining,  // what it has in its KV cache, by how long that is expected to stay
+  kScore,      // one sum of all these, ScoreWeights
+};
+// Whether it asks what workers have in their prefix caches.
+constexpr bool ByPrefix(Routing routing) {
+  return routing == Routing::kPrefix || routing == Routing::kScore;
+}
+
 // What one tenant may have of a router, and its part where several want more than there is.
 struct TenantRule {
   double weight = 1;        // tenants that wait are served tokens in proportion to it
@@ -72,6 +84,7 @@ struct RouterOptions {
   int32_t max_output_length = 0;  // tokens; 0 = what the workers take
   int32_t max_num_queued_reqs = 1024;
   IgnoreEosRule ignore_eos = IgnoreEosRule::kWarn;
+  Routing routing = Routing::kLoad;
   int32_t local_prefill_below = 0;  // uncached tokens that decode workers prefill themselves
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts in flight
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
@@ -84,6 +97,11 @@ struct RouterOptions {
   int32_t max_counted_attempts = 4;
   int32_t max_killed_workers = 3;
   RouterDeadlines deadlines;
+
+  // Whether it matters to a placement what workers have in their prefix caches.
+  bool looks_at_caches() const {
+    return ByPrefix(routing) || (local_prefill_below > 0 && !prefill_workers.empty());
+  }
 };
 
 }  // namespace baton

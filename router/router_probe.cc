@@ -137,9 +137,21 @@ void RouterProbe::DiedInQueue() {
   registry_->counter(Metric::kQueueRejections, {"deadline"}).Increment();
 }
 
-void RouterProbe::Picked(base::Duration took, bool found) {
+void RouterProbe::Picked(Routing routing, base::Duration took, bool found) {
   registry_->histogram(Metric::kRouterPickDuration).Observe(base::Seconds(took));
-  registry_->counter(Metric::kRouterPicks, {"power_of_two", found ? "picked" : "none"}).Increment();
+  registry_
+      ->counter(Metric::kRouterPicks,
+                {std::string(RoutingName(routing)), found ? "picked" : "none"})
+      .Increment();
+}
+
+void RouterProbe::Chosen(const Placement& placement, int64_t tokens, bool looked) {
+  registry_->counter(Metric::kRouterChoices, {std::string(ChosenByName(placement.chosen_by))})
+      .Increment();
+  if (!looked) return;
+  registry_->histogram(Metric::kRouterCachedShare)
+      .Observe(static_cast<double>(placement.cached_tokens) /
+               static_cast<double>(std::max<int64_t>(1, tokens)));
 }
 
 void RouterProbe::AttemptOpened(const Placement& placement) {
@@ -248,7 +260,11 @@ void RouterProbe::WatchTenants(const TenantRules& rules, TenantProbe::Each each)
 }
 
 void RouterProbe::WatchWorkers(WorkerDirectory* directory) {
-  registry_->OnScrape([this, directory] { UpdateWorkers(directory->Report()); });
+  registry_->OnScrape([this, directory] {
+    UpdateWorkers(directory->Report());
+    registry_->gauge(Metric::kRouterKnownCachedBlocks)
+        .Set(static_cast<double>(directory->prefix_hints().known()));
+  });
 }
 
 void RouterProbe::UpdateWorkers(const std::vector<WorkerReport>& workers) {

@@ -65,7 +65,10 @@ class RouterProbe final {
   // One request waited so long, before an attempt computed its prompt.
   void Waited(const std::string& tenant, base::Duration waited);
   void DiedInQueue();
-  void Picked(base::Duration took, bool found);
+  void Picked(Routing routing, base::Duration took, bool found);
+  // What spoke for a placement, of a prompt of so many tokens, and, where the router looked, how
+  // much of it is cached where it is computed.
+  void Chosen(const Placement& placement, int64_t tokens, bool looked);
 
   void AttemptOpened(const Placement& placement);
   void AttemptEnded(AttemptOutcome outcome);

@@ -46,6 +46,20 @@ TenantRules TenantRulesOf(const RouterFlags& flags) {
   return rules;
 }
 
+Routing RoutingOf(RoutingFlag flag) {
+  switch (flag) {
+    case RoutingFlag::kLoad:
+      return Routing::kLoad;
+    case RoutingFlag::kPrefix:
+      return Routing::kPrefix;
+    case RoutingFlag::kRemaining:
+      return Routing::kRemaining;
+    case RoutingFlag::kScore:
+      return Routing::kScore;
+  }
+  return Routing::kLoad;
+}
+
 RouterOptions OptionsOf(const RouterFlags& flags) {
   RouterDeadlines deadlines;
   deadlines.worker_start = flags.worker_start_timeout;
@@ -57,6 +71,7 @@ RouterOptions OptionsOf(const RouterFlags& flags) {
           .max_output_length = flags.max_output_length,
           .max_num_queued_reqs = flags.max_num_queued_reqs,
           .ignore_eos = RuleOf(flags.ignore_eos),
+          .routing = RoutingOf(flags.routing),
           .local_prefill_below = flags.local_prefill_below,
           .max_inflight_bytes = flags.max_inflight_bytes,
           .client_buffer = flags.client_buffer,

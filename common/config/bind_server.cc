@@ -199,6 +199,9 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   Flag optional = SwitchFlag("eos-log-optional", &flags->eos_log_optional);
   optional.hidden = true;
   set->Add(With(std::move(optional), eos, "start without the EOS log where it cannot be written"));
+  set->Add(Common(With(ChoiceFlag("routing", &flags->routing), "Workers",
+                       "by what workers are chosen: their load; how much of the prompt they have "
+                       "cached; how long what they have is expected to stay; or a sum of these")));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
                 "prompts with fewer uncached tokens are prefilled by their decode worker"));
   set->Add(With(DoubleFlag("trace-sample", &flags->trace_sample, {.min = 0, .max = 1}), "Tracing",

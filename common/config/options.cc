@@ -54,6 +54,13 @@ Choices<PolicyFlag> ChoicesOf(PolicyFlag /*type*/) {
           {"boost", PolicyFlag::kBoost}};
 }
 
+Choices<RoutingFlag> ChoicesOf(RoutingFlag /*type*/) {
+  return {{"load", RoutingFlag::kLoad},
+          {"prefix", RoutingFlag::kPrefix},
+          {"remaining", RoutingFlag::kRemaining},
+          {"score", RoutingFlag::kScore}};
+}
+
 Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag /*type*/) {
   return {{"auto", AsyncSchedulingFlag::kAuto},
           {"on", AsyncSchedulingFlag::kOn},

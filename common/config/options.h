@@ -50,6 +50,8 @@ enum class DeviceFlag { kCpu, kCuda };
 enum class IsaFlag { kAuto, kAvx512, kAvx2 };
 enum class QuantizationFlag { kNone, kFp8 };
 enum class PolicyFlag { kFcfs, kPastFuture, kRemaining, kBoost };
+// By what a router chooses workers: router/router_options.h.
+enum class RoutingFlag { kLoad, kPrefix, kRemaining, kScore };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
 // What to do with an answer that goes round in circles: common/sample/runaway.h.
@@ -68,6 +70,7 @@ Choices<DeviceFlag> ChoicesOf(DeviceFlag);
 Choices<IsaFlag> ChoicesOf(IsaFlag);
 Choices<QuantizationFlag> ChoicesOf(QuantizationFlag);
 Choices<PolicyFlag> ChoicesOf(PolicyFlag);
+Choices<RoutingFlag> ChoicesOf(RoutingFlag);
 Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag);
 Choices<KvTransportFlag> ChoicesOf(KvTransportFlag);
 Choices<RunawayFlag> ChoicesOf(RunawayFlag);
@@ -169,6 +172,7 @@ struct RouterFlags {
   bool eos_log_optional = false;  // a file that cannot be written is a warning; `serve` gives it
   // For a worker to listen, until the log complains; `serve`, which starts the workers, gives more.
   base::Duration worker_start_timeout = std::chrono::seconds(5);
+  RoutingFlag routing = RoutingFlag::kLoad;
   int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts of all requests
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client

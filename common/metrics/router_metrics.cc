@@ -25,9 +25,41 @@ std::vector<MetricInfo> RouterMetrics() {
        .name = "baton_router_picks_total",
        .type = MetricType::kCounter,
        .owners = kRouterOwns,
-       .labels = {{"policy", {"power_of_two"}}, {"outcome", {"picked", "none"}}},
+       .labels = {{"policy", {"load", "prefix", "remaining", "score"}},
+                  {"outcome", {"picked", "none"}}},
        .buckets = {},
-       .help = "Choices of an attempt's workers; none: nobody could take it now.",
+       .help =
+           "Choices of an attempt's workers, by what --routing names; none: nobody could take it "
+           "now.",
+       .precreated = {}},
+      {.id = Metric::kRouterChoices,
+       .name = "baton_router_choices_total",
+       .type = MetricType::kCounter,
+       .owners = kRouterOwns,
+       .labels = {{"chosen_by", {"only", "load", "prefix", "remaining"}}},
+       .buckets = {},
+       .help =
+           "Decode workers that were chosen, by what spoke for them: there was no other; it was "
+           "less busy; it holds more of the prompt than the least busy one; it is expected to "
+           "have room sooner.",
+       .precreated = {}},
+      {.id = Metric::kRouterCachedShare,
+       .name = "baton_router_cached_share",
+       .type = MetricType::kHistogram,
+       .owners = kRouterOwns,
+       .labels = {},
+       .buckets = {0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1},
+       .help = "Share of an attempt's prompt that the router believes to be in the prefix cache of "
+               "the worker that computes it; of routers that look at caches only.",
+       .precreated = {}},
+      {.id = Metric::kRouterKnownCachedBlocks,
+       .name = "baton_router_known_cached_blocks",
+       .type = MetricType::kGauge,
+       .owners = kRouterOwns,
+       .labels = {},
+       .buckets = {},
+       .help = "Blocks in prefix caches that this router knows of, over all workers: reported, or "
+               "sent there a moment ago.",
        .precreated = {}},
       {.id = Metric::kRouterWorkerRetries,
        .name = "baton_router_worker_retries_total",

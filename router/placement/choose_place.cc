@@ -10,7 +10,9 @@ RoutingInput RoutingInputOf(const PlacementView& view) {
           .prefill = view.workers.WithPlace(WorkerKind::kPrefill),
           .serving_prefill = view.workers.Serving(WorkerKind::kPrefill),
           .failed_pairs = view.failed_pairs,
+          .routing = view.routing,
           .hints = view.hints,
+          .table = &view.workers,
           .warm = &view.workers.warm_pairs(),
           .local_prefill_below = view.local_prefill_below,
           .one_model = view.workers.ServingModels(WorkerKind::kDecode) <= 1,
@@ -27,6 +29,12 @@ RequestQueue::Try ChoosePlace(const PlacementView& view, const RoutingNeed& need
   RoutingInput input = RoutingInputOf(view);
   input.ahead = ahead.needs;
   input.prefill_is_kept = ahead.prefill;
+  return ChooseAmong(view, input, need, random, place);
+}
+
+RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& input,
+                              const RoutingNeed& need, std::mt19937_64* random,
+                              ChosenPlace* place) {
   const std::variant<Route, Lack> picked = PickRoute(need, input, random);
   if (const Lack* const lack = std::get_if<Lack>(&picked)) {
     if (*lack == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
@@ -36,9 +44,11 @@ RequestQueue::Try ChoosePlace(const PlacementView& view, const RoutingNeed& need
   place->route = std::get<Route>(picked);
   place->decode = {.tokens = need.tokens,
                    .growth_tokens = need.peak_tokens - need.tokens,
+                   .cached_tokens = place->route.held_tokens,
                    .computes = place->route.prefill == nullptr,
                    .decodes = true};
   place->prefill = PrefillClaimOf(need);
+  place->prefill.cached_tokens = place->route.prefill_held_tokens;
   return RequestQueue::Try::kPlaced;
 }
 

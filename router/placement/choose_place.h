@@ -15,6 +15,7 @@ namespace baton {
 struct PlacementView {
   const WorkerTable& workers;
   const PairSet& failed_pairs;
+  Routing routing = Routing::kLoad;
   const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
   int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
   base::Instant now{};
@@ -37,6 +38,9 @@ WorkerClaim PrefillClaimOf(const RoutingNeed& need);
 RequestQueue::Try ChoosePlace(const PlacementView& view, const RoutingNeed& need,
                               const RequestQueue::Ahead& ahead, std::mt19937_64* random,
                               ChosenPlace* place);
+// As ChoosePlace, of workers that are given.
+RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& input,
+                              const RoutingNeed& need, std::mt19937_64* random, ChosenPlace* place);
 // Whether a worker has a place that nobody in `ahead` could use.
 bool MorePlaces(const PlacementView& view, const RequestQueue::Ahead& ahead);
 

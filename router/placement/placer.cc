@@ -19,6 +19,7 @@ Placer::Placer(const RouterOptions& options, WorkerDirectory* directory, RouterP
 PlacementView Placer::ViewOf(const WorkerDirectory::Tables& tables) const {
   return {.workers = tables.workers,
           .failed_pairs = tables.failed_pairs,
+          .routing = options_.routing,
           .hints = &directory_->prefix_hints(),
           .local_prefill_below = options_.local_prefill_below,
           .now = tables.now};
@@ -31,17 +32,28 @@ RequestQueue::Try Placer::Place(const WorkerDirectory::Tables& tables, const Rou
   const base::Instant begin = clock_->Now();
   const RequestQueue::Try outcome = ChoosePlace(ViewOf(tables), need, ahead, &random_, &chosen);
   const bool placed = outcome == RequestQueue::Try::kPlaced;
-  probe_->Picked(clock_->Now() - begin, placed);
+  probe_->Picked(options_.routing, clock_->Now() - begin, placed);
   if (!placed) return outcome;
   // Copied before they are changed by what this attempt takes.
   placement->held_tokens = chosen.route.held_tokens;
+  placement->cached_tokens = chosen.route.cached_tokens();
+  placement->chosen_by = chosen.route.chosen_by;
   placement->decode.view = *chosen.route.decode;
   if (chosen.route.prefill != nullptr) {
     placement->prefill = TakePrefill(tables, *chosen.route.prefill, chosen.prefill);
   }
+  Expect(need, *placement);
+  probe_->Chosen(*placement, need.tokens, need.prefix != nullptr);
   placement->decode.hold =
       directory_->Hold(tables, WorkerKind::kDecode, placement->decode.view, chosen.decode);
   return outcome;
+}
+
+// What a request that comes next may count on, before the workers tell of it.
+void Placer::Expect(const RoutingNeed& need, const Placement& placement) {
+  if (!ByPrefix(options_.routing) || need.prefix == nullptr) return;
+  directory_->WillHold(placement.decode.view.key(), *need.prefix);
+  if (placement.prefill) directory_->WillHold(placement.prefill->view.key(), *need.prefix);
 }
 
 bool Placer::MorePlaces(const WorkerDirectory::Tables& tables,

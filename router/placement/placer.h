@@ -28,8 +28,12 @@ struct PlacedWorker {
 struct Placement {
   PlacedWorker decode;
   std::optional<PlacedWorker> prefill;  // empty: the decode worker prefills
-  int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
-  TenantHold tenant;                    // what it has of its tenant's bound
+  int64_t held_tokens = 0;  // of the prompt, believed to be in the decode worker's prefix cache
+  // Likewise, in the cache of the worker that computes the prompt; and what spoke for the decode
+  // worker.
+  int64_t cached_tokens = 0;
+  ChosenBy chosen_by = ChosenBy::kOnly;
+  TenantHold tenant;  // what it has of its tenant's bound
 };
 
 // Chooses workers for an attempt, as ChoosePlace does by what the directory knows now, and takes
@@ -54,6 +58,7 @@ class Placer final {
 
  private:
   PlacementView ViewOf(const WorkerDirectory::Tables& tables) const;
+  void Expect(const RoutingNeed& need, const Placement& placement);
   PlacedWorker TakePrefill(const WorkerDirectory::Tables& tables, const WorkerView& prefill,
                            const WorkerClaim& claim);
 

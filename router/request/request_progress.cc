@@ -32,9 +32,7 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
 
 std::shared_ptr<const PrefixChain> PrefixOf(const RequestProgress& progress, size_t generated,
                                             const FlowContext& context) {
-  const bool wanted =
-      context.options.local_prefill_below > 0 && !context.options.prefill_workers.empty();
-  if (!wanted) return nullptr;
+  if (!context.options.looks_at_caches()) return nullptr;
   return std::make_shared<PrefixChain>(ChainOf(progress.spec.cache_salt, progress.spec.prompt,
                                                std::span(progress.output.ids()).first(generated),
                                                context.directory->BlockTokens()));

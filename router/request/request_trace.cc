@@ -139,6 +139,8 @@ void RequestTrace::OpenAttempt(int32_t number, const Placement& placement) {
   tree_->Set(attempt_, "baton.decode_worker", placement.decode.view.address);
   const bool local = !placement.prefill.has_value();
   tree_->Set(attempt_, "baton.local_prefill", local);
+  tree_->Set(attempt_, "baton.chosen_by", std::string(ChosenByName(placement.chosen_by)));
+  tree_->Set(attempt_, "baton.believed_cached_tokens", placement.cached_tokens);
   stage_name_ = local ? "prefill" : "reserve";
   stage_ = tree_->Open(attempt_, stage_name_, now);
 }

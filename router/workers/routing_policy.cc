@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 #include <vector>
+
+#include "router/workers/worker_table.h"
 
 namespace baton {
 namespace {
@@ -28,6 +31,20 @@ Candidates Eligible(WorkerViews views, std::mt19937_64* random, const Predicate&
   std::copy_if(views.begin(), views.end(), std::back_inserter(candidates),
                [&](const WorkerView* view) { return may(*view); });
   return candidates;
+}
+
+// By prefix, as many holders of the prompt are looked at beside those.
+constexpr size_t kHolders = 8;
+
+// Adds workers that hold the most of the prompt: of many workers, hardly any of those drawn does.
+void AddHolders(WorkerKind kind, const RoutingNeed& need, const RoutingInput& input,
+                std::mt19937_64* random, const Predicate& may, Candidates* candidates) {
+  if (input.hints == nullptr || input.table == nullptr || need.prefix == nullptr) return;
+  for (const WorkerKey& key : input.hints->Holders(*need.prefix, kHolders, random)) {
+    const WorkerView* const view = input.table->Find(kind, key);
+    if (view == nullptr || !view->serving || !may(*view)) continue;
+    if (std::ranges::find(*candidates, view) == candidates->end()) candidates->push_back(view);
+  }
 }
 
 // Keeps the candidates with the fewest things against them.
@@ -61,6 +78,18 @@ double Occupancy(const WorkerView& view, const RoutingNeed& need) {
 
 double QueuedTokens(const WorkerView& view) { return static_cast<double>(view.queued_tokens); }
 
+// Steps for which the tokens of the whole pool would have to stay, to come to as much.
+double Remaining(const WorkerView& view) {
+  const double tokens = static_cast<double>(view.blocks_total) *
+                        static_cast<double>(std::max(1, view.facts.layout.block_size));
+  return std::max(0.0, view.kv_remaining) / std::max(1.0, tokens);
+}
+
+int64_t HeldTokens(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input) {
+  if (input.hints == nullptr || need.prefix == nullptr) return 0;
+  return input.hints->HeldTokens(view.key(), *need.prefix);
+}
+
 bool IsAvoided(const WorkerView& view, const RoutingNeed& need) {
   return std::ranges::any_of(need.avoid, [&](const WorkerKey& key) {
     return key.incarnation == view.facts.incarnation && key.address == view.address;
@@ -82,6 +111,21 @@ bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const Rou
          need.tokens <= prefill.context();
 }
 
+// The one that has the prompt computed the soonest; by prefix alone, the one that computes the
+// least of it.
+const WorkerView* PickPrefillByPrefix(const Candidates& candidates, const RoutingNeed& need,
+                                      const RoutingInput& input) {
+  if (candidates.empty()) return nullptr;
+  const auto cost = [&](const WorkerView* view) {
+    const auto missing = static_cast<double>(need.tokens - HeldTokens(*view, need, input));
+    const double queued = QueuedTokens(*view);
+    return input.routing == Routing::kScore
+               ? std::pair(input.weights.queued * queued + input.weights.computed * missing, 0.0)
+               : std::pair(missing, queued);
+  };
+  return *std::ranges::min_element(candidates, {}, cost);
+}
+
 const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
                               const RoutingInput& input, bool never_avoided,
                               std::mt19937_64* random) {
@@ -96,8 +140,12 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
     return 4 * failed + 2 * IsAvoided(view, need) + 1 * other_numerics;
   };
   Candidates candidates = Eligible(input.prefill, random, may);
+  if (ByPrefix(input.routing))
+    AddHolders(WorkerKind::kPrefill, need, input, random, may, &candidates);
   KeepBest(&candidates, faults);
-  const WorkerView* const any = PickOfTwo(candidates, random, QueuedTokens);
+  const WorkerView* const any = ByPrefix(input.routing)
+                                    ? PickPrefillByPrefix(candidates, need, input)
+                                    : PickOfTwo(candidates, random, QueuedTokens);
   if (any == nullptr || input.warm == nullptr) return any;
   // Those with a warm pair are looked up: of many workers, hardly any of those drawn is one.
   Candidates paired;
@@ -111,28 +159,82 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
   return about_as_soon ? warm : any;
 }
 
-const WorkerView* PickDecode(const RoutingNeed& need, const RoutingInput& input,
-                             const WorkerView* other_model_than, std::mt19937_64* random) {
-  Candidates candidates = Eligible(input.decode, random, [&](const WorkerView& view) {
+// A decode worker that may be picked, and what speaks for it.
+struct Weighed {
+  const WorkerView* view = nullptr;
+  int64_t held = 0;
+  double load = 0;  // the lower the better, whatever it holds
+  double cost = 0;  // with what it holds
+};
+
+double LoadOf(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input) {
+  const double occupancy = Occupancy(view, need);
+  if (input.routing == Routing::kPrefix) return occupancy;
+  const ScoreWeights& weights = input.weights;
+  const double queued = input.serving_prefill.empty() ? QueuedTokens(view) : 0;
+  return weights.queued * queued + weights.occupancy * occupancy +
+         weights.remaining * Remaining(view);
+}
+
+// Of all candidates, the one of the least cost.
+struct DecodePick {
+  const WorkerView* view = nullptr;
+  ChosenBy by = ChosenBy::kLoad;
+};
+DecodePick PickByPrefix(const Candidates& candidates, const RoutingNeed& need,
+                        const RoutingInput& input, std::mt19937_64* random) {
+  const double missing =
+      input.serving_prefill.empty() ? input.weights.computed : input.weights.received;
+  std::vector<Weighed> all;
+  for (const WorkerView* const view : candidates) {
+    const int64_t held = HeldTokens(*view, need, input);
+    const double load = LoadOf(*view, need, input);
+    all.push_back({view, held, load, load + missing * static_cast<double>(need.tokens - held)});
+  }
+  const auto cheaper = [&](const Weighed& a, const Weighed& b) {
+    if (input.routing == Routing::kScore) return a.cost < b.cost;
+    return a.held != b.held ? a.held > b.held : a.load < b.load;
+  };
+  Weighed best = *std::ranges::min_element(all, cheaper);
+  if (input.routing == Routing::kScore) {
+    const double limit = best.cost + input.weights.alike;
+    std::erase_if(all, [&](const Weighed& one) { return one.cost > limit; });
+    best = all[(*random)() % all.size()];
+  }
+  const Weighed& idle = *std::ranges::min_element(all, {}, &Weighed::load);
+  return {best.view, best.held > idle.held ? ChosenBy::kPrefix : ChosenBy::kLoad};
+}
+
+DecodePick PickDecode(const RoutingNeed& need, const RoutingInput& input,
+                      const WorkerView* other_model_than, std::mt19937_64* random) {
+  const auto may = [&](const WorkerView& view) {
     const bool kept = std::ranges::any_of(
         input.ahead, [&](const RoutingNeed* other) { return CouldDecode(view, *other); });
     const bool same_model = other_model_than != nullptr &&
                             view.facts.fingerprint == other_model_than->facts.fingerprint;
     return view.places_free >= 1 && MayBeAsked(view, input.now) && CouldDecode(view, need) &&
            !kept && !same_model;
-  });
+  };
+  Candidates candidates = Eligible(input.decode, random, may);
+  if (ByPrefix(input.routing))
+    AddHolders(WorkerKind::kDecode, need, input, random, may, &candidates);
   KeepBest(&candidates, [&](const WorkerView& view) { return IsAvoided(view, need) ? 1 : 0; });
-  return PickOfTwo(candidates, random,
-                   [&](const WorkerView& view) { return Occupancy(view, need); });
+  if (candidates.size() == 1) return {candidates.front(), ChosenBy::kOnly};
+  if (candidates.empty()) return {};
+  if (ByPrefix(input.routing)) return PickByPrefix(candidates, need, input, random);
+  // Where one of the workers foresees nothing, all are compared by load.
+  const bool foreseen =
+      input.routing == Routing::kRemaining &&
+      std::ranges::all_of(candidates, [](const WorkerView* v) { return v->kv_remaining >= 0; });
+  const WorkerView* const picked = PickOfTwo(candidates, random, [&](const WorkerView& view) {
+    return foreseen ? Remaining(view) : Occupancy(view, need);
+  });
+  return {picked, foreseen ? ChosenBy::kRemaining : ChosenBy::kLoad};
 }
 
-int64_t HeldTokens(const WorkerView& decode, const RoutingNeed& need, const RoutingInput& input) {
-  if (input.hints == nullptr || need.prefix == nullptr) return 0;
-  return input.hints->HeldTokens(decode.key(), *need.prefix);
-}
-
-std::variant<Route, Lack> RouteVia(const WorkerView* decode, const RoutingNeed& need,
+std::variant<Route, Lack> RouteVia(const DecodePick& pick, const RoutingNeed& need,
                                    const RoutingInput& input, std::mt19937_64* random) {
+  const WorkerView* const decode = pick.view;
   if (decode == nullptr) return Lack::kDecode;
   const int64_t held = HeldTokens(*decode, need, input);
   const bool any_prefill =
@@ -141,15 +243,47 @@ std::variant<Route, Lack> RouteVia(const WorkerView* decode, const RoutingNeed& 
       });
   if (!any_prefill || need.tokens - held < input.local_prefill_below) {
     if (!HasRoomForPrompt(*decode)) return Lack::kDecode;
-    return Route{decode, nullptr, held};
+    return Route{.decode = decode, .held_tokens = held, .chosen_by = pick.by};
   }
   if (input.prefill_is_kept) return Lack::kPrefill;
   const WorkerView* prefill = PickPrefill(need, *decode, input, /*never_avoided=*/false, random);
   if (prefill == nullptr) return Lack::kPrefill;
-  return Route{decode, prefill, held};
+  return Route{.decode = decode,
+               .prefill = prefill,
+               .held_tokens = held,
+               .prefill_held_tokens = HeldTokens(*prefill, need, input),
+               .chosen_by = pick.by};
 }
 
 }  // namespace
+
+std::string_view RoutingName(Routing routing) {
+  switch (routing) {
+    case Routing::kLoad:
+      return "load";
+    case Routing::kPrefix:
+      return "prefix";
+    case Routing::kRemaining:
+      return "remaining";
+    case Routing::kScore:
+      return "score";
+  }
+  return "load";
+}
+
+std::string_view ChosenByName(ChosenBy chosen_by) {
+  switch (chosen_by) {
+    case ChosenBy::kOnly:
+      return "only";
+    case ChosenBy::kLoad:
+      return "load";
+    case ChosenBy::kPrefix:
+      return "prefix";
+    case ChosenBy::kRemaining:
+      return "remaining";
+  }
+  return "only";
+}
 
 bool CouldDecode(const WorkerView& decode, const RoutingNeed& need) {
   return need.peak_tokens <= decode.context() &&
@@ -163,12 +297,13 @@ bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {
 
 std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                     std::mt19937_64* random) {
-  const WorkerView* decode = PickDecode(need, input, nullptr, random);
+  const DecodePick decode = PickDecode(need, input, nullptr, random);
   const std::variant<Route, Lack> picked = RouteVia(decode, need, input, random);
-  if (decode == nullptr || input.one_model || std::holds_alternative<Route>(picked)) return picked;
+  if (decode.view == nullptr || input.one_model || std::holds_alternative<Route>(picked))
+    return picked;
   // While a new version is rolled out, the workers of the other one may have room.
-  const WorkerView* other = PickDecode(need, input, decode, random);
-  return other == nullptr ? picked : RouteVia(other, need, input, random);
+  const DecodePick other = PickDecode(need, input, decode.view, random);
+  return other.view == nullptr ? picked : RouteVia(other, need, input, random);
 }
 
 const WorkerView* PickOtherPrefill(const RoutingNeed& need, const WorkerView& decode,

@@ -11,11 +11,37 @@
 #include <variant>
 
 #include "common/base/clock.h"
+#include "router/router_options.h"
 #include "router/workers/prefix_hints.h"
 #include "router/workers/warm_pairs.h"
 #include "router/workers/worker_view.h"
 
 namespace baton {
+
+class WorkerTable;
+
+// What kScore adds up, in tokens of prompts that a worker would have to compute. The lowest sum is
+// chosen, or one that is about as low.
+struct ScoreWeights {
+  double computed = 1;      // a token of the prompt that the worker computes
+  double received = 0.1;    // one that it is sent, because another worker computed it
+  double queued = 1;        // a token of prompts before it there
+  double occupancy = 2000;  // all blocks of the pool, at the peak of what runs
+  double remaining = 2;     // a step for which all tokens of the pool are expected to stay
+  // Of those whose sums are no further from the lowest, any is chosen: routers that see the same
+  // old figures do not all run to one worker.
+  double alike = 100;
+};
+
+// What made the difference where a decode worker was chosen.
+enum class ChosenBy {
+  kOnly,       // there was no other
+  kLoad,       // it is the less busy
+  kPrefix,     // it holds more of the prompt than the least busy one that was looked at
+  kRemaining,  // it is expected to have room sooner
+};
+std::string_view RoutingName(Routing routing);      // "load", "prefix", "remaining", "score"
+std::string_view ChosenByName(ChosenBy chosen_by);  // "only", "load", "prefix", "remaining"
 
 // What a request needs of its workers.
 struct RoutingNeed {
@@ -44,10 +70,14 @@ struct RoutingInput {
   WorkerViews prefill;          // with a place
   WorkerViews serving_prefill;  // with or without
   const PairSet& failed_pairs;
-  const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
-  const WarmPairs* warm = nullptr;     // null: no device leads to another
-  int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
-  bool one_model = false;              // all decode workers have the same
+  Routing routing = Routing::kLoad;
+  ScoreWeights weights = {};
+  // Null: nothing is cached anywhere. kPrefix and kScore look up holders of the prompt in `table`.
+  const PrefixHints* hints = nullptr;
+  const WorkerTable* table = nullptr;
+  const WarmPairs* warm = nullptr;  // null: no device leads to another
+  int64_t local_prefill_below = 0;  // tokens that the decode worker does not hold yet
+  bool one_model = false;           // all decode workers have the same
   base::Instant now{};
   // Requests that came before and wait: the decode workers they could use are kept for them.
   std::span<const RoutingNeed* const> ahead{};
@@ -59,13 +89,20 @@ struct Route {
   const WorkerView* decode = nullptr;
   const WorkerView* prefill = nullptr;  // null: the decode worker prefills
   int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
+  int64_t prefill_held_tokens = 0;      // likewise, of `prefill`
+  ChosenBy chosen_by = ChosenBy::kLoad;
+
+  // Of the prompt, what nobody computes again.
+  int64_t cached_tokens() const { return prefill == nullptr ? held_tokens : prefill_held_tokens; }
 };
 
 // Of which kind of worker none could be picked.
 enum class Lack { kDecode, kPrefill };
 
-// Picks workers by power of two choices: the decode worker by the blocks it will need at its peak,
-// the prefill worker by the tokens queued before. The request must fit into both. Equal
+// Picks workers. By load and by what remains, that is by power of two choices: the prefill worker
+// by the tokens queued before. By prefix and score, the best is picked of some drawn at random and
+// some that hold the most of the prompt; a prefill worker then by what it holds, or by the tokens
+// queued before and those it would have to compute. The request must fit into both. Equal
 // fingerprint, layout and protocol major are required; equal numerics, no recent failure and not
 // being avoided are preferred; then a prefill worker with a warm pair to the decode worker, unless
 // the prompt would wait there for more tokens than its own longer than elsewhere. The work does not

@@ -6,6 +6,7 @@
 
 #include "common/base/log.h"
 #include "common/rpc/channel.h"
+#include "common/rpc/prefix_report_proto.h"
 #include "router/workers/status_interval.h"
 
 namespace baton {
@@ -148,9 +149,10 @@ void WorkerConnections::Connect(WorkerNews* news, const Peer& peer) {
 
 void WorkerConnections::OpenWatch(const Peer& peer, Connection* connection) {
   const std::weak_ptr<WorkerConnections> weak = weak_from_this();
-  connection->told = {.demand = {}, .interval = Interval()};
+  connection->cached_restarts = 0;
+  connection->told = {.demand = {}, .interval = Interval(), .cached = WantsCached(peer)};
   connection->watch =
-      WorkerWatch::Open(connection->link, connection->told.interval,
+      WorkerWatch::Open(connection->link, connection->told,
                         {.message =
                              [weak, peer](const worker::v1::WatchResponse& response) {
                                if (const auto self = weak.lock()) self->OnStatus(peer, response);
@@ -159,6 +161,13 @@ void WorkerConnections::OpenWatch(const Peer& peer, Connection* connection) {
                              [weak, peer](const grpc::Status& status) {
                                if (const auto self = weak.lock()) self->OnWatchEnded(peer, status);
                              }});
+}
+
+// A worker that stands in both lists tells of its cache over one Watch.
+bool WorkerConnections::WantsCached(const Peer& peer) const {
+  const auto& [kind, address] = peer;
+  return options_.cached &&
+         (kind == WorkerKind::kDecode || !connections_.contains({WorkerKind::kDecode, address}));
 }
 
 base::Duration WorkerConnections::Interval() const {
@@ -190,6 +199,11 @@ void WorkerConnections::OnStatus(const Peer& peer, const worker::v1::WatchRespon
     if (response.has_identity()) Introduce(news.get(), peer, &it->second, response.identity());
     const base::Instant now = clock_->Now();
     news->Said(peer.first, peer.second, LoadFromProto(response));
+    const auto& process = it->second.process;
+    if (response.has_cached() && process &&
+        !news->Cached(*process, PrefixReportFromProto(response.cached()))) {
+      ++it->second.cached_restarts;
+    }
     TellOne(news.get(), peer, &it->second, now);
   }
   news->Changed();
@@ -252,7 +266,9 @@ void WorkerConnections::TellOne(WorkerNews* news, const Peer& peer, Connection* 
   const base::Duration interval = Interval();
   if (!connection->process || now - connection->told_at < TellEvery(interval)) return;
   const WorkerWatch::Wish wish{.demand = news->DemandOf(peer.first, peer.second),
-                               .interval = interval};
+                               .interval = interval,
+                               .cached = WantsCached(peer),
+                               .cached_restarts = connection->cached_restarts};
   if (wish == connection->told) return;
   // A message that is still on its way carries the old demand; the next status brings us here
   // again.

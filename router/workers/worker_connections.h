@@ -27,6 +27,7 @@ struct ConnectionOptions {
   TlsOptions tls;
   base::Duration resolve_every{};
   base::Duration status_fresh{};  // statuses have to come more often than that
+  bool cached = false;            // workers are asked what their prefix caches hold
   base::Duration worker_start{};  // where nobody ever listened, the log says so only then
   TargetResolver::Lookup lookup;
 };
@@ -68,6 +69,7 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
     base::Duration backoff{};
     WorkerWatch::Wish told;
     base::Instant told_at{};
+    int32_t cached_restarts = 0;  // of this watch
   };
 
   WorkerConnections(ConnectionOptions options, std::weak_ptr<WorkerNews> news,
@@ -88,6 +90,7 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellOne(WorkerNews* news, const Peer& peer, Connection* connection, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool WantsCached(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // How far apart statuses of one worker should be now.
   base::Duration Interval() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -35,6 +35,7 @@ std::shared_ptr<WorkerDirectory> WorkerDirectory::Create(DirectoryOptions option
                                 .tls = options.tls,
                                 .resolve_every = options.deadlines.resolve_every,
                                 .status_fresh = options.deadlines.status_fresh,
+                                .cached = options.cached,
                                 .worker_start = options.deadlines.worker_start,
                                 .lookup = options.lookup};
   std::shared_ptr<WorkerDirectory> made(new WorkerDirectory(std::move(options), clock, timers));
@@ -102,6 +103,10 @@ void WorkerDirectory::Introduced(WorkerKind kind, const std::string& address,
 void WorkerDirectory::Said(WorkerKind kind, const std::string& address, WorkerLoad load) {
   base::MutexLock lock(&mutex_);
   table_.Update(kind, address, std::move(load), clock_->Now());
+}
+
+bool WorkerDirectory::Cached(const WorkerKey& process, const PrefixReport& report) {
+  return prefix_hints_.Report(process, report, clock_->Now());
 }
 
 void WorkerDirectory::Lost(WorkerKind kind, const WorkerKey& process) {
@@ -219,6 +224,10 @@ void WorkerDirectory::MarkHeld(const WorkerKey& key, const PrefixChain& prefix) 
   const WorkerView* const view = table_.Find(WorkerKind::kDecode, key);
   if (view == nullptr) return;
   prefix_hints_.Note(key, prefix, view->blocks_total, clock_->Now());
+}
+
+void WorkerDirectory::WillHold(const WorkerKey& key, const PrefixChain& prefix) {
+  prefix_hints_.Expect(key, prefix, clock_->Now());
 }
 
 void WorkerDirectory::MarkNotHeld(const WorkerKey& key) {

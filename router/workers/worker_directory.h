@@ -50,6 +50,7 @@ struct DirectoryOptions {
   std::vector<std::string> decode_targets;
   TlsOptions tls;
   RouterDeadlines deadlines;
+  bool cached = false;  // workers are asked what their prefix caches hold
   // Refuses a worker that does not serve this router's model, or not as what its list says; the
   // message says what was found.
   std::function<absl::Status(WorkerKind, const WorkerFacts&)> accept;
@@ -117,6 +118,8 @@ class WorkerDirectory final : public WorkerNews,
   void MarkFailedPair(const std::string& prefill, const std::string& decode);
   // The worker has the KV cache of `prefix`; forgotten when that process goes.
   void MarkHeld(const WorkerKey& key, const PrefixChain& prefix);
+  // The worker was chosen to compute `prefix`, or to be given it.
+  void WillHold(const WorkerKey& key, const PrefixChain& prefix);
   // The worker did not have what it was believed to have.
   void MarkNotHeld(const WorkerKey& key);
 
@@ -132,6 +135,7 @@ class WorkerDirectory final : public WorkerNews,
   void Listed(WorkerKind kind, const std::string& address, bool listed) override;
   void Introduced(WorkerKind kind, const std::string& address, const WorkerFacts& facts) override;
   void Said(WorkerKind kind, const std::string& address, WorkerLoad load) override;
+  bool Cached(const WorkerKey& process, const PrefixReport& report) override;
   void Lost(WorkerKind kind, const WorkerKey& process) override;
   WorkerDemand DemandOf(WorkerKind kind, const std::string& address) override;
   void Changed() override;

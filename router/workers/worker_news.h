@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "common/base/prefix_report.h"
 #include "router/workers/worker_table.h"
 #include "router/workers/worker_view.h"
 
@@ -23,6 +24,9 @@ class WorkerNews {
   virtual void Introduced(WorkerKind kind, const std::string& address,
                           const WorkerFacts& facts) = 0;
   virtual void Said(WorkerKind kind, const std::string& address, WorkerLoad load) = 0;
+  // What a process says of its prefix cache. False when it must begin anew, because something it
+  // said before is missing.
+  virtual bool Cached(const WorkerKey& process, const PrefixReport& report) = 0;
   virtual void Lost(WorkerKind kind, const WorkerKey& process) = 0;
 
   // What a worker should hear of this router's wishes.

@@ -12,6 +12,15 @@ constexpr WorkerKind kKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
 // The share of prompt tokens of a worker that names none.
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max() / 4;
 
+// What is foreseen of some is taken to hold for all that the worker has, and for what was placed
+// there since: each is expected to draw as many tokens as the mean of those.
+double KvRemaining(const WorkerLoad& load, int64_t tokens_placed) {
+  if (load.foreseen <= 0) return -1;
+  const double each = load.expected_tokens / load.foreseen;
+  const double part = static_cast<double>(load.running + load.waiting) / load.foreseen;
+  return load.expected_kv_tokens * std::max(1.0, part) + static_cast<double>(tokens_placed) * each;
+}
+
 }  // namespace
 
 WorkerTable::Entry* WorkerTable::At(WorkerKind kind, const std::string& address) {
@@ -124,7 +133,7 @@ void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim&
   ++entry->places_held;
   if (claim.computes) {
     entry->prompt_tokens_held += claim.tokens;
-    entry->tokens_queued += claim.tokens;
+    entry->tokens_queued += claim.tokens - claim.cached_tokens;
   }
   entry->tokens_placed += claim.tokens;
   entry->growth_tokens += claim.growth_tokens;
@@ -250,6 +259,7 @@ void WorkerTable::Refresh(WorkerKind kind, Entry* entry) {
   // A running request is taken to be half-way through what it may still generate.
   const int64_t growth = std::max<int64_t>(0, entry->growth_tokens / 2) + entry->tokens_placed;
   view.blocks_expected = entry->load.blocks_in_use + (growth + block - 1) / block;
+  view.kv_remaining = KvRemaining(entry->load, entry->tokens_placed);
   const bool healthy =
       entry->known && entry->accepted && entry->listed && entry->load.takes_new && entry->fresh;
   const bool serves = view.serving = healthy && !entry->suspect;

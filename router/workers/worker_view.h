@@ -59,11 +59,12 @@ struct WorkerLoad {
   int32_t blocks_in_use = 0;         // or in quarantine
   std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with
   std::optional<WorkerShare> share;  // empty from older workers
-  // For the page only.
-  bool draining = false;
+  bool draining = false;             // for the page only
   int32_t running = 0, waiting = 0;  // sequences
-  int32_t foreseen = 0;              // of how many of them something is foreseen
-  double expected_tokens = 0;        // that these draw yet
+  // What is foreseen of those that run: of how many of them something is, and over these the tokens
+  // that they draw yet, and the tokens in the KV cache times those to come.
+  int32_t foreseen = 0;
+  double expected_tokens = 0, expected_kv_tokens = 0;
 };
 
 // What is known of a worker at one moment, for a placement decision: its last status and what this
@@ -77,7 +78,10 @@ struct WorkerView {
   int64_t prompt_tokens_free = 0;  // likewise
   int64_t queued_tokens = 0;       // prompt tokens before a new one, own placements added
   int32_t blocks_total = 0;
-  int64_t blocks_expected = 0;       // in use at the peak of what runs, own placements added
+  int64_t blocks_expected = 0;  // in use at the peak of what runs, own placements added
+  // KV tokens in use times the steps for which they are expected to stay, in sum, own placements
+  // added; negative where workers foresee nothing.
+  double kv_remaining = -1;
   base::Instant full_until{};        // answered FULL lately
   base::Instant fresh_until{};       // what its last status said is too old then
   std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with

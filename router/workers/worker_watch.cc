@@ -16,6 +16,8 @@ constexpr int64_t kMostTokens = int64_t{1} << 48;
 
 int32_t Counted(int32_t told) { return std::clamp(told, 0, kMostCounted); }
 
+double Expected(double told) { return std::isfinite(told) ? std::max(0.0, told) : 0; }
+
 int32_t WholeMilliseconds(base::Duration duration) {
   return static_cast<int32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -23,8 +25,8 @@ int32_t WholeMilliseconds(base::Duration duration) {
 
 }  // namespace
 
-std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
-                                               base::Duration interval, Listener listener) {
+std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link, const Wish& wish,
+                                               Listener listener) {
   std::shared_ptr<WorkerWatch> watch(new WorkerWatch(std::move(link), std::move(listener)));
   watch->self_ = watch;
   watch->link_->status->async()->Watch(&watch->context_, watch.get());
@@ -32,7 +34,8 @@ std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
     base::MutexLock lock(&watch->mutex_);
     watch->request_.mutable_protocol()->set_major(kProtocolMajor);
     watch->request_.mutable_protocol()->set_minor(kProtocolMinor);
-    watch->request_.set_min_interval_ms(WholeMilliseconds(interval));
+    watch->request_.set_min_interval_ms(WholeMilliseconds(wish.interval));
+    watch->request_.set_want_cached(wish.cached);
     watch->reading_ = watch->writing_ = true;
     watch->StartWrite(&watch->request_);
   }
@@ -51,6 +54,8 @@ bool WorkerWatch::Tell(const Wish& wish) {
   proto->set_prompt_tokens_held(wish.demand.prompt_tokens_held);
   proto->set_prompt_tokens_wanted(wish.demand.prompt_tokens_wanted);
   request_.set_min_interval_ms(WholeMilliseconds(wish.interval));
+  request_.set_want_cached(wish.cached);
+  request_.set_cached_restarts(wish.cached_restarts);
   writing_ = true;
   StartWrite(&request_);
   return true;
@@ -114,8 +119,8 @@ WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
       .running = Counted(load.running()),
       .waiting = Counted(load.waiting()),
       .foreseen = Counted(load.foreseen()),
-      .expected_tokens =
-          std::isfinite(load.expected_tokens()) ? std::max(0.0, load.expected_tokens()) : 0};
+      .expected_tokens = Expected(load.expected_tokens()),
+      .expected_kv_tokens = Expected(load.expected_kv_tokens())};
   if (response.has_share()) {
     const int64_t tokens = response.share().prompt_tokens();
     result.share = WorkerShare{.places = Counted(response.share().places()),

@@ -26,11 +26,14 @@ class WorkerWatch final
   struct Wish {
     WorkerDemand demand;
     base::Duration interval{};
+    bool cached = false;          // it wants to hear what the prefix cache holds
+    int32_t cached_restarts = 0;  // how often it missed a change of that
     friend bool operator==(const Wish&, const Wish&) = default;
   };
-  // Opens the stream. The listener is called from gRPC's threads and must not block.
-  static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link,
-                                           base::Duration interval, Listener listener);
+  // Opens the stream with `wish`, but for its demand. The listener is called from gRPC's threads
+  // and must not block.
+  static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link, const Wish& wish,
+                                           Listener listener);
 
   // False when the last message is still on its way, or the stream is over.
   bool Tell(const Wish& wish);

@@ -1,5 +1,6 @@
 // What a placement and a status message cost a router, by the number of workers, and ten routers
-// of one machine at once, each of which knows all workers.
+// of one machine at once, each of which knows all workers. By score, each worker has reported as
+// many blocks as fit into what a router knows, of prompts that many of them share.
 //
 //   bench_placement [WORKERS [ROUTERS]]
 #include <time.h>
@@ -8,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <string>
 #include <thread>
@@ -74,14 +76,51 @@ class Cluster {
                   now_);
   }
 
+  // Of prompts of 64 blocks that several workers have, and no less of them if there are many.
+  void Report() {
+    const size_t of_each =
+        std::min<size_t>(kMostReportedBlocks,
+                         PrefixHints::kMaxKnown / 2 / static_cast<size_t>(workers_)) /
+        kBlocks;
+    for (const WorkerKind kind : kKinds) {
+      for (int i = 0; i < workers_; ++i) {
+        PrefixReport report{.whole = true, .version = 1};
+        for (size_t n = 0; n < of_each; ++n) {
+          const PrefixChain chain = Prompt(random_() % kPrompts, kBlocks);
+          report.added.insert(report.added.end(), chain.blocks.begin(), chain.blocks.end());
+        }
+        hints_.Report({addresses_[static_cast<size_t>(kind)][static_cast<size_t>(i)],
+                       static_cast<uint64_t>(i + 1)},
+                      report, now_);
+      }
+    }
+  }
+  // The first `blocks` of a prompt, of which 64 are shared.
+  static PrefixChain Prompt(uint64_t which, size_t blocks) {
+    PrefixChain chain{.tokens = static_cast<int64_t>(16 * blocks + 1), .blocks = {}};
+    std::mt19937_64 hashes(which);
+    for (size_t i = 0; i < blocks; ++i) chain.blocks.push_back(hashes());
+    return chain;
+  }
+  // Of a prompt that begins like others and goes on for 8000 tokens.
+  void PlaceByScore() {
+    const auto prefix = std::make_shared<PrefixChain>(Prompt(random_() % kPrompts, kBlocks));
+    while (prefix->blocks.size() < 500) prefix->blocks.push_back(random_());
+    prefix->tokens = 8000;
+    Place({.tokens = 8000, .peak_tokens = 8100, .prefix = prefix}, Routing::kScore);
+  }
+
   // Places one request, and ends it a while later, as others are placed.
-  double Place(const RoutingNeed& need) {
+  double Place(const RoutingNeed& need, Routing routing = Routing::kLoad) {
     static const PairSet kNone;
     const auto begin = SteadyTime::now();
     const RoutingInput input{.decode = table_.WithPlace(WorkerKind::kDecode),
                              .prefill = table_.WithPlace(WorkerKind::kPrefill),
                              .serving_prefill = table_.Serving(WorkerKind::kPrefill),
                              .failed_pairs = kNone,
+                             .routing = routing,
+                             .hints = &hints_,
+                             .table = &table_,
                              .warm = &table_.warm_pairs(),
                              .one_model = true,
                              .now = now_};
@@ -108,7 +147,10 @@ class Cluster {
   }
 
  private:
+  static constexpr uint64_t kPrompts = 5000;
+  static constexpr size_t kBlocks = 64;
   const int workers_;
+  PrefixHints hints_;
   uint64_t said_ = 0;
   WorkerTable table_{
       {.status_fresh = std::chrono::hours(24), .full_backoff = std::chrono::milliseconds(200)}};
@@ -122,8 +164,8 @@ class Cluster {
 };
 
 struct Figures {
-  std::vector<double> placements, rare_placements, statuses;  // microseconds of the clock
-  double status_cpu = 0;                                      // microseconds each, in all
+  std::vector<double> placements, by_score, rare_placements, statuses;  // microseconds of the clock
+  double status_cpu = 0;                                                // microseconds each, in all
 };
 
 // One router's work. The statuses are timed one by one between placements, and counted in CPU time
@@ -141,6 +183,12 @@ Figures Work(int workers) {
   for (int i = 0; i < kPlacements / 10; ++i) {
     figures.rare_placements.push_back(
         cluster.Place({.tokens = 500, .peak_tokens = kCommonContext + 1}));
+  }
+  cluster.Report();
+  for (int i = 0; i < kPlacements / 10; ++i) {
+    const double before = ThreadCpuMicroseconds();
+    cluster.PlaceByScore();
+    figures.by_score.push_back(ThreadCpuMicroseconds() - before);
   }
   const double begin = ThreadCpuMicroseconds();
   for (int i = 0; i < kPlacements; ++i) cluster.Say(kKinds[i % 2], i / 2 % workers);
@@ -168,6 +216,7 @@ void Run(int workers, int routers) {
       to->insert(to->end(), what.begin(), what.end());
     };
     append(&all.placements, one.placements);
+    append(&all.by_score, one.by_score);
     append(&all.rare_placements, one.rare_placements);
     append(&all.statuses, one.statuses);
     all.status_cpu += one.status_cpu / routers;
@@ -175,6 +224,7 @@ void Run(int workers, int routers) {
   std::printf("%d prefill and %d decode workers, %d router%s at once\n", workers, workers, routers,
               routers == 1 ? "" : "s");
   Print("a placement", &all.placements);
+  Print("CPU of one by score, of 8000 tokens", &all.by_score);
   Print("one that a single worker could take", &all.rare_placements);
   Print("a status", &all.statuses);
   std::printf("  %-40s %.2f us\n", "CPU of a status, mean", all.status_cpu);

@@ -1,0 +1,165 @@
+// What each of --routing's names goes by.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "router/placement/choose_place.h"
+
+namespace baton {
+namespace {
+
+constexpr int32_t kBlockTokens = 16;
+constexpr char kFingerprint[] = "m";
+
+class RoutingNamesTest : public ::testing::Test {
+ protected:
+  RoutingNamesTest() {
+    for (int i = 0; i < 100; ++i) Add(WorkerKind::kDecode, "d" + std::to_string(i));
+  }
+
+  void Add(WorkerKind kind, const std::string& address) {
+    table_.Add(kind, address, nullptr);
+    table_.Learn(kind, address,
+                 {.incarnation = ++incarnations_,
+                  .kinds = {kind},
+                  .fingerprint = kFingerprint,
+                  .layout = {.dtype = "float32", .block_size = kBlockTokens, .layers = 1},
+                  .max_model_len = 8192},
+                 /*accepted=*/true);
+    keys_[address] = {address, incarnations_};
+    Say(kind, address, {});
+  }
+  void Say(WorkerKind kind, const std::string& address, WorkerLoad load) {
+    load.takes_new = true;
+    load.blocks_total = 1000;
+    load.share = WorkerShare{.places = 8, .prompt_tokens = 100'000};
+    table_.Update(kind, address, load, now_);
+  }
+  // `address` reports the first `tokens` of the prompt.
+  void Hold(const std::string& address, int64_t tokens) {
+    const auto end = need_.prefix->blocks.begin() + tokens / kBlockTokens;
+    hints_.Report(keys_.at(address),
+                  {.whole = true, .version = 1, .added = {need_.prefix->blocks.begin(), end}},
+                  now_);
+  }
+  Route Pick(Routing routing) {
+    const PlacementView view{.workers = table_,
+                             .failed_pairs = no_pairs_,
+                             .routing = routing,
+                             .hints = &hints_,
+                             .now = now_};
+    ChosenPlace place;
+    EXPECT_EQ(ChoosePlace(view, need_, {}, &random_, &place), RequestQueue::Try::kPlaced);
+    return place.route;
+  }
+
+  static std::shared_ptr<const PrefixChain> Prompt(int tokens) {
+    std::vector<TokenId> ids(static_cast<size_t>(tokens));
+    std::iota(ids.begin(), ids.end(), 5);
+    return std::make_shared<PrefixChain>(ChainOf("", ids, {}, kBlockTokens));
+  }
+
+  base::Instant now_{std::chrono::hours(1)};
+  WorkerTable table_{
+      {.status_fresh = std::chrono::seconds(2), .full_backoff = std::chrono::seconds(1)}};
+  uint64_t incarnations_ = 0;
+  std::map<std::string, WorkerKey> keys_;
+  PrefixHints hints_;
+  const PairSet no_pairs_;
+  std::mt19937_64 random_{5};
+  RoutingNeed need_{.tokens = 1600, .peak_tokens = 2000, .prefix = Prompt(1600)};
+};
+
+TEST_F(RoutingNamesTest, ByPrefixTheHolderOfTheMostIsFoundAmongMany) {
+  Hold("d71", 1280);
+  Hold("d72", 640);
+  for (int i = 0; i < 50; ++i) {
+    const Route route = Pick(Routing::kPrefix);
+    EXPECT_EQ(route.decode->address, "d71");
+    EXPECT_EQ(route.cached_tokens(), 1280);
+    EXPECT_EQ(route.chosen_by, ChosenBy::kPrefix);
+  }
+}
+
+TEST_F(RoutingNamesTest, ByPrefixEvenABusyHolderIsChosenByScoreOnlyWhileItPays) {
+  Hold("d71", 1280);
+  Say(WorkerKind::kDecode, "d71", {.queued_prompt_tokens = 1000});
+  EXPECT_EQ(Pick(Routing::kScore).decode->address, "d71");
+  Say(WorkerKind::kDecode, "d71", {.queued_prompt_tokens = 3000});
+  EXPECT_EQ(Pick(Routing::kPrefix).decode->address, "d71");
+  const Route route = Pick(Routing::kScore);
+  EXPECT_NE(route.decode->address, "d71");
+  EXPECT_EQ(route.chosen_by, ChosenBy::kLoad);
+  EXPECT_EQ(route.cached_tokens(), 0);
+}
+
+TEST_F(RoutingNamesTest, AHolderWithoutAPlaceIsNotChosen) {
+  Hold("d71", 1280);
+  Say(WorkerKind::kDecode, "d71", {});
+  for (int i = 0; i < 8; ++i) {
+    table_.Take(WorkerKind::kDecode, keys_.at("d71"), {.tokens = 1600, .decodes = true});
+  }
+  EXPECT_NE(Pick(Routing::kPrefix).decode->address, "d71");
+  EXPECT_NE(Pick(Routing::kScore).decode->address, "d71");
+}
+
+TEST_F(RoutingNamesTest, ByLoadTheCacheIsNotAskedFor) {
+  Hold("d71", 1280);
+  int there = 0;
+  for (int i = 0; i < 200; ++i) there += Pick(Routing::kLoad).decode->address == "d71" ? 1 : 0;
+  EXPECT_LT(there, 20);
+}
+
+TEST_F(RoutingNamesTest, ByWhatRemainsAFullWorkerThatIsSoonEmptyIsBetterThanAnEmptierOne) {
+  for (int i = 0; i < 100; ++i) {
+    Say(WorkerKind::kDecode, "d" + std::to_string(i),
+        i % 2 == 0 ? WorkerLoad{.blocks_in_use = 900,
+                                .running = 10,
+                                .foreseen = 10,
+                                .expected_tokens = 50,
+                                .expected_kv_tokens = 14'400.0 * 5}
+                   : WorkerLoad{.blocks_in_use = 300,
+                                .running = 10,
+                                .foreseen = 10,
+                                .expected_tokens = 10'000,
+                                .expected_kv_tokens = 4'800.0 * 1000});
+  }
+  int soon = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Route route = Pick(Routing::kRemaining);
+    EXPECT_EQ(route.chosen_by, ChosenBy::kRemaining);
+    soon += route.decode->blocks_expected >= 900 ? 1 : 0;
+  }
+  EXPECT_GT(soon, 130) << "three of four draws of two have one";
+}
+
+TEST_F(RoutingNamesTest, WhereNothingIsForeseenWhatRemainsIsTheLoad) {
+  for (int i = 1; i < 100; ++i) {
+    Say(WorkerKind::kDecode, "d" + std::to_string(i), {.blocks_in_use = 500 + i});
+  }
+  for (int i = 0; i < 100; ++i) {
+    const Route route = Pick(Routing::kRemaining);
+    EXPECT_EQ(route.chosen_by, ChosenBy::kLoad);
+    EXPECT_NE(route.decode->address, "d99") << "the fullest of all loses to any other";
+  }
+}
+
+TEST_F(RoutingNamesTest, ThePrefillWorkerThatHasThePromptCachedComputesIt) {
+  for (int i = 0; i < 100; ++i) Add(WorkerKind::kPrefill, "p" + std::to_string(i));
+  Hold("p33", 1280);
+  for (const Routing routing : {Routing::kPrefix, Routing::kScore}) {
+    const Route route = Pick(routing);
+    ASSERT_NE(route.prefill, nullptr);
+    EXPECT_EQ(route.prefill->address, "p33");
+    EXPECT_EQ(route.cached_tokens(), 1280);
+  }
+  Say(WorkerKind::kPrefill, "p33", {.queued_prompt_tokens = 2000});
+  EXPECT_NE(Pick(Routing::kScore).prefill->address, "p33");
+}
+
+}  // namespace
+}  // namespace baton
