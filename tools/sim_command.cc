@@ -22,7 +22,13 @@ using simulator::Workload;
 absl::StatusOr<Workload> LoadOfRun(const SimFlags& flags, int32_t run,
                                    const std::optional<simulator::RecordedAnswers>& recorded) {
   BATON_ASSIGN_OR_RETURN(const bench::PlanOptions plan, simulator::PlanOf(flags, run));
-  return recorded ? simulator::RecordedWorkload(plan, *recorded) : simulator::PlannedWorkload(plan);
+  BATON_ASSIGN_OR_RETURN(Workload load, recorded ? simulator::RecordedWorkload(plan, *recorded)
+                                                 : simulator::PlannedWorkload(plan));
+  if (flags.shared_prefixes > 1) {
+    simulator::SharePrefixes({flags.shared_prefixes, flags.shared_prefix_skew}, plan.seed,
+                             &load.requests);
+  }
+  return load;
 }
 
 absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const SimFlags& flags) {
@@ -40,21 +46,28 @@ absl::StatusOr<std::vector<PolicyResult>> Simulate(const FlagSet& set, const Sim
   }
   std::vector<PolicyResult> results;
   for (const std::string& policy : flags.policies) {
-    BATON_ASSIGN_OR_RETURN(simulator::ClusterSetup setup, simulator::SetupOf(flags, policy));
-    PolicyResult result{.policy = policy, .predictor = flags.predictor, .seeds = {}, .runs = {}};
-    for (int32_t run = 0; run < flags.runs; ++run) {
-      setup.seed = static_cast<uint64_t>(flags.seed + run);
-      BATON_ASSIGN_OR_RETURN(const Workload load, LoadOfRun(flags, run, recorded));
-      if (load.shortened > 0 && results.empty() && run == 0) {
-        std::fprintf(stderr, "%s: %lld requests are shortened to --max-model-len %d\n",
-                     set.program().c_str(), static_cast<long long>(load.shortened),
-                     flags.max_model_len);
+    for (const std::string& routing : flags.routings) {
+      BATON_ASSIGN_OR_RETURN(simulator::ClusterSetup setup,
+                             simulator::SetupOf(flags, policy, routing));
+      PolicyResult result{.policy = policy,
+                          .routing = routing,
+                          .predictor = flags.predictor,
+                          .seeds = {},
+                          .runs = {}};
+      for (int32_t run = 0; run < flags.runs; ++run) {
+        setup.seed = static_cast<uint64_t>(flags.seed + run);
+        BATON_ASSIGN_OR_RETURN(const Workload load, LoadOfRun(flags, run, recorded));
+        if (load.shortened > 0 && results.empty() && run == 0) {
+          std::fprintf(stderr, "%s: %lld requests are shortened to --max-model-len %d\n",
+                       set.program().c_str(), static_cast<long long>(load.shortened),
+                       flags.max_model_len);
+        }
+        BATON_ASSIGN_OR_RETURN(auto outcome, simulator::RunCluster(setup, load.requests));
+        result.seeds.push_back(setup.seed);
+        result.runs.push_back(simulator::FiguresOf(std::move(outcome), flags.warmup, slo));
       }
-      BATON_ASSIGN_OR_RETURN(auto outcome, simulator::RunCluster(setup, load.requests));
-      result.seeds.push_back(setup.seed);
-      result.runs.push_back(simulator::FiguresOf(std::move(outcome), flags.warmup, slo));
+      results.push_back(std::move(result));
     }
-    results.push_back(std::move(result));
   }
   return results;
 }

@@ -78,6 +78,7 @@ Cluster::Cluster(const ClusterSetup& setup, const std::vector<SimRequest>& asked
 void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker>* to) {
   const bool decode = kind == WorkerKind::kDecode;
   WorkerSetup how = setup_.worker;
+  how.reports_prefixes = LooksAtPrompts(setup_.routing) || setup_.local_prefill_below > 0;
   // Prefill workers see no ends to learn from, and set nothing aside for them.
   if (!decode) how.foreseer = Foreseer::kOff;
   if (!decode && how.baseline.has_value()) {
@@ -126,7 +127,7 @@ void Cluster::AddRouters() {
   for (int32_t i = 0; i < setup_.routers; ++i) {
     const auto number = static_cast<size_t>(i);
     fleet_.routers.push_back(std::make_unique<VirtualRouter>(
-        setup_.max_num_queued_reqs, setup_.local_prefill_below, setup_.seed + number, &timeline_,
+        setup_, setup_.seed + number, &timeline_,
         VirtualRouter::Links{.placed =
                                  [this](uint64_t id, TakenPlace place) {
                                    lives_.Open(static_cast<uint32_t>(id), std::move(place));

@@ -9,6 +9,7 @@
 #include "common/base/clock.h"
 #include "tools/sim/ahead.h"
 #include "tools/sim/answers.h"
+#include "tools/sim/sim_routing.h"
 #include "tools/sim/virtual_worker.h"
 
 namespace baton::simulator {
@@ -24,6 +25,7 @@ struct ClusterSetup {
   // How fast one prefill worker sends, and what a token's K and V take of that.
   double handoff_bytes_per_s = 10e9;
   double kv_bytes_per_token = 131072;
+  SimRouting routing = Routing::kLoad;
   int32_t local_prefill_below = 0;
   HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;

@@ -71,7 +71,7 @@ void RequestLives::Arrive() {
                                         life.max_tokens, " more; workers take ", most,
                                         " in all: --max-model-len, --kv-cache-tokens"));
   }
-  if (setup_.local_prefill_below > 0) {
+  if (setup_.local_prefill_below > 0 || LooksAtPrompts(setup_.routing)) {
     const SequenceSpec spec = SpecOf(request, life, SequenceKind::kLocal);
     life.prefix = std::make_shared<const PrefixChain>(
         ChainOf("", spec.prompt, {}, setup_.worker.scheduler.block_size));

@@ -83,6 +83,7 @@ Json RunJson(uint64_t seed, const SimFigures& run) {
           {"tokens_fed_again", cluster.tokens_fed_again},
           {"rows_discarded", cluster.rows_discarded},
           {"wasted_share", run.wasted_share},
+          {"cached_share", run.cached_share},
           {"prefix_queries", cluster.prefix_queries},
           {"prefix_hits", cluster.prefix_hits},
           {"handoffs", cluster.handoffs},
@@ -176,9 +177,21 @@ std::vector<Column> Columns(bool with_slo) {
       {"KV use P50, %", [](const SimFigures& run) { return 100 * run.cluster.kv_p50; }},
       {"KV use P95, %", [](const SimFigures& run) { return 100 * run.cluster.kv_p95; }},
       {"wasted work, %", [](const SimFigures& run) { return 100 * run.wasted_share; }},
+      {"prompt cached, %", [](const SimFigures& run) { return 100 * run.cached_share; }},
       {"busy, %", [](const SimFigures& run) { return 100 * run.cluster.busy_share; }}};
   columns.insert(columns.end(), rest.begin(), rest.end());
   return columns;
+}
+
+// By what it differs from the other results.
+std::string NameOf(const PolicyResult& result, const std::vector<PolicyResult>& among) {
+  const auto all_have = [&](std::string PolicyResult::*field) {
+    return std::ranges::all_of(
+        among, [&](const PolicyResult& other) { return other.*field == result.*field; });
+  };
+  if (all_have(&PolicyResult::routing)) return result.policy;
+  if (all_have(&PolicyResult::policy)) return result.routing;
+  return result.policy + " " + result.routing;
 }
 
 // Characters of UTF-8 text.
@@ -249,6 +262,10 @@ SimFigures FiguresOf(ClusterOutcome outcome, base::Duration warmup,
   const double wasted = static_cast<double>(outcome.tokens_fed_again + outcome.rows_discarded);
   figures.wasted_share =
       outcome.tokens_fed > 0 ? wasted / static_cast<double>(outcome.tokens_fed) : 0;
+  figures.cached_share =
+      outcome.prefix_queries > 0
+          ? static_cast<double>(outcome.prefix_hits) / static_cast<double>(outcome.prefix_queries)
+          : 0;
   outcome.requests = {};
   figures.cluster = std::move(outcome);
   return figures;
@@ -262,8 +279,10 @@ nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,
     for (size_t i = 0; i < result.runs.size(); ++i) {
       runs.push_back(RunJson(result.seeds[i], result.runs[i]));
     }
-    policies.push_back(
-        {{"policy", result.policy}, {"predictor", result.predictor}, {"runs", std::move(runs)}});
+    policies.push_back({{"policy", result.policy},
+                        {"routing", result.routing},
+                        {"predictor", result.predictor},
+                        {"runs", std::move(runs)}});
   }
   return {{"schema", "baton.sim/1"},
           {"setup", setup},
@@ -274,7 +293,7 @@ nlohmann::ordered_json ResultJson(const nlohmann::ordered_json& setup,
 std::string ResultTable(const std::vector<PolicyResult>& results) {
   constexpr size_t kName = 22, kCell = 18;
   std::string table = Padded("", kName);
-  for (const PolicyResult& result : results) table += Padded(result.policy, kCell);
+  for (const PolicyResult& result : results) table += Padded(NameOf(result, results), kCell);
   table.erase(table.find_last_not_of(' ') + 1);
   table += "\n";
   for (const Column& column : Columns(results.front().runs.front().goodput.has_value())) {

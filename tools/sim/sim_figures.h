@@ -36,6 +36,9 @@ struct SimFigures {
   std::vector<double> waiting;
   // Of all tokens fed, those that were computed before, or for sequences that had ended.
   double wasted_share = 0;
+  // Of the prompt tokens that workers looked up in their prefix caches, those that were there. A
+  // prompt that is handed over is looked up at both workers.
+  double cached_share = 0;
 };
 
 // The limits of --slo. Gaps between tokens are not simulated one by one, so ttft, tpot and e2e.
@@ -45,9 +48,9 @@ absl::StatusOr<bench::Slo> ParseSimSlo(const std::string& text);
 SimFigures FiguresOf(ClusterOutcome outcome, base::Duration warmup,
                      const std::optional<bench::Slo>& slo);
 
-// All runs under one policy with one predictor.
+// All runs under one policy and routing with one predictor.
 struct PolicyResult {
-  std::string policy, predictor;
+  std::string policy, routing, predictor;
   std::vector<uint64_t> seeds;
   std::vector<SimFigures> runs;  // one for each seed
 };

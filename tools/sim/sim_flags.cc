@@ -53,7 +53,11 @@ void BindLoad(FlagSet* set, SimFlags* flags) {
   set->Add(Common(With(Valued(TextFlag("output-tokens", &flags->output_tokens), "D"), group,
                        "length of answers, which the service does not know: likewise")));
   set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
-                "tokens that all prompts begin with"));
+                "tokens that prompts begin with, and have in common"));
+  set->Add(With(IntFlag("shared-prefixes", &flags->shared_prefixes, {.min = 1, .max = 1'000'000}),
+                group, "how many such beginnings there are; every prompt has one of them"));
+  set->Add(With(DoubleFlag("shared-prefix-skew", &flags->shared_prefix_skew, {.min = 0, .max = 10}),
+                group, "the k-th of them comes in proportion to k to the minus this: 0 = alike"));
   const Choices<bool> ends = {{"honor", false}, {"mask", true}};
   set->Add(Common(With(ChoiceFlag("eos", &flags->forced_lengths, ends), group,
                        "answers end by themselves; or are forced to their length, which the "
@@ -79,6 +83,9 @@ void BindCluster(FlagSet* set, SimFlags* flags) {
                 "workers change their role while they serve; both counts are what they begin as"));
   set->Add(With(IntFlag("routers", &flags->routers, {.min = 1, .max = 64}), group,
                 "routers, which requests go to in turn"));
+  set->Add(Common(With(Valued(CommaListFlag("routing", &flags->routings), "NAME,…"), group,
+                       "how routers choose workers, to compare: load, prefix, remaining, score; "
+                       "beside these random, two, hash, which are not served")));
   set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), group,
                 "prompt tokens not in its cache that a decode worker computes itself"));
   const Choices<HandoffTiming> timings = {{"place", HandoffTiming::kPlace},
@@ -189,6 +196,14 @@ absl::Status Check(const FlagSet& set, const SimFlags& flags) {
     return UsageError("--input-tokens or --output-tokens with a trace or EOS logs",
                       "these have their own lengths", "only one of them");
   }
+  if (flags.shared_prefixes > 1 && flags.shared_prefix_tokens == 0) {
+    return UsageError("--shared-prefixes without their length", "expected tokens of each",
+                      "--shared-prefix-tokens 512");
+  }
+  if (flags.shared_prefixes > 1 && !flags.trace.empty()) {
+    return UsageError("--shared-prefixes with a trace", "a trace says itself what prompts share",
+                      "only one of them");
+  }
   if (!flags.trace.empty() && !flags.eos_logs.empty()) {
     return UsageError("--trace with --answers", "each has its own lengths", "--rate 10 instead");
   }
@@ -233,6 +248,17 @@ absl::StatusOr<Policy> PolicyFor(const SimFlags& flags, const std::string& name)
   }
   policy->settings = flags.policy_settings;
   return *policy;
+}
+
+absl::StatusOr<SimRouting> RoutingNamed(const std::string& name) {
+  std::vector<std::string> names;
+  for (const SimRouting& routing : AllRoutings()) {
+    names.push_back(RoutingNameOf(routing));
+    if (names.back() == name) return routing;
+  }
+  return UsageError(absl::StrCat("unknown routing '", name, "'"),
+                    absl::StrCat("expected ", absl::StrJoin(names, ", ")),
+                    absl::StrCat("--routing ", names.front()));
 }
 
 absl::Status SetPredictor(const SimFlags& flags, WorkerSetup* worker) {
@@ -288,8 +314,10 @@ absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run) {
   return plan;
 }
 
-absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& policy) {
+absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& policy,
+                                     const std::string& routing) {
   ClusterSetup setup;
+  BATON_ASSIGN_OR_RETURN(setup.routing, RoutingNamed(routing));
   setup.routers = flags.routers;
   setup.workers = flags.workers;
   setup.prefill_workers = flags.prefill_workers;
@@ -303,8 +331,10 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   setup.concurrency = flags.concurrency.value_or(0);
   setup.max_tokens = flags.max_tokens;
   setup.class_boundary = flags.class_boundary;
-  setup.shared_prefix_tokens = flags.shared_prefix_tokens;
-  setup.block_tokens = flags.trace_block_tokens;
+  // One of several prefixes is the block of a hash id.
+  const bool several = flags.shared_prefixes > 1;
+  setup.shared_prefix_tokens = several ? 0 : flags.shared_prefix_tokens;
+  setup.block_tokens = several ? flags.shared_prefix_tokens : flags.trace_block_tokens;
   WorkerSetup& worker = setup.worker;
   BATON_ASSIGN_OR_RETURN(worker.cost, ReadStepCost(flags.cost));
   worker.num_blocks = flags.kv_cache_tokens / flags.block_size;

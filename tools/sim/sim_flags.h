@@ -28,7 +28,8 @@ struct SimFlags {
   int32_t requests = 0;  // 0: 1000, or all of a trace
   base::Duration duration{}, warmup{};
   std::string input_tokens = "chat", output_tokens = "chat";
-  int32_t shared_prefix_tokens = 0;
+  int32_t shared_prefix_tokens = 0, shared_prefixes = 1;
+  double shared_prefix_skew = 1;
   bool forced_lengths = false;
   int32_t max_tokens = 0;
   int32_t class_boundary = 0;
@@ -38,6 +39,7 @@ struct SimFlags {
   // The cluster.
   int32_t workers = 1, prefill_workers = 0, routers = 1;
   bool elastic = false;
+  std::vector<std::string> routings = {"load"};
   int32_t local_prefill_below = 0;
   HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;
@@ -71,7 +73,8 @@ void BindSimLoad(FlagSet* set, SimFlags* flags);
 // What the flags say of the load of a run; `run` counts from 0.
 absl::StatusOr<bench::PlanOptions> PlanOf(const SimFlags& flags, int32_t run);
 // The cluster under one of the policies. Reads the files that the flags name.
-absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& policy);
+absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& policy,
+                                     const std::string& routing);
 // All settings by name, as they would be given, so that a result says what it is of.
 nlohmann::ordered_json SettingsJson(const FlagSet& set);
 

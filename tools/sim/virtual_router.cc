@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "tools/sim/baseline_routing.h"
 
 namespace baton::simulator {
 namespace {
@@ -13,12 +14,13 @@ constexpr base::Duration kLookAgain = std::chrono::milliseconds(50);
 
 }  // namespace
 
-VirtualRouter::VirtualRouter(int32_t max_queued, int32_t local_prefill_below, uint64_t seed,
-                             Timeline* timeline, Links links)
-    : local_prefill_below_(local_prefill_below),
+VirtualRouter::VirtualRouter(const ClusterSetup& setup, uint64_t seed, Timeline* timeline,
+                             Links links)
+    : local_prefill_below_(setup.local_prefill_below),
+      routing_(setup.routing),
       timeline_(timeline),
       links_(std::move(links)),
-      queue_(max_queued),
+      queue_(setup.max_num_queued_reqs),
       table_({.status_fresh = deadlines_.status_fresh, .full_backoff = deadlines_.full_backoff}),
       random_(seed) {}
 
@@ -41,6 +43,8 @@ void VirtualRouter::Wake() {
 PlacementView VirtualRouter::view() const {
   return {.workers = table_,
           .failed_pairs = no_failed_pairs_,
+          .routing = std::holds_alternative<Routing>(routing_) ? std::get<Routing>(routing_)
+                                                               : Routing::kLoad,
           .hints = &hints_,
           .local_prefill_below = local_prefill_below_,
           .now = timeline_->now()};
@@ -71,18 +75,29 @@ void VirtualRouter::Pump() {
   }
 }
 
+RequestQueue::Try VirtualRouter::Choose(const RoutingNeed& need, const RequestQueue::Ahead& ahead,
+                                        ChosenPlace* chosen) {
+  if (const auto* const baseline = std::get_if<BaselineRouting>(&routing_)) {
+    return ChooseByBaseline(*baseline, view(), need, ahead, &random_, chosen);
+  }
+  return ChoosePlace(view(), need, ahead, &random_, chosen);
+}
+
 RequestQueue::Try VirtualRouter::Place(const RequestQueue::Waiting& waiting,
                                        const RequestQueue::Ahead& ahead) {
   ChosenPlace chosen;
-  const RequestQueue::Try outcome = ChoosePlace(view(), waiting.need, ahead, &random_, &chosen);
+  const RequestQueue::Try outcome = Choose(waiting.need, ahead, &chosen);
   if (outcome != RequestQueue::Try::kPlaced) return outcome;
   TakenPlace place{.decode = chosen.route.decode->key(),
                    .prefill = {},
                    .local = chosen.route.prefill == nullptr,
                    .decode_claim = chosen.decode,
                    .prefill_claim = chosen.prefill};
+  const bool by_prefix = ByPrefix(view().routing) && waiting.need.prefix != nullptr;
+  if (by_prefix) hints_.Expect(place.decode, *waiting.need.prefix, timeline_->now());
   if (!place.local) {
     place.prefill = chosen.route.prefill->key();
+    if (by_prefix) hints_.Expect(place.prefill, *waiting.need.prefix, timeline_->now());
     table_.Take(WorkerKind::kPrefill, place.prefill, place.prefill_claim);
   }
   table_.Take(WorkerKind::kDecode, place.decode, place.decode_claim);

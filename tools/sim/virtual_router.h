@@ -14,6 +14,7 @@
 #include "router/router_options.h"
 #include "router/workers/prefix_hints.h"
 #include "router/workers/worker_table.h"
+#include "tools/sim/cluster.h"
 #include "tools/sim/timeline.h"
 
 namespace baton::simulator {
@@ -38,8 +39,7 @@ class VirtualRouter final {
     // What the router could use has changed.
     std::function<void()> tell_demand;
   };
-  VirtualRouter(int32_t max_queued, int32_t local_prefill_below, uint64_t seed, Timeline* timeline,
-                Links links);
+  VirtualRouter(const ClusterSetup& setup, uint64_t seed, Timeline* timeline, Links links);
   VirtualRouter(const VirtualRouter&) = delete;
   VirtualRouter& operator=(const VirtualRouter&) = delete;
 
@@ -59,11 +59,14 @@ class VirtualRouter final {
 
  private:
   void Pump();
+  RequestQueue::Try Choose(const RoutingNeed& need, const RequestQueue::Ahead& ahead,
+                           ChosenPlace* chosen);
   RequestQueue::Try Place(const RequestQueue::Waiting& waiting, const RequestQueue::Ahead& ahead);
   PlacementView view() const;
 
   const RouterDeadlines deadlines_;
   const int32_t local_prefill_below_;
+  const SimRouting routing_;
   Timeline* const timeline_;
   const Links links_;
   RequestQueue queue_;

@@ -16,6 +16,7 @@
 #include "common/eos/predict/end_predictor.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/prefix_cache.h"
+#include "common/kv/prefix_journal.h"
 #include "common/sched/place_shares.h"
 #include "common/sched/scheduler.h"
 #include "tools/sim/answers.h"
@@ -38,6 +39,7 @@ struct WorkerSetup {
   SchedulerOptions scheduler;
   int32_t num_blocks = 0;
   bool prefix_caching = true;
+  bool reports_prefixes = false;  // routers ask what the prefix cache holds
   StepCost cost;
   Foreseer foreseer = Foreseer::kOff;
   // Whose policy the scheduler has, if it is one. With anything but kForeseen the foreseer is kOff.
@@ -83,6 +85,10 @@ class VirtualWorker final {
 
   const Scheduler& scheduler() const { return scheduler_; }
   const BlockPool& pool() const { return pool_; }
+  // What its prefix cache holds, for who knows `version` of it; empty if it does not report.
+  PrefixReport CachedSince(uint64_t version) const {
+    return journal_ == nullptr ? PrefixReport() : journal_->Since(version);
+  }
   const WorkerTotals& totals() const { return totals_; }
   // Whether somebody foresees ends here.
   bool foresees() const { return setup_.foreseer != Foreseer::kOff; }
@@ -135,6 +141,7 @@ class VirtualWorker final {
   const Foresight foresight_;
   std::optional<Reserve> reserve_;  // of a baseline
   BlockPool pool_;
+  std::unique_ptr<PrefixJournal> journal_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   std::vector<uint32_t> request_of_;  // by sequence id - 1

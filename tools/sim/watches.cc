@@ -32,6 +32,7 @@ Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet, Ah
     for (const FleetWorker& worker : workers_of_kind) {
       watched.push_back({.worker = &worker,
                          .number = watched.size(),
+                         .incarnation = 0,
                          .shares = PlaceShares(turns),
                          .by_router = {}});
     }
@@ -58,6 +59,7 @@ void Watches::Begin(std::function<bool()> over) {
 
 void Watches::Introduce(Watched* watched, uint64_t incarnation) {
   const FleetWorker& worker = *watched->worker;
+  watched->incarnation = incarnation;
   for (const auto& router : fleet_->routers) {
     router->table().Add(worker.kind, worker.address, nullptr);
     router->table().Learn(worker.kind, worker.address,
@@ -103,7 +105,9 @@ void Watches::Say(Watched* watched, size_t router) {
                   .running = figures.running,
                   .waiting = figures.waiting,
                   .foreseen = figures.foreseen,
-                  .expected_tokens = figures.expected_tokens};
+                  .expected_tokens = figures.expected_tokens,
+                  .expected_kv_tokens = figures.expected_kv_tokens};
+  PrefixReport cached = engine.CachedSince(watch.told_cached);
   const WorkerLoad& told = watch.told;
   const bool same = told.takes_new == load.takes_new && told.share &&
                     told.share->places == share.places &&
@@ -111,15 +115,17 @@ void Watches::Say(Watched* watched, size_t router) {
                     told.queued_prompt_tokens == load.queued_prompt_tokens &&
                     told.blocks_in_use == load.blocks_in_use && told.running == load.running &&
                     told.waiting == load.waiting && told.foreseen == load.foreseen &&
-                    told.expected_tokens == load.expected_tokens;
+                    told.expected_tokens == load.expected_tokens && cached.empty();
   const base::Instant now = timeline_->now();
   if (same && now - watch.told_at < WorkerTimeouts().status_max) return;
   watch.told = load;
   watch.told_at = now;
-  const auto deliver = [this, watched, router, load] {
+  watch.told_cached = cached.version;
+  const auto deliver = [this, watched, router, load, cached = std::move(cached)] {
     VirtualRouter& to = *fleet_->routers[router];
     const FleetWorker& worker = *watched->worker;
     to.table().Update(worker.kind, worker.address, load, timeline_->now());
+    to.hints().Report({worker.address, watched->incarnation}, cached, timeline_->now());
     TellDemandTo(watched, router);
     to.Wake();
   };

@@ -35,7 +35,8 @@ class Watches final {
   // One router's watch of a worker.
   struct Watch {
     PlaceShares::RouterId seat = 0;
-    WorkerLoad told;  // to the router
+    WorkerLoad told;           // to the router
+    uint64_t told_cached = 0;  // the version that it knows of the prefix cache
     base::Instant told_at{};
     WorkerDemand demand;  // as the router said last
     base::Instant demand_at{};
@@ -43,6 +44,7 @@ class Watches final {
   struct Watched {
     const FleetWorker* worker = nullptr;
     size_t number = 0;
+    uint64_t incarnation = 0;
     PlaceShares shares;
     std::vector<Watch> by_router;
   };

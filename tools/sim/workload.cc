@@ -1,5 +1,7 @@
 #include "tools/sim/workload.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -8,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/eos/log_parts.h"
+#include "tools/bench/plan/draws.h"
 #include "tools/bench/plan/length_distribution.h"
 #include "tools/bench/plan/plan_lengths.h"
 #include "tools/eos/row_source.h"
@@ -92,6 +95,19 @@ absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan) {
                                  .recorded = nullptr});
   }
   return workload;
+}
+
+void SharePrefixes(const PrefixShare& share, uint64_t seed, std::vector<SimRequest>* requests) {
+  std::vector<double> up_to;  // the sum of the weights so far
+  for (int32_t k = 1; k <= share.count; ++k) {
+    up_to.push_back((up_to.empty() ? 0 : up_to.back()) + std::pow(k, -share.skew));
+  }
+  bench::Draws draws(seed, bench::Purpose::kPrefixChoice);
+  for (SimRequest& request : *requests) {
+    const auto found = std::ranges::upper_bound(up_to, draws.Uniform() * up_to.back());
+    const auto last = static_cast<std::ptrdiff_t>(up_to.size()) - 1;
+    request.hash_ids = {static_cast<uint64_t>(std::min(found - up_to.begin(), last))};
+  }
 }
 
 absl::StatusOr<RecordedAnswers> ReadRecordedAnswers(const std::vector<std::string>& logs) {

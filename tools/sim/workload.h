@@ -20,6 +20,15 @@ struct Workload {
 // same seed. `plan.input` and `plan.output`, a trace, and nothing of prompts or text.
 absl::StatusOr<Workload> PlannedWorkload(const bench::PlanOptions& plan);
 
+// Which beginnings prompts have in common: one of `count`, the k-th of them with a probability in
+// proportion to k^-skew (Zipf's law).
+struct PrefixShare {
+  int32_t count = 1;
+  double skew = 1;
+};
+// Draws from `seed` which of them each prompt has, as its only hash id.
+void SharePrefixes(const PrefixShare& share, uint64_t seed, std::vector<SimRequest>* requests);
+
 // Answers that ended by themselves, from EOS logs, with prompts as long as recorded there.
 struct RecordedAnswers {
   std::vector<SimRequest> requests;  // in the order in which they ended; no arrivals

@@ -16,7 +16,8 @@ enum class Purpose : uint32_t {
   kOutput,
   kPrompt,
   kSharedPrefix,
-  kHashBlock
+  kHashBlock,
+  kPrefixChoice
 };
 
 // A sequence of random numbers that depends on (seed, purpose) alone. The distributions are written
