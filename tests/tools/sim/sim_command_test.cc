@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -179,6 +180,37 @@ TEST_F(SimCommandTest, BaselinesAreColumnsBesideWhatIsServed) {
   EXPECT_THAT(wrong.err, HasSubstr("expected ema:FACTOR from 0.1 to 100"));
 }
 
+TEST_F(SimCommandTest, ByScoreSeveralRoutersFindWhatWorkersHoldWhereAtRandomTheyMissIt) {
+  const Arguments asked = {"--rate",
+                           "40",
+                           "--requests",
+                           "300",
+                           "--decode",
+                           "8",
+                           "--routers",
+                           "2",
+                           "--input-tokens",
+                           "300",
+                           "--output-tokens",
+                           "5",
+                           "--shared-prefixes",
+                           "30",
+                           "--shared-prefix-tokens",
+                           "256",
+                           "--routing",
+                           "score,prefix,hash,random"};
+  const auto json = Json(asked);
+  std::map<std::string, double> cached;
+  for (const auto& result : json["policies"]) {
+    cached[result["routing"]] = result["runs"][0]["cached_share"];
+  }
+  ASSERT_EQ(cached.size(), 4u);
+  EXPECT_GT(cached["score"], cached["random"] + 0.1);
+  EXPECT_GT(cached["prefix"], cached["random"] + 0.1);
+  EXPECT_GT(cached["hash"], cached["random"] + 0.1);
+  EXPECT_THAT(Sim(asked).out, AllOf(HasSubstr("random"), HasSubstr("prompt cached, %")));
+}
+
 TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   const auto error = [&](const Arguments& arguments, int exit = 2) {
     const ToolRun run = Sim(arguments);
@@ -191,6 +223,9 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--rate", "5", "--handoff-timing", "at-once"}), HasSubstr("--prefill 1"));
   EXPECT_THAT(error({"--rate", "5", "--handoff-timing", "expected", "--elastic", "--prefill", "1"}),
               HasSubstr("only one of them"));
+  EXPECT_THAT(error({"--rate", "5", "--routing", "best"}), HasSubstr("unknown routing 'best'"));
+  EXPECT_THAT(error({"--rate", "5", "--shared-prefixes", "9"}),
+              HasSubstr("--shared-prefix-tokens"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "itl=5ms"}), HasSubstr("itl"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "reader=silent"}), HasSubstr("tpot"));
   EXPECT_THAT(error({"--rate", "5", "--predictor", "file.json"}), HasSubstr("--answers"));
