@@ -44,11 +44,9 @@ RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& inp
   place->route = std::get<Route>(picked);
   place->decode = {.tokens = need.tokens,
                    .growth_tokens = need.peak_tokens - need.tokens,
-                   .cached_tokens = place->route.held_tokens,
                    .computes = place->route.prefill == nullptr,
                    .decodes = true};
   place->prefill = PrefillClaimOf(need);
-  place->prefill.cached_tokens = place->route.prefill_held_tokens;
   return RequestQueue::Try::kPlaced;
 }
 

@@ -182,7 +182,7 @@ struct DecodePick {
   ChosenBy by = ChosenBy::kLoad;
 };
 DecodePick PickByPrefix(const Candidates& candidates, const RoutingNeed& need,
-                        const RoutingInput& input, std::mt19937_64* random) {
+                        const RoutingInput& input) {
   const double missing =
       input.serving_prefill.empty() ? input.weights.computed : input.weights.received;
   std::vector<Weighed> all;
@@ -195,12 +195,7 @@ DecodePick PickByPrefix(const Candidates& candidates, const RoutingNeed& need,
     if (input.routing == Routing::kScore) return a.cost < b.cost;
     return a.held != b.held ? a.held > b.held : a.load < b.load;
   };
-  Weighed best = *std::ranges::min_element(all, cheaper);
-  if (input.routing == Routing::kScore) {
-    const double limit = best.cost + input.weights.alike;
-    std::erase_if(all, [&](const Weighed& one) { return one.cost > limit; });
-    best = all[(*random)() % all.size()];
-  }
+  const Weighed& best = *std::ranges::min_element(all, cheaper);
   const Weighed& idle = *std::ranges::min_element(all, {}, &Weighed::load);
   return {best.view, best.held > idle.held ? ChosenBy::kPrefix : ChosenBy::kLoad};
 }
@@ -221,7 +216,7 @@ DecodePick PickDecode(const RoutingNeed& need, const RoutingInput& input,
   KeepBest(&candidates, [&](const WorkerView& view) { return IsAvoided(view, need) ? 1 : 0; });
   if (candidates.size() == 1) return {candidates.front(), ChosenBy::kOnly};
   if (candidates.empty()) return {};
-  if (ByPrefix(input.routing)) return PickByPrefix(candidates, need, input, random);
+  if (ByPrefix(input.routing)) return PickByPrefix(candidates, need, input);
   // Where one of the workers foresees nothing, all are compared by load.
   const bool foreseen =
       input.routing == Routing::kRemaining &&

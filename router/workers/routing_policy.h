@@ -21,16 +21,13 @@ namespace baton {
 class WorkerTable;
 
 // What kScore adds up, in tokens of prompts that a worker would have to compute. The lowest sum is
-// chosen, or one that is about as low.
+// chosen.
 struct ScoreWeights {
   double computed = 1;      // a token of the prompt that the worker computes
   double received = 0.1;    // one that it is sent, because another worker computed it
   double queued = 1;        // a token of prompts before it there
   double occupancy = 2000;  // all blocks of the pool, at the peak of what runs
   double remaining = 2;     // a step for which all tokens of the pool are expected to stay
-  // Of those whose sums are no further from the lowest, any is chosen: routers that see the same
-  // old figures do not all run to one worker.
-  double alike = 100;
 };
 
 // What made the difference where a decode worker was chosen.

@@ -133,7 +133,7 @@ void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim&
   ++entry->places_held;
   if (claim.computes) {
     entry->prompt_tokens_held += claim.tokens;
-    entry->tokens_queued += claim.tokens - claim.cached_tokens;
+    entry->tokens_queued += claim.tokens;
   }
   entry->tokens_placed += claim.tokens;
   entry->growth_tokens += claim.growth_tokens;

@@ -21,7 +21,6 @@ namespace baton {
 struct WorkerClaim {
   int64_t tokens = 0;         // of prompt and generated, to be held there from the start
   int64_t growth_tokens = 0;  // that may still be generated there
-  int64_t cached_tokens = 0;  // of `tokens`, believed to be in its prefix cache
   bool computes = false;      // the worker computes the prompt
   bool decodes = false;       // the place lasts until the end of the attempt, not of its prompt
 };
