@@ -62,12 +62,12 @@ class Routing(unittest.TestCase):
                 known = second.metrics().sum("baton_router_known_cached_blocks")
                 answer, = generate(first.grpc, [story(number, f"a{number}")])
                 holder = answer["workers"]["decode"]
-                # One new prompt is some thirty blocks.
-                wait_until(lambda: second.metrics().sum("baton_router_known_cached_blocks") > known + 20,
+                # One new prompt is eight blocks or more.
+                wait_until(lambda: second.metrics().sum("baton_router_known_cached_blocks") > known + 6,
                            "the second router to hear of the prompt")
                 again, = generate(second.grpc, [story(number, f"b{number}")])
                 self.assertEqual(again["workers"]["decode"], holder)
-                self.assertGreater(again["usage"]["cached_tokens"], 100)
+                self.assertGreater(again["usage"]["cached_tokens"], 60)
         metrics = second.metrics()
         self.assertEqual(metrics.sum("baton_router_cached_share_count"), 6)
         self.assertGreater(metrics.sum("baton_router_cached_share_sum"), 4)
