@@ -26,7 +26,7 @@ class PlanCommandTest : public LogFilesTest {
   PlanCommandTest() { File("config.json", kConfig); }
 
   ToolRun Plan(Arguments arguments, const std::string& hardware = "h100-sxm-80gb") const {
-    const Arguments front = {"plan", folder_, "--hardware",
+    const Arguments front = {"plan", folder_.path(), "--hardware",
                              BATON_SOURCE_DIR "/deploy/hardware/" + hardware + ".json"};
     arguments.insert(arguments.begin(), front.begin(), front.end());
     return RunTool(arguments);
@@ -41,7 +41,7 @@ TEST_F(PlanCommandTest, SaysWhatToStartAndHowToCheckIt) {
       run.out,
       AllOf(HasSubstr("Plan: 1 device: 1 unified worker"), HasSubstr("weights 16.06"),
             HasSubstr("J per output token"), HasSubstr("What bounds it: "),
-            HasSubstr("baton serve " + folder_ + " --mode unified --decode 1 --device cuda"),
+            HasSubstr("baton serve " + folder_.path() + " --mode unified --decode 1 --device cuda"),
             HasSubstr("baton bench --rate 4 --input-tokens 200:400 --output-tokens 50:100"),
             HasSubstr("--slo ttft=1s,tpot=40ms --runs 3 --seed 1")));
 }
@@ -134,7 +134,8 @@ TEST_F(PlanCommandTest, RefusesWhatItCannotAnswer) {
   EXPECT_THAT(error({"--trace", "x", "--slo", "ttft=1s", "--input-tokens", "5"}),
               HasSubstr("own lengths"));
   const auto with = [&](const std::string& hardware) {
-    return RunTool({"plan", folder_, "--rate", "5", "--slo", "ttft=1s", "--hardware", hardware});
+    return RunTool(
+        {"plan", folder_.path(), "--rate", "5", "--slo", "ttft=1s", "--hardware", hardware});
   };
   EXPECT_THAT(with(Path("absent")).err, HasSubstr("cannot read the hardware file"));
   EXPECT_THAT(with(File("bad.json", "{}")).err, HasSubstr("baton.hardware/1"));
