@@ -36,7 +36,7 @@ struct PlannedWorker {
 };
 
 ServiceSpec WorkerSpec(const FlagSet& set, const ServeFlags& flags, const std::string& role,
-                       int32_t index, int port, const WorkerShare& share, const GpuShare& gpus) {
+                       int32_t index, int port, const MachineShare& share, const GpuShare& gpus) {
   std::vector<std::string> environment;
   if (!gpus.visible.empty()) environment.push_back("CUDA_VISIBLE_DEVICES=" + gpus.visible);
   return {.role = role,

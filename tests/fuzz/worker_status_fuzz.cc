@@ -3,6 +3,8 @@
 
 #include "baton/worker/v1/status.pb.h"
 #include "common/rpc/generation.h"
+#include "common/rpc/prefix_report_proto.h"
+#include "router/workers/prefix_hints.h"
 #include "router/workers/worker_table.h"
 #include "router/workers/worker_watch.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -49,6 +51,22 @@ void CheckLoad(const worker_pb::WatchResponse& message) {
   }
 }
 
+// Whatever a worker says of its cache, what is known of it has its bound, and goes with the worker.
+void CheckCached(const worker_pb::CachedPrefixes& message) {
+  constexpr size_t kMostKnown = 64;
+  const base::Instant now(std::chrono::hours(1));
+  PrefixHints hints(kMostKnown);
+  const WorkerKey key{"a", 1};
+  const PrefixReport report = PrefixReportFromProto(message);
+  for (int i = 0; i < 3; ++i) hints.Report(key, report, now);
+  BATON_CHECK(hints.known() <= kMostKnown) << hints.known();
+  const PrefixChain chain = {.block_tokens = 16, .tokens = 33, .blocks = {1, 2}};
+  const int64_t held = hints.HeldTokens(key, chain);
+  BATON_CHECK(held == 0 || held == 16 || held == 32) << held;
+  hints.Drop(key);
+  BATON_CHECK(hints.known() == 0) << hints.known();
+}
+
 }  // namespace
 
 FUZZ_TARGET(worker_status) {
@@ -56,6 +74,7 @@ FUZZ_TARGET(worker_status) {
   if (!message.ParseFromArray(input.data(), static_cast<int>(input.size()))) return;
   CheckFacts(message.identity());
   CheckLoad(message);
+  CheckCached(message.cached());
 }
 
 }  // namespace baton::fuzz

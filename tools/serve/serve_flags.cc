@@ -40,7 +40,7 @@ void SpellGiven(const FlagSet& set, const std::array<std::string_view, n>& group
 
 // Adds the settings that follow from what `serve` knows and its workers do not: how many share a
 // GPU, and that all are on one host.
-void AddGpuSettings(const FlagSet& set, const ServeFlags& flags, const WorkerShare& share,
+void AddGpuSettings(const FlagSet& set, const ServeFlags& flags, const MachineShare& share,
                     std::vector<std::string>* arguments) {
   if (share.gpu_sharers > 1) {
     // A flag that is given twice counts as given last.
@@ -84,7 +84,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
 }
 
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
-                                         const WorkerShare& share, WorkerAddress address) {
+                                         const MachineShare& share, WorkerAddress address) {
   std::vector<std::string> arguments = {flags.router.model_dir, "--host=127.0.0.1",
                                         absl::StrCat("--port=", address.port),
                                         absl::StrCat("--admin-port=", address.admin_port)};

@@ -39,13 +39,13 @@ struct WorkerAddress {
   int32_t admin_port = 0;
 };
 // What a worker gets of the machine.
-struct WorkerShare {
+struct MachineShare {
   int32_t threads = 1;      // of the computation
   int32_t gpu_sharers = 1;  // workers on its GPUs, which divide --gpu-memory-utilization
   int32_t learner = -1;     // its number among those that learn of lengths; -1: does not
 };
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
-                                         const WorkerShare& share, WorkerAddress address);
+                                         const MachineShare& share, WorkerAddress address);
 std::vector<std::string> RouterArguments(const FlagSet& set, const ServeFlags& flags,
                                          const std::vector<std::string>& prefill_addresses,
                                          const std::vector<std::string>& decode_addresses);
