@@ -12,7 +12,7 @@ namespace baton::simulator {
 namespace {
 
 // The weight of the last answer in the moving average.
-constexpr double kNewest = 0.05;
+constexpr double kNewestLength = 0.05;
 
 // What a sequence holds and what is set aside for it.
 int64_t Claim(const SequenceView& view) {
@@ -95,7 +95,7 @@ std::optional<EndEstimate> Reserve::Behind(int32_t generated) const {
 }
 
 void Reserve::Ended(int32_t generated_tokens) {
-  average_ = average_ ? *average_ + kNewest * (generated_tokens - *average_) : generated_tokens;
+  average_ = average_ ? *average_ + kNewestLength * (generated_tokens - *average_) : generated_tokens;
 }
 
 }  // namespace baton::simulator
