@@ -14,15 +14,17 @@ namespace {
 
 struct Setting {
   const char* flag;
+  bool changed;
   std::vector<std::string> read_by;
 };
 
-absl::Status CheckRead(const FlagSet& set, const Setting& setting,
-                       const std::vector<std::string>& policies) {
+// A setting that does nothing is refused. At its default it asks for nothing, and so it stands in
+// the settings that `config print` writes for later.
+absl::Status CheckRead(const Setting& setting, const std::vector<std::string>& policies) {
   const auto reads = [&](const std::string& name) {
     return std::ranges::find(setting.read_by, name) != setting.read_by.end();
   };
-  if (!set.Given(setting.flag) || std::ranges::any_of(policies, reads)) return absl::OkStatus();
+  if (!setting.changed || std::ranges::any_of(policies, reads)) return absl::OkStatus();
   return UsageError(
       absl::StrCat("--", setting.flag, " with --policy ", absl::StrJoin(policies, ",")),
       absl::StrCat("only ", absl::StrJoin(setting.read_by, " and "), " read it"),
@@ -50,14 +52,17 @@ void BindPolicySettings(FlagSet* set, const std::string& group, PolicySettings* 
   set->Add(With(IntFlag("policy-line", &flags->line, {.min = 0, .max = 1024}), group,
                 "remaining, boost: requests that wait at a worker beyond those that can run, so "
                 "that there is a choice; they have left the router's queue and its fairness"));
-  set->AddCheck([set, policies = std::move(policies)] {
+  set->AddCheck([flags, policies = std::move(policies)] {
     const std::vector<std::string> used = policies();
-    for (const Setting& setting : {Setting{"policy-quantile", {"past-future"}},
-                                   Setting{"policy-line", {"remaining", "boost"}},
-                                   Setting{"policy-gamma", {"remaining", "boost"}},
-                                   Setting{"policy-preempt-until", {"remaining"}},
-                                   Setting{"policy-promote-after", {"remaining"}}}) {
-      if (absl::Status read = CheckRead(*set, setting, used); !read.ok()) return read;
+    const PolicySettings standard;
+    const Setting settings[] = {
+        {"policy-quantile", flags->quantile != standard.quantile, {"past-future"}},
+        {"policy-line", flags->line != standard.line, {"remaining", "boost"}},
+        {"policy-gamma", flags->gamma != standard.gamma, {"remaining", "boost"}},
+        {"policy-preempt-until", flags->preempt_until != standard.preempt_until, {"remaining"}},
+        {"policy-promote-after", flags->promote_after != standard.promote_after, {"remaining"}}};
+    for (const Setting& setting : settings) {
+      if (absl::Status read = CheckRead(setting, used); !read.ok()) return read;
     }
     return absl::OkStatus();
   });

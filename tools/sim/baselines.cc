@@ -95,7 +95,8 @@ std::optional<EndEstimate> Reserve::Behind(int32_t generated) const {
 }
 
 void Reserve::Ended(int32_t generated_tokens) {
-  average_ = average_ ? *average_ + kNewestLength * (generated_tokens - *average_) : generated_tokens;
+  average_ =
+      average_ ? *average_ + kNewestLength * (generated_tokens - *average_) : generated_tokens;
 }
 
 }  // namespace baton::simulator

@@ -1,26 +1,20 @@
 #pragma once
 
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <string>
 
 #include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
 
 namespace baton::batch {
 
 // A folder for the files of one test.
 class BatchFiles : public ::testing::Test {
  protected:
-  BatchFiles() { std::filesystem::create_directories(folder_); }
-  ~BatchFiles() override { std::filesystem::remove_all(folder_); }
-
-  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  std::string Path(const std::string& name) const { return folder_ / name; }
   std::string Write(const std::string& name, const std::string& text) const {
-    std::ofstream(Path(name), std::ios::binary) << text;
-    return Path(name);
+    return folder_.Write(name, text);
   }
   std::string Content(const std::string& name) const {
     std::ifstream file(Path(name), std::ios::binary);
@@ -28,8 +22,7 @@ class BatchFiles : public ::testing::Test {
   }
 
  private:
-  const std::string folder_ = ::testing::TempDir() + "batch_" + std::to_string(getpid()) +
-                              ::testing::UnitTest::GetInstance()->current_test_info()->name();
+  const ScratchFolder folder_;
 };
 
 // A line of a batch that asks for a completion.
