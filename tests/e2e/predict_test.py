@@ -79,7 +79,9 @@ class PredictTest(unittest.TestCase):
                 for i, word in enumerate(3 * WORDS)]
         seen = []
         for flags in ((), ("--predictor", "off")):
-            with Cluster(prefill=0, decode=2, flags=flags) as cluster:
+            # Slower steps, so that the worker is killed before it is done with everything.
+            with Cluster(prefill=0, decode=2, flags=flags, decode_flags=["--enable-failpoints", "--log-level", "error"],
+                         worker_environment={"BATON_FAILPOINT": "stepping:delay_ms=3"}) as cluster:
                 answers = []
                 asking = threading.Thread(target=lambda: answers.extend(
                     cluster.generate(made, "--chat", "--predict", concurrency=len(made))))
