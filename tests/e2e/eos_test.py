@@ -142,8 +142,9 @@ class EosFilesTest(unittest.TestCase):
         with Cluster(router_flags=["--eos-log-max-size", "1MiB"]) as cluster:
             shown = pathlib.Path(cluster.path / "shown")
             with open(shown, "wb") as out:
+                # From the first row on, however late it begins to read.
                 tail = subprocess.Popen(
-                    [BIN / "baton", "eos", "tail", cluster.eos_log, "--follow", "--rows", "0"],
+                    [BIN / "baton", "eos", "tail", cluster.eos_log, "--follow", "--rows", "1000000"],
                     stdout=out, stderr=subprocess.STDOUT)
             self.addCleanup(tail.kill)
             self.load(cluster, "first", tag="story")
