@@ -154,10 +154,12 @@ int64_t PrefixHints::HeldTokens(const WorkerKey& worker, const PrefixChain& chai
          chain.block_tokens;
 }
 
-std::vector<WorkerKey> PrefixHints::Holders(const PrefixChain& chain, size_t most,
-                                            std::mt19937_64* random) const {
+std::vector<WorkerKey> PrefixHints::Holders(
+    const PrefixChain& chain, size_t most, std::mt19937_64* random,
+    const std::function<bool(const WorkerKey&)>& may) const {
   base::MutexLock lock(&mutex_);
-  std::vector<const Worker*> found;
+  std::vector<WorkerKey> found;
+  std::vector<const Worker*> seen;
   const auto holders_at = [&](size_t blocks) {
     const auto at = holders_.find(chain.blocks[blocks - 1]);
     return at == holders_.end() ? nullptr : &at->second;
@@ -175,14 +177,13 @@ std::vector<WorkerKey> PrefixHints::Holders(const PrefixChain& chain, size_t mos
       const size_t first = (*random)() % holders->size();
       for (size_t i = 0; i < std::min(holders->size(), 2 * most) && found.size() < most; ++i) {
         const Worker* const worker = (*holders)[(first + i) % holders->size()];
-        if (std::ranges::find(found, worker) == found.end()) found.push_back(worker);
+        if (std::ranges::find(seen, worker) != seen.end()) continue;
+        seen.push_back(worker);
+        if (may == nullptr || may(worker->key)) found.push_back(worker->key);
       }
     }
   }
-  std::vector<WorkerKey> keys;
-  keys.reserve(found.size());
-  for (const Worker* const worker : found) keys.push_back(worker->key);
-  return keys;
+  return found;
 }
 
 void PrefixHints::Distrust(const WorkerKey& worker, base::Instant until) {

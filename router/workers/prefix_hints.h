@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <list>
 #include <map>
 #include <random>
@@ -62,10 +63,11 @@ class PrefixHints final {
   // token, whose logits are needed. The cost is logarithmic in the length of the chain.
   int64_t HeldTokens(const WorkerKey& worker, const PrefixChain& chain) const;
   // Up to `most` workers that hold some of `chain`: first those that hold the most of it, drawn at
-  // random where they are more, then those that hold half as much, and so on. The cost does not
-  // grow with the number of workers.
-  std::vector<WorkerKey> Holders(const PrefixChain& chain, size_t most,
-                                 std::mt19937_64* random) const;
+  // random where they are more, then those that hold half as much, and so on; with `may`, which
+  // must not call back, only such as it is true of. The cost does not grow with the number of
+  // workers.
+  std::vector<WorkerKey> Holders(const PrefixChain& chain, size_t most, std::mt19937_64* random,
+                                 const std::function<bool(const WorkerKey&)>& may = nullptr) const;
 
   // It held less than believed (its cache is off, or small for its load): forgets what it was sent
   // and learns nothing of that kind until `until`. What it reports stands.

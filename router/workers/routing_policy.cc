@@ -40,9 +40,12 @@ constexpr size_t kHolders = 8;
 void AddHolders(WorkerKind kind, const RoutingNeed& need, const RoutingInput& input,
                 std::mt19937_64* random, const Predicate& may, Candidates* candidates) {
   if (input.hints == nullptr || input.table == nullptr || need.prefix == nullptr) return;
-  for (const WorkerKey& key : input.hints->Holders(*need.prefix, kHolders, random)) {
+  const auto will_do = [&](const WorkerKey& key) {
     const WorkerView* const view = input.table->Find(kind, key);
-    if (view == nullptr || !view->serving || !may(*view)) continue;
+    return view != nullptr && view->serving && may(*view);
+  };
+  for (const WorkerKey& key : input.hints->Holders(*need.prefix, kHolders, random, will_do)) {
+    const WorkerView* const view = input.table->Find(kind, key);
     if (std::ranges::find(*candidates, view) == candidates->end()) candidates->push_back(view);
   }
 }

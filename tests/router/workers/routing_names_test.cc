@@ -148,6 +148,13 @@ TEST_F(RoutingNamesTest, WhereNothingIsForeseenWhatRemainsIsTheLoad) {
   }
 }
 
+TEST_F(RoutingNamesTest, AHolderIsFoundAmongHoldersThatCannotBeChosen) {
+  for (int i = 0; i < 100; ++i) Add(WorkerKind::kPrefill, "p" + std::to_string(i));
+  Hold("p33", 1280);
+  for (int i = 0; i < 10; ++i) Hold("d" + std::to_string(i), 1280);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick(Routing::kPrefix).prefill->address, "p33");
+}
+
 TEST_F(RoutingNamesTest, ThePrefillWorkerThatHasThePromptCachedComputesIt) {
   for (int i = 0; i < 100; ++i) Add(WorkerKind::kPrefill, "p" + std::to_string(i));
   Hold("p33", 1280);
