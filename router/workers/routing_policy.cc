@@ -115,10 +115,11 @@ bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const Rou
 }
 
 // The one that has the prompt computed the soonest; by prefix alone, the one that computes the
-// least of it.
-const WorkerView* PickPrefillByPrefix(const Candidates& candidates, const RoutingNeed& need,
-                                      const RoutingInput& input) {
+// least of it. Among equals any, since routers that know the same would all run to the first.
+const WorkerView* PickPrefillByPrefix(Candidates candidates, const RoutingNeed& need,
+                                      const RoutingInput& input, std::mt19937_64* random) {
   if (candidates.empty()) return nullptr;
+  std::ranges::shuffle(candidates, *random);
   const auto cost = [&](const WorkerView* view) {
     const auto missing = static_cast<double>(need.tokens - HeldTokens(*view, need, input));
     const double queued = QueuedTokens(*view);
@@ -147,7 +148,7 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
     AddHolders(WorkerKind::kPrefill, need, input, random, may, &candidates);
   KeepBest(&candidates, faults);
   const WorkerView* const any = ByPrefix(input.routing)
-                                    ? PickPrefillByPrefix(candidates, need, input)
+                                    ? PickPrefillByPrefix(candidates, need, input, random)
                                     : PickOfTwo(candidates, random, QueuedTokens);
   if (any == nullptr || input.warm == nullptr) return any;
   // Those with a warm pair are looked up: of many workers, hardly any of those drawn is one.
@@ -179,13 +180,14 @@ double LoadOf(const WorkerView& view, const RoutingNeed& need, const RoutingInpu
          weights.remaining * Remaining(view);
 }
 
-// Of all candidates, the one of the least cost.
+// Of all candidates, the one of the least cost; among equals any, likewise.
 struct DecodePick {
   const WorkerView* view = nullptr;
   ChosenBy by = ChosenBy::kLoad;
 };
-DecodePick PickByPrefix(const Candidates& candidates, const RoutingNeed& need,
-                        const RoutingInput& input) {
+DecodePick PickByPrefix(Candidates candidates, const RoutingNeed& need, const RoutingInput& input,
+                        std::mt19937_64* random) {
+  std::ranges::shuffle(candidates, *random);
   const double missing =
       input.serving_prefill.empty() ? input.weights.computed : input.weights.received;
   std::vector<Weighed> all;
@@ -199,7 +201,8 @@ DecodePick PickByPrefix(const Candidates& candidates, const RoutingNeed& need,
     return a.held != b.held ? a.held > b.held : a.load < b.load;
   };
   const Weighed& best = *std::ranges::min_element(all, cheaper);
-  const Weighed& idle = *std::ranges::min_element(all, {}, &Weighed::load);
+  const Weighed& idle = *std::ranges::min_element(
+      all, {}, [](const Weighed& one) { return std::pair(one.load, one.held); });
   return {best.view, best.held > idle.held ? ChosenBy::kPrefix : ChosenBy::kLoad};
 }
 
@@ -219,7 +222,9 @@ DecodePick PickDecode(const RoutingNeed& need, const RoutingInput& input,
   KeepBest(&candidates, [&](const WorkerView& view) { return IsAvoided(view, need) ? 1 : 0; });
   if (candidates.size() == 1) return {candidates.front(), ChosenBy::kOnly};
   if (candidates.empty()) return {};
-  if (ByPrefix(input.routing)) return PickByPrefix(candidates, need, input);
+  if (ByPrefix(input.routing)) {
+    return PickByPrefix(std::move(candidates), need, input, random);
+  }
   // Where one of the workers foresees nothing, all are compared by load.
   const bool foreseen =
       input.routing == Routing::kRemaining &&

@@ -17,8 +17,9 @@ constexpr char kFingerprint[] = "m";
 
 class RoutingNamesTest : public ::testing::Test {
  protected:
-  RoutingNamesTest() {
-    for (int i = 0; i < 100; ++i) Add(WorkerKind::kDecode, "d" + std::to_string(i));
+  RoutingNamesTest() : RoutingNamesTest(100) {}
+  explicit RoutingNamesTest(int decode_workers) {
+    for (int i = 0; i < decode_workers; ++i) Add(WorkerKind::kDecode, "d" + std::to_string(i));
   }
 
   void Add(WorkerKind kind, const std::string& address) {
@@ -145,6 +146,27 @@ TEST_F(RoutingNamesTest, WhereNothingIsForeseenWhatRemainsIsTheLoad) {
     const Route route = Pick(Routing::kRemaining);
     EXPECT_EQ(route.chosen_by, ChosenBy::kLoad);
     EXPECT_NE(route.decode->address, "d99") << "the fullest of all loses to any other";
+  }
+}
+
+class RoutingOfFewTest : public RoutingNamesTest {
+ protected:
+  RoutingOfFewTest() : RoutingNamesTest(5) {}
+};
+
+TEST_F(RoutingOfFewTest, OfEqualWorkersAnyIsChosen) {
+  Add(WorkerKind::kPrefill, "p0");
+  Add(WorkerKind::kPrefill, "p1");
+  for (const Routing routing : {Routing::kPrefix, Routing::kScore}) {
+    std::map<std::string, int> decode, prefill;
+    for (int i = 0; i < 200; ++i) {
+      const Route route = Pick(routing);
+      ++decode[route.decode->address];
+      ++prefill[route.prefill->address];
+    }
+    EXPECT_EQ(decode.size(), 5u) << "routers that know the same would all run to one worker";
+    EXPECT_EQ(prefill.size(), 2u);
+    for (const auto& [address, times] : decode) EXPECT_LT(times, 100) << address;
   }
 }
 
