@@ -147,9 +147,11 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
   if (ByPrefix(input.routing))
     AddHolders(WorkerKind::kPrefill, need, input, random, may, &candidates);
   KeepBest(&candidates, faults);
-  const WorkerView* const any = ByPrefix(input.routing)
-                                    ? PickPrefillByPrefix(candidates, need, input, random)
-                                    : PickOfTwo(candidates, random, QueuedTokens);
+  const auto best_of = [&](const Candidates& views) {
+    return ByPrefix(input.routing) ? PickPrefillByPrefix(views, need, input, random)
+                                   : PickOfTwo(views, random, QueuedTokens);
+  };
+  const WorkerView* const any = best_of(candidates);
   if (any == nullptr || input.warm == nullptr) return any;
   // Those with a warm pair are looked up: of many workers, hardly any of those drawn is one.
   Candidates paired;
@@ -157,10 +159,21 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
                        [&](const WorkerView* view) {
                          return view->serving && may(*view) && faults(*view) <= faults(*any);
                        });
-  const WorkerView* const warm = PickOfTwo(paired, random, QueuedTokens);
-  const bool about_as_soon =
-      warm != nullptr && warm->queued_tokens <= any->queued_tokens + need.tokens;
-  return about_as_soon ? warm : any;
+  if (ByPrefix(input.routing) && paired.size() > kSample + kHolders) {
+    // What each holds is not looked up for all of many: first come those found above.
+    std::ranges::shuffle(paired, *random);
+    std::ranges::partition(paired, [&](const WorkerView* view) {
+      return std::ranges::find(candidates, view) != candidates.end();
+    });
+    paired.resize(kSample + kHolders);
+  }
+  const WorkerView* const warm = best_of(paired);
+  if (warm == nullptr) return any;
+  const auto before = [&](const WorkerView* view) {
+    const int64_t held = ByPrefix(input.routing) ? HeldTokens(*view, need, input) : 0;
+    return view->queued_tokens - held;
+  };
+  return before(warm) <= before(any) + need.tokens ? warm : any;
 }
 
 // A decode worker that may be picked, and what speaks for it.

@@ -101,8 +101,9 @@ enum class Lack { kDecode, kPrefill };
 // some that hold the most of the prompt; a prefill worker then by what it holds, or by the tokens
 // queued before and those it would have to compute. The request must fit into both. Equal
 // fingerprint, layout and protocol major are required; equal numerics, no recent failure and not
-// being avoided are preferred; then a prefill worker with a warm pair to the decode worker, unless
-// the prompt would wait there for more tokens than its own longer than elsewhere. The work does not
+// being avoided are preferred; then a prefill worker with a warm pair to the decode worker, chosen
+// of those likewise, unless the prompt would wait there for more tokens than its own longer than
+// elsewhere; by prefix and score, what it would have to compute of it included. The work does not
 // grow with the number of workers, as long as those with a place are much alike.
 std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                     std::mt19937_64* random);

@@ -170,6 +170,31 @@ TEST_F(RoutingOfFewTest, OfEqualWorkersAnyIsChosen) {
   }
 }
 
+TEST_F(RoutingOfFewTest, OfWarmPairsTheOneThatHasThePromptCachedIsChosen) {
+  std::vector<uint64_t> decodes;
+  for (const auto& [address, key] : keys_) decodes.push_back(key.incarnation);
+  for (const char* const address : {"p0", "p1", "p2", "p3"}) {
+    Add(WorkerKind::kPrefill, address);
+    Say(WorkerKind::kPrefill, address, {.warm_pairs = decodes});
+  }
+  Hold("p2", 1280);
+  for (const Routing routing : {Routing::kPrefix, Routing::kScore}) {
+    for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick(routing).prefill->address, "p2");
+  }
+}
+
+TEST_F(RoutingOfFewTest, OfManyWarmPairsToo) {
+  std::vector<uint64_t> decodes;
+  for (const auto& [address, key] : keys_) decodes.push_back(key.incarnation);
+  for (int i = 0; i < 100; ++i) {
+    const std::string address = "p" + std::to_string(i);
+    Add(WorkerKind::kPrefill, address);
+    Say(WorkerKind::kPrefill, address, {.warm_pairs = decodes});
+  }
+  Hold("p62", 1280);
+  for (int i = 0; i < 50; ++i) EXPECT_EQ(Pick(Routing::kPrefix).prefill->address, "p62");
+}
+
 TEST_F(RoutingNamesTest, AHolderIsFoundAmongHoldersThatCannotBeChosen) {
   for (int i = 0; i < 100; ++i) Add(WorkerKind::kPrefill, "p" + std::to_string(i));
   Hold("p33", 1280);
