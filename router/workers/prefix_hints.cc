@@ -28,14 +28,20 @@ PrefixChain ChainOf(std::string_view salt, std::span<const TokenId> prompt,
   return chain;
 }
 
-size_t PrefixHints::Worker::Held(const PrefixChain& chain) const {
+bool PrefixHints::Worker::Holds(uint64_t block, Belief belief) const {
+  if (told.contains(block)) return true;
+  const auto sent_to_it = sent_at.find(block);
+  return sent_to_it != sent_at.end() && sent_to_it->second->belief >= belief;
+}
+
+size_t PrefixHints::Worker::Held(const PrefixChain& chain, Belief belief) const {
   // Chains lose their ends first, so that who holds a block holds those before it.
   const auto step = static_cast<size_t>(stride);
   size_t held = 0, beyond = chain.blocks.size() / step + 1;
   while (beyond - held > 1) {
     // What nobody sent is seen at the first block.
     const size_t middle = held == 0 ? 1 : (held + beyond) / 2;
-    (Holds(chain.blocks[middle * step - 1]) ? held : beyond) = middle;
+    (Holds(chain.blocks[middle * step - 1], belief) ? held : beyond) = middle;
     if (held == 0) return 0;
   }
   return held * step;
@@ -66,15 +72,18 @@ void PrefixHints::Leave(const Worker& worker, uint64_t block) {
   --known_;
 }
 
-void PrefixHints::Touch(Worker* worker, uint64_t block, base::Instant now) {
+void PrefixHints::Touch(Worker* worker, uint64_t block, Belief belief, base::Instant now) {
   if (const auto it = worker->sent_at.find(block); it != worker->sent_at.end()) {
+    // That more is sent there does not prove anew what was held.
+    if (belief < it->second->belief) return;
     it->second->at = now;
+    it->second->belief = belief;
     worker->sent.splice(worker->sent.begin(), worker->sent, it->second);
     return;
   }
   if (known_ >= most_known_) return;
   Enter(*worker, block);
-  worker->sent.push_front({block, now});
+  worker->sent.push_front({block, now, belief});
   worker->sent_at[block] = worker->sent.begin();
 }
 
@@ -92,28 +101,34 @@ void PrefixHints::ForgetTold(Worker* worker) {
   for (const uint64_t block : told) Leave(*worker, block);
 }
 
+void PrefixHints::Sends(Worker* worker, const PrefixChain& chain, Belief belief, size_t limit,
+                        base::Instant now) {
+  // The last block is noted first, so that a chain loses its end before its beginning, without
+  // which the rest is of no use.
+  const size_t count = std::min(chain.blocks.size(), limit);
+  for (size_t i = count; i > 0; --i) {
+    if (i % static_cast<size_t>(worker->stride) != 0) continue;
+    Touch(worker, chain.blocks[i - 1], belief, now);
+  }
+  ShrinkTo(worker, limit, worker->version > 0 ? now - kUntilReported : base::Instant::min());
+}
+
 void PrefixHints::Note(const WorkerKey& worker, const PrefixChain& chain, int64_t pool_blocks,
                        base::Instant now) {
   const auto limit = static_cast<size_t>(std::clamp<int64_t>(pool_blocks, 0, kMaxBlocks));
   base::MutexLock lock(&mutex_);
   Worker& known = Of(worker);
   if (now < known.distrusted_until) return;
-  // The last block is noted first, so that a chain loses its end before its beginning, without
-  // which the rest is of no use.
-  const size_t count = std::min(chain.blocks.size(), limit);
-  for (size_t i = count; i > 0; --i) {
-    if (i % static_cast<size_t>(known.stride) == 0) Touch(&known, chain.blocks[i - 1], now);
-  }
-  ShrinkTo(&known, limit, known.version > 0 ? now - kUntilReported : base::Instant::min());
+  Sends(&known, chain, Belief::kHeld, limit, now);
 }
 
 void PrefixHints::Expect(const WorkerKey& worker, const PrefixChain& chain, base::Instant now) {
-  {
-    base::MutexLock lock(&mutex_);
-    const auto found = workers_.find(worker);
-    if (found == workers_.end() || found->second.version == 0) return;
-  }
-  Note(worker, chain, kMaxBlocks, now);
+  base::MutexLock lock(&mutex_);
+  const auto found = workers_.find(worker);
+  if (found == workers_.end() || found->second.version == 0) return;
+  // Before: what lapsed must not keep what is new from being noted.
+  ShrinkTo(&found->second, kMaxBlocks, now - kUntilReported);
+  Sends(&found->second, chain, Belief::kExpected, kMaxBlocks, now);
 }
 
 bool PrefixHints::Report(const WorkerKey& worker, const PrefixReport& report, base::Instant now) {
@@ -146,11 +161,20 @@ bool PrefixHints::Report(const WorkerKey& worker, const PrefixReport& report, ba
 }
 
 int64_t PrefixHints::HeldTokens(const WorkerKey& worker, const PrefixChain& chain) const {
+  return TokensOf(worker, chain, Belief::kHeld);
+}
+
+int64_t PrefixHints::ExpectedTokens(const WorkerKey& worker, const PrefixChain& chain) const {
+  return TokensOf(worker, chain, Belief::kExpected);
+}
+
+int64_t PrefixHints::TokensOf(const WorkerKey& worker, const PrefixChain& chain,
+                              Belief belief) const {
   base::MutexLock lock(&mutex_);
   const auto known = workers_.find(worker);
   if (known == workers_.end()) return 0;
   const int64_t most = std::max<int64_t>(0, chain.tokens - 1) / chain.block_tokens;
-  return std::min<int64_t>(static_cast<int64_t>(known->second.Held(chain)), most) *
+  return std::min<int64_t>(static_cast<int64_t>(known->second.Held(chain, belief)), most) *
          chain.block_tokens;
 }
 

@@ -53,7 +53,8 @@ class PrefixHints final {
   // is distrusted nothing is noted.
   void Note(const WorkerKey& worker, const PrefixChain& chain, int64_t pool_blocks,
             base::Instant now);
-  // A worker that reports is about to compute `chain`. Of any other nothing is noted.
+  // A worker that reports is about to compute `chain`, or to be given it. Of any other nothing is
+  // noted.
   void Expect(const WorkerKey& worker, const PrefixChain& chain, base::Instant now);
   // What the worker says of its cache. False when a report before it is missing: then nothing of it
   // is believed any more, until a whole one comes.
@@ -62,6 +63,9 @@ class PrefixHints final {
   // Leading tokens of `chain` that `worker` would not compute again: whole blocks, never the last
   // token, whose logits are needed. The cost is logarithmic in the length of the chain.
   int64_t HeldTokens(const WorkerKey& worker, const PrefixChain& chain) const;
+  // Likewise with what is expected of it, once it has computed what it was sent. Who is sent the
+  // same now may still find it missing.
+  int64_t ExpectedTokens(const WorkerKey& worker, const PrefixChain& chain) const;
   // Up to `most` workers that hold some of `chain`: first those that hold the most of it, drawn at
   // random where they are more, then those that hold half as much, and so on; with `may`, which
   // must not call back, only such as it is true of. The cost does not grow with the number of
@@ -70,7 +74,8 @@ class PrefixHints final {
                                  const std::function<bool(const WorkerKey&)>& may = nullptr) const;
 
   // It held less than believed (its cache is off, or small for its load): forgets what it was sent
-  // and learns nothing of that kind until `until`. What it reports stands.
+  // and notes nothing of that kind until `until`. What it reports stands, and what is expected of
+  // it counts on.
   void Distrust(const WorkerKey& worker, base::Instant until);
   // Forgets a process that is gone.
   void Drop(const WorkerKey& worker);
@@ -79,9 +84,12 @@ class PrefixHints final {
   size_t known() const;
 
  private:
+  // How sure it is that a worker has a block.
+  enum class Belief { kExpected, kHeld };
   struct Sent {
     uint64_t block = 0;
     base::Instant at{};
+    Belief belief = Belief::kHeld;
   };
   struct Worker {
     WorkerKey key;
@@ -92,9 +100,10 @@ class PrefixHints final {
     int32_t stride = 1;    // it tells of every so many blocks of a chain
     absl::flat_hash_set<uint64_t> told;
 
-    bool Holds(uint64_t block) const { return told.contains(block) || sent_at.contains(block); }
-    // Leading blocks of the chain.
-    size_t Held(const PrefixChain& chain) const;
+    // For which there is at least `belief`.
+    bool Holds(uint64_t block, Belief belief = Belief::kExpected) const;
+    // Leading blocks of the chain, likewise.
+    size_t Held(const PrefixChain& chain, Belief belief) const;
   };
   struct HashOfKey {
     size_t operator()(const WorkerKey& key) const { return static_cast<size_t>(key.incarnation); }
@@ -103,7 +112,10 @@ class PrefixHints final {
   using HoldersOfBlock = absl::InlinedVector<const Worker*, 2>;
 
   Worker& Of(const WorkerKey& key) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void Touch(Worker* worker, uint64_t block, base::Instant now)
+  void Sends(Worker* worker, const PrefixChain& chain, Belief belief, size_t limit,
+             base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t TokensOf(const WorkerKey& worker, const PrefixChain& chain, Belief belief) const;
+  void Touch(Worker* worker, uint64_t block, Belief belief, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Forgets what was sent beyond `count` blocks, and before `since`.
   void ShrinkTo(Worker* worker, size_t count, base::Instant since)

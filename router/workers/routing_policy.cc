@@ -93,6 +93,12 @@ int64_t HeldTokens(const WorkerView& view, const RoutingNeed& need, const Routin
   return input.hints->HeldTokens(view.key(), *need.prefix);
 }
 
+// With what the worker is about to compute, which is why requests that begin alike meet there.
+int64_t ExpectedTokens(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input) {
+  if (input.hints == nullptr || need.prefix == nullptr) return 0;
+  return input.hints->ExpectedTokens(view.key(), *need.prefix);
+}
+
 bool IsAvoided(const WorkerView& view, const RoutingNeed& need) {
   return std::ranges::any_of(need.avoid, [&](const WorkerKey& key) {
     return key.incarnation == view.facts.incarnation && key.address == view.address;
@@ -121,7 +127,7 @@ const WorkerView* PickPrefillByPrefix(Candidates candidates, const RoutingNeed& 
   if (candidates.empty()) return nullptr;
   std::ranges::shuffle(candidates, *random);
   const auto cost = [&](const WorkerView* view) {
-    const auto missing = static_cast<double>(need.tokens - HeldTokens(*view, need, input));
+    const auto missing = static_cast<double>(need.tokens - ExpectedTokens(*view, need, input));
     const double queued = QueuedTokens(*view);
     return input.routing == Routing::kScore
                ? std::pair(input.weights.queued * queued + input.weights.computed * missing, 0.0)
@@ -170,7 +176,7 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
   const WorkerView* const warm = best_of(paired);
   if (warm == nullptr) return any;
   const auto before = [&](const WorkerView* view) {
-    const int64_t held = ByPrefix(input.routing) ? HeldTokens(*view, need, input) : 0;
+    const int64_t held = ByPrefix(input.routing) ? ExpectedTokens(*view, need, input) : 0;
     return view->queued_tokens - held;
   };
   return before(warm) <= before(any) + need.tokens ? warm : any;
@@ -205,7 +211,7 @@ DecodePick PickByPrefix(Candidates candidates, const RoutingNeed& need, const Ro
       input.serving_prefill.empty() ? input.weights.computed : input.weights.received;
   std::vector<Weighed> all;
   for (const WorkerView* const view : candidates) {
-    const int64_t held = HeldTokens(*view, need, input);
+    const int64_t held = ExpectedTokens(*view, need, input);
     const double load = LoadOf(*view, need, input);
     all.push_back({view, held, load, load + missing * static_cast<double>(need.tokens - held)});
   }

@@ -39,6 +39,11 @@ class PrefixReportsTest : public ::testing::Test {
     return hints_.HeldTokens(worker, chain) / kReportBlock;
   }
 
+  // With what it is about to compute.
+  int64_t Expected(const WorkerKey& worker, const PrefixChain& chain) const {
+    return hints_.ExpectedTokens(worker, chain) / kReportBlock;
+  }
+
   PrefixHints hints_;
   base::Instant now_{std::chrono::hours(1)};
   std::mt19937_64 random_{3};
@@ -70,16 +75,16 @@ TEST_F(PrefixReportsTest, WithoutTheChangesBetweenNothingIsBelievedUntilTheWhole
 TEST_F(PrefixReportsTest, WhatWasSentCountsUntilReportsHadTheTimeToTell) {
   const PrefixChain chain = ChainAt(0, 9);
   hints_.Expect(kOne, chain, now_);
-  EXPECT_EQ(Held(kOne, chain), 0) << "it does not report, so that nothing would end the belief";
+  EXPECT_EQ(Expected(kOne, chain), 0) << "it does not report: nothing would end the belief";
   hints_.Report(kOne, {.whole = true, .version = 1}, now_);
   hints_.Expect(kOne, chain, now_);
-  EXPECT_EQ(Held(kOne, chain), 9);
+  EXPECT_EQ(Expected(kOne, chain), 9);
   now_ += seconds(1);
   hints_.Report(kOne, {.since = 1, .version = 2, .added = {chain.blocks[0]}}, now_);
-  EXPECT_EQ(Held(kOne, chain), 9);
+  EXPECT_EQ(Expected(kOne, chain), 9);
   now_ += seconds(2);
   hints_.Report(kOne, {.since = 2, .version = 3, .added = {chain.blocks[1]}}, now_);
-  EXPECT_EQ(Held(kOne, chain), 2);
+  EXPECT_EQ(Expected(kOne, chain), 2);
 }
 
 TEST_F(PrefixReportsTest, DistrustDoesNotTouchWhatItReports) {
@@ -88,6 +93,36 @@ TEST_F(PrefixReportsTest, DistrustDoesNotTouchWhatItReports) {
   hints_.Expect(kOne, chain, now_);
   hints_.Distrust(kOne, now_ + seconds(10));
   EXPECT_EQ(Held(kOne, chain), 3);
+}
+
+TEST_F(PrefixReportsTest, WhatIsOnlyExpectedIsNotHeldYet) {
+  const PrefixChain chain = ChainAt(0, 9);
+  hints_.Report(kOne, Whole(chain, 2), now_);
+  hints_.Expect(kOne, chain, now_);
+  EXPECT_EQ(Expected(kOne, chain), 9);
+  EXPECT_EQ(Held(kOne, chain), 2);
+  hints_.Note(kOne, chain, 100, now_);
+  EXPECT_EQ(Held(kOne, chain), 9);
+  // That others are sent the same proves nothing anew.
+  for (int i = 0; i < 3; ++i) {
+    now_ += seconds(1);
+    hints_.Expect(kOne, chain, now_);
+  }
+  hints_.Report(kOne, {.since = 1, .version = 2, .removed = {chain.blocks[1]}}, now_);
+  hints_.Expect(kOne, chain, now_);
+  EXPECT_EQ(Held(kOne, chain), 1);
+  EXPECT_EQ(Expected(kOne, chain), 9);
+}
+
+TEST_F(PrefixReportsTest, WhatIsExpectedDoesNotNeedTrust) {
+  const PrefixChain chain = ChainAt(0, 9);
+  hints_.Report(kOne, Whole(chain, 2), now_);
+  hints_.Distrust(kOne, now_ + seconds(10));
+  hints_.Note(kOne, chain, 100, now_);
+  EXPECT_EQ(Held(kOne, chain), 2);
+  hints_.Expect(kOne, chain, now_);
+  EXPECT_EQ(Held(kOne, chain), 2);
+  EXPECT_EQ(Expected(kOne, chain), 9);
 }
 
 TEST_F(PrefixReportsTest, OfStridesTheMultiplesCount) {

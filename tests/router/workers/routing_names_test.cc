@@ -47,11 +47,12 @@ class RoutingNamesTest : public ::testing::Test {
                   {.whole = true, .version = 1, .added = {need_.prefix->blocks.begin(), end}},
                   now_);
   }
-  Route Pick(Routing routing) {
+  Route Pick(Routing routing, int64_t local_prefill_below = 0) {
     const PlacementView view{.workers = table_,
                              .failed_pairs = no_pairs_,
                              .routing = routing,
                              .hints = &hints_,
+                             .local_prefill_below = local_prefill_below,
                              .now = now_};
     ChosenPlace place;
     EXPECT_EQ(ChoosePlace(view, need_, {}, &random_, &place), RequestQueue::Try::kPlaced);
@@ -153,6 +154,21 @@ class RoutingOfFewTest : public RoutingNamesTest {
  protected:
   RoutingOfFewTest() : RoutingNamesTest(5) {}
 };
+
+// Who is about to be sent a prompt draws those that begin alike, and does not have it yet.
+TEST_F(RoutingOfFewTest, WhatIsOnlyExpectedDrawsRequestsAndIsNotHeld) {
+  Add(WorkerKind::kPrefill, "p0");
+  Hold("d3", 0);
+  hints_.Expect(keys_.at("d3"), *need_.prefix, now_);
+  for (int i = 0; i < 50; ++i) {
+    const Route route = Pick(Routing::kPrefix, /*local_prefill_below=*/500);
+    EXPECT_EQ(route.decode->address, "d3");
+    EXPECT_NE(route.prefill, nullptr) << "a long prompt that nobody has computed";
+    EXPECT_EQ(route.held_tokens, 0) << "which the worker would be distrusted for";
+  }
+  Hold("d3", 1280);
+  EXPECT_EQ(Pick(Routing::kPrefix, 500).prefill, nullptr);
+}
 
 TEST_F(RoutingOfFewTest, OfEqualWorkersAnyIsChosen) {
   Add(WorkerKind::kPrefill, "p0");
