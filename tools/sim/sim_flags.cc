@@ -152,6 +152,21 @@ void BindResults(FlagSet* set, SimFlags* flags) {
                        "prints")));
 }
 
+// The names of a flag, each of which is a column.
+absl::Status CheckNames(const std::string& flag, const std::vector<std::string>& names,
+                        const std::string& example) {
+  if (names.empty()) {
+    return UsageError(absl::StrCat("--", flag, " ''"), "found no name, expected one or more",
+                      absl::StrCat("--", flag, " ", example));
+  }
+  for (auto name = names.begin(); name != names.end(); ++name) {
+    if (std::find(names.begin(), name, *name) == name) continue;
+    return UsageError(absl::StrCat("--", flag, " names ", *name, " twice"),
+                      "both columns would be the same", "each name once");
+  }
+  return absl::OkStatus();
+}
+
 // What would do nothing, and what could only come to a standstill.
 absl::Status CheckSettings(const FlagSet& set, const SimFlags& flags) {
   if (set.Given("burstiness") && !flags.rate) {
@@ -163,13 +178,11 @@ absl::Status CheckSettings(const FlagSet& set, const SimFlags& flags) {
     return UsageError(absl::StrCat("--", name, " without --trace"), "it is about a trace's rows",
                       "--trace FILE");
   }
-  if (flags.policies.empty()) {
-    return UsageError("--policy ''", "found no name, expected one or more", "--policy fcfs");
-  }
-  for (auto name = flags.policies.begin(); name != flags.policies.end(); ++name) {
-    if (std::find(flags.policies.begin(), name, *name) == name) continue;
-    return UsageError(absl::StrCat("--policy names ", *name, " twice"),
-                      "both columns would be the same", "each name once");
+  BATON_RETURN_IF_ERROR(CheckNames("policy", flags.policies, "fcfs"));
+  BATON_RETURN_IF_ERROR(CheckNames("routing", flags.routings, "load"));
+  if (set.Given("shared-prefix-skew") && flags.shared_prefixes == 1) {
+    return UsageError("--shared-prefix-skew without --shared-prefixes",
+                      "all prompts have the one beginning", "--shared-prefixes 100");
   }
   const double longest_s = static_cast<double>(flags.kv_bytes_per_token) * flags.max_model_len /
                            static_cast<double>(flags.handoff_bandwidth);

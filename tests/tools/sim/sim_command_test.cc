@@ -226,6 +226,10 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--rate", "5", "--routing", "best"}), HasSubstr("unknown routing 'best'"));
   EXPECT_THAT(error({"--rate", "5", "--shared-prefixes", "9"}),
               HasSubstr("--shared-prefix-tokens"));
+  EXPECT_THAT(error({"--rate", "5", "--routing", ""}), HasSubstr("--routing load"));
+  EXPECT_THAT(error({"--rate", "5", "--routing", "load,two,load"}), HasSubstr("load twice"));
+  EXPECT_THAT(error({"--rate", "5", "--shared-prefix-tokens", "9", "--shared-prefix-skew", "2"}),
+              HasSubstr("--shared-prefixes"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "itl=5ms"}), HasSubstr("itl"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "reader=silent"}), HasSubstr("tpot"));
   EXPECT_THAT(error({"--rate", "5", "--predictor", "file.json"}), HasSubstr("--answers"));
