@@ -54,10 +54,6 @@ void BindLoad(FlagSet* set, SimFlags* flags) {
                        "length of answers, which the service does not know: likewise")));
   set->Add(With(IntFlag("shared-prefix-tokens", &flags->shared_prefix_tokens, {.min = 0}), group,
                 "tokens that prompts begin with, and have in common"));
-  set->Add(With(IntFlag("shared-prefixes", &flags->shared_prefixes, {.min = 1, .max = 1'000'000}),
-                group, "how many such beginnings there are; every prompt has one of them"));
-  set->Add(With(DoubleFlag("shared-prefix-skew", &flags->shared_prefix_skew, {.min = 0, .max = 10}),
-                group, "the k-th of them comes in proportion to k to the minus this: 0 = alike"));
   const Choices<bool> ends = {{"honor", false}, {"mask", true}};
   set->Add(Common(With(ChoiceFlag("eos", &flags->forced_lengths, ends), group,
                        "answers end by themselves; or are forced to their length, which the "
@@ -71,6 +67,15 @@ void BindLoad(FlagSet* set, SimFlags* flags) {
                        "repetitions, each with the next seed")));
   set->Add(With(IntFlag("seed", &flags->seed, {.min = 0, .max = INT32_MAX - 100}), group,
                 "seed of arrivals, lengths, prompts and routing"));
+}
+
+// The planner knows one beginning only.
+void BindPrefixes(FlagSet* set, SimFlags* flags) {
+  const std::string group = "Load";
+  set->Add(With(IntFlag("shared-prefixes", &flags->shared_prefixes, {.min = 1, .max = 1'000'000}),
+                group, "how many such beginnings there are; every prompt has one of them"));
+  set->Add(With(DoubleFlag("shared-prefix-skew", &flags->shared_prefix_skew, {.min = 0, .max = 10}),
+                group, "the k-th of them comes in proportion to k to the minus this: 0 = alike"));
 }
 
 void BindCluster(FlagSet* set, SimFlags* flags) {
@@ -298,6 +303,7 @@ void BindSimLoad(FlagSet* set, SimFlags* flags) { BindLoad(set, flags); }
 
 void BindSim(FlagSet* set, SimFlags* flags) {
   BindLoad(set, flags);
+  BindPrefixes(set, flags);
   BindCluster(set, flags);
   BindWorkers(set, flags);
   BindResults(set, flags);

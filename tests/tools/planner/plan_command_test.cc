@@ -127,6 +127,10 @@ TEST_F(PlanCommandTest, RefusesWhatItCannotAnswer) {
   EXPECT_THAT(error({"--slo", "ttft=1s"}), HasSubstr("--rate, --concurrency and --trace"));
   EXPECT_THAT(error({"--rate", "5"}), HasSubstr("--slo"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "itl=5ms"}), HasSubstr("itl"));
+  EXPECT_THAT(error({"--rate", "5", "--slo", "ttft=1s", "--shared-prefix-tokens", "8",
+                     "--shared-prefixes", "9"}),
+              HasSubstr("--shared-prefixes"))
+      << "it would be planned as if all had the same";
   EXPECT_THAT(error({"--rate", "5", "--slo", "ttft=1s", "--input-tokens", "soon"}),
               HasSubstr("soon"));
   EXPECT_THAT(error({"--rate", "5", "--slo", "ttft=1s", "--max-model-len", "9000"}),
