@@ -88,7 +88,7 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
       runner_(std::move(runner)),
       gate_(LimitsOf(options, kv), options.max_num_queued_reqs),
       sink_(kEventCapacity),
-      journal_(kv.num_blocks()),
+      journal_(options.enable_prefix_caching ? kv.num_blocks() : 0),
       pool_(kv.num_blocks()),
       cache_(
           options.enable_prefix_caching

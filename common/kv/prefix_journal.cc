@@ -1,11 +1,14 @@
 #include "common/kv/prefix_journal.h"
 
+#include <limits>
+
 namespace baton {
 namespace {
 
 constexpr size_t kMost = kMostReportedBlocks;
 
 int32_t StrideOf(int32_t pool_blocks) {
+  if (pool_blocks == 0) return std::numeric_limits<int32_t>::max();
   int32_t stride = 1;
   while (pool_blocks / stride > kMostReportedBlocks) stride *= 2;
   return stride;

@@ -14,7 +14,8 @@ namespace baton {
 // more, only every second, fourth, ... block of a chain is told of. Thread-safe.
 class PrefixJournal final {
  public:
-  // Of a cache of so many blocks.
+  // Of a cache of so many blocks. Where there is none, 0, the stride is longer than any chain, so
+  // that those who are told expect nothing of it, whatever they send there.
   explicit PrefixJournal(int32_t pool_blocks);
 
   // Whether the block that stands at `depth` of its chain, counted from 1, is told of.

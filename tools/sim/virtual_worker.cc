@@ -54,8 +54,9 @@ VirtualWorker::VirtualWorker(const WorkerSetup& setup, Timeline* timeline,
       predictor_(PredictorOf(setup)),
       foresight_(predictor_.get()),
       pool_(setup.num_blocks),
-      journal_(setup.reports_prefixes ? std::make_unique<PrefixJournal>(setup.num_blocks)
-                                      : nullptr),
+      journal_(setup.reports_prefixes
+                   ? std::make_unique<PrefixJournal>(setup.prefix_caching ? setup.num_blocks : 0)
+                   : nullptr),
       cache_(setup.prefix_caching
                  ? std::make_unique<PrefixCache>(&pool_, setup.scheduler.block_size, &HashBlock,
                                                  journal_.get())

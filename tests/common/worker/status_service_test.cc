@@ -142,6 +142,19 @@ TEST(StatusServiceTest, WhoWantsToHearsWhatThePrefixCacheHoldsAndThenWhatChanges
   }
 }
 
+TEST(StatusServiceTest, AWorkerWithoutAPrefixCacheSaysThatItHoldsNoBlockOfAnyPrompt) {
+  WorkerHarness::Options options;
+  options.engine.enable_prefix_caching = false;
+  WorkerHarness worker(options);
+  Watching watch(worker);
+  watch.WantCached(true);
+  worker_pb::CachedPrefixes cached;
+  ASSERT_TRUE(watch.ReadCached(&cached));
+  EXPECT_TRUE(cached.whole());
+  EXPECT_EQ(cached.stride(), std::numeric_limits<int32_t>::max());
+  EXPECT_EQ(cached.added_size(), 0);
+}
+
 TEST(StatusServiceTest, DrainShows) {
   WorkerHarness worker({});
   Watching watch(worker);

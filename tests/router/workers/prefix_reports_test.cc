@@ -125,6 +125,19 @@ TEST_F(PrefixReportsTest, WhatIsExpectedDoesNotNeedTrust) {
   EXPECT_EQ(Expected(kOne, chain), 9);
 }
 
+TEST_F(PrefixReportsTest, OfAWorkerWithoutACacheNothingIsExpectedWhateverItIsSent) {
+  const PrefixChain chain = ChainAt(0, 9);
+  EXPECT_TRUE(hints_.Report(kOne, PrefixJournal(0).Since(0), now_));
+  hints_.Expect(kOne, chain, now_);
+  hints_.Note(kOne, chain, 100, now_);
+  EXPECT_EQ(Held(kOne, chain), 0);
+  EXPECT_EQ(Expected(kOne, chain), 0);
+  EXPECT_THAT(hints_.Holders(chain, 8, &random_), IsEmpty());
+  EXPECT_EQ(hints_.known(), 0u);
+  hints_.Drop(kOne);
+  EXPECT_EQ(hints_.workers(), 0u);
+}
+
 TEST_F(PrefixReportsTest, OfStridesTheMultiplesCount) {
   const PrefixChain chain = ChainAt(0, 9);
   hints_.Report(

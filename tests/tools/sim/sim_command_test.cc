@@ -211,6 +211,17 @@ TEST_F(SimCommandTest, ByScoreSeveralRoutersFindWhatWorkersHoldWhereAtRandomThey
   EXPECT_THAT(Sim(asked).out, AllOf(HasSubstr("random"), HasSubstr("prompt cached, %")));
 }
 
+TEST_F(SimCommandTest, WithoutPrefixCachesNobodyIsDrawnToOneWorker) {
+  const auto json =
+      Json({"--rate", "150", "--requests", "400", "--decode", "8", "--input-tokens", "1300",
+            "--output-tokens", "20", "--shared-prefixes", "3", "--shared-prefix-tokens", "1024",
+            "--routing", "load,prefix", "--no-enable-prefix-caching"});
+  const auto ttft = [&](int column) -> double {
+    return json["policies"][column]["runs"][0]["ttft_ms"]["mean"];
+  };
+  EXPECT_LT(ttft(1), 3 * ttft(0));
+}
+
 TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   const auto error = [&](const Arguments& arguments, int exit = 2) {
     const ToolRun run = Sim(arguments);
