@@ -190,12 +190,12 @@ struct Weighed {
   double cost = 0;  // with what it holds
 };
 
+// By prefix too: prompts that are queued have no blocks yet, so that a worker would seem the
+// emptier the more of them wait there.
 double LoadOf(const WorkerView& view, const RoutingNeed& need, const RoutingInput& input) {
-  const double occupancy = Occupancy(view, need);
-  if (input.routing == Routing::kPrefix) return occupancy;
   const ScoreWeights& weights = input.weights;
   const double queued = input.serving_prefill.empty() ? QueuedTokens(view) : 0;
-  return weights.queued * queued + weights.occupancy * occupancy +
+  return weights.queued * queued + weights.occupancy * Occupancy(view, need) +
          weights.remaining * Remaining(view);
 }
 

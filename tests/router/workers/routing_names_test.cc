@@ -170,6 +170,15 @@ TEST_F(RoutingOfFewTest, WhatIsOnlyExpectedDrawsRequestsAndIsNotHeld) {
   EXPECT_EQ(Pick(Routing::kPrefix, 500).prefill, nullptr);
 }
 
+// Prompts that are queued have no blocks yet.
+TEST_F(RoutingOfFewTest, ByPrefixAmongEqualsALongQueueIsALoad) {
+  for (int i = 0; i < 5; ++i) {
+    Say(WorkerKind::kDecode, "d" + std::to_string(i), {.blocks_in_use = 100});
+  }
+  Say(WorkerKind::kDecode, "d2", {.queued_prompt_tokens = 5000, .blocks_in_use = 50});
+  for (int i = 0; i < 50; ++i) EXPECT_NE(Pick(Routing::kPrefix).decode->address, "d2");
+}
+
 TEST_F(RoutingOfFewTest, OfEqualWorkersAnyIsChosen) {
   Add(WorkerKind::kPrefill, "p0");
   Add(WorkerKind::kPrefill, "p1");
