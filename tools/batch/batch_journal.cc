@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -53,6 +54,27 @@ absl::Status CheckIsJournal(const std::string& path) {
   return std::string_view(rest).starts_with(expected) ? absl::OkStatus() : NotOurs(path, lines + 1);
 }
 
+// Whether answers can go on there. What is no file is not read: a pipe would wait for somebody who
+// writes, and a device may have no end.
+absl::Status CheckPlace(const std::string& path) {
+  std::error_code ignored;
+  const std::filesystem::file_status found = std::filesystem::status(path, ignored);
+  if (std::filesystem::is_directory(found)) {
+    return UsageError(path, "that is a folder", "a file in it for the answers");
+  }
+  if (std::filesystem::exists(found) && !std::filesystem::is_regular_file(found)) {
+    return UsageError(path, "what is done is read from the answers, so they have to be a file",
+                      "a path on a disk");
+  }
+  const UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (file.get() >= 0) return absl::OkStatus();
+  const int error = errno;
+  if (error == ENOSPC || error == EDQUOT || error == EMFILE || error == ENFILE) {
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot open ", path));
+  }
+  return UsageError(path, std::strerror(error), "the path of a file that can be written");
+}
+
 absl::Status SyncFile(const std::string& path) {
   const UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (file.get() >= 0 && fdatasync(file.get()) == 0) return absl::OkStatus();
@@ -71,18 +93,12 @@ absl::Status CopyGood(const std::string& path, LineFile* to) {
 }  // namespace
 
 absl::StatusOr<BatchJournal> BatchJournal::Open(const std::string& path, bool drop_failed) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return UsageError(path, "that is a folder", "a file in it for the answers");
-  }
+  BATON_RETURN_IF_ERROR(CheckPlace(path));
   BATON_RETURN_IF_ERROR(CheckIsJournal(path));
+  std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
   const int64_t before = error ? 0 : static_cast<int64_t>(size);
   BATON_ASSIGN_OR_RETURN(LineFile file, LineFile::Open(path));
-  if (!file.regular()) {
-    return UsageError(path, "what is done is read from the answers, so they have to be a file",
-                      "a path on a disk");
-  }
   BatchJournal journal(std::move(file));
   journal.cut_bytes_ = std::max<int64_t>(0, before - journal.file_.size());
   BATON_RETURN_IF_ERROR(journal.Read());
@@ -111,8 +127,13 @@ absl::Status BatchJournal::Read() {
 }
 
 absl::Status BatchJournal::ReplaceByGood() const {
-  const std::string path = file_.path(), good = path + ".good";
+  // A link stays, and the answers stay on the file system that it points to.
   std::error_code error;
+  const std::string path = std::filesystem::canonical(file_.path(), error);
+  if (error) {
+    return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot replace ", file_.path()));
+  }
+  const std::string good = path + ".good";
   std::filesystem::remove(good, error);
   {
     BATON_ASSIGN_OR_RETURN(LineFile out, LineFile::Open(good));

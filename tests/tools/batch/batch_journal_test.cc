@@ -1,5 +1,7 @@
 #include "tools/batch/batch_journal.h"
 
+#include <sys/stat.h>
+
 #include "gmock/gmock.h"
 #include "tests/tools/batch/batch_files.h"
 #include "tools/batch/answer_line.h"
@@ -75,6 +77,21 @@ TEST_F(BatchJournalTest, OtherFilesAreLeftAsTheyAre) {
   EXPECT_TRUE(absl::IsInvalidArgument(Open("folder").status()));
 }
 
+TEST_F(BatchJournalTest, WhatHasNoEndIsRefusedBeforeItIsRead) {
+  ASSERT_EQ(mkfifo(Path("pipe").c_str(), 0600), 0);
+  for (const std::string& name : {Path("pipe"), std::string("/dev/zero")}) {
+    const auto journal = BatchJournal::Open(name, /*drop_failed=*/false);
+    EXPECT_TRUE(absl::IsInvalidArgument(journal.status())) << name;
+    EXPECT_THAT(journal.status().ToString(), HasSubstr("have to be a file"));
+  }
+}
+
+TEST_F(BatchJournalTest, APathThatCannotBeOpenedIsTheUsersToMend) {
+  const auto journal = Open("nowhere/out");
+  EXPECT_TRUE(absl::IsInvalidArgument(journal.status())) << journal.status();
+  EXPECT_THAT(journal.status().ToString(), HasSubstr("No such file or directory"));
+}
+
 TEST_F(BatchJournalTest, OneProcessWritesAtATime) {
   const auto first = Open("out");
   ASSERT_TRUE(first.ok());
@@ -96,6 +113,19 @@ TEST_F(BatchJournalTest, FailedAnswersAreDroppedWhereThatIsAsked) {
   }
   EXPECT_EQ(Content("out"), Good(1, "a") + Good(4, "d") + Good(2, "b"));
   EXPECT_FALSE(std::filesystem::exists(Path("out.good")));
+}
+
+TEST_F(BatchJournalTest, FailedAnswersAreDroppedWhereALinkPointsTo) {
+  std::filesystem::create_directory(Path("elsewhere"));
+  Write("elsewhere/answers", Good(1, "a") + Bad(2, "b"));
+  std::filesystem::create_symlink("elsewhere/answers", Path("out"));
+  {
+    auto journal = Open("out", /*drop_failed=*/true);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+    ASSERT_TRUE(journal->Add(KeyOf("b", 2), false, Good(2, "b")).ok());
+  }
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("out")));
+  EXPECT_EQ(Content("elsewhere/answers"), Good(1, "a") + Good(2, "b"));
 }
 
 }  // namespace
