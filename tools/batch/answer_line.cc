@@ -1,5 +1,7 @@
 #include "tools/batch/answer_line.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 
@@ -17,10 +19,15 @@ std::string Head(const LineName& name) {
                       name.custom_id.empty() ? "null" : Quoted(name.custom_id));
 }
 
-// Pretty JSON of other servers would end the line.
+// Pretty JSON of other servers would end the line, and a byte order mark is JSON at a beginning
+// only. Line breaks stand between tokens: in a text they are escaped.
 std::string OnOneLine(std::string_view json) {
-  if (json.find_first_of("\r\n") == std::string_view::npos) return std::string(json);
-  return nlohmann::ordered_json::parse(json).dump(-1, ' ', false, Json::error_handler_t::replace);
+  constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+  if (json.starts_with(kByteOrderMark)) json.remove_prefix(kByteOrderMark.size());
+  std::string line(json);
+  std::ranges::replace_if(
+      line, [](char letter) { return letter == '\n' || letter == '\r'; }, ' ');
+  return line;
 }
 
 }  // namespace

@@ -10,6 +10,8 @@ using Json = nlohmann::json;
 using Pointer = Json::json_pointer;
 
 Json ParsedBody(const std::string& body) {
+  // The parser would end there, and what stands behind it would be written into OUT.
+  if (body.find('\0') != std::string::npos) return Json(Json::value_t::discarded);
   return Json::parse(body, nullptr, /*allow_exceptions=*/false);
 }
 

@@ -27,6 +27,8 @@ TEST(HttpAnswer, TokensAreThoseOfTheUsage) {
   EXPECT_EQ(TokensOfBody(R"({"usage":{"completion_tokens":"7"}})"), 0);
   EXPECT_EQ(TokensOfBody("<html>"), std::nullopt);
   EXPECT_EQ(TokensOfBody("[]"), std::nullopt);
+  // A parser of C strings would see the beginning only.
+  EXPECT_EQ(TokensOfBody(std::string("{}\0 and more", 12)), std::nullopt);
 }
 
 TEST(HttpAnswer, IsDescribedInTheServicesWords) {
