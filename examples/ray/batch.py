@@ -41,12 +41,13 @@ class Answers:
     def __call__(self, batch):
         with tempfile.TemporaryDirectory(prefix="baton-ray-") as name:
             lines, answers = pathlib.Path(name, "in.jsonl"), pathlib.Path(name, "out.jsonl")
-            lines.write_text("".join(line + "\n" for line in batch["text"]))
+            lines.write_text("".join(line + "\n" for line in batch["text"]), encoding="utf-8")
             done = subprocess.run([self._baton, "batch", lines, answers, "--server", self._server],
                                   stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-            found = answers.read_text().splitlines() if answers.exists() else []
+            # A text may have what Python, too, counts as an end of a line.
+            found = answers.read_text(encoding="utf-8").split("\n")[:-1] if answers.exists() else []
             wanted = sum(1 for line in batch["text"] if line.strip())
-            # An error of a line is its answer. Anything else raises, and Ray gives the batch to somebody again.
+            # An error of a line is its answer. Anything else raises, which ends the job.
             if done.returncode not in (0, LINES_FAILED) or len(found) != wanted:
                 raise RuntimeError(f"baton batch ended with exit code {done.returncode}: {done.stderr}")
             return {"text": found}

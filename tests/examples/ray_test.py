@@ -3,12 +3,14 @@
 Ray itself is half a gigabyte, which a test is not worth; its calls are those of the example's main().
 """
 
+import http.server
 import importlib.util
 import json
 import os
 import pathlib
 import signal
 import sys
+import threading
 import types
 import unittest
 
@@ -53,6 +55,38 @@ class RayExampleTest(unittest.TestCase):
         self.assertEqual(json.loads(wrong)["response"]["status_code"], 400)
         with self.assertRaisesRegex(RuntimeError, "stands in line 1 already"):
             self.answers({"text": [line("x", prompt="a")] * 2})
+
+
+class Separators(http.server.BaseHTTPRequestHandler):
+    """Answers with what Unicode counts as ends of lines, and JSON does not."""
+
+    def reply(self, body):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        self.reply("{}")
+
+    def do_POST(self):  # pylint: disable=invalid-name
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.reply('{"text": "one\u2028two\u0085three"}')
+
+    def log_message(self, *_):  # pylint: disable=arguments-differ
+        pass
+
+
+class SeparatorsTest(unittest.TestCase):
+    def test_an_answer_ends_at_its_line_break_only(self):
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Separators) as server:
+            threading.Thread(target=server.serve_forever).start()
+            address = f"http://127.0.0.1:{server.server_address[1]}"
+            answers = load_example().Answers(str(BIN / "baton"), None, address)
+            try:
+                [found] = answers({"text": [line("a", prompt="A fox")]})["text"]
+            finally:
+                server.shutdown()
+        self.assertEqual(json.loads(found)["response"]["body"]["text"], "one\u2028two\u0085three")
 
 
 class NoModelTest(unittest.TestCase):
