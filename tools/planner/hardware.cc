@@ -2,9 +2,10 @@
 
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
-#include <sstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -161,13 +162,20 @@ absl::StatusOr<Hardware> ParseHardware(const std::string& text, const std::strin
 }
 
 absl::StatusOr<Hardware> ReadHardware(const std::string& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    return absl::NotFoundError(
-        absl::StrCat("cannot read the hardware file ", path, ": ", std::strerror(errno)));
+  std::error_code error;
+  const std::filesystem::file_status found = std::filesystem::status(path, error);
+  // A pipe would wait for somebody who writes, and a device may have no end.
+  if (!error && !std::filesystem::is_regular_file(found)) {
+    return BadHardware(path, "a folder, a pipe or a device", "a file");
   }
-  return ParseHardware(text.str(), path);
+  std::ifstream file(path);
+  if (!file) {
+    return absl::InvalidArgumentError(absl::StrCat("cannot read the hardware file ", path, ": ",
+                                                   std::strerror(errno),
+                                                   "; deploy/hardware has files to begin with"));
+  }
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  return ParseHardware(text, path);
 }
 
 }  // namespace baton::planner

@@ -45,7 +45,7 @@ struct Hardware {
 //    "link": {"bytes_per_s": 4e11, "latency_us": 15}, "power": {"idle_watts": 100,
 //    "busy_watts": 700}, "price_per_hour": 3}
 // where "source" is a note, and it, memory_share, link, power and price_per_hour may be left out.
-// An error names the file and key, what was found and what was expected.
+// INVALID_ARGUMENT names the file and key, what was found and what was expected.
 absl::StatusOr<Hardware> ReadHardware(const std::string& path);
 absl::StatusOr<Hardware> ParseHardware(const std::string& text, const std::string& where);
 

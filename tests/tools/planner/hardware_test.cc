@@ -98,7 +98,7 @@ TEST(HardwareTest, FilesThatShipAreRead) {
         ReadHardware(std::string(BATON_SOURCE_DIR "/deploy/hardware/") + name + ".json");
     EXPECT_TRUE(read.ok()) << read.status();
   }
-  EXPECT_EQ(ReadHardware("/absent.json").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadHardware("/absent.json").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace
