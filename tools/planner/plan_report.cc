@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "common/config/flag_set.h"
 
 namespace baton::planner {
@@ -123,12 +124,20 @@ std::vector<std::string> WorkerWords(const PlanReport& report, const Trial& tria
   return words;
 }
 
+// A word as a shell reads it.
+std::string ShellWord(const std::string& word) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,=+@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) return word;
+  return absl::StrCat("'", absl::StrReplaceAll(word, {{"'", R"('\'')"}}), "'");
+}
+
 }  // namespace
 
 std::string ServeCommandOf(const PlanReport& report, const Trial& trial) {
   const Candidate& candidate = trial.candidate;
   if (report.hardware && candidate.devices() > report.hardware->devices) return "";
-  std::vector<std::string> words = {"baton serve", report.flags.model_dir};
+  std::vector<std::string> words = {"baton serve", ShellWord(report.flags.model_dir)};
   if (candidate.unified()) {
     words.push_back(absl::StrCat("--mode unified --decode ", candidate.decode));
   } else {
@@ -139,7 +148,11 @@ std::string ServeCommandOf(const PlanReport& report, const Trial& trial) {
 }
 
 std::string BenchCommandOf(const PlanReport& report) {
-  return absl::StrCat("baton bench ", absl::StrJoin(BenchLoad(report.flags, report.question), " "));
+  std::string command = "baton bench";
+  for (const std::string& word : BenchLoad(report.flags, report.question)) {
+    absl::StrAppend(&command, " ", ShellWord(word));
+  }
+  return command;
 }
 
 bool IsOverloaded(const PlanReport& report, const Trial& trial) {

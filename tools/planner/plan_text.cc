@@ -153,6 +153,8 @@ std::string BoundText(const PlanReport& report, const Trial& trial) {
 
 // "--a x --b y" with a break before a flag where a line gets long.
 std::string Wrapped(const std::string& command) {
+  // A quoted word may hold what looks like a flag.
+  if (command.find('\'') != std::string::npos) return absl::StrCat("  ", command, "\n");
   std::string text = "  ";
   size_t width = 2;
   for (size_t begin = 0; begin < command.size();) {
