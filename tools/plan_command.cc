@@ -45,9 +45,10 @@ absl::StatusOr<Builds> BuildsByFile(const PlanFlags& flags, const planner::Model
     }
   }
   if (made.builds.empty() && made.left_out.empty()) {
-    made.left_out.push_back(absl::StrCat("a worker of ", flags.tensor_parallel_size,
-                                         " devices: a machine has ", made.hardware->devices,
-                                         ", and sizes are powers of two"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--tensor-parallel-size is ", flags.tensor_parallel_size,
+                     "; expected a power of two within one machine, and a machine has ",
+                     made.hardware->devices));
   }
   return made;
 }

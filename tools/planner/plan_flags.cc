@@ -84,6 +84,15 @@ absl::Status CheckPlanFlags(const FlagSet& set, const PlanFlags& flags) {
     return UsageError("--input-tokens or --output-tokens with a trace", "it has its own lengths",
                       "only one of them");
   }
+  if (set.Given("burstiness") && !load.rate) {
+    return UsageError("--burstiness without --rate",
+                      "a closed loop and traces have arrivals of their own", "--rate 5");
+  }
+  for (const char* name : {"time-scale", "trace-block-tokens"}) {
+    if (!set.Given(name) || !load.trace.empty()) continue;
+    return UsageError(absl::StrCat("--", name, " without --trace"), "it is about a trace's rows",
+                      "--trace FILE");
+  }
   if (flags.measured() && flags.quantization != kernels::Quantization::kNone) {
     return UsageError("--quantization fp8 with --hardware measured",
                       "only GPUs keep projections so, and cores are measured", "--hardware FILE");
@@ -140,6 +149,7 @@ void BindPlan(FlagSet* set, PlanFlags* flags) {
   // Lengths come from --input-tokens and --output-tokens or a trace, and requests give no limit.
   set->Remove("answers");
   set->Remove("max-tokens");
+  set->Remove("class-boundary");  // a plan is simulated with one class
   set->Edit("requests").help = "how many; 0: what lasts a minute and eight answers";
   set->Edit("warmup").help = "who comes before is not judged; 0: a fifth under --rate";
   BindModelUse(set, flags);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 
 #include "nlohmann/json.hpp"
@@ -118,6 +119,36 @@ TEST_F(PlanCommandTest, TracesArePlannedFor) {
   EXPECT_THAT(run.out, AllOf(HasSubstr("its first 2 requests"), HasSubstr("--trace " + trace)));
 }
 
+TEST_F(PlanCommandTest, CommandsAreAsAShellReadsThem) {
+  const std::string model = Path("my --model's");
+  std::filesystem::create_directory(model);
+  std::filesystem::copy_file(Path("config.json"), model + "/config.json");
+  const ToolRun run = RunTool({"plan", model, "--rate", "4", "--input-tokens", "200:400",
+                               "--output-tokens", "50:100", "--slo", "ttft=1s", "--hardware",
+                               BATON_SOURCE_DIR "/deploy/hardware/h100-sxm-80gb.json"});
+  EXPECT_EQ(run.exit, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("  baton serve '" + folder_.path() +
+                                 R"(/my --model'\''s' --mode unified --decode 1)"));
+}
+
+TEST_F(PlanCommandTest, RefusesWhatItWouldNotFollow) {
+  const auto error = [&](const Arguments& more) {
+    Arguments arguments = {"--slo", "ttft=1s"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const ToolRun run = Plan(arguments);
+    EXPECT_EQ(run.exit, 2) << run.out;
+    return run.err;
+  };
+  EXPECT_THAT(error({"--concurrency", "4", "--burstiness", "0.1"}), HasSubstr("without --rate"));
+  EXPECT_THAT(error({"--rate", "4", "--time-scale", "2"}), HasSubstr("without --trace"));
+  EXPECT_THAT(error({"--rate", "4", "--trace-block-tokens", "9"}), HasSubstr("without --trace"));
+  EXPECT_THAT(error({"--rate", "4", "--class-boundary", "9"}), HasSubstr("no such flag"));
+  EXPECT_THAT(error({"--rate", "4", "--shared-prefixes", "9"}), HasSubstr("no such flag"));
+  EXPECT_THAT(error({"--rate", "4", "--shared-prefix-skew", "1"}), HasSubstr("no such flag"));
+  EXPECT_THAT(error({"--rate", "4", "--tensor-parallel-size", "3"}), HasSubstr("a power of two"));
+  EXPECT_THAT(error({"--rate", "4", "--tensor-parallel-size", "64"}), HasSubstr("a machine has 8"));
+}
+
 TEST_F(PlanCommandTest, RefusesWhatItCannotAnswer) {
   const auto error = [&](const Arguments& arguments, int exit = 2) {
     const ToolRun run = Plan(arguments);
@@ -142,6 +173,9 @@ TEST_F(PlanCommandTest, RefusesWhatItCannotAnswer) {
         {"plan", folder_.path(), "--rate", "5", "--slo", "ttft=1s", "--hardware", hardware});
   };
   EXPECT_THAT(with(Path("absent")).err, HasSubstr("cannot read the hardware file"));
+  EXPECT_EQ(with(Path("absent")).exit, 2);
+  EXPECT_THAT(with(File("empty.json", "")).err, HasSubstr("baton.hardware/1"));
+  EXPECT_THAT(with(folder_.path()).err, HasSubstr("expected a file"));
   EXPECT_THAT(with(File("bad.json", "{}")).err, HasSubstr("baton.hardware/1"));
   EXPECT_EQ(with(Path("bad.json")).exit, 2);
   EXPECT_EQ(RunTool({"plan", Path("nowhere"), "--rate", "5", "--slo", "ttft=1s", "--hardware",
