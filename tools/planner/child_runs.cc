@@ -111,10 +111,12 @@ absl::StatusOr<std::vector<std::vector<std::string>>> RunTogether(
 }
 
 absl::StatusOr<ScratchFolder> ScratchFolder::Make() {
-  std::string path = (std::filesystem::temp_directory_path() / "baton-plan-XXXXXX").string();
-  if (mkdtemp(path.data()) == nullptr) {
+  std::error_code error;
+  const std::filesystem::path place = std::filesystem::temp_directory_path(error);
+  std::string path = (place / "baton-plan-XXXXXX").string();
+  if (error || mkdtemp(path.data()) == nullptr) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("cannot make the folder ", path, "; set TMPDIR to one that can be written"));
+        "cannot make a folder for what is measured; set TMPDIR to one that can be written");
   }
   return ScratchFolder(path);
 }
