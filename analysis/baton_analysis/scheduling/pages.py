@@ -153,29 +153,29 @@ def _longest(setting: dict, name: str) -> str:
 
 
 def rule_table(found: dict) -> str:
-    rows, candidates = [], {}
-    for setting in found["settings"]:
-        if not pressed(setting):
-            continue
-        for name, judged in verdicts(setting).items():
-            candidates.setdefault(name, []).append(judged["holds"])
+    rows, kept = [], {}
+    pressing = [setting for setting in found["settings"] if pressed(setting)]
+    for setting in pressing:
+        for name, candidate, judged in verdicts(setting):
+            kept[candidate] = kept.get(candidate, 0) + judged["holds"]
             cells = []
             for base in judged["against"].values():
                 cells.append(f"{_mark(base['mean_below'])} {percent(*base['mean'])}; "
                              f"{_mark(base['p99_not_above'])} {percent(*base['p99'])}")
             cells += ["–"] * (2 - len(cells))
             rows.append([setting["name"], name, *cells, "holds" if judged["holds"] else "fails"])
-    chosen = [name for name, holds in candidates.items() if all(holds)]
+    chosen = [candidate for candidate, times in kept.items() if times == len(pressing)]
     said = (f"It holds in every setting whose pool presses for: {', '.join(chosen)}." if chosen else
             "No policy keeps it in every setting whose pool presses, so the default stays `fcfs`.")
     return said + "\n\n" + markdown.table(
         ["setting", "policy", "against fcfs: mean; P99", "against past-future: mean; P99", "the rule"], rows)
 
 
-def verdicts(setting: dict) -> dict[str, dict]:
-    """Of the policies that may become the default: served ones with what a service can know."""
+def verdicts(setting: dict) -> list[tuple[str, str, dict]]:
+    """Of the policies that may become the default, which are served ones with what a service can know: how each is named
+    here, by what name it is known in every setting, and what is judged of it."""
     columns = [column for column in at_rule(setting)["columns"] if column["served"]]
-    judged = {}
+    judged = []
     for column in columns:
         if column["policy"] in BASES or column["predictor"] not in KNOWN:
             continue
@@ -184,7 +184,7 @@ def verdicts(setting: dict) -> dict[str, dict]:
             same = base["predictor"] in (column["predictor"], "off") or column["predictor"] == "off"
             if base["policy"] in BASES and base["predictor"] in KNOWN and same and base["policy"] not in others:
                 others[base["policy"]] = base["figures"]
-        judged[label(column)] = figures.verdict(column["figures"], others)
+        judged.append((label(column), _plain_label(column), figures.verdict(column["figures"], others)))
     return judged
 
 

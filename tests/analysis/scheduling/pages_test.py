@@ -32,6 +32,19 @@ class PagesTest(unittest.TestCase):
         self.assertIn("the default stays `fcfs`", pages.rule_table(study(tail)))
         self.assertIn("✗ +99.", pages.rule_table(study(tail)))
 
+    def test_what_is_tuned_to_another_value_elsewhere_is_the_same_policy(self):
+        good, bad = (study({**column("remaining", "learnt", 80, p99), "given": given})
+                     for p99, given in ((900, 0.1), (2000, 0.01)))
+        found = {**good, "settings": [*good["settings"], *bad["settings"]]}
+        self.assertIn("stays `fcfs`", pages.rule_table(found))
+        both = {**good, "settings": 2 * good["settings"]}
+        self.assertIn("presses for: remaining, learnt.", pages.rule_table(both))
+
+    def test_who_was_not_judged_in_every_setting_does_not_hold_in_every_setting(self):
+        file = study(column("remaining", "file", 80, 900))
+        found = {**file, "settings": [*file["settings"], *study(column("ema", "off", 1, 1, served=False))["settings"]]}
+        self.assertIn("stays `fcfs`", pages.rule_table(found))
+
     def test_the_rule_looks_at_past_future_with_the_same_predictor(self):
         found = study(column("past-future", "learnt", 70, 900), column("past-future", "oracle", 1, 1),
                       column("remaining", "learnt", 80, 900))
