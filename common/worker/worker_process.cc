@@ -41,13 +41,20 @@ constexpr auto kLastWords = std::chrono::seconds(2);
 // Watch streams are still open then; a router takes their end as the end of the worker.
 constexpr auto kShutdownGrace = std::chrono::milliseconds(100);
 
+// Prefill workers know nothing of ends, so there is nothing to choose by, and no line to choose
+// from.
+WorkerFlags WithPolicyOfRole(WorkerFlags flags, WorkerRole role) {
+  if (role == WorkerRole::kPrefill) flags.engine.policy = PolicyFlag::kFcfs;
+  return flags;
+}
+
 // A worker between its start and its end. Members are destroyed in the order that their threads
 // need: server, services, core (which stops the engine), engine, model.
 class Worker final {
  public:
   Worker(const WorkerRoleSpec& spec, const WorkerFlags& flags)
       : spec_(spec),
-        flags_(flags),
+        flags_(WithPolicyOfRole(flags, spec.role)),
         registry_(
             {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
              .model_name = ServedModelName(flags)}),
@@ -75,7 +82,7 @@ class Worker final {
   [[noreturn]] void Die();
 
   const WorkerRoleSpec& spec_;
-  const WorkerFlags& flags_;
+  const WorkerFlags flags_;
   const base::SteadyClock clock_;
   MetricsRegistry registry_;
   LoadProgressLog progress_;

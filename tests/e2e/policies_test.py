@@ -36,6 +36,9 @@ class SameAnswersTest(unittest.TestCase):
             answers = cluster.generate(cls.made, "--chat", concurrency=32)
             rows = logs_of(cluster, [request["request_id"] for request in cls.made])
             cluster.assert_nothing_held()
+            for worker in cluster.prefill:
+                shown = worker.metrics()
+                assert shown.sum("baton_config_info", policy="fcfs") == 1, "a prefill worker knows nothing to choose by"
             return told(answers), rows, cluster.decode[0].metrics()
 
     def check(self, policy, prefill, *flags):

@@ -79,9 +79,9 @@ void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker
   const bool decode = kind == WorkerKind::kDecode;
   WorkerSetup how = setup_.worker;
   how.reports_prefixes = LooksAtPrompts(setup_.routing) || setup_.local_prefill_below > 0;
-  // Prefill workers see no ends to learn from, and set nothing aside for them.
-  if (!decode) how.foreseer = Foreseer::kOff;
-  if (!decode && how.baseline.has_value()) {
+  // As served, prefill workers see no ends to learn from or to decide by, and set nothing aside.
+  if (!decode) {
+    how.foreseer = Foreseer::kOff;
     how.baseline.reset();
     how.scheduler.policy = kFcfsPolicy;
   }

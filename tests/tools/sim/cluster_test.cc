@@ -69,6 +69,25 @@ TEST(ClusterTest, TimesOfAHandoffAreThoseAddedUpByHand) {
   EXPECT_EQ(outcome.handoff_bytes, 16'000);
 }
 
+TEST(ClusterTest, PrefillWorkersAreFirstComeFirstServedUnderEveryPolicy) {
+  ClusterSetup setup = Tiny();
+  setup.prefill_workers = 1;
+  setup.workers = 8;
+  setup.worker.scheduler.max_num_seqs = 2;
+  std::vector<SimRequest> requests;
+  for (int i = 0; i < 12; ++i) requests.push_back(Asked(i, 40, 1));
+  const ClusterOutcome by_age = Simulate(setup, requests);
+  Policy& policy = setup.worker.scheduler.policy;
+  policy.chooses = true;
+  policy.starts_before = [](const SequenceView& a, const SequenceView& b, const PolicyMoment&) {
+    return CameBefore(b, a);
+  };
+  const ClusterOutcome youngest_first = Simulate(setup, requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(youngest_first.requests[i].first_token, by_age.requests[i].first_token) << i;
+  }
+}
+
 TEST(ClusterTest, APromptAheadOfItsPlaceIsComputedWhileOthersDecode) {
   // At the prefill worker at 1 ms, computed at 12, told at 13. The place is asked for at 12, given
   // at 13 and heard of at 14; a block goes in 16 ms and is committed at 31, as when it is the other
