@@ -36,8 +36,8 @@ absl::Status CheckRead(const Setting& setting, const std::vector<std::string>& p
 void BindPolicySettings(FlagSet* set, const std::string& group, PolicySettings* flags,
                         std::function<std::vector<std::string>()> policies) {
   set->Add(With(DoubleFlag("policy-quantile", &flags->quantile, {.min = 0.5, .max = 0.99}), group,
-                "past-future: the quantile of what remains of each sequence that has to fit the "
-                "KV cache; more is more careful"));
+                "past-future: the quantile of the KV that all sequences are foreseen to hold "
+                "together, which has to fit the cache; more is more careful"));
   set->Add(With(DoubleFlag("policy-gamma", &flags->gamma, {.min = 1e-6, .max = 10}), group,
                 "remaining, boost: from shortest first (towards 0) to first come, first served "
                 "(large), in 1/token"));
