@@ -26,12 +26,14 @@ import tempfile
 import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "analysis"))
+from baton_analysis import intervals  # noqa: E402
+
 # An 8B model of 16-bit weights on an H100 SXM, reckoned from its data sheet: 16 GB of weights and 131072 bytes
 # of K and V per token at 80 % of 3.35 TB/s; 16 GFLOP per token at 55 %, and 524288 FLOP per product of a query
 # with a key at 40 %, of 989 TFLOP/s; a millisecond per step and 4 us per row of the host.
 COST = {"step": 7000, "row": 4, "prompt_token": 29.5, "kv_token": 0.0489, "attention_product": 0.00132}
 KV_TOKENS = 400_000  # what 80 GB leave beside the weights
-T975 = {2: 12.71, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
 
 
 class Mix:
@@ -92,7 +94,7 @@ def simulate(bin_dir, cost, trace, flags):
 def cell(values, digits=1):
     text = f"{statistics.fmean(values):.{digits}f}"
     if len(values) > 1:
-        text += f" ± {T975[len(values)] * statistics.stdev(values) / math.sqrt(len(values)):.{digits}f}"
+        text += f" ± {intervals.half(values):.{digits}f}"
     return text
 
 

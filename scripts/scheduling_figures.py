@@ -6,10 +6,13 @@ logarithms, and the 95 % interval of that mean by Student's t.
 """
 
 import math
+import pathlib
 import statistics
+import sys
 
-# Two-sided 95 % quantiles of Student's t, by degrees of freedom.
-T95 = (12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.20, 2.18, 2.16, 2.14, 2.13)
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "analysis"))
+from baton_analysis import intervals  # noqa: E402
+
 LATENCIES = ("ttft", "tpot", "e2e")
 FIGURES = tuple(f"{name}_{what}" for name in LATENCIES for what in ("mean", "p50", "p99"))
 
@@ -65,8 +68,7 @@ def interval(ratios):
     mean = statistics.fmean(logs)
     if len(logs) < 2:
         return math.exp(mean), None, None
-    t = T95[min(len(logs) - 1, len(T95)) - 1]
-    half = t * statistics.stdev(logs) / math.sqrt(len(logs))
+    half = intervals.half(logs)
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 

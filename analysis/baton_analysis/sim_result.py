@@ -2,8 +2,8 @@
 
 import json
 from dataclasses import dataclass, field
-from math import sqrt
 
+from baton_analysis import intervals
 from baton_analysis.errors import InputError
 
 SCHEMA = "baton.sim/1"
@@ -11,9 +11,6 @@ SCHEMA = "baton.sim/1"
 NOT_COMPARED = ("policy", "routing", "runs", "seed", "json", "plots")
 # Which setting is the axis where several differ: the first of these, else any one that is a number.
 AXES = ("rate", "concurrency", "time-scale")
-# Of Student's t, for 1 to 30 degrees of freedom: 97.5 % of it is below. Beyond, its limit is near enough.
-T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
-        2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)
 
 
 @dataclass
@@ -34,13 +31,7 @@ class Case:
 
     def half(self, *path) -> float:
         """Half of a 95 % interval of the mean; 0 of a single run."""
-        values = self.each(*path)
-        if len(values) < 2:
-            return 0.0
-        mean = sum(values) / len(values)
-        variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-        t = T975[len(values) - 2] if len(values) <= len(T975) + 1 else 1.96
-        return t * sqrt(variance / len(values))
+        return intervals.half(self.each(*path))
 
     def spread(self, metric) -> list[float]:
         """The distribution of a latency at `shares`: the mean over the runs."""

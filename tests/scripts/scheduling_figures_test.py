@@ -53,8 +53,8 @@ class FiguresTest(unittest.TestCase):
         mean, low, high = figures.interval([1, 4])
         self.assertAlmostEqual(mean, 2)
         self.assertAlmostEqual(low * high, 4)
-        # Logarithms 0 and 1.386: deviation .980, over √2 .693, times 12.71.
-        self.assertAlmostEqual(math.log(high / 2), 12.71 * math.log(2))
+        # Logarithms 0 and 1.386: deviation .980, over √2 .693, times 12.706.
+        self.assertAlmostEqual(math.log(high / 2), 12.706 * math.log(2))
         self.assertEqual(figures.interval([1, 1, 1]), (1, 1, 1))
         self.assertEqual(figures.interval([3])[1:], (None, None))
 

@@ -1,24 +1,18 @@
 """Means over seeds with intervals, differences seed by seed, and the rule that chooses the default policy."""
 
-import math
 import statistics
+
+from baton_analysis import intervals
 
 # What is kept of a run, by its place in what `baton sim --json` says of it.
 FIGURES = ("ttft_ms.mean", "ttft_ms.p50", "ttft_ms.p99", "ttft_ms.max", "tpot_ms.mean", "tpot_ms.p99", "e2e_ms.mean",
            "e2e_ms.p50", "e2e_ms.p99", "e2e_ms.max", "completed", "refused", "output_throughput", "request_goodput",
            "goodput_share", "preemptions", "kv_use_p50", "kv_use_p95", "wasted_share")  # yapf: disable
 
-# 97.5 % of Student's t is below, by degrees of freedom from 1.
-_T975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
-
 
 def interval(values: list[float]) -> tuple[float, float]:
     """Mean and half a 95 % interval of it; 0 of one value."""
-    if len(values) < 2:
-        return values[0], 0.0
-    degrees = len(values) - 1
-    t = _T975[degrees - 1] if degrees <= len(_T975) else 1.96 + 2.5 / degrees
-    return statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
+    return statistics.mean(values), intervals.half(values)
 
 
 def relative(values: list[float], base: list[float]) -> tuple[float, float]:
