@@ -31,8 +31,8 @@ void BindBatching(FlagSet* set, EngineFlags* flags) {
                 "plan the next step while one computes; auto: on a GPU"));
   set->Add(
       With(IntFlag("max-num-queued-reqs", &flags->max_num_queued_reqs, {.min = 1}), group,
-           "requests that may stand in a worker's line; routers that keep to their share of places "
-           "never fill it"));
+           "requests that may stand in a worker's line, beside --policy-line; routers that keep to "
+           "their share of places never fill it"));
 }
 
 void BindCache(FlagSet* set, EngineFlags* flags) {

@@ -11,7 +11,7 @@ namespace {
 // The queue's own bound never refuses: its places are counted per admitted sequence.
 constexpr size_t kNominalCapacity = 1;
 
-absl::Status Full(int32_t limit) {
+absl::Status Full(int64_t limit) {
   return MakeError(absl::StatusCode::kResourceExhausted,
                    {.reason = Reason::kFull, .values = {{"limit", absl::StrCat(limit)}}},
                    absl::StrCat("the worker's queue holds its limit of ", limit,
@@ -20,7 +20,7 @@ absl::Status Full(int32_t limit) {
 
 }  // namespace
 
-CommandGate::CommandGate(const SequenceLimits& limits, int32_t max_queued)
+CommandGate::CommandGate(const SequenceLimits& limits, int64_t max_queued)
     : limits_(limits), max_queued_(max_queued), queue_(kNominalCapacity) {}
 
 absl::StatusOr<SequenceId> CommandGate::Admit(SequenceSpec spec) {

@@ -31,7 +31,7 @@ struct Command {
 class CommandGate {
  public:
   // `max_queued` bounds the sequences that were admitted and did not start yet.
-  CommandGate(const SequenceLimits& limits, int32_t max_queued);
+  CommandGate(const SequenceLimits& limits, int64_t max_queued);
 
   absl::StatusOr<SequenceId> Admit(SequenceSpec spec);
   void CommitImport(SequenceId sequence, SampledToken first);
@@ -59,7 +59,7 @@ class CommandGate {
   void Send(bool Sent::*once, Command command);
 
   const SequenceLimits limits_;
-  const int32_t max_queued_;
+  const int64_t max_queued_;
   base::BoundedQueue<Command> queue_;
   mutable base::Mutex mutex_;
   std::map<SequenceId, Sent> live_ ABSL_GUARDED_BY(mutex_);

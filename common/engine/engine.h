@@ -99,7 +99,7 @@ struct EngineOptions {
   bool enable_prefix_caching = true;
   base::Duration prefill_batch_wait{};  // how long a prefill batch may wait to fill
   Policy policy = kFcfsPolicy;
-  int32_t max_num_queued_reqs = 256;  // reservation line and local queue
+  int32_t max_num_queued_reqs = 256;  // reservation line and local queue, beside the policy's line
   std::vector<TokenId> eos_ids;       // the model's EOS set
   int32_t vocab_size = 0;             // ids outside [0, vocab_size) are refused
   // What ends with a token, by id, as common/base/token_boundary.h says; empty where no tokenizer

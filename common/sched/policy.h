@@ -78,6 +78,8 @@ struct Policy {
   // in beyond those that can run, so that there is a choice.
   bool chooses = false;
   PolicySettings settings;
+
+  int32_t line() const { return chooses ? settings.line : 0; }
 };
 
 // First come, first served; the youngest yields.

@@ -178,7 +178,7 @@ SchedulerFigures Scheduler::figures() const {
 // long ones.
 int32_t Scheduler::Places() const {
   const auto here = static_cast<int32_t>(running_.size() + reserved_.size() + waiting_.size());
-  const int32_t line = options_.policy.chooses ? options_.policy.settings.line : 0;
+  const int32_t line = options_.policy.line();
   if (short_of_blocks_) {
     const auto placed = static_cast<int32_t>(running_.size() + reserved_.size());
     return std::max(here, placed + line);

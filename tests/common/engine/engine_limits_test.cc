@@ -148,6 +148,22 @@ TEST(EngineLimitsTest, MaxNumQueuedReqs) {
   EXPECT_EQ(Refusal(&harness, MakeSpec(4, 5, 4)), Reason::kNone);
 }
 
+TEST(EngineLimitsTest, TheLineThatAPolicyChoosesFromHasRoomBesideTheQueue) {
+  auto options = Defaults();
+  options.engine.max_num_queued_reqs = 2;
+  options.engine.max_num_seqs = 1;
+  options.engine.policy.chooses = true;
+  options.engine.policy.settings.line = 3;
+  EngineHarness harness(options);
+  harness.control().Pause();
+  std::vector<SequenceId> ids = {harness.Admit(MakeSpec(4, 5, 0))};
+  ASSERT_TRUE(harness.PollUntil([](const EngineFigures& f) { return f.running == 1; }));
+  for (int i = 1; i <= 5; ++i) ids.push_back(harness.Admit(MakeSpec(4, 5, i)));
+  EXPECT_EQ(ReasonOf(harness.engine().Admit(MakeSpec(4, 5, 6)).status()), Reason::kFull);
+  harness.control().Resume();
+  for (const SequenceId id : ids) EXPECT_TRUE(harness.RunUntilOver(id));
+}
+
 TEST(EngineLimitsTest, AFullReservationLineRefuses) {
   auto options = Defaults();
   options.engine.max_num_queued_reqs = 2;
