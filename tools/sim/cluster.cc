@@ -159,9 +159,17 @@ absl::StatusOr<ClusterOutcome> Cluster::Run() {
 absl::Status Cluster::RunUntilAllOver() {
   while (!lives_.all_over()) {
     if (timeline_.RunNext() && timeline_.now() - lives_.last_progress() <= kStandstill) continue;
-    return absl::InternalError(
-        absl::StrCat("a defect of the simulation: ", lives_.num_left(), " of ", requests_.size(),
-                     " requests stand still after ", Since(lives_.last_progress()), " s"));
+    const std::string still =
+        absl::StrCat(lives_.num_left(), " of ", requests_.size(), " requests stand still after ",
+                     Since(lives_.last_progress()), " s");
+    if (setup_.elastic) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          still,
+          ": elastic workers, each full of requests whose prompts the other was to compute, "
+          "wait for each other's places; give them more by --max-num-seqs and "
+          "--kv-cache-tokens"));
+    }
+    return absl::InternalError(absl::StrCat("a defect of the simulation: ", still));
   }
   return absl::OkStatus();
 }

@@ -361,6 +361,11 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   worker.forced_lengths = flags.forced_lengths;
   SchedulerOptions& scheduler = worker.scheduler;
   BATON_ASSIGN_OR_RETURN(worker.baseline, BaselineNamed(policy));
+  if (worker.baseline && flags.elastic) {
+    // Prefill workers have no baseline, and these are both in one.
+    return UsageError(absl::StrCat("--policy ", policy, " with --elastic"),
+                      "each is an experiment of its own", "only one of them");
+  }
   if (worker.baseline) {
     scheduler.policy = worker.baseline->policy;
   } else {

@@ -234,6 +234,9 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(error({"--rate", "5", "--handoff-timing", "at-once"}), HasSubstr("--prefill 1"));
   EXPECT_THAT(error({"--rate", "5", "--handoff-timing", "expected", "--elastic", "--prefill", "1"}),
               HasSubstr("only one of them"));
+  EXPECT_THAT(
+      error({"--rate", "5", "--policy", "fcfs,static-batch", "--elastic", "--prefill", "1"}),
+      HasSubstr("--policy static-batch with --elastic"));
   EXPECT_THAT(error({"--rate", "5", "--routing", "best"}), HasSubstr("unknown routing 'best'"));
   EXPECT_THAT(error({"--rate", "5", "--shared-prefixes", "9"}),
               HasSubstr("--shared-prefix-tokens"));
