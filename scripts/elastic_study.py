@@ -36,6 +36,11 @@ COST = {"step": 7000, "row": 4, "prompt_token": 29.5, "kv_token": 0.0489, "atten
 KV_TOKENS = 400_000  # what 80 GB leave beside the weights
 
 
+def refuse(why):
+    print(f"elastic_study: {why}", file=sys.stderr)
+    sys.exit(2)
+
+
 class Mix:
     """Lengths of requests, drawn with the generator that is given."""
 
@@ -48,9 +53,14 @@ class Mix:
 
     @classmethod
     def of_trace(cls, path):
-        with open(path, newline="") as rows:
-            pairs = [(int(r["ContextTokens"]), int(r["GeneratedTokens"])) for r in csv.DictReader(rows)]
-        return cls(path.stem, [(p, a) for p, a in pairs if p + a <= 8000 and a > 0])
+        try:
+            with open(path, newline="") as rows:
+                pairs = [(int(r["ContextTokens"]), int(r["GeneratedTokens"])) for r in csv.DictReader(rows)]
+        except (OSError, KeyError, ValueError, TypeError) as error:
+            refuse(f"{path} is no trace: {error!r}; expected the columns ContextTokens and GeneratedTokens; --traces names "
+                   "the folder of the Azure traces of 2023")
+        pairs = [(p, a) for p, a in pairs if p + a <= 8000 and a > 0]
+        return cls(path.stem, pairs) if pairs else refuse(f"{path} has no request of at most 8000 tokens with an answer")
 
     @classmethod
     def lognormal(cls, name, prompt, answer, sigma):
@@ -267,6 +277,10 @@ def main():
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time")
     parser.add_argument("--out", type=pathlib.Path, help="all figures of all runs, as JSON")
     args = parser.parse_args()
+    if args.seconds < 1 or args.jobs < 1:
+        parser.error("expected --seconds and --jobs from 1")
+    if not (args.bin / "baton").is_file():
+        refuse(f"no program {args.bin / 'baton'}; build it, or name its folder by --bin")
     with tempfile.TemporaryDirectory() as folder:
         study = Study(args, folder)
         {"roles": roles, "timing": timing, "rates": rates}[args.question](study)

@@ -295,11 +295,16 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, help="JSON of all figures")
     options = parser.parse_args()
     options.binary = str(options.bin / "baton")
+    for what, given in (("--policies", options.policies), ("--loads", options.loads)):
+        if len(set(given)) < len(given):
+            parser.error(f"{what} names one twice: {','.join(map(str, given))}; expected each once")
     if not options.policies or not options.loads or min(options.loads) <= 0 or min(options.rounds, options.seconds) < 1 \
             or options.step_ms < 0:
         parser.error("expected a policy, loads above 0, rounds and seconds from 1, and --step-ms from 0")
     if options.pool < MAX_TOKENS + 128:
         parser.error(f"--pool is {options.pool}; expected at least {MAX_TOKENS + 128}, the longest answer and its prompt")
+    if not os.access(options.binary, os.X_OK):
+        parser.error(f"no program {options.binary}; build it, or name its folder by --bin")
     with contextlib.ExitStack() as stack:
         folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="baton-scheduling-")))
         services = [stack.enter_context(Service(name, options, folder)) for name in options.policies]

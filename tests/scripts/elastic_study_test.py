@@ -48,6 +48,25 @@ class ElasticStudyTest(unittest.TestCase):
         self.assertIn("| 60.0 ± 0.0 | 90.0 ± 0.0 | 50 ± 0 | 4 ± 0 |", rows[0])
         self.assertEqual(len(json.loads(out.read_text())), 6 * 6 * 2)
 
+    def test_says_what_is_missing_and_where(self):
+        (self.folder / "code.csv").write_text("a,b\n1,2\n")
+        done = self.run_study("roles")
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertRegex(done.stderr, r"code\.csv.*ContextTokens.*--traces")
+        self.assertNotIn("Traceback", done.stderr)
+        (self.folder / "code.csv").write_text(TRACE.splitlines()[0])
+        self.assertIn("code.csv has no request", self.run_study("roles").stderr)
+        (self.folder / "code.csv").unlink()
+        done = self.run_study("roles")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"code\.csv.*--traces")
+        (self.folder / "code.csv").write_text(TRACE)
+        (self.folder / "baton").unlink()
+        done = self.run_study("roles")
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, "no program .*--bin")
+        self.assertEqual(self.run_study("roles", "--seconds", "0").returncode, 2)
+
     def test_one_seed_gives_equal_traces_to_all(self):
         mix = elastic_study.Mix("two", [(10, 3), (20, 4)])
         texts = []

@@ -3,6 +3,7 @@
 import json
 import math
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -111,6 +112,13 @@ class ServiceTest(unittest.TestCase):
         self.assertEqual({line["max_tokens"] for line in made[0]}, {service.MAX_TOKENS})
         self.assertEqual({line["max_tokens"] for line in made[1]}, set(service.OWN_LIMITS.values()))
         self.assertTrue(all(prompt.endswith("<|assistant|>") for prompt in one))
+
+    def test_what_is_named_twice_is_refused_before_anything_is_served(self):
+        for flags in (["--policies", "fcfs,boost,fcfs"], ["--loads", "0.7,0.70"]):
+            done = subprocess.run([sys.executable, "-B", ROOT / "scripts/scheduling_service.py", "--bin", "/absent", *flags],
+                                  capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual((done.returncode, done.stdout), (2, ""))
+            self.assertIn(f"{flags[0]} names one twice", done.stderr)
 
 
 if __name__ == "__main__":
