@@ -12,6 +12,7 @@ nothing else.
 
 import argparse
 import json
+import os
 import pathlib
 import statistics
 import subprocess
@@ -32,9 +33,11 @@ class Service:
 
     def __init__(self, binary, model, log):
         flags = [f"--{name}={value}" for name, value in WORKER.items()]
+        # The router and the load have cores of their own: steps that share theirs are of no one length.
+        threads = max(1, len(os.sched_getaffinity(0)) - 2)
         self.process = subprocess.Popen(
             [binary, "serve", model, "--mode", "unified", "--decode", "1", "--port", "0", "--admin-port", "0",
-             "--http-port", "0", "--eos-log", "off", *flags],
+             "--http-port", "0", "--eos-log", "off", "--threads", str(threads), *flags],
             stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):
