@@ -55,7 +55,8 @@ absl::Status DecodeStream::Admit(const worker_pb::DecodeStart& start) {
   request_id_ = start.generation().request_id();
   admitted_at_ = core_->clock().Now();
   if (trace_ != nullptr) trace_->SetGeneration(start.generation());
-  return AdmitSequence(std::move(spec), ExtrasOf(start.generation()), [] {});
+  return AdmitSequence(std::move(spec), ExtrasOf(start.generation()),
+                       {.admitted = [] {}, .refused = [] {}});
 }
 
 void DecodeStream::OnRelease(const worker_pb::Release& release) {
@@ -64,6 +65,8 @@ void DecodeStream::OnRelease(const worker_pb::Release& release) {
     if (ended_ || release_) return;
     release_ = FinishReasonFromProto(release.cause());
   }
+  // Its guide is still being compiled.
+  if (!sequence().valid()) return End(absl::CancelledError("released before it began"));
   core_->engine().Cancel(sequence());
 }
 
@@ -121,13 +124,21 @@ void DecodeStream::On(const StateEvent& event) {
 
 void DecodeStream::On(const BlocksReadyEvent&) {}
 
+void DecodeStream::On(const ScoresEvent& event) {
+  worker_pb::DecodeResponse response;
+  ScoresToProto({event.first_index, event.scores}, response.mutable_scores());
+  Send(std::move(response));
+}
+
 void DecodeStream::On(const TokenEvent& event) {
   core_->probe().TokenSampled(event.token, eos_policy_);
   if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   last_signal_ = event.token.eos;
+  AwaitStarted();
   PlacedToken token{event.index, event.token, event.unix_time};
   if (!predict_) token.token.end.reset();
   if (local_prefill_ && event.index == first_index_) {
+    base::Failpoint("started");
     return SendStarted(token, event.cached_tokens);
   }
   base::Failpoint("decoding");
@@ -137,6 +148,7 @@ void DecodeStream::On(const TokenEvent& event) {
 }
 
 void DecodeStream::On(const FinishedEvent& event) {
+  AwaitStarted();
   FinishReason reason = event.reason;
   bool ended = false;
   {
@@ -178,22 +190,29 @@ void DecodeStream::OnCommitted(const PushCommitment& commitment) {
   }
   if (ticket) receiver_->Void(*ticket);
   if (trace_ != nullptr) trace_->CloseReceive(commitment.block_count, commitment.byte_count);
-  // Started goes out before the engine knows of the commit, so that no token and no end can
-  // overtake it. The engine takes over at its next step; should it have revoked the blocks
-  // meanwhile, its RevokedEvent ends the stream.
   PlacedToken first{commitment.first_index, commitment.first_token, commitment.unix_time};
   // The prefill worker has an estimate from a file only; here lengths are learnt, too.
   if (!first.token.end) first.token.end = core_->Foresee(length_class_, first.index + 1);
   if (!predict_ || first.token.natural_end) first.token.end.reset();
+  SampledToken for_engine = first.token;
+  // To the predictor here the products of another probe would mean something else.
+  if (commitment.probe_digest != core_->identity().probe_digest) for_engine.probe.clear();
+  base::Failpoint("started");
+  // The engine is told of the commit first, so that whatever the router sends because of Started
+  // finds the blocks in the prefix cache. No token and no end overtakes Started, for their events
+  // wait for this lock. Should the engine have revoked the blocks meanwhile, its RevokedEvent ends
+  // the stream.
+  base::MutexLock lock(&started_mutex_);
+  core_->engine().CommitImport(sequence(), std::move(for_engine));
   SendStarted(first, cached_tokens);
   reservation->Accept();
-  // To the predictor here the products of another probe would mean something else.
-  if (commitment.probe_digest != core_->identity().probe_digest) first.token.probe.clear();
-  core_->engine().CommitImport(sequence(), std::move(first.token));
+}
+
+void DecodeStream::AwaitStarted() {
+  if (!local_prefill_) base::MutexLock lock(&started_mutex_);
 }
 
 void DecodeStream::SendStarted(const PlacedToken& token, int32_t cached_tokens) {
-  base::Failpoint("started");
   worker_pb::DecodeResponse response;
   worker_pb::DecodeStarted* started = response.mutable_started();
   TokenToProto(token, extras_, started->mutable_token());

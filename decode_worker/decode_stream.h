@@ -38,12 +38,15 @@ class DecodeStream final
   void On(const RefusedEvent& event);
   void On(const StateEvent& event);
   void On(const BlocksReadyEvent& event);
+  void On(const ScoresEvent& event);
   void On(const TokenEvent& event);
   void On(const FinishedEvent& event);
   void On(const RevokedEvent& event);
   void On(const DetachEvent& event);
 
   void OnCommitted(const PushCommitment& commitment);
+  // Waits while a commit is passed on and Started sent, which takes microseconds.
+  void AwaitStarted();
   void SendStarted(const PlacedToken& token, int32_t cached_tokens);
   void WatchSilence(base::Duration delay);
   void CheckSilence();
@@ -62,6 +65,8 @@ class DecodeStream final
   int32_t prefix_tokens_ = 0;  // tokens of the prompt and the generated ones
   base::Instant admitted_at_{};
   EosSignal last_signal_;  // of the last token; only used by the event router
+
+  base::Mutex started_mutex_;  // held from the commit's way to the engine until Started is sent
 
   std::shared_ptr<Reservation> reservation_ ABSL_GUARDED_BY(mutex_);  // shared with its push
   std::optional<Ticket> ticket_ ABSL_GUARDED_BY(mutex_);              // while it is valid

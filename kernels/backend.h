@@ -20,6 +20,8 @@
 
 namespace baton::kernels {
 
+struct QuantizedTensor;
+
 // Memory of a device, freed with the object. It is 64-byte aligned, and its contents are undefined
 // until something is written.
 class Buffer {
@@ -37,6 +39,8 @@ class PackedWeight {
   virtual int64_t out() const = 0;
   virtual int64_t in() const = 0;
   virtual size_t bytes() const = 0;
+  // Whether PackQuantized made it. Its rows cannot be read back as embeddings.
+  virtual bool quantized() const { return false; }
 };
 
 // The rows and columns of a weight that one tensor-parallel rank keeps; the whole by default.
@@ -155,6 +159,8 @@ struct BackendInfo {
   // ids, before the step that draws them has ended; at most two steps are between BeginStep and
   // EndStep. Otherwise a step ends before the next begins.
   bool keeps_last_tokens = false;
+  // Whether PackQuantized works.
+  bool packs_quantized = false;
   std::string numerics() const {
     return std::string(Name(device)) + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" +
            matmul + "/attn" + std::to_string(attention_version) +
@@ -204,6 +210,10 @@ class Backend {
   // INVALID_ARGUMENT for a shard outside the weight.
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                              const Shard& shard) = 0;
+  // The same for a projection of small integers, which keeps its size. UNIMPLEMENTED on a backend
+  // whose info().packs_quantized is not set; INVALID_ARGUMENT as ResolveShard and GroupOfShard say.
+  virtual absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
+                                                                      const Shard& shard) = 0;
   // Brings a vector (the weight of a norm, a bias) to the device as fp32.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) = 0;
   // Brings an embedding table [vocab, hidden] to the device in the compute dtype, for Embed.

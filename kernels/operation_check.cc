@@ -41,6 +41,8 @@ int64_t OperationCheck::Embed(const Buffer& table, Matrix out) const {
 
 void OperationCheck::EmbedFromPacked(const PackedWeight& weight, Matrix out) const {
   CheckEmbedded(out, rows_.tokens);
+  BATON_CHECK(!weight.quantized()) << "embeddings from a weight of " << weight.out() << " x "
+                                   << weight.in() << " that is quantized";
   BATON_CHECK(out.cols == weight.in())
       << "embeddings of " << out.cols << " from rows of " << weight.in();
 }

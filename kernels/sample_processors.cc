@@ -45,6 +45,23 @@ void MaskIds(std::span<const int32_t> ids, std::span<float> logits) {
   }
 }
 
+void KeepAllowed(std::span<const uint32_t> allowed, std::span<float> logits) {
+  constexpr size_t kBits = 32;
+  const size_t known = std::min(logits.size(), allowed.size() * kBits);
+  for (size_t begin = 0; begin < known; begin += kBits) {
+    const uint32_t word = allowed[begin / kBits];
+    const auto some = logits.subspan(begin, std::min(kBits, known - begin));
+    if (word == 0) {
+      std::ranges::fill(some, kMasked);
+    } else if (word != ~uint32_t{0}) {
+      for (size_t bit = 0; bit < some.size(); ++bit) {
+        some[bit] = (word >> bit & 1) != 0 ? some[bit] : kMasked;  // without a branch
+      }
+    }
+  }
+  std::ranges::fill(logits.subspan(known), kMasked);
+}
+
 std::span<float> SampleProcessors::Writable(std::span<const float> raw) {
   if (!copied_) {
     processed_.assign(raw.begin(), raw.end());
@@ -72,6 +89,7 @@ void SampleProcessors::Penalise(const SampleRow& row, std::span<float> logits) {
   };
   for (const int32_t id : row.output) count_output(id);
   if (row.pending_output) count_output(row.pending_id);
+  for (const int32_t id : row.given) count_output(id);
   for (const int32_t id : seen_) {
     const int32_t count = counts_[id] >> 1;
     counts_[id] = 0;
@@ -110,7 +128,12 @@ std::span<const float> SampleProcessors::Process(const SampleRow& row, std::span
     MaskIds(row.banned_ids, logits);
     if (row.mask_stop_ids) MaskIds(row.stop_ids, logits);
   }
-  if (copied_ && AllMasked(processed_)) copied_ = false;
+  if (!row.allowed.empty()) KeepAllowed(row.allowed, Writable(raw));
+  if (copied_ && AllMasked(processed_)) {
+    copied_ = false;
+    if (!row.allowed.empty()) KeepAllowed(row.allowed, Writable(raw));
+    if (copied_ && AllMasked(processed_)) copied_ = false;
+  }
   return copied_ ? std::span<const float>(processed_) : raw;
 }
 

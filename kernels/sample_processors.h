@@ -14,11 +14,12 @@ namespace baton::kernels {
 class SampleProcessors {
  public:
   // Returns the processed logits: `raw` itself when the row asks for nothing, else a copy in
-  // scratch, valid until the next call. A masked id has -infinity. When the masks leave no id,
-  // `raw` is returned, because a request cannot ask for no token at all.
+  // scratch, valid until the next call. A masked id has -infinity. When the masks leave no id, the
+  // raw logits under `allowed` alone are returned: a request cannot ask for no token at all.
   std::span<const float> Process(const SampleRow& row, std::span<const float> raw);
 
-  // Returns the logits of the last Process with the row's EOS ids masked as well.
+  // Returns the logits of the last Process with the row's EOS ids masked as well. A row with
+  // `allowed` is never asked for that: where its grammar ends EOS has to be drawn.
   std::span<const float> MaskEos(const SampleRow& row, std::span<const float> raw);
 
  private:
@@ -38,6 +39,9 @@ void MaskIds(std::span<const int32_t> ids, std::span<float> logits);
 
 // Whether ids are ascending, each once, as the sets of a row are. The functions below take such.
 bool IsSet(std::span<const int32_t> ids);
+
+// Sets the logit of every id outside `allowed`, a bitmap as SampleRow has it, to -infinity.
+void KeepAllowed(std::span<const uint32_t> allowed, std::span<float> logits);
 
 bool Contains(std::span<const int32_t> set, int32_t id);
 

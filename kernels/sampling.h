@@ -24,9 +24,18 @@ struct SampleRow {
   std::span<const std::pair<int32_t, float>> logit_bias;
   float eos_bias = 0;                   // added to the logits of `eos_ids`; finite
   std::span<const int32_t> banned_ids;  // cannot be drawn: they would repeat an n-gram
+  // The only ids that can be drawn: bit id % 32 of word id / 32; ids beyond its words cannot.
+  // Empty: all can. Where the other masks leave none of them, these masks do not count.
+  std::span<const uint32_t> allowed;
 
   std::span<const int32_t> prompt;  // ids
   std::span<const int32_t> output;  // ids sampled so far, of all attempts
+  // Ids that follow `output` if this step draws them. A sequence may draw at several positions of a
+  // step; the first of these draws has none, and each further one has one more.
+  std::span<const int32_t> given;
+  // Whether this is one of several such draws. Which of them count is decided on the host, so what
+  // a device keeps of a slot (its last id, its penalty counts) stays as it was before them.
+  bool one_of_several = false;
   // One more id follows `output`: the last that `slot` drew, in a step whose tokens the host had
   // not seen when it planned this one. A device that keeps the last id of each slot reads it there;
   // for the others the runner sets `pending_id`.
@@ -48,8 +57,13 @@ struct SampleRow {
 
 // How many tokens stand before the one that is drawn.
 inline uint32_t SamplePosition(const SampleRow& row) {
-  return static_cast<uint32_t>(row.prompt.size() + row.output.size()) +
+  return static_cast<uint32_t>(row.prompt.size() + row.output.size() + row.given.size()) +
          (row.pending_output ? 1U : 0U);
+}
+
+// The number of the token that is drawn among those of the answer, counted from 1.
+inline int32_t SampleStep(const SampleRow& row) {
+  return static_cast<int32_t>(SamplePosition(row)) - static_cast<int32_t>(row.prompt.size()) + 1;
 }
 
 }  // namespace baton::kernels

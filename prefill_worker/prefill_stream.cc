@@ -69,12 +69,12 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
       core_, request.skip_blocks(), KvShapeFromProto(request.layout()),
       [self = shared_from_this()](const PushOutcome& outcome) { self->OnPushOver(outcome); });
   // No event comes before the push is open.
-  absl::Status admitted = AdmitSequence(std::move(spec), ExtrasOf(request.generation()), [&] {
-    sender_->Open(transport_, request.push_address(), *TicketFromProto(request.ticket()),
-                  trace_ == nullptr ? "" : trace_->OpenPush());
-  });
-  if (!admitted.ok()) sender_.reset();
-  return admitted;
+  const auto open = [this, address = request.push_address(),
+                     ticket = *TicketFromProto(request.ticket())] {
+    sender_->Open(transport_, address, ticket, trace_ == nullptr ? "" : trace_->OpenPush());
+  };
+  return AdmitSequence(std::move(spec), ExtrasOf(request.generation()),
+                       {.admitted = open, .refused = [this] { sender_.reset(); }});
 }
 
 void PrefillStream::LetGo(const absl::Status& status) {
@@ -105,6 +105,12 @@ void PrefillStream::On(const BlocksReadyEvent& event) {
     sender_->NoteComputed((event.blocks.back().ordinal + 1) * block_size);
   }
   sender_->Send(event.blocks, event.last ? event.last_block_tokens : block_size);
+}
+
+void PrefillStream::On(const ScoresEvent& event) {
+  worker_pb::PrefillResponse response;
+  ScoresToProto({event.first_index, event.scores}, response.mutable_scores());
+  Send(std::move(response));
 }
 
 void PrefillStream::On(const TokenEvent& event) {

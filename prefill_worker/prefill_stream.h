@@ -37,6 +37,7 @@ class PrefillStream final
   void On(const RefusedEvent& event);
   void On(const StateEvent& event);
   void On(const BlocksReadyEvent& event);
+  void On(const ScoresEvent& event);
   void On(const TokenEvent& event);
   void On(const FinishedEvent& event);
   void On(const DetachEvent& event);

@@ -7,7 +7,6 @@
 #include "common/base/status.h"
 #include "common/rpc/protocol_version.h"
 #include "router/openai/openai_error.h"
-#include "router/request/request_flow.h"
 
 namespace baton {
 namespace {
@@ -70,6 +69,11 @@ Router::Router(Parts parts)
       placer_(options_, directory_.get(), &probe_, clock_),
       admission_(options_, &placer_, directory_.get(), clock_,
                  [this] { return eos_log_ != nullptr && eos_log_->Congested(); }),
+      guides_(std::shared_ptr<const Tokenizer>(std::shared_ptr<void>(), model_->tokenizer.get()),
+              {.width = model_->config.vocab,
+               .eos_ids = model_->eos_ids(),
+               .compile_threads = 0,
+               .mask_threads = 0}),
       context_{.options = options_,
                .model = *model_,
                .clock = clock_,
@@ -82,7 +86,8 @@ Router::Router(Parts parts)
                .probe = &probe_,
                .registry = &registry_,
                .eos_log = eos_log_.get(),
-               .tracer = parts.tracer},
+               .tracer = parts.tracer,
+               .guides = &guides_},
       intake_(&context_),
       pool_(options_.text_threads > 0 ? options_.text_threads : WorkPool::DefaultThreads(),
             {.pieces = static_cast<size_t>(options_.max_num_queued_reqs),
@@ -240,7 +245,7 @@ void Router::Drain(base::Duration timeout) {
     if (http_ != nullptr) http_->BeginShutdown();
   }
   if (registry_.WaitEmpty(clock_->Now() + timeout)) return;
-  for (const auto& flow : registry_.All()) flow->EndByDrain();
+  for (const auto& request : registry_.All()) request->EndByDrain();
   // Each ends in its next event, which is this one.
   registry_.WaitEmpty(clock_->Now() + std::chrono::seconds(5));
 }

@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
+#include "common/guide/guide_compiler.h"
 #include "common/http/http_server.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
@@ -98,6 +99,7 @@ class Router final {
   std::shared_ptr<WorkerDirectory> directory_;
   Placer placer_;
   Admission admission_;
+  GuideCompiler guides_;
   FlowContext context_;
   RequestIntake intake_;
   WorkPool pool_;  // its last work may still read the context, and arrive at the intake

@@ -85,7 +85,8 @@ struct RouterOptions {
   int32_t max_num_queued_reqs = 1024;
   IgnoreEosRule ignore_eos = IgnoreEosRule::kWarn;
   Routing routing = Routing::kLoad;
-  int32_t local_prefill_below = 0;  // uncached tokens that decode workers prefill themselves
+  // Uncached tokens that decode workers prefill themselves; empty: by what either way would cost.
+  std::optional<int32_t> local_prefill_below = 0;
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts in flight
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
   int32_t text_threads = 0;                       // of the tokenizing pool; 0 = by the cores
@@ -100,7 +101,7 @@ struct RouterOptions {
 
   // Whether it matters to a placement what workers have in their prefix caches.
   bool looks_at_caches() const {
-    return ByPrefix(routing) || (local_prefill_below > 0 && !prefill_workers.empty());
+    return ByPrefix(routing) || (local_prefill_below != 0 && !prefill_workers.empty());
   }
 };
 

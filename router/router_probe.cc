@@ -102,7 +102,7 @@ void RouterProbe::RequestEnded(const RequestFigures& figures) {
   tenants_.RequestEnded(figures.tenant, figures.prompt_tokens, figures.output_tokens);
   if (figures.decoding) {
     registry_->histogram(Metric::kRequestTimePerOutputToken)
-        .Observe(base::Seconds(*figures.decoding) / (figures.output_tokens - 1));
+        .Observe(base::Seconds(*figures.decoding) / figures.decoding_gaps);
   }
   if (figures.natural_end_step) {
     registry_->histogram(Metric::kEosFirstNaturalPosition).Observe(*figures.natural_end_step);
@@ -156,7 +156,11 @@ void RouterProbe::Chosen(const Placement& placement, int64_t tokens, bool looked
 
 void RouterProbe::AttemptOpened(const Placement& placement) {
   const bool split = placement.prefill.has_value();
-  registry_->counter(Metric::kPdDecision, {split ? "split" : "local"}).Increment();
+  const std::string decision = split ? "split" : "local";
+  registry_->counter(Metric::kPdDecision, {decision}).Increment();
+  registry_
+      ->counter(Metric::kPdReason, {decision, std::string(SplitReasonName(placement.split.reason))})
+      .Increment();
   if (split && placement.prefill->view.facts.numerics != placement.decode.view.facts.numerics) {
     registry_->counter(Metric::kRouterNumericsMismatch).Increment();
   }

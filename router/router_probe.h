@@ -37,6 +37,7 @@ struct RequestFigures {
   base::Duration total{};
   base::Duration slack{};                  // left of its deadline
   std::optional<base::Duration> decoding;  // first to last token, of two or more
+  int32_t decoding_gaps = 0;               // between tokens, in that time
   int32_t prompt_tokens = 0;
   int32_t output_tokens = 0;
   std::optional<int32_t> natural_end_step;
@@ -77,6 +78,8 @@ class RouterProbe final {
   void PairAsked(bool arrived);
 
   void FirstToken(const std::string& tenant, base::Duration since_arrival);
+  // The first token of a further answer of a request, which has had its first token.
+  void FirstOfFurther() { generated_.Increment(); }
   void NextToken(base::Duration since_last);
 
   // What the router has done and has to do. A prompt counts when its request ends.

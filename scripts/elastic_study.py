@@ -5,10 +5,11 @@
     scripts/elastic_study.py timing --traces DIR ...
     scripts/elastic_study.py rates --traces DIR ...
 
-`roles`: a load that turns from long prompts to long answers and back, served by fixed splits of six GPUs, by six
-that prefill and decode, and by six that change their role. `timing`: when a prompt is computed, before or after the
-decode worker has a place for it. `rates`: the highest rate that sustains, where a hand-off could matter. Prints
-markdown tables: means over the seeds with half of a 95 % interval.
+`roles`: a load that turns from long prompts to long answers and back, served by fixed splits of six GPUs, which hand
+every prompt over or only those for which that costs less, by six that prefill and decode, and by six that change
+their role. `timing`: when a prompt is computed, before or after the decode worker has a place for it. `rates`: the
+highest rate that sustains, where a hand-off could matter. Prints markdown tables: means over the seeds with half of a
+95 % interval.
 """
 
 import argparse
@@ -231,6 +232,7 @@ def rates(study):
 GPUS = 6
 # With fewer prefill workers nearly every long prompt is late, at every one of these loads.
 SPLITS = {f"{p} + {GPUS - p}": ["--prefill", str(p), "--decode", str(GPUS - p)] for p in (3, 4, 5)}
+BY_COST = {name: [*flags, "--local-prefill-below", "auto"] for name, flags in SPLITS.items()}
 UNIFIED = {f"chunks of {chunk}": ["--decode", str(GPUS), "--max-prefill-tokens", str(chunk),
                                   "--max-num-batched-tokens", str(chunk + 256)] for chunk in (1024, 2048)}
 ELASTIC = ["--prefill", "3", "--decode", "3", "--elastic"]
@@ -239,8 +241,8 @@ ELASTIC = ["--prefill", "3", "--decode", "3", "--elastic"]
 def roles(study):
     mixes = study.mixes()
     turns = [mixes["code"], mixes["answers"]] * 2
-    print("| SLO | share of capacity | best fixed split | goodput, % | elastic, goodput, % | gain, % | changes "
-          "| best unified | goodput, % |\n|---|---|---|---|---|---|---|---|---|")
+    print("| SLO | share of capacity | best fixed split | goodput, % | best by cost | goodput, % | elastic, goodput, % "
+          "| gain, % | gain on by cost, % | changes | best unified | goodput, % |\n" + "|---" * 12 + "|")
     for load in (0.5, 0.6, 0.7):
         for slo in ("ttft=1s,tpot=50ms", "ttft=1s,tpot=20ms"):
             phases = [(mix, load * GPUS / (mix.prefill_s() + mix.decode_s(256)), study.args.seconds / 2)
@@ -250,14 +252,18 @@ def roles(study):
                     "--max-num-seqs", "256", "--kv-cache-tokens", str(KV_TOKENS),
                     "--handoff-bandwidth", str(20 * 10**9), "--slo", slo, *flags])
             fixed = {name: start(flags) for name, flags in SPLITS.items()}
+            by_cost = {name: start(flags) for name, flags in BY_COST.items()}
             unified = {name: start(flags) for name, flags in UNIFIED.items()}
             elastic = results(start(ELASTIC))
             split, best = best_of(fixed)
+            chosen, local = best_of(by_cost)
             chunks, mixed = best_of(unified)
-            gain = [100 * (e["goodput_share"] / f["goodput_share"] - 1) for e, f in zip(elastic, best)]
+            def gain(over):
+                return [100 * (e["goodput_share"] / f["goodput_share"] - 1) for e, f in zip(elastic, over)]
             changes = [run["role_changes"] for run in elastic]
-            print(f"| {slo} | {100 * load:.0f} % | {split} | {cell(share(best))} | {cell(share(elastic))} "
-                  f"| {cell(gain, 0)} | {cell(changes, 0)} | {chunks} | {cell(share(mixed))} |", flush=True)
+            print(f"| {slo} | {100 * load:.0f} % | {split} | {cell(share(best))} | {chosen} | {cell(share(local))} "
+                  f"| {cell(share(elastic))} | {cell(gain(best), 0)} | {cell(gain(local), 0)} | {cell(changes, 0)} "
+                  f"| {chunks} | {cell(share(mixed))} |", flush=True)
 
 
 def best_of(futures_of):

@@ -10,7 +10,7 @@
 namespace baton {
 namespace {
 
-constexpr std::array<Command, 23> kCommands = {{
+constexpr std::array<Command, 24> kCommands = {{
     {"serve", "start router and workers for a model directory", &ServeCommand},
     {"generate", "send prompts and print the answers", &GenerateCommand},
     {"chat", "talk to a served model", &ChatCommand},
@@ -23,6 +23,7 @@ constexpr std::array<Command, 23> kCommands = {{
     {"probe", "ask a server for its health", &ProbeCommand},
     {"model inspect", "what a model directory holds and what it costs", &ModelInspectCommand},
     {"model make-random", "write a model of a shape with random weights", &ModelMakeRandomCommand},
+    {"model quantize", "write a model with weights of 4 or 8 bits", &ModelQuantizeCommand},
     {"eos tail", "show rows of an EOS log, and those that are added", &EosTailCommand},
     {"eos stats", "what EOS logs say of answers and their ends", &EosStatsCommand},
     {"eos convert", "write an EOS log as CSV", &EosConvertCommand},

@@ -43,6 +43,7 @@ int EosMakeProbeCommand(const Invocation& call);
 int EosCollectCommand(const Invocation& call);
 int ModelInspectCommand(const Invocation& call);
 int ModelMakeRandomCommand(const Invocation& call);
+int ModelQuantizeCommand(const Invocation& call);
 int ConfigPrintCommand(const Invocation& call);
 int ConfigCheckCommand(const Invocation& call);
 int FlagsListCommand(const Invocation& call);

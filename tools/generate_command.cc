@@ -51,15 +51,32 @@ void PrintPrompt(const PromptRequest& request) {
   std::fputs(("> " + prompt + "\n").c_str(), stderr);
 }
 
-// Sends one prompt after the other and prints each token as it comes.
+// Prints the answers that did not come token by token, each with its summary.
+void PrintAnswers(const Outcome& outcome) {
+  if (!outcome.status.ok()) return PrintSummary(outcome);
+  for (const OutcomeAnswer* const answer : outcome.answers()) {
+    Print(answer->text + "\n");
+    const std::string summary = outcome.several() ? SummaryOf(*answer) : SummaryOf(outcome);
+    std::fwrite(summary.data(), 1, summary.size(), stderr);
+  }
+}
+
+// Sends one prompt after the other and prints each token as it comes. Of several answers, whose
+// tokens come all at once, it prints one after the other.
 bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) {
   bool all_ok = true;
   for (const PromptRequest& request : requests) {
     if (requests.size() > 1) PrintPrompt(request);
-    const Outcome outcome =
-        client->Run(request, [](const v1::Delta& delta) { Print(delta.text()); });
-    Print("\n");
-    PrintSummary(outcome);
+    const bool several = request.spec.sampling().n() > 1 || request.spec.sampling().best_of() > 1;
+    GenerateClient::OnDelta print;
+    if (!several) print = [](const v1::Delta& delta) { Print(delta.text()); };
+    const Outcome outcome = client->Run(request, print);
+    if (several) {
+      PrintAnswers(outcome);
+    } else {
+      Print("\n");
+      PrintSummary(outcome);
+    }
     all_ok &= outcome.status.ok();
   }
   return all_ok;
@@ -70,8 +87,14 @@ bool Collect(GenerateClient* client, const std::vector<PromptRequest>& requests,
   bool all_ok = true;
   RunPrompts(client, requests, flags.concurrency, [&](const Outcome& outcome) {
     all_ok &= outcome.status.ok();
-    Print((flags.json ? OutcomeAsJson(outcome) : outcome.text) + "\n");
-    if (!flags.json) PrintSummary(outcome);
+    if (flags.json) {
+      Print(OutcomeAsJson(outcome) + "\n");
+    } else if (outcome.several()) {
+      PrintAnswers(outcome);
+    } else {
+      Print(outcome.text + "\n");
+      PrintSummary(outcome);
+    }
   });
   return all_ok;
 }

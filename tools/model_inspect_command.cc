@@ -1,5 +1,7 @@
 #include <cstdio>
 #include <filesystem>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_format.h"
 #include "common/base/status.h"
@@ -9,7 +11,10 @@
 #include "common/config/units.h"
 #include "common/formats/generation_config.h"
 #include "common/formats/model_config.h"
+#include "common/formats/safetensors.h"
 #include "common/model/footprint.h"
+#include "common/model/quantize/stored_weights.h"
+#include "common/model/tensor_specs.h"
 #include "common/text/eos_set.h"
 #include "common/text/tokenizer.h"
 #include "nlohmann/json.hpp"
@@ -20,6 +25,7 @@ namespace {
 
 struct InspectFlags {
   std::string directory;
+  std::string original;
   bool as_json = false;
   FootprintQuery query;
   DtypeFlag dtype = DtypeFlag::kAuto;
@@ -32,6 +38,8 @@ struct Inspection {
   std::vector<EosSetEntry> eos_set;
   bool has_tokenizer = false;
   bool has_weights = false;
+  std::map<std::string, StoredKind> stored;    // of weights that can be read
+  std::vector<RoundedProjection> projections;  // with --original
 };
 
 void BindInspect(FlagSet* set, InspectFlags* flags) {
@@ -40,6 +48,11 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
                                      {"float32", DtypeFlag::kFloat32},
                                      {"bfloat16", DtypeFlag::kBfloat16}};
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
+  Flag original = With(TextFlag("original", &flags->original), "Question",
+                       "of a quantized model: the directory that it was made from, for the error "
+                       "of every projection");
+  original.value = "DIR";
+  set->Add(std::move(original));
   set->Add(Common(With(IntFlag("tokens", &flags->query.tokens, {.min = 1}), "Question",
                        "length of the prompt and of the sequence that the costs are for")));
   set->Add(Common(
@@ -75,6 +88,24 @@ bool HasWeights(const std::string& directory) {
          std::filesystem::exists(path / "model.safetensors.index.json");
 }
 
+// Looks into the weights. Those that are incomplete tell nothing here: that is seen when they are
+// loaded, unless they are to be compared.
+absl::Status InspectWeights(const InspectFlags& flags, Inspection& result) {
+  const bool compare = !flags.original.empty();
+  if (compare && !result.config.quantization.has_value()) {
+    return absl::OutOfRangeError("--original of a model that is not quantized; leave the flag out");
+  }
+  if (!result.has_weights && !compare) return absl::OkStatus();
+  auto files = CheckpointFiles::Open(flags.directory);
+  const absl::Status checked = files.ok() ? CheckTensors(result.config, **files) : files.status();
+  if (!checked.ok()) return compare ? checked : absl::OkStatus();
+  result.stored = StoredKinds(result.config, **files);
+  if (!compare) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(result.projections,
+                         CompareProjections(result.config, **files, flags.original));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   Inspection result;
   BATON_ASSIGN_OR_RETURN(result.config, LoadModelConfig(flags.directory));
@@ -82,6 +113,7 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
                          TokenizerIfAny(flags.directory));
   result.has_tokenizer = tokenizer != nullptr;
   result.has_weights = HasWeights(flags.directory);
+  BATON_RETURN_IF_ERROR(InspectWeights(flags, result));
   BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(flags.directory));
   BATON_ASSIGN_OR_RETURN(result.eos_set,
                          LoadEosSet(flags.directory, result.config, generation, tokenizer.get()));
@@ -99,8 +131,18 @@ std::string AsJson(const Inspection& inspection) {
   for (const EosSetEntry& entry : inspection.eos_set) {
     eos_set.push_back({{"id", entry.id}, {"text", entry.text}, {"sources", entry.sources}});
   }
+  nlohmann::ordered_json stored = nlohmann::ordered_json::object();
+  for (const auto& [kind, weights] : inspection.stored) {
+    stored[kind] = {{"weights", weights.weights}, {"bytes", weights.bytes}};
+  }
+  nlohmann::ordered_json errors = nlohmann::ordered_json::object();
+  for (const RoundedProjection& projection : inspection.projections) {
+    errors[projection.name] = projection.relative_error;
+  }
   const nlohmann::ordered_json json = {{"parameters", costs.parameters},
                                        {"weight_bytes", costs.weight_bytes},
+                                       {"stored", stored},
+                                       {"relative_errors", errors},
                                        {"kv_bytes_per_token", costs.kv_bytes_per_token},
                                        {"activation_peak_bytes", costs.activation_peak_bytes},
                                        {"prefill_flops", costs.prefill_flops},
@@ -132,6 +174,10 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
   for (const auto& [dtype, bytes] : costs.weight_bytes) {
     text += absl::StrFormat("weights, %-13s %s\n", dtype, Bytes(bytes));
   }
+  for (const auto& [kind, weights] : inspection.stored) {
+    text += absl::StrFormat("stored as %-12s %d weights, %s\n", kind, weights.weights,
+                            Bytes(weights.bytes));
+  }
   text += absl::StrFormat("KV cache per token     %s\n", Bytes(costs.kv_bytes_per_token));
   text += absl::StrFormat("activations at most    %s in a step of %d tokens\n",
                           Bytes(costs.activation_peak_bytes), tokens);
@@ -146,6 +192,10 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
       sources += (sources.empty() ? "" : ", ") + source;
     }
     text += absl::StrFormat("ends at                %d %s (%s)\n", entry.id, entry.text, sources);
+  }
+  for (const RoundedProjection& projection : inspection.projections) {
+    text += absl::StrFormat("error                  %5.2f %% %s\n", 100 * projection.relative_error,
+                            projection.name);
   }
   if (inspection.eos_set.empty()) text += "ends at                no EOS token known\n";
   if (!inspection.has_tokenizer) text += "tokenizer.json         missing: it cannot be served\n";

@@ -24,6 +24,12 @@ struct TokenLogprob {
   float logprob = 0;  // raw distribution, nats
 };
 
+// How likely the model finds a token of a prompt behind all that stand before it.
+struct TokenScore {
+  float logprob = 0;                       // raw distribution, nats
+  std::vector<TokenLogprob> top_logprobs;  // as those of SampledToken
+};
+
 // One sampled token with everything that travels with it, from the sampler to the client.
 struct SampledToken {
   int32_t token = 0;
@@ -38,6 +44,8 @@ struct SampledToken {
   // EOS was not unlikely where the answer could end: RunawayGuard (common/sample/runaway.h) says
   // when. Set by the engine.
   bool end_chance = false;
+  // The guide of the answer allowed nothing but its end at this step. Set by the engine.
+  bool only_end = false;
   // What the engine's predictor says of the tokens behind this one; made where the token was drawn.
   std::optional<EndEstimate> end;
 };

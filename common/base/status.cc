@@ -11,13 +11,14 @@ namespace {
 
 constexpr char kPayloadUrl[] = "baton/error-detail";
 
-constexpr std::array<std::pair<Reason, std::string_view>, 25> kReasonNames = {{
+constexpr std::array<std::pair<Reason, std::string_view>, 26> kReasonNames = {{
     {Reason::kEmptyPrompt, "EMPTY_PROMPT"},
     {Reason::kTooLong, "TOO_LONG"},
     {Reason::kModelNotFound, "MODEL_NOT_FOUND"},
     {Reason::kInvalidTokenId, "INVALID_TOKEN_ID"},
     {Reason::kInvalidText, "INVALID_TEXT"},
     {Reason::kInvalidSampling, "INVALID_SAMPLING"},
+    {Reason::kInvalidGuide, "INVALID_GUIDE"},
     {Reason::kInvalidMaxTokens, "INVALID_MAX_TOKENS"},
     {Reason::kConflictingOptions, "CONFLICTING_OPTIONS"},
     {Reason::kLimitExceeded, "LIMIT_EXCEEDED"},

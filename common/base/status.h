@@ -23,6 +23,7 @@ enum class Reason {
   kInvalidTokenId,
   kInvalidText,
   kInvalidSampling,
+  kInvalidGuide,
   kInvalidMaxTokens,
   kConflictingOptions,
   kLimitExceeded,

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/kv_shape.h"
+#include "common/base/max_proposals.h"
 #include "common/base/status.h"
 #include "common/config/bind.h"
 #include "common/config/flag_types.h"
@@ -84,6 +85,23 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                        "where to keep the checkpoint as it is packed; later loads read that")));
 }
 
+void BindSpeculation(FlagSet* set, EngineFlags* flags) {
+  const char* const group = "Speculation";
+  set->Add(
+      With(ChoiceFlag("speculative", &flags->speculative), group,
+           "verify several tokens of an answer in one step where they were foretold; ngram: by "
+           "what followed the last ones where they stood before, in prompt or answer. Tokens "
+           "stay the same; prefill workers draw one token of an answer and foretell nothing"));
+  set->Add(With(IntFlag("num-speculative-tokens", &flags->num_speculative_tokens,
+                        {.min = 1, .max = kMaxProposals}),
+                group, "tokens foretold for one answer at once, fewer where they prove wrong"));
+  set->Add(With(IntFlag("speculative-disable-by-batch-size",
+                        &flags->speculative_disable_by_batch_size, {.min = 2, .max = 65536}),
+                group,
+                "answers in a step from which on nothing is foretold; with fewer, they and what is "
+                "foretold for them are together at most this many tokens"));
+}
+
 void BindEnds(FlagSet* set, EngineFlags* flags) {
   const char* const group = "Ends";
   set->Add(
@@ -101,6 +119,7 @@ void BindEngine(FlagSet* set, EngineFlags* flags) {
   BindBatching(set, flags);
   BindCache(set, flags);
   BindDevice(set, flags);
+  BindSpeculation(set, flags);
   BindEnds(set, flags);
   BindPolicySettings(set, "Batching", &flags->policy_settings,
                      [flags] { return std::vector<std::string>{WordOf(flags->policy)}; });

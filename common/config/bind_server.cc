@@ -202,8 +202,11 @@ void BindRouting(FlagSet* set, RouterFlags* flags) {
   set->Add(Common(With(ChoiceFlag("routing", &flags->routing), "Workers",
                        "by what workers are chosen: their load; how much of the prompt they have "
                        "cached; how long what they have is expected to stay; or a sum of these")));
-  set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), "Workers",
-                "prompts with fewer uncached tokens are prefilled by their decode worker"));
+  set->Add(With(
+      IntOrWordFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}, "auto"),
+      "Workers",
+      "prompts with fewer uncached tokens are prefilled by their decode worker; auto: those that "
+      "this is estimated to delay all requests less by than a prefill worker"));
   set->Add(With(DoubleFlag("trace-sample", &flags->trace_sample, {.min = 0, .max = 1}), "Tracing",
                 "share of requests that are traced, chosen by the ids of their traces; a caller "
                 "that sends a traceparent decides itself"));

@@ -96,6 +96,23 @@ Flag OptionalIntFlag(std::string name, std::optional<int32_t>* target, IntRange 
   return OptionalInteger(std::move(name), target, range);
 }
 
+Flag IntOrWordFlag(std::string name, std::optional<int32_t>* target, IntRange range,
+                   std::string word) {
+  const auto parse = [range,
+                      word](const std::string& text) -> absl::StatusOr<std::optional<int32_t>> {
+    if (text == word) return std::nullopt;
+    const absl::StatusOr<int64_t> value = ParseInt(text, range);
+    if (value.ok()) return static_cast<int32_t>(*value);
+    return Wrong(text,
+                 absl::StrCat("'", word, "' or an integer from ", range.min, " to ", range.max));
+  };
+  Flag flag = Scalar(std::move(name), absl::StrCat("N|", word), target, parse);
+  flag.get = [target, word] {
+    return std::vector<std::string>{*target ? std::to_string(**target) : word};
+  };
+  return flag;
+}
+
 Flag OptionalInt64Flag(std::string name, std::optional<int64_t>* target, IntRange range) {
   return OptionalInteger(std::move(name), target, range);
 }

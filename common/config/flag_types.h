@@ -28,6 +28,9 @@ struct DoubleRange {
 
 Flag IntFlag(std::string name, int32_t* target, IntRange range);
 Flag OptionalIntFlag(std::string name, std::optional<int32_t>* target, IntRange range);
+// A number, or `word`, which leaves the target empty.
+Flag IntOrWordFlag(std::string name, std::optional<int32_t>* target, IntRange range,
+                   std::string word);
 Flag OptionalInt64Flag(std::string name, std::optional<int64_t>* target, IntRange range);
 Flag OptionalUint64Flag(std::string name, std::optional<uint64_t>* target);
 Flag OptionalFloatFlag(std::string name, std::optional<float>* target);

@@ -67,6 +67,10 @@ Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag /*type*/) {
           {"off", AsyncSchedulingFlag::kOff}};
 }
 
+Choices<SpeculativeFlag> ChoicesOf(SpeculativeFlag /*type*/) {
+  return {{"none", SpeculativeFlag::kNone}, {"ngram", SpeculativeFlag::kNgram}};
+}
+
 Choices<KvTransportFlag> ChoicesOf(KvTransportFlag /*type*/) {
   return {{"auto", KvTransportFlag::kAuto},
           {"grpc", KvTransportFlag::kGrpc},

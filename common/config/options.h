@@ -53,6 +53,8 @@ enum class PolicyFlag { kFcfs, kPastFuture, kRemaining, kBoost };
 // By what a router chooses workers: router/router_options.h.
 enum class RoutingFlag { kLoad, kPrefix, kRemaining, kScore };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
+// Where proposals of what comes next are from: docs/speculation.md.
+enum class SpeculativeFlag { kNone, kNgram };
 enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
 // What to do with an answer that goes round in circles: common/sample/runaway.h.
 enum class RunawayFlag { kOff, kWarn, kEnd };
@@ -72,6 +74,7 @@ Choices<QuantizationFlag> ChoicesOf(QuantizationFlag);
 Choices<PolicyFlag> ChoicesOf(PolicyFlag);
 Choices<RoutingFlag> ChoicesOf(RoutingFlag);
 Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag);
+Choices<SpeculativeFlag> ChoicesOf(SpeculativeFlag);
 Choices<KvTransportFlag> ChoicesOf(KvTransportFlag);
 Choices<RunawayFlag> ChoicesOf(RunawayFlag);
 Choices<IgnoreEosFlag> ChoicesOf(IgnoreEosFlag);
@@ -110,6 +113,9 @@ struct EngineFlags {
   PolicySettings policy_settings;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
+  SpeculativeFlag speculative = SpeculativeFlag::kNone;
+  int32_t num_speculative_tokens = 5;  // proposed for one sequence in one step
+  int32_t speculative_disable_by_batch_size = 32;
   RunawayFlag runaway = RunawayFlag::kWarn;
 };
 
@@ -173,7 +179,8 @@ struct RouterFlags {
   // For a worker to listen, until the log complains; `serve`, which starts the workers, gives more.
   base::Duration worker_start_timeout = std::chrono::seconds(5);
   RoutingFlag routing = RoutingFlag::kLoad;
-  int32_t local_prefill_below = 0;  // uncached prompt tokens that decode workers prefill themselves
+  // Uncached prompt tokens that decode workers prefill themselves; empty: by estimated cost.
+  std::optional<int32_t> local_prefill_below = 0;
   int64_t max_inflight_bytes = int64_t{1} << 30;  // of messages and prompts of all requests
   int64_t client_buffer = int64_t{4} << 20;       // bytes held for a slow client
   std::map<std::string, TenantFlags> tenants;

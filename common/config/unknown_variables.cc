@@ -14,12 +14,12 @@ constexpr std::string_view kPrefix = "BATON_";
 
 // Settings of some commands that are spelled much like those of others. One environment may serve
 // several commands, so these are nobody's mistakes.
-constexpr std::array<std::string_view, 19> kOfOtherCommands = {
-    "BATON_API_KEY",      "BATON_DEVICE",  "BATON_MIN_TOKENS", "BATON_MODE",
-    "BATON_MODEL",        "BATON_PART",    "BATON_PORT",       "BATON_PREDICT",
-    "BATON_PREDICTOR",    "BATON_PROMPT",  "BATON_REQUEST",    "BATON_REQUESTS",
-    "BATON_SEED",         "BATON_SEEDS",   "BATON_SERVICE",    "BATON_TEMPERATURE",
-    "BATON_TEMPERATURES", "BATON_THREADS", "BATON_TOP_K"};
+constexpr std::array<std::string_view, 21> kOfOtherCommands = {
+    "BATON_API_KEY", "BATON_DEVICE",   "BATON_MIN_TOKENS",  "BATON_MODE",         "BATON_MODEL",
+    "BATON_PART",    "BATON_PORT",     "BATON_PREDICT",     "BATON_PREDICTOR",    "BATON_PROMPT",
+    "BATON_REQUEST", "BATON_REQUESTS", "BATON_SCHEMA",      "BATON_SCHEME",       "BATON_SEED",
+    "BATON_SEEDS",   "BATON_SERVICE",  "BATON_TEMPERATURE", "BATON_TEMPERATURES", "BATON_THREADS",
+    "BATON_TOP_K"};
 
 // Whether `text` begins with a number, and one of TCP, UDP and SCTP after it: "80_TCP_ADDR".
 bool IsPortAndProtocol(std::string_view text) {

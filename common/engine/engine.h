@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,7 +23,9 @@
 #include "common/sample/runaway.h"
 #include "common/sched/events.h"
 #include "common/sched/policy.h"
+#include "common/sched/proposal.h"
 #include "common/sched/sequence.h"
+#include "common/speculate/ngram_lookup.h"
 
 namespace baton {
 
@@ -42,8 +45,8 @@ struct LeasedBlock {
 };
 
 // --- What the engine says. Each event names its sequence; per sequence they come in order:
-//   kLocal     State..., Token..., State, Finished
-//   kPrefill   State, BlocksReady..., Token, BlocksReady(last), State, Finished
+//   kLocal     State..., Scores..., Token..., State, Finished
+//   kPrefill   State, BlocksReady and Scores..., Token, BlocksReady(last), State, Finished
 //              (no BlocksReady(last) when the token ends the request: nothing is to be committed)
 //   kReserved  State, Reserved, State (the commit was accepted), Token..., State, Finished;
 //              or State and Refused or Revoked in place of what follows
@@ -69,8 +72,8 @@ struct BlocksReadyEvent {
 struct SequenceEvent {
   SequenceId sequence;
   base::Instant at{};
-  std::variant<ReservedEvent, RefusedEvent, StateEvent, BlocksReadyEvent, TokenEvent, FinishedEvent,
-               RevokedEvent, DetachEvent>
+  std::variant<ReservedEvent, RefusedEvent, StateEvent, BlocksReadyEvent, ScoresEvent, TokenEvent,
+               FinishedEvent, RevokedEvent, DetachEvent>
       what;
 };
 
@@ -114,6 +117,10 @@ struct EngineOptions {
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;
+  // What is proposed for steps to verify, looked up in prompt and answer; `most` is 0 for nothing.
+  // Changes how many tokens a step gives, never which.
+  ProposalLimits proposals;
+  NgramLengths proposal_ngrams;
 };
 
 // A consistent snapshot of an engine, taken between steps.
@@ -129,7 +136,8 @@ struct EngineFigures {
   // What is foreseen of those that run, as SchedulerFigures says.
   int32_t foreseen = 0;
   double expected_tokens = 0, expected_kv_tokens = 0, expected_ends = 0;
-  int32_t step_prompt_tokens = 0;  // tokens of prompts that one step takes
+  int32_t step_prompt_tokens = 0;         // tokens of prompts that one step takes
+  double step_s = 0, prompt_token_s = 0;  // as StepTimes says
   int64_t queued_prompt_tokens = 0;
   int32_t blocks_total = 0, blocks_free = 0, blocks_cached = 0, blocks_quarantined = 0,
           blocks_used = 0;  // free + cached + quarantined + used = total
@@ -146,7 +154,10 @@ struct EngineFigures {
   uint64_t steps_overlapped = 0;  // submitted while another was on the device
   uint64_t rows_ahead = 0;        // planned behind a token that was still being drawn
   uint64_t rows_discarded = 0;    // computed for sequences that had ended
-  bool healthy = true;            // false after a fault or a stall
+  // Of proposals, as SchedulerFigures says.
+  uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;
+  std::array<uint64_t, kMaxProposals> accepted_at{};
+  bool healthy = true;  // false after a fault or a stall
 };
 
 // The engine of one worker: a thread that owns scheduler, block pool and model runner. Everybody

@@ -33,6 +33,8 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache&
           .max_prefill_tokens = options.max_prefill_tokens,
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .max_steps_in_flight = options.overlap ? 2 : 1,
+          .max_draws = MaxDraws(options.max_num_seqs, options.proposals),
+          .proposals = options.proposals,
           .prefill_batch_wait = options.prefill_batch_wait,
           .policy = options.policy,
           .eos_ids = options.eos_ids,
@@ -43,6 +45,25 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache&
 
 absl::Status DeviceFault(std::string_view what) {
   return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDeviceFault}, what);
+}
+
+absl::Status CheckProposals(const EngineOptions& options) {
+  const NgramLengths& ngrams = options.proposal_ngrams;
+  if (options.proposals.most > 0 && options.proposals.batch < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("proposals for steps of ",
+                                                   options.proposals.batch,
+                                                   " sequences and ids; expected at least 1"));
+  }
+  if (options.proposals.most < 0 || options.proposals.most > kMaxProposals) {
+    return absl::InvalidArgumentError(absl::StrCat("proposals of ", options.proposals.most,
+                                                   " ids; expected 0 to ", kMaxProposals));
+  }
+  if (ngrams.shortest < 1 || ngrams.longest < ngrams.shortest) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("proposals by n-grams of ", ngrams.shortest, " to ", ngrams.longest,
+                     " ids; expected at least 1, and no more than the longest"));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckOptions(const EngineOptions& options, const KvCache& kv) {
@@ -58,6 +79,7 @@ absl::Status CheckOptions(const EngineOptions& options, const KvCache& kv) {
   BATON_RETURN_IF_ERROR(at_least_one("max_num_queued_reqs", options.max_num_queued_reqs));
   BATON_RETURN_IF_ERROR(at_least_one("the model's vocab_size", options.vocab_size));
   BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks()));
+  BATON_RETURN_IF_ERROR(CheckProposals(options));
   if (options.prefill_batch_wait < base::Duration::zero()) {
     return absl::InvalidArgumentError("prefill_batch_wait is negative; expected 0 or more");
   }
@@ -96,6 +118,9 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
               : nullptr),
       scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()),
       foresight_(options.predictor) {
+  if (options.proposals.most > 0) {
+    proposer_.emplace(options.proposal_ngrams, options.proposals.most);
+  }
   figures_ = Snapshot();
   watchdog_ = std::make_unique<Watchdog>(runner_.get(), clock_, options_.stall_timeout, [this] {
     Fail(DeviceFault(absl::StrCat("neither a step nor the work between steps got on for ",
@@ -140,6 +165,7 @@ void EngineLoop::Run() {
   while (TakeCommands(idle)) {
     const base::Instant now = clock_->Now();
     scheduler_.ExpireAt(now);
+    Propose();
     StepPlan plan = scheduler_.Plan(now);
     watchdog_->Works();
     PublishAndEmit();
@@ -197,6 +223,14 @@ void EngineLoop::AddSequence(Command command, base::Instant now) {
   scheduler_.Foresee(command.sequence, prior);
 }
 
+void EngineLoop::Propose() {
+  if (!proposer_) return;
+  scheduler_.Propose([this](const ProposalRequest& asked) {
+    return proposer_->Propose(asked.sequence, asked.history, asked.most, asked.drawing ? 1 : 0,
+                              asked.fed, asked.accepted);
+  });
+}
+
 base::Duration EngineLoop::Foresee(const StepPlan& plan, StepOutput* output) {
   if (options_.predictor == nullptr) return {};
   const auto begin = std::chrono::steady_clock::now();
@@ -233,10 +267,12 @@ bool EngineLoop::FinishStep() {
   }
   scheduler_.Commit(step.plan, *output, end);
   watchdog_->Works();
-  PublishAndEmit();
   const StepShape& shape = step.plan.shape;
+  const base::Duration took = end - std::max(step.begin, last_end_);
+  step_times_.Note(shape, took);
+  PublishAndEmit();
   Emit(StepEvent{.at = end,
-                 .duration = end - std::max(step.begin, last_end_),
+                 .duration = took,
                  .prefill_tokens = shape.prefill_tokens,
                  .decode_tokens = shape.decode_tokens,
                  .prefill_sequences = shape.prefill_sequences,
@@ -249,7 +285,11 @@ bool EngineLoop::FinishStep() {
 // Figures first, so that who saw an event sees figures at least as new.
 void EngineLoop::PublishAndEmit() {
   gate_.SetStarted(added_ - static_cast<uint64_t>(scheduler_.num_queued()));
-  gate_.Forget(scheduler_.TakeForgotten());
+  const std::vector<SequenceId> forgotten = scheduler_.TakeForgotten();
+  gate_.Forget(forgotten);
+  if (proposer_) {
+    for (const SequenceId id : forgotten) proposer_->Forget(id);
+  }
   {
     base::MutexLock lock(&figures_mutex_);
     figures_ = Snapshot();
@@ -310,6 +350,8 @@ EngineFigures EngineLoop::Snapshot() const {
   to.expected_kv_tokens = from.expected_kv_tokens;
   to.expected_ends = from.expected_ends;
   to.step_prompt_tokens = std::min(options_.max_prefill_tokens, options_.max_num_batched_tokens);
+  to.step_s = step_times_.step_s();
+  to.prompt_token_s = step_times_.prompt_token_s();
   to.steps = steps_;
   to.preemptions = from.preemptions;
   to.revocations = from.revocations;
@@ -326,6 +368,10 @@ EngineFigures EngineLoop::Snapshot() const {
   to.steps_overlapped = steps_overlapped_;
   to.rows_ahead = from.rows_ahead;
   to.rows_discarded = from.rows_discarded;
+  to.rows_proposed = from.rows_proposed;
+  to.ids_proposed = from.ids_proposed;
+  to.ids_accepted = from.ids_accepted;
+  to.accepted_at = from.accepted_at;
   return to;
 }
 

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include "common/base/mutex.h"
@@ -16,6 +17,8 @@
 #include "common/kv/prefix_cache.h"
 #include "common/kv/prefix_journal.h"
 #include "common/sched/scheduler.h"
+#include "common/sched/step_times.h"
+#include "common/speculate/ngram_proposer.h"
 
 namespace baton {
 
@@ -50,6 +53,8 @@ class EngineLoop final : public Engine {
   bool FinishStep();
   // Has the tokens of a step looked at, and returns how long that took.
   base::Duration Foresee(const StepPlan& plan, StepOutput* output);
+  // Has it said what may come next, before a plan is made.
+  void Propose();
   void AddSequence(Command command, base::Instant now);
   void EndAll();
   void PublishAndEmit();
@@ -74,6 +79,7 @@ class EngineLoop final : public Engine {
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   const Foresight foresight_;
+  std::optional<NgramProposer> proposer_;
   uint64_t added_ = 0;
   uint64_t steps_ = 0;
   uint64_t steps_overlapped_ = 0;
@@ -83,6 +89,7 @@ class EngineLoop final : public Engine {
   };
   std::deque<InFlight> in_flight_;
   base::Instant last_end_{};
+  StepTimes step_times_;
 
   base::Mutex stop_mutex_;
   std::thread thread_ ABSL_GUARDED_BY(stop_mutex_);

@@ -1,6 +1,8 @@
 #include "common/engine/foresight.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <span>
 #include <variant>
 
 namespace baton {
@@ -22,13 +24,19 @@ void Foresight::TakeFirst(SequenceId id, SampledToken* first) const {
 
 void Foresight::Take(const StepPlan& plan, StepOutput* output) const {
   if (predictor_ == nullptr) return;
-  size_t next = 0;
+  std::span<SampledToken> rest = output->samples;
   for (const StepRow& row : plan.rows) {
-    if (!row.sample) continue;
-    SampledToken& token = output->samples[next++];
-    const auto drawn = static_cast<int32_t>(row.sampling.output.size());
-    const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
-    token.end = predictor_->Take(row.sequence, step, token);
+    const std::span<SampledToken> drawn = rest.first(row.draws.size());
+    rest = rest.subspan(row.draws.size());
+    if (drawn.empty()) continue;
+    const int32_t counting = CountingDraws(row, drawn);
+    for (int32_t i = 0; i < counting; ++i) {
+      const kernels::SampleRow& draw = row.draws[static_cast<size_t>(i)];
+      SampledToken& token = drawn[static_cast<size_t>(i)];
+      token.end = predictor_->Take(row.sequence, SampleStep(draw), token);
+      // Nothing is foreseen behind the end that the model wanted.
+      if (token.natural_end || std::ranges::binary_search(draw.eos_ids, token.token)) break;
+    }
   }
 }
 

@@ -70,13 +70,16 @@ EosField Figure(EosKey key, std::string_view name, double least, double most,
           .meaning = meaning};
 }
 
-std::array<EosField, 19> MakeFields() {
+std::array<EosField, 20> MakeFields() {
   using K = EosKey;
   EosField timestamp = Figure(K::kTimestamp, "timestamp", 0, kUnbounded,
                               "Unix seconds at which the token was sampled");
   timestamp.nullable = false;
   EosField total = Integer(K::kTotalLength, "total_length", 1, "prompt_length + output_length");
   total.most = kMaxTotal;
+  EosField index =
+      Integer(K::kIndex, "index", 0, "which of several answers to the request this is");
+  index.optional = true;
   const EosField finished = {.key = K::kIsFinished,
                              .name = "is_finished",
                              .value = EosValue::kBool,
@@ -107,6 +110,7 @@ std::array<EosField, 19> MakeFields() {
       Integer(K::kNaturalEndStep, "natural_end_step", 1,
               "under an ignore policy, the step at which the answer would have ended", true),
       Integer(K::kAttempt, "attempt", 1, "which attempt of the router gave the token"),
+      index,
   }};
 }
 
@@ -152,7 +156,7 @@ nlohmann::ordered_json FieldSchema(const EosField& field) {
 }  // namespace
 
 std::span<const EosField> EosFields() {
-  static const std::array<EosField, 19> fields = MakeFields();
+  static const std::array<EosField, 20> fields = MakeFields();
   return fields;
 }
 
@@ -189,7 +193,7 @@ std::string EosRowSchema() {
       {"required", nlohmann::ordered_json::array()},
       {"properties", nlohmann::ordered_json::object()}};
   for (const EosField& field : EosFields()) {
-    schema["required"].push_back(field.name);
+    if (!field.optional) schema["required"].push_back(field.name);
     schema["properties"][std::string(field.name)] = FieldSchema(field);
   }
   return schema.dump(2) + "\n";

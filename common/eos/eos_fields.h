@@ -27,6 +27,7 @@ enum class EosKey {
   kEosPolicy,
   kNaturalEndStep,
   kAttempt,
+  kIndex,
 };
 
 enum class EosValue { kText, kNumber, kInteger, kBool, kWord };
@@ -38,13 +39,14 @@ struct EosField {
   std::string_view name;
   EosValue value;
   bool nullable = false;
-  double least = 0;  // of numbers and integers
+  bool optional = false;  // rows of earlier versions lack it
+  double least = 0;       // of numbers and integers
   double most = 0;
   std::span<const std::string_view> words = {};  // of kWord: all that there are
   std::string_view meaning;
 };
 
-// All of them, in the order of the enum.
+// All of them, in the order of the enum. Optional ones come last.
 std::span<const EosField> EosFields();
 
 // "a number from 0 to 1 or null", for messages.

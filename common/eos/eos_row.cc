@@ -75,6 +75,8 @@ void AppendExtras(const EosRow& row, std::string* out) {
   AppendOptionalInt(row.natural_end_step, out);
   out->append(",\"attempt\":");
   AppendInt(row.attempt, out);
+  out->append(",\"index\":");
+  AppendInt(row.request->index, out);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ namespace baton {
 // What every row of one request has in common.
 struct EosRequestFacts {
   std::string request_id;
+  int32_t index = 0;                    // of several answers
   std::optional<TokenId> eos_token_id;  // the tokenizer's primary EOS
   int32_t prompt_length = 0;
   EosPolicy policy = EosPolicy::kHonor;

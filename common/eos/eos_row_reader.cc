@@ -94,6 +94,9 @@ void StoreInteger(EosKey key, const FlatValue& value, EosLogRow* row) {
     case EosKey::kAttempt:
       row->attempt = Int(value);
       break;
+    case EosKey::kIndex:
+      row->index = Int(value);
+      break;
     default:
       BATON_CHECK(false) << "not an integer: " << static_cast<int>(key);
   }
@@ -159,6 +162,7 @@ const EosField* FieldOf(std::string_view name, size_t expected) {
 absl::Status ReadEosRow(std::string_view line, EosLogRow* row) {
   uint32_t seen = 0;  // a bit for each field
   size_t expected = 0;
+  row->index = 0;
   BATON_RETURN_IF_ERROR(ReadFlatJson(line, [&](std::string& key, FlatValue& value) {
     const EosField* field = FieldOf(key, expected);
     if (field == nullptr) return WrongRow(Shown(key), "found this key, expected none of that name");
@@ -174,7 +178,7 @@ absl::Status ReadEosRow(std::string_view line, EosLogRow* row) {
     return absl::OkStatus();
   }));
   const auto missing = static_cast<size_t>(std::countr_one(seen));
-  if (missing < EosFields().size()) {
+  if (missing < EosFields().size() && !EosFields()[missing].optional) {
     return WrongRow(EosFields()[missing].name,
                     "not in the row, expected " + ExpectedOf(EosFields()[missing]));
   }

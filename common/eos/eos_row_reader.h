@@ -30,6 +30,7 @@ struct EosLogRow {
   EosPolicy policy = EosPolicy::kHonor;
   std::optional<int32_t> natural_end_step;
   int32_t attempt = 0;
+  int32_t index = 0;  // also of a row that does not say
 };
 
 // Reads one line of the log, without its newline, into `row`, which may be used again and again. A

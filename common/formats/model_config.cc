@@ -101,9 +101,6 @@ void ReadArithmetic(JsonReader& reader, ModelConfig& config) {
   if (reader.Number("partial_rotary_factor", 0, 1, 1) != 1) {
     reader.Fail("partial_rotary_factor", "1, the only value supported");
   }
-  if (reader.Has("quantization_config")) {
-    reader.Fail("quantization_config", "none: quantized checkpoints are not supported");
-  }
   config.dtype = reader.String(reader.Has("dtype") ? "dtype" : "torch_dtype", "");
   if (config.dtype != "" && config.dtype != "float32" && config.dtype != "bfloat16" &&
       config.dtype != "float16") {
@@ -150,6 +147,7 @@ absl::StatusOr<ModelConfig> FromJson(const nlohmann::json& json, const std::stri
   config.eos_ids = reader.TokenIds("eos_token_id", config.vocab);
   BATON_RETURN_IF_ERROR(reader.status());
   BATON_ASSIGN_OR_RETURN(config.rope, ReadRopeConfig(json, where, config.max_positions));
+  BATON_ASSIGN_OR_RETURN(config.quantization, ReadQuantizationConfig(json, where));
   return config;
 }
 

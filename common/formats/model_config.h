@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "common/base/ids.h"
+#include "common/formats/quantization_config.h"
 
 namespace baton {
 
@@ -50,6 +52,7 @@ struct ModelConfig {
   RopeConfig rope;
   std::vector<int32_t> windows;  // [layers] 0 = full attention; w: position p sees (p - w, p]
 
+  std::optional<QuantizationConfig> quantization;  // of the projections, if they are
   std::string dtype;  // of the checkpoint: float32, bfloat16, float16; "" when not stated
   std::vector<TokenId> eos_ids;
 

@@ -33,9 +33,13 @@ class BlockTable {
     ids_.push_back(ref.id());
     refs_.push_back(std::move(ref));
   }
-  void Clear() {
-    while (!refs_.empty()) refs_.pop_back();
-    ids_.clear();
+  void Clear() { Truncate(0); }
+  // Releases all blocks but the first `blocks`.
+  void Truncate(int32_t blocks) {
+    while (size() > blocks) {
+      refs_.pop_back();
+      ids_.pop_back();
+    }
   }
   // Blocks [first, end) may still be touched by a transfer; the others are released.
   void Quarantine(int32_t first, int32_t end) {
@@ -52,7 +56,7 @@ class BlockTable {
   // False for a block that Quarantine released or left to a transfer.
   bool owns(int32_t ordinal) const { return refs_[static_cast<size_t>(ordinal)].owns(); }
   BlockId operator[](int32_t ordinal) const { return ids_[static_cast<size_t>(ordinal)]; }
-  // The span stays valid until Clear, or until an Append beyond what was reserved.
+  // The span stays valid until Clear or Truncate, or until an Append beyond what was reserved.
   std::span<const BlockId> ids() const { return ids_; }
 
  private:

@@ -111,6 +111,16 @@ std::vector<MetricInfo> KvMetrics() {
                      "Attempts whose prompt a prefill worker computes (split), or the decode "
                      "worker itself (local).",
                      {{"decision", {"split", "local"}}}));
+  rows.push_back(Row(
+      Metric::kPdReason, MetricType::kCounter, kRouterOwns, "baton_pd_reason_total",
+      "The same attempts by why. length: --local-prefill-below N; no_prefill: no prefill worker "
+      "serves; beside: a further answer goes where its prompt is; unknown: too little was observed "
+      "to reckon with; by estimated cost, what spoke "
+      "the most for the choice: wait, for prompts before it; compute, of what is not cached; "
+      "transfer, of the KV cache; others, who would have waited.",
+      {{"decision", {"split", "local"}},
+       {"reason",
+        {"length", "no_prefill", "beside", "unknown", "wait", "compute", "transfer", "others"}}}));
   return rows;
 }
 

@@ -1,3 +1,8 @@
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/base/max_proposals.h"
 #include "common/metrics/metric_table.h"
 
 namespace baton {
@@ -90,11 +95,30 @@ std::vector<MetricInfo> Steps() {
   };
 }
 
+std::vector<MetricInfo> Speculation() {
+  const auto counter = MetricType::kCounter;
+  std::vector<std::string> positions;
+  for (int32_t i = 0; i < kMaxProposals; ++i) positions.push_back(std::to_string(i));
+  return {
+      WorkerRow(Metric::kSpecDecodeNumDrafts, counter, "baton_spec_decode_num_drafts_total",
+                "Rows of steps that verified foretold tokens."),
+      WorkerRow(Metric::kSpecDecodeNumDraftTokens, counter,
+                "baton_spec_decode_num_draft_tokens_total", "Foretold tokens that were verified."),
+      WorkerRow(Metric::kSpecDecodeNumAcceptedTokens, counter,
+                "baton_spec_decode_num_accepted_tokens_total",
+                "Those of them that were drawn: tokens that cost no step of their own."),
+      Labelled(WorkerRow(Metric::kSpecDecodeNumAcceptedTokensPerPos, counter,
+                         "baton_spec_decode_num_accepted_tokens_per_pos_total",
+                         "The same by their place among the tokens foretold at once, from 0 on."),
+               "position", positions),
+  };
+}
+
 }  // namespace
 
 std::vector<MetricInfo> LoadMetrics() {
   std::vector<MetricInfo> rows = Stages();
-  for (auto* more : {&Phases, &Steps}) {
+  for (auto* more : {&Phases, &Steps, &Speculation}) {
     for (MetricInfo& row : (*more)()) rows.push_back(std::move(row));
   }
   const auto gauge = MetricType::kGauge;

@@ -51,6 +51,10 @@ enum class Metric {
   kNumRequestsWaitingByReason,
   kNumPreemptions,
   kStepsOverlapped,
+  kSpecDecodeNumDrafts,
+  kSpecDecodeNumDraftTokens,
+  kSpecDecodeNumAcceptedTokens,
+  kSpecDecodeNumAcceptedTokensPerPos,
   kIterationTokens,
   kIterationDuration,
   kBatchSize,
@@ -77,6 +81,7 @@ enum class Metric {
   kKvPairBytes,
   kKvPairGrantWait,
   kPdDecision,
+  kPdReason,
   // Routing.
   kRouterWorkerUp,
   kRouterPickDuration,

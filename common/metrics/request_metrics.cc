@@ -34,8 +34,8 @@ Combinations ErrorPairs() {
                         {"PERMISSION_DENIED", "none"}};
   for (const Reason reason :
        {Reason::kEmptyPrompt, Reason::kTooLong, Reason::kInvalidTokenId, Reason::kInvalidText,
-        Reason::kInvalidSampling, Reason::kInvalidMaxTokens, Reason::kConflictingOptions,
-        Reason::kLimitExceeded}) {
+        Reason::kInvalidSampling, Reason::kInvalidGuide, Reason::kInvalidMaxTokens,
+        Reason::kConflictingOptions, Reason::kLimitExceeded}) {
     pairs.push_back({"INVALID_ARGUMENT", Name(reason)});
   }
   pairs.push_back({"UNAUTHENTICATED", Name(Reason::kInvalidApiKey)});

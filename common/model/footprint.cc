@@ -5,6 +5,7 @@
 #include "common/model/activations.h"
 #include "common/model/kv_arena.h"
 #include "common/model/tensor_specs.h"
+#include "kernels/quantized_tensor.h"
 
 namespace baton {
 namespace {
@@ -46,6 +47,19 @@ double PrefillFlops(const ModelConfig& c, int64_t tokens) {
 
 }  // namespace
 
+double BytesPerWeight(const QuantizationConfig& quantization) {
+  const double of_group = quantization.symmetric ? 2 : 4;
+  // A row with one scale is packed in groups that repeat it.
+  const int64_t group = std::min(quantization.group > 0 ? quantization.group : kernels::kMostGroup,
+                                 kernels::kMostGroup);
+  return quantization.bits / 8.0 + of_group / static_cast<double>(group);
+}
+
+int64_t CountProjectionParameters(const ModelConfig& config) {
+  const int64_t attention = 2 * int64_t{config.q_size()} + 2 * int64_t{config.kv_size()};
+  return config.layers * int64_t{config.hidden} * (attention + 3 * int64_t{config.ffn});
+}
+
 double LastLayerTailFlops(const ModelConfig& config) {
   return 2.0 * config.hidden * (config.q_size() + 3.0 * config.ffn);
 }
@@ -64,6 +78,13 @@ Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& quer
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     footprint.weight_bytes[std::string(kernels::Name(dtype))] =
         footprint.parameters * static_cast<int64_t>(SizeOf(dtype));
+  }
+  if (config.quantization.has_value()) {
+    const int64_t projections = CountProjectionParameters(config);
+    footprint.weight_bytes[config.quantization->name()] =
+        (footprint.parameters - projections) * static_cast<int64_t>(SizeOf(query.compute_dtype)) +
+        static_cast<int64_t>(static_cast<double>(projections) *
+                             BytesPerWeight(*config.quantization));
   }
   footprint.kv_bytes_per_token = static_cast<int64_t>(layout.bytes_per_token());
   footprint.activation_peak_bytes = PlanActivations(config, whole, query.compute_dtype,

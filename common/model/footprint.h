@@ -21,7 +21,9 @@ struct FootprintQuery {
 // What a model of this shape costs, from its config.json alone.
 struct Footprint {
   int64_t parameters = 0;
-  std::map<std::string, int64_t> weight_bytes;  // per dtype: float32, bfloat16, float16
+  // Per dtype: float32, bfloat16, float16; of a quantized model also as its projections are stored,
+  // by QuantizationConfig::name() and with all else in the compute dtype.
+  std::map<std::string, int64_t> weight_bytes;
   int64_t kv_bytes_per_token = 0;     // 2 · layers · kv_heads · head_dim · dtype bytes
   int64_t activation_peak_bytes = 0;  // buffers of a step of `tokens` tokens that draws one
   // Floating point operations of the projections and of attention over what each token sees; a
@@ -32,6 +34,13 @@ struct Footprint {
   double decode_step_flops = 0;  // of the token after `tokens` others
   int64_t max_concurrency = 0;   // sequences of `tokens` whose KV blocks fit into the memory
 };
+
+// What an integer of a quantized projection takes on average, with its part of the scale and the
+// zero point of its group.
+double BytesPerWeight(const QuantizationConfig& quantization);
+
+// The elements of the projections of all layers.
+int64_t CountProjectionParameters(const ModelConfig& config);
 
 // The operations of one token in the last layer, from the output of attention on. They are not
 // executed for tokens that do not sample.

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/model/footprint.h"
 
 namespace baton {
 namespace {
@@ -36,7 +37,10 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
       .weights = ranks * ParametersOfRank(config, shape) * element,
       .activations =
           ranks * static_cast<double>(PlanActivations(config, shape, dtype, limits).total())};
-  if (quantization == kernels::Quantization::kFp8) {
+  if (config.quantization.has_value()) {
+    need.weights -= ranks * ProjectionParameters(config, shape) *
+                    (element - BytesPerWeight(*config.quantization));
+  } else if (quantization == kernels::Quantization::kFp8) {
     need.weights -= ranks * ProjectionParameters(config, shape) * (element - 1);
   }
   return need;

@@ -18,8 +18,8 @@ struct MemoryNeed {
   double weights = 0;      // bytes
   double activations = 0;  // bytes
 
-  // What `ranks` ranks of such a `shape` need together: all of a group on the host, one of it on a
-  // GPU.
+  // With `config.quantization`, projections of layers count as what they are stored in. What
+  // `ranks` ranks of such a `shape` need together: all of a group on the host, one of it on a GPU.
   static MemoryNeed Of(const ModelConfig& config, const LocalShape& shape, int32_t ranks,
                        kernels::DType dtype, kernels::Quantization quantization,
                        const StepLimits& limits);

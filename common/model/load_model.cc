@@ -56,6 +56,11 @@ int LoadedModel::threads() const {
   return sum;
 }
 
+std::string LoadedModel::numerics() const {
+  const std::string numerics = backend->info().numerics();
+  return config.quantization.has_value() ? numerics + "/" + config.quantization->name() : numerics;
+}
+
 KvCache LoadedModel::kv_cache() const {
   std::vector<kernels::PagedKv> ranks = {kv()};
   for (const ModelRank& peer : peers) ranks.push_back(peer.arena->kv());

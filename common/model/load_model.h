@@ -39,6 +39,9 @@ struct LoadedModel {
 
   int32_t ranks() const { return 1 + static_cast<int32_t>(peers.size()); }
   int threads() const;  // of all ranks
+  // What must be equal for two workers to give the same bits: that of the backend, and how the
+  // weights are stored where they are quantized.
+  std::string numerics() const;
   // The cache of rank 0. The other ranks have the same layout and as many blocks.
   const kernels::PagedKv& kv() const { return arena->kv(); }
   KvCache kv_cache() const;

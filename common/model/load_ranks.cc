@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -99,6 +100,16 @@ class RankLoad final {
   int32_t blocks_ = 0;
 };
 
+// FAILED_PRECONDITION where the backend cannot multiply by weights as the checkpoint has them.
+absl::Status CheckMultiplies(const ModelConfig& config, const kernels::BackendInfo& info) {
+  if (!config.quantization.has_value() || info.packs_quantized) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the checkpoint's weights are ", config.quantization->name(), " of ",
+      MethodName(config.quantization->format), ", by which device ", std::string(Name(info.device)),
+      " cannot multiply; use --device cpu, or a checkpoint in "
+      "float32, bfloat16 or float16"));
+}
+
 absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
@@ -135,6 +146,7 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
                                                .threads = options.threads,
                                                .collective = collective_,
                                                .device_index = index_}));
+  BATON_RETURN_IF_ERROR(CheckMultiplies(source_.config, loaded_.rank.backend->info()));
   BATON_RETURN_IF_ERROR(CheckDevice());
   BATON_ASSIGN_OR_RETURN(weights_, ReadWeights(progress));
   if (options.probe.has_value()) {

@@ -17,6 +17,22 @@ bool SameDraw(const SampledToken& a, const SampledToken& b) {
          std::bit_cast<uint32_t>(a.logprob) == std::bit_cast<uint32_t>(b.logprob);
 }
 
+absl::Status CheckSameScores(size_t rank, const std::vector<TokenScore>& scores,
+                             const std::vector<TokenScore>& expected) {
+  BATON_CHECK(scores.size() == expected.size()) << scores.size() << " of " << expected.size();
+  for (size_t i = 0; i < scores.size(); ++i) {
+    const auto bits = [](const TokenScore& score) {
+      return std::bit_cast<uint32_t>(score.logprob);
+    };
+    if (bits(scores[i]) == bits(expected[i])) continue;
+    return kernels::DeviceFault(
+        absl::StrCat("rank ", rank, " gives a token of a prompt the log-probability ",
+                     scores[i].logprob, ", rank 0 ", expected[i].logprob,
+                     "; tensor-parallel ranks must compute alike: are their devices?"));
+  }
+  return absl::OkStatus();
+}
+
 // Equal inputs and weights give equal bits, so anything else is a fault of a device or a mix of
 // different ones.
 absl::Status CheckSameDraws(const std::vector<StepOutput>& outputs) {
@@ -31,6 +47,7 @@ absl::Status CheckSameDraws(const std::vector<StepOutput>& outputs) {
           samples[i].logprob, ", rank 0 token ", expected[i].token, " of ", expected[i].logprob,
           "; tensor-parallel ranks must compute alike: are their devices?"));
     }
+    BATON_RETURN_IF_ERROR(CheckSameScores(rank, outputs[rank].scores, outputs[0].scores));
   }
   return absl::OkStatus();
 }

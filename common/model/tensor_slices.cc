@@ -83,6 +83,13 @@ void Copy(const SlicePiece& piece, DType dtype) {
 
 }  // namespace
 
+void CopyToFloats(const std::byte* from, DType dtype, std::span<float> out) {
+  for (float& value : out) {
+    value = Load(from, dtype);
+    from += SizeOf(dtype);
+  }
+}
+
 void CopySlices(std::span<const TensorSlice> slices, DType dtype, std::byte* out) {
   const std::vector<SlicePiece> pieces = Divide(slices, dtype, out);
   ForEachPiece(pieces.size(), [&](size_t i) { Copy(pieces[i], dtype); });

@@ -17,6 +17,9 @@ struct TensorSlice {
   int64_t stride = 0;  // elements from row to row
 };
 
+// out = elements as they are stored from `from` on.
+void CopyToFloats(const std::byte* from, kernels::DType dtype, std::span<float> out);
+
 // Writes the slices to `out`, one below the other, dense and converted to `dtype`, rounded to
 // nearest even. Several threads copy large ones, because the pages of a mapped file are what takes
 // the time.

@@ -1,10 +1,13 @@
 #include "common/model/tensor_specs.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/model/quantize/quantized_parts.h"
 
 namespace baton {
 namespace {
@@ -44,10 +47,15 @@ void AddMlp(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs)
   add("mlp.down_proj.bias", {c.hidden});
 }
 
-// Tensors that the Python library transformers writes, or leaves, beside the weights that it uses.
-bool IsHarmlessExtra(const ModelConfig& config, const std::string& name) {
-  return absl::EndsWith(name, "rotary_emb.inv_freq") ||
-         (config.tied_embeddings && name == "lm_head.weight");
+// Tensors that the Python library transformers writes, or leaves, beside the weights that it uses,
+// and the biases of zeros that some quantizers add to projections.
+bool IsHarmlessExtra(const ModelConfig& config, const StoredTensor& tensor) {
+  if (config.quantization.has_value() && absl::EndsWith(tensor.name, "_proj.bias")) {
+    return std::all_of(tensor.data.begin(), tensor.data.end(),
+                       [](std::byte byte) { return byte == std::byte{0}; });
+  }
+  return absl::EndsWith(tensor.name, "rotary_emb.inv_freq") ||
+         (config.tied_embeddings && tensor.name == "lm_head.weight");
 }
 
 }  // namespace
@@ -91,6 +99,13 @@ absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor) {
 absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files) {
   absl::flat_hash_set<std::string> expected;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
+    if (IsQuantized(config, files, spec.name)) {
+      BATON_RETURN_IF_ERROR(CheckQuantizedParts(*config.quantization, files, spec));
+      for (const StoredTensor* part : StoredPartsOf(config, files, spec.name)) {
+        expected.insert(part->name);
+      }
+      continue;
+    }
     const StoredTensor* tensor = files.Find(spec.name);
     const std::string shape = absl::StrJoin(spec.shape, ", ");
     if (tensor == nullptr) {
@@ -108,7 +123,7 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
     expected.insert(spec.name);
   }
   for (const StoredTensor* tensor : files.tensors()) {
-    if (expected.contains(tensor->name) || IsHarmlessExtra(config, tensor->name)) continue;
+    if (expected.contains(tensor->name) || IsHarmlessExtra(config, *tensor)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("tensor ", tensor->name, " has no place in a ", config.architecture, " of ",
                      config.layers, " layers as config.json describes it; take both of one model"));

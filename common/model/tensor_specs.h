@@ -33,9 +33,9 @@ int64_t CountParameters(const ModelConfig& config);
 // other.
 absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor);
 
-// Checks that every expected tensor is there with its shape and a type that loads, and that nothing
-// is there which the model would leave unused: such a tensor means that config.json describes
-// another model.
+// Checks that every expected tensor is there with its shape and a type that loads, or, for a
+// projection of a quantized model, that its parts are; and that nothing is there which the model
+// would leave unused: such a tensor means that config.json describes another model.
 absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files);
 
 }  // namespace baton

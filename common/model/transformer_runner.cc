@@ -27,11 +27,30 @@ void TransformerRunner::AddRow(const StepRow& row) {
     tokens_.insert(tokens_.end(), row.tokens.begin(), row.tokens.end());
   }
   for (int32_t i = 0; i < count; ++i) positions_.push_back(row.first_position + i);
-  if (!row.sample) return;
-  sample_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
-  sampling_.push_back(row.sampling);
-  if (row.sampling.pending_output && !device_feeds_) {
-    sampling_.back().pending_id = LastDrawn(row.sampling.slot);
+  AddScores(row, static_cast<int32_t>(tokens_.size()) - count);
+  const int32_t first_draw = static_cast<int32_t>(tokens_.size()) - row.num_draws();
+  for (int32_t i = 0; i < row.num_draws(); ++i) {
+    sample_rows_.push_back(first_draw + i);
+    sampling_.push_back(row.draws[static_cast<size_t>(i)]);
+    guides_.push_back(row.guide);
+    is_score_.push_back(false);
+    if (sampling_.back().pending_output && !device_feeds_) {
+      sampling_.back().pending_id = LastDrawn(row.slot);
+    }
+  }
+}
+
+// A score is what drawing that very token would say of it. The bias, which no logprob tells of,
+// leaves a greedy draw no other choice.
+void TransformerRunner::AddScores(const StepRow& row, int32_t begin) {
+  constexpr float kCertain = 1e30F;
+  for (size_t i = 0; i < row.scored.size(); ++i) {
+    sample_rows_.push_back(begin + row.first_scored + static_cast<int32_t>(i));
+    score_bias_.emplace_back(row.scored[i], kCertain);
+    sampling_.push_back(
+        {.logit_bias = std::span(score_bias_).last(1), .num_top_logprobs = row.score_alternatives});
+    guides_.push_back(nullptr);
+    is_score_.push_back(true);
   }
 }
 
@@ -42,7 +61,11 @@ void TransformerRunner::Flatten(const StepPlan& plan) {
   sequences_.clear();
   sample_rows_.clear();
   sampling_.clear();
+  is_score_.clear();
+  score_bias_.clear();
+  guides_.clear();
   // The sequences keep spans into blocks_, which therefore must not grow while it is filled.
+  score_bias_.reserve(static_cast<size_t>(plan.num_scores));  // rows keep spans into it, too
   size_t num_blocks = 0;
   for (const StepRow& row : plan.rows) num_blocks += row.blocks.size();
   blocks_.reserve(num_blocks);
@@ -73,6 +96,19 @@ void TransformerRunner::GiveProducts(InFlight& step) const {
   }
 }
 
+StepOutput TransformerRunner::OutputOf(InFlight step) {
+  StepOutput output;
+  for (size_t i = 0; i < step.samples.size(); ++i) {
+    SampledToken& sample = step.samples[i];
+    if (step.is_score[i]) {
+      output.scores.push_back({sample.logprob, std::move(sample.top_logprobs)});
+    } else {
+      output.samples.push_back(std::move(sample));
+    }
+  }
+  return output;
+}
+
 absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   BATON_CHECK(static_cast<int32_t>(in_flight_.size()) < max_in_flight())
       << "step " << plan.step << " submitted before Wait of the one " << max_in_flight()
@@ -86,11 +122,18 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   BATON_ASSIGN_OR_RETURN(const kernels::Matrix logits, transformer_->Forward(layout, kv_));
   InFlight& step = in_flight_.emplace_back();
   step.samples.resize(sampling_.size());
-  for (const kernels::SampleRow& row : sampling_) step.slots.push_back(row.slot);
+  step.is_score = is_score_;
+  for (const kernels::SampleRow& row : sampling_) {
+    step.slots.push_back(row.one_of_several ? -1 : row.slot);
+  }
   if (!sampling_.empty()) {
     if (transformer_->probe_dims() > 0) {
       step.products.resize(sampling_.size() * static_cast<size_t>(transformer_->probe_dims()));
       transformer_->backend().Fetch(transformer_->ProbeProducts(logits.rows), step.products);
+    }
+    // Only now are the masks of guides waited for: they were worked out beside the forward pass.
+    for (size_t i = 0; i < sampling_.size(); ++i) {
+      if (guides_[i] != nullptr) sampling_[i].allowed = guides_[i]->Mask();
     }
     transformer_->backend().Sample(logits, sampling_, step.samples);
     transformer_->CountOperation();
@@ -108,7 +151,7 @@ absl::StatusOr<StepOutput> TransformerRunner::Wait() {
   BATON_RETURN_IF_ERROR(ended);
   GiveProducts(step);
   if (!device_feeds_) KeepLastDrawn(step);  // only now are they on the host, whatever the backend
-  return StepOutput{std::move(step.samples)};
+  return OutputOf(std::move(step));
 }
 
 }  // namespace baton

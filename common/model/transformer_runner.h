@@ -30,17 +30,21 @@ class TransformerRunner final : public ModelRunner {
   // A step between Submit and Wait: where its samples go, and the slots that they are of.
   struct InFlight {
     std::vector<SampledToken> samples;
-    std::vector<int32_t> slots;   // [samples]
+    std::vector<int32_t> slots;   // [samples] whose last token it is, or -1
+    std::vector<bool> is_score;   // [samples]
     std::vector<float> products;  // of the probe, [samples, dims]
   };
 
   // Lays the plan out as flat arrays in the members below.
   void Flatten(const StepPlan& plan);
   void AddRow(const StepRow& row);
+  // `begin` is where the row's tokens begin in the step.
+  void AddScores(const StepRow& row, int32_t begin);
   int32_t LastDrawn(int32_t slot) const;
   // Fills in `samples` of a step whose results are on the host.
   void GiveProducts(InFlight& step) const;
   void KeepLastDrawn(const InFlight& step);
+  static StepOutput OutputOf(InFlight step);
 
   const std::unique_ptr<Transformer> transformer_;
   const kernels::PagedKv kv_;
@@ -52,8 +56,11 @@ class TransformerRunner final : public ModelRunner {
   std::vector<int32_t> positions_;  // [tokens]
   std::vector<int32_t> blocks_;     // block tables, one after the other
   std::vector<kernels::StepLayout::Sequence> sequences_;
-  std::vector<int32_t> sample_rows_;  // the last token of each row that samples
-  std::vector<kernels::SampleRow> sampling_;
+  std::vector<int32_t> sample_rows_;                   // the tokens whose logits are wanted
+  std::vector<kernels::SampleRow> sampling_;           // [sample_rows]
+  std::vector<SequenceGuide*> guides_;                 // [sample_rows], null without one
+  std::vector<bool> is_score_;                         // [sample_rows]
+  std::vector<std::pair<int32_t, float>> score_bias_;  // what rows of scores point at
 
   std::vector<int32_t> last_drawn_;  // [slots] where the host feeds last tokens
 };

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_specs.h"
 #include "common/model/weight_source.h"
 #include "common/model/weights.h"
@@ -59,6 +60,15 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> WeightLoader::Matrix(const WeightI
                                                                    bool keep_precision) {
   BATON_ASSIGN_OR_RETURN(WeightData data, source_.Matrix(item));
   data.tensor.keep_precision = keep_precision;
+  if (data.quantized.has_value()) {
+    auto quantized = backend_.PackQuantized(*data.quantized, data.shard);
+    if (!quantized.ok()) {
+      return absl::Status(quantized.status().code(),
+                          absl::StrCat(item.name, ": ", quantized.status().message()));
+    }
+    Finish(item);
+    return quantized;
+  }
   BATON_ASSIGN_OR_RETURN(auto packed, backend_.Pack(data.tensor, data.shard));
   Finish(item);
   return packed;
@@ -147,8 +157,8 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
     if (output != kEmbedding) Finish(item);
   }
   BATON_ASSIGN_OR_RETURN(weights.final_norm, Vector("model.norm.weight", config_.hidden));
-  // The output projection is never quantized: logits decide the token, and its rows may be
-  // embeddings.
+  // A backend that quantizes by itself leaves the output projection as it is: logits decide the
+  // token, and its rows may be embeddings.
   const kernels::ColumnShare rows = shape_.output_rows(config_);
   BATON_ASSIGN_OR_RETURN(weights.output, Matrix({.name = "output.weight",
                                                  .ranges = {{output, rows.begin, rows.end}},
@@ -175,7 +185,8 @@ std::vector<const StoredTensor*> PackingOrder(const ModelConfig& config,
                                               const CheckpointFiles& files) {
   std::vector<const StoredTensor*> order;
   const auto add = [&](const std::string& name) {
-    if (const StoredTensor* tensor = files.Find(name)) order.push_back(tensor);
+    const std::vector<const StoredTensor*> parts = StoredPartsOf(config, files, name);
+    order.insert(order.end(), parts.begin(), parts.end());
   };
   for (int32_t layer = 0; layer < config.layers; ++layer) {
     for (const char* name :
@@ -214,6 +225,11 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalS
   BATON_RETURN_IF_ERROR(CheckTensors(config, files));
   const kernels::DType dtype = backend.info().compute_dtype;
   std::unique_ptr<LoadCacheWriter> writer;
+  if (cache != nullptr && config.quantization.has_value()) {
+    spdlog::info("the weights are {} of {}, which no load cache holds: they are read as they are",
+                 config.quantization->name(), MethodName(config.quantization->format));
+    cache = nullptr;
+  }
   if (cache != nullptr) {
     auto reader = LoadCacheReader::Open(cache->dir, cache->key);
     absl::Status defect = reader.status();
@@ -232,7 +248,7 @@ absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalS
     }
     writer = MakeWriter(config, *cache, files);
   }
-  CheckpointSource source(files, dtype, PackingOrder(config, files), std::move(writer));
+  CheckpointSource source(config, files, dtype, PackingOrder(config, files), std::move(writer));
   BATON_ASSIGN_OR_RETURN(ModelWeights weights,
                          WeightLoader(config, shape, source, backend, progress).Load());
   source.CommitCache();

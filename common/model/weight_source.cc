@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_slices.h"
 #include "common/model/tensor_specs.h"
 #include "spdlog/spdlog.h"
@@ -32,10 +33,15 @@ int64_t WeightItem::rows() const {
   return sum;
 }
 
-CheckpointSource::CheckpointSource(const CheckpointFiles& files, DType dtype,
-                                   std::vector<const StoredTensor*> order,
+CheckpointSource::CheckpointSource(const ModelConfig& config, const CheckpointFiles& files,
+                                   DType dtype, std::vector<const StoredTensor*> order,
                                    std::unique_ptr<LoadCacheWriter> writer)
-    : files_(files), dtype_(dtype), order_(std::move(order)), writer_(std::move(writer)) {
+    : config_(config),
+      files_(files),
+      dtype_(dtype),
+      quantized_(config, files),
+      order_(std::move(order)),
+      writer_(std::move(writer)) {
   ReadAhead();
 }
 
@@ -83,7 +89,25 @@ HostTensor CheckpointSource::Dense(const WeightItem& item, DType stored, DType d
   return dense;
 }
 
+absl::StatusOr<bool> CheckpointSource::Quantized(const WeightItem& item) const {
+  const bool first = IsQuantized(config_, files_, item.ranges.front().name);
+  for (const RowRange& range : item.ranges) {
+    if (IsQuantized(config_, files_, range.name) == first) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensors ", item.ranges.front().name, " and ", range.name,
+                     " are used as one, and only one of them is quantized; expected both or none"));
+  }
+  return first;
+}
+
 absl::StatusOr<WeightData> CheckpointSource::Matrix(const WeightItem& item) {
+  BATON_ASSIGN_OR_RETURN(const bool quantized, Quantized(item));
+  if (quantized) {
+    BATON_CHECK(writer_ == nullptr) << "a load cache holds no integers";
+    BATON_ASSIGN_OR_RETURN(kernels::QuantizedTensor tensor, quantized_.Read(item));
+    return WeightData{.quantized = tensor,
+                      .shard = {.in_begin = item.col_begin, .in_end = item.col_end}};
+  }
   BATON_ASSIGN_OR_RETURN(const DType stored, DTypeOf(item));
   if (writer_ != nullptr) {
     const HostTensor dense = Dense(item, stored, dtype_);
@@ -127,9 +151,10 @@ void CheckpointSource::CommitCache() {
 
 void CheckpointSource::Finish(const WeightItem& item) {
   for (const RowRange& range : item.ranges) {
-    const StoredTensor& tensor = Find(range.name);
-    CheckpointFiles::DropPages(tensor);
-    done_ += static_cast<int64_t>(tensor.data.size());
+    for (const StoredTensor* tensor : StoredPartsOf(config_, files_, range.name)) {
+      CheckpointFiles::DropPages(*tensor);
+      done_ += static_cast<int64_t>(tensor->data.size());
+    }
   }
   ReadAhead();
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,8 +10,10 @@
 #include "absl/status/statusor.h"
 #include "common/formats/safetensors.h"
 #include "common/model/load_cache.h"
+#include "common/model/quantize/quantized_reader.h"
 #include "common/model/weights.h"
 #include "kernels/backend.h"
+#include "kernels/quantized_tensor.h"
 
 namespace baton {
 
@@ -34,9 +37,11 @@ struct WeightItem {
   int64_t width() const { return (col_end < 0 ? cols : col_end) - col_begin; }
 };
 
-// What a backend is given to pack: the `shard` of `tensor`, which is valid until the next call.
+// What a backend is given to pack: the `shard` of `tensor`, or of `quantized` where that is set.
+// Both are valid until the next call.
 struct WeightData {
   kernels::HostTensor tensor;
+  std::optional<kernels::QuantizedTensor> quantized;
   kernels::Shard shard;
 };
 
@@ -55,12 +60,13 @@ class WeightSource {
 };
 
 // Takes the weights from a checkpoint, whose tensors are divided and joined on the way. With a
-// writer, what is packed is made dense and converted first, and written to the load cache as well.
+// writer, what is packed is made dense and converted first, and written to the load cache as well;
+// a quantized checkpoint has no writer.
 class CheckpointSource final : public WeightSource {
  public:
   // `dtype` is what matrices are converted to for the writer, which may be null. `order` are the
   // tensors that will be read, in order.
-  CheckpointSource(const CheckpointFiles& files, kernels::DType dtype,
+  CheckpointSource(const ModelConfig& config, const CheckpointFiles& files, kernels::DType dtype,
                    std::vector<const StoredTensor*> order, std::unique_ptr<LoadCacheWriter> writer);
 
   absl::StatusOr<WeightData> Matrix(const WeightItem& item) override;
@@ -75,13 +81,17 @@ class CheckpointSource final : public WeightSource {
  private:
   const StoredTensor& Find(const std::string& name) const;
   absl::StatusOr<kernels::DType> DTypeOf(const WeightItem& item) const;
+  // Whether the item is quantized. INVALID_ARGUMENT where only some of its ranges are.
+  absl::StatusOr<bool> Quantized(const WeightItem& item) const;
   // Returns the item dense and in `dtype`, in the checkpoint's own memory where that is possible.
   kernels::HostTensor Dense(const WeightItem& item, kernels::DType stored, kernels::DType dtype);
   void WriteToCache(const std::string& name, const kernels::HostTensor& tensor);
   void ReadAhead();
 
+  const ModelConfig& config_;
   const CheckpointFiles& files_;
   const kernels::DType dtype_;
+  QuantizedReader quantized_;
   const std::vector<const StoredTensor*> order_;
   std::unique_ptr<LoadCacheWriter> writer_;
   std::unique_ptr<std::byte[]> staging_;

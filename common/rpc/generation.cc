@@ -37,6 +37,44 @@ worker_pb::EosHandling EosPolicyToProto(EosPolicy policy) {
   return worker_pb::EOS_HANDLING_UNSPECIFIED;
 }
 
+absl::StatusOr<GuideSpec> GuideFromProto(const worker_pb::Guide& proto) {
+  switch (proto.kind()) {
+    case worker_pb::GUIDE_KIND_JSON_SCHEMA:
+      return GuideSpec{GuideKind::kJsonSchema, proto.text()};
+    case worker_pb::GUIDE_KIND_JSON_OBJECT:
+      return GuideSpec{GuideKind::kJsonObject, proto.text()};
+    case worker_pb::GUIDE_KIND_REGEX:
+      return GuideSpec{GuideKind::kRegex, proto.text()};
+    case worker_pb::GUIDE_KIND_CHOICE:
+      return GuideSpec{GuideKind::kChoice, proto.text()};
+    case worker_pb::GUIDE_KIND_GRAMMAR:
+      return GuideSpec{GuideKind::kGrammar, proto.text()};
+    default:
+      return InvalidArgument(Reason::kUnsupportedField, "guide.kind",
+                             "guide.kind is " + std::to_string(proto.kind()) +
+                                 "; this worker knows JSON_SCHEMA, JSON_OBJECT, REGEX, CHOICE "
+                                 "and GRAMMAR");
+  }
+}
+
+worker_pb::GuideKind GuideKindToProto(GuideKind kind) {
+  switch (kind) {
+    case GuideKind::kNone:
+      return worker_pb::GUIDE_KIND_UNSPECIFIED;
+    case GuideKind::kJsonSchema:
+      return worker_pb::GUIDE_KIND_JSON_SCHEMA;
+    case GuideKind::kJsonObject:
+      return worker_pb::GUIDE_KIND_JSON_OBJECT;
+    case GuideKind::kRegex:
+      return worker_pb::GUIDE_KIND_REGEX;
+    case GuideKind::kChoice:
+      return worker_pb::GUIDE_KIND_CHOICE;
+    case GuideKind::kGrammar:
+      return worker_pb::GUIDE_KIND_GRAMMAR;
+  }
+  return worker_pb::GUIDE_KIND_UNSPECIFIED;
+}
+
 SamplingParams SamplingFromProto(const worker_pb::Sampling& proto) {
   SamplingParams params;
   params.temperature = proto.temperature();
@@ -92,6 +130,24 @@ std::optional<EndEstimate> EndFromProto(int32_t at_step, const worker_pb::EndEst
   return end;
 }
 
+template <typename Entry>
+void TopLogprobsToProto(const std::vector<TokenLogprob>& top, Entry* proto) {
+  for (const TokenLogprob& one : top) {
+    worker_pb::TopLogprob* out = proto->add_top_logprobs();
+    out->set_id(one.token);
+    out->set_logprob(one.logprob);
+  }
+}
+
+template <typename Entry>
+std::vector<TokenLogprob> TopLogprobsFromProto(const Entry& proto) {
+  std::vector<TokenLogprob> top;
+  for (const worker_pb::TopLogprob& one : proto.top_logprobs()) {
+    top.push_back({.token = one.id(), .logprob = one.logprob()});
+  }
+  return top;
+}
+
 }  // namespace
 
 absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
@@ -109,8 +165,12 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
     spec.stop.length_control = {.target = stopping.length_control().target(),
                                 .strength = stopping.length_control().strength()};
   }
+  if (proto.has_guide()) {
+    BATON_ASSIGN_OR_RETURN(spec.guide, GuideFromProto(proto.guide()));
+  }
   if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
   if (proto.has_end_chance_step()) spec.end_chance_step = proto.end_chance_step();
+  if (proto.has_score_from()) spec.score_from = proto.score_from();
   spec.cache_salt = proto.cache_salt();
   constexpr size_t kMostClassBytes = 256;
   if (proto.length_class().size() <= kMostClassBytes) spec.length_class = proto.length_class();
@@ -136,8 +196,13 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
     stopping->mutable_length_control()->set_target(control->target);
     stopping->mutable_length_control()->set_strength(control->strength);
   }
+  if (!spec.guide.empty()) {
+    proto->mutable_guide()->set_kind(GuideKindToProto(spec.guide.kind));
+    proto->mutable_guide()->set_text(spec.guide.text);
+  }
   if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
   if (spec.end_chance_step) proto->set_end_chance_step(*spec.end_chance_step);
+  if (spec.score_from) proto->set_score_from(*spec.score_from);
   proto->set_cache_salt(spec.cache_salt);
   proto->set_length_class(spec.length_class);
   proto->set_waited_ms(base::Milliseconds(spec.waited));
@@ -151,11 +216,7 @@ void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb
   proto->set_index(token.index);
   proto->set_id(token.token.token);
   proto->set_logprob(token.token.logprob);
-  for (const TokenLogprob& top : token.token.top_logprobs) {
-    worker_pb::TopLogprob* out = proto->add_top_logprobs();
-    out->set_id(top.token);
-    out->set_logprob(top.logprob);
-  }
+  TopLogprobsToProto(token.token.top_logprobs, proto);
   if (extras.probe) {
     proto->mutable_probe()->Assign(token.token.probe.begin(), token.token.probe.end());
   }
@@ -169,6 +230,7 @@ void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb
   }
   proto->set_natural_end(token.token.natural_end);
   proto->set_end_chance(token.token.end_chance);
+  proto->set_only_end(token.token.only_end);
   proto->set_unix_time(token.unix_time);
   if (token.token.end) EndToProto(*token.token.end, proto->mutable_end());
 }
@@ -178,9 +240,7 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
   token.index = proto.index();
   token.token.token = proto.id();
   token.token.logprob = proto.logprob();
-  for (const worker_pb::TopLogprob& top : proto.top_logprobs()) {
-    token.token.top_logprobs.push_back({.token = top.id(), .logprob = top.logprob()});
-  }
+  token.token.top_logprobs = TopLogprobsFromProto(proto);
   token.token.eos = {.eos_logprob = proto.eos().eos_logprob(),
                      .eos_prob_sampling = proto.eos().eos_prob_sampling(),
                      .eos_rank = proto.eos().eos_rank(),
@@ -189,9 +249,28 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
   token.token.probe.assign(proto.probe().begin(), proto.probe().end());
   token.token.natural_end = proto.natural_end();
   token.token.end_chance = proto.end_chance();
+  token.token.only_end = proto.only_end();
   token.unix_time = proto.unix_time();
   if (proto.has_end()) token.token.end = EndFromProto(proto.index() + 1, proto.end());
   return token;
+}
+
+void ScoresToProto(const PlacedScores& scores, worker_pb::PromptScores* proto) {
+  proto->set_first_index(scores.first_index);
+  for (const TokenScore& score : scores.scores) {
+    worker_pb::TokenScore* out = proto->add_scores();
+    out->set_logprob(score.logprob);
+    TopLogprobsToProto(score.top_logprobs, out);
+  }
+}
+
+PlacedScores ScoresFromProto(const worker_pb::PromptScores& proto) {
+  PlacedScores scores{.first_index = proto.first_index(), .scores = {}};
+  for (const worker_pb::TokenScore& score : proto.scores()) {
+    scores.scores.push_back(
+        {.logprob = score.logprob(), .top_logprobs = TopLogprobsFromProto(score)});
+  }
+  return scores;
 }
 
 FinishReason FinishReasonFromProto(worker_pb::FinishCause cause) {

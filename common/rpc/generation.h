@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "baton/worker/v1/generation.pb.h"
@@ -22,6 +23,12 @@ struct PlacedToken {
   double unix_time = 0;  // when sampled
 };
 
+// Scores of a prompt's tokens from an index on, counted from 0.
+struct PlacedScores {
+  int32_t first_index = 0;
+  std::vector<TokenScore> scores;
+};
+
 // How a worker's part of a request ended.
 struct WorkerEnding {
   FinishReason reason = FinishReason::kNone;
@@ -35,8 +42,8 @@ namespace worker_pb = ::baton::worker::v1;
 // Generation: the caller sets them. Enums are checked here; ids, lengths and sampling values are
 // checked by Engine::Admit.
 absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto);
-// Fills ids, sampling, stopping, natural_end_step, end_chance_step, cache_salt, waited_ms and
-// length_class.
+// Fills ids, sampling, stopping, guide, natural_end_step, end_chance_step, cache_salt, waited_ms
+// and length_class.
 void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto);
 
 // What a token carries beside the token itself.
@@ -49,6 +56,9 @@ TokenExtras ExtrasOf(const worker_pb::Generation& generation);
 // An estimate of the end goes along if the token has one.
 void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb::Token* proto);
 PlacedToken TokenFromProto(const worker_pb::Token& proto);
+
+void ScoresToProto(const PlacedScores& scores, worker_pb::PromptScores* proto);
+PlacedScores ScoresFromProto(const worker_pb::PromptScores& proto);
 
 void EndingToProto(const WorkerEnding& ending, worker_pb::Ending* proto);
 WorkerEnding EndingFromProto(const worker_pb::Ending& proto);

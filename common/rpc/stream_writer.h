@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <utility>
+#include <vector>
 
 #include "common/base/mutex.h"
 #include "grpcpp/support/status.h"
@@ -48,6 +49,17 @@ class StreamWriter {
     }
     Advance();
     return true;
+  }
+
+  // Sends messages that the owner has held until now, so that the bound would free nothing.
+  void SendAll(std::vector<Message> messages) {
+    base::MutexLock lock(&mutex_);
+    if (ending_) return;
+    for (Message& message : messages) {
+      pending_bytes_ += message.ByteSizeLong();
+      pending_.push_back({.message = std::move(message), .is_hint = false});
+    }
+    Advance();
   }
 
   // Sends what may be lost: it is dropped while more than a quarter of the bound is pending, and

@@ -1,6 +1,7 @@
 #pragma once
 
-// The C face of the Rust static library: tokenizers, chat templates, safetensors headers.
+// The C face of the Rust static library: tokenizers, chat templates, safetensors headers. That of
+// guides is in baton_guide.h.
 //
 // Every function catches panics. A function that can fail returns a BatonStatus and, unless it is
 // BATON_OK, fills `error` with a message to be freed by baton_buffer_free. Handles are immutable:

@@ -18,6 +18,13 @@ constexpr RequestLimitRow kRows[] = {
     {RequestLimit::kStopTokenIds, "spec.stop.stop_token_ids", LimitKind::kCount, 256},
     {RequestLimit::kLogitBiases, "spec.sampling.logit_bias", LimitKind::kCount, 1024},
     {RequestLimit::kNgram, "spec.sampling.no_repeat_ngram_size", LimitKind::kValue, 64},
+    {RequestLimit::kGuidedJson, "spec.guided_json", LimitKind::kBytes, 65536},
+    {RequestLimit::kGuidedRegex, "spec.guided_regex", LimitKind::kBytes, 16384},
+    {RequestLimit::kGuidedGrammar, "spec.guided_grammar", LimitKind::kBytes, 65536},
+    {RequestLimit::kGuidedChoices, "spec.guided_choice", LimitKind::kCount, 1000},
+    {RequestLimit::kGuidedChoiceBytes, "spec.guided_choice", LimitKind::kBytes, 1024},
+    {RequestLimit::kAnswers, "spec.sampling.n", LimitKind::kValue, 64},
+    {RequestLimit::kBestOf, "spec.sampling.best_of", LimitKind::kValue, 64},
 };
 
 // What `most` counts, for a table.

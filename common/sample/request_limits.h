@@ -24,6 +24,13 @@ enum class RequestLimit {
   kStopTokenIds,
   kLogitBiases,
   kNgram,
+  kGuidedJson,
+  kGuidedRegex,
+  kGuidedGrammar,
+  kGuidedChoices,
+  kGuidedChoiceBytes,
+  kAnswers,
+  kBestOf,
 };
 
 // How `most` is counted: the elements of a repeated field or map, the bytes of a string, or the

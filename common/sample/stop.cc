@@ -28,11 +28,12 @@ StopCriteria::StopCriteria(const StopParams& params, std::span<const TokenId> eo
 
 StopCriteria::Decision StopCriteria::Take(int32_t step, SampledToken* token) {
   const bool is_eos = IsEos(token->token);
-  const bool ended_naturally = is_eos || token->natural_end;
+  const bool ended_naturally = (is_eos && !token->only_end) || token->natural_end;
   if (ended_naturally && !natural_end_step_) natural_end_step_ = step;
   token->natural_end = ended_naturally && params_.eos_policy != EosPolicy::kHonor;
   if (params_.eos_policy == EosPolicy::kHonor) {
-    if (is_eos) return {FinishReason::kStopEos, token->token};
+    const auto eos = token->only_end ? FinishReason::kStopGrammar : FinishReason::kStopEos;
+    if (is_eos) return {eos, token->token};
     if (std::ranges::binary_search(stop_set_, token->token)) {
       return {FinishReason::kStopToken, token->token};
     }
@@ -49,6 +50,10 @@ void StopCriteria::FillRow(int32_t generated, kernels::SampleRow* row) const {
   if (params_.length_control) row->eos_bias = LengthBias(*params_.length_control, generated + 1);
 }
 
+bool StopCriteria::EndsBy(TokenId id) const {
+  return params_.eos_policy == EosPolicy::kHonor && std::ranges::binary_search(stop_set_, id);
+}
+
 bool StopCriteria::IsEos(TokenId id) const { return std::ranges::binary_search(eos_ids_, id); }
 
 float LengthBias(const LengthControl& control, int32_t step) {
@@ -59,7 +64,7 @@ float LengthBias(const LengthControl& control, int32_t step) {
 
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
                                  std::span<const TokenId> history, int32_t prompt_tokens,
-                                 bool pending_output) {
+                                 bool pending_output, std::span<const TokenId> given) {
   BATON_CHECK(!pending_output || params.no_repeat_ngram_size == 0)
       << "the n-grams of a history whose last token is not known";
   kernels::SampleRow row;
@@ -73,10 +78,11 @@ kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteri
   row.logit_bias = params.logit_bias;
   row.prompt = history.first(static_cast<size_t>(prompt_tokens));
   row.output = history.subspan(static_cast<size_t>(prompt_tokens));
+  row.given = given;
   row.pending_output = pending_output;
   row.seed = params.seed;
   row.num_top_logprobs = params.num_top_logprobs;
-  stop.FillRow(static_cast<int32_t>(row.output.size()) + (pending_output ? 1 : 0), &row);
+  stop.FillRow(SampleStep(row) - 1, &row);
   return row;
 }
 

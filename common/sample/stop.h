@@ -30,6 +30,9 @@ class StopCriteria {
   // contract says. EOS at the last allowed step is stop_eos, not length.
   Decision Take(int32_t step, SampledToken* token);
 
+  // Whether a request ends for good where this id is drawn.
+  bool EndsBy(TokenId id) const;
+
   // Fills the parts of the sampler's row that say what ends, for a draw after `generated` tokens.
   void FillRow(int32_t generated, kernels::SampleRow* row) const;
 
@@ -51,9 +54,10 @@ class StopCriteria {
 float LengthBias(const LengthControl& control, int32_t step);
 
 // Makes the sampler's row for the token after `history` (prompt, then generated), and, with
-// `pending_output`, after one more that is not known yet. Spans refer to the arguments.
+// `pending_output`, after one more that is not known yet, or after `given`. Spans refer to the
+// arguments.
 kernels::SampleRow MakeSampleRow(const SamplingParams& params, const StopCriteria& stop,
                                  std::span<const TokenId> history, int32_t prompt_tokens,
-                                 bool pending_output = false);
+                                 bool pending_output = false, std::span<const TokenId> given = {});
 
 }  // namespace baton

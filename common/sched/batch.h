@@ -11,13 +11,17 @@ struct BatchCandidate {
   int32_t pending = 0;     // tokens it could feed, >= 1
   bool decodes = false;    // one token behind a complete KV; else part of a prompt or a recompute
   uint64_t last_turn = 0;  // when it was last served, in any unit that grows; 0 = never
+  int32_t proposals = 0;  // ids that it could feed behind that token, to see whether they are drawn
+  // Each of its tokens needs logits of its own, as a row that draws does: it counts as a row.
+  bool scores = false;
 };
 
 // What one step may hold.
 struct BatchBudget {
-  int32_t max_rows = 0;
+  int32_t max_rows = 0;            // whose logits are computed, and so also of sequences
   int32_t max_tokens = 0;          // of the step
   int32_t max_prefill_tokens = 0;  // of rows that do not decode
+  int32_t max_draws = 0;           // one for each row and one for each proposal
 };
 
 // A row of the next step.
@@ -28,8 +32,9 @@ struct BatchShare {
 
 // Shares a step among candidates, which come in the order of the policy. Every decode row takes one
 // token and the first prefill row at least one; when these exceed the budget they take turns, the
-// longest waiting first, so that everybody moves. What is left goes to prefill rows in order. The
-// shares come in the order of service: who numbers them gets the next `last_turn`.
+// longest waiting first, so that everybody moves. What is left goes to prefill rows in order, and
+// then to proposals, likewise in the order of shares. The shares come in the order of service: who
+// numbers them gets the next `last_turn`.
 std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
                                   const BatchBudget& budget);
 

@@ -26,6 +26,12 @@ struct RefusedEvent {
 struct StateEvent {
   SequenceState from, to;
 };
+// Tokens of the prompt were scored: those from `first_index` on, counted from 0. They come in order
+// and before the first token that is drawn, each once.
+struct ScoresEvent {
+  int32_t first_index = 0;
+  std::vector<TokenScore> scores;
+};
 // A token was drawn. `index` counts all generated tokens of the request from 0.
 struct TokenEvent {
   int32_t index = 0;
@@ -80,8 +86,8 @@ struct BlocksProven {
 struct SchedEvent {
   SequenceId sequence;
   base::Instant at{};
-  std::variant<BlocksGranted, RefusedEvent, StateEvent, BlocksProven, TokenEvent, FinishedEvent,
-               RevokedEvent, DetachEvent>
+  std::variant<BlocksGranted, RefusedEvent, StateEvent, BlocksProven, ScoresEvent, TokenEvent,
+               FinishedEvent, RevokedEvent, DetachEvent>
       what;
 };
 

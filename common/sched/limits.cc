@@ -58,6 +58,13 @@ absl::Status CheckSpec(const SequenceSpec& spec, const SequenceLimits& limits) {
   BATON_RETURN_IF_ERROR(CheckTokenIds("generated_ids", spec.generated, limits.vocab_size));
   BATON_RETURN_IF_ERROR(ValidateSampling(spec.sampling, limits.vocab_size));
   BATON_RETURN_IF_ERROR(ValidateStop(spec.stop, limits.vocab_size));
+  if (spec.score_from && *spec.score_from < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("score_from is ", *spec.score_from,
+                     "; nothing foretells a prompt's first token, so give "
+                     "the index of a later one"));
+  }
+  BATON_RETURN_IF_ERROR(ValidateGuide(spec.guide, spec.stop));
   return CheckLengths(spec, limits);
 }
 

@@ -13,6 +13,7 @@
 #include "common/sample/stop.h"
 #include "common/sched/policy.h"
 #include "common/sched/sequence.h"
+#include "common/sched/sequence_guide.h"
 
 namespace baton {
 
@@ -38,6 +39,10 @@ struct LiveSequence {
         admitted(now),
         state_since(now) {
     tokens.insert(tokens.end(), spec.generated.begin(), spec.generated.end());
+    // Where the prompt is not computed nothing of it is scored.
+    const bool scores = spec.score_from && spec.kind != SequenceKind::kReserved;
+    scored = scores_planned =
+        scores ? std::min(*spec.score_from, prompt_tokens()) : prompt_tokens();
     if (spec.stop.eos_policy == EosPolicy::kHonor) {
       guard.emplace(spec.generated, spec.end_chance_step, boundaries);
       runaway_told = ran_away();
@@ -62,6 +67,8 @@ struct LiveSequence {
   int32_t computed = 0;         // tokens
   int32_t planned = 0;          // tokens, >= computed
   int32_t unknown = 0;          // tokens drawn in plans that are out
+  int32_t scored = 0;           // the next token of the prompt to be scored; its length: none
+  int32_t scores_planned = 0;   // likewise, behind the plans that are out
   int32_t rows_out = 0;         // rows in plans that are out: their blocks are in use
   int32_t slot = -1;            // while it runs
   int32_t started_at = 0;       // `computed` when it last got its blocks
@@ -74,6 +81,12 @@ struct LiveSequence {
   std::optional<FinishReason> end_after_step;  // asked for while in flight
   std::optional<EndEstimate> end;              // made from its last token
   std::optional<float> class_tokens;           // see SequenceView
+
+  std::vector<TokenId> feed;    // the last token, and behind it what was proposed
+  int32_t proposed_behind = 0;  // the length at which that was said
+  int32_t stays_behind = 0;     // the length at which it sits out, to be asked for proposals
+  bool verifies = false;        // a row that feeds proposals is out
+  int64_t proposals_fed = 0, proposals_accepted = 0;
 
   int32_t preemptions = 0;
   bool gave_way = false;  // see SequenceView
@@ -107,14 +120,27 @@ struct LiveSequence {
   bool will_decode() const {
     return to_feed() == 1 && (state == SequenceState::kDecoding || unknown > 0);
   }
+  // The ids that its next row feeds behind the last token, if there is room for them.
+  std::span<const TokenId> proposals() const {
+    if (proposed_behind != length() || unknown > 0 || !decodes()) return {};
+    return std::span(feed).subspan(1);
+  }
+  // Tokens of its prompt are still to be scored, each at the position before it.
+  bool scores() const { return scores_planned < prompt_tokens(); }
   // Whether its next row can be planned now. While a token is not known yet, the row behind it is
   // planned only if that token cannot be the last by its number, and if the next draw does not have
-  // to look at it, as the rule against repeated n-grams does.
+  // to look at it, as the rule against repeated n-grams and guides do.
   bool plannable() const {
     if (!running() || end_after_step || held_back) return false;
     if (unknown == 0) return true;
+    if (verifies || stays_behind == length()) return false;
     return unknown == 1 && spec.kind != SequenceKind::kPrefill &&
-           spec.sampling.no_repeat_ngram_size == 0 && generated() + unknown < stop.max_tokens();
+           spec.sampling.no_repeat_ngram_size == 0 && spec.follows == nullptr &&
+           generated() + unknown < stop.max_tokens();
+  }
+  // Its next row would make the step wait for the mask of its draw.
+  bool holds_up() const {
+    return spec.follows != nullptr && will_decode() && spec.follows->holds_up();
   }
   // Whether its blocks may be taken away and computed again later.
   bool preemptible() const { return running() && !leased() && spec.kind != SequenceKind::kPrefill; }

@@ -41,6 +41,8 @@ Scheduler::Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cac
       << "every budget must be at least 1";
   BATON_CHECK(options_.max_steps_in_flight == 1 || options_.max_steps_in_flight == 2)
       << options_.max_steps_in_flight << " steps in flight";
+  BATON_CHECK(options_.proposals.most >= 0 && options_.proposals.most <= kMaxProposals)
+      << options_.proposals.most << " proposals for a row";
   slots_taken_.resize(static_cast<size_t>(options_.max_num_seqs));
 }
 
@@ -252,12 +254,13 @@ void Scheduler::EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, bas
 }
 
 void Scheduler::End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
-                    base::Instant now) {
+                    base::Instant now, absl::Status why) {
   last_end_ = now;
   ++counters_.ended;
   FinishedEvent finished = Summary(*sequence, now);
   finished.reason = reason;
   finished.stop_token = stop_token;
+  finished.status = std::move(why);
   if (reason == FinishReason::kDeadline) finished.status = DeadlinePassed(sequence->state);
   SetState(sequence, IsEarly(reason) ? SequenceState::kFailed : SequenceState::kDone, now);
   Emit(*sequence, now, std::move(finished));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -14,6 +15,7 @@
 #include "common/sched/limits.h"
 #include "common/sched/live_sequence.h"
 #include "common/sched/policy.h"
+#include "common/sched/proposal.h"
 #include "common/sched/sequence.h"
 #include "common/sched/step_plan.h"
 
@@ -26,6 +28,8 @@ struct SchedulerOptions {
   int32_t max_prefill_tokens = 2048;      // of a step, in rows that do not decode
   int32_t max_num_batched_tokens = 2048;  // of a step
   int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
+  int32_t max_draws = 0;                  // of a step, those behind proposals included
+  ProposalLimits proposals;
   base::Duration prefill_batch_wait{};
   Policy policy = kFcfsPolicy;
   std::vector<TokenId> eos_ids;
@@ -55,6 +59,10 @@ struct SchedulerFigures {
   int32_t largest_batch = 0;
   uint64_t rows_ahead = 0;      // planned behind a token that was not known yet
   uint64_t rows_discarded = 0;  // of sequences that had ended before
+  // Rows that fed proposals, the ids that were proposed, and those of them that were drawn, in all
+  // and by their place behind the last token.
+  uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;
+  std::array<uint64_t, kMaxProposals> accepted_at{};
 };
 
 // Decides which sequences run next and which of them own which blocks. It is a deterministic state
@@ -80,6 +88,12 @@ struct SchedulerFigures {
 // that is still being drawn. What a token decides (ends, states, the prefix cache) is decided at
 // commit; a row behind a token that was the end is discarded there. Blocks are given back when no
 // row that is out touches them, so a victim first sits out a step.
+//
+// Propose, called before Plan, lets somebody say what may come next. A row then feeds these ids
+// behind its last token and draws behind each of them; Commit takes the drawn tokens up to the
+// first that was not proposed there, and gives blocks back that only others needed. So tokens are
+// those of one step each, and only their number in a step differs. Proposals get what rows and
+// prompts leave of a step, and blocks that nobody else may need.
 class Scheduler {
  public:
   // `cache` is null when prefix caching is off.
@@ -98,6 +112,9 @@ class Scheduler {
   // The next moment after `now` at which ExpireAt or Plan would do something without other input.
   base::Instant NextWake(base::Instant now) const;
 
+  // Asks what may come next in each sequence that generates. The answers are of use for the next
+  // Plan.
+  void Propose(Proposer ask);
   // Makes the next step; the plan is empty when nothing can run now. At most max_steps_in_flight
   // plans that are not empty may be uncommitted; they are committed in the order they were made.
   StepPlan Plan(base::Instant now);
@@ -129,7 +146,7 @@ class Scheduler {
 
   // The ways in which a sequence ends. Each destroys it unless a lease or a row is out.
   void End(LiveSequence* sequence, FinishReason reason, std::optional<TokenId> stop_token,
-           base::Instant now);
+           base::Instant now, absl::Status why = {});
   void Refuse(LiveSequence* sequence, absl::Status status, base::Instant now);
   void Revoke(LiveSequence* sequence, base::Instant now);
   void EndEarlyOrDefer(LiveSequence* sequence, FinishReason reason, base::Instant now);
@@ -160,15 +177,26 @@ class Scheduler {
   StepPlan BuildPlan();
   void AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan);
   void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
+  void FillScores(LiveSequence* sequence, int32_t end, StepRow* row);
   int32_t GrowingSequences() const;
   bool HasBlocks(const LiveSequence& sequence) const;
 
+  // What is done about proposals (scheduler_propose.cc).
+  int32_t ProposalsOfUse(const LiveSequence& sequence) const;
+  void TakeProposals(LiveSequence* sequence, std::span<const TokenId> ids);
+  int32_t GrowForProposals(LiveSequence* sequence, int32_t proposals);
+  void AddDraws(LiveSequence* sequence, int32_t proposals, StepRow* row);
+  void CommitVerified(LiveSequence* sequence, const StepRow& row,
+                      std::span<const SampledToken> drawn, base::Instant now);
+
   // What Commit does (scheduler_commit.cc).
   void NoteTime(base::Instant planned, base::Instant now);
-  void CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
-                 base::Instant now);
-  void TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now);
+  void CommitRow(LiveSequence* sequence, const StepRow& row, std::span<const SampledToken> drawn,
+                 std::span<const TokenScore> scores, base::Instant now);
+  // Whether the sequence goes on here; if not, it may be forgotten already.
+  bool TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now);
   StopCriteria::Decision Append(LiveSequence* sequence, SampledToken* token);
+  static void GoOnByGuide(LiveSequence* sequence, TokenId token);
   void NoteSpecial(LiveSequence* sequence, TokenId token) const;
   RunawayAction JudgeRunaway(LiveSequence* sequence) const;
   void EnterProven(LiveSequence* sequence);

@@ -7,17 +7,36 @@
 #include "common/sched/scheduler.h"
 
 namespace baton {
+namespace {
+
+// Notes on a token that was drawn by a guide whether nothing but the end was allowed. An error when
+// the guide has failed: then the token counts for nothing.
+absl::Status AskGuide(const LiveSequence& sequence, SampledToken* token) {
+  const auto& guide = sequence.spec.follows;
+  if (guide == nullptr) return absl::OkStatus();
+  if (absl::Status status = guide->status(); !status.ok()) return status;
+  token->only_end = guide->only_end();
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Instant now) {
   BATON_CHECK(!plans_out_.empty() && plan.step == plans_out_.front().step)
       << "step " << plan.step << " is not the oldest that is out";
   BATON_CHECK(output.samples.size() == static_cast<size_t>(plan.num_samples))
-      << output.samples.size() << " samples for " << plan.num_samples << " rows";
+      << output.samples.size() << " samples for " << plan.num_samples << " draws";
+  BATON_CHECK(output.scores.size() == static_cast<size_t>(plan.num_scores))
+      << output.scores.size() << " scores; expected " << plan.num_scores;
   NoteTime(plans_out_.front().planned, now);
   plans_out_.pop_front();
-  size_t next_sample = 0;
+  std::span<const SampledToken> rest = output.samples;
+  std::span<const TokenScore> rest_of_scores = output.scores;
   for (const StepRow& row : plan.rows) {
-    const SampledToken* const sample = row.sample ? &output.samples[next_sample++] : nullptr;
+    const std::span<const SampledToken> drawn = rest.first(row.draws.size());
+    rest = rest.subspan(row.draws.size());
+    const std::span<const TokenScore> scores = rest_of_scores.first(row.scored.size());
+    rest_of_scores = rest_of_scores.subspan(row.scored.size());
     LiveSequence* const sequence = Find(row.sequence);
     BATON_CHECK(sequence != nullptr && sequence->rows_out > 0) << row.sequence.value();
     --sequence->rows_out;
@@ -27,7 +46,7 @@ void Scheduler::Commit(const StepPlan& plan, const StepOutput& output, base::Ins
     } else if (sequence->end_after_step) {
       End(sequence, *sequence->end_after_step, std::nullopt, now);
     } else {
-      CommitRow(sequence, row, sample, now);
+      CommitRow(sequence, row, drawn, scores, now);
     }
   }
 }
@@ -39,30 +58,40 @@ void Scheduler::NoteTime(base::Instant planned, base::Instant now) {
   token_time_ += token_time_ == base::Duration::zero() ? took : (took - token_time_) / kOfLate;
 }
 
-void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row, const SampledToken* sample,
+void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row,
+                          std::span<const SampledToken> drawn, std::span<const TokenScore> scores,
                           base::Instant now) {
+  if (drawn.size() > 1) return CommitVerified(sequence, row, drawn, now);
   const int32_t fed = row.num_tokens();
   if (sequence->state == SequenceState::kPrefilling) {
     counters_.prompt_tokens_computed += static_cast<uint64_t>(fed);
   }
-  const bool in_one_go = row.first_position == sequence->started_at && row.sample;
+  const bool in_one_go = row.first_position == sequence->started_at && !drawn.empty();
   if (!sequence->decodes() && !in_one_go) ++counters_.prefill_chunks;
   sequence->computed += fed;
   EnterProven(sequence);
-  if (sample != nullptr) {
-    TakeSample(sequence, *sample, now);
+  if (!scores.empty()) {
+    Emit(*sequence, now, ScoresEvent{sequence->scored, {scores.begin(), scores.end()}});
+    sequence->scored += static_cast<int32_t>(scores.size());
+  }
+  if (!drawn.empty()) {
+    --sequence->unknown;
+    TakeSample(sequence, drawn[0], now);
   } else if (sequence->spec.kind == SequenceKind::kPrefill) {
     ReportProven(sequence, /*last=*/false, now);
   }
 }
 
-void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now) {
+bool Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Instant now) {
+  if (absl::Status broken = AskGuide(*sequence, &token); !broken.ok()) {
+    End(sequence, FinishReason::kError, std::nullopt, now, std::move(broken));
+    return false;
+  }
   const int32_t index = sequence->generated();
   auto decision = Append(sequence, &token);
   RunawayAction runaway = RunawayAction::kOff;
   if (decision.reason == FinishReason::kNone) runaway = JudgeRunaway(sequence);
   if (runaway == RunawayAction::kEnd) decision.reason = FinishReason::kRunaway;
-  --sequence->unknown;
   // Behind the end that the model wanted nothing is foreseen, whether the request goes on or not.
   if (decision.reason != FinishReason::kNone || sequence->stop.natural_end_step()) {
     token.end.reset();
@@ -84,9 +113,12 @@ void Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
   }
   if (hands_over || decision.reason != FinishReason::kNone) {
     End(sequence, decision.reason, decision.stop_token, now);
-  } else if (sequence->state == SequenceState::kPrefilling) {
+    return false;
+  }
+  if (sequence->state == SequenceState::kPrefilling) {
     SetState(sequence, SequenceState::kDecoding, now);
   }
+  return true;
 }
 
 // Appends a token, drawn here or received, and decides by it alone whether the request ends.
@@ -94,8 +126,18 @@ StopCriteria::Decision Scheduler::Append(LiveSequence* sequence, SampledToken* t
   const auto decision = sequence->stop.Take(sequence->generated() + 1, token);
   sequence->tokens.push_back(token->token);
   if (sequence->guard) sequence->guard->Take(sequence->answer(), token);
-  if (decision.reason == FinishReason::kNone) NoteSpecial(sequence, token->token);
+  if (decision.reason == FinishReason::kNone) {
+    NoteSpecial(sequence, token->token);
+    GoOnByGuide(sequence, token->token);
+  }
   return decision;
+}
+
+// Its mask is worked out while events go out and the model computes the next step.
+void Scheduler::GoOnByGuide(LiveSequence* sequence, TokenId token) {
+  if (sequence->spec.follows == nullptr) return;
+  sequence->spec.follows->Take(token);
+  if (sequence->spec.kind != SequenceKind::kPrefill) sequence->spec.follows->Prepare();
 }
 
 // Notes a special token behind the end of a line or sentence, where EOS was to be expected.

@@ -1,15 +1,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
+#include "common/sample/guide_spec.h"
 #include "common/sample/params.h"
 
 namespace baton {
+
+class SequenceGuide;
 
 // What a worker's engine does for one request attempt.
 enum class SequenceKind {
@@ -37,11 +41,18 @@ struct SequenceSpec {
   std::vector<TokenId> generated;  // accepted tokens of earlier attempts
   SamplingParams sampling;
   StopParams stop;
+  GuideSpec guide;
+  // The state of `guide` behind `generated`, which the worker makes before the sequence enters an
+  // engine. Shared with the threads that work out its masks. Null without a guide.
+  std::shared_ptr<SequenceGuide> follows;
   // The output step, counted from 1, of the natural end, if an earlier attempt saw it already.
   std::optional<int32_t> natural_end_step;
   // The last output step with `end_chance` on its token, 0 if none had it; absent if the caller
   // does not know.
   std::optional<int32_t> end_chance_step;
+  // The index in `prompt`, >= 1, of the first token that is to be scored; absent: none is. The
+  // blocks that hold what is scored are computed here, even if they are cached.
+  std::optional<int32_t> score_from;
   std::string cache_salt;                 // separates tenants in the prefix cache; "" = shared
   std::string length_class;               // requests of one are expected to be of similar length
   base::Instant deadline = base::kNever;  // the request's

@@ -4,8 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
+#include "common/sched/sequence_guide.h"
 #include "kernels/sampling.h"
 
 namespace baton {
@@ -23,11 +25,36 @@ struct StepRow {
   bool feeds_sampled = false;
   int32_t first_position = 0;       // of the first token; the row attends to those before it too
   std::span<const BlockId> blocks;  // block table that covers first_position + num_tokens()
-  bool sample = false;              // draw a token after the last one
-  kernels::SampleRow sampling;      // only if `sample`
+  // How tokens are drawn behind the last draws.size() tokens of the row, one behind each. A row
+  // that only computes has none. Usually there is one; where there are more, each further one holds
+  // for the case that the draw before it gives the token that the row feeds behind that one.
+  absl::InlinedVector<kernels::SampleRow, 1> draws;
+  // Whose mask the draw, then the only one, has to keep to; null: no guide. Who runs the step sets
+  // SampleRow::allowed.
+  SequenceGuide* guide = nullptr;
+
+  // Tokens of the prompt that are scored: the first by the logits at the row's position
+  // `first_scored`, counted from 0 in the row, each other by those of the position behind.
+  std::span<const TokenId> scored;
+  int32_t first_scored = 0;
+  int32_t score_alternatives = 0;  // how many of the most likely tokens come with each score
 
   int32_t num_tokens() const { return feeds_sampled ? 1 : static_cast<int32_t>(tokens.size()); }
+  int32_t num_draws() const { return static_cast<int32_t>(draws.size()); }
 };
+
+// How many of the tokens that were drawn for a row count, from the first on: those up to the first
+// that the row did not feed behind its place. `drawn` has one token for each draw.
+inline int32_t CountingDraws(const StepRow& row, std::span<const SampledToken> drawn) {
+  const std::span<const TokenId> fed = row.tokens;
+  int32_t count = 1;
+  while (count < row.num_draws() &&
+         drawn[static_cast<size_t>(count - 1)].token ==
+             fed[fed.size() - row.draws.size() + static_cast<size_t>(count)]) {
+    ++count;
+  }
+  return count;
+}
 
 // How many tokens and sequences of a plan prefill, and how many decode.
 struct StepShape {
@@ -41,7 +68,8 @@ struct StepPlan {
   uint64_t step = 0;  // numbers the plans of an engine from 1
   std::vector<StepRow> rows;
   int32_t num_tokens = 0;   // sum over rows
-  int32_t num_samples = 0;  // rows with `sample`
+  int32_t num_samples = 0;  // draws of all rows
+  int32_t num_scores = 0;   // sum of `scored` over rows
   StepShape shape;
 
   bool empty() const { return rows.empty(); }
@@ -49,7 +77,8 @@ struct StepPlan {
 
 // What the model drew for a plan.
 struct StepOutput {
-  std::vector<SampledToken> samples;  // one per row with `sample`, in row order
+  std::vector<SampledToken> samples;  // one per draw, in the order of rows and of their draws
+  std::vector<TokenScore> scores;     // of all that is `scored`, in row order
 };
 
 }  // namespace baton

@@ -260,6 +260,12 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   set(Metric::kNumRequestsWaitingByReason, f.reserved, {"transfer"});
   raise(Metric::kNumPreemptions, f.preemptions);
   raise(Metric::kStepsOverlapped, f.steps_overlapped);
+  raise(Metric::kSpecDecodeNumDrafts, f.rows_proposed);
+  raise(Metric::kSpecDecodeNumDraftTokens, f.ids_proposed);
+  raise(Metric::kSpecDecodeNumAcceptedTokens, f.ids_accepted);
+  for (size_t i = 0; i < f.accepted_at.size(); ++i) {
+    raise(Metric::kSpecDecodeNumAcceptedTokensPerPos, f.accepted_at[i], {std::to_string(i)});
+  }
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});

@@ -54,6 +54,9 @@ worker_pb::WorkerLoad LoadOf(WorkerCore* core, const EngineFigures& figures) {
   load.set_expected_tokens(figures.expected_tokens);
   load.set_expected_kv_tokens(figures.expected_kv_tokens);
   load.set_expected_ends(figures.expected_ends);
+  load.set_step_seconds(figures.step_s);
+  load.set_prompt_token_seconds(figures.prompt_token_s);
+  load.set_step_prompt_tokens(figures.step_prompt_tokens);
   return load;
 }
 

@@ -50,7 +50,10 @@ WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Cloc
       blocks_(blocks),
       router_(engine, ListenersOf(probe, std::move(on_fault))) {}
 
-WorkerCore::~WorkerCore() { engine_->Stop(); }
+WorkerCore::~WorkerCore() {
+  if (guides_ != nullptr) guides_->Stop();  // what it begins would come here
+  engine_->Stop();
+}
 
 absl::Status WorkerCore::CheckFingerprint(const std::string& fingerprint) const {
   if (fingerprint == identity_.model_fingerprint) return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/engine/engine.h"
+#include "common/guide/guide_compiler.h"
 #include "common/sched/place_shares.h"
 #include "common/trace/tracer.h"
 #include "common/transport/block_access.h"
@@ -112,6 +113,11 @@ class WorkerCore final {
     return predictor_ == nullptr ? std::nullopt : predictor_->Learnt(length_class, step);
   }
 
+  // What makes masks of the guides of requests; null: such requests are refused. Set before the
+  // server starts; outlives the engine.
+  void SetGuides(GuideCompiler* guides) { guides_ = guides; }
+  GuideCompiler* guides() const { return guides_; }
+
   // Null: no traces. Set before the server starts; outlives the core.
   void SetTracer(Tracer* tracer) { tracer_ = tracer; }
   Tracer* tracer() const { return tracer_; }
@@ -139,6 +145,7 @@ class WorkerCore final {
   PlaceShares shares_ ABSL_GUARDED_BY(shares_mutex_);
   const BlockAccess* const blocks_;
   const EndPredictor* predictor_ = nullptr;
+  GuideCompiler* guides_ = nullptr;
   Tracer* tracer_ = nullptr;
   std::vector<std::string> kv_transports_;
   std::function<std::vector<uint64_t>()> warm_pairs_;

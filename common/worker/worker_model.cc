@@ -23,6 +23,11 @@ namespace {
 
 constexpr int32_t kTypicalPrompt = 512;
 
+ProposalLimits ProposalsOf(const EngineFlags& flags) {
+  if (flags.speculative == SpeculativeFlag::kNone) return {};
+  return {.most = flags.num_speculative_tokens, .batch = flags.speculative_disable_by_batch_size};
+}
+
 ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> probe) {
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
@@ -45,7 +50,8 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
     options.kv.device_share = flags.gpu_memory_utilization;
   }
   options.probe = std::move(probe);
-  options.limits = {.max_tokens = flags.max_num_batched_tokens, .max_samples = flags.max_num_seqs};
+  options.limits = {.max_tokens = flags.max_num_batched_tokens,
+                    .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(flags))};
   return options;
 }
 
@@ -81,6 +87,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.policy = PolicyOf(flags);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
+  options.proposals = ProposalsOf(flags);
   for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   options.runaway = ActionOf(flags.runaway);
@@ -107,10 +114,12 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
                  flags.threads, threads);
   }
   const size_t rank_bytes = static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes();
-  spdlog::info("KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}; async scheduling {}",
-               kv.num_blocks, kv.layout.block_size,
-               (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20,
-               model.engine.max_model_len, model.engine.overlap ? "on" : "off");
+  spdlog::info(
+      "KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}; async scheduling {}, "
+      "speculation {}",
+      kv.num_blocks, kv.layout.block_size,
+      (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20, model.engine.max_model_len,
+      model.engine.overlap ? "on" : "off", WordOf(flags.speculative));
   if (model.eos_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
@@ -147,13 +156,14 @@ absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(worker.model_dir));
   BATON_RETURN_IF_ERROR(CheckModelLength(worker.engine, config));
   BATON_ASSIGN_OR_RETURN(const GenerationConfig generation, LoadGenerationConfig(worker.model_dir));
-  BATON_ASSIGN_OR_RETURN(const std::unique_ptr<Tokenizer> tokenizer, TokenizerOf(worker.model_dir));
+  BATON_ASSIGN_OR_RETURN(std::unique_ptr<Tokenizer> tokenizer, TokenizerOf(worker.model_dir));
   BATON_ASSIGN_OR_RETURN(model.eos_set,
                          LoadEosSet(worker.model_dir, config, generation, tokenizer.get()));
   BATON_ASSIGN_OR_RETURN(model.text_fingerprint,
                          TextFingerprint(worker.model_dir, config.vocab, model.eos_set));
   model.engine = EngineOptionsOf(worker.engine, config, model.eos_set);
   if (tokenizer != nullptr) ReadTokens(*tokenizer, &model);
+  model.tokenizer = std::move(tokenizer);
   return model;
 }
 
@@ -247,7 +257,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
                                                                     model.loaded->threads())));
   progress->End();
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
-  model.numerics = model.loaded->backend->info().numerics();
+  model.numerics = model.loaded->numerics();
   LogModel(model, worker.engine);
   return model;
 }

@@ -12,6 +12,7 @@
 #include "common/engine/engine.h"
 #include "common/formats/generation_config.h"
 #include "common/model/load_model.h"
+#include "common/text/tokenizer.h"
 #include "common/worker/load_progress.h"
 #include "common/worker/metrics_probe.h"
 #include "kernels/machine_limits.h"
@@ -24,6 +25,7 @@ struct WorkerModel {
   std::vector<EosSetEntry> eos_set;  // the EOS ids with their sources
   std::string text_fingerprint;
   std::map<TokenId, std::string> special_tokens;  // that are no EOS ids, with their texts
+  std::shared_ptr<const Tokenizer> tokenizer;     // null where the directory has none
   EngineOptions engine;
   WorkModel work;
   std::string compute_dtype;

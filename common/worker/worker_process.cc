@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "common/admin/admin_server.h"
+#include "common/base/cores.h"
 #include "common/base/failpoint.h"
 #include "common/base/status.h"
 #include "common/base/stop_signals.h"
@@ -96,6 +97,7 @@ class Worker final {
   std::unique_ptr<EndPredictor> predictor_;     // null when it is off
   std::unique_ptr<SurvivalSaver> saver_;        // null when nothing is kept
   std::unique_ptr<Tracer> tracer_;              // null: no traces
+  std::unique_ptr<GuideCompiler> guides_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<grpc::Service> status_;
@@ -167,6 +169,12 @@ std::optional<Fatal> Worker::StartEngine() {
   }
   StartPredictor(*std::move(chosen), prediction);
   model_.engine.stall_timeout = WorkerTimeouts().engine_stall;
+  guides_ = std::make_unique<GuideCompiler>(
+      std::move(model_.tokenizer),
+      GuideCompilerOptions{
+          .width = model_.engine.vocab_size,
+          .eos_ids = model_.engine.eos_ids,
+          .mask_threads = MaskThreads(base::UsableCores(base::CpusOfThisThread()))});
   auto engine = Engine::Start(model_.engine, model_.loaded->kv_cache(),
                               std::move(model_.loaded->runner), &clock_);
   if (!engine.ok()) {
@@ -203,6 +211,7 @@ std::optional<Fatal> Worker::StartEngine() {
       device_blocks_ != nullptr ? device_blocks_.get() : &HostBlocks());
   core_->SetPredictor(predictor_.get());
   core_->SetTracer(tracer_.get());
+  core_->SetGuides(guides_.get());
   return std::nullopt;
 }
 

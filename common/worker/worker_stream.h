@@ -100,28 +100,23 @@ class WorkerStream : public Reactor,
     return core_->Join(self_);
   }
 
-  // Admits the stream's sequence to the engine. `on_admitted` is called before the first event.
-  absl::Status AdmitSequence(SequenceSpec spec, const TokenExtras& extras,
-                             const std::function<void()>& on_admitted) {
+  // What is to be done once the stream's sequence was admitted, before its first event, or when it
+  // was not.
+  struct OnAdmission {
+    std::function<void()> admitted;
+    std::function<void()> refused;
+  };
+  // Admits the stream's sequence to the engine. One with a guide is admitted, or the stream ended,
+  // once its guide was compiled, which is after this has returned OK.
+  absl::Status AdmitSequence(SequenceSpec spec, const TokenExtras& extras, OnAdmission then) {
     spec.deadline = deadline_;
     eos_policy_ = spec.stop.eos_policy;
     extras_ = extras;
     length_class_ = spec.length_class;
-    BATON_RETURN_IF_ERROR(core_->events()
-                              .Admit(std::move(spec), this->shared_from_this(),
-                                     [&](SequenceId id) {
-                                       sequence_ = id.value();
-                                       on_admitted();
-                                     })
-                              .status());
-    base::Failpoint("queued");
-    bool ended = false;
-    {
-      base::MutexLock lock(&mutex_);
-      ended = ended_;
-    }
-    if (ended) core_->engine().Cancel(sequence());
-    return absl::OkStatus();
+    const absl::Status status =
+        spec.guide.empty() ? AdmitNow(std::move(spec), then) : AdmitGuided(std::move(spec), then);
+    if (!status.ok()) then.refused();
+    return status;
   }
 
   // A router that does not read is cut off, so that it slows down nobody else.
@@ -162,6 +157,50 @@ class WorkerStream : public Reactor,
   std::string length_class_;
 
  private:
+  absl::Status AdmitNow(SequenceSpec spec, const OnAdmission& then) {
+    BATON_RETURN_IF_ERROR(core_->events()
+                              .Admit(std::move(spec), this->shared_from_this(),
+                                     [&](SequenceId id) {
+                                       sequence_ = id.value();
+                                       then.admitted();
+                                     })
+                              .status());
+    base::Failpoint("queued");
+    if (HasEnded()) core_->engine().Cancel(sequence());
+    return absl::OkStatus();
+  }
+
+  absl::Status AdmitGuided(SequenceSpec spec, const OnAdmission& then) {
+    BATON_RETURN_IF_ERROR(ValidateGuide(spec.guide, spec.stop));
+    if (core_->guides() == nullptr) {
+      return MakeError(absl::StatusCode::kUnimplemented, {.reason = Reason::kUnsupportedField},
+                       "this worker guides no answers; use another one");
+    }
+    const GuideSpec guide = spec.guide;
+    std::vector<TokenId> generated = spec.generated;
+    auto begun = [self = this->shared_from_this(), this, then,
+                  spec = std::move(spec)](auto state) mutable {
+      absl::Status status = state.status();
+      if (status.ok() && !HasEnded()) {
+        spec.follows = *std::move(state);
+        status = AdmitNow(std::move(spec), then);
+      }
+      if (status.ok() && sequence().valid()) return;
+      then.refused();
+      End(status);  // nothing happens where it has ended
+    };
+    if (core_->guides()->Begin(guide, std::move(generated), std::move(begun))) {
+      return absl::OkStatus();
+    }
+    return MakeError(absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull},
+                     "too many guides wait to be compiled here; try another worker");
+  }
+
+  bool HasEnded() {
+    base::MutexLock lock(&mutex_);
+    return ended_;
+  }
+
   grpc::CallbackServerContext* const context_;
   const base::Instant deadline_;
   std::shared_ptr<Self> self_;  // until OnDone

@@ -4,6 +4,7 @@
 //   bench_kernels [--device cpu|cuda] [--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32]
 //                 [--threads N] [--rounds N] [--shape llama-8b|llama-430m|tiny]
 //                 [--only matmuls,steps,operations] [--quantization none|fp8]
+//                 [--weights none|w4|w8] [--group 32|64|128]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -194,6 +195,7 @@ void BenchOperations(Bench& bench, LlamaStep& step, const Sizes& sizes) {
 
 struct RunOptions {
   BackendOptions backend{.compute_dtype = DType::kBF16};
+  StoredIntegers stored;
   int rounds = 7;
   std::string shape;  // empty: by the device
   std::string only = "matmuls,steps,operations";
@@ -219,7 +221,7 @@ int Run(const RunOptions& run) {
   const std::string by_device = HasOwnMemory(info.device) ? "llama-8b" : "llama-430m";
   const Sizes sizes = SizesFor(run.shape.empty() ? by_device : run.shape);
   const auto begin = Clock::now();
-  LlamaStep step(**backend, sizes.model);
+  LlamaStep step(**backend, sizes.model, run.stored);
   std::printf("packed %.0f MB and prepared in %.2f s\n", step.weight_bytes() * 1e-6,
               std::chrono::duration<double>(Clock::now() - begin).count());
   Bench bench(info, rounds);
@@ -260,6 +262,13 @@ int main(int argc, char** argv) {
       run.backend.compute_dtype = *dtype;
     } else if (flag == "--quantization" && quantization.has_value()) {
       run.backend.quantization = *quantization;
+    } else if (flag == "--weights" &&
+               (std::strcmp(value, "w4") == 0 || std::strcmp(value, "w8") == 0 ||
+                std::strcmp(value, "none") == 0)) {
+      run.stored.bits = value[0] == 'n' ? 0 : value[1] - '0';
+    } else if (flag == "--group" &&
+               (std::atoi(value) == 32 || std::atoi(value) == 64 || std::atoi(value) == 128)) {
+      run.stored.group = std::atoi(value);
     } else if (flag == "--threads" && std::atoi(value) > 0) {
       run.backend.threads = std::atoi(value);
     } else if (flag == "--rounds" && std::atoi(value) > 0) {
@@ -273,7 +282,8 @@ int main(int argc, char** argv) {
                    "unknown or incomplete '%s %s'; usage: bench_kernels [--device cpu|cuda] "
                    "[--isa auto|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
                    "[--rounds N] [--shape llama-8b|llama-430m|tiny] "
-                   "[--only matmuls,steps,operations] [--quantization none|fp8]\n",
+                   "[--only matmuls,steps,operations] [--quantization none|fp8] "
+                   "[--weights none|w4|w8] [--group 32|64|128]\n",
                    flag.c_str(), value);
       return 2;
     }

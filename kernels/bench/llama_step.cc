@@ -1,10 +1,12 @@
 #include "kernels/bench/llama_step.h"
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
 #include "common/base/check.h"
 #include "kernels/float_convert.h"
+#include "kernels/quantized_tensor.h"
 
 namespace baton::kernels {
 namespace {
@@ -23,9 +25,10 @@ void CheckOk(const absl::Status& status) { BATON_CHECK(status.ok()) << status.To
 
 }  // namespace
 
-LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
+LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model, const StoredIntegers& stored)
     : backend_(backend),
       model_(model),
+      stored_(stored),
       dtype_(backend.info().compute_dtype),
       shape_{.q_heads = model_.q_heads,
              .kv_heads = model_.kv_heads,
@@ -86,6 +89,28 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model)
                             .fetched = int64_t{kSamples} * kProbeDims}));
 }
 
+// The same numbers as integers with one scale.
+std::unique_ptr<PackedWeight> LlamaStep::RandomIntegers(int64_t out, int64_t in) {
+  const float most = stored_.bits == 4 ? 7.5f : 127.5f;
+  const float scale = FloatFromBf16(Bf16FromFloat(0.025f / most));
+  std::vector<int8_t> codes(static_cast<size_t>(out * in));
+  for (size_t i = 0; i < codes.size(); ++i) {
+    const float code = std::nearbyint(FloatFromBf16(random_values_[i]) / scale - 0.5f);
+    codes[i] = static_cast<int8_t>(std::clamp(code, -most - 0.5f, most - 0.5f));
+  }
+  const std::vector<float> scales(static_cast<size_t>(out * (in / stored_.group)), scale);
+  auto packed = backend_.PackQuantized({.bits = stored_.bits,
+                                        .rows = out,
+                                        .cols = in,
+                                        .group = stored_.group,
+                                        .codes = codes.data(),
+                                        .scales = scales.data(),
+                                        .scale_dtype = DType::kBF16},
+                                       {});
+  BATON_CHECK(packed.ok()) << packed.status().ToString();
+  return std::move(packed).value();
+}
+
 std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in,
                                                       bool keep_precision) {
   // Numbers around 0 that cost little to make and keep activations near 1. Every weight starts with
@@ -98,6 +123,7 @@ std::unique_ptr<PackedWeight> LlamaStep::RandomWeight(int64_t out, int64_t in,
     random_values_.push_back(Bf16FromFloat(uniform * 0.05f));
   }
   random_state_ = state;
+  if (stored_.bits != 0 && !keep_precision) return RandomIntegers(out, in);
   auto packed = backend_.Pack({random_values_.data(), DType::kBF16, out, in, keep_precision}, {});
   BATON_CHECK(packed.ok()) << packed.status().ToString();
   return std::move(packed).value();

@@ -58,10 +58,16 @@ inline constexpr LlamaShape kLlama8B = {.layers = 32,
                                         .max_tokens = 8192,
                                         .kv_tokens = 64 * 1024};
 
+// How the projections of layers are stored: as integers of `bits` in groups of `group` columns.
+struct StoredIntegers {
+  int bits = 0;  // 4 or 8; 0: in the compute dtype
+  int group = 128;
+};
+
 // The steps of such a model on random weights, whole or operation by operation, for bench_kernels.
 class LlamaStep {
  public:
-  LlamaStep(Backend& backend, const LlamaShape& model);
+  LlamaStep(Backend& backend, const LlamaShape& model, const StoredIntegers& stored = {});
 
   // Starts a step of `sequences`, each with its last `tokens` of `context`.
   void Begin(int sequences, int tokens, int context);
@@ -102,12 +108,14 @@ class LlamaStep {
   struct Layer {
     std::unique_ptr<PackedWeight> qkv, o, gate_up, down;
   };
+  std::unique_ptr<PackedWeight> RandomIntegers(int64_t out, int64_t in);
   std::unique_ptr<PackedWeight> RandomWeight(int64_t out, int64_t in, bool keep_precision = false);
   Matrix View(const Buffer& buffer, DType dtype, int64_t rows, int64_t cols) const;
   void RunLayer(int layer);
 
   Backend& backend_;
   const LlamaShape model_;
+  const StoredIntegers stored_;
   DType dtype_;
   AttentionShape shape_;
   std::vector<float> inv_freq_;

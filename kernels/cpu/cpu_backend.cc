@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,7 @@
 #include "kernels/cpu/parallel.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
+#include "kernels/quantized_tensor.h"
 #include "spdlog/spdlog.h"
 
 namespace baton::kernels {
@@ -54,7 +56,8 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .matmul = gemm->implementation(),
                    .threads = threads,
                    .compute_dtype = options.compute_dtype,
-                   .ranks = options.collective != nullptr ? options.collective->size() : 1};
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1,
+                   .packs_quantized = true};
   return std::unique_ptr<Backend>(
       new CpuBackend(std::move(info), isa, std::move(gemm), options.collective));
 }
@@ -64,6 +67,7 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
     : HostBackend(std::move(info), collective),
       team_(this->info().threads),
       gemm_(std::move(gemm)),
+      quantized_gemm_(isa, this->info().threads),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
@@ -90,9 +94,20 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::Pack(const HostTensor&
   return gemm_->Pack(weight, part);
 }
 
+absl::StatusOr<std::unique_ptr<PackedWeight>> CpuBackend::PackQuantized(
+    const QuantizedTensor& weight, const Shard& shard) {
+  BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
+  BATON_RETURN_IF_ERROR(team_.Take());
+  return quantized_gemm_.Pack(weight, part);
+}
+
 absl::Status CpuBackend::Prepare(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(team_.Take());
-  return gemm_->Prepare(uses.products);
+  BATON_RETURN_IF_ERROR(quantized_gemm_.Prepare(uses.products));
+  std::vector<MatMulUse> plain;
+  std::copy_if(uses.products.begin(), uses.products.end(), std::back_inserter(plain),
+               [](const MatMulUse& use) { return !use.weight->quantized(); });
+  return gemm_->Prepare(plain);
 }
 
 absl::StatusOr<StepRows> CpuBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
@@ -145,7 +160,11 @@ void CpuBackend::RmsNorm(Matrix in, const Buffer& weight, float eps, Matrix out)
 void CpuBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                         const MatMulEpilogue& epilogue) {
   check().MatMul(weight, in, out, epilogue);
-  gemm_->Run(weight, in, out, epilogue);
+  if (weight.quantized()) {
+    quantized_gemm_.Run(weight, in, out, epilogue);
+  } else {
+    gemm_->Run(weight, in, out, epilogue);
+  }
 }
 
 void CpuBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,

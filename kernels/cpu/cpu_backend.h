@@ -8,6 +8,7 @@
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/paged_attention.h"
+#include "kernels/cpu/quantized_gemm.h"
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope_store.h"
 #include "kernels/cpu/sample.h"
@@ -28,6 +29,8 @@ class CpuBackend final : public HostBackend {
   absl::Status Zero(Buffer& buffer) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;
+  absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
+                                                              const Shard& shard) override;
   absl::Status Prepare(const StepUses& uses) override;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   void Embed(const Buffer& table, Matrix out) override;
@@ -48,6 +51,7 @@ class CpuBackend final : public HostBackend {
 
   cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;
+  cpu::QuantizedGemm quantized_gemm_;
   cpu::RmsNormFn rms_norm_;
   cpu::SiluMulFn silu_mul_;
   cpu::RopeStoreFn rope_store_;

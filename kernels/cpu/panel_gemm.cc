@@ -48,6 +48,13 @@ void PackPanel(const HostTensor& weight, const Shard& part, int64_t panel, Panel
 
 }  // namespace
 
+PanelOutput OutputOf(Matrix out, const MatMulEpilogue& epilogue) {
+  return {
+      .out = out,
+      .bias = epilogue.bias != nullptr ? static_cast<const float*>(epilogue.bias->data()) : nullptr,
+      .accumulate = epilogue.accumulate};
+}
+
 PanelGemm::PanelGemm(DType compute_dtype, int threads)
     : compute_dtype_(compute_dtype), threads_(threads) {}
 
@@ -92,12 +99,8 @@ void PanelGemm::RunRows(const PackedWeight& weight, Matrix in, Matrix out,
                     .panels = packed.panel(first),
                     .dtype = packed.dtype(),
                     .group = std::min(kPanelGroup, packed.panels() - first),
-                    .out = out,
-                    .first_column = first * kPanelWidth,
-                    .bias = epilogue.bias != nullptr
-                                ? static_cast<const float*>(epilogue.bias->data())
-                                : nullptr,
-                    .accumulate = epilogue.accumulate});
+                    .output = OutputOf(out, epilogue),
+                    .first_column = first * kPanelWidth});
     }
   });
 }

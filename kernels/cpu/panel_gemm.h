@@ -37,6 +37,15 @@ class PanelGemm final : public Gemm {
 constexpr int64_t kPanelWidth = 16;
 constexpr int64_t kPanelRows = 96;  // how many input rows share one reading of the weights
 
+// Where the rows of a product go, and what is added to them.
+struct PanelOutput {
+  Matrix out;
+  const float* bias = nullptr;  // [out] or null
+  bool accumulate = false;
+};
+
+PanelOutput OutputOf(Matrix out, const MatMulEpilogue& epilogue);
+
 // The product of one group of panels with the rows that share a reading of the weights.
 struct PanelTask {
   const float* rows = nullptr;  // [count, in]
@@ -44,11 +53,9 @@ struct PanelTask {
   int64_t in = 0;
   const void* panels = nullptr;  // [group][in][16]
   DType dtype = DType::kF32;
-  int64_t group = 1;            // panels, up to kPanelGroup
-  Matrix out;                   // [count, …] the rows of the output
-  int64_t first_column = 0;     // of the group in `out`
-  const float* bias = nullptr;  // [out] or null
-  bool accumulate = false;
+  int64_t group = 1;         // panels, up to kPanelGroup
+  PanelOutput output;        // of `count` rows
+  int64_t first_column = 0;  // of the group in the output
 };
 constexpr int64_t kPanelGroup = 4;
 

@@ -5,6 +5,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/panel_kernel.cc"
 #include "hwy/foreach_target.h"
+#include "kernels/cpu/panel_finish-inl.h"
 #include "kernels/cpu/vec-inl.h"
 
 // Only the AVX2 path multiplies with these kernels.
@@ -52,30 +53,6 @@ HWY_INLINE void MultiplyTile(const float* rows, int64_t row_stride, const W* pan
   }
 }
 
-// out = sums (+ bias) (+ out) for one row and one panel.
-template <typename Out>
-HWY_INLINE void FinishRow(const PanelTask& task, int64_t column, const float* sums, Out* out) {
-  const int64_t left = std::min(kPanelWidth, task.out.cols - column);
-  ForEachVector(left, [&](int64_t i, int64_t count) {
-    auto value = hn::LoadU(kFloat, sums + i);
-    if (task.bias != nullptr) value = hn::Add(value, LoadPartial(task.bias + column + i, count));
-    if (task.accumulate) value = hn::Add(value, LoadPartial(out + column + i, count));
-    StorePartial(value, out + column + i, count);
-  });
-}
-
-void FinishPanel(const PanelTask& task, int64_t panel, const float* sums, int64_t sum_stride) {
-  const int64_t column = task.first_column + panel * kPanelWidth;
-  for (int64_t row = 0; row < task.count; ++row) {
-    const float* from = sums + row * sum_stride;
-    if (task.out.dtype == DType::kF32) {
-      FinishRow(task, column, from, static_cast<float*>(task.out.row(row)));
-    } else {
-      FinishRow(task, column, from, static_cast<uint16_t*>(task.out.row(row)));
-    }
-  }
-}
-
 // For a few rows: panels are read side by side, straight from their storage type, so that there are
 // enough independent sums to hide the latency of the additions.
 template <int kRows, int kPanels, typename W>
@@ -88,7 +65,8 @@ void FewRows(const PanelTask& task, const W* panels) {
     MultiplyTile<kRows, kPanels>(task.rows, task.in, panels + panel * panel_stride, panel_stride,
                                  task.in, sums, kPanels * kPanelWidth);
     for (int64_t p = 0; p < kPanels; ++p) {
-      FinishPanel(task, panel + p, sums + p * kPanelWidth, kPanels * kPanelWidth);
+      FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
+                  sums + p * kPanelWidth, kPanels * kPanelWidth);
     }
   }
   if constexpr (kPanels > 1) {
@@ -123,7 +101,7 @@ void ManyRows(const PanelTask& task, const W* panel, int64_t index) {
     run.template operator()<4>();
     run.template operator()<1>();
   }
-  FinishPanel(task, index, sums, kPanelWidth);
+  FinishPanel(task.output, task.first_column + index * kPanelWidth, sums, kPanelWidth);
 }
 
 template <typename W>

@@ -5,6 +5,7 @@
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/gemm/fp8.h"
 #include "kernels/host_memory.h"
+#include "kernels/quantized_tensor.h"
 
 namespace baton::kernels {
 namespace {
@@ -68,6 +69,14 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::Pack(const HostTensor
   BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
   BATON_RETURN_IF_ERROR(upload->Send(weight, part, info_.compute_dtype, memory->data()));
   return std::make_unique<cuda::DeviceWeight>(out, in, std::move(memory));
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackQuantized(
+    const QuantizedTensor& weight, const Shard& /*shard*/) {
+  return absl::UnimplementedError(absl::StrCat(
+      "a weight of ", weight.rows, " x ", weight.cols, " codes of ", weight.bits,
+      " bits on device cuda; expected one in float32, bfloat16 or float16: take such a "
+      "checkpoint, or --device cpu"));
 }
 
 // Quantizes from the compute dtype, so that a cache of converted weights gives the same bits.

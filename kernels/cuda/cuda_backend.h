@@ -44,6 +44,9 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::optional<DeviceMemorySize>> DeviceMemory() const override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;
+  // UNIMPLEMENTED: there are no products by integers of a few bits on this device yet.
+  absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
+                                                              const Shard& shard) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return true; }

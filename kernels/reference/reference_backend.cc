@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
+#include "kernels/quantized_tensor.h"
 #include "kernels/reference/attention.h"
 #include "kernels/reference/sample.h"
 
@@ -16,11 +17,12 @@ namespace {
 
 class DenseWeight final : public PackedWeight {
  public:
-  DenseWeight(int64_t out, int64_t in, std::unique_ptr<Buffer> data)
-      : out_(out), in_(in), data_(std::move(data)) {}
+  DenseWeight(int64_t out, int64_t in, std::unique_ptr<Buffer> data, bool quantized = false)
+      : out_(out), in_(in), data_(std::move(data)), quantized_(quantized) {}
   int64_t out() const override { return out_; }
   int64_t in() const override { return in_; }
   size_t bytes() const override { return data_->size(); }
+  bool quantized() const override { return quantized_; }
   const float* row(int64_t index) const {
     return static_cast<const float*>(data_->data()) + index * in_;
   }
@@ -28,7 +30,8 @@ class DenseWeight final : public PackedWeight {
  private:
   int64_t out_;
   int64_t in_;
-  std::unique_ptr<Buffer> data_;  // fp32 [out, in], rounded to the compute dtype
+  std::unique_ptr<Buffer> data_;  // fp32 [out, in]; what was not quantized in the compute dtype
+  bool quantized_;
 };
 
 float Silu(float x) { return static_cast<float>(x / (1.0 + std::exp(-static_cast<double>(x)))); }
@@ -41,7 +44,8 @@ ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
                    .matmul = "scalar",
                    .threads = 1,
                    .compute_dtype = compute_dtype,
-                   .ranks = collective != nullptr ? collective->size() : 1},
+                   .ranks = collective != nullptr ? collective->size() : 1,
+                   .packs_quantized = true},
                   collective) {}
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,
@@ -59,6 +63,24 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostT
     }
   }
   return std::make_unique<DenseWeight>(out, in, std::move(buffer));
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::PackQuantized(
+    const QuantizedTensor& weight, const Shard& shard) {
+  BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
+  BATON_RETURN_IF_ERROR(GroupOfShard(weight, part).status());
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  BATON_ASSIGN_OR_RETURN(auto buffer, AllocateHost(out * in * sizeof(float)));
+  float* data = static_cast<float*>(buffer->data());
+  for (int64_t n = 0; n < out; ++n) {
+    for (int64_t k = 0; k < in; ++k) {
+      const int64_t col = part.in_begin + k;
+      const int64_t input = weight.input_of != nullptr ? weight.input_of[col] : k;
+      data[n * in + input] = weight.at(part.out_begin + n, col);
+    }
+  }
+  return std::make_unique<DenseWeight>(out, in, std::move(buffer), /*quantized=*/true);
 }
 
 absl::Status ReferenceBackend::Prepare(const StepUses& /*uses*/) { return absl::OkStatus(); }

@@ -15,6 +15,8 @@ class ReferenceBackend final : public HostBackend {
 
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;
+  absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
+                                                              const Shard& shard) override;
   absl::Status Prepare(const StepUses& uses) override;
   void Embed(const Buffer& table, Matrix out) override;
   void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;

@@ -13,6 +13,7 @@ constexpr size_t kMergeBytes = size_t{64} << 10;
 
 bool MergeResponses(v1::GenerateResponse* last, v1::GenerateResponse* next) {
   if (!last->has_delta() || !next->has_delta()) return false;
+  if (last->delta().index() != next->delta().index()) return false;
   if (last->delta().text().size() > kMergeBytes || last->ByteSizeLong() > kMergeBytes) return false;
   MergeDelta(last->mutable_delta(), next->mutable_delta());
   return true;
@@ -22,11 +23,50 @@ int64_t Nanos(base::Instant instant) { return instant.time_since_epoch().count()
 
 }  // namespace
 
+void MergePrompt(v1::Prompt* last, v1::Prompt* next) {
+  last->mutable_text()->append(next->text());
+  last->mutable_token_ids()->MergeFrom(next->token_ids());
+  for (auto& logprobs : *next->mutable_logprobs()) last->add_logprobs()->Swap(&logprobs);
+}
+
 void MergeDelta(v1::Delta* last, v1::Delta* next) {
   last->mutable_text()->append(next->text());
   last->mutable_token_ids()->MergeFrom(next->token_ids());
   for (auto& logprobs : *next->mutable_logprobs()) last->add_logprobs()->Swap(&logprobs);
   for (auto& step : *next->mutable_eos_steps()) last->add_eos_steps()->Swap(&step);
+}
+
+v1::FurtherAnswer* AnswerCollector::Further(int32_t index) {
+  while (message_.further_size() < index) message_.add_further();
+  return message_.mutable_further(index - 1);
+}
+
+void AnswerCollector::Show(v1::Prompt prompt) { MergePrompt(message_.mutable_prompt(), &prompt); }
+
+void AnswerCollector::Append(v1::Delta delta) {
+  const int32_t index = delta.index();
+  v1::Delta* const output =
+      index == 0 ? message_.mutable_output() : Further(index)->mutable_output();
+  output->set_index(index);
+  MergeDelta(output, &delta);
+}
+
+void AnswerCollector::Predict(v1::EndPrediction prediction) {
+  const int32_t index = prediction.index();
+  *(index == 0 ? message_.add_predictions() : Further(index)->add_predictions()) =
+      std::move(prediction);
+}
+
+void AnswerCollector::End(v1::Final final) {
+  const int32_t index = final.index();
+  *(index == 0 ? message_.mutable_final() : Further(index)->mutable_final()) = std::move(final);
+}
+
+void AnswerCollector::AddHeld(std::vector<HeldAnswer> answers) {
+  for (HeldAnswer& answer : answers) {
+    for (v1::Delta& delta : answer.deltas) Append(std::move(delta));
+    End(std::move(answer.final));
+  }
 }
 
 void GoneSignal::Attach(std::function<void()> gone) {
@@ -81,6 +121,12 @@ void StreamSink::Start(v1::Started started) {
   writer_.Send(std::move(message));
 }
 
+bool StreamSink::Show(v1::Prompt prompt) {
+  v1::GenerateResponse message;
+  *message.mutable_prompt() = std::move(prompt);
+  return writer_.Send(std::move(message));
+}
+
 bool StreamSink::Append(v1::Delta delta) {
   v1::GenerateResponse message;
   *message.mutable_delta() = std::move(delta);
@@ -91,6 +137,23 @@ void StreamSink::Predict(v1::EndPrediction prediction) {
   v1::GenerateResponse message;
   *message.mutable_prediction() = std::move(prediction);
   writer_.SendHint(std::move(message));
+}
+
+bool StreamSink::EndAnswer(v1::Final final) {
+  v1::GenerateResponse message;
+  *message.mutable_final() = std::move(final);
+  return writer_.Send(std::move(message));
+}
+
+void StreamSink::FinishHeld(std::vector<HeldAnswer> answers) {
+  std::vector<v1::GenerateResponse> messages;
+  for (HeldAnswer& answer : answers) {
+    for (v1::Delta& delta : answer.deltas) messages.emplace_back().mutable_delta()->Swap(&delta);
+    messages.emplace_back().mutable_final()->Swap(&answer.final);
+  }
+  BreakAfterLinger();
+  writer_.SendAll(std::move(messages));
+  writer_.Finish(grpc::Status::OK);
 }
 
 void StreamSink::Finish(v1::Final final) {
@@ -140,18 +203,32 @@ std::shared_ptr<UnarySink> UnarySink::Create(grpc::ByteBuffer* response) {
   return sink;
 }
 
-bool UnarySink::Append(v1::Delta delta) {
-  MergeDelta(message_.mutable_output(), &delta);
+bool UnarySink::Show(v1::Prompt prompt) {
+  answers_.Show(std::move(prompt));
   return true;
 }
 
-void UnarySink::Predict(v1::EndPrediction prediction) {
-  *message_.add_predictions() = std::move(prediction);
+bool UnarySink::Append(v1::Delta delta) {
+  answers_.Append(std::move(delta));
+  return true;
+}
+
+void UnarySink::Predict(v1::EndPrediction prediction) { answers_.Predict(std::move(prediction)); }
+
+bool UnarySink::EndAnswer(v1::Final final) {
+  answers_.End(std::move(final));
+  return true;
 }
 
 void UnarySink::Finish(v1::Final final) {
-  *message_.mutable_final() = std::move(final);
-  *response_ = SerializeResponse(message_);
+  answers_.End(std::move(final));
+  *response_ = SerializeResponse(answers_.message());
+  grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
+}
+
+void UnarySink::FinishHeld(std::vector<HeldAnswer> answers) {
+  answers_.AddHeld(std::move(answers));
+  *response_ = SerializeResponse(answers_.message());
   grpc::ServerUnaryReactor::Finish(grpc::Status::OK);
 }
 

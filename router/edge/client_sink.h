@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "baton/v1/inference.pb.h"
@@ -17,15 +19,17 @@
 
 namespace baton {
 
-// Where the output of a request goes. Calls come from one thread at a time and in this order:
-// Start, any number of Append and Predict, then one Finish or Fail. None of them waits for the
-// client.
-class ClientSink {
+// Where the output of one answer goes. Calls come from one thread at a time and in this order:
+// Start, any number of Show, any number of Append and Predict, then one Finish or Fail. None of
+// them waits for the client.
+class AnswerSink {
  public:
-  virtual ~ClientSink() = default;
+  virtual ~AnswerSink() = default;
   // `gone` is called once when the client cancelled or was lost, perhaps before Attach returns.
   virtual void Attach(std::function<void()> gone) = 0;
   virtual void Start(v1::Started started) = 0;
+  // A piece of the prompt. False as with Append.
+  virtual bool Show(v1::Prompt prompt) = 0;
   // False when more than the client buffer waits for the client; the delta is then lost.
   virtual bool Append(v1::Delta delta) = 0;
   // Of a client that reads slowly it may be lost.
@@ -35,6 +39,23 @@ class ClientSink {
   virtual void Fail(const absl::Status& status) = 0;
   // The moment since which the client has taken nothing of what is ready for it.
   virtual std::optional<base::Instant> StalledSince() const = 0;
+};
+
+// An answer that was held back until its request ended, in messages of a bounded size.
+struct HeldAnswer {
+  std::vector<v1::Delta> deltas;
+  v1::Final final;
+};
+
+// Where the output of a request goes. As an AnswerSink it takes one answer; of several, the
+// messages have their index, EndAnswer takes each Final but the last, and Finish that one.
+class ClientSink : public AnswerSink {
+ public:
+  // One of several answers ended, and others go on. False as from Append.
+  virtual bool EndAnswer(v1::Final final) = 0;
+  // In place of all after Start: all answers at once, in their order and at least one. However
+  // large they are, the client gets them: the room that they take, they have had before.
+  virtual void FinishHeld(std::vector<HeldAnswer> answers) = 0;
 };
 
 // Tells one owner that the client is gone, whichever of the two is known first. Thread-safe.
@@ -69,9 +90,12 @@ class StreamSink final : public ClientSink,
 
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
   void Start(v1::Started started) override;
+  bool Show(v1::Prompt prompt) override;
   bool Append(v1::Delta delta) override;
   void Predict(v1::EndPrediction prediction) override;
+  bool EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
+  void FinishHeld(std::vector<HeldAnswer> answers) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override;
 
@@ -93,16 +117,37 @@ class StreamSink final : public ClientSink,
   std::shared_ptr<StreamSink> self_;
 };
 
+// Collects the answers of a request in one message.
+class AnswerCollector final {
+ public:
+  void Start(v1::Started started) { *message_.mutable_started() = std::move(started); }
+  void Show(v1::Prompt prompt);
+  void Append(v1::Delta delta);
+  void Predict(v1::EndPrediction prediction);
+  void End(v1::Final final);
+  void AddHeld(std::vector<HeldAnswer> answers);
+  const v1::GenerateOnceResponse& message() const { return message_; }
+
+ private:
+  // The place of the answer of that index above 0.
+  v1::FurtherAnswer* Further(int32_t index);
+
+  v1::GenerateOnceResponse message_;
+};
+
 // The sink of GenerateOnce, which answers with everything in one message.
 class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
  public:
   static std::shared_ptr<UnarySink> Create(grpc::ByteBuffer* response);
 
   void Attach(std::function<void()> gone) override { gone_.Attach(std::move(gone)); }
-  void Start(v1::Started started) override { *message_.mutable_started() = std::move(started); }
+  void Start(v1::Started started) override { answers_.Start(std::move(started)); }
+  bool Show(v1::Prompt prompt) override;
   bool Append(v1::Delta delta) override;
   void Predict(v1::EndPrediction prediction) override;
+  bool EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
+  void FinishHeld(std::vector<HeldAnswer> answers) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override { return std::nullopt; }
 
@@ -113,12 +158,14 @@ class UnarySink final : public ClientSink, public grpc::ServerUnaryReactor {
   explicit UnarySink(grpc::ByteBuffer* response) : response_(response) {}
 
   grpc::ByteBuffer* const response_;
-  v1::GenerateOnceResponse message_;
+  AnswerCollector answers_;
   GoneSignal gone_;
   std::shared_ptr<UnarySink> self_;
 };
 
 // Appends `next` to `last`; both are of consecutive tokens.
+void MergePrompt(v1::Prompt* last, v1::Prompt* next);
+// Likewise, of one answer.
 void MergeDelta(v1::Delta* last, v1::Delta* next);
 
 }  // namespace baton

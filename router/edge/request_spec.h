@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/sample/guide_spec.h"
 #include "common/sample/params.h"
 #include "common/text/chat_template.h"
 #include "router/edge/byte_budget.h"
@@ -29,6 +31,7 @@ struct RequestSpec {
   bool chat = false;            // the input is, or was, a conversation
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;
+  GuideSpec guide;
   // A max_tokens that was left out is settled once, before the first attempt. It is 0 only while no
   // worker has been seen.
   StopParams stop;
@@ -38,14 +41,25 @@ struct RequestSpec {
   std::vector<std::string> stop_strings;
   bool include_stop = false;
   bool skip_special_tokens = true;
-  bool logprobs = false;      // to the client; sampling.num_top_logprobs says how many beside
-  bool eos_steps = false;     // to the client
-  bool eos_probe = false;     // with them, the products of the workers' probe
-  int32_t predict_every = 0;  // steps between predictions to the client; 0 = none
-  std::string tag;            // for the EOS log's summaries
-  std::string preset;         // likewise; `sampling` has its numbers already
-  std::string cache_salt;     // as workers get it: of the tenant and of what the request gave
-  ByteBudget::Share held;     // of what all requests may hold: its message, then its prompt
+  bool logprobs = false;         // to the client; sampling.num_top_logprobs says how many beside
+  bool prompt_logprobs = false;  // to the client, of the prompt's tokens
+  bool echo = false;             // the prompt itself, to the client
+  bool only_prompt = false;      // nothing of what is drawn goes to the client
+  bool eos_steps = false;        // to the client
+  bool eos_probe = false;        // with them, the products of the workers' probe
+  int32_t predict_every = 0;     // steps between predictions to the client; 0 = none
+  std::string tag;               // for the EOS log's summaries
+  std::string preset;            // likewise; `sampling` has its numbers already
+  std::string cache_salt;        // as workers get it: of the tenant and of what the request gave
+  int32_t answers = 1;           // that are drawn
+  int32_t best = 1;              // of these, so many are given: all, or those that rank best
+  int32_t index = 0;             // of the answer that is drawn by this spec
+  // Of what all requests may hold: its message, then its prompt. Shared by the specs of several
+  // answers; null: nothing is held.
+  std::shared_ptr<ByteBudget::Share> held;
+
+  // Whether answers are ranked at their end, before any is given.
+  bool ranked() const { return best < answers; }
 };
 
 // How many tokens a request may have.

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "common/sample/validate.h"
+#include "router/edge/answer_choice.h"
+#include "router/edge/guide_choice.h"
 #include "router/edge/sampling_choice.h"
 
 namespace baton {
@@ -23,18 +25,9 @@ absl::Status Unsupported(std::string_view field, std::string_view instead) {
 
 absl::Status CheckUnsupported(const v1::GenerationSpec& spec) {
   if (spec.priority() != 0) return Unsupported("spec.priority", "leave it out");
-  if (!spec.guided_json().empty()) return Unsupported("spec.guided_json", "leave it out");
-  if (!spec.guided_regex().empty()) return Unsupported("spec.guided_regex", "leave it out");
-  if (!spec.guided_grammar().empty()) return Unsupported("spec.guided_grammar", "leave it out");
   const v1::SamplingParams& sampling = spec.sampling();
-  if (sampling.has_n() && sampling.n() != 1) {
-    return Unsupported("spec.sampling.n", "send one request per sample, each with its seed");
-  }
   if (sampling.has_beam_width() && sampling.beam_width() != 1) {
     return Unsupported("spec.sampling.beam_width", "use sampling");
-  }
-  if (spec.output().prompt_logprobs()) {
-    return Unsupported("spec.output.prompt_logprobs", "leave it out");
   }
   return absl::OkStatus();
 }
@@ -96,6 +89,12 @@ absl::Status CheckInput(const RequestInput& input, const ServedModel& model) {
   return CheckTokenIds("token_ids", *ids, model.config.vocab);
 }
 
+// Whether the prompt alone is asked for.
+bool OnlyPrompt(const v1::GenerationSpec& spec) {
+  const bool none = spec.stop().has_max_tokens() && spec.stop().max_tokens() == 0;
+  return none && (spec.output().prompt_logprobs() || spec.output().echo());
+}
+
 absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& options) {
   const int32_t most = options.max_output_length;
   if (most > 0 && stop.min_tokens() > most) {
@@ -108,7 +107,8 @@ absl::Status CheckMaxTokens(const v1::StopParams& stop, const RouterOptions& opt
     return InvalidArgument(
         Reason::kInvalidMaxTokens, "spec.stop.max_tokens",
         absl::StrCat("max_tokens is ", stop.max_tokens(),
-                     "; expected at least 1, or leave it out for as many as fit"));
+                     "; expected at least 1, or leave it out for as many as fit (0 asks for the "
+                     "prompt alone and needs output.echo or output.prompt_logprobs)"));
   }
   if (most > 0 && stop.max_tokens() > most) {
     return MakeError(
@@ -208,7 +208,7 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   BATON_RETURN_IF_ERROR(CheckOneLine("request_id", spec.request_id()));
   BATON_RETURN_IF_ERROR(CheckOneLine("tag", spec.tag()));
   BATON_RETURN_IF_ERROR(CheckInput(input, model));
-  BATON_RETURN_IF_ERROR(CheckMaxTokens(spec.stop(), options));
+  if (!OnlyPrompt(spec)) BATON_RETURN_IF_ERROR(CheckMaxTokens(spec.stop(), options));
   BATON_RETURN_IF_ERROR(CheckStopStrings(spec.stop()));
   BATON_RETURN_IF_ERROR(CheckEosPolicy(spec, options));
   BATON_RETURN_IF_ERROR(CheckPredictEvery(spec.eos()));
@@ -220,18 +220,29 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   BATON_RETURN_IF_ERROR(
       InSpec(ValidateSampling(resolved.sampling, model.config.vocab), "spec.sampling."));
   resolved.stop = ResolveStop(spec.stop());
+  resolved.only_prompt = OnlyPrompt(spec);
+  if (resolved.only_prompt) {
+    // Workers draw at least one token.
+    resolved.stop.max_tokens = 1;
+    resolved.stop.min_tokens = 0;
+  }
   BATON_RETURN_IF_ERROR(InSpec(ValidateStop(resolved.stop, model.config.vocab), "spec.stop."));
+  BATON_ASSIGN_OR_RETURN(resolved.guide, GuideOf(spec));
+  BATON_RETURN_IF_ERROR(InSpec(ValidateGuide(resolved.guide, resolved.stop), "spec."));
   resolved.stop_strings.assign(spec.stop().stop().begin(), spec.stop().stop().end());
   resolved.include_stop = spec.stop().include_stop_in_output();
   resolved.skip_special_tokens =
       !spec.output().has_skip_special_tokens() || spec.output().skip_special_tokens();
   resolved.logprobs = spec.output().has_logprobs();
+  resolved.prompt_logprobs = spec.output().prompt_logprobs();
+  resolved.echo = spec.output().echo();
   resolved.eos_probe = spec.eos().probe();
   resolved.eos_steps = spec.eos().steps() || resolved.eos_probe;
   resolved.tag = spec.tag();
   resolved.preset = spec.preset();
   if (spec.eos().predict()) resolved.predict_every = std::max(1, spec.eos().predict_every());
   resolved.cache_salt = spec.cache_salt();
+  BATON_RETURN_IF_ERROR(TakeAnswers(spec, options, &resolved));
   return resolved;
 }
 

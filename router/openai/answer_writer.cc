@@ -48,10 +48,23 @@ Json TokensJson(const v1::Delta& delta) {
           {"eos", std::move(eos)}};
 }
 
+// What the whole request took, which is more than its answer where it has several.
+const v1::Usage& RequestUsage(const v1::Final& final) {
+  return final.has_total_usage() ? final.total_usage() : final.usage();
+}
+
+// Of a whole answer: the last Final has it, whichever that is.
+const v1::Usage& RequestUsage(const v1::GenerateOnceResponse& answer) {
+  for (const v1::FurtherAnswer& further : answer.further()) {
+    if (further.final().has_total_usage()) return further.final().total_usage();
+  }
+  return RequestUsage(answer.final());
+}
+
 // What the extension says at the end.
 Json EndJson(const v1::Final& final, const v1::SamplingParams& sampling) {
   const v1::Usage& usage = final.usage();
-  return {
+  Json json = {
       {"finish_reason", FinishReasonText(final.finish_reason())},
       {"stop_cause", StopCauseText(final.stop_cause())},
       {"stop_match", StopMatchJson(final)},
@@ -60,12 +73,16 @@ Json EndJson(const v1::Final& final, const v1::SamplingParams& sampling) {
       {"attempts", final.attempts()},
       {"workers", WorkersJson(final)},
       {"sampling", SamplingNumbersJson(sampling)}};
+  if (final.has_seed()) json["seed"] = final.seed();
+  if (final.has_score()) json["score"] = final.score();
+  return json;
 }
 
 }  // namespace
 
 // The one choice of a chunk, and what stands beside it.
 struct AnswerWriter::Choice {
+  int32_t index = 0;
   std::string text;
   bool opens = false;  // says who speaks
   Json logprobs;       // null: none
@@ -88,8 +105,22 @@ void AnswerWriter::Start(const v1::Started& started) {
   prefix_.back() = ',';
 }
 
+// One of the answers in a GenerateOnceResponse.
+struct AnswerWriter::OneAnswer {
+  const v1::Delta& output;
+  const v1::Final& final;
+  const google::protobuf::RepeatedPtrField<v1::EndPrediction>& predictions;
+  const v1::Prompt& prompt;  // empty: none
+};
+
+int64_t* AnswerWriter::TextOffset(int32_t index) {
+  const auto place = static_cast<size_t>(index);
+  if (text_offsets_.size() <= place) text_offsets_.resize(place + 1);
+  return &text_offsets_[place];
+}
+
 std::string AnswerWriter::Event(const Choice& choice) const {
-  Json json = {{"index", 0}};
+  Json json = {{"index", choice.index}};
   if (facts_.api == OpenAiApi::kChat) {
     Json delta = Json::object();
     if (choice.opens) delta["role"] = "assistant";
@@ -113,17 +144,43 @@ std::string AnswerWriter::Event(const Choice& choice) const {
 
 std::string AnswerWriter::Opening() const {
   if (facts_.api != OpenAiApi::kChat) return "";
-  Choice choice{.opens = true};
+  std::string events;
+  for (int32_t index = 0; index < facts_.shape.answers; ++index) {
+    Choice choice{.index = index, .opens = true};
+    if (facts_.shape.continuous_usage) choice.usage = UsageJson(prompt_tokens_, 0);
+    events += Event(choice);
+  }
+  return events;
+}
+
+Json AnswerWriter::EchoLogprobs(const v1::Prompt& prompt) {
+  std::string_view rest = std::string_view(echo_).substr(echo_.size() - echo_left_);
+  Json lists = PromptLogprobs(prompt, &rest, TextOffset(0));
+  echo_left_ = rest.size();
+  return lists;
+}
+
+void AnswerWriter::SeeEcho(const v1::Prompt& prompt) {
+  if (prompt.token_ids().empty()) return;
+  echo_ = prompt.text();
+  echo_left_ = echo_.size();
+}
+
+std::string AnswerWriter::PromptEvent(const v1::Prompt& prompt) {
+  SeeEcho(prompt);
+  Choice choice{.text = prompt.text()};
+  if (prompt.logprobs_size() > 0) choice.logprobs = EchoLogprobs(prompt);
   if (facts_.shape.continuous_usage) choice.usage = UsageJson(prompt_tokens_, 0);
   return Event(choice);
 }
 
 std::string AnswerWriter::DeltaEvent(const v1::Delta& delta) {
   completion_tokens_ += delta.token_ids_size();
-  Choice choice{.text = delta.text()};
+  Choice choice{.index = delta.index(), .text = delta.text()};
   if (delta.logprobs_size() > 0) {
-    choice.logprobs = facts_.api == OpenAiApi::kChat ? ChatLogprobs(delta)
-                                                     : CompletionLogprobs(delta, &text_offset_);
+    choice.logprobs = facts_.api == OpenAiApi::kChat
+                          ? ChatLogprobs(delta)
+                          : CompletionLogprobs(delta, TextOffset(delta.index()));
   }
   if (facts_.shape.extension) choice.extension = TokensJson(delta);
   if (facts_.shape.continuous_usage) {
@@ -135,7 +192,7 @@ std::string AnswerWriter::DeltaEvent(const v1::Delta& delta) {
 }
 
 std::string AnswerWriter::PredictionEvent(const v1::EndPrediction& prediction) const {
-  Choice choice;
+  Choice choice{.index = prediction.index()};
   choice.extension = {{"token_ids", Json::array()},
                       {"eos", Json::array()},
                       {"prediction", EndPredictionJson(prediction)}};
@@ -145,15 +202,24 @@ std::string AnswerWriter::PredictionEvent(const v1::EndPrediction& prediction) c
   return Event(choice);
 }
 
-std::string AnswerWriter::LastEvents(const v1::Final& final) const {
-  Choice choice;
+std::string AnswerWriter::EndEvent(const v1::Final& final) const {
+  Choice choice{.index = final.index()};
   choice.finish_reason = ChoiceFinish(final.finish_reason());
   if (facts_.shape.extension) choice.extension = EndJson(final, sampling_);
-  if (facts_.shape.continuous_usage) choice.usage = UsageJson(final.usage());
-  std::string events = Event(choice);
+  if (facts_.shape.continuous_usage) {
+    const bool whole = facts_.shape.answers == 1 || final.has_total_usage();
+    choice.usage =
+        whole ? UsageJson(RequestUsage(final)) : UsageJson(prompt_tokens_, completion_tokens_);
+  }
+  return Event(choice);
+}
+
+std::string AnswerWriter::LastEvents(const v1::Final& final) const {
+  std::string events = EndEvent(final);
   if (facts_.shape.include_usage) {
-    absl::StrAppend(&events, DataEvent(absl::StrCat(prefix_, "\"choices\":[],\"usage\":",
-                                                    AnswerText(UsageJson(final.usage())), "}")));
+    absl::StrAppend(&events,
+                    DataEvent(absl::StrCat(prefix_, "\"choices\":[],\"usage\":",
+                                           AnswerText(UsageJson(RequestUsage(final))), "}")));
   }
   return absl::StrCat(events, DataEvent("[DONE]"));
 }
@@ -161,31 +227,59 @@ std::string AnswerWriter::LastEvents(const v1::Final& final) const {
 std::string AnswerWriter::ErrorEvent(const std::string& error) { return DataEvent(error); }
 
 std::string AnswerWriter::Whole(const v1::GenerateOnceResponse& answer) {
-  const v1::Delta& output = answer.output();
+  const bool several = answer.further_size() > 0;
+  std::vector<OneAnswer> answers = {
+      {answer.output(), answer.final(), answer.predictions(), answer.prompt()}};
+  for (const v1::FurtherAnswer& further : answer.further()) {
+    answers.push_back(
+        {further.output(), further.final(), further.predictions(), v1::Prompt::default_instance()});
+  }
+  Json choices = Json::array();
+  Json extension;
+  for (const OneAnswer& one : answers) {
+    Json choice = WholeChoice(one);
+    if (facts_.shape.extension) {
+      // Beside the only choice, and within each of several.
+      (several ? choice["baton"] : extension) = WholeExtension(one);
+    }
+    choices.push_back(std::move(choice));
+  }
+  std::string text = absl::StrCat(prefix_, "\"choices\":", AnswerText(choices),
+                                  ",\"usage\":", AnswerText(UsageJson(RequestUsage(answer))));
+  if (!extension.is_null()) absl::StrAppend(&text, ",\"baton\":", AnswerText(extension));
+  return absl::StrCat(text, "}");
+}
+
+Json AnswerWriter::WholeChoice(const OneAnswer& answer) {
+  const v1::Delta& output = answer.output;
   const bool chat = facts_.api == OpenAiApi::kChat;
-  Json choice = {{"index", 0}};
+  Json choice = {{"index", answer.final.index()}};
   if (chat) {
     choice["message"] = {{"role", "assistant"}, {"content", output.text()}, {"refusal", nullptr}};
   } else {
-    choice["text"] = output.text();
+    choice["text"] = answer.prompt.text() + output.text();
   }
   choice["logprobs"] = nullptr;
-  if (output.logprobs_size() > 0) {
-    choice["logprobs"] = chat ? ChatLogprobs(output) : CompletionLogprobs(output, &text_offset_);
+  if (answer.prompt.logprobs_size() > 0) {
+    SeeEcho(answer.prompt);
+    choice["logprobs"] = EchoLogprobs(answer.prompt);
+    AppendLogprobs(&choice["logprobs"], CompletionLogprobs(output, TextOffset(0)));
+  } else if (output.logprobs_size() > 0) {
+    choice["logprobs"] =
+        chat ? ChatLogprobs(output) : CompletionLogprobs(output, TextOffset(answer.final.index()));
   }
-  choice["finish_reason"] = ChoiceFinish(answer.final().finish_reason());
-  std::string text = absl::StrCat(prefix_, "\"choices\":[", AnswerText(choice),
-                                  "],\"usage\":", AnswerText(UsageJson(answer.final().usage())));
-  if (facts_.shape.extension) {
-    Json extension = TokensJson(output);
-    Json& predictions = extension["predictions"] = Json::array();
-    for (const v1::EndPrediction& prediction : answer.predictions()) {
-      predictions.push_back(EndPredictionJson(prediction));
-    }
-    extension.update(EndJson(answer.final(), sampling_));
-    absl::StrAppend(&text, ",\"baton\":", AnswerText(extension));
+  choice["finish_reason"] = ChoiceFinish(answer.final.finish_reason());
+  return choice;
+}
+
+Json AnswerWriter::WholeExtension(const OneAnswer& answer) const {
+  Json extension = TokensJson(answer.output);
+  Json& predictions = extension["predictions"] = Json::array();
+  for (const v1::EndPrediction& prediction : answer.predictions) {
+    predictions.push_back(EndPredictionJson(prediction));
   }
-  return absl::StrCat(text, "}");
+  extension.update(EndJson(answer.final, sampling_));
+  return extension;
 }
 
 }  // namespace baton

@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "baton/v1/inference.pb.h"
+#include "nlohmann/json_fwd.hpp"
 #include "router/openai/openai_request.h"
 
 namespace baton {
@@ -24,29 +26,41 @@ class AnswerWriter final {
 
   void Start(const v1::Started& started);
 
-  // The event that opens the stream; "" where there is none.
+  // The events that open the stream, one for each answer; "" where there is none.
   std::string Opening() const;
+  // The event of an echoed prompt, or of a piece of it.
+  std::string PromptEvent(const v1::Prompt& prompt);
   // The event of new tokens; "" when it would say nothing.
   std::string DeltaEvent(const v1::Delta& delta);
   std::string PredictionEvent(const v1::EndPrediction& prediction) const;
-  // All that follows the last delta of an answer that is whole.
+  // The event of one of several answers that ended before the last.
+  std::string EndEvent(const v1::Final& final) const;
+  // All that follows the last delta of a request whose answers are whole.
   std::string LastEvents(const v1::Final& final) const;
   // The event of a stream that breaks; `error` is what OpenAiErrorJson makes.
   static std::string ErrorEvent(const std::string& error);
 
-  // The answer that is not streamed, of which everything came in one delta.
+  // What is not streamed, of which everything of an answer came in one delta, and a prompt in one.
   std::string Whole(const v1::GenerateOnceResponse& answer);
 
  private:
   struct Choice;
   std::string Event(const Choice& choice) const;
+  void SeeEcho(const v1::Prompt& prompt);
+  nlohmann::ordered_json EchoLogprobs(const v1::Prompt& prompt);
+  struct OneAnswer;
+  nlohmann::ordered_json WholeChoice(const OneAnswer& answer);
+  nlohmann::ordered_json WholeExtension(const OneAnswer& answer) const;
+  int64_t* TextOffset(int32_t index);
 
   const AnswerFacts facts_;
   std::string prefix_;  // what every chunk begins with
   int32_t prompt_tokens_ = 0;
-  v1::SamplingParams sampling_;  // how tokens are drawn
-  int32_t completion_tokens_ = 0;
-  int64_t text_offset_ = 0;  // of the next token, in characters
+  v1::SamplingParams sampling_;        // how tokens are drawn
+  int32_t completion_tokens_ = 0;      // of all answers
+  std::vector<int64_t> text_offsets_;  // by index: of the next token, in characters
+  std::string echo_;                   // the prompt's text,
+  size_t echo_left_ = 0;  // and how many of its bytes stand behind tokens that were written
 };
 
 }  // namespace baton

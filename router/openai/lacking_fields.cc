@@ -18,11 +18,9 @@ struct LackingField {
 
 constexpr LackingField kLacking[] = {
     // OpenAI's.
-    {"n", {"1"}},
     {"best_of", {"1"}},
     {"echo", {"false"}},
     {"suffix", {"\"\""}},
-    {"response_format", {R"({"type":"text"})"}},
     {"tools", {"[]"}},
     {"tool_choice", {"\"none\"", "\"auto\""}},
     {"functions", {"[]"}},
@@ -44,11 +42,7 @@ constexpr LackingField kLacking[] = {
     {"continue_final_message", {"false"}},
     {"documents", {"[]"}},
     {"early_stopping", {"false"}},
-    {"guided_choice", {"[]"}},
     {"guided_decoding_backend", {}},
-    {"guided_grammar", {"\"\""}},
-    {"guided_json", {}},
-    {"guided_regex", {"\"\""}},
     {"include_reasoning", {"true", "false"}},
     {"kv_transfer_params", {"{}"}},
     {"length_penalty", {"1.0", "1"}},
@@ -77,9 +71,6 @@ const LackingField* FindLacking(std::string_view name) {
 }
 
 std::string InsteadOf(const LackingField& row) {
-  if (row.name == "n" || row.name == "best_of") {
-    return "send one request per sample, each with its seed";
-  }
   if (row.neutral[0].empty()) return "leave it out";
   return absl::StrCat("leave it out, or send ", std::string(row.neutral[0]));
 }

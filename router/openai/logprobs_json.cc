@@ -31,7 +31,7 @@ Json TokenJson(const Entry& entry) {
 }
 
 // Those that begin in `text`, so that one which several tokens make up counts once.
-int64_t Characters(const std::string& text) {
+int64_t Characters(std::string_view text) {
   return std::ranges::count_if(text,
                                [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; });
 }
@@ -44,6 +44,21 @@ Json TopByText(const v1::TokenLogprobs& token) {
   }
   if (!top.contains(token.text())) top[token.text()] = FiniteLogprob(token.logprob());
   return top;
+}
+
+Json EmptyLists() {
+  return {{"text_offset", Json::array()},
+          {"token_logprobs", Json::array()},
+          {"tokens", Json::array()},
+          {"top_logprobs", Json::array()}};
+}
+
+void AddToLists(const v1::TokenLogprobs& token, int64_t offset, Json* lists) {
+  const bool scored = token.has_logprob();
+  (*lists)["text_offset"].push_back(offset);
+  (*lists)["token_logprobs"].push_back(scored ? Json(FiniteLogprob(token.logprob())) : Json());
+  (*lists)["tokens"].push_back(token.text());
+  (*lists)["top_logprobs"].push_back(scored ? TopByText(token) : Json());
 }
 
 }  // namespace
@@ -60,18 +75,32 @@ Json ChatLogprobs(const v1::Delta& delta) {
 }
 
 Json CompletionLogprobs(const v1::Delta& delta, int64_t* offset) {
-  Json lists = {{"text_offset", Json::array()},
-                {"token_logprobs", Json::array()},
-                {"tokens", Json::array()},
-                {"top_logprobs", Json::array()}};
+  Json lists = EmptyLists();
   for (const v1::TokenLogprobs& token : delta.logprobs()) {
-    lists["text_offset"].push_back(*offset);
-    lists["token_logprobs"].push_back(FiniteLogprob(token.logprob()));
-    lists["tokens"].push_back(token.text());
-    lists["top_logprobs"].push_back(TopByText(token));
+    AddToLists(token, *offset, &lists);
     *offset += Characters(BytesOf(token));
   }
   return lists;
+}
+
+Json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text, int64_t* offset) {
+  Json lists = EmptyLists();
+  for (const v1::TokenLogprobs& token : prompt.logprobs()) {
+    AddToLists(token, *offset, &lists);
+    std::string_view bytes = BytesOf(token);
+    // Some tokenizers drop the space that they put before a text.
+    if (*offset == 0 && !text->starts_with(bytes) && bytes.starts_with(' ')) bytes.remove_prefix(1);
+    if (!text->starts_with(bytes)) continue;
+    text->remove_prefix(bytes.size());
+    *offset += Characters(bytes);
+  }
+  return lists;
+}
+
+void AppendLogprobs(Json* lists, const Json& next) {
+  for (const auto& [name, entries] : next.items()) {
+    for (const Json& entry : entries) (*lists)[name].push_back(entry);
+  }
 }
 
 }  // namespace baton

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "baton/v1/inference.pb.h"
 #include "nlohmann/json.hpp"
@@ -13,5 +14,12 @@ nlohmann::ordered_json ChatLogprobs(const v1::Delta& delta);
 // `*offset` counts the characters of all tokens before, and goes on. The token that was drawn
 // stands among the top ones, as with OpenAI.
 nlohmann::ordered_json CompletionLogprobs(const v1::Delta& delta, int64_t* offset);
+// As that, of an echoed prompt, whose first token has null for its logprobs. What `text`, where it
+// goes on at its first character, does not show, as special tokens that it leaves out, takes no
+// room in it: `*text` and `*offset` go on behind what was found.
+nlohmann::ordered_json PromptLogprobs(const v1::Prompt& prompt, std::string_view* text,
+                                      int64_t* offset);
+// Appends the entries of `next` to those of `lists`.
+void AppendLogprobs(nlohmann::ordered_json* lists, const nlohmann::ordered_json& next);
 
 }  // namespace baton

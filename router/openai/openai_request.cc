@@ -90,9 +90,10 @@ absl::Status TakeTopK(const BodyField& field, RequestDraft* draft) {
   return absl::OkStatus();
 }
 
-absl::Status TakeNgram(const BodyField& field, RequestDraft* draft) {
-  BATON_ASSIGN_OR_RETURN(const int32_t size, Int32Of(field.name, field.value));
-  draft->request.spec.mutable_sampling()->set_no_repeat_ngram_size(size);
+template <auto setter>
+absl::Status TakeSamplingInt(const BodyField& field, RequestDraft* draft) {
+  BATON_ASSIGN_OR_RETURN(const int32_t value, Int32Of(field.name, field.value));
+  (draft->request.spec.mutable_sampling()->*setter)(value);
   return absl::OkStatus();
 }
 
@@ -205,17 +206,25 @@ constexpr BodyFieldRow kBodyFields[] = {
     {"presence_penalty", TakeSamplingFloat<&Sampling::set_presence_penalty>},
     {"frequency_penalty", TakeSamplingFloat<&Sampling::set_frequency_penalty>},
     {"logit_bias", TakeLogitBias},
+    {"n", TakeSamplingInt<&Sampling::set_n>},
+    {"best_of", TakeSamplingInt<&Sampling::set_best_of>, kAny, kNotAny},
     {"seed", TakeSeed},
     {"stop", TakeStop},
     {"stream", TakeStream},
     {"stream_options", TakeObject<ReadStreamOptions>},
+    {"response_format", TakeObject<ReadResponseFormat>},
     {"logprobs", TakeLogprobs},
+    {"echo", TakeBool<&RequestDraft::echo>, kAny, kNotAny},
     {"top_logprobs", TakeInt32<&RequestDraft::top_logprobs>, kNotAny, kAny},
     // vLLM's.
     {"top_k", TakeTopK},
     {"min_p", TakeSamplingFloat<&Sampling::set_min_p>},
     {"repetition_penalty", TakeSamplingFloat<&Sampling::set_repetition_penalty>},
-    {"no_repeat_ngram_size", TakeNgram},
+    {"no_repeat_ngram_size", TakeSamplingInt<&Sampling::set_no_repeat_ngram_size>},
+    {"guided_json", TakeObject<ReadGuidedJson>},
+    {"guided_regex", TakeObject<ReadGuidedRegex>},
+    {"guided_grammar", TakeObject<ReadGuidedGrammar>},
+    {"guided_choice", TakeObject<ReadGuidedChoice>},
     {"ignore_eos", TakeBool<&RequestDraft::ignore_eos>},
     {"min_tokens", TakeMinTokens},
     {"stop_token_ids", TakeStopTokenIds},
@@ -260,6 +269,14 @@ absl::Status SettleLogprobs(RequestDraft* draft) {
   return absl::OkStatus();
 }
 
+// An echo has logprobs where the answer has some, as with OpenAI.
+void SettleEcho(RequestDraft* draft) {
+  if (!draft->echo) return;
+  v1::OutputOptions& output = *draft->request.spec.mutable_output();
+  output.set_echo(true);
+  output.set_prompt_logprobs(output.has_logprobs());
+}
+
 absl::Status SettleEos(RequestDraft* draft) {
   if (!draft->ignore_eos && !draft->eos) return absl::OkStatus();
   if (draft->ignore_eos && draft->eos == v1::EOS_POLICY_HONOR) {
@@ -286,11 +303,13 @@ absl::Status Settle(RequestDraft* draft) {
   const auto tokens =
       draft->max_completion_tokens ? draft->max_completion_tokens : draft->max_tokens;
   if (tokens) request.spec.mutable_stop()->set_max_tokens(*tokens);
+  if (request.spec.sampling().has_n()) request.shape.answers = request.spec.sampling().n();
   if (!chat) request.usual_max_tokens = kUsualCompletionTokens;
   std::ranges::sort(request.ignored);
   const auto [end, last] = std::ranges::unique(request.ignored);
   request.ignored.erase(end, last);
   BATON_RETURN_IF_ERROR(SettleLogprobs(draft));
+  SettleEcho(draft);
   return SettleEos(draft);
 }
 
@@ -298,7 +317,7 @@ absl::Status Settle(RequestDraft* draft) {
 
 absl::StatusOr<OpenAiRequest> ReadOpenAiRequest(OpenAiApi api, std::string_view body) {
   BATON_ASSIGN_OR_RETURN(const BodyJson json, ParseJsonBody(body));
-  RequestDraft draft{.api = api, .request = {}};
+  RequestDraft draft{.api = api, .request = {}, .body = body};
   for (const auto& [name, value] : json.items()) {
     BATON_RETURN_IF_ERROR(ReadField(name, value, &draft));
   }

@@ -20,6 +20,7 @@ struct OpenAiShape {
   bool stream = false;
   bool include_usage = false;     // a last chunk with the usage
   bool continuous_usage = false;  // and every chunk with that so far
+  int32_t answers = 1;            // choices that it has
   bool extension = false;         // the body has the object "baton", so the answer has one
 };
 

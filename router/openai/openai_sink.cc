@@ -87,34 +87,86 @@ bool OpenAiSink::Write(std::string events) {
 void OpenAiSink::Start(v1::Started started) {
   writer_.emplace(facts_);
   writer_->Start(started);
-  if (!facts_.shape.stream) *whole_.mutable_started() = std::move(started);
+  if (!facts_.shape.stream) whole_.Start(std::move(started));
+}
+
+bool OpenAiSink::Show(v1::Prompt prompt) {
+  if (!facts_.shape.stream) {
+    whole_.Show(std::move(prompt));
+    return true;
+  }
+  if (!prompt.token_ids().empty()) {
+    held_prompt_ = std::move(prompt);
+    return true;
+  }
+  std::string events = HeldPrompt();
+  return Write(std::move(events) + writer_->PromptEvent(prompt));
+}
+
+std::string OpenAiSink::HeldPrompt() {
+  if (!held_prompt_) return "";
+  const v1::Prompt prompt = *std::exchange(held_prompt_, std::nullopt);
+  return writer_->PromptEvent(prompt);
 }
 
 bool OpenAiSink::Append(v1::Delta delta) {
-  if (facts_.shape.stream) return Write(writer_->DeltaEvent(delta));
-  MergeDelta(whole_.mutable_output(), &delta);
+  if (facts_.shape.stream) {
+    std::string events = HeldPrompt();
+    return Write(std::move(events) + writer_->DeltaEvent(delta));
+  }
+  whole_.Append(std::move(delta));
   return true;
 }
 
 void OpenAiSink::Predict(v1::EndPrediction prediction) {
   if (!facts_.shape.extension) return;
   if (!facts_.shape.stream) {
-    *whole_.add_predictions() = std::move(prediction);
+    whole_.Predict(std::move(prediction));
   } else if (ReadsSlowly() || !Write(writer_->PredictionEvent(prediction))) {
     prediction_dropped_();
   }
 }
 
+bool OpenAiSink::EndAnswer(v1::Final final) {
+  if (facts_.shape.stream) return Write(writer_->EndEvent(final));
+  whole_.End(std::move(final));
+  return true;
+}
+
 void OpenAiSink::Finish(v1::Final final) {
+  if (facts_.shape.stream) return WriteLast(writer_->LastEvents(final));
+  whole_.End(std::move(final));
+  ReplyWhole();
+}
+
+void OpenAiSink::FinishHeld(std::vector<HeldAnswer> answers) {
   if (!facts_.shape.stream) {
-    *whole_.mutable_final() = std::move(final);
-    exchange_->Reply(
-        {.status = 200, .headers = Headers("application/json"), .body = writer_->Whole(whole_)});
-  } else if (Write(writer_->LastEvents(final))) {
+    whole_.AddHeld(std::move(answers));
+    return ReplyWhole();
+  }
+  // In one piece, which is taken however large it is.
+  std::string events;
+  for (const HeldAnswer& answer : answers) {
+    for (const v1::Delta& delta : answer.deltas) events += writer_->DeltaEvent(delta);
+    const bool last = &answer == &answers.back();
+    events += last ? writer_->LastEvents(answer.final) : writer_->EndEvent(answer.final);
+  }
+  WriteLast(events);
+}
+
+void OpenAiSink::WriteLast(const std::string& events) {
+  std::string before = HeldPrompt();
+  if (Write(std::move(before) + events)) {
     exchange_->End();
   } else {
     exchange_->Abort();
   }
+}
+
+void OpenAiSink::ReplyWhole() {
+  exchange_->Reply({.status = 200,
+                    .headers = Headers("application/json"),
+                    .body = writer_->Whole(whole_.message())});
 }
 
 void OpenAiSink::Fail(const absl::Status& status) {

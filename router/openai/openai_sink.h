@@ -32,9 +32,12 @@ class OpenAiSink final : public ClientSink {
 
   void Attach(std::function<void()> gone) override { gone_->Attach(std::move(gone)); }
   void Start(v1::Started started) override;
+  bool Show(v1::Prompt prompt) override;
   bool Append(v1::Delta delta) override;
   void Predict(v1::EndPrediction prediction) override;
+  bool EndAnswer(v1::Final final) override;
   void Finish(v1::Final final) override;
+  void FinishHeld(std::vector<HeldAnswer> answers) override;
   void Fail(const absl::Status& status) override;
   std::optional<base::Instant> StalledSince() const override { return exchange_->StalledSince(); }
 
@@ -45,6 +48,10 @@ class OpenAiSink final : public ClientSink {
   HttpHeaders Headers(std::string_view content_type) const;
   // False when the client buffer is full; the events are then lost.
   bool Write(std::string events);
+  // The event of the prompt that is held back; "" if none is.
+  std::string HeldPrompt();
+  void WriteLast(const std::string& events);
+  void ReplyWhole();
 
   // Held until the answer ends, which is when the server needs it no more.
   const std::shared_ptr<HttpExchange> exchange_;
@@ -57,7 +64,10 @@ class OpenAiSink final : public ClientSink {
   std::string ignored_;  // names of fields, as the header has them
   std::optional<AnswerWriter> writer_;
   bool begun_ = false;
-  v1::GenerateOnceResponse whole_;  // of an answer that is not streamed
+  // Its first piece comes while the request waits: what fails then has the status of its failure,
+  // so it goes out with what a worker says first.
+  std::optional<v1::Prompt> held_prompt_;
+  AnswerCollector whole_;  // of what is not streamed
 };
 
 }  // namespace baton

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "nlohmann/json.hpp"
@@ -12,11 +13,13 @@ namespace baton {
 struct RequestDraft {
   OpenAiApi api = OpenAiApi::kCompletions;
   OpenAiRequest request;
+  std::string_view body;  // all of it, for what is passed on as it was written
   bool has_input = false;
   std::optional<int32_t> max_tokens;
   std::optional<int32_t> max_completion_tokens;  // goes before max_tokens, which it replaces
   bool logprobs = false;                         // of a chat
   std::optional<int32_t> top_logprobs;
+  bool echo = false;
   bool has_stream_options = false;
   bool ignore_eos = false;
   std::optional<v1::EosPolicy> eos;  // of the extension
@@ -27,5 +30,10 @@ absl::Status ReadPrompt(const nlohmann::json& value, RequestDraft* draft);
 absl::Status ReadMessages(const nlohmann::json& value, RequestDraft* draft);
 absl::Status ReadStreamOptions(const nlohmann::json& value, RequestDraft* draft);
 absl::Status ReadExtension(const nlohmann::json& value, RequestDraft* draft);
+absl::Status ReadResponseFormat(const nlohmann::json& value, RequestDraft* draft);
+absl::Status ReadGuidedJson(const nlohmann::json& value, RequestDraft* draft);
+absl::Status ReadGuidedRegex(const nlohmann::json& value, RequestDraft* draft);
+absl::Status ReadGuidedGrammar(const nlohmann::json& value, RequestDraft* draft);
+absl::Status ReadGuidedChoice(const nlohmann::json& value, RequestDraft* draft);
 
 }  // namespace baton

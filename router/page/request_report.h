@@ -14,6 +14,7 @@ enum class RequestStage { kQueued, kReserving, kPrefilling, kDecoding };
 // How a request stands.
 struct RequestReport {
   std::string id;
+  int32_t index = 0;  // of several answers
   RequestStage stage = RequestStage::kQueued;
   base::Duration age{};
   int32_t prompt_tokens = 0;  // 0 before it is tokenized

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/sample/presets.h"
 #include "nlohmann/json.hpp"
@@ -90,6 +91,12 @@ std::string ShortId(const std::string& id) {
   return id.size() <= kIdBytes ? id : id.substr(0, kIdBytes) + "…";
 }
 
+// Of several answers, the further ones say which they are.
+std::string IdOf(const RequestReport& request) {
+  const std::string id = ShortId(request.id);
+  return request.index == 0 ? id : absl::StrCat(id, " #", request.index);
+}
+
 PageJson OldestJson(std::vector<RequestReport>* requests) {
   const auto shown = std::min(requests->size(), kRequestsShown);
   std::partial_sort(
@@ -104,7 +111,7 @@ PageJson OldestJson(std::vector<RequestReport>* requests) {
                   {"p50", Rounded(request.foreseen->p50)},
                   {"p90", Rounded(request.foreseen->p90)}};
     }
-    json.push_back({{"id", ShortId(request.id)},
+    json.push_back({{"id", IdOf(request)},
                     {"stage", StageName(request.stage)},
                     {"age_s", Rounded(base::Seconds(request.age))},
                     {"prompt_tokens", request.prompt_tokens},

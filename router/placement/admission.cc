@@ -66,7 +66,7 @@ absl::Status Admission::Enqueue(Waiter waiter) {
   {
     base::MutexLock lock(&mutex_);
     const uint64_t id = waiter.waiting.id;
-    if (const auto displaced = queue_.MakeRoomFor(waiter.waiting)) {
+    while (const auto displaced = queue_.MakeRoomFor(waiter.waiting)) {
       Leave(displaced->id, Displaced(displaced->tenant, queue_bound_), &displaced_);
     }
     BATON_RETURN_IF_ERROR(queue_.Add(std::move(waiter.waiting)));

@@ -43,6 +43,7 @@ RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& inp
   }
   place->route = std::get<Route>(picked);
   place->decode = {.tokens = need.tokens,
+                   .held_tokens = place->route.beside ? place->route.held_tokens : 0,
                    .growth_tokens = need.peak_tokens - need.tokens,
                    .computes = place->route.prefill == nullptr,
                    .decodes = true};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 
 #include "common/base/clock.h"
@@ -16,8 +17,8 @@ struct PlacementView {
   const WorkerTable& workers;
   const PairSet& failed_pairs;
   Routing routing = Routing::kLoad;
-  const PrefixHints* hints = nullptr;  // null: nothing is cached anywhere
-  int64_t local_prefill_below = 0;     // tokens that the decode worker does not hold yet
+  const PrefixHints* hints = nullptr;              // null: nothing is cached anywhere
+  std::optional<int64_t> local_prefill_below = 0;  // as RoutingInput says
   base::Instant now{};
 };
 

@@ -38,6 +38,7 @@ RequestQueue::Try Placer::Place(const WorkerDirectory::Tables& tables, const Rou
   placement->held_tokens = chosen.route.held_tokens;
   placement->cached_tokens = chosen.route.cached_tokens();
   placement->chosen_by = chosen.route.chosen_by;
+  placement->split = chosen.route.split;
   placement->decode.view = *chosen.route.decode;
   if (chosen.route.prefill != nullptr) {
     placement->prefill = TakePrefill(tables, *chosen.route.prefill, chosen.prefill);

@@ -33,6 +33,7 @@ struct Placement {
   // worker.
   int64_t cached_tokens = 0;
   ChosenBy chosen_by = ChosenBy::kOnly;
+  SplitChoice split;  // why there is a `prefill`, or none
   TenantHold tenant;  // what it has of its tenant's bound
 };
 

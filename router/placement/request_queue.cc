@@ -33,11 +33,11 @@ absl::Status RequestQueue::CheckBounds(const Waiting& waiting) const {
   const auto line = lines_.find(waiting.tenant);
   const int32_t mine = line == lines_.end() ? 0 : line->second.new_waiting;
   const int32_t most = rules_.Of(waiting.tenant).max_queued;
-  if (most > 0 && mine >= most) {
+  if (most > 0 && mine + waiting.answers > most) {
     return QueueFull(waiting.tenant, mine, most,
                      absl::StrCat("of tenant '", waiting.tenant, "' wait already"));
   }
-  if (new_waiting_ >= max_new_) {
+  if (new_waiting_ + waiting.answers > max_new_) {
     return QueueFull(waiting.tenant, new_waiting_, max_new_, "wait already");
   }
   return absl::OkStatus();
@@ -53,8 +53,8 @@ absl::Status RequestQueue::Add(Waiting waiting) {
   BATON_RETURN_IF_ERROR(CheckBounds(waiting));
   Line& line = LineOf(waiting.tenant);
   if (line.waiting.empty()) line.counter.LiftTo(Level());
-  new_waiting_ += waiting.is_new ? 1 : 0;
-  line.new_waiting += waiting.is_new ? 1 : 0;
+  new_waiting_ += waiting.is_new ? waiting.answers : 0;
+  line.new_waiting += waiting.is_new ? waiting.answers : 0;
   tokens_ += waiting.need.tokens;
   line.tokens += waiting.need.tokens;
   const Turn turn(waiting.arrived, waiting.id);
@@ -65,15 +65,16 @@ absl::Status RequestQueue::Add(Waiting waiting) {
 }
 
 std::optional<RequestQueue::Displaced> RequestQueue::MakeRoomFor(const Waiting& waiting) {
-  if (!waiting.is_new || new_waiting_ < max_new_) return std::nullopt;
+  const int32_t lacking = new_waiting_ + waiting.answers - max_new_;
+  if (!waiting.is_new || lacking <= 0) return std::nullopt;
   const auto mine = lines_.find(waiting.tenant);
   const int32_t have = mine == lines_.end() ? 0 : mine->second.new_waiting;
   const int32_t most = rules_.Of(waiting.tenant).max_queued;
-  if (most > 0 && have >= most) return std::nullopt;
+  if (most > 0 && have + waiting.answers > most) return std::nullopt;
   const auto longest = std::ranges::max_element(
       lines_, {}, [](const auto& named) { return named.second.new_waiting; });
   Line* const line = &longest->second;
-  if (line->new_waiting <= have + 1) return std::nullopt;
+  if (line->new_waiting - lacking < have + waiting.answers) return std::nullopt;
   auto last = std::prev(line->waiting.end());
   while (!last->second.waiting.is_new) --last;
   Displaced displaced{.id = last->second.waiting.id, .tenant = line->tenant};
@@ -93,8 +94,8 @@ bool RequestQueue::Remove(uint64_t id) {
 std::map<RequestQueue::Turn, RequestQueue::Queued>::iterator RequestQueue::Erase(
     Line* line, std::map<Turn, Queued>::iterator at) {
   const Waiting& waiting = at->second.waiting;
-  new_waiting_ -= waiting.is_new ? 1 : 0;
-  line->new_waiting -= waiting.is_new ? 1 : 0;
+  new_waiting_ -= waiting.is_new ? waiting.answers : 0;
+  line->new_waiting -= waiting.is_new ? waiting.answers : 0;
   tokens_ -= waiting.need.tokens;
   line->tokens -= waiting.need.tokens;
   place_of_.erase(waiting.id);

@@ -177,6 +177,15 @@ void Attempt::LearnPrompt(const worker::v1::DecodeStarted& started) const {
   context_->directory->MarkHeld(key, *need_.prefix);
 }
 
+void Attempt::LearnHandoff() const {
+  if (local() || context_->options.local_prefill_below) return;
+  const int64_t block = std::max(1, placement_.decode.view.facts.layout.block_size);
+  const int64_t sent = std::max<int64_t>(0, need_.tokens - skip_blocks_ * block);
+  // Where the first token is heard of last, nothing was waited for.
+  const base::Instant now = context_->clock->Now();
+  context_->directory->MarkHandedOver(sent, now - first_token_at_.value_or(now));
+}
+
 void Attempt::LearnAnswer() const {
   const AcceptedOutput& output = progress_.output;
   if (!started() || output.size() == first_index_) return;

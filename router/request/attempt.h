@@ -37,6 +37,7 @@ struct AttemptNews {
   bool prefill_began = false;
   bool decode_began = false;
   AttemptFigures figures;
+  std::vector<PlacedScores> scores;  // before the tokens
   std::vector<PlacedToken> tokens;
   // The first of them may be one that was accepted already: prefill and decode worker both tell it.
   bool may_repeat = false;
@@ -96,6 +97,7 @@ class Attempt final {
   bool local() const { return !placement_.prefill.has_value(); }
   bool finished() const { return phase_ == Phase::kFinished; }
   const std::string& decode_worker() const { return placement_.decode.view.address; }
+  WorkerKey decode_key() const { return placement_.decode.view.key(); }
   const std::string& prefill_worker() const { return prefill_worker_; }  // "" before its stream
   const std::string& fingerprint() const { return placement_.decode.view.facts.fingerprint; }
 
@@ -111,6 +113,7 @@ class Attempt final {
   // The streams (attempt_streams.cc).
   AttemptNews OnReserved(const worker::v1::Reserved& reserved);
   AttemptNews OnStarted(const worker::v1::DecodeStarted& started);
+  AttemptNews OnScores(const worker::v1::PromptScores& scores, WorkerKind from);
   AttemptNews OnTokens(const worker::v1::Tokens& tokens) const;
   AttemptNews OnDecodeFinal(const worker::v1::DecodeFinal& final);
   AttemptNews OnDecodeEnded(const absl::Status& status) const;
@@ -129,10 +132,16 @@ class Attempt final {
              base::Instant give_up_at);
   void StopAwaiting() { due_ = give_up_at_ = base::kNever; }
   bool started() const { return phase_ >= Phase::kStarted; }
+  // The decode worker began before the prefill worker's scores were heard, which go first.
+  bool waits_for_scores() const {
+    return !local() && progress_.score_from > 0 && !first_token_at_ && !prefill_over_;
+  }
 
   // Notes what the decode worker's prefix cache holds now.
   void LearnPrompt(const worker::v1::DecodeStarted& started) const;
   void LearnAnswer() const;
+  // Notes how long the KV cache took to come to the decode worker.
+  void LearnHandoff() const;
 
   FlowContext* const context_;
   const RequestProgress progress_;
@@ -150,13 +159,15 @@ class Attempt final {
   std::string prefill_worker_;
 
   Phase phase_ = Phase::kOpened;
-  bool first_token_seen_ = false;  // from the prefill worker
-  bool prefill_over_ = false;      // its Final was received
-  bool prefill_ended_ = false;     // its stream is over, too
+  std::optional<worker::v1::DecodeStarted> held_started_;  // while it waits for scores
+  bool decode_unread_ = false;  // its stream was not asked for more meanwhile
+  bool prefill_over_ = false;   // its Final was received
+  bool prefill_ended_ = false;  // its stream is over, too
   worker::v1::Ticket ticket_;
   std::string push_address_;
   int32_t skip_blocks_ = 0;
   base::Instant prefill_opened_{};
+  std::optional<base::Instant> first_token_at_;  // from the prefill worker
 
   base::Instant due_ = base::kNever;
   base::Instant give_up_at_ = base::kNever;

@@ -31,11 +31,17 @@ AttemptNews Attempt::Hear(CallEvent& event) {
   if (decode) {
     const auto& message = std::get<worker::v1::DecodeResponse>(event.what);
     if (message.has_reserved()) return OnReserved(message.reserved());
-    if (message.has_started()) return OnStarted(message.started());
+    if (message.has_started()) {
+      if (!waits_for_scores()) return OnStarted(message.started());
+      held_started_ = message.started();
+      return {};
+    }
+    if (message.has_scores()) return OnScores(message.scores(), WorkerKind::kDecode);
     if (message.has_tokens()) return OnTokens(message.tokens());
     if (message.has_final()) return OnDecodeFinal(message.final());
   } else {
     const auto& message = std::get<worker::v1::PrefillResponse>(event.what);
+    if (message.has_scores()) return OnScores(message.scores(), WorkerKind::kPrefill);
     if (message.has_first_token()) return OnFirstToken(message.first_token());
     if (message.has_final()) return OnPrefillFinal(message.final());
   }
@@ -44,7 +50,17 @@ AttemptNews Attempt::Hear(CallEvent& event) {
 
 void Attempt::ReadNext(const CallEvent& event) {
   if (std::holds_alternative<CallEnded>(event.what)) return;
-  event.kind == CallKind::kDecode ? decode_->ReadNext() : prefill_->ReadNext();
+  if (event.kind == CallKind::kPrefill) {
+    prefill_->ReadNext();
+    if (decode_unread_ && !held_started_) {
+      decode_unread_ = false;
+      decode_->ReadNext();
+    }
+  } else if (held_started_) {
+    decode_unread_ = true;
+  } else {
+    decode_->ReadNext();
+  }
 }
 
 AttemptNews Attempt::OnReserved(const worker::v1::Reserved& reserved) {
@@ -72,6 +88,7 @@ AttemptNews Attempt::OnStarted(const worker::v1::DecodeStarted& started) {
   StopAwaiting();
   if (local()) placement_.decode.hold->PrefillDone();
   LearnPrompt(started);
+  LearnHandoff();
   AttemptNews news;
   news.decode_began = true;
   news.may_repeat = !local();
@@ -82,6 +99,15 @@ AttemptNews Attempt::OnStarted(const worker::v1::DecodeStarted& started) {
                     WorkerKind::kDecode);
   }
   if (local() && index == 0) news.figures.cached_tokens = started.cached_tokens();
+  return news;
+}
+
+AttemptNews Attempt::OnScores(const worker::v1::PromptScores& scores, WorkerKind from) {
+  const bool expected = progress_.score_from > 0 && !started() && !first_token_at_ &&
+                        local() == (from == WorkerKind::kDecode);
+  if (!expected) return Misspoke("scores that nobody waits for", from);
+  AttemptNews news;
+  news.scores.push_back(ScoresFromProto(scores));
   return news;
 }
 
@@ -123,6 +149,7 @@ AttemptNews Attempt::OnDecodeEnded(const absl::Status& status) const {
 AttemptNews Attempt::OnPrefillFinal(const worker::v1::PrefillFinal& final) {
   prefill_over_ = true;
   AttemptNews news;
+  if (held_started_) news = OnStarted(*std::exchange(held_started_, std::nullopt));
   news.figures.queue_ms = final.timings().queue_ms();
   if (first_index_ == 0) {
     news.figures.prefill_ms = final.timings().prefill_ms();
@@ -138,22 +165,27 @@ AttemptNews Attempt::OnPrefillFinal(const worker::v1::PrefillFinal& final) {
 }
 
 AttemptNews Attempt::OnFirstToken(const worker::v1::FirstToken& first) {
-  if (first_token_seen_) return Misspoke("two first tokens", WorkerKind::kPrefill);
-  first_token_seen_ = true;
+  if (first_token_at_) return Misspoke("two first tokens", WorkerKind::kPrefill);
+  first_token_at_ = context_->clock->Now();
   placement_.prefill->hold->PrefillDone();
   AttemptNews news;
   news.may_repeat = true;
   news.tokens.push_back(TokenFromProto(first.token()));
   if (news.tokens.front().index == 0) {
     news.figures.cached_tokens = first.cached_tokens();
-    news.figures.prefill_ms = base::Milliseconds(context_->clock->Now() - prefill_opened_);
+    news.figures.prefill_ms = base::Milliseconds(*first_token_at_ - prefill_opened_);
   }
   if (first.has_ending()) news.ending = EndingFromProto(first.ending());
+  if (!held_started_) return news;
+  // It tells the same token.
+  const AttemptNews started = OnStarted(*std::exchange(held_started_, std::nullopt));
+  news.decode_began = started.decode_began;
+  news.failure = started.failure;
   return news;
 }
 
 AttemptNews Attempt::OnPrefillEnded(const absl::Status& status) {
-  const bool may_go_elsewhere = !status.ok() && !started() && !first_token_seen_;
+  const bool may_go_elsewhere = !status.ok() && !started() && !first_token_at_;
   if (may_go_elsewhere && !IsFinalRefusal(status) && TryOtherPrefill(status)) return {};
   prefill_ended_ = true;
   AttemptNews news;

@@ -1,7 +1,9 @@
 // The part of RequestFlow that begins attempts, applies their news and ends them.
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/log.h"
+#include "router/request/answer_part.h"
 #include "router/request/request_flow.h"
 
 namespace baton {
@@ -42,11 +44,21 @@ void RequestFlow::Apply(const AttemptNews& news) {
   }
   if (news.decode_began) EnterState(State::kDecoding);
   Note(news.figures);
+  for (const PlacedScores& scores : news.scores) {
+    if (!TakeScores(scores)) return;
+  }
+  if (!news.tokens.empty() && NextScore() > 0) {
+    return FailAttempt(
+        {.status = absl::InternalError(
+             absl::StrCat("a token came before the score of token ", scored_, " of the prompt"))});
+  }
+  if (spec_.only_prompt && !news.tokens.empty()) return Finish({.reason = FinishReason::kLength});
   bool may_repeat = news.may_repeat;
   for (const PlacedToken& token : news.tokens) {
     if (!TakeToken(token, may_repeat)) return;
     may_repeat = false;
   }
+  if (part_ != nullptr && news.decode_began) part_->Begun(spec_, attempt_->decode_key());
   // The first token is here, and the KV cache on its way.
   const bool transfers = state_ == State::kPrefilling && !news.tokens.empty();
   if (trace_ != nullptr && transfers && !news.ending && !pending_end_) trace_->Enter("transfer");
@@ -80,9 +92,8 @@ void RequestFlow::FailAttempt(const AttemptFailure& failure) {
   if (outcome == AttemptOutcome::kFull) --attempts_;
   if (!waiting_since_) waiting_since_ = now;
   spdlog::log(outcome == AttemptOutcome::kFull ? spdlog::level::info : spdlog::level::warn,
-              "request {}: attempt {} on {} {} ended {} after {} tokens: {}",
-              LogName(spec_.request_id, trace_.get()), attempt_->number(),
-              attempt_->decode_worker(), attempt_->prefill_worker(),
+              "request {}: attempt {} on {} {} ended {} after {} tokens: {}", Name(),
+              attempt_->number(), attempt_->decode_worker(), attempt_->prefill_worker(),
               std::string(AttemptOutcomeName(outcome)), output_->size(),
               std::string(failure.status.message()));
   ledger_.Record(outcome, {suspect}, now, context_->options.deadlines.avoid);

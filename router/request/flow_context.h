@@ -12,6 +12,7 @@
 #include "common/base/mutex.h"
 #include "common/base/timer_queue.h"
 #include "common/eos/eos_log.h"
+#include "common/guide/guide_compiler.h"
 #include "common/trace/tracer.h"
 #include "router/edge/byte_budget.h"
 #include "router/edge/request_spec.h"
@@ -26,15 +27,25 @@
 
 namespace baton {
 
-class RequestFlow;
+// A request in flight. Thread-safe.
+class LiveRequest {
+ public:
+  virtual ~LiveRequest() = default;
+  // Call once, when it is in the registry.
+  virtual void Begin() = 0;
+  // Ends it with DRAINED, because the time of the drain is over.
+  virtual void EndByDrain() = 0;
+  // Adds how it stands now: a report for each answer.
+  virtual void AddReports(std::vector<RequestReport>* reports) const = 0;
+};
 
 // Owns the requests in flight and knows their ids. Thread-safe.
 class FlowRegistry final {
  public:
   // False when the id is in flight already.
-  bool Add(const std::string& id, std::shared_ptr<RequestFlow> flow);
+  bool Add(const std::string& id, std::shared_ptr<LiveRequest> request);
   void Remove(const std::string& id);
-  std::vector<std::shared_ptr<RequestFlow>> All() const;
+  std::vector<std::shared_ptr<LiveRequest>> All() const;
   // How each of them stands.
   std::vector<RequestReport> Reports() const;
   size_t size() const;
@@ -44,7 +55,7 @@ class FlowRegistry final {
  private:
   mutable base::Mutex mutex_;
   base::CondVar removed_;
-  std::unordered_map<std::string, std::shared_ptr<RequestFlow>> flows_ ABSL_GUARDED_BY(mutex_);
+  std::unordered_map<std::string, std::shared_ptr<LiveRequest>> requests_ ABSL_GUARDED_BY(mutex_);
 };
 
 // What all requests of a router share. Outlives them.
@@ -62,6 +73,7 @@ struct FlowContext {
   FlowRegistry* registry;
   EosLog* eos_log;                   // null: off
   Tracer* tracer = nullptr;          // null: off
+  GuideCompiler* guides = nullptr;   // null: guides are refused
   std::atomic<uint64_t> next_id{1};  // of queue entries and streams
 
   // How long a request may be as far as is known now. Thread-safe.

@@ -4,6 +4,7 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "nlohmann/json.hpp"
+#include "router/request/answer_part.h"
 #include "router/request/request_flow.h"
 #include "router/request/request_summary.h"
 
@@ -71,6 +72,8 @@ void RequestFlow::Finish(const OutputEnd& end) {
                   FinishReason::kError);
     }
   }
+  // It may end before a decode worker has its prompt; then the others wait no longer.
+  if (part_ != nullptr) part_->Begun(spec_, std::nullopt);
   timings_.set_total_ms(base::Milliseconds(context_->clock->Now() - arrived_));
   end_ = ended;
   // The books are closed first, so that whoever has the answer finds the request in the figures and
@@ -94,6 +97,8 @@ v1::Final RequestFlow::FinalMessage(const OutputEnd& end) const {
   final.set_attempts(attempts_);
   final.set_prefill_worker(prefill_worker_);
   final.set_decode_worker(decode_worker_);
+  if (part_ != nullptr) final.set_seed(spec_.sampling.seed);
+  if (spec_.ranked()) final.set_score(logprob_sum_ / output_->size());
   return final;
 }
 
@@ -132,8 +137,8 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   }
   if (logged_ && !rejected_) WriteSummary(reason, status);
   if (!status.ok()) {
-    spdlog::info("request {}: {} {}", LogName(spec_.request_id, trace_.get()),
-                 std::string(CodeName(status.code())), std::string(status.message()));
+    spdlog::info("request {}: {} {}", Name(), std::string(CodeName(status.code())),
+                 std::string(status.message()));
   }
   RequestFigures figures;
   figures.reason = reason;
@@ -143,7 +148,10 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   const base::Instant now = context_->clock->Now();
   figures.total = now - arrived_;
   figures.slack = deadline_ - now;
-  if (output_ && output_->size() > 1) figures.decoding = last_token_at_ - first_token_at_;
+  if (output_ && output_->size() > 1) {
+    figures.decoding = last_token_at_ - first_token_at_;
+    figures.decoding_gaps = output_->size() - 1;
+  }
   figures.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
   figures.output_tokens = output_ ? output_->size() : 0;
   if (output_) figures.natural_end_step = output_->natural_end_step();
@@ -156,6 +164,7 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
                  .attempts = attempts_});
     trace_.reset();
   }
+  if (part_ != nullptr) return part_->Book(std::move(figures));
   context_->probe->RequestEnded(figures);
   context_->registry->Remove(spec_.request_id);
 }
@@ -165,10 +174,10 @@ void RequestFlow::LogEnd(const RequestFigures& figures) const {
   spdlog::debug(
       "request {} ended: reason={} tenant={} prompt_tokens={} cached_tokens={} output_tokens={} "
       "queue_ms={:.1f} ttft_ms={:.1f} total_ms={:.1f} attempts={}",
-      LogName(spec_.request_id, trace_.get()),
-      figures.rejected ? "rejected" : std::string(FinishReasonName(figures.reason)), figures.tenant,
-      figures.prompt_tokens, std::min(cached_tokens_, figures.prompt_tokens), figures.output_tokens,
-      timings_.queue_ms(), timings_.ttft_ms(), base::Milliseconds(figures.total), attempts_);
+      Name(), figures.rejected ? "rejected" : std::string(FinishReasonName(figures.reason)),
+      figures.tenant, figures.prompt_tokens, std::min(cached_tokens_, figures.prompt_tokens),
+      figures.output_tokens, timings_.queue_ms(), timings_.ttft_ms(),
+      base::Milliseconds(figures.total), attempts_);
 }
 
 void RequestFlow::WriteSummary(FinishReason reason, const absl::Status& status) {

@@ -1,7 +1,6 @@
 #include <algorithm>
 
 #include "router/request/flow_context.h"
-#include "router/request/request_flow.h"
 
 namespace baton {
 
@@ -14,44 +13,44 @@ LengthLimits FlowContext::Limits() const {
           .output = options.max_output_length};
 }
 
-bool FlowRegistry::Add(const std::string& id, std::shared_ptr<RequestFlow> flow) {
+bool FlowRegistry::Add(const std::string& id, std::shared_ptr<LiveRequest> request) {
   base::MutexLock lock(&mutex_);
-  return flows_.emplace(id, std::move(flow)).second;
+  return requests_.emplace(id, std::move(request)).second;
 }
 
 void FlowRegistry::Remove(const std::string& id) {
-  std::shared_ptr<RequestFlow> removed;  // destroyed without the lock
+  std::shared_ptr<LiveRequest> removed;  // destroyed without the lock
   base::MutexLock lock(&mutex_);
-  const auto it = flows_.find(id);
-  if (it == flows_.end()) return;
+  const auto it = requests_.find(id);
+  if (it == requests_.end()) return;
   removed = std::move(it->second);
-  flows_.erase(it);
+  requests_.erase(it);
   removed_.NotifyAll();
 }
 
-std::vector<std::shared_ptr<RequestFlow>> FlowRegistry::All() const {
+std::vector<std::shared_ptr<LiveRequest>> FlowRegistry::All() const {
   base::MutexLock lock(&mutex_);
-  std::vector<std::shared_ptr<RequestFlow>> flows;
-  flows.reserve(flows_.size());
-  for (const auto& [id, flow] : flows_) flows.push_back(flow);
-  return flows;
+  std::vector<std::shared_ptr<LiveRequest>> requests;
+  requests.reserve(requests_.size());
+  for (const auto& [id, request] : requests_) requests.push_back(request);
+  return requests;
 }
 
 std::vector<RequestReport> FlowRegistry::Reports() const {
   std::vector<RequestReport> reports;
-  for (const auto& flow : All()) reports.push_back(flow->Report());
+  for (const auto& request : All()) request->AddReports(&reports);
   return reports;
 }
 
 size_t FlowRegistry::size() const {
   base::MutexLock lock(&mutex_);
-  return flows_.size();
+  return requests_.size();
 }
 
 bool FlowRegistry::WaitEmpty(base::Instant deadline) {
   base::MutexLock lock(&mutex_);
-  while (!flows_.empty()) {
-    if (!removed_.WaitUntil(&mutex_, deadline)) return flows_.empty();
+  while (!requests_.empty()) {
+    if (!removed_.WaitUntil(&mutex_, deadline)) return requests_.empty();
   }
   return true;
 }

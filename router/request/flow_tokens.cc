@@ -5,33 +5,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
-#include "common/text/detokenizer.h"
+#include "router/request/logprob_messages.h"
 #include "router/request/request_flow.h"
 
 namespace baton {
 namespace {
-
-// Of v1::TokenLogprobs and v1::TokenLogprob alike.
-template <typename Entry>
-void FillText(const Tokenizer& tokenizer, TokenId id, Entry* out) {
-  const std::string_view bytes = tokenizer.TokenBytes(id);
-  Utf8Assembler characters;
-  std::string text = characters.Append(bytes);
-  text += characters.Flush();
-  if (text != bytes) out->set_raw_bytes(bytes.data(), bytes.size());
-  out->set_text(std::move(text));
-}
-
-void FillLogprobs(const SampledToken& token, const Tokenizer& tokenizer, v1::TokenLogprobs* out) {
-  out->set_logprob(token.logprob);
-  FillText(tokenizer, token.token, out);
-  for (const TokenLogprob& alternative : token.top_logprobs) {
-    v1::TokenLogprob* top = out->add_top();
-    top->set_token_id(alternative.token);
-    top->set_logprob(alternative.logprob);
-    FillText(tokenizer, alternative.token, top);
-  }
-}
 
 void FillEosStep(const PlacedToken& token, v1::EosStep* out) {
   const EosSignal& signal = token.token.eos;
@@ -84,6 +62,7 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
     return false;
   }
   AcceptedOutput::Addition addition = output_->Accept(token);
+  logprob_sum_ += token.token.logprob;
   shown_.tokens = output_->size();
   if (watched_ != nullptr) watched_->Token(token.token.eos);
   LogToken(token);
@@ -106,7 +85,11 @@ void RequestFlow::Deliver(const PlacedToken& token, std::string text) {
   if (token.index == 0) {
     first_token_at_ = now;
     timings_.set_ttft_ms(base::Milliseconds(now - arrived_));
-    context_->probe->FirstToken(spec_.tenant, now - arrived_);
+    if (spec_.index == 0) {
+      context_->probe->FirstToken(spec_.tenant, now - arrived_);
+    } else {
+      context_->probe->FirstOfFurther();
+    }
     if (trace_ != nullptr) trace_->FirstToken(now);
   } else {
     context_->probe->NextToken(now - last_token_at_);

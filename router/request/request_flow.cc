@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "router/edge/guide_choice.h"
 #include "router/edge/sampling_choice.h"
 #include "router/edge/text_edge.h"
 #include "router/edge/validation.h"
@@ -16,12 +18,13 @@ constexpr base::Duration kTickEvery = std::chrono::seconds(1);
 
 }  // namespace
 
-RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<ClientSink> sink,
+RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<AnswerSink> sink,
                          base::Instant arrived, base::Instant deadline,
-                         std::unique_ptr<RequestTrace> trace)
+                         std::unique_ptr<RequestTrace> trace, AnswerPart* part)
     : context_(context),
       spec_(std::move(spec)),
       sink_(std::move(sink)),
+      part_(part),
       arrived_(arrived),
       deadline_(deadline),
       text_work_(context->next_id++),
@@ -65,11 +68,8 @@ void RequestFlow::Handle(Event& event) {
     OnPlaced(*placed);
   } else if (std::holds_alternative<ClientGone>(event)) {
     OnClientGone();
-  } else if (std::holds_alternative<DrainOver>(event)) {
-    Fail(MakeError(absl::StatusCode::kUnavailable,
-                   {.reason = Reason::kDrained, .retry_after = std::chrono::milliseconds(1000)},
-                   "the router shuts down and its drain time is over; send the request again"),
-         FinishReason::kError);
+  } else if (const auto* ended = std::get_if<EndedFromOutside>(&event)) {
+    Fail(ended->status, ended->reason);
   } else if (std::get<Tick>(event).at == tick_at_) {
     tick_at_ = base::kNever;
     OnTick();
@@ -84,30 +84,63 @@ void RequestFlow::Begin() {
   });
   if (const absl::Status fits = CheckTextSize(spec_.input, context_->Limits(), context_->model);
       !fits.ok()) {
-    return Post(PromptReady{fits});
+    return Post(PromptReady{fits, ""});
   }
   const auto tokenize = [weak, context = context_] {
     const auto self = weak.lock();
     if (self == nullptr) return;
-    self->Post(PromptReady{TokenizeInput(self->spec_.input, context->model,
-                                         self->spec_.special_tokens, self->unix_arrived_)});
+    if (absl::Status guide = CheckGuide(self->spec_.guide, context->guides); !guide.ok()) {
+      return self->Post(PromptReady{std::move(guide), ""});
+    }
+    PromptReady ready{TokenizeInput(self->spec_.input, context->model, self->spec_.special_tokens,
+                                    self->unix_arrived_),
+                      ""};
+    if (self->spec_.echo && ready.prompt.ok()) {
+      ready.text = context->model.tokenizer->Decode(*ready.prompt, self->spec_.skip_special_tokens);
+    }
+    self->Post(std::move(ready));
   };
   const absl::Status taken = context_->pool->Submit({.id = text_work_,
                                                      .client = spec_.client,
                                                      .bytes = InputBytes(spec_.input),
                                                      .run = tokenize});
-  if (!taken.ok()) Post(PromptReady{taken});
+  if (!taken.ok()) Post(PromptReady{taken, ""});
 }
 
-void RequestFlow::EndByDrain() { Post(DrainOver{}); }
+void RequestFlow::BeginBeside(std::optional<WorkerKey> decode) {
+  beside_ = std::move(decode);
+  waiting_since_ = context_->clock->Now();  // not while the first answer was prepared
+  sink_->Attach([weak = weak_from_this()] {
+    if (const auto self = weak.lock()) self->Post(ClientGone{});
+  });
+  Post(PromptReady{std::exchange(spec_.prompt, {})});
+}
+
+void RequestFlow::EndByDrain() {
+  EndWith(MakeError(absl::StatusCode::kUnavailable,
+                    {.reason = Reason::kDrained, .retry_after = std::chrono::milliseconds(1000)},
+                    "the router shuts down and its drain time is over; send the request again"),
+          FinishReason::kError);
+}
+
+void RequestFlow::EndWith(const absl::Status& status, FinishReason reason) {
+  Post(EndedFromOutside{status, reason});
+}
+
+absl::Status RequestFlow::TakePrompt(std::vector<TokenId> prompt) {
+  spec_.prompt = std::move(prompt);
+  spec_.input = std::string();  // no longer needed
+  if (spec_.held != nullptr) {
+    spec_.held->Resize(spec_.prompt.size() * sizeof(TokenId) * static_cast<size_t>(spec_.answers));
+  }
+  return FitLengths(context_->Limits(), context_->model, &spec_);
+}
 
 void RequestFlow::OnPromptReady(PromptReady& ready) {
   if (!ready.prompt.ok()) return Reject(ready.prompt.status());
-  spec_.prompt = std::move(ready.prompt).value();
-  spec_.input = std::string();  // no longer needed
-  spec_.held.Resize(spec_.prompt.size() * sizeof(TokenId));
-  if (const absl::Status fits = FitLengths(context_->Limits(), context_->model, &spec_);
-      !fits.ok()) {
+  if (spec_.index > 0) {
+    spec_.prompt = std::move(ready.prompt).value();
+  } else if (const absl::Status fits = TakePrompt(std::move(ready.prompt).value()); !fits.ok()) {
     return Reject(fits);
   }
   output_.emplace(spec_, context_->model);
@@ -116,6 +149,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
     eos_rows_ = std::make_unique<EosRequestLog>(
         context_->eos_log,
         EosRequestFacts{.request_id = spec_.request_id,
+                        .index = spec_.index,
                         .eos_token_id = context_->model.primary_eos(),
                         .prompt_length = static_cast<int32_t>(spec_.prompt.size()),
                         .policy = spec_.stop.eos_policy});
@@ -129,6 +163,7 @@ void RequestFlow::OnPromptReady(PromptReady& ready) {
   started.set_seed(spec_.sampling.seed);
   *started.mutable_sampling() = SamplingNumbers(spec_.sampling);
   sink_->Start(std::move(started));
+  ShowPrompt(std::move(ready.text));
 }
 
 RoutingNeed RequestFlow::NeedNow() const {
@@ -141,6 +176,7 @@ RoutingNeed RequestFlow::NeedNow() const {
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
   need.prefix = PrefixOf(Progress(), output_->ids().size(), *context_);
+  if (!tried_) need.beside = beside_;
   return need;
 }
 
@@ -149,7 +185,9 @@ void RequestFlow::EnterQueue() {
   Admission::Waiter waiter{.waiting = {.id = waiter_,
                                        .arrived = arrived_,
                                        .need = NeedNow(),
-                                       .is_new = !tried_,
+                                       // A further answer was counted with the first one.
+                                       .is_new = !tried_ && spec_.index == 0,
+                                       .answers = spec_.answers,
                                        .tenant = spec_.tenant,
                                        .prompt_tokens = std::ssize(spec_.prompt)},
                            .done = nullptr};
@@ -243,8 +281,19 @@ std::string_view RequestFlow::StageOf(State state) {
   return "";
 }
 
+std::string RequestFlow::Name() const {
+  const std::string id =
+      spec_.index == 0 ? spec_.request_id : absl::StrCat(spec_.request_id, " answer ", spec_.index);
+  return LogName(id, trace_.get());
+}
+
+void RequestFlow::AddReports(std::vector<RequestReport>* reports) const {
+  reports->push_back(Report());
+}
+
 RequestReport RequestFlow::Report() const {
   RequestReport report{.id = spec_.request_id,
+                       .index = spec_.index,
                        .age = context_->clock->Now() - arrived_,
                        .prompt_tokens = shown_.prompt_tokens,
                        .tokens = shown_.tokens};

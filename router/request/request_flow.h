@@ -30,8 +30,10 @@
 
 namespace baton {
 
+class AnswerPart;
+
 // The life of one request at the router, over all its attempts. It begins when the request is
-// validated, and its output goes to a ClientSink:
+// validated, and its output goes to an AnswerSink:
 //
 //   auto flow = std::make_shared<RequestFlow>(&context, std::move(spec), sink, now, deadline);
 //   if (context.registry->Add(flow->request_id(), flow)) flow->Begin();
@@ -45,39 +47,47 @@ namespace baton {
 // cancelled, time passed) goes through one mailbox. Whoever posts into an idle flow runs it until
 // the mailbox is empty, so the state below the line has one thread at a time, in order, without a
 // thread of its own. Handlers never wait.
-class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
+class RequestFlow final : public LiveRequest, public std::enable_shared_from_this<RequestFlow> {
  public:
-  // `spec` is validated and has its request id; `trace` is null where it is not traced. Nothing
-  // happens before Begin.
-  RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<ClientSink> sink,
+  // `spec` is validated and has its request id; `trace` is null where it is not traced. `part` is
+  // the sink of one of several answers, whose group is in the registry in the flow's place; else it
+  // is null. Nothing happens before Begin.
+  RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr<AnswerSink> sink,
               base::Instant arrived, base::Instant deadline,
-              std::unique_ptr<RequestTrace> trace = nullptr);
+              std::unique_ptr<RequestTrace> trace = nullptr, AnswerPart* part = nullptr);
 
   // Tokenizes, queues and runs.
-  void Begin();
-  // Ends the request with DRAINED, because the time of the drain is over.
-  void EndByDrain();
+  void Begin() override;
+  // Begins a further answer, whose spec has its prompt and was settled by the first one: best at
+  // the decode worker that holds the prompt's KV cache for that one, if there is one.
+  void BeginBeside(std::optional<WorkerKey> decode);
+  void EndByDrain() override;
+  // Ends it with an error from outside.
+  void EndWith(const absl::Status& status, FinishReason reason);
 
   const std::string& request_id() const { return spec_.request_id; }
-  // How it stands now. Thread-safe.
-  RequestReport Report() const;
+  void AddReports(std::vector<RequestReport>* reports) const override;
 
  private:
   enum class State { kPreparing, kQueued, kReserving, kPrefilling, kDecoding, kDone };
 
   struct PromptReady {
     absl::StatusOr<std::vector<TokenId>> prompt;
+    std::string text;  // of the prompt, if it is echoed
   };
   struct Placed {
     uint64_t waiter = 0;
     absl::StatusOr<Placement> placement;
   };
   struct ClientGone {};
-  struct DrainOver {};
+  struct EndedFromOutside {
+    absl::Status status;
+    FinishReason reason = FinishReason::kError;
+  };
   struct Tick {
     base::Instant at;  // stale unless it is the one armed last
   };
-  using Event = std::variant<PromptReady, Placed, CallEvent, ClientGone, DrainOver, Tick>;
+  using Event = std::variant<PromptReady, Placed, CallEvent, ClientGone, EndedFromOutside, Tick>;
 
   // The name of a state as metrics spell it, or "" for a state that the workers do not know.
   static std::string_view StageOf(State state);
@@ -87,6 +97,8 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
 
   // The request's life as a whole (request_flow.cc).
   void OnPromptReady(PromptReady& ready);
+  // Takes a prompt that is new, and settles what depends on its length.
+  absl::Status TakePrompt(std::vector<TokenId> prompt);
   void EnterQueue();
   // The queue had no room for it, or needed what it had.
   void RejectByQueue(const absl::Status& full);
@@ -102,13 +114,23 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
             arrived_,
             logged_,
             watched_ != nullptr,
+            NextScore(),
             trace_ ? trace_->attempt_context() : nullptr};
+  }
+  // The index in the prompt of the next token that a score is awaited for; 0: of none.
+  int32_t NextScore() const {
+    const bool some = spec_.prompt_logprobs && scored_ < std::ssize(spec_.prompt);
+    return some ? scored_ : 0;
   }
   // Its prompt is being computed: closes the account of the wait before it.
   void StopWaiting();
   // What follows a failed attempt: the end of the request, a wait for certainty about a death, or
   // the queue again.
   void RetryOrGiveUp();
+
+  // How log lines name it.
+  std::string Name() const;
+  RequestReport Report() const;
 
   // How a request ends, and who is told (flow_ending.cc).
   void Finish(const OutputEnd& end);
@@ -129,6 +151,11 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   // Nothing happens when there is none. See Attempt::End.
   void EndAttempt(AttemptOutcome outcome, FinishReason release);
 
+  // The prompt's way to the client (flow_prompt.cc). TakeScores is false when the attempt ended by
+  // them.
+  void ShowPrompt(std::string text);
+  bool TakeScores(const PlacedScores& scores);
+
   // The way of a token to the client (flow_tokens.cc). TakeToken is false when the flow or its
   // attempt ended by the token.
   bool TakeToken(const PlacedToken& token, bool may_repeat);
@@ -142,7 +169,8 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
 
   FlowContext* const context_;
   RequestSpec spec_;
-  const std::shared_ptr<ClientSink> sink_;
+  const std::shared_ptr<AnswerSink> sink_;
+  AnswerPart* const part_;  // the sink of one of several answers; null: it is the only one
   const base::Instant arrived_;
   const base::Instant deadline_;
   const uint64_t text_work_;             // its id on the text pool
@@ -164,11 +192,15 @@ class RequestFlow final : public std::enable_shared_from_this<RequestFlow> {
   // --- What follows is owned by whoever runs the mailbox. ---
   State state_ = State::kPreparing;
   std::optional<AcceptedOutput> output_;
+  double logprob_sum_ = 0;           // of the tokens in it
+  std::optional<WorkerKey> beside_;  // where its first attempt runs best
   std::unique_ptr<EosRequestLog> eos_rows_;
   std::unique_ptr<WatchedAnswer> watched_;  // null: the page does without it
   std::unique_ptr<Attempt> attempt_;
   AttemptLedger ledger_;
   int32_t attempts_ = 0;
+  int32_t scored_ =
+      1;  // tokens of the prompt that the client has the logprobs of, or that have none
   bool tried_ = false;  // an attempt was opened, perhaps one that a full worker refused
   // Since when it waits for its prompt to be computed; empty while that or decoding goes on.
   std::optional<base::Instant> waiting_since_;

@@ -8,6 +8,7 @@
 #include "common/base/status.h"
 #include "common/base/ticket.h"
 #include "router/edge/validation.h"
+#include "router/request/answer_group.h"
 #include "router/request/request_flow.h"
 
 namespace baton {
@@ -39,6 +40,8 @@ void RequestIntake::Receive(ArrivedRequest request) {
                   .deadline = request.deadline,
                   .caller = *std::move(request.caller),
                   .sink = std::move(request.sink),
+                  .transport = request.transport,
+                  .bytes = request.bytes,
                   .held = std::move(held).value(),
                   .trace = std::move(trace)};
   if (request.bytes <= kReadHere) return Accept(std::move(arrival), request.read());
@@ -89,23 +92,47 @@ absl::StatusOr<RequestSpec> RequestIntake::Check(IncomingRequest incoming) {
   return spec;
 }
 
+absl::Status RequestIntake::HoldForAnswers(const RequestSpec& spec, Arrival* arrival) {
+  if (spec.answers == 1) return absl::OkStatus();
+  const auto answers = static_cast<size_t>(spec.answers);
+  const auto room = context_->budget->Take(arrival->bytes * (answers - 1));
+  BATON_RETURN_IF_ERROR(room.status());
+  arrival->held.Resize(arrival->bytes * answers);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<LiveRequest> RequestIntake::MakeLive(RequestSpec spec, Arrival* arrival) {
+  if (spec.answers == 1) {
+    return std::make_shared<RequestFlow>(context_, std::move(spec), arrival->sink, arrival->at,
+                                         arrival->deadline, std::move(arrival->trace));
+  }
+  return std::make_shared<AnswerGroup>(context_,
+                                       AnswerGroup::Request{.spec = std::move(spec),
+                                                            .sink = arrival->sink,
+                                                            .arrived = arrival->at,
+                                                            .deadline = arrival->deadline,
+                                                            .transport = arrival->transport,
+                                                            .trace = std::move(arrival->trace)});
+}
+
 void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
   RouterProbe* probe = context_->probe;
   absl::StatusOr<RequestSpec> spec = Check(std::move(incoming));
   if (spec.ok()) {
+    if (absl::Status held = HoldForAnswers(*spec, &arrival); !held.ok()) spec = std::move(held);
+  }
+  if (spec.ok()) {
     spec->tenant = std::move(arrival.caller.tenant);
     spec->client = std::move(arrival.caller.client);
     spec->cache_salt = SaltOf(*spec);
-    spec->held = std::move(arrival.held);
+    spec->held = std::make_shared<ByteBudget::Share>(std::move(arrival.held));
     const std::string id = spec->request_id;
     const StopParams stop = spec->stop;
     RequestTrace* const trace = arrival.trace.get();  // the flow's, until it begins
     std::optional<std::string> name;
     if (trace != nullptr) name = LogName(id, trace);
-    const auto flow =
-        std::make_shared<RequestFlow>(context_, std::move(spec).value(), arrival.sink, arrival.at,
-                                      arrival.deadline, std::move(arrival.trace));
-    if (context_->registry->Add(id, flow)) {
+    const auto live = MakeLive(std::move(spec).value(), &arrival);
+    if (context_->registry->Add(id, live)) {
       if (stop.max_tokens > 0) probe->MaxTokensAsked(stop.max_tokens);
       if (stop.eos_policy != EosPolicy::kHonor) {
         probe->AskedToIgnoreEos(stop.eos_policy);
@@ -114,7 +141,7 @@ void RequestIntake::Accept(Arrival arrival, IncomingRequest incoming) {
                        std::string(EosPolicyName(stop.eos_policy)));
         }
       }
-      return flow->Begin();
+      return live->Begin();
     }
     spec = InvalidArgument(
         Reason::kConflictingOptions, "spec.request_id",

@@ -68,6 +68,8 @@ class RequestIntake final {
     base::Instant deadline;
     Caller caller;
     std::shared_ptr<ClientSink> sink;
+    Transport transport = Transport::kGrpc;
+    size_t bytes = 0;  // of its message
     ByteBudget::Share held;
     std::unique_ptr<RequestTrace> trace;  // null: not traced
   };
@@ -76,6 +78,10 @@ class RequestIntake final {
                      std::function<IncomingRequest()> read);
   void Accept(Arrival arrival, IncomingRequest incoming);
   absl::StatusOr<RequestSpec> Check(IncomingRequest incoming);
+  // Takes what the other answers hold beside the first.
+  absl::Status HoldForAnswers(const RequestSpec& spec, Arrival* arrival);
+  // The flow of the request, or that of several answers; it takes what it needs of both.
+  std::shared_ptr<LiveRequest> MakeLive(RequestSpec spec, Arrival* arrival);
   std::string SaltOf(const RequestSpec& spec) const;
   void Refuse(const absl::Status& status, ClientSink* sink, RequestTrace* trace);
   uint64_t DrawSeed();

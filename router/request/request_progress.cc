@@ -16,8 +16,10 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.generated = progress.output.ids();
   sequence.sampling = spec.sampling;
   sequence.stop = spec.stop;
+  sequence.guide = spec.guide;
   sequence.natural_end_step = progress.output.natural_end_step();
   sequence.end_chance_step = progress.output.end_chance_step();
+  if (progress.score_from > 0) sequence.score_from = progress.score_from;
   sequence.cache_salt = spec.cache_salt;
   sequence.length_class = LengthClassOf(spec);
   sequence.waited = context.clock->Now() - progress.arrived;

@@ -20,8 +20,9 @@ struct RequestProgress {
   const RequestSpec& spec;
   const AcceptedOutput& output;
   base::Instant arrived;
-  bool logged = false;                  // the EOS log wants its signals
-  bool watched = false;                 // the page wants these and its estimates
+  bool logged = false;     // the EOS log wants its signals
+  bool watched = false;    // the page wants these and its estimates
+  int32_t score_from = 0;  // the prompt's next token without a score; 0: none is to have one
   const TraceContext* trace = nullptr;  // of the attempt that is opened; null: it is not traced
 };
 

@@ -57,6 +57,7 @@ std::string SummaryLine(const RequestSummary& summary) {
   sampling["seed"] = spec.sampling.seed;
   const Json json = {
       {"request_id", spec.request_id},
+      {"index", spec.index},
       {"model", summary.model},
       {"tenant", spec.tenant},
       {"tag", spec.tag.empty() ? Json(nullptr) : Json(spec.tag)},

@@ -99,6 +99,7 @@ void RequestTrace::Accept(const RequestSpec& spec, const std::string& model) {
   set("gen_ai.response.id", spec.request_id);
   set("baton.request_id", spec.request_id);
   set("baton.tenant", spec.tenant);
+  if (spec.answers > 1) tree_->Set(SpanTree::kRoot, "baton.answer_index", int64_t{spec.index});
   SetSampling(spec, tree_.get());
 }
 
@@ -141,6 +142,12 @@ void RequestTrace::OpenAttempt(int32_t number, const Placement& placement) {
   tree_->Set(attempt_, "baton.local_prefill", local);
   tree_->Set(attempt_, "baton.chosen_by", std::string(ChosenByName(placement.chosen_by)));
   tree_->Set(attempt_, "baton.believed_cached_tokens", placement.cached_tokens);
+  const SplitChoice& split = placement.split;
+  tree_->Set(attempt_, "baton.split_reason", std::string(SplitReasonName(split.reason)));
+  if (split.split_cost.total_s() > 0) {
+    tree_->Set(attempt_, "baton.split_cost_ms", 1e3 * split.split_cost.total_s());
+    tree_->Set(attempt_, "baton.local_cost_ms", 1e3 * split.local_cost.total_s());
+  }
   stage_name_ = local ? "prefill" : "reserve";
   stage_ = tree_->Open(attempt_, stage_name_, now);
 }

@@ -54,6 +54,8 @@ class RequestTrace final {
 
   // What calls to workers carry; of the attempt that was opened last.
   const TraceContext* attempt_context() const { return &attempt_context_; }
+  // Of the request as a whole.
+  const TraceContext& context() const { return tree_->context(); }
   std::string id() const { return TraceIdHex(tree_->context()); }
 
  private:

@@ -254,27 +254,101 @@ DecodePick PickDecode(const RoutingNeed& need, const RoutingInput& input,
   return {picked, foreseen ? ChosenBy::kRemaining : ChosenBy::kLoad};
 }
 
+// The prefill worker that a prompt would wait for while none has a place for it: of those looked
+// at, the one with the fewest tokens queued.
+const WorkerView* NextPrefill(const RoutingNeed& need, const WorkerView& decode,
+                              const RoutingInput& input, std::mt19937_64* random) {
+  const Candidates candidates =
+      Eligible(input.serving_prefill, random, [&](const WorkerView& view) {
+        return input.now <= view.fresh_until && CouldPrefill(view, decode, need);
+      });
+  return *std::ranges::min_element(candidates, {}, &WorkerView::queued_tokens);
+}
+
+// At the most, so many times the sequences that are there come behind a prompt before the line is
+// empty. That is what a line has behind it whose worker computes seven eighths of the time; near
+// full load it is more, but a longer past says less of it, for it may be about to end.
+constexpr int64_t kMostBehind = 8;
+
+// A prompt delays the sequences of a decode worker, whose steps become longer by its chunks, and at
+// both kinds the prompts that come behind it before the line is empty. How many these will be
+// nobody knows: on the mean, as many as came since it was empty last.
+PromptSide SideOf(WorkerKind kind, const WorkerView& view, const RoutingNeed& need,
+                  const RoutingInput& input) {
+  const int64_t behind = std::min(view.line, kMostBehind * view.sequences);
+  return {.times = view.prompt_times,
+          .held_tokens = HeldTokens(view, need, input),
+          .queued_tokens = view.queued_tokens,
+          .delayed = kind == WorkerKind::kDecode ? view.sequences + behind
+                                                 : std::max(view.sequences, behind)};
+}
+
+// By cost, with `prefill`, the worker that was picked, or null if none has a place now.
+SplitChoice ChooseByCost(const RoutingNeed& need, const WorkerView& decode,
+                         const WorkerView* prefill, const RoutingInput& input,
+                         std::mt19937_64* random) {
+  if (prefill == nullptr) prefill = NextPrefill(need, decode, input, random);
+  SplitChoice choice = ChooseSplit(
+      {.tokens = need.tokens,
+       .prefill = SideOf(WorkerKind::kPrefill, *prefill, need, input),
+       .decode = SideOf(WorkerKind::kDecode, decode, need, input),
+       .handoff = input.table == nullptr ? HandoffTimes() : input.table->handoff_times()});
+  if (choice.local && !HasRoomForPrompt(decode)) {
+    choice.local = false;
+    choice.reason = SplitReason::kWait;
+  }
+  return choice;
+}
+
+// The route to RoutingNeed::beside, if that worker has a place that is kept for nobody else.
+std::optional<Route> RouteBeside(const RoutingNeed& need, const RoutingInput& input) {
+  if (!need.beside || input.table == nullptr) return std::nullopt;
+  const WorkerView* const view = input.table->Find(WorkerKind::kDecode, *need.beside);
+  if (view == nullptr || !view->serving || view->places_free < 1) return std::nullopt;
+  const bool kept = std::ranges::any_of(
+      input.ahead, [&](const RoutingNeed* other) { return CouldDecode(*view, *other); });
+  if (kept || !MayBeAsked(*view, input.now) || !CouldDecode(*view, need)) return std::nullopt;
+  const int64_t block = std::max(1, view->facts.layout.block_size);
+  return Route{.decode = view,
+               .held_tokens = (need.tokens - 1) / block * block,
+               .chosen_by = ChosenBy::kPrefix,
+               .split = {.local = true, .reason = SplitReason::kBeside},
+               .beside = true};
+}
+
 std::variant<Route, Lack> RouteVia(const DecodePick& pick, const RoutingNeed& need,
                                    const RoutingInput& input, std::mt19937_64* random) {
   const WorkerView* const decode = pick.view;
   if (decode == nullptr) return Lack::kDecode;
-  const int64_t held = HeldTokens(*decode, need, input);
+  Route route{.decode = decode,
+              .held_tokens = HeldTokens(*decode, need, input),
+              .chosen_by = pick.by,
+              .split = {.local = false, .reason = SplitReason::kLength}};
   const bool any_prefill =
       std::ranges::any_of(input.serving_prefill, [&](const WorkerView* prefill) {
         return input.now <= prefill->fresh_until && CouldPrefill(*prefill, *decode, need);
       });
-  if (!any_prefill || need.tokens - held < input.local_prefill_below) {
-    if (!HasRoomForPrompt(*decode)) return Lack::kDecode;
-    return Route{.decode = decode, .held_tokens = held, .chosen_by = pick.by};
+  if (!any_prefill) {
+    route.split = {.local = true, .reason = SplitReason::kNoPrefill};
+  } else if (input.local_prefill_below) {
+    route.split.local = need.tokens - route.held_tokens < *input.local_prefill_below;
   }
-  if (input.prefill_is_kept) return Lack::kPrefill;
-  const WorkerView* prefill = PickPrefill(need, *decode, input, /*never_avoided=*/false, random);
+  const auto local = [&]() -> std::variant<Route, Lack> {
+    if (!HasRoomForPrompt(*decode)) return Lack::kDecode;
+    return route;
+  };
+  if (route.split.local) return local();
+  const bool by_cost = !input.local_prefill_below;
+  const WorkerView* prefill = nullptr;
+  if (!input.prefill_is_kept) {
+    prefill = PickPrefill(need, *decode, input, /*never_avoided=*/false, random);
+  }
+  if (by_cost) route.split = ChooseByCost(need, *decode, prefill, input, random);
+  if (route.split.local) return local();
   if (prefill == nullptr) return Lack::kPrefill;
-  return Route{.decode = decode,
-               .prefill = prefill,
-               .held_tokens = held,
-               .prefill_held_tokens = HeldTokens(*prefill, need, input),
-               .chosen_by = pick.by};
+  route.prefill = prefill;
+  route.prefill_held_tokens = HeldTokens(*prefill, need, input);
+  return route;
 }
 
 }  // namespace
@@ -319,6 +393,7 @@ bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {
 
 std::variant<Route, Lack> PickRoute(const RoutingNeed& need, const RoutingInput& input,
                                     std::mt19937_64* random) {
+  if (const std::optional<Route> beside = RouteBeside(need, input)) return *beside;
   const DecodePick decode = PickDecode(need, input, nullptr, random);
   const std::variant<Route, Lack> picked = RouteVia(decode, need, input, random);
   if (decode.view == nullptr || input.one_model || std::holds_alternative<Route>(picked))

@@ -13,6 +13,7 @@
 #include "common/base/clock.h"
 #include "router/router_options.h"
 #include "router/workers/prefix_hints.h"
+#include "router/workers/split_cost.h"
 #include "router/workers/warm_pairs.h"
 #include "router/workers/worker_view.h"
 
@@ -50,6 +51,9 @@ struct RoutingNeed {
   std::set<WorkerKey> avoid;  // passed over while there is another
   // The chain of those tokens, or null when nothing depends on it. Shared because needs are copied.
   std::shared_ptr<const PrefixChain> prefix;
+  // A decode worker where another answer of the same request runs. While it has a place, it is
+  // taken and computes the prompt, that is the last block of it.
+  std::optional<WorkerKey> beside;
 };
 
 // Prefill and decode workers between which a push failed lately, by address. A look-up copies none.
@@ -73,8 +77,10 @@ struct RoutingInput {
   const PrefixHints* hints = nullptr;
   const WorkerTable* table = nullptr;
   const WarmPairs* warm = nullptr;  // null: no device leads to another
-  int64_t local_prefill_below = 0;  // tokens that the decode worker does not hold yet
-  bool one_model = false;           // all decode workers have the same
+  // Prompts with fewer tokens that the decode worker does not hold are computed there; empty: those
+  // that ChooseSplit says.
+  std::optional<int64_t> local_prefill_below = 0;
+  bool one_model = false;  // all decode workers have the same
   base::Instant now{};
   // Requests that came before and wait: the decode workers they could use are kept for them.
   std::span<const RoutingNeed* const> ahead{};
@@ -88,6 +94,8 @@ struct Route {
   int64_t held_tokens = 0;              // of the prompt, believed to be in its prefix cache
   int64_t prefill_held_tokens = 0;      // likewise, of `prefill`
   ChosenBy chosen_by = ChosenBy::kLoad;
+  SplitChoice split;    // why there is a `prefill`, or none
+  bool beside = false;  // RoutingNeed::beside decided
 
   // Of the prompt, what nobody computes again.
   int64_t cached_tokens() const { return prefill == nullptr ? held_tokens : prefill_held_tokens; }

@@ -230,6 +230,11 @@ void WorkerDirectory::WillHold(const WorkerKey& key, const PrefixChain& prefix) 
   prefix_hints_.Expect(key, prefix, clock_->Now());
 }
 
+void WorkerDirectory::MarkHandedOver(int64_t tokens, base::Duration took) {
+  base::MutexLock lock(&mutex_);
+  table_.NoteHandoff(tokens, took);
+}
+
 void WorkerDirectory::MarkNotHeld(const WorkerKey& key) {
   base::MutexLock lock(&mutex_);
   if (table_.Find(WorkerKind::kDecode, key) == nullptr) return;

@@ -120,6 +120,8 @@ class WorkerDirectory final : public WorkerNews,
   void MarkHeld(const WorkerKey& key, const PrefixChain& prefix);
   // The worker was chosen to compute `prefix`, or to be given it.
   void WillHold(const WorkerKey& key, const PrefixChain& prefix);
+  // So many tokens of a KV cache came to a decode worker so long after the prompt was computed.
+  void MarkHandedOver(int64_t tokens, base::Duration took);
   // The worker did not have what it was believed to have.
   void MarkNotHeld(const WorkerKey& key);
 

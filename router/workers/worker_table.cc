@@ -9,6 +9,8 @@ namespace baton {
 namespace {
 
 constexpr WorkerKind kKinds[] = {WorkerKind::kPrefill, WorkerKind::kDecode};
+// Hand-offs after which it is said how long they take.
+constexpr int64_t kEnoughHandoffs = 8;
 // The share of prompt tokens of a worker that names none.
 constexpr int64_t kUnbounded = std::numeric_limits<int64_t>::max() / 4;
 
@@ -108,6 +110,8 @@ void WorkerTable::Update(WorkerKind kind, const std::string& address, WorkerLoad
   entry->suspect = false;
   entry->tokens_queued = 0;
   entry->tokens_placed = 0;
+  entry->sequences_placed = 0;
+  if (entry->load.queued_prompt_tokens == 0) entry->line = 0;
   entry->view.blocks_total = entry->load.blocks_total;
   warm_pairs_.Set(&entry->view, std::exchange(entry->load.warm_pairs, {}));
   SetFresh(&Of(kind), entry, now + rules_.status_fresh);
@@ -123,7 +127,7 @@ void WorkerTable::Lose(WorkerKind kind, const std::string& address) {
   warm_pairs_.Set(&entry->view, {});
   entry->view.full_until = base::Instant();
   SetFresh(&Of(kind), entry, base::Instant());
-  entry->tokens_queued = entry->tokens_placed = 0;
+  entry->tokens_queued = entry->tokens_placed = entry->sequences_placed = entry->line = 0;
   Refresh(kind, entry);
 }
 
@@ -132,10 +136,12 @@ void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim&
   if (entry == nullptr) return;
   ++entry->places_held;
   if (claim.computes) {
-    entry->prompt_tokens_held += claim.tokens;
-    entry->tokens_queued += claim.tokens;
+    entry->prompt_tokens_held += claim.new_tokens();
+    entry->tokens_queued += claim.new_tokens();
+    ++entry->line;
   }
-  entry->tokens_placed += claim.tokens;
+  entry->tokens_placed += claim.new_tokens();
+  ++entry->sequences_placed;
   entry->growth_tokens += claim.growth_tokens;
   Refresh(kind, entry);
 }
@@ -143,7 +149,7 @@ void WorkerTable::Take(WorkerKind kind, const WorkerKey& key, const WorkerClaim&
 void WorkerTable::PromptDone(WorkerKind kind, const WorkerKey& key, const WorkerClaim& claim) {
   Entry* const entry = WhereHeld(kind, key);
   if (entry == nullptr || !claim.computes) return;
-  entry->prompt_tokens_held -= claim.tokens;
+  entry->prompt_tokens_held -= claim.new_tokens();
   if (!claim.decodes) --entry->places_held;
   Refresh(kind, entry);
 }
@@ -255,6 +261,9 @@ void WorkerTable::Refresh(WorkerKind kind, Entry* entry) {
   view.places_free = share.places - entry->places_held;
   view.prompt_tokens_free = share.prompt_tokens - entry->prompt_tokens_held;
   view.queued_tokens = entry->load.queued_prompt_tokens + entry->tokens_queued;
+  view.sequences = int64_t{entry->load.running} + entry->load.waiting + entry->sequences_placed;
+  view.line = entry->line;
+  view.prompt_times = entry->load.prompt_times;
   const int64_t block = std::max(1, view.facts.layout.block_size);
   // A running request is taken to be half-way through what it may still generate.
   const int64_t growth = std::max<int64_t>(0, entry->growth_tokens / 2) + entry->tokens_placed;
@@ -292,6 +301,16 @@ void WorkerTable::SetFresh(Group* group, Entry* entry, base::Instant until) {
   entry->fresh = until != base::Instant();
   entry->view.fresh_until = until;
   if (entry->fresh) group->fresh.emplace(until, entry);
+}
+
+void WorkerTable::NoteHandoff(int64_t tokens, base::Duration took) {
+  handoffs_.Add(static_cast<double>(tokens), base::Seconds(took));
+}
+
+HandoffTimes WorkerTable::handoff_times() const {
+  return {.known = handoffs_.points() >= kEnoughHandoffs,
+          .fixed_s = handoffs_.at_zero(),
+          .token_s = handoffs_.slope()};
 }
 
 void WorkerTable::Advance(base::Instant now) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/base/clock.h"
+#include "common/base/running_line.h"
 #include "router/workers/tally.h"
 #include "router/workers/warm_pairs.h"
 #include "router/workers/worker_view.h"
@@ -20,9 +21,12 @@ namespace baton {
 // What an attempt takes of a worker.
 struct WorkerClaim {
   int64_t tokens = 0;         // of prompt and generated, to be held there from the start
+  int64_t held_tokens = 0;    // of these, so many are in use there already, by another answer
   int64_t growth_tokens = 0;  // that may still be generated there
   bool computes = false;      // the worker computes the prompt
   bool decodes = false;       // the place lasts until the end of the attempt, not of its prompt
+
+  int64_t new_tokens() const { return tokens - held_tokens; }
 };
 
 // What this router has at a worker, and could use in all, that included.
@@ -69,6 +73,9 @@ class WorkerTable final {
   // A stream to it broke: it gets nothing new until it speaks again.
   void MarkSuspect(const WorkerKey& key);
 
+  // So many tokens of a KV cache came to a decode worker so long after the prompt was computed.
+  void NoteHandoff(int64_t tokens, base::Duration took);
+
   // It is `now`: who was silent for too long gets nothing new until it speaks again.
   void Advance(base::Instant now);
 
@@ -84,6 +91,8 @@ class WorkerTable final {
   int64_t ServingContext(WorkerKind kind, const std::string& fingerprint) const;
   size_t ServingModels(WorkerKind kind) const { return Of(kind).models.size(); }
   const WarmPairs& warm_pairs() const { return warm_pairs_; }
+  // As late hand-offs say, whatever workers these were between.
+  HandoffTimes handoff_times() const;
   // Those of Serving and suspects; each process once, by address. It looks at all workers.
   std::vector<const WorkerView*> Healthy(WorkerKind kind, base::Instant now) const;
   bool AnyHealthy(WorkerKind kind, base::Instant now);
@@ -115,12 +124,14 @@ class WorkerTable final {
     bool fresh = false;  // not silent for too long, as of the last Advance
     WorkerLoad load;
     int64_t seen_context = 0;  // outlives the process
-    // What this router has there, and, in the last two, what the last status does not show yet.
+    // What this router has there, and, in the last three, what the last status does not show yet.
     int32_t places_held = 0;
     int64_t prompt_tokens_held = 0;
     int64_t growth_tokens = 0;
+    int64_t line = 0;  // prompts, since the last status without tokens of any
     int64_t tokens_queued = 0;
     int64_t tokens_placed = 0;
+    int64_t sequences_placed = 0;
     // Positions in the lists of `Group`, or -1, and what it counts for in its tallies.
     int32_t open_at = -1, serving_at = -1;
     Tally::Counted healthy_context, healthy_block, known_context, serving_context;
@@ -155,6 +166,7 @@ class WorkerTable final {
   const Rules rules_;
   Group groups_[2];
   WarmPairs warm_pairs_;
+  RunningLine handoffs_{0.98};  // seconds by tokens
 };
 
 }  // namespace baton

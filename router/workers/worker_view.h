@@ -11,6 +11,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/kv_shape.h"
+#include "router/workers/split_cost.h"
 
 namespace baton {
 
@@ -65,6 +66,7 @@ struct WorkerLoad {
   // that they draw yet, and the tokens in the KV cache times those to come.
   int32_t foreseen = 0;
   double expected_tokens = 0, expected_kv_tokens = 0;
+  PromptTimes prompt_times;
 };
 
 // What is known of a worker at one moment, for a placement decision: its last status and what this
@@ -77,6 +79,9 @@ struct WorkerView {
   int64_t places_free = 0;         // of this router's share
   int64_t prompt_tokens_free = 0;  // likewise
   int64_t queued_tokens = 0;       // prompt tokens before a new one, own placements added
+  int64_t sequences = 0;           // that it runs or that wait there, own placements added
+  int64_t line = 0;  // prompts that this router sent since it last had none to compute
+  PromptTimes prompt_times;
   int32_t blocks_total = 0;
   int64_t blocks_expected = 0;  // in use at the peak of what runs, own placements added
   // KV tokens in use times the steps for which they are expected to stay, in sum, own placements

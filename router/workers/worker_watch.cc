@@ -18,6 +18,10 @@ int32_t Counted(int32_t told) { return std::clamp(told, 0, kMostCounted); }
 
 double Expected(double told) { return std::isfinite(told) ? std::max(0.0, told) : 0; }
 
+// A step that takes longer is no step any more.
+constexpr double kMostStepSeconds = 3600;
+double StepSeconds(double told) { return std::min(Expected(told), kMostStepSeconds); }
+
 int32_t WholeMilliseconds(base::Duration duration) {
   return static_cast<int32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -120,7 +124,10 @@ WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
       .waiting = Counted(load.waiting()),
       .foreseen = Counted(load.foreseen()),
       .expected_tokens = Expected(load.expected_tokens()),
-      .expected_kv_tokens = Expected(load.expected_kv_tokens())};
+      .expected_kv_tokens = Expected(load.expected_kv_tokens()),
+      .prompt_times = {.step_s = StepSeconds(load.step_seconds()),
+                       .token_s = StepSeconds(load.prompt_token_seconds()),
+                       .step_tokens = Counted(load.step_prompt_tokens())}};
   if (response.has_share()) {
     const int64_t tokens = response.share().prompt_tokens();
     result.share = WorkerShare{.places = Counted(response.share().places()),

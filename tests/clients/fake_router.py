@@ -9,11 +9,13 @@ STEPS is a list with one step per call of Generate or ChatGenerate; the last one
   {"tokens": 5}                                                  streams so many tokens and a Final
   {"hang": true}                                                 streams nothing until the client goes
 
-Token i is 100 + i with the text " wI" and one EosStep. Prints a line with its port, then a line per call: when it
+Token i is 100 + i with the text " wI" and one EosStep; that of answer k of several 1000 * k more, the answers come in
+turns, and "ended" of a step are indices of answers that end before it fails. Prints a line with its port, then a line per call: when it
 came, in seconds, its request and its metadata. Runs by Debian's Python, ends with its standard input.
 """
 
 import concurrent.futures
+import itertools
 import json
 import pathlib
 import sys
@@ -55,25 +57,34 @@ class Fake:
             print(json.dumps({"at": time.monotonic(), "request": json_format.MessageToDict(
                 request, preserving_proto_field_name=True),
                 "metadata": {k: v for k, v in context.invocation_metadata() if isinstance(v, str)}}), flush=True)
+        count = max(1, request.spec.sampling.n)
         while step.get("hang") and context.is_active():
             time.sleep(0.01)
         if "tokens" in step:
             seed = request.spec.sampling.seed if request.spec.sampling.HasField("seed") else 77
             yield answer(started={"request_id": request.spec.request_id or "made", "model": "fake",
                                   "prompt_tokens": 3, "seed": seed})
-            for i in range(step["tokens"]):
-                yield answer(delta={"text": f" w{i}", "token_ids": [100 + i + step.get("shift", 0)],
+            for i, k in itertools.product(range(step["tokens"]), range(count)):
+                token = 100 + i + 1000 * k + step.get("shift", 0)
+                yield answer(delta={"text": f" w{i}", "token_ids": [token], "index": k,
                                     "eos_steps": [{"step": i + 1, "eos_prob": 0.25, "eos_prob_sampling": 0.25}]})
                 if request.spec.eos.predict:
                     yield answer(prediction={"at_step": i + 1, "expected_remaining": 4, "p50": 3, "p90": 8,
-                                             "predictor": "fake"})
+                                             "predictor": "fake", "index": k})
+            for k in step.get("ended", []):
+                yield answer(final=self._final(step, k))
         time.sleep(step.get("pause_s", 0))
         if "code" in step:
             context.set_trailing_metadata(details(step))
             context.abort(grpc.StatusCode[step["code"]], TOLD)
-        yield answer(final={"finish_reason": "FINISH_REASON_LENGTH", "stop_cause": "STOP_CAUSE_NONE", "attempts": 1,
-                            "usage": {"prompt_tokens": 3, "completion_tokens": step["tokens"]},
-                            "decode_worker": "fake:1"})
+        for k in range(count):
+            yield answer(final=self._final(step, k))
+
+    @staticmethod
+    def _final(step, index):
+        return {"finish_reason": "FINISH_REASON_LENGTH", "stop_cause": "STOP_CAUSE_NONE", "attempts": 1,
+                "usage": {"prompt_tokens": 0 if index else 3, "completion_tokens": step["tokens"]},
+                "decode_worker": "fake:1", "index": index}
 
 
 def main():

@@ -25,7 +25,7 @@ WEEK_S = 7 * 86400
 # What only machines with GPUs have: their exporter is not ours, and pairs of devices need two.
 OF_GPUS = {"GPU busy", "GPU memory", "GPU power"}
 # Series are there, and their value needs what the load does not bring.
-WITHOUT_A_NUMBER = {"Wait for a grant"}
+WITHOUT_A_NUMBER = {"Foretold tokens that were drawn", "Wait for a grant"}
 THRESHOLD = re.compile(r"\s*^(<|>) [0-9.]+$", re.M)
 FURTHER = re.compile(r" (<|>) [0-9.]+$", re.M)
 WORDS = ("river", "mouse", "boat", "king", "lamp", "bird", "stone", "garden")

@@ -66,7 +66,7 @@ class PackageTest(unittest.TestCase):
 
     def test_notices_of_what_is_compiled_in_come_along(self):
         text = (self.root / "usr/share/doc/baton/THIRD-PARTY").read_text()
-        for name in ("tokenizers", "minijinja", "safetensors"):
+        for name in ("tokenizers", "minijinja", "safetensors", "llguidance"):
             self.assertRegex(text, rf"(?m)^crate {name} \d")
         for package in ("nlohmann-json3-dev", "libcli11-dev"):
             self.assertIn(f"\nDebian package {package}\n", text)

@@ -13,7 +13,7 @@ from cluster import BIN, PATIENCE_S, Cluster, wait_until
 KEYS = ["request_id", "timestamp", "step", "current_token_id", "eos_token_id", "eos_logprob", "eos_prob",
         "is_finished", "finish_reason", "prompt_length", "output_length", "total_length",
         "eos_prob_sampling", "eos_rank", "entropy", "top1_prob", "eos_policy", "natural_end_step",
-        "attempt"]
+        "attempt", "index"]
 PROMPTS = ["Tell me a story about a fox.", "List 4 fruits.", "Count from 3 to 9.",
            "Write a JSON object for a person."]
 

@@ -22,6 +22,15 @@ def requests(count, greedy):
     return made
 
 
+def assert_alike(case, some, others):
+    """The same tokens, texts, ends, figures and EOS rows, but for when they came."""
+    for a, b in zip(some, others, strict=True):
+        for key in ("token_ids", "text", "finish_reason", "stop_cause", "logprobs"):
+            case.assertEqual(a[key], b[key], (key, a["request_id"]))
+        case.assertEqual([{k: v for k, v in row.items() if k != "timestamp"} for row in a["eos"]],
+                         [{k: v for k, v in row.items() if k != "timestamp"} for row in b["eos"]])
+
+
 class Ways(unittest.TestCase):
     """The reference is each request alone on one unified worker."""
 
@@ -162,11 +171,40 @@ class AsyncScheduling(unittest.TestCase):
         overlapped, some = self.answers("on", made)
         self.assertEqual(none, [0, 0])
         self.assertTrue(all(count > 3 for count in some), some)
-        for a, b in zip(overlapped, plain):
-            for key in ("token_ids", "text", "finish_reason", "stop_cause", "logprobs"):
-                self.assertEqual(a[key], b[key], (key, a["request_id"]))
-            self.assertEqual([{k: v for k, v in row.items() if k != "timestamp"} for row in a["eos"]],
-                             [{k: v for k, v in row.items() if k != "timestamp"} for row in b["eos"]])
+        assert_alike(self, overlapped, plain)
+
+
+class Speculation(unittest.TestCase):
+    """Decode workers that verify foretold tokens, against workers that do not."""
+
+    def answers(self, made, *flags):
+        with Cluster(flags=["--max-num-batched-tokens", "40", *flags]) as service:
+            answers = service.generate(made, "--chat", "--eos-steps", "--logprobs", "2", concurrency=4)
+            service.assert_nothing_held()
+            accepted = [worker.metrics().sum("baton_spec_decode_num_accepted_tokens_total")
+                        for worker in (*service.decode, *service.prefill)]
+        return answers, accepted
+
+    def test_tokens_and_signals_are_the_same(self):
+        made = requests(4, greedy=True) + [{**m, "request_id": m["request_id"] + "s"}
+                                           for m in requests(4, greedy=False)]
+        for request in made:
+            request["max_tokens"] = 150
+        made[1].update(eos="honor", min_tokens=12)
+        made[2].update(eos="honor", stop=["river", "."])
+        made[3].update(eos="continue", frequency_penalty=0.2)
+        made[5]["no_repeat_ngram_size"] = 3
+        made[6].update(eos="honor", repetition_penalty=1.1)
+        plain, none = self.answers(made)
+        self.assertEqual(none, [0, 0])
+        for scheduling in ("off", "on"):
+            with self.subTest(scheduling=scheduling):
+                foretold, (decode, prefill) = self.answers(
+                    made, "--speculative", "ngram", "--async-scheduling", scheduling)
+                self.assertGreater(decode, 20)
+                self.assertEqual(prefill, 0)
+                assert_alike(self, foretold, plain)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -197,7 +197,7 @@ class OpenAiTest(unittest.TestCase):
                 ({"messages": LIST, "top_logprobs": 3}, 400, "top_logprobs", "conflicting_options"),
                 ({"messages": LIST, "tools": [{}]}, 400, "tools", "unsupported_field"),
                 ({"prompt": "x", "stop": ["a"], "ignore_eos": True}, 400, "stop", "conflicting_options"),
-                ({"prompt": "x", "n": 2}, 400, "n", "unsupported_field"),
+                ({"prompt": "x", "n": 0}, 400, "n", "invalid_sampling"),
                 ({"prompt": "x", "model": "gpt"}, 404, "model", "model_not_found")):
             found, error = self.http.refuse(**fields)
             self.assertEqual((found, error["param"], error["code"]), (status, param, code), error)

@@ -119,8 +119,11 @@ class ServiceTest(unittest.TestCase):
             cases.append(({"text": "a", "spec": {"sampling": {field: value}}}, invalid,
                           "INVALID_SAMPLING"))
         unimplemented = grpc.StatusCode.UNIMPLEMENTED
-        for spec in ({"guidedJson": "{}"}, {"sampling": {"n": 2}}, {"sampling": {"beamWidth": 4}},
-                     {"priority": 1}, {"output": {"promptLogprobs": True}}):
+        for spec in ({"guidedJson": "{"}, {"guidedRegex": "("}, {"guidedChoice": [""]},
+                     {"guidedGrammar": "begin: 'a'"}):
+            cases.append(({"text": "a", "spec": spec}, invalid, "INVALID_GUIDE"))
+        for spec in ({"sampling": {"beamWidth": 4}},
+                     {"priority": 1}):
             cases.append(({"text": "a", "spec": spec}, unimplemented, "UNSUPPORTED_FIELD"))
         for request, code, reason in cases:
             with self.subTest(request=str(request)[:80]):

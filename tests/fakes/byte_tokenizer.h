@@ -8,7 +8,7 @@
 
 #include "common/text/tokenizer.h"
 
-namespace baton::testing {
+namespace baton {
 
 // A Tokenizer without a file: ids 0..255 are bytes, then come the given pieces, then the given
 // special tokens. Encodes byte by byte. Immutable.
@@ -21,6 +21,9 @@ class ByteTokenizer final : public Tokenizer {
     for (std::string& piece : pieces) texts_.push_back(std::move(piece));
     for (std::string& special : specials) texts_.push_back(std::move(special));
   }
+
+  // The first special token, where there is one.
+  TokenId eos() const { return special_begin_; }
 
   absl::StatusOr<std::vector<TokenId>> Encode(std::string_view text, bool) const override {
     std::vector<TokenId> ids;
@@ -47,4 +50,4 @@ class ByteTokenizer final : public Tokenizer {
   TokenId special_begin_;
 };
 
-}  // namespace baton::testing
+}  // namespace baton

@@ -35,6 +35,20 @@ bool Contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
+// How many tokens stand before the one that draw `index` of a row gives.
+int32_t EndOfDraw(const StepRow& row, int32_t index) {
+  return row.first_position + row.num_tokens() - row.num_draws() + index + 1;
+}
+
+// One of the ids of a bitmap, as `coin` says; `token` if that is one of them.
+TokenId AllowedToken(std::span<const uint32_t> allowed, TokenId token, uint64_t coin) {
+  std::vector<TokenId> ids;
+  for (size_t bit = 0; bit < allowed.size() * 32; ++bit) {
+    if ((allowed[bit / 32] >> (bit % 32) & 1) != 0) ids.push_back(static_cast<TokenId>(bit));
+  }
+  return Contains(ids, token) || ids.empty() ? token : ids[coin % ids.size()];
+}
+
 // Visits (layer, plane, head) in the order of memory.
 template <typename Visit>
 void ForEachHead(const kernels::KvLayout& layout, Visit visit) {
@@ -103,6 +117,7 @@ SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
   for (uint64_t retry = 1; Contains(barred, token.token); ++retry) {
     token.token = draw(row.mask_stop_ids ? 0 : 1, retry);
   }
+  token.token = AllowedToken(row.allowed, token.token, Mix(hash));
   for (int32_t i = 0; i < row.num_top_logprobs; ++i) {
     token.top_logprobs.push_back({.token = i, .logprob = -static_cast<float>(i) - 1});
   }
@@ -112,6 +127,15 @@ SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
     token.probe.push_back(static_cast<float>(Mix(hash + static_cast<uint64_t>(i)) % 1000) / 8);
   }
   return token;
+}
+
+TokenScore FakeScore(uint64_t history_hash, TokenId token, int32_t alternatives) {
+  const uint64_t hash = Mix(history_hash ^ static_cast<uint32_t>(token));
+  TokenScore score{.logprob = -static_cast<float>(hash % 997) / 10, .top_logprobs = {}};
+  for (int32_t i = 0; i < alternatives; ++i) {
+    score.top_logprobs.push_back({.token = i, .logprob = -static_cast<float>(i) - 1});
+  }
+  return score;
 }
 
 uint64_t FakeHistoryHash(const kernels::KvLayout& layout, std::span<const TokenId> tokens) {
@@ -183,20 +207,33 @@ StepOutput FakeRunner::Compute(const StepPlan& plan) {
   for (const StepRow& row : plan.rows) Store(row);
   StepOutput output;
   for (const StepRow& row : plan.rows) {
-    if (row.sample) output.samples.push_back(Draw(row));
+    for (size_t i = 0; i < row.scored.size(); ++i) output.scores.push_back(Score(row, i));
+    for (int32_t i = 0; i < row.num_draws(); ++i) output.samples.push_back(Draw(row, i));
   }
   return output;
 }
 
-SampledToken FakeRunner::Draw(const StepRow& row) {
-  kernels::SampleRow sampling = row.sampling;
+SampledToken FakeRunner::Draw(const StepRow& row, int32_t index) {
+  kernels::SampleRow sampling = row.draws[static_cast<size_t>(index)];
   std::vector<TokenId> output(sampling.output.begin(), sampling.output.end());
   if (sampling.pending_output) output.push_back(LastDrawn(row));
+  output.insert(output.end(), sampling.given.begin(), sampling.given.end());
   sampling.pending_output = false;
+  sampling.given = {};
   sampling.output = output;
-  SampledToken token = FakeDraw(model_, ReadHistory(row), sampling);
-  last_[row.slot] = {row.sequence, token.token};
+  if (row.guide != nullptr) sampling.allowed = row.guide->Mask();
+  SampledToken token = FakeDraw(model_, ReadHistory(row, EndOfDraw(row, index)), sampling);
+  if (sampling.one_of_several) {
+    last_.erase(row.slot);
+  } else {
+    last_[row.slot] = {row.sequence, token.token};
+  }
   return token;
+}
+
+TokenScore FakeRunner::Score(const StepRow& row, size_t i) const {
+  const int32_t behind = row.first_position + row.first_scored + static_cast<int32_t>(i) + 1;
+  return FakeScore(ReadHistory(row, behind), row.scored[i], row.score_alternatives);
 }
 
 TokenId FakeRunner::LastDrawn(const StepRow& row) const {
@@ -209,7 +246,7 @@ TokenId FakeRunner::LastDrawn(const StepRow& row) const {
 void FakeRunner::CheckPlan(const StepPlan& plan) const {
   std::set<BlockId> written;
   std::set<int32_t> slots;
-  int32_t tokens = 0, samples = 0;
+  int32_t tokens = 0, samples = 0, scores = 0;
   for (const StepRow& row : plan.rows) {
     CheckRow(row);
     BATON_CHECK(row.slot >= 0 && slots.insert(row.slot).second) << "slot " << row.slot;
@@ -220,9 +257,11 @@ void FakeRunner::CheckPlan(const StepPlan& plan) const {
           << "two rows write block " << row.blocks[static_cast<size_t>(i)].value();
     }
     tokens += row.num_tokens();
-    samples += row.sample ? 1 : 0;
+    samples += row.num_draws();
+    scores += static_cast<int32_t>(row.scored.size());
   }
-  BATON_CHECK(tokens == plan.num_tokens && samples == plan.num_samples) << "step " << plan.step;
+  BATON_CHECK(tokens == plan.num_tokens && samples == plan.num_samples && scores == plan.num_scores)
+      << "step " << plan.step;
 }
 
 void FakeRunner::CheckRow(const StepRow& row) const {
@@ -234,11 +273,22 @@ void FakeRunner::CheckRow(const StepRow& row) const {
   for (const BlockId block : row.blocks) {
     BATON_CHECK(block.value() >= 0 && block.value() < kv_.num_blocks) << block.value();
   }
-  if (!row.sample) return;
-  const uint32_t history = SamplePosition(row.sampling);
-  BATON_CHECK(history == static_cast<uint32_t>(end)) << history << " tokens, row ends at " << end;
-  BATON_CHECK(row.sampling.slot == row.slot && row.sampling.pending_output == row.feeds_sampled)
+  BATON_CHECK(row.first_scored >= 0 &&
+              row.first_scored + static_cast<int32_t>(row.scored.size()) <= row.num_tokens())
       << row.sequence.value();
+  BATON_CHECK(row.num_draws() <= row.num_tokens()) << row.sequence.value();
+  for (int32_t i = 0; i < row.num_draws(); ++i) {
+    const kernels::SampleRow& draw = row.draws[static_cast<size_t>(i)];
+    const uint32_t history = SamplePosition(draw);
+    BATON_CHECK(history == static_cast<uint32_t>(EndOfDraw(row, i)))
+        << history << " tokens, draw " << i << " of a row that ends at " << end;
+    BATON_CHECK(draw.slot == row.slot && draw.pending_output == row.feeds_sampled &&
+                draw.one_of_several == (row.num_draws() > 1))
+        << row.sequence.value();
+    BATON_CHECK(std::ranges::equal(draw.given,
+                                   row.tokens.last(row.draws.size() - 1).first(draw.given.size())))
+        << "draw " << i << " does not follow what the row feeds";
+  }
 }
 
 void FakeRunner::Store(const StepRow& row) const {
@@ -255,9 +305,8 @@ void FakeRunner::Store(const StepRow& row) const {
   }
 }
 
-uint64_t FakeRunner::ReadHistory(const StepRow& row) const {
+uint64_t FakeRunner::ReadHistory(const StepRow& row, int32_t end) const {
   const int block_size = kv_.layout.block_size;
-  const int32_t end = row.first_position + row.num_tokens();
   uint64_t hash = 0;
   for (int32_t position = 0; position < end; ++position) {
     const BlockId block = row.blocks[static_cast<size_t>(position / block_size)];

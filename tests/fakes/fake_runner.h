@@ -44,6 +44,8 @@ struct FakeModelOptions {
 // What the fake model draws: a pure function of the whole token history and the sampler's row.
 SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
                       const kernels::SampleRow& row);
+// What the fake model says of a token of a prompt behind that history.
+TokenScore FakeScore(uint64_t history_hash, TokenId token, int32_t alternatives);
 // What FakeRunner computes from a KV cache that holds exactly `tokens`.
 uint64_t FakeHistoryHash(const kernels::KvLayout& layout, std::span<const TokenId> tokens);
 
@@ -99,8 +101,9 @@ class FakeRunner final : public ModelRunner {
   StepOutput Compute(const StepPlan& plan);
   TokenId LastDrawn(const StepRow& row) const;
   void Store(const StepRow& row) const;
-  SampledToken Draw(const StepRow& row);
-  uint64_t ReadHistory(const StepRow& row) const;
+  SampledToken Draw(const StepRow& row, int32_t index);
+  TokenScore Score(const StepRow& row, size_t i) const;
+  uint64_t ReadHistory(const StepRow& row, int32_t end) const;  // of tokens [0, end)
 
   const kernels::PagedKv kv_;
   const FakeModelOptions model_;

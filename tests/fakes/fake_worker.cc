@@ -58,6 +58,12 @@ class FakePrefillService final : public worker::v1::PrefillService::Service {
     if (!Pass(context, FakePoint::kPrefillOpen, generation, &status)) return status;
     const worker::v1::Token token = FakeToken(*state_, generation, FakeHistory(generation));
     const auto ending = FakeEndingOf(*state_, generation, token);
+    for (const worker::v1::PromptScores& scores : FakeScores(generation)) {
+      if (!Pass(context, FakePoint::kScores, generation, &status)) return status;
+      worker::v1::PrefillResponse message;
+      *message.mutable_scores() = scores;
+      if (!skip_) writer->Write(message);
+    }
     if (!Pass(context, FakePoint::kFirstToken, generation, &status)) return status;
     worker::v1::PrefillResponse first;
     *first.mutable_first_token()->mutable_token() = token;
@@ -155,6 +161,24 @@ int32_t FakeLetter(const std::vector<int32_t>& history) {
   return 'a' + static_cast<int32_t>(HashOf(history) % 26);
 }
 
+std::vector<worker::v1::PromptScores> FakeScores(const worker::v1::Generation& generation) {
+  std::vector<worker::v1::PromptScores> messages;
+  if (!generation.has_score_from()) return messages;
+  for (int32_t i = generation.score_from(); i < generation.prompt_ids_size(); ++i) {
+    if (messages.empty() || messages.back().scores_size() == 2) {
+      messages.emplace_back().set_first_index(i);
+    }
+    worker::v1::TokenScore* score = messages.back().add_scores();
+    score->set_logprob(-static_cast<float>(i) / 8);
+    for (int32_t top = 0; top < generation.sampling().num_top_logprobs(); ++top) {
+      worker::v1::TopLogprob* likely = score->add_top_logprobs();
+      likely->set_id('a' + top);
+      likely->set_logprob(-static_cast<float>(top) / 4);
+    }
+  }
+  return messages;
+}
+
 std::vector<int32_t> FakeHistory(const worker::v1::Generation& generation) {
   std::vector<int32_t> history(generation.prompt_ids().begin(), generation.prompt_ids().end());
   history.insert(history.end(), generation.generated_ids().begin(),
@@ -166,8 +190,14 @@ worker::v1::Token FakeToken(const FakeWorkerState& state, const worker::v1::Gene
                             const std::vector<int32_t>& history) {
   worker::v1::Token token;
   token.set_index(static_cast<int32_t>(history.size()) - generation.prompt_ids_size());
-  token.set_id(state.options.model(history));
-  token.set_logprob(-0.25F);
+  std::vector<int32_t> drawn_from = history;
+  if (state.options.draws_by_seed) {
+    drawn_from.insert(drawn_from.begin(),
+                      static_cast<int32_t>(generation.sampling().seed() % 1'000'003));
+  }
+  token.set_id(state.options.model(drawn_from));
+  token.set_logprob(
+      state.options.draws_by_seed ? -static_cast<float>(HashOf(drawn_from) % 64) / 16.0F : -0.25F);
   for (int i = 0; i < generation.sampling().num_top_logprobs(); ++i) {
     auto* top = token.add_top_logprobs();
     top->set_id(token.id() + i);

@@ -21,6 +21,7 @@ namespace baton::testing {
 enum class FakePoint {
   kDecodeOpen,    // the start was read
   kReserved,      // before Reserved is written
+  kScores,        // before each message of scores is written
   kStarted,       // before Started is written
   kToken,         // before the token with `index` is written
   kFinal,         // before Final is written
@@ -93,6 +94,7 @@ int32_t FakeLetter(const std::vector<int32_t>& history);
 struct FakeWorkerOptions {
   worker::v1::WorkerRole role = worker::v1::WORKER_ROLE_DECODE;
   FakeModel model = FakeLetter;
+  bool draws_by_seed = false;  // the seed stands before the history, and decides on logprobs, too
   std::vector<int32_t> eos_ids;
   std::vector<int32_t> end_chances;      // indices whose tokens had a chance to end
   std::optional<int32_t> runaway_index;  // the token with which the worker ends the answer

@@ -127,6 +127,15 @@ bool FakeDecodeStream::Reserve(grpc::Status* status) {
 grpc::Status FakeDecodeStream::Generate(worker::v1::Token token) {
   const worker::v1::Generation& generation = start_.generation();
   bool started = false;
+  for (const worker::v1::PromptScores& scores : FakeScores(generation)) {
+    if (!start_.local_prefill()) break;
+    grpc::Status status;
+    bool skip = false;
+    if (!Pass(FakePoint::kScores, scores.first_index(), &skip, &status)) return status;
+    worker::v1::DecodeResponse message;
+    *message.mutable_scores() = scores;
+    if (!skip && !Write(message)) return Gone();
+  }
   while (true) {
     grpc::Status status;
     bool skip = false;

@@ -45,6 +45,9 @@ void FakeEstimate(const FakeWorkerState& state, const worker::v1::Generation& ge
 std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
                                                const worker::v1::Generation& generation,
                                                const worker::v1::Token& token);
+// The scores that `generation` asks for, two in a message: the token at index i has the logprob
+// -i / 8.
+std::vector<worker::v1::PromptScores> FakeScores(const worker::v1::Generation& generation);
 std::vector<int32_t> FakeHistory(const worker::v1::Generation& generation);
 
 }  // namespace baton::testing

@@ -32,6 +32,10 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QueuedBackend::Pack(const kernels:
                                                                   const kernels::Shard& shard) {
   return inner_->Pack(weight, shard);
 }
+absl::StatusOr<std::unique_ptr<PackedWeight>> QueuedBackend::PackQuantized(
+    const kernels::QuantizedTensor& weight, const kernels::Shard& shard) {
+  return inner_->PackQuantized(weight, shard);
+}
 absl::StatusOr<std::unique_ptr<Buffer>> QueuedBackend::UploadVector(
     const kernels::HostTensor& vector) {
   return inner_->UploadVector(vector);
@@ -104,7 +108,7 @@ void QueuedBackend::Sample(Matrix logits, std::span<const kernels::SampleRow> ro
   inner_->Sample(logits, known, step.drawn);
   Compute();
   for (size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].slot >= 0) last_[rows[i].slot] = step.drawn[i].token;
+    if (rows[i].slot >= 0 && !rows[i].one_of_several) last_[rows[i].slot] = step.drawn[i].token;
   }
 }
 

@@ -30,6 +30,8 @@ class QueuedBackend final : public kernels::Backend {
   absl::StatusOr<std::optional<kernels::DeviceMemorySize>> DeviceMemory() const override;
   absl::StatusOr<std::unique_ptr<kernels::PackedWeight>> Pack(const kernels::HostTensor& weight,
                                                               const kernels::Shard& shard) override;
+  absl::StatusOr<std::unique_ptr<kernels::PackedWeight>> PackQuantized(
+      const kernels::QuantizedTensor& weight, const kernels::Shard& shard) override;
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> UploadVector(
       const kernels::HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> UploadTable(

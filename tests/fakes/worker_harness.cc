@@ -8,6 +8,7 @@
 #include "common/worker/kv_shape_of.h"
 #include "common/worker/status_service.h"
 #include "grpcpp/create_channel.h"
+#include "tests/fakes/byte_tokenizer.h"
 
 namespace baton {
 namespace {
@@ -64,6 +65,11 @@ WorkerHarness::WorkerHarness(Options options)
   core_ = std::make_unique<WorkerCore>(
       std::move(identity), engine_.get(), &clock_, options_.timeouts, &probe_,
       [this](const absl::Status& status) { fault_ = status; }, options_.blocks);
+  guides_ = std::make_unique<GuideCompiler>(
+      std::make_shared<ByteTokenizer>(std::vector<std::string>(), std::vector<std::string>{"</s>"}),
+      GuideCompilerOptions{.width = options_.engine.vocab_size,
+                           .eos_ids = options_.engine.eos_ids});
+  if (options_.guides) core_->SetGuides(guides_.get());
   receiver_ = std::make_unique<KvReceiver>(core_.get());
   ChannelOptions to_decode{.tls = options_.push_tls.value_or(options_.tls), .peer_role = "decode"};
   transport_ = std::make_unique<GrpcStreamTransport>(to_decode, &clock_, options_.blocks);

@@ -42,6 +42,7 @@ class WorkerHarness final {
     uint64_t probe_digest = 0;
     TlsOptions tls;
     std::optional<TlsOptions> push_tls;  // of its pushes, where not `tls`
+    bool guides = true;                  // over bytes, the first ids of the fake model
     bool narrow_client = false;          // its channel takes 64 KiB at most before somebody reads
     const BlockAccess* blocks = &HostBlocks();
   };
@@ -86,6 +87,7 @@ class WorkerHarness final {
   FakeArena arena_;
   std::shared_ptr<FakeRunnerControl> control_;  // the runner holds the other end
   absl::Status fault_;
+  std::unique_ptr<GuideCompiler> guides_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<WorkerCore> core_;
   std::unique_ptr<KvReceiver> receiver_;

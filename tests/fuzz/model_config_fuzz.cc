@@ -15,6 +15,13 @@ void CheckRope(const RopeConfig& rope) {
   BATON_CHECK(std::isfinite(rope.attention_factor)) << rope.attention_factor;
 }
 
+void CheckQuantization(const QuantizationConfig& quantization) {
+  BATON_CHECK(quantization.bits == 4 || quantization.bits == 8) << quantization.bits;
+  BATON_CHECK(quantization.group >= 0 && quantization.group <= 1 << 20 &&
+              quantization.group % 16 == 0)
+      << quantization.group;
+}
+
 }  // namespace
 
 FUZZ_TARGET(model_config) {
@@ -31,6 +38,7 @@ FUZZ_TARGET(model_config) {
   for (const int32_t window : config->windows) BATON_CHECK(window >= 0) << window;
   for (const TokenId id : config->eos_ids) BATON_CHECK(id >= 0 && id < config->vocab) << id;
   CheckRope(config->rope);
+  if (config->quantization.has_value()) CheckQuantization(*config->quantization);
 }
 
 }  // namespace baton::fuzz

@@ -1,10 +1,12 @@
 // What a worker says about itself, as the router takes it in.
+#include <cmath>
 #include <string>
 
 #include "baton/worker/v1/status.pb.h"
 #include "common/rpc/generation.h"
 #include "common/rpc/prefix_report_proto.h"
 #include "router/workers/prefix_hints.h"
+#include "router/workers/split_cost.h"
 #include "router/workers/worker_table.h"
 #include "router/workers/worker_watch.h"
 #include "tests/fuzz/fuzz_target.h"
@@ -46,6 +48,12 @@ void CheckLoad(const worker_pb::WatchResponse& message) {
     BATON_CHECK(view.places_free + i >= 0 && view.blocks_total >= 0 && view.blocks_expected >= 0);
     BATON_CHECK(table.WithPlace(WorkerKind::kDecode).size() == (view.places_free > 0 ? 1 : 0) ||
                 table.Serving(WorkerKind::kDecode).empty());
+    const PromptSide side = {.times = view.prompt_times,
+                             .queued_tokens = view.queued_tokens,
+                             .delayed = view.sequences + view.line};
+    const SplitChoice choice =
+        ChooseSplit({.tokens = 1000, .prefill = side, .decode = side, .handoff = {.known = true}});
+    BATON_CHECK(std::isfinite(choice.split_cost.total_s()) && !choice.local);
     BATON_CHECK(table.HealthyContext(now) >= 0 && table.KnownContext() >= 0);
     table.Take(WorkerKind::kDecode, key, claim);
   }

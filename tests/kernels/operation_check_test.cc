@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "tests/kernels/kernel_fixture.h"
+#include "tests/kernels/quantized_fixture.h"
 
 namespace baton::kernels {
 namespace {
@@ -68,6 +69,13 @@ TEST_P(OperationCheckTest, EmbeddingsOfAnotherShapeOrDtype) {
   TestMatrix halves = Halves(kTokens, kHidden);
   EXPECT_DEATH(backend_->Embed(*table, halves.view()), "embeddings are fp32, not float16");
   EXPECT_DEATH(backend_->EmbedFromPacked(*weight_, halves.view()), "embeddings are fp32");
+}
+
+TEST_P(OperationCheckTest, EmbeddingsFromIntegers) {
+  const RandomQuantized quantized({.rows = kVocab, .cols = kHidden});
+  const auto packed = backend_->PackQuantized(quantized.tensor(), {}).value();
+  TestMatrix out = Floats(kTokens, kHidden);
+  EXPECT_DEATH(backend_->EmbedFromPacked(*packed, out.view()), "11 x 16 that is quantized");
 }
 
 TEST_P(OperationCheckTest, TokensOutsideTheVocabulary) {

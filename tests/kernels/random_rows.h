@@ -17,6 +17,7 @@ class RandomRows {
   RandomRows(size_t count, int vocab, uint32_t seed) : random_(seed), vocab_(vocab) {
     histories_.reserve(3 * count);
     biases_.reserve(count);
+    masks_.reserve(count);
     ids_.reserve(count);
     for (size_t i = 0; i < count; ++i) rows_.push_back(Next());
   }
@@ -58,6 +59,15 @@ class RandomRows {
     if (Chance(30)) row.eos_bias = static_cast<float>(Uniform(400)) * 0.1f - 20;
     row.mask_stop_ids = Chance(15);
     row.redraw_eos = Chance(30);
+    // Guides do not go together with policies that ignore EOS.
+    if (!row.redraw_eos && Chance(30)) {
+      auto& mask = masks_.emplace_back();
+      for (int i = 0; i < (vocab_ + 31) / 32; ++i) {
+        mask.push_back(Chance(30) ? 0 : static_cast<uint32_t>(random_() & random_()));
+      }
+      mask[0] |= 1;
+      row.allowed = mask;
+    }
     row.seed = random_();
     row.num_top_logprobs = Chance(20) ? Uniform(20) : 0;
     return row;
@@ -67,6 +77,7 @@ class RandomRows {
   int vocab_;
   std::vector<std::vector<int32_t>> histories_;
   std::vector<std::vector<std::pair<int32_t, float>>> biases_;
+  std::vector<std::vector<uint32_t>> masks_;
   std::vector<std::vector<int32_t>> ids_;
   std::vector<SampleRow> rows_;
 };

@@ -59,6 +59,34 @@ TEST_P(SampleIdentityTest, ARowIsTheSameAloneAndInABatch) {
   }
 }
 
+TEST_P(SampleIdentityTest, GivenIdsCountAsTheLastOfTheOutput) {
+  const auto backend = Make(GetParam());
+  const RandomRows random(400, 101, 12);
+  const std::vector<float> logits = RandomLogits(101, 80);
+  std::vector<SampleRow> known, given, without;
+  for (const SampleRow& row : random.rows()) {
+    if (row.output.size() < 2) continue;
+    known.push_back(row);
+    without.push_back(row);
+    without.back().output = row.output.first(row.output.size() - 2);
+    given.push_back(without.back());
+    given.back().given = row.output.last(2);
+    given.back().one_of_several = true;
+    EXPECT_EQ(SamplePosition(given.back()), SamplePosition(row));
+    EXPECT_EQ(SampleStep(row), std::ssize(row.output) + 1);
+  }
+  const auto expected = SampleAll(*backend, logits, known);
+  const auto actual = SampleAll(*backend, logits, given);
+  const auto wrong = SampleAll(*backend, logits, without);
+  int differ = 0;
+  for (size_t i = 0; i < actual.size(); ++i) {
+    SCOPED_TRACE(i);
+    ExpectSame(actual[i], expected[i]);
+    differ += wrong[i].token != expected[i].token ? 1 : 0;
+  }
+  EXPECT_GT(differ, 20);
+}
+
 TEST_P(SampleIdentityTest, APendingIdCountsAsTheLastOfTheOutput) {
   const auto backend = Make(GetParam());
   const RandomRows random(400, 101, 11);

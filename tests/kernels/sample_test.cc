@@ -103,6 +103,57 @@ TEST_P(SampleTest, StopSetIsMaskedUntilMinTokens) {
   EXPECT_EQ(Token({0, 9, 1}, {.stop_ids = stop}), 1);
 }
 
+TEST_P(SampleTest, OnlyAllowedIdsAreDrawn) {
+  std::vector<float> logits(70, 5);
+  logits[3] = 9;
+  const std::vector<uint32_t> allowed = {0b10010, 0, 0b100000};  // 1, 4 and 69
+  EXPECT_EQ(Token(logits, {.allowed = allowed}), 1);
+  EXPECT_EQ(Reached(logits, {.temperature = 1, .allowed = allowed}),
+            (std::vector<int32_t>{1, 4, 69}));
+  // Ids beyond the bitmap are not allowed, bits beyond the vocabulary mean nothing.
+  EXPECT_EQ(Reached(logits, {.temperature = 1, .allowed = std::span(allowed).first(1)}),
+            (std::vector<int32_t>{1, 4}));
+  EXPECT_EQ(Token({0, 1, 2}, {.allowed = allowed}), 1);
+}
+
+TEST_P(SampleTest, TheGuideWinsOverBiasAndOtherMasks) {
+  const std::vector<uint32_t> allowed = {0b0110};
+  const std::vector<std::pair<int32_t, float>> bias = {{3, 100.0f}, {2, 1.0f}};
+  EXPECT_EQ(Token({0, 9, 8.5, 7}, {.logit_bias = bias, .allowed = allowed}), 2);
+  // Of what is allowed the other masks take what they leave something of,
+  const std::vector<int32_t> banned = {1};
+  EXPECT_EQ(Token({0, 9, 8, 7}, {.banned_ids = banned, .allowed = allowed}), 2);
+  // and nothing where they would take all of it.
+  const std::vector<int32_t> stop = {2};
+  for (const float temperature : {0.0f, 1e-3f}) {
+    const SampleRow both = {.temperature = temperature,
+                            .banned_ids = banned,
+                            .allowed = allowed,
+                            .stop_ids = stop,
+                            .mask_stop_ids = true};
+    EXPECT_EQ(Token({0, 9, 8, 70}, both), 1);
+  }
+}
+
+TEST_P(SampleTest, TheSignalAndLogprobsKnowNothingOfTheGuide) {
+  const std::vector<int32_t> eos = {3};
+  const std::vector<uint32_t> allowed = {0b0010};
+  const SampleRow free = {.eos_ids = eos, .stop_ids = eos, .num_top_logprobs = 2};
+  SampleRow guided = free;
+  guided.allowed = allowed;
+  const SampledToken a = SampleOne(*backend_, {0, 2, 1, 9}, free);
+  const SampledToken b = SampleOne(*backend_, {0, 2, 1, 9}, guided);
+  EXPECT_EQ(a.token, 3);
+  EXPECT_EQ(b.token, 1);
+  EXPECT_EQ(a.eos.eos_logprob, b.eos.eos_logprob);
+  EXPECT_EQ(a.eos.eos_rank, b.eos.eos_rank);
+  EXPECT_EQ(a.eos.entropy, b.eos.entropy);
+  EXPECT_EQ(b.eos.eos_prob_sampling, 0);
+  ASSERT_EQ(b.top_logprobs.size(), 2u);
+  EXPECT_EQ(b.top_logprobs[0].token, 3);
+  EXPECT_EQ(b.logprob, a.top_logprobs[1].logprob);
+}
+
 TEST_P(SampleTest, MasksThatLeaveNothingAreNotApplied) {
   const std::vector<int32_t> all = {0, 1, 2};
   for (const float temperature : {0.0f, 1e-3f}) {

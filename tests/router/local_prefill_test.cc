@@ -1,3 +1,4 @@
+#include <optional>
 #include <string>
 
 #include "tests/router/router_fixture.h"
@@ -10,7 +11,7 @@ namespace {
 class LocalPrefillTest : public RouterTest {
  protected:
   // One prefill worker, and a decode worker that reports `cached_tokens` of every prompt as cached.
-  void Start(int local_prefill_below, int cached_tokens) {
+  void Start(std::optional<int> local_prefill_below, int cached_tokens) {
     options_.local_prefill_below = local_prefill_below;
     AddDecode([&](FakeWorkerOptions& worker) { worker.cached_tokens = cached_tokens; });
     AddPrefill();
@@ -62,6 +63,58 @@ TEST_F(LocalPrefillTest, RestartedWorkerHoldsNothing) {
   ASSERT_TRUE(Eventually([&] { return !router_->ready().ok(); }));
   decode_[0]->Restart();
   EXPECT_NE(Generate(Request(prompt, 3)).final->prefill_worker(), "");
+}
+
+// --local-prefill-below auto. Both workers say that a step takes a millisecond and each token of a
+// prompt as long again.
+class LocalPrefillByCostTest : public LocalPrefillTest {
+ protected:
+  void StartByCost() {
+    Start(std::nullopt, 0);
+    for (FakeWorker* const worker : {decode_[0].get(), prefill_[0].get()}) {
+      worker->SetLoad([](worker::v1::WorkerLoad* load) {
+        load->set_step_seconds(0.001);
+        load->set_prompt_token_seconds(0.001);
+        load->set_step_prompt_tokens(512);
+      });
+    }
+  }
+  bool SplitsNow() {
+    return !Generate(Request("as long as this", 3)).final->prefill_worker().empty();
+  }
+  double Decided(const std::string& decision, const std::string& reason) {
+    return Metric("baton_pd_reason_total{decision=\"" + decision + "\",reason=\"" + reason + "\"");
+  }
+};
+
+TEST_F(LocalPrefillByCostTest, SplitsUntilHandoffsWereSeen) {
+  StartByCost();
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(SplitsNow()) << i;
+  EXPECT_EQ(Decided("split", "unknown"), 8);
+  // Now it is known that a hand-off takes some time, and nobody is at the decode worker.
+  EXPECT_TRUE(Eventually([&] { return !SplitsNow(); }));
+  EXPECT_GE(Metric("baton_pd_reason_total{decision=\"local\""), 1);
+  EXPECT_EQ(Decided("local", "length") + Decided("local", "no_prefill"), 0);
+}
+
+TEST_F(LocalPrefillByCostTest, BusyPrefillWorkerMakesPromptsGoLocalAndAnIdleOneSplitsThem) {
+  StartByCost();
+  for (int i = 0; i < 8; ++i) EXPECT_TRUE(SplitsNow()) << i;
+  decode_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_running(500); });
+  EXPECT_TRUE(Eventually([&] { return SplitsNow(); }));
+  EXPECT_GE(Decided("split", "others"), 1);
+  prefill_[0]->SetLoad(
+      [](worker::v1::WorkerLoad* load) { load->set_queued_prompt_tokens(100'000); });
+  EXPECT_TRUE(Eventually([&] { return !SplitsNow(); }));
+  EXPECT_GE(Decided("local", "wait"), 1);
+  prefill_[0]->SetLoad([](worker::v1::WorkerLoad* load) { load->set_queued_prompt_tokens(0); });
+  EXPECT_TRUE(Eventually([&] { return SplitsNow(); }));
+}
+
+TEST_F(LocalPrefillByCostTest, WorkersThatTellNoTimesAreSplitBetween) {
+  Start(std::nullopt, 0);
+  for (int i = 0; i < 12; ++i) EXPECT_TRUE(SplitsNow()) << i;
+  EXPECT_EQ(Decided("split", "unknown"), 12);
 }
 
 }  // namespace

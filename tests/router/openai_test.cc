@@ -178,7 +178,7 @@ TEST_F(OpenAiTest, RefusalsHaveTheirStatusAndTheFieldsName) {
   body["model"] = "other";
   EXPECT_EQ(refused(body), "404 \"model\"");
   body = Completion("hello", 1);
-  body["n"] = 2;
+  body["n"] = 0;
   EXPECT_EQ(refused(body), "400 \"n\"");
   EXPECT_EQ(Metric("baton_request_failure_total{finished_reason=\"rejected\""), 6);
 }

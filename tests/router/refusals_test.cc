@@ -43,7 +43,9 @@ constexpr RefusalCase kSampling[] = {
     {"repetition_penalty: 0", kInvalid, "INVALID_SAMPLING", "repetition_penalty"},
     {"presence_penalty: inf", kInvalid, "INVALID_SAMPLING", "presence_penalty"},
     {"logit_bias { key: 320 value: 1 }", kInvalid, "INVALID_TOKEN_ID", "logit_bias"},
-    {"n: 2", kUnimplemented, "UNSUPPORTED_FIELD", "n"},
+    {"n: 0", kInvalid, "INVALID_SAMPLING", "n"},
+    {"n: 65", kInvalid, "LIMIT_EXCEEDED", "n"},
+    {"n: 3 best_of: 2", kInvalid, "CONFLICTING_OPTIONS", "best_of"},
     {"beam_width: 4", kUnimplemented, "UNSUPPORTED_FIELD", "beam_width"},
 };
 constexpr RefusalCase kStops[] = {
@@ -66,15 +68,20 @@ constexpr RefusalCase kStops[] = {
 };
 constexpr RefusalCase kOthers[] = {
     {"output { logprobs: 21 }", kInvalid, "INVALID_SAMPLING", "output.logprobs"},
-    {"output { prompt_logprobs: true }", kUnimplemented, "UNSUPPORTED_FIELD",
-     "output.prompt_logprobs"},
+    {"output { echo: true } sampling { n: 2 }", kInvalid, "CONFLICTING_OPTIONS", "output.echo"},
     {"request_id: 'two\\nlines'", kInvalid, "INVALID_TEXT", "request_id"},
     {"tag: 'two\\nlines'", kInvalid, "INVALID_TEXT", "tag"},
     {"preset: 'poetry'", kInvalid, "INVALID_SAMPLING", "preset"},
     {"priority: 1", kUnimplemented, "UNSUPPORTED_FIELD", "priority"},
-    {"guided_json: '{}'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_json"},
-    {"guided_regex: 'a'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_regex"},
-    {"guided_grammar: 'a'", kUnimplemented, "UNSUPPORTED_FIELD", "guided_grammar"},
+    {"guided_json: '{'", kInvalid, "INVALID_GUIDE", "guided_json"},
+    {"guided_json: '{\"type\":\"nope\"}'", kInvalid, "INVALID_GUIDE", "guided_json"},
+    {"guided_regex: '('", kInvalid, "INVALID_GUIDE", "guided_regex"},
+    {"guided_grammar: 'a'", kInvalid, "INVALID_GUIDE", "guided_grammar"},
+    {"guided_choice: 'a' guided_choice: ''", kInvalid, "INVALID_GUIDE", "guided_choice"},
+    {"guided_json: '{}' guided_regex: 'a'", kInvalid, "CONFLICTING_OPTIONS", "guided_regex"},
+    {"json_object: true guided_choice: 'a'", kInvalid, "CONFLICTING_OPTIONS", "json_object"},
+    {"json_object: true stop { eos_policy: EOS_POLICY_IGNORE_MASK }", kInvalid,
+     "CONFLICTING_OPTIONS", "json_object"},
 };
 
 v1::StopParams* Stop(v1::GenerateRequest* request) {

@@ -115,6 +115,7 @@ Answer ReadAnswer(grpc::ClientReader<v1::GenerateResponse>* reader) {
     answer.messages.push_back(message);
     if (message.has_started()) answer.started = message.started();
     if (message.has_final()) answer.final = message.final();
+    if (message.has_prompt()) answer.prompt.MergeFrom(message.prompt());
     if (!message.has_delta()) continue;
     answer.text += message.delta().text();
     for (const int32_t id : message.delta().token_ids()) answer.ids.push_back(id);

@@ -29,6 +29,7 @@ constexpr int32_t kContext = 512;
 struct Answer {
   std::vector<v1::GenerateResponse> messages;
   v1::Started started;
+  v1::Prompt prompt;  // all pieces
   std::string text;
   std::vector<int32_t> ids;
   std::vector<v1::EosStep> eos_steps;

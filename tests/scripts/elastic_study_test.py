@@ -13,10 +13,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import elastic_study  # noqa: E402
 
-# 90 % of the requests keep the SLO where workers are elastic, else 60 %.
+# 90 % of the requests keep the SLO where workers are elastic, 75 % where a split is by cost, else 60 %.
 FAKE_BATON = """#!/bin/sh
 share=0.6
-case "$*" in *--elastic*) share=0.9;; esac
+case "$*" in *--elastic*) share=0.9;; *"below auto"*) share=0.75;; esac
 printf '{"policies": [{"runs": [{"goodput_share": %s, "role_changes": 4,' "$share"
 printf '"ttft_ms": {"mean": 20}, "e2e_ms": {"mean": 300}}]}]}'
 """
@@ -45,8 +45,8 @@ class ElasticStudyTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = [line for line in done.stdout.splitlines() if line.startswith("| ttft")]
         self.assertEqual(len(rows), 6)
-        self.assertIn("| 60.0 ± 0.0 | 90.0 ± 0.0 | 50 ± 0 | 4 ± 0 |", rows[0])
-        self.assertEqual(len(json.loads(out.read_text())), 6 * 6 * 2)
+        self.assertIn("| 60.0 ± 0.0 | 3 + 3 | 75.0 ± 0.0 | 90.0 ± 0.0 | 50 ± 0 | 20 ± 0 | 4 ± 0 |", rows[0])
+        self.assertEqual(len(json.loads(out.read_text())), 6 * 9 * 2)
 
     def test_says_what_is_missing_and_where(self):
         (self.folder / "code.csv").write_text("a,b\n1,2\n")

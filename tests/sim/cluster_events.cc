@@ -54,9 +54,26 @@ void ClusterSim::Handle(Track* track, const BlocksProven& proven) {
   }
 }
 
+void ClusterSim::Handle(Track* track, const ScoresEvent& scores) {
+  Request& request = requests_[track->request];
+  if (!IsCurrent(*track)) return;
+  if (scores.first_index != request.score_from()) Broken("scores out of order");
+  for (const TokenScore& score : scores.scores) {
+    const auto at = static_cast<size_t>(request.scored++);
+    if (at >= request.spec.prompt.size()) return Broken("a score behind the prompt");
+    const uint64_t history =
+        FakeHistoryHash(track->worker->kv().layout(), std::span(request.spec.prompt).first(at));
+    if (score.logprob != FakeScore(history, request.spec.prompt[at], 0).logprob) {
+      Broken("another score");
+    }
+    ++coverage_.scores;
+  }
+}
+
 void ClusterSim::Handle(Track* track, const TokenEvent& token) {
   Request& request = requests_[track->request];
   if (!IsCurrent(*track)) return;  // of an attempt that the router has left
+  if (request.score_from()) Broken("a token before the scores of the prompt");
   Accept(&request, token.token, token.index);
   if (track->side == Side::kPrefill) request.first = token.token;
 }
@@ -166,6 +183,7 @@ void ClusterSim::Collect(Coverage* coverage) const {
   coverage->ended_at_first_token += coverage_.ended_at_first_token;
   coverage->late_returns += coverage_.late_returns;
   coverage->late_commits += coverage_.late_commits;
+  coverage->scores += coverage_.scores;
   for (const auto* workers : {&decoders_, &prefillers_}) {
     for (const auto& worker : *workers) {
       const SchedulerFigures figures = worker->scheduler().figures();
@@ -175,6 +193,8 @@ void ClusterSim::Collect(Coverage* coverage) const {
       coverage->chunks += figures.prefill_chunks;
       coverage->prefix_hits += figures.prefix_hits;
       coverage->steps += worker->steps();
+      coverage->ids_accepted += figures.ids_accepted;
+      coverage->ids_rejected += figures.ids_proposed - figures.ids_accepted;
       coverage->rows_ahead += figures.rows_ahead;
       coverage->rows_discarded += figures.rows_discarded;
       coverage->held_back += worker->held_back();

@@ -164,6 +164,7 @@ void ClusterSim::OpenAttempt(size_t index) {
   spec.kind = dice_.Chance(35) ? SequenceKind::kLocal : SequenceKind::kReserved;
   spec.generated = request.accepted;
   spec.natural_end_step = request.natural_end;
+  spec.score_from = request.score_from();
   // An open request that filled its context with the prefill worker's token, and then lost its
   // reservation, has come to its end: the router learns so from the refusal.
   if (!CheckSpec(spec, decoders_[0]->limits()).ok())
@@ -183,6 +184,7 @@ void ClusterSim::OpenPrefill(Request* request) {
   spec.kind = SequenceKind::kPrefill;
   spec.generated = request->accepted;
   spec.natural_end_step = request->natural_end;
+  spec.score_from = request->score_from();
   const auto last = static_cast<int32_t>(prefillers_.size()) - 1;
   SimWorker* const worker = prefillers_[static_cast<size_t>(dice_.Int(0, last))].get();
   const auto index = static_cast<size_t>(request - requests_.data());

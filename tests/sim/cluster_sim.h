@@ -19,6 +19,8 @@ struct Coverage {
   uint64_t finished = 0, cancelled = 0, deadlines = 0, refused = 0, attempts = 0, resumed = 0;
   uint64_t imported = 0, ended_at_first_token = 0, late_returns = 0, late_commits = 0;
   uint64_t preemptions = 0, displaced = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
+  uint64_t ids_accepted = 0, ids_rejected = 0;
+  uint64_t scores = 0;
   // These happen only with two steps in flight.
   uint64_t rows_ahead = 0, rows_discarded = 0, held_back = 0, ended_behind_two = 0;
 };
@@ -44,7 +46,14 @@ class ClusterSim {
     int32_t starts_at_tick = 0;
     std::vector<TokenId> accepted;
     std::optional<int32_t> natural_end;
+    int32_t scored = 1;  // the next token of the prompt to be scored, if any is to be
     bool done = false;
+
+    // One of eight has its prompt scored; a new attempt goes on where the last one ended.
+    std::optional<int32_t> score_from() const {
+      const bool wants = spec.sampling.seed % 8 == 0;
+      return wants && scored < std::ssize(spec.prompt) ? std::optional(scored) : std::nullopt;
+    }
     int32_t attempt = 0;
     // The streams of the current attempt; empty while they are not open.
     std::optional<size_t> decode, prefill;  // into tracks_
@@ -84,6 +93,7 @@ class ClusterSim {
   void Handle(Track* track, const RefusedEvent& refused);
   void Handle(Track* track, const StateEvent& state);
   void Handle(Track* track, const BlocksProven& proven);
+  void Handle(Track* track, const ScoresEvent& scores);
   void Handle(Track* track, const TokenEvent& token);
   void Handle(Track* track, const FinishedEvent& finished);
   void Handle(Track* track, const RevokedEvent& revoked);

@@ -144,6 +144,7 @@ struct Stream {
     lease_out = true;
     for (const LeasedBlock& block : event.blocks) ready[block.ordinal] = block.bytes;
   }
+  void Take(ScoresEvent&) {}
   void Take(TokenEvent& event) { tokens.push_back(std::move(event.token)); }
   void Take(FinishedEvent& event) {
     over = true;

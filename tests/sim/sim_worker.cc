@@ -52,6 +52,10 @@ WorkerOptions RandomWorker(Dice* dice) {
   if (dice->Chance(30)) scheduler.prefill_batch_wait = std::chrono::milliseconds(dice->Int(1, 50));
   scheduler.max_steps_in_flight = dice->Int(1, 2);
   options.lazy_device = dice->Chance(50);
+  if (dice->Chance(50)) {
+    scheduler.proposals = {.most = dice->Int(1, 6), .batch = dice->Int(2, 20)};
+    scheduler.max_draws = scheduler.max_num_seqs + dice->Int(0, 20);
+  }
   scheduler.eos_ids = {2, 3};
   scheduler.limits = {.max_model_len = dice->Int(20, 120),
                       .pool_tokens = options.num_blocks * scheduler.block_size,
@@ -61,6 +65,7 @@ WorkerOptions RandomWorker(Dice* dice) {
 
 SimWorker::SimWorker(const WorkerOptions& options, const FakeModelOptions& model)
     : options_(options),
+      model_(model),
       arena_(options.num_blocks, options.scheduler.block_size),
       kv_(arena_.kv()),
       pool_(options.num_blocks),
@@ -87,6 +92,7 @@ std::string SimWorker::BeginStep(base::Instant now) {
   const std::optional<SequenceId> oldest =
       first ? std::optional<SequenceId>(first->id) : std::nullopt;
   TakeEvents().swap(events_);
+  Propose();
   StepPlan plan = scheduler_.Plan(now);
   scheduler_.Visit([&](const LiveSequence& sequence) { held_back_ += sequence.held_back ? 1 : 0; });
   if (std::string broken = CheckVictims(oldest); !broken.empty()) return broken;
@@ -99,6 +105,31 @@ std::string SimWorker::BeginStep(base::Instant now) {
   }
   if (std::string broken = CheckInFlight(); !broken.empty()) return broken;
   return CheckBlocks();
+}
+
+std::vector<TokenId> SimWorker::Guess(const LiveSequence& sequence, int32_t count) const {
+  std::vector<TokenId> history = sequence.tokens;
+  for (int32_t i = 0; i < count; ++i) {
+    const kernels::SampleRow row =
+        MakeSampleRow(sequence.spec.sampling, sequence.stop, history, sequence.prompt_tokens());
+    const uint64_t hash = FakeHistoryHash(arena_.kv().layout, history);
+    const TokenId next = FakeDraw(model_, hash, row).token;
+    const bool wrong = (hash + steps_) % 5 == 0;
+    history.push_back(wrong ? (next + 1) % kVocab : next);
+  }
+  return {history.end() - count, history.end()};
+}
+
+void SimWorker::Propose() {
+  std::vector<TokenId> ids;
+  scheduler_.Propose([&](const ProposalRequest& asked) {
+    ids.clear();
+    scheduler_.Visit([&](const LiveSequence& sequence) {
+      const bool silent = (steps_ + asked.sequence.value()) % 7 == 0;
+      if (sequence.id == asked.sequence && !silent) ids = Guess(sequence, asked.most);
+    });
+    return std::span<const TokenId>(ids);
+  });
 }
 
 // Does as the engine does: a new step goes on its way before the one in front of it is waited for.
@@ -172,6 +203,9 @@ std::string SimWorker::CheckPlan(const StepPlan& plan) const {
     return "the prefill budget is broken";
   }
   if (plan.rows.size() > static_cast<size_t>(options.max_num_seqs)) return "too many rows";
+  if (plan.num_samples > std::max(options.max_num_seqs, options.max_draws)) {
+    return "too many draws";
+  }
   return "";
 }
 

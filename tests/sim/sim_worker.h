@@ -70,6 +70,9 @@ class SimWorker {
 
  private:
   std::optional<EndEstimate> Foretell(uint64_t salt) const;
+  // Proposes what comes next, with a wrong id now and then.
+  void Propose();
+  std::vector<TokenId> Guess(const LiveSequence& sequence, int32_t count) const;
   std::string CheckInFlight() const;
   std::string CheckPlan(const StepPlan& plan) const;
   std::string CheckVictims(std::optional<SequenceId> oldest);
@@ -77,6 +80,7 @@ class SimWorker {
   std::string CheckProgress(const StepPlan& plan, base::Instant now) const;
 
   const WorkerOptions options_;
+  const FakeModelOptions model_;
   FakeArena arena_;
   KvCache kv_;
   BlockPool pool_;

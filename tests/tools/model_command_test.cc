@@ -98,6 +98,48 @@ TEST_F(ModelCommand, MakeRandomWritesAModelThatInspects) {
   EXPECT_THAT(RunTool({"model", "inspect", folder_}).out, Not(HasSubstr("missing")));
 }
 
+TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  const std::string out = scratch_ / "w4";
+  const ToolRun made =
+      RunTool({"model", "quantize", folder_, out, "--scheme", "w4", "--group", "64"});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  EXPECT_THAT(made.out, HasSubstr("model.layers.1.mlp.up_proj.weight"));
+  const ToolRun run = RunTool({"model", "inspect", out, "--json", "--original", folder_});
+  ASSERT_EQ(run.exit, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  // Seven projections of each of two layers; embeddings, output projection and five norms are left.
+  EXPECT_EQ(json["stored"]["w4g64"]["weights"], 14);
+  EXPECT_EQ(json["stored"]["BF16"]["weights"], 7);
+  EXPECT_LT(json["weight_bytes"]["w4g64"], json["weight_bytes"]["bfloat16"]);
+  EXPECT_EQ(json["relative_errors"].size(), 14u);
+  const double error = json["relative_errors"]["model.layers.1.mlp.up_proj.weight"];
+  EXPECT_GT(error, 0.03);
+  EXPECT_LT(error, 0.12);
+  EXPECT_THAT(RunTool({"model", "inspect", out}).out, HasSubstr("stored as w4g64"));
+
+  const ToolRun worse = RunTool({"model", "quantize", folder_, scratch_ / "rtn", "--group", "64",
+                                 "--method", "nearest", "--scheme", "w4"});
+  ASSERT_EQ(worse.exit, 0) << worse.err;
+  const auto again = nlohmann::json::parse(
+      RunTool({"model", "inspect", scratch_ / "rtn", "--json", "--original", folder_}).out);
+  EXPECT_GT(again["relative_errors"]["model.layers.1.mlp.up_proj.weight"].get<double>(), error);
+}
+
+TEST_F(ModelCommand, QuantizeRefusesWhatItCannotDo) {
+  EXPECT_EQ(RunTool({"model", "quantize", folder_}).exit, 2);
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  EXPECT_EQ(RunTool({"model", "quantize", folder_, scratch_ / "x", "--scheme", "w2"}).exit, 2);
+  EXPECT_EQ(RunTool({"model", "quantize", folder_, scratch_ / "x", "--group", "48"}).exit, 2);
+  const ToolRun wide = RunTool({"model", "quantize", folder_, scratch_ / "x", "--group", "128"});
+  EXPECT_EQ(wide.exit, 3);
+  EXPECT_THAT(wide.err, HasSubstr("64 columns"));
+  const ToolRun there = RunTool({"model", "quantize", folder_, folder_, "--group", "32"});
+  EXPECT_EQ(there.exit, 3);
+  EXPECT_THAT(there.err, HasSubstr("is there already"));
+  EXPECT_EQ(RunTool({"model", "inspect", folder_, "--original", folder_}).exit, 2);
+}
+
 TEST_F(ModelCommand, MakeRandomRefusesBadShapesAndFullFolders) {
   EXPECT_EQ(RunTool({"model", "make-random"}).exit, 2);
   EXPECT_EQ(RunTool({"model", "make-random", folder_, "--arch", "gpt2"}).exit, 2);

@@ -54,6 +54,28 @@ TEST(OutcomeAsJson, HasTheDocumentedKeysInOrder) {
   EXPECT_TRUE(json["logprobs"].empty());
 }
 
+TEST(OutcomeAsJson, SeveralAnswersStandInAList) {
+  Outcome outcome = Good();
+  outcome.final.set_seed(11);
+  outcome.further.resize(1);
+  outcome.further[0].text = "other";
+  outcome.further[0].final = outcome.final;
+  outcome.further[0].final.set_index(1);
+  outcome.further[0].final.set_seed(12);
+  outcome.further[0].final.set_score(-0.5);
+  outcome.further[0].final.mutable_total_usage()->set_completion_tokens(9);
+  const Json json = Json::parse(OutcomeAsJson(outcome));
+  EXPECT_EQ(KeysOf(json), (std::vector<std::string>{"request_id", "usage", "answers"}));
+  EXPECT_EQ(json["usage"]["completion_tokens"], 9);
+  ASSERT_EQ(json["answers"].size(), 2U);
+  EXPECT_EQ(json["answers"][0]["text"], "a \"b\"\n");
+  EXPECT_EQ(json["answers"][0]["seed"], 11);
+  EXPECT_FALSE(json["answers"][0].contains("score"));
+  EXPECT_EQ(json["answers"][1]["index"], 1);
+  EXPECT_EQ(json["answers"][1]["text"], "other");
+  EXPECT_EQ(json["answers"][1]["score"], -0.5);
+}
+
 TEST(OutcomeAsJson, ShowsWhatWasAskedFor) {
   Outcome outcome = Good();
   outcome.logprobs.resize(2);

@@ -62,6 +62,15 @@ TEST(ParsePromptLine, TakesEveryOption) {
   EXPECT_TRUE(spec.eos().predict());
 }
 
+TEST(ParsePromptLine, TakesGuides) {
+  EXPECT_EQ(Parse(R"({"prompt": "x", "guided_json": "{}"})").spec.guided_json(), "{}");
+  EXPECT_EQ(Parse(R"({"prompt": "x", "guided_regex": "a+"})").spec.guided_regex(), "a+");
+  EXPECT_EQ(Parse(R"({"prompt": "x", "guided_grammar": "g"})").spec.guided_grammar(), "g");
+  EXPECT_THAT(Parse(R"({"prompt": "x", "guided_choice": ["b", "a"]})").spec.guided_choice(),
+              ElementsAre("b", "a"));
+  EXPECT_TRUE(Parse(R"({"prompt": "x", "json_object": true})").spec.json_object());
+}
+
 TEST(ParsePromptLine, WhatTheLineLeavesOutComesFromTheFlags) {
   PromptDefaults defaults;
   defaults.spec.mutable_stop()->set_max_tokens(9);

@@ -144,6 +144,8 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
                        "fp8",
                        "--load-cache",
                        "a dir",
+                       "--speculative",
+                       "ngram",
                        "--probe",
                        "p.json"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
@@ -161,6 +163,7 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.engine.tensor_parallel_size, 4);
   EXPECT_EQ(worker.engine.quantization, QuantizationFlag::kFp8);
   EXPECT_EQ(worker.engine.load_cache, "a dir");
+  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNgram);
   EXPECT_EQ(worker.engine.probe, "p.json");
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);

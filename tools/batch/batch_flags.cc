@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::string_view kOwn = "Own workers";
 constexpr int32_t kMaxConcurrency = 16'384;
-constexpr std::array<std::string_view, 7> kServeGroups = {
-    kOwn, "Batching", "KV cache", "Device", "Ends", "Prediction", "Handoff"};
+constexpr std::array<std::string_view, 8> kServeGroups = {
+    kOwn, "Batching", "KV cache", "Device", "Ends", "Speculation", "Prediction", "Handoff"};
 
 Flag Positional(std::string name, std::string* target, std::string shown, std::string help,
                 bool required) {

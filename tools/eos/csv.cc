@@ -19,7 +19,7 @@ namespace baton {
 namespace {
 
 constexpr size_t kWriteBytes = size_t{1} << 20;
-constexpr size_t kColumns = 19;
+constexpr size_t kColumns = 20;
 
 // Spreadsheets compute what begins so, and a client chose the id of its request.
 bool LooksLikeAFormula(std::string_view text) {

@@ -33,7 +33,7 @@ void LogStats::EndLog() {
 
 void LogStats::Take(const EosLogRow& row) {
   ++rows_;
-  auto [place, is_new] = open_.try_emplace(row.request_id);
+  auto [place, is_new] = open_.try_emplace({row.request_id, row.index});
   Request& request = place->second;
   // The id of a request that never ended may be used again after a restart of the router.
   if (!is_new && row.step <= request.step) request = {};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -61,7 +62,8 @@ class LogStats final {
   };
   void Finish(const EosLogRow& row, const Request& request);
 
-  absl::flat_hash_map<std::string, Request> open_;  // of the log that is read
+  // Of the log that is read, by request id and index: each of several answers counts by itself.
+  absl::flat_hash_map<std::pair<std::string, int32_t>, Request> open_;
   int64_t logs_ = 0;
   int64_t rows_ = 0;
   int64_t unreadable_ = 0;

@@ -124,7 +124,7 @@ std::string RowCheck::CheckOrder(const Request& before, const EosLogRow& row) {
 
 std::string RowCheck::Take(const EosLogRow& row) {
   std::string problem = CheckRow(row);
-  auto [place, is_new] = open_.try_emplace(row.request_id);
+  auto [place, is_new] = open_.try_emplace({row.request_id, row.index});
   Request& request = place->second;
   if (!is_new && row.step == 1 && row.timestamp != request.began) {
     ++abandoned_;

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "absl/container/flat_hash_map.h"
 #include "common/eos/eos_row_reader.h"
@@ -12,7 +13,8 @@ namespace baton {
 
 // Checks what a schema cannot say of the rows of one log: that the figures of a row fit each other,
 // and that the rows of a request are steps 1 to n, each once and in order, of which only the last
-// one carries the end. Keeps a few numbers of each request that has not ended.
+// one carries the end. Each of several answers to a request is one for itself here. Keeps a few
+// numbers of each request that has not ended.
 //
 // An id may be used again after its request has ended; where it has not, as with a router that was
 // killed, a row of step 1 begins another request. In a log whose first parts are not there, a
@@ -45,7 +47,7 @@ class RowCheck final {
   static std::string CheckOrder(const Request& before, const EosLogRow& row);
 
   const bool begins_in_the_middle_;
-  absl::flat_hash_map<std::string, Request> open_;  // by request id
+  absl::flat_hash_map<std::pair<std::string, int32_t>, Request> open_;  // by request id and index
   int64_t begun_before_ = 0;
   int64_t requests_ = 0;
   int64_t abandoned_ = 0;  // open ones whose id was used again

@@ -163,8 +163,11 @@ std::string TailHead() {
 
 std::string TailLine(const EosLogRow& row) {
   const std::string probability = row.eos_prob ? absl::StrFormat("%.3g", *row.eos_prob) : "-";
-  std::string line = absl::StrFormat("%-20s%7d%9d%11s  %-12s%8s", Shown(row.request_id), row.step,
-                                     row.token, probability, Bar(row.eos_prob.value_or(0)),
+  // Of several answers, the further ones say which they are.
+  const std::string name =
+      row.index == 0 ? row.request_id : absl::StrCat(row.request_id, "#", row.index);
+  std::string line = absl::StrFormat("%-20s%7d%9d%11s  %-12s%8s", Shown(name), row.step, row.token,
+                                     probability, Bar(row.eos_prob.value_or(0)),
                                      row.eos_rank ? absl::StrCat(*row.eos_rank) : "-");
   if (row.is_finished) {
     absl::StrAppend(&line, "  ", std::string(FinishReasonName(row.finish_reason)));

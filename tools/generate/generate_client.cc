@@ -25,14 +25,21 @@ double MillisecondsSince(Clock::time_point begin) {
   return base::Milliseconds(Clock::now() - begin);
 }
 
-void Append(const v1::Delta& delta, Outcome* outcome) {
-  outcome->text += delta.text();
-  outcome->token_ids.insert(outcome->token_ids.end(), delta.token_ids().begin(),
-                            delta.token_ids().end());
-  outcome->logprobs.insert(outcome->logprobs.end(), delta.logprobs().begin(),
-                           delta.logprobs().end());
-  outcome->eos_steps.insert(outcome->eos_steps.end(), delta.eos_steps().begin(),
-                            delta.eos_steps().end());
+// The place of the answer of that index.
+OutcomeAnswer* AnswerAt(int32_t index, Outcome* outcome) {
+  if (index <= 0) return outcome;
+  const auto place = static_cast<size_t>(index);
+  if (outcome->further.size() < place) outcome->further.resize(place);
+  return &outcome->further[place - 1];
+}
+
+void Append(const v1::Delta& delta, OutcomeAnswer* answer) {
+  answer->text += delta.text();
+  answer->token_ids.insert(answer->token_ids.end(), delta.token_ids().begin(),
+                           delta.token_ids().end());
+  answer->logprobs.insert(answer->logprobs.end(), delta.logprobs().begin(), delta.logprobs().end());
+  answer->eos_steps.insert(answer->eos_steps.end(), delta.eos_steps().begin(),
+                           delta.eos_steps().end());
 }
 
 // Reads the stream to its end. Generate and ChatGenerate answer with the same events.
@@ -41,6 +48,7 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
              const GenerateClient::OnDelta& on_delta, const std::function<void()>& on_first,
              Outcome* outcome) {
   Response response;
+  bool begun = false;
   bool finished = false;
   while (reader->Read(&response)) {
     if (response.has_started()) {
@@ -49,16 +57,19 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
       if (outcome->sampling) *outcome->sampling = response.started().sampling();
     }
     if (response.has_delta()) {
-      if (outcome->token_ids.empty()) {
+      if (!std::exchange(begun, true)) {
         outcome->ttft_ms = MillisecondsSince(begin);
         on_first();
       }
-      Append(response.delta(), outcome);
+      Append(response.delta(), AnswerAt(response.delta().index(), outcome));
       if (on_delta) on_delta(response.delta());
     }
-    if (response.has_prediction()) outcome->predictions.push_back(response.prediction());
+    if (response.has_prediction()) {
+      AnswerAt(response.prediction().index(), outcome)
+          ->predictions.push_back(response.prediction());
+    }
     if (response.has_final()) {
-      outcome->final = response.final();
+      AnswerAt(response.final().index(), outcome)->final = response.final();
       finished = true;
     }
   }
@@ -73,6 +84,12 @@ void ReadAll(grpc::ClientReader<Response>* reader, Clock::time_point begin,
 }
 
 }  // namespace
+
+std::vector<const OutcomeAnswer*> Outcome::answers() const {
+  std::vector<const OutcomeAnswer*> answers = {this};
+  for (const OutcomeAnswer& answer : further) answers.push_back(&answer);
+  return answers;
+}
 
 absl::StatusOr<std::unique_ptr<GenerateClient>> GenerateClient::Connect(const ClientFlags& flags,
                                                                         WaitRules wait) {

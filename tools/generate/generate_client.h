@@ -18,22 +18,32 @@
 
 namespace baton {
 
-// What came of one request.
-struct Outcome {
+// One answer of a request.
+struct OutcomeAnswer {
+  std::string text;
+  std::vector<int32_t> token_ids;
+  std::vector<baton::v1::TokenLogprobs> logprobs;
+  std::vector<baton::v1::EosStep> eos_steps;
+  std::vector<baton::v1::EndPrediction> predictions;
+  baton::v1::Final final;
+};
+
+// What came of one request. Its own answer is the first.
+struct Outcome : OutcomeAnswer {
   absl::Status status;     // when it is an error, the rest is what came before it
   bool started = false;    // the server took the request
   std::string request_id;  // "" when it failed before the server named it
   // How tokens are drawn; absent unless a preset was asked for.
   std::optional<baton::v1::SamplingParams> sampling;
-  std::string text;
-  std::vector<int32_t> token_ids;
-  std::vector<baton::v1::TokenLogprobs> logprobs;
-  std::vector<baton::v1::EosStep> eos_steps;
-  bool predict = false;  // it was asked for predictions
-  std::vector<baton::v1::EndPrediction> predictions;
-  baton::v1::Final final;
-  double ttft_ms = 0;  // as this client saw it
+  bool predict = false;                // it was asked for predictions
+  std::vector<OutcomeAnswer> further;  // the answers of index 1 and up, in their order
+  double ttft_ms = 0;                  // as this client saw it
   double total_ms = 0;
+
+  // Whether several answers were drawn, though perhaps only the best of them given.
+  bool several() const { return final.has_seed(); }
+  // All that were given, in the order of their index.
+  std::vector<const OutcomeAnswer*> answers() const;
 };
 
 // When a request that has no token yet says what it waits for, and where.

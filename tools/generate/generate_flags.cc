@@ -92,6 +92,10 @@ void BindGenerate(FlagSet* set, GenerateFlags* flags) {
   set->Add(With(IntFlag("concurrency", &flags->concurrency, {.min = 1, .max = 4096}), group,
                 "requests under way at once"));
   BindRequest(set, &flags->request);
+  set->Add(With(OptionalIntFlag("n", &flags->request.n, kAnyInt), "Sampling",
+                "answers to each prompt, each drawn by itself"));
+  set->Add(With(OptionalIntFlag("best-of", &flags->request.best_of, kAnyInt), "Sampling",
+                "draw this many answers and show the best --n of them, by their mean logprob"));
   BindClient(set, &flags->client);
   set->Add(Common(With(SwitchFlag("json", &flags->json), "Output",
                        "one JSON line per request, in the order of the prompts")));
@@ -117,6 +121,8 @@ baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   if (flags.frequency_penalty) sampling->set_frequency_penalty(*flags.frequency_penalty);
   if (flags.no_repeat_ngram_size) sampling->set_no_repeat_ngram_size(*flags.no_repeat_ngram_size);
   if (flags.seed) sampling->set_seed(*flags.seed);
+  if (flags.n) sampling->set_n(*flags.n);
+  if (flags.best_of) sampling->set_best_of(*flags.best_of);
   auto* stop = spec.mutable_stop();
   if (flags.max_tokens) stop->set_max_tokens(*flags.max_tokens);
   if (flags.min_tokens) stop->set_min_tokens(*flags.min_tokens);

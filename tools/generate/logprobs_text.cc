@@ -18,7 +18,7 @@ std::string Quoted(const Entry& entry) {
 
 }  // namespace
 
-std::string LogprobsText(const Outcome& outcome) {
+std::string LogprobsText(const OutcomeAnswer& outcome) {
   if (outcome.logprobs.empty()) return "";
   std::string text = "  logprobs: of each token, and of the most likely ones in its place\n";
   for (const v1::TokenLogprobs& token : outcome.logprobs) {

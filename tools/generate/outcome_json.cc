@@ -39,16 +39,16 @@ OrderedJson TokenOf(const OrderedJson& id, const Entry& entry) {
   return token;
 }
 
-OrderedJson LogprobsOf(const Outcome& outcome) {
+OrderedJson LogprobsOf(const OutcomeAnswer& answer) {
   OrderedJson list = OrderedJson::array();
-  for (size_t i = 0; i < outcome.logprobs.size(); ++i) {
-    const v1::TokenLogprobs& logprobs = outcome.logprobs[i];
+  for (size_t i = 0; i < answer.logprobs.size(); ++i) {
+    const v1::TokenLogprobs& logprobs = answer.logprobs[i];
     OrderedJson top = OrderedJson::array();
     for (const v1::TokenLogprob& entry : logprobs.top()) {
       top.push_back(TokenOf(entry.token_id(), entry));
     }
     const OrderedJson id =
-        i < outcome.token_ids.size() ? OrderedJson(outcome.token_ids[i]) : OrderedJson();
+        i < answer.token_ids.size() ? OrderedJson(answer.token_ids[i]) : OrderedJson();
     OrderedJson token = TokenOf(id, logprobs);
     token["top"] = std::move(top);
     list.push_back(std::move(token));
@@ -56,36 +56,56 @@ OrderedJson LogprobsOf(const Outcome& outcome) {
   return list;
 }
 
-OrderedJson EosOf(const Outcome& outcome) {
+OrderedJson EosOf(const OutcomeAnswer& answer) {
   OrderedJson list = OrderedJson::array();
-  for (const v1::EosStep& step : outcome.eos_steps) list.push_back(EosStepJson(step));
+  for (const v1::EosStep& step : answer.eos_steps) list.push_back(EosStepJson(step));
   return list;
 }
 
-OrderedJson PredictionsOf(const Outcome& outcome) {
+OrderedJson PredictionsOf(const OutcomeAnswer& answer) {
   OrderedJson list = OrderedJson::array();
-  for (const v1::EndPrediction& prediction : outcome.predictions) {
+  for (const v1::EndPrediction& prediction : answer.predictions) {
     list.push_back(EndPredictionJson(prediction));
   }
   return list;
 }
 
-OrderedJson AnswerOf(const Outcome& outcome) {
-  const v1::Final& final = outcome.final;
-  OrderedJson answer = {{"request_id", outcome.request_id},
-                        {"text", outcome.text},
-                        {"token_ids", outcome.token_ids},
+// What the line of a request has of each answer.
+OrderedJson BodyOf(const Outcome& outcome, const OutcomeAnswer& one) {
+  const v1::Final& final = one.final;
+  OrderedJson answer = {{"text", one.text},
+                        {"token_ids", one.token_ids},
                         {"finish_reason", FinishReasonText(final.finish_reason())},
                         {"stop_cause", StopCauseText(final.stop_cause())},
                         {"stop_match", StopMatchJson(final)},
                         {"usage", UsageOf(final.usage())},
                         {"timings_ms", TimingsJson(final.timings())},
-                        {"logprobs", LogprobsOf(outcome)},
-                        {"eos", EosOf(outcome)},
+                        {"logprobs", LogprobsOf(one)},
+                        {"eos", EosOf(one)},
                         {"attempts", final.attempts()},
                         {"workers", WorkersJson(final)}};
+  if (outcome.predict) answer["predictions"] = PredictionsOf(one);
+  return answer;
+}
+
+// Of several answers: what the request took, and each of them with its index and seed.
+OrderedJson AnswersOf(const Outcome& outcome) {
+  OrderedJson list = OrderedJson::array();
+  v1::Usage usage;
+  for (const OutcomeAnswer* const one : outcome.answers()) {
+    OrderedJson answer = {{"index", one->final.index()}, {"seed", one->final.seed()}};
+    if (one->final.has_score()) answer["score"] = one->final.score();
+    answer.update(BodyOf(outcome, *one));
+    list.push_back(std::move(answer));
+    if (one->final.has_total_usage()) usage = one->final.total_usage();
+  }
+  return {{"usage", UsageOf(usage)}, {"answers", std::move(list)}};
+}
+
+OrderedJson AnswerOf(const Outcome& outcome) {
+  OrderedJson answer = {{"request_id", outcome.request_id}};
+  answer.update(outcome.several() ? AnswersOf(outcome) : BodyOf(outcome, outcome));
   if (outcome.sampling) answer["sampling"] = SamplingNumbersJson(*outcome.sampling);
-  if (outcome.predict) answer["predictions"] = PredictionsOf(outcome);
   return answer;
 }
 

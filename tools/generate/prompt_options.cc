@@ -104,6 +104,20 @@ absl::Status SetEos(const std::string& key, const Json& value, GenerationSpec* s
   return absl::OkStatus();
 }
 
+absl::Status SetGuidedChoice(const std::string& key, const Json& value, GenerationSpec* spec) {
+  BATON_ASSIGN_OR_RETURN(const auto texts, Texts(key, value));
+  spec->mutable_guided_choice()->Assign(texts.begin(), texts.end());
+  return absl::OkStatus();
+}
+
+absl::Status SetJsonObject(const std::string& key, const Json& value, GenerationSpec* spec) {
+  if (!value.is_boolean()) {
+    return WrongType(Reason::kConflictingOptions, key, value, "true or false");
+  }
+  spec->set_json_object(value.get<bool>());
+  return absl::OkStatus();
+}
+
 PromptOption EosSwitch(void (v1::EosOptions::*set)(bool)) {
   return [set](const std::string& key, const Json& value, GenerationSpec* spec) {
     if (!value.is_boolean()) {
@@ -141,6 +155,11 @@ const std::map<std::string, PromptOption>& PromptOptions() {
       {"request_id", TextOption([](auto* spec, auto id) { spec->set_request_id(id); })},
       {"tag", TextOption([](auto* spec, auto tag) { spec->set_tag(tag); })},
       {"preset", TextOption([](auto* spec, auto name) { spec->set_preset(name); })},
+      {"guided_json", TextOption([](auto* spec, auto text) { spec->set_guided_json(text); })},
+      {"guided_regex", TextOption([](auto* spec, auto text) { spec->set_guided_regex(text); })},
+      {"guided_grammar", TextOption([](auto* spec, auto text) { spec->set_guided_grammar(text); })},
+      {"guided_choice", SetGuidedChoice},
+      {"json_object", SetJsonObject},
       {"model", TextOption([](auto* spec, auto name) { spec->set_model(name); })},
       {"max_tokens",
        IntOption([](auto* spec, int n) { spec->mutable_stop()->set_max_tokens(n); }, length)},
@@ -168,6 +187,9 @@ const std::map<std::string, PromptOption>& PromptOptions() {
       {"frequency_penalty",
        FloatOption([](auto* params, float x) { params->set_frequency_penalty(x); })},
       {"seed", SetSeed},
+      {"n", IntOption([](auto* spec, int n) { spec->mutable_sampling()->set_n(n); }, sampling)},
+      {"best_of",
+       IntOption([](auto* spec, int n) { spec->mutable_sampling()->set_best_of(n); }, sampling)},
       {"stop", SetStop},
       {"stop_token_id", SetStopTokens},
       {"eos", SetEos},

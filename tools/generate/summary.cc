@@ -16,14 +16,14 @@ namespace {
 constexpr size_t kCurveColumns = 60;
 
 // Tokens per second after the first one.
-double RateOf(const Outcome& outcome) {
+double RateOf(const OutcomeAnswer& outcome) {
   const auto& timings = outcome.final.timings();
   const double seconds = 1e-3 * (timings.total_ms() - timings.ttft_ms());
   const auto later = static_cast<double>(outcome.final.usage().completion_tokens() - 1);
   return seconds > 0 && later > 0 ? later / seconds : 0;
 }
 
-std::string CurveOf(const Outcome& outcome) {
+std::string CurveOf(const OutcomeAnswer& outcome) {
   std::vector<double> probabilities;
   for (const v1::EosStep& step : outcome.eos_steps) probabilities.push_back(step.eos_prob());
   if (probabilities.empty()) return "";
@@ -43,7 +43,7 @@ std::string RealText(const v1::Final& final, int32_t at_step) {
 }
 
 // What was foreseen at the first step and after each quarter of the answer, beside what came.
-std::string ForeseenAndReal(const Outcome& outcome) {
+std::string ForeseenAndReal(const OutcomeAnswer& outcome) {
   if (outcome.predictions.empty()) return "";
   const int32_t tokens = outcome.final.usage().completion_tokens();
   std::string text;
@@ -70,22 +70,37 @@ std::string MatchOf(const v1::Final& final) {
   return "";
 }
 
-}  // namespace
-
-std::string SummaryOf(const Outcome& outcome) {
-  if (!outcome.status.ok()) return "  failed: " + ErrorText(outcome.status) + "\n";
-  const v1::Final& final = outcome.final;
+// Of an answer by itself.
+std::string AnswerSummary(const OutcomeAnswer& answer) {
+  const v1::Final& final = answer.final;
   const v1::Usage& usage = final.usage();
   std::string text = absl::StrFormat(
       "  TTFT %.1f ms, %.1f tokens/s, %d+%d tokens, ended by %s (cause: %s%s)",
-      final.timings().ttft_ms(), RateOf(outcome), usage.prompt_tokens(), usage.completion_tokens(),
+      final.timings().ttft_ms(), RateOf(answer), usage.prompt_tokens(), usage.completion_tokens(),
       std::string(FinishReasonText(final.finish_reason())),
       std::string(StopCauseText(final.stop_cause())), MatchOf(final));
   if (usage.has_natural_end_step()) {
     absl::StrAppend(&text, ", natural end at step ", usage.natural_end_step());
   }
   if (final.attempts() > 1) absl::StrAppend(&text, ", ", final.attempts(), " attempts");
-  return text + "\n" + CurveOf(outcome) + ForeseenAndReal(outcome) + LogprobsText(outcome);
+  return text + "\n" + CurveOf(answer) + ForeseenAndReal(answer) + LogprobsText(answer);
+}
+
+}  // namespace
+
+std::string SummaryOf(const Outcome& outcome) {
+  if (!outcome.status.ok()) return "  failed: " + ErrorText(outcome.status) + "\n";
+  if (outcome.several()) return SummaryOf(static_cast<const OutcomeAnswer&>(outcome));
+  return AnswerSummary(outcome);
+}
+
+std::string SummaryOf(const OutcomeAnswer& answer) {
+  std::string head =
+      absl::StrCat("  answer ", answer.final.index(), ", seed ", answer.final.seed());
+  if (answer.final.has_score()) {
+    absl::StrAppend(&head, ", mean logprob ", absl::StrFormat("%.4f", answer.final.score()));
+  }
+  return head + "\n" + AnswerSummary(answer);
 }
 
 std::string ErrorText(const absl::Status& status) {

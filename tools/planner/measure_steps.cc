@@ -129,7 +129,7 @@ absl::StatusOr<nlohmann::ordered_json> MeasureSteps(const std::string& model_dir
   model_options.limits = {.max_tokens = std::max(options.max_prefill_tokens, kMostBatch),
                           .max_samples = kMostBatch};
   BATON_ASSIGN_OR_RETURN(const auto model, LoadModel(model_dir, model_options, nullptr));
-  nlohmann::ordered_json json = {{"numerics", model->backend->info().numerics()},
+  nlohmann::ordered_json json = {{"numerics", model->numerics()},
                                  {"threads", model->threads()},
                                  {"prefill", nlohmann::ordered_json::array()},
                                  {"decode", nlohmann::ordered_json::array()}};

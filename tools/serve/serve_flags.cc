@@ -12,8 +12,8 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::string_view, 5> kEngineGroups = {"Batching", "KV cache", "Device", "Ends",
-                                                           "Handoff"};
+constexpr std::array<std::string_view, 6> kEngineGroups = {"Batching", "KV cache",    "Device",
+                                                           "Ends",     "Speculation", "Handoff"};
 constexpr std::array<std::string_view, 7> kRouterGroups = {
     "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};

@@ -78,7 +78,7 @@ Cluster::Cluster(const ClusterSetup& setup, const std::vector<SimRequest>& asked
 void Cluster::AddWorkers(WorkerKind kind, int32_t count, std::vector<FleetWorker>* to) {
   const bool decode = kind == WorkerKind::kDecode;
   WorkerSetup how = setup_.worker;
-  how.reports_prefixes = LooksAtPrompts(setup_.routing) || setup_.local_prefill_below > 0;
+  how.reports_prefixes = LooksAtPrompts(setup_.routing) || setup_.local_prefill_below != 0;
   // As served, prefill workers see no ends to learn from or to decide by, and set nothing aside.
   if (!decode) {
     how.foreseer = Foreseer::kOff;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,7 +27,7 @@ struct ClusterSetup {
   double handoff_bytes_per_s = 10e9;
   double kv_bytes_per_token = 131072;
   SimRouting routing = Routing::kLoad;
-  int32_t local_prefill_below = 0;
+  std::optional<int32_t> local_prefill_below = 0;  // empty: by estimated cost
   HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;
   int32_t concurrency = 0;  // closed loop; 0: as the requests say

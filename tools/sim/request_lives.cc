@@ -71,7 +71,7 @@ void RequestLives::Arrive() {
                                         life.max_tokens, " more; workers take ", most,
                                         " in all: --max-model-len, --kv-cache-tokens"));
   }
-  if (setup_.local_prefill_below > 0 || LooksAtPrompts(setup_.routing)) {
+  if (setup_.local_prefill_below != 0 || LooksAtPrompts(setup_.routing)) {
     const SequenceSpec spec = SpecOf(request, life, SequenceKind::kLocal);
     life.prefix = std::make_shared<const PrefixChain>(
         ChainOf("", spec.prompt, {}, setup_.worker.scheduler.block_size));
@@ -205,6 +205,7 @@ void RequestLives::FirstToken(uint32_t request, int32_t number) {
     outcomes_[request].first_token = Since(timeline_->now());
   }
   life.generated = attempt->first_step;
+  attempt->first_token_at = timeline_->now();
   RouterOf(life).PromptDone(&attempt->place);
   if (attempt->place.local) Started(request, number);
 }
@@ -214,6 +215,13 @@ void RequestLives::Started(uint32_t request, int32_t number) {
   const Attempt* const attempt = Current(request, number);
   if (attempt == nullptr) return;
   const Life& life = *Find(request);
+  if (!attempt->place.local) {
+    const base::Instant now = timeline_->now();
+    const int64_t held = int64_t{attempt->skip_blocks} * setup_.worker.scheduler.block_size;
+    const int64_t all = asked_[request].input_tokens + attempt->first_step - 1;
+    RouterOf(life).table().NoteHandoff(std::max<int64_t>(0, all - held),
+                                       now - attempt->first_token_at.value_or(now));
+  }
   if (life.prefix == nullptr) return;
   RouterOf(life).hints().Note(attempt->place.decode, *life.prefix, setup_.worker.num_blocks,
                               timeline_->now());

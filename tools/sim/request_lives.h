@@ -70,6 +70,7 @@ class RequestLives final {
     // Of a prompt that is computed ahead: since when, and what waits for the grant.
     bool ahead = false;
     base::Instant opened{};
+    std::optional<base::Instant> first_token_at{};
     std::vector<BlocksProven> to_push;
   };
   // A request that is under way.

@@ -91,8 +91,10 @@ void BindCluster(FlagSet* set, SimFlags* flags) {
   set->Add(Common(With(Valued(CommaListFlag("routing", &flags->routings), "NAME,…"), group,
                        "how routers choose workers, to compare: load, prefix, remaining, score; "
                        "beside these random, two, hash, which are not served")));
-  set->Add(With(IntFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}), group,
-                "prompt tokens not in its cache that a decode worker computes itself"));
+  set->Add(With(
+      IntOrWordFlag("local-prefill-below", &flags->local_prefill_below, {.min = 0}, "auto"), group,
+      "prompts with fewer uncached tokens are computed by their decode worker; auto: by estimated "
+      "cost"));
   const Choices<HandoffTiming> timings = {{"place", HandoffTiming::kPlace},
                                           {"expected", HandoffTiming::kExpected},
                                           {"at-once", HandoffTiming::kAtOnce}};
@@ -291,7 +293,14 @@ absl::Status SetPredictor(const SimFlags& flags, WorkerSetup* worker) {
     return absl::OkStatus();
   }
   // Read here so that what is wrong with it is told; every worker has its own.
-  BATON_RETURN_IF_ERROR(ReadPredictorFile(flags.predictor).status());
+  BATON_ASSIGN_OR_RETURN(const PredictorFile file, ReadPredictorFile(flags.predictor));
+  if (file.reads_probe) {
+    return UsageError(
+        absl::StrCat("--predictor ", flags.predictor),
+        "it reads products of a probe with hidden states, and the simulator has none; "
+        "expected a file that was trained without a probe",
+        "--predictor learnt");
+  }
   worker->foreseer = Foreseer::kFile;
   worker->predictor_file = flags.predictor;
   return absl::OkStatus();

@@ -40,7 +40,7 @@ struct SimFlags {
   int32_t workers = 1, prefill_workers = 0, routers = 1;
   bool elastic = false;
   std::vector<std::string> routings = {"load"};
-  int32_t local_prefill_below = 0;
+  std::optional<int32_t> local_prefill_below = 0;
   HandoffTiming handoff_timing = HandoffTiming::kPlace;
   int32_t max_num_queued_reqs = 1024;
   double message_ms = 0.2;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <utility>
@@ -65,7 +66,7 @@ class VirtualRouter final {
   PlacementView view() const;
 
   const RouterDeadlines deadlines_;
-  const int32_t local_prefill_below_;
+  const std::optional<int32_t> local_prefill_below_;
   const SimRouting routing_;
   Timeline* const timeline_;
   const Links links_;

@@ -185,7 +185,7 @@ void VirtualWorker::Submit(StepPlan plan) {
   step_s_ += kNewestStep * (base::Seconds(time) - step_s_);
   totals_.busy += time;
   CountFed(plan);
-  in_flight_.push_back({std::move(plan), device_free_});
+  in_flight_.push_back({std::move(plan), device_free_, time});
 }
 
 void VirtualWorker::CountFed(const StepPlan& plan) {
@@ -203,6 +203,7 @@ void VirtualWorker::FinishStep() {
   const InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   waits_for_step_ = false;
+  step_times_.Note(step.plan.shape, step.took);
   StepOutput output = OutputOf(step.plan);
   foresight_.Take(step.plan, &output);
   NoteUse();
@@ -214,12 +215,12 @@ StepOutput VirtualWorker::OutputOf(const StepPlan& plan) {
   StepOutput output;
   output.samples.reserve(static_cast<size_t>(plan.num_samples));
   for (const StepRow& row : plan.rows) {
-    if (!row.sample) continue;
     const SimRequest& asked = *Of(row.sequence).asked;
-    const auto drawn = static_cast<int32_t>(row.sampling.output.size());
-    const int32_t step = drawn + (row.sampling.pending_output ? 2 : 1);
-    output.samples.push_back(AnswerAt(asked, step, setup_.forced_lengths));
-    if (predictor_ == nullptr) output.samples.back().end = EndBehind(asked, step);
+    for (const kernels::SampleRow& draw : row.draws) {
+      const int32_t step = SampleStep(draw);
+      output.samples.push_back(AnswerAt(asked, step, setup_.forced_lengths));
+      if (predictor_ == nullptr) output.samples.back().end = EndBehind(asked, step);
+    }
   }
   return output;
 }
@@ -249,6 +250,13 @@ double VirtualWorker::EndsWithin(double seconds) const {
     if (const auto end = sequence.expected_end()) ends += EndWithin(*end, steps);
   });
   return ends;
+}
+
+PromptTimes VirtualWorker::prompt_times() const {
+  return {.step_s = step_times_.step_s(),
+          .token_s = step_times_.prompt_token_s(),
+          .step_tokens = std::min(setup_.scheduler.max_prefill_tokens,
+                                  setup_.scheduler.max_num_batched_tokens)};
 }
 
 PlaceCapacity VirtualWorker::capacity(const SchedulerFigures& figures) const {

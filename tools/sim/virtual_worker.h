@@ -19,6 +19,8 @@
 #include "common/kv/prefix_journal.h"
 #include "common/sched/place_shares.h"
 #include "common/sched/scheduler.h"
+#include "common/sched/step_times.h"
+#include "router/workers/split_cost.h"
 #include "tools/sim/answers.h"
 #include "tools/sim/baselines.h"
 #include "tools/sim/span_means.h"
@@ -95,6 +97,8 @@ class VirtualWorker final {
   // How many of the sequences that decode are expected to end in so many seconds of such steps as
   // were computed lately.
   double EndsWithin(double seconds) const;
+  // What it tells of its steps.
+  PromptTimes prompt_times() const;
   // What it has to lend.
   PlaceCapacity capacity(const SchedulerFigures& figures) const;
   // Of all time until now, per mille of the pool in use: milliseconds by bin. Cached blocks that
@@ -116,6 +120,7 @@ class VirtualWorker final {
   struct InFlight {
     StepPlan plan;
     base::Instant done{};
+    base::Duration took{};
   };
 
   void Send(Command command);
@@ -149,6 +154,7 @@ class VirtualWorker final {
   std::deque<InFlight> in_flight_;
   base::Instant device_free_{};
   double step_s_ = 0;  // the mean of late steps
+  StepTimes step_times_;
   bool waits_for_step_ = false;
   base::Instant wake_{base::kNever};
   WorkerTotals totals_;

@@ -106,7 +106,8 @@ void Watches::Say(Watched* watched, size_t router) {
                   .waiting = figures.waiting,
                   .foreseen = figures.foreseen,
                   .expected_tokens = figures.expected_tokens,
-                  .expected_kv_tokens = figures.expected_kv_tokens};
+                  .expected_kv_tokens = figures.expected_kv_tokens,
+                  .prompt_times = engine.prompt_times()};
   PrefixReport cached = engine.CachedSince(watch.told_cached);
   const WorkerLoad& told = watch.told;
   const bool same = told.takes_new == load.takes_new && told.share &&

@@ -37,12 +37,13 @@ int32_t NaturalEnd(const EosLogRow& last) {
   return last.natural_end_step.value_or(0);
 }
 
-// Rows of requests that are not over yet, by their ids.
-using Open = std::map<std::string, std::shared_ptr<Recorded>>;
+// Rows of answers that are not over yet, by the id of the request and the index.
+using Open = std::map<std::pair<std::string, int32_t>, std::shared_ptr<Recorded>>;
 
 void TakeRow(const EosLogRow& row, Open* open, RecordedAnswers* answers) {
-  if (row.step == 1) (*open)[row.request_id] = std::make_shared<Recorded>();
-  const auto found = open->find(row.request_id);
+  const std::pair answer(row.request_id, row.index);
+  if (row.step == 1) (*open)[answer] = std::make_shared<Recorded>();
+  const auto found = open->find(answer);
   // A log that begins in the middle of an answer does not say how it began.
   if (found == open->end()) return;
   if (static_cast<size_t>(row.step) == found->second->size() + 1) {

@@ -181,7 +181,7 @@ def _note_requests(family: Family, sequence: Sequence, ends: np.ndarray | None):
     family.figures.offer(lambda: _figures(sequence))
     if len(logprob) <= CURVE_ROWS_MAX:
         steps = sequence.rows[:, STEPS]
-        family.curves.offer(lambda: Curve(sequence.request_id, sequence.natural, steps.copy(),
+        family.curves.offer(lambda: Curve(sequence.name, sequence.natural, steps.copy(),
                                           log_odds(logprob)))
     if sequence.natural and len(logprob) > 1:
         family.tails.offer(lambda: _tail(logprob))
@@ -231,7 +231,7 @@ def _note_suspect(family: Family, sequence: Sequence):
         if not np.isnan(last).all():
             repeats = float(np.nanmean(last))
     known = sequence.logprob[~np.isnan(sequence.logprob)]
-    suspect = Suspect(sequence.length, sequence.request_id, sequence.finish_reason, repeats,
+    suspect = Suspect(sequence.length, sequence.name, sequence.finish_reason, repeats,
                       float(known.max()) if len(known) else float("nan"))
     _push(family.longest, suspect)
     if repeats >= LOOP_SHARE:

@@ -32,12 +32,18 @@ _LEAST_PROB = 1e-45
 
 @dataclass(slots=True)
 class Sequence:
-    """One request up to its natural end, or up to where it was cut off. Rows are in order."""
+    """One answer up to its natural end, or up to where it was cut off. Rows are in order."""
 
     request_id: str
+    index: int  # of several answers to the request
     rows: np.ndarray  # [rows, COLUMNS]; NaN: not in the log
     finish_reason: str  # "unfinished": the log ends before the request does
     natural: bool  # its last row is the one whose draw was EOS; else the end is censored
+
+    @property
+    def name(self) -> str:
+        """What pages call it."""
+        return self.request_id if self.index == 0 else f"{self.request_id}#{self.index}"
 
     @property
     def length(self) -> int:
@@ -66,7 +72,7 @@ class LogReader:
         self.gaps = 0  # requests some of whose rows are not there
         self.cut_lines = 0
         self._open_rows_max = open_rows_max
-        self._open = {}  # id -> [values of all rows, the latest row as read]
+        self._open = {}  # (id, index) -> [values of all rows, the latest row as read]
         self._open_rows = 0
 
     def sequences(self):
@@ -79,8 +85,8 @@ class LogReader:
                 raise InputError(
                     f"{path} cannot be read: {error}; give the file that --eos-log names"
                 ) from error
-        for request_id in list(self._open):
-            yield self._close(request_id)
+        for answer in list(self._open):
+            yield self._close(answer)
 
     def _of_file(self, path, file):
         opened = self._open
@@ -90,6 +96,8 @@ class LogReader:
                 request_id = row["request_id"]
                 if not isinstance(request_id, str):
                     raise TypeError(request_id)
+                # Logs of requests that have one answer each need not say which it is.
+                answer = request_id, int(row.get("index") or 0)
                 finished = row.get("is_finished")
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 if isinstance(error, ValueError) and not line.endswith(b"\n"):
@@ -98,15 +106,15 @@ class LogReader:
                 raise InputError(
                     f"{path}, line {number} is no row of an EOS log: {shown(line)}; "
                     "expected a JSON object with a request_id") from error
-            held = opened.get(request_id)
+            held = opened.get(answer)
             if held is not None and self._begins_anew(row, held[0]):
-                yield self._close(request_id)
+                yield self._close(answer)
                 held = None
             if held is None:
-                held = opened[request_id] = [array("d"), row]
+                held = opened[answer] = [array("d"), row]
             self._append(row, held, path, number)
             if finished:
-                yield self._close(request_id)
+                yield self._close(answer)
 
     def _append(self, row, held, path, number):
         try:
@@ -140,8 +148,8 @@ class LogReader:
         step = row.get("step")
         return isinstance(step, int) and step <= values[-len(COLUMNS)]
 
-    def _close(self, request_id) -> Sequence:
-        values, last = self._open.pop(request_id)
+    def _close(self, answer) -> Sequence:
+        values, last = self._open.pop(answer)
         rows = np.frombuffer(values, dtype=np.float64).reshape(-1, len(COLUMNS)).copy()
         self._open_rows -= len(rows)
         _complete(rows)
@@ -149,23 +157,23 @@ class LogReader:
         if rows[0, STEP] != 1 or rows[-1, STEP] != len(rows):
             self.gaps += 1
         reason = last.get("finish_reason") if last.get("is_finished") else "unfinished"
-        return self._up_to_the_end(request_id, rows, str(reason or "unknown"), last)
+        return self._up_to_the_end(answer, rows, str(reason or "unknown"), last)
 
     def _note_missing(self, rows):
         for column in np.flatnonzero(np.isnan(rows).any(axis=0)):
             self.missing[COLUMNS[column]] += int(np.isnan(rows[:, column]).sum())
 
-    def _up_to_the_end(self, request_id, rows, reason, last) -> Sequence:
+    def _up_to_the_end(self, answer, rows, reason, last) -> Sequence:
         end = _natural_end(rows, last)
         if end is None:
             natural = reason == "stop_eos"
             if reason in _VAGUE_STOPS:
                 natural = rows[-1, TOKEN] == _eos_token(last)
                 self.vague_stops += not natural
-            return Sequence(request_id, rows, reason, bool(natural))
+            return Sequence(*answer, rows, reason, bool(natural))
         kept = rows[:end]
         self.rows_after_end += len(rows) - len(kept)
-        return Sequence(request_id, kept, reason, True)
+        return Sequence(*answer, kept, reason, True)
 
 
 def _float(value) -> float:

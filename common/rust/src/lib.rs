@@ -5,6 +5,8 @@
 mod chat;
 mod ffi;
 mod files;
+mod guide;
+mod guide_ffi;
 mod jinja;
 mod python_json;
 mod python_text;
@@ -69,6 +71,19 @@ pub struct Token {
     bytes: Slice,
     valid: u8,
     special: u8,
+}
+
+impl Token {
+    /// # Safety
+    /// Its slices must be readable for as long as the result is used.
+    unsafe fn view<'a>(&self) -> guide::GuideToken<'a> {
+        guide::GuideToken {
+            text: self.text.bytes(),
+            bytes: self.bytes.bytes(),
+            valid: self.valid != 0,
+            special: self.special != 0,
+        }
+    }
 }
 
 #[no_mangle]

@@ -106,7 +106,7 @@ def alerts():
             ),
             look="Disaggregation, *How busy* and *Ready workers*.",
             do=(
-                "Move machines from decode to prefill, or raise `--local-prefill-below`, so that decode workers"
+                "Move machines from decode to prefill, or raise `--local-prefill-below` (or set it to `auto`), so that decode workers"
                 " read short prompts."
             ),
             also=(

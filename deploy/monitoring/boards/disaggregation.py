@@ -45,6 +45,10 @@ def _before():
         Panel("Split or local", "Attempts per second whose prompt a prefill worker computes, or the decode worker itself: "
               "short ones (--local-prefill-below), or all where no prefill worker is healthy.", "reqps",
               [(rate("baton_pd_decision_total", "decision"), "{{decision}}")], stack=True),
+        Panel("Why split or local", "Attempts per second by why. By --local-prefill-below N: length. By auto, what spoke the "
+              "most for the choice: wait, for prompts before it; compute, of what is not cached; transfer; others, who would "
+              "have waited; unknown: too little was seen yet.", "reqps",
+              [(seen("baton_pd_reason_total", "decision, reason", "none"), "{{decision}}: {{reason}}")]),
         Panel("Attempts by how they ended", "Per second. Many that are neither finished nor released are work done "
               "twice: look at the workers' logs.", "reqps",
               [(seen("baton_attempts_total", "outcome", "none"), "{{outcome}}")]),

@@ -51,6 +51,11 @@ def _steps():
         Panel("Tokens in a step", "Mean. A prefill worker is efficient with some hundred.", "short",
               [("sum by (role) (rate(baton_iteration_tokens_sum[$__rate_interval])) / "
                 "sum by (role) (rate(baton_iteration_tokens_count[$__rate_interval]))", "{{role}}")]),
+        Panel("Foretold tokens that were drawn", "Share of those that steps verified (--speculative): each saved its answer a "
+              "step.", "percentunit",
+              [("sum by (role, instance) (rate(baton_spec_decode_num_accepted_tokens_total[$__rate_interval])) / "
+                "sum by (role, instance) (rate(baton_spec_decode_num_draft_tokens_total[$__rate_interval]))",
+                "{{role}} {{instance}}")], top=1),
         Panel("Arithmetic used", "Model FLOPs over the peak that was measured at start: what limits prefill.",
               "percentunit", [("baton_model_flops_utilization", "{{role}} {{instance}}")]),
         Panel("Memory bandwidth used", "Bytes that steps had to read over the bandwidth measured at start: what limits "

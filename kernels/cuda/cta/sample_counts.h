@@ -4,7 +4,7 @@
 #include "kernels/cuda/cta/sample_data.h"
 
 // How an entry of the penalty counts is filled from the history of a sequence: it is set to zero,
-// then every id is counted, in any order.
+// unless ids are only added to it, then every id is counted, in any order.
 namespace baton::kernels::cuda {
 
 BATON_HD void AtomicOr(uint32_t* to, uint32_t bits) {

@@ -29,11 +29,16 @@ struct SampleParams {
   int32_t redraw_eos = 0;  // IGNORE_MASK
   int32_t slot = -1;       // whose last token this row sets, or -1
   int32_t counts = -1;     // entry of SampleLaunch::counts, or -1: no penalties
+  int32_t adds_count = 1;  // whether the drawn id is added to that entry
+  ListRange given;         // ids that count as sampled beside those of the entry
   ListRange eos;
   ListRange stop;
   // Pairs of an id and the bits of a float, in ascending order of ids. The float is a bias to be
   // added, or -infinity, which masks the id.
   ListRange patches;  // `count` pairs
+  // Words of a bitmap: bit id % 32 of word id / 32 says whether the id may be drawn, and those
+  // beyond may not. None: all may.
+  ListRange allowed;
 };
 
 // What the first kernel finds out about one tile of a row, from the raw logits and from those after
@@ -93,10 +98,12 @@ struct SampleLaunch {
   int32_t max_top_logprobs = 0;
 };
 
-// Asks for entry `entry` of the counts to be filled from a history. Where `pending_slot` is not -1,
-// that slot's last token counts as one more sampled id.
+// Asks for entry `entry` of the counts to be filled from a history or, with `append`, for these ids
+// to be added to it. Where `pending_slot` is not -1, that slot's last token counts as one more
+// sampled id.
 struct CountsReset {
   int32_t entry = 0;
+  int32_t append = 0;
   int32_t pending_slot = -1;
   ListRange prompt;
   ListRange output;

@@ -232,10 +232,24 @@ BATON_HD Ranked MaskEos(Cta& cta, const SampleParams& row, const int32_t* lists,
 // Updates what the next step reads on the device: the slot's last token and its counts.
 BATON_HD void UpdateState(const SampleLaunch& launch, const SampleParams& row, int32_t token) {
   if (row.slot >= 0) launch.last_tokens[row.slot] = token;
-  if (row.counts >= 0) {
+  if (row.counts >= 0 && row.adds_count != 0) {
     uint32_t& count = launch.counts[static_cast<int64_t>(row.counts) * launch.vocab + token];
     count = (count | 1) + 2;
   }
+}
+
+// Writes the raw logits under the row's guide alone to `processed`, for a row whose other masks
+// left nothing to draw. Returns the best; its logit is -infinity when the guide leaves nothing
+// either.
+template <typename Cta>
+BATON_HD Ranked KeepAllowedOnly(Cta& cta, const SampleParams& row, const int32_t* lists,
+                                const float* raw, float* processed, int32_t vocab,
+                                DrawShared& shared) {
+  cta.ForEach([&](int t) {
+    for (int32_t id = t; id < vocab; id += kDrawThreads) processed[id] = raw[id];
+  });
+  KeepAllowed(cta, row, lists, 0, vocab, processed);
+  return HighestOf(cta, processed, 0, vocab, shared.best);
 }
 
 struct RowOutcome {
@@ -248,11 +262,15 @@ template <typename Cta>
 BATON_HD RowOutcome DrawRow(Cta& cta, const SampleLaunch& launch, const SampleParams& row,
                             const float* raw, float* processed, const RowStats& stats,
                             DrawShared& shared) {
-  // When the masks leave no id the raw logits are drawn from.
-  const bool all_masked = !(stats.processed.logit > kMasked);
+  // When the masks leave no id the raw logits are drawn from, under the guide if there is one.
+  Ranked best = stats.processed;
+  if (!(best.logit > kMasked) && row.allowed.count > 0) {
+    best = KeepAllowedOnly(cta, row, launch.lists, raw, processed, launch.vocab, shared);
+  }
+  const bool all_masked = !(best.logit > kMasked);
   const bool untouched = all_masked || !NeedsProcessed(row);
   const float* logits = untouched ? raw : processed;
-  Ranked highest = untouched ? stats.raw : stats.processed;
+  Ranked highest = untouched ? stats.raw : best;
   RowOutcome outcome;
   for (uint32_t draw = 0;; ++draw) {
     const DrawOutcome drawn =

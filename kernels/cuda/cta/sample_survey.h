@@ -40,7 +40,7 @@ struct TakeBetter {
 };
 
 BATON_HD bool NeedsProcessed(const SampleParams& row) {
-  return row.counts >= 0 || row.patches.count > 0 || row.redraw_eos != 0;
+  return row.counts >= 0 || row.patches.count > 0 || row.allowed.count > 0 || row.redraw_eos != 0;
 }
 
 // The best EOS id by raw logit; id kNoId without one.
@@ -86,6 +86,23 @@ BATON_HD void ApplyPatches(Cta& cta, const int32_t* patches, int32_t first, int3
   });
 }
 
+BATON_HD bool IsAllowed(const int32_t* lists, ListRange allowed, int32_t id) {
+  const int32_t word = id / 32;
+  return word < allowed.count &&
+         (static_cast<uint32_t>(lists[allowed.begin + word]) >> (id % 32) & 1u) != 0;
+}
+
+// Masks the ids of [begin, end) that the row's guide does not allow.
+template <typename Cta>
+BATON_HD void KeepAllowed(Cta& cta, const SampleParams& row, const int32_t* lists, int32_t begin,
+                          int32_t end, float* processed) {
+  cta.ForEach([&](int t) {
+    for (int32_t id = begin + t; id < end; id += cta.threads()) {
+      if (!IsAllowed(lists, row.allowed, id)) processed[id] = kMasked;
+    }
+  });
+}
+
 // The highest of values[begin, end) and its id.
 template <typename Cta>
 BATON_HD Ranked HighestOf(Cta& cta, const float* values, int32_t begin, int32_t end,
@@ -121,6 +138,29 @@ BATON_HD void SumTile(Cta& cta, const float* raw, int32_t begin, int32_t end, fl
   });
 }
 
+// Penalises the given ids of the tile anew, as often as they were sampled and are given.
+template <typename Cta>
+BATON_HD void PenaliseGiven(Cta& cta, const SampleParams& row, const int32_t* given,
+                            const uint32_t* counts, const float* raw, float* processed,
+                            int32_t begin, int32_t end) {
+  cta.ForEach([&](int t) {
+    for (int32_t i = t; i < row.given.count; i += cta.threads()) {
+      const int32_t id = given[i];
+      if (id < begin || id >= end) continue;
+      uint32_t times = 0;
+      bool first = true;  // who has the id's first place writes it
+      for (int32_t j = 0; j < row.given.count; ++j) {
+        if (given[j] != id) continue;
+        ++times;
+        first = first && j >= i;
+      }
+      if (!first) continue;
+      processed[id] = Penalised(raw[id], (counts[id] | 1) + 2 * times, row.repetition_penalty,
+                                row.presence_penalty, row.frequency_penalty);
+    }
+  });
+}
+
 // Writes the processed logits of the tile and finds the highest.
 template <typename Cta>
 BATON_HD Ranked ProcessTile(Cta& cta, const SampleLaunch& launch, const SampleParams& row,
@@ -136,12 +176,16 @@ BATON_HD Ranked ProcessTile(Cta& cta, const SampleLaunch& launch, const SamplePa
                                                     row.presence_penalty, row.frequency_penalty);
     }
   });
+  if (counts != nullptr && row.given.count > 0) {
+    PenaliseGiven(cta, row, launch.lists + row.given.begin, counts, raw, processed, begin, end);
+  }
   if (row.patches.count > 0) {
     const int32_t* const patches = launch.lists + row.patches.begin;
     const int32_t first = LowerPatch(patches, row.patches.count, begin);
     const int32_t last = LowerPatch(patches, row.patches.count, end);
     ApplyPatches(cta, patches, first, last, processed);
   }
+  if (row.allowed.count > 0) KeepAllowed(cta, row, launch.lists, begin, end, processed);
   return HighestOf(cta, processed, begin, end, shared.best);
 }
 

@@ -21,11 +21,15 @@ bool HasPenalty(const SampleRow& row) {
 // Whether the last id before the drawn one is known on the device only.
 bool DevicePending(const SampleRow& row) { return row.pending_output && row.pending_id < 0; }
 
-// The history of a row: prompt, output and, where the host knows it, the pending id.
+// The history of a row: prompt, output and, where the host knows it, the pending id. Given ids are
+// none of it.
 class KnownIds {
  public:
   explicit KnownIds(const SampleRow& row) : row_(row) {}
-  size_t size() const { return SamplePosition(row_) - (DevicePending(row_) ? 1 : 0); }
+  size_t size() const {
+    const bool pending = row_.pending_output && !DevicePending(row_);
+    return row_.prompt.size() + row_.output.size() + (pending ? 1 : 0);
+  }
   int32_t operator[](size_t i) const {
     if (i < row_.prompt.size()) return row_.prompt[i];
     i -= row_.prompt.size();
@@ -139,6 +143,27 @@ bool SamplePacker::InSync(const Entry& entry, const SampleRow& row) const {
          ids.StartsWith(known.first(ids.size()));
 }
 
+// Whether the entry only lacks the last ids of the row's history, which the host knows.
+bool SamplePacker::LacksLast(const Entry& entry, const SampleRow& row) const {
+  if (row.slot < 0 || DevicePending(row)) return false;
+  const KnownIds ids(row);
+  return entry.in_flight == 0 && entry.prompt == row.prompt.size() &&
+         entry.known.size() >= entry.prompt && entry.known.size() < ids.size() &&
+         ids.StartsWith(entry.known);
+}
+
+// Has the ids counted that the entry lacks.
+CountsReset SamplePacker::Append(const SampleRow& row, int32_t index, ListWriter& lists) {
+  Entry& entry = entries_[static_cast<size_t>(index)];
+  const KnownIds ids(row);
+  const ListRange begun = lists.Begin();
+  for (size_t i = entry.known.size(); i < ids.size(); ++i) {
+    entry.known.push_back(ids[i]);
+    if (ids[i] >= 0 && ids[i] < limits_.vocab) lists.Add(ids[i]);
+  }
+  return {.entry = index, .append = 1, .output = lists.Range(begun)};
+}
+
 CountsReset SamplePacker::Reset(const SampleRow& row, int32_t index, ListWriter& lists) {
   Entry& entry = entries_[static_cast<size_t>(index)];
   const KnownIds ids(row);
@@ -199,15 +224,38 @@ void SamplePacker::PackRow(const SampleRow& row, ListWriter& lists, SampleParams
              .position = SamplePosition(row),
              .active = 1,
              .redraw_eos = row.redraw_eos ? 1 : 0,
-             .slot = row.slot};
-  const auto add_set = [&](std::span<const int32_t> ids) {
+             .slot = row.one_of_several ? -1 : row.slot,
+             .adds_count = row.one_of_several ? 0 : 1};
+  const auto add_ids = [&](std::span<const int32_t> ids) {
     const ListRange begun = lists.Begin();
     ForEachInVocab(ids, static_cast<size_t>(limits_.vocab), [&](int32_t id) { lists.Add(id); });
     return lists.Range(begun);
   };
-  params->eos = add_set(row.eos_ids);
-  params->stop = add_set(row.stop_ids);
+  params->eos = add_ids(row.eos_ids);
+  params->stop = add_ids(row.stop_ids);
+  params->given = add_ids(row.given);
   PackPatches(row, lists, params);
+  const ListRange allowed = lists.Begin();
+  for (const uint32_t word : row.allowed) lists.Add(std::bit_cast<int32_t>(word));
+  params->allowed = lists.Range(allowed);
+}
+
+void SamplePacker::PackCounts(const SampleRow& row, ListWriter& lists, SampleParams* params,
+                              std::vector<CountsReset>* resets) {
+  params->counts = EntryFor(row);
+  Entry& entry = entries_[static_cast<size_t>(params->counts)];
+  const bool stale = !InSync(entry, row);
+  CountsReset reset;
+  if (stale) {
+    reset = LacksLast(entry, row) ? Append(row, params->counts, lists)
+                                  : Reset(row, params->counts, lists);
+  }
+  if (params->adds_count != 0) ++entry.in_flight;
+  if (lists.full()) {  // the row is packed again, and fills its entry then
+    entry.Forget();
+  } else if (stale) {
+    resets->push_back(reset);
+  }
 }
 
 absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRow> rows,
@@ -227,18 +275,7 @@ absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRo
     if (!valid.ok()) return valid;
     ListWriter writer(lists, used);
     PackRow(row, writer, &into);
-    if (HasPenalty(row)) {
-      into.counts = EntryFor(row);
-      Entry& entry = entries_[static_cast<size_t>(into.counts)];
-      const bool stale = !InSync(entry, row);
-      const CountsReset reset = stale ? Reset(row, into.counts, writer) : CountsReset();
-      ++entry.in_flight;
-      if (writer.full()) {  // the row is packed again, and fills its entry then
-        entry.Forget();
-      } else if (stale) {
-        packed.resets.push_back(reset);
-      }
-    }
+    if (HasPenalty(row)) PackCounts(row, writer, &into, &packed.resets);
     if (writer.full()) {
       into = SampleParams();
       if (packed.end > first) break;
@@ -246,7 +283,7 @@ absl::StatusOr<SamplePacker::Packed> SamplePacker::Pack(std::span<const SampleRo
           absl::StrCat("the ids, biases and history of one row are ", writer.size(),
                        " numbers; the sampler has room for ", lists.size()));
     }
-    drawings[static_cast<size_t>(packed.end)] = {.slot = row.slot, .position = into.position};
+    drawings[static_cast<size_t>(packed.end)] = {.slot = into.slot, .position = into.position};
     used = writer.size();
   }
   packed.list_size = static_cast<int32_t>(used);

@@ -77,6 +77,11 @@ class SamplePacker {
   bool InSync(const Entry& entry, const SampleRow& row) const;
   void PackRow(const SampleRow& row, ListWriter& lists, SampleParams* params);
   void PackPatches(const SampleRow& row, ListWriter& lists, SampleParams* params);
+  // Makes the entry of the row's penalties hold its history.
+  void PackCounts(const SampleRow& row, ListWriter& lists, SampleParams* params,
+                  std::vector<CountsReset>* resets);
+  bool LacksLast(const Entry& entry, const SampleRow& row) const;
+  CountsReset Append(const SampleRow& row, int32_t entry, ListWriter& lists);
   CountsReset Reset(const SampleRow& row, int32_t entry, ListWriter& lists);
 
   const SamplerLimits limits_;

@@ -10,6 +10,7 @@ constexpr int kResetThreads = 256;
 constexpr int kResetBlocks = 32;  // per entry
 
 __global__ void ZeroCounts(const CountsReset* resets, uint32_t* counts, int32_t vocab) {
+  if (resets[blockIdx.y].append != 0) return;
   uint32_t* const entry = counts + static_cast<int64_t>(resets[blockIdx.y].entry) * vocab;
   const int32_t stride = gridDim.x * blockDim.x;
   for (int32_t id = blockIdx.x * blockDim.x + threadIdx.x; id < vocab; id += stride) entry[id] = 0;

@@ -22,6 +22,13 @@ class LogTest(LogCase):
         self.assertEqual((found["a"].natural, found["b"].natural), (True, False))
         self.assertEqual(self.reader.gaps, 0)
 
+    def test_answers_to_one_request_are_taken_for_themselves(self):
+        path = self.written(interleaved(rows("a", [0.1, 0.2], index=0), rows("a", [0.3, 0.4, 0.5], index=1)))
+        reader = LogReader([path])
+        found = {sequence.name: list(sequence.rows[:, PROB]) for sequence in reader.sequences()}
+        self.assertEqual(found, {"a": [0.1, 0.2], "a#1": [0.3, 0.4, 0.5]})
+        self.assertEqual(reader.gaps, 0)
+
     def test_only_stop_eos_is_a_natural_end(self):
         reasons = ("length", "runaway", "stop_token", "stop_string", "aborted", "deadline", "error")
         found = self.read(*(rows(reason, [0.5, 0.5], reason) for reason in reasons))

@@ -54,6 +54,17 @@ class RetryTest(unittest.TestCase):
             self.assertEqual([spec.get("request_id", "") for spec in requests], ["mine", "", ""])
             self.assertEqual([spec["sampling"].get("seed") for spec in requests], [None, "77", "77"])
 
+    def test_each_of_several_answers_goes_on_where_it_was(self):
+        for fake, asynchronous in self.both({"tokens": 2, "code": "UNAVAILABLE"},
+                                            {"tokens": 3, "ended": [1], "code": "UNAVAILABLE"}, {"tokens": 3}):
+            answer = ask(fake.address, asynchronous, n=2, predict=True, eos_steps=True)
+            self.assertEqual((answer.text, answer.token_ids), (" w0 w1 w2", (100, 101, 102)))
+            self.assertEqual([p.at_step for p in answer.predictions], [1, 2, 3])
+            other, = answer.further
+            self.assertEqual((other.text, other.token_ids), (" w0 w1 w2", (1100, 1101, 1102)))
+            self.assertEqual([step.step for step in other.eos_steps], [1, 2, 3])
+            self.assertEqual((answer.final.calls, other.final.index, other.final.calls), (3, 1, 2))
+
     def test_other_tokens_than_before_are_an_error(self):
         for fake, asynchronous in self.both({"tokens": 3, "code": "UNAVAILABLE"}, {"tokens": 5, "shift": 1}):
             with self.assertRaises(BatonError) as caught:

@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import itertools
+import json
 import pathlib
 import sys
 import threading
@@ -88,6 +89,17 @@ class ServiceTest(unittest.TestCase):
         error = self.refused(preset="poetry")
         self.assertEqual((error.reason, error.field), ("INVALID_SAMPLING", "spec.preset"))
         self.assertIn("creative", error.message)
+
+    def test_guided_answers(self):
+        answer = self.client.chat(TALK, guided_choice=["yes", "no"], max_tokens=9).read()
+        self.assertIn(answer.text, ("yes", "no"))
+        self.assertEqual(answer.final.finish_reason, "stop_grammar")
+        schema = {"type": "object", "properties": {"b": {"type": "boolean"}, "a": {"enum": [1, 2]}},
+                  "required": ["b", "a"], "additionalProperties": False}
+        answer = self.client.chat(TALK, guided_json=schema, max_tokens=60).read()
+        self.assertEqual(list(json.loads(answer.text)), ["b", "a"])
+        error = self.refused(guided_regex="(")
+        self.assertEqual((error.reason, error.field), ("INVALID_GUIDE", "spec.guided_regex"))
 
     def test_errors_have_reason_and_field(self):
         error = self.refused(temperature=-1)

@@ -96,6 +96,24 @@ TEST(BindWorker, AsyncSchedulingFollowsTheDeviceUnlessGiven) {
   EXPECT_THAT(WorkerError({"m", "--async-scheduling", "maybe"}), HasSubstr("auto, on"));
 }
 
+TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
+  WorkerFlags worker;
+  ASSERT_TRUE(ParseWorker({"m"}, &worker).ok());
+  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNone);
+  EXPECT_EQ(worker.engine.num_speculative_tokens, 5);
+  EXPECT_EQ(worker.engine.speculative_disable_by_batch_size, 32);
+  ASSERT_TRUE(ParseWorker({"m", "--speculative", "ngram", "--num-speculative-tokens", "16",
+                           "--speculative-disable-by-batch-size", "8"},
+                          &worker)
+                  .ok());
+  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNgram);
+  EXPECT_EQ(worker.engine.num_speculative_tokens, 16);
+  EXPECT_EQ(worker.engine.speculative_disable_by_batch_size, 8);
+  EXPECT_THAT(WorkerError({"m", "--speculative", "draft"}), HasSubstr("none, ngram"));
+  EXPECT_THAT(WorkerError({"m", "--num-speculative-tokens", "17"}), HasSubstr("16"));
+  EXPECT_THAT(WorkerError({"m", "--speculative-disable-by-batch-size", "1"}), HasSubstr("2"));
+}
+
 TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
   WorkerFlags flags = DefaultDecodeFlags();
   ASSERT_TRUE(ParseWorker({"m"}, &flags).ok());
@@ -230,6 +248,22 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(flags.server.max_connection_age, std::chrono::hours(1));
   EXPECT_EQ(flags.server.max_connection_age_grace, std::chrono::seconds(1200));
   EXPECT_EQ(ServedModelName(flags), "demo");
+}
+
+TEST(BindRouter, LocalPrefillsAreByLengthOrByCost) {
+  RouterFlags flags;
+  EXPECT_EQ(flags.local_prefill_below, 0);
+  ASSERT_TRUE(
+      ParseRouter({"m", "--decode-workers", "b:2", "--local-prefill-below", "auto"}, &flags).ok());
+  EXPECT_EQ(flags.local_prefill_below, std::nullopt);
+  ASSERT_TRUE(
+      ParseRouter({"m", "--decode-workers", "b:2", "--local-prefill-below", "7"}, &flags).ok());
+  EXPECT_EQ(flags.local_prefill_below, 7);
+  for (const char* wrong : {"-1", "automatic", ""}) {
+    const absl::Status status =
+        ParseRouter({"m", "--decode-workers", "b:2", "--local-prefill-below", wrong}, &flags);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("expected 'auto' or an integer from 0"));
+  }
 }
 
 TEST(BindRouter, AnEosLogIsNotRotatedByTheRow) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "common/base/status.h"
+#include "common/sched/step_times.h"
 #include "tests/common/engine/harness.h"
 
 namespace baton {
@@ -92,6 +93,17 @@ TEST(EngineLimitsTest, MaxNumBatchedTokens) {
     }
     EXPECT_EQ(most, budget);
   }
+}
+
+TEST(EngineLimitsTest, FiguresTellHowLongStepsTakeOnceTheyDid) {
+  EngineHarness harness(Defaults());
+  for (int64_t i = 0; i < StepTimes::kEnough; ++i) {
+    EXPECT_EQ(harness.figures().prompt_token_s, 0);
+    harness.Generate(MakeSpec(3, 1));  // too short for a cached block
+  }
+  EXPECT_GT(harness.figures().prompt_token_s, 0);
+  harness.Generate(MakeSpec(3, 10));
+  EXPECT_GT(harness.figures().step_s, 0);
 }
 
 TEST(EngineLimitsTest, EnablePrefixCaching) {

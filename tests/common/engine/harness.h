@@ -21,6 +21,8 @@ struct Seen {
   std::vector<TokenId> tokens;  // in order; indices are checked
   int32_t last_index = -1;
   std::vector<SampledToken> samples;
+  std::vector<TokenScore> scores;  // in order; indices are checked
+  int32_t first_scored = 0;        // the index in the prompt of the first of them
   std::vector<std::pair<SequenceState, SequenceState>> states;
   std::optional<ReservedEvent> reserved;
   std::map<int32_t, std::span<std::byte>> ready;  // kPrefill, by ordinal
@@ -174,6 +176,13 @@ class EngineHarness {
     seen->ready_cached_tokens = event.cached_tokens;
     if (!event.blocks.empty()) seen->last_block_tokens = event.last_block_tokens;
     seen->last_ready = event.last;
+  }
+  static void Note(Seen* seen, ScoresEvent event) {
+    CheckNotOver(*seen);
+    BATON_CHECK(seen->tokens.empty()) << "a score behind a token";
+    if (seen->scores.empty()) seen->first_scored = event.first_index;
+    BATON_CHECK(event.first_index == seen->first_scored + std::ssize(seen->scores)) << "score gap";
+    for (TokenScore& score : event.scores) seen->scores.push_back(std::move(score));
   }
   static void Note(Seen* seen, TokenEvent event) {
     CheckNotOver(*seen);

@@ -23,7 +23,7 @@ class ModelDeviceFeedTest : public ModelIdentityTest {
     weights->probe = std::move(probe).value();
     auto transformer =
         Transformer::Create(model_->config, shape, std::move(weights).value(), device_.get(),
-                            {.max_tokens = 512, .max_samples = kRequests});
+                            {.max_tokens = 512, .max_samples = 2 * kRequests});
     ASSERT_TRUE(transformer.ok()) << transformer.status();
     runner_ = std::make_unique<TransformerRunner>(std::move(transformer).value(), model_->kv());
     ASSERT_EQ(runner_->max_in_flight(), 2);
@@ -68,6 +68,16 @@ TEST_P(ModelDeviceFeedTest, Preempted) {
   auto harness = StartOnDevice(Options(), /*num_blocks=*/20);
   ExpectAllSame(harness.get());
   EXPECT_GE(harness->figures().preemptions, 1u);
+  ExpectFed(harness.get());
+}
+
+TEST_P(ModelDeviceFeedTest, WithRowsThatVerify) {
+  EngineOptions options = Options();
+  options.max_num_seqs = 6;
+  options.proposals = {.most = 5, .batch = 32};
+  auto harness = StartOnDevice(options);
+  ExpectAllSame(harness.get());
+  EXPECT_GT(harness->figures().ids_accepted, 10u);
   ExpectFed(harness.get());
 }
 

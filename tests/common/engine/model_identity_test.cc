@@ -58,6 +58,35 @@ TEST_P(ModelIdentityTest, Resumed) {
   }
 }
 
+// An answer read as a part of the prompt has the logprobs that it was drawn with.
+TEST_P(ModelIdentityTest, ScoresOfAPromptAreThoseOfDraws) {
+  EngineOptions options = Options();
+  options.max_num_seqs = 7;
+  auto harness = Start(options);
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < kRequests; ++i) {
+    const Seen& alone = alone_[static_cast<size_t>(i)];
+    SequenceSpec spec = Request(i);
+    spec.score_from = static_cast<int32_t>(spec.prompt.size());
+    spec.prompt.insert(spec.prompt.end(), alone.tokens.begin(), alone.tokens.end());
+    ids.push_back(harness->Admit(spec));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    ASSERT_TRUE(harness->RunUntilOver(ids[i]));
+    const std::vector<TokenScore>& scores = harness->seen(ids[i]).scores;
+    const std::vector<SampledToken>& drawn = alone_[i].samples;
+    ASSERT_EQ(scores.size(), drawn.size());
+    for (size_t j = 0; j < scores.size(); ++j) {
+      EXPECT_EQ(scores[j].logprob, drawn[j].logprob);
+      ASSERT_EQ(scores[j].top_logprobs.size(), drawn[j].top_logprobs.size());
+      for (size_t rank = 0; rank < scores[j].top_logprobs.size(); ++rank) {
+        EXPECT_EQ(scores[j].top_logprobs[rank].token, drawn[j].top_logprobs[rank].token);
+        EXPECT_EQ(scores[j].top_logprobs[rank].logprob, drawn[j].top_logprobs[rank].logprob);
+      }
+    }
+  }
+}
+
 TEST_P(ModelIdentityTest, SplitOverTwoEngines) {
   auto second = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype, 512, "auto",
                                ProbeOf(GetParam().dtype, kHidden));

@@ -114,6 +114,18 @@ TEST(EosRowReader, RequestIdsAreUnescaped) {
   EXPECT_EQ(row.request_id, "😀");
 }
 
+TEST(EosRowReader, RowsOfEarlierVersionsAreOfTheFirstAnswer) {
+  EosRow written = SampleEosRow();
+  written.request = std::make_shared<const EosRequestFacts>(
+      EosRequestFacts{.request_id = "r1", .index = 3, .prompt_length = 20});
+  EosLogRow row;
+  ASSERT_TRUE(ReadEosRow(WrittenLine(written), &row).ok());
+  EXPECT_EQ(row.index, 3);
+  ASSERT_TRUE(ReadEosRow(ChangedLine(",\"index\":0", ""), &row).ok());
+  EXPECT_EQ(row.index, 0) << "also where the row is used again";
+  EXPECT_THAT(Refusal(ChangedLine("\"index\":0", "\"index\":-1")), HasSubstr("index: found -1"));
+}
+
 TEST(EosRowReader, KeysMayStandInAnyOrderAndHaveSpaceAround) {
   const auto json = nlohmann::json::parse(WrittenLine(SampleEosRow()));
   const std::string sorted = "  " + json.dump() + "\t";

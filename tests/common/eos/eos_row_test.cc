@@ -18,7 +18,7 @@ TEST(EosRowTest, LineIsExactlyAsDocumented) {
             "\"eos_prob\":0.1000000206,\"is_finished\":false,\"finish_reason\":null,"
             "\"prompt_length\":20,\"output_length\":5,\"total_length\":25,"
             "\"eos_prob_sampling\":0.25,\"eos_rank\":3,\"entropy\":1.5,\"top1_prob\":0.75,"
-            "\"eos_policy\":\"honor\",\"natural_end_step\":null,\"attempt\":1}\n");
+            "\"eos_policy\":\"honor\",\"natural_end_step\":null,\"attempt\":1,\"index\":0}\n");
 }
 
 TEST(EosRowTest, LastRowSaysHowTheRequestEnded) {

@@ -224,7 +224,7 @@ std::unique_ptr<LoadedModel> Load(const std::string& dir, const Options& given,
               (1.1 * (packed + kv) + 150 * 1048576.0) / 1e6);
   std::printf("limit of a load: fresh memory is written at %.2f GB/s\n",
               FreshBytesPerSecond(threads) / 1e9);
-  std::printf("backend: %s\n", (*model)->backend->info().numerics().c_str());
+  std::printf("backend: %s\n", (*model)->numerics().c_str());
   return *std::move(model);
 }
 
@@ -278,7 +278,7 @@ std::optional<nlohmann::json> Run(const std::string& dir, const Options& options
   nlohmann::json figures;
   const std::unique_ptr<LoadedModel> model = Load(dir, options, &figures);
   if (model == nullptr) return std::nullopt;
-  figures["numerics"] = model->backend->info().numerics();
+  figures["numerics"] = model->numerics();
   figures["threads"] = model->threads();
   if (options.load_only) return figures;
   const absl::Status measured = Measure(*model, options, &figures);

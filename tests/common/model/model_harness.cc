@@ -80,15 +80,14 @@ void RunnerDriver::Step(const std::vector<TestSequence*>& sequences, int32_t chu
     row.tokens = std::span(ids[i]).subspan(s.computed, count);
     row.first_position = s.computed;
     row.blocks = s.blocks;
-    row.sample = s.computed + count == total;
-    if (row.sample) {
-      row.sampling = s.sampling;
-      row.sampling.prompt = s.prompt;
-      row.sampling.output = s.output;
+    if (s.computed + count == total) {
+      kernels::SampleRow& draw = row.draws.emplace_back(s.sampling);
+      draw.prompt = s.prompt;
+      draw.output = s.output;
       NgramIndex ngrams(s.no_repeat_ngram_size);
       const auto bans = ngrams.BannedAfter(ids[i]);
       banned[i].assign(bans.begin(), bans.end());
-      row.sampling.banned_ids = banned[i];
+      draw.banned_ids = banned[i];
       sampled.push_back(&s);
       ++plan.num_samples;
     }
@@ -120,12 +119,11 @@ StepPlan RunnerDriver::PlanAhead(const std::vector<TestSequence*>& sequences, bo
     if (!pending) row.tokens = std::span(s.output).last(1);
     row.first_position = s.computed++;
     row.blocks = s.blocks;
-    row.sample = true;
-    row.sampling = s.sampling;
-    row.sampling.prompt = s.prompt;
-    row.sampling.output = s.output;
-    row.sampling.pending_output = pending;
-    row.sampling.slot = row.slot;
+    kernels::SampleRow& draw = row.draws.emplace_back(s.sampling);
+    draw.prompt = s.prompt;
+    draw.output = s.output;
+    draw.pending_output = pending;
+    draw.slot = row.slot;
     plan.rows.push_back(row);
   }
   plan.num_tokens = plan.num_samples = static_cast<int32_t>(sequences.size());

@@ -95,6 +95,7 @@ SequenceSpec FullSpec() {
   spec.natural_end_step = 12;
   spec.end_chance_step = 1;
   spec.cache_salt = "tenant";
+  spec.guide = {.kind = GuideKind::kRegex, .text = "a+"};
   return spec;
 }
 
@@ -108,6 +109,7 @@ TEST(GenerationTest, SpecsSurviveBothWays) {
   EXPECT_EQ(back->generated, spec.generated);
   EXPECT_EQ(back->sampling, spec.sampling);
   EXPECT_EQ(back->stop, spec.stop);
+  EXPECT_EQ(back->guide, spec.guide);
   EXPECT_EQ(back->natural_end_step, spec.natural_end_step);
   EXPECT_EQ(back->end_chance_step, spec.end_chance_step);
   EXPECT_EQ(back->cache_salt, spec.cache_salt);
@@ -141,6 +143,21 @@ TEST(GenerationTest, EveryEosPolicySurvivesAndUnknownOnesAreRefused) {
   EXPECT_EQ(ReasonOf(SpecFromProto(proto).status()), Reason::kUnsupportedField);
 }
 
+TEST(GenerationTest, EveryGuideSurvivesAndUnknownOnesAreRefused) {
+  for (const GuideKind kind : {GuideKind::kNone, GuideKind::kJsonSchema, GuideKind::kJsonObject,
+                               GuideKind::kRegex, GuideKind::kChoice, GuideKind::kGrammar}) {
+    SequenceSpec spec;
+    spec.guide.kind = kind;
+    worker_pb::Generation proto;
+    SpecToProto(spec, &proto);
+    EXPECT_EQ(proto.has_guide(), kind != GuideKind::kNone);
+    EXPECT_EQ(SpecFromProto(proto)->guide, spec.guide);
+  }
+  worker_pb::Generation proto;
+  proto.mutable_guide()->set_kind(static_cast<worker_pb::GuideKind>(17));
+  EXPECT_EQ(ReasonOf(SpecFromProto(proto).status()), Reason::kUnsupportedField);
+}
+
 TEST(GenerationTest, TokensSurviveBothWays) {
   PlacedToken token{.index = 3, .unix_time = 1234567890.25};
   token.token = {.token = 42, .logprob = -1.25f, .top_logprobs = {{42, -1.25f}, {1, -2.5f}}};
@@ -151,6 +168,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
                      .top1_prob = 0.3f};
   token.token.natural_end = true;
   token.token.end_chance = true;
+  token.token.only_end = true;
   token.token.probe = {0.5f, -7};
   worker_pb::Token proto;
   TokenToProto(token, {.eos_signal = true, .probe = true}, &proto);
@@ -163,6 +181,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
   EXPECT_EQ(back.token.eos.eos_logprob, -3);
   EXPECT_TRUE(back.token.natural_end);
   EXPECT_TRUE(back.token.end_chance);
+  EXPECT_TRUE(back.token.only_end);
   EXPECT_EQ(back.token.probe, token.token.probe);
 }
 

@@ -129,5 +129,35 @@ TEST(NgramIndexTest, AContextThatStandsOftenBansItsFollowersOnce) {
   }
 }
 
+// Two indices over one history, of which one is also asked along ids that do not come.
+TEST(NgramIndexTest, IdsThatDoNotComeLeaveNoTrace) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 40; ++round) {
+    const int32_t n = 1 + round % 4;
+    const uint64_t base = round % 2 == 0 ? 1 : 12345;  // with 1, many contexts share a hash
+    NgramIndex asked(n, base), plain(n, base);
+    const std::vector<TokenId> history = RandomHistory(random, 200, 3 + random() % 20);
+    for (size_t length = 1; length < history.size(); length += 1 + random() % 3) {
+      const auto before = std::span(history).first(length);
+      std::vector<TokenId> along(before.begin(), before.end());
+      const size_t given = random() % 6;
+      for (size_t i = 0; i < given; ++i) along.push_back(history[(length + i * 7) % 150]);
+      const auto answers = asked.BannedAlong(along, given);
+      ASSERT_EQ(answers.size(), given + 1);
+      for (size_t i = 0; i <= given; ++i) {
+        ASSERT_EQ(Sorted(answers[i]),
+                  BannedByRule(std::span(along).first(length + i), static_cast<size_t>(n)))
+            << "n " << n << " after " << length << " and " << i << " given ids";
+      }
+      ASSERT_EQ(Sorted(asked.BannedAfter(before)), Sorted(plain.BannedAfter(before)));
+    }
+  }
+}
+
+TEST(NgramIndexTest, NothingIsBannedAlongWithoutTheRule) {
+  const std::vector<TokenId> history = {1, 1, 1};
+  EXPECT_THAT(NgramIndex(0).BannedAlong(history, 2), ElementsAre(IsEmpty(), IsEmpty(), IsEmpty()));
+}
+
 }  // namespace
 }  // namespace baton

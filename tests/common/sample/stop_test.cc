@@ -31,6 +31,15 @@ TEST(StopCriteriaTest, EveryEosIdEndsTheRequest) {
   }
 }
 
+TEST(StopCriteriaTest, AnEosWhereNothingElseWasAllowedIsTheGrammars) {
+  StopCriteria stop = Make({}, 3);
+  SampledToken token{.token = kEos[0], .only_end = true};
+  const auto decision = stop.Take(3, &token);
+  EXPECT_EQ(decision.reason, FinishReason::kStopGrammar);
+  EXPECT_EQ(decision.stop_token, kEos[0]);
+  EXPECT_FALSE(stop.natural_end_step().has_value());
+}
+
 TEST(StopCriteriaTest, EosAtTheLastStepIsNotLength) {
   StopCriteria stop = Make({}, 3);
   EXPECT_EQ(Take(&stop, 3, 2).reason, FinishReason::kStopEos);

@@ -54,6 +54,25 @@ TEST(ShareStepTest, APromptThatGetsNoTokenTakesNoRow) {
   EXPECT_EQ(ByCandidate({Prefill(5), Prefill(5), Decode()}, Budget(8, 6, 100)), (Shares{5, 0, 1}));
 }
 
+BatchCandidate Proposing(int32_t proposals) {
+  return {.pending = 1, .decodes = true, .last_turn = 1, .proposals = proposals};
+}
+
+TEST(ShareStepTest, ProposalsGetWhatIsLeftOfTokensAndDraws) {
+  BatchBudget budget = Budget(8, 100, 100);
+  budget.max_draws = 100;
+  EXPECT_EQ(ByCandidate({Proposing(3), Prefill(10), Proposing(5)}, budget), (Shares{4, 10, 6}));
+  budget.max_tokens = 16;
+  EXPECT_EQ(ByCandidate({Proposing(3), Prefill(10), Proposing(5)}, budget), (Shares{4, 10, 2}));
+  budget.max_tokens = 12;
+  EXPECT_EQ(ByCandidate({Proposing(3), Prefill(10), Proposing(5)}, budget), (Shares{1, 10, 1}));
+  budget.max_tokens = 100;
+  budget.max_draws = 5;
+  EXPECT_EQ(ByCandidate({Proposing(3), Prefill(10), Proposing(5)}, budget), (Shares{3, 10, 1}));
+  budget.max_draws = 0;
+  EXPECT_EQ(ByCandidate({Proposing(3), Prefill(10), Proposing(5)}, budget), (Shares{1, 10, 1}));
+}
+
 // Runs `steps` steps and returns how many tokens each candidate fed.
 Shares Totals(std::vector<BatchCandidate> candidates, const BatchBudget& budget, int32_t steps) {
   Shares totals(candidates.size(), 0);

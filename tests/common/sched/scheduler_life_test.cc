@@ -218,7 +218,7 @@ TEST_F(SchedulerLifeTest, RowsBanWhatWouldRepeatAnNgramOfAnyAttempt) {
   Add(spec);
   std::vector<std::set<TokenId>> banned;
   for (StepPlan plan = Plan(); !plan.empty(); plan = Plan()) {
-    const auto ids = plan.rows[0].sampling.banned_ids;
+    const auto ids = plan.rows[0].draws[0].banned_ids;
     banned.emplace_back(ids.begin(), ids.end());
     Commit(plan);
   }

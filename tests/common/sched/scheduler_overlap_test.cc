@@ -48,7 +48,7 @@ TEST_F(SchedulerOverlapTest, ARowFeedsTheTokenThatIsStillBeingDrawn) {
   const SequenceId id = Add(spec);
   const StepPlan first = Plan();
   EXPECT_EQ(first.rows[0].num_tokens(), 7);
-  EXPECT_TRUE(first.rows[0].sampling.mask_stop_ids);
+  EXPECT_TRUE(first.rows[0].draws[0].mask_stop_ids);
   const StepPlan second = Plan();
   ASSERT_EQ(second.rows.size(), 1u);
   const StepRow& row = second.rows[0];
@@ -58,13 +58,13 @@ TEST_F(SchedulerOverlapTest, ARowFeedsTheTokenThatIsStillBeingDrawn) {
   EXPECT_EQ(row.slot, first.rows[0].slot);
   EXPECT_EQ(row.first_position, 7);
   EXPECT_EQ(row.blocks.size(), 2u);
-  EXPECT_TRUE(row.sampling.pending_output);
-  EXPECT_EQ(SamplePosition(row.sampling), 8u);
-  EXPECT_TRUE(row.sampling.mask_stop_ids) << "the second token is still below min_tokens";
+  EXPECT_TRUE(row.draws[0].pending_output);
+  EXPECT_EQ(SamplePosition(row.draws[0]), 8u);
+  EXPECT_TRUE(row.draws[0].mask_stop_ids) << "the second token is still below min_tokens";
   EXPECT_EQ(second.shape.decode_sequences, 1);
   Commit(first);
   const StepPlan third = Plan();
-  EXPECT_FALSE(third.rows[0].sampling.mask_stop_ids) << "two tokens stand before the third";
+  EXPECT_FALSE(third.rows[0].draws[0].mask_stop_ids) << "two tokens stand before the third";
   EXPECT_EQ(third.rows[0].blocks.size(), 3u);
   Commit(second);
   Commit(third);
@@ -82,15 +82,15 @@ TEST_F(SchedulerOverlapTest, WhatAPlanSpansStaysWhileTheOneBeforeIsCommitted) {
   for (int i = 0; i < 15; ++i) {
     const StepPlan next = Plan();
     const StepRow& row = next.rows[0];
-    const std::vector<TokenId> output(row.sampling.output.begin(), row.sampling.output.end());
+    const std::vector<TokenId> output(row.draws[0].output.begin(), row.draws[0].output.end());
     const std::vector<BlockId> blocks(row.blocks.begin(), row.blocks.end());
     const auto* where = row.blocks.data();
-    const auto* tokens = row.sampling.prompt.data();
+    const auto* tokens = row.draws[0].prompt.data();
     scheduler_->Commit(oldest, {{SampledToken{.token = 50 + i}}}, now_);
     const StepPlan behind = Plan();
     EXPECT_EQ(behind.rows[0].blocks.data(), where);
-    EXPECT_EQ(behind.rows[0].sampling.prompt.data(), tokens);
-    EXPECT_EQ(std::vector<TokenId>(row.sampling.output.begin(), row.sampling.output.end()), output);
+    EXPECT_EQ(behind.rows[0].draws[0].prompt.data(), tokens);
+    EXPECT_EQ(std::vector<TokenId>(row.draws[0].output.begin(), row.draws[0].output.end()), output);
     EXPECT_EQ(std::vector<BlockId>(row.blocks.begin(), row.blocks.end()), blocks);
     scheduler_->Commit(next, {{SampledToken{.token = 90}}}, now_);
     oldest = behind;
@@ -124,7 +124,7 @@ TEST_F(SchedulerOverlapTest, APrefillDrawsOnceAndChunksFollowEachOther) {
   Commit(first);
   EXPECT_EQ(Last<BlocksProven>(id)->blocks.size(), 1u);
   const StepPlan third = Plan();
-  EXPECT_TRUE(third.rows[0].sample);
+  EXPECT_EQ(third.rows[0].num_draws(), 1);
   Commit(second);
   EXPECT_TRUE(Plan().empty());
   Commit(third);

@@ -11,8 +11,6 @@
 namespace baton {
 namespace {
 
-using ::baton::testing::ByteTokenizer;
-
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
 // Decodes one code point strictly; 0 bytes when there is none. Written differently from the code

@@ -11,8 +11,6 @@
 namespace baton {
 namespace {
 
-using ::baton::testing::ByteTokenizer;
-
 // 256 " User", 257 ":", 258 "<eos>" (special)
 ByteTokenizer MakeTokenizer() { return ByteTokenizer({" User", "\n\nUs"}, {"<eos>"}); }
 

@@ -48,7 +48,7 @@ TEST(TokenBoundariesTest, IdsOutsideTheTableEndNothing) {
 }
 
 TEST(TokenBoundariesTest, TheTableHasAllIdsOfATokenizer) {
-  const testing::ByteTokenizer tokenizer({"!\n"}, {"<|end|>"});
+  const ByteTokenizer tokenizer({"!\n"}, {"<|end|>"});
   const std::vector<uint8_t> table = TokenBoundaries(tokenizer);
   ASSERT_EQ(table.size(), 258u);
   EXPECT_EQ(table['.'], kEndsSentence);

@@ -49,6 +49,47 @@ TEST(MetricsProbe, NamesTheSpecialTokenThatMayEndAnswers) {
               ContainsRegex("baton_passed_special_tokens_total\\{[^}]*\\} 20\n"));
 }
 
+// An engine that only has figures.
+class FiguresOnly final : public Engine {
+ public:
+  absl::StatusOr<SequenceId> Admit(SequenceSpec) override {
+    return absl::UnimplementedError("it runs nothing");
+  }
+  void CommitImport(SequenceId, SampledToken) override {}
+  void Cancel(SequenceId) override {}
+  void ReturnLease(SequenceId) override {}
+  base::BoundedQueue<EngineEvent>& events() override { return events_; }
+  EngineFigures figures() const override { return shown; }
+  PrefixReport CachedSince(uint64_t) const override { return {}; }
+  void Drain() override {}
+  void Stop() override {}
+
+  EngineFigures shown;
+
+ private:
+  base::BoundedQueue<EngineEvent> events_{1};
+};
+
+TEST(MetricsProbe, TellsWhatCameOfForetoldTokens) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  FiguresOnly engine;
+  engine.shown.rows_proposed = 3;
+  engine.shown.ids_proposed = 9;
+  engine.shown.ids_accepted = 4;
+  engine.shown.accepted_at = {3, 1};
+  probe.Observe(&engine);
+  const std::string page = registry.Expose();
+  EXPECT_THAT(page, ContainsRegex("baton_spec_decode_num_drafts_total\\{[^}]*\\} 3\n"));
+  EXPECT_THAT(page, ContainsRegex("baton_spec_decode_num_draft_tokens_total\\{[^}]*\\} 9\n"));
+  EXPECT_THAT(page, ContainsRegex("baton_spec_decode_num_accepted_tokens_total\\{[^}]*\\} 4\n"));
+  const std::string at = "baton_spec_decode_num_accepted_tokens_per_pos_total\\{[^}]*position=";
+  EXPECT_THAT(page, ContainsRegex(at + "\"0\"[^}]*\\} 3\n"));
+  EXPECT_THAT(page, ContainsRegex(at + "\"1\"[^}]*\\} 1\n"));
+  EXPECT_THAT(page, ContainsRegex(at + "\"15\"[^}]*\\} 0\n"));
+}
+
 TEST(LoadOf, TellsAllPromptTokensAndTheShareOfBlocksThatAreTaken) {
   EngineFigures figures;
   figures.running = 2;

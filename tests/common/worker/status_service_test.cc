@@ -111,6 +111,21 @@ TEST(StatusServiceTest, LoadFollowsTheEngine) {
   EXPECT_TRUE(call.Finish().ok());
 }
 
+TEST(StatusServiceTest, TellsHowLongStepsTakeOnceSomeWereComputed) {
+  WorkerHarness worker({});
+  Watching watch(worker);
+  worker_pb::WatchResponse first;
+  ASSERT_TRUE(watch.Read(&first));
+  EXPECT_GT(first.load().step_prompt_tokens(), 0);
+  EXPECT_EQ(first.load().prompt_token_seconds(), 0);
+  for (int i = 0; i < 8; ++i) {
+    DecodeCall call(worker, LocalStart());
+    call.ReadAll();
+    EXPECT_TRUE(call.Finish().ok());
+  }
+  EXPECT_TRUE(watch.ReadUntil([](const auto& load) { return load.step_seconds() > 0; }));
+}
+
 TEST(StatusServiceTest, WhoWantsToHearsWhatThePrefixCacheHoldsAndThenWhatChanges) {
   WorkerHarness worker({});
   Watching watch(worker), uninterested(worker);

@@ -177,6 +177,50 @@ TEST(AnswerWriterTest, CompletionLogprobsCountACharacterOfManyTokensOnce) {
   EXPECT_EQ(offsets, Json::parse("[0,1,1,1,2]"));
 }
 
+// BOS, which the text leaves out, "né", of which a token has one byte, and "x".
+v1::Prompt EchoOf(bool scored) {
+  v1::Prompt prompt;
+  prompt.set_text("néx");
+  for (const int32_t id : {1, 9, 8, 7, 6}) prompt.add_token_ids(id);
+  if (!scored) return prompt;
+  for (const std::string& bytes : {std::string("<s>"), std::string("n"), std::string("\xC3"),
+                                   std::string("\xA9"), std::string("x")}) {
+    v1::TokenLogprobs* token = prompt.add_logprobs();
+    token->set_text(bytes[0] == '\xC3' || bytes[0] == '\xA9' ? "\uFFFD" : bytes);
+    if (token->text() != bytes) token->set_raw_bytes(bytes);
+    if (bytes != "<s>") token->set_logprob(-1);
+  }
+  return prompt;
+}
+
+TEST(AnswerWriterTest, AnEchoStandsBeforeTheText) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
+  const Json echo = ChunkOf(writer.PromptEvent(EchoOf(false)))["choices"][0];
+  EXPECT_EQ(echo["text"], "néx");
+  EXPECT_EQ(echo["logprobs"], nullptr);
+  v1::GenerateOnceResponse answer;
+  *answer.mutable_prompt() = EchoOf(false);
+  *answer.mutable_output() = SomeDelta("yz", 5);
+  *answer.mutable_final() = SomeFinal();
+  EXPECT_EQ(Json::parse(writer.Whole(answer))["choices"][0]["text"], "néxyz");
+}
+
+TEST(AnswerWriterTest, AnEchoHasItsLogprobsInTheListsOfTheAnswer) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {});
+  v1::GenerateOnceResponse answer;
+  *answer.mutable_prompt() = EchoOf(true);
+  *answer.mutable_output() = SomeDelta("y", 5);
+  v1::TokenLogprobs* drawn = answer.mutable_output()->add_logprobs();
+  drawn->set_text("y");
+  drawn->set_logprob(-2);
+  *answer.mutable_final() = SomeFinal();
+  const Json lists = Json::parse(writer.Whole(answer))["choices"][0]["logprobs"];
+  EXPECT_EQ(lists["token_logprobs"], Json::parse("[null,-1.0,-1.0,-1.0,-1.0,-2.0]"));
+  EXPECT_EQ(lists["top_logprobs"][0], nullptr);
+  EXPECT_EQ(lists["text_offset"], Json::parse("[0,0,1,2,2,3]"));
+  EXPECT_EQ(lists["tokens"][0], "<s>");
+}
+
 TEST(AnswerWriterTest, CompletionLogprobsCountCharactersOverAllChunks) {
   AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true});
   v1::Delta first = SomeDelta("ä ", 7);
@@ -187,6 +231,80 @@ TEST(AnswerWriterTest, CompletionLogprobsCountCharactersOverAllChunks) {
   EXPECT_EQ(ChunkOf(writer.DeltaEvent(second))["choices"][0]["logprobs"],
             Json::parse(R"({"text_offset":[2],"token_logprobs":[-1.0],"tokens":["b"],
                 "top_logprobs":[{"\ufffd":-9999.0,"b":-1.0}]})"));
+}
+
+TEST(AnswerWriterTest, StreamsOfSeveralAnswersSayWhichInEachChunk) {
+  AnswerWriter writer =
+      Writer(OpenAiApi::kChat,
+             {.stream = true, .include_usage = true, .continuous_usage = true, .answers = 2});
+  const std::vector<Json> opening = ChunksOf(writer.Opening());
+  ASSERT_EQ(opening.size(), 2U);
+  EXPECT_EQ(opening[1]["choices"][0]["index"], 1);
+  EXPECT_EQ(opening[1]["choices"][0]["delta"]["role"], "assistant");
+  writer.DeltaEvent(SomeDelta("a", 7));
+  v1::Delta second = SomeDelta("b", 8);
+  second.set_index(1);
+  const Json chunk = ChunkOf(writer.DeltaEvent(second));
+  EXPECT_EQ(chunk["choices"][0]["index"], 1);
+  EXPECT_EQ(chunk["choices"][0]["delta"]["content"], "b");
+  EXPECT_EQ(chunk["usage"]["completion_tokens"], 2) << "of both";
+  v1::Final final = SomeFinal();
+  final.set_index(1);
+  const std::vector<Json> end = ChunksOf(writer.EndEvent(final));
+  ASSERT_EQ(end.size(), 1U) << "the other answer goes on";
+  EXPECT_EQ(end[0]["choices"][0]["index"], 1);
+  EXPECT_EQ(end[0]["choices"][0]["finish_reason"], "stop");
+  EXPECT_EQ(end[0]["usage"]["completion_tokens"], 2);
+  v1::Final last = SomeFinal();
+  last.mutable_total_usage()->set_prompt_tokens(6);
+  last.mutable_total_usage()->set_completion_tokens(20);
+  const std::vector<Json> rest = ChunksOf(writer.LastEvents(last));
+  ASSERT_EQ(rest.size(), 3U);
+  EXPECT_EQ(rest[0]["choices"][0]["index"], 0);
+  EXPECT_EQ(rest[1]["usage"]["total_tokens"], 26);
+  EXPECT_EQ(rest[2], "[DONE]");
+}
+
+TEST(AnswerWriterTest, LogprobsOfEachAnswerCountTheirOwnCharacters) {
+  AnswerWriter writer = Writer(OpenAiApi::kCompletions, {.stream = true, .answers = 2});
+  v1::Delta first = SomeDelta("abc", 7);
+  AddLogprobs(&first, "abc", -1);
+  writer.DeltaEvent(first);
+  v1::Delta second = SomeDelta("d", 8);
+  AddLogprobs(&second, "d", -1);
+  second.set_index(1);
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(second))["choices"][0]["logprobs"]["text_offset"],
+            Json::parse("[0]"));
+  v1::Delta third = SomeDelta("e", 9);
+  AddLogprobs(&third, "e", -1);
+  EXPECT_EQ(ChunkOf(writer.DeltaEvent(third))["choices"][0]["logprobs"]["text_offset"],
+            Json::parse("[3]"));
+}
+
+TEST(AnswerWriterTest, WholeAnswersOfOneRequestAreChoicesOfOneObject) {
+  v1::GenerateOnceResponse answer;
+  *answer.mutable_output() = SomeDelta("one", 7);
+  *answer.mutable_final() = SomeFinal();
+  answer.mutable_final()->set_seed(11);
+  v1::FurtherAnswer* further = answer.add_further();
+  *further->mutable_output() = SomeDelta("two", 8);
+  *further->mutable_final() = SomeFinal();
+  further->mutable_final()->set_index(1);
+  further->mutable_final()->set_seed(12);
+  further->mutable_final()->set_score(-0.5);
+  further->mutable_final()->mutable_total_usage()->set_prompt_tokens(6);
+  further->mutable_final()->mutable_total_usage()->set_completion_tokens(30);
+  const Json json =
+      Json::parse(Writer(OpenAiApi::kCompletions, {.answers = 2, .extension = true}).Whole(answer));
+  ASSERT_EQ(json["choices"].size(), 2U);
+  EXPECT_EQ(json["choices"][0]["text"], "one");
+  EXPECT_EQ(json["choices"][1]["text"], "two");
+  EXPECT_EQ(json["choices"][1]["index"], 1);
+  EXPECT_EQ(json["choices"][1]["baton"]["seed"], 12);
+  EXPECT_EQ(json["choices"][1]["baton"]["score"], -0.5);
+  EXPECT_FALSE(json["choices"][0]["baton"].contains("score"));
+  EXPECT_EQ(json["usage"]["total_tokens"], 36);
+  EXPECT_FALSE(json.contains("baton"));
 }
 
 TEST(AnswerWriterTest, WholeAnswersAreOneObject) {

@@ -189,32 +189,92 @@ TEST(OpenAiRequestTest, FieldsThatNobodyKnowsAreNamedOnce) {
               ElementsAre("messages", "mood", "zeal"));
 }
 
+TEST(OpenAiRequestTest, SeveralAnswersAreAskedForAndShapeTheAnswer) {
+  const OpenAiRequest request = Completion(R"(,"n":2,"best_of":5)");
+  EXPECT_EQ(request.spec.sampling().n(), 2);
+  EXPECT_EQ(request.spec.sampling().best_of(), 5);
+  EXPECT_EQ(request.shape.answers, 2);
+  EXPECT_EQ(Chat(R"(,"n":3)").shape.answers, 3);
+  EXPECT_EQ(Chat(R"(,"n":null)").shape.answers, 1);
+  EXPECT_FALSE(Completion("").spec.sampling().has_n());
+}
+
 TEST(OpenAiRequestTest, FieldsThatAreLackingMayAskForNothing) {
-  Completion(R"(,"n":1,"best_of":1,"echo":false,"suffix":"","guided_regex":null,"priority":0,
+  Completion(
+      R"(,"echo":false,"suffix":"","guided_regex":null,"guided_choice":[],"priority":0,
       "use_beam_search":false,"allowed_token_ids":[],"length_penalty":1.0)");
-  EXPECT_TRUE(Chat(R"(,"n":1,"tools":[],"tool_choice":"none","response_format":{"type":"text"},
+  EXPECT_TRUE(
+      Chat(R"(,"best_of":1,"tools":[],"tool_choice":"none","response_format":{"type":"text"},
       "functions":null,"modalities":["text"],"store":false,"service_tier":"auto")")
-                  .ignored.empty());
+          .ignored.empty());
+}
+
+TEST(OpenAiRequestTest, AnEchoHasLogprobsWhereTheAnswerHas) {
+  const v1::OutputOptions plain = Completion(R"(,"echo":true,"max_tokens":0)").spec.output();
+  EXPECT_TRUE(plain.echo());
+  EXPECT_FALSE(plain.prompt_logprobs());
+  EXPECT_TRUE(Completion(R"(,"logprobs":1,"echo":true)").spec.output().prompt_logprobs());
+  EXPECT_FALSE(Completion(R"(,"logprobs":1,"echo":false)").spec.output().prompt_logprobs());
 }
 
 TEST(OpenAiRequestTest, FieldsThatAreLackingAreRefusedByName) {
-  for (const auto& [field, value] : std::vector<std::pair<std::string, std::string>>{
-           {"n", "2"},
-           {"best_of", "3"},
-           {"echo", "true"},
-           {"suffix", R"("x")"},
-           {"tools", R"([{"type":"function"}])"},
-           {"response_format", R"({"type":"json_object"})"},
-           {"guided_json", "{}"},
-           {"use_beam_search", "true"},
-           {"prompt_logprobs", "0"},
-           {"structured_outputs", "{}"},
-           {"tool_choice", R"("required")"},
-           {"priority", "1"}}) {
+  for (const auto& [field, value] :
+       std::vector<std::pair<std::string, std::string>>{{"best_of", "3"},
+                                                        {"echo", "true"},
+                                                        {"suffix", R"("x")"},
+                                                        {"tools", R"([{"type":"function"}])"},
+                                                        {"use_beam_search", "true"},
+                                                        {"prompt_logprobs", "0"},
+                                                        {"structured_outputs", "{}"},
+                                                        {"tool_choice", R"("required")"},
+                                                        {"priority", "1"}}) {
     const std::string body =
         R"({"messages":[{"role":"user","content":"x"}],")" + field + "\":" + value + "}";
     ExpectBodyRefused(OpenAiApi::kChat, {body, field, "is not implemented"});
   }
+}
+
+TEST(OpenAiRequestTest, GuidesOfBothProtocolsBecomeThoseOfTheSpec) {
+  EXPECT_TRUE(Chat(R"(,"response_format":{"type":"json_object"})").spec.json_object());
+  // The order of the properties is kept, however the body is written.
+  const auto schema = Chat(R"(,"response_format": {"type" : "json_schema", "json_\u0073chema":
+      {"name":"p,{\"","strict":true, "schema" : {"properties":{"z":{}, "a":{}}} , "n":1 } })");
+  EXPECT_EQ(schema.spec.guided_json(), R"({"properties":{"z":{}, "a":{}}})");
+  EXPECT_TRUE(schema.ignored.empty());
+  EXPECT_EQ(Completion(R"(,"guided_json":{"z":1,"a":[2,{"b":"}"}]})").spec.guided_json(),
+            R"({"z":1,"a":[2,{"b":"}"}]})");
+  EXPECT_EQ(Completion(R"(,"guided_json":"{\"type\":\"null\"}")").spec.guided_json(),
+            R"({"type":"null"})");
+  EXPECT_EQ(Completion(R"(,"guided_regex":"a+")").spec.guided_regex(), "a+");
+  EXPECT_EQ(Completion(R"(,"guided_grammar":"start: \"a\"")").spec.guided_grammar(),
+            "start: \"a\"");
+  EXPECT_THAT(Completion(R"(,"guided_choice":["b","a"])").spec.guided_choice(),
+              ElementsAre("b", "a"));
+}
+
+TEST(OpenAiRequestTest, GuidesThatAreNoneAreRefusedByName) {
+  for (const auto& [field, value, says] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"response_format", R"("json_object")", "an object"},
+           {"response_format.type", "{}", "no type"},
+           {"response_format.type", R"({"type":"structural_tag"})", "not implemented"},
+           {"response_format.json_schema", R"({"type":"json_schema"})", "no schema"},
+           {"response_format.json_schema.schema",
+            R"({"type":"json_schema","json_schema":{"name":"a","schema":5}})", "a JSON schema"},
+           {"guided_json", "5", "a JSON schema"},
+           {"guided_regex", "{}", "a string"},
+           {"guided_choice", R"("a")", "a list"},
+           {"guided_choice", "[1]", "a string"}}) {
+    const std::string name = field.substr(0, field.find('.'));
+    const std::string body = R"({"prompt":"x",")" + name + "\":" + value + "}";
+    ExpectBodyRefused(OpenAiApi::kCompletions, {body, field, says});
+  }
+  ExpectBodyRefused(OpenAiApi::kCompletions, {R"({"prompt":"x","guided_json":"{}","response_format":
+                        {"type":"json_schema","json_schema":{"name":"a","schema":{}}}})",
+                                              "response_format.json_schema", "expected one"});
+  ExpectBodyRefused(OpenAiApi::kCompletions,
+                    {R"({"prompt":"x","guided_json":")" + std::string(70000, 'a') + "\"}",
+                     "spec.guided_json", "65536"});
 }
 
 TEST(OpenAiRequestTest, ValuesOfAnotherTypeAreRefusedByName) {

@@ -66,6 +66,26 @@ TEST_F(RequestQueueTest, OnlyNewRequestsCountAgainstTheBound) {
   EXPECT_TRUE(Add(3, 1).ok());
 }
 
+TEST_F(RequestQueueTest, ARequestForSeveralAnswersCountsAsSoMany) {
+  RequestQueue queue(4);
+  const auto of = [&](uint64_t id, const std::string& tenant, int32_t answers) {
+    return RequestQueue::Waiting{.id = id,
+                                 .arrived = start_ + std::chrono::seconds(id),
+                                 .need = {.tokens = 5, .peak_tokens = 10},
+                                 .answers = answers,
+                                 .tenant = tenant};
+  };
+  ASSERT_TRUE(queue.Add(of(1, "a", 3)).ok());
+  EXPECT_EQ(ReasonOf(queue.Add(of(2, "a", 2))), Reason::kQueueFull);
+  ASSERT_TRUE(queue.Add(of(3, "a", 1)).ok());
+  // Another tenant gets room only if those that leave for it leave no line shorter than its own.
+  EXPECT_FALSE(queue.MakeRoomFor(of(4, "b", 3)).has_value());
+  ASSERT_TRUE(queue.MakeRoomFor(of(4, "b", 2)).has_value());
+  ASSERT_TRUE(queue.MakeRoomFor(of(4, "b", 2)).has_value());
+  EXPECT_FALSE(queue.MakeRoomFor(of(4, "b", 2)).has_value()) << "there is room now";
+  EXPECT_TRUE(queue.Add(of(4, "b", 2)).ok());
+}
+
 TEST_F(RequestQueueTest, TheOldestIsTheFirstThatHadNoAttempt) {
   EXPECT_EQ(queue_.oldest_new(), std::nullopt);
   ASSERT_TRUE(Add(1, 2).ok());

@@ -197,6 +197,54 @@ TEST_F(WorkerTableTest, SilenceMakesUnhealthyAndIsNotDeath) {
   EXPECT_TRUE(table_.IsAlive({"a", 1}));
 }
 
+TEST_F(WorkerTableTest, SequencesAreThoseOfTheLastStatusAndThosePlacedSince) {
+  Meet("a");
+  const auto say = [&] {
+    table_.Update(kDecode, "a", {.takes_new = true, .running = 3, .waiting = 2}, now_);
+  };
+  say();
+  EXPECT_EQ(View("a").sequences, 5);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Take(kDecode, {"a", 1}, local_);
+  EXPECT_EQ(View("a").sequences, 7);
+  say();
+  EXPECT_EQ(View("a").sequences, 5);
+  table_.Take(kDecode, {"a", 1}, attempt_);
+  table_.Lose(kDecode, "a");
+  EXPECT_EQ(table_.Find(kDecode, {"a", 1}), nullptr);
+  table_.Learn(kDecode, "a", Facts(1), /*accepted=*/true);
+  EXPECT_EQ(View("a").sequences, 0);
+}
+
+TEST_F(WorkerTableTest, TheLineIsOfPromptsSinceTheWorkerHadNoneToCompute) {
+  Meet("a");
+  const auto say = [&](int64_t queued) {
+    table_.Update(kDecode, "a", {.takes_new = true, .queued_prompt_tokens = queued}, now_);
+  };
+  say(0);
+  table_.Take(kDecode, {"a", 1}, local_);
+  table_.Take(kDecode, {"a", 1}, attempt_);  // its prompt is computed elsewhere
+  EXPECT_EQ(View("a").line, 1);
+  say(50);
+  table_.Take(kDecode, {"a", 1}, local_);
+  table_.PromptDone(kDecode, {"a", 1}, local_);
+  EXPECT_EQ(View("a").line, 2);
+  say(0);
+  EXPECT_EQ(View("a").line, 0);
+}
+
+TEST_F(WorkerTableTest, HandoffTimesAreToldOfOnceSomeWereSeen) {
+  for (int i = 0; i < 7; ++i) {
+    table_.NoteHandoff(100 * i, std::chrono::milliseconds(2 + i));
+    EXPECT_FALSE(table_.handoff_times().known);
+  }
+  table_.NoteHandoff(700, std::chrono::milliseconds(9));
+  const HandoffTimes times = table_.handoff_times();
+  EXPECT_TRUE(times.known);
+  EXPECT_NEAR(times.fixed_s, 0.002, 1e-9);
+  EXPECT_NEAR(times.token_s, 1e-5, 1e-12);
+}
+
 TEST_F(WorkerTableTest, DemandIsWhatIsHeldAndWhatWaits) {
   Meet("a");
   Say("a", 4);

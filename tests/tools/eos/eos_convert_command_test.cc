@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 constexpr char kHeader[] =
     "request_id,timestamp,step,current_token_id,eos_token_id,eos_logprob,eos_prob,is_finished,"
     "finish_reason,prompt_length,output_length,total_length,eos_prob_sampling,eos_rank,entropy,"
-    "top1_prob,eos_policy,natural_end_step,attempt\n";
+    "top1_prob,eos_policy,natural_end_step,attempt,index\n";
 
 class EosConvertTest : public LogFilesTest {
  protected:
@@ -32,8 +32,8 @@ TEST_F(EosConvertTest, HasAllColumnsAndNullIsEmpty) {
   EXPECT_EQ(run.out, Path("x.csv") + ": 2 rows\n");
   EXPECT_EQ(Content(Path("x.csv")),
             std::string(kHeader) +
-                "r1,1001.000000,1,101,2,0,1,false,,20,1,21,0.25,3,1.5,0.75,honor,,1\n"
-                "r1,1002.000000,2,102,2,0,1,true,length,20,2,22,0.25,3,1.5,0.75,honor,,1\n");
+                "r1,1001.000000,1,101,2,0,1,false,,20,1,21,0.25,3,1.5,0.75,honor,,1,0\n"
+                "r1,1002.000000,2,102,2,0,1,true,length,20,2,22,0.25,3,1.5,0.75,honor,,1,0\n");
 }
 
 TEST_F(EosConvertTest, TextIsQuotedWhereItMustBe) {

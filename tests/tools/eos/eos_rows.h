@@ -18,6 +18,7 @@ struct RowParts {
   EosPolicy policy = EosPolicy::kHonor;
   std::optional<int32_t> natural_end_step;
   int32_t attempt = 1;
+  int32_t index = 0;
   int32_t prompt_length = 20;
   double eos_prob = 0.1;
   double timestamp = 0;  // 0: 1000 plus the step
@@ -28,6 +29,7 @@ inline std::string EosLine(const RowParts& parts) {
   EosRow row;
   row.request =
       std::make_shared<const EosRequestFacts>(EosRequestFacts{.request_id = parts.id,
+                                                              .index = parts.index,
                                                               .eos_token_id = 2,
                                                               .prompt_length = parts.prompt_length,
                                                               .policy = parts.policy});

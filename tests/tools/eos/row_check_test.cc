@@ -34,6 +34,15 @@ TEST_F(RowCheckTest, RequestsThatEndAreGood) {
   EXPECT_EQ(check_.open(), 1);
 }
 
+TEST_F(RowCheckTest, AnswersToOneRequestAreTakenForThemselves) {
+  EXPECT_EQ(Take({.step = 1}), "");
+  EXPECT_EQ(Take({.step = 1, .index = 1}), "");
+  EXPECT_EQ(Take({.step = 2, .reason = FinishReason::kLength}), "");
+  EXPECT_EQ(Take({.step = 2, .index = 1}), "");
+  EXPECT_THAT(Take({.step = 2, .index = 1}), HasSubstr("step: found 2, expected 3"));
+  EXPECT_EQ(check_.open(), 1);
+}
+
 TEST_F(RowCheckTest, AnIdMayBeUsedAgain) {
   EXPECT_EQ(Take({.step = 1, .reason = FinishReason::kLength}), "");
   EXPECT_EQ(Take({.step = 1}), "");

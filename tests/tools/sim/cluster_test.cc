@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -139,6 +140,35 @@ TEST(ClusterTest, ElasticWorkersTakeTheRoleThatIsShort) {
   EXPECT_LT(late(elastic), 0.8 * late(fixed));
 }
 
+TEST(ClusterTest, ByCostABusyPrefillWorkerLeavesShortPromptsToDecodeWorkers) {
+  // A prompt of 100 tokens takes 20 ms at the prefill worker. Every 40 ms it has time for all of
+  // them, and choices by cost do little harm; every 12 ms it has not, and two decode workers help
+  // it.
+  ClusterSetup setup = Tiny();
+  setup.handoff_bytes_per_s = 1e9;
+  setup.workers = 2;
+  setup.prefill_workers = 1;
+  setup.worker.num_blocks = 512;
+  setup.worker.scheduler.max_num_seqs = 64;
+  setup.worker.scheduler.limits.pool_tokens = 16 * 512;
+  const auto run = [&](int64_t every_ms, std::optional<int32_t> below) {
+    std::vector<SimRequest> requests;
+    for (int i = 0; i < 1000; ++i) requests.push_back(Asked(every_ms * i, 100, 20));
+    setup.local_prefill_below = below;
+    return Simulate(setup, requests);
+  };
+  const auto mean_s = [](const ClusterOutcome& outcome) {
+    double sum = 0;
+    for (const RequestOutcome& one : outcome.requests) sum += one.last_token - one.arrived;
+    return sum / static_cast<double>(outcome.requests.size());
+  };
+  const ClusterOutcome calm = run(40, std::nullopt), calm_split = run(40, 0);
+  EXPECT_LT(mean_s(calm), 1.1 * mean_s(calm_split));
+  const ClusterOutcome busy = run(12, std::nullopt);
+  EXPECT_GT(busy.handoffs, 300U);
+  EXPECT_LT(busy.handoffs, 900U);
+}
+
 TEST(ClusterTest, AnAnswerOfOneTokenEndsAtThePrefillWorker) {
   ClusterSetup setup = Tiny();
   setup.prefill_workers = 1;
@@ -223,6 +253,7 @@ ClusterSetup Random(uint64_t seed) {
   setup.workers = pick(1, 3);
   setup.prefill_workers = pick(0, 2);
   setup.local_prefill_below = pick(0, 1) * pick(0, 60);
+  if (seed % 3 == 1) setup.local_prefill_below = std::nullopt;
   setup.concurrency = pick(0, 1) * pick(1, 20);
   setup.max_tokens = pick(0, 1) * 120;
   setup.seed = seed;

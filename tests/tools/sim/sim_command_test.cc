@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
@@ -150,6 +151,12 @@ TEST_F(SimCommandTest, RecordedAnswersHaveTheirLengths) {
   EXPECT_THAT(bad.err, HasSubstr("bad:3"));
 }
 
+// A predictor file of that name among the vectors.
+std::string PredictorNamed(const std::string& name) {
+  std::ifstream in(BATON_SOURCE_DIR "/tests/common/eos/predict/vectors/" + name + ".json");
+  return nlohmann::json::parse(in).at("predictor").get<std::string>();
+}
+
 TEST_F(SimCommandTest, APredictorChangesNothingUnderFcfs) {
   const std::string log = File(
       "log", EosLines("a", 12, FinishReason::kStopEos) + EosLines("b", 30, FinishReason::kStopEos));
@@ -161,7 +168,7 @@ TEST_F(SimCommandTest, APredictorChangesNothingUnderFcfs) {
   const std::string off = figures("off");
   EXPECT_EQ(figures("learnt"), off);
   EXPECT_EQ(figures("oracle"), off);
-  EXPECT_EQ(figures(BATON_SOURCE_DIR "/models/demo/eos_predictor.json"), off);
+  EXPECT_EQ(figures(File("trees.json", PredictorNamed("trees"))), off);
 }
 
 TEST_F(SimCommandTest, BaselinesAreColumnsBesideWhatIsServed) {
@@ -250,6 +257,10 @@ TEST_F(SimCommandTest, RefusesWhatItCannotDo) {
   const std::string log = File("log", EosLines("a", 3, FinishReason::kStopEos));
   EXPECT_THAT(error({"--rate", "5", "--answers", log, "--predictor", File("p", "{}")}),
               HasSubstr("cannot simulate"));
+  EXPECT_THAT(error({"--rate", "5", "--answers", log, "--predictor",
+                     File("mlp.json", PredictorNamed("mlp"))}),
+              AllOf(HasSubstr("mlp.json"), HasSubstr("reads products of a probe"),
+                    HasSubstr("trained without a probe")));
   EXPECT_THAT(error({"--rate", "5", "--eos", "mask", "--max-tokens", "5"}),
               HasSubstr("--max-tokens"));
   EXPECT_THAT(error({"--rate", "5", "--input-tokens", "soon"}), HasSubstr("soon"));

@@ -49,6 +49,9 @@ absl::Status Broken(const CollectRequest& request, std::string_view found,
 
 absl::Status CheckSteps(const CollectRequest& request, const CollectGrid& grid,
                         const Outcome& outcome) {
+  if (outcome.several()) {
+    return Broken(request, "several answers", "one; leave n and best_of out and use --seeds");
+  }
   const size_t tokens = outcome.token_ids.size();
   if (tokens == 0 || outcome.eos_steps.size() != tokens) {
     return Broken(request,

@@ -43,6 +43,11 @@ class AsyncAnswer(AsyncIterator[Piece]):
     def final(self) -> Final | None:
         return self._progress.final
 
+    @property
+    def finals(self) -> tuple[Final, ...]:
+        """Of several answers, the Finals of those that have ended, by their index."""
+        return self._progress.finals
+
     async def __anext__(self) -> Piece:
         while self.final is None and not self._closed.is_set():
             try:
@@ -94,7 +99,7 @@ class AsyncAnswer(AsyncIterator[Piece]):
         gathered = Gathered()
         async for piece in self:
             gathered.add(piece)
-        return gathered.whole(self.started, self.final)
+        return gathered.whole(self._progress)
 
     async def aclose(self) -> None:
         """Ends the request, wherever it is. Does nothing to an answer that has ended."""

@@ -29,7 +29,8 @@ _T = TypeVar("_T")
 class Answer(Iterator[Piece]):
     """The answer to one request: iterate over its pieces. Only one thread may, but any may close it.
 
-    `started` is there from the first piece on, `final` behind the last. Leaving a `with` block, or `close()`,
+    `started` is there from the first piece on, `final` behind the last. Of several answers (`n`) the pieces come
+    mixed, each with its `index`; `final` is that of the first, there when all have ended. Leaving a `with` block, or `close()`,
     before that ends the request at the server, too; then the iteration ends and `final` stays None.
     """
 
@@ -46,6 +47,11 @@ class Answer(Iterator[Piece]):
     @property
     def final(self) -> Final | None:
         return self._progress.final
+
+    @property
+    def finals(self) -> tuple[Final, ...]:
+        """Of several answers, the Finals of those that have ended, by their index."""
+        return self._progress.finals
 
     def __next__(self) -> Piece:
         while self.final is None and not self._closed.is_set():
@@ -89,7 +95,7 @@ class Answer(Iterator[Piece]):
         gathered = Gathered()
         for piece in self:
             gathered.add(piece)
-        return gathered.whole(self.started, self.final)
+        return gathered.whole(self._progress)
 
     def close(self) -> None:
         """Ends the request, wherever it is. Does nothing to an answer that has ended."""

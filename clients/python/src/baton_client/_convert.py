@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
@@ -14,9 +15,10 @@ EOS_POLICIES = {
     "continue": pb.EOS_POLICY_IGNORE_CONTINUE,
     "mask": pb.EOS_POLICY_IGNORE_MASK,
 }
-_SPEC = ("request_id", "model", "cache_salt", "tag", "preset")
+_SPEC = ("request_id", "model", "cache_salt", "tag", "preset", "guided_regex", "guided_grammar", "guided_choice",
+         "json_object")
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
-             "frequency_penalty", "no_repeat_ngram_size", "seed", "logit_bias")
+             "frequency_penalty", "no_repeat_ngram_size", "seed", "n", "best_of", "logit_bias")
 _STOP = ("max_tokens", "min_tokens", "stop_token_ids", "include_stop_in_output")
 _OUTPUT = ("logprobs", "skip_special_tokens")
 _EOS = {"eos_steps": "steps", "probe": "probe", "predict": "predict", "predict_every": "predict_every"}
@@ -38,6 +40,9 @@ def spec_of(options: Mapping[str, Any]) -> pb.GenerationSpec:
     if "stop" in given:
         stop = given.pop("stop")
         spec.stop.stop.extend([stop] if isinstance(stop, str) else stop)
+    if "guided_json" in given:
+        schema = given.pop("guided_json")
+        spec.guided_json = schema if isinstance(schema, str) else json.dumps(schema)
     if "eos" in given:
         policy = given.pop("eos")
         if policy not in EOS_POLICIES:
@@ -80,7 +85,7 @@ def started_of(message: pb.Started) -> types.Started:
 def piece_of(delta: pb.Delta) -> types.Piece:
     return types.Piece(delta.text, tuple(delta.token_ids),
                        tuple(_logprobs_of(row) for row in delta.logprobs),
-                       tuple(_eos_step_of(row) for row in delta.eos_steps))
+                       tuple(_eos_step_of(row) for row in delta.eos_steps), index=delta.index)
 
 
 def _logprobs_of(row: pb.TokenLogprobs) -> types.Logprobs:
@@ -103,21 +108,27 @@ def prediction_of(message: pb.EndPrediction) -> types.Prediction:
                             within, message.predictor)
 
 
+def _usage_of(usage: pb.Usage) -> types.Usage:
+    return types.Usage(usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
+                       usage.natural_end_step if usage.HasField("natural_end_step") else None)
+
+
 def final_of(message: pb.Final, calls: int) -> types.Final:
     match = message.WhichOneof("stop_match")
-    usage, timings = message.usage, message.timings
+    timings = message.timings
     reason = pb.FinishReason.Name(message.finish_reason).removeprefix("FINISH_REASON_").lower()
     cause = pb.StopCause.Name(message.stop_cause).removeprefix("STOP_CAUSE_").lower()
     return types.Final(
         finish_reason=cast(types.FinishReason, reason), stop_cause=cast(types.StopCause, cause),
         stop_match=getattr(message, match) if match else None,
-        usage=types.Usage(
-            usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens,
-            usage.natural_end_step if usage.HasField("natural_end_step") else None),
+        usage=_usage_of(message.usage),
         timings=types.Timings(timings.queue_ms, timings.prefill_ms, timings.kv_transfer_ms,
                               timings.ttft_ms, timings.total_ms),
         attempts=message.attempts, calls=calls,
-        prefill_worker=message.prefill_worker, decode_worker=message.decode_worker)
+        prefill_worker=message.prefill_worker, decode_worker=message.decode_worker, index=message.index,
+        seed=message.seed if message.HasField("seed") else None,
+        score=message.score if message.HasField("score") else None,
+        total_usage=_usage_of(message.total_usage) if message.HasField("total_usage") else None)
 
 
 def model_info_of(message: model_pb2.GetModelInfoResponse) -> types.ModelInfo:

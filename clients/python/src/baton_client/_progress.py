@@ -14,17 +14,10 @@ Request = pb.GenerateRequest | pb.ChatGenerateRequest
 Event = pb.GenerateResponse | pb.ChatGenerateResponse
 
 
-class Progress:
-    """What came so far, so that a repeated call hands out only what is new.
+class _AnswerProgress:
+    """What came so far of one answer."""
 
-    A repeated call begins at the first token. With the seed of the first one it gives the same tokens and the
-    same text, of which as many are left out as were handed out. Knows nothing of threads or connections.
-    """
-
-    def __init__(self, request: Request, retry: Retry, timeout_s: float) -> None:
-        self.request = request
-        self.tries = Tries(retry, timeout_s)
-        self.started: Started | None = None
+    def __init__(self) -> None:
         self.final: Final | None = None
         self._characters = 0  # Handed out.
         self._ids: list[int] = []
@@ -32,33 +25,16 @@ class Progress:
         self._skip_characters = 0  # Of this call, still to come and to be left out.
         self._call_ids = 0  # Of this call, come so far.
 
-    def begin(self) -> float:
-        """A call begins; returns the seconds that it may take."""
-        left_s = self.tries.begin()
-        if self.tries.calls > 1:
-            # The broken call may still be in flight, and names in flight differ.
-            self.request.spec.request_id = ""
-            if self.started is not None:
-                self.request.spec.sampling.seed = self.started.seed
+    def begin_call(self) -> None:
         self._skip_characters = self._characters
         self._call_ids = 0
-        return left_s
 
-    def accept(self, event: Event) -> Piece | None:
-        """What is new in a message of the current call."""
-        kind = event.WhichOneof("event")
-        if kind == "started":
-            self.started = _convert.started_of(event.started)
-        elif kind == "delta":
-            return self._new_of(_convert.piece_of(event.delta))
-        elif kind == "prediction" and event.prediction.at_step > self._predicted:
-            self._predicted = event.prediction.at_step
-            return Piece("", prediction=_convert.prediction_of(event.prediction))
-        elif kind == "final":
-            self.final = _convert.final_of(event.final, self.tries.calls)
-        return None
+    def is_new(self, prediction: pb.EndPrediction) -> bool:
+        new = prediction.at_step > self._predicted
+        self._predicted = max(self._predicted, prediction.at_step)
+        return new
 
-    def _new_of(self, piece: Piece) -> Piece | None:
+    def new_of(self, piece: Piece) -> Piece | None:
         known = self._ids[self._call_ids:self._call_ids + len(piece.token_ids)]
         if list(piece.token_ids[:len(known)]) != known:
             raise BatonError("ABORTED", "the repeated call gave other tokens than the one that broke, so the rest "
@@ -70,32 +46,106 @@ class Progress:
         self._characters += len(text)
         if not text and len(known) == len(piece.token_ids):
             return None
-        self.tries.progressed()
         return dataclasses.replace(
             piece, text=text, token_ids=piece.token_ids[len(known):],
             logprobs=piece.logprobs[len(known):], eos_steps=piece.eos_steps[len(known):])
+
+
+class Progress:
+    """What came so far, so that a repeated call hands out only what is new.
+
+    A repeated call begins at the first token. With the seed of the first one it gives the same tokens and the
+    same text, of each answer if there are several, and of each as many are left out as were handed out. Knows
+    nothing of threads or connections.
+    """
+
+    def __init__(self, request: Request, retry: Retry, timeout_s: float) -> None:
+        self.request = request
+        self.tries = Tries(retry, timeout_s)
+        self.started: Started | None = None
+        self._count = max(1, request.spec.sampling.n)  # Of the answers.
+        self._answers: dict[int, _AnswerProgress] = {}  # By index; those of which something came.
+
+    @property
+    def final(self) -> Final | None:
+        """That of the first answer, once all have ended."""
+        finals = self.finals
+        return finals[0] if len(finals) == self._count else None
+
+    @property
+    def finals(self) -> tuple[Final, ...]:
+        """Those of the answers that have ended, by their index."""
+        by_index = sorted(self._answers.items())
+        return tuple(answer.final for _, answer in by_index if answer.final is not None)
+
+    def begin(self) -> float:
+        """A call begins; returns the seconds that it may take."""
+        left_s = self.tries.begin()
+        if self.tries.calls > 1:
+            # The broken call may still be in flight, and names in flight differ.
+            self.request.spec.request_id = ""
+            if self.started is not None:
+                self.request.spec.sampling.seed = self.started.seed
+        for answer in self._answers.values():
+            answer.begin_call()
+        return left_s
+
+    def _answer(self, index: int) -> _AnswerProgress:
+        return self._answers.setdefault(index, _AnswerProgress())
+
+    def accept(self, event: Event) -> Piece | None:
+        """What is new in a message of the current call."""
+        kind = event.WhichOneof("event")
+        if kind == "started":
+            self.started = _convert.started_of(event.started)
+        elif kind == "delta":
+            piece = self._answer(event.delta.index).new_of(_convert.piece_of(event.delta))
+            if piece is not None:
+                self.tries.progressed()
+            return piece
+        elif kind == "prediction" and self._answer(event.prediction.index).is_new(event.prediction):
+            return Piece("", prediction=_convert.prediction_of(event.prediction), index=event.prediction.index)
+        elif kind == "final":
+            self._answer(event.final.index).final = _convert.final_of(event.final, self.tries.calls)
+        return None
+
+
+class _Gathering:
+    """The pieces of one answer."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+        self.ids: list[int] = []
+        self.logprobs: list[Logprobs] = []
+        self.eos_steps: list[EosStep] = []
+        self.predictions: list[Prediction] = []
+
+    def whole(self, started: Started, final: Final, further: tuple[Completion, ...]) -> Completion:
+        return Completion("".join(self.texts), tuple(self.ids), tuple(self.logprobs), tuple(self.eos_steps),
+                          tuple(self.predictions), started, final, further)
 
 
 class Gathered:
     """Pieces put together again."""
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._ids: list[int] = []
-        self._logprobs: list[Logprobs] = []
-        self._eos_steps: list[EosStep] = []
-        self._predictions: list[Prediction] = []
+        self._answers: dict[int, _Gathering] = {}
 
     def add(self, piece: Piece) -> None:
-        self._texts.append(piece.text)
-        self._ids.extend(piece.token_ids)
-        self._logprobs.extend(piece.logprobs)
-        self._eos_steps.extend(piece.eos_steps)
+        answer = self._answers.setdefault(piece.index, _Gathering())
+        answer.texts.append(piece.text)
+        answer.ids.extend(piece.token_ids)
+        answer.logprobs.extend(piece.logprobs)
+        answer.eos_steps.extend(piece.eos_steps)
         if piece.prediction is not None:
-            self._predictions.append(piece.prediction)
+            answer.predictions.append(piece.prediction)
 
-    def whole(self, started: Started | None, final: Final | None) -> Completion:
-        if started is None or final is None:
+    def whole(self, progress: Progress) -> Completion:
+        if progress.started is None or progress.final is None:
             raise RuntimeError("the answer was closed before its end")
-        return Completion("".join(self._texts), tuple(self._ids), tuple(self._logprobs),
-                          tuple(self._eos_steps), tuple(self._predictions), started, final)
+        started = progress.started
+        further = tuple(self._of(final.index).whole(started, final, ()) for final in progress.finals[1:])
+        return self._of(0).whole(started, progress.final, further)
+
+    def _of(self, index: int) -> _Gathering:
+        return self._answers.get(index, _Gathering())

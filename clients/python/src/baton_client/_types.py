@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 EosPolicy = Literal["honor", "continue", "mask"]
 FinishReason = Literal["stop_eos", "stop_token", "stop_string", "stop_grammar", "length", "runaway"]
@@ -46,6 +46,10 @@ class Options(TypedDict, total=False):
     frequency_penalty: float
     no_repeat_ngram_size: int
     seed: int
+    # So many answers, 1 to 64, each drawn by itself. Pieces and Finals say which they belong to.
+    n: int
+    # So many answers are drawn, and the best n of them given, by the mean logprob of their tokens.
+    best_of: int
     logit_bias: Mapping[int, float]
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
@@ -53,6 +57,13 @@ class Options(TypedDict, total=False):
     # What happens when the model wants to end: the answer ends, or runs to max_tokens.
     eos: EosPolicy
     length_control: LengthControl
+    # What the answer has to follow, at most one of these: a JSON schema (or its text), a whole match of a regular
+    # expression, a grammar, one of some strings, any JSON object.
+    guided_json: str | Mapping[str, Any]
+    guided_regex: str
+    guided_grammar: str
+    guided_choice: Sequence[str]
+    json_object: bool
     # So many alternatives, 0 to 20, beside the logprob of each token.
     logprobs: int
     skip_special_tokens: bool
@@ -152,12 +163,15 @@ class Piece:
     logprobs: tuple[Logprobs, ...] = ()
     eos_steps: tuple[EosStep, ...] = ()
     prediction: Prediction | None = None
+    # Which of several answers it belongs to.
+    index: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Usage:
-    """Tokens of a request."""
+    """Tokens of an answer, or of a request."""
 
+    # Of several answers, the prompt counts with the first.
     prompt_tokens: int
     # Of the prompt, those whose KV was found in a prefix cache.
     cached_tokens: int
@@ -194,6 +208,14 @@ class Final:
     # Addresses of those of the last attempt; prefill is empty if the decode worker did both.
     prefill_worker: str
     decode_worker: str
+    # Which of several answers ended.
+    index: int = 0
+    # Of this answer, where several were drawn: sent without n and best_of, it gives this answer alone.
+    seed: int | None = None
+    # The mean logprob of its tokens, by which best_of ranked it.
+    score: float | None = None
+    # In the one that came last, where several answers were drawn: what all of them took.
+    total_usage: Usage | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -207,6 +229,8 @@ class Completion:
     predictions: tuple[Prediction, ...]
     started: Started
     final: Final
+    # The other answers of a request for several, in the order of their index.
+    further: tuple[Completion, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

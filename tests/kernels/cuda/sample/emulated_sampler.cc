@@ -64,10 +64,12 @@ std::vector<SampledToken> EmulatedSampler::Sample(std::span<const float> logits,
     const auto packed = packer_.Pack(rows, first, params_, lists_, drawings);
     EXPECT_TRUE(packed.ok()) << packed.status();
     if (!packed.ok()) return {};
-    resets_ += static_cast<int>(packed->resets.size());
     for (const CountsReset& reset : packed->resets) {
       uint32_t* const entry = counts_.data() + static_cast<size_t>(reset.entry) * limits_.vocab;
-      for (int32_t id = 0; id < limits_.vocab; ++id) entry[id] = 0;
+      if (reset.append == 0) {
+        ++resets_;
+        for (int32_t id = 0; id < limits_.vocab; ++id) entry[id] = 0;
+      }
       for (int32_t i = CountedIds(reset) - 1; i >= 0; --i) {
         CountId(reset, i, lists_.data(), last_tokens_.data(), limits_.vocab, entry);
       }

@@ -190,12 +190,46 @@ TYPED_TEST_P(SampleStateSuite, RowsThatDoNotFitTogetherAreLaunchedInTurn) {
   this->Step({&all[0], &all[1], &all[2], &all[3]}, this->Known);
 }
 
+// A sequence that draws behind ids that may turn out wrong. Those that do leave no trace.
+TYPED_TEST_P(SampleStateSuite, SeveralDrawsOfASequenceEachHaveTheirOwnHistory) {
+  Sequence a = NewSequence(2, 1);
+  this->Step({&a}, this->Known);
+  for (uint32_t round = 0; round < 12; ++round) {
+    const int32_t last = this->sampler_.last_token(2);
+    const std::vector<float> logits = StepLogits(1000 + round, 4);
+    const auto of_row = [&](size_t i) { return std::span(logits).subspan(i * kVocab, kVocab); };
+    const size_t right = round % 4;  // so many of the given ids are what is drawn there
+    std::vector<int32_t> given, expected;
+    for (size_t i = 0; i < 4; ++i) {
+      SampleRow row = a.Row();
+      row.given = given;
+      expected.push_back(ReferenceToken(of_row(i), row));
+      given.push_back(i < right ? expected.back() : (expected.back() + 1) % 7);
+    }
+    std::vector<SampleRow> rows(4, a.Row());
+    for (size_t i = 0; i < 4; ++i) {
+      rows[i].given = std::span(given).first(i);
+      rows[i].one_of_several = true;
+    }
+    const auto tokens = this->sampler_.Sample(logits, rows);
+    ASSERT_EQ(tokens.size(), 4u);
+    for (size_t i = 0; i < 4; ++i) ASSERT_EQ(tokens[i].token, expected[i]) << round << ' ' << i;
+    ASSERT_EQ(this->sampler_.last_token(2), last);
+    a.output.insert(a.output.end(), expected.begin(),
+                    expected.begin() + std::ssize(expected) - 3 + static_cast<ptrdiff_t>(right));
+    if (round % 3 == 0) this->Step({&a}, this->Known);
+    if (testing::Test::HasFatalFailure()) return;
+  }
+  this->ExpectResets(1);
+}
+
 REGISTER_TYPED_TEST_SUITE_P(SampleStateSuite, CountsAreBuiltOnceAndThenKeptByTheDevice,
                             TheLastTokenIsReadOnTheDevice,
                             ATokenThatArrivedAfterTheRowWasMadeIsTheSame,
                             AnEntryIsFilledWhileTheLastTokenIsPending,
                             ASlotThatChangesHandsIsCountedAnew, RowsWithoutASlotNeedNoState,
                             MoreSequencesThanEntriesTakeTurns,
-                            RowsThatDoNotFitTogetherAreLaunchedInTurn);
+                            RowsThatDoNotFitTogetherAreLaunchedInTurn,
+                            SeveralDrawsOfASequenceEachHaveTheirOwnHistory);
 
 }  // namespace baton::kernels::cuda

@@ -271,7 +271,7 @@ TEST(PlanBuilderTest, TextPromptsNeedATokenizer) {
   options.requests = 3;
   options.text = true;
   EXPECT_THAT(Refusal(options), HasSubstr("--tokenizer"));
-  const baton::testing::ByteTokenizer tokenizer;
+  const baton::ByteTokenizer tokenizer;
   options.tokenizer = &tokenizer;
   const BuiltPlan built = Built(options);
   EXPECT_EQ(std::get<std::string>(built.plan.requests[0].prompt).size(), 16U);

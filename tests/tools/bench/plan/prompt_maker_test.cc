@@ -13,7 +13,7 @@
 namespace baton::bench {
 namespace {
 
-using baton::testing::ByteTokenizer;
+using baton::ByteTokenizer;
 using baton::testing::SourcePath;
 using Ids = std::vector<int32_t>;
 

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+
+// How the projections of a checkpoint are stored, where they are integers of a few bits with a
+// scale for each group of columns.
+struct QuantizationConfig {
+  // The tensors that stand for a projection, and the order of the integers in them.
+  enum class Format {
+    kPackQuantized,  // compressed-tensors: integers packed into words along a row
+    kIntQuantized,   // compressed-tensors: a byte for each
+    kGptq,           // packed along a column
+    kAwq,            // packed along a row of the transposed weight, in an order of their own
+  };
+  Format format = Format::kPackQuantized;
+  int32_t bits = 8;        // 4 or 8
+  int64_t group = 0;       // columns that share a scale; 0: all of a row do
+  bool symmetric = true;   // there are no zero points
+  int32_t zero_added = 0;  // what is added to a stored zero point
+
+  // As in "w4g128", and "w8" where a row has one scale.
+  std::string name() const;
+};
+
+// As quant_method spells it: "compressed-tensors", "gptq" or "awq".
+std::string MethodName(QuantizationConfig::Format format);
+
+// Reads "quantization_config" of `json`, which is a config.json that `where` names in messages.
+// Empty where there is none. INVALID_ARGUMENT, saying what is known, for any other method, number
+// of bits, group or format.
+absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const nlohmann::json& json,
+                                                                         const std::string& where);
+
+}  // namespace baton

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/base/ids.h"
+#include "common/base/mutex.h"
+#include "common/guide/guide_vocabulary.h"
+#include "common/guide/task_pool.h"
+#include "common/sample/guide_spec.h"
+#include "common/sched/sequence_guide.h"
+#include "common/text/tokenizer.h"
+
+namespace baton {
+
+struct GuideCompilerOptions {
+  int32_t width = 0;  // of the model's logits
+  std::vector<TokenId> eos_ids;
+  int compile_threads = 1;
+  int mask_threads = 1;
+  size_t most_waiting = 256;  // guides that wait to be compiled
+  size_t most_cached = 128;   // compiled ones that are kept
+};
+
+// Makes masks of guides: compiles them on threads of its own, keeps what was compiled by its
+// content, and begins answers. Its vocabulary is made for the first guide, so that who sees none
+// pays nothing. Thread-safe.
+class GuideCompiler final {
+ public:
+  // `tokenizer` is null where the model has none: every guide is then refused.
+  GuideCompiler(std::shared_ptr<const Tokenizer> tokenizer, GuideCompilerOptions options);
+  // States must be gone by then, or not be asked any more.
+  ~GuideCompiler();
+
+  // How many guides were compiled so far, with or without success.
+  int64_t compiled() const { return compiled_; }
+
+  // No guide is begun from now on; those that wait are dropped without a call.
+  void Stop() { compiles_.Stop(); }
+
+  // Whether answers can follow this guide, on the caller's thread. INVALID_ARGUMENT with
+  // INVALID_GUIDE, UNIMPLEMENTED with UNSUPPORTED_FIELD where there is no tokenizer or no EOS.
+  absl::Status Check(const GuideSpec& guide);
+
+  using Begun = std::function<void(absl::StatusOr<std::shared_ptr<SequenceGuide>>)>;
+  // Has `begun` called on a thread of ours, once, with the state of an answer that has these tokens
+  // already, or why there is none. False, without a call, when too many guides wait.
+  bool Begin(GuideSpec guide, std::vector<TokenId> generated, Begun begun);
+
+ private:
+  struct Entry {
+    std::string key;
+    absl::StatusOr<std::shared_ptr<const CompiledGuide>> compiled;
+  };
+
+  absl::StatusOr<std::shared_ptr<const GuideVocabulary>> Vocabulary(const GuideSpec& guide);
+  absl::StatusOr<std::shared_ptr<const CompiledGuide>> Compile(const GuideSpec& guide);
+  absl::StatusOr<std::shared_ptr<SequenceGuide>> Make(const GuideSpec& guide,
+                                                      const std::vector<TokenId>& generated);
+
+  const GuideCompilerOptions options_;
+  base::Mutex vocabulary_mutex_;
+  std::shared_ptr<const Tokenizer> tokenizer_ ABSL_GUARDED_BY(vocabulary_mutex_);
+  std::shared_ptr<const GuideVocabulary> vocabulary_ ABSL_GUARDED_BY(vocabulary_mutex_);
+  base::Mutex cache_mutex_;
+  std::list<Entry> cache_ ABSL_GUARDED_BY(cache_mutex_);  // the one used last comes first
+  std::unordered_map<std::string, std::list<Entry>::iterator> by_key_ ABSL_GUARDED_BY(cache_mutex_);
+  std::atomic<int64_t> compiled_{0};
+  TaskPool masks_;
+  TaskPool compiles_;  // last: its tasks use the others
+};
+
+// How many threads work out masks on a machine of this many cores, beside those of the model.
+int MaskThreads(int cores);
+
+}  // namespace baton

@@ -1,0 +1,209 @@
+#include "common/model/quantize/quantize_checkpoint.h"
+
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/formats/model_config.h"
+#include "common/formats/safetensors.h"
+#include "common/model/quantize/quantize_weight.h"
+#include "common/model/quantize/safetensors_writer.h"
+#include "common/model/tensor_specs.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A directory beside the one that is wanted, which becomes that one, or goes.
+class NewDirectory final {
+ public:
+  static absl::StatusOr<std::unique_ptr<NewDirectory>> Begin(const std::string& path) {
+    std::error_code error;
+    if (fs::exists(fs::symlink_status(path, error))) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path, " is there already; name a directory that is not"));
+    }
+    std::string temporary = fs::path(path).lexically_normal().string();
+    while (temporary.size() > 1 && temporary.back() == '/') temporary.pop_back();
+    const std::string wanted = temporary;
+    temporary += ".partial-XXXXXX";
+    if (mkdtemp(temporary.data()) == nullptr) {
+      return absl::UnavailableError(absl::StrCat(
+          temporary, " cannot be made: ", std::strerror(errno), "; name another place"));
+    }
+    chmod(temporary.c_str(), 0755);
+    return std::unique_ptr<NewDirectory>(new NewDirectory(wanted, temporary));
+  }
+  ~NewDirectory() {
+    std::error_code ignored;
+    if (!finished_) fs::remove_all(temporary_, ignored);
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+
+  std::string File(const std::string& name) const { return temporary_ + "/" + name; }
+  absl::Status Finish() {
+    if (std::rename(temporary_.c_str(), wanted_.c_str()) != 0) {
+      return absl::UnavailableError(
+          absl::StrCat(wanted_, " cannot be made: ", std::strerror(errno), "; name another place"));
+    }
+    finished_ = true;
+    return absl::OkStatus();
+  }
+
+ private:
+  NewDirectory(std::string wanted, std::string temporary)
+      : wanted_(std::move(wanted)), temporary_(std::move(temporary)) {}
+  const std::string wanted_;
+  const std::string temporary_;
+  bool finished_ = false;
+};
+
+bool IsRounded(const StoredTensor& tensor) {
+  return absl::EndsWith(tensor.name, "_proj.weight") && tensor.shape.size() == 2;
+}
+
+absl::Status CheckRows(const CheckpointFiles& files, const RoundingScheme& scheme) {
+  for (const StoredTensor* tensor : files.tensors()) {
+    if (!IsRounded(*tensor) || tensor->shape[1] % scheme.group == 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", tensor->name, " has ", tensor->shape[1], " columns; expected a multiple of ",
+        "--group ", scheme.group, ": take a smaller one"));
+  }
+  return absl::OkStatus();
+}
+
+// The quantization_config that compressed-tensors writes for such a scheme.
+nlohmann::ordered_json ConfigOf(const RoundingScheme& scheme) {
+  const nlohmann::ordered_json weights = {{"num_bits", scheme.bits}, {"type", "int"},
+                                          {"symmetric", true},       {"strategy", "group"},
+                                          {"dynamic", false},        {"group_size", scheme.group},
+                                          {"actorder", nullptr},     {"observer", "minmax"}};
+  return {{"quant_method", "compressed-tensors"},
+          {"format", "pack-quantized"},
+          {"quantization_status", "compressed"},
+          {"config_groups",
+           {{"group_0",
+             {{"targets", {"Linear"}},
+              {"weights", weights},
+              {"input_activations", nullptr},
+              {"output_activations", nullptr}}}}},
+          {"ignore", {"lm_head"}},
+          {"kv_cache_scheme", nullptr}};
+}
+
+// Copies what stands beside the weights: tokenizer, templates, defaults.
+absl::Status CopyOtherFiles(const std::string& in, const NewDirectory& out) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(in, error)) {
+    const std::string name = entry.path().filename().string();
+    const std::string extension = entry.path().extension().string();
+    const bool text = extension == ".json" || extension == ".jinja" || extension == ".txt" ||
+                      extension == ".model" || extension == ".md";
+    if (!entry.is_regular_file() || !text || name == "config.json" ||
+        absl::EndsWith(name, ".index.json")) {
+      continue;
+    }
+    fs::copy_file(entry.path(), out.File(name), error);
+    if (error) break;
+  }
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the files of ", in, " cannot be copied: ", error.message()));
+}
+
+absl::Status WriteConfig(const std::string& in, const RoundingScheme& scheme,
+                         const NewDirectory& out) {
+  std::ifstream from(in + "/config.json", std::ios::binary);
+  std::stringstream text;
+  text << from.rdbuf();
+  auto json = nlohmann::ordered_json::parse(text.str(), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return absl::InvalidArgumentError(in + "/config.json is no JSON object");
+  json["quantization_config"] = ConfigOf(scheme);
+  std::ofstream to(out.File("config.json"), std::ios::binary);
+  to << json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) << "\n";
+  to.close();
+  if (to) return absl::OkStatus();
+  return absl::UnavailableError(out.File("config.json") + " cannot be written; free space");
+}
+
+// Rounds and writes one projection; the shape is its last part.
+absl::Status WriteProjection(const StoredTensor& tensor, const RoundingScheme& scheme,
+                             SafetensorsWriter& writer, QuantizeReport& report) {
+  BATON_ASSIGN_OR_RETURN(const PackedProjection packed, PackProjection(tensor, scheme));
+  BATON_RETURN_IF_ERROR(writer.Write(packed.codes));
+  BATON_RETURN_IF_ERROR(writer.Write(packed.scales));
+  BATON_RETURN_IF_ERROR(writer.Write(std::as_bytes(std::span(tensor.shape))));
+  const double share =
+      packed.squared_weights > 0 ? packed.squared_error / packed.squared_weights : 0;
+  report.projections.push_back({.name = tensor.name, .relative_error = std::sqrt(share)});
+  return absl::OkStatus();
+}
+
+absl::Status WriteWeights(const CheckpointFiles& files, const RoundingScheme& scheme,
+                          const std::string& path, const QuantizeProgress& progress,
+                          QuantizeReport& report) {
+  std::vector<TensorToWrite> planned;
+  for (const StoredTensor* tensor : files.tensors()) {
+    if (IsRounded(*tensor)) {
+      for (TensorToWrite& part : PackedTensors(*tensor, scheme)) planned.push_back(std::move(part));
+    } else {
+      planned.push_back(
+          {tensor->name, tensor->dtype, tensor->shape, static_cast<int64_t>(tensor->data.size())});
+    }
+  }
+  BATON_ASSIGN_OR_RETURN(const auto writer, SafetensorsWriter::Create(path, planned));
+  int64_t done = 0;
+  for (const StoredTensor* tensor : files.tensors()) {
+    if (IsRounded(*tensor)) {
+      BATON_RETURN_IF_ERROR(WriteProjection(*tensor, scheme, *writer, report));
+    } else {
+      BATON_RETURN_IF_ERROR(writer->Write(tensor->data));
+    }
+    CheckpointFiles::DropPages(*tensor);
+    done += static_cast<int64_t>(tensor->data.size());
+    if (progress) progress(done, files.data_bytes());
+  }
+  report.bytes_after = writer->written();
+  return writer->Close();
+}
+
+}  // namespace
+
+absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const std::string& out,
+                                                  const RoundingScheme& scheme,
+                                                  const QuantizeProgress& progress) {
+  BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(in));
+  if (config.quantization.has_value()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(in, " is quantized already (", MethodName(config.quantization->format), ", ",
+                     config.quantization->name(), "); take the model that it was made from"));
+  }
+  BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(in));
+  BATON_RETURN_IF_ERROR(CheckTensors(config, *files));
+  BATON_RETURN_IF_ERROR(CheckRows(*files, scheme));
+  BATON_ASSIGN_OR_RETURN(const auto directory, NewDirectory::Begin(out));
+  QuantizeReport report = {.bytes_before = files->data_bytes()};
+  BATON_RETURN_IF_ERROR(
+      WriteWeights(*files, scheme, directory->File("model.safetensors"), progress, report));
+  BATON_RETURN_IF_ERROR(CopyOtherFiles(in, *directory));
+  BATON_RETURN_IF_ERROR(WriteConfig(in, scheme, *directory));
+  BATON_RETURN_IF_ERROR(directory->Finish());
+  return report;
+}
+
+}  // namespace baton

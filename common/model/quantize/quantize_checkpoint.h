@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "common/model/quantize/round_weights.h"
+
+namespace baton {
+
+// What QuantizeCheckpoint did to one projection.
+struct RoundedProjection {
+  std::string name;
+  // The root of the sum of squared errors over that of squared weights.
+  double relative_error = 0;
+};
+
+struct QuantizeReport {
+  int64_t bytes_before = 0;  // of all tensors
+  int64_t bytes_after = 0;
+  std::vector<RoundedProjection> projections;
+};
+
+// Is told how many bytes of the original have been read, and how many there are.
+using QuantizeProgress = std::function<void(int64_t done, int64_t total)>;
+
+// Writes the model of `in`, a Hugging Face directory, to the new directory `out`, with the
+// projections of its layers rounded to integers in the form "pack-quantized" of compressed-tensors.
+// Embeddings, the output projection, norms and biases stay as they are. One tensor is in memory at
+// a time; `out` appears when it is whole. FAILED_PRECONDITION where `out` is there already or the
+// model is quantized; INVALID_ARGUMENT where a row is no multiple of the group. `progress` may be
+// null.
+absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const std::string& out,
+                                                  const RoundingScheme& scheme,
+                                                  const QuantizeProgress& progress);
+
+}  // namespace baton

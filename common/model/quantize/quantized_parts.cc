@@ -1,0 +1,172 @@
+#include "common/model/quantize/quantized_parts.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "common/base/check.h"
+#include "common/base/status.h"
+
+namespace baton {
+namespace {
+
+using Format = QuantizationConfig::Format;
+
+bool IsProjection(std::string_view name) {
+  const absl::string_view view(name.data(), name.size());
+  return absl::EndsWith(view, "_proj.weight") || view == "lm_head.weight";
+}
+
+bool HoldsFloats(const StoredTensor& tensor) { return TensorDType(tensor).ok(); }
+
+// A part as the format demands it.
+struct ExpectedPart {
+  std::string name;
+  std::vector<std::vector<int64_t>> shapes;  // any of them
+  std::vector<std::string> dtypes;           // any of them
+  bool optional = false;
+};
+
+std::string ShapeText(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+absl::Status CheckPart(const ExpectedPart& part, const CheckpointFiles& files,
+                       const QuantizationConfig& quantization) {
+  const StoredTensor* tensor = files.Find(part.name);
+  const std::string shape = ShapeText(part.shapes.front());
+  if (tensor == nullptr) {
+    if (part.optional) return absl::OkStatus();
+    return absl::InvalidArgumentError(
+        absl::StrCat("tensor ", part.name, " ", shape,
+                     " is missing from the checkpoint, whose config.json says ",
+                     MethodName(quantization.format), " ", quantization.name(),
+                     "; complete the download, or take config.json and weights of one model"));
+  }
+  for (const std::vector<int64_t>& expected : part.shapes) {
+    if (tensor->shape != expected) continue;
+    for (const std::string& dtype : part.dtypes) {
+      if (tensor->dtype == dtype) return absl::OkStatus();
+    }
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "tensor ", part.name, " has shape ", ShapeText(tensor->shape), " and type ", tensor->dtype,
+      "; ", MethodName(quantization.format), " ", quantization.name(), " implies ", shape, " of ",
+      absl::StrJoin(part.dtypes, " or "), ": take config.json and weights of one model"));
+}
+
+int64_t Words(int64_t integers, int32_t bits) {
+  const int64_t per_word = 32 / bits;
+  return (integers + per_word - 1) / per_word;
+}
+
+std::vector<ExpectedPart> PartsOf(const QuantizationConfig& q, const TensorSpec& weight) {
+  const int64_t out = weight.shape[0];
+  const int64_t in = weight.shape[1];
+  const int64_t groups = q.group > 0 ? (in + q.group - 1) / q.group : 1;
+  const PartNames names = PartNames::Of(q.format, weight.name);
+  const std::vector<std::string> floats = {"F16", "BF16", "F32"};
+  const std::vector<std::string> words = {"I32"};
+  const std::vector<std::string> bytes = {"I8"};
+  const std::vector<int64_t> by_row = {out, groups};
+  std::vector<ExpectedPart> parts;
+  if (q.format == Format::kPackQuantized) {
+    parts.push_back({names.codes, {{out, Words(in, q.bits)}}, words});
+    parts.push_back({names.scales, {by_row}, floats});
+    if (!q.symmetric) {
+      parts.push_back({names.zero_points, {{Words(out, q.bits), groups}}, words});
+    }
+  } else if (q.format == Format::kIntQuantized) {
+    parts.push_back({names.codes, {{out, in}}, bytes});
+    parts.push_back({names.scales, {by_row}, floats});
+    if (!q.symmetric) parts.push_back({names.zero_points, {by_row}, bytes});
+  } else {
+    const bool gptq = q.format == Format::kGptq;
+    parts.push_back({names.codes,
+                     {gptq ? std::vector<int64_t>{Words(in, q.bits), out}
+                           : std::vector<int64_t>{in, Words(out, q.bits)}},
+                     words});
+    parts.push_back({names.scales, {{groups, out}}, floats});
+    parts.push_back({names.zero_points, {{groups, Words(out, q.bits)}}, words});
+  }
+  if (!names.group_of.empty()) parts.push_back({names.group_of, {{in}}, words, true});
+  if (!names.shape.empty()) parts.push_back({names.shape, {{2}}, {"I64", "I32"}, true});
+  return parts;
+}
+
+}  // namespace
+
+bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight) {
+  if (!config.quantization.has_value() || !IsProjection(weight)) return false;
+  const StoredTensor* plain = files.Find(weight);
+  if (plain != nullptr) return !HoldsFloats(*plain);
+  // Without any part, the plain tensor is what is missing.
+  const PartNames names = PartNames::Of(config.quantization->format, std::string(weight));
+  return files.Find(names.codes) != nullptr || files.Find(names.scales) != nullptr;
+}
+
+PartNames PartNames::Of(Format format, const std::string& weight) {
+  const std::string module(absl::StripSuffix(weight, ".weight"));
+  switch (format) {
+    case Format::kPackQuantized:
+      return {.codes = module + ".weight_packed",
+              .scales = module + ".weight_scale",
+              .zero_points = module + ".weight_zero_point",
+              .group_of = module + ".weight_g_idx",
+              .shape = module + ".weight_shape"};
+    case Format::kIntQuantized:
+      return {.codes = module + ".weight",
+              .scales = module + ".weight_scale",
+              .zero_points = module + ".weight_zero_point",
+              .group_of = module + ".weight_g_idx"};
+    case Format::kGptq:
+      return {.codes = module + ".qweight",
+              .scales = module + ".scales",
+              .zero_points = module + ".qzeros",
+              .group_of = module + ".g_idx"};
+    case Format::kAwq:
+      return {.codes = module + ".qweight",
+              .scales = module + ".scales",
+              .zero_points = module + ".qzeros"};
+  }
+  return {};
+}
+
+std::vector<std::string> PartNames::all() const {
+  std::vector<std::string> names;
+  for (const std::string* name : {&codes, &scales, &zero_points, &group_of, &shape}) {
+    if (!name->empty()) names.push_back(*name);
+  }
+  return names;
+}
+
+std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
+                                               const CheckpointFiles& files,
+                                               const std::string& weight) {
+  std::vector<const StoredTensor*> parts;
+  const auto add = [&](const std::string& name) {
+    if (const StoredTensor* tensor = files.Find(name)) parts.push_back(tensor);
+  };
+  if (!IsQuantized(config, files, weight)) {
+    add(weight);
+    return parts;
+  }
+  for (const std::string& name : PartNames::Of(config.quantization->format, weight).all()) {
+    add(name);
+  }
+  return parts;
+}
+
+absl::Status CheckQuantizedParts(const QuantizationConfig& quantization,
+                                 const CheckpointFiles& files, const TensorSpec& weight) {
+  BATON_CHECK(weight.shape.size() == 2) << weight.name;
+  for (const ExpectedPart& part : PartsOf(quantization, weight)) {
+    BATON_RETURN_IF_ERROR(CheckPart(part, files, quantization));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/formats/model_config.h"
+#include "common/formats/quantization_config.h"
+#include "common/formats/safetensors.h"
+#include "common/model/tensor_specs.h"
+
+namespace baton {
+
+// Whether the projection `weight`, as in "model.layers.0.mlp.up_proj.weight", is stored as
+// integers: the model is quantized, and no tensor of that name holds floating-point numbers. Which
+// modules a checkpoint left as they were is seen by that alone.
+bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight);
+
+// The stored tensors that stand for the weight, which has passed CheckTensors: itself, or the parts
+// of one that is quantized.
+std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
+                                               const CheckpointFiles& files,
+                                               const std::string& weight);
+
+// Checks that a quantized projection has its parts, with the shapes and types that the format
+// demands.
+absl::Status CheckQuantizedParts(const QuantizationConfig& quantization,
+                                 const CheckpointFiles& files, const TensorSpec& weight);
+
+// The names of the parts of a quantized projection. A format that has no such part has an empty
+// name for it.
+struct PartNames {
+  std::string codes;
+  std::string scales;
+  std::string zero_points;
+  std::string group_of;  // the group of each column; optional
+  std::string shape;     // of the weight; optional
+
+  static PartNames Of(QuantizationConfig::Format format, const std::string& weight);
+  std::vector<std::string> all() const;
+};
+
+}  // namespace baton

@@ -1,0 +1,84 @@
+#include "common/model/quantize/stored_weights.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/model/quantize/quantized_parts.h"
+#include "common/model/quantize/quantized_reader.h"
+#include "common/model/tensor_slices.h"
+#include "common/model/tensor_specs.h"
+#include "common/model/weight_source.h"
+
+namespace baton {
+namespace {
+
+absl::StatusOr<RoundedProjection> CompareProjection(const TensorSpec& spec, QuantizedReader& reader,
+                                                    const StoredTensor& original) {
+  const int64_t rows = spec.shape[0];
+  const int64_t cols = spec.shape[1];
+  BATON_ASSIGN_OR_RETURN(
+      const kernels::QuantizedTensor rounded,
+      reader.Read({.name = spec.name, .ranges = {{spec.name, 0, rows}}, .cols = cols}));
+  BATON_ASSIGN_OR_RETURN(const kernels::DType dtype, TensorDType(original));
+  std::vector<float> row(static_cast<size_t>(cols));
+  double errors = 0;
+  double squares = 0;
+  for (int64_t r = 0; r < rows; ++r) {
+    CopyToFloats(original.data.data() + r * cols * static_cast<int64_t>(SizeOf(dtype)), dtype, row);
+    for (int64_t c = 0; c < cols; ++c) {
+      const int64_t input = rounded.input_of != nullptr ? rounded.input_of[c] : c;
+      const double weight = row[static_cast<size_t>(input)];
+      const double error = weight - rounded.at(r, c);
+      errors += error * error;
+      squares += weight * weight;
+    }
+  }
+  return RoundedProjection{.name = spec.name,
+                           .relative_error = squares > 0 ? std::sqrt(errors / squares) : 0};
+}
+
+}  // namespace
+
+std::map<std::string, StoredKind> StoredKinds(const ModelConfig& config,
+                                              const CheckpointFiles& files) {
+  std::map<std::string, StoredKind> kinds;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    const std::vector<const StoredTensor*> parts = StoredPartsOf(config, files, spec.name);
+    if (parts.empty()) continue;
+    const bool quantized = IsQuantized(config, files, spec.name);
+    StoredKind& kind = kinds[quantized ? config.quantization->name() : parts.front()->dtype];
+    ++kind.weights;
+    for (const StoredTensor* part : parts) kind.bytes += static_cast<int64_t>(part->data.size());
+  }
+  return kinds;
+}
+
+absl::StatusOr<std::vector<RoundedProjection>> CompareProjections(const ModelConfig& config,
+                                                                  const CheckpointFiles& files,
+                                                                  const std::string& original_dir) {
+  BATON_ASSIGN_OR_RETURN(const ModelConfig original_config, LoadModelConfig(original_dir));
+  if (original_config.quantization.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(original_dir, " is quantized itself; name the model that both come from"));
+  }
+  BATON_ASSIGN_OR_RETURN(const auto original, CheckpointFiles::Open(original_dir));
+  // Its tensors are then those that the other model implies.
+  BATON_RETURN_IF_ERROR(CheckTensors(original_config, *original));
+  QuantizedReader reader(config, files);
+  std::vector<RoundedProjection> compared;
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    if (!IsQuantized(config, files, spec.name)) continue;
+    const StoredTensor* tensor = original->Find(spec.name);
+    if (tensor == nullptr || tensor->shape != spec.shape) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(original_dir, " has no tensor ", spec.name, " of ", spec.shape[0], " x ",
+                       spec.shape[1], "; name the model that the quantized one was made from"));
+    }
+    BATON_ASSIGN_OR_RETURN(RoundedProjection projection, CompareProjection(spec, reader, *tensor));
+    compared.push_back(std::move(projection));
+  }
+  return compared;
+}
+
+}  // namespace baton

@@ -1,0 +1,304 @@
+//! Guides: grammars that an answer has to follow, compiled for one vocabulary, and the state that one
+//! answer has in its grammar. llguidance does the work; here are the bounds on what a grammar may cost.
+
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+use llguidance::api::{ParserLimits, TopLevelGrammar};
+use llguidance::earley::SlicedBiasComputer;
+use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
+use llguidance::{Matcher, ParserFactory};
+use serde_json::{json, Map, Value};
+
+use crate::ffi::{Failure, Outcome};
+
+/// What an answer may follow.
+#[derive(Clone, Copy)]
+pub enum Kind {
+    JsonSchema,
+    JsonObject,
+    Regex,
+    Choice,
+    Grammar,
+}
+
+impl Kind {
+    pub fn from_number(number: u32) -> Outcome<Self> {
+        match number {
+            1 => Ok(Kind::JsonSchema),
+            2 => Ok(Kind::JsonObject),
+            3 => Ok(Kind::Regex),
+            4 => Ok(Kind::Choice),
+            5 => Ok(Kind::Grammar),
+            _ => Err(Failure::invalid(format!("{number} is no kind of guide; expected 1 to 5"))),
+        }
+    }
+}
+
+/// Brackets within brackets that a guide may have. The library's parsers call themselves for each.
+const MAX_NESTING: usize = 64;
+/// Options of choices, each of which is an alternative of the grammar.
+const MAX_CHOICES: usize = 1000;
+/// Characters of the library's messages that are passed on.
+const MAX_MESSAGE: usize = 600;
+const REHEARSED_TOKENS: usize = 3;
+/// Compilers of hostile grammars recurse deeply; their memory is only touched if they do.
+const COMPILE_STACK: usize = 64 << 20;
+
+/// A blank, or a line break with indentation: enough to write JSON as people do, and too little for a
+/// model to write blanks for ever.
+const WHITESPACE: &str = r"( |\n {0,32})?";
+
+/// In the library's units. A mask costs at most some 20 ms by them, a grammar 100 ms.
+fn limits() -> ParserLimits {
+    ParserLimits {
+        max_items_in_row: 2000,
+        initial_lexer_fuel: 1_000_000,
+        step_lexer_fuel: 200_000,
+        step_max_items: 50_000,
+        max_lexer_states: 20_000,  // of 1 to 2 kB, for each answer
+        max_grammar_size: 200_000, // symbols
+        precompute_large_lexemes: true,
+        verbose_errors: false,
+    }
+}
+
+/// A token as guides see it.
+pub struct GuideToken<'a> {
+    pub text: &'a [u8],
+    pub bytes: &'a [u8],
+    pub valid: bool,
+    pub special: bool,
+}
+
+/// The vocabulary that masks are over.
+pub struct Vocabulary {
+    factory: ParserFactory,
+    words: usize, // of 32 bits, of a mask
+    eos: Vec<u32>,
+}
+
+impl Vocabulary {
+    pub fn new(tokens: &[GuideToken], eos: &[u32]) -> Outcome<Self> {
+        let fail = |error: &dyn std::fmt::Display| Failure::invalid(short(&error.to_string()));
+        let Some(&first) = eos.first() else {
+            return Err(Failure::invalid("there is no EOS token, with which answers end"));
+        };
+        if let Some(id) = eos.iter().find(|&&id| id as usize >= tokens.len()) {
+            return Err(Failure::invalid(format!("EOS id {id} is beyond {} tokens", tokens.len())));
+        }
+        let words: Vec<Vec<u8>> = tokens.iter().map(spelling).collect();
+        let info = TokRxInfo::new(tokens.len() as u32, first);
+        let trie = TokTrie::from(&info, &words).with_eos_tokens(eos);
+        let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
+        let slices = SlicedBiasComputer::general_slices();
+        let mut factory = ParserFactory::new(&env, InferenceCapabilities::default(), &slices)
+            .map_err(|error| fail(&error))?;
+        factory.quiet();
+        *factory.limits_mut() = limits();
+        Ok(Vocabulary { factory, words: tokens.len().div_ceil(32), eos: eos.to_vec() })
+    }
+
+    /// Takes some milliseconds, for a hostile text some hundreds.
+    pub fn compile(&self, kind: Kind, text: &str) -> Outcome<Guide> {
+        let compile = || self.compile_here(kind, text);
+        thread::scope(|scope| {
+            let thread = thread::Builder::new().stack_size(COMPILE_STACK);
+            match thread.spawn_scoped(scope, compile) {
+                Ok(running) => running
+                    .join()
+                    .unwrap_or_else(|_| Err(Failure::invalid("it breaks the grammar compiler"))),
+                Err(error) => Err(Failure::invalid(format!("no thread to compile it: {error}"))),
+            }
+        })
+    }
+
+    fn compile_here(&self, kind: Kind, text: &str) -> Outcome<Guide> {
+        let grammar = grammar_of(kind, text)?;
+        let mut matcher = Matcher::new(self.factory.create_parser(grammar));
+        // Fills the lexer's tables for what every answer begins with.
+        let mask = matcher.compute_mask().map_err(|error| refusal(&error.to_string()))?;
+        if mask.is_zero() {
+            return Err(Failure::invalid("no answer can follow it"));
+        }
+        rehearse(&matcher, Pick::Lowest)?;
+        rehearse(&matcher, Pick::Highest)?;
+        Ok(Guide { fresh: Mutex::new(matcher), words: self.words, eos: self.eos.clone() })
+    }
+}
+
+enum Pick {
+    Lowest,
+    Highest,
+}
+
+/// Takes the first few tokens of an answer. What is too dear is often so from its beginning on, and
+/// here it is refused before it costs anybody a step.
+fn rehearse(fresh: &Matcher, pick: Pick) -> Outcome<()> {
+    let fail = |error: &dyn std::fmt::Display| refusal(&error.to_string());
+    let mut matcher = fresh.deep_clone();
+    for _ in 0..REHEARSED_TOKENS {
+        let mask = matcher.compute_mask_or_eos().map_err(|error| fail(&error))?;
+        let mut ids = mask.iter();
+        let id = match pick {
+            Pick::Lowest => ids.next(),
+            Pick::Highest => ids.last(),
+        };
+        let Some(id) = id else { break };
+        if matcher.is_stopped() {
+            break;
+        }
+        matcher.consume_token(id).map_err(|error| fail(&error))?;
+    }
+    Ok(())
+}
+
+/// Special tokens are marked by a byte that no text has, so that no text of a grammar asks for them.
+fn spelling(token: &GuideToken) -> Vec<u8> {
+    let marker = TokTrie::SPECIAL_TOKEN_MARKER;
+    if !token.valid {
+        Vec::new()
+    } else if token.special {
+        [&[marker], token.text].concat()
+    } else if token.bytes.first() == Some(&marker) {
+        Vec::new() // no UTF-8 has this byte, and it would read as the marker
+    } else {
+        token.bytes.to_vec()
+    }
+}
+
+fn grammar_of(kind: Kind, text: &str) -> Outcome<TopLevelGrammar> {
+    Ok(match kind {
+        Kind::JsonSchema => TopLevelGrammar::from_json_schema(schema_of(text)?),
+        Kind::JsonObject => {
+            TopLevelGrammar::from_json_schema(with_whitespace(json!({"type": "object"})))
+        }
+        Kind::Regex => {
+            check_nesting(text)?;
+            TopLevelGrammar::from_regex(text)
+        }
+        Kind::Choice => TopLevelGrammar::from_lark(choice_grammar(text)?),
+        Kind::Grammar => {
+            check_nesting(text)?;
+            TopLevelGrammar::from_lark(text.to_string())
+        }
+    })
+}
+
+/// The schema with our whitespace, unless it says what it wants.
+fn schema_of(text: &str) -> Outcome<Value> {
+    let schema: Value = serde_json::from_str(text)
+        .map_err(|error| Failure::invalid(format!("it is not JSON: {error}")))?;
+    match schema {
+        Value::Object(_) => Ok(with_whitespace(schema)),
+        Value::Bool(true) => Ok(with_whitespace(Value::Object(Map::new()))),
+        _ => Err(Failure::invalid("a JSON schema is an object, or true")),
+    }
+}
+
+fn with_whitespace(mut schema: Value) -> Value {
+    if let Some(object) = schema.as_object_mut() {
+        object.entry("x-guidance").or_insert_with(|| json!({"whitespace_pattern": WHITESPACE}));
+    }
+    schema
+}
+
+fn choice_grammar(text: &str) -> Outcome<String> {
+    let wrong = || Failure::invalid("choices are a JSON list of strings that are not empty");
+    let choices: Vec<String> = serde_json::from_str(text).map_err(|_| wrong())?;
+    if choices.is_empty() || choices.iter().any(String::is_empty) {
+        return Err(wrong());
+    }
+    if choices.len() > MAX_CHOICES {
+        return Err(Failure::invalid(format!(
+            "there are {} choices; at most {MAX_CHOICES} may be given",
+            choices.len()
+        )));
+    }
+    // JSON's way to write a string is that of the grammar.
+    let quoted: Vec<String> = choices.iter().map(|choice| json!(choice).to_string()).collect();
+    Ok(format!("start: {}", quoted.join(" | ")))
+}
+
+fn check_nesting(text: &str) -> Outcome<()> {
+    let mut depth = 0usize;
+    for byte in text.bytes() {
+        match byte {
+            b'(' | b'[' | b'{' => depth += 1,
+            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_NESTING {
+            return Err(Failure::invalid(format!(
+                "its brackets stand within each other more than {MAX_NESTING} deep"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The library's words without what it adds for its developers.
+fn refusal(message: &str) -> Failure {
+    let message = message.split("\n<").next().unwrap_or(message);
+    if message.starts_with("NoExtension") {
+        return Failure::invalid("no answer can follow it");
+    }
+    if message.starts_with("panic") {
+        return Failure::invalid("it breaks the grammar compiler");
+    }
+    Failure::invalid(short(message))
+}
+
+fn short(message: &str) -> String {
+    let message = message.trim();
+    if message.chars().count() <= MAX_MESSAGE {
+        return message.to_string();
+    }
+    message.chars().take(MAX_MESSAGE).chain(" …".chars()).collect()
+}
+
+/// A compiled grammar, from which answers begin.
+pub struct Guide {
+    fresh: Mutex<Matcher>, // that has taken no token
+    words: usize,
+    eos: Vec<u32>,
+}
+
+impl Guide {
+    /// The state of a new answer. States share nothing, so that what one answer costs or breaks
+    /// never depends on others.
+    pub fn start(&self) -> State {
+        let fresh = self.fresh.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        State { matcher: fresh.deep_clone(), words: self.words, eos: self.eos.clone() }
+    }
+}
+
+/// Where one answer is in its grammar.
+pub struct State {
+    matcher: Matcher,
+    words: usize,
+    eos: Vec<u32>,
+}
+
+impl State {
+    /// Writes which ids may come next, a bit each, and returns whether none but EOS may.
+    pub fn mask(&mut self, words: &mut [u32]) -> Outcome<bool> {
+        if words.len() != self.words {
+            return Err(Failure::invalid(format!(
+                "a mask of {} words was asked for; the vocabulary has {}",
+                words.len(),
+                self.words
+            )));
+        }
+        let mask =
+            self.matcher.compute_mask_or_eos().map_err(|error| refusal(&error.to_string()))?;
+        words.copy_from_slice(&mask.as_slice()[..self.words]);
+        let ends: u32 = self.eos.iter().map(|&id| words[id as usize / 32] >> (id % 32) & 1).sum();
+        Ok(words.iter().map(|word| word.count_ones()).sum::<u32>() == ends)
+    }
+
+    /// Goes on by these tokens, each of which its mask allowed.
+    pub fn take(&mut self, ids: &[u32]) -> Outcome<()> {
+        self.matcher.consume_tokens(ids).map_err(|error| refusal(&error.to_string()))
+    }
+}

@@ -1,0 +1,51 @@
+// How products whose weights lie in panels of 16 outputs write their sums. Highway includes this
+// once for each instruction set that it compiles, so it has a toggle in place of an include guard.
+#if defined(BATON_KERNELS_CPU_PANEL_FINISH_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef BATON_KERNELS_CPU_PANEL_FINISH_INL_H_
+#undef BATON_KERNELS_CPU_PANEL_FINISH_INL_H_
+#else
+#define BATON_KERNELS_CPU_PANEL_FINISH_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/cpu/panel_gemm.h"
+#include "kernels/cpu/vec-inl.h"
+
+#if BATON_CPU_TARGET
+HWY_BEFORE_NAMESPACE();
+namespace baton::kernels::cpu::HWY_NAMESPACE {
+
+// out = sums (+ bias) (+ out) for one row and one panel, whose first output is `column`.
+template <typename Out>
+HWY_INLINE void FinishRow(const PanelOutput& output, int64_t column, const float* sums, Out* out) {
+  const int64_t left = std::min(kPanelWidth, output.out.cols - column);
+  ForEachVector(left, [&](int64_t i, int64_t count) {
+    auto value = hn::LoadU(kFloat, sums + i);
+    if (output.bias != nullptr) {
+      value = hn::Add(value, LoadPartial(output.bias + column + i, count));
+    }
+    if (output.accumulate) value = hn::Add(value, LoadPartial(out + column + i, count));
+    StorePartial(value, out + column + i, count);
+  });
+}
+
+// The same for all rows of `output`, whose sums begin `sum_stride` numbers apart.
+HWY_INLINE void FinishPanel(const PanelOutput& output, int64_t column, const float* sums,
+                            int64_t sum_stride) {
+  for (int64_t row = 0; row < output.out.rows; ++row) {
+    const float* from = sums + row * sum_stride;
+    if (output.out.dtype == DType::kF32) {
+      FinishRow(output, column, from, static_cast<float*>(output.out.row(row)));
+    } else {
+      FinishRow(output, column, from, static_cast<uint16_t*>(output.out.row(row)));
+    }
+  }
+}
+
+}  // namespace baton::kernels::cpu::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+#endif  // BATON_CPU_TARGET
+
+#endif  // toggle

@@ -1,0 +1,80 @@
+#include "kernels/cpu/quantized_gemm.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "common/base/check.h"
+#include "common/base/status.h"
+#include "kernels/cpu/parallel.h"
+#include "kernels/host_memory.h"
+
+namespace baton::kernels::cpu {
+namespace {
+
+// Makes `buffer` hold at least `count` numbers.
+absl::Status Grow(int64_t count, std::unique_ptr<Buffer>& buffer) {
+  const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+  if (buffer != nullptr && buffer->size() >= bytes) return absl::OkStatus();
+  BATON_ASSIGN_OR_RETURN(buffer, AllocateHost(bytes));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status QuantizedGemm::Reserve(const QuantizedWeight& weight) {
+  const QuantizedLayout& layout = weight.layout();
+  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.padded_in(), rows_));
+  return layout.needs_sums() ? Grow(kPanelRows * layout.groups, sums_) : absl::OkStatus();
+}
+
+absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
+  for (const MatMulUse& use : uses) {
+    if (!use.weight->quantized()) continue;
+    BATON_RETURN_IF_ERROR(Reserve(static_cast<const QuantizedWeight&>(*use.weight)));
+  }
+  return absl::OkStatus();
+}
+
+void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out,
+                            const MatMulEpilogue& epilogue) {
+  const QuantizedLayout& layout = weight.layout();
+  float* const rows = static_cast<float*>(rows_->data());
+  float* const sums = layout.needs_sums() ? static_cast<float*>(sums_->data()) : nullptr;
+  const QuantizedRows wide = {
+      .in = in,
+      .input_of = weight.input_of().empty() ? nullptr : weight.input_of().data(),
+      .layout = &layout,
+      .rows = rows,
+      .sums = sums};
+  ParallelRanges(threads_, in.rows, 8,
+                 [&](int64_t begin, int64_t end) { kernel_.widen(wide, begin, end); });
+  const int64_t groups = (weight.panels() + kQuantizedPanels - 1) / kQuantizedPanels;
+  const PanelOutput output = OutputOf(out, epilogue);
+  ParallelRanges(threads_, groups, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t group = begin; group < end; ++group) {
+      const int64_t first = group * kQuantizedPanels;
+      kernel_.multiply({.rows = rows,
+                        .sums = sums,
+                        .count = in.rows,
+                        .layout = &layout,
+                        .panels = weight.panel(first),
+                        .group = std::min(kQuantizedPanels, weight.panels() - first),
+                        .output = output,
+                        .first_column = first * kPanelWidth});
+    }
+  });
+}
+
+void QuantizedGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
+                        const MatMulEpilogue& epilogue) {
+  const auto& packed = static_cast<const QuantizedWeight&>(weight);
+  const absl::Status reserved = Reserve(packed);
+  BATON_CHECK(reserved.ok()) << reserved.ToString();
+  for (int64_t row = 0; row < in.rows; row += kPanelRows) {
+    const int64_t count = std::min(kPanelRows, in.rows - row);
+    RunRows(packed, Matrix::Dense(in.row(row), in.dtype, count, in.cols),
+            Matrix::Dense(out.row(row), out.dtype, count, out.cols), epilogue);
+  }
+}
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "kernels/backend.h"
+#include "kernels/quantized_tensor.h"
+
+namespace baton::kernels::cpu {
+
+// How the integers of a weight [out, in] lie in memory. As in PanelGemm, 16 outputs are a panel. A
+// panel is one record per group of columns, so that a product reads it from front to back:
+//
+//   codes   of 8 bits: int8 [group][16]; of 4 bits: uint32 [group / 8][16], where bits 4j to 4j + 3
+//           of an entry are the code of column j of its eight, plus kCodeOffset4
+//   scales  [16] in the type `scale_dtype`
+//   zeros   int16 [16], only with zero_points; of 4 bits plus kCodeOffset4
+//
+// What lies beyond the weight, as the columns that fill the last group, has codes of 0.
+inline constexpr int kCodeOffset4 = 8;
+struct QuantizedLayout {
+  int bits = 8;
+  int64_t in = 0;
+  int64_t group = 0;   // columns of a record, as GroupOfShard says
+  int64_t groups = 0;  // of a row
+  DType scale_dtype = DType::kF32;
+  bool zero_points = false;
+
+  // Whether products need the sum of a row's inputs in every group, because integers have an
+  // offset.
+  bool needs_sums() const { return zero_points || bits == 4; }
+  int64_t padded_in() const { return group * groups; }
+  int64_t code_bytes() const { return group * 16 * bits / 8; }
+  int64_t scale_bytes() const { return 16 * static_cast<int64_t>(SizeOf(scale_dtype)); }
+  int64_t record_bytes() const { return code_bytes() + scale_bytes() + (zero_points ? 32 : 0); }
+  int64_t panel_bytes() const { return record_bytes() * groups; }
+};
+
+// A weight of small integers in that layout.
+class QuantizedWeight final : public PackedWeight {
+ public:
+  // `part` has no -1 ends: see ResolveShard.
+  static absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const QuantizedTensor& weight,
+                                                            const Shard& part, int threads);
+
+  int64_t out() const override { return out_; }
+  int64_t in() const override { return layout_.in; }
+  size_t bytes() const override { return data_->size(); }
+  bool quantized() const override { return true; }
+  const QuantizedLayout& layout() const { return layout_; }
+  int64_t panels() const;
+  std::byte* panel(int64_t index) const {
+    return static_cast<std::byte*>(data_->data()) + index * layout_.panel_bytes();
+  }
+  // The element of the input that a column is multiplied with; empty: the one of its own number.
+  const std::vector<int32_t>& input_of() const { return input_of_; }
+
+ private:
+  QuantizedWeight(int64_t out, const QuantizedLayout& layout, std::unique_ptr<Buffer> data,
+                  std::vector<int32_t> input_of);
+
+  int64_t out_;
+  QuantizedLayout layout_;
+  std::unique_ptr<Buffer> data_;
+  std::vector<int32_t> input_of_;  // [in]
+};
+
+}  // namespace baton::kernels::cpu

@@ -1,0 +1,53 @@
+#include "router/edge/answer_choice.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/sample/request_limits.h"
+
+namespace baton {
+
+absl::Status TakeAnswers(const v1::GenerationSpec& spec, const RouterOptions& options,
+                         RequestSpec* checked) {
+  const v1::SamplingParams& sampling = spec.sampling();
+  checked->best = sampling.has_n() ? sampling.n() : 1;
+  checked->answers = sampling.has_best_of() ? sampling.best_of() : checked->best;
+  if (checked->best < 1) {
+    return InvalidArgument(
+        Reason::kInvalidSampling, "spec.sampling.n",
+        absl::StrCat("n is ", checked->best, "; expected at least 1 answer, or leave it out"));
+  }
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kAnswers, checked->best));
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kBestOf, checked->answers));
+  if (checked->answers < checked->best) {
+    return InvalidArgument(Reason::kConflictingOptions, "spec.sampling.best_of",
+                           absl::StrCat("best_of is ", checked->answers, " and n is ",
+                                        checked->best, "; expected best_of to be at least n"));
+  }
+  if (checked->answers > options.max_num_queued_reqs && checked->answers > 1) {
+    return MakeError(
+        absl::StatusCode::kInvalidArgument,
+        {.reason = Reason::kLimitExceeded,
+         .field = sampling.has_best_of() ? "spec.sampling.best_of" : "spec.sampling.n",
+         .values = {{"have", absl::StrCat(checked->answers)},
+                    {"limit", absl::StrCat(options.max_num_queued_reqs)}}},
+        absl::StrCat(checked->answers, " answers are asked for, and this server queues at most ",
+                     options.max_num_queued_reqs, "; ask for fewer"));
+  }
+  const v1::OutputOptions& output = spec.output();
+  if (checked->answers > 1 && (output.echo() || output.prompt_logprobs())) {
+    return InvalidArgument(Reason::kConflictingOptions,
+                           output.echo() ? "spec.output.echo" : "spec.output.prompt_logprobs",
+                           "the prompt is told beside one answer, and several are asked for; send "
+                           "a request of its own for the prompt, with max_tokens 0");
+  }
+  if (checked->ranked() && spec.eos().predict()) {
+    return InvalidArgument(Reason::kConflictingOptions, "spec.eos.predict",
+                           "best_of above n streams nothing before the end, predict tells of ends "
+                           "that come; expected one of the two");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

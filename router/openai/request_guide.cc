@@ -1,0 +1,102 @@
+// The fields that say what an answer has to follow.
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/status.h"
+#include "common/sample/request_limits.h"
+#include "router/openai/json_fields.h"
+#include "router/openai/raw_member.h"
+#include "router/openai/request_draft.h"
+
+namespace baton {
+namespace {
+
+using BodyJson = nlohmann::json;
+
+absl::Status SetSchema(std::string_view field, std::string_view schema, RequestDraft* draft) {
+  v1::GenerationSpec& spec = draft->request.spec;
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedJson, std::ssize(schema)));
+  if (!spec.guided_json().empty()) {
+    return InvalidArgument(Reason::kConflictingOptions, field,
+                           "both response_format and guided_json have a schema; expected one");
+  }
+  spec.set_guided_json(std::string(schema));
+  return absl::OkStatus();
+}
+
+absl::Status ReadSchemaFormat(const BodyJson& format, RequestDraft* draft) {
+  constexpr std::string_view kField = "response_format.json_schema";
+  const auto wrapped = format.find("json_schema");
+  if (wrapped == format.end() || !wrapped->is_object() || !wrapped->contains("schema")) {
+    return InvalidArgument(Reason::kNone, kField,
+                           absl::StrCat(std::string(kField),
+                                        " has no schema; expected an object with name and schema"));
+  }
+  const BodyJson& schema = (*wrapped)["schema"];
+  if (!schema.is_object() && !schema.is_boolean()) {
+    return WrongType(absl::StrCat(std::string(kField), ".schema"), schema, "a JSON schema");
+  }
+  const auto outer = RawMember(draft->body, "response_format");
+  const auto inner = outer ? RawMember(*outer, "json_schema") : std::nullopt;
+  const auto text = inner ? RawMember(*inner, "schema") : std::nullopt;
+  return SetSchema(kField, text.value_or(""), draft);
+}
+
+}  // namespace
+
+absl::Status ReadResponseFormat(const BodyJson& value, RequestDraft* draft) {
+  constexpr std::string_view kField = "response_format";
+  if (!value.is_object()) return WrongType(kField, value, "an object with type");
+  const auto type = value.find("type");
+  if (type == value.end() || !type->is_string()) {
+    return InvalidArgument(Reason::kNone, "response_format.type",
+                           "response_format has no type; expected text, json_object or "
+                           "json_schema");
+  }
+  if (*type == "text") return absl::OkStatus();
+  if (*type == "json_schema") return ReadSchemaFormat(value, draft);
+  if (*type != "json_object") {
+    return NotThere("response_format.type", "expected text, json_object or json_schema");
+  }
+  draft->request.spec.set_json_object(true);
+  return absl::OkStatus();
+}
+
+absl::Status ReadGuidedJson(const BodyJson& value, RequestDraft* draft) {
+  if (value.is_string()) {
+    if (value.get_ref<const std::string&>().empty()) return absl::OkStatus();
+    return SetSchema("guided_json", value.get_ref<const std::string&>(), draft);
+  }
+  if (!value.is_object() && !value.is_boolean()) {
+    return WrongType("guided_json", value, "a JSON schema, or the text of one");
+  }
+  return SetSchema("guided_json", RawMember(draft->body, "guided_json").value_or(""), draft);
+}
+
+absl::Status ReadGuidedRegex(const BodyJson& value, RequestDraft* draft) {
+  BATON_ASSIGN_OR_RETURN(std::string regex, StringOf("guided_regex", value));
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedRegex, std::ssize(regex)));
+  draft->request.spec.set_guided_regex(std::move(regex));
+  return absl::OkStatus();
+}
+
+absl::Status ReadGuidedGrammar(const BodyJson& value, RequestDraft* draft) {
+  BATON_ASSIGN_OR_RETURN(std::string grammar, StringOf("guided_grammar", value));
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedGrammar, std::ssize(grammar)));
+  draft->request.spec.set_guided_grammar(std::move(grammar));
+  return absl::OkStatus();
+}
+
+absl::Status ReadGuidedChoice(const BodyJson& value, RequestDraft* draft) {
+  if (!value.is_array()) return WrongType("guided_choice", value, "a list of strings");
+  BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoices, std::ssize(value)));
+  for (const BodyJson& choice : value) {
+    BATON_ASSIGN_OR_RETURN(std::string text, StringOf("guided_choice", choice));
+    BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kGuidedChoiceBytes, std::ssize(text)));
+    draft->request.spec.add_guided_choice(std::move(text));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace baton

@@ -1,0 +1,220 @@
+// Models with weights of 4 and 8 bits: the same tokens however they run, the same on one rank and
+// two, near those of the scalar oracle.
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/model/load_memory.h"
+#include "common/model/load_model.h"
+#include "common/model/quantize/quantize_checkpoint.h"
+#include "common/model/quantize/safetensors_writer.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
+
+namespace baton::test {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int32_t kQuantizedTokens = 12;
+constexpr int32_t kQuantizedSequences = 9;
+
+class QuantizedModelTest : public ::testing::TestWithParam<std::pair<Device, int>> {
+ protected:
+  static void SetUpTestSuite() {
+    scratch_ = new ScratchFolder;
+    for (const char* arch : {"llama", "qwen2"}) {
+      const std::string plain = *scratch_ / arch;
+      const absl::Status written =
+          WriteRandomModel({.arch = arch, .head_dim = 32, .ffn = 192, .seed = 7}, plain);
+      ASSERT_TRUE(written.ok()) << written;
+      for (const int bits : {4, 8}) {
+        const auto report = QuantizeCheckpoint(plain, plain + std::to_string(bits),
+                                               {.bits = bits, .group = 32}, nullptr);
+        ASSERT_TRUE(report.ok()) << report.status();
+      }
+    }
+  }
+  static void TearDownTestSuite() { delete scratch_; }
+
+  static Device device() { return GetParam().first; }
+  static std::string Dir(const std::string& arch) {
+    return *scratch_ / (arch + std::to_string(GetParam().second));
+  }
+  static TestSequence QuantizedSequence(int32_t index) {
+    TestSequence sequence;
+    for (int32_t i = 0; i < 1 + index * 7; ++i) {
+      sequence.prompt.push_back((index * 37 + i * i * 11) % 256);
+    }
+    return sequence;
+  }
+  static std::vector<std::vector<TokenId>> Batch(LoadedModel& model, int32_t chunk) {
+    std::vector<TestSequence> sequences;
+    std::vector<TestSequence*> pointers;
+    for (int32_t i = 0; i < kQuantizedSequences; ++i) sequences.push_back(QuantizedSequence(i));
+    for (TestSequence& sequence : sequences) pointers.push_back(&sequence);
+    RunnerDriver driver(model);
+    driver.Generate(pointers, kQuantizedTokens, chunk);
+    std::vector<std::vector<TokenId>> outputs;
+    for (TestSequence& sequence : sequences) outputs.push_back(sequence.output);
+    return outputs;
+  }
+  static std::vector<std::vector<TokenId>> OneByOne(LoadedModel& model) {
+    std::vector<std::vector<TokenId>> outputs;
+    for (int32_t i = 0; i < kQuantizedSequences; ++i) {
+      RunnerDriver driver(model);
+      TestSequence sequence = QuantizedSequence(i);
+      driver.Generate({&sequence}, kQuantizedTokens, 512);
+      outputs.push_back(sequence.output);
+    }
+    return outputs;
+  }
+  static absl::StatusOr<std::unique_ptr<LoadedModel>> TryRanks(const std::string& dir,
+                                                               int32_t ranks,
+                                                               const std::string& cache = "") {
+    ModelOptions options;
+    options.device = *kernels::ParseDevice(device().device);
+    options.isa = device().isa;
+    options.dtype = kernels::DType::kF32;
+    options.threads = 2;
+    options.tensor_parallel_size = ranks;
+    options.kv.tokens = 8192;
+    options.limits = {.max_tokens = 512, .max_samples = 64};
+    options.load_cache = cache;
+    return LoadModel(dir, options, nullptr);
+  }
+
+  static ScratchFolder* scratch_;
+};
+ScratchFolder* QuantizedModelTest::scratch_ = nullptr;
+
+TEST_P(QuantizedModelTest, AloneEqualsBatchedAndChunked) {
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    for (const char* arch : {"llama", "qwen2"}) {
+      auto model = MustLoad(Dir(arch), device(), dtype);
+      const auto expected = OneByOne(*model);
+      for (const int32_t chunk : {512, 5, 1}) {
+        EXPECT_EQ(Batch(*model, chunk), expected)
+            << arch << " " << dtype << ", chunks of " << chunk;
+      }
+    }
+  }
+}
+
+TEST_P(QuantizedModelTest, RecomputedAfterPreemptionEqualsUndisturbed) {
+  auto model = MustLoad(Dir("llama"), device(), "bfloat16");
+  const auto expected = OneByOne(*model);
+  RunnerDriver driver(*model);
+  TestSequence sequence = QuantizedSequence(5);
+  TestSequence other = QuantizedSequence(6);
+  driver.Generate({&sequence, &other}, kQuantizedTokens / 2, 16);
+  driver.Preempt(sequence);
+  driver.Generate({&sequence, &other}, kQuantizedTokens, 16);
+  EXPECT_EQ(sequence.output, expected[5]);
+}
+
+TEST_P(QuantizedModelTest, OneRankEqualsTwoAndTheOracle) {
+  for (const char* arch : {"llama", "qwen2"}) {
+    auto one = TryRanks(Dir(arch), 1);
+    auto two = TryRanks(Dir(arch), 2);
+    ASSERT_TRUE(one.ok() && two.ok()) << one.status() << two.status();
+    const auto expected = Batch(**one, 512);
+    EXPECT_EQ(Batch(**two, 512), expected) << arch;
+    auto oracle = MustLoad(Dir(arch), {"reference", "auto"}, "float32");
+    EXPECT_EQ(Batch(*oracle, 512), expected) << arch;
+  }
+}
+
+TEST_P(QuantizedModelTest, IsNamedInNumericsAndHasAFingerprintOfItsOwn) {
+  auto model = MustLoad(Dir("llama"), device(), "bfloat16");
+  auto plain = MustLoad(*scratch_ / "llama", device(), "bfloat16");
+  const std::string kind = "/w" + std::to_string(GetParam().second) + "g32";
+  EXPECT_THAT(model->numerics(), ::testing::EndsWith(kind));
+  EXPECT_EQ(model->backend->info().numerics(), plain->numerics());
+  EXPECT_NE(model->fingerprint, plain->fingerprint);
+  EXPECT_LT(model->weight_bytes, plain->weight_bytes);
+}
+
+// Projections of layers, which is what is quantized, are reckoned as large as they are packed.
+TEST_P(QuantizedModelTest, MemoryIsReckonedAtItsSize) {
+  auto model = MustLoad(Dir("llama"), device(), "bfloat16");
+  const LocalShape shape = LocalShape::Of(model->config, 0, 1).value();
+  const MemoryNeed need =
+      MemoryNeed::Of(model->config, shape, 1, kernels::DType::kBF16, kernels::Quantization::kNone,
+                     {.max_tokens = 512, .max_samples = 64});
+  EXPECT_NEAR(need.weights, static_cast<double>(model->weight_bytes), 0.03 * need.weights);
+}
+
+TEST_P(QuantizedModelTest, ReadsNoLoadCacheAndWritesNone) {
+  const std::string cache = *scratch_ / "cache";
+  auto model = TryRanks(Dir("llama"), 1, cache);
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_TRUE(std::filesystem::is_empty(cache));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelTest,
+                         ::testing::Values(std::pair{Device{"cpu", "auto"}, 4},
+                                           std::pair{Device{"cpu", "auto"}, 8},
+                                           std::pair{Device{"cpu", "avx2"}, 4}),
+                         [](const auto& test) {
+                           return DeviceName(test.param.first) + "_w" +
+                                  std::to_string(test.param.second);
+                         });
+
+// A quantized model some of whose projections are those of the model that it was made from.
+class PartlyQuantizedTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(WriteRandomModel({.seed = 7}, dir_ / "plain").ok());
+    ASSERT_TRUE(QuantizeCheckpoint(dir_ / "plain", dir_ / "mixed", {}, nullptr).ok());
+  }
+
+  absl::Status LoadWith(const std::vector<std::string>& plain_modules) {
+    const auto plain = CheckpointFiles::Open(dir_ / "plain").value();
+    const auto quantized = CheckpointFiles::Open(dir_ / "mixed").value();
+    std::vector<const StoredTensor*> chosen;
+    for (const StoredTensor* tensor : quantized->tensors()) {
+      const bool replaced = std::any_of(
+          plain_modules.begin(), plain_modules.end(),
+          [&](const std::string& module) { return tensor->name.starts_with(module + ".weight"); });
+      if (!replaced) chosen.push_back(tensor);
+    }
+    for (const std::string& module : plain_modules) {
+      chosen.push_back(plain->Find(module + ".weight"));
+    }
+    std::vector<TensorToWrite> planned;
+    for (const StoredTensor* tensor : chosen) {
+      planned.push_back(
+          {tensor->name, tensor->dtype, tensor->shape, static_cast<int64_t>(tensor->data.size())});
+    }
+    const auto writer = SafetensorsWriter::Create(dir_ / "written", planned).value();
+    for (const StoredTensor* tensor : chosen) EXPECT_TRUE(writer->Write(tensor->data).ok());
+    EXPECT_TRUE(writer->Close().ok());
+    std::filesystem::rename(dir_ / "written", dir_ / "mixed/model.safetensors");
+    ModelOptions options;
+    options.kv.tokens = 512;
+    return LoadModel(dir_ / "mixed", options, nullptr).status();
+  }
+
+  const ScratchFolder dir_;
+};
+
+TEST_F(PartlyQuantizedTest, LoadsWithProjectionsThatWereLeftAsTheyWere) {
+  const absl::Status loaded =
+      LoadWith({"model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj",
+                "model.layers.1.mlp.down_proj"});
+  EXPECT_TRUE(loaded.ok()) << loaded;
+}
+
+TEST_F(PartlyQuantizedTest, RefusesOneOfTwoThatAreUsedAsOne) {
+  EXPECT_THAT(std::string(LoadWith({"model.layers.1.self_attn.k_proj"}).message()),
+              AllOf(HasSubstr("q_proj"), HasSubstr("k_proj"), HasSubstr("only one of them")));
+}
+
+}  // namespace
+}  // namespace baton::test

@@ -1,0 +1,52 @@
+#include "common/speculate/ngram_proposer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace baton {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const std::vector<TokenId> kText = {1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3};
+
+TEST(NgramProposerTest, EachSequenceHasItsOwnHistoryAndPace) {
+  NgramProposer proposer({}, 8);
+  const SequenceId a(1), b(2);
+  EXPECT_THAT(proposer.Propose(a, kText, 8, 0, 0, 0), ElementsAre(4, 5, 6));
+  EXPECT_THAT(proposer.Propose(b, std::vector<TokenId>{1, 2, 3}, 8, 0, 0, 0), IsEmpty());
+  std::vector<TokenId> longer = kText;
+  longer.insert(longer.end(), {4, 5, 6, 7});
+  EXPECT_THAT(proposer.Propose(a, longer, 8, 0, 3, 3), ElementsAre(8, 9, 1, 2, 3, 4));
+  EXPECT_EQ(proposer.live(), 2u);
+  proposer.Forget(a);
+  proposer.Forget(SequenceId(3));
+  EXPECT_EQ(proposer.live(), 1u);
+}
+
+TEST(NgramProposerTest, GivesNoMoreThanAsked) {
+  NgramProposer proposer({}, 8);
+  EXPECT_THAT(proposer.Propose(SequenceId(1), kText, 2, 0, 0, 0), ElementsAre(4, 5));
+}
+
+TEST(NgramProposerTest, SpeaksOfWhatStandsBehindATokenThatIsBeingDrawn) {
+  NgramProposer proposer({}, 8);
+  EXPECT_THAT(proposer.Propose(SequenceId(1), kText, 8, 1, 0, 0), ElementsAre(4, 5, 6, 7));
+}
+
+TEST(NgramProposerTest, PausesAfterProposalsOfWhichNothingWasDrawn) {
+  NgramProposer proposer({}, 8);
+  EXPECT_THAT(proposer.Propose(SequenceId(1), kText, 8, 0, 0, 0), ElementsAre(4, 5, 6));
+  std::vector<TokenId> longer = kText;
+  longer.insert(longer.end(), {3, 1, 2, 3});
+  EXPECT_THAT(proposer.Propose(SequenceId(1), longer, 8, 0, 3, 0), IsEmpty());
+  longer.insert(longer.end(), {7, 1, 2, 3});
+  EXPECT_THAT(proposer.Propose(SequenceId(1), longer, 8, 0, 3, 0), ElementsAre(7))
+      << "the latest, one at first";
+}
+
+}  // namespace
+}  // namespace baton

@@ -1,0 +1,223 @@
+"""Guided answers: whole ones validate, and are the same however the request ran.
+
+BATON_GUIDED_SCHEMAS and BATON_GUIDED_REQUESTS make the first test as large as one likes.
+"""
+
+import concurrent.futures
+import json
+import os
+import re
+import signal
+import threading
+import unittest
+
+import grpc
+import jsonschema
+
+import client
+import json_schemas
+import openai_client
+from cluster import Cluster, wait_until
+
+SCHEMAS = int(os.environ.get("BATON_GUIDED_SCHEMAS", "10"))
+REQUESTS = int(os.environ.get("BATON_GUIDED_REQUESTS", "40"))
+POINT = {"type": "object", "properties": {"y": {"type": "integer"}, "x": {"enum": ["left", "right"]}},
+         "required": ["y", "x"], "additionalProperties": False}
+WAYS = [{"guidedJson": json.dumps(POINT)}, {"guidedRegex": "[a-z]{3,8}( [a-z]{2,5}){4}[.]"},
+        {"guidedChoice": ["yes", "no", "it depends"]}, {"jsonObject": True},
+        {"guidedGrammar": 'start: "[" (NUMBER ("," NUMBER)*)? "]"\nNUMBER: /[0-9]{1,4}/'}]
+
+
+def request(index, guide, **stop):
+    return {"messages": [{"role": "user", "content": f"Tell me a story about {index} foxes."}],
+            "spec": {"request_id": f"g{index}-{len(json.dumps(guide))}", **guide,
+                     "sampling": {"seed": str(index + 1), "temperature": 0 if index % 3 == 0 else 1},
+                     "stop": {"max_tokens": 160, **stop}}}
+
+
+class Answer:
+    def __init__(self, events):
+        self.text, self.ids, self.final = "", [], None
+        for event in events:
+            self.text += event.delta.text
+            self.ids += event.delta.token_ids
+            if event.HasField("final"):
+                self.final = event.final
+
+    @property
+    def reason(self):
+        return client.message("baton.v1.Final").DESCRIPTOR.fields_by_name[
+            "finish_reason"].enum_type.values_by_number[self.final.finish_reason].name.removeprefix(
+                "FINISH_REASON_").lower()
+
+
+def ask(service, requests, concurrency=1):
+    link = client.Client(service.router.grpc)
+    try:
+        with concurrent.futures.ThreadPoolExecutor(concurrency) as pool:
+            return list(pool.map(
+                lambda one: Answer(link.stream("baton.v1.InferenceService/ChatGenerate", one, 600)), requests))
+    finally:
+        link.close()
+
+
+class WholeAnswersValidate(unittest.TestCase):
+    def test_json_schemas(self):
+        schemas = json_schemas.make(SCHEMAS)
+        with Cluster(decode=1, prefill=1, eos_log=False, flags=["--max-num-seqs", "16"]) as service:
+            made = [request(i, {"guidedJson": json.dumps(schemas[i % SCHEMAS])}, max_tokens=300)
+                    for i in range(REQUESTS)]
+            answers = ask(service, made, concurrency=8)
+            service.assert_nothing_held()
+        whole = 0
+        for i, answer in enumerate(answers):
+            if answer.reason == "length":
+                continue
+            self.assertIn(answer.reason, ("stop_grammar", "stop_eos"))
+            with self.subTest(schema=schemas[i % SCHEMAS], text=answer.text):
+                jsonschema.Draft202012Validator(schemas[i % SCHEMAS]).validate(json.loads(answer.text))
+            whole += 1
+        print(f"{whole} of {REQUESTS} answers over {SCHEMAS} schemas are whole; all of them validate")
+        self.assertGreater(whole, 0.8 * REQUESTS)
+
+    def test_other_guides(self):
+        with Cluster(prefill=0) as service:
+            regex, choice, anything, grammar = ask(service, [
+                request(i, guide) for i, guide in enumerate(WAYS[1:])])
+        self.assertTrue(re.fullmatch("[a-z]{3,8}( [a-z]{2,5}){4}[.]", regex.text), regex.text)
+        self.assertEqual(regex.reason, "stop_grammar")
+        self.assertIn(choice.text, ("yes", "no", "it depends"))
+        if anything.reason != "length":
+            self.assertIsInstance(json.loads(anything.text), dict)
+        if grammar.reason != "length":
+            self.assertTrue(all(isinstance(number, int) for number in json.loads("[%s]" % ",".join(
+                str(int(number)) for number in grammar.text.strip("[]").split(",") if number))))
+
+    def test_a_complete_grammar_ends_before_min_tokens(self):
+        with Cluster(prefill=0, eos_log=False) as service:
+            answer = ask(service, [request(1, WAYS[2], min_tokens=50)])[0]
+        self.assertIn(answer.text, ("yes", "no", "it depends"))
+        self.assertEqual(answer.reason, "stop_grammar")
+
+
+class SameTokens(unittest.TestCase):
+    """The reference is each request alone on one unified worker."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.requests = [request(i, WAYS[i % len(WAYS)]) for i in range(10)]
+        with Cluster(prefill=0, eos_log=False, flags=["--max-num-seqs", "1"]) as service:
+            cls.alone = ask(service, cls.requests)
+
+    def same(self, answers, attempts=1):
+        for i, (answer, alone) in enumerate(zip(answers, self.alone)):
+            self.assertEqual(answer.ids, alone.ids, f"request {i}: {answer.text!r}, {alone.text!r}")
+            self.assertEqual((answer.text, answer.reason), (alone.text, alone.reason))
+            self.assertEqual(answer.final.attempts, attempts)
+
+    def test_batched(self):
+        with Cluster(prefill=0, eos_log=False) as service:
+            self.same(ask(service, self.requests, concurrency=10))
+            metrics = service.decode[0].metrics()
+            self.assertGreater(metrics.sum("baton_batch_size_sum", phase="decode"),
+                               metrics.sum("baton_batch_size_count", phase="decode"))
+            service.assert_nothing_held()
+
+    def test_with_two_steps_in_flight(self):
+        with Cluster(prefill=0, eos_log=False, flags=["--async-scheduling", "on"]) as service:
+            self.same(ask(service, self.requests, concurrency=10))
+
+    def test_split(self):
+        with Cluster(decode=1, prefill=1, eos_log=False) as service:
+            self.same(ask(service, self.requests, concurrency=4))
+            self.assertGreater(service.decode[0].metrics().sum(
+                "baton_prompt_tokens_by_source_total", source="external_kv_transfer"), 0)
+            service.assert_nothing_held()
+
+    def test_preempted(self):
+        tight = ["--max-num-seqs", "8", "--prefill-batch-wait-ms", "1000", "--kv-cache-tokens", "240"]
+        with Cluster(prefill=0, eos_log=False, flags=tight) as service:
+            self.same(ask(service, self.requests, concurrency=10))
+            self.assertGreaterEqual(service.decode[0].metrics().sum("baton_num_preemptions_total"), 1)
+
+    def test_replayed_after_a_kill(self):
+        with Cluster(decode=1, prefill=1, eos_log=False, decode_flags=["--enable-failpoints"],
+                     worker_environment={"BATON_FAILPOINT": "decoding@8:stop"}) as service:
+            answers = []
+            thread = threading.Thread(target=lambda: answers.extend(ask(service, self.requests[:1])))
+            thread.start()
+            victim = service.decode[0]
+            wait_until(victim.stopped, "the failpoint")
+            port = victim.grpc.rsplit(":", 1)[1]
+            os.kill(victim.pid, signal.SIGKILL)
+            victim.kill()
+            service.decode.clear()
+            service.worker_environment = {}
+            service.spawn_worker("decode", port=port).wait_ready()
+            thread.join()
+            self.same(answers, attempts=2)
+            service.assert_nothing_held()
+
+
+class Protocols(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = Cluster(prefill=0, eos_log=False, router_flags=["--http-port", "0"])
+        cls.cluster.__enter__()
+        cls.http = openai_client.Http(cls.cluster.router.ready["http"])
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.__exit__(None, None, None)
+
+    def chat(self, **fields):
+        return {"messages": [{"role": "user", "content": "Where?"}], "max_tokens": 100, "seed": 3, **fields}
+
+    def test_response_format(self):
+        answer = self.http.complete(**self.chat(response_format={
+            "type": "json_schema", "json_schema": {"name": "point", "strict": True, "schema": POINT}}))
+        choice = answer["choices"][0]
+        self.assertEqual(choice["finish_reason"], "stop")
+        value = json.loads(choice["message"]["content"])
+        jsonschema.validate(value, POINT)
+        self.assertEqual(list(value), ["y", "x"], "the order of the schema")
+        answer = self.http.complete(**self.chat(guided_choice=["left", "right"]))
+        self.assertIn(answer["choices"][0]["message"]["content"], ("left", "right"))
+
+    def test_refusals_name_field_and_reason(self):
+        for fields, param, code in (
+                ({"guided_json": {"type": "nope"}}, "guided_json", "invalid_guide"),
+                ({"guided_regex": "("}, "guided_regex", "invalid_guide"),
+                ({"guided_regex": "a", "guided_choice": ["b"]}, "guided_choice", "conflicting_options"),
+                ({"guided_choice": ["b"], "ignore_eos": True}, "guided_choice", "conflicting_options"),
+                ({"guided_json": {"a": "b" * 70000}}, "guided_json", "limit_exceeded"),
+                ({"response_format": {"type": "json_schema"}}, "response_format.json_schema", None)):
+            with self.subTest(fields=str(fields)[:80]):
+                status, error = self.http.refuse(**self.chat(**fields))
+                self.assertEqual((status, error["param"], error["code"]), (400, param, code), error)
+
+    def test_hostile_guides_cost_their_own_request_only(self):
+        hostile = [{"guidedRegex": "a?" * 4000 + "a" * 4000}, {"guidedGrammar": "start: " + '("a"?)' * 5000},
+                   {"guidedRegex": "(.*a.{2000})"}, {"guidedGrammar": "start: start start | \"a\""}]
+        good = request(7, WAYS[2])
+        alone = ask(self.cluster, [good])[0]
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            def attack(guide):
+                try:
+                    return ask(self.cluster, [request(hash(str(guide)) % 97 + 10, guide, max_tokens=30)])[0].reason
+                except grpc.RpcError as error:
+                    return client.reason_of(error)
+            attacks = [pool.submit(attack, guide) for guide in hostile]
+            answers = [pool.submit(lambda i=i: ask(self.cluster, [
+                {**good, "spec": {**good["spec"], "request_id": f"beside-{i}"}}])[0]) for i in range(8)]
+            for answer in answers:
+                self.assertEqual(answer.result().ids, alone.ids)
+            for one in attacks:
+                self.assertIn(one.result(), ("INVALID_GUIDE", "LIMIT_EXCEEDED", "length", "stop_grammar",
+                                             "stop_eos"))
+        self.assertTrue(self.cluster.decode[0].running())
+        self.cluster.assert_nothing_held()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,177 @@
+// Products by weights of small integers: every CPU way against the scalar reference, and rows that
+// keep their bits.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/kernels/kernel_fixture.h"
+#include "tests/kernels/quantized_fixture.h"
+
+namespace baton::kernels {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+class QuantizedTest : public testing::TestWithParam<Way> {
+ protected:
+  void SetUp() override {
+    backend_ = Make(GetParam());
+    reference_ = Make({Device::kReference, "auto", GetParam().dtype});
+  }
+  DType dtype() const { return GetParam().dtype; }
+  std::unique_ptr<Backend> WithThreads(int threads) const {
+    Way way = GetParam();
+    way.threads = threads;
+    return Make(way);
+  }
+
+  // Runs the product by a shard of the weight on both backends and compares.
+  void Compare(const QuantizedShape& shape, const Shard& shard, int64_t rows, DType out_dtype,
+               bool bias = false, bool accumulate = false) {
+    SCOPED_TRACE(testing::Message()
+                 << rows << " rows, " << shape.rows << " x " << shape.cols << " of " << shape.bits
+                 << " bits in groups of " << shape.group << ", zero points " << shape.zero_points
+                 << ", shuffled " << shape.shuffled << ", scales " << Name(shape.scale_dtype));
+    const RandomQuantized weight(shape);
+    const TestMatrix bias_values = TestMatrix::Random(DType::kF32, 1, shape.rows, 2);
+    std::vector<TestMatrix> results;
+    for (Backend* backend : {backend_.get(), reference_.get()}) {
+      const auto packed = backend->PackQuantized(weight.tensor(), shard);
+      ASSERT_TRUE(packed.ok()) << packed.status();
+      EXPECT_TRUE((*packed)->quantized());
+      TestMatrix x = TestMatrix::Random(dtype(), rows, (*packed)->in(), 3);
+      results.push_back(TestMatrix::Random(out_dtype, rows, (*packed)->out(), 4));
+      const auto uploaded = backend->UploadVector(bias_values.tensor());
+      backend->MatMul(**packed, x.view(), results.back().view(),
+                      {.bias = bias ? uploaded->get() : nullptr, .accumulate = accumulate});
+    }
+    ExpectClose(results[0], results[1], Tolerance(out_dtype),
+                1 + std::sqrt(static_cast<double>(shape.cols)) / 4);
+  }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> reference_;
+};
+
+TEST_P(QuantizedTest, MatMulEqualsReferenceForEveryNumberOfRows) {
+  for (const int bits : {4, 8}) {
+    for (const int64_t rows : {1, 2, 3, 4, 5, 6, 7, 12, 13, 65, 97, 200}) {
+      Compare({.bits = bits, .rows = 33, .cols = 96, .zero_points = rows % 2 == 0}, {}, rows,
+              dtype());
+    }
+  }
+}
+
+TEST_P(QuantizedTest, MatMulEqualsReferenceForEveryGroup) {
+  for (const int bits : {4, 8}) {
+    for (const bool zeros : {false, true}) {
+      for (const int64_t group : {16, 32, 64, 128, 256, 1024}) {
+        Compare({.bits = bits, .rows = 50, .cols = 512, .group = group, .zero_points = zeros}, {},
+                3, DType::kF32);
+      }
+      // A scale for each row, and groups that end short.
+      Compare({.bits = bits, .rows = 130, .cols = 77, .group = 77, .zero_points = zeros}, {}, 9,
+              DType::kF32);
+      Compare({.bits = bits, .rows = 20, .cols = 300, .group = 300, .zero_points = zeros}, {}, 1,
+              DType::kF32);
+      Compare({.bits = bits, .rows = 16, .cols = 80, .group = 32, .zero_points = zeros}, {}, 4,
+              DType::kF32);
+    }
+  }
+}
+
+TEST_P(QuantizedTest, MatMulEqualsReferenceForEveryScaleAndOrder) {
+  for (const DType scale : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const bool shuffled : {false, true}) {
+      Compare({.bits = 4,
+               .rows = 40,
+               .cols = 256,
+               .group = 64,
+               .zero_points = true,
+               .scale_dtype = scale,
+               .shuffled = shuffled},
+              {}, 5, DType::kF32);
+    }
+  }
+}
+
+TEST_P(QuantizedTest, MatMulEpiloguesAndShards) {
+  const QuantizedShape shape = {
+      .bits = 4, .rows = 96, .cols = 384, .group = 128, .zero_points = true};
+  for (const int64_t rows : {1, 9}) {
+    Compare(shape, {}, rows, dtype(), true, false);
+    Compare(shape, {}, rows, DType::kF32, true, false);
+    Compare(shape, {}, rows, DType::kF32, true, true);
+    Compare(shape, {.out_begin = 17, .out_end = 70}, rows, DType::kF32);
+    Compare(shape, {.in_begin = 128, .in_end = 256}, rows, DType::kF32);
+    // A border inside a group: both sides keep its scale.
+    Compare(shape, {.in_begin = 64, .in_end = 336}, rows, DType::kF32);
+  }
+}
+
+TEST_P(QuantizedTest, RefusesBordersThatNoKernelTakes) {
+  const RandomQuantized weight({.rows = 16, .cols = 96, .group = 32});
+  for (Backend* backend : {backend_.get(), reference_.get()}) {
+    const auto inside = backend->PackQuantized(weight.tensor(), {.in_begin = 8});
+    EXPECT_EQ(inside.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(inside.status().message()),
+                AllOf(HasSubstr("columns [8, 96)"), HasSubstr("groups of 32"), HasSubstr("16")));
+    const auto outside = backend->PackQuantized(weight.tensor(), {.out_end = 17});
+    EXPECT_THAT(std::string(outside.status().message()), HasSubstr("16 x 96"));
+    const RandomQuantized shuffled({.rows = 16, .cols = 96, .shuffled = true});
+    const auto part = backend->PackQuantized(shuffled.tensor(), {.in_begin = 32});
+    EXPECT_THAT(std::string(part.status().message()), HasSubstr("order"));
+    QuantizedTensor odd = weight.tensor();
+    odd.bits = 3;
+    EXPECT_THAT(std::string(backend->PackQuantized(odd, {}).status().message()),
+                HasSubstr("3 bits"));
+  }
+}
+
+TEST_P(QuantizedTest, TakesTheRoomOfItsBits) {
+  for (const int bits : {4, 8}) {
+    const RandomQuantized weight({.bits = bits, .rows = 64, .cols = 1024, .group = 128});
+    const auto packed = backend_->PackQuantized(weight.tensor(), {});
+    ASSERT_TRUE(packed.ok()) << packed.status();
+    EXPECT_EQ((*packed)->bytes(), static_cast<size_t>(64 * 1024 * bits / 8 + 64 * 8 * 2));
+  }
+}
+
+TEST_P(QuantizedTest, RowsDoNotDependOnTheOtherRowsOrThreads) {
+  constexpr int64_t kRows = 300;
+  for (const QuantizedShape& shape :
+       {QuantizedShape{.bits = 4, .rows = 200, .cols = 512, .group = 128},
+        QuantizedShape{.bits = 8, .rows = 64, .cols = 1100, .group = 1100},
+        QuantizedShape{.bits = 4, .rows = 33, .cols = 288, .group = 32, .zero_points = true},
+        QuantizedShape{.bits = 8, .rows = 48, .cols = 256, .group = 64, .zero_points = true}}) {
+    SCOPED_TRACE(testing::Message()
+                 << shape.bits << " bits, " << shape.rows << " x " << shape.cols);
+    const RandomQuantized weight(shape);
+    TestMatrix x = TestMatrix::Random(dtype(), kRows, shape.cols, 3);
+    TestMatrix alone(DType::kF32, kRows, shape.rows);
+    const auto one = WithThreads(1);
+    const auto one_weight = one->PackQuantized(weight.tensor(), {});
+    for (int64_t row = 0; row < kRows; ++row) {
+      one->MatMul(**one_weight, x.rows(row, 1), alone.rows(row, 1), {});
+    }
+    for (const int threads : {1, 2, 5}) {
+      const auto backend = WithThreads(threads);
+      const auto packed = backend->PackQuantized(weight.tensor(), {});
+      for (const int64_t count : {1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 17, 96, 97, 295}) {
+        TestMatrix batch(DType::kF32, kRows, shape.rows);
+        const int64_t first = std::min<int64_t>(kRows - count, 5);
+        backend->MatMul(**packed, x.rows(first, count), batch.rows(first, count), {});
+        for (int64_t row = first; row < first + count; ++row) {
+          ASSERT_EQ(batch.bits(row), alone.bits(row))
+              << threads << " threads, " << count << " rows, row " << row;
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, QuantizedTest, testing::ValuesIn(CpuWays()), WayName);
+
+}  // namespace
+}  // namespace baton::kernels

@@ -1,0 +1,87 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "absl/strings/str_format.h"
+#include "common/config/exit_code.h"
+#include "common/config/flag_types.h"
+#include "common/model/quantize/quantize_checkpoint.h"
+#include "tools/commands.h"
+
+namespace baton {
+namespace {
+
+struct QuantizeFlags {
+  std::string in;
+  std::string out;
+  RoundingScheme scheme;
+};
+
+Flag Directory(const char* name, const char* value, std::string* directory, const char* help) {
+  Flag flag = TextFlag(name, directory);
+  flag.value = value;
+  flag.help = help;
+  flag.positional = flag.required = true;
+  return flag;
+}
+
+void BindQuantize(FlagSet* set, QuantizeFlags* flags) {
+  set->Add(Directory("in", "IN", &flags->in, "a Hugging Face directory with unquantized weights"));
+  set->Add(Directory("out", "OUT", &flags->out, "a directory that is not there yet"));
+  const Choices<int> schemes = {{"w4", 4}, {"w8", 8}};
+  const Choices<int64_t> groups = {{"32", 32}, {"64", 64}, {"128", 128}};
+  const Choices<RoundingMethod> methods = {
+      {std::string(Name(RoundingMethod::kNearest)), RoundingMethod::kNearest},
+      {std::string(Name(RoundingMethod::kSearch)), RoundingMethod::kSearch}};
+  set->Add(Common(With(ChoiceFlag("scheme", &flags->scheme.bits, schemes), "Weights",
+                       "integers of 4 or of 8 bits")));
+  set->Add(Common(With(ChoiceFlag("group", &flags->scheme.group, groups), "Weights",
+                       "columns of a row that share a scale")));
+  set->Add(Common(With(ChoiceFlag("method", &flags->scheme.method, methods), "Weights",
+                       "nearest: the scale that reaches the largest weight of a group; search: "
+                       "the one with the smallest squared error")));
+}
+
+// Tells a terminal, on one line of stderr, how far it is.
+void ShowProgress(int64_t done, int64_t total) {
+  if (isatty(STDERR_FILENO) == 0) return;
+  std::fprintf(stderr, "\r%3d %% of %.2f GB%s",
+               static_cast<int>(100 * done / std::max<int64_t>(1, total)),
+               static_cast<double>(total) / 1e9, done == total ? "\n" : "");
+  std::fflush(stderr);
+}
+
+std::string Told(const QuantizeFlags& flags, const QuantizeReport& report) {
+  std::string text;
+  double largest = 0;
+  for (const RoundedProjection& projection : report.projections) {
+    text +=
+        absl::StrFormat("%-48s error %.2f %%\n", projection.name, 100 * projection.relative_error);
+    largest = std::max(largest, projection.relative_error);
+  }
+  return text + absl::StrFormat("%s: %.1f MB from %.1f MB; largest error of a projection %.2f %%\n",
+                                flags.out, static_cast<double>(report.bytes_after) / 1e6,
+                                static_cast<double>(report.bytes_before) / 1e6, 100 * largest);
+}
+
+}  // namespace
+
+int ModelQuantizeCommand(const Invocation& call) {
+  QuantizeFlags flags;
+  FlagSet set("baton model quantize", "model",
+              "Writes a model whose projections are integers of 4 or 8 bits (compressed-tensors).");
+  BindQuantize(&set, &flags);
+  if (const auto exit = call.Read(&set)) return *exit;
+  const auto report = QuantizeCheckpoint(flags.in, flags.out, flags.scheme, ShowProgress);
+  if (!report.ok()) {
+    const bool there = report.status().code() == absl::StatusCode::kUnavailable;
+    return ReportFatal(set.program(),
+                       FatalOf(report.status(), there ? ExitCode::kResources : ExitCode::kModel,
+                               "cannot quantize " + flags.in, "baton model quantize --help"));
+  }
+  Print(Told(flags, *report));
+  return 0;
+}
+
+}  // namespace baton
