@@ -25,6 +25,11 @@ assert used and used[-1]["output_tokens"] == whole.usage_metadata["output_tokens
 chain = ChatPromptTemplate.from_messages([("human", "List {n} fruits.")]) | model | StrOutputParser()
 assert "".join(chain.stream({"n": 3})) == chain.invoke({"n": 3})
 
+schema = {"title": "Place", "type": "object", "properties": {"side": {"enum": ["left", "right"]}},
+          "required": ["side"], "additionalProperties": False}
+placed = model.with_structured_output(schema, method="json_schema").invoke(messages)
+assert placed["side"] in ("left", "right"), placed
+
 
 async def asynchronous():
     return "".join([chunk.content async for chunk in model.astream(messages)])

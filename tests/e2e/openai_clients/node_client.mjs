@@ -32,6 +32,17 @@ assert.equal(usage.completion_tokens, whole.usage.completion_tokens);
 const collected = await client.chat.completions.stream(asked).finalContent();
 assert.equal(collected, text);
 
+const several = await client.chat.completions.create({ ...asked, temperature: 1, seed: 1, n: 2 });
+assert.deepEqual(several.choices.map((choice) => choice.index), [0, 1]);
+
+const schema = { type: "object", properties: { side: { enum: ["left", "right"] } }, required: ["side"],
+  additionalProperties: false };
+const guided = await client.chat.completions.create({
+  ...asked,
+  response_format: { type: "json_schema", json_schema: { name: "place", strict: true, schema } },
+});
+assert.ok(["left", "right"].includes(JSON.parse(guided.choices[0].message.content).side));
+
 const plain = await client.completions.create({ model: "demo", prompt: "Once", max_tokens: 4, baton: {} });
 assert.equal(plain.baton.token_ids.length, 4);
 

@@ -3,11 +3,20 @@ should be."""
 
 import asyncio
 import sys
+import typing
 
 import openai
+import pydantic
 
 BASE_URL = sys.argv[1]
 LIST = [{"role": "user", "content": "List 5 animals."}]
+
+
+class Place(pydantic.BaseModel):
+    side: typing.Literal["left", "right"]
+    steps: typing.Literal[1, 2, 3]
+
+
 client = openai.OpenAI(base_url=BASE_URL, api_key="key-of-clients", max_retries=0)
 
 
@@ -75,13 +84,40 @@ def completions():
     exact = client.completions.create(model="demo", prompt="Once upon", max_tokens=120,
                                       extra_body={"ignore_eos": True})
     assert exact.usage.completion_tokens == 120
+    scored = client.completions.create(model="demo", prompt="Once upon", max_tokens=0, echo=True, logprobs=1)
+    assert scored.choices[0].text == "Once upon", scored
+    assert "".join(scored.choices[0].logprobs.tokens) == "Once upon"
+    assert scored.choices[0].logprobs.token_logprobs[0] is None
+    assert scored.choices[0].logprobs.token_logprobs[1] < 0
+
+
+def several():
+    answer = client.chat.completions.create(model="demo", messages=LIST, n=3, seed=1, max_tokens=20)
+    assert [choice.index for choice in answer.choices] == [0, 1, 2]
+    texts = ["", "", ""]
+    for chunk in client.chat.completions.create(model="demo", messages=LIST, n=3, seed=1, max_tokens=20,
+                                                stream=True):
+        for part in chunk.choices:
+            texts[part.index] += part.delta.content or ""
+    assert texts == [choice.message.content for choice in answer.choices], texts
+    assert len(set(texts)) > 1, texts
+    best = client.completions.create(model="demo", prompt="Once upon", n=2, best_of=4, seed=1, max_tokens=8)
+    assert [choice.index for choice in best.choices] == [0, 1]
+
+
+def guided():
+    answer = client.chat.completions.parse(model="demo", messages=LIST, response_format=Place)
+    assert answer.choices[0].finish_reason == "stop", answer
+    assert isinstance(answer.choices[0].message.parsed, Place), answer
 
 
 def errors():
     error = refused(openai.BadRequestError, temperature=-1)
     assert error.param == "temperature" and error.code == "invalid_sampling", error
     assert error.request_id, "x-request-id reaches the client"
-    assert refused(openai.BadRequestError, n=2).param == "n"
+    assert refused(openai.BadRequestError, n=1000).param == "n"
+    unusable = {"type": "json_schema", "json_schema": {"name": "x", "schema": {"type": "thing"}}}
+    assert refused(openai.BadRequestError, response_format=unusable).code == "invalid_guide"
     assert refused(openai.BadRequestError, tools=[{"type": "function", "function": {"name": "f"}}])
     assert refused(openai.BadRequestError, max_tokens=1 << 20).code == "context_length_exceeded"
 
@@ -122,6 +158,6 @@ async def many_at_once():
         assert len(set(texts[::2])) == 1 and len(set(texts[1::2])) == 1, texts
 
 
-for check in (models, chats, helper_for_streams, completions, errors, raw_answer, wrong_key, leaving):
+for check in (models, chats, helper_for_streams, completions, several, guided, errors, raw_answer, wrong_key, leaving):
     check()
 asyncio.run(many_at_once())
