@@ -157,29 +157,33 @@ class Scheduler {
   void MoveSlot(LiveSequence* sequence, bool runs);
   FinishedEvent Summary(const LiveSequence& sequence, base::Instant now) const;
 
-  // What Plan does, in its order (scheduler_plan.cc).
-  bool SecureBlocks(base::Instant now);
-  int32_t BlocksComingBack() const;
-  bool MakeRoom(base::Instant now);
-  const LiveSequence* FirstPreemptible() const;
-  void Preempt(LiveSequence* sequence, base::Instant now);
-  bool Displace(const LiveSequence& candidate, const LiveSequence* ran_first, base::Instant now);
-  bool FitsWithout(const LiveSequence& victim, const LiveSequence& candidate) const;
-  void StartWaiting(base::Instant now);
-  base::Instant HoldUntil() const;
-  LiveSequence* NextWaiting(bool hold_prompts) const;
+  // What Plan does: who gets blocks, and who gives way for want of them (scheduler_plan.cc).
   void LookAround(base::Instant now);
   bool StartsBefore(const LiveSequence& a, const LiveSequence& b) const;
   bool YieldsBefore(const LiveSequence& a, const LiveSequence& b) const;
+  bool HasBlocks(const LiveSequence& sequence) const;
+  bool SecureBlocks(base::Instant now);
+  int32_t BlocksComingBack() const;
+  const LiveSequence* FirstPreemptible() const;
+  bool MakeRoom(base::Instant now);
+  void Preempt(LiveSequence* sequence, base::Instant now);
+
+  // Then who starts (scheduler_start.cc).
+  void StartWaiting(base::Instant now);
+  bool Displace(const LiveSequence& candidate, const LiveSequence* ran_first, base::Instant now);
+  bool FitsWithout(const LiveSequence& victim, const LiveSequence& candidate) const;
   bool Admits(const LiveSequence& candidate);
+  base::Instant HoldUntil() const;
+  LiveSequence* NextWaiting(bool hold_prompts) const;
+  int32_t GrowingSequences() const;
   bool TryStart(LiveSequence* sequence, base::Instant now);
   void Grant(LiveSequence* sequence, base::Instant now);
+
+  // Then the rows of all that run (scheduler_rows.cc).
   StepPlan BuildPlan();
   void AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan);
-  void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
   void FillScores(LiveSequence* sequence, int32_t end, StepRow* row);
-  int32_t GrowingSequences() const;
-  bool HasBlocks(const LiveSequence& sequence) const;
+  void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
 
   // What is done about proposals (scheduler_propose.cc).
   int32_t ProposalsOfUse(const LiveSequence& sequence) const;

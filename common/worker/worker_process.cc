@@ -74,6 +74,7 @@ class Worker final {
   absl::Status Ready() const;
   absl::Status Healthy() const;
   std::optional<Fatal> StartEngine();
+  WorkerIdentity NewIdentity() const;
   void StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags);
   std::optional<Fatal> StartServer();
   RpcServerOptions ServerOptions() const;
@@ -183,20 +184,6 @@ std::optional<Fatal> Worker::StartEngine() {
   }
   engine_ = *std::move(engine);
   probe_->Observe(engine_.get());
-  WorkerIdentity identity{
-      .role = spec_.role,
-      .incarnation = RandomBits(),
-      .model_fingerprint = model_.loaded->fingerprint,
-      .text_fingerprint = model_.text_fingerprint,
-      .shape = KvShapeOf(model_.loaded->kv().layout, kKvLayoutVersion,
-                         model_.loaded->config.kv_heads, model_.loaded->ranks()),
-      .numerics = model_.numerics,
-      .compute_dtype = model_.compute_dtype,
-      .max_model_len = model_.engine.max_model_len,
-      .vocab_size = model_.engine.vocab_size,
-      .probe_digest = model_.probe_digest,
-      .push_address = flags_.server.advertise,
-      .tls = flags_.server.tls.enabled()};
   if (flags_.engine.device == DeviceFlag::kCuda) {
     auto blocks = MakeDeviceBlocks();
     if (!blocks.ok()) {
@@ -206,13 +193,29 @@ std::optional<Fatal> Worker::StartEngine() {
     device_blocks_ = *std::move(blocks);
   }
   core_ = std::make_unique<WorkerCore>(
-      std::move(identity), engine_.get(), &clock_, WorkerTimeouts(), probe_.get(),
+      NewIdentity(), engine_.get(), &clock_, WorkerTimeouts(), probe_.get(),
       [this](const absl::Status&) { faulted_ = true; },
       device_blocks_ != nullptr ? device_blocks_.get() : &HostBlocks());
   core_->SetPredictor(predictor_.get());
   core_->SetTracer(tracer_.get());
   core_->SetGuides(guides_.get());
   return std::nullopt;
+}
+
+WorkerIdentity Worker::NewIdentity() const {
+  return {.role = spec_.role,
+          .incarnation = RandomBits(),
+          .model_fingerprint = model_.loaded->fingerprint,
+          .text_fingerprint = model_.text_fingerprint,
+          .shape = KvShapeOf(model_.loaded->kv().layout, kKvLayoutVersion,
+                             model_.loaded->config.kv_heads, model_.loaded->ranks()),
+          .numerics = model_.numerics,
+          .compute_dtype = model_.compute_dtype,
+          .max_model_len = model_.engine.max_model_len,
+          .vocab_size = model_.engine.vocab_size,
+          .probe_digest = model_.probe_digest,
+          .push_address = flags_.server.advertise,
+          .tls = flags_.server.tls.enabled()};
 }
 
 void Worker::StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags) {

@@ -17,8 +17,14 @@ namespace {
 
 class DenseWeight final : public PackedWeight {
  public:
-  DenseWeight(int64_t out, int64_t in, std::unique_ptr<Buffer> data, bool quantized = false)
-      : out_(out), in_(in), data_(std::move(data)), quantized_(quantized) {}
+  // Of a part of a weight, for the caller to fill.
+  static absl::StatusOr<std::unique_ptr<DenseWeight>> Make(const Shard& part, bool quantized) {
+    const int64_t out = part.out_end - part.out_begin;
+    const int64_t in = part.in_end - part.in_begin;
+    BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(out * in * sizeof(float)));
+    return std::unique_ptr<DenseWeight>(new DenseWeight(out, in, std::move(data), quantized));
+  }
+
   int64_t out() const override { return out_; }
   int64_t in() const override { return in_; }
   size_t bytes() const override { return data_->size(); }
@@ -26,8 +32,12 @@ class DenseWeight final : public PackedWeight {
   const float* row(int64_t index) const {
     return static_cast<const float*>(data_->data()) + index * in_;
   }
+  float* row(int64_t index) { return static_cast<float*>(data_->data()) + index * in_; }
 
  private:
+  DenseWeight(int64_t out, int64_t in, std::unique_ptr<Buffer> data, bool quantized)
+      : out_(out), in_(in), data_(std::move(data)), quantized_(quantized) {}
+
   int64_t out_;
   int64_t in_;
   std::unique_ptr<Buffer> data_;  // fp32 [out, in]; what was not quantized in the compute dtype
@@ -51,36 +61,30 @@ ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,
                                                                      const Shard& shard) {
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
-  const int64_t out = part.out_end - part.out_begin;
-  const int64_t in = part.in_end - part.in_begin;
-  BATON_ASSIGN_OR_RETURN(auto buffer, AllocateHost(out * in * sizeof(float)));
-  float* data = static_cast<float*>(buffer->data());
-  for (int64_t n = 0; n < out; ++n) {
-    for (int64_t k = 0; k < in; ++k) {
+  BATON_ASSIGN_OR_RETURN(auto packed, DenseWeight::Make(part, /*quantized=*/false));
+  for (int64_t n = 0; n < packed->out(); ++n) {
+    for (int64_t k = 0; k < packed->in(); ++k) {
       const int64_t index = (part.out_begin + n) * weight.cols + part.in_begin + k;
-      data[n * in + k] =
+      packed->row(n)[k] =
           RoundTo(info().compute_dtype, LoadElement(weight.data, weight.dtype, index));
     }
   }
-  return std::make_unique<DenseWeight>(out, in, std::move(buffer));
+  return packed;
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::PackQuantized(
     const QuantizedTensor& weight, const Shard& shard) {
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
   BATON_RETURN_IF_ERROR(GroupOfShard(weight, part).status());
-  const int64_t out = part.out_end - part.out_begin;
-  const int64_t in = part.in_end - part.in_begin;
-  BATON_ASSIGN_OR_RETURN(auto buffer, AllocateHost(out * in * sizeof(float)));
-  float* data = static_cast<float*>(buffer->data());
-  for (int64_t n = 0; n < out; ++n) {
-    for (int64_t k = 0; k < in; ++k) {
+  BATON_ASSIGN_OR_RETURN(auto packed, DenseWeight::Make(part, /*quantized=*/true));
+  for (int64_t n = 0; n < packed->out(); ++n) {
+    for (int64_t k = 0; k < packed->in(); ++k) {
       const int64_t col = part.in_begin + k;
       const int64_t input = weight.input_of != nullptr ? weight.input_of[col] : k;
-      data[n * in + input] = weight.at(part.out_begin + n, col);
+      packed->row(n)[input] = weight.at(part.out_begin + n, col);
     }
   }
-  return std::make_unique<DenseWeight>(out, in, std::move(buffer), /*quantized=*/true);
+  return packed;
 }
 
 absl::Status ReferenceBackend::Prepare(const StepUses& /*uses*/) { return absl::OkStatus(); }

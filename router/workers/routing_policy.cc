@@ -5,35 +5,15 @@
 #include <utility>
 #include <vector>
 
+#include "router/workers/candidates.h"
 #include "router/workers/worker_table.h"
 
 namespace baton {
 namespace {
 
-using Candidates = std::vector<const WorkerView*>;
 using Predicate = std::function<bool(const WorkerView&)>;
 
-// As many workers are looked at for one pick: the best two of many hardly differ from the best of
-// sixteen, and a placement must not cost more in a larger cluster.
-constexpr size_t kSample = 16;
-
-// Those of `views` that may be picked: of a few all, of many some drawn at random, and all again if
-// none of those drawn will do.
-Candidates Eligible(WorkerViews views, std::mt19937_64* random, const Predicate& may) {
-  Candidates candidates;
-  if (views.size() > kSample) {
-    for (size_t i = 0; i < kSample; ++i) {
-      const WorkerView* view = views[(*random)() % views.size()];
-      if (may(*view)) candidates.push_back(view);
-    }
-    if (!candidates.empty()) return candidates;
-  }
-  std::copy_if(views.begin(), views.end(), std::back_inserter(candidates),
-               [&](const WorkerView* view) { return may(*view); });
-  return candidates;
-}
-
-// By prefix, as many holders of the prompt are looked at beside those.
+// By prefix, as many holders of the prompt are looked at beside those that are drawn.
 constexpr size_t kHolders = 8;
 
 // Adds workers that hold the most of the prompt: of many workers, hardly any of those drawn does.
@@ -48,28 +28,6 @@ void AddHolders(WorkerKind kind, const RoutingNeed& need, const RoutingInput& in
     const WorkerView* const view = input.table->Find(kind, key);
     if (std::ranges::find(*candidates, view) == candidates->end()) candidates->push_back(view);
   }
-}
-
-// Keeps the candidates with the fewest things against them.
-void KeepBest(Candidates* candidates, const std::function<int(const WorkerView&)>& faults) {
-  if (candidates->empty()) return;
-  int least = faults(*candidates->front());
-  for (const WorkerView* view : *candidates) least = std::min(least, faults(*view));
-  std::erase_if(*candidates, [&](const WorkerView* view) { return faults(*view) > least; });
-}
-
-// Two drawn at random, the lighter of them: close to the best, and routers that see the same old
-// figures do not all run to one worker.
-const WorkerView* PickOfTwo(const Candidates& candidates, std::mt19937_64* random,
-                            const std::function<double(const WorkerView&)>& weight) {
-  if (candidates.empty()) return nullptr;
-  const size_t n = candidates.size();
-  const size_t first = (*random)() % n;
-  if (n == 1) return candidates[0];
-  const size_t second = (first + 1 + (*random)() % (n - 1)) % n;
-  const WorkerView* a = candidates[first];
-  const WorkerView* b = candidates[second];
-  return weight(*b) < weight(*a) ? b : a;
 }
 
 double Occupancy(const WorkerView& view, const RoutingNeed& need) {
@@ -165,13 +123,13 @@ const WorkerView* PickPrefill(const RoutingNeed& need, const WorkerView& decode,
                        [&](const WorkerView* view) {
                          return view->serving && may(*view) && faults(*view) <= faults(*any);
                        });
-  if (ByPrefix(input.routing) && paired.size() > kSample + kHolders) {
+  if (ByPrefix(input.routing) && paired.size() > kDrawn + kHolders) {
     // What each holds is not looked up for all of many: first come those found above.
     std::ranges::shuffle(paired, *random);
     std::ranges::partition(paired, [&](const WorkerView* view) {
       return std::ranges::find(candidates, view) != candidates.end();
     });
-    paired.resize(kSample + kHolders);
+    paired.resize(kDrawn + kHolders);
   }
   const WorkerView* const warm = best_of(paired);
   if (warm == nullptr) return any;

@@ -63,7 +63,6 @@ struct AddressPairLess {
   bool operator()(const Views& a, const Views& b) const { return a < b; }
 };
 using PairSet = std::set<std::pair<std::string, std::string>, AddressPairLess>;
-using WorkerViews = std::span<const WorkerView* const>;
 
 // What is known of the workers.
 struct RoutingInput {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -98,5 +99,7 @@ struct WorkerView {
     return std::min<int64_t>(facts.max_model_len, pool);
   }
 };
+
+using WorkerViews = std::span<const WorkerView* const>;
 
 }  // namespace baton

@@ -4,6 +4,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/common/config/bind_fixture.h"
 #include "tests/fakes/scratch_folder.h"
 
 namespace baton {
@@ -13,152 +14,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-absl::Status ParseWorker(const std::vector<std::string>& arguments, WorkerFlags* flags) {
-  FlagSet set("baton-decode", "decode", "");
-  BindWorker(&set, flags);
-  return set.Parse(arguments, {});
-}
-
-absl::Status ParseRouter(const std::vector<std::string>& arguments, RouterFlags* flags) {
-  FlagSet set("baton-router", "router", "");
-  BindRouter(&set, flags);
-  return set.Parse(arguments, {});
-}
-
-std::string WorkerError(const std::vector<std::string>& arguments) {
-  WorkerFlags flags;
-  return std::string(ParseWorker(arguments, &flags).message());
-}
-
-TEST(BindWorker, ReadsEveryEngineFlag) {
-  WorkerFlags flags = DefaultDecodeFlags();
-  const absl::Status status = ParseWorker({"m",
-                                           "--max-model-len",
-                                           "100",
-                                           "--max-num-seqs",
-                                           "7",
-                                           "--max-prefill-tokens",
-                                           "64",
-                                           "--max-num-batched-tokens",
-                                           "1",
-                                           "--kv-cache-tokens",
-                                           "4096",
-                                           "--block-size",
-                                           "32",
-                                           "--no-enable-prefix-caching",
-                                           "--prefill-batch-wait-ms",
-                                           "5",
-                                           "--dtype",
-                                           "bfloat16",
-                                           "--kv-dtype",
-                                           "float32",
-                                           "--device",
-                                           "cpu",
-                                           "--isa",
-                                           "avx2",
-                                           "--threads",
-                                           "2",
-                                           "--policy",
-                                           "fcfs",
-                                           "--async-scheduling",
-                                           "on",
-                                           "--max-num-queued-reqs",
-                                           "9"},
-                                          &flags);
-  ASSERT_TRUE(status.ok()) << status;
-  EXPECT_EQ(flags.model_dir, "m");
-  EXPECT_EQ(flags.engine.max_model_len, 100);
-  EXPECT_EQ(flags.engine.max_num_seqs, 7);
-  EXPECT_EQ(flags.engine.max_prefill_tokens, 64);
-  EXPECT_EQ(flags.engine.max_num_batched_tokens, 1);
-  EXPECT_EQ(flags.engine.kv_cache_tokens, 4096);
-  EXPECT_EQ(flags.engine.block_size, 32);
-  EXPECT_FALSE(flags.engine.enable_prefix_caching);
-  EXPECT_EQ(flags.engine.prefill_batch_wait, std::chrono::milliseconds(5));
-  EXPECT_EQ(flags.engine.dtype, DtypeFlag::kBfloat16);
-  EXPECT_EQ(flags.engine.kv_dtype, DtypeFlag::kFloat32);
-  EXPECT_EQ(flags.engine.isa, IsaFlag::kAvx2);
-  EXPECT_EQ(flags.engine.threads, 2);
-  EXPECT_TRUE(SchedulesAsync(flags.engine));
-  EXPECT_EQ(flags.engine.max_num_queued_reqs, 9);
-}
-
-TEST(BindWorker, AsyncSchedulingFollowsTheDeviceUnlessGiven) {
-  EngineFlags flags;
-  EXPECT_FALSE(SchedulesAsync(flags));
-  flags.device = DeviceFlag::kCuda;
-  EXPECT_TRUE(SchedulesAsync(flags));
-  WorkerFlags worker;
-  ASSERT_TRUE(ParseWorker({"m", "--async-scheduling", "off"}, &worker).ok());
-  worker.engine.device = DeviceFlag::kCuda;
-  EXPECT_FALSE(SchedulesAsync(worker.engine));
-  EXPECT_THAT(WorkerError({"m", "--async-scheduling", "maybe"}), HasSubstr("auto, on"));
-}
-
-TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
-  WorkerFlags worker;
-  ASSERT_TRUE(ParseWorker({"m"}, &worker).ok());
-  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNone);
-  EXPECT_EQ(worker.engine.num_speculative_tokens, 5);
-  EXPECT_EQ(worker.engine.speculative_disable_by_batch_size, 32);
-  ASSERT_TRUE(ParseWorker({"m", "--speculative", "ngram", "--num-speculative-tokens", "16",
-                           "--speculative-disable-by-batch-size", "8"},
-                          &worker)
-                  .ok());
-  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNgram);
-  EXPECT_EQ(worker.engine.num_speculative_tokens, 16);
-  EXPECT_EQ(worker.engine.speculative_disable_by_batch_size, 8);
-  EXPECT_THAT(WorkerError({"m", "--speculative", "draft"}), HasSubstr("none, ngram"));
-  EXPECT_THAT(WorkerError({"m", "--num-speculative-tokens", "17"}), HasSubstr("16"));
-  EXPECT_THAT(WorkerError({"m", "--speculative-disable-by-batch-size", "1"}), HasSubstr("2"));
-}
-
-TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
-  WorkerFlags flags = DefaultDecodeFlags();
-  ASSERT_TRUE(ParseWorker({"m"}, &flags).ok());
-  EXPECT_EQ(flags.engine.max_num_seqs, 64);
-  EXPECT_EQ(flags.engine.max_num_queued_reqs, 256);
-  EXPECT_FALSE(flags.engine.kv_cache_memory.has_value());
-  EXPECT_EQ(flags.engine.gpu_memory_utilization, 0.9);
-  EXPECT_FALSE(flags.engine.kv_cache_tokens.has_value());
-  EXPECT_EQ(flags.server.host, "127.0.0.1");
-  EXPECT_EQ(ServedModelName(flags), "m");
-}
-
-TEST(BindWorker, CacheSizeHasAnAliasAndOneRival) {
-  WorkerFlags flags;
-  ASSERT_TRUE(ParseWorker({"m", "--max-batched-token-mem", "48"}, &flags).ok());
-  EXPECT_EQ(flags.engine.kv_cache_tokens, 48);
-  EXPECT_THAT(WorkerError({"m", "--kv-cache-tokens", "48", "--kv-cache-memory", "1GiB"}),
-              HasSubstr("exclude each other"));
-}
-
-TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
-  EXPECT_THAT(WorkerError({"m", "--device", "tpu"}), HasSubstr("cpu, cuda"));
-  EXPECT_THAT(WorkerError({"m", "--policy", "lifo"}), HasSubstr("fcfs"));
-  EXPECT_THAT(WorkerError({"m", "--dtype", "int3"}), HasSubstr("float16"));
-  EXPECT_THAT(WorkerError({"m", "--quantization", "int4"}), HasSubstr("none, fp8"));
-  EXPECT_THAT(WorkerError({"m", "--gpu-memory-utilization", "1.5"}), HasSubstr("1.5"));
-  EXPECT_THAT(WorkerError({"m", "--swap-space", "4GiB"}), HasSubstr("unknown flag"));
-}
-
-TEST(BindWorker, ListensBeyondLoopbackOnlyWithTlsOrInsecure) {
-  WorkerFlags flags;
-  EXPECT_THAT(WorkerError({"m", "--host", "0.0.0.0"}), HasSubstr("--insecure"));
-  EXPECT_TRUE(ParseWorker({"m", "--host", "0.0.0.0", "--insecure"}, &flags).ok());
-  EXPECT_TRUE(
-      ParseWorker({"m", "--host", "0.0.0.0", "--tls-cert", "c", "--tls-key", "k", "--tls-ca", "a"},
-                  &flags)
-          .ok());
-  EXPECT_TRUE(ParseWorker({"m", "--host", "127.0.0.5"}, &flags).ok());
-}
-
-TEST(BindWorker, RefusesTlsByParts) {
-  EXPECT_THAT(WorkerError({"m", "--tls-cert", "c"}), HasSubstr("--tls-key"));
-  EXPECT_THAT(WorkerError({"m", "--tls-cert", "c", "--tls-key", "k"}), HasSubstr("--tls-ca"));
-  EXPECT_THAT(WorkerError({"m", "--tls-ca", "a"}), HasSubstr("--tls-cert"));
-}
 
 TEST(BindRouter, OptionalClientCertificatesNeedTls) {
   RouterFlags flags;
@@ -183,15 +38,6 @@ TEST(BindClientTls, TakesTheAuthorityAloneButNoHalfCertificate) {
   EXPECT_FALSE(parse({"--tls-cert", "c", "--tls-ca", "a"}));
   EXPECT_FALSE(parse({"--tls-key", "k", "--tls-ca", "a"}));
   EXPECT_FALSE(parse({"--tls-cert", "c", "--tls-key", "k"}));
-}
-
-TEST(BindWorker, FailpointsAreHiddenButThere) {
-  WorkerFlags flags;
-  FlagSet set("baton-decode", "decode", "");
-  BindWorker(&set, &flags);
-  EXPECT_THAT(set.Help(true), Not(HasSubstr("failpoint")));
-  ASSERT_TRUE(set.Parse({"m", "--enable-failpoints"}, {}).ok());
-  EXPECT_TRUE(flags.server.enable_failpoints);
 }
 
 TEST(BindRouter, ReadsItsFlags) {

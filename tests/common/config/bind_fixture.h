@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/config/bind.h"
+
+namespace baton {
+
+inline absl::Status ParseWorker(const std::vector<std::string>& arguments, WorkerFlags* flags) {
+  FlagSet set("baton-decode", "decode", "");
+  BindWorker(&set, flags);
+  return set.Parse(arguments, {});
+}
+
+inline absl::Status ParseRouter(const std::vector<std::string>& arguments, RouterFlags* flags) {
+  FlagSet set("baton-router", "router", "");
+  BindRouter(&set, flags);
+  return set.Parse(arguments, {});
+}
+
+inline std::string WorkerError(const std::vector<std::string>& arguments) {
+  WorkerFlags flags;
+  return std::string(ParseWorker(arguments, &flags).message());
+}
+
+}  // namespace baton
