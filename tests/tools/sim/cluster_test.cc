@@ -140,33 +140,61 @@ TEST(ClusterTest, ElasticWorkersTakeTheRoleThatIsShort) {
   EXPECT_LT(late(elastic), 0.8 * late(fixed));
 }
 
-TEST(ClusterTest, ByCostABusyPrefillWorkerLeavesShortPromptsToDecodeWorkers) {
-  // A prompt of 100 tokens takes 20 ms at the prefill worker. Every 40 ms it has time for all of
-  // them, and choices by cost do little harm; every 12 ms it has not, and two decode workers help
-  // it.
-  ClusterSetup setup = Tiny();
-  setup.handoff_bytes_per_s = 1e9;
-  setup.workers = 2;
-  setup.prefill_workers = 1;
-  setup.worker.num_blocks = 512;
-  setup.worker.scheduler.max_num_seqs = 64;
-  setup.worker.scheduler.limits.pool_tokens = 16 * 512;
-  const auto run = [&](int64_t every_ms, std::optional<int32_t> below) {
+// One prefill worker and two decode workers; 1000 requests with prompts of 100 tokens.
+class ByCostTest : public ::testing::Test {
+ protected:
+  ByCostTest() {
+    setup_.handoff_bytes_per_s = 1e9;
+    setup_.workers = 2;
+    setup_.prefill_workers = 1;
+    setup_.worker.num_blocks = 512;
+    setup_.worker.scheduler.max_num_seqs = 64;
+    setup_.worker.scheduler.limits.pool_tokens = 16 * 512;
+  }
+
+  // `below` as --local-prefill-below has it, empty for auto.
+  ClusterOutcome Run(int64_t every_ms, int32_t output, std::optional<int32_t> below) {
     std::vector<SimRequest> requests;
-    for (int i = 0; i < 1000; ++i) requests.push_back(Asked(every_ms * i, 100, 20));
-    setup.local_prefill_below = below;
-    return Simulate(setup, requests);
-  };
-  const auto mean_s = [](const ClusterOutcome& outcome) {
+    for (int i = 0; i < 1000; ++i) requests.push_back(Asked(every_ms * i, 100, output));
+    setup_.local_prefill_below = below;
+    return Simulate(setup_, requests);
+  }
+
+  double MeanSeconds(int64_t every_ms, int32_t output, std::optional<int32_t> below) {
+    const ClusterOutcome outcome = Run(every_ms, output, below);
     double sum = 0;
     for (const RequestOutcome& one : outcome.requests) sum += one.last_token - one.arrived;
     return sum / static_cast<double>(outcome.requests.size());
-  };
-  const ClusterOutcome calm = run(40, std::nullopt), calm_split = run(40, 0);
-  EXPECT_LT(mean_s(calm), 1.1 * mean_s(calm_split));
-  const ClusterOutcome busy = run(12, std::nullopt);
-  EXPECT_GT(busy.handoffs, 300U);
-  EXPECT_LT(busy.handoffs, 900U);
+  }
+
+  static constexpr std::optional<int32_t> kAuto = std::nullopt, kNever = 0, kAlways = 1000;
+
+ private:
+  ClusterSetup setup_ = Tiny();
+};
+
+TEST_F(ByCostTest, AnIdlePrefillWorkerGetsAllPrompts) {
+  EXPECT_EQ(Run(100, 20, kAuto).handoffs, 1000U);
+  EXPECT_LE(MeanSeconds(40, 5, kAuto), MeanSeconds(40, 5, kNever));
+}
+
+TEST_F(ByCostTest, ABusyPrefillWorkerLeavesPromptsToDecodeWorkers) {
+  // It takes 11 ms or more for each of them, batches or not. Both kinds together can do it.
+  const ClusterOutcome outcome = Run(10, 5, kAuto);
+  EXPECT_GT(outcome.handoffs, 300U);
+  EXPECT_LT(outcome.handoffs, 700U);
+  const double by_cost = MeanSeconds(10, 5, kAuto);
+  EXPECT_LT(by_cost, 0.3 * MeanSeconds(10, 5, kNever));
+  EXPECT_LT(by_cost, 0.8 * MeanSeconds(10, 5, kAlways));
+}
+
+TEST_F(ByCostTest, BusyDecodeWorkersGetFewPrompts) {
+  // They decode for 23 of every 24 ms, the prefill worker computes for 11 of 12. Nothing that can
+  // be left to the others is gained here; the choice costs up to a quarter.
+  EXPECT_GT(Run(12, 20, kAuto).handoffs, 800U);
+  const double by_cost = MeanSeconds(12, 20, kAuto);
+  EXPECT_LT(by_cost, 1.3 * MeanSeconds(12, 20, kNever));
+  EXPECT_LT(by_cost, 0.4 * MeanSeconds(12, 20, kAlways));
 }
 
 TEST(ClusterTest, AnAnswerOfOneTokenEndsAtThePrefillWorker) {
