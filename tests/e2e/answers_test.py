@@ -59,7 +59,7 @@ class AnswersTest(unittest.TestCase):
             again = (prompt - 1) % 16 + 1
             self.assertEqual(sums["computed"], prompt + 2 * again)
             self.assertEqual(len({one["workers"]["decode"] for one in answer["answers"]}), 1)
-            rows = service.eos_rows("several")
+            rows = service.finished_rows("several", answers=3)
             for one in answer["answers"]:
                 tokens = [row["current_token_id"] for row in rows if row["index"] == one["index"]]
                 self.assertEqual(tokens, one["token_ids"])
@@ -122,7 +122,8 @@ class AnswersTest(unittest.TestCase):
             call.cancel()
             client.close()
             service.assert_nothing_held()
-            self.assertEqual({row["index"] for row in service.eos_rows("gone")}, {0, 1, 2, 3})
+            wait_until(lambda: {row["index"] for row in service.eos_rows("gone")} == {0, 1, 2, 3},
+                       "rows of every answer")
 
 
 class OpenAiAnswersTest(unittest.TestCase):

@@ -249,6 +249,13 @@ class Cluster:
         rows = [json.loads(line) for line in text.splitlines()]
         return [row for row in rows if request_id in (None, row["request_id"])]
 
+    def finished_rows(self, request_id, answers=1):
+        """All rows of a request, when its answers are over and the router has written them."""
+        def rows():
+            found = self.eos_rows(request_id)
+            return found if sum(row["is_finished"] for row in found) == answers else None
+        return wait_until(rows, f"the last row of {request_id}")
+
     def assert_eos_logs_are_valid(self):
         """Each row that the routers wrote is as the schema and the other rows of its request demand.
 

@@ -53,10 +53,7 @@ class EosCollectTest(unittest.TestCase):
         rows = read_jsonl(out / "rows.jsonl")
         for request in requests:
             mine = [row for row in rows if row["request_id"] == request["request_id"]]
-            def logged():
-                found = self.cluster.eos_rows(request["request_id"])
-                return found if found and found[-1]["is_finished"] else None
-            self.assertEqual(mine, wait_until(logged, "the log's rows"))
+            self.assertEqual(mine, self.cluster.finished_rows(request["request_id"]))
             self.assertEqual([row["current_token_id"] for row in mine], request["token_ids"])
         self.check_manifest(out, requests, rows)
         self.assertIn("0 asked now", self.run_collect(out, *options).stdout)

@@ -28,12 +28,6 @@ class EosTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.cluster.__exit__(None, None, None)
 
-    def finished_rows(self, request_id):
-        def rows():
-            found = self.cluster.eos_rows(request_id)
-            return found if found and found[-1]["is_finished"] else None
-        return wait_until(rows, f"the last row of {request_id}")
-
     def test_one_row_per_token(self):
         requests = [{"request_id": f"log-{i}", "messages": [{"role": "user", "content": text}],
                      "temperature": 0.8, "seed": i, "max_tokens": 300}
@@ -41,7 +35,7 @@ class EosTest(unittest.TestCase):
         started = time.time()
         answers = self.cluster.generate(requests, "--chat", "--eos-steps", concurrency=4)
         for answer in answers:
-            rows = self.finished_rows(answer["request_id"])
+            rows = self.cluster.finished_rows(answer["request_id"])
             n = len(answer["token_ids"])
             self.assertEqual([row["step"] for row in rows], list(range(1, n + 1)))
             self.assertEqual([row["current_token_id"] for row in rows], answer["token_ids"])
@@ -62,14 +56,14 @@ class EosTest(unittest.TestCase):
         answer = self.cluster.generate([{"request_id": "end", "temperature": 0, "messages": [
             {"role": "user", "content": "List 3 colors."}]}], "--chat", "--eos-steps")[0]
         self.assertEqual(answer["finish_reason"], "stop_eos")
-        last = self.finished_rows("end")[-1]
+        last = self.cluster.finished_rows("end")[-1]
         self.assertEqual(last["current_token_id"], last["eos_token_id"])
         self.assertEqual(last["eos_rank"], 1)
         self.assertEqual(last["eos_prob_sampling"], 1)
 
     def test_meta_and_requests(self):
         self.cluster.generate([{"request_id": "meta", "prompt": "Once", "max_tokens": 3}])
-        self.finished_rows("meta")
+        self.cluster.finished_rows("meta")
         meta = json.loads((self.cluster.path / "eos.jsonl.meta.json").read_text())
         self.assertTrue(meta)
         def summary():
@@ -110,7 +104,7 @@ class EosTest(unittest.TestCase):
             [{"request_id": "min", "temperature": 0, "min_tokens": 120, "max_tokens": 140,
               "messages": [{"role": "user", "content": "List 2 colors."}]}], "--chat", "--eos-steps")[0]
         self.assertGreaterEqual(len(answer["token_ids"]), 120)
-        rows = self.finished_rows("min")
+        rows = self.cluster.finished_rows("min")
         self.assertTrue(all(row["eos_prob_sampling"] == 0 for row in rows[:119]))
         self.assertTrue(any(row["eos_prob"] > 0.5 for row in rows[:119]))
 

@@ -111,11 +111,7 @@ class KillMatrix(unittest.TestCase):
     def same(self, service, answer, expected):
         for key in ("token_ids", "finish_reason", "text"):
             self.assertEqual(answer.get(key), expected[key], answer)
-
-        def complete():
-            rows = service.eos_rows(expected["request_id"])
-            return rows if rows and rows[-1]["is_finished"] else None
-        rows = wait_until(complete, "the EOS log")
+        rows = service.finished_rows(expected["request_id"])
         self.assertEqual([row["step"] for row in rows], list(range(1, len(answer["token_ids"]) + 1)))
 
     def test_cancel(self):

@@ -1,7 +1,6 @@
-#include "common/config/bind.h"
-
 #include <fstream>
 
+#include "common/config/bind.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/common/config/bind_fixture.h"
