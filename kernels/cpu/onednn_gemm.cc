@@ -1,11 +1,13 @@
 #include "kernels/cpu/onednn_gemm.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn_weight.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
@@ -23,6 +25,18 @@ std::vector<int> MakeRungs() {
   for (int rows = 80; rows <= 256; rows += 16) rungs.push_back(rows);
   for (int rows = 320; rows <= 512; rows += 64) rungs.push_back(rows);
   return rungs;
+}
+
+// With AMX oneDNN sums a long row in pieces whose length depends on the number of rows, and
+// computes few rows without it: a row's bits would depend on its batch. So the process may use all
+// but AMX, unless its environment sets the limit. Asking oneDNN what it would use settles the
+// limit, so the processor is asked instead.
+void LeaveOutAmx() {
+  static const bool left_out = [] {
+    if (!HasAmxBf16() || std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr) return false;
+    return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16) == dnnl::status::success;
+  }();
+  static_cast<void>(left_out);
 }
 
 }  // namespace
@@ -45,6 +59,7 @@ OneDnnGemm::OneDnnGemm(DType compute_dtype)
       rungs_(MakeRungs()) {}
 
 absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) try {
+  LeaveOutAmx();
   std::unique_ptr<OneDnnGemm> gemm(new OneDnnGemm(compute_dtype));
   gemm->implementation_ =
       gemm->Describe(gemm->LayoutOf(256, 256), Kind::kStore, 16).impl_info_str();
