@@ -140,14 +140,19 @@ TEST_P(QuantizedModelTest, IsNamedInNumericsAndHasAFingerprintOfItsOwn) {
   EXPECT_LT(model->weight_bytes, plain->weight_bytes);
 }
 
-// Projections of layers, which is what is quantized, are reckoned as large as they are packed.
+// Projections of layers, which is what is quantized, are reckoned as large as they are packed. The
+// output projection, which is not, may be packed in panels of 64 rows, and the last one of so small
+// a model is mostly filling.
 TEST_P(QuantizedModelTest, MemoryIsReckonedAtItsSize) {
   auto model = MustLoad(Dir("llama"), device(), "bfloat16");
   const LocalShape shape = LocalShape::Of(model->config, 0, 1).value();
   const MemoryNeed need =
       MemoryNeed::Of(model->config, shape, 1, kernels::DType::kBF16, kernels::Quantization::kNone,
                      {.max_tokens = 512, .max_samples = 64});
-  EXPECT_NEAR(need.weights, static_cast<double>(model->weight_bytes), 0.03 * need.weights);
+  const double panel = 64.0 * static_cast<double>(model->config.hidden) * 2;
+  const double packed = static_cast<double>(model->weight_bytes);
+  EXPECT_GE(packed, 0.97 * need.weights);
+  EXPECT_LE(packed, 1.03 * need.weights + panel);
 }
 
 TEST_P(QuantizedModelTest, ReadsNoLoadCacheAndWritesNone) {
