@@ -41,6 +41,10 @@ void PackRecord(const QuantizedTensor& from, const QuantizedLayout& layout, int6
       const auto zero = static_cast<int16_t>(from.zero_points[index] + offset);
       std::memcpy(scales + layout.scale_bytes() + lane * 2, &zero, sizeof(zero));
     }
+    if (layout.minimums) {
+      std::byte* const minimums = scales + layout.scale_bytes() + layout.zero_bytes();
+      std::memcpy(minimums + lane * 4, &from.minimums[index], sizeof(float));
+    }
   }
 }
 
@@ -63,7 +67,10 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
                                   .group = group,
                                   .groups = (in + group - 1) / group,
                                   .scale_dtype = weight.scale_dtype,
-                                  .zero_points = weight.zero_points != nullptr};
+                                  .zero_points = weight.zero_points != nullptr,
+                                  .offset = static_cast<float>(
+                                      weight.zero_point + (weight.bits == 4 ? kCodeOffset4 : 0)),
+                                  .minimums = weight.minimums != nullptr};
   const int64_t panels = (out + kPanelWidth - 1) / kPanelWidth;
   BATON_ASSIGN_OR_RETURN(auto data,
                          AllocateHost(static_cast<size_t>(panels * layout.panel_bytes())));
