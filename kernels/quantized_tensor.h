@@ -21,8 +21,8 @@ struct QuantizedTensor {
   const float* scales = nullptr;         // [rows, groups]
   const int16_t* zero_points = nullptr;  // [rows, groups]; null: all are zero_point
   int16_t zero_point = 0;
-  const float* minimums = nullptr;       // [rows, groups]; null for zeros
-  DType scale_dtype = DType::kF32;       // a type that holds every scale exactly
+  const float* minimums = nullptr;  // [rows, groups]; null for zeros
+  DType scale_dtype = DType::kF32;  // a type that holds every scale exactly
   // The element of the input that a column is multiplied with; null: the one of its own number.
   const int32_t* input_of = nullptr;  // [cols]
 

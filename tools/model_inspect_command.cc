@@ -214,11 +214,11 @@ int ModelInspectCommand(const Invocation& call) {
   if (const auto exit = call.Read(&set)) return *exit;
   const auto inspection = Inspect(flags);
   if (!inspection.ok()) {
-    return ReportFatal(set.program(), FatalOf(inspection.status(), ExitCode::kModel,
-                                              "cannot read the model in " + flags.directory,
-                                              "a Hugging Face directory with a config.json of " +
-                                                  SupportedArchitectures() +
-                                                  ", or a GGUF file of one of them"));
+    return ReportFatal(set.program(),
+                       FatalOf(inspection.status(), ExitCode::kModel,
+                               "cannot read the model in " + flags.directory,
+                               "a Hugging Face directory with a config.json of " +
+                                   SupportedArchitectures() + ", or a GGUF file of one of them"));
   }
   Print(flags.as_json ? AsJson(*inspection) : AsText(flags, *inspection));
   return 0;

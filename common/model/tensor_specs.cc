@@ -118,11 +118,11 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
     }
     const std::string shape = absl::StrJoin(spec.shape, ", ");
     if (tensor == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", files.NameInFile(spec.name), " [", shape,
-          "] is missing from the checkpoint, which holds ", files.tensors().size(),
-          " tensors; complete the download, or take ", files.described_by(),
-          " and weights of one model"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", files.NameInFile(spec.name), " [", shape,
+                       "] is missing from the checkpoint, which holds ", files.tensors().size(),
+                       " tensors; complete the download, or take ", files.described_by(),
+                       " and weights of one model"));
     }
     if (!gguf) BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
     if (tensor->shape != spec.shape) {

@@ -84,8 +84,8 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& mode
   BATON_ASSIGN_OR_RETURN(const std::string json, GgufTokenizerJson(*file));
   BatonTokenizer* tokenizer = nullptr;
   BatonBuffer error;
-  const BatonStatus status = baton_tokenizer_from_json(rust::SliceOf(json), rust::SliceOf(model),
-                                                       &tokenizer, &error);
+  const BatonStatus status =
+      baton_tokenizer_from_json(rust::SliceOf(json), rust::SliceOf(model), &tokenizer, &error);
   if (status != BATON_OK) return rust::TakeError(status, error);
   return std::make_unique<RustTokenizer>(TokenizerHandle(tokenizer));
 }

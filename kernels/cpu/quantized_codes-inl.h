@@ -90,8 +90,8 @@ HWY_INLINE FloatVec LoadZeros(const QuantizedLayout& layout, const std::byte* re
 }
 
 HWY_INLINE FloatVec LoadMinimums(const QuantizedLayout& layout, const std::byte* record, int part) {
-  const auto* minimums = reinterpret_cast<const float*>(
-      record + layout.code_bytes() + layout.scale_bytes() + layout.zero_bytes());
+  const auto* minimums = reinterpret_cast<const float*>(record + layout.code_bytes() +
+                                                        layout.scale_bytes() + layout.zero_bytes());
   return hn::LoadU(kFloat, minimums + part * kLanes);
 }
 
@@ -104,10 +104,9 @@ struct GroupScale {
 };
 
 HWY_INLINE GroupScale LoadGroup(const QuantizedLayout& layout, const std::byte* record, int part) {
-  const auto offset = layout.zero_points ? LoadZeros(layout, record, part)
-                                         : hn::Set(kFloat, layout.offset);
-  const auto minimum =
-      layout.minimums ? LoadMinimums(layout, record, part) : hn::Zero(kFloat);
+  const auto offset =
+      layout.zero_points ? LoadZeros(layout, record, part) : hn::Set(kFloat, layout.offset);
+  const auto minimum = layout.minimums ? LoadMinimums(layout, record, part) : hn::Zero(kFloat);
   return {LoadScales(layout, record, part), offset, minimum, layout.minimums};
 }
 

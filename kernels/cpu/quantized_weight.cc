@@ -62,15 +62,15 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
   BATON_ASSIGN_OR_RETURN(const int64_t group, GroupOfShard(weight, part));
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
-  const QuantizedLayout layout = {.bits = weight.bits,
-                                  .in = in,
-                                  .group = group,
-                                  .groups = (in + group - 1) / group,
-                                  .scale_dtype = weight.scale_dtype,
-                                  .zero_points = weight.zero_points != nullptr,
-                                  .offset = static_cast<float>(
-                                      weight.zero_point + (weight.bits == 4 ? kCodeOffset4 : 0)),
-                                  .minimums = weight.minimums != nullptr};
+  const QuantizedLayout layout = {
+      .bits = weight.bits,
+      .in = in,
+      .group = group,
+      .groups = (in + group - 1) / group,
+      .scale_dtype = weight.scale_dtype,
+      .zero_points = weight.zero_points != nullptr,
+      .offset = static_cast<float>(weight.zero_point + (weight.bits == 4 ? kCodeOffset4 : 0)),
+      .minimums = weight.minimums != nullptr};
   const int64_t panels = (out + kPanelWidth - 1) / kPanelWidth;
   BATON_ASSIGN_OR_RETURN(auto data,
                          AllocateHost(static_cast<size_t>(panels * layout.panel_bytes())));

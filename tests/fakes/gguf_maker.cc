@@ -108,8 +108,8 @@ std::string RopeFactors(const ModelConfig& config) {
     if (wave > original / rope.low_freq_factor) {
       factor = rope.factor;
     } else if (wave >= original / rope.high_freq_factor) {
-      const double smooth = (original / wave - rope.low_freq_factor) /
-                            (rope.high_freq_factor - rope.low_freq_factor);
+      const double smooth =
+          (original / wave - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor);
       factor = 1 / ((1 - smooth) / rope.factor + smooth);
     }
     factors.push_back(static_cast<float>(factor));
@@ -118,8 +118,7 @@ std::string RopeFactors(const ModelConfig& config) {
 }
 
 void AddConfig(const ModelConfig& config, GgufWriter* writer) {
-  const bool llama =
-      config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral;
+  const bool llama = config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral;
   const std::string arch = llama                                  ? "llama"
                            : config.family == ModelFamily::kQwen2 ? "qwen2"
                                                                   : "qwen3";
@@ -258,8 +257,7 @@ absl::Status MakeGguf(const std::string& dir, const GgufRecipe& recipe, const st
   GgufWriter writer;
   AddConfig(config, &writer);
   AddText(dir, recipe.pre, &writer);
-  const bool llama =
-      config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral;
+  const bool llama = config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral;
   uint32_t seed = 1;
   for (const StoredTensor* tensor : files->tensors()) {
     if (config.tied_embeddings && tensor->name == "lm_head.weight") continue;
@@ -273,12 +271,12 @@ absl::Status MakeGguf(const std::string& dir, const GgufRecipe& recipe, const st
       const auto heads = static_cast<size_t>(query ? config.heads : config.kv_heads);
       values = Alternated(values, heads, static_cast<size_t>(tensor->shape[0]));
     }
-    writer.AddTensor(name, FindGgufType(type)->id,
-                     {tensor->shape.begin(), tensor->shape.end()}, Encode(values, type, seed++));
+    writer.AddTensor(name, FindGgufType(type)->id, {tensor->shape.begin(), tensor->shape.end()},
+                     Encode(values, type, seed++));
   }
   if (config.rope.scaling == RopeConfig::Scaling::kLlama3) {
-    writer.AddTensor(std::string(kGgufRopeFactors), 0,
-                     {static_cast<uint64_t>(config.head_dim / 2)}, RopeFactors(config));
+    writer.AddTensor(std::string(kGgufRopeFactors), 0, {static_cast<uint64_t>(config.head_dim / 2)},
+                     RopeFactors(config));
   }
   if (recipe.finish) recipe.finish(writer);
   std::ofstream out(path, std::ios::binary | std::ios::trunc);

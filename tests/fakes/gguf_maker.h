@@ -24,8 +24,8 @@ struct GgufRecipe {
 absl::Status MakeGguf(const std::string& dir, const GgufRecipe& recipe, const std::string& path);
 
 // Adds a tokenizer.json as metadata. `eos` is the text of the token that ends an answer, or empty.
-void AddGgufTokenizer(const nlohmann::json& tokenizer, const std::string& pre,
-                      std::string_view eos, GgufWriter* writer);
+void AddGgufTokenizer(const nlohmann::json& tokenizer, const std::string& pre, std::string_view eos,
+                      GgufWriter* writer);
 
 // `count` blocks of the type with random integers and scales of a size as weights have.
 std::string RandomGgufBlocks(std::string_view type, size_t count, uint32_t seed);

@@ -10,8 +10,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::string type = argc == 4 ? argv[3] : "";
-  const absl::Status made = baton::MakeGguf(
-      argv[1], {.type_of = [type](const std::string&) { return type; }}, argv[2]);
+  const absl::Status made =
+      baton::MakeGguf(argv[1], {.type_of = [type](const std::string&) { return type; }}, argv[2]);
   if (made.ok()) return 0;
   std::fprintf(stderr, "%s\n", made.ToString().c_str());
   return 1;

@@ -37,7 +37,8 @@ def main():
                       else 4 if processor.id_to_piece(i) == "<sep>" else 1)
     golden = {"tokens": [processor.id_to_piece(i) for i in ids], "scores": [processor.get_score(i) for i in ids],
               "types": [kind(i) for i in ids],
-              "cases": [{"text": text, "ids": processor.encode(text)} for text in TEXTS]}
+              "cases": [{"text": text, "ids": processor.encode(text), "decoded": processor.decode(processor.encode(text))}
+                        for text in TEXTS]}
     path = pathlib.Path(__file__).parent / "gguf_pieces.json"
     path.write_text(json.dumps(golden, ensure_ascii=False) + "\n")
 

@@ -109,8 +109,9 @@ absl::Status ArchitectureReader::CheckKeys() {
     if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys)) continue;
     const auto found = metadata_.find(std::string(value.key));
     if (found != metadata_.end() && SaysNothing(*found)) continue;
-    reader_.Fail(std::string(value.key), "no such key: it may change the arithmetic in a way that "
-                                         "is not known here");
+    reader_.Fail(std::string(value.key),
+                 "no such key: it may change the arithmetic in a way that "
+                 "is not known here");
   }
   if (!reader_.Bool(Key("attention.causal"), true)) reader_.Fail(Key("attention.causal"), "true");
   return reader_.status();
@@ -119,9 +120,10 @@ absl::Status ArchitectureReader::CheckKeys() {
 int64_t ArchitectureReader::OfAllLayers(const std::string& key, std::optional<int64_t> fallback) {
   const auto found = metadata_.find(Key(key));
   if (found == metadata_.end() || !found->is_array()) return Int(key, fallback);
-  const bool equal = !found->empty() && std::ranges::all_of(*found, [&](const nlohmann::json& value) {
-    return value.is_number_integer() && value == found->front();
-  });
+  const bool equal =
+      !found->empty() && std::ranges::all_of(*found, [&](const nlohmann::json& value) {
+        return value.is_number_integer() && value == found->front();
+      });
   if (!equal) reader_.Fail(Key(key), "one integer for all layers");
   if (!equal) return 1;
   const nlohmann::json first = {{Key(key), found->front()}};
@@ -283,8 +285,7 @@ int32_t GgufHeads::CountIn(std::string_view tensor) const {
 
 absl::StatusOr<GgufHeads> ReadGgufHeads(const GgufFile& file) {
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, ReadGgufModelConfig(file));
-  const bool llama =
-      config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral;
+  const bool llama = config.family == ModelFamily::kLlama || config.family == ModelFamily::kMistral;
   return GgufHeads{.heads = config.heads, .kv_heads = config.kv_heads, .alternate = llama};
 }
 
@@ -296,7 +297,8 @@ absl::StatusOr<ModelConfig> ReadGgufModelConfig(const GgufFile& file) {
                          ArchitectureReader(file, *family, metadata).AsConfig());
   BATON_ASSIGN_OR_RETURN(
       ModelConfig config,
-      ParseModelConfig(as_config.dump(), absl::StrCat(file.path(), ", its metadata as config.json")));
+      ParseModelConfig(as_config.dump(),
+                       absl::StrCat(file.path(), ", its metadata as config.json")));
   const auto has = [&](const char* name) { return file.FindTensor(name) != nullptr; };
   config.qkv_bias = has("blk.0.attn_q.bias");
   config.o_bias = has("blk.0.attn_output.bias");
@@ -319,8 +321,8 @@ absl::StatusOr<GenerationConfig> ReadGgufGenerationConfig(const GgufFile& file) 
   config.min_p = optional("general.sampling.min_p", 0, 1);
   config.repetition_penalty = optional("general.sampling.penalty_repeat", 1e-9, 1e6);
   if (reader.Has("general.sampling.top_k")) {  // 0 and less mean off
-    config.top_k = static_cast<int32_t>(std::max<int64_t>(
-        0, reader.Int("general.sampling.top_k", INT32_MIN, INT32_MAX, {})));
+    config.top_k = static_cast<int32_t>(
+        std::max<int64_t>(0, reader.Int("general.sampling.top_k", INT32_MIN, INT32_MAX, {})));
   }
   BATON_RETURN_IF_ERROR(reader.status());
   return config;

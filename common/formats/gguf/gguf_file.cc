@@ -18,7 +18,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
-constexpr size_t kLeastGgufBytes = 24;       // magic, version and two counts
+constexpr size_t kLeastGgufBytes = 24;   // magic, version and two counts
 constexpr uint64_t kMaxMetadata = 1 << 16;
 constexpr uint64_t kMaxTensors = 1 << 20;
 constexpr uint64_t kMaxKeyBytes = 65535;
@@ -88,9 +88,7 @@ class HeaderCursor final {
   bool good() const { return good_; }
   size_t at() const { return at_; }
   uint64_t left() const { return bytes_.size() - at_; }
-  std::span<const std::byte> From(size_t begin) const {
-    return bytes_.subspan(begin, at_ - begin);
-  }
+  std::span<const std::byte> From(size_t begin) const { return bytes_.subspan(begin, at_ - begin); }
 
  private:
   const std::span<const std::byte> bytes_;
@@ -156,8 +154,8 @@ std::string TakeTensor(HeaderCursor& cursor, GgufTensor& tensor, uint64_t& offse
   if (!cursor.good()) return kTruncated;
   tensor.type = FindGgufType(id);
   if (tensor.type == nullptr || !tensor.type->readable()) {
-    const std::string name = tensor.type == nullptr ? absl::StrCat("number ", id)
-                                                    : std::string(tensor.type->name);
+    const std::string name =
+        tensor.type == nullptr ? absl::StrCat("number ", id) : std::string(tensor.type->name);
     return absl::StrCat(who, " is of type ", name, "; expected one of ", ReadableGgufTypes(),
                         ": take the model in another quantization");
   }
@@ -240,9 +238,9 @@ absl::Status GgufFile::ReadHeader() {
   const uint32_t version = cursor.Take<uint32_t>();
   if (version != 2 && version != 3) {
     const bool swapped = version != 0 && (version & 0xffff) == 0;
-    return Refuse(absl::StrCat(
-        swapped ? "it is big-endian" : absl::StrCat("it is of version ", version),
-        "; expected little-endian GGUF of version 2 or 3: convert the model again"));
+    return Refuse(
+        absl::StrCat(swapped ? "it is big-endian" : absl::StrCat("it is of version ", version),
+                     "; expected little-endian GGUF of version 2 or 3: convert the model again"));
   }
   const uint64_t tensors = cursor.Take<uint64_t>();
   const uint64_t entries = cursor.Take<uint64_t>();
@@ -279,8 +277,7 @@ absl::Status GgufFile::PlaceTensors(std::span<const uint64_t> offsets) {
   const nlohmann::json scalars = Scalars();
   const auto number = [&](const char* key, uint64_t fallback) {
     const auto found = scalars.find(key);
-    return found != scalars.end() && found->is_number_integer() ? found->get<uint64_t>()
-                                                                : fallback;
+    return found != scalars.end() && found->is_number_integer() ? found->get<uint64_t>() : fallback;
   };
   if (const uint64_t parts = number("split.count", 1); parts > 1) {
     return Refuse(absl::StrCat("it is one of ", parts,
@@ -308,8 +305,8 @@ absl::Status GgufFile::PlaceTensors(std::span<const uint64_t> offsets) {
     const uint64_t bytes = BytesOf(tensor);
     if (begin > size || offsets[i] > size - begin || bytes > size - begin - offsets[i]) {
       return Refuse(absl::StrCat(who, " has ", bytes, " bytes from byte ", offsets[i],
-                                 " of the data on, which begin at ", begin, "; the file has ",
-                                 size, ": it is truncated, download it again"));
+                                 " of the data on, which begin at ", begin, "; the file has ", size,
+                                 ": it is truncated, download it again"));
     }
     tensor.data = file_->bytes().subspan(begin + offsets[i], bytes);
     end = offsets[i] + bytes;
@@ -366,8 +363,8 @@ absl::StatusOr<std::vector<double>> GgufFile::Numbers(std::string_view key) cons
   std::vector<double> numbers;
   const GgufValue* value = Find(key);
   if (value == nullptr) return numbers;
-  const bool good = value->array && value->type != GgufValueType::kString &&
-                    value->type != GgufValueType::kBool;
+  const bool good =
+      value->array && value->type != GgufValueType::kString && value->type != GgufValueType::kBool;
   if (!good) return Refuse(absl::StrCat("\"", std::string(key), "\" is no array of numbers"));
   const uint64_t size = SizeOfValue(value->type);
   for (uint64_t i = 0; i < value->count; ++i) {

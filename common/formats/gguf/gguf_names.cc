@@ -14,23 +14,19 @@ constexpr NamePair kWhole[] = {{"token_embd.weight", "model.embed_tokens.weight"
                                {"output_norm.weight", "model.norm.weight"},
                                {"output.weight", "lm_head.weight"}};
 // Between the layer's number and ".weight" or ".bias".
-constexpr NamePair kOfLayer[] = {{"attn_norm", "input_layernorm"},
-                                 {"attn_q", "self_attn.q_proj"},
-                                 {"attn_k", "self_attn.k_proj"},
-                                 {"attn_v", "self_attn.v_proj"},
-                                 {"attn_output", "self_attn.o_proj"},
-                                 {"attn_q_norm", "self_attn.q_norm"},
-                                 {"attn_k_norm", "self_attn.k_norm"},
-                                 {"ffn_norm", "post_attention_layernorm"},
-                                 {"ffn_gate", "mlp.gate_proj"},
-                                 {"ffn_up", "mlp.up_proj"},
-                                 {"ffn_down", "mlp.down_proj"}};
+constexpr NamePair kOfLayer[] = {
+    {"attn_norm", "input_layernorm"},    {"attn_q", "self_attn.q_proj"},
+    {"attn_k", "self_attn.k_proj"},      {"attn_v", "self_attn.v_proj"},
+    {"attn_output", "self_attn.o_proj"}, {"attn_q_norm", "self_attn.q_norm"},
+    {"attn_k_norm", "self_attn.k_norm"}, {"ffn_norm", "post_attention_layernorm"},
+    {"ffn_gate", "mlp.gate_proj"},       {"ffn_up", "mlp.up_proj"},
+    {"ffn_down", "mlp.down_proj"}};
 constexpr std::string_view kGgufLayer = "blk.";
 constexpr std::string_view kLayer = "model.layers.";
 
 // Exchanges the names of one side for those of the other.
-std::string Exchange(std::string_view name, std::string_view NamePair::* from,
-                     std::string_view NamePair::* to, std::string_view from_layer,
+std::string Exchange(std::string_view name, std::string_view NamePair::*from,
+                     std::string_view NamePair::*to, std::string_view from_layer,
                      std::string_view to_layer) {
   for (const NamePair& pair : kWhole) {
     if (pair.*from == name) return std::string(pair.*to);

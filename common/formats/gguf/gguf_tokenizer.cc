@@ -72,8 +72,8 @@ absl::StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
   BATON_ASSIGN_OR_RETURN(vocabulary.tokens, file.Strings(kTokensKey));
   const size_t count = vocabulary.tokens.size();
   if (count == 0 || count > kMostTokens) {
-    return file.Refuse(absl::StrCat("\"", kTokensKey, "\" has ", count,
-                                    " tokens; expected 1 to ", kMostTokens));
+    return file.Refuse(
+        absl::StrCat("\"", kTokensKey, "\" has ", count, " tokens; expected 1 to ", kMostTokens));
   }
   BATON_ASSIGN_OR_RETURN(const std::vector<double> types, file.Numbers(kTypesKey));
   if (types.size() != count) {
@@ -130,12 +130,12 @@ std::string PostProcessor(const Frame& frame, const Vocabulary& vocabulary) {
   for (const auto& id : {frame.bos, frame.bos == frame.eos ? std::nullopt : frame.eos}) {
     if (!id) continue;
     const std::string token = AsString(vocabulary.tokens[static_cast<size_t>(*id)]);
-    absl::StrAppend(&specials, specials.empty() ? "" : ",", token, ":{\"id\":", token,
-                    ",\"ids\":[", *id, "],\"tokens\":[", token, "]}");
+    absl::StrAppend(&specials, specials.empty() ? "" : ",", token, ":{\"id\":", token, ",\"ids\":[",
+                    *id, "],\"tokens\":[", token, "]}");
   }
   return absl::StrCat("{\"type\":\"TemplateProcessing\",\"single\":[", sequence("A"),
-                      "],\"pair\":[", sequence("A"), ",", sequence("B"),
-                      "],\"special_tokens\":{", specials, "}}");
+                      "],\"pair\":[", sequence("A"), ",", sequence("B"), "],\"special_tokens\":{",
+                      specials, "}}");
 }
 
 // The tokens that are found in a text before all others.
@@ -189,9 +189,10 @@ struct Kind {
 
 absl::StatusOr<Kind> ReadBytePairs(const GgufFile& file, JsonReader& reader) {
   if (!reader.Has(kPreKey)) {
-    return file.Refuse(absl::StrCat(
-        "\"", kPreKey, "\" is missing, so it is unknown how texts are divided; convert the model "
-                       "again with a converter that writes it"));
+    return file.Refuse(
+        absl::StrCat("\"", kPreKey,
+                     "\" is missing, so it is unknown how texts are divided; convert the model "
+                     "again with a converter that writes it"));
   }
   const std::string name = reader.String(kPreKey, "");
   BATON_RETURN_IF_ERROR(reader.status());
@@ -202,15 +203,17 @@ absl::StatusOr<Kind> ReadBytePairs(const GgufFile& file, JsonReader& reader) {
   }
   Kind kind = {.normalizer = pre->nfc ? "{\"type\":\"NFC\"}" : "null",
                .pre_tokenizer = PreTokenizerJson(*pre),
-               .decoder = "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
-                          "\"use_regex\":true}",
+               .decoder =
+                   "{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+                   "\"use_regex\":true}",
                .ignore_merges = pre->ignore_merges,
                .adds_bos = pre->adds_bos};
   BATON_ASSIGN_OR_RETURN(const std::vector<std::string_view> merges, file.Strings(kMergesKey));
   for (const std::string_view merge : merges) {
     const size_t space = merge.find(' ', 1);
     if (space == merge.npos || space + 1 == merge.size()) {
-      return file.Refuse(absl::StrCat("\"", kMergesKey, "\" has an entry that is no pair of tokens"));
+      return file.Refuse(
+          absl::StrCat("\"", kMergesKey, "\" has an entry that is no pair of tokens"));
     }
     AppendMerge(merge.substr(0, space), merge.substr(space + 1), &kind.merges);
   }
@@ -222,8 +225,8 @@ absl::StatusOr<Kind> ReadSentencePieces(const GgufFile& file, const Vocabulary& 
   BATON_ASSIGN_OR_RETURN(const std::vector<double> scores, file.Numbers(kScoresKey));
   if (scores.size() != vocabulary.tokens.size()) {
     return file.Refuse(absl::StrCat("\"", kScoresKey, "\" has ", scores.size(),
-                                    " entries; expected one for each of ",
-                                    vocabulary.tokens.size(), " tokens"));
+                                    " entries; expected one for each of ", vocabulary.tokens.size(),
+                                    " tokens"));
   }
   const bool prefix = reader.Bool("tokenizer.ggml.add_space_prefix", true);
   const auto unknown = ReadId(reader, "tokenizer.ggml.unknown_token_id", vocabulary);
@@ -232,9 +235,10 @@ absl::StatusOr<Kind> ReadSentencePieces(const GgufFile& file, const Vocabulary& 
   if (unknown) kind.unknown = AsString(vocabulary.tokens[static_cast<size_t>(*unknown)]);
   const std::string replace =
       "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"▁\"}";
-  kind.normalizer = prefix ? absl::StrCat("{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
-                                          "\"Prepend\",\"prepend\":\"▁\"},",
-                                          replace, "]}")
+  kind.normalizer = prefix ? absl::StrCat(
+                                 "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":"
+                                 "\"Prepend\",\"prepend\":\"▁\"},",
+                                 replace, "]}")
                            : replace;
   kind.decoder = absl::StrCat(
       "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":\"▁\"},"
@@ -305,7 +309,8 @@ absl::StatusOr<std::string> GgufTokenizerJson(const GgufFile& file) {
   Frame frame;
   if (reader.Bool("tokenizer.ggml.add_bos_token", kind.adds_bos)) {
     frame.bos = ReadId(reader, "tokenizer.ggml.bos_token_id", vocabulary);
-    if (!frame.bos) reader.Fail("tokenizer.ggml.bos_token_id", "an id, which every text begins with");
+    if (!frame.bos)
+      reader.Fail("tokenizer.ggml.bos_token_id", "an id, which every text begins with");
   }
   if (reader.Bool("tokenizer.ggml.add_eos_token", false)) {
     frame.eos = ReadId(reader, "tokenizer.ggml.eos_token_id", vocabulary);

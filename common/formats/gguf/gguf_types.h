@@ -7,11 +7,12 @@
 
 namespace baton {
 
-// The integers that a matrix is kept as in memory: value = (integer - zero point) * scale - minimum.
+// The integers that a matrix is kept as in memory: value = (integer - zero point) * scale -
+// minimum.
 struct GgufForm {
-  int bits = 0;            // 4 or 8; 0: it is kept as floats
-  int64_t group = 0;       // columns that share a scale and a minimum
-  bool minimums = false;   // integers have no sign, and there are minimums
+  int bits = 0;             // 4 or 8; 0: it is kept as floats
+  int64_t group = 0;        // columns that share a scale and a minimum
+  bool minimums = false;    // integers have no sign, and there are minimums
   int64_t scale_bytes = 0;  // 2: fp16 holds every scale
 };
 

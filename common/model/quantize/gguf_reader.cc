@@ -29,8 +29,8 @@ struct BlockRange {
 
 // Unpacks a row and repeats what a group of the type has for every group of the form that is in it.
 // Returns whether all scales are finite.
-bool UnpackInto(const BlockRange& range, int64_t row, const GgufRow& to,
-                std::vector<float>& scales, std::vector<float>& minimums) {
+bool UnpackInto(const BlockRange& range, int64_t row, const GgufRow& to, std::vector<float>& scales,
+                std::vector<float>& minimums) {
   const GgufTensorType& type = *range.type;
   const int64_t row_bytes = range.cols / type.block * type.bytes;
   const std::byte* blocks = range.tensor->data.data() + range.tensor->StoredRow(row) * row_bytes;
@@ -62,9 +62,10 @@ bool UnpackRange(const BlockRange& range, const GgufRow& to) {
         std::vector<float> minimums(scales.size());
         const int64_t first = static_cast<int64_t>(piece) * kRowsOfUnpacking;
         for (int64_t i = first; i < std::min(count, first + kRowsOfUnpacking); ++i) {
-          const GgufRow row = {.codes = to.codes + i * range.cols,
-                               .scales = to.scales + i * groups,
-                               .minimums = range.form.minimums ? to.minimums + i * groups : nullptr};
+          const GgufRow row = {
+              .codes = to.codes + i * range.cols,
+              .scales = to.scales + i * groups,
+              .minimums = range.form.minimums ? to.minimums + i * groups : nullptr};
           if (!UnpackInto(range, range.begin + i, row, scales, minimums)) finite = false;
         }
       });

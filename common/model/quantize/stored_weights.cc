@@ -47,9 +47,8 @@ std::map<std::string, StoredKind> StoredKinds(const ModelConfig& config,
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     const std::vector<const StoredTensor*> parts = StoredPartsOf(config, files, spec.name);
     if (parts.empty()) continue;
-    const bool quantized =
-        IsQuantized(config, files, spec.name) &&
-        config.quantization->format != QuantizationConfig::Format::kGguf;
+    const bool quantized = IsQuantized(config, files, spec.name) &&
+                           config.quantization->format != QuantizationConfig::Format::kGguf;
     StoredKind& kind = kinds[quantized ? config.quantization->name() : parts.front()->dtype];
     ++kind.weights;
     for (const StoredTensor* part : parts) kind.bytes += static_cast<int64_t>(part->data.size());

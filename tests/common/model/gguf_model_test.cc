@@ -1,6 +1,7 @@
 // Models out of GGUF files: the same as from their directories where the weights are the same, and
 // where they are small, the same however they run.
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <utility>
@@ -8,10 +9,16 @@
 
 #include "common/model/load_memory.h"
 #include "common/model/load_model.h"
+#include "common/model/quantize/quantized_parts.h"
+#include "common/model/quantize/quantized_reader.h"
+#include "common/model/quantize/safetensors_writer.h"
 #include "common/model/quantize/stored_weights.h"
 #include "common/model/tensor_specs.h"
+#include "common/model/weight_source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/float_convert.h"
+#include "nlohmann/json.hpp"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/gguf_maker.h"
@@ -131,9 +138,8 @@ class GgufKindsTest : public ::testing::Test {
                       .ok());
       Make(plain, "mixed", MixedType);
       Make(plain, "q8", [](const std::string&) { return "Q8_0"; });
-      Make(plain, "q4", [](const std::string& name) {
-        return name.starts_with("blk.") ? "Q4_0" : "";
-      });
+      Make(plain, "q4",
+           [](const std::string& name) { return name.starts_with("blk.") ? "Q4_0" : ""; });
     }
   }
   static void TearDownTestSuite() { delete folder_; }
@@ -146,11 +152,11 @@ class GgufKindsTest : public ::testing::Test {
   }
   static std::string MixedType(const std::string& name) {
     const std::vector<std::pair<std::string, std::string>> types = {
-        {"blk.0.attn_q.", "Q4_K"},    {"blk.0.attn_k.", "Q4_K"},      {"blk.0.attn_v.", "Q6_K"},
-        {"blk.0.attn_output", "Q5_K"}, {"blk.0.ffn_gate", "Q4_K"},     {"blk.0.ffn_up", "Q4_K"},
-        {"blk.0.ffn_down", "Q6_K"},   {"blk.1.attn_q.", "Q4_0"},      {"blk.1.attn_k.", "Q4_1"},
-        {"blk.1.attn_v.", "F16"},     {"blk.1.attn_output", "Q5_1"},  {"blk.1.ffn_gate", "Q4_0"},
-        {"blk.1.ffn_up", "Q4_1"},     {"blk.1.ffn_down", "Q5_0"},     {"output.", "Q6_K"},
+        {"blk.0.attn_q.", "Q4_K"},     {"blk.0.attn_k.", "Q4_K"},     {"blk.0.attn_v.", "Q6_K"},
+        {"blk.0.attn_output", "Q5_K"}, {"blk.0.ffn_gate", "Q4_K"},    {"blk.0.ffn_up", "Q4_K"},
+        {"blk.0.ffn_down", "Q6_K"},    {"blk.1.attn_q.", "Q4_0"},     {"blk.1.attn_k.", "Q4_1"},
+        {"blk.1.attn_v.", "F16"},      {"blk.1.attn_output", "Q5_1"}, {"blk.1.ffn_gate", "Q4_0"},
+        {"blk.1.ffn_up", "Q4_1"},      {"blk.1.ffn_down", "Q5_0"},    {"output.", "Q6_K"},
         {"token_embd.", "Q4_K"}};
     for (const auto& [prefix, type] : types) {
       if (name.starts_with(prefix)) return type;
@@ -189,6 +195,84 @@ TEST_F(GgufKindsTest, OneRankEqualsTwoAndTheOracle) {
       EXPECT_EQ(RunTogether(**two, 512), expected) << arch << " " << kind;
       auto oracle = MustLoad(Path(arch, kind), {"reference", "auto"}, "float32");
       EXPECT_EQ(RunTogether(*oracle, 512), expected) << arch << " " << kind;
+    }
+  }
+}
+
+// Writes the directory `plain` to `out` with the integers and scales that the file has for each
+// projection of a layer, as compressed-tensors stores them.
+void WriteCompressedTensors(const std::string& plain, const std::string& gguf, int bits,
+                            const std::string& out) {
+  const auto file = CheckpointFiles::Open(gguf).value();
+  const auto config = LoadModelConfig(gguf).value();
+  const auto original = CheckpointFiles::Open(plain).value();
+  std::filesystem::create_directory(out);
+  std::vector<TensorToWrite> planned;
+  std::string data;
+  const auto add = [&](const std::string& name, const char* dtype, std::vector<int64_t> shape,
+                       const std::string& bytes) {
+    planned.push_back({name, dtype, std::move(shape), static_cast<int64_t>(bytes.size())});
+    data += bytes;
+  };
+  QuantizedReader reader(config, *file);
+  for (const TensorSpec& spec : ExpectedTensors(config)) {
+    if (!IsQuantized(config, *file, spec.name)) {
+      const StoredTensor* same = original->Find(spec.name);
+      add(spec.name, same->dtype.c_str(), same->shape,
+          {reinterpret_cast<const char*>(same->data.data()), same->data.size()});
+      continue;
+    }
+    const int64_t cols = spec.shape[1];
+    const auto read =
+        reader.Read({.name = spec.name, .ranges = {{spec.name, 0, spec.shape[0]}}, .cols = cols});
+    ASSERT_EQ(read->bits, bits);
+    std::string codes(static_cast<size_t>(spec.shape[0] * cols * bits / 8), '\0');
+    for (int64_t i = 0; i < spec.shape[0] * cols; ++i) {
+      const int code = read->codes[i] + (bits == 8 ? 128 : 8);
+      codes[static_cast<size_t>(i * bits / 8)] |=
+          static_cast<char>(code << (bits == 4 && i % 2 == 1 ? 4 : 0));
+    }
+    std::string scales;
+    for (int64_t i = 0; i < spec.shape[0] * read->groups(); ++i) {
+      const uint16_t half = kernels::F16FromFloat(read->scales[i]);
+      scales.append(reinterpret_cast<const char*>(&half), 2);
+    }
+    add(spec.name + "_packed", "I32", {spec.shape[0], cols * bits / 32}, codes);
+    add(spec.name + "_scale", "F16", {spec.shape[0], read->groups()}, scales);
+  }
+  const auto writer = SafetensorsWriter::Create(out + "/model.safetensors", planned).value();
+  ASSERT_TRUE(writer->Write(std::as_bytes(std::span(data))).ok() && writer->Close().ok());
+  std::ifstream in(plain + "/config.json");
+  nlohmann::json json = nlohmann::json::parse(in);
+  json["quantization_config"] = {
+      {"quant_method", "compressed-tensors"},
+      {"format", "pack-quantized"},
+      {"config_groups",
+       {{"group_0",
+         {{"weights",
+           {{"num_bits", bits}, {"strategy", "group"}, {"group_size", 32}, {"type", "int"}}}}}}}};
+  std::ofstream(out + "/config.json") << json;
+}
+
+TEST_F(GgufKindsTest, BitsAreThoseOfTheSameIntegersInCompressedTensors) {
+  const std::string plain = *folder_ / "llama";
+  for (const auto& [kind, bits] : {std::pair("Q8_0", 8), std::pair("Q4_0", 4)}) {
+    Make(plain, kind,
+         [kind = kind](const std::string& name) { return name.starts_with("blk.") ? kind : ""; });
+    const std::string other = plain + "-compressed-" + kind;
+    WriteCompressedTensors(plain, Path("llama", kind), bits, other);
+    for (const char* dtype : {"float32", "bfloat16"}) {
+      auto from_file = MustLoad(Path("llama", kind), {"cpu", "auto"}, dtype);
+      auto from_dir = MustLoad(other, {"cpu", "auto"}, dtype);
+      EXPECT_EQ(from_file->weight_bytes, from_dir->weight_bytes);
+      TestSequence a = GgufSequence(5);
+      TestSequence b = GgufSequence(5);
+      RunnerDriver(*from_file).Generate({&a}, kGgufTokens, 512);
+      RunnerDriver(*from_dir).Generate({&b}, kGgufTokens, 512);
+      EXPECT_EQ(a.output, b.output) << kind;
+      for (int32_t i = 0; i < kGgufTokens; ++i) {
+        EXPECT_EQ(a.samples[i].logprob, b.samples[i].logprob) << kind << " " << dtype << " " << i;
+      }
     }
   }
 }
@@ -236,17 +320,16 @@ TEST_F(GgufKindsTest, WrongTensorsAreRefusedByTheirNames) {
   };
   EXPECT_THAT(defect({.finish = [](GgufWriter& w) { w.AddTensor("blk.0.other", 0, {1}, "abcd"); }}),
               AllOf(HasSubstr("blk.0.other"), HasSubstr("its metadata")));
-  EXPECT_THAT(defect({.finish = [](GgufWriter& w) {
-                w.AddTensor("model.norm.bias", 0, {1}, "abcd");
-              }}),
-              HasSubstr("no place"));
-  EXPECT_THAT(defect({.finish = [](GgufWriter& w) {
-                w.AddTensor("model.norm.weight", 0, {1}, "abcd");
-              }}),
-              HasSubstr("output_norm.weight"));
-  EXPECT_THAT(defect({.finish = [](GgufWriter& w) {
-                w.AddTensor("blk.0.attn_q.bias", 0, {512}, std::string(2048, '\0'));
-              }}),
+  EXPECT_THAT(
+      defect({.finish = [](GgufWriter& w) { w.AddTensor("model.norm.bias", 0, {1}, "abcd"); }}),
+      HasSubstr("no place"));
+  EXPECT_THAT(
+      defect({.finish = [](GgufWriter& w) { w.AddTensor("model.norm.weight", 0, {1}, "abcd"); }}),
+      HasSubstr("output_norm.weight"));
+  EXPECT_THAT(defect({.finish =
+                          [](GgufWriter& w) {
+                            w.AddTensor("blk.0.attn_q.bias", 0, {512}, std::string(2048, '\0'));
+                          }}),
               AllOf(HasSubstr("blk.0.attn_k.bias"), HasSubstr("missing")));
   const std::string text = folder_->Write("text.gguf", "this is a text and no model at all");
   EXPECT_THAT(std::string(TryLoad(text).status().message()), HasSubstr("text.gguf"));

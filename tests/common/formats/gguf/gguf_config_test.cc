@@ -150,8 +150,7 @@ TEST_F(GgufConfigTest, RotationsAreStretchedAsTheFileSays) {
 }
 
 TEST_F(GgufConfigTest, WhatWouldBeComputedOtherwiseIsRefused) {
-  EXPECT_THAT(Defect(Keys("gemma3")),
-              AllOf(HasSubstr("gemma3"), HasSubstr("llama, qwen2, qwen3")));
+  EXPECT_THAT(Defect(Keys("gemma3")), AllOf(HasSubstr("gemma3"), HasSubstr("llama, qwen2, qwen3")));
   EXPECT_THAT(Defect(Keys("llama").Without("block_count")), HasSubstr("llama.block_count"));
   EXPECT_THAT(Defect(Keys("llama").Without("attention.layer_norm_rms_epsilon")),
               HasSubstr("layer_norm_rms_epsilon"));
@@ -169,15 +168,13 @@ TEST_F(GgufConfigTest, WhatWouldBeComputedOtherwiseIsRefused) {
               HasSubstr("value_length"));
   EXPECT_THAT(Defect(Keys("qwen3").Set("attention.sliding_window", uint32_t{128})),
               HasSubstr("sliding_window"));
-  EXPECT_THAT(
-      Defect(Keys("llama").Set("attention.head_count_kv", std::vector<int32_t>{2, 4})),
-      HasSubstr("all layers"));
+  EXPECT_THAT(Defect(Keys("llama").Set("attention.head_count_kv", std::vector<int32_t>{2, 4})),
+              HasSubstr("all layers"));
   EXPECT_EQ(Defect(Keys("llama").Set("attention.head_count_kv", std::vector<int32_t>{2, 2})), "");
   for (const std::vector<float>& factors :
        std::vector<std::vector<float>>{{1, 1}, {1, 1, 1, 1, 1, 1, 1, 0}, {}}) {
     if (factors.empty()) continue;
-    EXPECT_THAT(Defect(Keys("llama"), With("rope_freqs.weight", factors)),
-                HasSubstr("rope_freqs"));
+    EXPECT_THAT(Defect(Keys("llama"), With("rope_freqs.weight", factors)), HasSubstr("rope_freqs"));
   }
 }
 

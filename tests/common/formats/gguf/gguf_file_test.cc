@@ -135,8 +135,7 @@ TEST_F(GgufFileTest, HostileMetadataIsRefused) {
               HasSubstr("truncated"));
   EXPECT_THAT(DefectOf([&](GgufWriter& w) { w.AddRaw("k", raw(9, raw(8, most))); }),
               HasSubstr("truncated"));
-  EXPECT_THAT(DefectOf([&](GgufWriter& w) { w.AddRaw("k", raw(13, "")); }),
-              HasSubstr("type 13"));
+  EXPECT_THAT(DefectOf([&](GgufWriter& w) { w.AddRaw("k", raw(13, "")); }), HasSubstr("type 13"));
   EXPECT_THAT(DefectOf([&](GgufWriter& w) { w.AddRaw("k", raw(9, raw(9, most))); }),
               HasSubstr("in an array"));
   EXPECT_THAT(DefectOf([](GgufWriter& w) { w.Add("a.number", uint32_t{8}); }),
@@ -161,7 +160,8 @@ TEST_F(GgufFileTest, HostileTensorsAreRefused) {
   EXPECT_THAT(DefectOf(add(kTypeF32, {1, 1, 1, 1, 1})), HasSubstr("5 dimensions"));
   EXPECT_THAT(DefectOf(add(kTypeF32, {0})), HasSubstr("dimension of 0"));
   EXPECT_THAT(DefectOf(add(kTypeF32, {kHuge})), HasSubstr("dimension"));
-  EXPECT_THAT(DefectOf(add(kTypeF32, {uint64_t{1} << 33, uint64_t{1} << 33})), HasSubstr("dimension"));
+  EXPECT_THAT(DefectOf(add(kTypeF32, {uint64_t{1} << 33, uint64_t{1} << 33})),
+              HasSubstr("dimension"));
   EXPECT_THAT(DefectOf(add(kTypeF32, {uint64_t{1} << 40})), HasSubstr("truncated"));
   EXPECT_THAT(DefectOf([](GgufWriter& w) { w.AddTensor("first", kTypeF32, {1}, "abcd"); }),
               HasSubstr("occurs twice"));

@@ -58,9 +58,8 @@ class GgufBlocksTest : public ::testing::TestWithParam<std::string> {
 TEST_P(GgufBlocksTest, ValuesAreThoseOfThePackage) {
   ASSERT_EQ(values_.size(), static_cast<size_t>(rows_ * cols_));
   std::vector<float> out(values_.size());
-  const absl::Status written =
-      WriteGgufValues(tensor_, 0, rows_, cols_, kernels::DType::kF32,
-                      reinterpret_cast<std::byte*>(out.data()));
+  const absl::Status written = WriteGgufValues(tensor_, 0, rows_, cols_, kernels::DType::kF32,
+                                               reinterpret_cast<std::byte*>(out.data()));
   ASSERT_TRUE(written.ok()) << written;
   EXPECT_EQ(out, values_);
 }
@@ -71,9 +70,8 @@ TEST_P(GgufBlocksTest, ScalesThatAreNoNumbersAreRefused) {
   blocks_[at] = '\0';
   blocks_[at + 1] = '\x7c';  // infinity
   std::vector<float> out(values_.size());
-  const absl::Status written =
-      WriteGgufValues(tensor_, 0, rows_, cols_, kernels::DType::kF32,
-                      reinterpret_cast<std::byte*>(out.data()));
+  const absl::Status written = WriteGgufValues(tensor_, 0, rows_, cols_, kernels::DType::kF32,
+                                               reinterpret_cast<std::byte*>(out.data()));
   EXPECT_THAT(std::string(written.message()), ::testing::HasSubstr("no finite number"));
 }
 
@@ -90,12 +88,12 @@ TEST_P(JoinedBlocksTest, HaveTheValuesOfEach) {
   constexpr int64_t kCols = 512;
   GgufWriter writer;
   writer.Add("general.architecture", "llama");
-  for (const auto& [key, value] : std::vector<std::pair<std::string, uint32_t>>{
-           {"block_count", 1},
-           {"context_length", 64},
-           {"embedding_length", 512},
-           {"feed_forward_length", 512},
-           {"attention.head_count", 2}}) {
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, uint32_t>>{{"block_count", 1},
+                                                     {"context_length", 64},
+                                                     {"embedding_length", 512},
+                                                     {"feed_forward_length", 512},
+                                                     {"attention.head_count", 2}}) {
     writer.Add("llama." + key, value);
   }
   writer.Add("llama.attention.layer_norm_rms_epsilon", 1e-5f);
@@ -137,14 +135,13 @@ TEST_P(JoinedBlocksTest, HaveTheValuesOfEach) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, JoinedBlocksTest,
-    ::testing::Values(std::vector<std::string>{"Q4_K", "Q4_K", "Q6_K"},
-                      std::vector<std::string>{"Q4_0", "Q4_1", "Q4_0"},
-                      std::vector<std::string>{"Q4_0", "Q4_0", "Q4_0"},
-                      std::vector<std::string>{"Q4_K", "Q4_1", "Q4_K"},
-                      std::vector<std::string>{"Q8_0", "Q5_K", "Q5_1"},
-                      std::vector<std::string>{"Q6_K", "Q5_0", "Q8_0"}));
+INSTANTIATE_TEST_SUITE_P(Kinds, JoinedBlocksTest,
+                         ::testing::Values(std::vector<std::string>{"Q4_K", "Q4_K", "Q6_K"},
+                                           std::vector<std::string>{"Q4_0", "Q4_1", "Q4_0"},
+                                           std::vector<std::string>{"Q4_0", "Q4_0", "Q4_0"},
+                                           std::vector<std::string>{"Q4_K", "Q4_1", "Q4_K"},
+                                           std::vector<std::string>{"Q8_0", "Q5_K", "Q5_1"},
+                                           std::vector<std::string>{"Q6_K", "Q5_0", "Q8_0"}));
 
 }  // namespace
 }  // namespace baton
