@@ -11,7 +11,7 @@ namespace baton::kernels {
 
 // A view of a projection [rows, cols] of small integers in host memory, which it does not own. The
 // columns of a row are divided into groups with a scale each; with g = column / group, an element
-// stands for (codes[row][column] - zero_points[row][g]) * scales[row][g].
+// stands for (codes[row][column] - zero_points[row][g]) * scales[row][g] - minimums[row][g].
 struct QuantizedTensor {
   int bits = 8;       // 4: codes lie in [-8, 7]; 8: in [-128, 127]
   int64_t rows = 0;   // [out]
@@ -19,16 +19,19 @@ struct QuantizedTensor {
   int64_t group = 0;  // columns that share a scale; the last group of a row may be shorter
   const int8_t* codes = nullptr;         // [rows, cols], one to a byte
   const float* scales = nullptr;         // [rows, groups]
-  const int16_t* zero_points = nullptr;  // [rows, groups]; null for zeros
-  DType scale_dtype = DType::kF32;       // a type that holds every scale exactly
+  const int16_t* zero_points = nullptr;  // [rows, groups]; null: all are zero_point
+  int16_t zero_point = 0;
+  const float* minimums = nullptr;  // [rows, groups]; null for zeros
+  DType scale_dtype = DType::kF32;  // a type that holds every scale exactly
   // The element of the input that a column is multiplied with; null: the one of its own number.
   const int32_t* input_of = nullptr;  // [cols]
 
   int64_t groups() const { return (cols + group - 1) / group; }
   float at(int64_t row, int64_t col) const {
     const int64_t index = row * groups() + col / group;
-    const int zero = zero_points != nullptr ? zero_points[index] : 0;
-    return static_cast<float>(codes[row * cols + col] - zero) * scales[index];
+    const int zero = zero_points != nullptr ? zero_points[index] : zero_point;
+    const float value = static_cast<float>(codes[row * cols + col] - zero) * scales[index];
+    return minimums != nullptr ? value - minimums[index] : value;
   }
 };
 

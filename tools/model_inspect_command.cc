@@ -10,6 +10,7 @@
 #include "common/config/flag_types.h"
 #include "common/config/units.h"
 #include "common/formats/generation_config.h"
+#include "common/formats/gguf/gguf_file.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/footprint.h"
@@ -83,6 +84,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& dir
 
 // Whether there are weights to serve; whether they are whole is seen when they are loaded.
 bool HasWeights(const std::string& directory) {
+  if (IsGgufPath(directory)) return true;
   const std::filesystem::path path = directory;
   return std::filesystem::exists(path / "model.safetensors") ||
          std::filesystem::exists(path / "model.safetensors.index.json");
@@ -212,10 +214,11 @@ int ModelInspectCommand(const Invocation& call) {
   if (const auto exit = call.Read(&set)) return *exit;
   const auto inspection = Inspect(flags);
   if (!inspection.ok()) {
-    return ReportFatal(set.program(), FatalOf(inspection.status(), ExitCode::kModel,
-                                              "cannot read the model in " + flags.directory,
-                                              "a Hugging Face directory with a config.json of " +
-                                                  SupportedArchitectures()));
+    return ReportFatal(set.program(),
+                       FatalOf(inspection.status(), ExitCode::kModel,
+                               "cannot read the model in " + flags.directory,
+                               "a Hugging Face directory with a config.json of " +
+                                   SupportedArchitectures() + ", or a GGUF file of one of them"));
   }
   Print(flags.as_json ? AsJson(*inspection) : AsText(flags, *inspection));
   return 0;

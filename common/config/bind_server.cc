@@ -137,7 +137,7 @@ void BindServer(FlagSet* set, ServerFlags* flags) {
 void BindModelDir(FlagSet* set, std::string* model_dir) {
   Flag flag = TextFlag("model-dir", model_dir);
   flag.value = "DIR";
-  flag.help = "a model directory in Hugging Face form";
+  flag.help = "a model directory in Hugging Face form, or a GGUF file";
   flag.positional = true;
   flag.required = true;
   set->Add(std::move(flag));
@@ -146,7 +146,7 @@ void BindModelDir(FlagSet* set, std::string* model_dir) {
 void BindRouting(FlagSet* set, RouterFlags* flags) {
   const std::string model = "Model";
   set->Add(Common(With(Valued(TextFlag("served-model-name", &flags->served_model_name), "NAME"),
-                       model, "the name requests use; default: last part of DIR")));
+                       model, "the name requests use; default: last part of DIR, without .gguf")));
   set->Add(With(OptionalUint64Flag("seed", &flags->seed), model,
                 "makes the seeds drawn for requests without one repeatable"));
   const std::string limits = "Request limits";

@@ -11,7 +11,8 @@ std::string NameOf(const std::string& given, const std::string& model_dir) {
   std::error_code error;
   std::filesystem::path path = std::filesystem::absolute(model_dir, error);
   path = path.lexically_normal();
-  return (path.has_filename() ? path : path.parent_path()).filename().string();
+  if (!path.has_filename()) path = path.parent_path();
+  return (path.extension() == ".gguf" ? path.stem() : path.filename()).string();
 }
 
 }  // namespace

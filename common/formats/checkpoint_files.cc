@@ -7,6 +7,9 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_config.h"
+#include "common/formats/gguf/gguf_file.h"
+#include "common/formats/gguf/gguf_names.h"
 #include "common/formats/safetensors.h"
 #include "nlohmann/json.hpp"
 
@@ -85,9 +88,17 @@ std::span<std::byte> WholePages(const StoredTensor& tensor) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<CheckpointFiles>> CheckpointFiles::Open(
-    const std::string& model_dir) {
+CheckpointFiles::CheckpointFiles() = default;
+CheckpointFiles::~CheckpointFiles() = default;
+
+absl::StatusOr<std::unique_ptr<CheckpointFiles>> CheckpointFiles::Open(const std::string& model) {
   std::unique_ptr<CheckpointFiles> checkpoint(new CheckpointFiles());
+  if (IsGgufPath(model)) {
+    BATON_RETURN_IF_ERROR(checkpoint->OpenGguf(model));
+    checkpoint->Index();
+    return checkpoint;
+  }
+  const std::string& model_dir = model;
   const std::string single = model_dir + "/" + kSingleFile;
   const std::string index = model_dir + "/" + kIndexFile;
   if (access(single.c_str(), F_OK) == 0) {
@@ -97,7 +108,8 @@ absl::StatusOr<std::unique_ptr<CheckpointFiles>> CheckpointFiles::Open(
     BATON_RETURN_IF_ERROR(checkpoint->OpenShards(model_dir, index));
   } else {
     return absl::NotFoundError(model_dir + " has neither " + kSingleFile + " nor " + kIndexFile +
-                               "; convert other formats to safetensors first");
+                               "; name a .gguf file itself, and convert other formats to "
+                               "safetensors first");
   }
   checkpoint->Index();
   return checkpoint;
@@ -122,7 +134,34 @@ absl::Status CheckpointFiles::OpenShards(const std::string& model_dir, const std
   return CheckShards(index, weight_map, shards);
 }
 
+absl::Status CheckpointFiles::OpenGguf(const std::string& path) {
+  BATON_ASSIGN_OR_RETURN(gguf_, GgufFile::Open(path));
+  BATON_ASSIGN_OR_RETURN(const GgufHeads heads, ReadGgufHeads(*gguf_));
+  for (const GgufTensor& tensor : gguf_->tensors()) {
+    // The frequencies of the rotation are a part of the model's configuration.
+    if (tensor.name == kGgufRopeFactors) continue;
+    StoredTensor stored = {.name = NameOfGgufTensor(tensor.name),
+                           .dtype = std::string(tensor.type->name),
+                           .shape = tensor.shape,
+                           .data = tensor.data};
+    if (GgufNameOfTensor(stored.name) != tensor.name) {
+      return gguf_->Refuse("tensor " + stored.name + " has a name of safetensors; expected " +
+                           GgufNameOfTensor(stored.name) + ": convert the model again");
+    }
+    const int32_t count = heads.alternate ? heads.CountIn(tensor.name) : 0;
+    if (count > 0 && !tensor.shape.empty() && tensor.shape[0] % (2 * int64_t{count}) == 0) {
+      stored.head_rows = tensor.shape[0] / count;
+    }
+    gguf_tensors_.push_back(std::move(stored));
+  }
+  return absl::OkStatus();
+}
+
 void CheckpointFiles::Index() {
+  for (const StoredTensor& tensor : gguf_tensors_) {
+    tensors_.push_back(&tensor);
+    data_bytes_ += static_cast<int64_t>(tensor.data.size());
+  }
   for (const auto& file : files_) {
     for (const StoredTensor& tensor : file->tensors()) {
       tensors_.push_back(&tensor);
@@ -131,6 +170,24 @@ void CheckpointFiles::Index() {
   }
   std::sort(tensors_.begin(), tensors_.end(),
             [](const StoredTensor* a, const StoredTensor* b) { return a->name < b->name; });
+}
+
+std::vector<std::string> CheckpointFiles::paths() const {
+  std::vector<std::string> paths;
+  for (const auto& file : files_) paths.push_back(file->path());
+  if (gguf_ != nullptr) paths.push_back(gguf_->path());
+  return paths;
+}
+
+std::vector<std::string_view> CheckpointFiles::headers() const {
+  std::vector<std::string_view> headers;
+  for (const auto& file : files_) headers.push_back(file->header());
+  if (gguf_ != nullptr) headers.push_back(gguf_->header());
+  return headers;
+}
+
+std::string CheckpointFiles::NameInFile(const std::string& name) const {
+  return gguf_ != nullptr ? GgufNameOfTensor(name) : name;
 }
 
 const StoredTensor* CheckpointFiles::Find(std::string_view name) const {

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_config.h"
+#include "common/formats/gguf/gguf_file.h"
 #include "common/formats/json_reader.h"
 
 namespace baton {
@@ -20,9 +22,10 @@ std::optional<float> Optional(JsonReader& reader, std::string_view key, double m
 
 }  // namespace
 
-absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model_dir) {
+absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model) {
+  if (IsGgufPath(model)) return LoadGgufGenerationConfig(model);
   GenerationConfig config;
-  const std::string path = model_dir + "/generation_config.json";
+  const std::string path = model + "/generation_config.json";
   if (!std::filesystem::exists(path)) return config;
   BATON_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonObject(path));
   JsonReader reader(json, path);
@@ -42,23 +45,29 @@ absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model_d
   return config;
 }
 
+absl::Status AddToEosSet(const ModelConfig& config, TokenId id, const std::string& source,
+                         const std::function<std::string(TokenId)>& token_text,
+                         std::vector<EosSetEntry>& set) {
+  if (id < 0 || id >= config.vocab) {
+    return absl::InvalidArgumentError(absl::StrCat("EOS id ", id, " from ", source,
+                                                   " is outside the model's vocabulary of ",
+                                                   config.vocab, "; correct that file"));
+  }
+  auto entry = std::find_if(set.begin(), set.end(), [id](const auto& e) { return e.id == id; });
+  if (entry == set.end()) {
+    entry = set.insert(set.end(), EosSetEntry{id, token_text ? token_text(id) : "", {}});
+  }
+  if (entry->sources.empty() || entry->sources.back() != source) entry->sources.push_back(source);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::vector<EosSetEntry>> BuildEosSet(
     const ModelConfig& config, const GenerationConfig& generation,
     const std::optional<TokenizerEos>& tokenizer_eos,
     const std::function<std::string(TokenId)>& token_text) {
   std::vector<EosSetEntry> set;
-  const auto add = [&](TokenId id, const std::string& source) -> absl::Status {
-    if (id < 0 || id >= config.vocab) {
-      return absl::InvalidArgumentError(absl::StrCat("EOS id ", id, " from ", source,
-                                                     " is outside the model's vocabulary of ",
-                                                     config.vocab, "; correct that file"));
-    }
-    auto entry = std::find_if(set.begin(), set.end(), [id](const auto& e) { return e.id == id; });
-    if (entry == set.end()) {
-      entry = set.insert(set.end(), EosSetEntry{id, token_text ? token_text(id) : "", {}});
-    }
-    if (entry->sources.empty() || entry->sources.back() != source) entry->sources.push_back(source);
-    return absl::OkStatus();
+  const auto add = [&](TokenId id, const std::string& source) {
+    return AddToEosSet(config, id, source, token_text, set);
   };
   if (tokenizer_eos.has_value()) {
     BATON_RETURN_IF_ERROR(add(tokenizer_eos->id, "tokenizer"));

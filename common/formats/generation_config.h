@@ -24,9 +24,10 @@ struct GenerationConfig {
   std::vector<TokenId> eos_ids;
 };
 
-// Empty when `model_dir` has no generation_config.json. INVALID_ARGUMENT for values that a request
-// could not have either.
-absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model_dir);
+// What generation_config.json of the directory `model` says, or the metadata of the GGUF file
+// `model`; empty where neither says anything. INVALID_ARGUMENT for values that a request could not
+// have either.
+absl::StatusOr<GenerationConfig> LoadGenerationConfig(const std::string& model);
 
 // One id of the EOS set, and the places that name it: "tokenizer", "config.json",
 // "generation_config.json".
@@ -41,6 +42,12 @@ struct TokenizerEos {
   TokenId id = 0;
   std::string text;
 };
+
+// Adds an id to the set, or `source` to those of an id that it has. `token_text` spells an id (may
+// be null: no tokenizer). INVALID_ARGUMENT for an id outside the model's vocabulary.
+absl::Status AddToEosSet(const ModelConfig& config, TokenId id, const std::string& source,
+                         const std::function<std::string(TokenId)>& token_text,
+                         std::vector<EosSetEntry>& set);
 
 // Builds the EOS set, which is the union of the three places, the tokenizer's id first. Each of
 // them alone is incomplete for some published model. `token_text` spells an id (may be null: no

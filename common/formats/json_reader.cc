@@ -28,8 +28,9 @@ absl::StatusOr<nlohmann::json> ReadJsonObject(const std::string& path) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
   if (error) {
-    return absl::NotFoundError(
-        absl::StrCat(path, ": ", error.message(), "; give a model directory in Hugging Face form"));
+    return absl::NotFoundError(absl::StrCat(path, ": ", error.message(),
+                                            "; give a model directory in Hugging Face form, "
+                                            "or a GGUF file"));
   }
   if (size > kMaxFileBytes) {
     return absl::InvalidArgumentError(

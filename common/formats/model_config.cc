@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_config.h"
+#include "common/formats/gguf/gguf_file.h"
 #include "common/formats/json_reader.h"
 #include "common/formats/rope_config.h"
 
@@ -169,8 +171,9 @@ absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json_text, const s
   return FromJson(json, where);
 }
 
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir) {
-  const std::string path = model_dir + "/config.json";
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model) {
+  if (IsGgufPath(model)) return LoadGgufModelConfig(model);
+  const std::string path = model + "/config.json";
   BATON_ASSIGN_OR_RETURN(const nlohmann::json json, ReadJsonObject(path));
   return FromJson(json, path);
 }

@@ -26,6 +26,7 @@ struct RopeConfig {
   double beta_fast = 32;           // yarn
   double beta_slow = 1;            // yarn
   double attention_factor = 1;     // yarn: multiplies cos and sin
+  std::vector<float> divisors;     // [head_dim / 2] of the frequencies; none: all are 1
 };
 
 // Shape and arithmetic of a decoder-only transformer, as its config.json states it. Every value is
@@ -68,7 +69,8 @@ std::string SupportedArchitectures();
 // anything that this code would compute differently from transformers.
 absl::StatusOr<ModelConfig> ParseModelConfig(std::string_view json_text, const std::string& where);
 
-// Reads `model_dir`/config.json. NOT_FOUND when there is none.
-absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model_dir);
+// Reads config.json of the directory `model`, or the metadata of the GGUF file `model`. NOT_FOUND
+// when there is none.
+absl::StatusOr<ModelConfig> LoadModelConfig(const std::string& model);
 
 }  // namespace baton

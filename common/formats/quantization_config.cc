@@ -129,10 +129,12 @@ absl::StatusOr<QuantizationConfig> ReadCompressedTensors(JsonReader& reader) {
 }  // namespace
 
 std::string QuantizationConfig::name() const {
+  if (format == Format::kGguf) return kinds;
   return absl::StrCat("w", bits, group > 0 ? absl::StrCat("g", group) : "");
 }
 
 std::string MethodName(Format format) {
+  if (format == Format::kGguf) return "GGUF";
   if (format == Format::kGptq) return "gptq";
   return format == Format::kAwq ? "awq" : "compressed-tensors";
 }

@@ -18,6 +18,7 @@ struct QuantizationConfig {
     kIntQuantized,   // compressed-tensors: a byte for each
     kGptq,           // packed along a column
     kAwq,            // packed along a row of the transposed weight, in an order of their own
+    kGguf,           // blocks of a GGUF file, which may be of several kinds
   };
   Format format = Format::kPackQuantized;
   int32_t bits = 8;        // 4 or 8
@@ -25,11 +26,15 @@ struct QuantizationConfig {
   bool symmetric = true;   // there are no zero points
   int32_t zero_added = 0;  // what is added to a stored zero point
 
-  // As in "w4g128", and "w8" where a row has one scale.
+  // Of kGguf alone, which has them in place of bits, group and symmetric:
+  std::string kinds;            // of all its matrices, as in "Q4_K+Q6_K"
+  double bytes_per_weight = 0;  // that an element of a layer's projections takes in memory
+
+  // As in "w4g128", and "w8" where a row has one scale; the kinds of a GGUF file.
   std::string name() const;
 };
 
-// As quant_method spells it: "compressed-tensors", "gptq" or "awq".
+// As quant_method spells it: "compressed-tensors", "gptq" or "awq"; or "GGUF".
 std::string MethodName(QuantizationConfig::Format format);
 
 // Reads "quantization_config" of `json`, which is a config.json that `where` names in messages.

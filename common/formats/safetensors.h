@@ -12,16 +12,30 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/formats/mapped_file.h"
 
 namespace baton {
+
+class GgufFile;
 
 // One tensor of a checkpoint, row-major and little-endian. `data` points into the mapping of its
 // file and may start at any address, so read elements with memcpy.
 struct StoredTensor {
   std::string name;
-  std::string dtype;           // as the file spells it: "F32", "F16", "BF16", "I64", …
+  std::string dtype;           // as the file spells it: "F32", "F16", "BF16", "I64", "Q8_0", …
   std::vector<int64_t> shape;  // outermost first; empty for a scalar
   std::span<const std::byte> data;
+  // How many rows a head has, where the rows of its two halves alternate, as in GGUF's queries and
+  // keys of Llama. 0: rows are in order.
+  int64_t head_rows = 0;
+
+  // Where row `row` of the weight lies.
+  int64_t StoredRow(int64_t row) const {
+    if (head_rows == 0) return row;
+    const int64_t inside = row % head_rows;
+    const int64_t half = head_rows / 2;
+    return row - inside + inside % half * 2 + inside / half;
+  }
 };
 
 // One mapped .safetensors file. The header is validated before anything is believed: lengths,
@@ -31,46 +45,52 @@ class SafetensorsFile final {
  public:
   // NOT_FOUND when absent; INVALID_ARGUMENT, naming file and defect, when it is not valid.
   static absl::StatusOr<std::unique_ptr<SafetensorsFile>> Open(const std::string& path);
-  ~SafetensorsFile();
-  SafetensorsFile(const SafetensorsFile&) = delete;
-  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   // The tensors in the order of their data.
   std::span<const StoredTensor> tensors() const { return tensors_; }
   // Null when there is no such tensor.
   const StoredTensor* Find(std::string_view name) const;
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_->path(); }
   // The JSON header as it stands in the file; part of the model fingerprint.
   std::string_view header() const;
 
  private:
-  SafetensorsFile(std::string path, std::span<const std::byte> mapping)
-      : path_(std::move(path)), mapping_(mapping) {}
+  explicit SafetensorsFile(std::unique_ptr<MappedFile> file) : file_(std::move(file)) {}
   absl::Status ReadHeader();
+  std::span<const std::byte> bytes() const { return file_->bytes(); }
 
-  const std::string path_;
-  const std::span<const std::byte> mapping_;
+  const std::unique_ptr<MappedFile> file_;
   size_t header_bytes_ = 0;
   std::vector<StoredTensor> tensors_;
   absl::flat_hash_map<std::string, size_t> index_;  // name -> position in tensors_
 };
 
-// All weights of a model directory: model.safetensors, or the shards that
-// model.safetensors.index.json names. Immutable and thread-safe.
+// All weights of a model: model.safetensors of its directory, the shards that
+// model.safetensors.index.json names, or a GGUF file. Immutable and thread-safe.
 class CheckpointFiles final {
  public:
-  // NOT_FOUND when there is neither file. Refuses an index that names a missing shard, a path
-  // outside the directory, a tensor that its shard lacks, or that leaves a shard's tensor out.
-  static absl::StatusOr<std::unique_ptr<CheckpointFiles>> Open(const std::string& model_dir);
+  // `model` is a directory or a GGUF file. NOT_FOUND when there is no such file. Refuses an index
+  // that names a missing shard, a path outside the directory, a tensor that its shard lacks, or
+  // that leaves a shard's tensor out; and what GgufFile refuses.
+  static absl::StatusOr<std::unique_ptr<CheckpointFiles>> Open(const std::string& model);
+  ~CheckpointFiles();
 
-  // Null when there is no such tensor.
+  // Null when there is no such tensor. Tensors of a GGUF file have the names of their safetensors.
   const StoredTensor* Find(std::string_view name) const;
   // Sorted by name.
   const std::vector<const StoredTensor*>& tensors() const { return tensors_; }
-  // Sorted by path.
+  // The safetensors files, sorted by path; none of a GGUF file.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
+  // The paths of all files, and their headers.
+  std::vector<std::string> paths() const;
+  std::vector<std::string_view> headers() const;
   // The sum of the tensors' bytes.
   int64_t data_bytes() const { return data_bytes_; }
+
+  // What a person knows `name` by: the name that it has, or would have, in these files.
+  std::string NameInFile(const std::string& name) const;
+  // What tells the shape of the model, for messages: "config.json", or "its metadata".
+  const char* described_by() const { return gguf_ != nullptr ? "its metadata" : "config.json"; }
 
   // Starts reading the tensor's pages ahead.
   static void Prefetch(const StoredTensor& tensor);
@@ -79,11 +99,14 @@ class CheckpointFiles final {
   static void DropPages(const StoredTensor& tensor);
 
  private:
-  CheckpointFiles() = default;
+  CheckpointFiles();
   absl::Status OpenShards(const std::string& model_dir, const std::string& index);
+  absl::Status OpenGguf(const std::string& path);
   void Index();
 
   std::vector<std::unique_ptr<SafetensorsFile>> files_;
+  std::unique_ptr<GgufFile> gguf_;
+  std::vector<StoredTensor> gguf_tensors_;
   std::vector<const StoredTensor*> tensors_;
   int64_t data_bytes_ = 0;
 };

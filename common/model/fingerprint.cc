@@ -54,7 +54,7 @@ absl::StatusOr<std::string> ModelFingerprint(const std::string& model_dir,
   for (const char* name : kFiles) {
     BATON_RETURN_IF_ERROR(AddFile(model_dir + "/" + name, hash));
   }
-  for (const auto& file : files.files()) hash.Add(file->header());
+  for (const std::string_view header : files.headers()) hash.Add(header);
   for (const StoredTensor* tensor : files.tensors()) AddSamples(*tensor, hash);
   return hash.Hex();
 }

@@ -48,6 +48,9 @@ double PrefillFlops(const ModelConfig& c, int64_t tokens) {
 }  // namespace
 
 double BytesPerWeight(const QuantizationConfig& quantization) {
+  if (quantization.format == QuantizationConfig::Format::kGguf) {
+    return quantization.bytes_per_weight;
+  }
   const double of_group = quantization.symmetric ? 2 : 4;
   // A row with one scale is packed in groups that repeat it.
   const int64_t group = std::min(quantization.group > 0 ? quantization.group : kernels::kMostGroup,

@@ -47,13 +47,13 @@ absl::StatusOr<LoadCacheKey> LoadCacheKey::Of(const CheckpointFiles& files,
                                               const std::string& fingerprint, kernels::DType dtype,
                                               int32_t rank, int32_t ranks) {
   Fnv128 hash;
-  for (const auto& file : files.files()) {
+  for (const std::string& path : files.paths()) {
     struct stat info = {};
-    if (stat(file->path().c_str(), &info) != 0) {
-      return absl::NotFoundError(absl::StrCat(file->path(), ": ", std::strerror(errno)));
+    if (stat(path.c_str(), &info) != 0) {
+      return absl::NotFoundError(absl::StrCat(path, ": ", std::strerror(errno)));
     }
     const int64_t numbers[] = {info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-    hash.Add(std::filesystem::path(file->path()).filename().string());
+    hash.Add(std::filesystem::path(path).filename().string());
     hash.Add(std::as_bytes(std::span(numbers)));
   }
   return LoadCacheKey{.fingerprint = fingerprint,

@@ -49,6 +49,7 @@ std::vector<float> RopeFrequencies(const RopeConfig& rope, int32_t head_dim) {
   }
   switch (rope.scaling) {
     case RopeConfig::Scaling::kNone:
+      for (size_t i = 0; i < rope.divisors.size(); ++i) frequencies[i] /= rope.divisors[i];
       break;
     case RopeConfig::Scaling::kLinear:
       for (float& frequency : frequencies) frequency /= static_cast<float>(rope.factor);

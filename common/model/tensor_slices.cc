@@ -90,6 +90,11 @@ void CopyToFloats(const std::byte* from, DType dtype, std::span<float> out) {
   }
 }
 
+void CopyFromFloats(std::span<const float> values, DType dtype, std::byte* out) {
+  CopyRow(reinterpret_cast<const std::byte*>(values.data()), DType::kF32,
+          static_cast<int64_t>(values.size()), dtype, out);
+}
+
 void CopySlices(std::span<const TensorSlice> slices, DType dtype, std::byte* out) {
   const std::vector<SlicePiece> pieces = Divide(slices, dtype, out);
   ForEachPiece(pieces.size(), [&](size_t i) { Copy(pieces[i], dtype); });

@@ -20,6 +20,9 @@ struct TensorSlice {
 // out = elements as they are stored from `from` on.
 void CopyToFloats(const std::byte* from, kernels::DType dtype, std::span<float> out);
 
+// Writes values to `out`, dense and rounded to `dtype`.
+void CopyFromFloats(std::span<const float> values, kernels::DType dtype, std::byte* out);
+
 // Writes the slices to `out`, one below the other, dense and converted to `dtype`, rounded to
 // nearest even. Several threads copy large ones, because the pages of a mapped file are what takes
 // the time.

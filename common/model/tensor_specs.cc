@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_types.h"
 #include "common/model/quantize/quantized_parts.h"
 
 namespace baton {
@@ -58,6 +59,13 @@ bool IsHarmlessExtra(const ModelConfig& config, const StoredTensor& tensor) {
          (config.tied_embeddings && tensor.name == "lm_head.weight");
 }
 
+// Whether the weight is stored as blocks of GGUF that can be read: any matrix may be.
+bool IsGgufMatrix(const ModelConfig& config, const TensorSpec& spec, const StoredTensor& tensor) {
+  return config.quantization.has_value() &&
+         config.quantization->format == QuantizationConfig::Format::kGguf &&
+         spec.shape.size() == 2 && FindGgufType(tensor.dtype) != nullptr;
+}
+
 }  // namespace
 
 int64_t TensorSpec::elements() const {
@@ -99,34 +107,38 @@ absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor) {
 absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files) {
   absl::flat_hash_set<std::string> expected;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
-    if (IsQuantized(config, files, spec.name)) {
+    const StoredTensor* tensor = files.Find(spec.name);
+    const bool gguf = tensor != nullptr && IsGgufMatrix(config, spec, *tensor);
+    if (!gguf && IsQuantized(config, files, spec.name)) {
       BATON_RETURN_IF_ERROR(CheckQuantizedParts(*config.quantization, files, spec));
       for (const StoredTensor* part : StoredPartsOf(config, files, spec.name)) {
         expected.insert(part->name);
       }
       continue;
     }
-    const StoredTensor* tensor = files.Find(spec.name);
     const std::string shape = absl::StrJoin(spec.shape, ", ");
     if (tensor == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "tensor ", spec.name, " [", shape, "] is missing from the checkpoint, which holds ",
-          files.tensors().size(), " tensors; complete the download, or take config.json and ",
-          "weights of one model"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("tensor ", files.NameInFile(spec.name), " [", shape,
+                       "] is missing from the checkpoint, which holds ", files.tensors().size(),
+                       " tensors; complete the download, or take ", files.described_by(),
+                       " and weights of one model"));
     }
-    BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
+    if (!gguf) BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
     if (tensor->shape != spec.shape) {
       return absl::InvalidArgumentError(
-          absl::StrCat("tensor ", spec.name, " has shape [", absl::StrJoin(tensor->shape, ", "),
-                       "], config.json implies [", shape, "]; take both of one model"));
+          absl::StrCat("tensor ", files.NameInFile(spec.name), " has shape [",
+                       absl::StrJoin(tensor->shape, ", "), "], ", files.described_by(),
+                       " implies [", shape, "]; take both of one model"));
     }
     expected.insert(spec.name);
   }
   for (const StoredTensor* tensor : files.tensors()) {
     if (expected.contains(tensor->name) || IsHarmlessExtra(config, *tensor)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", tensor->name, " has no place in a ", config.architecture, " of ",
-                     config.layers, " layers as config.json describes it; take both of one model"));
+        absl::StrCat("tensor ", files.NameInFile(tensor->name), " has no place in a ",
+                     config.architecture, " of ", config.layers, " layers as ",
+                     files.described_by(), " describes it; take both of one model"));
   }
   return absl::OkStatus();
 }

@@ -1,10 +1,13 @@
 #include "common/model/weight_source.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_types.h"
+#include "common/model/quantize/gguf_blocks.h"
 #include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_slices.h"
 #include "common/model/tensor_specs.h"
@@ -20,6 +23,11 @@ namespace {
 // How many bytes are on their way from the disk while a tensor is packed: enough to keep a fast
 // disk busy, few enough that the pages are still in memory when their turn comes.
 constexpr int64_t kReadAheadBytes = int64_t{256} << 20;
+
+bool IsGguf(const ModelConfig& config) {
+  return config.quantization.has_value() &&
+         config.quantization->format == QuantizationConfig::Format::kGguf;
+}
 
 bool IsAligned(const void* data, DType dtype) {
   return reinterpret_cast<uintptr_t>(data) % SizeOf(dtype) == 0;
@@ -66,26 +74,65 @@ HostTensor CheckpointSource::Dense(const WeightItem& item, DType stored, DType d
   HostTensor dense = {.dtype = dtype, .rows = item.rows(), .cols = item.width()};
   const int64_t stored_bytes = static_cast<int64_t>(SizeOf(stored));
   std::vector<TensorSlice> slices;
+  const auto add = [&](const StoredTensor& tensor, int64_t row, int64_t rows, int64_t step) {
+    slices.push_back(
+        {.data = tensor.data.data() + (row * item.cols + item.col_begin) * stored_bytes,
+         .dtype = stored,
+         .rows = rows,
+         .cols = item.width(),
+         .stride = step * item.cols});
+  };
   for (const RowRange& range : item.ranges) {
-    slices.push_back({.data = Find(range.name).data.data() +
-                              (range.begin * item.cols + item.col_begin) * stored_bytes,
-                      .dtype = stored,
-                      .rows = range.end - range.begin,
-                      .cols = item.width(),
-                      .stride = item.cols});
+    const StoredTensor& tensor = Find(range.name);
+    if (tensor.head_rows == 0) {
+      add(tensor, range.begin, range.end - range.begin, 1);
+      continue;
+    }
+    BATON_CHECK(range.begin % tensor.head_rows == 0 && range.end % tensor.head_rows == 0)
+        << range.name;
+    for (int64_t head = range.begin; head < range.end; head += tensor.head_rows) {
+      for (const int64_t half : {0, 1}) add(tensor, head + half, tensor.head_rows / 2, 2);
+    }
   }
-  const bool in_place = slices.size() == 1 && item.width() == item.cols && stored == dtype;
+  const bool in_place = slices.size() == 1 && slices[0].stride == item.width() && stored == dtype;
   if (in_place && IsAligned(slices[0].data, dtype)) {
     dense.data = slices[0].data;
     return dense;
   }
   const size_t bytes = static_cast<size_t>(dense.rows * dense.cols) * SizeOf(dtype);
+  std::byte* const staged = Stage(bytes);
+  CopySlices(slices, dtype, staged);
+  dense.data = staged;
+  return dense;
+}
+
+std::byte* CheckpointSource::Stage(size_t bytes) {
   if (staging_bytes_ < bytes) {
     staging_bytes_ = bytes;
     staging_ = std::make_unique_for_overwrite<std::byte[]>(staging_bytes_);
   }
-  CopySlices(slices, dtype, staging_.get());
-  dense.data = staging_.get();
+  return staging_.get();
+}
+
+bool CheckpointSource::NeedsValues(const WeightItem& item) const {
+  if (!IsGguf(config_)) return false;
+  const std::string& first = Find(item.ranges.front().name).dtype;
+  return std::ranges::any_of(item.ranges, [&](const RowRange& range) {
+    const std::string& dtype = Find(range.name).dtype;
+    return dtype != first || FindGgufType(dtype)->integers();
+  });
+}
+
+absl::StatusOr<HostTensor> CheckpointSource::Values(const WeightItem& item) {
+  HostTensor dense = {.dtype = dtype_, .rows = item.rows(), .cols = item.cols};
+  const size_t row_bytes = static_cast<size_t>(item.cols) * SizeOf(dtype_);
+  std::byte* out = Stage(static_cast<size_t>(dense.rows) * row_bytes);
+  dense.data = out;
+  for (const RowRange& range : item.ranges) {
+    BATON_RETURN_IF_ERROR(
+        WriteGgufValues(Find(range.name), range.begin, range.end, item.cols, dtype_, out));
+    out += static_cast<size_t>(range.end - range.begin) * row_bytes;
+  }
   return dense;
 }
 
@@ -93,6 +140,7 @@ absl::StatusOr<bool> CheckpointSource::Quantized(const WeightItem& item) const {
   const bool first = IsQuantized(config_, files_, item.ranges.front().name);
   for (const RowRange& range : item.ranges) {
     if (IsQuantized(config_, files_, range.name) == first) continue;
+    if (IsGguf(config_)) return false;
     return absl::InvalidArgumentError(
         absl::StrCat("tensors ", item.ranges.front().name, " and ", range.name,
                      " are used as one, and only one of them is quantized; expected both or none"));
@@ -106,6 +154,11 @@ absl::StatusOr<WeightData> CheckpointSource::Matrix(const WeightItem& item) {
     BATON_CHECK(writer_ == nullptr) << "a load cache holds no integers";
     BATON_ASSIGN_OR_RETURN(kernels::QuantizedTensor tensor, quantized_.Read(item));
     return WeightData{.quantized = tensor,
+                      .shard = {.in_begin = item.col_begin, .in_end = item.col_end}};
+  }
+  if (NeedsValues(item)) {
+    BATON_ASSIGN_OR_RETURN(const HostTensor values, Values(item));
+    return WeightData{.tensor = values,
                       .shard = {.in_begin = item.col_begin, .in_end = item.col_end}};
   }
   BATON_ASSIGN_OR_RETURN(const DType stored, DTypeOf(item));

@@ -81,8 +81,16 @@ class CheckpointSource final : public WeightSource {
  private:
   const StoredTensor& Find(const std::string& name) const;
   absl::StatusOr<kernels::DType> DTypeOf(const WeightItem& item) const;
-  // Whether the item is quantized. INVALID_ARGUMENT where only some of its ranges are.
+  // Whether the item is quantized. Where only some of its ranges are: false for a GGUF file, else
+  // INVALID_ARGUMENT.
   absl::StatusOr<bool> Quantized(const WeightItem& item) const;
+  // Whether a range of the item is made of blocks of GGUF, or its ranges are of several types
+  // there, so that only their values can be joined.
+  bool NeedsValues(const WeightItem& item) const;
+  // Returns the values of the item in the compute dtype.
+  absl::StatusOr<kernels::HostTensor> Values(const WeightItem& item);
+  // Makes the staging memory hold so many bytes.
+  std::byte* Stage(size_t bytes);
   // Returns the item dense and in `dtype`, in the checkpoint's own memory where that is possible.
   kernels::HostTensor Dense(const WeightItem& item, kernels::DType stored, kernels::DType dtype);
   void WriteToCache(const std::string& name, const kernels::HostTensor& tensor);

@@ -49,6 +49,9 @@ typedef struct {
 } BatonToken;
 
 BatonStatus baton_tokenizer_load(BatonSlice path, BatonTokenizer** out, BatonBuffer* error);
+// The tokenizer of the text of a tokenizer.json, which messages name as `origin`.
+BatonStatus baton_tokenizer_from_json(BatonSlice json, BatonSlice origin, BatonTokenizer** out,
+                                      BatonBuffer* error);
 void baton_tokenizer_free(BatonTokenizer* tokenizer);
 // Encodes `text`, which must be UTF-8.
 BatonStatus baton_tokenizer_encode(const BatonTokenizer* tokenizer, BatonSlice text,

@@ -2,16 +2,33 @@
 
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_file.h"
+#include "common/formats/gguf/gguf_tokenizer.h"
 
 namespace baton {
 
-absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& model_dir) {
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::Load(const std::string& model) {
+  if (IsGgufPath(model)) return LoadGguf(model);
   BatonChat* chat = nullptr;
   BatonBuffer error;
-  const BatonStatus status = baton_chat_load(rust::SliceOf(model_dir), &chat, &error);
+  const BatonStatus status = baton_chat_load(rust::SliceOf(model), &chat, &error);
   if (status != BATON_OK) return rust::TakeError(status, error);
   return std::unique_ptr<ChatTemplate>(new ChatTemplate(Handle(chat)));
+}
+
+absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::LoadGguf(const std::string& path) {
+  BATON_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
+  BATON_ASSIGN_OR_RETURN(const GgufText text, ReadGgufText(*file));
+  if (text.chat_template.empty()) {
+    return absl::NotFoundError(
+        absl::StrCat(path, " has no chat template (tokenizer.chat_template)"));
+  }
+  auto chat = FromSource(text.chat_template, text.bos, text.eos);
+  if (chat.ok()) return chat;
+  return absl::Status(chat.status().code(),
+                      absl::StrCat("chat template of ", path, ": ", chat.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<ChatTemplate>> ChatTemplate::FromSource(std::string_view source,

@@ -34,8 +34,9 @@ class ChatTemplate final {
  public:
   // Looks, as transformers does, for chat_template.jinja, chat_template.json and `chat_template` of
   // tokenizer_config.json (a string, or a list of named ones of which "default" is taken).
-  // NOT_FOUND when the model has no template; INVALID_ARGUMENT when it has one that does not parse.
-  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model_dir);
+  // Of a GGUF file it is "tokenizer.chat_template". NOT_FOUND when the model has no template;
+  // INVALID_ARGUMENT when it has one that does not parse.
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> Load(const std::string& model);
 
   // For a template that is not in a model directory. `bos_token` and `eos_token` may be empty,
   // which leaves those variables undefined.
@@ -53,6 +54,7 @@ class ChatTemplate final {
  private:
   using Handle = rust::Handle<BatonChat, baton_chat_free>;
   explicit ChatTemplate(Handle handle) : handle_(std::move(handle)) {}
+  static absl::StatusOr<std::unique_ptr<ChatTemplate>> LoadGguf(const std::string& path);
 
   const Handle handle_;
 };

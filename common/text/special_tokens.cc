@@ -1,5 +1,8 @@
 #include "common/text/special_tokens.h"
 
+#include "common/base/status.h"
+#include "common/formats/gguf/gguf_file.h"
+#include "common/formats/gguf/gguf_tokenizer.h"
 #include "common/rust/rust_face.h"
 
 namespace baton {
@@ -11,12 +14,24 @@ std::optional<std::string> Get(const BatonSpecialTokens* tokens, std::string_vie
   return std::string(rust::ViewOf(text));
 }
 
+absl::StatusOr<SpecialTokens> OfGguf(const std::string& path) {
+  BATON_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(path));
+  BATON_ASSIGN_OR_RETURN(const GgufText text, ReadGgufText(*file));
+  const auto optional = [](const std::string& token) {
+    return token.empty() ? std::nullopt : std::optional(token);
+  };
+  return SpecialTokens{.bos_token = optional(text.bos),
+                       .eos_token = optional(text.eos),
+                       .unk_token = optional(text.unknown)};
+}
+
 }  // namespace
 
-absl::StatusOr<SpecialTokens> LoadSpecialTokens(const std::string& model_dir) {
+absl::StatusOr<SpecialTokens> LoadSpecialTokens(const std::string& model) {
+  if (IsGgufPath(model)) return OfGguf(model);
   BatonSpecialTokens* loaded = nullptr;
   BatonBuffer error;
-  const BatonStatus status = baton_special_tokens_load(rust::SliceOf(model_dir), &loaded, &error);
+  const BatonStatus status = baton_special_tokens_load(rust::SliceOf(model), &loaded, &error);
   if (status != BATON_OK) return rust::TakeError(status, error);
   const rust::Handle<BatonSpecialTokens, baton_special_tokens_free> tokens(loaded);
   SpecialTokens result;

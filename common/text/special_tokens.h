@@ -7,7 +7,8 @@
 
 namespace baton {
 
-// What tokenizer_config.json (and special_tokens_map.json beside it) says about special tokens.
+// What tokenizer_config.json (and special_tokens_map.json beside it), or the metadata of a GGUF
+// file, says about special tokens.
 // A token is its text; Tokenizer::TokenToId turns it into an id.
 struct SpecialTokens {
   std::optional<std::string> bos_token;
@@ -16,8 +17,8 @@ struct SpecialTokens {
   std::optional<std::string> unk_token;
 };
 
-// All fields are empty when `model_dir` has neither file. INVALID_ARGUMENT for a file that is not
-// a JSON object or has a token of the wrong type.
-absl::StatusOr<SpecialTokens> LoadSpecialTokens(const std::string& model_dir);
+// All fields are empty when the directory `model` has neither file. INVALID_ARGUMENT for a file
+// that is not a JSON object or has a token of the wrong type.
+absl::StatusOr<SpecialTokens> LoadSpecialTokens(const std::string& model);
 
 }  // namespace baton

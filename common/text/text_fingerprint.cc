@@ -8,13 +8,20 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/fnv128.h"
+#include "common/base/status.h"
+#include "common/formats/gguf/gguf_file.h"
+#include "common/formats/gguf/gguf_tokenizer.h"
 
 namespace baton {
 
-absl::StatusOr<std::string> TextFingerprint(const std::string& model_dir, int32_t vocab_size,
+absl::StatusOr<std::string> TextFingerprint(const std::string& model, int32_t vocab_size,
                                             const std::vector<EosSetEntry>& eos) {
   Fnv128 hash;
-  const std::string path = model_dir + "/tokenizer.json";
+  if (IsGgufPath(model)) {
+    BATON_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(model));
+    for (const std::string_view part : GgufTokenizerBytes(*file)) hash.Add(part);
+  }
+  const std::string path = model + "/tokenizer.json";
   if (std::filesystem::exists(path)) {
     std::ifstream file(path, std::ios::binary);
     std::stringstream text;

@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_file.h"
+#include "common/formats/gguf/gguf_tokenizer.h"
 #include "common/rust/rust_face.h"
 #include "common/text/detokenizer.h"
 
@@ -76,8 +78,16 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special_to
   return text;
 }
 
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model_dir) {
-  return LoadTokenizerFile(model_dir + "/tokenizer.json");
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model) {
+  if (!IsGgufPath(model)) return LoadTokenizerFile(model + "/tokenizer.json");
+  BATON_ASSIGN_OR_RETURN(const auto file, GgufFile::Open(model));
+  BATON_ASSIGN_OR_RETURN(const std::string json, GgufTokenizerJson(*file));
+  BatonTokenizer* tokenizer = nullptr;
+  BatonBuffer error;
+  const BatonStatus status =
+      baton_tokenizer_from_json(rust::SliceOf(json), rust::SliceOf(model), &tokenizer, &error);
+  if (status != BATON_OK) return rust::TakeError(status, error);
+  return std::make_unique<RustTokenizer>(TokenizerHandle(tokenizer));
 }
 
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path) {

@@ -60,9 +60,10 @@ class Tokenizer {
   std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens) const;
 };
 
-// Loads `model_dir`/tokenizer.json. NOT_FOUND when there is none; INVALID_ARGUMENT, naming the file
-// and the defect, when it cannot be used.
-absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model_dir);
+// Loads tokenizer.json of the directory `model`, or the tokenizer of the GGUF file `model`.
+// NOT_FOUND when there is none; INVALID_ARGUMENT, naming the file and the defect, when it cannot be
+// used.
+absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizer(const std::string& model);
 absl::StatusOr<std::unique_ptr<Tokenizer>> LoadTokenizerFile(const std::string& path);
 
 }  // namespace baton

@@ -89,16 +89,25 @@ HWY_INLINE FloatVec LoadZeros(const QuantizedLayout& layout, const std::byte* re
   return hn::ConvertTo(kFloat, hn::PromoteTo(kInt, hn::LoadU(shorts, zeros + part * kLanes)));
 }
 
+HWY_INLINE FloatVec LoadMinimums(const QuantizedLayout& layout, const std::byte* record, int part) {
+  const auto* minimums = reinterpret_cast<const float*>(record + layout.code_bytes() +
+                                                        layout.scale_bytes() + layout.zero_bytes());
+  return hn::LoadU(kFloat, minimums + part * kLanes);
+}
+
 // What a group of columns means, for one vector of outputs.
 struct GroupScale {
   FloatVec scale;
-  FloatVec offset;  // what stands for 0; undefined where no sums are used
+  FloatVec offset;   // what stands for 0; undefined where no sums are used
+  FloatVec minimum;  // 0 where there are none
+  bool has_minimum = false;
 };
 
 HWY_INLINE GroupScale LoadGroup(const QuantizedLayout& layout, const std::byte* record, int part) {
-  const auto offset = layout.zero_points ? LoadZeros(layout, record, part)
-                                         : hn::Set(kFloat, static_cast<float>(kCodeOffset4));
-  return {LoadScales(layout, record, part), offset};
+  const auto offset =
+      layout.zero_points ? LoadZeros(layout, record, part) : hn::Set(kFloat, layout.offset);
+  const auto minimum = layout.minimums ? LoadMinimums(layout, record, part) : hn::Zero(kFloat);
+  return {LoadScales(layout, record, part), offset, minimum, layout.minimums};
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE

@@ -17,12 +17,21 @@ namespace baton::kernels::cpu::HWY_NAMESPACE {
 constexpr bool kManyRegisters = kParts == 1;  // AVX-512 has 32, AVX2 16
 constexpr int kTileRows = kManyRegisters ? 12 : 6;
 
-// totals += (sum of input times integer - offset * sum of input) * scale, for one vector of one
-// row. `input` is the sum of the row's group, or null where the offset is 0.
+// totals += (sum of input times integer - offset * sum of input) * scale - minimum * sum of input,
+// for one vector of one row. `input` is the sum of the row's group, or null where neither offset
+// nor minimums are used.
 HWY_INLINE void AddGroup(const GroupScale& group, FloatVec products, const float* input,
                          float* totals) {
-  if (input != nullptr) products = hn::NegMulAdd(group.offset, hn::Set(kFloat, *input), products);
-  hn::StoreU(hn::MulAdd(group.scale, products, hn::LoadU(kFloat, totals)), kFloat, totals);
+  const auto before = hn::LoadU(kFloat, totals);
+  if (input == nullptr) {
+    hn::StoreU(hn::MulAdd(group.scale, products, before), kFloat, totals);
+    return;
+  }
+  const auto sum = hn::Set(kFloat, *input);
+  products = hn::NegMulAdd(group.offset, sum, products);
+  auto after = hn::MulAdd(group.scale, products, before);
+  if (group.has_minimum) after = hn::NegMulAdd(group.minimum, sum, after);
+  hn::StoreU(after, kFloat, totals);
 }
 
 // The sum of a row's inputs of a group; null where it is not needed.

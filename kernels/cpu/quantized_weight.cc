@@ -41,6 +41,10 @@ void PackRecord(const QuantizedTensor& from, const QuantizedLayout& layout, int6
       const auto zero = static_cast<int16_t>(from.zero_points[index] + offset);
       std::memcpy(scales + layout.scale_bytes() + lane * 2, &zero, sizeof(zero));
     }
+    if (layout.minimums) {
+      std::byte* const minimums = scales + layout.scale_bytes() + layout.zero_bytes();
+      std::memcpy(minimums + lane * 4, &from.minimums[index], sizeof(float));
+    }
   }
 }
 
@@ -58,12 +62,15 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
   BATON_ASSIGN_OR_RETURN(const int64_t group, GroupOfShard(weight, part));
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
-  const QuantizedLayout layout = {.bits = weight.bits,
-                                  .in = in,
-                                  .group = group,
-                                  .groups = (in + group - 1) / group,
-                                  .scale_dtype = weight.scale_dtype,
-                                  .zero_points = weight.zero_points != nullptr};
+  const QuantizedLayout layout = {
+      .bits = weight.bits,
+      .in = in,
+      .group = group,
+      .groups = (in + group - 1) / group,
+      .scale_dtype = weight.scale_dtype,
+      .zero_points = weight.zero_points != nullptr,
+      .offset = static_cast<float>(weight.zero_point + (weight.bits == 4 ? kCodeOffset4 : 0)),
+      .minimums = weight.minimums != nullptr};
   const int64_t panels = (out + kPanelWidth - 1) / kPanelWidth;
   BATON_ASSIGN_OR_RETURN(auto data,
                          AllocateHost(static_cast<size_t>(panels * layout.panel_bytes())));

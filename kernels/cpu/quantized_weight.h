@@ -18,6 +18,7 @@ namespace baton::kernels::cpu {
 //           of an entry are the code of column j of its eight, plus kCodeOffset4
 //   scales  [16] in the type `scale_dtype`
 //   zeros   int16 [16], only with zero_points; of 4 bits plus kCodeOffset4
+//   minimums fp32 [16], only with minimums
 //
 // What lies beyond the weight, as the columns that fill the last group, has codes of 0.
 inline constexpr int kCodeOffset4 = 8;
@@ -28,14 +29,19 @@ struct QuantizedLayout {
   int64_t groups = 0;  // of a row
   DType scale_dtype = DType::kF32;
   bool zero_points = false;
+  float offset = 0;  // what stands for 0 in every group, without zero_points
+  bool minimums = false;
 
   // Whether products need the sum of a row's inputs in every group, because integers have an
   // offset.
-  bool needs_sums() const { return zero_points || bits == 4; }
+  bool needs_sums() const { return zero_points || offset != 0 || minimums; }
   int64_t padded_in() const { return group * groups; }
   int64_t code_bytes() const { return group * 16 * bits / 8; }
   int64_t scale_bytes() const { return 16 * static_cast<int64_t>(SizeOf(scale_dtype)); }
-  int64_t record_bytes() const { return code_bytes() + scale_bytes() + (zero_points ? 32 : 0); }
+  int64_t zero_bytes() const { return zero_points ? 32 : 0; }
+  int64_t record_bytes() const {
+    return code_bytes() + scale_bytes() + zero_bytes() + (minimums ? 64 : 0);
+  }
   int64_t panel_bytes() const { return record_bytes() * groups; }
 };
 

@@ -20,6 +20,8 @@ struct QuantizedShape {
   bool zero_points = false;
   DType scale_dtype = DType::kBF16;
   bool shuffled = false;  // columns take their inputs in another order
+  bool minimums = false;
+  int16_t zero_point = 0;  // of all groups, without zero_points
 };
 
 // A random weight with its memory. All codes of its bits occur, and scales are exact in their type.
@@ -33,6 +35,7 @@ class RandomQuantized {
                .rows = shape.rows,
                .cols = shape.cols,
                .group = shape.group,
+               .zero_point = shape.zero_point,
                .scale_dtype = shape.scale_dtype};
     codes_.resize(static_cast<size_t>(shape.rows * shape.cols));
     for (int8_t& code : codes_) code = static_cast<int8_t>(below(2 * half) - half);
@@ -45,6 +48,7 @@ class RandomQuantized {
                    : shape.scale_dtype == DType::kF16 ? FloatFromF16(F16FromFloat(exact))
                                                       : exact * 1.0000001f;
       zeros_[i] = static_cast<int16_t>(below(2 * half + 1) - half);
+      minimums_.push_back(static_cast<float>(below(4096) - 2048) / 4096.0f);
     }
     input_of_.resize(static_cast<size_t>(shape.cols));
     std::iota(input_of_.begin(), input_of_.end(), 0);
@@ -52,6 +56,7 @@ class RandomQuantized {
     tensor_.codes = codes_.data();
     tensor_.scales = scales_.data();
     if (shape.zero_points) tensor_.zero_points = zeros_.data();
+    if (shape.minimums) tensor_.minimums = minimums_.data();
     if (shape.shuffled) tensor_.input_of = input_of_.data();
   }
   RandomQuantized(const RandomQuantized&) = delete;
@@ -63,6 +68,7 @@ class RandomQuantized {
   std::vector<int8_t> codes_;
   std::vector<float> scales_;
   std::vector<int16_t> zeros_;
+  std::vector<float> minimums_;
   std::vector<int32_t> input_of_;
 };
 

@@ -32,6 +32,7 @@ class QuantizedTest : public testing::TestWithParam<Way> {
     SCOPED_TRACE(testing::Message()
                  << rows << " rows, " << shape.rows << " x " << shape.cols << " of " << shape.bits
                  << " bits in groups of " << shape.group << ", zero points " << shape.zero_points
+                 << ", minimums " << shape.minimums << ", zero point " << shape.zero_point
                  << ", shuffled " << shape.shuffled << ", scales " << Name(shape.scale_dtype));
     const RandomQuantized weight(shape);
     const TestMatrix bias_values = TestMatrix::Random(DType::kF32, 1, shape.rows, 2);
@@ -53,6 +54,32 @@ class QuantizedTest : public testing::TestWithParam<Way> {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Backend> reference_;
 };
+
+TEST_P(QuantizedTest, MinimumsAreTakenOffWithEveryKindOfZeroPoint) {
+  for (const int bits : {4, 8}) {
+    for (const int64_t rows : {1, 2, 5, 6, 13, 65}) {
+      for (const int16_t zero_point : {-8, 0, 3}) {
+        for (const bool minimums : {false, true}) {
+          Compare({.bits = bits,
+                   .rows = 33,
+                   .cols = 96,
+                   .group = 16,
+                   .scale_dtype = DType::kF32,
+                   .minimums = minimums,
+                   .zero_point = zero_point},
+                  {}, rows, DType::kF32);
+        }
+      }
+      Compare({.bits = bits,
+               .rows = 20,
+               .cols = 96,
+               .zero_points = true,
+               .scale_dtype = DType::kF16,
+               .minimums = true},
+              {.out_begin = 2, .in_begin = 32}, rows, DType::kF32);
+    }
+  }
+}
 
 TEST_P(QuantizedTest, MatMulEqualsReferenceForEveryNumberOfRows) {
   for (const int bits : {4, 8}) {

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/gguf/gguf_file.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/quantize/quantize_weight.h"
@@ -188,6 +189,10 @@ absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const s
                                                   const RoundingScheme& scheme,
                                                   const QuantizeProgress& progress) {
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(in));
+  if (IsGgufPath(in)) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(in, " is a GGUF file; take the directory of the model that it was made from"));
+  }
   if (config.quantization.has_value()) {
     return absl::FailedPreconditionError(
         absl::StrCat(in, " is quantized already (", MethodName(config.quantization->format), ", ",

@@ -37,6 +37,7 @@ StoredIntegers StoredIntegers::Codes(const QuantizationConfig& quantization,
     case Format::kAwq:
       return {tensor, Packing::kRowsTMixed, quantization.bits};
     case Format::kIntQuantized:
+    case Format::kGguf:  // whose blocks have a reader of their own
       break;
   }
   return {tensor, Packing::kBytes, quantization.bits};
@@ -52,6 +53,7 @@ StoredIntegers StoredIntegers::ZeroPoints(const QuantizationConfig& quantization
     case Format::kAwq:
       return {tensor, Packing::kRowsTMixed, quantization.bits};
     case Format::kIntQuantized:
+    case Format::kGguf:
       break;
   }
   return {tensor, Packing::kBytes, quantization.bits};

@@ -131,6 +131,8 @@ PartNames PartNames::Of(Format format, const std::string& weight) {
       return {.codes = module + ".qweight",
               .scales = module + ".scales",
               .zero_points = module + ".qzeros"};
+    case Format::kGguf:
+      return {.codes = weight};
   }
   return {};
 }

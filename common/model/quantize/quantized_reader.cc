@@ -132,6 +132,7 @@ absl::Status QuantizedReader::ReadRange(const WeightItem& item, size_t range, in
 
 absl::StatusOr<kernels::QuantizedTensor> QuantizedReader::Read(const WeightItem& item) {
   const QuantizationConfig& quantization = *config_.quantization;
+  if (quantization.format == Format::kGguf) return ReadGguf(item);
   tensor_ = {.bits = quantization.bits,
              .rows = item.rows(),
              .cols = item.cols,

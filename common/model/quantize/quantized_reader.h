@@ -20,12 +20,13 @@ class QuantizedReader final {
       : config_(config), files_(files) {}
 
   // Returns the rows of `item`, with all their columns, which is valid until the next call. All its
-  // ranges are quantized, and have passed CheckTensors. INVALID_ARGUMENT, naming the tensor, for
-  // what no projection can mean: scales that are no numbers, columns without a group, parts of one
-  // weight whose columns lie in different orders.
+  // ranges are quantized (in a GGUF file perhaps in several ways), and have passed CheckTensors.
+  // INVALID_ARGUMENT, naming the tensor, for what no projection can mean: scales that are no
+  // numbers, columns without a group, parts of one weight whose columns lie in different orders.
   absl::StatusOr<kernels::QuantizedTensor> Read(const WeightItem& item);
 
  private:
+  absl::StatusOr<kernels::QuantizedTensor> ReadGguf(const WeightItem& item);
   // Reads the rows of one range to those from `to_row` on.
   absl::Status ReadRange(const WeightItem& item, size_t range, int64_t to_row);
   // Finds the order of the columns that puts those of a group beside each other; empty where they
@@ -38,6 +39,7 @@ class QuantizedReader final {
   std::vector<int8_t> codes_;
   std::vector<float> scales_;
   std::vector<int16_t> zero_points_;
+  std::vector<float> minimums_;
   std::vector<int32_t> order_;
 };
 

@@ -25,7 +25,8 @@ absl::StatusOr<RoundedProjection> CompareProjection(const TensorSpec& spec, Quan
   double errors = 0;
   double squares = 0;
   for (int64_t r = 0; r < rows; ++r) {
-    CopyToFloats(original.data.data() + r * cols * static_cast<int64_t>(SizeOf(dtype)), dtype, row);
+    const int64_t begin = original.StoredRow(r) * cols;
+    CopyToFloats(original.data.data() + begin * static_cast<int64_t>(SizeOf(dtype)), dtype, row);
     for (int64_t c = 0; c < cols; ++c) {
       const int64_t input = rounded.input_of != nullptr ? rounded.input_of[c] : c;
       const double weight = row[static_cast<size_t>(input)];
@@ -46,7 +47,8 @@ std::map<std::string, StoredKind> StoredKinds(const ModelConfig& config,
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     const std::vector<const StoredTensor*> parts = StoredPartsOf(config, files, spec.name);
     if (parts.empty()) continue;
-    const bool quantized = IsQuantized(config, files, spec.name);
+    const bool quantized = IsQuantized(config, files, spec.name) &&
+                           config.quantization->format != QuantizationConfig::Format::kGguf;
     StoredKind& kind = kinds[quantized ? config.quantization->name() : parts.front()->dtype];
     ++kind.weights;
     for (const StoredTensor* part : parts) kind.bytes += static_cast<int64_t>(part->data.size());

@@ -19,7 +19,8 @@ struct StoredKind {
 };
 
 // How the weights of a checkpoint that has passed CheckTensors are stored: by
-// QuantizationConfig::name() for projections that are quantized, by their dtype ("BF16") otherwise.
+// QuantizationConfig::name() for projections that are quantized, by their dtype ("BF16") otherwise,
+// and in a GGUF file.
 std::map<std::string, StoredKind> StoredKinds(const ModelConfig& config,
                                               const CheckpointFiles& files);
 

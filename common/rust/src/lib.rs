@@ -42,6 +42,19 @@ pub unsafe extern "C" fn baton_tokenizer_load(
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn baton_tokenizer_from_json(
+    json: Slice,
+    origin: Slice,
+    out: *mut *mut TextTokenizer,
+    error: *mut Owned<u8>,
+) -> Status {
+    guard(out, error, || {
+        let origin = String::from_utf8_lossy(origin.bytes());
+        TextTokenizer::from_json(json.bytes(), &origin).map(handle)
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn baton_tokenizer_free(tokenizer: *mut TextTokenizer) {
     free_handle(tokenizer);
 }

@@ -40,9 +40,14 @@ impl TextTokenizer {
         let Some(json) = files::read_optional(path)? else {
             return Err(Failure::not_found(format!("{} does not exist", path.display())));
         };
-        let refuse = |what: String| Failure::invalid(format!("{}: {what}", path.display()));
+        Self::from_json(&json, &path.display().to_string())
+    }
+
+    /// Makes the tokenizer of the text of a tokenizer.json; `origin` is named where it is wrong.
+    pub fn from_json(json: &[u8], origin: &str) -> Outcome<Self> {
+        let refuse = |what: String| Failure::invalid(format!("{origin}: {what}"));
         // The crate panics on some wrong files; that is the file's fault, not ours.
-        let mut tokenizer = catch_unwind(|| Tokenizer::from_bytes(&json))
+        let mut tokenizer = catch_unwind(|| Tokenizer::from_bytes(json))
             .map_err(panic_text)
             .and_then(|loaded| loaded.map_err(|error| error.to_string()))
             .map_err(|error| refuse(format!("not a tokenizer that can be loaded: {error}")))?;
