@@ -46,6 +46,8 @@ struct SampledToken {
   bool end_chance = false;
   // The guide of the answer allowed nothing but its end at this step. Set by the engine.
   bool only_end = false;
+  // It allowed nothing but this token, which does not end the answer. Set by the engine.
+  bool forced = false;
   // What the engine's predictor says of the tokens behind this one; made where the token was drawn.
   std::optional<EndEstimate> end;
 };

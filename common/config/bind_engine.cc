@@ -100,6 +100,9 @@ void BindSpeculation(FlagSet* set, EngineFlags* flags) {
                 group,
                 "answers in a step from which on nothing is foretold; with fewer, they and what is "
                 "foretold for them are together at most this many tokens"));
+  set->Add(With(SwitchFlag("jump-forward", &flags->jump_forward), group,
+                "compute the tokens that a guide leaves no choice of in one step; tokens stay the "
+                "same; --no-jump-forward"));
 }
 
 void BindEnds(FlagSet* set, EngineFlags* flags) {

@@ -116,6 +116,7 @@ struct EngineFlags {
   SpeculativeFlag speculative = SpeculativeFlag::kNone;
   int32_t num_speculative_tokens = 5;  // proposed for one sequence in one step
   int32_t speculative_disable_by_batch_size = 32;
+  bool jump_forward = true;
   RunawayFlag runaway = RunawayFlag::kWarn;
 };
 

@@ -117,6 +117,8 @@ struct EngineOptions {
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;
+  // Feed what guides force in one row. Changes how many tokens a step gives, never which.
+  bool jump_forward = false;
   // What is proposed for steps to verify, looked up in prompt and answer; `most` is 0 for nothing.
   // Changes how many tokens a step gives, never which.
   ProposalLimits proposals;
@@ -157,7 +159,8 @@ struct EngineFigures {
   // Of proposals, as SchedulerFigures says.
   uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;
   std::array<uint64_t, kMaxProposals> accepted_at{};
-  bool healthy = true;  // false after a fault or a stall
+  uint64_t ids_forced = 0, ids_jumped = 0;  // likewise
+  bool healthy = true;                      // false after a fault or a stall
 };
 
 // The engine of one worker: a thread that owns scheduler, block pool and model runner. Everybody

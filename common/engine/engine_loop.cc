@@ -33,8 +33,12 @@ SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache&
           .max_prefill_tokens = options.max_prefill_tokens,
           .max_num_batched_tokens = options.max_num_batched_tokens,
           .max_steps_in_flight = options.overlap ? 2 : 1,
-          .max_draws = MaxDraws(options.max_num_seqs, options.proposals),
+          .max_draws = MaxDraws(options.max_num_seqs, options.proposals, options.jump_forward),
           .proposals = options.proposals,
+          .jump_forward = options.jump_forward,
+          // Survival learns from lengths, whereas files say what they do by signals.
+          .measures_forced =
+              options.predictor != nullptr && options.predictor->kind() != PredictorKind::kLearnt,
           .prefill_batch_wait = options.prefill_batch_wait,
           .policy = options.policy,
           .eos_ids = options.eos_ids,
@@ -372,6 +376,8 @@ EngineFigures EngineLoop::Snapshot() const {
   to.ids_proposed = from.ids_proposed;
   to.ids_accepted = from.ids_accepted;
   to.accepted_at = from.accepted_at;
+  to.ids_forced = from.ids_forced;
+  to.ids_jumped = from.ids_jumped;
   return to;
 }
 

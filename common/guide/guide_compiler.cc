@@ -49,8 +49,7 @@ absl::StatusOr<std::shared_ptr<const GuideVocabulary>> GuideCompiler::Vocabulary
   if (tokenizer_ == nullptr) return NoGuides(guide, "its directory has no tokenizer");
   if (options_.eos_ids.empty()) return NoGuides(guide, "it names no EOS id to end an answer with");
   BATON_ASSIGN_OR_RETURN(vocabulary_,
-                         GuideVocabulary::Make(*tokenizer_, options_.width, options_.eos_ids));
-  tokenizer_.reset();  // no longer needed here
+                         GuideVocabulary::Make(tokenizer_, options_.width, options_.eos_ids));
   return vocabulary_;
 }
 

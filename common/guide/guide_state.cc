@@ -1,5 +1,6 @@
 #include "common/guide/guide_state.h"
 
+#include <array>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -12,8 +13,11 @@
 namespace baton {
 namespace {
 
-// A mask takes some 50 µs; one that takes this long would be felt by everybody in its step.
-constexpr base::Duration kSlowMask = std::chrono::milliseconds(2);
+// A mask takes some 50 µs; work that takes this long would be felt by everybody in its step.
+constexpr base::Duration kSlow = std::chrono::milliseconds(2);
+
+// Forced ids that are worked out at once, each of which takes some 10 µs.
+constexpr size_t kMostForced = 64;
 
 absl::Status TooComplex(GuideKind kind, std::string_view why) {
   const std::string field(GuideFieldName(kind));
@@ -32,28 +36,40 @@ GuideState::GuideState(GuideKind kind, CompiledGuide::State state,
       state_(std::move(state)),
       words_(vocabulary_->words()) {}
 
-void GuideState::AwaitWork() {
-  while (mask_ == MaskState::kInWork) changed_.Wait(&mutex_);
+void GuideState::Await(Stage at_work) {
+  while (stage_ == at_work) changed_.Wait(&mutex_);
 }
 
 absl::Status GuideState::Feed(std::span<const TokenId> tokens) {
+  if (tokens.empty()) return absl::OkStatus();
   const std::vector<uint32_t> ids(tokens.begin(), tokens.end());
   BatonBuffer error;
   const BatonStatus status = baton_guide_take(state_.get(), ids.data(), ids.size(), &error);
   if (status == BATON_INVALID) return TooComplex(kind_, rust::TakeString(error));
-  return status == BATON_OK ? absl::OkStatus() : rust::TakeError(status, error);
+  if (status != BATON_OK) return rust::TakeError(status, error);
+  last_ = tokens.back();
+  return absl::OkStatus();
 }
 
 absl::Status GuideState::TakeAll(std::span<const TokenId> tokens) {
   base::MutexLock lock(&mutex_);
-  BATON_CHECK(mask_ == MaskState::kUnknown) << "the answer has begun";
+  BATON_CHECK(stage_ == Stage::kNothing) << "the answer has begun";
   return Feed(tokens);
 }
 
 void GuideState::Take(TokenId token) {
   base::MutexLock lock(&mutex_);
-  AwaitWork();
-  mask_ = MaskState::kUnknown;
+  Await(Stage::kForcing);
+  if (comes_forced()) {
+    const TokenId due = forced_[forced_taken_++];
+    if (token != due && status_.ok()) {
+      status_ = TooComplex(kind_, absl::StrCat("token ", token, " came where only ", due, " may"));
+    }
+    if (!comes_forced() && !forced_whole_) stage_ = Stage::kNothing;
+    return;
+  }
+  Await(Stage::kMasking);
+  stage_ = Stage::kNothing;
   only_end_ = false;
   if (status_.ok()) status_ = Feed({&token, 1});
 }
@@ -61,18 +77,61 @@ void GuideState::Take(TokenId token) {
 void GuideState::Prepare() {
   {
     base::MutexLock lock(&mutex_);
-    if (mask_ != MaskState::kUnknown) return;
-    mask_ = MaskState::kWanted;
+    if (stage_ != Stage::kNothing) return;
+    stage_ = Stage::kWanted;
   }
-  // Where the pool is full, whoever waits for the mask works it out.
-  pool_->Submit([self = shared_from_this()] { self->Work(); });
+  // Where the pool is full, whoever waits for it works it out.
+  pool_->Submit([self = shared_from_this()] { self->WorkOutForced(); });
 }
 
-void GuideState::Work() {
+absl::Status GuideState::Force(std::vector<TokenId>* run, bool* whole) {
+  std::array<char, GuideVocabulary::kForcedWindow> bytes;
+  for (*whole = true; run->size() < kMostForced;) {
+    size_t count = 0;
+    BatonBuffer error;
+    const BatonStatus status = baton_guide_forced(
+        state_.get(), reinterpret_cast<uint8_t*>(bytes.data()), bytes.size(), &count, &error);
+    if (status == BATON_INVALID) return TooComplex(kind_, rust::TakeString(error));
+    if (status != BATON_OK) return rust::TakeError(status, error);
+    const auto id = vocabulary_->FirstTokenOf({bytes.data(), count}, last_);
+    if (!id) return absl::OkStatus();
+    BATON_RETURN_IF_ERROR(Feed({&*id, 1}));
+    run->push_back(*id);
+  }
+  *whole = false;
+  return absl::OkStatus();
+}
+
+void GuideState::WorkOutForced() {
   {
     base::MutexLock lock(&mutex_);
-    if (mask_ != MaskState::kWanted) return;
-    mask_ = MaskState::kInWork;
+    if (stage_ != Stage::kWanted) return;
+    stage_ = Stage::kForcing;
+  }
+  std::vector<TokenId> run;
+  bool whole = true;
+  const auto begin = std::chrono::steady_clock::now();
+  absl::Status failure = Force(&run, &whole);
+  const base::Duration took = std::chrono::steady_clock::now() - begin;
+  {
+    base::MutexLock lock(&mutex_);
+    if (status_.ok()) status_ = std::move(failure);
+    forced_ = std::move(run);
+    forced_taken_ = 0;
+    forced_whole_ = whole || !status_.ok();
+    slow_ = took > kSlow;
+    stage_ = Stage::kForced;
+    changed_.NotifyAll();
+    if (!forced_whole_) return;
+  }
+  pool_->Submit([self = shared_from_this()] { self->WorkOutMask(); });
+}
+
+void GuideState::WorkOutMask() {
+  {
+    base::MutexLock lock(&mutex_);
+    if (stage_ != Stage::kForced || !forced_whole_) return;
+    stage_ = Stage::kMasking;
   }
   uint8_t only_end = 0;
   BatonBuffer error;
@@ -87,35 +146,44 @@ void GuideState::Work() {
   base::MutexLock lock(&mutex_);
   if (status_.ok()) status_ = std::move(failure);
   only_end_ = status_.ok() && only_end != 0;
-  slow_ = took > kSlowMask;
-  mask_ = MaskState::kKnown;
+  slow_ |= took > kSlow;
+  stage_ = Stage::kMasked;
   changed_.NotifyAll();
 }
 
-std::span<const uint32_t> GuideState::Mask() {
+ForcedRun GuideState::Forced() {
   {
     base::MutexLock lock(&mutex_);
-    if (mask_ == MaskState::kUnknown) mask_ = MaskState::kWanted;
+    if (stage_ == Stage::kNothing) stage_ = Stage::kWanted;
   }
-  Work();
+  WorkOutForced();
   base::MutexLock lock(&mutex_);
-  AwaitWork();
+  Await(Stage::kForcing);
+  return {.ids = std::span<const TokenId>(forced_).subspan(forced_taken_), .whole = forced_whole_};
+}
+
+std::span<const uint32_t> GuideState::Mask() {
+  BATON_CHECK(Forced().whole) << "a mask in the middle of what is forced";
+  WorkOutMask();
+  base::MutexLock lock(&mutex_);
+  Await(Stage::kMasking);
   return words_;
 }
 
 bool GuideState::holds_up() const {
   base::MutexLock lock(&mutex_);
-  return slow_ && mask_ != MaskState::kKnown;
+  const bool ready = forced_whole_ ? stage_ == Stage::kMasked : stage_ == Stage::kForced;
+  return slow_ && !ready;
 }
 
 bool GuideState::only_end() const {
   base::MutexLock lock(&mutex_);
-  return only_end_;
+  return only_end_ && !comes_forced();
 }
 
 absl::Status GuideState::status() const {
   base::MutexLock lock(&mutex_);
-  return status_;
+  return comes_forced() ? absl::OkStatus() : status_;
 }
 
 }  // namespace baton

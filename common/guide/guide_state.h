@@ -14,8 +14,11 @@
 
 namespace baton {
 
-// One answer's state in its grammar, whose masks are worked out on a pool, or by who waits for them
-// if the pool has not begun. Thread-safe.
+// One answer's state in its grammar. What has to come and the masks behind it are worked out on a
+// pool, or by who waits for them if the pool has not begun. Thread-safe.
+//
+// The grammar goes ahead of the answer: it has taken the forced ids as soon as they are known, and
+// `forced_` keeps them until the answer has them, too.
 class GuideState final : public SequenceGuide, public std::enable_shared_from_this<GuideState> {
  public:
   // `pool` outlives every call.
@@ -27,30 +30,43 @@ class GuideState final : public SequenceGuide, public std::enable_shared_from_th
 
   void Prepare() override;
   bool holds_up() const override;
+  ForcedRun Forced() override;
   std::span<const uint32_t> Mask() override;
   bool only_end() const override;
   absl::Status status() const override;
   void Take(TokenId token) override;
 
  private:
-  enum class MaskState { kUnknown, kWanted, kInWork, kKnown };
+  // What is known of what comes next, and who is at work on it.
+  enum class Stage { kNothing, kWanted, kForcing, kForced, kMasking, kMasked };
 
-  // Works the mask out if it is wanted and nobody has begun.
-  void Work();
-  absl::Status Feed(std::span<const TokenId> tokens) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void AwaitWork() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // Works out the forced ids, or the mask behind them, if that is to be done and nobody has begun.
+  void WorkOutForced();
+  void WorkOutMask();
+  absl::Status Feed(std::span<const TokenId> tokens);
+  // Has the grammar take the ids that have to come, and adds them to `run`; `*whole` says whether
+  // these were all.
+  absl::Status Force(std::vector<TokenId>* run, bool* whole);
+  void Await(Stage at_work) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool comes_forced() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return forced_taken_ < forced_.size();
+  }
 
   const GuideKind kind_;
   const std::shared_ptr<const GuideVocabulary> vocabulary_;
   TaskPool* const pool_;
   mutable base::Mutex mutex_;
   base::CondVar changed_;
-  MaskState mask_ ABSL_GUARDED_BY(mutex_) = MaskState::kUnknown;
-  bool slow_ ABSL_GUARDED_BY(mutex_) = false;  // the last mask took long
+  Stage stage_ ABSL_GUARDED_BY(mutex_) = Stage::kNothing;
+  bool slow_ ABSL_GUARDED_BY(mutex_) = false;  // the last work took long
+  std::vector<TokenId> forced_ ABSL_GUARDED_BY(mutex_);
+  size_t forced_taken_ ABSL_GUARDED_BY(mutex_) = 0;  // of these, by the answer
+  bool forced_whole_ ABSL_GUARDED_BY(mutex_) = true;
   bool only_end_ ABSL_GUARDED_BY(mutex_) = false;
-  absl::Status status_ ABSL_GUARDED_BY(mutex_);
-  // Written by who works on the mask, else read and fed under the lock.
+  absl::Status status_ ABSL_GUARDED_BY(mutex_);  // behind the forced ids
+  // Of who is at work, else used under the lock.
   const CompiledGuide::State state_;
+  TokenId last_ = -1;  // that the grammar has taken
   std::vector<uint32_t> words_;
 };
 

@@ -111,6 +111,10 @@ std::vector<MetricInfo> Speculation() {
                          "baton_spec_decode_num_accepted_tokens_per_pos_total",
                          "The same by their place among the tokens foretold at once, from 0 on."),
                "position", positions),
+      WorkerRow(Metric::kGuideForcedTokens, counter, "baton_guide_forced_tokens_total",
+                "Tokens of answers whose guide left no other choice."),
+      WorkerRow(Metric::kGuideJumpedTokens, counter, "baton_guide_jumped_tokens_total",
+                "Those of them that cost no step of their own."),
   };
 }
 

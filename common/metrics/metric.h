@@ -55,6 +55,8 @@ enum class Metric {
   kSpecDecodeNumDraftTokens,
   kSpecDecodeNumAcceptedTokens,
   kSpecDecodeNumAcceptedTokensPerPos,
+  kGuideForcedTokens,
+  kGuideJumpedTokens,
   kIterationTokens,
   kIterationDuration,
   kBatchSize,

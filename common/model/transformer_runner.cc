@@ -6,6 +6,18 @@
 #include "common/base/status.h"
 
 namespace baton {
+namespace {
+
+// A mask that allows one id, kept among `masks`.
+std::span<const uint32_t> MaskOf(TokenId id, std::deque<std::vector<uint32_t>>* masks) {
+  constexpr size_t kBits = 32;
+  const auto bit = static_cast<size_t>(id);
+  std::vector<uint32_t>& words = masks->emplace_back(bit / kBits + 1);
+  words.back() = uint32_t{1} << (bit % kBits);
+  return words;
+}
+
+}  // namespace
 
 TransformerRunner::TransformerRunner(std::unique_ptr<Transformer> transformer,
                                      const kernels::PagedKv& kv)
@@ -28,12 +40,23 @@ void TransformerRunner::AddRow(const StepRow& row) {
   }
   for (int32_t i = 0; i < count; ++i) positions_.push_back(row.first_position + i);
   AddScores(row, static_cast<int32_t>(tokens_.size()) - count);
-  const int32_t first_draw = static_cast<int32_t>(tokens_.size()) - row.num_draws();
-  for (int32_t i = 0; i < row.num_draws(); ++i) {
-    sample_rows_.push_back(first_draw + i);
-    sampling_.push_back(row.draws[static_cast<size_t>(i)]);
-    guides_.push_back(row.guide);
+  AddDraws(row);
+}
+
+void TransformerRunner::AddDraws(const StepRow& row) {
+  const size_t first_draw = tokens_.size() - row.draws.size();
+  for (size_t i = 0; i < row.draws.size(); ++i) {
+    const size_t place = draws_++;
+    const bool is_forced = i < row.forced.size();
+    if (is_forced && row.bare_forced) {
+      bare_.emplace_back(place, row.forced[i]);
+      continue;
+    }
+    sample_rows_.push_back(static_cast<int32_t>(first_draw + i));
+    sampling_.push_back(row.draws[i]);
+    guides_.push_back(is_forced ? nullptr : row.guide);
     is_score_.push_back(false);
+    if (is_forced) sampling_.back().allowed = MaskOf(row.forced[i], &forced_masks_);
     if (sampling_.back().pending_output && !device_feeds_) {
       sampling_.back().pending_id = LastDrawn(row.slot);
     }
@@ -64,6 +87,9 @@ void TransformerRunner::Flatten(const StepPlan& plan) {
   is_score_.clear();
   score_bias_.clear();
   guides_.clear();
+  forced_masks_.clear();
+  bare_.clear();
+  draws_ = 0;
   // The sequences keep spans into blocks_, which therefore must not grow while it is filled.
   score_bias_.reserve(static_cast<size_t>(plan.num_scores));  // rows keep spans into it, too
   size_t num_blocks = 0;
@@ -98,14 +124,22 @@ void TransformerRunner::GiveProducts(InFlight& step) const {
 
 StepOutput TransformerRunner::OutputOf(InFlight step) {
   StepOutput output;
+  auto bare = step.bare.begin();
+  const auto add_bare = [&] {
+    for (; bare != step.bare.end() && bare->first == output.samples.size(); ++bare) {
+      output.samples.push_back(BareToken(bare->second));
+    }
+  };
   for (size_t i = 0; i < step.samples.size(); ++i) {
     SampledToken& sample = step.samples[i];
     if (step.is_score[i]) {
       output.scores.push_back({sample.logprob, std::move(sample.top_logprobs)});
     } else {
+      add_bare();
       output.samples.push_back(std::move(sample));
     }
   }
+  add_bare();
   return output;
 }
 
@@ -123,6 +157,7 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   InFlight& step = in_flight_.emplace_back();
   step.samples.resize(sampling_.size());
   step.is_score = is_score_;
+  step.bare = bare_;
   for (const kernels::SampleRow& row : sampling_) {
     step.slots.push_back(row.one_of_several ? -1 : row.slot);
   }

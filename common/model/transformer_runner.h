@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "common/model/model_runner.h"
@@ -30,14 +31,17 @@ class TransformerRunner final : public ModelRunner {
   // A step between Submit and Wait: where its samples go, and the slots that they are of.
   struct InFlight {
     std::vector<SampledToken> samples;
-    std::vector<int32_t> slots;   // [samples] whose last token it is, or -1
-    std::vector<bool> is_score;   // [samples]
+    std::vector<int32_t> slots;  // [samples] whose last token it is, or -1
+    std::vector<bool> is_score;  // [samples]
+    // Tokens of which nothing is computed, and their places in the step's output.
+    std::vector<std::pair<size_t, TokenId>> bare;
     std::vector<float> products;  // of the probe, [samples, dims]
   };
 
   // Lays the plan out as flat arrays in the members below.
   void Flatten(const StepPlan& plan);
   void AddRow(const StepRow& row);
+  void AddDraws(const StepRow& row);
   // `begin` is where the row's tokens begin in the step.
   void AddScores(const StepRow& row, int32_t begin);
   int32_t LastDrawn(int32_t slot) const;
@@ -59,6 +63,9 @@ class TransformerRunner final : public ModelRunner {
   std::vector<int32_t> sample_rows_;                   // the tokens whose logits are wanted
   std::vector<kernels::SampleRow> sampling_;           // [sample_rows]
   std::vector<SequenceGuide*> guides_;                 // [sample_rows], null without one
+  std::vector<std::pair<size_t, TokenId>> bare_;       // as InFlight has them
+  size_t draws_ = 0;                                   // of the rows so far, bare ones included
+  std::deque<std::vector<uint32_t>> forced_masks_;     // that allow one id each
   std::vector<bool> is_score_;                         // [sample_rows]
   std::vector<std::pair<int32_t, float>> score_bias_;  // what rows of scores point at
 

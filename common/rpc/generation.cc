@@ -167,6 +167,7 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
   }
   if (proto.has_guide()) {
     BATON_ASSIGN_OR_RETURN(spec.guide, GuideFromProto(proto.guide()));
+    spec.bare_forced = proto.bare_forced();
   }
   if (proto.has_natural_end_step()) spec.natural_end_step = proto.natural_end_step();
   if (proto.has_end_chance_step()) spec.end_chance_step = proto.end_chance_step();
@@ -199,6 +200,7 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
   if (!spec.guide.empty()) {
     proto->mutable_guide()->set_kind(GuideKindToProto(spec.guide.kind));
     proto->mutable_guide()->set_text(spec.guide.text);
+    proto->set_bare_forced(spec.bare_forced);
   }
   if (spec.natural_end_step) proto->set_natural_end_step(*spec.natural_end_step);
   if (spec.end_chance_step) proto->set_end_chance_step(*spec.end_chance_step);
@@ -231,6 +233,7 @@ void TokenToProto(const PlacedToken& token, const TokenExtras& extras, worker_pb
   proto->set_natural_end(token.token.natural_end);
   proto->set_end_chance(token.token.end_chance);
   proto->set_only_end(token.token.only_end);
+  proto->set_forced(token.token.forced);
   proto->set_unix_time(token.unix_time);
   if (token.token.end) EndToProto(*token.token.end, proto->mutable_end());
 }
@@ -250,6 +253,7 @@ PlacedToken TokenFromProto(const worker_pb::Token& proto) {
   token.token.natural_end = proto.natural_end();
   token.token.end_chance = proto.end_chance();
   token.token.only_end = proto.only_end();
+  token.token.forced = proto.forced();
   token.unix_time = proto.unix_time();
   if (proto.has_end()) token.token.end = EndFromProto(proto.index() + 1, proto.end());
   return token;

@@ -41,6 +41,11 @@ void baton_guide_state_free(BatonGuideState* state);
 // then of no more use.
 BatonStatus baton_guide_mask(BatonGuideState* state, uint32_t* words, size_t count,
                              uint8_t* only_end, BatonBuffer* error);
+// Writes the first bytes of what every answer goes on with from here, at most `capacity`, and how
+// many these are: none where there is a choice, where the answer may end, and where a special token
+// has to come. BATON_INVALID where this costs too much; the state is then of no more use.
+BatonStatus baton_guide_forced(BatonGuideState* state, uint8_t* bytes, size_t capacity,
+                               size_t* count, BatonBuffer* error);
 // Goes on by tokens. BATON_INVALID if one of them may not come; the state is then of no more use.
 BatonStatus baton_guide_take(BatonGuideState* state, const uint32_t* ids, size_t count,
                              BatonBuffer* error);

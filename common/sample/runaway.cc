@@ -31,8 +31,10 @@ void RunawayGuard::Take(std::span<const TokenId> answer, SampledToken* token) {
   ++length_;
   if (length_ >= kGram) ++grams_[RunBefore(answer, length_)];
   if (length_ > kWindow) LetGo(RunBefore(answer, length_ - kGrams));
-  // Not a number, where the model has no EOS, is no chance.
-  token->end_chance = token->eos.eos_logprob >= std::log(kChance) && CouldEnd(answer);
+  // Not a number, where the model has no EOS, is no chance, and where a guide forces another token
+  // there is none.
+  token->end_chance =
+      !token->forced && token->eos.eos_logprob >= std::log(kChance) && CouldEnd(answer);
   if (token->end_chance) end_chance_step_ = length_;
 }
 

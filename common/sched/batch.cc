@@ -62,11 +62,13 @@ std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
   }
   int32_t draws = budget.max_draws - (budget.max_rows - rows);
   for (BatchShare& share : shares) {
-    const int32_t more = std::min({candidates[share.candidate].proposals, tokens, draws});
+    const BatchCandidate& candidate = candidates[share.candidate];
+    int32_t more = std::min(candidate.proposals, tokens);
+    if (!candidate.bare) more = std::min(more, draws);
     if (more <= 0) continue;
     share.tokens += more;
     tokens -= more;
-    draws -= more;
+    if (!candidate.bare) draws -= more;
   }
   return shares;
 }

@@ -12,6 +12,7 @@ struct BatchCandidate {
   bool decodes = false;    // one token behind a complete KV; else part of a prompt or a recompute
   uint64_t last_turn = 0;  // when it was last served, in any unit that grows; 0 = never
   int32_t proposals = 0;  // ids that it could feed behind that token, to see whether they are drawn
+  bool bare = false;      // nothing is drawn behind these: they are forced
   // Each of its tokens needs logits of its own, as a row that draws does: it counts as a row.
   bool scores = false;
 };

@@ -82,8 +82,9 @@ struct LiveSequence {
   std::optional<EndEstimate> end;              // made from its last token
   std::optional<float> class_tokens;           // see SequenceView
 
-  std::vector<TokenId> feed;    // the last token, and behind it what was proposed
+  std::vector<TokenId> feed;    // the last token, and behind it what was proposed, or is forced
   int32_t proposed_behind = 0;  // the length at which that was said
+  int32_t fed_behind = 0;       // how many of these ids the row behind that token may feed
   int32_t stays_behind = 0;     // the length at which it sits out, to be asked for proposals
   bool verifies = false;        // a row that feeds proposals is out
   int64_t proposals_fed = 0, proposals_accepted = 0;
@@ -123,7 +124,7 @@ struct LiveSequence {
   // The ids that its next row feeds behind the last token, if there is room for them.
   std::span<const TokenId> proposals() const {
     if (proposed_behind != length() || unknown > 0 || !decodes()) return {};
-    return std::span(feed).subspan(1);
+    return std::span(feed).subspan(1, static_cast<size_t>(fed_behind));
   }
   // Tokens of its prompt are still to be scored, each at the position before it.
   bool scores() const { return scores_planned < prompt_tokens(); }

@@ -34,9 +34,13 @@ struct ProposalLimits {
   int32_t batch = 0;
 };
 
+// Tokens that guides force, of a step, for which something is measured, beside one for each row.
+inline constexpr int32_t kForcedDraws = 32;
+
 // The most tokens that a step of so many sequences draws.
-inline int32_t MaxDraws(int32_t max_num_seqs, const ProposalLimits& proposals) {
-  return max_num_seqs + (proposals.most > 0 ? proposals.batch : 0);
+inline int32_t MaxDraws(int32_t max_num_seqs, const ProposalLimits& proposals, bool jump_forward) {
+  return max_num_seqs + (proposals.most > 0 ? proposals.batch : 0) +
+         (jump_forward ? kForcedDraws : 0);
 }
 
 }  // namespace baton

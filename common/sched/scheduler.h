@@ -30,6 +30,9 @@ struct SchedulerOptions {
   int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
   int32_t max_draws = 0;                  // of a step, those behind proposals included
   ProposalLimits proposals;
+  // Feed what a guide forces in one row, or one token of it in each step.
+  bool jump_forward = false;
+  bool measures_forced = false;  // somebody here reads what is measured at every token
   base::Duration prefill_batch_wait{};
   Policy policy = kFcfsPolicy;
   std::vector<TokenId> eos_ids;
@@ -63,6 +66,8 @@ struct SchedulerFigures {
   // and by their place behind the last token.
   uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;
   std::array<uint64_t, kMaxProposals> accepted_at{};
+  // Tokens that guides forced, and those of them that came with the token before them.
+  uint64_t ids_forced = 0, ids_jumped = 0;
 };
 
 // Decides which sequences run next and which of them own which blocks. It is a deterministic state
@@ -94,6 +99,8 @@ struct SchedulerFigures {
 // first that was not proposed there, and gives blocks back that only others needed. So tokens are
 // those of one step each, and only their number in a step differs. Proposals get what rows and
 // prompts leave of a step, and blocks that nobody else may need.
+//
+// What a guide forces is fed and drawn in the same way, without being asked for; all of it counts.
 class Scheduler {
  public:
   // `cache` is null when prefix caching is off.
@@ -185,11 +192,17 @@ class Scheduler {
   void FillScores(LiveSequence* sequence, int32_t end, StepRow* row);
   void FillTokens(LiveSequence* sequence, int32_t tokens, StepRow* row);
 
+  // What is done about ids that guides force (scheduler_forced.cc).
+  bool BareForced(const LiveSequence& sequence) const;
+  void TakeForced(LiveSequence* sequence) const;
+  void FillForced(LiveSequence* sequence, StepRow* row) const;
+
   // What is done about proposals (scheduler_propose.cc).
   int32_t ProposalsOfUse(const LiveSequence& sequence) const;
   void TakeProposals(LiveSequence* sequence, std::span<const TokenId> ids);
   int32_t GrowForProposals(LiveSequence* sequence, int32_t proposals);
   void AddDraws(LiveSequence* sequence, int32_t proposals, StepRow* row);
+  void NoteProposals(LiveSequence* sequence, int32_t proposed, int32_t accepted);
   void CommitVerified(LiveSequence* sequence, const StepRow& row,
                       std::span<const SampledToken> drawn, base::Instant now);
 

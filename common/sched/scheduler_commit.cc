@@ -9,12 +9,13 @@
 namespace baton {
 namespace {
 
-// Notes on a token that was drawn by a guide whether nothing but the end was allowed. An error when
-// the guide has failed: then the token counts for nothing.
+// Notes on a token that was drawn by a guide whether nothing but it or the end was allowed. An
+// error when the guide has failed: then the token counts for nothing.
 absl::Status AskGuide(const LiveSequence& sequence, SampledToken* token) {
   const auto& guide = sequence.spec.follows;
   if (guide == nullptr) return absl::OkStatus();
   if (absl::Status status = guide->status(); !status.ok()) return status;
+  token->forced = !guide->Forced().ids.empty();
   token->only_end = guide->only_end();
   return absl::OkStatus();
 }
@@ -98,6 +99,7 @@ bool Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
   }
   sequence->end = token.end;
   ++counters_.generated_tokens;
+  counters_.ids_forced += token.forced ? 1 : 0;
   if (sequence->first_token_at == base::Instant()) {
     sequence->first_token_at = now;
     sequence->prefill_time = now - sequence->state_since;

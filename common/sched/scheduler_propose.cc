@@ -46,6 +46,7 @@ void Scheduler::TakeProposals(LiveSequence* sequence, std::span<const TokenId> i
   const auto end = std::ranges::find_if(ids, [&](TokenId id) { return sequence->stop.EndsBy(id); });
   sequence->feed.assign(1, sequence->tokens.back());
   sequence->feed.insert(sequence->feed.end(), ids.begin(), end);
+  sequence->fed_behind = static_cast<int32_t>(sequence->feed.size()) - 1;
   sequence->proposed_behind = sequence->length();
 }
 
@@ -86,18 +87,26 @@ void Scheduler::AddDraws(LiveSequence* sequence, int32_t proposals, StepRow* row
   tokens.resize(tokens.size() - count);
 }
 
-// The row is committed as so many rows of one token as its draws count, so that everything is
-// decided as it would be without proposals.
-void Scheduler::CommitVerified(LiveSequence* sequence, const StepRow& row,
-                               std::span<const SampledToken> drawn, base::Instant now) {
-  const int32_t proposed = row.num_draws() - 1;
-  const int32_t accepted = CountingDraws(row, drawn) - 1;
+void Scheduler::NoteProposals(LiveSequence* sequence, int32_t proposed, int32_t accepted) {
   ++counters_.rows_proposed;
   counters_.ids_proposed += static_cast<uint64_t>(proposed);
   counters_.ids_accepted += static_cast<uint64_t>(accepted);
   for (int32_t i = 0; i < accepted; ++i) ++counters_.accepted_at[static_cast<size_t>(i)];
   sequence->proposals_fed += proposed;
   sequence->proposals_accepted += accepted;
+}
+
+// The row is committed as so many rows of one token as its draws count, so that everything is
+// decided as it would be without proposals.
+void Scheduler::CommitVerified(LiveSequence* sequence, const StepRow& row,
+                               std::span<const SampledToken> drawn, base::Instant now) {
+  const int32_t proposed = row.num_draws() - 1;
+  const int32_t accepted = CountingDraws(row, drawn) - 1;
+  if (row.forced.empty()) {
+    NoteProposals(sequence, proposed, accepted);
+  } else {
+    counters_.ids_jumped += static_cast<uint64_t>(accepted);
+  }
   sequence->verifies = false;
   --sequence->unknown;
   for (int32_t i = 0; i <= accepted; ++i) {

@@ -17,6 +17,9 @@ StepPlan Scheduler::BuildPlan() {
   // request. Where nothing else runs the step waits for it.
   const auto holds_up = [](const LiveSequence* sequence) { return sequence->holds_up(); };
   if (!std::ranges::all_of(ready, holds_up)) std::erase_if(ready, holds_up);
+  for (LiveSequence* const sequence : ready) {
+    if (sequence->spec.follows != nullptr && sequence->decodes()) TakeForced(sequence);
+  }
   SortInOrder(&ready, [&](const auto* a, const auto* b) { return StartsBefore(*a, *b); });
   std::vector<BatchCandidate> candidates;
   candidates.reserve(ready.size());
@@ -25,6 +28,7 @@ StepPlan Scheduler::BuildPlan() {
                           .decodes = sequence->will_decode(),
                           .last_turn = sequence->last_turn,
                           .proposals = static_cast<int32_t>(sequence->proposals().size()),
+                          .bare = sequence->spec.follows != nullptr && BareForced(*sequence),
                           .scores = sequence->scores()});
   }
   const std::vector<BatchShare> shares =
@@ -58,8 +62,7 @@ void Scheduler::AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan) {
   const int32_t end = sequence->planned + tokens;
   if (end - proposals == sequence->future_length()) {
     AddDraws(sequence, proposals, &row);
-    row.guide = sequence->spec.follows.get();
-    if (row.guide != nullptr) row.guide->Prepare();
+    if (sequence->spec.follows != nullptr) FillForced(sequence, &row);
     ++sequence->unknown;
     plan->num_samples += row.num_draws();
   }

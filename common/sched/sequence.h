@@ -45,6 +45,8 @@ struct SequenceSpec {
   // The state of `guide` behind `generated`, which the worker makes before the sequence enters an
   // engine. Shared with the threads that work out its masks. Null without a guide.
   std::shared_ptr<SequenceGuide> follows;
+  // Nobody reads what is measured at the tokens that the guide forces, so they may come without.
+  bool bare_forced = false;
   // The output step, counted from 1, of the natural end, if an earlier attempt saw it already.
   std::optional<int32_t> natural_end_step;
   // The last output step with `end_chance` on its token, 0 if none had it; absent if the caller

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -29,8 +30,12 @@ struct StepRow {
   // that only computes has none. Usually there is one; where there are more, each further one holds
   // for the case that the draw before it gives the token that the row feeds behind that one.
   absl::InlinedVector<kernels::SampleRow, 1> draws;
-  // Whose mask the draw, then the only one, has to keep to; null: no guide. Who runs the step sets
-  // SampleRow::allowed.
+  // What the first draws give: ids that a guide forces, of which all but perhaps the last are fed
+  // behind their places. Who runs the step lets these draws have no other.
+  std::span<const TokenId> forced;
+  bool bare_forced = false;  // nothing need be computed for them: BareToken is all that is wanted
+  // Whose mask the draw behind these, the row's last, has to keep to; null: no guide, or that draw
+  // is forced as well. Who runs the step sets SampleRow::allowed.
   SequenceGuide* guide = nullptr;
 
   // Tokens of the prompt that are scored: the first by the logits at the row's position
@@ -42,6 +47,14 @@ struct StepRow {
   int32_t num_tokens() const { return feeds_sampled ? 1 : static_cast<int32_t>(tokens.size()); }
   int32_t num_draws() const { return static_cast<int32_t>(draws.size()); }
 };
+
+// A token that was not drawn but is known, without figures: not a number is no chance of an end.
+inline SampledToken BareToken(TokenId id) {
+  SampledToken token;
+  token.token = id;
+  token.eos.eos_logprob = std::numeric_limits<float>::quiet_NaN();
+  return token;
+}
 
 // How many of the tokens that were drawn for a row count, from the first on: those up to the first
 // that the row did not feed behind its place. `drawn` has one token for each draw.

@@ -266,6 +266,8 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   for (size_t i = 0; i < f.accepted_at.size(); ++i) {
     raise(Metric::kSpecDecodeNumAcceptedTokensPerPos, f.accepted_at[i], {std::to_string(i)});
   }
+  raise(Metric::kGuideForcedTokens, f.ids_forced);
+  raise(Metric::kGuideJumpedTokens, f.ids_jumped);
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_cached, {"local_cache_hit"});
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_received, {"external_kv_transfer"});

@@ -50,8 +50,9 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
     options.kv.device_share = flags.gpu_memory_utilization;
   }
   options.probe = std::move(probe);
-  options.limits = {.max_tokens = flags.max_num_batched_tokens,
-                    .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(flags))};
+  options.limits = {
+      .max_tokens = flags.max_num_batched_tokens,
+      .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(flags), flags.jump_forward)};
   return options;
 }
 
@@ -88,6 +89,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
   options.proposals = ProposalsOf(flags);
+  options.jump_forward = flags.jump_forward;
   for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
   options.runaway = ActionOf(flags.runaway);

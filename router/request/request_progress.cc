@@ -8,6 +8,16 @@
 #include "router/request/length_class.h"
 
 namespace baton {
+namespace {
+
+// Whether anything that is measured at a token is read by somebody.
+bool ReadsFigures(const RequestProgress& progress) {
+  const RequestSpec& spec = progress.spec;
+  return spec.logprobs || spec.ranked() || spec.eos_steps || spec.eos_probe || progress.logged ||
+         progress.watched;
+}
+
+}  // namespace
 
 worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowContext& context) {
   const RequestSpec& spec = progress.spec;
@@ -17,6 +27,7 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.sampling = spec.sampling;
   sequence.stop = spec.stop;
   sequence.guide = spec.guide;
+  sequence.bare_forced = !ReadsFigures(progress);
   sequence.natural_end_step = progress.output.natural_end_step();
   sequence.end_chance_step = progress.output.end_chance_step();
   if (progress.score_from > 0) sequence.score_from = progress.score_from;

@@ -37,10 +37,11 @@ def request(index, guide, **stop):
 
 class Answer:
     def __init__(self, events):
-        self.text, self.ids, self.final = "", [], None
+        self.text, self.ids, self.logprobs, self.final = "", [], [], None
         for event in events:
             self.text += event.delta.text
             self.ids += event.delta.token_ids
+            self.logprobs += event.delta.logprobs
             if event.HasField("final"):
                 self.final = event.final
 
@@ -101,13 +102,17 @@ class WholeAnswersValidate(unittest.TestCase):
 
 
 class SameTokens(unittest.TestCase):
-    """The reference is each request alone on one unified worker."""
+    """The reference is each request alone on one unified worker, one token in each step."""
 
     @classmethod
     def setUpClass(cls):
         cls.requests = [request(i, WAYS[i % len(WAYS)]) for i in range(10)]
-        with Cluster(prefill=0, eos_log=False, flags=["--max-num-seqs", "1"]) as service:
+        one_by_one = ["--max-num-seqs", "1", "--no-jump-forward"]
+        with Cluster(prefill=0, eos_log=False, flags=one_by_one) as service:
             cls.alone = ask(service, cls.requests)
+            metrics = service.decode[0].metrics()
+            cls.forced = metrics.sum("baton_guide_forced_tokens_total")
+            assert metrics.sum("baton_guide_jumped_tokens_total") == 0
 
     def same(self, answers, attempts=1):
         for i, (answer, alone) in enumerate(zip(answers, self.alone)):
@@ -121,17 +126,30 @@ class SameTokens(unittest.TestCase):
             metrics = service.decode[0].metrics()
             self.assertGreater(metrics.sum("baton_batch_size_sum", phase="decode"),
                                metrics.sum("baton_batch_size_count", phase="decode"))
+            self.assertEqual(metrics.sum("baton_guide_forced_tokens_total"), self.forced)
+            self.assertGreater(metrics.sum("baton_guide_jumped_tokens_total"), 20)
+            # Figures come with every token where they are asked for, also with what is forced.
+            figures = [{**one, "spec": {**one["spec"], "request_id": f"figures-{i}", "output": {"logprobs": 1}}}
+                       for i, one in enumerate(self.requests)]
+            answers = ask(service, figures, concurrency=10)
+            self.same(answers)
+            for answer in answers:
+                self.assertEqual(len(answer.logprobs), len(answer.ids))
+                self.assertTrue(all(one.logprob <= 0 and len(one.top) == 1 for one in answer.logprobs))
             service.assert_nothing_held()
 
-    def test_with_two_steps_in_flight(self):
-        with Cluster(prefill=0, eos_log=False, flags=["--async-scheduling", "on"]) as service:
+    def test_with_two_steps_in_flight_and_speculation(self):
+        flags = ["--async-scheduling", "on", "--speculative", "ngram"]
+        with Cluster(prefill=0, eos_log=False, flags=flags) as service:
             self.same(ask(service, self.requests, concurrency=10))
+            self.assertGreater(service.decode[0].metrics().sum("baton_guide_jumped_tokens_total"), 20)
 
     def test_split(self):
         with Cluster(decode=1, prefill=1, eos_log=False) as service:
             self.same(ask(service, self.requests, concurrency=4))
             self.assertGreater(service.decode[0].metrics().sum(
                 "baton_prompt_tokens_by_source_total", source="external_kv_transfer"), 0)
+            self.assertGreater(service.decode[0].metrics().sum("baton_guide_jumped_tokens_total"), 10)
             service.assert_nothing_held()
 
     def test_preempted(self):

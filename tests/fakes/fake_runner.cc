@@ -221,7 +221,16 @@ SampledToken FakeRunner::Draw(const StepRow& row, int32_t index) {
   sampling.pending_output = false;
   sampling.given = {};
   sampling.output = output;
-  if (row.guide != nullptr) sampling.allowed = row.guide->Mask();
+  std::vector<uint32_t> only;
+  if (static_cast<size_t>(index) < row.forced.size()) {
+    const auto id = static_cast<size_t>(row.forced[static_cast<size_t>(index)]);
+    if (row.bare_forced) return BareToken(static_cast<TokenId>(id));
+    only.resize(id / 32 + 1);
+    only.back() = uint32_t{1} << (id % 32);
+    sampling.allowed = only;
+  } else if (row.guide != nullptr) {
+    sampling.allowed = row.guide->Mask();
+  }
   SampledToken token = FakeDraw(model_, ReadHistory(row, EndOfDraw(row, index)), sampling);
   if (sampling.one_of_several) {
     last_.erase(row.slot);
@@ -277,6 +286,13 @@ void FakeRunner::CheckRow(const StepRow& row) const {
               row.first_scored + static_cast<int32_t>(row.scored.size()) <= row.num_tokens())
       << row.sequence.value();
   BATON_CHECK(row.num_draws() <= row.num_tokens()) << row.sequence.value();
+  BATON_CHECK(row.forced.size() <= row.draws.size() &&
+              (row.guide == nullptr || row.forced.size() + 1 == row.draws.size()))
+      << row.forced.size() << " forced ids for " << row.num_draws() << " draws";
+  for (size_t i = 0; i < row.forced.size() && i + 1 < row.draws.size(); ++i) {
+    BATON_CHECK(row.forced[i] == row.tokens[row.tokens.size() - row.draws.size() + i + 1])
+        << "forced id " << i << " is not what the row feeds";
+  }
   for (int32_t i = 0; i < row.num_draws(); ++i) {
     const kernels::SampleRow& draw = row.draws[static_cast<size_t>(i)];
     const uint32_t history = SamplePosition(draw);

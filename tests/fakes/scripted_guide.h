@@ -17,27 +17,42 @@ class ScriptedGuide final : public SequenceGuide {
   ScriptedGuide(std::vector<std::vector<TokenId>> steps, TokenId eos)
       : steps_(std::move(steps)), eos_(eos) {}
 
+  // Steps that allow one id, which is not `eos`, force it; at most `most` are told at once.
+  void ForceAtMost(size_t most) { most_forced_ = most; }
+
+  ForcedRun Forced() override {
+    if (most_forced_ == 0) return {};
+    forced_.clear();
+    size_t next = taken_.size();
+    while (forced_.size() < most_forced_ && Forces(next)) forced_.push_back(steps_[next++][0]);
+    return {.ids = forced_, .whole = !Forces(next)};
+  }
   void Prepare() override { ++prepared_; }
   bool holds_up() const override { return holds_up_; }
   std::span<const uint32_t> Mask() override {
+    const size_t ahead = Forced().ids.size();
     words_.assign(kWords, 0);
     const auto allow = [&](TokenId id) {
       words_[static_cast<size_t>(id) / 32] |= uint32_t{1} << (id % 32);
     };
-    std::ranges::for_each(Allowed(), allow);
+    std::ranges::for_each(Allowed(taken_.size() + ahead), allow);
     masked_ = true;
-    if (fails_at_ == taken_.size()) status_ = failure_;
+    if (fails_at_ == taken_.size() + ahead) status_ = failure_;
     return words_;
   }
   bool only_end() const override {
+    if (most_forced_ > 0 && Forces(taken_.size())) return false;
     BATON_CHECK(masked_) << "asked before its mask was known";
-    return Allowed() == std::vector<TokenId>{eos_};
+    return Allowed(taken_.size()) == std::vector<TokenId>{eos_};
   }
-  absl::Status status() const override { return status_; }
+  absl::Status status() const override {
+    return most_forced_ > 0 && Forces(taken_.size()) ? absl::OkStatus() : status_;
+  }
   void Take(TokenId token) override {
-    BATON_CHECK(std::ranges::count(Allowed(), token) == 1) << token << " was not allowed";
+    BATON_CHECK(std::ranges::count(Allowed(taken_.size()), token) == 1) << token;
+    const bool forced = most_forced_ > 0 && Forces(taken_.size());
     taken_.push_back(token);
-    masked_ = false;
+    masked_ &= forced;  // the mask is that behind the run
   }
 
   // The mask behind so many tokens fails.
@@ -52,14 +67,20 @@ class ScriptedGuide final : public SequenceGuide {
  private:
   static constexpr size_t kWords = 32;  // of a vocabulary of 1000
 
-  std::vector<TokenId> Allowed() const {
-    return taken_.size() < steps_.size() ? steps_[taken_.size()] : std::vector<TokenId>{eos_};
+  std::vector<TokenId> Allowed(size_t step) const {
+    return step < steps_.size() ? steps_[step] : std::vector<TokenId>{eos_};
+  }
+  bool Forces(size_t step) const {
+    const std::vector<TokenId> allowed = Allowed(step);
+    return allowed.size() == 1 && allowed[0] != eos_;
   }
 
   const std::vector<std::vector<TokenId>> steps_;
   const TokenId eos_;
   std::vector<TokenId> taken_;
   std::vector<uint32_t> words_;
+  size_t most_forced_ = 0;
+  std::vector<TokenId> forced_;
   bool masked_ = false;
   bool holds_up_ = false;
   int prepared_ = 0;

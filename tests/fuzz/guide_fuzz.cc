@@ -17,16 +17,17 @@ namespace {
 constexpr int kMostTokens = 24;
 constexpr size_t kMostMessage = 1000;
 
-const ByteTokenizer& TokensOfGuides() {
-  static const auto& tokenizer =
-      *new ByteTokenizer({"{\"", "\":", " the", "true", "12"}, {"</s>", "<|tool|>"});
+std::shared_ptr<const ByteTokenizer> SharedTokens() {
+  static const auto& tokenizer = *new std::shared_ptr<const ByteTokenizer>(
+      new ByteTokenizer({"{\"", "\":", " the", "true", "12"}, {"</s>", "<|tool|>"}));
   return tokenizer;
 }
+const ByteTokenizer& TokensOfGuides() { return *SharedTokens(); }
 
 std::shared_ptr<const GuideVocabulary> VocabularyOfGuides() {
   static const auto& vocabulary = *new std::shared_ptr<const GuideVocabulary>([] {
     const std::vector<TokenId> eos = {TokensOfGuides().eos()};
-    return *GuideVocabulary::Make(TokensOfGuides(), TokensOfGuides().vocab_size(), eos);
+    return *GuideVocabulary::Make(SharedTokens(), TokensOfGuides().vocab_size(), eos);
   }());
   return vocabulary;
 }
@@ -48,14 +49,19 @@ void Walk(const std::shared_ptr<const CompiledGuide>& guide, GuideKind kind,
   static TaskPool& pool = *new TaskPool(0, 0);
   auto begun = guide->Start();
   BATON_CHECK(begun.ok()) << begun.status().ToString();
-  GuideState state(kind, *std::move(begun), VocabularyOfGuides(), &pool);
+  const auto state =
+      std::make_shared<GuideState>(kind, *std::move(begun), VocabularyOfGuides(), &pool);
   for (const char step : path.substr(0, kMostTokens)) {
-    const TokenId id = AllowedOf(state.Mask(), static_cast<unsigned char>(step));
-    if (!Accepted(state.status()) || id == TokensOfGuides().eos()) return;
-    BATON_CHECK(!state.only_end()) << id;
-    state.Take(id);
-    if (!state.status().ok()) {
-      BATON_CHECK(ReasonOf(state.status()) == Reason::kLimitExceeded) << state.status().ToString();
+    const ForcedRun forced = state->Forced();
+    const TokenId id = forced.ids.empty()
+                           ? AllowedOf(state->Mask(), static_cast<unsigned char>(step))
+                           : forced.ids.front();
+    if (!Accepted(state->status()) || id == TokensOfGuides().eos()) return;
+    BATON_CHECK(!state->only_end()) << id;
+    state->Take(id);
+    if (!state->status().ok()) {
+      BATON_CHECK(ReasonOf(state->status()) == Reason::kLimitExceeded)
+          << state->status().ToString();
     }
   }
 }

@@ -137,8 +137,8 @@ void ClusterSim::Accept(Request* request, const SampledToken& token, int32_t ind
     Broken(absl::StrCat("token ", index, " is ", token.token, ", undisturbed it is ", expected));
   }
   request->accepted.push_back(token.token);
-  const bool natural = token.natural_end || token.token == 2 || token.token == 3;
-  if (natural && !request->natural_end) request->natural_end = index + 1;
+  const bool eos = (token.token == 2 || token.token == 3) && !token.only_end;
+  if ((token.natural_end || eos) && !request->natural_end) request->natural_end = index + 1;
 }
 
 bool ClusterSim::IsCurrent(const Track& track) const {
@@ -184,6 +184,7 @@ void ClusterSim::Collect(Coverage* coverage) const {
   coverage->late_returns += coverage_.late_returns;
   coverage->late_commits += coverage_.late_commits;
   coverage->scores += coverage_.scores;
+  coverage->ended_by_grammar += coverage_.ended_by_grammar;
   for (const auto* workers : {&decoders_, &prefillers_}) {
     for (const auto& worker : *workers) {
       const SchedulerFigures figures = worker->scheduler().figures();
@@ -195,6 +196,8 @@ void ClusterSim::Collect(Coverage* coverage) const {
       coverage->steps += worker->steps();
       coverage->ids_accepted += figures.ids_accepted;
       coverage->ids_rejected += figures.ids_proposed - figures.ids_accepted;
+      coverage->ids_forced += figures.ids_forced;
+      coverage->ids_jumped += figures.ids_jumped;
       coverage->rows_ahead += figures.rows_ahead;
       coverage->rows_discarded += figures.rows_discarded;
       coverage->held_back += worker->held_back();

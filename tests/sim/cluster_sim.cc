@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
+#include "tests/sim/random_grammar.h"
 
 namespace baton::sim {
 namespace {
@@ -89,6 +90,11 @@ bool ClusterSim::MakeRequest(Request* request) {
   if (dice_.Chance(20)) spec.cache_salt = "tenant";
   spec.reserve_timeout = std::chrono::milliseconds(dice_.Int(20, 500));
   RandomStop(&dice_, &spec);
+  if (spec.stop.eos_policy == EosPolicy::kHonor && dice_.Chance(40)) {
+    request->grammar = static_cast<uint64_t>(dice_.Int(1, 1 << 30));
+    spec.guide = {.kind = GuideKind::kRegex, .text = "made up"};
+    spec.bare_forced = dice_.Chance(50);
+  }
   request->starts_at_tick = dice_.Int(0, 60);
   for (const auto& worker : decoders_) {
     if (!CheckSpec(spec, worker->limits()).ok()) return false;
@@ -102,7 +108,7 @@ bool ClusterSim::MakeRequest(Request* request) {
     if (longest > worker->limits().pool_tokens) return false;  // must hold every resume
   }
   request->expected = Predict(model_, decoders_[0]->kv().layout(), spec, {2, 3},
-                              ResolveMaxTokens(spec, decoders_[0]->limits()));
+                              ResolveMaxTokens(spec, decoders_[0]->limits()), request->grammar);
   return true;
 }
 
@@ -197,6 +203,10 @@ size_t ClusterSim::AddTrack(size_t index, Side side, SimWorker* worker, Sequence
   track.attempt = requests_[index].attempt;
   track.side = side;
   track.worker = worker;
+  if (const auto grammar = requests_[index].grammar) {
+    spec.follows = std::make_shared<RandomGuide>(*grammar, spec.generated,
+                                                 static_cast<size_t>(dice_.Int(1, 12)));
+  }
   track.id = worker->Add(std::move(spec), now_);
   tracks_.push_back(std::move(track));
   track_of_[{worker, tracks_.back().id}] = tracks_.size() - 1;
@@ -254,6 +264,7 @@ void ClusterSim::Complete(Request* request, FinishReason reason) {
   if (request->natural_end != request->expected.natural_end) Broken("wrong natural end");
   request->done = true;
   ++coverage_.finished;
+  coverage_.ended_by_grammar += reason == FinishReason::kStopGrammar ? 1 : 0;
   EndAttempt(request);
 }
 

@@ -21,6 +21,7 @@ struct Coverage {
   uint64_t preemptions = 0, displaced = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
   uint64_t ids_accepted = 0, ids_rejected = 0;
   uint64_t scores = 0;
+  uint64_t ids_forced = 0, ids_jumped = 0, ended_by_grammar = 0;
   // These happen only with two steps in flight.
   uint64_t rows_ahead = 0, rows_discarded = 0, held_back = 0, ended_behind_two = 0;
 };
@@ -42,6 +43,7 @@ class ClusterSim {
   enum class Side { kDecode, kPrefill };
   struct Request {
     SequenceSpec spec;
+    std::optional<uint64_t> grammar;  // the seed of the one that the answer follows
     Expected expected;
     int32_t starts_at_tick = 0;
     std::vector<TokenId> accepted;

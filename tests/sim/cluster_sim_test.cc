@@ -56,7 +56,8 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
       "%llu schedules from seed %llu: steps %llu, attempts %llu (resumed %llu), finished %llu "
       "(at the first token %llu), cancelled %llu, deadlines %llu, refused %llu, imported %llu, "
       "preemptions %llu, revocations %llu, chunks %llu, prefix hits %llu tokens, late returns "
-      "%llu, late commits %llu; proposed ids accepted %llu, rejected %llu; rows ahead %llu "
+      "%llu, late commits %llu; proposed ids accepted %llu, rejected %llu; forced ids %llu, of "
+      "which %llu were jumped, answers ended by their grammar %llu; rows ahead %llu "
       "(discarded "
       "%llu), victims held back %llu, ended with two rows out %llu\n",
       static_cast<unsigned long long>(kSchedules), static_cast<unsigned long long>(kFirstSeed),
@@ -77,16 +78,24 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
       static_cast<unsigned long long>(coverage.late_commits),
       static_cast<unsigned long long>(coverage.ids_accepted),
       static_cast<unsigned long long>(coverage.ids_rejected),
+      static_cast<unsigned long long>(coverage.ids_forced),
+      static_cast<unsigned long long>(coverage.ids_jumped),
+      static_cast<unsigned long long>(coverage.ended_by_grammar),
       static_cast<unsigned long long>(coverage.rows_ahead),
       static_cast<unsigned long long>(coverage.rows_discarded),
       static_cast<unsigned long long>(coverage.held_back),
       static_cast<unsigned long long>(coverage.ended_behind_two));
-  for (const uint64_t count :
-       {coverage.resumed, coverage.ended_at_first_token, coverage.cancelled, coverage.deadlines,
-        coverage.refused, coverage.imported, coverage.preemptions, coverage.revocations,
-        coverage.chunks, coverage.prefix_hits, coverage.late_returns, coverage.late_commits,
-        coverage.ids_accepted, coverage.ids_rejected, coverage.scores, coverage.rows_ahead,
-        coverage.rows_discarded, coverage.held_back, coverage.ended_behind_two}) {
+  for (const uint64_t count : {coverage.resumed,          coverage.ended_at_first_token,
+                               coverage.cancelled,        coverage.deadlines,
+                               coverage.refused,          coverage.imported,
+                               coverage.preemptions,      coverage.revocations,
+                               coverage.chunks,           coverage.prefix_hits,
+                               coverage.late_returns,     coverage.late_commits,
+                               coverage.ids_accepted,     coverage.ids_rejected,
+                               coverage.scores,           coverage.ids_jumped,
+                               coverage.ended_by_grammar, coverage.rows_ahead,
+                               coverage.rows_discarded,   coverage.held_back,
+                               coverage.ended_behind_two}) {
     EXPECT_GT(count, 0u) << "a path was never taken";
   }
 }

@@ -56,6 +56,10 @@ WorkerOptions RandomWorker(Dice* dice) {
     scheduler.proposals = {.most = dice->Int(1, 6), .batch = dice->Int(2, 20)};
     scheduler.max_draws = scheduler.max_num_seqs + dice->Int(0, 20);
   }
+  scheduler.jump_forward = dice->Chance(70);
+  if (scheduler.jump_forward && scheduler.max_draws == 0) {
+    scheduler.max_draws = scheduler.max_num_seqs + dice->Int(0, 20);
+  }
   scheduler.eos_ids = {2, 3};
   scheduler.limits = {.max_model_len = dice->Int(20, 120),
                       .pool_tokens = options.num_blocks * scheduler.block_size,
@@ -203,9 +207,11 @@ std::string SimWorker::CheckPlan(const StepPlan& plan) const {
     return "the prefill budget is broken";
   }
   if (plan.rows.size() > static_cast<size_t>(options.max_num_seqs)) return "too many rows";
-  if (plan.num_samples > std::max(options.max_num_seqs, options.max_draws)) {
-    return "too many draws";
+  int32_t draws = plan.num_samples;
+  for (const StepRow& row : plan.rows) {
+    if (row.bare_forced) draws -= static_cast<int32_t>(row.forced.size());
   }
+  if (draws > std::max(options.max_num_seqs, options.max_draws)) return "too many draws";
   return "";
 }
 

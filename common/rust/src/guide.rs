@@ -6,7 +6,9 @@ use std::thread;
 
 use llguidance::api::{ParserLimits, TopLevelGrammar};
 use llguidance::earley::SlicedBiasComputer;
-use llguidance::toktrie::{ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie};
+use llguidance::toktrie::{
+    parse_numeric_token, ApproximateTokEnv, InferenceCapabilities, TokEnv, TokRxInfo, TokTrie,
+};
 use llguidance::{Matcher, ParserFactory};
 use serde_json::{json, Map, Value};
 
@@ -138,6 +140,10 @@ fn rehearse(fresh: &Matcher, pick: Pick) -> Outcome<()> {
     let fail = |error: &dyn std::fmt::Display| refusal(&error.to_string());
     let mut matcher = fresh.deep_clone();
     for _ in 0..REHEARSED_TOKENS {
+        matcher.compute_ff_bytes();
+        if let Some(error) = matcher.get_error() {
+            return Err(refusal(&error));
+        }
         let mask = matcher.compute_mask_or_eos().map_err(|error| fail(&error))?;
         let mut ids = mask.iter();
         let id = match pick {
@@ -281,6 +287,37 @@ pub struct State {
 }
 
 impl State {
+    /// The bytes that every answer goes on with from here. They end before a special token, which has
+    /// no bytes of its own.
+    pub fn forced(&mut self) -> Outcome<Vec<u8>> {
+        let mut bytes = self.forced_raw()?;
+        if let Some(end) = bytes.iter().position(|&byte| byte == TokTrie::SPECIAL_TOKEN_MARKER) {
+            bytes.truncate(end);
+        }
+        Ok(bytes)
+    }
+
+    /// Likewise, where the library has a special token as its marker and "[id]".
+    fn forced_raw(&mut self) -> Outcome<Vec<u8>> {
+        if self.matcher.is_stopped() {
+            return Ok(Vec::new());
+        }
+        let bytes = self.matcher.compute_ff_bytes();
+        match self.matcher.get_error() {
+            Some(error) => Err(refusal(&error)),
+            None => Ok(bytes),
+        }
+    }
+
+    /// The special token that has to come next, if it is known by now that one has to.
+    fn forced_special(&mut self) -> Outcome<Option<u32>> {
+        let bytes = self.forced_raw()?;
+        let Some((&TokTrie::SPECIAL_TOKEN_MARKER, id)) = bytes.split_first() else {
+            return Ok(None);
+        };
+        Ok(parse_numeric_token(id).map(|(_, id)| id))
+    }
+
     /// Writes which ids may come next, a bit each, and returns whether none but EOS may.
     pub fn mask(&mut self, words: &mut [u32]) -> Outcome<bool> {
         if words.len() != self.words {
@@ -289,6 +326,11 @@ impl State {
                 words.len(),
                 self.words
             )));
+        }
+        if let Some(id) = self.forced_special()? {
+            words.fill(0);
+            words[id as usize / 32] = 1 << (id % 32);
+            return Ok(self.eos.contains(&id));
         }
         let mask =
             self.matcher.compute_mask_or_eos().map_err(|error| refusal(&error.to_string()))?;

@@ -71,6 +71,22 @@ pub unsafe extern "C" fn baton_guide_mask(
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn baton_guide_forced(
+    state: *mut State,
+    bytes: *mut u8,
+    capacity: usize,
+    count: *mut usize,
+    error: *mut Owned<u8>,
+) -> Status {
+    guard(count, error, || {
+        let forced = (*state).forced()?;
+        let count = forced.len().min(capacity);
+        std::slice::from_raw_parts_mut(bytes, capacity)[..count].copy_from_slice(&forced[..count]);
+        Ok(count)
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn baton_guide_take(
     state: *mut State,
     ids: *const u32,

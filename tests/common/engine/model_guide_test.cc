@@ -1,7 +1,9 @@
-// Guided answers with a real model: what they say, and the same tokens however they ran. Each test
-// asserts by a counter that its path was taken.
+// Guided answers with a real model: what they say, and the same tokens and figures however they
+// ran, with what is forced fed at once and token by token. Each test asserts by a counter that its
+// path was taken.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <future>
 #include <regex>
 
@@ -37,7 +39,7 @@ const GuidedCase kGuidedCases[] = {
      R"(\{\s*"n"\s*:\s*[1-9][0-9]{0,2}\s*,\s*"b"\s*:\s*(true|false)\s*\})"},
 };
 
-class ModelGuideTest : public ::testing::Test {
+class ModelGuideTest : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
     ASSERT_TRUE(WriteRandomModel(
@@ -48,9 +50,13 @@ class ModelGuideTest : public ::testing::Test {
     compiler_ = std::make_unique<GuideCompiler>(
         TokensOfModel(),
         GuideCompilerOptions{.width = model_->config.vocab, .eos_ids = {kGuideEos}});
-    auto harness = Start(Options());
+    EngineOptions options = Options();
+    options.jump_forward = false;
+    auto harness = Start(options);
     for (int32_t i = 0; i < kGuidedRequests; ++i) alone_.push_back(Run(harness.get(), Guided(i)));
     EXPECT_EQ(harness->figures().largest_batch, 1);
+    EXPECT_EQ(harness->figures().ids_jumped, 0u);
+    EXPECT_GT(harness->figures().ids_forced, 20u);
   }
 
   EngineOptions Options() const {
@@ -58,6 +64,7 @@ class ModelGuideTest : public ::testing::Test {
     options.max_model_len = 512;
     options.max_num_seqs = kGuidedRequests;
     options.enable_prefix_caching = false;
+    options.jump_forward = GetParam();
     options.eos_ids = {kGuideEos};
     options.vocab_size = model_->config.vocab;
     return options;
@@ -108,7 +115,11 @@ class ModelGuideTest : public ::testing::Test {
       EXPECT_EQ(a.eos.eos_logprob, b.eos.eos_logprob);
       EXPECT_EQ(a.eos.eos_prob_sampling, b.eos.eos_prob_sampling);
       EXPECT_EQ(a.only_end, b.only_end);
+      EXPECT_EQ(a.forced, b.forced);
     }
+  }
+  static void ExpectJumped(const EngineHarness& harness) {
+    EXPECT_EQ(harness.figures().ids_jumped > 20, GetParam()) << harness.figures().ids_jumped;
   }
   void ExpectAllSame(EngineHarness* harness) {
     std::vector<SequenceId> ids;
@@ -139,7 +150,7 @@ class ModelGuideTest : public ::testing::Test {
   std::vector<Seen> alone_;
 };
 
-TEST_F(ModelGuideTest, AnswersAreWhatTheirGuidesAllow) {
+TEST_P(ModelGuideTest, AnswersAreWhatTheirGuidesAllow) {
   int whole = 0;
   for (int32_t i = 0; i < kGuidedRequests; ++i) {
     SCOPED_TRACE(i);
@@ -158,7 +169,7 @@ TEST_F(ModelGuideTest, AnswersAreWhatTheirGuidesAllow) {
   EXPECT_GE(whole, 6);
 }
 
-TEST_F(ModelGuideTest, MinTokensYieldToAGrammarThatIsComplete) {
+TEST_P(ModelGuideTest, MinTokensYieldToAGrammarThatIsComplete) {
   auto harness = Start(Options());
   SequenceSpec spec = Guided(1);  // a choice of at most ten bytes
   spec.stop.min_tokens = 30;
@@ -167,13 +178,14 @@ TEST_F(ModelGuideTest, MinTokensYieldToAGrammarThatIsComplete) {
   EXPECT_LE(seen.tokens.size(), 11u);
 }
 
-TEST_F(ModelGuideTest, Batched) {
+TEST_P(ModelGuideTest, Batched) {
   auto harness = Start(Options());
   ExpectAllSame(harness.get());
   EXPECT_GE(harness->figures().largest_batch, 2);
+  ExpectJumped(*harness);
 }
 
-TEST_F(ModelGuideTest, BesideOneThatIsForetold) {
+TEST_P(ModelGuideTest, BesideOneThatIsForetold) {
   EngineOptions options = Options();
   options.proposals = {.most = 5, .batch = 32};
   options.max_num_seqs = kGuidedRequests + 1;
@@ -186,18 +198,20 @@ TEST_F(ModelGuideTest, BesideOneThatIsForetold) {
   ExpectAllSame(harness.get());
   ASSERT_TRUE(harness->RunUntilOver(foretold));
   EXPECT_GT(harness->figures().ids_proposed, 0u);
+  ExpectJumped(*harness);
 }
 
-TEST_F(ModelGuideTest, ChunkedAndPreempted) {
+TEST_P(ModelGuideTest, ChunkedAndPreempted) {
   EngineOptions options = Options();
   options.max_prefill_tokens = 7;
   auto harness = Start(options, /*num_blocks=*/10);
   ExpectAllSame(harness.get());
   EXPECT_GE(harness->figures().prefill_chunks, 2u);
   EXPECT_GE(harness->figures().preemptions, 1u);
+  ExpectJumped(*harness);
 }
 
-TEST_F(ModelGuideTest, WithTwoStepsInFlight) {
+TEST_P(ModelGuideTest, WithTwoStepsInFlight) {
   EngineOptions options = Options();
   options.overlap = true;
   options.max_num_seqs = kGuidedRequests + 1;
@@ -211,21 +225,50 @@ TEST_F(ModelGuideTest, WithTwoStepsInFlight) {
   ExpectAllSame(harness.get());
   harness->engine().Cancel(beside);
   EXPECT_GE(harness->figures().steps_overlapped, 1u);
+  ExpectJumped(*harness);
 }
 
-TEST_F(ModelGuideTest, Resumed) {
+TEST_P(ModelGuideTest, ResumedAnywhere) {
   auto harness = Start(Options());
   for (int32_t i = 0; i < kGuidedRequests; ++i) {
-    SCOPED_TRACE(i);
     const Seen& alone = alone_[static_cast<size_t>(i)];
-    const size_t accepted = 1 + static_cast<size_t>(i) % (alone.tokens.size() - 1);
-    const auto end = alone.tokens.begin() + static_cast<ptrdiff_t>(accepted);
-    const Seen seen = Run(harness.get(), Guided(i, {alone.tokens.begin(), end}));
-    ExpectSame(seen, alone, accepted);
+    for (size_t accepted = 1 + static_cast<size_t>(i) % 3; accepted < alone.tokens.size();
+         accepted += 3) {
+      SCOPED_TRACE(testing::Message() << "request " << i << " behind " << accepted);
+      const auto end = alone.tokens.begin() + static_cast<ptrdiff_t>(accepted);
+      const Seen seen = Run(harness.get(), Guided(i, {alone.tokens.begin(), end}));
+      ExpectSame(seen, alone, accepted);
+    }
   }
+  ExpectJumped(*harness);
 }
 
-TEST_F(ModelGuideTest, SplitOverTwoEngines) {
+TEST_P(ModelGuideTest, WithoutFiguresOfWhatIsForced) {
+  auto harness = Start(Options());
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < kGuidedRequests; ++i) {
+    SequenceSpec spec = Guided(i);
+    spec.bare_forced = i % 2 == 0;
+    ids.push_back(harness->Admit(std::move(spec)));
+  }
+  for (size_t i = 0; i < ids.size(); ++i) {
+    SCOPED_TRACE(i);
+    ASSERT_TRUE(harness->RunUntilOver(ids[i]));
+    const Seen& seen = harness->seen(ids[i]);
+    ASSERT_EQ(seen.tokens, alone_[i].tokens);
+    EXPECT_EQ(seen.finished->reason, alone_[i].finished->reason);
+    for (size_t k = 0; k < seen.samples.size(); ++k) {
+      const bool bare = i % 2 == 0 && seen.samples[k].forced;
+      EXPECT_EQ(std::isnan(seen.samples[k].eos.eos_logprob), bare);
+      if (!bare) {
+        EXPECT_EQ(seen.samples[k].logprob, alone_[i].samples[k].logprob);
+      }
+    }
+  }
+  ExpectJumped(*harness);
+}
+
+TEST_P(ModelGuideTest, SplitOverTwoEngines) {
   const auto other = test::MustLoad(dir_ / "model", {"cpu", "auto"}, "float32");
   EngineHarness prefill(Options(), other->kv(), std::make_unique<Lent>(*other->runner));
   auto decode = Start(Options());
@@ -248,7 +291,11 @@ TEST_F(ModelGuideTest, SplitOverTwoEngines) {
     ASSERT_TRUE(decode->RunUntilOver(d));
     ExpectSame(decode->seen(d), alone, 1);
   }
+  ExpectJumped(*decode);
 }
+
+INSTANTIATE_TEST_SUITE_P(JumpForward, ModelGuideTest, ::testing::Bool(),
+                         [](const auto& test) { return std::string(test.param ? "on" : "off"); });
 
 }  // namespace
 }  // namespace baton

@@ -96,6 +96,7 @@ SequenceSpec FullSpec() {
   spec.end_chance_step = 1;
   spec.cache_salt = "tenant";
   spec.guide = {.kind = GuideKind::kRegex, .text = "a+"};
+  spec.bare_forced = true;
   return spec;
 }
 
@@ -110,6 +111,7 @@ TEST(GenerationTest, SpecsSurviveBothWays) {
   EXPECT_EQ(back->sampling, spec.sampling);
   EXPECT_EQ(back->stop, spec.stop);
   EXPECT_EQ(back->guide, spec.guide);
+  EXPECT_TRUE(back->bare_forced);
   EXPECT_EQ(back->natural_end_step, spec.natural_end_step);
   EXPECT_EQ(back->end_chance_step, spec.end_chance_step);
   EXPECT_EQ(back->cache_salt, spec.cache_salt);
@@ -169,6 +171,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
   token.token.natural_end = true;
   token.token.end_chance = true;
   token.token.only_end = true;
+  token.token.forced = true;
   token.token.probe = {0.5f, -7};
   worker_pb::Token proto;
   TokenToProto(token, {.eos_signal = true, .probe = true}, &proto);
@@ -182,6 +185,7 @@ TEST(GenerationTest, TokensSurviveBothWays) {
   EXPECT_TRUE(back.token.natural_end);
   EXPECT_TRUE(back.token.end_chance);
   EXPECT_TRUE(back.token.only_end);
+  EXPECT_TRUE(back.token.forced);
   EXPECT_EQ(back.token.probe, token.token.probe);
 }
 
