@@ -105,6 +105,9 @@ absl::StatusOr<kernels::DType> TensorDType(const StoredTensor& tensor) {
 }
 
 absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& files) {
+  const bool one_file = files.files().empty();
+  const char* const advice =
+      one_file ? "convert the model again" : "take config.json and weights of one model";
   absl::flat_hash_set<std::string> expected;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     const StoredTensor* tensor = files.Find(spec.name);
@@ -121,24 +124,22 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", files.NameInFile(spec.name), " [", shape,
                        "] is missing from the checkpoint, which holds ", files.tensors().size(),
-                       " tensors; complete the download, or take ", files.described_by(),
-                       " and weights of one model"));
+                       " tensors; complete the download, or ", advice));
     }
     if (!gguf) BATON_RETURN_IF_ERROR(TensorDType(*tensor).status());
     if (tensor->shape != spec.shape) {
       return absl::InvalidArgumentError(
           absl::StrCat("tensor ", files.NameInFile(spec.name), " has shape [",
                        absl::StrJoin(tensor->shape, ", "), "], ", files.described_by(),
-                       " implies [", shape, "]; take both of one model"));
+                       " implies [", shape, "]; ", advice));
     }
     expected.insert(spec.name);
   }
   for (const StoredTensor* tensor : files.tensors()) {
     if (expected.contains(tensor->name) || IsHarmlessExtra(config, *tensor)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("tensor ", files.NameInFile(tensor->name), " has no place in a ",
-                     config.architecture, " of ", config.layers, " layers as ",
-                     files.described_by(), " describes it; take both of one model"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "tensor ", files.NameInFile(tensor->name), " has no place in a ", config.architecture,
+        " of ", config.layers, " layers as ", files.described_by(), " describes it; ", advice));
   }
   return absl::OkStatus();
 }

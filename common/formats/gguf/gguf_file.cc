@@ -96,7 +96,7 @@ class HeaderCursor final {
   bool good_ = true;
 };
 
-constexpr char kTruncated[] = "it ends inside its header; it is truncated, download it again";
+constexpr char kTruncated[] = "it ends inside its header and is truncated; download it again";
 
 // Reads one entry of the metadata; the answer is what is wrong with it.
 std::string TakeEntry(HeaderCursor& cursor, GgufValue& value) {
@@ -156,8 +156,8 @@ std::string TakeTensor(HeaderCursor& cursor, GgufTensor& tensor, uint64_t& offse
   if (tensor.type == nullptr || !tensor.type->readable()) {
     const std::string name =
         tensor.type == nullptr ? absl::StrCat("number ", id) : std::string(tensor.type->name);
-    return absl::StrCat(who, " is of type ", name, "; expected one of ", ReadableGgufTypes(),
-                        ": take the model in another quantization");
+    return absl::StrCat(who, " is of type ", name, ", expected one of ", ReadableGgufTypes(),
+                        "; take the model in another quantization");
   }
   if (tensor.shape.back() % tensor.type->block != 0) {
     return absl::StrCat(who, " has rows of ", tensor.shape.back(), " elements; ",
@@ -240,7 +240,7 @@ absl::Status GgufFile::ReadHeader() {
     const bool swapped = version != 0 && (version & 0xffff) == 0;
     return Refuse(
         absl::StrCat(swapped ? "it is big-endian" : absl::StrCat("it is of version ", version),
-                     "; expected little-endian GGUF of version 2 or 3: convert the model again"));
+                     ", expected little-endian GGUF of version 2 or 3; convert the model again"));
   }
   const uint64_t tensors = cursor.Take<uint64_t>();
   const uint64_t entries = cursor.Take<uint64_t>();
@@ -281,7 +281,7 @@ absl::Status GgufFile::PlaceTensors(std::span<const uint64_t> offsets) {
   };
   if (const uint64_t parts = number("split.count", 1); parts > 1) {
     return Refuse(absl::StrCat("it is one of ", parts,
-                               " parts of a model; expected a single file: join them with "
+                               " parts of a model, expected a single file; join them with "
                                "llama-gguf-split --merge"));
   }
   const uint64_t alignment = number("general.alignment", 32);
@@ -305,8 +305,8 @@ absl::Status GgufFile::PlaceTensors(std::span<const uint64_t> offsets) {
     const uint64_t bytes = BytesOf(tensor);
     if (begin > size || offsets[i] > size - begin || bytes > size - begin - offsets[i]) {
       return Refuse(absl::StrCat(who, " has ", bytes, " bytes from byte ", offsets[i],
-                                 " of the data on, which begin at ", begin, "; the file has ", size,
-                                 ": it is truncated, download it again"));
+                                 " of the data on, which begin at ", begin, ", in a file of ", size,
+                                 ", which is truncated; download it again"));
     }
     tensor.data = file_->bytes().subspan(begin + offsets[i], bytes);
     end = offsets[i] + bytes;

@@ -27,6 +27,7 @@ const std::vector<GgufPreTokenizer>& Known() {
        .ignore_merges = true,
        .adds_bos = true},
       {.names = {"qwen2"}, .patterns = {kQwen2}, .nfc = true},
+      {.names = {"deepseek-r1-qwen"}, .patterns = {kQwen2}},
       {.names = {"tekken"}, .patterns = {kTekken}, .ignore_merges = true, .adds_bos = true},
       {.names = {"smollm"}, .patterns = {R"(\p{N})", kGpt2}},
       {.names = {"gpt-2"}, .patterns = {kGpt2}},
