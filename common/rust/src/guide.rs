@@ -123,9 +123,10 @@ impl Vocabulary {
         if mask.is_zero() {
             return Err(Failure::invalid("no answer can follow it"));
         }
-        rehearse(&matcher, Pick::Lowest)?;
-        rehearse(&matcher, Pick::Highest)?;
-        Ok(Guide { fresh: Mutex::new(matcher), words: self.words, eos: self.eos.clone() })
+        let forces = can_force(&matcher);
+        rehearse(&matcher, forces, Pick::Lowest)?;
+        rehearse(&matcher, forces, Pick::Highest)?;
+        Ok(Guide { fresh: Mutex::new(matcher), forces, words: self.words, eos: self.eos.clone() })
     }
 }
 
@@ -134,29 +135,59 @@ enum Pick {
     Highest,
 }
 
+/// Whether the library may be asked for the bytes that a grammar forces. Where a grammar counts tokens
+/// (`max_tokens`) or leaves a text out that ended another (`stop`), what it finds ahead of the tokens
+/// is not what it would find behind them, and it may panic. These are the grammars of which it takes
+/// no token back.
+fn can_force(fresh: &Matcher) -> bool {
+    let mut matcher = fresh.deep_clone();
+    let first = matcher.compute_mask().ok().and_then(|mask| mask.iter().next());
+    first.is_some_and(|id| matcher.consume_token(id).is_ok() && matcher.rollback(1).is_ok())
+}
+
 /// Takes the first few tokens of an answer. What is too dear is often so from its beginning on, and
 /// here it is refused before it costs anybody a step.
-fn rehearse(fresh: &Matcher, pick: Pick) -> Outcome<()> {
+fn rehearse(fresh: &Matcher, forces: bool, pick: Pick) -> Outcome<()> {
     let fail = |error: &dyn std::fmt::Display| refusal(&error.to_string());
     let mut matcher = fresh.deep_clone();
     for _ in 0..REHEARSED_TOKENS {
-        matcher.compute_ff_bytes();
-        if let Some(error) = matcher.get_error() {
-            return Err(refusal(&error));
+        let mut next = special_at(&forced_bytes(&mut matcher, forces)?);
+        if next.is_none() {
+            let mask = matcher.compute_mask_or_eos().map_err(|error| fail(&error))?;
+            let mut ids = mask.iter();
+            next = match pick {
+                Pick::Lowest => ids.next(),
+                Pick::Highest => ids.last(),
+            };
         }
-        let mask = matcher.compute_mask_or_eos().map_err(|error| fail(&error))?;
-        let mut ids = mask.iter();
-        let id = match pick {
-            Pick::Lowest => ids.next(),
-            Pick::Highest => ids.last(),
-        };
-        let Some(id) = id else { break };
+        let Some(id) = next else { break };
         if matcher.is_stopped() {
             break;
         }
         matcher.consume_token(id).map_err(|error| fail(&error))?;
     }
     Ok(())
+}
+
+/// The bytes that every answer goes on with; none where these may not be asked for. The library has a
+/// special token among them as its marker and "[id]".
+fn forced_bytes(matcher: &mut Matcher, forces: bool) -> Outcome<Vec<u8>> {
+    if !forces || matcher.is_stopped() {
+        return Ok(Vec::new());
+    }
+    let bytes = matcher.compute_ff_bytes();
+    match matcher.get_error() {
+        Some(error) => Err(refusal(&error)),
+        None => Ok(bytes),
+    }
+}
+
+/// The special token with which forced bytes begin, if they do.
+fn special_at(forced: &[u8]) -> Option<u32> {
+    match forced.split_first() {
+        Some((&TokTrie::SPECIAL_TOKEN_MARKER, id)) => parse_numeric_token(id).map(|(_, id)| id),
+        _ => None,
+    }
 }
 
 /// Special tokens are marked by a byte that no text has, so that no text of a grammar asks for them.
@@ -266,6 +297,7 @@ fn short(message: &str) -> String {
 /// A compiled grammar, from which answers begin.
 pub struct Guide {
     fresh: Mutex<Matcher>, // that has taken no token
+    forces: bool,          // it may be asked for forced bytes
     words: usize,
     eos: Vec<u32>,
 }
@@ -275,13 +307,19 @@ impl Guide {
     /// never depends on others.
     pub fn start(&self) -> State {
         let fresh = self.fresh.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        State { matcher: fresh.deep_clone(), words: self.words, eos: self.eos.clone() }
+        State {
+            matcher: fresh.deep_clone(),
+            forces: self.forces,
+            words: self.words,
+            eos: self.eos.clone(),
+        }
     }
 }
 
 /// Where one answer is in its grammar.
 pub struct State {
     matcher: Matcher,
+    forces: bool,
     words: usize,
     eos: Vec<u32>,
 }
@@ -290,32 +328,11 @@ impl State {
     /// The bytes that every answer goes on with from here. They end before a special token, which has
     /// no bytes of its own.
     pub fn forced(&mut self) -> Outcome<Vec<u8>> {
-        let mut bytes = self.forced_raw()?;
+        let mut bytes = forced_bytes(&mut self.matcher, self.forces)?;
         if let Some(end) = bytes.iter().position(|&byte| byte == TokTrie::SPECIAL_TOKEN_MARKER) {
             bytes.truncate(end);
         }
         Ok(bytes)
-    }
-
-    /// Likewise, where the library has a special token as its marker and "[id]".
-    fn forced_raw(&mut self) -> Outcome<Vec<u8>> {
-        if self.matcher.is_stopped() {
-            return Ok(Vec::new());
-        }
-        let bytes = self.matcher.compute_ff_bytes();
-        match self.matcher.get_error() {
-            Some(error) => Err(refusal(&error)),
-            None => Ok(bytes),
-        }
-    }
-
-    /// The special token that has to come next, if it is known by now that one has to.
-    fn forced_special(&mut self) -> Outcome<Option<u32>> {
-        let bytes = self.forced_raw()?;
-        let Some((&TokTrie::SPECIAL_TOKEN_MARKER, id)) = bytes.split_first() else {
-            return Ok(None);
-        };
-        Ok(parse_numeric_token(id).map(|(_, id)| id))
     }
 
     /// Writes which ids may come next, a bit each, and returns whether none but EOS may.
@@ -327,7 +344,7 @@ impl State {
                 self.words
             )));
         }
-        if let Some(id) = self.forced_special()? {
+        if let Some(id) = special_at(&forced_bytes(&mut self.matcher, self.forces)?) {
             words.fill(0);
             words[id as usize / 32] = 1 << (id % 32);
             return Ok(self.eos.contains(&id));

@@ -87,6 +87,21 @@ TEST_F(GuideForcedTest, ASpecialTokenIsDrawnFromAMaskOfItsOwn) {
   EXPECT_THAT(ForcedBy(*resumed), ElementsAre('b'));
 }
 
+TEST_F(GuideForcedTest, GrammarsThatCountTokensOrLeaveATextOutForceNothing) {
+  for (const char* text : {"text[stop=\".\"]: /[a-z]{2}/", "text[max_tokens=3]: /[a-z.]+/"}) {
+    SCOPED_TRACE(text);
+    const auto state = MustBegin(GuideKind::kGrammar,
+                                 std::string("start: \"say: \" text \" and no more\"\n") + text);
+    for (const char c : std::string("say: to. and no more")) {
+      EXPECT_THAT(ForcedBy(*state), IsEmpty());
+      ASSERT_TRUE(Allows(*state, c)) << c;
+      state->Take(c);
+      ASSERT_TRUE(state->status().ok()) << state->status();
+    }
+    EXPECT_THAT(AllowedBy(*state), ElementsAre(tokenizer_->eos()));
+  }
+}
+
 TEST_F(GuideForcedTest, ALongRunIsToldInPartsWhichDoNotDependOnWhereItIsCut) {
   std::string text;
   for (int i = 0; i < 300; ++i) text += static_cast<char>('a' + i * i % 26);
