@@ -37,7 +37,7 @@ constexpr std::optional<Quantization> ParseQuantization(std::string_view name) {
 // What MakeBackend makes.
 struct BackendOptions {
   Device device = Device::kCpu;
-  std::string isa = "auto";  // of the CPU: auto | avx512 | avx2
+  std::string isa = "auto";  // of the CPU: auto | amx | avx512 | avx2
   DType compute_dtype = DType::kF32;
   Quantization quantization = Quantization::kNone;
   // Threads of all ranks together, at least one each; 0 = one for each physical core that this

@@ -70,7 +70,7 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
   set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype), group,
                 "type of the KV cache; auto: that of the computation"));
   set->Add(With(ChoiceFlag("isa", &flags->isa), group,
-                "instruction set; auto: the best this machine has"));
+                "instruction set; auto: the best this machine has, amx in bfloat16 only"));
   set->Add(Common(
       With(IntFlag("threads", &flags->threads, {.min = 0, .max = 1024}), group,
            "threads that compute; 0 = one for each physical core that this process may use")));

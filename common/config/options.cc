@@ -41,7 +41,10 @@ Choices<DeviceFlag> ChoicesOf(DeviceFlag /*type*/) {
 }
 
 Choices<IsaFlag> ChoicesOf(IsaFlag /*type*/) {
-  return {{"auto", IsaFlag::kAuto}, {"avx512", IsaFlag::kAvx512}, {"avx2", IsaFlag::kAvx2}};
+  return {{"auto", IsaFlag::kAuto},
+          {"amx", IsaFlag::kAmx},
+          {"avx512", IsaFlag::kAvx512},
+          {"avx2", IsaFlag::kAvx2}};
 }
 
 Choices<QuantizationFlag> ChoicesOf(QuantizationFlag /*type*/) {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cpu/amx_gemm.h"
 #include "kernels/cpu/cores.h"
 #include "kernels/cpu/onednn_gemm.h"
 #include "kernels/cpu/panel_gemm.h"
@@ -35,14 +36,16 @@ int ThreadsOfRank(const BackendOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
-  BATON_ASSIGN_OR_RETURN(const cpu::Isa isa, cpu::ChooseIsa(options.isa));
+  BATON_ASSIGN_OR_RETURN(const cpu::Isa isa, cpu::ChooseIsa(options.isa, options.compute_dtype));
   if (options.threads < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("threads ", options.threads, "; expected 0 (one per physical core) or more"));
   }
   const int threads = cpu::AskForThreads(ThreadsOfRank(options));
   std::unique_ptr<cpu::Gemm> gemm;
-  if (isa == cpu::Isa::kAvx512 && cpu::HasAvx512Products(options.compute_dtype)) {
+  if (isa == cpu::Isa::kAmx) {
+    gemm = std::make_unique<cpu::AmxGemm>(threads);
+  } else if (isa == cpu::Isa::kAvx512 && cpu::HasAvx512Products(options.compute_dtype)) {
     auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
     if (made.ok()) {
       gemm = std::move(made).value();
@@ -59,7 +62,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .ranks = options.collective != nullptr ? options.collective->size() : 1,
                    .packs_quantized = true};
   return std::unique_ptr<Backend>(
-      new CpuBackend(std::move(info), isa, std::move(gemm), options.collective));
+      new CpuBackend(std::move(info), cpu::VectorIsa(isa), std::move(gemm), options.collective));
 }
 
 CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm> gemm,

@@ -10,8 +10,8 @@
 
 namespace baton::kernels::cpu {
 
-// The matrix product of the CPU backend; there is one implementation for AVX-512 and one for AVX2.
-// Matrices are dense: rows follow each other without gaps.
+// The matrix product of the CPU backend; there is one implementation for AMX, AVX-512 and AVX2
+// each. Matrices are dense: rows follow each other without gaps.
 class Gemm {
  public:
   virtual ~Gemm() = default;

@@ -1,11 +1,14 @@
 #include "kernels/cpu/isa.h"
 
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "hwy/targets.h"
+#include "spdlog/spdlog.h"
 
 namespace baton::kernels::cpu {
 namespace {
@@ -27,22 +30,70 @@ ExtendedFeatures FeaturesOf(unsigned subleaf) {
 
 bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }
 
+// Linux hands out the state of tiles on demand only (arch_prctl(2)); kernels before 5.16 do not.
+bool AskForTiles() {
+  constexpr int kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr int kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+constexpr char kRefused[] =
+    "this processor has AMX, but the operating system refuses its tiles (Linux 5.16 gives them)";
+
+absl::StatusOr<Isa> ChooseAmx(bool avx512, DType compute_dtype) {
+  if (compute_dtype != DType::kBF16) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("isa amx multiplies bfloat16 and the computation is in ",
+                     std::string(Name(compute_dtype)), "; use --isa avx512 or --dtype bfloat16"));
+  }
+  if (!avx512 || !HasAmxBf16()) {
+    return absl::FailedPreconditionError("isa amx: this processor lacks AMX; use --isa auto");
+  }
+  if (MayUseAmx()) return Isa::kAmx;
+  return absl::FailedPreconditionError(absl::StrCat("isa amx: ", kRefused, "; use --isa avx512"));
+}
+
+Isa ChooseBest(bool avx512, DType compute_dtype) {
+  if (!avx512) return Isa::kAvx2;
+  if (compute_dtype != DType::kBF16 || !HasAmxBf16()) return Isa::kAvx512;
+  if (MayUseAmx()) return Isa::kAmx;
+  static const bool said = [] {
+    spdlog::warn("{}; products take avx512", kRefused);
+    return true;
+  }();
+  static_cast<void>(said);
+  return Isa::kAvx512;
+}
+
 }  // namespace
 
-std::string_view Name(Isa isa) { return isa == Isa::kAvx512 ? "avx512" : "avx2"; }
+std::string_view Name(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx2:
+      return "avx2";
+    case Isa::kAvx512:
+      return "avx512";
+    case Isa::kAmx:
+      return "amx";
+  }
+  return "";
+}
 
-absl::StatusOr<Isa> ChooseIsa(std::string_view wanted) {
+Isa VectorIsa(Isa isa) { return isa == Isa::kAmx ? Isa::kAvx512 : isa; }
+
+absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype) {
   const auto supported = hwy::SupportedTargets();
   if ((supported & HWY_AVX2) == 0) {
     return absl::FailedPreconditionError(
         "this processor lacks AVX2 and FMA; the cpu backend needs at least those (2013 or later)");
   }
   const bool avx512 = (supported & HWY_AVX3) != 0;
-  if (wanted == "auto") return avx512 ? Isa::kAvx512 : Isa::kAvx2;
+  if (wanted == "auto") return ChooseBest(avx512, compute_dtype);
+  if (wanted == "amx") return ChooseAmx(avx512, compute_dtype);
   if (wanted == "avx2") return Isa::kAvx2;
   if (wanted != "avx512") {
     return absl::InvalidArgumentError(
-        absl::StrCat("isa '", std::string(wanted), "'; expected auto, avx512 or avx2"));
+        absl::StrCat("isa '", std::string(wanted), "'; expected auto, amx, avx512 or avx2"));
   }
   if (avx512) return Isa::kAvx512;
   return absl::FailedPreconditionError("isa avx512: this processor lacks AVX-512; use --isa avx2");
@@ -52,6 +103,15 @@ bool HasAvx512Products(DType compute_dtype) {
   return compute_dtype != DType::kBF16 || HasAvx512Bf16();
 }
 
-bool HasAmxBf16() { return (FeaturesOf(0).edx & (1u << 22)) != 0; }
+bool HasAmxBf16() {
+  constexpr unsigned kBf16 = 1u << 22;
+  constexpr unsigned kTile = 1u << 24;
+  return (FeaturesOf(0).edx & (kBf16 | kTile)) == (kBf16 | kTile);
+}
+
+bool MayUseAmx() {
+  static const bool may = HasAmxBf16() && AskForTiles();
+  return may;
+}
 
 }  // namespace baton::kernels::cpu

@@ -7,16 +7,22 @@
 
 namespace baton::kernels::cpu {
 
-// The instruction sets that kernels are compiled for. Every kernel of our own but the product
-// exists once for each, and a backend uses one of them from start to end.
-enum class Isa { kAvx2, kAvx512 };
+// The instruction sets of a backend. Every kernel of our own but the product exists once for AVX2
+// and once for AVX-512, and a backend uses one of them from start to end; kAmx is AVX-512 with
+// products in bf16 by tiles.
+enum class Isa { kAvx2, kAvx512, kAmx };
 
 std::string_view Name(Isa isa);
 
-// The instruction set that `wanted` ("auto", "avx512" or "avx2") stands for; "auto" is the best
-// that this machine has. INVALID_ARGUMENT for another name, FAILED_PRECONDITION where the machine
-// lacks what is wanted.
-absl::StatusOr<Isa> ChooseIsa(std::string_view wanted);
+// The instruction set that `wanted` ("auto", "amx", "avx512" or "avx2") stands for in a backend
+// that computes in `compute_dtype`; "auto" is the best that this machine has, amx for bf16 only.
+// Where the processor has AMX and the operating system refuses it, "auto" says so once in the log.
+// INVALID_ARGUMENT for another name and for amx with another dtype, FAILED_PRECONDITION where the
+// machine lacks what is wanted.
+absl::StatusOr<Isa> ChooseIsa(std::string_view wanted, DType compute_dtype);
+
+// The instruction set of all kernels but the product: kAvx2 or kAvx512.
+Isa VectorIsa(Isa isa);
 
 // Whether products in `compute_dtype` gain from AVX-512 on a machine that has it: those in bf16 do
 // only with avx512_bf16. Attention and all else compute in fp32 and always do.
@@ -24,5 +30,9 @@ bool HasAvx512Products(DType compute_dtype);
 
 // Whether this machine multiplies tiles of bf16 (AMX).
 bool HasAmxBf16();
+
+// Whether this process may: the operating system gives tiles to those that ask, which the first
+// call does for all threads, those to come included.
+bool MayUseAmx();
 
 }  // namespace baton::kernels::cpu

@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <set>
 
 #include "kernels/machine_limits.h"
 #include "tests/kernels/kernel_fixture.h"
@@ -17,7 +18,8 @@ TEST(BackendFactoryTest, ReportsHowItComputes) {
     EXPECT_EQ(backend->info().threads, std::min(way.threads, omp_get_thread_limit()));
     EXPECT_EQ(backend->info().compute_dtype, way.dtype);
     const bool fast = way.dtype == DType::kF32 || __builtin_cpu_supports("avx512bf16") != 0;
-    const std::string prefix = way.isa == "avx512" && fast ? "brg" : "panel";
+    const std::string avx512 = fast ? "brg" : "panel";
+    const std::string prefix = way.isa == "amx" ? "tiles" : way.isa == "avx512" ? avx512 : "panel";
     EXPECT_THAT(backend->info().matmul, testing::StartsWith(prefix));
     EXPECT_THAT(backend->info().numerics(), testing::HasSubstr(way.isa));
   }
@@ -27,7 +29,23 @@ TEST(BackendFactoryTest, AutoTakesAnIsaOfThisMachine) {
   const auto backend = MakeBackend({});
   ASSERT_TRUE(backend.ok()) << backend.status();
   EXPECT_THAT((*backend)->info().isa, testing::AnyOf("avx512", "avx2"));
+  const auto bf16 = MakeBackend({.compute_dtype = DType::kBF16});
+  ASSERT_TRUE(bf16.ok()) << bf16.status();
+  EXPECT_THAT((*bf16)->info().isa, testing::AnyOf("amx", (*backend)->info().isa));
   EXPECT_GE((*backend)->info().threads, 1);
+}
+
+// Workers of different numerics are not paired while others are there.
+TEST(BackendFactoryTest, EveryWayHasNumericsOfItsOwn) {
+  std::set<std::string> numerics;
+  for (const Way& way : CpuWays()) numerics.insert(Make(way)->info().numerics());
+  EXPECT_EQ(numerics.size(), CpuWays().size());
+}
+
+TEST(BackendFactoryTest, AmxIsRefusedWhereTheMachineLacksIt) {
+  if (MachineHas({Device::kCpu, "amx", DType::kBF16})) return;
+  const auto backend = MakeBackend({.isa = "amx", .compute_dtype = DType::kBF16});
+  EXPECT_THAT(std::string(backend.status().message()), testing::HasSubstr("isa amx: this "));
 }
 
 TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
@@ -39,7 +57,8 @@ TEST(BackendFactoryTest, RefusesWhatItCannotDo) {
   EXPECT_THAT(message({.compute_dtype = DType::kF16}), testing::HasSubstr("bfloat16 or float32"));
   EXPECT_THAT(message({.quantization = Quantization::kFp8}),
               testing::HasSubstr("--quantization none"));
-  EXPECT_THAT(message({.isa = "sse9"}), testing::HasSubstr("auto, avx512 or avx2"));
+  EXPECT_THAT(message({.isa = "sse9"}), testing::HasSubstr("auto, amx, avx512 or avx2"));
+  EXPECT_THAT(message({.isa = "amx"}), testing::HasSubstr("--dtype bfloat16"));
   EXPECT_THAT(message({.threads = -1}), testing::HasSubstr("threads -1"));
 }
 

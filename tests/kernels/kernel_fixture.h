@@ -37,17 +37,21 @@ inline std::unique_ptr<Backend> Make(const Way& way) {
   return backend.ok() ? std::move(backend).value() : nullptr;
 }
 
-// Where the machine lacks avx512, `auto` says so by taking avx2.
+// Where the machine lacks avx512, `auto` says so by taking avx2, and where it lacks amx by taking
+// another for bf16.
 inline bool MachineHas(const Way& way) {
-  if (way.isa != "avx512") return true;
+  if (way.isa == "avx2" || way.isa == "auto") return true;
+  if (way.isa == "amx" && way.dtype != DType::kBF16) return false;
   const auto backend = MakeBackend({.compute_dtype = way.dtype, .threads = 1});
-  return backend.ok() && (*backend)->info().isa == "avx512";
+  if (!backend.ok()) return false;
+  const std::string& best = (*backend)->info().isa;
+  return way.isa == "amx" ? best == "amx" : best != "avx2";
 }
 
 // Every CPU way that this machine can run.
 inline std::vector<Way> CpuWays() {
   std::vector<Way> ways;
-  for (const char* isa : {"avx512", "avx2"}) {
+  for (const char* isa : {"amx", "avx512", "avx2"}) {
     for (const DType dtype : {DType::kF32, DType::kBF16}) {
       const Way way{Device::kCpu, isa, dtype};
       if (MachineHas(way)) ways.push_back(way);

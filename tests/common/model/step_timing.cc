@@ -148,7 +148,7 @@ double StepTiming::Decode(int32_t batch, int32_t context) {
 }
 
 void StepTiming::EosFigures(int32_t batch, double step_seconds) {
-  const auto isa = kernels::cpu::ChooseIsa("auto");
+  const auto isa = kernels::cpu::ChooseIsa("auto", kernels::DType::kF32);
   if (!isa.ok()) return;
   const kernels::cpu::SampleOps with = kernels::cpu::ChooseSampleOps(*isa);
   kernels::cpu::SampleOps without = with;
