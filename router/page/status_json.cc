@@ -28,6 +28,7 @@ PageJson WorkerJson(const WorkerReport& worker) {
           {"role", WorkerKindName(worker.kind)},
           {"state", worker.healthy         ? "serving"
                     : worker.load.draining ? "draining"
+                    : worker.other_role    ? "other role"
                                            : "unreachable"},
           {"running", worker.load.running},
           {"waiting", worker.load.waiting},
