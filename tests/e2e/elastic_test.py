@@ -34,8 +34,8 @@ def tokens(results):
 class ElasticCluster(Cluster):
     """The same workers stand in both lists of the router."""
 
-    def __init__(self):
-        super().__init__(decode=WORKERS, prefill=0, decode_flags=FLAGS, eos_log=False)
+    def __init__(self, workers=WORKERS, flags=FLAGS, router_flags=()):
+        super().__init__(decode=workers, prefill=0, decode_flags=flags, router_flags=router_flags, eos_log=False)
 
     def spawn_router(self, name="router"):
         self.prefill = self.decode
