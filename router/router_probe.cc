@@ -279,7 +279,7 @@ void RouterProbe::UpdateWorkers(const std::vector<WorkerReport>& workers) {
   for (const WorkerReport& worker : workers) {
     shown_workers_.insert({worker.address, worker.kind});
     gone.erase({worker.address, worker.kind});
-    up(worker.address, worker.kind).Set(worker.healthy ? 1 : 0);
+    up(worker.address, worker.kind).Set(worker.healthy || worker.other_role ? 1 : 0);
   }
   for (const auto& [address, kind] : gone) {
     registry_->Remove(Metric::kRouterWorkerUp, {address, std::string(WorkerKindName(kind))});

@@ -52,8 +52,10 @@ ServiceSpec WorkerSpec(const FlagSet& set, const ServeFlags& flags, const std::s
 
 absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
                                                        const ServeFlags& flags) {
-  const int32_t prefills = flags.unified ? 0 : flags.prefill;
-  const int32_t workers = prefills + flags.decode;
+  // Elastic workers are of one kind, which begins to decode.
+  const bool elastic = flags.roles.elastic;
+  const int32_t prefills = flags.unified || elastic ? 0 : flags.prefill;
+  const int32_t workers = prefills + flags.decode + (elastic ? flags.prefill : 0);
   const std::vector<int32_t> threads =
       DivideThreads(base::UsableCores(base::CpusOfThisThread()), workers);
   std::vector<GpuShare> gpus(static_cast<size_t>(workers));
@@ -85,7 +87,8 @@ ServiceSpec RouterSpec(const FlagSet& set, const ServeFlags& flags,
                        const std::vector<PlannedWorker>& workers) {
   std::vector<std::string> prefill, decode;
   for (const PlannedWorker& worker : workers) {
-    (worker.prefill ? prefill : decode).push_back(worker.address());
+    if (worker.prefill || flags.roles.elastic) prefill.push_back(worker.address());
+    if (!worker.prefill) decode.push_back(worker.address());
   }
   return {.role = "router",
           .name = "router",
@@ -159,11 +162,12 @@ std::optional<Fatal> StartUp(Supervisor* supervisor, const FlagSet& set, const S
 }
 
 // Every process that is started shows the same certificate, and the others must believe it.
-absl::Status CheckCertificate(const TlsFlags& flags, const std::vector<PlannedWorker>& workers) {
+absl::Status CheckCertificate(const TlsFlags& flags, bool elastic,
+                              const std::vector<PlannedWorker>& workers) {
   const TlsOptions tls{.cert_file = flags.cert, .key_file = flags.key, .ca_file = flags.ca};
   std::vector<std::string_view> roles = {"router"};
   const auto prefills = std::ranges::count_if(workers, &PlannedWorker::prefill);
-  if (prefills > 0) roles.push_back("prefill");
+  if (prefills > 0 || elastic) roles.push_back("prefill");
   if (prefills < std::ssize(workers)) roles.push_back("decode");
   BATON_RETURN_IF_ERROR(CheckOwnRoles(tls, roles));
   return CheckOwnAuthority(tls);
@@ -187,7 +191,8 @@ int ServeCommand(const Invocation& call) {
     return ReportFatal(set.program(),
                        FatalOf(workers.status(), ExitCode::kResources, "cannot start the workers"));
   }
-  if (const absl::Status tls = CheckCertificate(server.tls, *workers); !tls.ok()) {
+  if (const absl::Status tls = CheckCertificate(server.tls, flags.roles.elastic, *workers);
+      !tls.ok()) {
     return ReportFatal(set.program(), FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS"));
   }
   const base::SteadyClock clock;

@@ -36,7 +36,7 @@ absl::StatusOr<CommandSettings> SettingsOf(std::string_view command, std::string
     return Make(DefaultPrefillFlags(), BindWorker, std::move(program), "prefill");
   }
   if (command == "decode") {
-    return Make(DefaultDecodeFlags(), BindWorker, std::move(program), "decode");
+    return Make(DefaultDecodeFlags(), BindDecodeWorker, std::move(program), "decode");
   }
   const std::string nearest = NearestName(command, ConfigurableCommands());
   return UsageError("--for " + std::string(command), "expected serve, router, prefill or decode",

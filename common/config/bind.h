@@ -29,14 +29,17 @@ void BindPolicySettings(FlagSet* set, const std::string& group, PolicySettings* 
                         std::function<std::vector<std::string>()> policies);
 void BindPrediction(FlagSet* set, PredictionFlags* flags);
 void BindHandoff(FlagSet* set, HandoffFlags* flags);
+// How a worker changes its role; `handoff` says how its KV caches travel.
+void BindRoles(FlagSet* set, RoleFlags* flags, const HandoffFlags* handoff);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindTenants(FlagSet* set, RouterFlags* flags);
 void BindHttp(FlagSet* set, RouterFlags* flags);
 void BindModelDir(FlagSet* set, std::string* model_dir);
 
-// Everything that a binary takes, with the checks over several flags: `baton-prefill DIR …` and
-// `baton-decode DIR …`, and `baton-router DIR …`.
+// Everything that a binary takes, with the checks over several flags: `baton-prefill DIR …`,
+// `baton-decode DIR …`, which takes that and more, and `baton-router DIR …`.
 void BindWorker(FlagSet* set, WorkerFlags* flags);
+void BindDecodeWorker(FlagSet* set, WorkerFlags* flags);
 void BindRouter(FlagSet* set, RouterFlags* flags);
 
 // The defaults of each binary: distinct ports, so that all three start on one machine.

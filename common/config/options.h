@@ -136,6 +136,13 @@ struct PredictionFlags {
   std::string state;               // file for what is learnt of lengths; "" = not kept
 };
 
+// Whether a worker serves both roles, and how it changes from one to the other.
+struct RoleFlags {
+  bool elastic = false;
+  base::Duration cool_down = std::chrono::seconds(5);  // between two changes of one worker
+  base::Duration step_target{};  // what a step of answers may take; 0 = no target
+};
+
 struct WorkerFlags {
   std::string model_dir;
   std::string served_model_name;  // label of the metrics; see ServedModelName
@@ -143,6 +150,7 @@ struct WorkerFlags {
   EngineFlags engine;
   PredictionFlags prediction;
   HandoffFlags handoff;
+  RoleFlags roles;  // of a decode worker
 };
 
 // What the configuration says of one tenant.

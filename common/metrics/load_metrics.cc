@@ -63,6 +63,32 @@ std::vector<MetricInfo> Stages() {
   return {in_stage, transitions};
 }
 
+// Of workers that may change their role.
+std::vector<MetricInfo> Roles() {
+  std::vector<MetricInfo> rows = {
+      Labelled(WorkerRow(Metric::kWorkerTakes, MetricType::kGauge, "baton_worker_takes",
+                         "1 for the role in which the worker takes new requests, else 0."),
+               "work", {"prefill", "decode"}),
+      Labelled(
+          Labelled(WorkerRow(Metric::kRoleChanges, MetricType::kCounter, "baton_role_changes_total",
+                             "Changes of the role in which an elastic worker takes new "
+                             "requests: because prompts waited, places or time between "
+                             "tokens ran out, or nobody took that role."),
+                   "to", {"prefill", "decode"}),
+          "reason", {"prompts", "places", "nobody"}),
+      WorkerRow(Metric::kRolePromptWait, MetricType::kGauge, "baton_role_prompt_wait_seconds",
+                "How long a prompt that comes now waits until it is computed, as an elastic "
+                "worker was told last of the whole cluster."),
+      WorkerRow(Metric::kRolePrefillLoad, MetricType::kGauge, "baton_role_prefill_load",
+                "Share of the time of the workers that take prompts which prompts took lately, "
+                "likewise."),
+      WorkerRow(Metric::kRoleDecodeFill, MetricType::kGauge, "baton_role_decode_fill",
+                "How full the workers that take answers are, on the mean and likewise; 1 is all "
+                "that they bear.")};
+  for (MetricInfo& row : rows) row.owners = kDecodeOwns;
+  return rows;
+}
+
 std::vector<MetricInfo> Phases() {
   MetricInfo queue_time = WorkerHistogram(
       Metric::kRequestQueueTime, "baton_request_queue_time_seconds", RequestBuckets(),
@@ -146,6 +172,7 @@ std::vector<MetricInfo> LoadMetrics() {
       Metric::kDecodeStepDuration, gauge, "baton_decode_step_seconds",
       "Mean time of the last seconds' steps in which answers went on, prompts beside them "
       "included: what one token takes here; 0 when none goes on."));
+  for (MetricInfo& row : Roles()) rows.push_back(std::move(row));
   rows.push_back(Labelled(
       WorkerRow(Metric::kPromptTokensBySource, counter, "baton_prompt_tokens_by_source_total",
                 "Prompt tokens by where their KV came from."),

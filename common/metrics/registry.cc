@@ -33,7 +33,8 @@ std::vector<double> BucketsFor(const MetricInfo& info, int64_t max_model_len) {
 
 MetricsRegistry::MetricsRegistry(MetricsOptions options) : options_(std::move(options)) {
   for (const MetricInfo& info : MetricTable()) {
-    if (info.OwnedBy(options_.role)) AddFamily(info);
+    const bool also = options_.also_prefill && info.OwnedBy(MetricRole::kPrefill);
+    if (info.OwnedBy(options_.role) || also) AddFamily(info);
   }
 }
 

@@ -19,6 +19,7 @@ namespace baton {
 
 struct MetricsOptions {
   MetricRole role = MetricRole::kRouter;
+  bool also_prefill = false;  // it owns what prefill workers own, too
   std::string model_name;     // as served
   std::string engine = "0";   // index among engines of one process
   int64_t max_model_len = 0;  // cuts the buckets of lengths; 0 = unknown

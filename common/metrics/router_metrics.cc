@@ -10,7 +10,8 @@ std::vector<MetricInfo> RouterMetrics() {
        .owners = kRouterOwns,
        .labels = {{"worker", {}}, {"worker_role", {"prefill", "decode"}}},
        .buckets = {},
-       .help = "1 while the worker's status stream lives and it takes requests, else 0; `role` is "
+       .help = "1 while the worker's status stream lives and it takes requests, if it serves both "
+               "roles of either, else 0; `role` is "
                "the router's own.",
        .precreated = {}},
       {.id = Metric::kRouterPickDuration,

@@ -87,6 +87,12 @@ void PlaceShares::SetDemand(RouterId router, const Demand& demand) {
 
 void PlaceShares::Leave(RouterId router) { borrowers_.erase(router); }
 
+int64_t PlaceShares::held() const {
+  int64_t held = 0;
+  for (const auto& [id, borrower] : borrowers_) held += borrower.demand.places.held;
+  return held;
+}
+
 PlaceShares::Share PlaceShares::Of(RouterId router, const PlaceCapacity& capacity,
                                    base::Instant now) {
   const auto found = borrowers_.find(router);

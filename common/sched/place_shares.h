@@ -69,6 +69,8 @@ class PlaceShares final {
   RouterId Join();
   void SetDemand(RouterId router, const Demand& demand);
   void Leave(RouterId router);
+  // What all routers have together.
+  int64_t held() const;
 
   // What `router` may have now. To be called now and then for each of them, even while nothing
   // changes: places that nobody takes go round.

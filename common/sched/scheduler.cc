@@ -29,7 +29,7 @@ absl::Status LineTooSlow(base::Duration waited) {
   return MakeError(
       absl::StatusCode::kResourceExhausted, {.reason = Reason::kFull},
       absl::StrCat("nothing ended here for ", static_cast<int64_t>(base::Milliseconds(waited)),
-                   " ms while the reservation stood in line; try another worker"));
+                   " ms while the request stood in line; try another worker"));
 }
 
 }  // namespace
@@ -111,15 +111,23 @@ void Scheduler::ExpireAt(base::Instant now) {
       Refuse(sequence, DeadlinePassed(sequence->state), now);
     } else if (late) {
       EndEarlyOrDefer(sequence, FinishReason::kDeadline, now);
-    } else if (in_line && RefusedAt(*sequence) <= now) {
+    } else if (RefusedAt(*sequence) <= now) {
       Refuse(sequence, LineTooSlow(now - std::max(sequence->admitted, last_end_)), now);
     }
   }
 }
 
-// A line moves when something ends, so nobody is sent away while that goes on.
+// A line moves when something ends, so nobody is sent away while that goes on. Prompts of others
+// wait for as long as it takes, unless reservations have places and no prompt is computed: then
+// whoever these wait for may wait for the prompts.
 base::Instant Scheduler::RefusedAt(const LiveSequence& sequence) const {
-  return After(std::max(sequence.admitted, last_end_), sequence.spec.reserve_timeout);
+  if (sequence.state != SequenceState::kQueued) return base::kNever;
+  const bool reserves = sequence.spec.kind == SequenceKind::kReserved;
+  const bool blocked = sequence.spec.kind == SequenceKind::kPrefill && !reserved_.empty();
+  if (!reserves && !blocked) return base::kNever;
+  base::Instant moved = std::max(sequence.admitted, last_end_);
+  if (blocked) moved = std::max(moved, last_prompt_);
+  return After(moved, sequence.spec.reserve_timeout);
 }
 
 base::Instant Scheduler::NextWake(base::Instant now) const {
@@ -128,10 +136,7 @@ base::Instant Scheduler::NextWake(base::Instant now) const {
   for (const auto& [id, sequence] : live_) {
     if (sequence->over()) continue;
     wake = std::min(wake, sequence->spec.deadline);
-    if (sequence->spec.kind == SequenceKind::kReserved &&
-        sequence->state == SequenceState::kQueued) {
-      wake = std::min(wake, RefusedAt(*sequence));
-    }
+    wake = std::min(wake, RefusedAt(*sequence));
   }
   return wake;
 }

@@ -243,6 +243,7 @@ class Scheduler {
   std::vector<SequenceView> beside_;  // of who has a place; empty until somebody asks
   std::vector<bool> slots_taken_;     // [max_num_seqs]
   base::Instant last_end_{};          // when a sequence ended last
+  base::Instant last_prompt_{};       // when a step with tokens of prompts was planned last
   bool short_of_blocks_ = false;      // in the last Plan somebody found none or was not let in
   SequenceId oldest_;                 // that came first, of all that are not over; of the last Plan
   SchedulerFigures counters_;

@@ -19,7 +19,9 @@ StepPlan Scheduler::Plan(base::Instant now) {
   });
   short_of_blocks_ = !SecureBlocks(now);
   if (!short_of_blocks_) StartWaiting(now);
-  return BuildPlan();
+  StepPlan plan = BuildPlan();
+  if (plan.shape.prefill_tokens > 0) last_prompt_ = now;
+  return plan;
 }
 
 // What the policy is shown is made once for a plan: nothing of it changes while that is made.

@@ -22,6 +22,8 @@ TransportChoice ChoiceOf(KvTransportFlag flag) {
 TransportOptions TransportOptionsOf(const WorkerFlags& flags) {
   TransportOptions options;
   options.choice = ChoiceOf(flags.handoff.transport);
+  // Pairs lead one way, and elastic workers send both ways.
+  if (flags.roles.elastic) options.choice = TransportChoice::kGrpc;
   options.on_gpu = flags.engine.device == DeviceFlag::kCuda;
   options.checksum = flags.handoff.checksum;
   options.nccl_library = flags.handoff.nccl_library;

@@ -240,6 +240,26 @@ void MetricsProbe::PushFromOtherNumerics() {
   registry_->counter(Metric::kKvTransferNumericsMismatch).Increment();
 }
 
+void MetricsProbe::RoleTaken(WorkerRole role) {
+  for (const WorkerRole each : {WorkerRole::kPrefill, WorkerRole::kDecode}) {
+    registry_->gauge(Metric::kWorkerTakes, {std::string(WorkerRoleName(each))})
+        .Set(each == role ? 1 : 0);
+  }
+}
+
+void MetricsProbe::RoleChanged(WorkerRole to, RoleReason reason) {
+  registry_
+      ->counter(Metric::kRoleChanges,
+                {std::string(WorkerRoleName(to)), std::string(RoleReasonName(reason))})
+      .Increment();
+}
+
+void MetricsProbe::RoleLooked(const RoleSignals& signals) {
+  registry_->gauge(Metric::kRolePromptWait).Set(signals.prompt_wait_s);
+  registry_->gauge(Metric::kRolePrefillLoad).Set(signals.prefill_load);
+  registry_->gauge(Metric::kRoleDecodeFill).Set(signals.decode_fill);
+}
+
 void MetricsProbe::CountFailure(Reason reason) {
   // Reasons without a name of their own, such as a broken stream, are counted under "other".
   const std::string name = reason == Reason::kNone ? "other" : std::string(ReasonName(reason));

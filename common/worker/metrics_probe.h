@@ -55,6 +55,9 @@ class MetricsProbe final : public WorkerProbe {
   void PushFailed(Reason reason) override;
   void PushRefused(Reason reason) override;
   void PushFromOtherNumerics() override;
+  void RoleTaken(WorkerRole role) override;
+  void RoleChanged(WorkerRole to, RoleReason reason) override;
+  void RoleLooked(const RoleSignals& signals) override;
   void PushOpened(PushWay way) override;
   void PairHappened(PairEvent event) override;
   void GrantWaited(base::Duration waited) override;

@@ -1,6 +1,8 @@
 #include "common/worker/start_checks.h"
 
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/formats/eos_probe_file.h"
 #include "common/rpc/credentials.h"
@@ -24,7 +26,9 @@ Fatal CannotMoveKv(const absl::Status& why) {
 
 std::optional<Fatal> CheckBeforeLoad(const WorkerFlags& flags, WorkerRole role,
                                      std::optional<HeldPort>* port) {
-  const absl::Status tls = CheckOwnRoles(TlsOf(flags.server.tls), {WorkerRoleName(role)});
+  std::vector<std::string_view> roles = {WorkerRoleName(role)};
+  if (flags.roles.elastic) roles.push_back(WorkerRoleName(OtherRole(role)));
+  const absl::Status tls = CheckOwnRoles(TlsOf(flags.server.tls), roles);
   if (!tls.ok()) return FatalOf(tls, ExitCode::kUsage, "cannot serve with TLS");
   auto held = HeldPort::Take(flags.server.host, flags.server.port);
   if (!held.ok()) return CannotServeGrpc(held.status());

@@ -1,6 +1,8 @@
 #include "common/worker/status_service.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,12 +17,23 @@
 namespace baton {
 namespace {
 
+worker_pb::WorkerRole RoleToProto(WorkerRole role) {
+  return role == WorkerRole::kPrefill ? worker_pb::WORKER_ROLE_PREFILL
+                                      : worker_pb::WORKER_ROLE_DECODE;
+}
+
+std::optional<WorkerRole> RoleFromProto(worker_pb::WorkerRole role) {
+  if (role == worker_pb::WORKER_ROLE_PREFILL) return WorkerRole::kPrefill;
+  if (role == worker_pb::WORKER_ROLE_DECODE) return WorkerRole::kDecode;
+  return std::nullopt;
+}
+
 worker_pb::WorkerIdentity IdentityToProto(const WorkerCore& core) {
   const WorkerIdentity& identity = core.identity();
   worker_pb::WorkerIdentity proto;
-  proto.set_role(identity.role == WorkerRole::kPrefill ? worker_pb::WORKER_ROLE_PREFILL
-                                                       : worker_pb::WORKER_ROLE_DECODE);
+  proto.set_role(RoleToProto(identity.role));
   proto.add_roles(proto.role());
+  if (identity.elastic) proto.add_roles(RoleToProto(OtherRole(identity.role)));
   proto.set_incarnation(identity.incarnation);
   proto.mutable_protocol()->set_major(kProtocolMajor);
   proto.mutable_protocol()->set_minor(kProtocolMinor);
@@ -35,9 +48,38 @@ worker_pb::WorkerIdentity IdentityToProto(const WorkerCore& core) {
   return proto;
 }
 
-worker_pb::WorkerLoad LoadOf(WorkerCore* core, const EngineFigures& figures) {
+double FillOfWorker(const WorkerCore& core, const EngineFigures& figures) {
+  // In thousandths, so that it comes to rest.
+  return std::round(1000 * FillOf(DecodeWork{
+                               .sequences = figures.running + figures.reserved + figures.waiting,
+                               .seats = figures.seats,
+                               .blocks_used = figures.blocks_used + figures.blocks_quarantined,
+                               .blocks_total = figures.blocks_total,
+                               .block_size = core.identity().shape.block_size,
+                               .expected_tokens = figures.expected_tokens,
+                               .step_s = figures.step_s,
+                               .target_s = core.step_target_s()})) /
+         1000;
+}
+
+// Whether the worker takes new requests, and if not, whether only because its role is the other
+// one. Whoever does not say for which role he watches is told of both as one.
+struct Readiness {
+  bool ready = false, other_role = false;
+  friend bool operator==(const Readiness&, const Readiness&) = default;
+};
+Readiness ReadinessOf(const WorkerCore& core, std::optional<WorkerRole> watched, bool healthy) {
+  const bool up = healthy && !core.draining();
+  const bool takes = !watched || core.Takes(*watched);
+  return {.ready = up && takes, .other_role = up && !takes};
+}
+
+worker_pb::WorkerLoad LoadOf(WorkerCore* core, std::optional<WorkerRole> watched,
+                             const EngineFigures& figures) {
   worker_pb::WorkerLoad load;
-  load.set_ready(figures.healthy && !core->draining());
+  const Readiness readiness = ReadinessOf(*core, watched, figures.healthy);
+  load.set_ready(readiness.ready);
+  load.set_other_role(readiness.other_role);
   load.set_draining(core->draining());
   load.set_running(figures.running);
   load.set_waiting(figures.waiting);
@@ -57,6 +99,8 @@ worker_pb::WorkerLoad LoadOf(WorkerCore* core, const EngineFigures& figures) {
   load.set_step_seconds(figures.step_s);
   load.set_prompt_token_seconds(figures.prompt_token_s);
   load.set_step_prompt_tokens(figures.step_prompt_tokens);
+  load.set_fill(FillOfWorker(*core, figures));
+  load.set_prompt_load(core->PromptLoadOf(figures));
   return load;
 }
 
@@ -73,6 +117,7 @@ constexpr base::Duration kIntroduction = std::chrono::seconds(10);
 
 // A number from a router, which may be of another version.
 int64_t Bounded(int64_t value) { return std::clamp<int64_t>(value, 0, int64_t{1} << 40); }
+double Finite(double value) { return std::isfinite(value) ? std::clamp(value, 0.0, 1e9) : 0; }
 
 Claim ClaimOf(int64_t held, int64_t wanted) {
   return {.held = Bounded(held), .wanted = Bounded(wanted)};
@@ -81,6 +126,23 @@ Claim ClaimOf(int64_t held, int64_t wanted) {
 PlaceShares::Demand DemandFromProto(const worker_pb::Demand& demand) {
   return {.places = ClaimOf(demand.places_held(), demand.places_wanted()),
           .prompt_tokens = ClaimOf(demand.prompt_tokens_held(), demand.prompt_tokens_wanted())};
+}
+
+RoleView RoleViewFromProto(const worker_pb::RoleView& view) {
+  return {.workers = static_cast<int32_t>(std::clamp(view.workers(), 0, 1 << 20)),
+          .fixed = view.fixed(),
+          .lowest = view.lowest(),
+          .highest = view.highest(),
+          .queued_prompt_tokens = Bounded(view.queued_prompt_tokens()),
+          .fill = Finite(view.fill())};
+}
+
+ClusterView ClusterFromProto(const worker_pb::Cluster& cluster) {
+  return {.prefill = RoleViewFromProto(cluster.prefill()),
+          .decode = RoleViewFromProto(cluster.decode()),
+          .waiting_prompt_tokens = Bounded(cluster.waiting_prompt_tokens()),
+          .prompt_token_s = Finite(cluster.prompt_token_seconds()),
+          .prompt_load = Finite(cluster.prompt_load())};
 }
 
 // One router's Watch. A tick that finds the last write still on its way is skipped, so a slow
@@ -96,7 +158,6 @@ class WatchReactor final
   void Start(const absl::Status& allowed) {
     self_ = shared_from_this();
     if (!allowed.ok()) return End(allowed);
-    router_ = core_->JoinRouter();
     StartRead(&request_);
     Schedule();
   }
@@ -112,15 +173,15 @@ class WatchReactor final
     if (!std::exchange(introduced_, true)) {
       const absl::Status allowed = CheckProtocol(request_);
       if (!allowed.ok()) return End(allowed);
-      {
-        base::MutexLock lock(&mutex_);
-        *response_.mutable_identity() = IdentityToProto(*core_);
-        Write(Say());
-      }
+      if (!Introduce()) return;
     }
     if (request_.has_demand()) core_->SetDemand(router_, DemandFromProto(request_.demand()));
     base::MutexLock lock(&mutex_);
     if (finished_) return;
+    // Under the lock, so that nothing is heard behind the end, which makes it forgotten.
+    if (request_.has_cluster() && core_->elastic() != nullptr) {
+      core_->elastic()->Hear(router_, ClusterFromProto(request_.cluster()));
+    }
     if (request_.has_demand()) WriteIfDue();
     StartRead(&request_);
   }
@@ -133,6 +194,17 @@ class WatchReactor final
   void OnDone() override { self_.reset(); }
 
  private:
+  // The router said who it is. False where the stream has ended meanwhile.
+  bool Introduce() {
+    base::MutexLock lock(&mutex_);
+    if (finished_) return false;
+    if (core_->elastic() != nullptr) watched_ = RoleFromProto(request_.watched_role());
+    router_ = core_->JoinRouter(watched_.value_or(core_->identity().role));
+    *response_.mutable_identity() = IdentityToProto(*core_);
+    Write(Say());
+    return true;
+  }
+
   void Schedule() {
     core_->timers().After(core_->timeouts().status_min, [weak = weak_from_this()] {
       if (auto reactor = weak.lock()) reactor->Tick();
@@ -167,7 +239,7 @@ class WatchReactor final
     const EngineFigures figures = core_->engine().figures();
     const PlaceShares::Share share = core_->ShareOf(router_, figures);
     worker_pb::WatchResponse response;
-    *response.mutable_load() = LoadOf(core_, figures);
+    *response.mutable_load() = LoadOf(core_, watched_, figures);
     response.mutable_share()->set_places(static_cast<int32_t>(share.places));
     response.mutable_share()->set_prompt_tokens(share.prompt_tokens);
     if (!want_cached_) return response;
@@ -188,9 +260,9 @@ class WatchReactor final
   // Whether the worker began or ceased to take new requests since the last message.
   bool TurnedOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     const worker_pb::WorkerLoad& told = response_.load();
-    const bool draining = core_->draining();
-    const bool ready = core_->engine().figures().healthy && !draining;
-    return ready != told.ready() || draining != told.draining();
+    const Readiness now = ReadinessOf(*core_, watched_, core_->engine().figures().healthy);
+    return now != Readiness{told.ready(), told.other_role()} ||
+           core_->draining() != told.draining();
   }
 
   void Write(worker_pb::WatchResponse response) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -206,16 +278,23 @@ class WatchReactor final
   }
 
   void End(const absl::Status& status) {
-    core_->LeaveRouter(router_);
-    base::MutexLock lock(&mutex_);
-    if (std::exchange(finished_, true)) return;
-    Finish(ToGrpcStatus(status));
+    RouterSeat left;
+    {
+      base::MutexLock lock(&mutex_);
+      if (std::exchange(finished_, true)) return;
+      left = router_;
+      Finish(ToGrpcStatus(status));
+    }
+    core_->LeaveRouter(left);
   }
 
   WorkerCore* const core_;
   const base::Instant opened_at_;
   std::shared_ptr<WatchReactor> self_;  // until OnDone
-  PlaceShares::RouterId router_ = 0;    // 0: it may not watch
+  // Set by the reader when the router introduces itself, under the lock; then constant.
+  RouterSeat router_;
+  // Of an elastic worker; empty: the router did not say.
+  std::optional<WorkerRole> watched_;
   // These two belong to the reader.
   worker_pb::WatchRequest request_;
   bool introduced_ = false;

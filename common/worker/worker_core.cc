@@ -1,15 +1,12 @@
 #include "common/worker/worker_core.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "common/base/status.h"
 
 namespace baton {
-
-std::string_view WorkerRoleName(WorkerRole role) {
-  return role == WorkerRole::kPrefill ? "prefill" : "decode";
-}
 
 namespace {
 
@@ -46,7 +43,6 @@ WorkerCore::WorkerCore(WorkerIdentity identity, Engine* engine, const base::Cloc
       timeouts_(timeouts),
       probe_(probe),
       timers_(clock),
-      shares_(identity_.role == WorkerRole::kPrefill ? LoanTurns::kSlow : LoanTurns::kQuick),
       blocks_(blocks),
       router_(engine, ListenersOf(probe, std::move(on_fault))) {}
 
@@ -121,30 +117,47 @@ size_t WorkerCore::streams() const {
   return streams_.size();
 }
 
-PlaceShares::RouterId WorkerCore::JoinRouter() {
+RouterSeat WorkerCore::JoinRouter(WorkerRole role) {
   base::MutexLock lock(&shares_mutex_);
-  return shares_.Join();
+  return {.role = role, .id = SharesOf(role).Join()};
 }
 
-void WorkerCore::SetDemand(PlaceShares::RouterId router, const PlaceShares::Demand& demand) {
+void WorkerCore::SetDemand(const RouterSeat& router, const PlaceShares::Demand& demand) {
   base::MutexLock lock(&shares_mutex_);
-  shares_.SetDemand(router, demand);
+  SharesOf(router.role).SetDemand(router.id, demand);
 }
 
-void WorkerCore::LeaveRouter(PlaceShares::RouterId router) {
-  base::MutexLock lock(&shares_mutex_);
-  shares_.Leave(router);
+void WorkerCore::LeaveRouter(const RouterSeat& router) {
+  {
+    base::MutexLock lock(&shares_mutex_);
+    SharesOf(router.role).Leave(router.id);
+  }
+  if (elastic_ != nullptr) elastic_->Forget(router);
 }
 
-PlaceShares::Share WorkerCore::ShareOf(PlaceShares::RouterId router, const EngineFigures& figures) {
+PlaceShares::Share WorkerCore::ShareOf(const RouterSeat& router, const EngineFigures& figures) {
   base::MutexLock lock(&shares_mutex_);
-  return shares_.Of(router,
-                    {.places = figures.places,
-                     .short_of_blocks = figures.short_of_blocks,
-                     .seats = figures.seats,
-                     .ended = figures.ended,
-                     .step_prompt_tokens = figures.step_prompt_tokens},
-                    clock_->Now());
+  const int64_t others = SharesOf(OtherRole(router.role)).held();
+  return SharesOf(router.role)
+      .Of(router.id,
+          {.places = static_cast<int32_t>(std::max<int64_t>(0, figures.places - others)),
+           .short_of_blocks = figures.short_of_blocks,
+           .seats = figures.seats,
+           .ended = figures.ended,
+           .step_prompt_tokens = figures.step_prompt_tokens},
+          clock_->Now());
+}
+
+double WorkerCore::PromptLoadOf(const EngineFigures& figures) {
+  if (identity_.role == WorkerRole::kDecode && !identity_.elastic) return 0;
+  base::MutexLock lock(&shares_mutex_);
+  return prompt_load_.Note(figures.prompt_tokens_computed, figures.prompt_token_s, clock_->Now());
+}
+
+void WorkerCore::BeginRoles(const RoleRuleOptions& options) {
+  elastic_ =
+      std::make_shared<ElasticRole>(options, identity_.role, identity_.incarnation, clock_, probe_);
+  elastic_->LookAgain(&timers_);
 }
 
 }  // namespace baton

@@ -16,22 +16,22 @@
 #include "common/base/timer_queue.h"
 #include "common/engine/engine.h"
 #include "common/guide/guide_compiler.h"
+#include "common/roles/prompt_load.h"
+#include "common/roles/role_view.h"
 #include "common/sched/place_shares.h"
 #include "common/trace/tracer.h"
 #include "common/transport/block_access.h"
+#include "common/worker/elastic_role.h"
 #include "common/worker/event_router.h"
 #include "common/worker/timeouts.h"
 #include "common/worker/worker_probe.h"
 
 namespace baton {
 
-enum class WorkerRole { kPrefill, kDecode };
-// The role as metrics and certificates name it: "prefill", "decode".
-std::string_view WorkerRoleName(WorkerRole role);
-
 // What a worker tells its peers about itself.
 struct WorkerIdentity {
   WorkerRole role = WorkerRole::kDecode;
+  bool elastic = false;  // it serves the other role, too, and takes new requests in one at a time
   uint64_t incarnation = 0;  // random, drawn at process start
   std::string model_fingerprint;
   std::string text_fingerprint;
@@ -99,11 +99,25 @@ class WorkerCore final {
     return warm_pairs_ ? warm_pairs_() : std::vector<uint64_t>();
   }
 
-  // A router that watches this worker, what it could use, and what it may have now.
-  PlaceShares::RouterId JoinRouter();
-  void SetDemand(PlaceShares::RouterId router, const PlaceShares::Demand& demand);
-  void LeaveRouter(PlaceShares::RouterId router);
-  PlaceShares::Share ShareOf(PlaceShares::RouterId router, const EngineFigures& figures);
+  // A router that watches this worker for a role, what it could use, and what it may have now of
+  // what requests of the other role leave.
+  RouterSeat JoinRouter(WorkerRole role);
+  void SetDemand(const RouterSeat& router, const PlaceShares::Demand& demand);
+  void LeaveRouter(const RouterSeat& router);
+  PlaceShares::Share ShareOf(const RouterSeat& router, const EngineFigures& figures);
+
+  // Lets an elastic worker change its role from now on. Called once, before the server starts.
+  void BeginRoles(const RoleRuleOptions& options);
+  // Null where the worker has one role.
+  ElasticRole* elastic() const { return elastic_.get(); }
+  // Whether its role lets it take new requests of `role` now.
+  bool Takes(WorkerRole role) const { return elastic_ == nullptr || role == elastic_->role(); }
+  // As WorkerLoad::prompt_load of the protocol says; 0 of a worker that only decodes.
+  double PromptLoadOf(const EngineFigures& figures);
+  // What a step may take, in seconds, where somebody asked for it; 0: nobody did. Set before the
+  // server starts.
+  void SetStepTarget(double seconds) { step_target_s_ = seconds; }
+  double step_target_s() const { return step_target_s_; }
 
   // What is known of the ends of a class of requests behind `step`, before the engine sees its
   // token; nothing without a predictor, which is set before the server starts and outlives the
@@ -135,6 +149,10 @@ class WorkerCore final {
   size_t streams() const;
 
  private:
+  PlaceShares& SharesOf(WorkerRole role) ABSL_EXCLUSIVE_LOCKS_REQUIRED(shares_mutex_) {
+    return role == WorkerRole::kPrefill ? prefill_shares_ : decode_shares_;
+  }
+
   const WorkerIdentity identity_;
   Engine* const engine_;
   const base::Clock* const clock_;
@@ -142,7 +160,11 @@ class WorkerCore final {
   WorkerProbe* const probe_;
   base::TimerQueue timers_;
   base::Mutex shares_mutex_;
-  PlaceShares shares_ ABSL_GUARDED_BY(shares_mutex_);
+  PlaceShares prefill_shares_ ABSL_GUARDED_BY(shares_mutex_){LoanTurns::kSlow};
+  PlaceShares decode_shares_ ABSL_GUARDED_BY(shares_mutex_){LoanTurns::kQuick};
+  PromptLoad prompt_load_ ABSL_GUARDED_BY(shares_mutex_);
+  std::shared_ptr<ElasticRole> elastic_;  // shared with its timer
+  double step_target_s_ = 0;
   const BlockAccess* const blocks_;
   const EndPredictor* predictor_ = nullptr;
   GuideCompiler* guides_ = nullptr;

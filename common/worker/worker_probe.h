@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/status.h"
 #include "common/engine/engine.h"
+#include "common/roles/role_rule.h"
 #include "common/transport/transport_probe.h"
 
 namespace baton {
@@ -31,6 +32,10 @@ class WorkerProbe : public TransportProbe {
   virtual void PushFailed(Reason) {}
   // This decode worker refused a push.
   virtual void PushRefused(Reason) {}
+  // An elastic worker takes new requests in that role; it changed to it; what it looked at.
+  virtual void RoleTaken(WorkerRole) {}
+  virtual void RoleChanged(WorkerRole /*to*/, RoleReason) {}
+  virtual void RoleLooked(const RoleSignals&) {}
   // This decode worker takes a push from a worker that computes differently.
   virtual void PushFromOtherNumerics() {}
 };

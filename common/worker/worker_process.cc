@@ -58,6 +58,7 @@ class Worker final {
         flags_(WithPolicyOfRole(flags, spec.role)),
         registry_(
             {.role = spec.role == WorkerRole::kPrefill ? MetricRole::kPrefill : MetricRole::kDecode,
+             .also_prefill = flags.roles.elastic,
              .model_name = ServedModelName(flags)}),
         progress_(&clock_, [](const std::string& line) { spdlog::info("{}", line); }) {}
 
@@ -76,6 +77,7 @@ class Worker final {
   std::optional<Fatal> StartEngine();
   WorkerIdentity NewIdentity() const;
   void StartPredictor(ChosenPredictor chosen, const PredictionFlags& flags);
+  void BeginRoles();
   std::optional<Fatal> StartServer();
   RpcServerOptions ServerOptions() const;
   void PublishConfig(base::Duration load_time);
@@ -199,11 +201,23 @@ std::optional<Fatal> Worker::StartEngine() {
   core_->SetPredictor(predictor_.get());
   core_->SetTracer(tracer_.get());
   core_->SetGuides(guides_.get());
+  BeginRoles();
   return std::nullopt;
+}
+
+void Worker::BeginRoles() {
+  const RoleFlags& roles = flags_.roles;
+  core_->SetStepTarget(base::Seconds(roles.step_target));
+  if (roles.elastic) {
+    core_->BeginRoles({.cool_down = roles.cool_down});
+  } else if (spec_.role == WorkerRole::kDecode) {
+    probe_->RoleTaken(spec_.role);
+  }
 }
 
 WorkerIdentity Worker::NewIdentity() const {
   return {.role = spec_.role,
+          .elastic = flags_.roles.elastic,
           .incarnation = RandomBits(),
           .model_fingerprint = model_.loaded->fingerprint,
           .text_fingerprint = model_.text_fingerprint,
@@ -293,8 +307,8 @@ std::optional<Fatal> Worker::Start() {
   LogLoadEvery(flags_.server.log_stats_interval, &clock_, &core_->timers(),
                [engine = engine_.get()] { return LoadOf(engine->figures()); });
   const std::string role(WorkerRoleName(spec_.role));
-  spdlog::info("{} worker serves gRPC on {}, admin on {}", role, server_->address(),
-               admin_->address());
+  spdlog::info("{}{} worker serves gRPC on {}, admin on {}", flags_.roles.elastic ? "elastic " : "",
+               role, server_->address(), admin_->address());
   PrintReadyLine({.role = role,
                   .grpc = Advertised(flags_.server, server_->address()),
                   .admin = admin_->address()});

@@ -28,6 +28,7 @@ PageJson WorkerJson(const WorkerReport& worker) {
           {"role", WorkerKindName(worker.kind)},
           {"state", worker.healthy         ? "serving"
                     : worker.load.draining ? "draining"
+                    : worker.other_role    ? "other_role"
                                            : "unreachable"},
           {"running", worker.load.running},
           {"waiting", worker.load.waiting},
@@ -167,11 +168,13 @@ std::string StatusJson(RouterStatus status) {
   double expected = 0;
   int64_t foreseen = 0;
   for (const WorkerReport& worker : status.workers) {
+    if (worker.other_role) continue;  // it stands here once more, in the role that it takes
     expected += worker.load.expected_tokens;
     foreseen += worker.load.foreseen;
   }
-  std::stable_partition(status.workers.begin(), status.workers.end(),
-                        [](const WorkerReport& worker) { return !worker.healthy; });
+  std::stable_partition(
+      status.workers.begin(), status.workers.end(),
+      [](const WorkerReport& worker) { return !worker.healthy && !worker.other_role; });
   PageJson workers = PageJson::array();
   for (const WorkerReport& worker : status.workers) {
     if (workers.size() == kWorkersShown) break;

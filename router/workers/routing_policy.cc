@@ -72,10 +72,13 @@ bool HasRoomForPrompt(const WorkerView& view) {
   return view.places_free >= 1 && view.prompt_tokens_free >= 1;
 }
 
-// A prefill worker computes the prompt and draws one token.
+// A prefill worker computes the prompt and draws one token. A process of both roles hands nothing
+// to itself.
 bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
-  return CanPair(prefill.facts, decode.facts) && need.tokens + 1 <= prefill.facts.max_model_len &&
-         need.tokens <= prefill.context();
+  const bool same =
+      prefill.facts.incarnation == decode.facts.incarnation && prefill.address == decode.address;
+  return !same && CanPair(prefill.facts, decode.facts) &&
+         need.tokens + 1 <= prefill.facts.max_model_len && need.tokens <= prefill.context();
 }
 
 // The one that has the prompt computed the soonest; by prefix alone, the one that computes the

@@ -170,6 +170,16 @@ bool WorkerConnections::WantsCached(const Peer& peer) const {
          (kind == WorkerKind::kDecode || !connections_.contains({WorkerKind::kDecode, address}));
 }
 
+// Only a worker that this router lists in both roles may change its role, and hears of it over one
+// Watch.
+std::optional<ClusterView> WorkerConnections::ClusterFor(WorkerNews* news, const Peer& peer,
+                                                         const Connection& connection) const {
+  const auto& [kind, address] = peer;
+  if (kind != WorkerKind::kDecode || !connection.elastic) return std::nullopt;
+  if (!connections_.contains({WorkerKind::kPrefill, address})) return std::nullopt;
+  return news->ClusterFor(*connection.process);
+}
+
 base::Duration WorkerConnections::Interval() const {
   return StatusInterval(connections_.size(), options_.status_fresh);
 }
@@ -179,6 +189,7 @@ void WorkerConnections::Introduce(WorkerNews* news, const Peer& peer, Connection
   ForgetProcess(news, peer, connection);
   const WorkerFacts facts = FactsFromProto(identity);
   connection->process = WorkerKey{peer.second, facts.incarnation};
+  connection->elastic = facts.kinds.size() > 1;
   connection->backoff = kFirstBackoff;
   connection->reported_unreached = false;
   news->Introduced(peer.first, peer.second, facts);
@@ -268,7 +279,8 @@ void WorkerConnections::TellOne(WorkerNews* news, const Peer& peer, Connection* 
   const WorkerWatch::Wish wish{.demand = news->DemandOf(peer.first, peer.second),
                                .interval = interval,
                                .cached = WantsCached(peer),
-                               .cached_restarts = connection->cached_restarts};
+                               .cached_restarts = connection->cached_restarts,
+                               .cluster = ClusterFor(news, peer, *connection)};
   if (wish == connection->told) return;
   // A message that is still on its way carries the old demand; the next status brings us here
   // again.

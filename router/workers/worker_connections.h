@@ -65,6 +65,7 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
     bool listed = true;                      // the list or the name still has it
     bool reported_unreached = false;         // the log says that it does not answer
     std::optional<WorkerKey> process;        // that the watch speaks to
+    bool elastic = false;                    // that process serves both roles
     base::Instant since{};                   // it is looked for
     base::Duration backoff{};
     WorkerWatch::Wish told;
@@ -91,6 +92,9 @@ class WorkerConnections final : public std::enable_shared_from_this<WorkerConnec
   void TellOne(WorkerNews* news, const Peer& peer, Connection* connection, base::Instant now)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool WantsCached(const Peer& peer) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::optional<ClusterView> ClusterFor(WorkerNews* news, const Peer& peer,
+                                        const Connection& connection) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // How far apart statuses of one worker should be now.
   base::Duration Interval() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -5,6 +5,13 @@
 #include "common/base/log.h"
 
 namespace baton {
+namespace {
+
+// How long what workers are told of all of them may stay as it is.
+constexpr base::Duration kClusterEvery = std::chrono::milliseconds(50);
+
+}  // namespace
+
 WorkerHold::~WorkerHold() {
   PrefillDone();
   const auto directory = directory_.lock();
@@ -121,6 +128,23 @@ WorkerDemand WorkerDirectory::DemandOf(WorkerKind kind, const std::string& addre
   return table_.DemandOf(kind, address, waiting_requests_, waiting_tokens_);
 }
 
+ClusterView WorkerDirectory::ClusterFor(const WorkerKey& process) {
+  base::MutexLock lock(&mutex_);
+  const WorkerView* const worker = table_.Find(WorkerKind::kDecode, process);
+  if (worker == nullptr) return {};
+  const base::Instant now = clock_->Now();
+  if (now - clusters_at_ >= kClusterEvery) {
+    clusters_.clear();
+    clusters_at_ = now;
+  }
+  const std::string& fingerprint = worker->facts.fingerprint;
+  const auto [found, added] = clusters_.try_emplace(fingerprint);
+  if (added) found->second = table_.ClusterOf(fingerprint, now);
+  ClusterView cluster = found->second;
+  cluster.waiting_prompt_tokens = waiting_tokens_;
+  return cluster;
+}
+
 void WorkerDirectory::Changed() {
   base::MutexLock lock(&callback_mutex_);
   if (on_change_) on_change_();
@@ -181,6 +205,7 @@ std::vector<WorkerReport> WorkerDirectory::Report() const {
     report.push_back({.address = address,
                       .kind = kind,
                       .healthy = healthy,
+                      .other_role = table_.TakesOtherRole(kind, address, now),
                       .load = table_.LoadOf(kind, address)});
   }
   return report;

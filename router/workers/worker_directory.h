@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -62,7 +63,8 @@ struct WorkerReport {
   std::string address;
   WorkerKind kind = WorkerKind::kDecode;
   bool healthy = false;
-  WorkerLoad load = {};  // as it said last
+  bool other_role = false;  // it would be healthy, but takes requests of its other role now
+  WorkerLoad load = {};     // as it said last
 };
 
 // What this router knows of its workers, behind one lock: who they are and how they are and what it
@@ -140,6 +142,7 @@ class WorkerDirectory final : public WorkerNews,
   bool Cached(const WorkerKey& process, const PrefixReport& report) override;
   void Lost(WorkerKind kind, const WorkerKey& process) override;
   WorkerDemand DemandOf(WorkerKind kind, const std::string& address) override;
+  ClusterView ClusterFor(const WorkerKey& process) override;
   void Changed() override;
 
   const DirectoryOptions options_;
@@ -153,6 +156,9 @@ class WorkerDirectory final : public WorkerNews,
   std::optional<base::Instant> no_decode_since_ ABSL_GUARDED_BY(mutex_);
   int64_t waiting_requests_ ABSL_GUARDED_BY(mutex_) = 0;
   int64_t waiting_tokens_ ABSL_GUARDED_BY(mutex_) = 0;
+  // What workers of a model are told of all of them: made anew now and then, not for each of them.
+  std::map<std::string, ClusterView> clusters_ ABSL_GUARDED_BY(mutex_);
+  base::Instant clusters_at_ ABSL_GUARDED_BY(mutex_){};
 
   base::Mutex callback_mutex_;  // held while on_change_ runs
   std::function<void()> on_change_ ABSL_GUARDED_BY(callback_mutex_);

@@ -201,6 +201,48 @@ bool WorkerTable::IsHealthy(WorkerKind kind, const std::string& address, base::I
          entry->load.takes_new && now <= entry->view.fresh_until;
 }
 
+bool WorkerTable::TakesOtherRole(WorkerKind kind, const std::string& address,
+                                 base::Instant now) const {
+  const Entry* const entry = At(kind, address);
+  return entry != nullptr && entry->known && entry->accepted && entry->listed &&
+         entry->load.other_role && now <= entry->view.fresh_until;
+}
+
+RoleView WorkerTable::RoleOf(WorkerKind kind, const std::string& fingerprint,
+                             base::Instant now) const {
+  RoleView role;
+  for (const WorkerView* const view : Healthy(kind, now)) {
+    if (view->facts.fingerprint != fingerprint) continue;
+    const WorkerLoad& load = At(kind, view->address)->load;
+    ++role.workers;
+    role.queued_prompt_tokens += load.queued_prompt_tokens;
+    role.fill += load.fill;
+    const uint64_t number = view->facts.incarnation;
+    if (view->facts.kinds.size() < 2) {
+      role.fixed = true;
+    } else {
+      role.lowest = role.lowest == 0 ? number : std::min(role.lowest, number);
+      role.highest = std::max(role.highest, number);
+    }
+  }
+  return role;
+}
+
+ClusterView WorkerTable::ClusterOf(const std::string& fingerprint, base::Instant now) const {
+  ClusterView cluster{.prefill = RoleOf(WorkerKind::kPrefill, fingerprint, now),
+                      .decode = RoleOf(WorkerKind::kDecode, fingerprint, now)};
+  int32_t known = 0;
+  for (const auto& [address, entry] : Of(WorkerKind::kPrefill).by_address) {
+    if (entry->view.facts.fingerprint != fingerprint || now > entry->view.fresh_until) continue;
+    cluster.prompt_load += entry->load.prompt_load;
+    const double token_s = entry->load.prompt_times.token_s;
+    if (token_s <= 0) continue;
+    ++known;
+    cluster.prompt_token_s += (token_s - cluster.prompt_token_s) / known;
+  }
+  return cluster;
+}
+
 bool WorkerTable::IsAlive(const WorkerKey& key) const {
   return std::ranges::any_of(kKinds,
                              [&](WorkerKind kind) { return OfProcess(kind, key) != nullptr; });

@@ -12,6 +12,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/running_line.h"
+#include "common/roles/role_view.h"
 #include "router/workers/tally.h"
 #include "router/workers/warm_pairs.h"
 #include "router/workers/worker_view.h"
@@ -97,6 +98,11 @@ class WorkerTable final {
   std::vector<const WorkerView*> Healthy(WorkerKind kind, base::Instant now) const;
   bool AnyHealthy(WorkerKind kind, base::Instant now);
   bool IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const;
+  // Whether it would be healthy, but takes requests of its other role only.
+  bool TakesOtherRole(WorkerKind kind, const std::string& address, base::Instant now) const;
+  // What an elastic worker of that model should know of all workers of it, but for what waits here.
+  // It looks at all workers.
+  ClusterView ClusterOf(const std::string& fingerprint, base::Instant now) const;
   // Whether that very process still answers its Watch, and whether it said something lately.
   bool IsAlive(const WorkerKey& key) const;
   bool IsFresh(const WorkerKey& key, base::Instant now) const;
@@ -149,6 +155,7 @@ class WorkerTable final {
 
   const Group& Of(WorkerKind kind) const { return groups_[static_cast<size_t>(kind)]; }
   Group& Of(WorkerKind kind) { return groups_[static_cast<size_t>(kind)]; }
+  RoleView RoleOf(WorkerKind kind, const std::string& fingerprint, base::Instant now) const;
   Entry* At(WorkerKind kind, const std::string& address);
   const Entry* At(WorkerKind kind, const std::string& address) const;
   Entry* OfProcess(WorkerKind kind, const WorkerKey& key);

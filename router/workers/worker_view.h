@@ -54,7 +54,8 @@ struct WorkerShare {
 
 // What a worker says about itself again and again.
 struct WorkerLoad {
-  bool takes_new = false;           // ready, and not shutting down
+  bool takes_new = false;   // ready, and not shutting down, of the kind that it is listed as
+  bool other_role = false;  // it does not because it takes those of its other role
   int32_t prefill_places_free = 0;  // whoever uses them
   int64_t queued_prompt_tokens = 0;
   int32_t blocks_total = 0;
@@ -68,6 +69,8 @@ struct WorkerLoad {
   int32_t foreseen = 0;
   double expected_tokens = 0, expected_kv_tokens = 0;
   PromptTimes prompt_times;
+  double fill = 0;         // as one that decodes: 1 is all that it can bear
+  double prompt_load = 0;  // the share of its time that prompts took lately
 };
 
 // What is known of a worker at one moment, for a placement decision: its last status and what this

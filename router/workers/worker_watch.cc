@@ -22,6 +22,23 @@ double Expected(double told) { return std::isfinite(told) ? std::max(0.0, told) 
 constexpr double kMostStepSeconds = 3600;
 double StepSeconds(double told) { return std::min(Expected(told), kMostStepSeconds); }
 
+void RoleToProto(const RoleView& role, worker::v1::RoleView* proto) {
+  proto->set_workers(role.workers);
+  proto->set_fixed(role.fixed);
+  proto->set_lowest(role.lowest);
+  proto->set_highest(role.highest);
+  proto->set_queued_prompt_tokens(role.queued_prompt_tokens);
+  proto->set_fill(role.fill);
+}
+
+void ClusterToProto(const ClusterView& cluster, worker::v1::Cluster* proto) {
+  RoleToProto(cluster.prefill, proto->mutable_prefill());
+  RoleToProto(cluster.decode, proto->mutable_decode());
+  proto->set_waiting_prompt_tokens(cluster.waiting_prompt_tokens);
+  proto->set_prompt_token_seconds(cluster.prompt_token_s);
+  proto->set_prompt_load(cluster.prompt_load);
+}
+
 int32_t WholeMilliseconds(base::Duration duration) {
   return static_cast<int32_t>(
       std::chrono::duration_cast<std::chrono::milliseconds>(duration).count());
@@ -40,6 +57,9 @@ std::shared_ptr<WorkerWatch> WorkerWatch::Open(std::shared_ptr<WorkerLink> link,
     watch->request_.mutable_protocol()->set_minor(kProtocolMinor);
     watch->request_.set_min_interval_ms(WholeMilliseconds(wish.interval));
     watch->request_.set_want_cached(wish.cached);
+    watch->request_.set_watched_role(watch->link_->kind == WorkerKind::kPrefill
+                                         ? worker::v1::WORKER_ROLE_PREFILL
+                                         : worker::v1::WORKER_ROLE_DECODE);
     watch->reading_ = watch->writing_ = true;
     watch->StartWrite(&watch->request_);
   }
@@ -60,6 +80,7 @@ bool WorkerWatch::Tell(const Wish& wish) {
   request_.set_min_interval_ms(WholeMilliseconds(wish.interval));
   request_.set_want_cached(wish.cached);
   request_.set_cached_restarts(wish.cached_restarts);
+  if (wish.cluster) ClusterToProto(*wish.cluster, request_.mutable_cluster());
   writing_ = true;
   StartWrite(&request_);
   return true;
@@ -113,6 +134,7 @@ WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
   const worker::v1::WorkerLoad& load = response.load();
   WorkerLoad result{
       .takes_new = load.ready() && !load.draining(),
+      .other_role = load.other_role() && !load.draining(),
       .prefill_places_free = Counted(load.prefill_places_free()),
       .queued_prompt_tokens = std::clamp<int64_t>(load.queued_prompt_tokens(), 0, kMostTokens),
       .blocks_total = Counted(load.blocks_total()),
@@ -127,7 +149,9 @@ WorkerLoad LoadFromProto(const worker::v1::WatchResponse& response) {
       .expected_kv_tokens = Expected(load.expected_kv_tokens()),
       .prompt_times = {.step_s = StepSeconds(load.step_seconds()),
                        .token_s = StepSeconds(load.prompt_token_seconds()),
-                       .step_tokens = Counted(load.step_prompt_tokens())}};
+                       .step_tokens = Counted(load.step_prompt_tokens())},
+      .fill = Expected(load.fill()),
+      .prompt_load = Expected(load.prompt_load())};
   if (response.has_share()) {
     const int64_t tokens = response.share().prompt_tokens();
     result.share = WorkerShare{.places = Counted(response.share().places()),

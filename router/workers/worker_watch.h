@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "baton/worker/v1/status.grpc.pb.h"
 #include "common/base/clock.h"
@@ -28,10 +29,11 @@ class WorkerWatch final
     base::Duration interval{};
     bool cached = false;          // it wants to hear what the prefix cache holds
     int32_t cached_restarts = 0;  // how often it missed a change of that
+    std::optional<ClusterView> cluster = std::nullopt;  // for a worker that may change its role
     friend bool operator==(const Wish&, const Wish&) = default;
   };
-  // Opens the stream with `wish`, but for its demand. The listener is called from gRPC's threads
-  // and must not block.
+  // Opens the stream with `wish`, but for its demand and its cluster. The listener is called from
+  // gRPC's threads and must not block.
   static std::shared_ptr<WorkerWatch> Open(std::shared_ptr<WorkerLink> link, const Wish& wish,
                                            Listener listener);
 

@@ -69,6 +69,29 @@ class ChartTest(chart.RenderedSets):
             result = baton("config", "print", role, *container["args"])
             self.assertEqual(result.returncode, 0, f"{role}: {result.stderr}")
 
+    def test_elastic_workers_are_of_both_roles(self):
+        documents = chart.manifests(chart.render(settings=(
+            *chart.LEAST, "mode=elastic", "decode.replicas=3", "networkPolicy.enabled=true", "tls.source=certManager",
+            "tls.certManager.issuer=ca")))
+        arguments = {role: spec["containers"][0]["args"] for role, spec in chart.pods(documents) if role != "test"}
+        self.assertEqual(set(arguments), {"router", "decode"})
+        for role, given in arguments.items():
+            result = baton("config", "print", role, *given)
+            self.assertEqual(result.returncode, 0, f"{role}: {result.stderr}")
+        self.assertIn("--elastic", arguments["decode"])
+        lists = {name: value for name, _, value in (one.partition("=") for one in arguments["router"])
+                 if name.endswith("-workers")}
+        self.assertEqual(lists["--prefill-workers"], lists["--decode-workers"])
+        certificate = chart.find(documents, "Certificate", "rel-baton-decode")["spec"]
+        self.assertEqual(certificate["dnsNames"], ["decode", "prefill"])
+        self.assertIn("client auth", certificate["usages"])
+        policy = chart.find(documents, "NetworkPolicy", "rel-baton-decode")["spec"]
+        peers = lambda rules, key: {
+            peer["podSelector"]["matchLabels"].get("app.kubernetes.io/component")
+            for rule in rules for peer in rule.get(key, ()) if rule["ports"][0]["port"] == 50051}
+        self.assertEqual(peers(policy["ingress"], "from"), {"router", "decode"})
+        self.assertEqual(peers(policy["egress"], "to"), {"decode"})
+
     def test_flags_that_extra_arguments_must_not_give_are_those_of_the_chart(self):
         given = {argument.split("=")[0].removeprefix("--").removeprefix("no-")
                  for _, spec in self.pods() for argument in spec["containers"][0]["args"]
@@ -79,8 +102,9 @@ class ChartTest(chart.RenderedSets):
                  for argument in yaml.safe_load(path.read_text()).get(role, {}).get("extraArgs", [])}
         text = (chart.CHART / "templates/_checks.tpl").read_text()
         own = set(re.search(r'define "baton.ownflags" -}}\n(.*)\n', text)[1].split())
-        # The value sets leave nothing out that the chart can give, but for the other name of one flag.
-        self.assertEqual(own - given, {"max-batched-token-mem"})
+        # The value sets leave nothing out that the chart can give, but for the other name of one flag and what
+        # mode elastic gives.
+        self.assertEqual(own - given, {"max-batched-token-mem", "elastic"})
         self.assertEqual(given - extra - own, set())
         known = set(re.findall(r"--([a-z0-9-]+)", baton("flags", "list", "--markdown").stdout))
         self.assertEqual(own - known, set())

@@ -33,7 +33,7 @@ SCHEMA = strict(
         port=COUNT, tls={"type": "boolean"}, keys={"type": "boolean"}, presets={"type": "array", "items": TEXT})]},
     workers={"type": "array", "maxItems": 100, "items": strict(
         address=TEXT, role={"enum": ["prefill", "decode"]},
-        state={"enum": ["serving", "draining", "unreachable"]}, running=COUNT, waiting=COUNT,
+        state={"enum": ["serving", "other_role", "draining", "unreachable"]}, running=COUNT, waiting=COUNT,
         blocks_total=COUNT, blocks_in_use=COUNT, foreseen=COUNT, expected_tokens=NUMBER)},
     requests=strict(queued=COUNT, reserving=COUNT, prefilling=COUNT, decoding=COUNT, answered=COUNT,
                     failed=COUNT),

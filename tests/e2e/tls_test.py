@@ -12,6 +12,7 @@ import grpc
 
 import client
 from cluster import BIN, DEMO_MODEL, ROOT, Cluster, Process, wait_until
+from elastic_test import ElasticCluster
 
 REQUEST = {"prompt": "Once upon a time", "max_tokens": 12, "eos": "mask", "seed": 3}
 
@@ -96,6 +97,19 @@ class TlsTest(unittest.TestCase):
                      "5s", *flags(files), text=json.dumps(REQUEST))
         self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
         return json.loads(result.stdout)["error"]
+
+    def test_an_elastic_worker_shows_the_certificate_of_both_roles(self):
+        both = self.ours.issue("elastic", ["decode", "prefill"])
+        with ElasticCluster(2, ("--elastic", *flags(both)), flags(self.files["router"])) as cluster:
+            wait_until(lambda: cluster.taking("prefill"), "one worker to take prompts")
+            answer = cluster.generate([REQUEST], *flags(self.files["client"]))[0]
+            self.assertEqual(len(answer["token_ids"]), 12)
+            self.assertTrue(answer["workers"]["prefill"], "one handed the prompt to the other")
+        for role in ("decode", "prefill"):
+            result = subprocess.run([BIN / "baton-decode", DEMO_MODEL, "--elastic", "--port", "0", "--admin-port", "0",
+                                     *flags(self.files[role])], capture_output=True, text=True, timeout=30, check=False)
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("prefill" if role == "decode" else "decode", result.stderr)
 
     def test_clients_in_the_clear_are_refused(self):
         self.assertIn(self.generate({})["code"], ("UNAVAILABLE", "DEADLINE_EXCEEDED"))

@@ -53,6 +53,7 @@ WorkerHarness::WorkerHarness(Options options)
   BATON_CHECK(engine.ok()) << engine.status().ToString();
   engine_ = *std::move(engine);
   WorkerIdentity identity{.role = options_.role,
+                          .elastic = options_.elastic,
                           .incarnation = RandomBits(),
                           .model_fingerprint = options_.fingerprint,
                           .shape = KvShapeOf(arena_.kv().layout, 1, arena_.kv().layout.kv_heads, 1),
@@ -69,15 +70,17 @@ WorkerHarness::WorkerHarness(Options options)
       std::make_shared<ByteTokenizer>(std::vector<std::string>(), std::vector<std::string>{"</s>"}),
       GuideCompilerOptions{.width = options_.engine.vocab_size,
                            .eos_ids = options_.engine.eos_ids});
+  if (options_.elastic) core_->BeginRoles(options_.roles);
   if (options_.guides) core_->SetGuides(guides_.get());
   receiver_ = std::make_unique<KvReceiver>(core_.get());
   ChannelOptions to_decode{.tls = options_.push_tls.value_or(options_.tls), .peer_role = "decode"};
   transport_ = std::make_unique<GrpcStreamTransport>(to_decode, &clock_, options_.blocks);
   services_.push_back(MakeStatusService(core_.get()));
-  if (options_.role == WorkerRole::kDecode) {
+  if (options_.role == WorkerRole::kDecode || options_.elastic) {
     services_.push_back(MakeDecodeService(core_.get(), receiver_.get()));
     services_.push_back(MakeKvTransferService(receiver_.get(), options_.tls.enabled()));
-  } else {
+  }
+  if (options_.role == WorkerRole::kPrefill || options_.elastic) {
     services_.push_back(MakePrefillService(core_.get(), transport_.get()));
   }
   std::vector<grpc::Service*> raw;

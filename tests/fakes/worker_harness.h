@@ -32,6 +32,8 @@ class WorkerHarness final {
  public:
   struct Options {
     WorkerRole role = WorkerRole::kDecode;
+    bool elastic = false;  // it has both roles
+    RoleRuleOptions roles;
     EngineOptions engine = DefaultEngine();
     FakeModelOptions model;
     WorkerTimeouts timeouts;

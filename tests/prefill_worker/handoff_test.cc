@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <memory>
+#include <thread>
+#include <vector>
 
 #include "common/base/status.h"
 #include "common/eos/predict/end_predictor.h"
@@ -30,6 +32,25 @@ TEST(HandoffTest, SplitGivesTheTokensOfOneWorker) {
     EXPECT_TRUE(decode.Idle()) << length;
     EXPECT_EQ(decode.figures().prompt_tokens_computed, 0u);
   }
+}
+
+TEST(HandoffTest, ElasticWorkersHandOverToEachOtherAtTheSameTime) {
+  WorkerHarness alone({}), one({.elastic = true}), other({.elastic = true});
+  std::vector<SplitResult> results(8);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < results.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto generation = MakeGeneration(20, 12, static_cast<int32_t>(i));
+      results[i] = i % 2 == 0 ? RunSplit(one, other, generation) : RunSplit(other, one, generation);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < results.size(); ++i) {
+    ASSERT_TRUE(results[i].decode.ok()) << results[i].decode << results[i].prefill;
+    EXPECT_EQ(results[i].tokens, RunLocal(alone, MakeGeneration(20, 12, static_cast<int32_t>(i))));
+  }
+  EXPECT_TRUE(one.Idle());
+  EXPECT_TRUE(other.Idle());
 }
 
 TEST(HandoffTest, ProductsOfTheFirstTokenTravelWithTheCommit) {

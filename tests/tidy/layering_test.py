@@ -26,6 +26,7 @@ MAY = {
     "common/eos": ("common/base", "common/sample"),
     "common/kv": ("common/base", "kernels/*"),
     "common/sched": ("common/base", "common/sample", "common/kv", "kernels/*"),
+    "common/roles": ("common/base",),
     "common/speculate": ("common/base",),
     "common/guide": ("common/base", "common/rust", "common/text", "common/sample",
                      "common/sched/sequence_guide.h"),
@@ -44,23 +45,25 @@ MAY = {
     "common/http": ("common/base", "common/rpc"),
     "common/worker": ("common/base", "common/formats", "common/text", "common/sample",
                       "common/eos", "common/kv", "common/sched", "common/model", "common/engine",
-                      "common/guide", "common/metrics", "common/admin", "common/config", "common/transport",
+                      "common/guide", "common/roles", "common/metrics", "common/admin", "common/config", "common/transport",
                       "common/rpc", "common/trace", "kernels/*", "proto"),
     "router": ("common/base", "common/text", "common/formats", "common/rpc", "proto", "common/eos",
                "common/metrics", "common/admin", "common/config", "common/http", "common/sample",
-               "common/trace", "common/guide"),
+               "common/trace", "common/guide", "common/roles"),
     "tools": ("common/base", "common/text", "common/formats", "common/rpc", "proto", "common/eos",
               "common/metrics", "common/admin", "common/config", "common/sample", "common/model",
               "kernels/*", "tools/client"),
 }
 # What is simulated is what is served.
-MAY["tools/sim"] = MAY["tools"] + ("common/kv", "common/sched", "common/engine/foresight.h",
+MAY["tools/sim"] = MAY["tools"] + ("common/kv", "common/sched", "common/roles", "common/engine/foresight.h",
                                    "common/worker/timeouts.h", "router/placement", "router/workers",
                                    "router/router_options.h", "tools/bench/plan",
                                    "tools/bench/figures", "tools/eos")
 # A plan is found by simulation, and measures the engine that is served.
 MAY["tools/planner"] = MAY["tools/sim"] + ("tools/sim", "tools/serve", "common/engine")
-MAY["prefill_worker"] = MAY["decode_worker"] = MAY["common/worker"] + ("common/worker",)
+MAY["prefill_worker"] = MAY["common/worker"] + ("common/worker",)
+# A decode worker that is elastic has the other role, too.
+MAY["decode_worker"] = MAY["prefill_worker"] + ("prefill_worker/prefill_role.h",)
 
 # Folders inside a part: each may include those that stand before it in its row ("*": the headers directly
 # in the part), and what the part may.

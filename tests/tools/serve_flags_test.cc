@@ -147,11 +147,16 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
                        "--speculative",
                        "ngram",
                        "--probe",
-                       "p.json"});
+                       "p.json",
+                       "--elastic",
+                       "--elastic-cool-down",
+                       "3s",
+                       "--elastic-tpot",
+                       "40ms"});
   ASSERT_TRUE(parsed.status.ok()) << parsed.status;
   WorkerFlags worker;
   FlagSet set("baton-decode", "decode", "");
-  BindWorker(&set, &worker);
+  BindDecodeWorker(&set, &worker);
   const auto status = set.Parse(WorkerArguments(parsed.set, parsed.flags, {2}, {}), {});
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_EQ(worker.model_dir, "m");
@@ -165,8 +170,20 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.engine.load_cache, "a dir");
   EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNgram);
   EXPECT_EQ(worker.engine.probe, "p.json");
+  EXPECT_TRUE(worker.roles.elastic);
+  EXPECT_EQ(worker.roles.cool_down, std::chrono::seconds(3));
+  EXPECT_EQ(worker.roles.step_target, std::chrono::milliseconds(40));
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);
+}
+
+TEST(BindServe, ElasticWorkersAreNotUnifiedAndMoveTheirKvByMessages) {
+  EXPECT_THAT(std::string(Parsed({"m", "--elastic", "--mode", "unified"}).status.message()),
+              ::testing::HasSubstr("no role to change"));
+  const Parsed parsed({"m", "--elastic", "--device", "cuda"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),
+              Not(Contains("--kv-transport=cuda_ipc")));
 }
 
 TEST(RouterArguments, AreUnderstoodByTheRouter) {

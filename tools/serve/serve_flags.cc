@@ -12,8 +12,8 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::string_view, 6> kEngineGroups = {"Batching", "KV cache",    "Device",
-                                                           "Ends",     "Speculation", "Handoff"};
+constexpr std::array<std::string_view, 7> kEngineGroups = {
+    "Batching", "KV cache", "Device", "Ends", "Speculation", "Handoff", "Roles"};
 constexpr std::array<std::string_view, 7> kRouterGroups = {
     "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
@@ -47,7 +47,7 @@ void AddGpuSettings(const FlagSet& set, const ServeFlags& flags, const MachineSh
     arguments->push_back(absl::StrCat("--gpu-memory-utilization=",
                                       flags.engine.gpu_memory_utilization / share.gpu_sharers));
   }
-  if (!flags.unified && !set.Given("kv-transport")) {
+  if (!flags.unified && !flags.roles.elastic && !set.Given("kv-transport")) {
     arguments->push_back("--kv-transport=" + WordOf(KvTransportFlag::kCudaIpc));
   }
 }
@@ -76,6 +76,13 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   BindEngine(set, &flags->engine);
   BindPrediction(set, &flags->prediction);
   BindHandoff(set, &flags->handoff);
+  BindRoles(set, &flags->roles, &flags->handoff);
+  set->AddCheck([flags] {
+    if (!flags->unified || !flags->roles.elastic) return absl::OkStatus();
+    return UsageError("--elastic with --mode unified",
+                      "unified workers prefill and decode at once, so they have no role to change",
+                      "one of the two");
+  });
   set->Remove("max-num-queued-reqs");
   BindRouting(set, &flags->router);
   BindLog(set, &flags->router.server);

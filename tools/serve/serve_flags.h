@@ -20,7 +20,8 @@ struct ServeFlags {
   EngineFlags engine;
   PredictionFlags prediction;
   HandoffFlags handoff;
-  int32_t prefill = 1;  // workers
+  RoleFlags roles;
+  int32_t prefill = 1;  // workers; with --elastic both counts together are elastic ones
   int32_t decode = 1;
   bool unified = false;  // decode workers prefill too; none else
 };

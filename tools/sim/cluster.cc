@@ -109,9 +109,9 @@ void Cluster::AddElasticWorkers() {
     };
     const auto engine = std::make_shared<VirtualWorker>(setup_.worker, &timeline_, requests_, hear);
     fleet_.decode.push_back(
-        {.kind = WorkerKind::kDecode, .address = absl::StrCat("d", i), .engine = engine});
+        {.kind = WorkerKind::kDecode, .address = absl::StrCat("e", i), .engine = engine});
     fleet_.prefill.push_back(
-        {.kind = WorkerKind::kPrefill, .address = absl::StrCat("p", i), .engine = engine});
+        {.kind = WorkerKind::kPrefill, .address = absl::StrCat("e", i), .engine = engine});
   }
 }
 
@@ -162,13 +162,6 @@ absl::Status Cluster::RunUntilAllOver() {
     const std::string still =
         absl::StrCat(lives_.num_left(), " of ", requests_.size(), " requests stand still after ",
                      Since(lives_.last_progress()), " s");
-    if (setup_.elastic) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          still,
-          ": elastic workers, each full of requests whose prompts the other was to compute, "
-          "wait for each other's places; give them more by --max-num-seqs and "
-          "--kv-cache-tokens"));
-    }
     return absl::InternalError(absl::StrCat("a defect of the simulation: ", still));
   }
   return absl::OkStatus();

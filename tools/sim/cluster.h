@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/base/clock.h"
+#include "common/roles/role_rule.h"
 #include "tools/sim/ahead.h"
 #include "tools/sim/answers.h"
 #include "tools/sim/sim_routing.h"
@@ -21,6 +22,7 @@ struct ClusterSetup {
   int32_t workers = 1;          // decode workers
   int32_t prefill_workers = 0;  // 0: decode workers compute prompts
   bool elastic = false;         // both counts are what workers begin as: each may change its role
+  RoleRuleOptions roles;        // how they change it
   WorkerSetup worker;           // of both kinds
   base::Duration message = std::chrono::microseconds(200);  // between two processes, one way
   // How fast one prefill worker sends, and what a token's K and V take of that.

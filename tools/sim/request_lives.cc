@@ -247,6 +247,25 @@ void RequestLives::NoRoom(uint32_t request, int32_t number, bool full) {
   Queue(request, &life, /*is_new=*/false);
 }
 
+// The prefill worker had no room: the reservation is given back, so that whoever waits for its
+// place goes on.
+void RequestLives::NoPromptTaken(uint32_t request, int32_t number) {
+  Attempt* const attempt = Current(request, number);
+  if (attempt == nullptr) return;
+  ++counts_.full;
+  Life& life = *Find(request);
+  EndAhead(attempt);
+  Attempt ended = std::move(*attempt);
+  life.attempt.reset();
+  RouterOf(life).MarkFull(ended.place.prefill);
+  RouterOf(life).GiveBack(request, &ended.place, {.output_tokens = 0, .in_vain = true});
+  Mail([this, worker = ended.decode, id = ended.decode_seq] {
+    fleet_->decode[worker].engine->Cancel(id);
+    fleet_->decode[worker].engine->ReturnLease(id);
+  });
+  Queue(request, &life, /*is_new=*/false);
+}
+
 void RequestLives::Done(uint32_t request, int32_t number, const FinishedEvent& finished,
                         bool at_prefill) {
   Attempt* const attempt = Current(request, number);

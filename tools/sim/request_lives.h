@@ -96,6 +96,7 @@ class RequestLives final {
   void FirstToken(uint32_t request, int32_t number);
   void Started(uint32_t request, int32_t number);
   void NoRoom(uint32_t request, int32_t number, bool full);
+  void NoPromptTaken(uint32_t request, int32_t number);
   void Done(uint32_t request, int32_t number, const FinishedEvent& finished, bool at_prefill);
 
   // What a prefill worker sends once blocks are computed, or, ahead of a place, does instead.

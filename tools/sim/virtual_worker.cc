@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/eos/predict/predictor_file.h"
+#include "common/roles/role_view.h"
 
 namespace baton::simulator {
 namespace {
@@ -257,6 +258,15 @@ PromptTimes VirtualWorker::prompt_times() const {
           .token_s = step_times_.prompt_token_s(),
           .step_tokens = std::min(setup_.scheduler.max_prefill_tokens,
                                   setup_.scheduler.max_num_batched_tokens)};
+}
+
+double VirtualWorker::fill(const SchedulerFigures& figures) const {
+  return FillOf({.sequences = figures.running + figures.reserved + figures.waiting,
+                 .seats = setup_.scheduler.max_num_seqs,
+                 .blocks_used = pool_.num_used() + pool_.num_quarantined(),
+                 .blocks_total = pool_.total(),
+                 .block_size = setup_.scheduler.block_size,
+                 .expected_tokens = figures.expected_tokens});
 }
 
 PlaceCapacity VirtualWorker::capacity(const SchedulerFigures& figures) const {

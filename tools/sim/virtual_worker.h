@@ -99,6 +99,8 @@ class VirtualWorker final {
   double EndsWithin(double seconds) const;
   // What it tells of its steps.
   PromptTimes prompt_times() const;
+  // How full it is as a decode worker, as FillOf says.
+  double fill(const SchedulerFigures& figures) const;
   // What it has to lend.
   PlaceCapacity capacity(const SchedulerFigures& figures) const;
   // Of all time until now, per mille of the pool in use: milliseconds by bin. Cached blocks that

@@ -16,7 +16,7 @@ constexpr base::Duration kTellEvery = std::chrono::milliseconds(50);
 }  // namespace
 
 Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet, Ahead* ahead,
-                 const ElasticRoles* roles)
+                 ElasticRoles* roles)
     : setup_(setup),
       timeline_(timeline),
       fleet_(fleet),
@@ -34,6 +34,7 @@ Watches::Watches(const ClusterSetup& setup, Timeline* timeline, Fleet* fleet, Ah
                          .number = watched.size(),
                          .incarnation = 0,
                          .shares = PlaceShares(turns),
+                         .prompt_load = {},
                          .by_router = {}});
     }
     return watched;
@@ -62,17 +63,19 @@ void Watches::Introduce(Watched* watched, uint64_t incarnation) {
   watched->incarnation = incarnation;
   for (const auto& router : fleet_->routers) {
     router->table().Add(worker.kind, worker.address, nullptr);
-    router->table().Learn(worker.kind, worker.address,
-                          {.incarnation = incarnation,
-                           .kinds = {worker.kind},
-                           .fingerprint = kFleetModel,
-                           .layout = {.dtype = "bfloat16",
-                                      .block_size = setup_.worker.scheduler.block_size,
-                                      .layers = 1,
-                                      .kv_heads = 1,
-                                      .head_dim = 1},
-                           .max_model_len = setup_.worker.scheduler.limits.max_model_len},
-                          /*accepted=*/true);
+    router->table().Learn(
+        worker.kind, worker.address,
+        {.incarnation = incarnation,
+         .kinds = roles_->on() ? std::set{WorkerKind::kPrefill, WorkerKind::kDecode}
+                               : std::set{worker.kind},
+         .fingerprint = kFleetModel,
+         .layout = {.dtype = "bfloat16",
+                    .block_size = setup_.worker.scheduler.block_size,
+                    .layers = 1,
+                    .kv_heads = 1,
+                    .head_dim = 1},
+         .max_model_len = setup_.worker.scheduler.limits.max_model_len},
+        /*accepted=*/true);
     watched->by_router.push_back({.seat = watched->shares.Join()});
   }
 }
@@ -89,12 +92,11 @@ void Watches::Say(Watched* watched, size_t router) {
   Watch& watch = watched->by_router[router];
   const SchedulerFigures figures = engine.scheduler().figures();
   const BlockPool& pool = engine.pool();
-  PlaceCapacity capacity = engine.capacity(figures);
-  if (watched->worker->kind == WorkerKind::kDecode) {
-    capacity.places = ahead_->Places(engine, figures, timeline_->now());
-  }
-  const PlaceShares::Share share = watched->shares.Of(watch.seat, capacity, timeline_->now());
-  WorkerLoad load{.takes_new = roles_->Serves(watched->worker->kind, watched->number),
+  const base::Instant now = timeline_->now();
+  const PlaceShares::Share share = watched->shares.Of(watch.seat, CapacityOf(*watched), now);
+  const bool serves = roles_->Serves(watched->worker->kind, watched->number);
+  WorkerLoad load{.takes_new = serves,
+                  .other_role = !serves,
                   .prefill_places_free = std::max(
                       0, figures.places - figures.running - figures.reserved - figures.waiting),
                   .queued_prompt_tokens = figures.queued_prompt_tokens,
@@ -107,7 +109,10 @@ void Watches::Say(Watched* watched, size_t router) {
                   .foreseen = figures.foreseen,
                   .expected_tokens = figures.expected_tokens,
                   .expected_kv_tokens = figures.expected_kv_tokens,
-                  .prompt_times = engine.prompt_times()};
+                  .prompt_times = engine.prompt_times(),
+                  .fill = engine.fill(figures),
+                  .prompt_load = watched->prompt_load.Note(figures.prompt_tokens_computed,
+                                                           engine.prompt_times().token_s, now)};
   PrefixReport cached = engine.CachedSince(watch.told_cached);
   const WorkerLoad& told = watch.told;
   const bool same = told.takes_new == load.takes_new && told.share &&
@@ -116,8 +121,8 @@ void Watches::Say(Watched* watched, size_t router) {
                     told.queued_prompt_tokens == load.queued_prompt_tokens &&
                     told.blocks_in_use == load.blocks_in_use && told.running == load.running &&
                     told.waiting == load.waiting && told.foreseen == load.foreseen &&
-                    told.expected_tokens == load.expected_tokens && cached.empty();
-  const base::Instant now = timeline_->now();
+                    told.expected_tokens == load.expected_tokens &&
+                    told.prompt_load == load.prompt_load && cached.empty();
   if (same && now - watch.told_at < WorkerTimeouts().status_max) return;
   watch.told = load;
   watch.told_at = now;
@@ -132,6 +137,27 @@ void Watches::Say(Watched* watched, size_t router) {
   };
   // Routers know the workers before the first request comes.
   now == begin_ ? deliver() : timeline_->After(setup_.message, deliver);
+}
+
+PlaceCapacity Watches::CapacityOf(const Watched& watched) const {
+  const VirtualWorker& engine = *watched.worker->engine;
+  const SchedulerFigures figures = engine.scheduler().figures();
+  PlaceCapacity capacity = engine.capacity(figures);
+  const bool decodes = watched.worker->kind == WorkerKind::kDecode;
+  if (decodes) capacity.places = ahead_->Places(engine, figures, timeline_->now());
+  if (!roles_->on()) return capacity;
+  // As WorkerCore lends them: what requests of the other role leave.
+  const int64_t others = (decodes ? prefill_ : decode_)[watched.number].shares.held();
+  capacity.places = static_cast<int32_t>(std::max<int64_t>(0, capacity.places - others));
+  return capacity;
+}
+
+std::optional<ClusterView> Watches::ClusterFor(const Watched& watched, size_t router) const {
+  if (!roles_->on() || watched.worker->kind != WorkerKind::kDecode) return std::nullopt;
+  VirtualRouter& from = *fleet_->routers[router];
+  ClusterView cluster = from.table().ClusterOf(kFleetModel, timeline_->now());
+  cluster.waiting_prompt_tokens = from.wanted().tokens;
+  return cluster;
 }
 
 void Watches::TellDemand(size_t router) {
@@ -150,9 +176,17 @@ void Watches::TellDemandTo(Watched* watched, size_t router) {
   const RequestQueue::Wanted wanted = from.wanted();
   const WorkerDemand demand =
       from.table().DemandOf(worker.kind, worker.address, wanted.requests, wanted.tokens);
-  if (demand == watch.demand || now - watch.demand_at < tell_every_) return;
+  if (now - watch.demand_at < tell_every_) return;
+  const std::optional<ClusterView> cluster = ClusterFor(*watched, router);
+  if (demand == watch.demand && (!cluster || *cluster == watch.cluster)) return;
   watch.demand = demand;
   watch.demand_at = now;
+  if (cluster) {
+    watch.cluster = *cluster;
+    timeline_->After(setup_.message, [this, number = watched->number, router, view = *cluster] {
+      roles_->Hear(number, router, view);
+    });
+  }
   timeline_->After(setup_.message, [watched, seat = watch.seat, demand] {
     watched->shares.SetDemand(
         seat, {.places = {demand.places_held, demand.places_wanted},

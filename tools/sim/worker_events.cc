@@ -57,6 +57,8 @@ void RequestLives::HearPrefill(uint32_t worker, uint32_t request, SequenceId id,
     Push(*attempt, request, id, *proven);
   } else if (std::holds_alternative<TokenEvent>(event.what)) {
     Mail([this, request, number] { FirstToken(request, number); });
+  } else if (std::holds_alternative<RefusedEvent>(event.what)) {
+    Mail([this, request, number] { NoPromptTaken(request, number); });
   } else if (ended && finished->reason != FinishReason::kAborted) {
     Mail([this, request, number, end = *finished] { Done(request, number, end, true); });
   }

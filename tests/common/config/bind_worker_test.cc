@@ -121,6 +121,31 @@ TEST(BindWorker, RefusesWhatTheBuildCannotDo) {
   EXPECT_THAT(WorkerError({"m", "--swap-space", "4GiB"}), HasSubstr("unknown flag"));
 }
 
+TEST(BindDecodeWorker, ReadsHowItChangesItsRoleAndRefusesWhatDoesNothing) {
+  const auto parse = [](std::vector<std::string> arguments, WorkerFlags* flags) {
+    FlagSet set("baton-decode", "decode", "");
+    BindDecodeWorker(&set, flags);
+    arguments.insert(arguments.begin(), "m");
+    return set.Parse(arguments, {});
+  };
+  WorkerFlags flags;
+  ASSERT_TRUE(parse({"--elastic", "--elastic-cool-down", "9s", "--elastic-tpot", "30ms",
+                     "--kv-transport", "grpc"},
+                    &flags)
+                  .ok());
+  EXPECT_TRUE(flags.roles.elastic);
+  EXPECT_EQ(flags.roles.cool_down, std::chrono::seconds(9));
+  EXPECT_EQ(flags.roles.step_target, std::chrono::milliseconds(30));
+  const auto error = [&](std::vector<std::string> arguments) {
+    WorkerFlags others;
+    return std::string(parse(std::move(arguments), &others).message());
+  };
+  EXPECT_THAT(error({"--elastic-cool-down", "9s"}), HasSubstr("without --elastic"));
+  EXPECT_THAT(error({"--elastic-tpot", "9ms"}), HasSubstr("without --elastic"));
+  EXPECT_THAT(error({"--elastic", "--kv-transport", "nccl"}), HasSubstr("--kv-transport nccl"));
+  EXPECT_THAT(WorkerError({"m", "--elastic"}), HasSubstr("unknown flag")) << "prefill workers";
+}
+
 TEST(BindWorker, ListensBeyondLoopbackOnlyWithTlsOrInsecure) {
   WorkerFlags flags;
   EXPECT_THAT(WorkerError({"m", "--host", "0.0.0.0"}), HasSubstr("--insecure"));

@@ -91,5 +91,56 @@ TEST_F(SchedulerPlacesTest, NobodyIsSentAwayWhileSequencesEnd) {
   Cancel(runs);
 }
 
+// A worker of both roles, all of whose seats wait for other workers.
+TEST_F(SchedulerPlacesTest, APromptIsSentAwayWhereReservationsHaveThePlacesAndNoPromptIsComputed) {
+  options_.max_num_seqs = 2;
+  Start(100);
+  const SequenceId reserved = AddWaited(kReserved, milliseconds(0));
+  const SequenceId runs = AddWaited(kLocal, milliseconds(0));
+  ASSERT_TRUE(Step());
+  const SequenceId prompt = AddWaited(kPrefill, milliseconds(0));
+  const SequenceId local = AddWaited(kLocal, milliseconds(0));
+  now_ += milliseconds(49);
+  Expire();
+  EXPECT_EQ(Count<RefusedEvent>(prompt), 0);
+  EXPECT_EQ(scheduler_->NextWake(now_), now_ + milliseconds(1));
+  now_ += milliseconds(1);
+  Expire();
+  ASSERT_EQ(Count<RefusedEvent>(prompt), 1);
+  EXPECT_EQ(ReasonOf(Last<RefusedEvent>(prompt)->status), Reason::kFull);
+  EXPECT_EQ(Count<RefusedEvent>(local), 0) << "nobody waits for that one";
+  EXPECT_EQ(StateOf(reserved), SequenceState::kReserved);
+  Cancel(runs);
+}
+
+TEST_F(SchedulerPlacesTest, APromptWaitsAsLongAsOthersAreComputed) {
+  options_.max_num_seqs = 2;
+  options_.max_prefill_tokens = options_.max_num_batched_tokens = 4;
+  Start(100);
+  AddWaited(kReserved, milliseconds(0));
+  const SequenceId runs = AddWaited(kPrefill, milliseconds(0), 40);
+  ASSERT_TRUE(Step());
+  const SequenceId prompt = AddWaited(kPrefill, milliseconds(0));
+  for (int i = 0; i < 8; ++i) {
+    now_ += milliseconds(40);
+    ASSERT_TRUE(Step());
+    Expire();
+  }
+  EXPECT_EQ(Count<RefusedEvent>(prompt), 0);  // after 320 ms, of 50
+  Cancel(runs);
+}
+
+TEST_F(SchedulerPlacesTest, APrefillWorkerSendsNobodyAway) {
+  options_.max_num_seqs = 1;
+  Start(100);
+  const SequenceId runs = AddWaited(kPrefill, milliseconds(0), 8);
+  ASSERT_TRUE(Step());
+  const SequenceId next = AddWaited(kPrefill, milliseconds(0), 8);
+  now_ += milliseconds(10'000);
+  Expire();
+  EXPECT_EQ(Count<RefusedEvent>(next), 0);
+  Cancel(runs);
+}
+
 }  // namespace
 }  // namespace baton

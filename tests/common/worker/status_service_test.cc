@@ -11,13 +11,15 @@ namespace {
 // One open Watch.
 class Watching final {
  public:
-  explicit Watching(WorkerHarness& worker, int32_t major = 1, int32_t min_interval_ms = 0)
+  explicit Watching(WorkerHarness& worker, int32_t major = 1, int32_t min_interval_ms = 0,
+                    worker_pb::WorkerRole role = worker_pb::WORKER_ROLE_UNSPECIFIED)
       : min_interval_ms_(min_interval_ms),
         stub_(worker_pb::StatusService::NewStub(worker.channel())) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     worker_pb::WatchRequest request;
     request.mutable_protocol()->set_major(major);
     request.set_min_interval_ms(min_interval_ms_);
+    request.set_watched_role(role);
     stream_ = stub_->Watch(&context_);
     stream_->Write(request);
   }
@@ -28,6 +30,11 @@ class Watching final {
     request.mutable_demand()->set_places_held(held);
     request.mutable_demand()->set_places_wanted(wanted);
     request.set_min_interval_ms(min_interval_ms_);
+    stream_->Write(request);
+  }
+  void TellOfOthers(const worker_pb::Cluster& cluster) {
+    worker_pb::WatchRequest request;
+    *request.mutable_cluster() = cluster;
     stream_->Write(request);
   }
   void WantCached(bool want, int32_t restarts = 0) {
@@ -234,6 +241,87 @@ TEST(StatusServiceTest, PlacesAreLentByDemandAndComeBackWithTheRouter) {
     EXPECT_TRUE(first.ReadUntilShare(places - 1));
   }
   EXPECT_TRUE(first.ReadUntilShare(places));
+}
+
+// A worker of both roles, as the last that decodes beside others, while nobody prefills.
+class ElasticStatusTest : public ::testing::Test {
+ protected:
+  static WorkerHarness::Options Elastic() {
+    WorkerHarness::Options options;
+    options.elastic = true;
+    options.roles.settle = std::chrono::milliseconds(100);
+    return options;
+  }
+  void NobodyPrefills() {
+    worker_pb::Cluster cluster;
+    cluster.mutable_decode()->set_workers(2);
+    cluster.mutable_decode()->set_lowest(1);
+    cluster.mutable_decode()->set_highest(worker_.core().identity().incarnation);
+    as_decode_.TellOfOthers(cluster);
+  }
+
+  WorkerHarness worker_{Elastic()};
+  Watching as_decode_{worker_, 1, 0, worker_pb::WORKER_ROLE_DECODE};
+  Watching as_prefill_{worker_, 1, 0, worker_pb::WORKER_ROLE_PREFILL};
+  Watching older_{worker_};
+};
+
+TEST_F(ElasticStatusTest, EachRoleIsToldWhetherNewRequestsOfItAreTaken) {
+  worker_pb::WatchResponse first;
+  ASSERT_TRUE(as_decode_.Read(&first));
+  EXPECT_EQ(first.identity().roles_size(), 2);
+  EXPECT_TRUE(first.load().ready());
+  ASSERT_TRUE(as_prefill_.Read(&first));
+  EXPECT_FALSE(first.load().ready());
+  EXPECT_TRUE(first.load().other_role());
+  NobodyPrefills();
+  EXPECT_TRUE(as_prefill_.ReadUntil([](const auto& load) { return load.ready(); }));
+  EXPECT_TRUE(as_decode_.ReadUntil(
+      [](const auto& load) { return !load.ready() && load.other_role() && !load.draining(); }));
+  EXPECT_FALSE(worker_.core().Takes(WorkerRole::kDecode));
+  // A router that does not say for which role it watches finds it ready all the time.
+  ASSERT_TRUE(older_.Read(&first));
+  EXPECT_TRUE(first.load().ready());
+}
+
+TEST_F(ElasticStatusTest, WhatItHasItFinishesInTheOldRoleAndLendsWhatThatLeaves) {
+  const int32_t places = worker_.core().engine().figures().places;
+  worker_.control().Pause();
+  DecodeCall call(worker_, LocalStart());
+  as_decode_.Want(3, 3);
+  NobodyPrefills();
+  EXPECT_TRUE(as_prefill_.ReadUntilShare(places - 3));
+  worker_.control().Resume();
+  call.ReadAll();
+  EXPECT_TRUE(call.Finish().ok());
+  as_decode_.Want(0, 0);
+  EXPECT_TRUE(as_prefill_.ReadUntilShare(places));
+}
+
+TEST_F(ElasticStatusTest, ARouterThatIsGoneIsForgotten) {
+  {
+    Watching gone(worker_, 1, 0, worker_pb::WORKER_ROLE_DECODE);
+    worker_pb::WatchResponse response;
+    ASSERT_TRUE(gone.Read(&response));
+    worker_pb::Cluster cluster;  // it sees nobody else, so that nobody may leave
+    cluster.mutable_decode()->set_workers(1);
+    cluster.mutable_decode()->set_lowest(worker_.core().identity().incarnation);
+    cluster.mutable_decode()->set_highest(worker_.core().identity().incarnation);
+    gone.TellOfOthers(cluster);
+    ASSERT_TRUE(gone.Read(&response));
+  }
+  NobodyPrefills();
+  EXPECT_TRUE(as_prefill_.ReadUntil([](const auto& load) { return load.ready(); }));
+}
+
+TEST(StatusServiceTest, AWorkerOfOneRoleIsReadyForWhoeverWatches) {
+  WorkerHarness worker({});
+  Watching watch(worker, 1, 0, worker_pb::WORKER_ROLE_DECODE);
+  worker_pb::WatchResponse first;
+  ASSERT_TRUE(watch.Read(&first));
+  EXPECT_EQ(first.identity().roles_size(), 1);
+  EXPECT_TRUE(first.load().ready());
+  EXPECT_FALSE(first.load().other_role());
 }
 
 TEST(StatusServiceTest, RouterThatSaysItsDemandOnlyOnceAndNoMoreStillListens) {

@@ -19,6 +19,19 @@ TEST(StatusJson, ShowsAtMostSoManyWorkersAndThoseInTroubleFirst) {
   EXPECT_EQ(json["workers"][0]["state"], "unreachable");
 }
 
+TEST(StatusJson, AnElasticWorkerCountsInTheRoleThatItTakesAndIsInNoTrouble) {
+  RouterStatus status;
+  const WorkerLoad load{.foreseen = 2, .expected_tokens = 3};
+  status.workers = {{.address = "a", .other_role = true, .load = load},
+                    {.address = "a", .healthy = true, .load = load},
+                    {.address = "b"}};
+  const auto json = nlohmann::json::parse(StatusJson(status));
+  EXPECT_EQ(json["foreseen"]["tokens"], 3);
+  EXPECT_EQ(json["workers"][0]["state"], "unreachable");
+  EXPECT_EQ(json["workers"][1]["state"], "other_role");
+  EXPECT_EQ(json["workers"][2]["state"], "serving");
+}
+
 TEST(StatusJson, SumsWhatIsForeseenOverAllWorkersAlsoOverThoseThatAreNotShown) {
   RouterStatus status;
   for (int i = 0; i < 200; ++i) {

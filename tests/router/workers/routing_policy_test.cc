@@ -258,5 +258,22 @@ TEST_F(RoutingPolicyTest, OtherPrefillIsNeverOneThatRefused) {
   EXPECT_EQ(PickOtherPrefill(need, decode_[0], input, &random_), nullptr);
 }
 
+TEST_F(RoutingPolicyTest, AProcessOfBothRolesHandsNothingToItself) {
+  decode_ = {View("both")};
+  prefill_ = {View("both"), View("p1")};
+  prefill_[1].queued_tokens = 100'000;
+  for (int i = 0; i < 50; ++i) {
+    const auto route = Pick();
+    ASSERT_TRUE(route);
+    EXPECT_EQ(route->prefill->address, "p1");
+  }
+  // Where nobody else prefills it computes the prompt where it decodes.
+  prefill_.pop_back();
+  const auto route = Pick();
+  ASSERT_TRUE(route);
+  EXPECT_EQ(route->prefill, nullptr);
+  EXPECT_EQ(route->split.reason, SplitReason::kNoPrefill);
+}
+
 }  // namespace
 }  // namespace baton::testing

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 
 #include <random>
+#include <set>
+#include <string>
 
 namespace baton {
 namespace {
@@ -285,6 +287,55 @@ TEST_F(WorkerTableTest, ListsFollowWhateverHappens) {
     ASSERT_EQ(found, expected) << "step " << step;
     ASSERT_EQ(found.size(), open());
   }
+}
+
+TEST_F(WorkerTableTest, TellsElasticWorkersOfAllThatServeTheirModel) {
+  constexpr auto kPrefill = WorkerKind::kPrefill;
+  const auto meet = [&](const std::string& address, uint64_t incarnation, bool elastic,
+                        WorkerKind takes, const std::string& model = "m") {
+    WorkerFacts facts = Facts(incarnation);
+    facts.fingerprint = model;
+    facts.kinds = elastic ? std::set{kPrefill, kDecode} : std::set{takes};
+    for (const WorkerKind kind : facts.kinds) {
+      table_.Add(kind, address, nullptr);
+      table_.Learn(kind, address, facts, /*accepted=*/true);
+      table_.Update(kind, address,
+                    {.takes_new = kind == takes,
+                     .other_role = kind != takes,
+                     .queued_prompt_tokens = 100,
+                     .blocks_total = 100,
+                     .share = WorkerShare{.places = 1, .prompt_tokens = 1},
+                     .prompt_times = {.token_s = takes == kPrefill ? 0.002 : 0},
+                     .fill = 0.5,
+                     .prompt_load = 0.25},
+                    now_);
+    }
+  };
+  meet("a", 30, true, kDecode);
+  meet("b", 10, true, kDecode);
+  meet("c", 40, true, kPrefill);
+  meet("d", 5, false, kPrefill);
+  meet("other", 1, true, kDecode, "another model");
+  const ClusterView cluster = table_.ClusterOf("m", now_);
+  const RoleView decode{
+      .workers = 2, .lowest = 10, .highest = 30, .queued_prompt_tokens = 200, .fill = 1};
+  const RoleView prefill{.workers = 2,
+                         .fixed = true,
+                         .lowest = 40,
+                         .highest = 40,
+                         .queued_prompt_tokens = 200,
+                         .fill = 1};
+  EXPECT_EQ(cluster.decode, decode);
+  EXPECT_EQ(cluster.prefill, prefill);
+  EXPECT_DOUBLE_EQ(cluster.prompt_token_s, 0.002);
+  EXPECT_DOUBLE_EQ(cluster.prompt_load, 4 * 0.25);
+  EXPECT_TRUE(table_.TakesOtherRole(kPrefill, "a", now_));
+  EXPECT_FALSE(table_.TakesOtherRole(kDecode, "a", now_));
+  EXPECT_FALSE(table_.IsHealthy(kPrefill, "a", now_));
+  // Who is silent, or gone, is not counted.
+  table_.Lose(kDecode, "b");
+  EXPECT_EQ(table_.ClusterOf("m", now_).decode.workers, 1);
+  EXPECT_EQ(table_.ClusterOf("m", now_ + std::chrono::seconds(3)).decode.workers, 0);
 }
 
 }  // namespace

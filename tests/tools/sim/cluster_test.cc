@@ -140,6 +140,47 @@ TEST(ClusterTest, ElasticWorkersTakeTheRoleThatIsShort) {
   EXPECT_LT(late(elastic), 0.8 * late(fixed));
 }
 
+// Few seats and blocks, prompts and answers in turns, and workers that change as soon as they may:
+// again and again each of two is full of requests whose prompts the other is to compute.
+TEST(ClusterTest, ElasticWorkersThatWaitForEachOtherGoOn) {
+  uint64_t changes = 0, sent_back = 0;
+  for (uint64_t seed = 1; seed <= 600; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 dice(seed);
+    const auto pick = [&](int low, int high) {
+      return low + static_cast<int32_t>(dice() % static_cast<uint64_t>(high - low + 1));
+    };
+    ClusterSetup setup = Tiny();
+    setup.elastic = true;
+    setup.roles = {
+        .cool_down = {}, .settle = {}, .prompt_wait_s = 0.01, .decode_fill = 0.3, .others = 10};
+    setup.routers = pick(1, 2);
+    setup.workers = pick(1, 3);
+    setup.prefill_workers = pick(1, 2);
+    setup.message = milliseconds(pick(50, 300));
+    setup.handoff_bytes_per_s = 1e5;
+    setup.local_prefill_below = pick(0, 1) * pick(0, 40);
+    setup.worker.num_blocks = pick(10, 24);
+    setup.worker.scheduler.limits.pool_tokens = setup.worker.num_blocks * 16;
+    setup.worker.scheduler.max_num_seqs = pick(1, 4);
+    setup.worker.scheduler.max_steps_in_flight = pick(1, 2);
+    setup.seed = seed;
+    std::vector<SimRequest> requests;
+    for (int i = 0; i < 50; ++i) {
+      const bool prompts = i / 10 % 2 == 0;
+      requests.push_back(Asked(40 * i, prompts ? pick(40, 100) : pick(1, 20),
+                               prompts ? pick(1, 4) : pick(20, 50)));
+    }
+    const auto outcome = RunCluster(setup, requests);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(outcome->refused, 0) << outcome->first_refusal;
+    changes += outcome->role_changes;
+    sent_back += outcome->full;
+  }
+  EXPECT_GT(changes, 600U);
+  EXPECT_GT(sent_back, 10U);
+}
+
 // One prefill worker and two decode workers; 1000 requests with prompts of 100 tokens.
 class ByCostTest : public ::testing::Test {
  protected:

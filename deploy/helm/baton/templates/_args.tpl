@@ -43,6 +43,8 @@
 {{- include "baton.flag" (list "decode-workers" (include "baton.workers" (dict "root" .root "role" "decode"))) }}
 {{- if eq $v.mode "disaggregated" }}
 {{- include "baton.flag" (list "prefill-workers" (include "baton.workers" (dict "root" .root "role" "prefill"))) }}
+{{- else if eq $v.mode "elastic" }}
+{{- include "baton.flag" (list "prefill-workers" (include "baton.workers" (dict "root" .root "role" "decode"))) }}
 {{- end }}
 {{- include "baton.flag" (list "local-prefill-below" $r.localPrefillBelow) }}
 {{- include "baton.flag" (list "max-num-queued-reqs" $r.maxNumQueuedReqs) }}
@@ -98,6 +100,9 @@
 {{- $e := .root.Values.engine -}}
 {{- $w := .values -}}
 {{- include "baton.args.process" . }}
+{{- if eq .root.Values.mode "elastic" }}
+- "--elastic"
+{{- end }}
 {{- include "baton.flag" (list "device" $w.device) }}
 {{- include "baton.flag" (list "tensor-parallel-size" $w.tensorParallelSize) }}
 {{- include "baton.flag" (list "dtype" $e.dtype) }}

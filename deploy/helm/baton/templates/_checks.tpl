@@ -152,6 +152,18 @@
 {{- $wrong = append $wrong "prefill.autoscaling.tokenMs is set, but no answer goes on at prefill workers, so their steps say nothing of the time between tokens; set it for decode, or queueWaitSeconds for prefill" }}
 {{- end }}
 
+{{- if eq $v.mode "elastic" }}
+{{- if not (has $v.engine.kvTransport (list "auto" "grpc")) }}
+{{- $wrong = append $wrong (printf "engine.kvTransport is %s, but elastic workers hand KV caches over by gRPC; set engine.kvTransport=auto" $v.engine.kvTransport) }}
+{{- end }}
+{{- if lt (int $v.decode.replicas) 2 }}
+{{- $wrong = append $wrong "decode.replicas is 1, but elastic workers divide two roles among themselves; set 2 or more, or mode=unified" }}
+{{- end }}
+{{- if $v.prefill.autoscaling.enabled }}
+{{- $wrong = append $wrong "prefill.autoscaling is enabled, but in mode elastic all workers are those of decode; scale decode, or set mode=disaggregated" }}
+{{- end }}
+{{- end }}
+
 {{- if eq $v.mode "unified" }}
 {{- if $v.router.localPrefillBelow }}
 {{- $wrong = append $wrong "router.localPrefillBelow says which prompts decode workers read themselves, but in mode unified they read all; leave it 0 or set mode=disaggregated" }}
@@ -187,7 +199,7 @@
 
 {{/* Flags that the chart gives itself, so that extraArgs must not. */}}
 {{- define "baton.ownflags" -}}
-host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
+host port admin-port http-port http-allow-origins api-keys served-model-name log-format log-level drain-timeout insecure tls-cert tls-key tls-ca decode-workers prefill-workers local-prefill-below max-num-queued-reqs max-input-length max-output-length max-inflight-bytes ignore-eos max-connection-age max-connection-age-grace eos-log eos-log-max-size eos-log-files eos-log-sample tenant tenant-max-running tenant-max-queued trust-tenant-header share-prefix-cache tls-client-certs device tensor-parallel-size dtype kv-dtype quantization kv-transport elastic async-scheduling max-model-len block-size enable-prefix-caching max-num-seqs max-prefill-tokens max-num-batched-tokens kv-cache-tokens max-batched-token-mem kv-cache-memory gpu-memory-utilization threads load-cache
 {{- end -}}
 
 {{/* A quantity of Kubernetes, or a size as Baton's flags take it, in bytes; 0 if there is none. */}}
