@@ -92,6 +92,14 @@ TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
   EXPECT_THAT(WorkerError({"m", "--speculative-disable-by-batch-size", "1"}), HasSubstr("2"));
 }
 
+TEST(BindWorker, JumpForwardIsOnUnlessSwitchedOff) {
+  WorkerFlags worker;
+  ASSERT_TRUE(ParseWorker({"m"}, &worker).ok());
+  EXPECT_TRUE(worker.engine.jump_forward);
+  ASSERT_TRUE(ParseWorker({"m", "--no-jump-forward"}, &worker).ok());
+  EXPECT_FALSE(worker.engine.jump_forward);
+}
+
 TEST(BindWorker, DefaultsAreTheDocumentedOnes) {
   WorkerFlags flags = DefaultDecodeFlags();
   ASSERT_TRUE(ParseWorker({"m"}, &flags).ok());
