@@ -25,6 +25,19 @@ std::vector<int> MakeRungs() {
   return rungs;
 }
 
+// With AMX oneDNN sums a long row in pieces whose length depends on the number of rows, and computes
+// few rows without it: a row's bits would depend on its batch. The limit holds for the process,
+// and can be set only before oneDNN has made its first primitive.
+void LeaveOutAmx() {
+  static const bool asked = [] {
+    if (dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx) {
+      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
+    }
+    return true;
+  }();
+  static_cast<void>(asked);
+}
+
 }  // namespace
 
 struct OneDnnGemm::Primitive {
@@ -45,6 +58,7 @@ OneDnnGemm::OneDnnGemm(DType compute_dtype)
       rungs_(MakeRungs()) {}
 
 absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) try {
+  LeaveOutAmx();
   std::unique_ptr<OneDnnGemm> gemm(new OneDnnGemm(compute_dtype));
   gemm->implementation_ =
       gemm->Describe(gemm->LayoutOf(256, 256), Kind::kStore, 16).impl_info_str();
