@@ -10,13 +10,22 @@
 namespace baton::kernels::cpu {
 namespace {
 
-bool HasAvx512Bf16() {
+// What this processor says of itself in leaf 7 of CPUID.
+struct ExtendedFeatures {
+  unsigned eax = 0;
+  unsigned edx = 0;
+};
+
+ExtendedFeatures FeaturesOf(unsigned subleaf) {
   unsigned eax = 0;
   unsigned ebx = 0;
   unsigned ecx = 0;
   unsigned edx = 0;
-  return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 5)) != 0;
+  if (__get_cpuid_count(7, subleaf, &eax, &ebx, &ecx, &edx) == 0) return {};
+  return {eax, edx};
 }
+
+bool HasAvx512Bf16() { return (FeaturesOf(1).eax & (1u << 5)) != 0; }
 
 }  // namespace
 
@@ -42,5 +51,7 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted) {
 bool HasAvx512Products(DType compute_dtype) {
   return compute_dtype != DType::kBF16 || HasAvx512Bf16();
 }
+
+bool HasAmxBf16() { return (FeaturesOf(0).edx & (1u << 22)) != 0; }
 
 }  // namespace baton::kernels::cpu

@@ -22,4 +22,7 @@ absl::StatusOr<Isa> ChooseIsa(std::string_view wanted);
 // only with avx512_bf16. Attention and all else compute in fp32 and always do.
 bool HasAvx512Products(DType compute_dtype);
 
+// Whether this machine multiplies tiles of bf16 (AMX).
+bool HasAmxBf16();
+
 }  // namespace baton::kernels::cpu

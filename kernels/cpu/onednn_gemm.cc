@@ -1,11 +1,13 @@
 #include "kernels/cpu/onednn_gemm.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn_weight.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
@@ -25,17 +27,16 @@ std::vector<int> MakeRungs() {
   return rungs;
 }
 
-// With AMX oneDNN sums a long row in pieces whose length depends on the number of rows, and computes
-// few rows without it: a row's bits would depend on its batch. The limit holds for the process,
-// and can be set only before oneDNN has made its first primitive.
+// With AMX oneDNN sums a long row in pieces whose length depends on the number of rows, and
+// computes few rows without it: a row's bits would depend on its batch. So the process may use all
+// but AMX, unless its environment sets the limit. Asking oneDNN what it would use settles the
+// limit, so the processor is asked instead.
 void LeaveOutAmx() {
-  static const bool asked = [] {
-    if (dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx512_core_amx) {
-      dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16);
-    }
-    return true;
+  static const bool left_out = [] {
+    if (!HasAmxBf16() || std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr) return false;
+    return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16) == dnnl::status::success;
   }();
-  static_cast<void>(asked);
+  static_cast<void>(left_out);
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // AVX-512 on a machine whose products gain nothing from it, as those in bf16 without avx512_bf16.
 // Any machine is like that when oneDNN may use AVX2 only, which is settled before its first use; so
 // this is a process of its own.
-#include <oneapi/dnnl/dnnl.hpp>
+#include <cstdlib>
 #include <vector>
 
 #include "kernels/machine_limits.h"
@@ -12,7 +12,7 @@ namespace {
 
 class MixedIsaTest : public testing::TestWithParam<DType> {
  protected:
-  static void SetUpTestSuite() { dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2); }
+  static void SetUpTestSuite() { setenv("ONEDNN_MAX_CPU_ISA", "AVX2", 1); }
   static std::unique_ptr<Backend> Of(const std::string& isa) {
     return Make({Device::kCpu, isa, GetParam()});
   }
