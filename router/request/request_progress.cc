@@ -16,6 +16,7 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.generated = progress.output.ids();
   sequence.sampling = spec.sampling;
   sequence.stop = spec.stop;
+  sequence.beams = spec.beams;
   sequence.guide = spec.guide;
   sequence.natural_end_step = progress.output.natural_end_step();
   sequence.end_chance_step = progress.output.end_chance_step();
