@@ -39,6 +39,8 @@ worker_pb::DecodeResponse FinalOf(const FinishedEvent& event, FinishReason reaso
   EndingToProto({reason, event.stop_token, event.natural_end_step}, final->mutable_ending());
   TimingsToProto(event, final->mutable_timings());
   final->set_preemptions(event.preemptions);
+  BeamsToProto(event.beams, final->mutable_beams());
+  final->set_beam_steps(event.beam_steps);
   return response;
 }
 

@@ -131,7 +131,7 @@ void DecodeStream::On(const ScoresEvent& event) {
 }
 
 void DecodeStream::On(const TokenEvent& event) {
-  core_->probe().TokenSampled(event.token, eos_policy_);
+  if (!beams_) core_->probe().TokenSampled(event.token, eos_policy_);
   if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   last_signal_ = event.token.eos;
   AwaitStarted();
@@ -159,7 +159,7 @@ void DecodeStream::On(const FinishedEvent& event) {
   }
   if (!ended && !EndedEarly(reason)) {
     base::Failpoint("finishing");
-    if (reason == FinishReason::kStopEos) core_->probe().StoppedByEos(last_signal_);
+    if (reason == FinishReason::kStopEos && !beams_) core_->probe().StoppedByEos(last_signal_);
     DropReservation(DecodeOver());
     if (trace_ != nullptr) trace_->End(absl::OkStatus());
     Send(FinalOf(event, reason));

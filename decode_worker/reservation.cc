@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -164,6 +165,7 @@ absl::Status Reservation::CheckComplete(const PushCommitment& commitment) const 
                     std::to_string(commitment.first_index) + "; expected an id below " +
                     std::to_string(vocab_size_) + " at index " + std::to_string(first_index_));
   }
+  BATON_RETURN_IF_ERROR(CheckAlternatives(commitment.first_token.top_logprobs));
   const size_t products = commitment.first_token.probe.size();
   if (products > static_cast<size_t>(kMaxEosProbeDims)) {
     return BadPiece("the commit carries " + std::to_string(products) +
@@ -172,6 +174,19 @@ absl::Status Reservation::CheckComplete(const PushCommitment& commitment) const 
   const auto& probe = commitment.first_token.probe;
   if (!std::ranges::all_of(probe, [](float product) { return std::isfinite(product); })) {
     return BadPiece("the commit carries products of a probe that are not finite numbers");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Reservation::CheckAlternatives(const std::vector<TokenLogprob>& top) const {
+  std::set<int32_t> ids;
+  for (const TokenLogprob& one : top) {
+    const bool in_vocab = one.token >= 0 && one.token < vocab_size_;
+    if (in_vocab && std::isfinite(one.logprob) && ids.insert(one.token).second) continue;
+    return BadPiece("the commit carries token " + std::to_string(one.token) +
+                    " of log-probability " + std::to_string(one.logprob) +
+                    " among the most likely ones; expected finite numbers for ids below " +
+                    std::to_string(vocab_size_) + ", each once");
   }
   return absl::OkStatus();
 }

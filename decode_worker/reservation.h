@@ -79,6 +79,8 @@ class Reservation final : public KvInbox {
   absl::Status CheckComplete(const PushCommitment& commitment) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
+  absl::Status CheckAlternatives(const std::vector<TokenLogprob>& top) const;
+
   const int32_t first_index_;
   const int32_t vocab_size_;
   const base::Clock* const clock_;

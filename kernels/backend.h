@@ -222,6 +222,11 @@ class Backend {
   // packed output projection.
   virtual bool CanEmbedFromPacked() const = 0;
 
+  // Copies blocks of the cache, each to another: what steps that began before have written, for
+  // steps that begin later to read. No block is written twice, and none that is written is read.
+  // Not to be called during RunStep.
+  virtual absl::Status CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) = 0;
+
   // Makes everything that such steps may need, so that nothing has to be made while serving. What
   // is not named here still works, but is made when it is first used.
   virtual absl::Status Prepare(const StepUses& uses) = 0;

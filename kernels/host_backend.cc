@@ -46,6 +46,14 @@ absl::StatusOr<std::unique_ptr<Buffer>> HostBackend::UploadTable(const HostTenso
   return CopyConverted(table, info_.compute_dtype);
 }
 
+absl::Status HostBackend::CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) {
+  CheckCopies(kv, copies);
+  for (const BlockCopy& copy : copies) {
+    std::memcpy(kv.block(copy.to), kv.block(copy.from), kv.layout.block_bytes());
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<StepRows> HostBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
   BATON_RETURN_IF_ERROR(CheckHostKv(kv.layout));
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));

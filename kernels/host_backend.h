@@ -23,6 +23,7 @@ class HostBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) final;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) final;
   bool CanEmbedFromPacked() const final { return true; }
+  absl::Status CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) final;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) final;
   void GatherSampled(Matrix in, Matrix out) final;

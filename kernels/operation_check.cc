@@ -1,5 +1,7 @@
 #include "kernels/operation_check.h"
 
+#include <set>
+
 #include "common/base/check.h"
 #include "kernels/column_share.h"
 #include "kernels/sample_processors.h"
@@ -28,6 +30,19 @@ void CheckHeads(const AttentionShape& shape) {
 void CheckTokens(std::span<const int32_t> tokens, int64_t vocab) {
   for (const int32_t token : tokens) {
     BATON_CHECK(token >= 0 && token < vocab) << "token " << token << " of " << vocab;
+  }
+}
+
+void CheckCopies(const PagedKv& kv, std::span<const BlockCopy> copies) {
+  std::set<int32_t> read, written;
+  for (const auto& [from, to] : copies) {
+    BATON_CHECK(from >= 0 && from < kv.num_blocks && to >= 0 && to < kv.num_blocks)
+        << "a copy of block " << from << " to " << to << " in a cache of " << kv.num_blocks;
+    read.insert(from);
+    BATON_CHECK(written.insert(to).second) << "block " << to << " is written by two copies";
+  }
+  for (const int32_t to : written) {
+    BATON_CHECK(!read.contains(to)) << "block " << to << " is read by a copy and written by one";
   }
 }
 

@@ -50,4 +50,9 @@ struct PagedKv {
   }
 };
 
+// One block of a cache that is copied, whole, to another one.
+struct BlockCopy {
+  int32_t from = 0, to = 0;  // ids
+};
+
 }  // namespace baton::kernels

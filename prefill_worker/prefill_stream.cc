@@ -114,7 +114,7 @@ void PrefillStream::On(const ScoresEvent& event) {
 }
 
 void PrefillStream::On(const TokenEvent& event) {
-  core_->probe().TokenSampled(event.token, eos_policy_);
+  if (!beams_) core_->probe().TokenSampled(event.token, eos_policy_);
   if (event.runaway != RunawayAction::kOff) TellRunaway(event.runaway, event.index);
   base::MutexLock lock(&mutex_);
   // FinishedEvent, which follows at once, tells whether this token ends the request.

@@ -67,7 +67,8 @@ bool Stream(GenerateClient* client, const std::vector<PromptRequest>& requests) 
   bool all_ok = true;
   for (const PromptRequest& request : requests) {
     if (requests.size() > 1) PrintPrompt(request);
-    const bool several = request.spec.sampling().n() > 1 || request.spec.sampling().best_of() > 1;
+    const v1::SamplingParams& sampling = request.spec.sampling();
+    const bool several = sampling.n() > 1 || sampling.best_of() > 1 || sampling.beam_width() > 1;
     GenerateClient::OnDelta print;
     if (!several) print = [](const v1::Delta& delta) { Print(delta.text()); };
     const Outcome outcome = client->Run(request, print);

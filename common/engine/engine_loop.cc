@@ -23,7 +23,10 @@ SequenceLimits LimitsOf(const EngineOptions& options, const KvCache& kv) {
   return {.max_model_len = options.max_model_len,
           .pool_tokens = static_cast<int32_t>(
               std::min<int64_t>(pool_tokens, std::numeric_limits<int32_t>::max())),
-          .vocab_size = options.vocab_size};
+          .vocab_size = options.vocab_size,
+          .block_size = kv.layout().block_size,
+          .max_beams = std::min(options.max_num_seqs, options.max_num_batched_tokens),
+          .eos_ids = options.eos_ids};
 }
 
 SchedulerOptions SchedulerOptionsOf(const EngineOptions& options, const KvCache& kv) {

@@ -8,7 +8,7 @@
 namespace baton {
 
 std::optional<EndEstimate> Foresight::Begin(SequenceId id, const SequenceSpec& spec) const {
-  if (predictor_ == nullptr || spec.natural_end_step) return std::nullopt;
+  if (predictor_ == nullptr || spec.natural_end_step || spec.beams.on()) return std::nullopt;
   const PredictRequest request = {.prompt_tokens = static_cast<int32_t>(spec.prompt.size()),
                                   .temperature = spec.sampling.temperature,
                                   .top_p = spec.sampling.top_p,
@@ -28,7 +28,7 @@ void Foresight::Take(const StepPlan& plan, StepOutput* output) const {
   for (const StepRow& row : plan.rows) {
     const std::span<SampledToken> drawn = rest.first(row.draws.size());
     rest = rest.subspan(row.draws.size());
-    if (drawn.empty()) continue;
+    if (drawn.empty() || row.beam >= 0) continue;  // ends of beams are not foreseen
     const int32_t counting = CountingDraws(row, drawn);
     for (int32_t i = 0; i < counting; ++i) {
       const kernels::SampleRow& draw = row.draws[static_cast<size_t>(i)];

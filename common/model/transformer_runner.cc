@@ -149,6 +149,9 @@ absl::Status TransformerRunner::Submit(const StepPlan& plan) {
       << " before it";
   BATON_CHECK(!plan.empty()) << "step " << plan.step;
   Flatten(plan);
+  if (!plan.copies.empty()) {
+    BATON_RETURN_IF_ERROR(transformer_->backend().CopyBlocks(kv_, plan.copies));
+  }
   const kernels::StepLayout layout = {.tokens = tokens_,
                                       .positions = positions_,
                                       .sequences = sequences_,

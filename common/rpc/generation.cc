@@ -75,6 +75,54 @@ worker_pb::GuideKind GuideKindToProto(GuideKind kind) {
   return worker_pb::GUIDE_KIND_UNSPECIFIED;
 }
 
+absl::StatusOr<EarlyStopping> EarlyStoppingFromProto(worker_pb::EarlyStopping proto) {
+  switch (proto) {
+    case worker_pb::EARLY_STOPPING_UNSPECIFIED:
+    case worker_pb::EARLY_STOPPING_FALSE:
+      return EarlyStopping::kFalse;
+    case worker_pb::EARLY_STOPPING_TRUE:
+      return EarlyStopping::kTrue;
+    case worker_pb::EARLY_STOPPING_NEVER:
+      return EarlyStopping::kNever;
+    default:
+      return InvalidArgument(Reason::kUnsupportedField, "beams.early_stopping",
+                             "early_stopping is " + std::to_string(proto) +
+                                 "; this worker knows FALSE, TRUE and NEVER");
+  }
+}
+
+worker_pb::EarlyStopping EarlyStoppingToProto(EarlyStopping early_stopping) {
+  switch (early_stopping) {
+    case EarlyStopping::kFalse:
+      return worker_pb::EARLY_STOPPING_FALSE;
+    case EarlyStopping::kTrue:
+      return worker_pb::EARLY_STOPPING_TRUE;
+    case EarlyStopping::kNever:
+      return worker_pb::EARLY_STOPPING_NEVER;
+  }
+  return worker_pb::EARLY_STOPPING_UNSPECIFIED;
+}
+
+absl::StatusOr<BeamParams> BeamParamsFromProto(const worker_pb::BeamSearch& proto) {
+  if (proto.width() < 1) {
+    return InvalidArgument(Reason::kInvalidSampling, "beams.width",
+                           "width is " + std::to_string(proto.width()) + "; expected at least 1");
+  }
+  BATON_ASSIGN_OR_RETURN(const EarlyStopping early_stopping,
+                         EarlyStoppingFromProto(proto.early_stopping()));
+  return BeamParams{.width = proto.width(),
+                    .results = proto.results(),
+                    .length_penalty = proto.length_penalty(),
+                    .early_stopping = early_stopping};
+}
+
+void BeamParamsToProto(const BeamParams& beams, worker_pb::BeamSearch* proto) {
+  proto->set_width(beams.width);
+  proto->set_results(beams.results);
+  proto->set_length_penalty(beams.length_penalty);
+  proto->set_early_stopping(EarlyStoppingToProto(beams.early_stopping));
+}
+
 SamplingParams SamplingFromProto(const worker_pb::Sampling& proto) {
   SamplingParams params;
   params.temperature = proto.temperature();
@@ -165,6 +213,9 @@ absl::StatusOr<SequenceSpec> SpecFromProto(const worker_pb::Generation& proto) {
     spec.stop.length_control = {.target = stopping.length_control().target(),
                                 .strength = stopping.length_control().strength()};
   }
+  if (proto.has_beams()) {
+    BATON_ASSIGN_OR_RETURN(spec.beams, BeamParamsFromProto(proto.beams()));
+  }
   if (proto.has_guide()) {
     BATON_ASSIGN_OR_RETURN(spec.guide, GuideFromProto(proto.guide()));
     spec.bare_forced = proto.bare_forced();
@@ -197,6 +248,7 @@ void SpecToProto(const SequenceSpec& spec, worker_pb::Generation* proto) {
     stopping->mutable_length_control()->set_target(control->target);
     stopping->mutable_length_control()->set_strength(control->strength);
   }
+  if (spec.beams.on()) BeamParamsToProto(spec.beams, proto->mutable_beams());
   if (!spec.guide.empty()) {
     proto->mutable_guide()->set_kind(GuideKindToProto(spec.guide.kind));
     proto->mutable_guide()->set_text(spec.guide.text);
@@ -275,6 +327,29 @@ PlacedScores ScoresFromProto(const worker_pb::PromptScores& proto) {
         {.logprob = score.logprob(), .top_logprobs = TopLogprobsFromProto(score)});
   }
   return scores;
+}
+
+void BeamsToProto(const std::vector<BeamResult>& beams,
+                  google::protobuf::RepeatedPtrField<worker_pb::BeamAnswer>* proto) {
+  for (const BeamResult& beam : beams) {
+    worker_pb::BeamAnswer* answer = proto->Add();
+    answer->mutable_ids()->Assign(beam.tokens.begin(), beam.tokens.end());
+    answer->set_score(beam.score);
+    WorkerEnding ending{.reason = beam.reason};
+    if (beam.reason != FinishReason::kLength) ending.stop_token = beam.tokens.back();
+    EndingToProto(ending, answer->mutable_ending());
+  }
+}
+
+std::vector<BeamResult> BeamsFromProto(
+    const google::protobuf::RepeatedPtrField<worker_pb::BeamAnswer>& proto) {
+  std::vector<BeamResult> beams;
+  for (const worker_pb::BeamAnswer& answer : proto) {
+    beams.push_back({.tokens = {answer.ids().begin(), answer.ids().end()},
+                     .score = answer.score(),
+                     .reason = EndingFromProto(answer.ending()).reason});
+  }
+  return beams;
 }
 
 FinishReason FinishReasonFromProto(worker_pb::FinishCause cause) {

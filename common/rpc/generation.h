@@ -10,6 +10,7 @@
 #include "common/base/kv_shape.h"
 #include "common/base/ticket.h"
 #include "common/sample/params.h"
+#include "common/sched/beam_group.h"
 #include "common/sched/sequence.h"
 
 // Translates between the messages of baton.worker.v1 and the types that the rest of the code uses,
@@ -62,6 +63,11 @@ PlacedScores ScoresFromProto(const worker_pb::PromptScores& proto);
 
 void EndingToProto(const WorkerEnding& ending, worker_pb::Ending* proto);
 WorkerEnding EndingFromProto(const worker_pb::Ending& proto);
+
+void BeamsToProto(const std::vector<BeamResult>& beams,
+                  google::protobuf::RepeatedPtrField<worker_pb::BeamAnswer>* proto);
+std::vector<BeamResult> BeamsFromProto(
+    const google::protobuf::RepeatedPtrField<worker_pb::BeamAnswer>& proto);
 
 // UNSPECIFIED and unknown values become kNone; reasons that never reach a client become
 // UNSPECIFIED.

@@ -25,6 +25,7 @@ constexpr RequestLimitRow kRows[] = {
     {RequestLimit::kGuidedChoiceBytes, "spec.guided_choice", LimitKind::kBytes, 1024},
     {RequestLimit::kAnswers, "spec.sampling.n", LimitKind::kValue, 64},
     {RequestLimit::kBestOf, "spec.sampling.best_of", LimitKind::kValue, 64},
+    {RequestLimit::kBeamWidth, "spec.sampling.beam_width", LimitKind::kValue, 16},
 };
 
 // What `most` counts, for a table.

@@ -31,6 +31,7 @@ enum class RequestLimit {
   kGuidedChoiceBytes,
   kAnswers,
   kBestOf,
+  kBeamWidth,
 };
 
 // How `most` is counted: the elements of a repeated field or map, the bytes of a string, or the

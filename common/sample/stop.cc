@@ -50,8 +50,11 @@ void StopCriteria::FillRow(int32_t generated, kernels::SampleRow* row) const {
   if (params_.length_control) row->eos_bias = LengthBias(*params_.length_control, generated + 1);
 }
 
-bool StopCriteria::EndsBy(TokenId id) const {
-  return params_.eos_policy == EosPolicy::kHonor && std::ranges::binary_search(stop_set_, id);
+FinishReason StopCriteria::EndOf(TokenId id) const {
+  if (params_.eos_policy != EosPolicy::kHonor) return FinishReason::kNone;
+  if (IsEos(id)) return FinishReason::kStopEos;
+  const bool stops = std::ranges::binary_search(stop_set_, id);
+  return stops ? FinishReason::kStopToken : FinishReason::kNone;
 }
 
 bool StopCriteria::IsEos(TokenId id) const { return std::ranges::binary_search(eos_ids_, id); }

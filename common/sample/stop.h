@@ -30,8 +30,9 @@ class StopCriteria {
   // contract says. EOS at the last allowed step is stop_eos, not length.
   Decision Take(int32_t step, SampledToken* token);
 
-  // Whether a request ends for good where this id is drawn.
-  bool EndsBy(TokenId id) const;
+  // How a request ends for good where this id is drawn; kNone: it goes on.
+  FinishReason EndOf(TokenId id) const;
+  bool EndsBy(TokenId id) const { return EndOf(id) != FinishReason::kNone; }
 
   // Fills the parts of the sampler's row that say what ends, for a draw after `generated` tokens.
   void FillRow(int32_t generated, kernels::SampleRow* row) const;

@@ -33,10 +33,12 @@ std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
   size_t first_prefill = candidates.size();  // place in `shares` of the prefill row that got a turn
   for (const size_t i : InTurn(candidates)) {
     if (tokens == 0 || rows == 0) break;
+    const int32_t needs = candidates[i].rows;
+    if (tokens < needs || rows < needs) continue;
     if (!candidates[i].decodes) first_prefill = shares.size();
-    shares.push_back({.candidate = i, .tokens = 1});
-    --tokens;
-    --rows;
+    shares.push_back({.candidate = i, .tokens = needs});
+    tokens -= needs;
+    rows -= needs;
     if (!candidates[i].decodes) --prefill;
   }
   for (size_t i = 0; i < candidates.size(); ++i) {

@@ -15,6 +15,7 @@ struct BatchCandidate {
   bool bare = false;      // nothing is drawn behind these: they are forced
   // Each of its tokens needs logits of its own, as a row that draws does: it counts as a row.
   bool scores = false;
+  int32_t rows = 1;  // that it has if it decodes, each of one token: all or none of them
 };
 
 // What one step may hold.
@@ -32,10 +33,10 @@ struct BatchShare {
 };
 
 // Shares a step among candidates, which come in the order of the policy. Every decode row takes one
-// token and the first prefill row at least one; when these exceed the budget they take turns, the
-// longest waiting first, so that everybody moves. What is left goes to prefill rows in order, and
-// then to proposals, likewise in the order of shares. The shares come in the order of service: who
-// numbers them gets the next `last_turn`.
+// token, or one for each of its rows, and the first prefill row at least one; when these exceed the
+// budget they take turns, the longest waiting first, so that everybody moves. What is left goes to
+// prefill rows in order, and then to proposals, likewise in the order of shares. The shares come in
+// the order of service: who numbers them gets the next `last_turn`.
 std::vector<BatchShare> ShareStep(const std::vector<BatchCandidate>& candidates,
                                   const BatchBudget& budget);
 

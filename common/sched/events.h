@@ -11,6 +11,7 @@
 #include "common/base/ids.h"
 #include "common/sample/params.h"
 #include "common/sample/runaway.h"
+#include "common/sched/beam_group.h"
 #include "common/sched/sequence.h"
 
 // What the scheduler says about its sequences. The engine passes most of it on as it is; blocks get
@@ -57,6 +58,10 @@ struct FinishedEvent {
   base::Duration queue_time{}, prefill_time{}, decode_time{};
   absl::Status status;               // for kError and kDeadline
   std::vector<EndScore> end_scores;  // what came of estimates of its end, if there were any
+  // What a beam search found, best first, and how many tokens its beams had; the others say of it
+  // what they say of the best.
+  std::vector<BeamResult> beams;
+  int32_t beam_steps = 0;
 };
 // A reservation lost its blocks to sequences that need them more. Detach follows, and the router
 // opens a new attempt.

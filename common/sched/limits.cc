@@ -28,6 +28,14 @@ absl::Status CheckLengths(const SequenceSpec& spec, const SequenceLimits& limits
                            absl::StrCat(generated, " tokens were accepted already and max_tokens ",
                                         "is ", asked, "; nothing is left to generate"));
   }
+  if (spec.beams.on() && spec.kind != SequenceKind::kPrefill) {
+    const int64_t output = std::max<int64_t>(asked, 1);
+    const int64_t blocks = BeamPoolTokens(prompt, output, spec.beams.width, limits.block_size);
+    if (blocks > limits.pool_tokens) {
+      return TooLong("prompt", "prompt and max_tokens of each beam, in KV blocks", blocks,
+                     limits.pool_tokens);
+    }
+  }
   if (asked > 0 && prompt + asked > fits) {
     return TooLong("prompt", "prompt and max_tokens", prompt + asked, fits);
   }
@@ -40,10 +48,40 @@ absl::Status CheckLengths(const SequenceSpec& spec, const SequenceLimits& limits
   return absl::OkStatus();
 }
 
+absl::Status CheckBeams(const SequenceSpec& spec, const SequenceLimits& limits) {
+  if (!spec.beams.on()) return absl::OkStatus();
+  BATON_RETURN_IF_ERROR(ValidateBeams(spec.beams, spec.sampling, spec.stop));
+  BATON_RETURN_IF_ERROR(
+      CheckBeamCandidates(spec.beams, limits.eos_ids, spec.stop, limits.vocab_size));
+  if (spec.beams.width > limits.max_beams && spec.kind != SequenceKind::kPrefill) {
+    return MakeError(absl::StatusCode::kInvalidArgument,
+                     {.reason = Reason::kLimitExceeded,
+                      .field = "beam_width",
+                      .values = {{"have", absl::StrCat(spec.beams.width)},
+                                 {"limit", absl::StrCat(limits.max_beams)}}},
+                     absl::StrCat("beam_width is ", spec.beams.width, "; this worker computes ",
+                                  limits.max_beams,
+                                  " sequences in a step (--max-num-seqs, "
+                                  "--max-num-batched-tokens): lower beam_width"));
+  }
+  if (!spec.generated.empty() || spec.score_from || !spec.guide.empty()) {
+    return InvalidArgument(Reason::kConflictingOptions, "beam_width",
+                           "a beam search begins with its prompt alone, follows no guide and "
+                           "scores no prompt; leave generated_ids, guide and score_from out");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int32_t ResolveMaxTokens(const SequenceSpec& spec, const SequenceLimits& limits) {
   if (spec.stop.max_tokens > 0) return spec.stop.max_tokens;
+  if (spec.beams.on() && spec.kind != SequenceKind::kPrefill) {
+    const auto prompt = static_cast<int64_t>(spec.prompt.size());
+    const int64_t fits =
+        BeamOutputThatFits(prompt, spec.beams.width, limits.block_size, limits.pool_tokens);
+    return static_cast<int32_t>(std::min<int64_t>(fits, limits.max_model_len - prompt));
+  }
   return static_cast<int32_t>(TokensThatFit(spec, limits) -
                               static_cast<int64_t>(spec.prompt.size()));
 }
@@ -65,6 +103,7 @@ absl::Status CheckSpec(const SequenceSpec& spec, const SequenceLimits& limits) {
                      "the index of a later one"));
   }
   BATON_RETURN_IF_ERROR(ValidateGuide(spec.guide, spec.stop));
+  BATON_RETURN_IF_ERROR(CheckBeams(spec, limits));
   return CheckLengths(spec, limits);
 }
 

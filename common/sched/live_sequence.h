@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/sample/ngram_index.h"
 #include "common/sample/runaway.h"
 #include "common/sample/stop.h"
+#include "common/sched/live_beams.h"
 #include "common/sched/policy.h"
 #include "common/sched/sequence.h"
 #include "common/sched/sequence_guide.h"
@@ -29,7 +31,8 @@ enum class Lease {
 // `planned`, and drawn `unknown` tokens more than `tokens` holds.
 struct LiveSequence {
   LiveSequence(SequenceId sequence, SequenceSpec request, std::span<const TokenId> eos_ids,
-               std::span<const uint8_t> boundaries, int32_t max_tokens, base::Instant now)
+               std::span<const uint8_t> boundaries, int32_t max_tokens, int32_t block_size,
+               base::Instant now)
       : id(sequence),
         spec(std::move(request)),
         tokens(spec.prompt),
@@ -47,6 +50,11 @@ struct LiveSequence {
       guard.emplace(spec.generated, spec.end_chance_step, boundaries);
       runaway_told = ran_away();
     }
+    if (!spec.beams.on()) return;
+    beam_candidates = BeamCandidates(spec.beams.width, eos_ids, spec.stop.stop_token_ids);
+    if (spec.kind == SequenceKind::kPrefill) return;
+    beams = std::make_unique<LiveBeams>(spec.beams, max_tokens, prompt_tokens(), block_size,
+                                        [this](TokenId token) { return stop.EndOf(token); });
   }
 
   const SequenceId id;
@@ -54,6 +62,10 @@ struct LiveSequence {
   std::vector<TokenId> tokens;  // prompt, then generated
   NgramIndex ngrams;            // over `tokens`
   StopCriteria stop;
+  // The beam search; null where one answer is drawn, and at a kPrefill. `tokens` is then the
+  // prompt.
+  std::unique_ptr<LiveBeams> beams;
+  int32_t beam_candidates = 0;        // that are wanted of a row; 0: it draws
   std::optional<RunawayGuard> guard;  // over the answer; none where EOS is ignored
   bool runaway_told = false;
   std::optional<TokenId> passed_special;  // see FinishedEvent
@@ -115,10 +127,17 @@ struct LiveSequence {
   bool running() const {
     return state == SequenceState::kPrefilling || state == SequenceState::kDecoding;
   }
+  // Its beams go on behind a prompt that was computed: it has a row for each of them.
+  bool searches() const { return beams != nullptr && beams->begun(); }
+  // How many sequences it counts for in places and growth.
+  int32_t seats() const { return beams != nullptr ? beams->width() : 1; }
+  // The draw of a row whose most likely tokens alone are wanted.
+  kernels::SampleRow BeamDraw() const;
   // Its next row feeds one token behind a complete KV, which is the usual step of generation.
   bool decodes() const { return state == SequenceState::kDecoding && pending() == 1; }
   // Whether the next row that is planned will be such a row.
   bool will_decode() const {
+    if (searches()) return true;
     return to_feed() == 1 && (state == SequenceState::kDecoding || unknown > 0);
   }
   // The ids that its next row feeds behind the last token, if there is room for them.
@@ -133,6 +152,7 @@ struct LiveSequence {
   // to look at it, as the rule against repeated n-grams and guides do.
   bool plannable() const {
     if (!running() || end_after_step || held_back) return false;
+    if (beams != nullptr && (unknown > 0 || (searches() && rows_out > 0))) return false;
     if (unknown == 0) return true;
     if (verifies || stays_behind == length()) return false;
     return unknown == 1 && spec.kind != SequenceKind::kPrefill &&
@@ -147,7 +167,9 @@ struct LiveSequence {
   bool preemptible() const { return running() && !leased() && spec.kind != SequenceKind::kPrefill; }
   // Before min_tokens no answer has run away: it is not meant to end yet.
   bool ran_away() const { return guard && generated() >= spec.stop.min_tokens && guard->runaway(); }
-  int32_t tokens_left() const { return std::max(0, stop.max_tokens() - generated()); }
+  int32_t tokens_left() const {
+    return std::max(0, stop.max_tokens() - (beams != nullptr ? beams->steps() : generated()));
+  }
   // What is to be expected of its end here: the last estimate or, where EOS is ignored, the limit,
   // to which it runs whatever the model wants.
   std::optional<EndEstimate> expected_end() const {

@@ -50,7 +50,8 @@ void Scheduler::Add(SequenceId id, SequenceSpec spec, base::Instant now) {
   BATON_CHECK(live_.empty() || live_.rbegin()->first < id) << "sequence " << id.value();
   const int32_t max_tokens = ResolveMaxTokens(spec, options_.limits);
   auto sequence = std::make_unique<LiveSequence>(id, std::move(spec), options_.eos_ids,
-                                                 options_.token_boundaries, max_tokens, now);
+                                                 options_.token_boundaries, max_tokens,
+                                                 options_.block_size, now);
   waiting_.push_back(sequence.get());
   live_.emplace(id, std::move(sequence));
 }
@@ -72,6 +73,7 @@ void Scheduler::CommitImport(SequenceId id, SampledToken first, base::Instant no
   counters_.prompt_tokens_received += static_cast<uint64_t>(received);
   sequence->computed = sequence->planned = sequence->length();
   EnterProven(sequence);
+  if (sequence->beams != nullptr) return ImportBeams(sequence, std::move(first), now);
   sequence->first_token_at = now;
   SetState(sequence, SequenceState::kDecoding, now);
   const auto decision = Append(sequence, &first);
@@ -186,12 +188,16 @@ SchedulerFigures Scheduler::figures() const {
 int32_t Scheduler::Places() const {
   const auto here = static_cast<int32_t>(running_.size() + reserved_.size() + waiting_.size());
   const int32_t line = options_.policy.line();
+  int32_t beams = 0;  // beside the first of each search
+  for (const auto& [id, sequence] : live_) {
+    if (!sequence->over()) beams += sequence->seats() - 1;
+  }
   if (short_of_blocks_) {
     const auto placed = static_cast<int32_t>(running_.size() + reserved_.size());
     return std::max(here, placed + line);
   }
   const int32_t spare_blocks = std::max(0, pool_->available() - GrowingSequences());
-  return std::min(options_.max_num_seqs, here + spare_blocks) + line;
+  return std::max(0, std::min(options_.max_num_seqs - beams, here + spare_blocks)) + line;
 }
 
 int32_t Scheduler::num_queued() const {
@@ -320,6 +326,7 @@ FinishedEvent Scheduler::Summary(const LiveSequence& sequence, base::Instant now
   if (sequence.first_token_at != base::Instant()) {
     finished.decode_time = now - sequence.first_token_at;
   }
+  if (sequence.beams != nullptr && sequence.beams->done()) sequence.beams->Tell(&finished);
   return finished;
 }
 

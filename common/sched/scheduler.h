@@ -24,8 +24,8 @@ namespace baton {
 struct SchedulerOptions {
   SequenceLimits limits;
   int32_t block_size = 16;
-  int32_t max_num_seqs = 64;              // running or reserved, so also rows of a step
-  int32_t max_prefill_tokens = 2048;      // of a step, in rows that do not decode
+  int32_t max_num_seqs = 64;          // running or reserved, beams counted; so also rows of a step
+  int32_t max_prefill_tokens = 2048;  // of a step, in rows that do not decode
   int32_t max_num_batched_tokens = 2048;  // of a step
   int32_t max_steps_in_flight = 1;        // plans that may be out; 2: one more while one computes
   int32_t max_draws = 0;                  // of a step, those behind proposals included
@@ -93,6 +93,10 @@ struct SchedulerFigures {
 // that is still being drawn. What a token decides (ends, states, the prefix cache) is decided at
 // commit; a row behind a token that was the end is discarded there. Blocks are given back when no
 // row that is out touches them, so a victim first sits out a step.
+//
+// A beam search is one sequence that counts as many as its width wherever they are counted. Its
+// prompt is computed as any other; then it has a row for each beam, all in one step, and sits the
+// second step in flight out. It is preempted as one, and begins anew with its prompt.
 //
 // Propose, called before Plan, lets somebody say what may come next. A row then feeds these ids
 // behind its last token and draws behind each of them; Commit takes the drawn tokens up to the
@@ -196,6 +200,17 @@ class Scheduler {
   bool BareForced(const LiveSequence& sequence) const;
   void TakeForced(LiveSequence* sequence) const;
   void FillForced(LiveSequence* sequence, StepRow* row) const;
+
+  // Beam searches (scheduler_beams.cc).
+  int32_t SeatsTaken() const;
+  int32_t BlocksReturnedBy(const LiveSequence& sequence) const;
+  void GiveBlock(LiveSequence* sequence, BlockRef block);
+  void AddBeams(LiveSequence* sequence, StepPlan* plan);
+  void ImportBeams(LiveSequence* sequence, SampledToken first, base::Instant now);
+  void BeginBeams(LiveSequence* sequence, SampledToken first, base::Instant now);
+  void CommitBeam(LiveSequence* sequence, const StepRow& row, const SampledToken& drawn,
+                  base::Instant now);
+  void EndBeamsIfDone(LiveSequence* sequence, base::Instant now);
 
   // What is done about proposals (scheduler_propose.cc).
   int32_t ProposalsOfUse(const LiveSequence& sequence) const;

@@ -63,6 +63,7 @@ void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row,
                           std::span<const SampledToken> drawn, std::span<const TokenScore> scores,
                           base::Instant now) {
   if (drawn.size() > 1) return CommitVerified(sequence, row, drawn, now);
+  if (sequence->searches()) return CommitBeam(sequence, row, drawn[0], now);
   const int32_t fed = row.num_tokens();
   if (sequence->state == SequenceState::kPrefilling) {
     counters_.prompt_tokens_computed += static_cast<uint64_t>(fed);
@@ -77,6 +78,7 @@ void Scheduler::CommitRow(LiveSequence* sequence, const StepRow& row,
   }
   if (!drawn.empty()) {
     --sequence->unknown;
+    if (sequence->beams != nullptr) return BeginBeams(sequence, drawn[0], now);
     TakeSample(sequence, drawn[0], now);
   } else if (sequence->spec.kind == SequenceKind::kPrefill) {
     ReportProven(sequence, /*last=*/false, now);
@@ -90,6 +92,7 @@ bool Scheduler::TakeSample(LiveSequence* sequence, SampledToken token, base::Ins
   }
   const int32_t index = sequence->generated();
   auto decision = Append(sequence, &token);
+  if (sequence->spec.beams.on()) decision = {};  // it is one of several that may follow
   RunawayAction runaway = RunawayAction::kOff;
   if (decision.reason == FinishReason::kNone) runaway = JudgeRunaway(sequence);
   if (runaway == RunawayAction::kEnd) decision.reason = FinishReason::kRunaway;

@@ -49,6 +49,7 @@ bool Scheduler::YieldsBefore(const LiveSequence& a, const LiveSequence& b) const
 }
 
 bool Scheduler::HasBlocks(const LiveSequence& sequence) const {
+  if (sequence.searches()) return sequence.beams->HasBlocks(*pool_);
   return int64_t{sequence.table.size()} * options_.block_size >= sequence.future_length();
 }
 
@@ -60,7 +61,7 @@ bool Scheduler::SecureBlocks(base::Instant now) {
   for (LiveSequence* const sequence : in_order) {
     while (sequence->plannable() && !HasBlocks(*sequence)) {
       if (BlockRef block = pool_->Allocate()) {
-        sequence->table.Append(std::move(block));
+        GiveBlock(sequence, std::move(block));
         continue;
       }
       // No victims for a token that may turn out to be behind the end, nor for what comes back
@@ -82,9 +83,7 @@ int32_t Scheduler::BlocksComingBack() const {
   for (const auto& [id, sequence] : live_) {
     const bool ends = sequence->over() && sequence->rows_out > 0 && !sequence->leased();
     if (!ends && !sequence->held_back) continue;
-    for (const BlockId block : sequence->table.ids()) {
-      if (pool_->references(block) == 1) ++blocks;
-    }
+    blocks += BlocksReturnedBy(*sequence);
   }
   return blocks;
 }
@@ -132,6 +131,7 @@ void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
   ++counters_.preemptions;
   ++sequence->preemptions;
   sequence->table.Clear();
+  if (sequence->beams != nullptr) sequence->beams->Restart();
   sequence->chain = {};
   sequence->computed = sequence->planned = 0;
   sequence->scores_planned = sequence->scored;

@@ -64,6 +64,11 @@ int32_t Scheduler::GrowForProposals(LiveSequence* sequence, int32_t proposals) {
 
 // How tokens are drawn behind the last one and behind each of the ids proposed after it.
 void Scheduler::AddDraws(LiveSequence* sequence, int32_t proposals, StepRow* row) {
+  if (sequence->beam_candidates > 0) {
+    row->beam = 0;
+    row->draws.push_back(sequence->BeamDraw());
+    return;
+  }
   const auto count = static_cast<size_t>(proposals);
   for (size_t i = 0; i <= count; ++i) {
     const auto given =

@@ -29,7 +29,8 @@ StepPlan Scheduler::BuildPlan() {
                           .last_turn = sequence->last_turn,
                           .proposals = static_cast<int32_t>(sequence->proposals().size()),
                           .bare = sequence->spec.follows != nullptr && BareForced(*sequence),
-                          .scores = sequence->scores()});
+                          .scores = sequence->scores(),
+                          .rows = sequence->searches() ? sequence->beams->rows() : 1});
   }
   const std::vector<BatchShare> shares =
       ShareStep(candidates, {.max_rows = options_.max_num_seqs,
@@ -47,6 +48,7 @@ StepPlan Scheduler::BuildPlan() {
 }
 
 void Scheduler::AddRow(LiveSequence* sequence, int32_t tokens, StepPlan* plan) {
+  if (sequence->searches()) return AddBeams(sequence, plan);
   int32_t proposals = 0;
   if (sequence->will_decode()) {
     proposals = GrowForProposals(sequence, tokens - 1);

@@ -13,8 +13,7 @@ void Scheduler::StartWaiting(base::Instant now) {
   const LiveSequence* const ran_first = FirstPreemptible();
   bool displaced = false;
   while (LiveSequence* const next = NextWaiting(hold_prompts)) {
-    const bool has_place =
-        running_.size() + reserved_.size() < static_cast<size_t>(options_.max_num_seqs);
+    const bool has_place = SeatsTaken() + next->seats() <= options_.max_num_seqs;
     if (has_place && Admits(*next) && TryStart(next, now)) {
       if (!beside_.empty()) beside_.push_back(next->seen);
       short_of_blocks_ = false;
@@ -58,13 +57,12 @@ bool Scheduler::Displace(const LiveSequence& candidate, const LiveSequence* ran_
   return true;
 }
 
-// Whether `candidate` finds its blocks once `victim` gives its own back; what a cache has of it
-// does not count.
+// Whether `candidate` finds its place and blocks once `victim` gives its own back; what a cache has
+// of it does not count.
 bool Scheduler::FitsWithout(const LiveSequence& victim, const LiveSequence& candidate) const {
-  const auto returned = std::ranges::count_if(
-      victim.table.ids(), [&](BlockId block) { return pool_->references(block) == 1; });
-  const int32_t growing = GrowingSequences() - 1;  // a victim is always one of these
-  return pool_->available() + returned >=
+  if (SeatsTaken() - victim.seats() + candidate.seats() > options_.max_num_seqs) return false;
+  const int32_t growing = GrowingSequences() - victim.seats();  // it is always one of these
+  return pool_->available() + BlocksReturnedBy(victim) >=
          BlocksFor(candidate.length(), options_.block_size) + growing;
 }
 
@@ -94,17 +92,16 @@ base::Instant Scheduler::HoldUntil() const {
   }
   base::Instant oldest = base::kNever;
   int64_t tokens = 0;
-  size_t prompts = 0;
+  int32_t prompts = 0;  // with their beams
   for (const LiveSequence* sequence : waiting_) {
     if (sequence->state == SequenceState::kPreempted) return base::kNever;
     if (sequence->spec.kind == SequenceKind::kReserved) continue;
     oldest = std::min(oldest, sequence->admitted);
     tokens += sequence->pending();
-    ++prompts;
+    prompts += sequence->seats();
   }
-  const size_t places = static_cast<size_t>(options_.max_num_seqs);
-  const bool full = tokens >= options_.max_prefill_tokens ||
-                    running_.size() + reserved_.size() + prompts >= places;
+  const bool full =
+      tokens >= options_.max_prefill_tokens || SeatsTaken() + prompts >= options_.max_num_seqs;
   if (prompts == 0 || full) return base::kNever;
   return oldest + options_.prefill_batch_wait;
 }
@@ -127,8 +124,11 @@ LiveSequence* Scheduler::NextWaiting(bool hold_prompts) const {
 }
 
 int32_t Scheduler::GrowingSequences() const {
-  return static_cast<int32_t>(std::ranges::count_if(
-      running_, [](const auto* s) { return s->spec.kind != SequenceKind::kPrefill; }));
+  int32_t growing = 0;
+  for (const LiveSequence* sequence : running_) {
+    if (sequence->spec.kind != SequenceKind::kPrefill) growing += sequence->seats();
+  }
+  return growing;
 }
 
 bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {

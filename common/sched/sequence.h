@@ -8,6 +8,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/ids.h"
+#include "common/sample/beam_params.h"
 #include "common/sample/guide_spec.h"
 #include "common/sample/params.h"
 
@@ -41,6 +42,7 @@ struct SequenceSpec {
   std::vector<TokenId> generated;  // accepted tokens of earlier attempts
   SamplingParams sampling;
   StopParams stop;
+  BeamParams beams;  // on: nothing is drawn, and `generated` is empty
   GuideSpec guide;
   // The state of `guide` behind `generated`, which the worker makes before the sequence enters an
   // engine. Shared with the threads that work out its masks. Null without a guide.

@@ -9,6 +9,7 @@
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
 #include "common/sched/sequence_guide.h"
+#include "kernels/paged_kv.h"
 #include "kernels/sampling.h"
 
 namespace baton {
@@ -37,6 +38,10 @@ struct StepRow {
   // Whose mask the draw behind these, the row's last, has to keep to; null: no guide, or that draw
   // is forced as well. Who runs the step sets SampleRow::allowed.
   SequenceGuide* guide = nullptr;
+
+  // Which beam of its sequence's search this is; its draw is there for the most likely tokens that
+  // come with it. Such a row has no slot. -1: the sequence draws one answer.
+  int32_t beam = -1;
 
   // Tokens of the prompt that are scored: the first by the logits at the row's position
   // `first_scored`, counted from 0 in the row, each other by those of the position behind.
@@ -79,6 +84,8 @@ struct StepShape {
 // differ only in the lengths of their rows.
 struct StepPlan {
   uint64_t step = 0;  // numbers the plans of an engine from 1
+  // Blocks that are copied before the rows compute: those that beams shared and now go on in.
+  std::vector<kernels::BlockCopy> copies;
   std::vector<StepRow> rows;
   int32_t num_tokens = 0;   // sum over rows
   int32_t num_samples = 0;  // draws of all rows

@@ -112,6 +112,7 @@ class WorkerStream : public Reactor,
     spec.deadline = deadline_;
     eos_policy_ = spec.stop.eos_policy;
     extras_ = extras;
+    beams_ = spec.beams.on();
     length_class_ = spec.length_class;
     const absl::Status status =
         spec.guide.empty() ? AdmitNow(std::move(spec), then) : AdmitGuided(std::move(spec), then);
@@ -153,6 +154,7 @@ class WorkerStream : public Reactor,
   std::string request_id_;
   TokenExtras extras_;  // of the tokens that the router gets
   EosPolicy eos_policy_ = EosPolicy::kHonor;
+  bool beams_ = false;    // its answers are searched for; what is sampled stands in none by itself
   bool predict_ = false;  // estimates of the end go along with tokens
   std::string length_class_;
 

@@ -40,6 +40,16 @@ absl::Status CudaBackend::Download(const void* device, size_t bytes, void* host)
   return stream_.Synchronize();
 }
 
+absl::Status CudaBackend::CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) {
+  CheckCopies(kv, copies);
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
+  for (const BlockCopy& copy : copies) {
+    BATON_RETURN_IF_ERROR(cuda::CopyOnDevice(kv.block(copy.to), kv.block(copy.from),
+                                             kv.layout.block_bytes(), stream_.handle()));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::optional<DeviceMemorySize>> CudaBackend::DeviceMemory() const {
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_ASSIGN_OR_RETURN(const cuda::DeviceMemoryInfo memory, cuda::QueryMemory());

@@ -50,6 +50,7 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return true; }
+  absl::Status CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) override;
   absl::Status Prepare(const StepUses& uses) override;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) override;

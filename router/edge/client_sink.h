@@ -19,8 +19,15 @@
 
 namespace baton {
 
+// An answer that was held back until its request ended, in messages of a bounded size.
+struct HeldAnswer {
+  std::vector<v1::Delta> deltas;
+  v1::Final final;
+};
+
 // Where the output of one answer goes. Calls come from one thread at a time and in this order:
-// Start, any number of Show, any number of Append and Predict, then one Finish or Fail. None of
+// Start, any number of Show, any number of Append and Predict, then one Finish, FinishHeld or
+// Fail. None of
 // them waits for the client.
 class AnswerSink {
  public:
@@ -35,16 +42,13 @@ class AnswerSink {
   // Of a client that reads slowly it may be lost.
   virtual void Predict(v1::EndPrediction prediction) = 0;
   virtual void Finish(v1::Final final) = 0;
+  // In place of all after Start: all answers at once, in their order and at least one. However
+  // large they are, the client gets them: the room that they take, they have had before.
+  virtual void FinishHeld(std::vector<HeldAnswer> answers) = 0;
   // Ends the request with an error; what waits for the client is dropped.
   virtual void Fail(const absl::Status& status) = 0;
   // The moment since which the client has taken nothing of what is ready for it.
   virtual std::optional<base::Instant> StalledSince() const = 0;
-};
-
-// An answer that was held back until its request ended, in messages of a bounded size.
-struct HeldAnswer {
-  std::vector<v1::Delta> deltas;
-  v1::Final final;
 };
 
 // Where the output of a request goes. As an AnswerSink it takes one answer; of several, the
@@ -53,9 +57,6 @@ class ClientSink : public AnswerSink {
  public:
   // One of several answers ended, and others go on. False as from Append.
   virtual bool EndAnswer(v1::Final final) = 0;
-  // In place of all after Start: all answers at once, in their order and at least one. However
-  // large they are, the client gets them: the room that they take, they have had before.
-  virtual void FinishHeld(std::vector<HeldAnswer> answers) = 0;
 };
 
 // Tells one owner that the client is gone, whichever of the two is known first. Thread-safe.

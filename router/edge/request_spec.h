@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/base/ids.h"
+#include "common/sample/beam_params.h"
 #include "common/sample/guide_spec.h"
 #include "common/sample/params.h"
 #include "common/text/chat_template.h"
@@ -31,6 +32,7 @@ struct RequestSpec {
   bool chat = false;            // the input is, or was, a conversation
   std::vector<TokenId> prompt;  // once the input is tokenized
   SamplingParams sampling;
+  BeamParams beams;  // on: the answers are searched for
   GuideSpec guide;
   // A max_tokens that was left out is settled once, before the first attempt. It is 0 only while no
   // worker has been seen.
@@ -68,6 +70,10 @@ struct LengthLimits {
   int32_t context_now = 0;  // at those that are healthy now; 0: none was seen yet
   int32_t input = 0;        // 0 = only by the context
   int32_t output = 0;       // 0 = only by the context
+  // Tokens of the largest pool of KV blocks at any worker that is listed and was seen, 0: none was;
+  // and of a block.
+  int32_t pool = 0;
+  int32_t block = 16;
 };
 
 }  // namespace baton

@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/sample/validate.h"
 #include "router/edge/answer_choice.h"
+#include "router/edge/beam_choice.h"
 #include "router/edge/guide_choice.h"
 #include "router/edge/sampling_choice.h"
 
@@ -25,10 +26,6 @@ absl::Status Unsupported(std::string_view field, std::string_view instead) {
 
 absl::Status CheckUnsupported(const v1::GenerationSpec& spec) {
   if (spec.priority() != 0) return Unsupported("spec.priority", "leave it out");
-  const v1::SamplingParams& sampling = spec.sampling();
-  if (sampling.has_beam_width() && sampling.beam_width() != 1) {
-    return Unsupported("spec.sampling.beam_width", "use sampling");
-  }
   return absl::OkStatus();
 }
 
@@ -161,7 +158,10 @@ StopParams ResolveStop(const v1::StopParams& given) {
 void SettleMaxTokens(const LengthLimits& limits, const ServedModel& model, RequestSpec* spec) {
   const auto prompt = static_cast<int64_t>(spec->prompt.size());
   const int64_t context = limits.context_now > prompt ? limits.context_now : limits.context;
-  const int64_t room = context - prompt;
+  int64_t room = context - prompt;
+  if (spec->beams.on() && limits.pool > 0) {
+    room = std::min(room, BeamOutputThatFits(prompt, spec->beams.width, limits.block, limits.pool));
+  }
   int64_t most = room;
   if (limits.output > 0) most = std::min<int64_t>(most, limits.output);
   if (spec->usual_max_tokens > 0) most = std::min<int64_t>(most, spec->usual_max_tokens);
@@ -242,6 +242,8 @@ absl::StatusOr<RequestSpec> ValidateSpec(const v1::GenerationSpec& spec, Request
   resolved.preset = spec.preset();
   if (spec.eos().predict()) resolved.predict_every = std::max(1, spec.eos().predict_every());
   resolved.cache_salt = spec.cache_salt();
+  BATON_RETURN_IF_ERROR(TakeBeams(spec, model, &resolved));
+  if (resolved.beams.on()) return resolved;
   BATON_RETURN_IF_ERROR(TakeAnswers(spec, options, &resolved));
   return resolved;
 }
@@ -293,6 +295,14 @@ absl::Status FitLengths(const LengthLimits& limits, const ServedModel& model, Re
   }
   if (stop.min_tokens > room) {
     return TooLong("input", "prompt and min_tokens", prompt + stop.min_tokens, limits.context);
+  }
+  if (spec->beams.on() && limits.pool > 0) {
+    const int64_t tokens =
+        BeamPoolTokens(prompt, std::max(1, stop.max_tokens), spec->beams.width, limits.block);
+    if (tokens > limits.pool) {
+      return TooLong("input", "prompt and max_tokens of each beam, in KV blocks", tokens,
+                     limits.pool);
+    }
   }
   if (stop.max_tokens == 0) SettleMaxTokens(limits, model, spec);
   return absl::OkStatus();

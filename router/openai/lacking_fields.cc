@@ -41,11 +41,9 @@ constexpr LackingField kLacking[] = {
     {"chat_template_kwargs", {"{}"}},
     {"continue_final_message", {"false"}},
     {"documents", {"[]"}},
-    {"early_stopping", {"false"}},
     {"guided_decoding_backend", {}},
     {"include_reasoning", {"true", "false"}},
     {"kv_transfer_params", {"{}"}},
-    {"length_penalty", {"1.0", "1"}},
     {"logits_processors", {"[]"}},
     {"mm_processor_kwargs", {"{}"}},
     {"priority", {"0"}},
@@ -57,7 +55,6 @@ constexpr LackingField kLacking[] = {
     {"structural_tag", {}},
     {"structured_outputs", {}},
     {"truncate_prompt_tokens", {}},
-    {"use_beam_search", {"false"}},
     {"vllm_xargs", {"{}"}},
 };
 

@@ -97,6 +97,20 @@ absl::Status TakeSamplingInt(const BodyField& field, RequestDraft* draft) {
   return absl::OkStatus();
 }
 
+absl::Status TakeEarlyStopping(const BodyField& field, RequestDraft* draft) {
+  v1::SamplingParams* const sampling = draft->request.spec.mutable_sampling();
+  if (field.value == "never") {
+    sampling->set_early_stopping(v1::EARLY_STOPPING_NEVER);
+    return absl::OkStatus();
+  }
+  if (!field.value.is_boolean()) {
+    return WrongType(field.name, field.value, "false, true or \"never\"");
+  }
+  sampling->set_early_stopping(field.value.get<bool>() ? v1::EARLY_STOPPING_TRUE
+                                                       : v1::EARLY_STOPPING_FALSE);
+  return absl::OkStatus();
+}
+
 absl::Status TakeMinTokens(const BodyField& field, RequestDraft* draft) {
   BATON_ASSIGN_OR_RETURN(const int32_t tokens, Int32Of(field.name, field.value));
   draft->request.spec.mutable_stop()->set_min_tokens(tokens);
@@ -221,6 +235,9 @@ constexpr BodyFieldRow kBodyFields[] = {
     {"min_p", TakeSamplingFloat<&Sampling::set_min_p>},
     {"repetition_penalty", TakeSamplingFloat<&Sampling::set_repetition_penalty>},
     {"no_repeat_ngram_size", TakeSamplingInt<&Sampling::set_no_repeat_ngram_size>},
+    {"use_beam_search", TakeBool<&RequestDraft::use_beam_search>},
+    {"length_penalty", TakeSamplingFloat<&Sampling::set_length_penalty>},
+    {"early_stopping", TakeEarlyStopping},
     {"guided_json", TakeObject<ReadGuidedJson>},
     {"guided_regex", TakeObject<ReadGuidedRegex>},
     {"guided_grammar", TakeObject<ReadGuidedGrammar>},
@@ -277,6 +294,21 @@ void SettleEcho(RequestDraft* draft) {
   output.set_prompt_logprobs(output.has_logprobs());
 }
 
+// As many beams as answers, as with vLLM, or as best_of or baton.beam_width says.
+absl::Status SettleBeams(RequestDraft* draft) {
+  v1::SamplingParams* const sampling = draft->request.spec.mutable_sampling();
+  if (!draft->use_beam_search) return absl::OkStatus();
+  if (!sampling->has_beam_width()) {
+    const int32_t answers = sampling->has_n() ? sampling->n() : 1;
+    sampling->set_beam_width(sampling->has_best_of() ? sampling->best_of() : answers);
+    sampling->clear_best_of();
+  }
+  if (sampling->beam_width() > 1) return absl::OkStatus();
+  return Conflict("use_beam_search",
+                  "use_beam_search stands with one beam; say by n, best_of or baton.beam_width how "
+                  "many there are");
+}
+
 absl::Status SettleEos(RequestDraft* draft) {
   if (!draft->ignore_eos && !draft->eos) return absl::OkStatus();
   if (draft->ignore_eos && draft->eos == v1::EOS_POLICY_HONOR) {
@@ -309,6 +341,7 @@ absl::Status Settle(RequestDraft* draft) {
   const auto [end, last] = std::ranges::unique(request.ignored);
   request.ignored.erase(end, last);
   BATON_RETURN_IF_ERROR(SettleLogprobs(draft));
+  BATON_RETURN_IF_ERROR(SettleBeams(draft));
   SettleEcho(draft);
   return SettleEos(draft);
 }

@@ -22,6 +22,7 @@ struct RequestDraft {
   bool echo = false;
   bool has_stream_options = false;
   bool ignore_eos = false;
+  bool use_beam_search = false;
   std::optional<v1::EosPolicy> eos;  // of the extension
 };
 

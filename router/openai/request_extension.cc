@@ -57,6 +57,9 @@ absl::Status ReadExtensionKey(const std::string& key, const BodyJson& value, Req
     spec.mutable_eos()->set_predict_every(every);
   } else if (key == "eos") {
     BATON_ASSIGN_OR_RETURN(draft->eos, ExtensionPolicy(value));
+  } else if (key == "beam_width") {
+    BATON_ASSIGN_OR_RETURN(const int32_t width, Int32Of(field, value));
+    spec.mutable_sampling()->set_beam_width(width);
   } else if (key == "tag") {
     BATON_ASSIGN_OR_RETURN(const std::string tag, StringOf(field, value));
     BATON_RETURN_IF_ERROR(CheckLimit(RequestLimit::kTag, std::ssize(tag)));
@@ -64,7 +67,8 @@ absl::Status ReadExtensionKey(const std::string& key, const BodyJson& value, Req
   } else if (key == "length_control") {
     return ReadLengthControl(value, spec.mutable_stop()->mutable_length_control());
   } else {
-    return UnknownKey(field, "eos_steps, predict, predict_every, eos, tag, length_control");
+    return UnknownKey(field,
+                      "eos_steps, predict, predict_every, eos, tag, beam_width, length_control");
   }
   return absl::OkStatus();
 }

@@ -39,7 +39,8 @@ RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& inp
   if (const Lack* const lack = std::get_if<Lack>(&picked)) {
     if (*lack == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
     const int64_t most = view.workers.ServingContext(WorkerKind::kDecode, need.fingerprint);
-    return need.peak_tokens <= most ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
+    return need.longest_sequence() <= most ? RequestQueue::Try::kNoDecode
+                                           : RequestQueue::Try::kAbsent;
   }
   place->route = std::get<Route>(picked);
   place->decode = {.tokens = need.tokens,

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "common/base/check.h"
 #include "router/edge/client_sink.h"
 #include "router/request/answer_group.h"
 #include "router/router_probe.h"
@@ -29,6 +30,8 @@ class AnswerPart final : public AnswerSink {
     group_->Predict(index_, std::move(prediction));
   }
   void Finish(v1::Final final) override { group_->Finish(index_, figures_, std::move(final)); }
+  // Beams are no answers of a group.
+  void FinishHeld(std::vector<HeldAnswer> /*answers*/) override { BATON_CHECK(false); }
   void Fail(const absl::Status& status) override { group_->Fail(index_, figures_, status); }
   std::optional<base::Instant> StalledSince() const override { return group_->StalledSince(); }
 

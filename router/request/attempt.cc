@@ -147,7 +147,7 @@ void Attempt::Release(FinishReason reason) {
 
 void Attempt::End(AttemptOutcome outcome, FinishReason release) {
   context_->probe->AttemptEnded(outcome);
-  placement_.tenant.SetOutput(progress_.output.size() - first_index_);
+  placement_.tenant.SetOutput(progress_.output.size() - first_index_ + beam_tokens_);
   LearnAnswer();
   if (prefill_ != nullptr) prefill_over_ ? prefill_->Forget() : prefill_->Cancel();
   prefill_.reset();

@@ -41,8 +41,9 @@ struct AttemptNews {
   std::vector<PlacedToken> tokens;
   // The first of them may be one that was accepted already: prefill and decode worker both tell it.
   bool may_repeat = false;
-  // A worker says that the request is over.
+  // A worker says that the request is over, and what a beam search found.
   std::optional<WorkerEnding> ending;
+  std::vector<BeamResult> beams;
   // Nothing more comes that a request whose end is known should wait for.
   bool last_word = false;
   std::optional<AttemptFailure> failure;
@@ -168,6 +169,7 @@ class Attempt final {
   int32_t skip_blocks_ = 0;
   base::Instant prefill_opened_{};
   std::optional<base::Instant> first_token_at_;  // from the prefill worker
+  int64_t beam_tokens_ = 0;                      // that a search took
 
   base::Instant due_ = base::kNever;
   base::Instant give_up_at_ = base::kNever;

@@ -1,4 +1,6 @@
 // The part of Attempt that hears its streams.
+#include <cmath>
+#include <iterator>
 #include <string>
 #include <utility>
 
@@ -15,6 +17,20 @@ AttemptNews Misspoke(const std::string& how, WorkerKind blamed) {
   news.failure = {
       .outcome = AttemptOutcome::kOther, .status = absl::InternalError(how), .blamed = blamed};
   return news;
+}
+
+// Says what is not as a worker has to tell the results of a search; "" if all is.
+std::string WrongWith(const std::vector<BeamResult>& beams, const BeamParams& asked) {
+  if (std::ssize(beams) != asked.results) {
+    return absl::StrCat("Final with ", beams.size(), " answers of a beam search; expected ",
+                        asked.results);
+  }
+  for (const BeamResult& beam : beams) {
+    if (beam.tokens.empty() || beam.reason == FinishReason::kNone || !std::isfinite(beam.score)) {
+      return "Final with an answer of a beam search that has no token, reason or score";
+    }
+  }
+  return "";
 }
 
 }  // namespace
@@ -123,8 +139,17 @@ AttemptNews Attempt::OnTokens(const worker::v1::Tokens& tokens) const {
 AttemptNews Attempt::OnDecodeFinal(const worker::v1::DecodeFinal& final) {
   AttemptNews news;
   news.ending = EndingFromProto(final.ending());
-  if (news.ending->reason == FinishReason::kNone || progress_.output.size() == first_index_) {
+  const bool searched = progress_.spec.beams.on();
+  const bool brought = searched ? started() : progress_.output.size() > first_index_;
+  if (news.ending->reason == FinishReason::kNone || !brought) {
     return Misspoke("Final without a reason or without a token", WorkerKind::kDecode);
+  }
+  if (searched) {
+    news.beams = BeamsFromProto(final.beams());
+    if (const std::string wrong = WrongWith(news.beams, progress_.spec.beams); !wrong.empty()) {
+      return Misspoke(wrong, WorkerKind::kDecode);
+    }
+    beam_tokens_ = int64_t{progress_.spec.beams.width} * final.beam_steps();
   }
   phase_ = Phase::kFinished;
   if (local()) {

@@ -7,18 +7,11 @@
 #include "router/request/request_flow.h"
 
 namespace baton {
-namespace {
-
-// How long the prefill worker's figures are awaited when the end of the request is known.
-constexpr base::Duration kFiguresWait = std::chrono::milliseconds(250);
-
-}  // namespace
-
 void RequestFlow::OpenAttempt(Placement placement) {
   ++attempts_;
   if (!std::exchange(tried_, true)) {
     const bool asked = spec_.eos_steps || spec_.predict_every > 0 || logged_;
-    watched_ = context_->probe->eos().Watch(asked);
+    if (!spec_.beams.on()) watched_ = context_->probe->eos().Watch(asked);
   }
   CallSink sink = [weak = weak_from_this()](CallEvent event) {
     if (const auto self = weak.lock()) self->Post(std::move(event));
@@ -44,6 +37,7 @@ void RequestFlow::Apply(const AttemptNews& news) {
   }
   if (news.decode_began) EnterState(State::kDecoding);
   Note(news.figures);
+  if (spec_.beams.on()) return ApplyToBeams(news);
   for (const PlacedScores& scores : news.scores) {
     if (!TakeScores(scores)) return;
   }

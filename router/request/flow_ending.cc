@@ -58,6 +58,7 @@ absl::Status Named(const absl::Status& status, const std::string& request_id) {
 }  // namespace
 
 void RequestFlow::Finish(const OutputEnd& end) {
+  if (spec_.beams.on()) return FinishBeams();
   const OutputEnd ended = end;  // `end` may be part of what is reset below
   const std::string rest =
       ended.reason == FinishReason::kStopString ? std::string() : output_->FinishText();
@@ -154,6 +155,9 @@ void RequestFlow::Close(FinishReason reason, const absl::Status& status) {
   }
   figures.prompt_tokens = static_cast<int32_t>(spec_.prompt.size());
   figures.output_tokens = output_ ? output_->size() : 0;
+  for (const BeamResult& beam : beams_) {
+    figures.output_tokens += static_cast<int32_t>(beam.tokens.size());
+  }
   if (output_) figures.natural_end_step = output_->natural_end_step();
   LogEnd(figures);
   if (trace_ != nullptr) {

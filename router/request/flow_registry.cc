@@ -10,7 +10,9 @@ LengthLimits FlowContext::Limits() const {
   return {.context = known > 0 ? known : model.config.max_positions,
           .context_now = healthy > 0 ? healthy : known,
           .input = options.max_input_length,
-          .output = options.max_output_length};
+          .output = options.max_output_length,
+          .pool = directory->KnownPool(),
+          .block = directory->BlockTokens()};
 }
 
 bool FlowRegistry::Add(const std::string& id, std::shared_ptr<LiveRequest> request) {

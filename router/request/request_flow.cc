@@ -28,7 +28,8 @@ RequestFlow::RequestFlow(FlowContext* context, RequestSpec spec, std::shared_ptr
       arrived_(arrived),
       deadline_(deadline),
       text_work_(context->next_id++),
-      logged_(context->eos_log != nullptr && context->eos_log->Samples(spec_.request_id)),
+      logged_(context->eos_log != nullptr && !spec_.beams.on() &&
+              context->eos_log->Samples(spec_.request_id)),
       trace_(std::move(trace)),
       waiting_since_(arrived),
       unix_arrived_(context->clock->UnixNow()) {
@@ -173,6 +174,11 @@ RoutingNeed RequestFlow::NeedNow() const {
   const int64_t left = spec_.stop.max_tokens > 0 ? spec_.stop.max_tokens - output_->size()
                                                  : std::max(1, spec_.stop.min_tokens);
   need.peak_tokens = need.tokens + std::max<int64_t>(0, left);
+  if (spec_.beams.on()) {
+    need.beam_tokens = need.peak_tokens;
+    need.peak_tokens =
+        BeamPoolTokens(need.tokens, left, spec_.beams.width, context_->directory->BlockTokens());
+  }
   need.fingerprint = fingerprint_;
   need.avoid = ledger_.Avoid(context_->clock->Now());
   need.prefix = PrefixOf(Progress(), output_->ids().size(), *context_);
@@ -214,9 +220,15 @@ void RequestFlow::OnPlaced(Placed& placed) {
   if (!placed.placement.ok()) return Fail(placed.placement.status(), FinishReason::kError);
   if (spec_.stop.max_tokens == 0) {
     // No worker was known when the request came. What this one takes is its limit from now on.
-    const int64_t context = placed.placement->decode.view.context();
-    spec_.stop.max_tokens =
-        static_cast<int32_t>(context) - static_cast<int32_t>(spec_.prompt.size());
+    const WorkerView& worker = placed.placement->decode.view;
+    const auto prompt = static_cast<int64_t>(spec_.prompt.size());
+    int64_t room = worker.context() - prompt;
+    if (spec_.beams.on()) {
+      room = std::min(room, BeamOutputThatFits(prompt, spec_.beams.width,
+                                               std::max(1, worker.facts.layout.block_size),
+                                               worker.pool_tokens()));
+    }
+    spec_.stop.max_tokens = static_cast<int32_t>(room);
   }
   OpenAttempt(std::move(placed.placement).value());
 }

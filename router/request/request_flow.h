@@ -164,6 +164,14 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   void Foresee(const EndEstimate& end);
   void FailAsSlow();
   void LogToken(const PlacedToken& token);
+  // The answers of a beam search (flow_beams.cc).
+  void ApplyToBeams(const AttemptNews& news);
+  void FinishBeams();
+  // The message of one of them, whose place among them is `index`.
+  v1::Final BeamFinal(int32_t index) const;
+
+  // How long the prefill worker's figures are awaited when the end of the request is known.
+  static constexpr base::Duration kFiguresWait = std::chrono::milliseconds(250);
   // The end is known: a worker's last word on it is awaited for so long.
   void EndSoon(OutputEnd end, base::Duration within);
 
@@ -193,6 +201,7 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   State state_ = State::kPreparing;
   std::optional<AcceptedOutput> output_;
   double logprob_sum_ = 0;           // of the tokens in it
+  std::vector<BeamResult> beams_;    // what a search found; `output_` stays empty
   std::optional<WorkerKey> beside_;  // where its first attempt runs best
   std::unique_ptr<EosRequestLog> eos_rows_;
   std::unique_ptr<WatchedAnswer> watched_;  // null: the page does without it

@@ -26,6 +26,7 @@ worker::v1::Generation GenerationOf(const RequestProgress& progress, const FlowC
   sequence.generated = progress.output.ids();
   sequence.sampling = spec.sampling;
   sequence.stop = spec.stop;
+  sequence.beams = spec.beams;
   sequence.guide = spec.guide;
   sequence.bare_forced = !ReadsFigures(progress);
   sequence.natural_end_step = progress.output.natural_end_step();

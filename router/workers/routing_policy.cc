@@ -343,7 +343,7 @@ std::string_view ChosenByName(ChosenBy chosen_by) {
 }
 
 bool CouldDecode(const WorkerView& decode, const RoutingNeed& need) {
-  return need.peak_tokens <= decode.context() &&
+  return need.longest_sequence() <= decode.context() && need.peak_tokens <= decode.pool_tokens() &&
          (need.fingerprint.empty() || decode.facts.fingerprint == need.fingerprint);
 }
 

@@ -45,6 +45,7 @@ std::string_view ChosenByName(ChosenBy chosen_by);  // "only", "load", "prefix",
 struct RoutingNeed {
   int64_t tokens = 0;       // prompt and what was generated
   int64_t peak_tokens = 0;  // with what may still be generated
+  int64_t beam_tokens = 0;  // of the longest beam, whose blocks are a part of that; 0: no beams
   // The fingerprint of the model that drew the first tokens, which must go on; "" while any will
   // do.
   std::string fingerprint;
@@ -54,6 +55,8 @@ struct RoutingNeed {
   // A decode worker where another answer of the same request runs. While it has a place, it is
   // taken and computes the prompt, that is the last block of it.
   std::optional<WorkerKey> beside;
+
+  int64_t longest_sequence() const { return beam_tokens > 0 ? beam_tokens : peak_tokens; }
 };
 
 // Prefill and decode workers between which a push failed lately, by address. A look-up copies none.

@@ -221,6 +221,12 @@ int32_t WorkerDirectory::KnownContext() const {
   return static_cast<int32_t>(table_.KnownContext());
 }
 
+int32_t WorkerDirectory::KnownPool() const {
+  base::MutexLock lock(&mutex_);
+  return static_cast<int32_t>(
+      std::min<int64_t>(table_.KnownPool(), std::numeric_limits<int32_t>::max()));
+}
+
 int32_t WorkerDirectory::BlockTokens() {
   base::MutexLock lock(&mutex_);
   const auto tokens = static_cast<int32_t>(table_.BlockTokens(clock_->Now()));

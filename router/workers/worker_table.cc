@@ -115,7 +115,10 @@ void WorkerTable::Update(WorkerKind kind, const std::string& address, WorkerLoad
   entry->view.blocks_total = entry->load.blocks_total;
   warm_pairs_.Set(&entry->view, std::exchange(entry->load.warm_pairs, {}));
   SetFresh(&Of(kind), entry, now + rules_.status_fresh);
-  if (entry->accepted) entry->seen_context = entry->view.context();
+  if (entry->accepted) {
+    entry->seen_context = entry->view.context();
+    entry->seen_pool = entry->view.pool_tokens();
+  }
   Refresh(kind, entry);
 }
 
@@ -332,6 +335,7 @@ void WorkerTable::CountContexts(Group* group, Entry* entry, bool healthy, bool s
   group->healthy_block.Set(&entry->healthy_block,
                            only_if(healthy, std::max(1, entry->view.facts.layout.block_size)));
   group->known_context.Set(&entry->known_context, only_if(entry->listed, entry->seen_context));
+  group->known_pool.Set(&entry->known_pool, only_if(entry->listed, entry->seen_pool));
   if (entry->serving_context == only_if(serves, context)) return;
   const auto model = group->models.try_emplace(entry->view.facts.fingerprint).first;
   model->second.Set(&entry->serving_context, only_if(serves, context));

@@ -113,6 +113,8 @@ class WorkerTable final {
   // ones, and of all that are listed and were seen. 0: there is none.
   int64_t HealthyContext(base::Instant now);
   int64_t KnownContext() const { return Of(WorkerKind::kDecode).known_context.largest(); }
+  // The tokens of the largest pool of KV blocks at those that are listed and were seen.
+  int64_t KnownPool() const { return Of(WorkerKind::kDecode).known_pool.largest(); }
   // How many tokens a block of the healthy decode workers holds, where they differ the smallest; 0:
   // there is none.
   int64_t BlockTokens(base::Instant now);
@@ -129,7 +131,7 @@ class WorkerTable final {
     bool suspect = false;
     bool fresh = false;  // not silent for too long, as of the last Advance
     WorkerLoad load;
-    int64_t seen_context = 0;  // outlives the process
+    int64_t seen_context = 0, seen_pool = 0;  // outlive the process
     // What this router has there, and, in the last three, what the last status does not show yet.
     int32_t places_held = 0;
     int64_t prompt_tokens_held = 0;
@@ -140,12 +142,12 @@ class WorkerTable final {
     int64_t sequences_placed = 0;
     // Positions in the lists of `Group`, or -1, and what it counts for in its tallies.
     int32_t open_at = -1, serving_at = -1;
-    Tally::Counted healthy_context, healthy_block, known_context, serving_context;
+    Tally::Counted healthy_context, healthy_block, known_context, known_pool, serving_context;
   };
   // All workers of one kind. Only the first two have those that get nothing.
   struct Group {
     std::map<std::string, std::unique_ptr<Entry>> by_address;
-    Tally known_context;
+    Tally known_context, known_pool;
     std::vector<const WorkerView*> open, serving;
     std::map<const WorkerView*, Entry*> entry_of;
     std::set<std::pair<base::Instant, Entry*>> fresh;  // by when they will be silent for too long

@@ -96,11 +96,12 @@ struct WorkerView {
   std::vector<uint64_t> warm_pairs;  // of a prefill worker: decode workers it has a pair with
 
   WorkerKey key() const { return {address, facts.incarnation}; }
-  // The most tokens that one sequence may have here, if it has the pool for itself.
-  int64_t context() const {
-    const int64_t pool = int64_t{blocks_total} * std::max(1, facts.layout.block_size);
-    return std::min<int64_t>(facts.max_model_len, pool);
+  // The tokens of all its KV blocks.
+  int64_t pool_tokens() const {
+    return int64_t{blocks_total} * std::max(1, facts.layout.block_size);
   }
+  // The most tokens that one sequence may have here, if it has the pool for itself.
+  int64_t context() const { return std::min<int64_t>(facts.max_model_len, pool_tokens()); }
 };
 
 using WorkerViews = std::span<const WorkerView* const>;

@@ -129,6 +129,24 @@ SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
   return token;
 }
 
+std::vector<TokenLogprob> FakeCandidates(const FakeModelOptions& model, uint64_t history_hash,
+                                         int32_t count) {
+  std::vector<TokenLogprob> candidates;
+  float logprob = 0;
+  for (uint64_t i = 0; candidates.size() < static_cast<size_t>(count); ++i) {
+    const uint64_t coin = Mix(history_hash + i);
+    const bool eos = static_cast<int32_t>(coin % 1000) < model.eos_permille;
+    const auto token =
+        eos ? model.candidate_eos
+            : static_cast<TokenId>((coin >> 12) % static_cast<uint64_t>(model.vocab_size));
+    const auto same = [&](const TokenLogprob& other) { return other.token == token; };
+    if (std::ranges::any_of(candidates, same)) continue;
+    logprob -= static_cast<float>(coin >> 40 & 0xff) / 128 + 0.01F;
+    candidates.push_back({.token = token, .logprob = logprob});
+  }
+  return candidates;
+}
+
 TokenScore FakeScore(uint64_t history_hash, TokenId token, int32_t alternatives) {
   const uint64_t hash = Mix(history_hash ^ static_cast<uint32_t>(token));
   TokenScore score{.logprob = -static_cast<float>(hash % 997) / 10, .top_logprobs = {}};
@@ -204,6 +222,9 @@ absl::StatusOr<StepOutput> FakeRunner::Wait() {
 }
 
 StepOutput FakeRunner::Compute(const StepPlan& plan) {
+  for (const auto& [from, to] : plan.copies) {
+    std::memcpy(kv_.block(to), kv_.block(from), kv_.layout.block_bytes());
+  }
   for (const StepRow& row : plan.rows) Store(row);
   StepOutput output;
   for (const StepRow& row : plan.rows) {
@@ -215,6 +236,13 @@ StepOutput FakeRunner::Compute(const StepPlan& plan) {
 
 SampledToken FakeRunner::Draw(const StepRow& row, int32_t index) {
   kernels::SampleRow sampling = row.draws[static_cast<size_t>(index)];
+  if (row.beam >= 0) {
+    const uint64_t history = ReadHistory(row, EndOfDraw(row, index));
+    SampledToken token{.top_logprobs = FakeCandidates(model_, history, sampling.num_top_logprobs)};
+    token.token = token.top_logprobs.front().token;
+    token.logprob = token.top_logprobs.front().logprob;
+    return token;
+  }
   std::vector<TokenId> output(sampling.output.begin(), sampling.output.end());
   if (sampling.pending_output) output.push_back(LastDrawn(row));
   output.insert(output.end(), sampling.given.begin(), sampling.given.end());
@@ -258,7 +286,9 @@ void FakeRunner::CheckPlan(const StepPlan& plan) const {
   int32_t tokens = 0, samples = 0, scores = 0;
   for (const StepRow& row : plan.rows) {
     CheckRow(row);
-    BATON_CHECK(row.slot >= 0 && slots.insert(row.slot).second) << "slot " << row.slot;
+    const bool has_slot = row.beam < 0 || row.slot >= 0;
+    BATON_CHECK(!has_slot || (row.slot >= 0 && slots.insert(row.slot).second))
+        << "slot " << row.slot;
     const int32_t end = row.first_position + row.num_tokens();
     for (int32_t i = row.first_position / kv_.layout.block_size;
          i <= (end - 1) / kv_.layout.block_size; ++i) {
@@ -292,6 +322,12 @@ void FakeRunner::CheckRow(const StepRow& row) const {
   for (size_t i = 0; i < row.forced.size() && i + 1 < row.draws.size(); ++i) {
     BATON_CHECK(row.forced[i] == row.tokens[row.tokens.size() - row.draws.size() + i + 1])
         << "forced id " << i << " is not what the row feeds";
+  }
+  if (row.beam >= 0) {
+    BATON_CHECK(row.num_draws() <= 1 && row.draws.size() == 1 &&
+                row.draws[0].num_top_logprobs > 0 && row.draws[0].slot < 0)
+        << "beam " << row.beam << " of " << row.sequence.value();
+    return;
   }
   for (int32_t i = 0; i < row.num_draws(); ++i) {
     const kernels::SampleRow& draw = row.draws[static_cast<size_t>(i)];

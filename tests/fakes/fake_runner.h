@@ -29,8 +29,9 @@ class FakeArena {
 
 struct FakeModelOptions {
   int32_t vocab_size = 1000;
-  int32_t eos_permille = 0;  // chance that a draw is the first EOS id
-  int32_t probe_dims = 0;    // products with each token
+  int32_t eos_permille = 0;   // chance that a draw is the first EOS id
+  TokenId candidate_eos = 2;  // that the same chance makes a candidate of beams
+  int32_t probe_dims = 0;     // products with each token
   // Overrides draws in tests that need a given token; sees prompt and output.
   std::function<std::optional<TokenId>(const kernels::SampleRow&)> force;
   // Overrides the raw probability of EOS.
@@ -44,6 +45,9 @@ struct FakeModelOptions {
 // What the fake model draws: a pure function of the whole token history and the sampler's row.
 SampledToken FakeDraw(const FakeModelOptions& model, uint64_t history_hash,
                       const kernels::SampleRow& row);
+// The most likely tokens behind that history, as rows of beams get them.
+std::vector<TokenLogprob> FakeCandidates(const FakeModelOptions& model, uint64_t history_hash,
+                                         int32_t count);
 // What the fake model says of a token of a prompt behind that history.
 TokenScore FakeScore(uint64_t history_hash, TokenId token, int32_t alternatives);
 // What FakeRunner computes from a KV cache that holds exactly `tokens`.

@@ -161,6 +161,28 @@ int32_t FakeLetter(const std::vector<int32_t>& history) {
   return 'a' + static_cast<int32_t>(HashOf(history) % 26);
 }
 
+worker::v1::DecodeFinal FakeBeams(const FakeWorkerState& state,
+                                  const worker::v1::Generation& generation) {
+  worker::v1::DecodeFinal final;
+  for (int32_t i = 0; i < generation.beams().results(); ++i) {
+    worker::v1::BeamAnswer* answer = final.add_beams();
+    std::vector<int32_t> history = FakeHistory(generation);
+    for (int32_t token = 0; token < i + 2; ++token) {
+      history.push_back(FakeToken(state, generation, history).id());
+      answer->add_ids(history.back());
+    }
+    answer->set_score(-1 - i / 4.0);
+    answer->mutable_ending()->set_cause(worker::v1::FINISH_CAUSE_LENGTH);
+    if (i % 2 == 1) continue;
+    answer->add_ids(state.options.eos_ids.front());
+    answer->mutable_ending()->set_cause(worker::v1::FINISH_CAUSE_STOP_EOS);
+    answer->mutable_ending()->set_stop_token_id(state.options.eos_ids.front());
+  }
+  *final.mutable_ending() = final.beams(0).ending();
+  final.set_beam_steps(9);
+  return final;
+}
+
 std::vector<worker::v1::PromptScores> FakeScores(const worker::v1::Generation& generation) {
   std::vector<worker::v1::PromptScores> messages;
   if (!generation.has_score_from()) return messages;

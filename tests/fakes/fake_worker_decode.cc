@@ -150,6 +150,7 @@ grpc::Status FakeDecodeStream::Generate(worker::v1::Token token) {
     }
     if (!skip && !Write(message)) return Gone();
     started = true;
+    if (generation.has_beams() && state_->options.knows_beams) return FindBeams();
     history_.push_back(token.id());
     if (const auto ending = FakeEndingOf(*state_, generation, token)) {
       if (!Pass(FakePoint::kFinal, token.index() + 1, &skip, &status)) return status;
@@ -162,6 +163,16 @@ grpc::Status FakeDecodeStream::Generate(worker::v1::Token token) {
     if (!Pause()) return grpc::Status::OK;
     token = FakeToken(*state_, generation, history_);
   }
+}
+
+grpc::Status FakeDecodeStream::FindBeams() {
+  grpc::Status status;
+  bool skip = false;
+  if (!Pause() || !Pass(FakePoint::kFinal, 1, &skip, &status)) return status;
+  worker::v1::DecodeResponse last;
+  *last.mutable_final() = FakeBeams(*state_, start_.generation());
+  if (!skip) Write(last);
+  return grpc::Status::OK;
 }
 
 bool FakeDecodeStream::Pass(FakePoint point, int32_t index, bool* skip, grpc::Status* status) {

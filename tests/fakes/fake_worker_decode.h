@@ -25,6 +25,7 @@ class FakeDecodeStream final
   grpc::Status Play();
   bool Reserve(grpc::Status* status);
   grpc::Status Generate(worker::v1::Token token);
+  grpc::Status FindBeams();
   // False when the stream is to end with `*status`.
   bool Pass(FakePoint point, int32_t index, bool* skip, grpc::Status* status);
   bool Write(const worker::v1::DecodeResponse& message);

@@ -45,6 +45,10 @@ void FakeEstimate(const FakeWorkerState& state, const worker::v1::Generation& ge
 std::optional<worker::v1::Ending> FakeEndingOf(const FakeWorkerState& state,
                                                const worker::v1::Generation& generation,
                                                const worker::v1::Token& token);
+// What a beam search finds: answer i has i + 2 tokens of the model behind the prompt, each other
+// one with EOS behind them, and the score -1 - i / 4.
+worker::v1::DecodeFinal FakeBeams(const FakeWorkerState& state,
+                                  const worker::v1::Generation& generation);
 // The scores that `generation` asks for, two in a message: the token at index i has the logprob
 // -i / 8.
 std::vector<worker::v1::PromptScores> FakeScores(const worker::v1::Generation& generation);

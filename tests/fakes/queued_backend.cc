@@ -44,6 +44,11 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedBackend::UploadTable(
     const kernels::HostTensor& table) {
   return inner_->UploadTable(table);
 }
+absl::Status QueuedBackend::CopyBlocks(const kernels::PagedKv& kv,
+                                       std::span<const kernels::BlockCopy> copies) {
+  Compute();
+  return inner_->CopyBlocks(kv, copies);
+}
 absl::Status QueuedBackend::Prepare(const kernels::StepUses& uses) { return inner_->Prepare(uses); }
 
 absl::StatusOr<kernels::StepRows> QueuedBackend::BeginStep(const kernels::StepLayout& layout,

@@ -37,6 +37,8 @@ class QueuedBackend final : public kernels::Backend {
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> UploadTable(
       const kernels::HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return inner_->CanEmbedFromPacked(); }
+  absl::Status CopyBlocks(const kernels::PagedKv& kv,
+                          std::span<const kernels::BlockCopy> copies) override;
   absl::Status Prepare(const kernels::StepUses& uses) override;
   absl::StatusOr<kernels::StepRows> BeginStep(const kernels::StepLayout& layout,
                                               const kernels::PagedKv& kv) override;

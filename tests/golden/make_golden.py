@@ -19,6 +19,7 @@ def main():
     for script, options in (
         ("make_models.py", ["--out", out / "models"]),
         ("make_hidden.py", ["--models", out / "models"]),
+        ("make_beams.py", ["--models", out / "models", "--out", out / "beams"]),
         ("make_text.py", ["--demo", root / "models" / "demo", "--out", out / "text"]),
         ("make_eos.py", ["--root", root, "--out", out / "eos"]),
     ):

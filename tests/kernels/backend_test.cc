@@ -5,6 +5,7 @@
 #include <set>
 
 #include "kernels/machine_limits.h"
+#include "tests/kernels/copy_blocks_fixture.h"
 #include "tests/kernels/kernel_fixture.h"
 
 namespace baton::kernels {
@@ -164,6 +165,27 @@ TEST(BackendFactoryTest, AllocatedMemoryIsAligned) {
     EXPECT_EQ((*buffer)->size(), bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>((*buffer)->data()) % 64, 0u);
   }
+}
+
+TEST(CopyBlocksTest, MovesWholeBlocks) {
+  ExpectBlocksCopied(*Make({Device::kCpu, "avx2", DType::kF32}));
+  ExpectBlocksCopied(*Make({Device::kReference, "", DType::kF32}));
+}
+
+TEST(CopyBlocksDeathTest, BlocksThatAreNotThereOrOverlap) {
+  std::vector<std::byte> memory(size_t{4} << 10);
+  PagedKv kv{.arena = memory.data(),
+             .layout = {.block_size = 4, .layers = 1, .kv_heads = 1, .head_dim = 8},
+             .num_blocks = 3};
+  const auto backend = Make({Device::kCpu, "avx2", DType::kF32});
+  const auto copy = [&](std::vector<BlockCopy> copies) {
+    EXPECT_TRUE(backend->CopyBlocks(kv, copies).ok());
+  };
+  copy({{0, 1}, {0, 2}});
+  EXPECT_DEATH(copy({{0, 3}}), "in a cache of 3");
+  EXPECT_DEATH(copy({{-1, 1}}), "in a cache of 3");
+  EXPECT_DEATH(copy({{0, 1}, {2, 1}}), "written by two");
+  EXPECT_DEATH(copy({{0, 1}, {1, 2}}), "read by a copy and written");
 }
 
 }  // namespace

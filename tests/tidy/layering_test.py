@@ -41,7 +41,7 @@ MAY = {
     "common/transport": ("common/base", "common/kv", "common/nccl", "kernels/*", "kernels/cuda",
                          "common/rpc", "common/trace/trace_context.h", "proto"),
     "common/rpc": ("common/base", "proto", "common/sample", "common/sched/sequence.h",
-                   "common/eos", "common/trace/trace_context.h"),
+                   "common/sched/beam_group.h", "common/eos", "common/trace/trace_context.h"),
     "common/http": ("common/base", "common/rpc"),
     "common/worker": ("common/base", "common/formats", "common/text", "common/sample",
                       "common/eos", "common/kv", "common/sched", "common/model", "common/engine",

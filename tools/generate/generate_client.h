@@ -40,8 +40,8 @@ struct Outcome : OutcomeAnswer {
   double ttft_ms = 0;                  // as this client saw it
   double total_ms = 0;
 
-  // Whether several answers were drawn, though perhaps only the best of them given.
-  bool several() const { return final.has_seed(); }
+  // Whether several answers were drawn or searched for, though perhaps only the best of them given.
+  bool several() const { return final.has_seed() || final.has_score(); }
   // All that were given, in the order of their index.
   std::vector<const OutcomeAnswer*> answers() const;
 };

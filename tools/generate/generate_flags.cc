@@ -69,6 +69,22 @@ void BindSampling(FlagSet* set, RequestFlags* flags) {
                 "alternatives to report per token; 0 = the drawn one only"));
 }
 
+void BindBeams(FlagSet* set, RequestFlags* flags) {
+  const std::string group = "Beams";
+  set->Add(With(OptionalIntFlag("beam-width", &flags->beam_width, kAnyInt), group,
+                "search with this many beams in place of drawing, and show the best --n answers"));
+  set->Add(
+      With(OptionalFloatFlag("length-penalty", &flags->length_penalty), group,
+           "score of an answer: its logprobs, divided by its length to this power; default 1"));
+  using baton::v1::EarlyStopping;
+  const Choices<EarlyStopping> rules = {{"false", baton::v1::EARLY_STOPPING_FALSE},
+                                        {"true", baton::v1::EARLY_STOPPING_TRUE},
+                                        {"never", baton::v1::EARLY_STOPPING_NEVER}};
+  set->Add(With(ChoiceFlag("early-stopping", &flags->early_stopping, rules), group,
+                "end with --beam-width answers found: when no better one is likely, at once, or "
+                "when none is possible"));
+}
+
 }  // namespace
 
 void BindRequest(FlagSet* set, RequestFlags* flags) {
@@ -96,6 +112,7 @@ void BindGenerate(FlagSet* set, GenerateFlags* flags) {
                 "answers to each prompt, each drawn by itself"));
   set->Add(With(OptionalIntFlag("best-of", &flags->request.best_of, kAnyInt), "Sampling",
                 "draw this many answers and show the best --n of them, by their mean logprob"));
+  BindBeams(set, &flags->request);
   BindClient(set, &flags->client);
   set->Add(Common(With(SwitchFlag("json", &flags->json), "Output",
                        "one JSON line per request, in the order of the prompts")));
@@ -123,6 +140,9 @@ baton::v1::GenerationSpec SpecOf(const RequestFlags& flags) {
   if (flags.seed) sampling->set_seed(*flags.seed);
   if (flags.n) sampling->set_n(*flags.n);
   if (flags.best_of) sampling->set_best_of(*flags.best_of);
+  if (flags.beam_width) sampling->set_beam_width(*flags.beam_width);
+  if (flags.length_penalty) sampling->set_length_penalty(*flags.length_penalty);
+  sampling->set_early_stopping(flags.early_stopping);
   auto* stop = spec.mutable_stop();
   if (flags.max_tokens) stop->set_max_tokens(*flags.max_tokens);
   if (flags.min_tokens) stop->set_min_tokens(*flags.min_tokens);

@@ -21,7 +21,9 @@ struct RequestFlags {
   std::optional<float> temperature, top_p, min_p;
   std::optional<float> repetition_penalty, presence_penalty, frequency_penalty;
   std::optional<uint64_t> seed;
-  std::optional<int32_t> n, best_of;
+  std::optional<int32_t> n, best_of, beam_width;
+  std::optional<float> length_penalty;
+  baton::v1::EarlyStopping early_stopping = baton::v1::EARLY_STOPPING_UNSPECIFIED;
   std::vector<std::string> stop;
   std::vector<int32_t> stop_token_ids;
   baton::v1::EosPolicy eos = baton::v1::EOS_POLICY_UNSPECIFIED;

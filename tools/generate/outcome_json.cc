@@ -93,7 +93,8 @@ OrderedJson AnswersOf(const Outcome& outcome) {
   OrderedJson list = OrderedJson::array();
   v1::Usage usage;
   for (const OutcomeAnswer* const one : outcome.answers()) {
-    OrderedJson answer = {{"index", one->final.index()}, {"seed", one->final.seed()}};
+    OrderedJson answer = {{"index", one->final.index()}};
+    if (one->final.has_seed()) answer["seed"] = one->final.seed();  // of one that was drawn
     if (one->final.has_score()) answer["score"] = one->final.score();
     answer.update(BodyOf(outcome, *one));
     list.push_back(std::move(answer));

@@ -104,6 +104,19 @@ absl::Status SetEos(const std::string& key, const Json& value, GenerationSpec* s
   return absl::OkStatus();
 }
 
+absl::Status SetEarlyStopping(const std::string& key, const Json& value, GenerationSpec* spec) {
+  v1::SamplingParams* const sampling = spec->mutable_sampling();
+  if (value.is_boolean()) {
+    sampling->set_early_stopping(value.get<bool>() ? v1::EARLY_STOPPING_TRUE
+                                                   : v1::EARLY_STOPPING_FALSE);
+  } else if (value == "never") {
+    sampling->set_early_stopping(v1::EARLY_STOPPING_NEVER);
+  } else {
+    return WrongType(Reason::kInvalidSampling, key, value, "false, true or \"never\"");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status SetGuidedChoice(const std::string& key, const Json& value, GenerationSpec* spec) {
   BATON_ASSIGN_OR_RETURN(const auto texts, Texts(key, value));
   spec->mutable_guided_choice()->Assign(texts.begin(), texts.end());
@@ -190,6 +203,10 @@ const std::map<std::string, PromptOption>& PromptOptions() {
       {"n", IntOption([](auto* spec, int n) { spec->mutable_sampling()->set_n(n); }, sampling)},
       {"best_of",
        IntOption([](auto* spec, int n) { spec->mutable_sampling()->set_best_of(n); }, sampling)},
+      {"beam_width",
+       IntOption([](auto* spec, int n) { spec->mutable_sampling()->set_beam_width(n); }, sampling)},
+      {"length_penalty", FloatOption([](auto* params, float x) { params->set_length_penalty(x); })},
+      {"early_stopping", SetEarlyStopping},
       {"stop", SetStop},
       {"stop_token_id", SetStopTokens},
       {"eos", SetEos},

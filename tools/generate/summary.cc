@@ -95,10 +95,12 @@ std::string SummaryOf(const Outcome& outcome) {
 }
 
 std::string SummaryOf(const OutcomeAnswer& answer) {
-  std::string head =
-      absl::StrCat("  answer ", answer.final.index(), ", seed ", answer.final.seed());
+  const bool drawn = answer.final.has_seed();
+  std::string head = absl::StrCat("  answer ", answer.final.index());
+  if (drawn) absl::StrAppend(&head, ", seed ", answer.final.seed());
   if (answer.final.has_score()) {
-    absl::StrAppend(&head, ", mean logprob ", absl::StrFormat("%.4f", answer.final.score()));
+    absl::StrAppend(&head, drawn ? ", mean logprob " : ", score ",
+                    absl::StrFormat("%.4f", answer.final.score()));
   }
   return head + "\n" + AnswerSummary(answer);
 }

@@ -110,6 +110,24 @@ TEST(ShareStepTest, DecodesAreNotStalledByAFreshPrompt) {
   }
 }
 
+BatchCandidate Beams(int32_t rows, uint64_t last_turn = 1) {
+  return {.pending = 0, .decodes = true, .last_turn = last_turn, .rows = rows};
+}
+
+TEST(ShareStepTest, BeamsRunTogetherOrNotAtAll) {
+  EXPECT_EQ(ByCandidate({Decode(), Beams(4), Prefill(20)}, Budget(8, 10, 100)), (Shares{1, 4, 5}));
+  EXPECT_EQ(ByCandidate({Decode(), Beams(4), Decode()}, Budget(8, 4, 100)), (Shares{1, 0, 1}));
+  EXPECT_EQ(ByCandidate({Decode(), Beams(4), Decode()}, Budget(4, 100, 100)), (Shares{1, 0, 1}));
+}
+
+TEST(ShareStepTest, BeamsBeyondTheBudgetGetTheirTurn) {
+  const Shares totals =
+      Totals({Decode(), Beams(4), Decode(), Beams(3), Prefill(1000)}, Budget(8, 4, 100), 40);
+  for (const int32_t total : totals) EXPECT_GE(total, 8);
+  EXPECT_EQ(totals[1] % 4, 0);
+  EXPECT_EQ(totals[3] % 3, 0);
+}
+
 TEST(ShareStepTest, NobodyMeansNothing) { EXPECT_TRUE(ShareStep({}, Budget(8, 8, 8)).empty()); }
 
 }  // namespace

@@ -132,5 +132,42 @@ TEST(StateNamesTest, AreTheMetricLabels) {
   EXPECT_EQ(SequenceStateName(SequenceState::kFailed), "failed");
 }
 
+TEST(LimitsTest, ABeamSearchNeedsRoomForAllItsBeams) {
+  const SequenceLimits limits = {.max_model_len = 100,
+                                 .pool_tokens = 64,
+                                 .vocab_size = 50,
+                                 .block_size = 4,
+                                 .max_beams = 8,
+                                 .eos_ids = {2}};
+  SequenceSpec spec = Spec(8, 12);
+  spec.sampling.temperature = 0;
+  spec.beams = {.width = 4, .results = 1};
+  EXPECT_TRUE(CheckSpec(spec, limits).ok()) << CheckSpec(spec, limits);
+  spec.stop.max_tokens = 13;
+  const absl::Status status = CheckSpec(spec, limits);
+  EXPECT_EQ(ReasonOf(status), Reason::kTooLong) << status;
+  EXPECT_EQ(DetailOf(status).values[0].second, "72") << "2 blocks, and 4 for each beam";
+  spec.kind = SequenceKind::kPrefill;
+  EXPECT_TRUE(CheckSpec(spec, limits).ok()) << "the beams are elsewhere";
+  spec.kind = SequenceKind::kReserved;
+  spec.stop.max_tokens = 0;
+  EXPECT_EQ(ResolveMaxTokens(spec, limits), 12);
+}
+
+TEST(LimitsTest, BeamsThatNoStepHoldsAreRefused) {
+  const SequenceLimits limits = {
+      .max_model_len = 100, .pool_tokens = 640, .vocab_size = 50, .max_beams = 4, .eos_ids = {2}};
+  SequenceSpec spec = Spec(8, 12);
+  spec.sampling.temperature = 0;
+  spec.beams = {.width = 5, .results = 1};
+  const absl::Status status = CheckSpec(spec, limits);
+  EXPECT_EQ(ReasonOf(status), Reason::kLimitExceeded) << status;
+  EXPECT_EQ(DetailOf(status).field, "beam_width");
+  spec.beams.width = 4;
+  EXPECT_TRUE(CheckSpec(spec, limits).ok());
+  spec.generated = {7};
+  EXPECT_EQ(ReasonOf(CheckSpec(spec, limits)), Reason::kConflictingOptions);
+}
+
 }  // namespace
 }  // namespace baton

@@ -3,6 +3,7 @@
 // the test names; products sum in fp32, so their floor grows with the square root of the length.
 #include <vector>
 
+#include "tests/kernels/copy_blocks_fixture.h"
 #include "tests/kernels/cuda/device_fixture.h"
 
 namespace baton::kernels {
@@ -56,6 +57,8 @@ class CudaOpsTest : public testing::TestWithParam<DType> {
   std::unique_ptr<Backend> backend_;
   std::unique_ptr<Backend> reference_;
 };
+
+TEST_P(CudaOpsTest, CopyBlocksMovesWholeBlocks) { ExpectBlocksCopied(*backend_); }
 
 TEST_P(CudaOpsTest, MatMulEqualsReference) {
   for (const int64_t rows : {1, 2, 3, 5, 8, 13, 64, 97, 200}) {

@@ -209,6 +209,30 @@ TEST(OpenAiRequestTest, FieldsThatAreLackingMayAskForNothing) {
           .ignored.empty());
 }
 
+TEST(OpenAiRequestTest, BeamsAreAsManyAsAnswersOrAsIsSaid) {
+  const auto sampling = [](const OpenAiRequest& request) { return request.spec.sampling(); };
+  const v1::SamplingParams some = sampling(
+      Completion(R"(,"use_beam_search":true,"n":4,"length_penalty":0.6,"early_stopping":"never")"));
+  EXPECT_EQ(some.beam_width(), 4);
+  EXPECT_EQ(some.n(), 4);
+  EXPECT_FLOAT_EQ(some.length_penalty(), 0.6F);
+  EXPECT_EQ(some.early_stopping(), v1::EARLY_STOPPING_NEVER);
+  const v1::SamplingParams best =
+      sampling(Completion(R"(,"use_beam_search":true,"n":2,"best_of":5,"early_stopping":true)"));
+  EXPECT_EQ(best.beam_width(), 5);
+  EXPECT_FALSE(best.has_best_of());
+  EXPECT_EQ(best.early_stopping(), v1::EARLY_STOPPING_TRUE);
+  EXPECT_EQ(sampling(Chat(R"(,"use_beam_search":true,"baton":{"beam_width":3})")).beam_width(), 3);
+  EXPECT_FALSE(sampling(Completion(R"(,"use_beam_search":false,"n":4)")).has_beam_width());
+  const auto body = [](const std::string& more) {
+    return R"({"messages":[{"role":"user","content":"x"}])" + more + "}";
+  };
+  ExpectBodyRefused(OpenAiApi::kChat,
+                    {body(R"(,"use_beam_search":true)"), "use_beam_search", "one beam"});
+  ExpectBodyRefused(OpenAiApi::kChat,
+                    {body(R"(,"early_stopping":"soon")"), "early_stopping", "never"});
+}
+
 TEST(OpenAiRequestTest, AnEchoHasLogprobsWhereTheAnswerHas) {
   const v1::OutputOptions plain = Completion(R"(,"echo":true,"max_tokens":0)").spec.output();
   EXPECT_TRUE(plain.echo());
@@ -223,7 +247,6 @@ TEST(OpenAiRequestTest, FieldsThatAreLackingAreRefusedByName) {
                                                         {"echo", "true"},
                                                         {"suffix", R"("x")"},
                                                         {"tools", R"([{"type":"function"}])"},
-                                                        {"use_beam_search", "true"},
                                                         {"prompt_logprobs", "0"},
                                                         {"structured_outputs", "{}"},
                                                         {"tool_choice", R"("required")"},

@@ -50,7 +50,8 @@ absl::Status Broken(const CollectRequest& request, std::string_view found,
 absl::Status CheckSteps(const CollectRequest& request, const CollectGrid& grid,
                         const Outcome& outcome) {
   if (outcome.several()) {
-    return Broken(request, "several answers", "one; leave n and best_of out and use --seeds");
+    return Broken(request, "several answers",
+                  "one; leave n, best_of and beam_width out and use --seeds");
   }
   const size_t tokens = outcome.token_ids.size();
   if (tokens == 0 || outcome.eos_steps.size() != tokens) {

@@ -15,10 +15,16 @@ EOS_POLICIES = {
     "continue": pb.EOS_POLICY_IGNORE_CONTINUE,
     "mask": pb.EOS_POLICY_IGNORE_MASK,
 }
+EARLY_STOPPING = {
+    False: pb.EARLY_STOPPING_FALSE,
+    True: pb.EARLY_STOPPING_TRUE,
+    "never": pb.EARLY_STOPPING_NEVER,
+}
 _SPEC = ("request_id", "model", "cache_salt", "tag", "preset", "guided_regex", "guided_grammar", "guided_choice",
          "json_object")
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "repetition_penalty", "presence_penalty",
-             "frequency_penalty", "no_repeat_ngram_size", "seed", "n", "best_of", "logit_bias")
+             "frequency_penalty", "no_repeat_ngram_size", "seed", "n", "best_of", "beam_width",
+             "length_penalty", "logit_bias")
 _STOP = ("max_tokens", "min_tokens", "stop_token_ids", "include_stop_in_output")
 _OUTPUT = ("logprobs", "skip_special_tokens")
 _EOS = {"eos_steps": "steps", "probe": "probe", "predict": "predict", "predict_every": "predict_every"}
@@ -48,6 +54,11 @@ def spec_of(options: Mapping[str, Any]) -> pb.GenerationSpec:
         if policy not in EOS_POLICIES:
             raise ValueError(f"eos is {policy!r}: expected one of {', '.join(EOS_POLICIES)}")
         spec.stop.eos_policy = EOS_POLICIES[policy]
+    if "early_stopping" in given:
+        early = given.pop("early_stopping")
+        if early not in EARLY_STOPPING:
+            raise ValueError(f"early_stopping is {early!r}: expected False, True or 'never'")
+        spec.sampling.early_stopping = EARLY_STOPPING[early]
     if "length_control" in given:
         control = given.pop("length_control")
         spec.stop.length_control.target = control.target

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+EarlyStopping = bool | Literal["never"]
 EosPolicy = Literal["honor", "continue", "mask"]
 FinishReason = Literal["stop_eos", "stop_token", "stop_string", "stop_grammar", "length", "runaway"]
 StopCause = Literal["none", "eos", "token", "string", "grammar", "runaway"]
@@ -50,6 +51,10 @@ class Options(TypedDict, total=False):
     n: int
     # So many answers are drawn, and the best n of them given, by the mean logprob of their tokens.
     best_of: int
+    # The n best answers that a search with so many beams finds; nothing is drawn, and all come at the end.
+    beam_width: int
+    length_penalty: float
+    early_stopping: EarlyStopping
     logit_bias: Mapping[int, float]
     stop: str | Sequence[str]
     stop_token_ids: Sequence[int]
@@ -212,9 +217,9 @@ class Final:
     index: int = 0
     # Of this answer, where several were drawn: sent without n and best_of, it gives this answer alone.
     seed: int | None = None
-    # The mean logprob of its tokens, by which best_of ranked it.
+    # What best_of or a beam search ranked it by.
     score: float | None = None
-    # In the one that came last, where several answers were drawn: what all of them took.
+    # In the one that came last, where several answers were drawn or searched for: what all of them took.
     total_usage: Usage | None = None
 
 
