@@ -72,8 +72,7 @@ kernels::DType Resolve(DtypeFlag flag, kernels::DType automatic) {
   return flag == DtypeFlag::kFloat32 ? kernels::DType::kF32 : kernels::DType::kBF16;
 }
 
-// The model's tokenizer; null when the directory has no tokenizer.json, as config.json alone
-// suffices.
+// The model's tokenizer; null when the model has none, as config.json alone suffices.
 absl::StatusOr<std::unique_ptr<Tokenizer>> TokenizerIfAny(const std::string& directory) {
   auto tokenizer = LoadTokenizer(directory);
   if (tokenizer.status().code() == absl::StatusCode::kNotFound) {

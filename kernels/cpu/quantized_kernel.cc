@@ -252,8 +252,7 @@ void WidenQuantizedRows(const QuantizedRows& rows, int64_t begin, int64_t end) {
     } else {
       WidenRow(static_cast<const uint16_t*>(rows.in.row(row)), rows, to);
     }
-    if (rows.sums == nullptr) continue;
-    for (int64_t group = 0; group < layout.groups; ++group) {
+    for (int64_t group = 0; rows.sums != nullptr && group < layout.groups; ++group) {
       auto sum = hn::Zero(kFloat);
       for (int64_t k = 0; k < layout.group; k += kLanes) {
         sum = hn::Add(sum, hn::LoadU(kFloat, to + group * layout.group + k));
