@@ -95,6 +95,16 @@ TEST(BindRouter, ReadsItsFlags) {
   EXPECT_EQ(ServedModelName(flags), "demo");
 }
 
+TEST(BindRouter, AGgufFileIsServedByItsNameWithoutTheEnding) {
+  RouterFlags flags;
+  for (const auto& [model, name] : {std::pair("/models/tiny-Q4_K_M.gguf", "tiny-Q4_K_M"),
+                                    std::pair("/models/Tiny-1.1B", "Tiny-1.1B"),
+                                    std::pair("/models/Tiny-1.1B/", "Tiny-1.1B")}) {
+    flags.model_dir = model;
+    EXPECT_EQ(ServedModelName(flags), name);
+  }
+}
+
 TEST(BindRouter, LocalPrefillsAreByLengthOrByCost) {
   RouterFlags flags;
   EXPECT_EQ(flags.local_prefill_below, 0);
