@@ -52,8 +52,8 @@ class BeamsTest(unittest.TestCase):
 
     def test_preempted_among_others(self):
         # Room for the search and one other, not for all that come.
-        blocks = self.prompt // 16 + 4 * (self.length // 16 + 2) + 12
-        with Cluster(decode=1, prefill=0, decode_flags=["--kv-cache-tokens", str(16 * blocks)]) as service:
+        blocks = self.prompt // 16 + 4 * (self.length // 16 + 2) + 4
+        with Cluster(decode=1, prefill=0, flags=["--kv-cache-tokens", str(16 * blocks)]) as service:
             others = [{"request_id": f"other{i}", "messages": [{"role": "user", "content": f"{i}. {STORY}"}],
                        "max_tokens": 64, "eos": "continue", "seed": i} for i in range(4)]
             answers = service.generate([*others, ask("among"), *[{**o, "request_id": "late" + o["request_id"]}
