@@ -1,9 +1,9 @@
 // Prints the rate of every operation and its share of what this machine can do, measured in the
 // same run, at the shape of a 430 M Llama, on a GPU of Llama-3.1-8B.
 //
-//   bench_kernels [--device cpu|cuda] [--isa auto|amx|avx512|avx2] [--dtype
-//   bfloat16|float16|float32]
-//                 [--threads N] [--rounds N] [--shape llama-8b|llama-430m|tiny]
+//   bench_kernels [--device cpu|cuda] [--isa auto|amx|avx512|avx2]
+//                 [--dtype bfloat16|float16|float32] [--threads N] [--rounds N]
+//                 [--shape llama-8b|llama-430m|tiny]
 //                 [--only matmuls,steps,operations] [--quantization none|fp8]
 //                 [--weights none|w4|w8] [--group 32|64|128]
 #include <algorithm>
@@ -38,7 +38,6 @@ enum class Limit { kFlops, kBytes };
 struct Sizes {
   LlamaShape model;
   std::vector<int> matmul_rows;
-  int few_rows = 0;  // up to here a product is limited by the weights' bytes
   int prefill_sequences = 0;
   int prefill_tokens = 0;  // of each
   int batch = 0;
@@ -48,12 +47,12 @@ struct Sizes {
 // The sizes for a shape of that name; no layers when there is none.
 Sizes SizesFor(const std::string& shape) {
   if (shape == "llama-8b") {
-    return {kLlama8B, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 8192}, 128, 8, 1024, 64, 1024};
+    return {kLlama8B, {1, 2, 4, 8, 16, 32, 64, 128, 256, 1024, 8192}, 8, 1024, 64, 1024};
   }
   if (shape == "llama-430m") {
-    return {kSmallLlama, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, 8, 1, 512, 32, 256};
+    return {kSmallLlama, {1, 2, 4, 8, 16, 32, 64, 128, 256, 512}, 1, 512, 32, 256};
   }
-  if (shape == "tiny") return {kTinyLlama, {1, 8, 128}, 8, 2, 64, 8, 64};
+  if (shape == "tiny") return {kTinyLlama, {1, 8, 128}, 2, 64, 8, 64};
   return {};
 }
 
@@ -94,6 +93,14 @@ class Bench {
 
   void SetLimits(const MachineLimits& limits) { limits_ = limits; }
 
+  // The same, held against whichever limit leaves the operation less: reading `bytes` or computing
+  // `flops`.
+  void NearerLimit(const std::string& name, double bytes, double flops,
+                   const std::function<void()>& operation) {
+    const bool reads = bytes / limits_.read_bytes_per_s > flops / limits_.flops_per_s;
+    Line(name, reads ? Limit::kBytes : Limit::kFlops, reads ? bytes : flops, operation);
+  }
+
  private:
   // About the size of the weights, so that no cache holds a part of it that counts.
   static constexpr size_t kFar = size_t{768} << 20;
@@ -116,13 +123,11 @@ class Bench {
 
 void BenchMatMuls(Bench& bench, LlamaStep& step, const Sizes& sizes) {
   for (const int rows : sizes.matmul_rows) {
-    const bool few = rows <= sizes.few_rows;
-    bench.Line("matmuls of all layers, M = " + std::to_string(rows),
-               few ? Limit::kBytes : Limit::kFlops,
-               few ? step.matmul_bytes(rows) : step.matmul_flops(rows), [&] {
-                 step.MatMuls(rows);
-                 step.Finish();
-               });
+    bench.NearerLimit("matmuls of all layers, M = " + std::to_string(rows), step.matmul_bytes(rows),
+                      step.matmul_flops(rows), [&] {
+                        step.MatMuls(rows);
+                        step.Finish();
+                      });
   }
 }
 
@@ -135,13 +140,11 @@ void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
                step.Forward();
              });
   for (const int batch : {sizes.batch, 1}) {
-    const bool few = batch <= sizes.few_rows;
     const double bytes =
         step.weight_bytes() + sizes.model.layers * step.attention_bytes(batch, sizes.context);
-    bench.Line(
+    bench.NearerLimit(
         "decode, batch " + std::to_string(batch) + ", context " + std::to_string(sizes.context),
-        few ? Limit::kBytes : Limit::kFlops,
-        few ? bytes : step.matmul_flops(batch) + step.logit_flops(batch), [&] {
+        bytes, step.matmul_flops(batch) + step.logit_flops(batch), [&] {
           step.Begin(batch, 1, sizes.context);
           step.Forward();
         });

@@ -38,7 +38,8 @@ bool AskForTiles() {
 }
 
 constexpr char kRefused[] =
-    "this processor has AMX, but the operating system refuses its tiles (Linux 5.16 gives them)";
+    "this processor has AMX, but the operating system refuses its tiles (they take Linux 5.16, and "
+    "that no thread has a signal stack of less than 16 KiB)";
 
 absl::StatusOr<Isa> ChooseAmx(bool avx512, DType compute_dtype) {
   if (compute_dtype != DType::kBF16) {

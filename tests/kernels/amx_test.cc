@@ -7,7 +7,14 @@
 namespace baton::kernels {
 namespace {
 
-const Way kAmx = {Device::kCpu, "amx", DType::kBF16};
+class AmxTest : public testing::TestWithParam<Way> {};
+
+// One, or none on a machine without AMX.
+std::vector<Way> AmxWays() {
+  std::vector<Way> ways = CpuWays();
+  std::erase_if(ways, [](const Way& way) { return way.isa != "amx"; });
+  return ways;
+}
 
 // As amx_tiles.h has it: 32 elements of a row at a time, the sums of even and of odd places apart.
 float Product(const TestMatrix& x, int64_t row, const TestMatrix& weight, int64_t out) {
@@ -24,9 +31,8 @@ float Product(const TestMatrix& x, int64_t row, const TestMatrix& weight, int64_
   return sum;
 }
 
-TEST(AmxTest, EverySumIsTakenInTheOrderThatIsSaid) {
-  if (!MachineHas(kAmx)) GTEST_SKIP() << "this machine has no AMX";
-  const auto backend = Make(kAmx);
+TEST_P(AmxTest, EverySumIsTakenInTheOrderThatIsSaid) {
+  const auto backend = Make(GetParam());
   struct Case {
     int64_t rows;
     int64_t out;
@@ -50,9 +56,8 @@ TEST(AmxTest, EverySumIsTakenInTheOrderThatIsSaid) {
   }
 }
 
-TEST(AmxTest, EpiloguesAddTheBiasThenWhatWasThere) {
-  if (!MachineHas(kAmx)) GTEST_SKIP() << "this machine has no AMX";
-  const auto backend = Make(kAmx);
+TEST_P(AmxTest, EpiloguesAddTheBiasThenWhatWasThere) {
+  const auto backend = Make(GetParam());
   const TestMatrix weight = TestMatrix::Random(DType::kBF16, 50, 96, 1, 0.2f);
   const TestMatrix bias_values = TestMatrix::Random(DType::kF32, 1, 50, 2);
   const auto bias = backend->UploadVector(bias_values.tensor());
@@ -71,6 +76,8 @@ TEST(AmxTest, EpiloguesAddTheBiasThenWhatWasThere) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Cpu, AmxTest, testing::ValuesIn(AmxWays()), WayName);
 
 }  // namespace
 }  // namespace baton::kernels
