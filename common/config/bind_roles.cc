@@ -17,13 +17,15 @@ void BindRoles(FlagSet* set, RoleFlags* flags, const HandoffFlags* handoff) {
       DurationFlag("elastic-tpot", &flags->step_target, std::chrono::milliseconds(1)), group,
       "what a token of an answer may take: decode workers that take four fifths of it count as "
       "full; 0 = no such target"));
-  set->AddCheck([set, flags] {
-    for (const char* name : {"elastic-cool-down", "elastic-tpot"}) {
-      if (flags->elastic || !set->Given(name)) continue;
-      return UsageError(std::string("--") + name + " without --elastic",
-                        "it says how a worker changes its role", "--elastic");
+  set->AddCheck([flags] {
+    const RoleFlags defaults;
+    const bool cools = flags->cool_down != defaults.cool_down;
+    if (flags->elastic || (!cools && flags->step_target == defaults.step_target)) {
+      return absl::OkStatus();
     }
-    return absl::OkStatus();
+    return UsageError(
+        std::string(cools ? "--elastic-cool-down" : "--elastic-tpot") + " without --elastic",
+        "it says how a worker changes its role", "--elastic");
   });
   set->AddCheck([flags, handoff] {
     const bool messages = handoff->transport == KvTransportFlag::kAuto ||
