@@ -149,7 +149,7 @@ TEST_P(ModelBeamsTest, AmongOthersPreemptedOrAheadTheAnswersAreTheSame) {
   chunked.max_prefill_tokens = 5;
   ExpectEqual(RunAll(Start(chunked).get()), alone);
 
-  auto tight = Start(Options(), /*num_blocks=*/11);
+  auto tight = Start(Options(), /*num_blocks=*/14);
   ExpectEqual(RunAll(tight.get()), alone);
   EXPECT_GT(tight->figures().preemptions, 0u);
 

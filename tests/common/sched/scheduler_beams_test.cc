@@ -161,8 +161,9 @@ TEST_F(SchedulerBeamsTest, BeamsAreNotDividedAmongSteps) {
 
 TEST_F(SchedulerBeamsTest, IsPreemptedAsOneAndBeginsAnew) {
   model_.eos_permille = 0;
-  Start(20);
+  Start(16);
   const SequenceId older = Add(kLocal, 16, 40);
+  Add(kLocal, 16, 40);
   const SequenceSpec spec = Beams(4, 6, 9);
   const SequenceId id = Add(spec);
   StepAll();
