@@ -122,9 +122,9 @@ class ServiceTest(unittest.TestCase):
         for spec in ({"guidedJson": "{"}, {"guidedRegex": "("}, {"guidedChoice": [""]},
                      {"guidedGrammar": "begin: 'a'"}):
             cases.append(({"text": "a", "spec": spec}, invalid, "INVALID_GUIDE"))
-        for spec in ({"sampling": {"beamWidth": 4}},
-                     {"priority": 1}):
-            cases.append(({"text": "a", "spec": spec}, unimplemented, "UNSUPPORTED_FIELD"))
+        cases.append(({"text": "a", "spec": {"sampling": {"beamWidth": 400}}}, invalid, "LIMIT_EXCEEDED"))
+        cases.append(({"text": "a", "spec": {"sampling": {"beamWidth": 4, "topK": 3}}}, invalid, "CONFLICTING_OPTIONS"))
+        cases.append(({"text": "a", "spec": {"priority": 1}}, unimplemented, "UNSUPPORTED_FIELD"))
         for request, code, reason in cases:
             with self.subTest(request=str(request)[:80]):
                 self.refused(request, code, reason)
