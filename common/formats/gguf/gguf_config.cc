@@ -140,12 +140,15 @@ void ArchitectureReader::ReadRope(int64_t head_dim, nlohmann::json& config) {
                  absl::StrCat(head_dim, ", the dimension of a head: all of it is rotated"));
   }
   std::string type = reader_.String(Key("rope.scaling.type"), "");
-  const bool old = type.empty() && Has("rope.scale_linear");
-  const char* factor_key = old ? "rope.scale_linear" : "rope.scaling.factor";
-  if (old) type = "linear";
+  const bool old = !Has("rope.scaling.factor") && Has("rope.scale_linear");
+  const std::string factor_key = Key(old ? "rope.scale_linear" : "rope.scaling.factor");
+  if (type.empty()) {  // a factor alone is linear; 0 and 1 say that there is none
+    const double factor = reader_.Number(factor_key, 0, 1e6, 1);
+    if (factor != 0 && factor != 1) type = "linear";
+  }
   if (type == "linear" || type == "yarn") {
     rope["rope_type"] = type;
-    rope["factor"] = reader_.Number(Key(factor_key), 1e-3, 1e6, 1);
+    rope["factor"] = reader_.Number(factor_key, 1e-3, 1e6, {});
   } else if (!type.empty() && type != "none") {
     reader_.Fail(Key("rope.scaling.type"), "none, linear or yarn");
   }

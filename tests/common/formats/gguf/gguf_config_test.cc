@@ -149,6 +149,33 @@ TEST_F(GgufConfigTest, RotationsAreStretchedAsTheFileSays) {
   EXPECT_THAT(factors->rope.divisors, ElementsAre(1, 1, 1, 1, 2, 4, 8, 8));
 }
 
+TEST_F(GgufConfigTest, AFactorWithoutATypeIsLinear) {
+  for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    for (const char* type : {"", "linear"}) {
+      Keys keys = Keys("llama").Set(key, 4.0f);
+      if (*type != '\0') keys.Set("rope.scaling.type", type);
+      const auto config = Read(keys);
+      ASSERT_TRUE(config.ok()) << config.status();
+      EXPECT_EQ(config->rope.scaling, RopeConfig::Scaling::kLinear) << key << " " << type;
+      EXPECT_EQ(config->rope.factor, 4) << key << " " << type;
+    }
+    for (const float none : {0.0f, 1.0f}) {
+      EXPECT_EQ(Read(Keys("llama").Set(key, none))->rope.scaling, RopeConfig::Scaling::kNone);
+    }
+    EXPECT_EQ(Read(Keys("llama").Set(key, 4.0f).Set("rope.scaling.type", "none"))->rope.scaling,
+              RopeConfig::Scaling::kNone);
+    EXPECT_THAT(Defect(Keys("llama").Set(key, -1.0f)), HasSubstr(key));
+  }
+  const auto both =
+      Read(Keys("llama").Set("rope.scaling.factor", 2.0f).Set("rope.scale_linear", 4.0f));
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->rope.factor, 2);
+  for (const char* type : {"linear", "yarn"}) {
+    EXPECT_THAT(Defect(Keys("llama").Set("rope.scaling.type", type)),
+                HasSubstr("rope.scaling.factor"));
+  }
+}
+
 TEST_F(GgufConfigTest, WhatWouldBeComputedOtherwiseIsRefused) {
   EXPECT_THAT(Defect(Keys("gemma3")), AllOf(HasSubstr("gemma3"), HasSubstr("llama, qwen2, qwen3")));
   EXPECT_THAT(Defect(Keys("llama").Without("block_count")), HasSubstr("llama.block_count"));
