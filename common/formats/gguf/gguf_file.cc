@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr size_t kLeastGgufBytes = 24;   // magic, version and two counts
-constexpr uint64_t kMaxMetadata = 1 << 16;
+constexpr uint64_t kMaxMetadata = 4096;
 constexpr uint64_t kMaxTensors = 1 << 20;
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxNameBytes = 255;
