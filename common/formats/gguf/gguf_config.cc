@@ -109,9 +109,9 @@ absl::Status ArchitectureReader::CheckKeys() {
     if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys)) continue;
     const auto found = metadata_.find(std::string(value.key));
     if (found != metadata_.end() && SaysNothing(*found)) continue;
-    reader_.Fail(std::string(value.key),
-                 "no such key: it may change the arithmetic in a way that "
-                 "is not known here");
+    return file_.Refuse(absl::StrCat("\"", ShownGgufName(value.key),
+                                     "\" is not known, and not 0 or false; expected no such key: "
+                                     "it may change the arithmetic"));
   }
   if (!reader_.Bool(Key("attention.causal"), true)) reader_.Fail(Key("attention.causal"), "true");
   return reader_.status();

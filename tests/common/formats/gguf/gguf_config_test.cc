@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 constexpr uint32_t kF32 = 0;
 constexpr uint32_t kF16 = 1;
@@ -187,6 +188,8 @@ TEST_F(GgufConfigTest, WhatWouldBeComputedOtherwiseIsRefused) {
   EXPECT_THAT(Defect(Keys("llama").Set("expert_count", uint32_t{8})), HasSubstr("expert_count"));
   EXPECT_EQ(Defect(Keys("llama").Set("expert_count", uint32_t{0})), "");
   EXPECT_THAT(Defect(Keys("llama").Set("logit_scale", 0.5f)), HasSubstr("logit_scale"));
+  EXPECT_THAT(Defect(Keys("llama").Set("x\n\x1b", uint32_t{1})), HasSubstr("llama.x\\n\\x1b"));
+  EXPECT_THAT(Defect(Keys("llama").Set(std::string(5000, 'x'), uint32_t{1})).size(), Lt(500u));
   EXPECT_THAT(Defect(Keys("llama").Set("attention.causal", false)), HasSubstr("causal"));
   EXPECT_THAT(Defect(Keys("llama").Set("rope.dimension_count", uint32_t{8})),
               HasSubstr("dimension_count"));
