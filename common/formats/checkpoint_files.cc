@@ -183,7 +183,11 @@ std::vector<std::string> CheckpointFiles::paths() const {
 std::vector<std::string_view> CheckpointFiles::headers() const {
   std::vector<std::string_view> headers;
   for (const auto& file : files_) headers.push_back(file->header());
-  if (gguf_ != nullptr) headers.push_back(gguf_->header());
+  if (gguf_ == nullptr) return headers;
+  headers.push_back(gguf_->header());
+  if (const GgufTensor* factors = gguf_->FindTensor(kGgufRopeFactors)) {
+    headers.emplace_back(reinterpret_cast<const char*>(factors->data.data()), factors->data.size());
+  }
   return headers;
 }
 
