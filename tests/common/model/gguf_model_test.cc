@@ -313,6 +313,31 @@ TEST_F(GgufKindsTest, ALoadCacheKeepsFloatsAlone) {
   EXPECT_EQ(RunTogether(**first, 512), RunTogether(**second, 512));
 }
 
+TEST_F(GgufKindsTest, FloatsOfSeveralTypesAreJoined) {
+  const auto type_of = [](const std::string& name) {
+    return name.ends_with("attn_q.weight") || name.ends_with("ffn_up.weight") ? "F32" : "";
+  };
+  const std::string mixed = *folder_ / "floats.gguf";
+  const std::string plain = *folder_ / "same.gguf";
+  ASSERT_TRUE(MakeGguf(*folder_ / "llama", {.type_of = type_of}, mixed).ok());
+  ASSERT_TRUE(MakeGguf(*folder_ / "llama", {}, plain).ok());
+  const std::string cache = *folder_ / "cache of floats";
+  const auto run = [](LoadedModel& model) {
+    TestSequence sequence = GgufSequence(5);
+    RunnerDriver(model).Generate({&sequence}, kGgufTokens, 512);
+    return sequence.output;
+  };
+  const auto expected = run(**TryLoad(plain));
+  for (const int32_t ranks : {1, 2}) {
+    for (const char* from : {"the file", "the cache"}) {
+      auto model = TryLoad(mixed, ranks, cache);
+      ASSERT_TRUE(model.ok()) << model.status();
+      EXPECT_EQ(run(**model), expected) << ranks << " ranks, from " << from;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::is_empty(cache));
+}
+
 TEST_F(GgufKindsTest, FingerprintsDifferByTheFactorsOfTheRotation) {
   const auto fingerprint = [&](float last) {
     std::vector<float> factors(32, 1.0f);
