@@ -9,6 +9,7 @@
 #include "common/config/edit_distance.h"
 #include "common/config/exit_code.h"
 #include "common/config/numbers.h"
+#include "common/formats/gguf/gguf_file.h"
 #include "common/sample/request_limits.h"
 #include "nlohmann/json.hpp"
 #include "tools/commands.h"
@@ -68,15 +69,15 @@ absl::StatusOr<std::string> TakeCommand(Arguments* arguments) {
   return command;
 }
 
-// A model directory that is none is a command that was misspelled or does not stand first.
+// A model that is none is a command that was misspelled or does not stand first.
 absl::Status CheckModelDir(const FlagSet& set) {
   for (const Flag& flag : set.flags()) {
     if (!flag.positional || set.SourceOf(flag.name) != FlagSource::kCommandLine) continue;
     const std::string given = flag.get().front();
     std::error_code ignored;
-    const bool is_path = given.find('/') != given.npos;
+    const bool is_path = given.find('/') != given.npos || IsGgufPath(given);
     if (is_path || std::filesystem::exists(given + "/config.json", ignored)) continue;
-    return UnknownCommandWord(given, " as the first word, or a model directory");
+    return UnknownCommandWord(given, " as the first word, or a model directory or GGUF file");
   }
   return absl::OkStatus();
 }

@@ -145,8 +145,9 @@ absl::Status CheckpointFiles::OpenGguf(const std::string& path) {
                            .shape = tensor.shape,
                            .data = tensor.data};
     if (GgufNameOfTensor(stored.name) != tensor.name) {
-      return gguf_->Refuse("tensor " + stored.name + " has a name of safetensors; expected " +
-                           GgufNameOfTensor(stored.name) + ": convert the model again");
+      return gguf_->Refuse("tensor " + ShownGgufName(stored.name) +
+                           " has a name of safetensors; expected " + NameInFile(stored.name) +
+                           ": convert the model again");
     }
     const int32_t count = heads.alternate ? heads.CountIn(tensor.name) : 0;
     if (count > 0 && !tensor.shape.empty() && tensor.shape[0] % (2 * int64_t{count}) == 0) {
@@ -182,12 +183,16 @@ std::vector<std::string> CheckpointFiles::paths() const {
 std::vector<std::string_view> CheckpointFiles::headers() const {
   std::vector<std::string_view> headers;
   for (const auto& file : files_) headers.push_back(file->header());
-  if (gguf_ != nullptr) headers.push_back(gguf_->header());
+  if (gguf_ == nullptr) return headers;
+  headers.push_back(gguf_->header());
+  if (const GgufTensor* factors = gguf_->FindTensor(kGgufRopeFactors)) {
+    headers.emplace_back(reinterpret_cast<const char*>(factors->data.data()), factors->data.size());
+  }
   return headers;
 }
 
 std::string CheckpointFiles::NameInFile(const std::string& name) const {
-  return gguf_ != nullptr ? GgufNameOfTensor(name) : name;
+  return gguf_ != nullptr ? ShownGgufName(GgufNameOfTensor(name)) : name;
 }
 
 const StoredTensor* CheckpointFiles::Find(std::string_view name) const {

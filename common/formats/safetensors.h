@@ -81,8 +81,8 @@ class CheckpointFiles final {
   const std::vector<const StoredTensor*>& tensors() const { return tensors_; }
   // The safetensors files, sorted by path; none of a GGUF file.
   const std::vector<std::unique_ptr<SafetensorsFile>>& files() const { return files_; }
-  // The paths of all files, and their headers.
-  std::vector<std::string> paths() const;
+  std::vector<std::string> paths() const;  // of all files
+  // The headers of all files, and a GGUF file's factors of the rotation, which are no weights.
   std::vector<std::string_view> headers() const;
   // The sum of the tensors' bytes.
   int64_t data_bytes() const { return data_bytes_; }

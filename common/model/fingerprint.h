@@ -9,9 +9,9 @@
 namespace baton {
 
 // The name of what a worker computes, as 32 hexadecimal digits. It is made from the model
-// directory's configuration and tokenizer files, the headers of its safetensors files, bytes
-// sampled from every tensor, and the compute dtype, so copies of a model in different places have
-// the same one.
+// directory's configuration and tokenizer files, the headers of its files of weights, bytes sampled
+// from every tensor, and the compute dtype, so copies of a model in different places have the same
+// one.
 absl::StatusOr<std::string> ModelFingerprint(const std::string& model_dir,
                                              const CheckpointFiles& files,
                                              kernels::DType compute_dtype);

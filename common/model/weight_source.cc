@@ -115,7 +115,7 @@ std::byte* CheckpointSource::Stage(size_t bytes) {
 }
 
 bool CheckpointSource::NeedsValues(const WeightItem& item) const {
-  if (!IsGguf(config_)) return false;
+  if (!files_.files().empty()) return false;
   const std::string& first = Find(item.ranges.front().name).dtype;
   return std::ranges::any_of(item.ranges, [&](const RowRange& range) {
     const std::string& dtype = Find(range.name).dtype;
@@ -158,6 +158,10 @@ absl::StatusOr<WeightData> CheckpointSource::Matrix(const WeightItem& item) {
   }
   if (NeedsValues(item)) {
     BATON_ASSIGN_OR_RETURN(const HostTensor values, Values(item));
+    if (writer_ != nullptr) {
+      BATON_CHECK(item.width() == item.cols) << item.name << " is joined of whole rows";
+      WriteToCache(item.name, values);
+    }
     return WeightData{.tensor = values,
                       .shard = {.in_begin = item.col_begin, .in_end = item.col_end}};
   }

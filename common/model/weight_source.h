@@ -84,8 +84,8 @@ class CheckpointSource final : public WeightSource {
   // Whether the item is quantized. Where only some of its ranges are: false for a GGUF file, else
   // INVALID_ARGUMENT.
   absl::StatusOr<bool> Quantized(const WeightItem& item) const;
-  // Whether a range of the item is made of blocks of GGUF, or its ranges are of several types
-  // there, so that only their values can be joined.
+  // Whether, in a GGUF file, a range of the item is made of blocks, or its ranges are of several
+  // types, of floats too, so that only their values can be joined.
   bool NeedsValues(const WeightItem& item) const;
   // Returns the values of the item in the compute dtype.
   absl::StatusOr<kernels::HostTensor> Values(const WeightItem& item);

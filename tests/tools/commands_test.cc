@@ -126,6 +126,8 @@ TEST_F(ConfigCommand, TheFirstWordIsTheCommand) {
                     ContainsRegex("model-dir = \"/models/demo\" +# command line")));
   EXPECT_THAT(RunTool({"config", "print", "bench", "--runs=3"}).out,
               AllOf(HasSubstr("# Settings of `bench`"), ContainsRegex("runs = 3 +# comm")));
+  EXPECT_THAT(RunTool({"config", "print", "serve", "model.gguf"}).out,
+              ContainsRegex("model-dir = \"model.gguf\" +# command line"));
   EXPECT_THAT(RunTool({"config", "print", folder_.path()}).out,
               AllOf(HasSubstr("# Settings of `serve`"), HasSubstr(folder_.path())));
 }

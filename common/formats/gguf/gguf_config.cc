@@ -109,9 +109,9 @@ absl::Status ArchitectureReader::CheckKeys() {
     if (std::ranges::find(kKnownKeys, key) != std::end(kKnownKeys)) continue;
     const auto found = metadata_.find(std::string(value.key));
     if (found != metadata_.end() && SaysNothing(*found)) continue;
-    reader_.Fail(std::string(value.key),
-                 "no such key: it may change the arithmetic in a way that "
-                 "is not known here");
+    return file_.Refuse(absl::StrCat("\"", ShownGgufName(value.key),
+                                     "\" is not known, and not 0 or false; expected no such key: "
+                                     "it may change the arithmetic"));
   }
   if (!reader_.Bool(Key("attention.causal"), true)) reader_.Fail(Key("attention.causal"), "true");
   return reader_.status();
@@ -140,12 +140,15 @@ void ArchitectureReader::ReadRope(int64_t head_dim, nlohmann::json& config) {
                  absl::StrCat(head_dim, ", the dimension of a head: all of it is rotated"));
   }
   std::string type = reader_.String(Key("rope.scaling.type"), "");
-  const bool old = type.empty() && Has("rope.scale_linear");
-  const char* factor_key = old ? "rope.scale_linear" : "rope.scaling.factor";
-  if (old) type = "linear";
+  const bool old = !Has("rope.scaling.factor") && Has("rope.scale_linear");
+  const std::string factor_key = Key(old ? "rope.scale_linear" : "rope.scaling.factor");
+  if (type.empty()) {  // a factor alone is linear; 0 and 1 say that there is none
+    const double factor = reader_.Number(factor_key, 0, 1e6, 1);
+    if (factor != 0 && factor != 1) type = "linear";
+  }
   if (type == "linear" || type == "yarn") {
     rope["rope_type"] = type;
-    rope["factor"] = reader_.Number(Key(factor_key), 1e-3, 1e6, 1);
+    rope["factor"] = reader_.Number(factor_key, 1e-3, 1e6, {});
   } else if (!type.empty() && type != "none") {
     reader_.Fail(Key("rope.scaling.type"), "none, linear or yarn");
   }

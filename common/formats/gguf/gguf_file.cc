@@ -19,7 +19,7 @@ static_assert(std::endian::native == std::endian::little);
 
 constexpr uint32_t kMagic = 0x46554747;  // "GGUF"
 constexpr size_t kLeastGgufBytes = 24;   // magic, version and two counts
-constexpr uint64_t kMaxMetadata = 1 << 16;
+constexpr uint64_t kMaxMetadata = 4096;
 constexpr uint64_t kMaxTensors = 1 << 20;
 constexpr uint64_t kMaxKeyBytes = 65535;
 constexpr uint64_t kMaxNameBytes = 255;
@@ -28,12 +28,6 @@ constexpr uint64_t kMaxElements = uint64_t{1} << 48;  // of a tensor
 constexpr uint64_t kMaxAlignment = 1 << 20;
 constexpr uint64_t kMaxScalarArray = 4096;
 constexpr size_t kMaxShown = 80;
-
-// A name of the file as messages show it.
-std::string ShownName(std::string_view text) {
-  const std::string escaped = absl::CHexEscape(absl::string_view(text.data(), text.size()));
-  return escaped.size() <= kMaxShown ? escaped : escaped.substr(0, kMaxShown) + "…";
-}
 
 // The bytes of a value of fixed size; 0 for strings, arrays and types that are not known.
 uint64_t SizeOfValue(GgufValueType type) {
@@ -118,7 +112,7 @@ std::string TakeEntry(HeaderCursor& cursor, GgufValue& value) {
   } else if (const uint64_t size = SizeOfValue(value.type); size > 0) {
     cursor.Bytes(value.count > cursor.left() ? cursor.left() + 1 : value.count * size);
   } else if (cursor.good()) {
-    return absl::StrCat("\"", ShownName(value.key), "\" is of type ", type,
+    return absl::StrCat("\"", ShownGgufName(value.key), "\" is of type ", type,
                         value.array ? " in an array" : "",
                         "; expected a number, a string, or an array of these");
   }
@@ -130,7 +124,7 @@ std::string TakeEntry(HeaderCursor& cursor, GgufValue& value) {
 std::string TakeTensor(HeaderCursor& cursor, GgufTensor& tensor, uint64_t& offset) {
   tensor.name = cursor.Text();
   if (!cursor.good()) return kTruncated;
-  const std::string who = absl::StrCat("tensor ", ShownName(tensor.name));
+  const std::string who = absl::StrCat("tensor ", ShownGgufName(tensor.name));
   if (tensor.name.empty() || tensor.name.size() > kMaxNameBytes) {
     return who + ": its name is empty or too long; download it again";
   }
@@ -213,6 +207,11 @@ nlohmann::json ReadScalar(GgufValueType type, const std::byte* from) {
 
 }  // namespace
 
+std::string ShownGgufName(std::string_view name) {
+  const std::string escaped = absl::CHexEscape(absl::string_view(name.data(), name.size()));
+  return escaped.size() <= kMaxShown ? escaped : escaped.substr(0, kMaxShown) + "…";
+}
+
 bool IsGgufPath(const std::string& model) {
   std::error_code error;
   if (std::filesystem::is_directory(model, error)) return false;
@@ -253,7 +252,8 @@ absl::Status GgufFile::ReadHeader() {
     GgufValue value;
     if (const std::string wrong = TakeEntry(cursor, value); !wrong.empty()) return Refuse(wrong);
     if (!keys_.emplace(value.key, metadata_.size()).second) {
-      return Refuse(absl::StrCat("\"", ShownName(value.key), "\" occurs twice in the metadata"));
+      return Refuse(
+          absl::StrCat("\"", ShownGgufName(value.key), "\" occurs twice in the metadata"));
     }
     metadata_.push_back(value);
   }
@@ -264,7 +264,7 @@ absl::Status GgufFile::ReadHeader() {
     const std::string wrong = TakeTensor(cursor, tensor, offset);
     if (!wrong.empty()) return Refuse(wrong);
     if (!names_.emplace(tensor.name, tensors_.size()).second) {
-      return Refuse(absl::StrCat("tensor ", ShownName(tensor.name), " occurs twice"));
+      return Refuse(absl::StrCat("tensor ", ShownGgufName(tensor.name), " occurs twice"));
     }
     tensors_.push_back(std::move(tensor));
     offsets.push_back(offset);
@@ -297,7 +297,7 @@ absl::Status GgufFile::PlaceTensors(std::span<const uint64_t> offsets) {
   uint64_t end = 0;  // of the tensor before
   for (const size_t i : order) {
     GgufTensor& tensor = tensors_[i];
-    const std::string who = absl::StrCat("tensor ", ShownName(tensor.name));
+    const std::string who = absl::StrCat("tensor ", ShownGgufName(tensor.name));
     if (offsets[i] % alignment != 0 || offsets[i] < end) {
       return Refuse(absl::StrCat(who, " begins at byte ", offsets[i], " of the data; expected a ",
                                  "multiple of ", alignment, " from ", end, " on"));

@@ -21,6 +21,9 @@ namespace baton {
 // Whether a model is named by its GGUF file, and not by a directory.
 bool IsGgufPath(const std::string& model);
 
+// A name out of a file, which may be any bytes of any length, as messages show it.
+std::string ShownGgufName(std::string_view name);
+
 // The types of metadata, as the format numbers them.
 enum class GgufValueType : uint32_t {
   kUint8 = 0,

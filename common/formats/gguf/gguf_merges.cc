@@ -4,12 +4,13 @@
 #include <cstddef>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
 
 namespace baton {
 namespace {
 
-// A longer piece is no word of any language, and would cost the square of its length.
-constexpr size_t kLongestPiece = 1024;
+// Of all merges: what they take while they are put in order, with the text of each.
+constexpr size_t kMostMergeBytes = size_t{128} << 20;
 
 bool BeginsCharacter(char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }
 
@@ -23,14 +24,19 @@ struct Merge {
 
 }  // namespace
 
-std::vector<std::pair<std::string_view, std::string_view>> MergesOfPieces(
+absl::StatusOr<std::vector<std::pair<std::string_view, std::string_view>>> MergesOfPieces(
     std::span<const ScoredPiece> pieces) {
   absl::flat_hash_map<std::string_view, size_t> ranks;
   for (size_t i = 0; i < pieces.size(); ++i) ranks.emplace(pieces[i].text, i);
   std::vector<std::pair<std::string_view, std::string_view>> ordered;
   std::vector<Merge> merges;
+  size_t bytes = 0;
   for (const ScoredPiece& piece : pieces) {
-    if (piece.text.size() > kLongestPiece) continue;
+    if (piece.text.size() > kLongestPiece) {
+      return absl::InvalidArgumentError(absl::StrCat("a piece of its vocabulary has ",
+                                                     piece.text.size(), " bytes; expected at most ",
+                                                     kLongestPiece));
+    }
     const size_t first = merges.size();
     for (size_t at = 1; at < piece.text.size(); ++at) {
       if (!BeginsCharacter(piece.text[at])) continue;
@@ -38,6 +44,12 @@ std::vector<std::pair<std::string_view, std::string_view>> MergesOfPieces(
       const auto right = ranks.find(piece.text.substr(at));
       if (left == ranks.end() || right == ranks.end()) continue;
       merges.push_back({left->first, right->first, piece.score, left->second, right->second});
+    }
+    bytes += (merges.size() - first) * (sizeof(Merge) + piece.text.size());
+    if (bytes > kMostMergeBytes) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "the ways in which its pieces divide into others take more than ", kMostMergeBytes,
+          " bytes, which those of no language do; convert the model again"));
     }
     std::sort(merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
               [](const Merge& a, const Merge& b) {

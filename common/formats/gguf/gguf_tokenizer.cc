@@ -1,6 +1,7 @@
 #include "common/formats/gguf/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <iterator>
 #include <span>
@@ -23,7 +24,7 @@ constexpr char kTypesKey[] = "tokenizer.ggml.token_type";
 constexpr char kScoresKey[] = "tokenizer.ggml.scores";
 constexpr char kMergesKey[] = "tokenizer.ggml.merges";
 constexpr char kPreKey[] = "tokenizer.ggml.pre";
-constexpr int64_t kMostTokens = 1 << 22;
+constexpr uint64_t kMostTokens = 1 << 22;
 
 // What the format says of a token.
 constexpr int kNormal = 1;
@@ -67,13 +68,25 @@ struct Vocabulary {
   bool Has(TokenId id) const { return types[static_cast<size_t>(id)] != kUnused; }
 };
 
+// Refuses lists that are too long before they take memory.
+absl::Status CheckCounts(const GgufFile& file) {
+  for (const char* key : {kTokensKey, kTypesKey, kScoresKey}) {
+    const GgufValue* list = file.Find(key);
+    if (list == nullptr || list->count <= kMostTokens) continue;
+    return file.Refuse(absl::StrCat("\"", key, "\" has ", list->count,
+                                    " entries; expected at most ", kMostTokens));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Vocabulary> ReadVocabulary(const GgufFile& file) {
+  BATON_RETURN_IF_ERROR(CheckCounts(file));
   Vocabulary vocabulary;
   BATON_ASSIGN_OR_RETURN(vocabulary.tokens, file.Strings(kTokensKey));
   const size_t count = vocabulary.tokens.size();
-  if (count == 0 || count > kMostTokens) {
+  if (count == 0) {
     return file.Refuse(
-        absl::StrCat("\"", kTokensKey, "\" has ", count, " tokens; expected 1 to ", kMostTokens));
+        absl::StrCat("\"", kTokensKey, "\" is empty; expected 1 to ", kMostTokens, " tokens"));
   }
   BATON_ASSIGN_OR_RETURN(const std::vector<double> types, file.Numbers(kTypesKey));
   if (types.size() != count) {
@@ -228,6 +241,16 @@ absl::StatusOr<Kind> ReadSentencePieces(const GgufFile& file, const Vocabulary& 
                                     " entries; expected one for each of ", vocabulary.tokens.size(),
                                     " tokens"));
   }
+  if (const GgufValue* list = file.Find(kScoresKey); list->type != GgufValueType::kFloat32) {
+    return file.Refuse(absl::StrCat("\"", kScoresKey, "\" has entries of type ",
+                                    static_cast<uint32_t>(list->type),
+                                    "; expected floats of 32 bits"));
+  }
+  for (size_t i = 0; i < scores.size(); ++i) {
+    if (std::isfinite(scores[i])) continue;
+    return file.Refuse(
+        absl::StrCat("token ", i, " has the score ", scores[i], "; expected a finite number"));
+  }
   const bool prefix = reader.Bool("tokenizer.ggml.add_space_prefix", true);
   const auto unknown = ReadId(reader, "tokenizer.ggml.unknown_token_id", vocabulary);
   BATON_RETURN_IF_ERROR(reader.status());
@@ -248,7 +271,9 @@ absl::StatusOr<Kind> ReadSentencePieces(const GgufFile& file, const Vocabulary& 
   for (size_t i = 0; i < vocabulary.tokens.size(); ++i) {
     if (vocabulary.types[i] == kNormal) pieces.push_back({vocabulary.tokens[i], scores[i]});
   }
-  for (const auto& [left, right] : MergesOfPieces(pieces)) {
+  const auto merges = MergesOfPieces(pieces);
+  if (!merges.ok()) return file.Refuse(std::string(merges.status().message()));
+  for (const auto& [left, right] : *merges) {
     AppendMerge(left, right, &kind.merges);
   }
   return kind;
@@ -334,8 +359,9 @@ std::vector<std::string_view> GgufTokenizerBytes(const GgufFile& file) {
   std::vector<std::string_view> bytes;
   for (const GgufValue& value : file.metadata()) {
     if (!value.key.starts_with("tokenizer.ggml.")) continue;
-    bytes.push_back(value.key);
-    bytes.emplace_back(reinterpret_cast<const char*>(value.data.data()), value.data.size());
+    // In the file, the key is followed by the type, and that by the data.
+    const char* const end = reinterpret_cast<const char*>(value.data.data() + value.data.size());
+    bytes.emplace_back(value.key.data(), static_cast<size_t>(end - value.key.data()));
   }
   return bytes;
 }

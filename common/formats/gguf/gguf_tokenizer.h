@@ -33,7 +33,8 @@ absl::StatusOr<GgufText> ReadGgufText(const GgufFile& file);
 // and for lists that do not fit each other.
 absl::StatusOr<std::string> GgufTokenizerJson(const GgufFile& file);
 
-// The parts of the metadata that decide what ids mean: every key of the tokenizer with its bytes.
+// The parts of the metadata that decide what ids mean: every key of the tokenizer with its type and
+// bytes.
 std::vector<std::string_view> GgufTokenizerBytes(const GgufFile& file);
 
 }  // namespace baton

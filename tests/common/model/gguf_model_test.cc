@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/model/fingerprint.h"
 #include "common/model/load_memory.h"
 #include "common/model/load_model.h"
 #include "common/model/quantize/quantized_parts.h"
@@ -312,6 +313,46 @@ TEST_F(GgufKindsTest, ALoadCacheKeepsFloatsAlone) {
   EXPECT_EQ(RunTogether(**first, 512), RunTogether(**second, 512));
 }
 
+TEST_F(GgufKindsTest, FloatsOfSeveralTypesAreJoined) {
+  const auto type_of = [](const std::string& name) {
+    return name.ends_with("attn_q.weight") || name.ends_with("ffn_up.weight") ? "F32" : "";
+  };
+  const std::string mixed = *folder_ / "floats.gguf";
+  const std::string plain = *folder_ / "same.gguf";
+  ASSERT_TRUE(MakeGguf(*folder_ / "llama", {.type_of = type_of}, mixed).ok());
+  ASSERT_TRUE(MakeGguf(*folder_ / "llama", {}, plain).ok());
+  const std::string cache = *folder_ / "cache of floats";
+  const auto run = [](LoadedModel& model) {
+    TestSequence sequence = GgufSequence(5);
+    RunnerDriver(model).Generate({&sequence}, kGgufTokens, 512);
+    return sequence.output;
+  };
+  const auto expected = run(**TryLoad(plain));
+  for (const int32_t ranks : {1, 2}) {
+    for (const char* from : {"the file", "the cache"}) {
+      auto model = TryLoad(mixed, ranks, cache);
+      ASSERT_TRUE(model.ok()) << model.status();
+      EXPECT_EQ(run(**model), expected) << ranks << " ranks, from " << from;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::is_empty(cache));
+}
+
+TEST_F(GgufKindsTest, FingerprintsDifferByTheFactorsOfTheRotation) {
+  const auto fingerprint = [&](float last) {
+    std::vector<float> factors(32, 1.0f);
+    factors.back() = last;
+    const std::string data(reinterpret_cast<const char*>(factors.data()), factors.size() * 4);
+    const std::string path = *folder_ / "factors.gguf";
+    const auto finish = [&](GgufWriter& w) { w.AddTensor("rope_freqs.weight", 0, {32}, data); };
+    EXPECT_TRUE(MakeGguf(*folder_ / "llama", {.finish = finish}, path).ok());
+    const auto files = CheckpointFiles::Open(path).value();
+    return ModelFingerprint(path, *files, kernels::DType::kF32).value();
+  };
+  EXPECT_EQ(fingerprint(8), fingerprint(8));
+  EXPECT_NE(fingerprint(8), fingerprint(4));
+}
+
 TEST_F(GgufKindsTest, WrongTensorsAreRefusedByTheirNames) {
   const auto defect = [&](const GgufRecipe& recipe) {
     const std::string path = *folder_ / "wrong.gguf";
@@ -331,6 +372,8 @@ TEST_F(GgufKindsTest, WrongTensorsAreRefusedByTheirNames) {
                             w.AddTensor("blk.0.attn_q.bias", 0, {512}, std::string(2048, '\0'));
                           }}),
               AllOf(HasSubstr("blk.0.attn_k.bias"), HasSubstr("missing")));
+  EXPECT_THAT(defect({.finish = [](GgufWriter& w) { w.AddTensor("x\n\x1b", 0, {1}, "abcd"); }}),
+              HasSubstr("tensor x\\n\\x1b has no place"));
   const std::string text = folder_->Write("text.gguf", "this is a text and no model at all");
   EXPECT_THAT(std::string(TryLoad(text).status().message()), HasSubstr("text.gguf"));
   EXPECT_EQ(TryLoad(*folder_ / "absent.gguf").status().code(), absl::StatusCode::kNotFound);

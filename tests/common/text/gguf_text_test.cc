@@ -1,5 +1,6 @@
 // Tokenizers, templates and ends out of GGUF files, against those of the tokenizer.json that the
 // files were made from.
+#include <cmath>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -130,6 +131,55 @@ TEST(GgufPiecesTest, ASpaceGoesInFrontUnlessTheFileSaysNot) {
   EXPECT_EQ((*plain)->Decode(std::vector<TokenId>{0, 2}, false), "a a");
 }
 
+class GgufHostilePiecesTest : public ::testing::Test {
+ protected:
+  // A tokenizer of normal pieces; `scores` are zeros unless they are given.
+  std::string Defect(const std::vector<std::string>& pieces, std::vector<float> scores = {}) const {
+    GgufWriter writer = Begin(pieces);
+    scores.resize(pieces.size());
+    writer.Add("tokenizer.ggml.scores", scores);
+    return DefectOf(writer);
+  }
+  static GgufWriter Begin(const std::vector<std::string>& pieces) {
+    GgufWriter writer;
+    writer.Add("tokenizer.ggml.model", "llama");
+    writer.Add("tokenizer.ggml.tokens", pieces);
+    writer.Add("tokenizer.ggml.token_type", std::vector<int32_t>(pieces.size(), 1));
+    writer.Add("tokenizer.ggml.add_bos_token", false);
+    return writer;
+  }
+  std::string DefectOf(const GgufWriter& writer) const {
+    const auto loaded = LoadTokenizer(folder_.Write("m.gguf", writer.Bytes()));
+    return loaded.ok() ? "" : std::string(loaded.status().message());
+  }
+
+  const ScratchFolder folder_;
+};
+
+TEST_F(GgufHostilePiecesTest, LongPiecesAndTooManyMergesAreRefused) {
+  EXPECT_EQ(Defect({"a", std::string(128, 'a')}), "");
+  EXPECT_THAT(Defect({"a", std::string(129, 'a')}), AllOf(HasSubstr("m.gguf"), HasSubstr("129")));
+  // Each divides at each of its characters.
+  std::vector<std::string> pieces;
+  for (const auto& [left, right] : {std::pair('a', 'b'), std::pair('c', 'd')}) {
+    for (size_t i = 0; i <= 128; ++i) {
+      for (size_t j = 0; i + j <= 128; ++j) {
+        if (i + j > 0) pieces.push_back(std::string(i, left) + std::string(j, right));
+      }
+    }
+  }
+  EXPECT_THAT(Defect(pieces), AllOf(HasSubstr("m.gguf"), HasSubstr("134217728 bytes")));
+}
+
+TEST_F(GgufHostilePiecesTest, ScoresAreFiniteFloats) {
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    EXPECT_THAT(Defect({"a", "b"}, {0, bad}), HasSubstr("token 1 has the score"));
+  }
+  GgufWriter writer = Begin({"a", "b"});
+  writer.Add("tokenizer.ggml.scores", std::vector<int32_t>{0, 0});
+  EXPECT_THAT(DefectOf(writer), HasSubstr("floats of 32 bits"));
+}
+
 class GgufTextTest : public ::testing::Test {
  protected:
   // A vocabulary of a few tokens, which a test goes on with.
@@ -226,6 +276,9 @@ TEST_F(GgufTextTest, FingerprintIsThatOfTheTokenizerAlone) {
   other_tokenizer.Add("tokenizer.ggml.add_bos_token", true);
   EXPECT_EQ(fingerprint(Small()), fingerprint(other_weights));
   EXPECT_NE(fingerprint(Small()), fingerprint(other_tokenizer));
+  GgufWriter other_type = Small();  // the same byte as a number
+  other_type.AddRaw("tokenizer.ggml.add_bos_token", std::string("\0\0\0\0\1", 5));
+  EXPECT_NE(fingerprint(other_type), fingerprint(other_tokenizer));
 }
 
 TEST_F(GgufTextTest, WhatIsUnknownOrDoesNotFitIsRefused) {
@@ -252,6 +305,11 @@ TEST_F(GgufTextTest, WhatIsUnknownOrDoesNotFitIsRefused) {
               HasSubstr("2 tokens"));
   EXPECT_THAT(Defect(with("tokenizer.ggml.token_type", std::vector<int32_t>{1, 9})),
               HasSubstr("type 9"));
+  GgufWriter many = with("tokenizer.ggml.token_type", std::vector<int32_t>{1, 1});
+  const std::string count("\1\0\100\0\0\0\0\0", 8);  // 4194305, of bytes in an array
+  many.AddRaw("tokenizer.ggml.scores",
+              std::string("\11\0\0\0\0\0\0\0", 8) + count + std::string(4194305, '\0'));
+  EXPECT_THAT(Defect(many), AllOf(HasSubstr("scores"), HasSubstr("at most 4194304")));
   EXPECT_THAT(Defect(with("tokenizer.ggml.tokens", std::vector<std::string>{"a", "a"})),
               HasSubstr("same text"));
   EXPECT_NE(Defect(with("tokenizer.ggml.tokens", std::vector<std::string>{"a", "\xff"})), "");

@@ -17,6 +17,7 @@ using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Lt;
 
 constexpr uint32_t kF32 = 0;
 constexpr uint32_t kF16 = 1;
@@ -149,6 +150,33 @@ TEST_F(GgufConfigTest, RotationsAreStretchedAsTheFileSays) {
   EXPECT_THAT(factors->rope.divisors, ElementsAre(1, 1, 1, 1, 2, 4, 8, 8));
 }
 
+TEST_F(GgufConfigTest, AFactorWithoutATypeIsLinear) {
+  for (const char* key : {"rope.scaling.factor", "rope.scale_linear"}) {
+    for (const char* type : {"", "linear"}) {
+      Keys keys = Keys("llama").Set(key, 4.0f);
+      if (*type != '\0') keys.Set("rope.scaling.type", type);
+      const auto config = Read(keys);
+      ASSERT_TRUE(config.ok()) << config.status();
+      EXPECT_EQ(config->rope.scaling, RopeConfig::Scaling::kLinear) << key << " " << type;
+      EXPECT_EQ(config->rope.factor, 4) << key << " " << type;
+    }
+    for (const float none : {0.0f, 1.0f}) {
+      EXPECT_EQ(Read(Keys("llama").Set(key, none))->rope.scaling, RopeConfig::Scaling::kNone);
+    }
+    EXPECT_EQ(Read(Keys("llama").Set(key, 4.0f).Set("rope.scaling.type", "none"))->rope.scaling,
+              RopeConfig::Scaling::kNone);
+    EXPECT_THAT(Defect(Keys("llama").Set(key, -1.0f)), HasSubstr(key));
+  }
+  const auto both =
+      Read(Keys("llama").Set("rope.scaling.factor", 2.0f).Set("rope.scale_linear", 4.0f));
+  ASSERT_TRUE(both.ok()) << both.status();
+  EXPECT_EQ(both->rope.factor, 2);
+  for (const char* type : {"linear", "yarn"}) {
+    EXPECT_THAT(Defect(Keys("llama").Set("rope.scaling.type", type)),
+                HasSubstr("rope.scaling.factor"));
+  }
+}
+
 TEST_F(GgufConfigTest, WhatWouldBeComputedOtherwiseIsRefused) {
   EXPECT_THAT(Defect(Keys("gemma3")), AllOf(HasSubstr("gemma3"), HasSubstr("llama, qwen2, qwen3")));
   EXPECT_THAT(Defect(Keys("llama").Without("block_count")), HasSubstr("llama.block_count"));
@@ -160,6 +188,8 @@ TEST_F(GgufConfigTest, WhatWouldBeComputedOtherwiseIsRefused) {
   EXPECT_THAT(Defect(Keys("llama").Set("expert_count", uint32_t{8})), HasSubstr("expert_count"));
   EXPECT_EQ(Defect(Keys("llama").Set("expert_count", uint32_t{0})), "");
   EXPECT_THAT(Defect(Keys("llama").Set("logit_scale", 0.5f)), HasSubstr("logit_scale"));
+  EXPECT_THAT(Defect(Keys("llama").Set("x\n\x1b", uint32_t{1})), HasSubstr("llama.x\\n\\x1b"));
+  EXPECT_THAT(Defect(Keys("llama").Set(std::string(5000, 'x'), uint32_t{1})).size(), Lt(500u));
   EXPECT_THAT(Defect(Keys("llama").Set("attention.causal", false)), HasSubstr("causal"));
   EXPECT_THAT(Defect(Keys("llama").Set("rope.dimension_count", uint32_t{8})),
               HasSubstr("dimension_count"));

@@ -126,6 +126,8 @@ TEST_F(GgufFileTest, HostileMetadataIsRefused) {
   const std::string most(8, '\xff');
   EXPECT_THAT(DefectOf([](GgufWriter& w) { w.more_entries = uint64_t{1} << 60; }),
               HasSubstr("entries"));
+  EXPECT_THAT(DefectOf([](GgufWriter& w) { w.more_entries = 4096; }),
+              HasSubstr("expected at most 1048576 and 4096"));
   EXPECT_THAT(DefectOf([](GgufWriter& w) { w.more_tensors = uint64_t{1} << 40; }),
               HasSubstr("tensors"));
   EXPECT_THAT(DefectOf([](GgufWriter& w) { w.more_entries = 1; }), HasSubstr("m.gguf"));
