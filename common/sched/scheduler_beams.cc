@@ -71,7 +71,10 @@ void Scheduler::BeginBeams(LiveSequence* sequence, SampledToken first, base::Ins
   const bool again = sequence->first_token_at != base::Instant();
   if (!again) {
     sequence->first_token_at = now;
-    sequence->prefill_time = now - sequence->state_since;
+    // The prompt of a reserved one was computed elsewhere.
+    if (sequence->spec.kind == SequenceKind::kLocal) {
+      sequence->prefill_time = now - sequence->state_since;
+    }
   }
   sequence->beams->Begin(first.top_logprobs, &sequence->table, pool_);
   ++counters_.generated_tokens;

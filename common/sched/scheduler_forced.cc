@@ -7,10 +7,12 @@
 
 namespace baton {
 
-// Whether nothing is measured at what is forced. A prefill's one token is measured in any case: it
-// costs little, and the worker that goes on may want to know.
+// Whether nothing is measured at what is forced, so that a step may feed more of it. Where it feeds
+// one token at a time that gains nothing, and a step of a device's graph has a draw in each row. A
+// prefill's one token is measured in any case: it costs little, and the worker that goes on may
+// want to know.
 bool Scheduler::BareForced(const LiveSequence& sequence) const {
-  return sequence.spec.bare_forced && !options_.measures_forced &&
+  return options_.jump_forward && sequence.spec.bare_forced && !options_.measures_forced &&
          sequence.spec.kind != SequenceKind::kPrefill;
 }
 
@@ -37,7 +39,7 @@ void Scheduler::FillForced(LiveSequence* sequence, StepRow* row) const {
   if (sequence->proposed_behind != sequence->length()) TakeForced(sequence);
   const std::span<const TokenId> ids = std::span<const TokenId>(sequence->feed).subspan(1);
   row->forced = ids.first(std::min(ids.size(), row->draws.size()));
-  row->bare_forced = BareForced(*sequence);
+  row->bare_forced = row->num_tokens() > 1 && BareForced(*sequence);
   if (row->forced.size() == row->draws.size()) return;
   row->guide = sequence->spec.follows.get();
   row->guide->Prepare();

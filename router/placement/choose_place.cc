@@ -4,6 +4,21 @@
 #include <variant>
 
 namespace baton {
+namespace {
+
+// Whether a worker that gets requests could take it, with or without a place now. Of one sequence
+// the largest context tells. Beams need a pool beside their length, and these may be the largest at
+// different workers.
+bool AnyCouldDecode(const PlacementView& view, const RoutingNeed& need) {
+  if (need.beam_tokens == 0) {
+    return need.longest_sequence() <=
+           view.workers.ServingContext(WorkerKind::kDecode, need.fingerprint);
+  }
+  return std::ranges::any_of(view.workers.Serving(WorkerKind::kDecode),
+                             [&](const WorkerView* worker) { return CouldDecode(*worker, need); });
+}
+
+}  // namespace
 
 RoutingInput RoutingInputOf(const PlacementView& view) {
   return {.decode = view.workers.WithPlace(WorkerKind::kDecode),
@@ -38,9 +53,7 @@ RequestQueue::Try ChooseAmong(const PlacementView& view, const RoutingInput& inp
   const std::variant<Route, Lack> picked = PickRoute(need, input, random);
   if (const Lack* const lack = std::get_if<Lack>(&picked)) {
     if (*lack == Lack::kPrefill) return RequestQueue::Try::kNoPrefill;
-    const int64_t most = view.workers.ServingContext(WorkerKind::kDecode, need.fingerprint);
-    return need.longest_sequence() <= most ? RequestQueue::Try::kNoDecode
-                                           : RequestQueue::Try::kAbsent;
+    return AnyCouldDecode(view, need) ? RequestQueue::Try::kNoDecode : RequestQueue::Try::kAbsent;
   }
   place->route = std::get<Route>(picked);
   place->decode = {.tokens = need.tokens,

@@ -77,6 +77,7 @@ TEST_F(SchedulerBeamsTest, AStepHasARowForEachBeamAndCopiesWhatTheyShare) {
   StepPlan plan = Plan();
   ASSERT_EQ(plan.rows.size(), 1u);
   EXPECT_EQ(plan.rows[0].draws[0].num_top_logprobs, 4) << "the width and one EOS id";
+  now_ += std::chrono::seconds(2);
   Commit(plan);
   EXPECT_EQ(Count<TokenEvent>(id), 1) << "the prompt was computed";
   plan = Plan();
@@ -92,6 +93,7 @@ TEST_F(SchedulerBeamsTest, AStepHasARowForEachBeamAndCopiesWhatTheyShare) {
   Commit(plan);
   StepAll();
   EXPECT_EQ(Count<TokenEvent>(id), 1) << "nothing is told before the end";
+  EXPECT_EQ(Last<FinishedEvent>(id)->prefill_time, std::chrono::seconds(2));
   ExpectFound(id, spec);
   ExpectAllBlocksBack();
 }
@@ -205,6 +207,7 @@ TEST_F(SchedulerBeamsTest, GoesOnFromACommitWithItsCandidates) {
   spec.kind = kReserved;
   const SequenceId id = Add(spec);
   Step();
+  now_ += std::chrono::seconds(3);
   const auto* granted = Last<BlocksGranted>(id);
   ASSERT_NE(granted, nullptr);
   for (size_t i = 0; i < granted->lease.size(); ++i) {
@@ -217,6 +220,8 @@ TEST_F(SchedulerBeamsTest, GoesOnFromACommitWithItsCandidates) {
   StepAll();
   EXPECT_EQ(Count<TokenEvent>(id), 0);
   ExpectFound(id, spec);
+  EXPECT_EQ(Last<FinishedEvent>(id)->prefill_time, base::Duration())
+      << "the wait for another worker is no prefill";
   ExpectAllBlocksBack();
 }
 

@@ -121,6 +121,26 @@ TEST_F(SchedulerForcedTest, NothingIsMeasuredWhereNobodyReadsIt) {
   }
 }
 
+// A device's step of single tokens needs a draw in each row.
+TEST_F(SchedulerForcedTest, ARowOfOneTokenHasItsDraw) {
+  for (const bool jump : {false, true}) {
+    SCOPED_TRACE(jump);
+    options_.jump_forward = jump;
+    Start(16);
+    SequenceSpec spec = Spec(kLocal, 6, jump ? 2 : 20);
+    spec.bare_forced = true;
+    const SequenceId id = AddForced(kRunOfFour, spec);
+    Step();
+    const StepPlan plan = Plan();
+    ASSERT_EQ(plan.rows[0].num_tokens(), 1);
+    EXPECT_THAT(plan.rows[0].forced, ElementsAre(21));
+    EXPECT_FALSE(plan.rows[0].bare_forced);
+    Commit(plan);
+    StepAll();
+    EXPECT_FALSE(std::isnan(SamplesOf(id)[1].eos.eos_logprob));
+  }
+}
+
 TEST_F(SchedulerForcedTest, APrefillMeasuresItsOneToken) {
   Start(16);
   SequenceSpec spec = Spec(kPrefill, 6, 20);

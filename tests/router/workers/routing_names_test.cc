@@ -5,6 +5,7 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "router/placement/choose_place.h"
@@ -22,15 +23,14 @@ class RoutingNamesTest : public ::testing::Test {
     for (int i = 0; i < decode_workers; ++i) Add(WorkerKind::kDecode, "d" + std::to_string(i));
   }
 
-  void Add(WorkerKind kind, const std::string& address) {
+  void Add(WorkerKind kind, const std::string& address,
+           WorkerFacts facts = {.max_model_len = 8192}) {
     table_.Add(kind, address, nullptr);
-    table_.Learn(kind, address,
-                 {.incarnation = ++incarnations_,
-                  .kinds = {kind},
-                  .fingerprint = kFingerprint,
-                  .layout = {.dtype = "float32", .block_size = kBlockTokens, .layers = 1},
-                  .max_model_len = 8192},
-                 /*accepted=*/true);
+    facts.incarnation = ++incarnations_;
+    facts.kinds = {kind};
+    facts.fingerprint = kFingerprint;
+    facts.layout = {.dtype = "float32", .block_size = kBlockTokens, .layers = 1};
+    table_.Learn(kind, address, std::move(facts), /*accepted=*/true);
     keys_[address] = {address, incarnations_};
     Say(kind, address, {});
   }
@@ -48,6 +48,12 @@ class RoutingNamesTest : public ::testing::Test {
                   now_);
   }
   Route Pick(Routing routing, int64_t local_prefill_below = 0) {
+    const auto [outcome, route] = Try(routing, need_, local_prefill_below);
+    EXPECT_EQ(outcome, RequestQueue::Try::kPlaced);
+    return route;
+  }
+  std::pair<RequestQueue::Try, Route> Try(Routing routing, const RoutingNeed& need,
+                                          int64_t local_prefill_below = 0) {
     const PlacementView view{.workers = table_,
                              .failed_pairs = no_pairs_,
                              .routing = routing,
@@ -55,8 +61,8 @@ class RoutingNamesTest : public ::testing::Test {
                              .local_prefill_below = local_prefill_below,
                              .now = now_};
     ChosenPlace place;
-    EXPECT_EQ(ChoosePlace(view, need_, {}, &random_, &place), RequestQueue::Try::kPlaced);
-    return place.route;
+    const RequestQueue::Try outcome = ChoosePlace(view, need, {}, &random_, &place);
+    return {outcome, place.route};
   }
 
   static std::shared_ptr<const PrefixChain> Prompt(int tokens) {
@@ -238,6 +244,34 @@ TEST_F(RoutingNamesTest, ThePrefillWorkerThatHasThePromptCachedComputesIt) {
   }
   Say(WorkerKind::kPrefill, "p33", {.queued_prompt_tokens = 2000});
   EXPECT_NE(Pick(Routing::kScore).prefill->address, "p33");
+}
+
+// Workers that hold a search by its length or by its pool, and none by both.
+class RoutingOfBeamsTest : public RoutingNamesTest {
+ protected:
+  RoutingOfBeamsTest() : RoutingNamesTest(0) {}
+
+  void AddDecode(const std::string& address, int32_t max_model_len, int32_t blocks) {
+    Add(WorkerKind::kDecode, address, {.max_model_len = max_model_len});
+    table_.Update(WorkerKind::kDecode, address,
+                  {.takes_new = true,
+                   .blocks_total = blocks,
+                   .share = WorkerShare{.places = 1, .prompt_tokens = 100'000}},
+                  now_);
+  }
+  RequestQueue::Try TrySearch() { return Try(Routing::kLoad, search_).first; }
+
+  const RoutingNeed search_{.tokens = 1600, .peak_tokens = 3200, .beam_tokens = 2000};
+};
+
+TEST_F(RoutingOfBeamsTest, ASearchThatNoWorkerHoldsIsAbsentAndNotOnlyWithoutAPlace) {
+  AddDecode("long", 8192, 2500 / kBlockTokens);
+  AddDecode("large", 1900, 6400 / kBlockTokens);
+  EXPECT_EQ(TrySearch(), RequestQueue::Try::kAbsent);
+  AddDecode("both", 2000, 3200 / kBlockTokens);
+  EXPECT_EQ(TrySearch(), RequestQueue::Try::kPlaced);
+  table_.Take(WorkerKind::kDecode, keys_.at("both"), {.tokens = 1600, .decodes = true});
+  EXPECT_EQ(TrySearch(), RequestQueue::Try::kNoDecode) << "it has no place now";
 }
 
 }  // namespace
