@@ -93,9 +93,9 @@ class Cluster {
           const PrefixChain chain = Prompt(random_() % kPrompts, kBlocks);
           report.added.insert(report.added.end(), chain.blocks.begin(), chain.blocks.end());
         }
-        hints_.Report({addresses_[static_cast<size_t>(kind)][static_cast<size_t>(i)],
-                       IncarnationOf(kind, i)},
-                      report, now_);
+        hints_.Report(
+            {addresses_[static_cast<size_t>(kind)][static_cast<size_t>(i)], IncarnationOf(kind, i)},
+            report, now_);
       }
     }
   }
