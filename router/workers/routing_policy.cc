@@ -73,10 +73,9 @@ bool HasRoomForPrompt(const WorkerView& view) {
 }
 
 // A prefill worker computes the prompt and draws one token. A process of both roles hands nothing
-// to itself.
+// to itself, at whatever address.
 bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
-  const bool same =
-      prefill.facts.incarnation == decode.facts.incarnation && prefill.address == decode.address;
+  const bool same = prefill.facts.incarnation == decode.facts.incarnation;
   return !same && CanPair(prefill.facts, decode.facts) &&
          need.tokens + 1 <= prefill.facts.max_model_len && need.tokens <= prefill.context();
 }

@@ -170,13 +170,11 @@ bool WorkerConnections::WantsCached(const Peer& peer) const {
          (kind == WorkerKind::kDecode || !connections_.contains({WorkerKind::kDecode, address}));
 }
 
-// Only a worker that this router lists in both roles may change its role, and hears of it over one
-// Watch.
+// A worker hears of the others over one Watch.
 std::optional<ClusterView> WorkerConnections::ClusterFor(WorkerNews* news, const Peer& peer,
                                                          const Connection& connection) const {
   const auto& [kind, address] = peer;
   if (kind != WorkerKind::kDecode || !connection.elastic) return std::nullopt;
-  if (!connections_.contains({WorkerKind::kPrefill, address})) return std::nullopt;
   return news->ClusterFor(*connection.process);
 }
 

@@ -128,10 +128,10 @@ WorkerDemand WorkerDirectory::DemandOf(WorkerKind kind, const std::string& addre
   return table_.DemandOf(kind, address, waiting_requests_, waiting_tokens_);
 }
 
-ClusterView WorkerDirectory::ClusterFor(const WorkerKey& process) {
+std::optional<ClusterView> WorkerDirectory::ClusterFor(const WorkerKey& process) {
   base::MutexLock lock(&mutex_);
   const WorkerView* const worker = table_.Find(WorkerKind::kDecode, process);
-  if (worker == nullptr) return {};
+  if (worker == nullptr || !table_.MayChangeRole(process.address)) return std::nullopt;
   const base::Instant now = clock_->Now();
   if (now - clusters_at_ >= kClusterEvery) {
     clusters_.clear();

@@ -143,7 +143,7 @@ class WorkerDirectory final : public WorkerNews,
   bool Cached(const WorkerKey& process, const PrefixReport& report) override;
   void Lost(WorkerKind kind, const WorkerKey& process) override;
   WorkerDemand DemandOf(WorkerKind kind, const std::string& address) override;
-  ClusterView ClusterFor(const WorkerKey& process) override;
+  std::optional<ClusterView> ClusterFor(const WorkerKey& process) override;
   void Changed() override;
 
   const DirectoryOptions options_;

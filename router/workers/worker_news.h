@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/base/prefix_report.h"
@@ -32,8 +33,9 @@ class WorkerNews {
   // What a worker should hear of this router's wishes.
   virtual WorkerDemand DemandOf(WorkerKind kind, const std::string& address) = 0;
 
-  // What an elastic worker should hear of all workers, to decide on its role by.
-  virtual ClusterView ClusterFor(const WorkerKey& process) = 0;
+  // What an elastic worker should hear of all workers, to decide on its role by. Nothing where this
+  // router does not have it in both roles, or refuses it.
+  virtual std::optional<ClusterView> ClusterFor(const WorkerKey& process) = 0;
 
   // Something of the above happened. Called without locks.
   virtual void Changed() = 0;

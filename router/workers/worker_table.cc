@@ -211,8 +211,27 @@ bool WorkerTable::TakesOtherRole(WorkerKind kind, const std::string& address,
          entry->load.other_role && now <= entry->view.fresh_until;
 }
 
+bool WorkerTable::MayChangeRole(const std::string& address) const {
+  return std::ranges::all_of(kKinds, [&](WorkerKind kind) {
+    const Entry* const entry = At(kind, address);
+    return entry != nullptr && entry->listed && (entry->accepted || !entry->known);
+  });
+}
+
+std::set<uint64_t> WorkerTable::Changing() const {
+  std::set<uint64_t> changing;
+  for (const WorkerKind kind : kKinds) {
+    for (const auto& [address, entry] : Of(kind).by_address) {
+      const WorkerFacts& facts = entry->view.facts;
+      if (facts.kinds.size() > 1 && MayChangeRole(address)) changing.insert(facts.incarnation);
+    }
+  }
+  return changing;
+}
+
 RoleView WorkerTable::RoleOf(WorkerKind kind, const std::string& fingerprint,
                              base::Instant now) const {
+  const std::set<uint64_t> changing = Changing();
   RoleView role;
   for (const WorkerView* const view : Healthy(kind, now)) {
     if (view->facts.fingerprint != fingerprint) continue;
@@ -221,7 +240,7 @@ RoleView WorkerTable::RoleOf(WorkerKind kind, const std::string& fingerprint,
     role.queued_prompt_tokens += load.queued_prompt_tokens;
     role.fill += load.fill;
     const uint64_t number = view->facts.incarnation;
-    if (view->facts.kinds.size() < 2) {
+    if (!changing.contains(number)) {
       role.fixed = true;
     } else {
       role.lowest = role.lowest == 0 ? number : std::min(role.lowest, number);

@@ -100,6 +100,9 @@ class WorkerTable final {
   bool IsHealthy(WorkerKind kind, const std::string& address, base::Instant now) const;
   // Whether it would be healthy, but takes requests of its other role only.
   bool TakesOtherRole(WorkerKind kind, const std::string& address, base::Instant now) const;
+  // Whether an elastic worker there may change its role as far as this router goes: it lists it in
+  // both, and refuses it in none.
+  bool MayChangeRole(const std::string& address) const;
   // What an elastic worker of that model should know of all workers of it, but for what waits here.
   // It looks at all workers.
   ClusterView ClusterOf(const std::string& fingerprint, base::Instant now) const;
@@ -157,6 +160,8 @@ class WorkerTable final {
 
   const Group& Of(WorkerKind kind) const { return groups_[static_cast<size_t>(kind)]; }
   Group& Of(WorkerKind kind) { return groups_[static_cast<size_t>(kind)]; }
+  // The elastic workers that change their roles as this router tells them.
+  std::set<uint64_t> Changing() const;
   RoleView RoleOf(WorkerKind kind, const std::string& fingerprint, base::Instant now) const;
   Entry* At(WorkerKind kind, const std::string& address);
   const Entry* At(WorkerKind kind, const std::string& address) const;

@@ -109,6 +109,23 @@ class ChartTest(chart.RenderedSets):
         known = set(re.findall(r"--([a-z0-9-]+)", baton("flags", "list", "--markdown").stdout))
         self.assertEqual(own - known, set())
 
+    def test_of_elastic_workers_those_that_decode_say_whether_more_are_needed(self):
+        # The number of replicas is the autoscaler's.
+        scaling = ("decode.replicas=1", "decode.autoscaling.enabled=true", "decode.autoscaling.minReplicas=2",
+                   "decode.autoscaling.tokenMs=40", "monitoring.enabled=true", "autoscaling.prometheus=http://p")
+        queries = {}
+        for mode in ("elastic", "disaggregated"):
+            documents = chart.manifests(chart.render(settings=(*chart.LEAST, f"mode={mode}", *scaling)))
+            triggers = chart.find(documents, "ScaledObject", "rel-baton-decode")["spec"]["triggers"]
+            queries[mode] = [one["metadata"]["query"] for one in triggers]
+        kv, steps = queries["elastic"][1:3]
+        labels = 'namespace="llm",app_kubernetes_io_instance="rel"'
+        decode = f'and on (instance) baton_worker_takes{{{labels},work="decode"}} == 1'
+        self.assertEqual(kv, f'avg(baton_kv_cache_usage_perc{{{labels},role="decode"}} {decode})')
+        self.assertEqual(steps, f'1000 * avg(baton_decode_step_seconds{{{labels},role="decode"}} {decode})')
+        self.assertNotIn("baton_worker_takes", " ".join(queries["disaggregated"]))
+        self.assertNotIn("baton_worker_takes", queries["elastic"][0])
+
     def test_metrics_that_scale_exist(self):
         known = metrics()
         asked = []

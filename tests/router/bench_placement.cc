@@ -46,7 +46,7 @@ class Cluster {
         addresses_[static_cast<size_t>(kind)].push_back(address);
         table_.Add(kind, address, nullptr);
         table_.Learn(kind, address,
-                     {.incarnation = static_cast<uint64_t>(i + 1),
+                     {.incarnation = IncarnationOf(kind, i),
                       .fingerprint = "m",
                       .layout = {.dtype = "float32", .block_size = 16, .layers = 1},
                       .numerics = "n",
@@ -59,6 +59,10 @@ class Cluster {
     }
   }
 
+  // No two processes have the same.
+  uint64_t IncarnationOf(WorkerKind kind, int i) const {
+    return static_cast<uint64_t>(kind == WorkerKind::kDecode ? i + 1 : workers_ + i + 1);
+  }
   // A prefill worker has warm pairs with sixteen decode workers, one more or less than before.
   void Say(WorkerKind kind, int i) {
     std::vector<uint64_t> warm;
@@ -89,9 +93,9 @@ class Cluster {
           const PrefixChain chain = Prompt(random_() % kPrompts, kBlocks);
           report.added.insert(report.added.end(), chain.blocks.begin(), chain.blocks.end());
         }
-        hints_.Report({addresses_[static_cast<size_t>(kind)][static_cast<size_t>(i)],
-                       static_cast<uint64_t>(i + 1)},
-                      report, now_);
+        hints_.Report(
+            {addresses_[static_cast<size_t>(kind)][static_cast<size_t>(i)], IncarnationOf(kind, i)},
+            report, now_);
       }
     }
   }

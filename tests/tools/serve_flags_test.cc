@@ -177,6 +177,36 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_TRUE(worker.server.enable_failpoints);
 }
 
+// `baton config print` gives every flag its default in a file.
+TEST(WorkerArguments, PrefillWorkersUnderstandThemWhateverIsSaidOfRoles) {
+  const std::vector<std::vector<std::string>> given = {
+      {"m", "--no-elastic"},
+      {"m", "--elastic=false", "--elastic-cool-down=5s", "--elastic-tpot=0s"}};
+  for (const std::vector<std::string>& arguments : given) {
+    const Parsed parsed(arguments);
+    ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+    WorkerFlags worker;
+    FlagSet set("baton-prefill", "prefill", "");
+    BindWorker(&set, &worker);
+    const auto status = set.Parse(WorkerArguments(parsed.set, parsed.flags, {1}, {}), {});
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  FlagSet all("baton serve", "serve", "");
+  ServeFlags defaults;
+  BindServe(&all, &defaults);
+  std::vector<std::string> file = {"m"};
+  for (const Flag& flag : all.flags()) {
+    for (const std::string& value : flag.get()) {
+      if (flag.group == "Roles") file.push_back("--" + flag.name + "=" + value);
+    }
+  }
+  ASSERT_EQ(file.size(), 4u);
+  const Parsed parsed(file);
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),
+              Not(Contains(HasSubstr("elastic"))));
+}
+
 TEST(BindServe, ElasticWorkersAreNotUnifiedAndMoveTheirKvByMessages) {
   EXPECT_THAT(std::string(Parsed({"m", "--elastic", "--mode", "unified"}).status.message()),
               ::testing::HasSubstr("no role to change"));

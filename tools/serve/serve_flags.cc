@@ -12,8 +12,10 @@
 namespace baton {
 namespace {
 
-constexpr std::array<std::string_view, 7> kEngineGroups = {
-    "Batching", "KV cache", "Device", "Ends", "Speculation", "Handoff", "Roles"};
+constexpr std::array<std::string_view, 6> kEngineGroups = {"Batching", "KV cache",    "Device",
+                                                           "Ends",     "Speculation", "Handoff"};
+// Only elastic workers know these: they are decode workers, all of them.
+constexpr std::array<std::string_view, 1> kElasticGroups = {"Roles"};
 constexpr std::array<std::string_view, 7> kRouterGroups = {
     "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
@@ -99,6 +101,7 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
     arguments.push_back("--served-model-name=" + flags.router.served_model_name);
   }
   SpellGiven(set, kEngineGroups, &arguments);
+  if (flags.roles.elastic) SpellGiven(set, kElasticGroups, &arguments);
   if (set.Given("predictor")) arguments.push_back("--predictor=" + flags.prediction.predictor);
   if (!flags.prediction.state.empty() && share.learner >= 0) {
     const std::string suffix = share.learner == 0 ? "" : absl::StrCat(".", share.learner);

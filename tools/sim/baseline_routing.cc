@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <utility>
 
+#include "tools/sim/virtual_router.h"
+
 namespace baton::simulator {
 namespace {
 
@@ -37,7 +39,7 @@ const WorkerView* OneOf(BaselineRouting routing, WorkerViews views, const Routin
       // without a place leaves its requests to all others.
       const uint64_t beginning = need.prefix->blocks.front();
       return *std::ranges::max_element(views, {}, [&](const WorkerView* view) {
-        return Mixed(beginning, view->facts.incarnation);
+        return Mixed(beginning, uint64_t{NumberOf(view->key())} + 1);
       });
     }
   }

@@ -135,7 +135,7 @@ SequenceSpec RequestLives::SpecOf(uint32_t request, const Life& life, SequenceKi
 void RequestLives::Open(uint32_t request, TakenPlace place) {
   Life& life = *Find(request);
   const int32_t number = ++life.attempts;
-  const auto decode = static_cast<uint32_t>(place.decode.incarnation - 1);
+  const auto decode = NumberOf(place.decode);
   life.attempt = Attempt{.number = number,
                          .place = std::move(place),
                          .decode = decode,
@@ -147,7 +147,7 @@ void RequestLives::Open(uint32_t request, TakenPlace place) {
                          .to_push = {}};
   const bool local = life.attempt->place.local;
   if (!local) {
-    life.attempt->prefill = static_cast<uint32_t>(life.attempt->place.prefill.incarnation - 1);
+    life.attempt->prefill = NumberOf(life.attempt->place.prefill);
   }
   if (ahead_->on() && !local) {
     life.attempt->ahead = true;

@@ -20,7 +20,16 @@
 
 namespace baton::simulator {
 
-// Where an attempt runs and what it took there. `incarnation - 1` of a key is a worker's number.
+// A worker's number among those of its kind, by which it is known in a fleet, and the incarnation
+// of its process: no other worker's, so that those of one role differ in the high half.
+inline uint32_t NumberOf(const WorkerKey& key) {
+  return static_cast<uint32_t>(key.incarnation - 1);
+}
+inline uint64_t IncarnationOf(uint64_t number, bool only_prefills) {
+  return number + 1 + (only_prefills ? uint64_t{1} << 32 : 0);
+}
+
+// Where an attempt runs and what it took there.
 struct TakenPlace {
   WorkerKey decode, prefill;
   bool local = true;  // the decode worker prefills

@@ -6,6 +6,7 @@
 
 #include "common/worker/timeouts.h"
 #include "router/workers/status_interval.h"
+#include "tools/sim/virtual_router.h"
 
 namespace baton::simulator {
 namespace {
@@ -48,7 +49,7 @@ void Watches::Begin(std::function<bool()> over) {
   for (auto* const group : {&decode_, &prefill_}) {
     for (size_t i = 0; i < group->size(); ++i) {
       Watched* const watched = &(*group)[i];
-      Introduce(watched, i + 1);
+      Introduce(watched, IncarnationOf(i, group == &prefill_ && !roles_->on()));
       for (size_t router = 0; router < fleet_->routers.size(); ++router) Say(watched, router);
       // Not all in one moment.
       const base::Duration offset =

@@ -267,6 +267,14 @@ TEST_F(RoutingPolicyTest, AProcessOfBothRolesHandsNothingToItself) {
     ASSERT_TRUE(route);
     EXPECT_EQ(route->prefill->address, "p1");
   }
+  // Also where it is reached at another address.
+  prefill_[0].address = "the same";
+  prefill_[0].facts.incarnation = decode_[0].facts.incarnation;
+  for (int i = 0; i < 50; ++i) {
+    const auto route = Pick();
+    ASSERT_TRUE(route);
+    EXPECT_EQ(route->prefill->address, "p1");
+  }
   // Where nobody else prefills it computes the prompt where it decodes.
   prefill_.pop_back();
   const auto route = Pick();

@@ -338,5 +338,40 @@ TEST_F(WorkerTableTest, TellsElasticWorkersOfAllThatServeTheirModel) {
   EXPECT_EQ(table_.ClusterOf("m", now_ + std::chrono::seconds(3)).decode.workers, 0);
 }
 
+TEST_F(WorkerTableTest, AnElasticWorkerThatIsNotInBothListsStays) {
+  constexpr auto kPrefill = WorkerKind::kPrefill;
+  const auto meet = [&](WorkerKind kind, const std::string& address, uint64_t incarnation,
+                        bool accepted = true) {
+    WorkerFacts facts = Facts(incarnation);
+    facts.kinds = {kPrefill, kDecode};
+    table_.Add(kind, address, nullptr);
+    table_.Learn(kind, address, facts, accepted);
+    table_.Update(kind, address, {.takes_new = kind == kDecode, .blocks_total = 100}, now_);
+  };
+  meet(kDecode, "once", 50);
+  meet(kDecode, "both", 30);
+  EXPECT_FALSE(table_.MayChangeRole("both"));
+  meet(kPrefill, "both", 30);
+  const auto row = [&] { return table_.ClusterOf("m", now_).decode; };
+  EXPECT_TRUE(table_.MayChangeRole("both"));
+  EXPECT_FALSE(table_.MayChangeRole("once"));
+  EXPECT_EQ(row(), (RoleView{.workers = 2, .fixed = true, .lowest = 30, .highest = 30}));
+  // It is one process, whatever it is called.
+  meet(kDecode, "alias", 30);
+  EXPECT_EQ(row(), (RoleView{.workers = 2, .fixed = true, .lowest = 30, .highest = 30}));
+  // A list that dropped it, and a router that refuses it, tell it nothing either.
+  table_.SetListed(kPrefill, "both", false);
+  EXPECT_FALSE(table_.MayChangeRole("both"));
+  EXPECT_EQ(row(), (RoleView{.workers = 2, .fixed = true}));
+  table_.SetListed(kPrefill, "both", true);
+  EXPECT_TRUE(table_.MayChangeRole("both"));
+  meet(kPrefill, "both", 30, /*accepted=*/false);
+  EXPECT_FALSE(table_.MayChangeRole("both"));
+  table_.Lose(kPrefill, "both");
+  EXPECT_TRUE(table_.MayChangeRole("both")) << "it may be back in a moment";
+  meet(kDecode, "both", 30, /*accepted=*/false);
+  EXPECT_FALSE(table_.MayChangeRole("both"));
+}
+
 }  // namespace
 }  // namespace baton

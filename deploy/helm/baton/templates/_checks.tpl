@@ -156,8 +156,17 @@
 {{- if not (has $v.engine.kvTransport (list "auto" "grpc")) }}
 {{- $wrong = append $wrong (printf "engine.kvTransport is %s, but elastic workers hand KV caches over by gRPC; set engine.kvTransport=auto" $v.engine.kvTransport) }}
 {{- end }}
-{{- if lt (int $v.decode.replicas) 2 }}
-{{- $wrong = append $wrong "decode.replicas is 1, but elastic workers divide two roles among themselves; set 2 or more, or mode=unified" }}
+{{- $scaling := $v.decode.autoscaling }}
+{{- $least := ternary $scaling.minReplicas $v.decode.replicas $scaling.enabled }}
+{{- if lt (int $least) 2 }}
+{{- $wrong = append $wrong (printf "%s is %d, but elastic workers divide two roles among themselves; set 2 or more, or mode=unified" (ternary "decode.autoscaling.minReplicas" "decode.replicas" $scaling.enabled) (int $least)) }}
+{{- end }}
+{{- if and $scaling.enabled (eq $v.autoscaling.with "hpa") }}
+{{- range $value := list "kvUse" "tokenMs" }}
+{{- if get $scaling $value }}
+{{- $wrong = append $wrong (printf "decode.autoscaling.%s is about workers that decode, but an HPA takes the mean over all pods, and in mode elastic some of them prefill; set autoscaling.with=keda, or decode.autoscaling.%s=0" $value $value) }}
+{{- end }}
+{{- end }}
 {{- end }}
 {{- if $v.prefill.autoscaling.enabled }}
 {{- $wrong = append $wrong "prefill.autoscaling is enabled, but in mode elastic all workers are those of decode; scale decode, or set mode=disaggregated" }}
