@@ -179,7 +179,7 @@ worker::v1::DecodeFinal FakeBeams(const FakeWorkerState& state,
     answer->mutable_ending()->set_stop_token_id(state.options.eos_ids.front());
   }
   *final.mutable_ending() = final.beams(0).ending();
-  final.set_beam_steps(9);
+  final.set_beam_steps(state.options.beam_steps.value_or(generation.stopping().max_tokens()));
   return final;
 }
 

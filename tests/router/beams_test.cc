@@ -133,6 +133,17 @@ TEST_F(BeamsTest, AWorkerThatKnowsNoBeamsIsNotBelieved) {
   EXPECT_EQ(ReasonText(answer.status), "ATTEMPTS_EXHAUSTED") << answer.status;
 }
 
+TEST_F(BeamsTest, AWorkerThatTellsOfMoreStepsThanThereMayBeIsNotBelieved) {
+  for (const int32_t steps : {-1, 10}) {
+    AddDecode([&](FakeWorkerOptions& worker) { worker.beam_steps = steps; });
+  }
+  StartRouter();
+  const Answer answer = Generate(Search(4, 3));
+  EXPECT_EQ(ReasonText(answer.status), "ATTEMPTS_EXHAUSTED") << answer.status;
+  EXPECT_GT(decode_[0]->decode_streams(), 0);
+  EXPECT_GT(decode_[1]->decode_streams(), 0);
+}
+
 TEST_F(BeamsTest, WithoutMaxTokensBeamsFitTheLargestPoolThatIsThere) {
   options_.deadlines.no_worker = std::chrono::milliseconds(500);
   for (const int32_t blocks : {8, 64}) {
