@@ -145,6 +145,7 @@ class FakeStatusService final : public worker::v1::StatusService::Service {
     identity->set_text_fingerprint(options.text_fingerprint);
     identity->set_incarnation(state_->incarnation);
     identity->mutable_protocol()->set_major(options.protocol_major);
+    identity->mutable_protocol()->set_minor(options.protocol_minor);
     identity->set_model_fingerprint(options.fingerprint);
     *identity->mutable_layout() = options.layout;
     identity->set_numerics(options.numerics);

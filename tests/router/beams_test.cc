@@ -133,6 +133,19 @@ TEST_F(BeamsTest, AWorkerThatKnowsNoBeamsIsNotBelieved) {
   EXPECT_EQ(ReasonText(answer.status), "ATTEMPTS_EXHAUSTED") << answer.status;
 }
 
+TEST_F(BeamsTest, WorkersOfAnEarlierVersionGetNoSearch) {
+  options_.deadlines.no_worker = std::chrono::milliseconds(200);
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.knows_beams = false;
+    worker.protocol_minor = kProtocolMinorOfBeams - 1;
+  });
+  StartRouter();
+  const Answer answer = Generate(Search(4, 3));
+  EXPECT_EQ(ReasonText(answer.status), "NO_WORKER") << answer.status;
+  EXPECT_EQ(decode_[0]->decode_streams(), 0);
+  EXPECT_TRUE(Generate(Request("hello", 3)).status.ok());
+}
+
 TEST_F(BeamsTest, AWorkerThatTellsOfMoreStepsThanThereMayBeIsNotBelieved) {
   for (const int32_t steps : {-1, 10}) {
     AddDecode([&](FakeWorkerOptions& worker) { worker.beam_steps = steps; });
