@@ -7,6 +7,8 @@
 namespace baton {
 
 constexpr int32_t kProtocolMajor = 1;
-constexpr int32_t kProtocolMinor = 2;
+constexpr int32_t kProtocolMinor = 3;
+// Workers of this minor know beam searches. Earlier ones would ignore that one is asked for.
+constexpr int32_t kProtocolMinorOfBeams = 3;
 
 }  // namespace baton

@@ -70,9 +70,9 @@ struct LengthLimits {
   int32_t context_now = 0;  // at those that are healthy now; 0: none was seen yet
   int32_t input = 0;        // 0 = only by the context
   int32_t output = 0;       // 0 = only by the context
-  // Tokens of the largest pool of KV blocks at any worker that is listed and was seen, 0: none was;
-  // and of a block.
+  // Tokens of the largest pool of KV blocks, of the same workers, 0: none was seen; and of a block.
   int32_t pool = 0;
+  int32_t pool_now = 0;
   int32_t block = 16;
 };
 

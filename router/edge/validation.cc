@@ -160,7 +160,11 @@ void SettleMaxTokens(const LengthLimits& limits, const ServedModel& model, Reque
   const int64_t context = limits.context_now > prompt ? limits.context_now : limits.context;
   int64_t room = context - prompt;
   if (spec->beams.on() && limits.pool > 0) {
-    room = std::min(room, BeamOutputThatFits(prompt, spec->beams.width, limits.block, limits.pool));
+    const auto fits_in = [&](int64_t pool) {
+      return BeamOutputThatFits(prompt, spec->beams.width, limits.block, pool);
+    };
+    const int64_t now = fits_in(limits.pool_now);
+    room = std::min(room, now > 0 ? now : fits_in(limits.pool));
   }
   int64_t most = room;
   if (limits.output > 0) most = std::min<int64_t>(most, limits.output);

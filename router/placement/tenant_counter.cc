@@ -27,12 +27,14 @@ TokenCharge TenantCounter::Charge(int64_t prompt_tokens, int64_t output_limit) {
 }
 
 void TenantCounter::Settle(const TokenCharge& charge, const TokensServed& served) {
+  if (!served.output_tokens && !served.in_vain) return;
+  const int64_t output_tokens = served.output_tokens.value_or(0);
   const int64_t prompt_tokens = served.in_vain ? 0 : charge.prompt_tokens;
-  served_ += (CostOf(prompt_tokens, served.output_tokens) -
-              CostOf(charge.prompt_tokens, charge.output_tokens)) /
-             weight_;
+  served_ +=
+      (CostOf(prompt_tokens, output_tokens) - CostOf(charge.prompt_tokens, charge.output_tokens)) /
+      weight_;
   if (served.in_vain) return;
-  usual_output_ += kPartOfTheLast * (static_cast<double>(served.output_tokens) - usual_output_);
+  usual_output_ += kPartOfTheLast * (static_cast<double>(output_tokens) - usual_output_);
 }
 
 }  // namespace baton

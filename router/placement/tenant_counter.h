@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace baton {
 
@@ -12,7 +13,8 @@ struct TokenCharge {
 
 // What an attempt of a request did.
 struct TokensServed {
-  int64_t output_tokens = 0;
+  // Empty: it ended before it told. Then it is taken to be what was expected, unless in vain.
+  std::optional<int64_t> output_tokens = 0;
   // It broke, or a worker had no room, and the request comes back: its prompt is charged to the
   // attempt that gets through.
   bool in_vain = false;

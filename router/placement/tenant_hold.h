@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "common/base/mutex.h"
@@ -37,8 +38,8 @@ class TenantHold final {
 
   // An attempt was opened.
   void SetOpened() { served_.in_vain = false; }
-  // How many tokens it has brought.
-  void SetOutput(int64_t tokens) { served_.output_tokens = tokens; }
+  // How many tokens it has brought; empty: nobody knows.
+  void SetOutput(std::optional<int64_t> tokens) { served_.output_tokens = tokens; }
   // It broke, and the request comes back.
   void SetInVain() { served_.in_vain = true; }
 

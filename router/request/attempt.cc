@@ -147,7 +147,7 @@ void Attempt::Release(FinishReason reason) {
 
 void Attempt::End(AttemptOutcome outcome, FinishReason release) {
   context_->probe->AttemptEnded(outcome);
-  placement_.tenant.SetOutput(progress_.output.size() - first_index_ + beam_tokens_);
+  placement_.tenant.SetOutput(OutputTokens());
   LearnAnswer();
   if (prefill_ != nullptr) prefill_over_ ? prefill_->Forget() : prefill_->Cancel();
   prefill_.reset();
@@ -164,6 +164,11 @@ void Attempt::End(AttemptOutcome outcome, FinishReason release) {
   context_->timers->At(context_->clock->Now() + context_->options.deadlines.release, [weak] {
     if (const auto call = weak.lock()) call->Cancel();
   });
+}
+
+std::optional<int64_t> Attempt::OutputTokens() const {
+  if (progress_.spec.beams.on() && started() && !finished()) return std::nullopt;
+  return progress_.output.size() - first_index_ + beam_tokens_;
 }
 
 void Attempt::LearnPrompt(const worker::v1::DecodeStarted& started) const {

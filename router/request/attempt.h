@@ -131,6 +131,9 @@ class Attempt final {
   // has until `give_up_at`; `if_slow` is what a missing answer means then.
   void Await(const char* answer, AttemptOutcome if_slow, base::Instant due,
              base::Instant give_up_at);
+  // What its tenant pays for; empty where a search was cut off, which tells of its steps at its
+  // end.
+  std::optional<int64_t> OutputTokens() const;
   void StopAwaiting() { due_ = give_up_at_ = base::kNever; }
   bool started() const { return phase_ >= Phase::kStarted; }
   // The decode worker began before the prefill worker's scores were heard, which go first.

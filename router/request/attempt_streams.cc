@@ -20,10 +20,15 @@ AttemptNews Misspoke(const std::string& how, WorkerKind blamed) {
 }
 
 // Says what is not as a worker has to tell the results of a search; "" if all is.
-std::string WrongWith(const std::vector<BeamResult>& beams, const BeamParams& asked) {
-  if (std::ssize(beams) != asked.results) {
+std::string WrongWith(const std::vector<BeamResult>& beams, int32_t steps,
+                      const RequestSpec& asked) {
+  if (std::ssize(beams) != asked.beams.results) {
     return absl::StrCat("Final with ", beams.size(), " answers of a beam search; expected ",
-                        asked.results);
+                        asked.beams.results);
+  }
+  if (steps < 0 || steps > asked.stop.max_tokens) {
+    return absl::StrCat("Final of a beam search of ", steps, " steps; expected at most ",
+                        asked.stop.max_tokens);
   }
   for (const BeamResult& beam : beams) {
     if (beam.tokens.empty() || beam.reason == FinishReason::kNone || !std::isfinite(beam.score)) {
@@ -146,9 +151,8 @@ AttemptNews Attempt::OnDecodeFinal(const worker::v1::DecodeFinal& final) {
   }
   if (searched) {
     news.beams = BeamsFromProto(final.beams());
-    if (const std::string wrong = WrongWith(news.beams, progress_.spec.beams); !wrong.empty()) {
-      return Misspoke(wrong, WorkerKind::kDecode);
-    }
+    const std::string wrong = WrongWith(news.beams, final.beam_steps(), progress_.spec);
+    if (!wrong.empty()) return Misspoke(wrong, WorkerKind::kDecode);
     beam_tokens_ = int64_t{progress_.spec.beams.width} * final.beam_steps();
   }
   phase_ = Phase::kFinished;

@@ -12,6 +12,7 @@ LengthLimits FlowContext::Limits() const {
           .input = options.max_input_length,
           .output = options.max_output_length,
           .pool = directory->KnownPool(),
+          .pool_now = healthy > 0 ? directory->HealthyPool() : directory->KnownPool(),
           .block = directory->BlockTokens()};
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/protocol_version.h"
 #include "router/workers/candidates.h"
 #include "router/workers/worker_table.h"
 
@@ -72,11 +73,16 @@ bool HasRoomForPrompt(const WorkerView& view) {
   return view.places_free >= 1 && view.prompt_tokens_free >= 1;
 }
 
+// Whether it knows what the request asks for.
+bool Knows(const WorkerFacts& worker, const RoutingNeed& need) {
+  return need.beam_tokens == 0 || worker.protocol_minor >= kProtocolMinorOfBeams;
+}
+
 // A prefill worker computes the prompt and draws one token. A process of both roles hands nothing
 // to itself, at whatever address.
 bool CouldPrefill(const WorkerView& prefill, const WorkerView& decode, const RoutingNeed& need) {
   const bool same = prefill.facts.incarnation == decode.facts.incarnation;
-  return !same && CanPair(prefill.facts, decode.facts) &&
+  return !same && CanPair(prefill.facts, decode.facts) && Knows(prefill.facts, need) &&
          need.tokens + 1 <= prefill.facts.max_model_len && need.tokens <= prefill.context();
 }
 
@@ -343,7 +349,8 @@ std::string_view ChosenByName(ChosenBy chosen_by) {
 
 bool CouldDecode(const WorkerView& decode, const RoutingNeed& need) {
   return need.longest_sequence() <= decode.context() && need.peak_tokens <= decode.pool_tokens() &&
-         (need.fingerprint.empty() || decode.facts.fingerprint == need.fingerprint);
+         (need.fingerprint.empty() || decode.facts.fingerprint == need.fingerprint) &&
+         Knows(decode.facts, need);
 }
 
 bool CanPair(const WorkerFacts& prefill, const WorkerFacts& decode) {

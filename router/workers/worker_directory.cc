@@ -1,5 +1,7 @@
 #include "router/workers/worker_directory.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "common/base/log.h"
@@ -9,6 +11,9 @@ namespace {
 
 // How long what workers are told of all of them may stay as it is.
 constexpr base::Duration kClusterEvery = std::chrono::milliseconds(50);
+
+// Whoever asks for tokens of a pool counts in int32_t.
+constexpr int64_t kMostPoolTokens = std::numeric_limits<int32_t>::max();
 
 }  // namespace
 
@@ -221,10 +226,14 @@ int32_t WorkerDirectory::KnownContext() const {
   return static_cast<int32_t>(table_.KnownContext());
 }
 
+int32_t WorkerDirectory::HealthyPool() {
+  base::MutexLock lock(&mutex_);
+  return static_cast<int32_t>(std::min(table_.HealthyPool(clock_->Now()), kMostPoolTokens));
+}
+
 int32_t WorkerDirectory::KnownPool() const {
   base::MutexLock lock(&mutex_);
-  return static_cast<int32_t>(
-      std::min<int64_t>(table_.KnownPool(), std::numeric_limits<int32_t>::max()));
+  return static_cast<int32_t>(std::min(table_.KnownPool(), kMostPoolTokens));
 }
 
 int32_t WorkerDirectory::BlockTokens() {

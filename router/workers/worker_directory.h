@@ -109,6 +109,8 @@ class WorkerDirectory final : public WorkerNews,
   // of all that are listed and were seen. 0 when there is none.
   int32_t HealthyContext();
   int32_t KnownContext() const;
+  // Likewise, the tokens of the largest pool of KV blocks.
+  int32_t HealthyPool();
   int32_t KnownPool() const;
   // How many tokens a block of the healthy decode workers holds, where they differ the smallest.
   int32_t BlockTokens();

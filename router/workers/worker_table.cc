@@ -303,6 +303,11 @@ int64_t WorkerTable::HealthyContext(base::Instant now) {
   return Of(WorkerKind::kDecode).healthy_context.largest();
 }
 
+int64_t WorkerTable::HealthyPool(base::Instant now) {
+  Advance(now);
+  return Of(WorkerKind::kDecode).healthy_pool.largest();
+}
+
 int64_t WorkerTable::BlockTokens(base::Instant now) {
   Advance(now);
   return Of(WorkerKind::kDecode).healthy_block.smallest();
@@ -351,6 +356,7 @@ void WorkerTable::CountContexts(Group* group, Entry* entry, bool healthy, bool s
   };
   const int64_t context = entry->view.context();
   group->healthy_context.Set(&entry->healthy_context, only_if(healthy, context));
+  group->healthy_pool.Set(&entry->healthy_pool, only_if(healthy, entry->view.pool_tokens()));
   group->healthy_block.Set(&entry->healthy_block,
                            only_if(healthy, std::max(1, entry->view.facts.layout.block_size)));
   group->known_context.Set(&entry->known_context, only_if(entry->listed, entry->seen_context));

@@ -116,7 +116,8 @@ class WorkerTable final {
   // ones, and of all that are listed and were seen. 0: there is none.
   int64_t HealthyContext(base::Instant now);
   int64_t KnownContext() const { return Of(WorkerKind::kDecode).known_context.largest(); }
-  // The tokens of the largest pool of KV blocks at those that are listed and were seen.
+  // Likewise, the tokens of the largest pool of KV blocks.
+  int64_t HealthyPool(base::Instant now);
   int64_t KnownPool() const { return Of(WorkerKind::kDecode).known_pool.largest(); }
   // How many tokens a block of the healthy decode workers holds, where they differ the smallest; 0:
   // there is none.
@@ -145,7 +146,8 @@ class WorkerTable final {
     int64_t sequences_placed = 0;
     // Positions in the lists of `Group`, or -1, and what it counts for in its tallies.
     int32_t open_at = -1, serving_at = -1;
-    Tally::Counted healthy_context, healthy_block, known_context, known_pool, serving_context;
+    Tally::Counted healthy_context, healthy_pool, healthy_block, known_context, known_pool,
+        serving_context;
   };
   // All workers of one kind. Only the first two have those that get nothing.
   struct Group {
@@ -154,7 +156,7 @@ class WorkerTable final {
     std::vector<const WorkerView*> open, serving;
     std::map<const WorkerView*, Entry*> entry_of;
     std::set<std::pair<base::Instant, Entry*>> fresh;  // by when they will be silent for too long
-    Tally healthy_context, healthy_block;
+    Tally healthy_context, healthy_pool, healthy_block;
     std::map<std::string, Tally> models;  // contexts of who serves, by fingerprint
   };
 

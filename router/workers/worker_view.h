@@ -41,7 +41,7 @@ struct WorkerFacts {
   std::string numerics;
   std::string compute_dtype;
   std::string push_address;
-  int32_t protocol_major = 0;
+  int32_t protocol_major = 0, protocol_minor = 0;
   int32_t max_model_len = 0;
   std::vector<std::string> kv_transports;  // beside messages: "nccl", "cuda_ipc"
 };

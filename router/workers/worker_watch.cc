@@ -119,6 +119,7 @@ WorkerFacts FactsFromProto(const worker::v1::WorkerIdentity& identity) {
       .compute_dtype = identity.compute_dtype(),
       .push_address = identity.push_address(),
       .protocol_major = identity.protocol().major(),
+      .protocol_minor = identity.protocol().minor(),
       .max_model_len = std::max(0, identity.max_model_len()),
       .kv_transports = {identity.kv_transports().begin(), identity.kv_transports().end()}};
   std::vector<int> roles(identity.roles().begin(), identity.roles().end());

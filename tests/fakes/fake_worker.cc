@@ -145,6 +145,7 @@ class FakeStatusService final : public worker::v1::StatusService::Service {
     identity->set_text_fingerprint(options.text_fingerprint);
     identity->set_incarnation(state_->incarnation);
     identity->mutable_protocol()->set_major(options.protocol_major);
+    identity->mutable_protocol()->set_minor(options.protocol_minor);
     identity->set_model_fingerprint(options.fingerprint);
     *identity->mutable_layout() = options.layout;
     identity->set_numerics(options.numerics);
@@ -179,7 +180,7 @@ worker::v1::DecodeFinal FakeBeams(const FakeWorkerState& state,
     answer->mutable_ending()->set_stop_token_id(state.options.eos_ids.front());
   }
   *final.mutable_ending() = final.beams(0).ending();
-  final.set_beam_steps(9);
+  final.set_beam_steps(state.options.beam_steps.value_or(generation.stopping().max_tokens()));
   return final;
 }
 

@@ -14,6 +14,7 @@
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
+#include "common/rpc/protocol_version.h"
 
 namespace baton::testing {
 
@@ -103,12 +104,13 @@ struct FakeWorkerOptions {
   std::string fingerprint = "model";
   std::string text_fingerprint;
   std::string numerics = "fake";
-  int32_t protocol_major = 1;
+  int32_t protocol_major = kProtocolMajor, protocol_minor = kProtocolMinor;
   worker::v1::KvLayout layout;
   int32_t max_model_len = 4096;
   int32_t probe_dims = 0;  // products with each token, if asked for: its index plus 0.25, 1.25, …
   bool foresees = false;   // tokens have estimates of the end, if asked for
-  bool knows_beams = true;  // false: it draws, as a worker of an earlier version
+  bool knows_beams = true;            // false: it draws, as a worker of an earlier version
+  std::optional<int32_t> beam_steps;  // that Final tells of; empty: max_tokens
   int32_t blocks_total = 4096;
   int32_t prefill_places_free = 64;
   int32_t cached_tokens = 0;  // that Started tells of

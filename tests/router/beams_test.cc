@@ -133,6 +133,50 @@ TEST_F(BeamsTest, AWorkerThatKnowsNoBeamsIsNotBelieved) {
   EXPECT_EQ(ReasonText(answer.status), "ATTEMPTS_EXHAUSTED") << answer.status;
 }
 
+TEST_F(BeamsTest, WorkersOfAnEarlierVersionGetNoSearch) {
+  options_.deadlines.no_worker = std::chrono::milliseconds(200);
+  AddDecode([](FakeWorkerOptions& worker) {
+    worker.knows_beams = false;
+    worker.protocol_minor = kProtocolMinorOfBeams - 1;
+  });
+  StartRouter();
+  const Answer answer = Generate(Search(4, 3));
+  EXPECT_EQ(ReasonText(answer.status), "NO_WORKER") << answer.status;
+  EXPECT_EQ(decode_[0]->decode_streams(), 0);
+  EXPECT_TRUE(Generate(Request("hello", 3)).status.ok());
+}
+
+TEST_F(BeamsTest, AWorkerThatTellsOfMoreStepsThanThereMayBeIsNotBelieved) {
+  for (const int32_t steps : {-1, 10}) {
+    AddDecode([&](FakeWorkerOptions& worker) { worker.beam_steps = steps; });
+  }
+  StartRouter();
+  const Answer answer = Generate(Search(4, 3));
+  EXPECT_EQ(ReasonText(answer.status), "ATTEMPTS_EXHAUSTED") << answer.status;
+  EXPECT_GT(decode_[0]->decode_streams(), 0);
+  EXPECT_GT(decode_[1]->decode_streams(), 0);
+}
+
+TEST_F(BeamsTest, WithoutMaxTokensBeamsFitTheLargestPoolThatIsThere) {
+  options_.deadlines.no_worker = std::chrono::milliseconds(500);
+  for (const int32_t blocks : {8, 64}) {
+    AddDecode([&](FakeWorkerOptions& worker) {
+      worker.blocks_total = blocks;
+      worker.layout.set_block_size(16);
+    });
+  }
+  StartRouter();
+  v1::GenerateRequest request = Search(4, 1);
+  request.mutable_spec()->mutable_stop()->clear_max_tokens();
+  ASSERT_TRUE(Generate(request).status.ok());
+  EXPECT_EQ(decode_[1]->seen().at(0).stopping().max_tokens(), 64 / 4 * 16 - 6);
+  decode_[1]->Kill();
+  ASSERT_TRUE(Eventually([&] { return Metric("baton_router_worker_up") == 1; }));
+  const Answer answer = Generate(request);
+  ASSERT_TRUE(answer.status.ok()) << answer.status;
+  EXPECT_EQ(decode_[0]->seen().at(0).stopping().max_tokens(), 8 / 4 * 16 - 6);
+}
+
 TEST_F(BeamsTest, WhatNoPoolHoldsIsTooLong) {
   AddDecode([](FakeWorkerOptions& worker) {
     worker.blocks_total = 8;

@@ -35,6 +35,16 @@ TEST(TenantCounterTest, AnAttemptInVainCostsNoPromptAndOnlyTheTokensItBrought) {
   EXPECT_EQ(counter.served(), 40 + 100 + 60) << "the prompt once, each token once";
 }
 
+TEST(TenantCounterTest, WhoEndsBeforeItTellsHasCostWhatWasExpectedAndTeachesNothing) {
+  TenantCounter counter(1);
+  counter.Settle(counter.Charge(100, 50), {.output_tokens = std::nullopt});
+  EXPECT_EQ(counter.served(), 200);
+  EXPECT_EQ(counter.Charge(0, 4000).output_tokens, TenantCounter(1).Charge(0, 4000).output_tokens);
+  TenantCounter again(1);
+  again.Settle(again.Charge(100, 50), {.output_tokens = std::nullopt, .in_vain = true});
+  EXPECT_EQ(again.served(), 0) << "it comes back";
+}
+
 TEST(TenantCounterTest, IsLiftedButNeverLowered) {
   TenantCounter counter(1);
   counter.LiftTo(10);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/rpc/protocol_version.h"
 #include "router/placement/choose_place.h"
 
 namespace baton {
@@ -251,8 +252,10 @@ class RoutingOfBeamsTest : public RoutingNamesTest {
  protected:
   RoutingOfBeamsTest() : RoutingNamesTest(0) {}
 
-  void AddDecode(const std::string& address, int32_t max_model_len, int32_t blocks) {
-    Add(WorkerKind::kDecode, address, {.max_model_len = max_model_len});
+  void AddDecode(const std::string& address, int32_t max_model_len, int32_t blocks,
+                 int32_t protocol_minor = kProtocolMinorOfBeams) {
+    Add(WorkerKind::kDecode, address,
+        {.protocol_minor = protocol_minor, .max_model_len = max_model_len});
     table_.Update(WorkerKind::kDecode, address,
                   {.takes_new = true,
                    .blocks_total = blocks,
@@ -272,6 +275,26 @@ TEST_F(RoutingOfBeamsTest, ASearchThatNoWorkerHoldsIsAbsentAndNotOnlyWithoutAPla
   EXPECT_EQ(TrySearch(), RequestQueue::Try::kPlaced);
   table_.Take(WorkerKind::kDecode, keys_.at("both"), {.tokens = 1600, .decodes = true});
   EXPECT_EQ(TrySearch(), RequestQueue::Try::kNoDecode) << "it has no place now";
+}
+
+TEST_F(RoutingOfBeamsTest, WorkersThatKnowNoBeamsGetNoSearch) {
+  AddDecode("old", 8192, 1000, kProtocolMinorOfBeams - 1);
+  EXPECT_EQ(TrySearch(), RequestQueue::Try::kAbsent);
+  EXPECT_EQ(Try(Routing::kLoad, need_).first, RequestQueue::Try::kPlaced);
+  AddDecode("new", 8192, 1000);
+  Add(WorkerKind::kPrefill, "p0",
+      {.protocol_minor = kProtocolMinorOfBeams - 1, .max_model_len = 8192});
+  for (int i = 0; i < 20; ++i) {
+    const auto [outcome, route] = Try(Routing::kLoad, search_);
+    ASSERT_EQ(outcome, RequestQueue::Try::kPlaced);
+    EXPECT_EQ(route.decode->address, "new");
+    EXPECT_EQ(route.prefill, nullptr) << "who sends no candidates computes no prompt of a search";
+  }
+  Add(WorkerKind::kPrefill, "p1", {.protocol_minor = kProtocolMinorOfBeams, .max_model_len = 8192});
+  const auto [outcome, route] = Try(Routing::kLoad, search_);
+  ASSERT_EQ(outcome, RequestQueue::Try::kPlaced);
+  ASSERT_NE(route.prefill, nullptr);
+  EXPECT_EQ(route.prefill->address, "p1");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ constexpr base::Duration kFresh = std::chrono::seconds(2);
 
 struct NaiveWorker {
   bool known = false, accepted = false, listed = true, suspect = false, ready = false;
-  int64_t places = 0, tokens = 0, context = 0, seen_context = 0;
+  int64_t places = 0, tokens = 0, context = 0, pool = 0, seen_context = 0, seen_pool = 0;
   int32_t block = 16;
   std::string model;
   base::Instant fresh_until{};
@@ -43,7 +43,9 @@ class WorkerTableAnswersTest : public ::testing::Test {
     const std::string address = std::to_string(i);
     const int what = Below(20);
     if (what == 0) {
-      *worker = {.listed = worker->listed, .seen_context = worker->seen_context};
+      *worker = {.listed = worker->listed,
+                 .seen_context = worker->seen_context,
+                 .seen_pool = worker->seen_pool};
       table_.Lose(kind, address);
     } else if (what == 1) {
       *worker = {};
@@ -89,6 +91,7 @@ class WorkerTableAnswersTest : public ::testing::Test {
                .accepted = Below(4) != 0,
                .listed = worker->listed,
                .seen_context = worker->seen_context,
+               .seen_pool = worker->seen_pool,
                .block = Below(2) == 0 ? 16 : 32,
                .model = Below(2) == 0 ? "m" : "n"};
     const WorkerFacts facts{.incarnation = Incarnation(kind),
@@ -109,9 +112,12 @@ class WorkerTableAnswersTest : public ::testing::Test {
     worker->suspect = false;
     worker->places = share.places;
     worker->tokens = share.prompt_tokens;
-    worker->context = std::min<int64_t>(1000, int64_t{blocks} * worker->block);
+    worker->pool = int64_t{blocks} * worker->block;
+    worker->context = std::min<int64_t>(1000, worker->pool);
     worker->fresh_until = now_ + kFresh;
-    if (worker->accepted) worker->seen_context = worker->context;
+    if (!worker->accepted) return;
+    worker->seen_context = worker->context;
+    worker->seen_pool = worker->pool;
   }
 
   bool Healthy(const NaiveWorker& worker) const {
@@ -120,12 +126,14 @@ class WorkerTableAnswersTest : public ::testing::Test {
   }
 
   void ExpectContexts() {
-    int64_t healthy_context = 0, known_context = 0, block = 0;
+    int64_t healthy_context = 0, healthy_pool = 0, known_context = 0, known_pool = 0, block = 0;
     std::map<std::string, int64_t> models;
     for (const NaiveWorker& worker : of_[WorkerKind::kDecode]) {
       if (worker.listed) known_context = std::max(known_context, worker.seen_context);
+      if (worker.listed) known_pool = std::max(known_pool, worker.seen_pool);
       if (!Healthy(worker)) continue;
       healthy_context = std::max(healthy_context, worker.context);
+      healthy_pool = std::max(healthy_pool, worker.pool);
       block = block == 0 ? worker.block : std::min<int64_t>(block, worker.block);
       if (worker.suspect) continue;
       models[worker.model] = std::max(models[worker.model], worker.context);
@@ -133,6 +141,8 @@ class WorkerTableAnswersTest : public ::testing::Test {
     EXPECT_EQ(table_.HealthyContext(now_), healthy_context);
     EXPECT_EQ(table_.AnyHealthy(WorkerKind::kDecode, now_), healthy_context > 0);
     EXPECT_EQ(table_.KnownContext(), known_context);
+    EXPECT_EQ(table_.HealthyPool(now_), healthy_pool);
+    EXPECT_EQ(table_.KnownPool(), known_pool);
     EXPECT_EQ(table_.BlockTokens(now_), block);
     EXPECT_EQ(table_.ServingModels(WorkerKind::kDecode), models.size());
     EXPECT_EQ(table_.ServingContext(WorkerKind::kDecode, ""), std::max(models["m"], models["n"]));
