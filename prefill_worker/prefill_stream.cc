@@ -20,6 +20,14 @@ absl::Status PushFailed(const absl::Status& cause) {
                    "the KV cache could not be handed over: " + message);
 }
 
+// The ticket's one push is open, so that no other prefill worker can use it. FULL would send the
+// router to one.
+absl::Status PlaceGivenUp(const absl::Status& cause) {
+  if (ReasonOf(cause) != Reason::kFull) return cause;
+  return MakeError(absl::StatusCode::kAborted, {.reason = Reason::kRevoked},
+                   std::string(cause.message()) + ", with a new attempt");
+}
+
 absl::Status NotNeeded() {
   return absl::CancelledError("the first token ended the request; nothing is handed over");
 }
@@ -62,6 +70,7 @@ absl::Status PrefillStream::Admit(const worker_pb::PrefillRequest& request) {
   BATON_RETURN_IF_ERROR(Check(request));
   BATON_ASSIGN_OR_RETURN(SequenceSpec spec, SpecFromProto(request.generation()));
   spec.kind = SequenceKind::kPrefill;
+  spec.reserve_timeout = core_->timeouts().default_reserve;
   request_id_ = request.generation().request_id();
   predict_ = request.generation().predict();
   if (trace_ != nullptr) trace_->SetGeneration(request.generation());
@@ -82,7 +91,7 @@ void PrefillStream::LetGo(const absl::Status& status) {
 }
 
 void PrefillStream::On(const RefusedEvent& event) {
-  End(event.status);
+  End(PlaceGivenUp(event.status));
   {
     base::MutexLock lock(&mutex_);
     sequence_over_ = true;

@@ -134,6 +134,7 @@ struct EngineFigures {
   int32_t places = 0;               // sequences that there may be in all before one waits for long
   bool short_of_blocks = false;     // one waits for blocks, so nobody else is let in
   int32_t seats = 0;                // max_num_seqs
+  int32_t seats_asked = 0;          // by those three; a beam search asks for as many as it is wide
   uint64_t ended = 0;               // sequences, in whatever way
   // What is foreseen of those that run, as SchedulerFigures says.
   int32_t foreseen = 0;

@@ -349,6 +349,7 @@ EngineFigures EngineLoop::Snapshot() const {
   to.blocks_used = pool_.num_used();
   to.places = from.places;
   to.seats = options_.max_num_seqs;
+  to.seats_asked = from.seats;
   to.short_of_blocks = from.short_of_blocks;
   to.prefill_places_free = std::max(0, from.places - from.running - from.reserved - from.waiting);
   to.ended = from.ended;

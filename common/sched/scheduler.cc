@@ -164,6 +164,8 @@ SchedulerFigures Scheduler::figures() const {
   figures.reserved = static_cast<int32_t>(reserved_.size());
   figures.places = Places();
   figures.short_of_blocks = short_of_blocks_;
+  figures.seats = SeatsTaken();
+  for (const LiveSequence* sequence : waiting_) figures.seats += sequence->seats();
   for (const LiveSequence* sequence : waiting_) {
     if (sequence->spec.kind != SequenceKind::kReserved) {
       figures.queued_prompt_tokens += sequence->pending();

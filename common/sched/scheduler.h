@@ -44,6 +44,7 @@ struct SchedulerOptions {
 // What has happened so far, and what is so now. Whoever shows these figures to people adds nothing.
 struct SchedulerFigures {
   int32_t running = 0, waiting = 0, reserved = 0;
+  int32_t seats = 0;  // that these take or wait for; a beam search as many as it is wide
   // How many sequences, of those three kinds, there may be without one that waits for long.
   int32_t places = 0;
   bool short_of_blocks = false;  // one of them waits for blocks, so nobody else is let in

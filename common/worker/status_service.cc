@@ -51,7 +51,7 @@ worker_pb::WorkerIdentity IdentityToProto(const WorkerCore& core) {
 double FillOfWorker(const WorkerCore& core, const EngineFigures& figures) {
   // In thousandths, so that it comes to rest.
   return std::round(1000 * FillOf(DecodeWork{
-                               .sequences = figures.running + figures.reserved + figures.waiting,
+                               .sequences = figures.seats_asked,
                                .seats = figures.seats,
                                .blocks_used = figures.blocks_used + figures.blocks_quarantined,
                                .blocks_total = figures.blocks_total,
@@ -179,9 +179,7 @@ class WatchReactor final
     base::MutexLock lock(&mutex_);
     if (finished_) return;
     // Under the lock, so that nothing is heard behind the end, which makes it forgotten.
-    if (request_.has_cluster() && core_->elastic() != nullptr) {
-      core_->elastic()->Hear(router_, ClusterFromProto(request_.cluster()));
-    }
+    if (core_->elastic() != nullptr) HearOfOthers(core_->elastic());
     if (request_.has_demand()) WriteIfDue();
     StartRead(&request_);
   }
@@ -203,6 +201,12 @@ class WatchReactor final
     *response_.mutable_identity() = IdentityToProto(*core_);
     Write(Say());
     return true;
+  }
+
+  // A router that no longer says what it sees is left out, as if it never had.
+  void HearOfOthers(ElasticRole* elastic) {
+    if (!request_.has_cluster()) return elastic->Forget(router_);
+    elastic->Hear(router_, ClusterFromProto(request_.cluster()));
   }
 
   void Schedule() {

@@ -179,5 +179,28 @@ TEST(PushFaultsTest, AFullPrefillQueueIsRefused) {
   prefill.control().Resume();
 }
 
+// Its push is open, so the ticket is of no use to another prefill worker, as it would be after
+// FULL.
+TEST(PushFaultsTest, APromptThatWaitsTooLongBehindReservationsAsksForANewAttempt) {
+  WorkerHarness::Options elastic;
+  elastic.elastic = true;
+  elastic.engine.max_num_seqs = 1;
+  elastic.timeouts.default_reserve = std::chrono::milliseconds(100);
+  WorkerHarness full(elastic), decode({});
+  ReservedCall holds(full, MakeGeneration(10, 6));
+  const auto generation = MakeGeneration(10, 6, 1);
+  ReservedCall reserving(decode, generation);
+  PrefillCall call(full, PrefillRequestFor(generation, reserving.reserved, decode));
+  call.ReadAll();
+  const absl::Status status = call.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ReasonOf(status), Reason::kRevoked) << status;
+  EXPECT_FALSE(call.first);
+  holds.call.Cancel();
+  reserving.call.Cancel();
+  EXPECT_TRUE(full.Idle());
+  EXPECT_TRUE(decode.Idle());
+}
+
 }  // namespace
 }  // namespace baton

@@ -197,6 +197,22 @@ TEST_F(FaultsTest, PrefillRefusedBeforeAnyWorkGoesToAnotherUnderTheSameReservati
   EXPECT_EQ(Metric("baton_router_worker_retries_total{outcome=\"accepted\""), 1);
 }
 
+// As of a prompt that waited too long at a worker full of reservations: its push was open.
+TEST_F(FaultsTest, PrefillRevokedBehindItsPushGoesBackToTheQueueAndIsNotCounted) {
+  const auto left = std::make_shared<std::atomic<int>>(6);
+  StartSplit([=](const FakeMoment& moment) {
+    if (moment.point != FakePoint::kPrefillOpen || left->fetch_sub(1) <= 0) return FakeAction::Go();
+    return FakeAction::Fail(WithReason(absl::StatusCode::kAborted, Reason::kRevoked));
+  });
+  ExpectUndisturbed(Generate(Request("fault", 12)), 7);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"revoked\""), 6);
+  EXPECT_EQ(Metric("baton_attempts_total{outcome=\"push_failed\""), 0);
+  EXPECT_EQ(Metric("baton_router_worker_retries_total{outcome=\"accepted\""), 0);
+  // One reservation for each prompt: none is offered twice.
+  EXPECT_EQ(decode_[0]->decode_streams() + decode_[1]->decode_streams(), 7);
+  EXPECT_EQ(prefill_[0]->prefill_streams() + prefill_[1]->prefill_streams(), 7);
+}
+
 // Whether an answer has run away hangs on the last chance to end, which a replay brings along.
 TEST_F(FaultsTest, AReplayTellsWhenTheAnswerCouldLastEnd) {
   for (const bool had_one : {true, false}) {

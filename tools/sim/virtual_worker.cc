@@ -261,7 +261,7 @@ PromptTimes VirtualWorker::prompt_times() const {
 }
 
 double VirtualWorker::fill(const SchedulerFigures& figures) const {
-  return FillOf({.sequences = figures.running + figures.reserved + figures.waiting,
+  return FillOf({.sequences = figures.seats,
                  .seats = setup_.scheduler.max_num_seqs,
                  .blocks_used = pool_.num_used() + pool_.num_quarantined(),
                  .blocks_total = pool_.total(),

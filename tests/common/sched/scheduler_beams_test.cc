@@ -312,5 +312,20 @@ TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
   }
 }
 
+TEST_F(SchedulerBeamsTest, ASearchAsksForTheSeatsOfAllItsBeams) {
+  options_.max_num_seqs = 4;
+  Start(64);
+  const SequenceId runs = Add(Beams(3, 6, 20));
+  Add(Spec(kReserved, 6, 20));
+  ASSERT_TRUE(Step());
+  const SequenceId waits = Add(Beams(2, 6, 20, 1));
+  const SchedulerFigures figures = scheduler_->figures();
+  EXPECT_EQ(figures.running + figures.reserved + figures.waiting, 3);
+  EXPECT_EQ(figures.seats, 3 + 1 + 2);
+  Cancel(waits);
+  Cancel(runs);
+  EXPECT_EQ(scheduler_->figures().seats, 1);
+}
+
 }  // namespace
 }  // namespace baton

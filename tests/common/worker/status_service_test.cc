@@ -1,6 +1,7 @@
 // StatusService.Watch as a router sees it.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 
 #include "tests/fakes/worker_harness.h"
@@ -312,6 +313,39 @@ TEST_F(ElasticStatusTest, ARouterThatIsGoneIsForgotten) {
   }
   NobodyPrefills();
   EXPECT_TRUE(as_prefill_.ReadUntil([](const auto& load) { return load.ready(); }));
+}
+
+TEST_F(ElasticStatusTest, ARouterThatNoLongerSaysWhatItSeesIsLeftOut) {
+  Watching other(worker_, 1, 0, worker_pb::WORKER_ROLE_DECODE);
+  worker_pb::WatchResponse response;
+  ASSERT_TRUE(other.Read(&response));
+  worker_pb::Cluster cluster;  // it sees nobody else, so that nobody may leave
+  cluster.mutable_decode()->set_workers(1);
+  cluster.mutable_decode()->set_lowest(worker_.core().identity().incarnation);
+  cluster.mutable_decode()->set_highest(worker_.core().identity().incarnation);
+  other.TellOfOthers(cluster);
+  other.Want(0, 1);
+  NobodyPrefills();
+  EXPECT_TRUE(as_prefill_.ReadUntil([](const auto& load) { return load.ready(); }));
+}
+
+TEST(StatusServiceTest, ABeamSearchFillsAsManySeatsAsItIsWide) {
+  WorkerHarness::Options options;
+  options.num_blocks = 256;
+  WorkerHarness worker(options);
+  const int32_t seats = worker.core().engine().figures().seats;
+  ASSERT_GE(seats, 4);
+  Watching watch(worker);
+  worker.control().Pause();
+  worker_pb::Generation generation = MakeGeneration(10, 6);
+  generation.mutable_beams()->set_width(3);
+  generation.mutable_beams()->set_results(1);
+  generation.mutable_beams()->set_length_penalty(1);
+  DecodeCall call(worker, LocalStart(generation));
+  const double expected = std::round(3000.0 / seats) / 1000;
+  EXPECT_TRUE(watch.ReadUntil([&](const auto& load) { return load.fill() == expected; }));
+  worker.control().Resume();
+  call.Cancel();
 }
 
 TEST(StatusServiceTest, AWorkerOfOneRoleIsReadyForWhoeverWatches) {
