@@ -1,5 +1,6 @@
 #include "router/model_service.h"
 
+#include <algorithm>
 #include <string>
 
 #include "common/rpc/status_map.h"
@@ -9,7 +10,9 @@ namespace baton {
 namespace {
 
 v1::EosTokenSource SourceToProto(const std::string& source) {
-  if (source == "tokenizer") return v1::EOS_TOKEN_SOURCE_TOKENIZER;
+  // A GGUF file names it by a key of its tokenizer, or knows it by the token's text.
+  const bool gguf = source.starts_with("tokenizer.ggml.") || source == "its text";
+  if (gguf || source == "tokenizer") return v1::EOS_TOKEN_SOURCE_TOKENIZER;
   if (source == "config.json") return v1::EOS_TOKEN_SOURCE_CONFIG;
   if (source == "generation_config.json") return v1::EOS_TOKEN_SOURCE_GENERATION_CONFIG;
   return v1::EOS_TOKEN_SOURCE_UNSPECIFIED;
@@ -26,7 +29,11 @@ void FillModel(const ServedModel& model, v1::GetModelInfoResponse* out) {
     v1::EosToken* token = out->add_eos_tokens();
     token->set_id(entry.id);
     token->set_text(entry.text);
-    for (const std::string& source : entry.sources) token->add_sources(SourceToProto(source));
+    for (const std::string& source : entry.sources) {
+      const v1::EosTokenSource kind = SourceToProto(source);
+      if (std::ranges::find(token->sources(), kind) != token->sources().end()) continue;
+      token->add_sources(kind);
+    }
   }
   const SamplingParams sampling = model.DefaultSampling();
   v1::SamplingDefaults* defaults = out->mutable_default_sampling();

@@ -83,6 +83,20 @@ TEST_F(ServiceTest, ModelInfoTellsModelAndWorkers) {
   EXPECT_EQ(stub->GetModelInfo(&context, unknown, &info).error_code(), grpc::StatusCode::NOT_FOUND);
 }
 
+TEST_F(ServiceTest, EndsOutOfAGgufFileAreOfItsTokenizer) {
+  change_model_ = [](ServedModel* model) {
+    model->eos[0].sources = {"tokenizer.ggml.eot_token_id", "its text"};
+  };
+  AddDecode();
+  StartRouter();
+  const auto stub = v1::ModelService::NewStub(
+      grpc::CreateChannel(router_->address(), grpc::InsecureChannelCredentials()));
+  v1::GetModelInfoResponse info;
+  grpc::ClientContext context;
+  ASSERT_TRUE(stub->GetModelInfo(&context, {}, &info).ok());
+  EXPECT_THAT(info.eos_tokens(0).sources(), ::testing::ElementsAre(v1::EOS_TOKEN_SOURCE_TOKENIZER));
+}
+
 TEST_F(ServiceTest, PortInUseIsToldBeforeAnythingElse) {
   AddDecode();
   StartRouter();
