@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "common/base/status.h"
 #include "common/sample/request_limits.h"
 #include "router/openai/json_body.h"
@@ -294,13 +295,29 @@ void SettleEcho(RequestDraft* draft) {
   output.set_prompt_logprobs(output.has_logprobs());
 }
 
+// Refuses too many beams by the name of the field that said so, which GenerationSpec has not.
+absl::Status CheckBeamWidth(const std::string& field, int32_t width) {
+  const absl::Status within = CheckLimit(RequestLimit::kBeamWidth, width);
+  if (within.ok()) return within;
+  ErrorDetail detail = DetailOf(within);
+  std::string message(within.message().data(), within.message().size());
+  message = absl::StrReplaceAll(message, {{detail.field, field}});
+  detail.field = field;
+  return MakeError(within.code(), std::move(detail), message);
+}
+
 // As many beams as answers, as with vLLM, or as best_of or baton.beam_width says.
 absl::Status SettleBeams(RequestDraft* draft) {
   v1::SamplingParams* const sampling = draft->request.spec.mutable_sampling();
+  const bool given = sampling->has_beam_width();
+  if (given) BATON_RETURN_IF_ERROR(CheckBeamWidth("baton.beam_width", sampling->beam_width()));
   if (!draft->use_beam_search) return absl::OkStatus();
-  if (!sampling->has_beam_width()) {
+  if (!given) {
+    const bool best_of = sampling->has_best_of();
     const int32_t answers = sampling->has_n() ? sampling->n() : 1;
-    sampling->set_beam_width(sampling->has_best_of() ? sampling->best_of() : answers);
+    const int32_t width = best_of ? sampling->best_of() : answers;
+    BATON_RETURN_IF_ERROR(CheckBeamWidth(best_of ? "best_of" : "n", width));
+    sampling->set_beam_width(width);
     sampling->clear_best_of();
   }
   if (sampling->beam_width() > 1) return absl::OkStatus();

@@ -229,6 +229,12 @@ TEST(OpenAiRequestTest, BeamsAreAsManyAsAnswersOrAsIsSaid) {
   };
   ExpectBodyRefused(OpenAiApi::kChat,
                     {body(R"(,"use_beam_search":true)"), "use_beam_search", "one beam"});
+  ExpectBodyRefused(OpenAiApi::kChat, {body(R"(,"use_beam_search":true,"n":17)"), "n", "n is 17"});
+  ExpectBodyRefused(
+      OpenAiApi::kCompletions,
+      {R"({"prompt":"x","use_beam_search":true,"n":2,"best_of":18})", "best_of", "best_of is 18"});
+  ExpectBodyRefused(OpenAiApi::kChat, {body(R"(,"baton":{"beam_width":17})"), "baton.beam_width",
+                                       "baton.beam_width is 17"});
   ExpectBodyRefused(OpenAiApi::kChat,
                     {body(R"(,"early_stopping":"soon")"), "early_stopping", "never"});
 }
