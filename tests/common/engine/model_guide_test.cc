@@ -269,7 +269,7 @@ TEST_P(ModelGuideTest, WithoutFiguresOfWhatIsForced) {
       }
     }
   }
-  EXPECT_GT(bare_samples, 0);
+  EXPECT_EQ(bare_samples > 0, GetParam());  // Without jump-forward every row is of one token.
   ExpectJumped(*harness);
 }
 
