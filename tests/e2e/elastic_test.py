@@ -7,11 +7,14 @@ import unittest
 from cluster import Cluster, Failure, generate, wait_until
 
 WORKERS = 3
-FLAGS = ("--elastic", "--elastic-cool-down", "1s", "--max-num-seqs", "24")
-# One worker computes prompts for longer than may be, and two that decode have seats to spare.
-AT_ONCE_PROMPTS = 12
+# Small steps that take a while, so that prompts wait on a fast machine, too.
+FLAGS = ("--elastic", "--elastic-cool-down", "1s", "--max-num-seqs", "64", "--max-num-batched-tokens", "256",
+         "--enable-failpoints")
+SLOW_STEPS = {"BATON_FAILPOINT": "stepping:delay_ms=15"}
+# One worker computes prompts for longer than may be, and those that decode have seats to spare.
+AT_ONCE_PROMPTS = 30
 # More answers than one worker has seats.
-AT_ONCE_ANSWERS = 48
+AT_ONCE_ANSWERS = 110
 
 
 def prompts(count):
@@ -35,7 +38,8 @@ class ElasticCluster(Cluster):
     """The same workers stand in both lists of the router."""
 
     def __init__(self, workers=WORKERS, flags=FLAGS, router_flags=()):
-        super().__init__(decode=workers, prefill=0, decode_flags=flags, router_flags=router_flags, eos_log=False)
+        super().__init__(decode=workers, prefill=0, decode_flags=flags, router_flags=router_flags, eos_log=False,
+                         worker_environment=SLOW_STEPS)
 
     def spawn_router(self, name="router"):
         self.prefill = self.decode
@@ -57,7 +61,7 @@ class ElasticCluster(Cluster):
 class ElasticTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.prompts, cls.answers = prompts(60), answers(72)
+        cls.prompts, cls.answers = prompts(90), answers(120)
         with Cluster(decode=1, prefill=0, eos_log=False) as alone:
             cls.expected = tokens(alone.generate(cls.prompts + cls.answers, concurrency=24))
 
