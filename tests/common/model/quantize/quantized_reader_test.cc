@@ -129,7 +129,8 @@ TEST_P(QuantizedReaderTest, ReadsSomeOfTheRows) {
 }
 
 TEST_P(QuantizedReaderTest, RefusesPartsOfOtherShapesAndTypes) {
-  for (const auto& [suffix, tensor] : Golden(GetParam())["tensors"].items()) {
+  const json golden = Golden(GetParam());
+  for (const auto& [suffix, tensor] : golden["tensors"].items()) {
     SCOPED_TRACE(suffix);
     json missing = Golden(GetParam());
     missing["tensors"].erase(suffix);
