@@ -91,7 +91,7 @@ class Chaos:
 
     def start(self):
         requests = prompts.make(self._options.prompts, self._options.seed)
-        with Cluster(decode=1, prefill=0, flags=["--max-num-seqs", "1"]) as one:
+        with Cluster(decode=1, prefill=0, flags=["--max-num-seqs", str(prompts.BEAMS)]) as one:
             wire = client.Client(one.router.grpc)
             answers = prompts.alone(wire, requests)
             wire.close()

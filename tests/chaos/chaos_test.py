@@ -96,23 +96,24 @@ class Retry(unittest.TestCase):
         self.assertEqual(retry.wait_before(1, 5.0, rng), 5)
 
 
-def answer_of(tokens, ended=True):
+def answer_of(tokens, ended=True, index=0, answer=None):
     event = client.message("baton.v1.GenerateResponse")
-    answer = prompts.Answer()
-    answer.add(event(started={"prompt_tokens": 3, "seed": 9}))
-    for token in tokens:
-        answer.add(event(delta={"token_ids": [token], "text": f"{token} ", "eos_steps": [
-            {"step": len(answer.tokens) + 1, "entropy": token}]}))
+    if answer is None:
+        answer = prompts.Answer()
+        answer.add(event(started={"prompt_tokens": 3, "seed": 9}))
+    for step, token in enumerate(tokens, 1):
+        answer.add(event(delta={"index": index, "token_ids": [token], "text": f"{token} ", "eos_steps": [
+            {"step": step, "entropy": token}]}))
     if ended:
-        answer.add(event(final={"finish_reason": 5, "usage": {"completion_tokens": len(tokens)}}))
+        answer.add(event(final={"index": index, "finish_reason": 5, "usage": {"completion_tokens": len(tokens)}}))
     return answer
 
 
 class Answers(unittest.TestCase):
     alone = answer_of([5, 6, 7, 8])
 
-    def differs(self, *arguments):
-        return answer_of(*arguments).differs(self.alone)
+    def differs(self, tokens, ended=True):
+        return answer_of(tokens, ended).differs(self.alone, ended)
 
     def test_the_same_answer_is_the_same(self):
         self.assertEqual(self.differs([5, 6, 7, 8]), "")
@@ -129,13 +130,22 @@ class Answers(unittest.TestCase):
 
     def test_figures_of_a_token_count_too(self):
         other = answer_of([5, 6, 7, 8])
-        other.eos[2] = (3, *other.eos[1][1:])
-        self.assertIn("EOS rows", other.differs(self.alone))
+        other.of(0).eos[2] = (3, *other.of(0).eos[1][1:])
+        self.assertIn("EOS rows", other.differs(self.alone, True))
 
     def test_another_end_is_seen(self):
         other = answer_of([5, 6, 7, 8])
-        other.end = (1, *other.end[1:])
-        self.assertIn("Final", other.differs(self.alone))
+        other.of(0).end = (1, *other.of(0).end[1:])
+        self.assertIn("Final", other.differs(self.alone, True))
+
+    def test_each_of_several_answers_is_held_against_its_own(self):
+        alone = answer_of([8, 9], index=1, answer=answer_of([5, 6]))
+        self.assertEqual(alone.differs(alone, True), "")
+        first_ended = answer_of([5, 6])
+        self.assertEqual(first_ended.differs(alone, False), "")
+        self.assertIn("expected [0, 1]", first_ended.differs(alone, True))
+        self.assertIn("answer 1: tokens", answer_of([9], False, 1, answer_of([5, 6])).differs(alone, False))
+        self.assertIn("[0, 2]", answer_of([9], False, 2, answer_of([5, 6])).differs(alone, False))
 
     def test_output_after_the_end_is_refused(self):
         other = answer_of([5])
@@ -160,7 +170,7 @@ class Logs(unittest.TestCase):
         self.striker = types.SimpleNamespace(disk_full_times=[])
         self.failures = []
         self.logs = EosLogs(service, self.striker, self.failures.append)
-        self.finished = {"x": Finished([4, 5, 6], "r", began=9.0, ended=10.0)}
+        self.finished = {"x": Finished({0: [4, 5, 6]}, "r", began=9.0, ended=10.0)}
 
     def problem(self, steps):
         with open(self.path, "a") as log:
@@ -184,10 +194,19 @@ class Logs(unittest.TestCase):
         self.problem([1, 2, 2, 3])
         self.assertIn("step 2 twice", self.failures[0])
 
+    def test_rows_of_several_answers_are_told_apart(self):
+        self.finished["x"].tokens[1] = [7]
+        self.assertIn("1 rows lack", self.problem([1, 2, 3]))
+        with open(self.path, "a") as log:
+            log.write(json.dumps({"request_id": "x", "index": 1, "step": 1, "current_token_id": 7,
+                                  "is_finished": True}) + "\n")
+        self.assertEqual(self.problem([]), "")
+        self.assertEqual(self.failures, [])
+
     def test_a_wrong_token_is_a_failure(self):
-        self.finished["x"].tokens[1] = 9
+        self.finished["x"].tokens[0][1] = 9
         self.problem([1, 2, 3])
-        self.assertIn("another token 2", self.failures[0])
+        self.assertIn("another token at step 2", self.failures[0])
 
     def test_a_full_disk_excuses_what_was_counted(self):
         self.striker.disk_full_times.append((9.5, 9.9))

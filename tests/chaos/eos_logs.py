@@ -16,7 +16,7 @@ class EosLogs:
     def __init__(self, service, striker, on_failure):
         self._service, self._striker, self._on_failure = service, striker, on_failure
         self._offsets = {}
-        self._rows = {}      # by request id: {step: row}
+        self._rows = {}      # by request id: {(index of the answer, step): row}
         self._missing_before = {}  # by life: rows that lack, of rounds before
 
     def read(self):
@@ -37,16 +37,18 @@ class EosLogs:
                 self._on_failure(f"{path.name}: not a row: {line[:200]!r}")
                 continue
             rows = self._rows.setdefault(row["request_id"], {})
-            if row["step"] in rows:
-                self._on_failure(f"{path.name}: {row['request_id']} has step {row['step']} twice")
-            rows[row["step"]] = row
+            place = row.get("index", 0), row["step"]
+            if place in rows:
+                self._on_failure(f"{path.name}: answer {place[0]} of {row['request_id']} has step {place[1]} twice")
+            rows[place] = row
 
     def missing(self, finished):
         """How many rows lack of each router's living process, and of those that died."""
         lacking, dead = {}, []
         for request_id, answer in finished.items():
             rows = self._rows.get(request_id, {})
-            count = sum(1 for step in range(1, len(answer.tokens) + 1) if step not in rows)
+            count = sum((index, step) not in rows for index, tokens in answer.tokens.items()
+                        for step in range(1, len(tokens) + 1))
             if not count:
                 continue
             life = self._life(answer)
@@ -92,15 +94,18 @@ class EosLogs:
     def check_tokens(self, finished):
         """Every row that is there has the token of its answer."""
         for request_id, answer in finished.items():
-            for step, row in self._rows.get(request_id, {}).items():
-                if not 1 <= step <= len(answer.tokens):
-                    self._on_failure(f"the EOS log has step {step} of {request_id}, which has "
-                                     f"{len(answer.tokens)} tokens")
-                elif row["current_token_id"] != answer.tokens[step - 1]:
-                    self._on_failure(f"the EOS log has another token {step} of {request_id}: {row}")
-                elif row["is_finished"] != (step == len(answer.tokens)):
-                    self._on_failure(f"is_finished of step {step} of {request_id}, which has "
-                                     f"{len(answer.tokens)}: {row}")
+            for (index, step), row in self._rows.get(request_id, {}).items():
+                if answer.tokens:
+                    self._check_row(f"step {step} of answer {index} of {request_id}", step, row,
+                                    answer.tokens.get(index, []))
+
+    def _check_row(self, name, step, row, tokens):
+        if not 1 <= step <= len(tokens):
+            self._on_failure(f"the EOS log has {name}, which has {len(tokens)} tokens")
+        elif row["current_token_id"] != tokens[step - 1]:
+            self._on_failure(f"the EOS log has another token at {name}: {row}")
+        elif row["is_finished"] != (step == len(tokens)):
+            self._on_failure(f"is_finished at {name}, which has {len(tokens)}: {row}")
 
     def forget(self, finished):
         """Goes on to the next round, and deletes logs that nobody writes any more."""

@@ -34,7 +34,7 @@ class Tally:
 class Finished:
     """An answer with a Final, for who reads the EOS log."""
 
-    tokens: list
+    tokens: dict   # by index; empty where answers were ranked: their rows have other indices or are none
     address: str   # of the router
     began: float   # the call
     ended: float
@@ -116,7 +116,7 @@ class Load:
             outcome = self._call(address, which, f"{name}.{tries}", cancel_at)
             longest = max(longest, outcome.longest)
             if outcome.error is None:
-                return self._note(outcome, tries, longest)
+                return self._note(outcome, tries, longest, prompts.is_ranked(self._requests[which][1]))
             tries += 1
             reason, wait_s = retry.details_of(outcome.error)
             code = outcome.error.code()
@@ -152,30 +152,31 @@ class Load:
             for event in call:
                 outcome.heard()
                 outcome.answer.add(event)
-                if cancel_at is not None and len(outcome.answer.tokens) >= cancel_at:
+                if cancel_at is not None and outcome.answer.count() >= cancel_at:
                     outcome.cancelled = True
                     call.cancel()
                     break
         except grpc.RpcError as error:
             outcome.error = error
         outcome.silent = time.monotonic() - outcome.last
-        differs = outcome.answer.differs(self._alone[which])
+        whole = outcome.error is None and not outcome.cancelled
+        differs = outcome.answer.differs(self._alone[which], whole)
         if differs:
             self._on_failure(f"request {which} ({request_id}): {differs}")
-        if outcome.error is None and not outcome.cancelled and outcome.answer.end is None:
+        if whole and not outcome.answer.ended:
             self._on_failure(f"request {which} ({request_id}): the stream ended OK without a Final")
         return outcome
 
-    def _note(self, outcome, tries, longest):
+    def _note(self, outcome, tries, longest, ranked):
         with self._lock:
             tally = self.tally
             tally.answers += 1
-            tally.tokens += len(outcome.answer.tokens)
+            tally.tokens += outcome.answer.count()
             if outcome.cancelled:
                 tally.cancelled += 1
                 return
             tally.finished[outcome.request_id] = Finished(
-                outcome.answer.tokens, outcome.address, outcome.began, time.monotonic())
+                {} if ranked else outcome.answer.tokens(), outcome.address, outcome.began, time.monotonic())
             resumed = (outcome.answer.attempts or 1) > 1
             tally.resumed += resumed
             if resumed or tries:

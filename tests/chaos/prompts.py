@@ -1,11 +1,13 @@
 """The requests of the load, and what each is answered when it is alone."""
 
+import json
 import random
 
 import grpc
 
 WORDS = ["river", "mouse", "boat", "king", "garden", "lamp", "bird", "stone"]
 BEGINNING = [1, *range(300, 364)]  # ids that several prompts begin with, for the prefix cache
+BEAMS = 4  # of a search
 GENERATE, CHAT, ONCE = "Generate", "ChatGenerate", "GenerateOnce"
 
 
@@ -20,42 +22,97 @@ def chat(rng, words, **spec):
 def make(count, seed):
     """`count` requests of all sorts: (method, request). Each has a seed of its own."""
     rng = random.Random(f"prompts {seed}")
-    return [_sort(i % 8, rng, str(1000 + i)) for i in range(count)]
+    return [SORTS[i % len(SORTS)](rng, {"temperature": 0.9, "seed": str(1000 + i)}) for i in range(count)]
 
 
-def _sort(sort, rng, seed):
-    warm = {"temperature": 0.9, "seed": seed}
-    to_the_end = {"eosPolicy": "EOS_POLICY_IGNORE_MASK"}
-    if sort == 0:
-        return chat(rng, 2, sampling={"temperature": 0, "seed": seed}, stop={"maxTokens": 96})
-    if sort == 1:
-        return chat(rng, 3, sampling=warm, stop={"maxTokens": 80}, eos={"steps": True})
-    if sort == 2:
-        return chat(rng, 1, sampling=warm, stop={"maxTokens": 250, **to_the_end},
-                    output={"logprobs": 2})
-    if sort == 3:  # several chunks and blocks, and a short answer
-        return chat(rng, 150, sampling=warm, stop={"maxTokens": 24, **to_the_end})
-    if sort == 4:
-        return chat(rng, 2, sampling=warm, stop={
-            "maxTokens": 120, "stop": [" the", "qqq"], "minTokens": 40})
-    if sort == 5:
-        return chat(rng, 2, stop={"maxTokens": 90, **to_the_end}, sampling={
-            **warm, "repetitionPenalty": 1.1, "noRepeatNgramSize": 3, "frequencyPenalty": 0.2})
-    if sort == 6:
-        ids = BEGINNING + [rng.randrange(300, 2000) for _ in range(20)]
-        return GENERATE, {"tokenIds": {"ids": ids}, "spec": {
-            "sampling": warm, "stop": {"maxTokens": 400, "eosPolicy": "EOS_POLICY_IGNORE_CONTINUE"},
-            "eos": {"steps": True}}}
+TO_THE_END = {"eosPolicy": "EOS_POLICY_IGNORE_MASK"}
+
+
+def greedy(rng, warm):
+    return chat(rng, 2, sampling={**warm, "temperature": 0}, stop={"maxTokens": 96})
+
+
+def with_eos_steps(rng, warm):
+    return chat(rng, 3, sampling=warm, stop={"maxTokens": 80}, eos={"steps": True})
+
+
+def long_with_logprobs(rng, warm):
+    return chat(rng, 1, sampling=warm, stop={"maxTokens": 250, **TO_THE_END}, output={"logprobs": 2})
+
+
+def long_prompt(rng, warm):
+    """Several chunks and blocks, and a short answer."""
+    return chat(rng, 150, sampling=warm, stop={"maxTokens": 24, **TO_THE_END})
+
+
+def with_stop_strings(rng, warm):
+    return chat(rng, 2, sampling=warm, stop={"maxTokens": 120, "stop": [" the", "qqq"], "minTokens": 40})
+
+
+def with_penalties(rng, warm):
+    return chat(rng, 2, stop={"maxTokens": 90, **TO_THE_END}, sampling={
+        **warm, "repetitionPenalty": 1.1, "noRepeatNgramSize": 3, "frequencyPenalty": 0.2})
+
+
+def shared_beginning(rng, warm):
+    ids = BEGINNING + [rng.randrange(300, 2000) for _ in range(20)]
+    return GENERATE, {"tokenIds": {"ids": ids}, "spec": {
+        "sampling": warm, "stop": {"maxTokens": 400, "eosPolicy": "EOS_POLICY_IGNORE_CONTINUE"},
+        "eos": {"steps": True}}}
+
+
+def once(rng, warm):
     return ONCE, {"text": "Once upon a time there was a " + rng.choice(WORDS),
                   "spec": {"sampling": warm, "stop": {"maxTokens": 64}}}
 
 
+def several_answers(rng, warm):
+    return chat(rng, 3, sampling={**warm, "n": 3}, stop={"maxTokens": 60})
+
+
+def best_of_several(rng, warm):
+    return chat(rng, 2, sampling={**warm, "n": 2, "bestOf": 4}, stop={"maxTokens": 40})
+
+
+def beams(rng, warm):
+    return chat(rng, 2, sampling={
+        "seed": warm["seed"], "beamWidth": BEAMS, "n": 2, "lengthPenalty": 0.6}, stop={"maxTokens": 40})
+
+
+def guided(rng, warm):
+    """Names and punctuation are forced, so that they are fed and not drawn."""
+    schema = {"type": "object", "additionalProperties": False, "required": ["hero", "friends"], "properties": {
+        "hero": {"enum": rng.sample(WORDS, 4)},
+        "friends": {"type": "array", "minItems": 1, "maxItems": 3, "items": {"enum": WORDS}}}}
+    return chat(rng, 2, sampling=warm, stop={"maxTokens": 60}, guidedJson=json.dumps(schema))
+
+
+def repetitive(rng, warm):
+    """What the look-up of n-grams foretells well."""
+    line = " ".join(rng.sample(WORDS, 4)) + ". "
+    return GENERATE, {"text": line * 6, "spec": {
+        "sampling": {**warm, "temperature": 0.2}, "stop": {"maxTokens": 120, **TO_THE_END}}}
+
+
+SORTS = (greedy, with_eos_steps, long_with_logprobs, long_prompt, with_stop_strings, with_penalties,
+         shared_beginning, once, several_answers, best_of_several, beams, guided, repetitive)
+
+
+def is_ranked(request):
+    """Whether answers are given in another order than they were made in."""
+    sampling = request["spec"]["sampling"]
+    return "bestOf" in sampling or "beamWidth" in sampling
+
+
 class Answer:
-    """What came of an answer so far; equal when all that a client can rely on is equal."""
+    """What came of a request so far; equal when all that a client can rely on is equal.
+
+    A request may have several answers: what follows is by their index.
+    """
 
     def __init__(self):
-        self.tokens, self.text, self.logprobs, self.eos, self.end = [], "", [], [], None
         self.started = self.attempts = None
+        self._by_index = {}
 
     def add(self, event):
         """Takes one message of a stream in, or the one of GenerateOnce."""
@@ -64,34 +121,72 @@ class Answer:
                 raise ValueError("a second Started")
             self.started = (event.started.prompt_tokens, event.started.seed)
         delta = event.output if hasattr(event, "output") else event.delta
-        if (delta.token_ids or delta.text) and (self.started is None or self.end is not None):
-            raise ValueError("output outside of Started and Final")
+        if delta.token_ids or delta.text:
+            if self.started is None:
+                raise ValueError("output before Started")
+            self.of(delta.index).add(delta)
+        if event.HasField("final"):
+            self.of(event.final.index).finish(event.final)
+            self.attempts = max(self.attempts or 0, event.final.attempts)
+
+    def of(self, index):
+        return self._by_index.setdefault(index, OneOf())
+
+    @property
+    def ended(self):
+        return bool(self._by_index) and all(one.end is not None for one in self._by_index.values())
+
+    def tokens(self):
+        """Of each index."""
+        return {index: one.tokens for index, one in self._by_index.items()}
+
+    def count(self):
+        return sum(len(one.tokens) for one in self._by_index.values())
+
+    def differs(self, alone, whole):
+        """What is not as in `alone`; "" if nothing. Of a broken stream (not `whole`) all that came has to be
+        the beginning.
+        """
+        if self.started is not None and self.started != alone.started:
+            return f"Started: {self.started}, expected {alone.started}"
+        came, expected = self.tokens().keys(), alone.tokens().keys()
+        if came != expected if whole else came - expected:
+            return f"answers {sorted(came)}, expected {'' if whole else 'of '}{sorted(expected)}"
+        for index, one in self._by_index.items():
+            differs = one.differs(alone.of(index))
+            if differs:
+                return f"answer {index}: {differs}"
+        return ""
+
+
+class OneOf:
+    """One answer of a request."""
+
+    def __init__(self):
+        self.tokens, self.text, self.logprobs, self.eos, self.end = [], "", [], [], None
+
+    def add(self, delta):
+        if self.end is not None:
+            raise ValueError("output behind Final")
         self.tokens += delta.token_ids
         self.text += delta.text
         self.logprobs += [(row.logprob, [(top.token_id, top.logprob) for top in row.top])
                           for row in delta.logprobs]
         self.eos += [(row.step, row.eos_logprob, row.eos_prob_sampling, row.eos_rank, row.entropy,
                       row.top1_prob) for row in delta.eos_steps]
-        if event.HasField("final"):
-            if self.end is not None:
-                raise ValueError("a second Final")
-            final = event.final
-            self.attempts = final.attempts
-            self.end = (final.finish_reason, final.stop_cause, final.stop_token_id,
-                        final.stop_string, final.usage.prompt_tokens, final.usage.completion_tokens,
-                        final.usage.natural_end_step)
+
+    def finish(self, final):
+        if self.end is not None:
+            raise ValueError("a second Final")
+        self.end = (final.finish_reason, final.stop_cause, final.stop_token_id, final.stop_string,
+                    final.usage.prompt_tokens, final.usage.completion_tokens, final.usage.natural_end_step,
+                    final.seed, final.score)
 
     def parts(self):
         return {"tokens": self.tokens, "logprobs": self.logprobs, "EOS rows": self.eos,
                 "text": self.text}
 
     def differs(self, alone):
-        """What is not as in `alone`, the whole answer; "" if nothing.
-
-        Of a broken stream all that came has to be the beginning of the whole.
-        """
-        if self.started is not None and self.started != alone.started:
-            return f"Started: {self.started}, expected {alone.started}"
         for part, value in self.parts().items():
             whole = alone.parts()[part]
             expected = whole if self.end is not None else whole[:len(value)]
