@@ -47,13 +47,6 @@ elseif(BATON_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -Og
     "SHELL:--param asan-instrumentation-with-call-threshold=200")
   add_link_options(-fsanitize=address,undefined)
-elseif(BATON_SANITIZE STREQUAL "address")
-  # Compiling is most of the time of a sanitizer's run, and this halves it: the checks that are left out see
-  # little that AddressSanitizer does not, and functions with many accesses check them by calls.
-  add_compile_options(-fsanitize=address,undefined -fno-sanitize=null,object-size,vptr
-    -fno-sanitize-recover=all -fno-omit-frame-pointer -Og
-    "SHELL:--param asan-instrumentation-with-call-threshold=200")
-  add_link_options(-fsanitize=address,undefined)
 elseif(BATON_SANITIZE STREQUAL "thread")
   add_compile_options(-fsanitize=thread -fno-omit-frame-pointer -O1)
   add_link_options(-fsanitize=thread)
