@@ -2,6 +2,7 @@
 // every number of threads and in every share of the columns is in invariance_test.cc.
 #include <vector>
 
+#include "kernels/cpu/isa.h"
 #include "tests/kernels/kernel_fixture.h"
 
 namespace baton::kernels {
@@ -77,7 +78,11 @@ TEST_P(AmxTest, EpiloguesAddTheBiasThenWhatWasThere) {
   }
 }
 
-// Without tiles there is nothing to try here.
+// Without tiles AmxTest has nothing to try, which must not hide that a machine has them.
+TEST(AmxWaysTest, AreThereWhereTilesMayBeUsed) {
+  EXPECT_EQ(AmxWays().size(), cpu::MayUseAmx() ? 1 : 0);
+}
+
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(AmxTest);
 INSTANTIATE_TEST_SUITE_P(Cpu, AmxTest, testing::ValuesIn(AmxWays()), WayName);
 
