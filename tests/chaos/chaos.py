@@ -91,6 +91,7 @@ class Chaos:
 
     def start(self):
         requests = prompts.make(self._options.prompts, self._options.seed)
+        # One request at a time; a search needs a place for each of its beams.
         with Cluster(decode=1, prefill=0, flags=["--max-num-seqs", str(prompts.BEAMS)]) as one:
             wire = client.Client(one.router.grpc)
             answers = prompts.alone(wire, requests)

@@ -133,6 +133,11 @@ class Answers(unittest.TestCase):
         other.of(0).eos[2] = (3, *other.of(0).eos[1][1:])
         self.assertIn("EOS rows", other.differs(self.alone, True))
 
+    def test_figures_that_come_without_a_token_count_too(self):
+        other = answer_of([5, 6, 7, 8], False)
+        other.add(client.message("baton.v1.GenerateResponse")(delta={"eos_steps": [{"step": 5}]}))
+        self.assertIn("EOS rows", other.differs(self.alone, False))
+
     def test_another_end_is_seen(self):
         other = answer_of([5, 6, 7, 8])
         other.of(0).end = (1, *other.of(0).end[1:])
@@ -201,6 +206,16 @@ class Logs(unittest.TestCase):
             log.write(json.dumps({"request_id": "x", "index": 1, "step": 1, "current_token_id": 7,
                                   "is_finished": True}) + "\n")
         self.assertEqual(self.problem([]), "")
+        self.assertEqual(self.failures, [])
+
+    def test_a_search_has_no_rows(self):
+        self.finished["x"].tokens = {}
+        self.assertEqual(self.problem([1]), "")
+        self.assertIn("step 1 of answer 0 of x, which has 0 tokens", self.failures[0])
+
+    def test_of_the_best_of_more_no_row_is_held_against_an_answer(self):
+        self.finished["x"].tokens = None
+        self.assertEqual(self.problem([1, 2]), "")
         self.assertEqual(self.failures, [])
 
     def test_a_wrong_token_is_a_failure(self):

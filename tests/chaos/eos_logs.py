@@ -47,7 +47,7 @@ class EosLogs:
         lacking, dead = {}, []
         for request_id, answer in finished.items():
             rows = self._rows.get(request_id, {})
-            count = sum((index, step) not in rows for index, tokens in answer.tokens.items()
+            count = sum((index, step) not in rows for index, tokens in (answer.tokens or {}).items()
                         for step in range(1, len(tokens) + 1))
             if not count:
                 continue
@@ -94,10 +94,11 @@ class EosLogs:
     def check_tokens(self, finished):
         """Every row that is there has the token of its answer."""
         for request_id, answer in finished.items():
+            if answer.tokens is None:
+                continue
             for (index, step), row in self._rows.get(request_id, {}).items():
-                if answer.tokens:
-                    self._check_row(f"step {step} of answer {index} of {request_id}", step, row,
-                                    answer.tokens.get(index, []))
+                self._check_row(f"step {step} of answer {index} of {request_id}", step, row,
+                                answer.tokens.get(index, []))
 
     def _check_row(self, name, step, row, tokens):
         if not 1 <= step <= len(tokens):

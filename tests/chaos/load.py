@@ -34,7 +34,7 @@ class Tally:
 class Finished:
     """An answer with a Final, for who reads the EOS log."""
 
-    tokens: dict   # by index; empty where answers were ranked: their rows have other indices or are none
+    tokens: dict   # of which there are rows, by index; None where nobody can say
     address: str   # of the router
     began: float   # the call
     ended: float
@@ -116,7 +116,7 @@ class Load:
             outcome = self._call(address, which, f"{name}.{tries}", cancel_at)
             longest = max(longest, outcome.longest)
             if outcome.error is None:
-                return self._note(outcome, tries, longest, prompts.is_ranked(self._requests[which][1]))
+                return self._note(outcome, tries, longest, self._requests[which][1])
             tries += 1
             reason, wait_s = retry.details_of(outcome.error)
             code = outcome.error.code()
@@ -167,7 +167,7 @@ class Load:
             self._on_failure(f"request {which} ({request_id}): the stream ended OK without a Final")
         return outcome
 
-    def _note(self, outcome, tries, longest, ranked):
+    def _note(self, outcome, tries, longest, request):
         with self._lock:
             tally = self.tally
             tally.answers += 1
@@ -176,7 +176,7 @@ class Load:
                 tally.cancelled += 1
                 return
             tally.finished[outcome.request_id] = Finished(
-                {} if ranked else outcome.answer.tokens(), outcome.address, outcome.began, time.monotonic())
+                prompts.in_the_log(request, outcome.answer), outcome.address, outcome.began, time.monotonic())
             resumed = (outcome.answer.attempts or 1) > 1
             tally.resumed += resumed
             if resumed or tries:

@@ -98,10 +98,14 @@ SORTS = (greedy, with_eos_steps, long_with_logprobs, long_prompt, with_stop_stri
          shared_beginning, once, several_answers, best_of_several, beams, guided, repetitive)
 
 
-def is_ranked(request):
-    """Whether answers are given in another order than they were made in."""
+def in_the_log(request, answer):
+    """The tokens whose rows the EOS log has, by index: none of a search, and None where nobody can say, because
+    the best of more were given and renumbered.
+    """
     sampling = request["spec"]["sampling"]
-    return "bestOf" in sampling or "beamWidth" in sampling
+    if "bestOf" in sampling:
+        return None
+    return {} if "beamWidth" in sampling else answer.tokens()
 
 
 class Answer:
@@ -121,7 +125,7 @@ class Answer:
                 raise ValueError("a second Started")
             self.started = (event.started.prompt_tokens, event.started.seed)
         delta = event.output if hasattr(event, "output") else event.delta
-        if delta.token_ids or delta.text:
+        if delta.token_ids or delta.text or delta.logprobs or delta.eos_steps:
             if self.started is None:
                 raise ValueError("output before Started")
             self.of(delta.index).add(delta)
@@ -144,8 +148,9 @@ class Answer:
         return sum(len(one.tokens) for one in self._by_index.values())
 
     def differs(self, alone, whole):
-        """What is not as in `alone`; "" if nothing. Of a broken stream (not `whole`) all that came has to be
-        the beginning.
+        """What is not as in `alone`; "" if nothing.
+
+        Of a broken stream (not `whole`) all that came has to be the beginning.
         """
         if self.started is not None and self.started != alone.started:
             return f"Started: {self.started}, expected {alone.started}"
