@@ -57,7 +57,7 @@ struct RequestSpec {
   int32_t best = 1;              // of these, so many are given: all, or those that rank best
   int32_t index = 0;             // of the answer that is drawn by this spec
   // Of what all requests may hold: its message, then its prompt. Shared by the specs of several
-  // answers; null: nothing is held.
+  // answers, and given back as each ends; null: nothing is held.
   std::shared_ptr<ByteBudget::Share> held;
 
   // Whether answers are ranked at their end, before any is given.
