@@ -41,6 +41,8 @@ struct RouterDeadlines {
   base::Duration full_backoff = std::chrono::milliseconds(200);
   // For a released or cancelled stream to end by itself.
   base::Duration release = std::chrono::seconds(5);
+  // For a prefill worker's last figures, once the end of a request is known.
+  base::Duration last_figures = std::chrono::milliseconds(250);
   // For proof that a process died, before a request that may have killed it is tried again or
   // ended.
   base::Duration settle = std::chrono::seconds(1);

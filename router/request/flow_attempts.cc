@@ -60,7 +60,8 @@ void RequestFlow::Apply(const AttemptNews& news) {
     if (spec_.stop.eos_policy != EosPolicy::kHonor) {
       output_->SeeNaturalEnd(news.ending->natural_end_step);
     }
-    EndSoon({.reason = news.ending->reason, .stop_token = news.ending->stop_token}, kFiguresWait);
+    EndSoon({.reason = news.ending->reason, .stop_token = news.ending->stop_token},
+            context_->options.deadlines.last_figures);
     attempt_->Release(pending_end_->reason);
   }
   if (pending_end_ && news.last_word) return Finish(*pending_end_);

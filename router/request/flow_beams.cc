@@ -18,7 +18,8 @@ void RequestFlow::ApplyToBeams(const AttemptNews& news) {
   }
   if (news.ending) {
     beams_ = news.beams;
-    EndSoon({.reason = news.ending->reason, .stop_token = news.ending->stop_token}, kFiguresWait);
+    EndSoon({.reason = news.ending->reason, .stop_token = news.ending->stop_token},
+            context_->options.deadlines.last_figures);
     attempt_->Release(pending_end_->reason);
   }
   if (pending_end_ && news.last_word) return FinishBeams();

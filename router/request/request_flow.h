@@ -170,8 +170,6 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   // The message of one of them, whose place among them is `index`.
   v1::Final BeamFinal(int32_t index) const;
 
-  // How long the prefill worker's figures are awaited when the end of the request is known.
-  static constexpr base::Duration kFiguresWait = std::chrono::milliseconds(250);
   // The end is known: a worker's last word on it is awaited for so long.
   void EndSoon(OutputEnd end, base::Duration within);
 

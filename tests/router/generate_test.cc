@@ -108,6 +108,7 @@ TEST_F(GenerateTest, FirstTokenThatEndsTheRequestReleasesTheReservation) {
   prefill.model = model;
   AddDecode(decode);
   AddPrefill(prefill);
+  options_.deadlines.last_figures = std::chrono::seconds(30);
   StartRouter();
   const Answer answer = Generate(Request("hello", 5));
   ASSERT_TRUE(answer.status.ok()) << answer.status;
