@@ -1,6 +1,7 @@
 """Trains the demo model and writes it as a Hugging Face directory. Resumable.
 
-Usage: train.py --work /some/scratch --out models/demo [--steps 1800]
+Usage: train.py --work /some/scratch --out models/demo [--steps 1800] [--layers 4 --hidden 256 --ffn 768]
+A smaller one, as a draft model for speculation, goes to a folder of its own, which needs the demo model's tokenizer.json.
 Needs tokenizer.json in --out (train_tokenizer.py). The checkpoint is WORK/checkpoint.pt; running the same
 command again continues from it. Learning rate: warm-up, constant, linear decay over the last 30 % of the steps,
 so --steps may be changed on a resume until the decay has begun.
@@ -29,10 +30,11 @@ WHOLE_SHARE = 0.25
 LONG_ROW = 560  # longer rows are micro-batches of their own
 
 
-def make_config(tok):
+def make_config(tok, layers, hidden, ffn):
+    heads = hidden // 64
     return LlamaConfig(
-        vocab_size=tok.get_vocab_size(), hidden_size=256, intermediate_size=768, num_hidden_layers=4,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=64, max_position_embeddings=POSITIONS, rms_norm_eps=1e-5,
+        vocab_size=tok.get_vocab_size(), hidden_size=hidden, intermediate_size=ffn, num_hidden_layers=layers,
+        num_attention_heads=heads, num_key_value_heads=max(1, heads // 2), head_dim=64, max_position_embeddings=POSITIONS, rms_norm_eps=1e-5,
         tie_word_embeddings=True, bos_token_id=tok.token_to_id(corpus.BOS), eos_token_id=tok.token_to_id(corpus.EOT),
         pad_token_id=tok.token_to_id(corpus.PAD))
 
@@ -144,6 +146,9 @@ def main():
     ap.add_argument("--work", type=pathlib.Path, required=True)
     ap.add_argument("--out", type=pathlib.Path, required=True)
     ap.add_argument("--steps", type=int, default=1800)
+    ap.add_argument("--layers", type=int, default=4)
+    ap.add_argument("--hidden", type=int, default=256, help="a multiple of 64, of which each head has so many")
+    ap.add_argument("--ffn", type=int, default=768)
     ap.add_argument("--docs", type=int, default=60, help="documents per step")
     ap.add_argument("--parts", type=int, default=8, help="micro-batches per step")
     ap.add_argument("--lr", type=float, default=2.5e-3)
@@ -153,7 +158,7 @@ def main():
     args.work.mkdir(parents=True, exist_ok=True)
     tok = Tokenizer.from_file(str(args.out / "tokenizer.json"))
     torch.manual_seed(args.seed)
-    model = LlamaForCausalLM(make_config(tok))
+    model = LlamaForCausalLM(make_config(tok, args.layers, args.hidden, args.ffn))
     opt = optimizer(model)
     path, first = args.work / "checkpoint.pt", 0
     if path.exists():
