@@ -69,15 +69,17 @@ int32_t DraftProposer::Wanted(Live* live, const ProposalRequest& asked) {
 void DraftProposer::Drop(Live* live) {
   live->table.Clear();
   live->computed = 0;
+  live->text.resize(static_cast<size_t>(live->known));
 }
 
-// Sees to the blocks of all tokens that are known, and of as many proposals as there is room for.
+// Sees to the blocks of all tokens that are known. Proposals get blocks, and sequences their first
+// ones, only while one more is free for each that has some.
 bool DraftProposer::HasRoom(Live* live) {
+  const auto growing = std::ranges::count_if(
+      live_, [](const auto& entry) { return entry.second->table.size() > 0; });
   const int32_t needed = BlocksFor(live->length(), block_size_) - live->table.size();
   if (live->table.size() == 0) {
-    const auto others = std::ranges::count_if(
-        live_, [](const auto& entry) { return entry.second->table.size() > 0; });
-    if (pool_.available() < needed + others) return false;
+    if (pool_.available() < needed + growing) return false;
   } else if (pool_.available() < needed) {
     ++figures_.dropped;
     Drop(live);
@@ -86,7 +88,9 @@ bool DraftProposer::HasRoom(Live* live) {
   for (int32_t i = 0; i < needed; ++i) live->table.Append(pool_.Allocate());
   const auto room = [&] { return live->table.size() * block_size_ - live->length(); };
   // The last id is drawn and never fed.
-  while (room() < live->wanted - 1 && pool_.available() > 0) live->table.Append(pool_.Allocate());
+  while (room() < live->wanted - 1 && pool_.available() > growing) {
+    live->table.Append(pool_.Allocate());
+  }
   live->wanted = std::min(live->wanted, room() + 1);
   return true;
 }
@@ -184,10 +188,7 @@ bool DraftProposer::Step() {
                   plan.step, std::string(output.status().message()));
     failed_ = true;
     rows_.clear();
-    for (auto& [id, live] : live_) {
-      Drop(live.get());
-      live->text.resize(static_cast<size_t>(live->known));
-    }
+    for (auto& [id, live] : live_) Drop(live.get());
     return false;
   }
   figures_.tokens += static_cast<uint64_t>(plan.num_tokens);

@@ -140,6 +140,36 @@ TEST_F(DraftProposerTest, WhoWaitsForATokenSitsOutIfTheDraftKnowsItsHistory) {
   EXPECT_THAT(Foretold(drawing), IsEmpty()) << "what it said was wrong";
 }
 
+TEST_F(DraftProposerTest, ProposalsGetNoBlockThatAHistoryMayNeed) {
+  Begin(1, 11);
+  Begin(2, 14);
+  std::vector<TokenId> a(12, 1), b(15, 1);  // three blocks and four, of eight
+  a.back() = b.back() = 20;
+  std::vector<ProposalRequest> both = {Ask(1, a, 0), Ask(2, b, 0)};
+  both[0].ahead = both[1].ahead = true;
+  draft_->Prepare(both);
+  EXPECT_EQ(used(), 7);
+  both = {Ask(1, a), Ask(2, b)};
+  draft_->Prepare(both);
+  EXPECT_THAT(draft_->Propose(both[0]), ElementsAre(21)) << "drawn behind its last block";
+  EXPECT_THAT(draft_->Propose(both[1]), ElementsAre(21, 22)) << "one stands in its last block";
+  EXPECT_EQ(used(), 7);
+  EXPECT_EQ(draft_->figures().dropped, 0u);
+}
+
+TEST_F(DraftProposerTest, WhoIsPreemptedIsReadAnew) {
+  Begin(1, 3);
+  const std::vector<TokenId> history = {1, 1, 20, 30};
+  EXPECT_THAT(Foretold(Ask(1, history)), ElementsAre(31, 32, 33));
+  draft_->Prepare({});
+  EXPECT_EQ(used(), 0);
+  ProposalRequest ahead = Ask(1, history, 0);
+  ahead.ahead = true;
+  EXPECT_TRUE(draft_->Prepare(std::span(&ahead, 1)));
+  EXPECT_EQ(used(), 1);
+  EXPECT_THAT(Foretold(Ask(1, history)), ElementsAre(31, 32, 33));
+}
+
 TEST_F(DraftProposerTest, WhoFindsNoBlockGivesItsOwnUpAndBeginsAnewWhenThereIsRoom) {
   Begin(1, 3);
   Begin(2, 3);
