@@ -72,7 +72,8 @@ absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
                                   prefill ? i : i - prefills, port.port(),
                                   {.threads = threads[worker],
                                    .gpu_sharers = gpus[worker].sharers,
-                                   .learner = prefill ? -1 : i - prefills},
+                                   .learner = prefill ? -1 : i - prefills,
+                                   .generates = !prefill},
                                   gpus[worker]);
     if (!gpus[worker].visible.empty()) {
       spdlog::info("{} gets GPU {}, with {} of the workers on it", spec.name, gpus[worker].visible,

@@ -31,6 +31,8 @@ void BindPrediction(FlagSet* set, PredictionFlags* flags);
 void BindHandoff(FlagSet* set, HandoffFlags* flags);
 // How a worker changes its role; `handoff` says how its KV caches travel.
 void BindRoles(FlagSet* set, RoleFlags* flags, const HandoffFlags* handoff);
+// The draft model of workers that generate; `engine` says on what they run.
+void BindDraft(FlagSet* set, DraftFlags* flags, const EngineFlags* engine);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindTenants(FlagSet* set, RouterFlags* flags);
 void BindHttp(FlagSet* set, RouterFlags* flags);

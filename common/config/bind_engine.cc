@@ -90,8 +90,9 @@ void BindSpeculation(FlagSet* set, EngineFlags* flags) {
   set->Add(
       With(ChoiceFlag("speculative", &flags->speculative), group,
            "verify several tokens of an answer in one step where they were foretold; ngram: by "
-           "what followed the last ones where they stood before, in prompt or answer. Tokens "
-           "stay the same; prefill workers draw one token of an answer and foretell nothing"));
+           "what followed the last ones where they stood before, in prompt or answer; draft: by "
+           "--draft-model; auto: draft where that is given, else none. Tokens stay the same; "
+           "prefill workers draw one token of an answer and foretell nothing"));
   set->Add(With(IntFlag("num-speculative-tokens", &flags->num_speculative_tokens,
                         {.min = 1, .max = kMaxProposals}),
                 group, "tokens foretold for one answer at once, fewer where they prove wrong"));

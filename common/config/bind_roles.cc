@@ -41,6 +41,7 @@ void BindRoles(FlagSet* set, RoleFlags* flags, const HandoffFlags* handoff) {
 void BindDecodeWorker(FlagSet* set, WorkerFlags* flags) {
   BindWorker(set, flags);
   BindRoles(set, &flags->roles, &flags->handoff);
+  BindDraft(set, &flags->draft, &flags->engine);
 }
 
 }  // namespace baton

@@ -72,7 +72,10 @@ Choices<AsyncSchedulingFlag> ChoicesOf(AsyncSchedulingFlag /*type*/) {
 }
 
 Choices<SpeculativeFlag> ChoicesOf(SpeculativeFlag /*type*/) {
-  return {{"none", SpeculativeFlag::kNone}, {"ngram", SpeculativeFlag::kNgram}};
+  return {{"auto", SpeculativeFlag::kAuto},
+          {"none", SpeculativeFlag::kNone},
+          {"ngram", SpeculativeFlag::kNgram},
+          {"draft", SpeculativeFlag::kDraft}};
 }
 
 Choices<KvTransportFlag> ChoicesOf(KvTransportFlag /*type*/) {

@@ -54,7 +54,8 @@ enum class PolicyFlag { kFcfs, kPastFuture, kRemaining, kBoost };
 enum class RoutingFlag { kLoad, kPrefix, kRemaining, kScore };
 enum class AsyncSchedulingFlag { kAuto, kOn, kOff };
 // Where proposals of what comes next are from: docs/speculation.md.
-enum class SpeculativeFlag { kNone, kNgram };
+// kAuto: from a draft model where one is named, else there are none.
+enum class SpeculativeFlag { kAuto, kNone, kNgram, kDraft };
 enum class KvTransportFlag { kAuto, kGrpc, kNccl, kCudaIpc };
 // What to do with an answer that goes round in circles: common/sample/runaway.h.
 enum class RunawayFlag { kOff, kWarn, kEnd };
@@ -113,7 +114,7 @@ struct EngineFlags {
   PolicySettings policy_settings;
   AsyncSchedulingFlag async_scheduling = AsyncSchedulingFlag::kAuto;
   int32_t max_num_queued_reqs = 256;  // reservation line and local queue
-  SpeculativeFlag speculative = SpeculativeFlag::kNone;
+  SpeculativeFlag speculative = SpeculativeFlag::kAuto;
   int32_t num_speculative_tokens = 5;  // proposed for one sequence in one step
   int32_t speculative_disable_by_batch_size = 32;
   bool jump_forward = true;
@@ -122,6 +123,12 @@ struct EngineFlags {
 
 // Whether the next step is planned while one computes. With kAuto it is so on a GPU.
 bool SchedulesAsync(const EngineFlags& flags);
+
+// The small model that foretells what comes next, of workers that generate.
+struct DraftFlags {
+  std::string model;                       // a directory; "" = none
+  std::optional<int64_t> kv_cache_tokens;  // as many as the model's own cache has, if not set
+};
 
 // How KV caches travel between workers.
 struct HandoffFlags {
@@ -150,7 +157,8 @@ struct WorkerFlags {
   EngineFlags engine;
   PredictionFlags prediction;
   HandoffFlags handoff;
-  RoleFlags roles;  // of a decode worker
+  RoleFlags roles;   // of a decode worker
+  DraftFlags draft;  // likewise
 };
 
 // What the configuration says of one tenant.

@@ -16,6 +16,7 @@
 #include "common/base/eos_signal.h"
 #include "common/base/ids.h"
 #include "common/base/prefix_report.h"
+#include "common/engine/proposal_source.h"
 #include "common/eos/predict/end_predictor.h"
 #include "common/kv/kv_cache.h"
 #include "common/model/model_runner.h"
@@ -119,9 +120,12 @@ struct EngineOptions {
   bool overlap = false;
   // Feed what guides force in one row. Changes how many tokens a step gives, never which.
   bool jump_forward = false;
-  // What is proposed for steps to verify, looked up in prompt and answer; `most` is 0 for nothing.
-  // Changes how many tokens a step gives, never which.
+  // What is proposed for steps to verify; `most` is 0 for nothing. Changes how many tokens a step
+  // gives, never which.
   ProposalLimits proposals;
+  // Who says it, on the engine's thread. It outlives the engine; null: it is looked up in prompt
+  // and answer, by these n-grams.
+  ProposalSource* proposals_from = nullptr;
   NgramLengths proposal_ngrams;
 };
 
@@ -160,6 +164,7 @@ struct EngineFigures {
   // Of proposals, as SchedulerFigures says.
   uint64_t rows_proposed = 0, ids_proposed = 0, ids_accepted = 0;
   std::array<uint64_t, kMaxProposals> accepted_at{};
+  DraftFigures draft;
   uint64_t ids_forced = 0, ids_jumped = 0;  // likewise
   bool healthy = true;                      // false after a fault or a stall
 };

@@ -9,6 +9,8 @@
 #include "common/base/log.h"
 #include "common/base/status.h"
 #include "common/engine/async_runner.h"
+#include "common/engine/check_options.h"
+#include "common/engine/ngram_source.h"
 
 namespace baton {
 namespace {
@@ -54,55 +56,13 @@ absl::Status DeviceFault(std::string_view what) {
   return MakeError(absl::StatusCode::kUnavailable, {.reason = Reason::kDeviceFault}, what);
 }
 
-absl::Status CheckProposals(const EngineOptions& options) {
-  const NgramLengths& ngrams = options.proposal_ngrams;
-  if (options.proposals.most > 0 && options.proposals.batch < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("proposals for steps of ",
-                                                   options.proposals.batch,
-                                                   " sequences and ids; expected at least 1"));
-  }
-  if (options.proposals.most < 0 || options.proposals.most > kMaxProposals) {
-    return absl::InvalidArgumentError(absl::StrCat("proposals of ", options.proposals.most,
-                                                   " ids; expected 0 to ", kMaxProposals));
-  }
-  if (ngrams.shortest < 1 || ngrams.longest < ngrams.shortest) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("proposals by n-grams of ", ngrams.shortest, " to ", ngrams.longest,
-                     " ids; expected at least 1, and no more than the longest"));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckOptions(const EngineOptions& options, const KvCache& kv) {
-  const auto at_least_one = [](std::string_view name, int64_t value) {
-    if (value >= 1) return absl::OkStatus();
-    return absl::InvalidArgumentError(
-        absl::StrCat(std::string(name), " is ", value, "; expected at least 1"));
-  };
-  BATON_RETURN_IF_ERROR(at_least_one("max_model_len", options.max_model_len));
-  BATON_RETURN_IF_ERROR(at_least_one("max_num_seqs", options.max_num_seqs));
-  BATON_RETURN_IF_ERROR(at_least_one("max_prefill_tokens", options.max_prefill_tokens));
-  BATON_RETURN_IF_ERROR(at_least_one("max_num_batched_tokens", options.max_num_batched_tokens));
-  BATON_RETURN_IF_ERROR(at_least_one("max_num_queued_reqs", options.max_num_queued_reqs));
-  BATON_RETURN_IF_ERROR(at_least_one("the model's vocab_size", options.vocab_size));
-  BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks()));
-  BATON_RETURN_IF_ERROR(CheckProposals(options));
-  if (options.prefill_batch_wait < base::Duration::zero()) {
-    return absl::InvalidArgumentError("prefill_batch_wait is negative; expected 0 or more");
-  }
-  if (options.stall_timeout <= base::Duration::zero()) {
-    return absl::InvalidArgumentError("stall_timeout is not positive; expected more than 0");
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(const EngineOptions& options,
                                                       const KvCache& kv,
                                                       std::unique_ptr<ModelRunner> runner,
                                                       const base::Clock* clock) {
-  BATON_RETURN_IF_ERROR(CheckOptions(options, kv));
+  BATON_RETURN_IF_ERROR(CheckEngineOptions(options, kv));
   if (options.overlap && runner->max_in_flight() < 2) {
     runner = std::make_unique<AsyncRunner>(std::move(runner));
   }
@@ -124,16 +84,20 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
               ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size, &HashBlock, &journal_)
               : nullptr),
       scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()),
-      foresight_(options.predictor) {
-  if (options.proposals.most > 0) {
-    proposer_.emplace(options.proposal_ngrams, options.proposals.most);
+      foresight_(options.predictor),
+      source_(options.proposals_from) {
+  if (options.proposals.most > 0 && source_ == nullptr) {
+    own_source_ = std::make_unique<NgramSource>(options.proposal_ngrams, options.proposals.most);
+    source_ = own_source_.get();
   }
   figures_ = Snapshot();
-  watchdog_ = std::make_unique<Watchdog>(runner_.get(), clock_, options_.stall_timeout, [this] {
-    Fail(DeviceFault(absl::StrCat("neither a step nor the work between steps got on for ",
-                                  base::Seconds(options_.stall_timeout),
-                                  " s; the worker must be restarted")));
-  });
+  watchdog_ = std::make_unique<Watchdog>(
+      [this] { return OperationsFinished(); }, clock_, options_.stall_timeout,
+      [this] {
+        Fail(DeviceFault(absl::StrCat("neither a step nor the work between steps got on for ",
+                                      base::Seconds(options_.stall_timeout),
+                                      " s; the worker must be restarted")));
+      });
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -172,14 +136,17 @@ void EngineLoop::Run() {
   while (TakeCommands(idle)) {
     const base::Instant now = clock_->Now();
     scheduler_.ExpireAt(now);
-    Propose();
+    const bool prepared = Propose();
     StepPlan plan = scheduler_.Plan(now);
     watchdog_->Works();
-    PublishAndEmit();
+    const bool changed = PublishAndEmit();
     const bool planned = !plan.empty();
-    if (planned && !Submit(std::move(plan))) break;
+    // What was computed for a step is a part of its time.
+    if (planned && !Submit(std::move(plan), prepared ? now : clock_->Now())) break;
     const size_t room = planned && options_.overlap ? 1 : 0;  // for one more before this one ends
-    idle = in_flight_.empty();
+    // Whoever was let in by this plan may have something to be read ahead.
+    const bool more = prepared || (changed && source_ != nullptr && source_->prepares());
+    idle = in_flight_.empty() && !more;
     if (in_flight_.size() > room && !FinishStep()) break;
   }
   while (!in_flight_.empty()) FinishStep();
@@ -226,16 +193,17 @@ void EngineLoop::Apply(Command command) {
 void EngineLoop::AddSequence(Command command, base::Instant now) {
   ++added_;
   const std::optional<EndEstimate> prior = foresight_.Begin(command.sequence, command.spec);
+  if (source_ != nullptr) source_->Begin(command.sequence, command.spec);
   scheduler_.Add(command.sequence, std::move(command.spec), now);
   scheduler_.Foresee(command.sequence, prior);
 }
 
-void EngineLoop::Propose() {
-  if (!proposer_) return;
-  scheduler_.Propose([this](const ProposalRequest& asked) {
-    return proposer_->Propose(asked.sequence, asked.history, asked.most, asked.drawing ? 1 : 0,
-                              asked.fed, asked.accepted);
-  });
+bool EngineLoop::Propose() {
+  if (source_ == nullptr) return false;
+  const bool prepared = source_->prepares() && source_->Prepare(scheduler_.Proposable());
+  watchdog_->Works();
+  scheduler_.Propose([this](const ProposalRequest& asked) { return source_->Propose(asked); });
+  return prepared;
 }
 
 base::Duration EngineLoop::Foresee(const StepPlan& plan, StepOutput* output) {
@@ -245,9 +213,9 @@ base::Duration EngineLoop::Foresee(const StepPlan& plan, StepOutput* output) {
   return std::chrono::steady_clock::now() - begin;
 }
 
-bool EngineLoop::Submit(StepPlan plan) {
+bool EngineLoop::Submit(StepPlan plan, base::Instant begin) {
   if (!in_flight_.empty()) ++steps_overlapped_;
-  in_flight_.push_back({std::move(plan), clock_->Now()});
+  in_flight_.push_back({std::move(plan), begin});
   watchdog_->Works();
   base::Failpoint("stepping");
   const absl::Status submitted = runner_->Submit(in_flight_.back().plan);
@@ -290,22 +258,24 @@ bool EngineLoop::FinishStep() {
 }
 
 // Figures first, so that who saw an event sees figures at least as new.
-void EngineLoop::PublishAndEmit() {
+bool EngineLoop::PublishAndEmit() {
   gate_.SetStarted(added_ - static_cast<uint64_t>(scheduler_.num_queued()));
   const std::vector<SequenceId> forgotten = scheduler_.TakeForgotten();
   gate_.Forget(forgotten);
-  if (proposer_) {
-    for (const SequenceId id : forgotten) proposer_->Forget(id);
+  if (source_ != nullptr) {
+    for (const SequenceId id : forgotten) source_->Forget(id);
   }
   {
     base::MutexLock lock(&figures_mutex_);
     figures_ = Snapshot();
   }
   const double unix_now = clock_->UnixNow();
-  for (SchedEvent& event : scheduler_.TakeEvents()) {
+  std::vector<SchedEvent> events = scheduler_.TakeEvents();
+  for (SchedEvent& event : events) {
     foresight_.Tell(&event);
     Emit(ToEngineEvent(std::move(event), kv_, unix_now));
   }
+  return !events.empty();
 }
 
 // May wait for the owner, who reads the events.
@@ -333,6 +303,10 @@ void EngineLoop::Fail(const absl::Status& status) {
   spdlog::error("engine stopped: {}", std::string(status.message()));
   gate_.Close(status);
   sink_.EmitFault(status);
+}
+
+uint64_t EngineLoop::OperationsFinished() const {
+  return runner_->operations_finished() + (source_ == nullptr ? 0 : source_->operations_finished());
 }
 
 EngineFigures EngineLoop::Snapshot() const {
@@ -380,6 +354,7 @@ EngineFigures EngineLoop::Snapshot() const {
   to.ids_proposed = from.ids_proposed;
   to.ids_accepted = from.ids_accepted;
   to.accepted_at = from.accepted_at;
+  if (source_ != nullptr) to.draft = source_->figures();
   to.ids_forced = from.ids_forced;
   to.ids_jumped = from.ids_jumped;
   return to;

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <thread>
 
 #include "common/base/mutex.h"
@@ -11,6 +10,7 @@
 #include "common/engine/engine.h"
 #include "common/engine/event_sink.h"
 #include "common/engine/foresight.h"
+#include "common/engine/proposal_source.h"
 #include "common/engine/watchdog.h"
 #include "common/kv/block_pool.h"
 #include "common/kv/kv_cache.h"
@@ -18,7 +18,6 @@
 #include "common/kv/prefix_journal.h"
 #include "common/sched/scheduler.h"
 #include "common/sched/step_times.h"
-#include "common/speculate/ngram_proposer.h"
 
 namespace baton {
 
@@ -46,22 +45,26 @@ class EngineLoop final : public Engine {
   // Waits for a command when there is nothing to compute. False when the engine is to stop.
   bool TakeCommands(bool idle);
   void Apply(Command command);
-  // False when the device failed.
-  bool Submit(StepPlan plan);
+  // Hands a step to the device; its time counts from `begin` on. False when the device failed.
+  bool Submit(StepPlan plan, base::Instant begin);
   // Waits for the oldest step that is on the device, and tells its events. False when the device
   // failed.
   bool FinishStep();
   // Has the tokens of a step looked at, and returns how long that took.
   base::Duration Foresee(const StepPlan& plan, StepOutput* output);
-  // Has it said what may come next, before a plan is made.
-  void Propose();
+  // Has it said what may come next, before a plan is made. True if something was computed for that,
+  // and more may be left to compute.
+  bool Propose();
   void AddSequence(Command command, base::Instant now);
   void EndAll();
-  void PublishAndEmit();
+  // Whether there was an event to tell.
+  bool PublishAndEmit();
   void Emit(EngineEvent event);
   void FailStep(const StepPlan& plan, const absl::Status& why);
   void Fail(const absl::Status& status);
   EngineFigures Snapshot() const;
+  // Of all that computes here; the watchdog asks.
+  uint64_t OperationsFinished() const;
 
   const EngineOptions options_;
   const base::Clock* const clock_;
@@ -79,7 +82,8 @@ class EngineLoop final : public Engine {
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   const Foresight foresight_;
-  std::optional<NgramProposer> proposer_;
+  std::unique_ptr<ProposalSource> own_source_;
+  ProposalSource* source_;  // null: nothing is foretold
   uint64_t added_ = 0;
   uint64_t steps_ = 0;
   uint64_t steps_overlapped_ = 0;

@@ -20,9 +20,12 @@ constexpr int kLooks = 4;
 
 }  // namespace
 
-Watchdog::Watchdog(const ModelRunner* runner, const base::Clock* clock, base::Duration timeout,
-                   std::function<void()> on_stall)
-    : runner_(runner), clock_(clock), timeout_(timeout), on_stall_(std::move(on_stall)) {
+Watchdog::Watchdog(std::function<uint64_t()> operations, const base::Clock* clock,
+                   base::Duration timeout, std::function<void()> on_stall)
+    : operations_(std::move(operations)),
+      clock_(clock),
+      timeout_(timeout),
+      on_stall_(std::move(on_stall)) {
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -36,7 +39,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::Run() {
-  uint64_t operations = runner_->operations_finished();
+  uint64_t operations = operations_();
   uint64_t signs = signs_;
   base::Instant progress = clock_->Now();
   int looks = 0;
@@ -44,7 +47,7 @@ void Watchdog::Run() {
   while (!stop_) {
     stopped_.WaitUntil(&mutex_, std::chrono::steady_clock::now() + PollInterval(timeout_));
     const base::Instant now = clock_->Now();
-    const uint64_t operations_now = runner_->operations_finished();
+    const uint64_t operations_now = operations_();
     const uint64_t signs_now = signs_;
     if (resting_ || operations_now != operations || signs_now != signs) {
       operations = operations_now;

@@ -7,7 +7,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/mutex.h"
-#include "common/model/model_runner.h"
 
 namespace baton {
 
@@ -24,7 +23,8 @@ namespace baton {
 // a busy machine did not run it: the engine gets several looks to show that it lives.
 class Watchdog {
  public:
-  Watchdog(const ModelRunner* runner, const base::Clock* clock, base::Duration timeout,
+  // `operations` says how many the device has finished.
+  Watchdog(std::function<uint64_t()> operations, const base::Clock* clock, base::Duration timeout,
            std::function<void()> on_stall);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
@@ -37,7 +37,7 @@ class Watchdog {
  private:
   void Run();
 
-  const ModelRunner* const runner_;
+  const std::function<uint64_t()> operations_;
   const base::Clock* const clock_;
   const base::Duration timeout_;
   const std::function<void()> on_stall_;

@@ -144,11 +144,33 @@ std::vector<MetricInfo> Speculation() {
   };
 }
 
+// Of workers that have a draft model.
+std::vector<MetricInfo> Drafting() {
+  const auto counter = MetricType::kCounter;
+  std::vector<MetricInfo> rows = {
+      WorkerRow(Metric::kSpecDecodeDraftSteps, counter, "baton_spec_decode_draft_steps_total",
+                "Steps of the draft model; one foretells a token of each answer in it."),
+      WorkerRow(Metric::kSpecDecodeDraftFedTokens, counter,
+                "baton_spec_decode_draft_fed_tokens_total",
+                "Tokens that the draft model computed: those of prompts and answers that it "
+                "read, and those that it foretold."),
+      WorkerRow(Metric::kSpecDecodeDraftTime, counter, "baton_spec_decode_draft_time_seconds_total",
+                "Time of the engine that the draft model took."),
+      WorkerRow(Metric::kSpecDecodeDraftDropped, counter, "baton_spec_decode_draft_dropped_total",
+                "Answers that gave up their blocks of the draft model's KV cache because that was "
+                "full; nothing is foretold for them until there is room."),
+      WorkerRow(Metric::kSpecDecodeDraftKvUsage, MetricType::kGauge,
+                "baton_spec_decode_draft_kv_cache_usage_perc",
+                "Share of the draft model's KV cache that is in use; 1 is all of it.")};
+  for (MetricInfo& row : rows) row.owners = kDecodeOwns;
+  return rows;
+}
+
 }  // namespace
 
 std::vector<MetricInfo> LoadMetrics() {
   std::vector<MetricInfo> rows = Stages();
-  for (auto* more : {&Phases, &Steps, &Speculation}) {
+  for (auto* more : {&Phases, &Steps, &Speculation, &Drafting}) {
     for (MetricInfo& row : (*more)()) rows.push_back(std::move(row));
   }
   const auto gauge = MetricType::kGauge;

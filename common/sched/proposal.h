@@ -17,7 +17,10 @@ struct ProposalRequest {
   // One more token is being drawn, which the first proposed id stands for. If others come behind
   // it, the sequence sits the next step out, and is asked again when the token is known.
   bool drawing = false;
-  int32_t most = 0;  // ids that are of use, >= 1
+  int32_t most = 0;  // ids that are of use, >= 1; 0 only in Scheduler::Proposable: none now
+  // Only there: nothing is asked yet, but soon will be, when the tokens so far were computed here
+  // or have come from elsewhere. Who has to read them, too, may do so meanwhile.
+  bool ahead = false;
   // Of what was proposed for the sequence so far: ids that were fed, and those of them that were
   // drawn.
   int64_t fed = 0, accepted = 0;

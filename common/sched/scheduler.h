@@ -124,6 +124,10 @@ class Scheduler {
   // The next moment after `now` at which ExpireAt or Plan would do something without other input.
   base::Instant NextWake(base::Instant now) const;
 
+  // All that Propose may ask about as things are, and what it would ask at most if everybody got as
+  // much as that; also sequences that it is going to ask about. None that is not here is asked
+  // about before it was here.
+  std::vector<ProposalRequest> Proposable() const;
   // Asks what may come next in each sequence that generates. The answers are of use for the next
   // Plan.
   void Propose(Proposer ask);
@@ -214,6 +218,7 @@ class Scheduler {
   void EndBeamsIfDone(LiveSequence* sequence, base::Instant now);
 
   // What is done about proposals (scheduler_propose.cc).
+  int32_t NumDecoding() const;
   int32_t ProposalsOfUse(const LiveSequence& sequence) const;
   void TakeProposals(LiveSequence* sequence, std::span<const TokenId> ids);
   int32_t GrowForProposals(LiveSequence* sequence, int32_t proposals);

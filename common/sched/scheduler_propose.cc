@@ -5,11 +5,54 @@
 #include "common/sched/scheduler.h"
 
 namespace baton {
+namespace {
+
+// A guide has one mask at a time, beams go on in many ways, and a prefill draws one token.
+bool MayBeForetold(const LiveSequence& sequence) {
+  return sequence.spec.kind != SequenceKind::kPrefill && !sequence.spec.beams.on() &&
+         sequence.spec.follows == nullptr;
+}
+
+ProposalRequest RequestOf(const LiveSequence& sequence) {
+  return {.sequence = sequence.id,
+          .history = sequence.tokens,
+          .drawing = sequence.unknown > 0,
+          .fed = sequence.proposals_fed,
+          .accepted = sequence.proposals_accepted};
+}
+
+}  // namespace
+
+int32_t Scheduler::NumDecoding() const {
+  return static_cast<int32_t>(std::ranges::count_if(
+      running_, [](const auto* s) { return s->state == SequenceState::kDecoding; }));
+}
+
+std::vector<ProposalRequest> Scheduler::Proposable() const {
+  std::vector<ProposalRequest> all;
+  if (options_.proposals.most == 0) return all;
+  const int32_t generating = NumDecoding();
+  int32_t room = options_.proposals.batch - generating;
+  const bool any = room > 0;
+  const int32_t share = std::max(1, room / std::max(1, generating));
+  for (const auto* sequences : {&running_, &reserved_}) {
+    for (const LiveSequence* const sequence : *sequences) {
+      if (!MayBeForetold(*sequence)) continue;
+      ProposalRequest& asked = all.emplace_back(RequestOf(*sequence));
+      const int32_t most = std::min({ProposalsOfUse(*sequence), share, room});
+      const bool reads = sequence->state != SequenceState::kDecoding || sequence->pending() > 1;
+      asked.ahead = any && reads;
+      if (most < 1) continue;
+      asked.most = most + (asked.drawing ? 1 : 0);
+      if (!asked.drawing) room -= most;
+    }
+  }
+  return all;
+}
 
 void Scheduler::Propose(Proposer ask) {
   if (options_.proposals.most == 0) return;
-  const auto generating = static_cast<int32_t>(std::ranges::count_if(
-      running_, [](const auto* s) { return s->state == SequenceState::kDecoding; }));
+  const int32_t generating = NumDecoding();
   if (generating == 0) return;
   int32_t room = options_.proposals.batch - generating;
   const int32_t share = std::max(1, room / generating);
@@ -17,12 +60,9 @@ void Scheduler::Propose(Proposer ask) {
     const bool drawing = sequence->unknown > 0;
     const int32_t most = std::min({ProposalsOfUse(*sequence), share, room});
     if (most < 1) continue;
-    const std::span<const TokenId> ids = ask({.sequence = sequence->id,
-                                              .history = sequence->tokens,
-                                              .drawing = drawing,
-                                              .most = most + (drawing ? 1 : 0),
-                                              .fed = sequence->proposals_fed,
-                                              .accepted = sequence->proposals_accepted});
+    ProposalRequest asked = RequestOf(*sequence);
+    asked.most = most + (drawing ? 1 : 0);
+    const std::span<const TokenId> ids = ask(asked);
     if (drawing) {
       if (ids.size() > 1) sequence->stays_behind = sequence->length();
       continue;
@@ -36,8 +76,7 @@ void Scheduler::Propose(Proposer ask) {
 // last token of an answer is drawn, never fed.
 int32_t Scheduler::ProposalsOfUse(const LiveSequence& sequence) const {
   if (sequence.state != SequenceState::kDecoding || !sequence.plannable()) return 0;
-  if (sequence.pending() != 1) return 0;
-  if (sequence.spec.follows != nullptr) return 0;  // a guide has one mask at a time
+  if (sequence.pending() != 1 || !MayBeForetold(sequence)) return 0;
   return std::min(options_.proposals.most, sequence.tokens_left() - sequence.unknown - 1);
 }
 

@@ -266,6 +266,18 @@ void MetricsProbe::CountFailure(Reason reason) {
   registry_->counter(Metric::kKvTransferFailures, {name}).Increment();
 }
 
+void MetricsProbe::ScrapeDraft(const DraftFigures& f) {
+  const auto raise = [this](Metric metric, double total) {
+    MetricsRegistry::AdvanceTo(&registry_->counter(metric), total);
+  };
+  raise(Metric::kSpecDecodeDraftSteps, static_cast<double>(f.steps));
+  raise(Metric::kSpecDecodeDraftFedTokens, static_cast<double>(f.tokens));
+  raise(Metric::kSpecDecodeDraftTime, f.seconds);
+  raise(Metric::kSpecDecodeDraftDropped, static_cast<double>(f.dropped));
+  registry_->gauge(Metric::kSpecDecodeDraftKvUsage)
+      .Set(static_cast<double>(f.blocks_used) / f.blocks_total);
+}
+
 void MetricsProbe::Scrape(const EngineFigures& f) {
   const auto set = [this](Metric metric, double value, const MetricsRegistry::Labels& labels = {}) {
     registry_->gauge(metric, labels).Set(value);
@@ -286,6 +298,7 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   for (size_t i = 0; i < f.accepted_at.size(); ++i) {
     raise(Metric::kSpecDecodeNumAcceptedTokensPerPos, f.accepted_at[i], {std::to_string(i)});
   }
+  if (f.draft.blocks_total > 0) ScrapeDraft(f.draft);
   raise(Metric::kGuideForcedTokens, f.ids_forced);
   raise(Metric::kGuideJumpedTokens, f.ids_jumped);
   raise(Metric::kPromptTokensBySource, f.prompt_tokens_computed, {"local_compute"});

@@ -64,6 +64,7 @@ class MetricsProbe final : public WorkerProbe {
   void PairBytes(int64_t bytes) override;
 
  private:
+  void ScrapeDraft(const DraftFigures& f);
   void Scrape(const EngineFigures& figures);
   void ScrapeUtilization();
   void ScrapeDecodeStep();

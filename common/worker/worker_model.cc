@@ -23,8 +23,16 @@ namespace {
 
 constexpr int32_t kTypicalPrompt = 512;
 
-ProposalLimits ProposalsOf(const EngineFlags& flags) {
-  if (flags.speculative == SpeculativeFlag::kNone) return {};
+// What foretells: "ngram", "draft" or "none".
+std::string SpeculationOf(const WorkerFlags& worker) {
+  if (!worker.draft.model.empty()) return WordOf(SpeculativeFlag::kDraft);
+  const bool looks_up = worker.engine.speculative == SpeculativeFlag::kNgram;
+  return WordOf(looks_up ? SpeculativeFlag::kNgram : SpeculativeFlag::kNone);
+}
+
+ProposalLimits ProposalsOf(const WorkerFlags& worker) {
+  const EngineFlags& flags = worker.engine;
+  if (SpeculationOf(worker) == WordOf(SpeculativeFlag::kNone)) return {};
   return {.most = flags.num_speculative_tokens, .batch = flags.speculative_disable_by_batch_size};
 }
 
@@ -52,7 +60,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
   options.probe = std::move(probe);
   options.limits = {
       .max_tokens = flags.max_num_batched_tokens,
-      .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(flags), flags.jump_forward)};
+      .max_samples = MaxDraws(flags.max_num_seqs, ProposalsOf(worker), flags.jump_forward)};
   return options;
 }
 
@@ -76,8 +84,9 @@ Policy PolicyOf(const EngineFlags& flags) {
   return policy;
 }
 
-EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& config,
+EngineOptions EngineOptionsOf(const WorkerFlags& worker, const ModelConfig& config,
                               const std::vector<EosSetEntry>& eos_set) {
+  const EngineFlags& flags = worker.engine;
   EngineOptions options;
   options.max_model_len = flags.max_model_len > 0 ? flags.max_model_len : config.max_positions;
   options.max_num_seqs = flags.max_num_seqs;
@@ -88,7 +97,7 @@ EngineOptions EngineOptionsOf(const EngineFlags& flags, const ModelConfig& confi
   options.policy = PolicyOf(flags);
   options.max_num_queued_reqs = flags.max_num_queued_reqs;
   options.overlap = SchedulesAsync(flags);
-  options.proposals = ProposalsOf(flags);
+  options.proposals = ProposalsOf(worker);
   options.jump_forward = flags.jump_forward;
   for (const EosSetEntry& entry : eos_set) options.eos_ids.push_back(entry.id);
   options.vocab_size = config.vocab;
@@ -104,7 +113,8 @@ absl::Status CheckModelLength(const EngineFlags& flags, const ModelConfig& confi
                                "; give at most that, or leave the flag out");
 }
 
-void LogModel(const WorkerModel& model, const EngineFlags& flags) {
+void LogModel(const WorkerModel& model, const WorkerFlags& worker) {
+  const EngineFlags& flags = worker.engine;
   const kernels::PagedKv& kv = model.loaded->kv();
   const int threads = model.loaded->threads();
   const char* spin = std::getenv("GOMP_SPINCOUNT");
@@ -121,7 +131,7 @@ void LogModel(const WorkerModel& model, const EngineFlags& flags) {
       "speculation {}",
       kv.num_blocks, kv.layout.block_size,
       (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20, model.engine.max_model_len,
-      model.engine.overlap ? "on" : "off", WordOf(flags.speculative));
+      model.engine.overlap ? "on" : "off", SpeculationOf(worker));
   if (model.eos_set.empty()) {
     spdlog::warn("the model names no EOS token: only lengths and stop tokens end a request");
   }
@@ -163,7 +173,11 @@ absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
                          LoadEosSet(worker.model_dir, config, generation, tokenizer.get()));
   BATON_ASSIGN_OR_RETURN(model.text_fingerprint,
                          TextFingerprint(worker.model_dir, config.vocab, model.eos_set));
-  model.engine = EngineOptionsOf(worker.engine, config, model.eos_set);
+  model.engine = EngineOptionsOf(worker, config, model.eos_set);
+  if (!worker.draft.model.empty()) {
+    BATON_RETURN_IF_ERROR(
+        CheckDraft(worker.draft.model, worker.model_dir, model.engine, model.eos_set));
+  }
   if (tokenizer != nullptr) ReadTokens(*tokenizer, &model);
   model.tokenizer = std::move(tokenizer);
   return model;
@@ -179,6 +193,20 @@ absl::StatusOr<std::optional<EosProbeFile>> ReadProbe(const std::string& path) {
 // another model, which is told when the fingerprint is known.
 bool Fits(const EosProbe& probe, const ModelConfig& config) {
   return probe.hidden == config.hidden && probe.layer.value_or(0) < config.layers;
+}
+
+// After the model, so that what that takes of the memory is taken.
+absl::Status AddDraft(const WorkerFlags& worker, const base::Clock& clock,
+                      LoadProgressLog* progress, WorkerModel* model) {
+  if (worker.draft.model.empty()) return absl::OkStatus();
+  const kernels::PagedKv& kv = model->loaded->kv();
+  const int64_t as_many = int64_t{kv.num_blocks} * kv.layout.block_size;
+  BATON_ASSIGN_OR_RETURN(
+      model->draft,
+      LoadDraft(worker.draft.model, ModelOptionsOf(worker, std::nullopt),
+                worker.draft.kv_cache_tokens.value_or(as_many), model->engine, clock, progress));
+  model->engine.proposals_from = model->draft->proposer.get();
+  return absl::OkStatus();
 }
 
 // Random directions record as well on another model, trained ones mean nothing there.
@@ -253,6 +281,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
   if (probe.has_value()) {
     BATON_RETURN_IF_ERROR(CheckProbe(*probe, probe_path, model.loaded->fingerprint));
   }
+  BATON_RETURN_IF_ERROR(AddDraft(worker, clock, progress, &model));
   progress->Begin("measuring what the machine can do");
   BATON_ASSIGN_OR_RETURN(
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
@@ -260,7 +289,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
   progress->End();
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->numerics();
-  LogModel(model, worker.engine);
+  LogModel(model, worker);
   return model;
 }
 

@@ -13,6 +13,7 @@
 #include "common/formats/generation_config.h"
 #include "common/model/load_model.h"
 #include "common/text/tokenizer.h"
+#include "common/worker/draft_model.h"
 #include "common/worker/load_progress.h"
 #include "common/worker/metrics_probe.h"
 #include "kernels/machine_limits.h"
@@ -30,7 +31,8 @@ struct WorkerModel {
   WorkModel work;
   std::string compute_dtype;
   std::string numerics;
-  uint64_t probe_digest = 0;  // EosProbeDigest of what it computes; 0 without a probe
+  std::unique_ptr<DraftModel> draft;  // null without one; `engine` names it
+  uint64_t probe_digest = 0;          // EosProbeDigest of what it computes; 0 without a probe
 };
 
 // What the steps of `model` cost, on all its ranks, and what its machines can do together.

@@ -29,8 +29,9 @@ FLAGS = {  # few places, blocks for about half of what could run in them, severa
     "decode": ["--max-num-seqs", "6", "--kv-cache-tokens", "1536"],
     "prefill": ["--max-num-seqs", "6", "--kv-cache-tokens", "3072",
                 "--max-num-batched-tokens", "128"]}
-# Every other decode worker, so that answers go on from one kind of steps to the other.
-FORETELLING = ["--speculative", "ngram"]
+# Of decode workers by turns, so that answers go on from one kind of steps to the other. The draft has
+# room for about half of what runs.
+FORETELLING = [[], ["--speculative", "ngram"], ["--draft-model", DEMO_MODEL, "--draft-kv-cache-tokens", "768"]]
 PLACES = {"decode": 6, "prefill": 6}
 
 
@@ -128,8 +129,8 @@ class Slots:
                 flags += ["--prefill-workers", self._targets("prefill")]
         else:
             flags += [*WORKER_FLAGS, *FLAGS[slot.role]]
-            if slot.role == "decode" and slot.index % 2:
-                flags += FORETELLING
+            if slot.role == "decode":
+                flags += FORETELLING[slot.index % len(FORETELLING)]
         slot.lives += 1
         slot.process = Process(f"{slot.name}.{slot.lives}", flags, self._folder)
         slot.life = Life(slot.name, slot.lives, slot.process.pid, now)

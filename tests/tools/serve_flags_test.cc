@@ -10,6 +10,7 @@
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -175,6 +176,20 @@ TEST(WorkerArguments, AreUnderstoodByTheWorker) {
   EXPECT_EQ(worker.roles.step_target, std::chrono::milliseconds(40));
   EXPECT_EQ(worker.server.drain_timeout, std::chrono::seconds(2));
   EXPECT_TRUE(worker.server.enable_failpoints);
+}
+
+TEST(WorkerArguments, WhoGeneratesHasTheDraftModel) {
+  const Parsed parsed({"m", "--draft-model", "d", "--draft-kv-cache-tokens", "640"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),
+              AllOf(Contains("--draft-model=d"), Contains("--draft-kv-cache-tokens=640")));
+  const auto prefill =
+      WorkerArguments(parsed.set, parsed.flags, {.threads = 1, .generates = false}, {});
+  EXPECT_THAT(prefill, Not(Contains(HasSubstr("--draft"))));
+  EXPECT_THAT(RouterArguments(parsed.set, parsed.flags, {}, {"a:1"}),
+              Not(Contains(HasSubstr("--draft"))));
+  EXPECT_THAT(std::string(Parsed({"m", "--draft-model=d", "--speculative=ngram"}).status.message()),
+              HasSubstr("--draft-model with --speculative ngram"));
 }
 
 // `baton config print` gives every flag its default in a file.

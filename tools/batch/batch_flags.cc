@@ -15,8 +15,9 @@ namespace {
 
 constexpr std::string_view kOwn = "Own workers";
 constexpr int32_t kMaxConcurrency = 16'384;
-constexpr std::array<std::string_view, 8> kServeGroups = {
-    kOwn, "Batching", "KV cache", "Device", "Ends", "Speculation", "Prediction", "Handoff"};
+constexpr std::array<std::string_view, 9> kServeGroups = {
+    kOwn,          "Batching",    "KV cache",   "Device", "Ends",
+    "Speculation", "Draft model", "Prediction", "Handoff"};
 
 Flag Positional(std::string name, std::string* target, std::string shown, std::string help,
                 bool required) {
@@ -82,6 +83,7 @@ void BindOwn(FlagSet* set, BatchFlags* flags) {
   set->Add(With(Valued(TextFlag("eos-log", &own->router.eos_log), "FILE"), group,
                 "where to write one JSON line per generated token; default: nowhere"));
   BindEngine(set, &own->engine);
+  BindDraft(set, &own->draft, &own->engine);
   BindPrediction(set, &own->prediction);
   BindHandoff(set, &own->handoff);
   set->Remove("max-num-queued-reqs");

@@ -16,6 +16,8 @@ constexpr std::array<std::string_view, 6> kEngineGroups = {"Batching", "KV cache
                                                            "Ends",     "Speculation", "Handoff"};
 // Only elastic workers know these: they are decode workers, all of them.
 constexpr std::array<std::string_view, 1> kElasticGroups = {"Roles"};
+// Only workers that generate know these.
+constexpr std::array<std::string_view, 1> kGeneratingGroups = {"Draft model"};
 constexpr std::array<std::string_view, 7> kRouterGroups = {
     "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
@@ -79,6 +81,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   BindPrediction(set, &flags->prediction);
   BindHandoff(set, &flags->handoff);
   BindRoles(set, &flags->roles, &flags->handoff);
+  BindDraft(set, &flags->draft, &flags->engine);
   set->AddCheck([flags] {
     if (!flags->unified || !flags->roles.elastic) return absl::OkStatus();
     return UsageError("--elastic with --mode unified",
@@ -102,6 +105,7 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
   }
   SpellGiven(set, kEngineGroups, &arguments);
   if (flags.roles.elastic) SpellGiven(set, kElasticGroups, &arguments);
+  if (share.generates) SpellGiven(set, kGeneratingGroups, &arguments);
   if (set.Given("predictor")) arguments.push_back("--predictor=" + flags.prediction.predictor);
   if (!flags.prediction.state.empty() && share.learner >= 0) {
     const std::string suffix = share.learner == 0 ? "" : absl::StrCat(".", share.learner);

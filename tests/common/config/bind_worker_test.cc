@@ -6,6 +6,7 @@
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -77,7 +78,7 @@ TEST(BindWorker, AsyncSchedulingFollowsTheDeviceUnlessGiven) {
 TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
   WorkerFlags worker;
   ASSERT_TRUE(ParseWorker({"m"}, &worker).ok());
-  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNone);
+  EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kAuto);
   EXPECT_EQ(worker.engine.num_speculative_tokens, 5);
   EXPECT_EQ(worker.engine.speculative_disable_by_batch_size, 32);
   ASSERT_TRUE(ParseWorker({"m", "--speculative", "ngram", "--num-speculative-tokens", "16",
@@ -87,9 +88,38 @@ TEST(BindWorker, SpeculationIsOffUnlessAskedFor) {
   EXPECT_EQ(worker.engine.speculative, SpeculativeFlag::kNgram);
   EXPECT_EQ(worker.engine.num_speculative_tokens, 16);
   EXPECT_EQ(worker.engine.speculative_disable_by_batch_size, 8);
-  EXPECT_THAT(WorkerError({"m", "--speculative", "draft"}), HasSubstr("none, ngram"));
+  EXPECT_THAT(WorkerError({"m", "--speculative", "beams"}), HasSubstr("none, ngram, draft"));
   EXPECT_THAT(WorkerError({"m", "--num-speculative-tokens", "17"}), HasSubstr("16"));
   EXPECT_THAT(WorkerError({"m", "--speculative-disable-by-batch-size", "1"}), HasSubstr("2"));
+}
+
+TEST(BindWorker, ADraftModelForetellsOrSomethingElseDoes) {
+  const auto parse = [](std::vector<std::string> arguments, WorkerFlags* flags) {
+    FlagSet set("baton-decode", "decode", "");
+    BindDecodeWorker(&set, flags);
+    arguments.insert(arguments.begin(), "m");
+    return std::string(set.Parse(arguments, {}).message());
+  };
+  WorkerFlags flags;
+  EXPECT_EQ(parse({"--draft-model", "d"}, &flags), "");
+  EXPECT_EQ(flags.draft.model, "d");
+  EXPECT_FALSE(flags.draft.kv_cache_tokens.has_value());
+  EXPECT_EQ(
+      parse({"--draft-model=d", "--speculative=draft", "--draft-kv-cache-tokens=640"}, &flags), "");
+  EXPECT_EQ(flags.draft.kv_cache_tokens, 640);
+  EXPECT_EQ(parse({"--draft-model=", "--speculative=none"}, &flags), "") << "no model is named";
+  WorkerFlags other;
+  for (const char* word : {"none", "ngram"}) {
+    EXPECT_THAT(parse({"--draft-model=d", std::string("--speculative=") + word}, &other),
+                AllOf(HasSubstr("--draft-model with --speculative " + std::string(word)),
+                      HasSubstr("Try: --speculative draft")));
+  }
+  EXPECT_THAT(parse({"--draft-model=d", "--device=cuda"}, &other),
+              HasSubstr("--draft-model with --device cuda"));
+  WorkerFlags none;
+  EXPECT_THAT(parse({"--speculative=draft"}, &none), HasSubstr("without --draft-model"));
+  WorkerFlags size;
+  EXPECT_THAT(parse({"--draft-kv-cache-tokens=640"}, &size), HasSubstr("without --draft-model"));
 }
 
 TEST(BindWorker, JumpForwardIsOnUnlessSwitchedOff) {

@@ -46,7 +46,8 @@ class WatchdogTest : public testing::Test {
   SilentRunner runner_;
   base::ManualClock clock_;
   std::atomic<int> stalls_{0};
-  Watchdog watchdog_{&runner_, &clock_, kTimeout, [this] { ++stalls_; }};
+  Watchdog watchdog_{[this] { return runner_.operations_finished(); }, &clock_, kTimeout,
+                     [this] { ++stalls_; }};
 };
 
 TEST_F(WatchdogTest, WorkWithoutASignOfLifeIsAStallAndIsToldOnce) {

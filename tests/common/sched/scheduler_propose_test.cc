@@ -222,6 +222,53 @@ TEST_F(SchedulerProposeTest, WithMoreSequencesEachGetsLessAndThenNothing) {
   EXPECT_THAT(most, ElementsAre(4, 2, 1, 1, 1, 1, 0, 0));
 }
 
+TEST_F(SchedulerProposeTest, WhoeverHasToReadHistoriesIsToldOfAllThatMayBeAskedAbout) {
+  options_.proposals = {.most = kMost, .batch = 7};
+  options_.max_num_batched_tokens = 10;
+  Start(64);
+  const SequenceId running = Begun(Spec(kLocal, 6, 40));
+  const SequenceId other = Begun(Spec(kLocal, 6, 40));
+  const SequenceId reserved = Add(kReserved, 8, 40);
+  const SequenceId reading = Add(kLocal, 30, 40);
+  Add(kPrefill, 4, 1);  // draws one token
+  SequenceSpec beams = Spec(kLocal, 4, 8);
+  beams.beams = {.width = 2, .results = 1};
+  beams.sampling.num_top_logprobs = 0;
+  Add(std::move(beams));  // goes on in many ways
+  ASSERT_TRUE(Step());
+  const auto all = scheduler_->Proposable();
+  ASSERT_EQ(all.size(), 4u);
+  for (const ProposalRequest& asked : all) {
+    const bool decodes = asked.sequence == running || asked.sequence == other;
+    EXPECT_TRUE(decodes || asked.sequence == reserved || asked.sequence == reading);
+    EXPECT_EQ(asked.most, decodes ? 2 : 0) << "five of seven are left for two";
+    EXPECT_EQ(asked.ahead, !decodes);
+    if (asked.sequence == reading) {
+      EXPECT_EQ(asked.history.size(), 30u);
+    }
+  }
+  Propose({1, 1, 1, 1});
+  for (const ProposalRequest& asked : asked_) EXPECT_EQ(asked.most, 2);
+}
+
+TEST_F(SchedulerProposeTest, NothingIsReadAheadWhereTooManyAnswersRun) {
+  options_.proposals = {.most = kMost, .batch = 2};
+  Start(64);
+  Begun(Spec(kLocal, 6, 40));
+  const SequenceId reserved = Add(kReserved, 8, 40);
+  ASSERT_TRUE(Step());
+  const auto is_ahead = [&] {
+    for (const ProposalRequest& asked : scheduler_->Proposable()) {
+      if (asked.sequence == reserved) return asked.ahead;
+    }
+    ADD_FAILURE();
+    return false;
+  };
+  EXPECT_TRUE(is_ahead());
+  Begun(Spec(kLocal, 6, 40));
+  EXPECT_FALSE(is_ahead());
+}
+
 TEST_F(SchedulerProposeTest, PromptsAndDrawsAreBoundedBeforeProposals) {
   options_.max_num_batched_tokens = 6;
   options_.max_draws = 3;

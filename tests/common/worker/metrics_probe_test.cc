@@ -90,6 +90,22 @@ TEST(MetricsProbe, TellsWhatCameOfForetoldTokens) {
   EXPECT_THAT(page, ContainsRegex(at + "\"15\"[^}]*\\} 0\n"));
 }
 
+TEST(MetricsProbe, TellsWhatADraftModelTakes) {
+  MetricsRegistry registry({.role = MetricRole::kDecode, .model_name = "m"});
+  const base::ManualClock clock;
+  MetricsProbe probe(&registry, {}, &clock);
+  FiguresOnly engine;
+  engine.shown.draft = {
+      .steps = 7, .tokens = 30, .seconds = 0.5, .blocks_total = 8, .blocks_used = 2, .dropped = 1};
+  probe.Observe(&engine);
+  const std::string page = registry.Expose();
+  for (const char* line : {"steps_total\\{[^}]*\\} 7\n", "fed_tokens_total\\{[^}]*\\} 30\n",
+                           "time_seconds_total\\{[^}]*\\} 0.5\n", "dropped_total\\{[^}]*\\} 1\n",
+                           "kv_cache_usage_perc\\{[^}]*\\} 0.25\n"}) {
+    EXPECT_THAT(page, ContainsRegex(std::string("baton_spec_decode_draft_") + line));
+  }
+}
+
 TEST(LoadOf, TellsAllPromptTokensAndTheShareOfBlocksThatAreTaken) {
   EngineFigures figures;
   figures.running = 2;

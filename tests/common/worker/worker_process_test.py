@@ -1,6 +1,7 @@
 """The worker binaries as an operator meets them: ready line, probes, exit codes, drain."""
 
 import fcntl
+import json
 import os
 import pathlib
 import shutil
@@ -180,6 +181,51 @@ class WorkerProcessTest(unittest.TestCase):
             code, text = run_to_exit("decode", arguments)
             self.assertEqual(code, 2, text)
             self.assertIn(word, text)
+
+    def copy_of_model(self, name, **config):
+        folder = pathlib.Path(self.folder) / name
+        shutil.copytree(MODEL, folder)
+        settings = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**settings, **config}))
+        return folder
+
+    def test_drafts_that_cannot_foretell_are_refused_before_weights_are_loaded(self):
+        other_text = self.copy_of_model("other_text")
+        tokenizer = json.loads((other_text / "tokenizer.json").read_text())
+        (other_text / "tokenizer.json").write_text(json.dumps(tokenizer, indent=3))
+        broken = self.copy_of_model("broken")
+        (broken / "config.json").write_text("{")
+        for draft, exit_code, words in (
+                (pathlib.Path(self.folder) / "absent", 3, ["absent"]),
+                (broken, 3, ["config.json"]),
+                (cluster.DEMO_MODEL, 3, ["has 2048 ids", "has 320", "same family"]),
+                (other_text, 3, ["fingerprint", "same tokenizer.json"]),
+                (self.copy_of_model("short", max_position_embeddings=256), 2,
+                 ["up to 256", "512 tokens", "--max-model-len"])):
+            code, text = run_to_exit("decode", [MODEL, "--draft-model", draft, "--port", 0, "--admin-port", 0, *SMALL])
+            self.assertEqual(code, exit_code, text)
+            for word in ["--draft-model", str(draft), *words]:
+                self.assertIn(word, text)
+            self.assertNotIn("weights loaded", text)
+
+    def test_a_draft_needs_its_memory_and_its_device(self):
+        draft = ["--draft-model", MODEL, "--port", 0, "--admin-port", 0, *SMALL]
+        code, text = run_to_exit("decode", [MODEL, *draft, "--draft-kv-cache-tokens", 10 ** 11])
+        self.assertEqual(code, 4, text)
+        self.assertIn("--draft-kv-cache-tokens, which is 100000000000", text)
+        for role, flags, word in (("decode", ["--device", "cuda"], "--draft-model with --device cuda"),
+                                  ("decode", ["--speculative", "ngram"], "--draft-model with --speculative ngram"),
+                                  ("prefill", [], "decode workers")):
+            code, text = run_to_exit(role, [MODEL, *draft, *flags])
+            self.assertEqual(code, 2, text)
+            self.assertIn(word, text)
+
+    def test_a_worker_with_a_draft_says_what_it_takes(self):
+        worker = self.start("decode", "--draft-model", MODEL, "--draft-kv-cache-tokens", 640)
+        self.assertIn("KV cache: 40 blocks of 16 tokens", worker.tail())
+        self.assertIn("speculation draft", worker.tail())
+        self.assertIn("baton_spec_decode_draft_steps_total{", worker.get("/metrics"))
+        self.assertEqual(worker.terminate(), 0, worker.tail())
 
     def test_failpoints_need_their_flag(self):
         # Without the flag the variable is ignored, with it a bad one is refused.
