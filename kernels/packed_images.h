@@ -20,8 +20,9 @@ struct PackedImage {
   std::vector<std::span<const std::byte>> parts;
 };
 
-// How a part has to lie in memory, for vector loads at its begin and beyond its end.
-inline constexpr size_t kImageAlignment = 64;
+// How a part has to lie in memory: at a page, as large weights of a backend's own do, and with room
+// for vector loads beyond its end.
+inline constexpr size_t kImageAlignment = 4096;
 inline constexpr size_t kImageMargin = 64;  // bytes behind a part that can be read
 
 // The images of a backend whose packed weights are nothing but bytes in the host's memory. Its

@@ -44,6 +44,7 @@ struct MachineShare {
   int32_t threads = 1;      // of the computation
   int32_t gpu_sharers = 1;  // workers on its GPUs, which divide --gpu-memory-utilization
   int32_t learner = -1;     // its number among those that learn of lengths; -1: does not
+  std::string load_cache;   // where it shares weights, unless a flag says; "": nowhere
 };
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
                                          const MachineShare& share, WorkerAddress address);

@@ -73,7 +73,7 @@ absl::Status PackedFileWriter::Append(std::span<const std::byte> bytes) {
 }
 
 absl::Status PackedFileWriter::AppendZeros(size_t bytes) {
-  constexpr std::byte kZeros[kernels::kImageMargin + kernels::kImageAlignment] = {};
+  static constexpr std::byte kZeros[kernels::kImageMargin + kernels::kImageAlignment] = {};
   return Append({kZeros, bytes});
 }
 

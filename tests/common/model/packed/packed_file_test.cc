@@ -45,9 +45,9 @@ class PackedFileTest : public testing::Test {
     ASSERT_EQ(chmod((dir_ / Path()).c_str(), 0600), 0);
   }
   std::string Path() const { return folder_->PathOf("f").substr(dir_.path().size() + 1); }
-  // A table with this list of parts for image "a" of 1024 bytes of data.
+  // A table with this list of parts for image "a" of 16384 bytes of data.
   absl::Status WithParts(const std::string& parts) {
-    const std::string data(1024, 'x');
+    const std::string data(16384, 'x');
     char sum[9];
     snprintf(sum, sizeof(sum), "%08x", base::Crc32c(BytesOf(data)));
     Put(data, std::string(R"({"identity":"weights","crc32c":")") + sum +
@@ -103,13 +103,13 @@ TEST_F(PackedFileTest, AWriterThatGivesUpLeavesNothing) {
 }
 
 TEST_F(PackedFileTest, PartsOutsideTheDataAreRefused) {
-  EXPECT_TRUE(WithParts("[[0,960]]").ok()) << WithParts("[[0,960]]");
-  EXPECT_TRUE(WithParts("[[896,64]]").ok());
+  EXPECT_TRUE(WithParts("[[0,16320]]").ok()) << WithParts("[[0,16320]]");
+  EXPECT_TRUE(WithParts("[[12288,4032]]").ok());
   EXPECT_TRUE(WithParts("[]").ok());
   for (const char* parts :
-       {"[[0,961]]", "[[1,10]]", "[[960,1]]", "[[1024,0]]", "[[1088,1]]", "[[-64,10]]", "[[0,-1]]",
-        "[[0,18446744073709551615]]", "[[18446744073709551552,64]]", "[[0.0,64]]", "[[0]]",
-        "[[0,64,64]]", "[0,64]", "{}", "null", "\"\""}) {
+       {"[[0,16321]]", "[[64,10]]", "[[12288,4033]]", "[[16384,0]]", "[[20480,1]]", "[[-4096,10]]",
+        "[[0,-1]]", "[[0,18446744073709551615]]", "[[18446744073709547520,4096]]", "[[0.0,64]]",
+        "[[0]]", "[[0,64,64]]", "[0,64]", "{}", "null", "\"\""}) {
     const absl::Status refused = WithParts(parts);
     EXPECT_TRUE(absl::IsDataLoss(refused)) << parts << " " << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("a has ")) << parts;
