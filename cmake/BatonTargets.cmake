@@ -63,7 +63,8 @@ function(baton_test name)
     endif()
     add_dependencies(${label}_tests ${name})
   endforeach()
-  set(environment GOMP_SPINCOUNT=1000)
+  # No test leaves anything in the folders of whoever runs it.
+  set(environment GOMP_SPINCOUNT=1000 XDG_CACHE_HOME=${PROJECT_BINARY_DIR}/test_cache)
   if(BATON_SANITIZE STREQUAL "thread")
     # ThreadSanitizer does not see the barriers of Debian's libgomp.
     list(APPEND environment OMP_THREAD_LIMIT=1)

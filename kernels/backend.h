@@ -20,6 +20,7 @@
 
 namespace baton::kernels {
 
+class PackedImages;
 struct QuantizedTensor;
 
 // Memory of a device, freed with the object. It is 64-byte aligned, and its contents are undefined
@@ -214,6 +215,8 @@ class Backend {
   // whose info().packs_quantized is not set; INVALID_ARGUMENT as ResolveShard and GroupOfShard say.
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
                                                                       const Shard& shard) = 0;
+  // Packed weights as bytes, for a file that processes share; null on a backend without.
+  virtual const PackedImages* packed_images() const = 0;
   // Brings a vector (the weight of a norm, a bias) to the device as fp32.
   virtual absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) = 0;
   // Brings an embedding table [vocab, hidden] to the device in the compute dtype, for Embed.

@@ -14,6 +14,7 @@
 #include "spdlog/spdlog.h"
 #include "tools/commands.h"
 #include "tools/serve/binary_folder.h"
+#include "tools/serve/default_load_cache.h"
 #include "tools/serve/gpu_deal.h"
 #include "tools/serve/reserved_port.h"
 #include "tools/serve/serve_flags.h"
@@ -63,6 +64,11 @@ absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
     gpus = DealGpus(VisibleGpus(std::getenv("CUDA_VISIBLE_DEVICES")), workers,
                     flags.engine.tensor_parallel_size);
   }
+  // The workers of one machine need one set of weights. Those on GPUs have copies anyway.
+  std::string load_cache;
+  if (flags.engine.device == DeviceFlag::kCpu && !set.Given("load-cache")) {
+    load_cache = DefaultLoadCache(std::getenv("XDG_CACHE_HOME"), std::getenv("HOME"));
+  }
   std::vector<PlannedWorker> plan;
   for (int32_t i = 0; i < workers; ++i) {
     const bool prefill = i < prefills;
@@ -73,7 +79,8 @@ absl::StatusOr<std::vector<PlannedWorker>> PlanWorkers(const FlagSet& set,
                                   {.threads = threads[worker],
                                    .gpu_sharers = gpus[worker].sharers,
                                    .learner = prefill ? -1 : i - prefills,
-                                   .generates = !prefill},
+                                   .generates = !prefill,
+                                   .load_cache = load_cache},
                                   gpus[worker]);
     if (!gpus[worker].visible.empty()) {
       spdlog::info("{} gets GPU {}, with {} of the workers on it", spec.name, gpus[worker].visible,

@@ -81,8 +81,11 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                        "CPU they share --threads, on GPUs each has one")));
   set->Add(Common(With(ChoiceFlag("quantization", &flags->quantization), group,
                        "how the layers' projections are kept; fp8 on a Hopper GPU only")));
-  set->Add(Common(With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,
-                       "where to keep the checkpoint as it is packed; later loads read that")));
+  set->Add(Common(
+      With(Valued(TextFlag("load-cache", &flags->load_cache), "DIR"), group,
+           "where to keep the checkpoint as it is packed: later loads read that, and on a CPU "
+           "all workers of a user share its memory; off: nowhere, which is the default "
+           "but for baton serve on a CPU (see docs/cpu.md)")));
 }
 
 void BindSpeculation(FlagSet* set, EngineFlags* flags) {

@@ -33,7 +33,10 @@ void Assemble(std::vector<LoadedRank> ranks, LoadedModel* model) {
   model->times.weights = ranks[0].times.weights;
   model->times.kv_cache = ranks[0].times.kv_cache;
   model->times.kernels = ranks[0].times.kernels;
-  for (const auto& rank : ranks) model->weight_bytes += rank.weight_bytes;
+  for (const auto& rank : ranks) {
+    model->weight_bytes += rank.weight_bytes;
+    model->mapped_bytes += rank.mapped_bytes;
+  }
   model->backend = std::move(ranks[0].rank.backend);
   model->arena = std::move(ranks[0].rank.arena);
   if (ranks.size() == 1) {

@@ -29,6 +29,7 @@ struct LoadedModel {
   GenerationConfig generation;
   std::string fingerprint;
   size_t weight_bytes = 0;  // packed, of all ranks
+  size_t mapped_bytes = 0;  // of the files that they lie in, which other processes may share
   LoadTimes times;
   std::vector<std::unique_ptr<kernels::Collective>> group;  // one per rank; none for a single one
   std::unique_ptr<kernels::Backend> backend;                // of rank 0

@@ -153,6 +153,7 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
     BATON_ASSIGN_OR_RETURN(weights_->probe, PackProbe(*options.probe, *loaded_.rank.backend));
   }
   loaded_.weight_bytes = weights_->bytes();
+  loaded_.mapped_bytes = weights_->mapped_bytes();
   return absl::OkStatus();
 }
 

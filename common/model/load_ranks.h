@@ -57,6 +57,7 @@ struct LoadedRank {
   ModelRank rank;
   std::unique_ptr<TransformerRunner> runner;
   size_t weight_bytes = 0;
+  size_t mapped_bytes = 0;  // of those in a file that other processes may share
   LoadTimes times;  // all but `checkpoint`
 };
 

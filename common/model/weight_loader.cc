@@ -1,62 +1,32 @@
-// Decides which items a rank packs, and in which order. Where they come from is up to a
-// WeightSource.
+#include "common/model/weight_loader.h"
+
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/base/check.h"
 #include "common/base/status.h"
 #include "common/model/quantize/quantized_parts.h"
 #include "common/model/tensor_specs.h"
-#include "common/model/weight_source.h"
-#include "common/model/weights.h"
-#include "spdlog/spdlog.h"
 
 namespace baton {
-namespace {
 
 using kernels::Buffer;
 using kernels::PackedWeight;
+
+namespace {
 
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 constexpr size_t kItemsOfLayer = 12;
 constexpr size_t kItemsOfEnds = 3;
 
-class WeightLoader final {
- public:
-  WeightLoader(const ModelConfig& config, const LocalShape& shape, WeightSource& source,
-               kernels::Backend& backend, const LoadProgress& progress)
-      : config_(config), shape_(shape), source_(source), backend_(backend), progress_(progress) {}
+}  // namespace
 
-  absl::StatusOr<ModelWeights> Load();
-
- private:
-  absl::Status LoadEnds(ModelWeights& weights);
-  absl::Status LoadAttention(int32_t layer, LayerWeights& weights);
-  absl::Status LoadMlp(int32_t layer, LayerWeights& weights);
-
-  absl::StatusOr<std::unique_ptr<PackedWeight>> Matrix(const WeightItem& item,
-                                                       bool keep_precision = false);
-  absl::StatusOr<std::unique_ptr<Buffer>> Vector(const WeightItem& item);
-  // A whole vector of the checkpoint.
-  absl::StatusOr<std::unique_ptr<Buffer>> Vector(const std::string& name, int64_t length) {
-    return Vector({.name = name, .ranges = {{name, 0, length}}});
-  }
-  void Finish(const WeightItem& item);
-
-  const ModelConfig& config_;
-  const LocalShape& shape_;
-  WeightSource& source_;
-  kernels::Backend& backend_;
-  const LoadProgress& progress_;
-};
-
-void WeightLoader::Finish(const WeightItem& item) {
+void PackingMaker::Finish(const WeightItem& item) {
   source_.Finish(item);
   if (progress_) progress_(source_.done(), source_.total());
 }
 
-absl::StatusOr<std::unique_ptr<PackedWeight>> WeightLoader::Matrix(const WeightItem& item,
+absl::StatusOr<std::unique_ptr<PackedWeight>> PackingMaker::Matrix(const WeightItem& item,
                                                                    bool keep_precision) {
   BATON_ASSIGN_OR_RETURN(WeightData data, source_.Matrix(item));
   data.tensor.keep_precision = keep_precision;
@@ -74,10 +44,18 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> WeightLoader::Matrix(const WeightI
   return packed;
 }
 
-absl::StatusOr<std::unique_ptr<Buffer>> WeightLoader::Vector(const WeightItem& item) {
+absl::StatusOr<std::unique_ptr<Buffer>> PackingMaker::Vector(const WeightItem& item) {
   BATON_ASSIGN_OR_RETURN(const kernels::HostTensor tensor, source_.Vector(item));
   BATON_ASSIGN_OR_RETURN(auto buffer, backend_.UploadVector(tensor));
   Finish(item);
+  return buffer;
+}
+
+absl::StatusOr<std::unique_ptr<Buffer>> PackingMaker::Table(const WeightItem& item,
+                                                            bool read_again) {
+  BATON_ASSIGN_OR_RETURN(const WeightData table, source_.Matrix(item));
+  BATON_ASSIGN_OR_RETURN(auto buffer, backend_.UploadTable(table.tensor));
+  if (!read_again) Finish(item);
   return buffer;
 }
 
@@ -149,21 +127,20 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
   const std::string output = config_.tied_embeddings ? kEmbedding : "lm_head.weight";
   // Rows of the output projection serve as embeddings only where a rank has all of them.
   const bool divided = shape_.divides_output(config_);
-  if (!config_.tied_embeddings || divided || !backend_.CanEmbedFromPacked()) {
+  if (!config_.tied_embeddings || divided || !embeds_from_packed_) {
     const WeightItem item = {
         .name = kEmbedding, .ranges = {{kEmbedding, 0, config_.vocab}}, .cols = config_.hidden};
-    BATON_ASSIGN_OR_RETURN(const WeightData table, source_.Matrix(item));
-    BATON_ASSIGN_OR_RETURN(weights.embedding, backend_.UploadTable(table.tensor));
-    if (output != kEmbedding) Finish(item);
+    BATON_ASSIGN_OR_RETURN(weights.embedding,
+                           maker_.Table(item, /*read_again=*/output == kEmbedding));
   }
   BATON_ASSIGN_OR_RETURN(weights.final_norm, Vector("model.norm.weight", config_.hidden));
   // A backend that quantizes by itself leaves the output projection as it is: logits decide the
   // token, and its rows may be embeddings.
   const kernels::ColumnShare rows = shape_.output_rows(config_);
-  BATON_ASSIGN_OR_RETURN(weights.output, Matrix({.name = "output.weight",
-                                                 .ranges = {{output, rows.begin, rows.end}},
-                                                 .cols = config_.hidden},
-                                                /*keep_precision=*/true));
+  BATON_ASSIGN_OR_RETURN(weights.output, maker_.Matrix({.name = "output.weight",
+                                                        .ranges = {{output, rows.begin, rows.end}},
+                                                        .cols = config_.hidden},
+                                                       /*keep_precision=*/true));
   return absl::OkStatus();
 }
 
@@ -176,11 +153,9 @@ absl::StatusOr<ModelWeights> WeightLoader::Load() {
     BATON_RETURN_IF_ERROR(LoadMlp(layer, of_layer));
   }
   BATON_RETURN_IF_ERROR(LoadEnds(weights));
-  if (progress_) progress_(source_.total(), source_.total());
   return weights;
 }
 
-// The matrices of the model in the order in which Load packs them.
 std::vector<const StoredTensor*> PackingOrder(const ModelConfig& config,
                                               const CheckpointFiles& files) {
   std::vector<const StoredTensor*> order;
@@ -201,58 +176,8 @@ std::vector<const StoredTensor*> PackingOrder(const ModelConfig& config,
   return order;
 }
 
-// Returns null, and logs why, where no cache can be written.
-std::unique_ptr<LoadCacheWriter> MakeWriter(const ModelConfig& config, const LoadCachePlace& cache,
-                                            const CheckpointFiles& files) {
-  const size_t items = kItemsOfEnds + kItemsOfLayer * static_cast<size_t>(config.layers);
-  // A checkpoint of 16 bits doubles when it is converted to fp32.
-  auto writer = LoadCacheWriter::Create(cache.dir, cache.key, items, 2 * files.data_bytes());
-  if (writer.ok()) return std::move(writer).value();
-  if (absl::IsAborted(writer.status())) {
-    spdlog::info("no load cache is written here: {}", std::string(writer.status().message()));
-    return nullptr;
-  }
-  spdlog::warn("no load cache is written: {}", std::string(writer.status().message()));
-  return nullptr;
-}
-
-}  // namespace
-
-absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalShape& shape,
-                                         const CheckpointFiles& files, kernels::Backend& backend,
-                                         const LoadProgress& progress,
-                                         const LoadCachePlace* cache) {
-  BATON_RETURN_IF_ERROR(CheckTensors(config, files));
-  const kernels::DType dtype = backend.info().compute_dtype;
-  std::unique_ptr<LoadCacheWriter> writer;
-  if (cache != nullptr && config.quantization.has_value()) {
-    spdlog::info("the weights are {} of {}, which no load cache holds: they are read as they are",
-                 config.quantization->name(), MethodName(config.quantization->format));
-    cache = nullptr;
-  }
-  if (cache != nullptr) {
-    auto reader = LoadCacheReader::Open(cache->dir, cache->key);
-    absl::Status defect = reader.status();
-    if (reader.ok()) {
-      CacheSource source(std::move(reader).value(), dtype);
-      auto weights = WeightLoader(config, shape, source, backend, progress).Load();
-      if (weights.ok()) {
-        spdlog::info("weights read from load cache {}/{}", cache->dir, cache->key.FileName());
-      }
-      if (source.defect().ok()) return weights;
-      defect = source.defect();
-    }
-    if (!absl::IsNotFound(defect)) {
-      spdlog::warn("the load cache is not used, and written anew: {}",
-                   std::string(defect.message()));
-    }
-    writer = MakeWriter(config, *cache, files);
-  }
-  CheckpointSource source(config, files, dtype, PackingOrder(config, files), std::move(writer));
-  BATON_ASSIGN_OR_RETURN(ModelWeights weights,
-                         WeightLoader(config, shape, source, backend, progress).Load());
-  source.CommitCache();
-  return weights;
+size_t MostItems(const ModelConfig& config) {
+  return kItemsOfEnds + kItemsOfLayer * static_cast<size_t>(config.layers);
 }
 
 }  // namespace baton

@@ -68,6 +68,10 @@ size_t ModelWeights::bytes() const {
   return sum;
 }
 
+size_t ModelWeights::mapped_bytes() const {
+  return file != nullptr ? static_cast<size_t>(file->bytes()) : 0;
+}
+
 std::vector<const PackedWeight*> ModelWeights::projections() const {
   std::vector<const PackedWeight*> all;
   for (const LayerWeights& layer : layers) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -9,10 +10,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/base/eos_probe.h"
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/load_cache.h"
+#include "common/model/packed/packed_file.h"
 #include "kernels/backend.h"
 #include "kernels/column_share.h"
 
@@ -71,6 +74,9 @@ absl::StatusOr<ProbeWeights> PackProbe(const EosProbe& probe, kernels::Backend& 
 
 // The packed weights of a model on one rank.
 struct ModelWeights {
+  // Where the weights lie that are mapped, before them so that it goes last; null for those that
+  // have memory of their own.
+  std::unique_ptr<const PackedFile> file;
   std::unique_ptr<kernels::Buffer> embedding;  // [vocab, hidden]; null: rows come from `output`
   std::vector<LayerWeights> layers;
   std::unique_ptr<kernels::Buffer> final_norm;    // [hidden]
@@ -78,6 +84,7 @@ struct ModelWeights {
   std::optional<ProbeWeights> probe;              // whole on every rank
 
   size_t bytes() const;
+  size_t mapped_bytes() const;  // of the file, that other processes may share
   std::vector<const kernels::PackedWeight*> projections() const;
 };
 
@@ -88,12 +95,15 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 struct LoadCachePlace {
   std::string dir;
   LoadCacheKey key;
+  // How long a worker waits for another one that prepares packed weights and makes no progress.
+  base::Duration patience = std::chrono::minutes(5);
 };
 
 // Packs a checkpoint into the backend's layout. Pages of the files are given back as they are
 // packed, so that a load needs little more memory than the packed weights. With `cache`, weights
 // come from there if it holds them. If it does not, or turns out to be damaged, they come from the
-// checkpoint, and the cache is written on the way. `progress` and `cache` may be null.
+// checkpoint, and the cache is written on the way. A backend that has packed_images() maps the
+// weights of its cache, as LoadSharedWeights says. `progress` and `cache` may be null.
 absl::StatusOr<ModelWeights> LoadWeights(const ModelConfig& config, const LocalShape& shape,
                                          const CheckpointFiles& files, kernels::Backend& backend,
                                          const LoadProgress& progress,

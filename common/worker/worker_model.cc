@@ -22,6 +22,8 @@ namespace baton {
 namespace {
 
 constexpr int32_t kTypicalPrompt = 512;
+// The value of --load-cache that stands for none, where one would be the default.
+constexpr char kNoLoadCache[] = "off";
 
 // What foretells: "ngram", "draft" or "none".
 std::string SpeculationOf(const WorkerFlags& worker) {
@@ -49,7 +51,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
   if (flags.quantization == QuantizationFlag::kFp8) {
     options.quantization = kernels::Quantization::kFp8;
   }
-  options.load_cache = flags.load_cache;
+  if (flags.load_cache != kNoLoadCache) options.load_cache = flags.load_cache;
   options.block_size = flags.block_size;
   if (flags.kv_cache_tokens) {
     options.kv.tokens = *flags.kv_cache_tokens;

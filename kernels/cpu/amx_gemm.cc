@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cpu/parallel.h"
@@ -49,6 +50,16 @@ class AmxWeight final : public PackedWeight {
   int64_t in_;
   std::unique_ptr<Buffer> data_;
 };
+
+constexpr char kBandLayout[] = "bands of 32, version 1";
+
+int64_t BandBytes(int64_t out, int64_t in) {
+  return (out + kAmxBand - 1) / kAmxBand * StepsOf(in) * kAmxStepBytes;
+}
+
+std::string BandForm(int64_t out, int64_t in) {
+  return absl::StrCat(kBandLayout, ", ", out, " x ", in);
+}
 
 // to [32] = elements [first, first + count) of the tensor in bf16, then zeros.
 void LoadStep(const HostTensor& from, int64_t first, int64_t count, uint16_t* to) {
@@ -122,7 +133,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> AmxGemm::Pack(const HostTensor& we
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
   const int64_t bands = (out + kAmxBand - 1) / kAmxBand;
-  BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(bands * StepsOf(in) * kAmxStepBytes));
+  BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(static_cast<size_t>(BandBytes(out, in))));
   auto packed = std::make_unique<AmxWeight>(out, in, std::move(data));
   ParallelItems(threads_, bands, [&](int64_t band, int) { PackBand(weight, part, band, *packed); });
   return packed;
@@ -176,6 +187,20 @@ void AmxGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int
     std::memcpy(&value, packed.pairs(row, k / kAmxDepth) + pair * kTileRowBytes + k % 2 * 2, 2);
     to[k] = FloatFromBf16(value);
   }
+}
+
+std::string AmxGemm::layout() const { return kBandLayout; }
+
+PackedImage AmxGemm::ImageOf(const PackedWeight& weight) const {
+  const auto& packed = static_cast<const AmxWeight&>(weight);
+  return {.form = BandForm(packed.out(), packed.in()), .parts = {{packed.band(0), packed.bytes()}}};
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> AmxGemm::FromImage(const PackedImage& image,
+                                                                 int64_t out, int64_t in) const {
+  const auto bytes = static_cast<size_t>(BandBytes(out, in));
+  BATON_RETURN_IF_ERROR(CheckImage(image, BandForm(out, in), bytes));
+  return std::make_unique<AmxWeight>(out, in, ViewHost(image.parts[0]));
 }
 
 }  // namespace baton::kernels::cpu

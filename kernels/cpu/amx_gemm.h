@@ -32,6 +32,10 @@ class AmxGemm final : public Gemm {
   void Run(const PackedWeight& weight, Matrix in, Matrix out,
            const MatMulEpilogue& epilogue) override;
   void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) override;
+  std::string layout() const override;
+  PackedImage ImageOf(const PackedWeight& weight) const override;
+  absl::StatusOr<std::unique_ptr<PackedWeight>> FromImage(const PackedImage& image, int64_t out,
+                                                          int64_t in) const override;
 
  private:
   absl::Status Reserve(int64_t rows, int64_t in);

@@ -23,9 +23,11 @@ std::vector<int> CpusOfPlaces() {
 
 }  // namespace
 
-int UsableCores() {
-  const std::vector<int> cpus = CpusOfPlaces();
-  return base::UsableCores(cpus.empty() ? base::CpusOfThisThread() : cpus);
+std::vector<int> UsableCpus() {
+  std::vector<int> cpus = CpusOfPlaces();
+  return cpus.empty() ? base::CpusOfThisThread() : cpus;
 }
+
+int UsableCores() { return base::UsableCores(UsableCpus()); }
 
 }  // namespace baton::kernels::cpu

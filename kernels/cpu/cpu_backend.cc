@@ -70,6 +70,7 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
     : HostBackend(std::move(info), collective),
       team_(this->info().threads),
       gemm_(std::move(gemm)),
+      images_(this->info().isa, *gemm_),
       quantized_gemm_(isa, this->info().threads),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),

@@ -5,6 +5,7 @@
 
 #include "kernels/backend_factory.h"
 #include "kernels/cpu/attention_tasks.h"
+#include "kernels/cpu/cpu_images.h"
 #include "kernels/cpu/gemm.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/paged_attention.h"
@@ -30,6 +31,7 @@ class CpuBackend final : public HostBackend {
                                                      const Shard& shard) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
                                                               const Shard& shard) override;
+  const PackedImages* packed_images() const override { return &images_; }
   absl::Status Prepare(const StepUses& uses) override;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   void Embed(const Buffer& table, Matrix out) override;
@@ -50,6 +52,7 @@ class CpuBackend final : public HostBackend {
 
   cpu::ThreadTeam team_;
   std::unique_ptr<cpu::Gemm> gemm_;
+  cpu::CpuImages images_;
   cpu::QuantizedGemm quantized_gemm_;
   cpu::RmsNormFn rms_norm_;
   cpu::SiluMulFn silu_mul_;

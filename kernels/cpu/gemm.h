@@ -7,6 +7,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/packed_images.h"
 
 namespace baton::kernels::cpu {
 
@@ -24,6 +25,13 @@ class Gemm {
                    const MatMulEpilogue& epilogue) = 0;
   // Writes row `row` of the weight, as it was packed, to row `out_row` of the fp32 matrix `out`.
   virtual void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) = 0;
+
+  // As those of PackedImages, for weights that Pack made.
+  virtual std::string layout() const = 0;
+  virtual PackedImage ImageOf(const PackedWeight& weight) const = 0;
+  virtual absl::StatusOr<std::unique_ptr<PackedWeight>> FromImage(const PackedImage& image,
+                                                                  int64_t out,
+                                                                  int64_t in) const = 0;
 };
 
 }  // namespace baton::kernels::cpu

@@ -219,4 +219,22 @@ void OneDnnGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, 
   static_cast<const OneDnnWeight&>(weight).UnpackRow(row, static_cast<float*>(out.row(out_row)));
 }
 
+std::string OneDnnGemm::layout() const {
+  const dnnl_version_t* const version = dnnl_version();
+  return absl::StrCat("oneDNN ", version->major, ".", version->minor, ".", version->patch, " ",
+                      version->hash, " ", implementation_);
+}
+
+PackedImage OneDnnGemm::ImageOf(const PackedWeight& weight) const {
+  return static_cast<const OneDnnWeight&>(weight).Image();
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnGemm::FromImage(const PackedImage& image,
+                                                                    int64_t out, int64_t in) const
+    try {
+  return OneDnnWeight::FromImage(image, LayoutOf(out, in));
+} catch (const dnnl::error& error) {
+  return absl::InternalError(absl::StrCat("oneDNN cannot lay out a weight: ", error.what()));
+}
+
 }  // namespace baton::kernels::cpu

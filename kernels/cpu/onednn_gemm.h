@@ -33,6 +33,10 @@ class OneDnnGemm final : public Gemm {
   void Run(const PackedWeight& weight, Matrix in, Matrix out,
            const MatMulEpilogue& epilogue) override;
   void UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, int64_t out_row) override;
+  std::string layout() const override;
+  PackedImage ImageOf(const PackedWeight& weight) const override;
+  absl::StatusOr<std::unique_ptr<PackedWeight>> FromImage(const PackedImage& image, int64_t out,
+                                                          int64_t in) const override;
 
  private:
   // What a primitive does after the product. kStore adds a bias (zeros where there is none) and

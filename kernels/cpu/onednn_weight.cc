@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/status.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
@@ -26,6 +27,19 @@ int64_t BlockedOffset(const dnnl_memory_desc_t& layout, int dim, int64_t index) 
     inner_stride *= blocking.inner_blks[i];
   }
   return offset + index * blocking.strides[dim];
+}
+
+// The layout in words: equal words are equal layouts.
+std::string FormOf(const dnnl_memory_desc_t& layout) {
+  const dnnl_blocking_desc_t& blocking = layout.format_desc.blocking;
+  std::string form = absl::StrCat("oneDNN type ", static_cast<int>(layout.data_type), ", ",
+                                  layout.dims[1], " x ", layout.dims[0], " padded to ",
+                                  layout.padded_dims[1], " x ", layout.padded_dims[0], ", strides ",
+                                  blocking.strides[1], " ", blocking.strides[0], ", blocks");
+  for (int i = 0; i < blocking.inner_nblks; ++i) {
+    absl::StrAppend(&form, " ", blocking.inner_idxs[i], ":", blocking.inner_blks[i]);
+  }
+  return form;
 }
 
 absl::Status CheckLayout(const memory::desc& layout) {
@@ -93,6 +107,19 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnWeight::Pack(const HostTenso
   }
   reorder.execute(stream, from, to);
   return std::unique_ptr<PackedWeight>(new OneDnnWeight(out, in, layout, std::move(buffer)));
+}
+
+PackedImage OneDnnWeight::Image() const {
+  return {.form = FormOf(layout_.data),
+          .parts = {{static_cast<const std::byte*>(data()), bytes()}}};
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnWeight::FromImage(const PackedImage& image,
+                                                                      const memory::desc& layout) {
+  BATON_RETURN_IF_ERROR(CheckLayout(layout));
+  BATON_RETURN_IF_ERROR(CheckImage(image, FormOf(layout.data), layout.get_size()));
+  return std::unique_ptr<PackedWeight>(
+      new OneDnnWeight(layout.dims()[1], layout.dims()[0], layout, ViewHost(image.parts[0])));
 }
 
 void OneDnnWeight::UnpackRow(int64_t row, float* to) const {

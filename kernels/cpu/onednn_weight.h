@@ -7,6 +7,7 @@
 #include "common/base/mutex.h"
 #include "dnnl.hpp"
 #include "kernels/backend.h"
+#include "kernels/packed_images.h"
 
 namespace baton::kernels::cpu {
 
@@ -27,6 +28,12 @@ class OneDnnWeight final : public PackedWeight {
                                                             const dnnl::memory::desc& layout,
                                                             const dnnl::engine& engine,
                                                             const dnnl::stream& stream);
+
+  // `layout` is the one in which a weight of this size is packed. INVALID_ARGUMENT as
+  // PackedImages::FromImage.
+  static absl::StatusOr<std::unique_ptr<PackedWeight>> FromImage(const PackedImage& image,
+                                                                 const dnnl::memory::desc& layout);
+  PackedImage Image() const;
 
   int64_t out() const override { return out_; }
   int64_t in() const override { return in_; }

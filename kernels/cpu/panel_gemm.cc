@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cpu/parallel.h"
@@ -33,6 +34,14 @@ class PanelWeight final : public PackedWeight {
   std::unique_ptr<Buffer> data_;
 };
 
+constexpr char kPanelLayout[] = "panels of 16, version 1";
+
+int64_t PaddedOut(int64_t out) { return (out + kPanelWidth - 1) / kPanelWidth * kPanelWidth; }
+
+std::string PanelForm(int64_t out, int64_t in, DType dtype) {
+  return absl::StrCat(kPanelLayout, ", ", out, " x ", in, " of ", std::string(Name(dtype)));
+}
+
 void PackPanel(const HostTensor& weight, const Shard& part, int64_t panel, PanelWeight& to) {
   const int64_t first = panel * kPanelWidth;
   for (int64_t lane = 0; lane < kPanelWidth; ++lane) {
@@ -62,8 +71,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::Pack(const HostTensor& 
                                                               const Shard& part) {
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
-  const int64_t padded = (out + kPanelWidth - 1) / kPanelWidth * kPanelWidth;
-  BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(padded * in * SizeOf(compute_dtype_)));
+  BATON_ASSIGN_OR_RETURN(auto data, AllocateHost(PaddedOut(out) * in * SizeOf(compute_dtype_)));
   auto packed = std::make_unique<PanelWeight>(out, in, compute_dtype_, std::move(data));
   ParallelItems(threads_, packed->panels(),
                 [&](int64_t panel, int) { PackPanel(weight, part, panel, *packed); });
@@ -122,6 +130,21 @@ void PanelGemm::UnpackRow(const PackedWeight& weight, int64_t row, Matrix out, i
   for (int64_t k = 0; k < packed.in(); ++k) {
     to[k] = LoadElement(panel, packed.dtype(), k * kPanelWidth + row % kPanelWidth);
   }
+}
+
+std::string PanelGemm::layout() const { return kPanelLayout; }
+
+PackedImage PanelGemm::ImageOf(const PackedWeight& weight) const {
+  const auto& packed = static_cast<const PanelWeight&>(weight);
+  return {.form = PanelForm(packed.out(), packed.in(), packed.dtype()),
+          .parts = {{static_cast<const std::byte*>(packed.panel(0)), packed.bytes()}}};
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> PanelGemm::FromImage(const PackedImage& image,
+                                                                   int64_t out, int64_t in) const {
+  const auto bytes = static_cast<size_t>(PaddedOut(out) * in) * SizeOf(compute_dtype_);
+  BATON_RETURN_IF_ERROR(CheckImage(image, PanelForm(out, in, compute_dtype_), bytes));
+  return std::make_unique<PanelWeight>(out, in, compute_dtype_, ViewHost(image.parts[0]));
 }
 
 }  // namespace baton::kernels::cpu

@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <utility>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "common/base/status.h"
 #include "kernels/cpu/panel_gemm.h"
 #include "kernels/cpu/parallel.h"
@@ -48,13 +52,91 @@ void PackRecord(const QuantizedTensor& from, const QuantizedLayout& layout, int6
   }
 }
 
+int64_t PanelsOf(int64_t out) { return (out + kPanelWidth - 1) / kPanelWidth; }
+
+// The words of an image's form, one blank between them: what kLayout is, then bits, columns of a
+// group, type of the scales, whether zero points follow, what stands for 0 without them, and
+// whether minimums follow.
+std::string FormOf(const QuantizedLayout& layout) {
+  return absl::StrCat(QuantizedWeight::kLayout, " ", layout.bits, " ", layout.group, " ",
+                      std::string(Name(layout.scale_dtype)), " ", layout.zero_points ? 1 : 0, " ",
+                      static_cast<int>(layout.offset), " ", layout.minimums ? 1 : 0);
+}
+
+// The layout of a row of `in` columns; empty for a form that FormOf does not make.
+std::optional<QuantizedLayout> LayoutOf(const std::string& form, int64_t in) {
+  const std::vector<std::string> words = absl::StrSplit(form, ' ');
+  constexpr size_t kWordsOfLayout = 3;
+  if (words.size() != kWordsOfLayout + 6) return std::nullopt;
+  QuantizedLayout layout = {.in = in};
+  int offset = 0;
+  const auto dtype = ParseDType(words[kWordsOfLayout + 2]);
+  if (!absl::SimpleAtoi(words[kWordsOfLayout], &layout.bits) ||
+      !absl::SimpleAtoi(words[kWordsOfLayout + 1], &layout.group) || !dtype.has_value() ||
+      !absl::SimpleAtoi(words[kWordsOfLayout + 4], &offset)) {
+    return std::nullopt;
+  }
+  const bool group =
+      layout.group >= kGroupStep && layout.group <= kMostGroup && layout.group % kGroupStep == 0;
+  if (!group || (layout.bits != 4 && layout.bits != 8)) return std::nullopt;
+  layout.groups = (in + layout.group - 1) / layout.group;
+  layout.scale_dtype = *dtype;
+  layout.zero_points = words[kWordsOfLayout + 3] == "1";
+  layout.offset = static_cast<float>(offset);
+  layout.minimums = words[kWordsOfLayout + 5] == "1";
+  if (FormOf(layout) != form) return std::nullopt;
+  return layout;
+}
+
+absl::Status BadImage(const std::string& why) {
+  return absl::InvalidArgumentError(absl::StrCat("an image of integers ", why));
+}
+
+// Whether every entry names an element of an input [in].
+bool AreInputs(const std::vector<int32_t>& input_of, int64_t in) {
+  return std::ranges::all_of(input_of, [in](int32_t input) { return 0 <= input && input < in; });
+}
+
 }  // namespace
 
 QuantizedWeight::QuantizedWeight(int64_t out, const QuantizedLayout& layout,
                                  std::unique_ptr<Buffer> data, std::vector<int32_t> input_of)
     : out_(out), layout_(layout), data_(std::move(data)), input_of_(std::move(input_of)) {}
 
-int64_t QuantizedWeight::panels() const { return (out_ + kPanelWidth - 1) / kPanelWidth; }
+int64_t QuantizedWeight::panels() const { return PanelsOf(out_); }
+
+bool QuantizedWeight::IsForm(std::string_view form) { return form.starts_with(kLayout); }
+
+PackedImage QuantizedWeight::Image() const {
+  PackedImage image = {.form = FormOf(layout_), .parts = {{panel(0), bytes()}}};
+  if (!input_of_.empty()) image.parts.push_back(std::as_bytes(std::span(input_of_)));
+  return image;
+}
+
+absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::FromImage(const PackedImage& image,
+                                                                         int64_t out, int64_t in) {
+  const std::optional<QuantizedLayout> layout = LayoutOf(image.form, in);
+  if (!layout.has_value()) {
+    return BadImage(absl::StrCat("has the form '", image.form, "'; expected '", kLayout,
+                                 "' and its six words"));
+  }
+  const auto bytes = static_cast<size_t>(PanelsOf(out) * layout->panel_bytes());
+  const size_t order_bytes = static_cast<size_t>(in) * sizeof(int32_t);
+  const size_t parts = image.parts.size();
+  if (parts < 1 || parts > 2 || image.parts[0].size() != bytes ||
+      (parts == 2 && image.parts[1].size() != order_bytes)) {
+    return BadImage(absl::StrCat("has ", parts, " parts, the first of ",
+                                 parts > 0 ? image.parts[0].size() : 0, " bytes; expected ", bytes,
+                                 " bytes of panels, then none or ", order_bytes));
+  }
+  std::vector<int32_t> input_of(parts == 2 ? static_cast<size_t>(in) : 0);
+  if (parts == 2) std::memcpy(input_of.data(), image.parts[1].data(), order_bytes);
+  if (!AreInputs(input_of, in)) {
+    return BadImage(absl::StrCat("takes inputs beyond the ", in, " that there are"));
+  }
+  return std::unique_ptr<PackedWeight>(
+      new QuantizedWeight(out, *layout, ViewHost(image.parts[0]), std::move(input_of)));
+}
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const QuantizedTensor& weight,
                                                                     const Shard& part,
@@ -71,7 +153,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> QuantizedWeight::Pack(const Quanti
       .zero_points = weight.zero_points != nullptr,
       .offset = static_cast<float>(weight.zero_point + (weight.bits == 4 ? kCodeOffset4 : 0)),
       .minimums = weight.minimums != nullptr};
-  const int64_t panels = (out + kPanelWidth - 1) / kPanelWidth;
+  const int64_t panels = PanelsOf(out);
   BATON_ASSIGN_OR_RETURN(auto data,
                          AllocateHost(static_cast<size_t>(panels * layout.panel_bytes())));
   std::vector<int32_t> input_of;

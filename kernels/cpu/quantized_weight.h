@@ -3,10 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "kernels/backend.h"
+#include "kernels/packed_images.h"
 #include "kernels/quantized_tensor.h"
 
 namespace baton::kernels::cpu {
@@ -51,6 +54,13 @@ class QuantizedWeight final : public PackedWeight {
   // `part` has no -1 ends: see ResolveShard.
   static absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const QuantizedTensor& weight,
                                                             const Shard& part, int threads);
+
+  // An image has the panels, and the order of the inputs where that is another.
+  static constexpr char kLayout[] = "integers version 1";
+  static bool IsForm(std::string_view form);
+  static absl::StatusOr<std::unique_ptr<PackedWeight>> FromImage(const PackedImage& image,
+                                                                 int64_t out, int64_t in);
+  PackedImage Image() const;
 
   int64_t out() const override { return out_; }
   int64_t in() const override { return layout_.in; }

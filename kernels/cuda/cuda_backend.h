@@ -47,6 +47,7 @@ class CudaBackend final : public Backend {
   // UNIMPLEMENTED: there are no products by integers of a few bits on this device yet.
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
                                                               const Shard& shard) override;
+  const PackedImages* packed_images() const override { return nullptr; }
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return true; }

@@ -17,6 +17,7 @@ class ReferenceBackend final : public HostBackend {
                                                      const Shard& shard) override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
                                                               const Shard& shard) override;
+  const PackedImages* packed_images() const override { return nullptr; }
   absl::Status Prepare(const StepUses& uses) override;
   void Embed(const Buffer& table, Matrix out) override;
   void EmbedFromPacked(const PackedWeight& weight, Matrix out) override;

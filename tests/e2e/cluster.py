@@ -45,7 +45,8 @@ class Process:
         self.name = name
         self.log = pathlib.Path(folder) / f"{name}.log"
         self._ready_file = pathlib.Path(folder) / f"{name}.ready"
-        env = dict(os.environ, GOMP_SPINCOUNT="1000", **(environment or {}))
+        env = {**os.environ, "GOMP_SPINCOUNT": "1000",
+               "XDG_CACHE_HOME": str(pathlib.Path(folder) / "cache"), **(environment or {})}
         with open(self.log, "wb") as log, open(self._ready_file, "wb") as ready:
             # The kernel ends it with the test, however that ends.
             self._popen = subprocess.Popen(

@@ -32,6 +32,7 @@ class QueuedBackend final : public kernels::Backend {
                                                               const kernels::Shard& shard) override;
   absl::StatusOr<std::unique_ptr<kernels::PackedWeight>> PackQuantized(
       const kernels::QuantizedTensor& weight, const kernels::Shard& shard) override;
+  const kernels::PackedImages* packed_images() const override { return nullptr; }
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> UploadVector(
       const kernels::HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> UploadTable(

@@ -87,6 +87,21 @@ TEST(WorkerArguments, GivenThreadsAreTakenAsTheyAre) {
   EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {2}, {}), Not(Contains("--threads=2")));
 }
 
+TEST(WorkerArguments, WorkersShareWeightsUnlessTheyAreToldWhere) {
+  const MachineShare share = {.threads = 1, .load_cache = "/home/me/.cache/baton"};
+  const Parsed plain({"m"});
+  EXPECT_THAT(WorkerArguments(plain.set, plain.flags, share, {}),
+              Contains("--load-cache=/home/me/.cache/baton"));
+  EXPECT_THAT(WorkerArguments(plain.set, plain.flags, {.threads = 1}, {}),
+              Not(Contains(HasSubstr("load-cache"))));
+  for (const std::string given : {"off", "/srv/cache"}) {
+    const Parsed parsed({"m", "--load-cache", given.c_str()});
+    const auto arguments = WorkerArguments(parsed.set, parsed.flags, share, {});
+    EXPECT_THAT(arguments, Contains("--load-cache=" + given));
+    EXPECT_THAT(arguments, Not(Contains("--load-cache=" + share.load_cache)));
+  }
+}
+
 TEST(WorkerArguments, ALaterLifeComesBackWhereItWas) {
   const Parsed parsed({"m"});
   const auto arguments = WorkerArguments(parsed.set, parsed.flags, {1}, {4001, 4002});

@@ -114,6 +114,9 @@ std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& f
   if (!flags.router.server.otlp_endpoint.empty()) {
     arguments.push_back("--otlp-endpoint=" + flags.router.server.otlp_endpoint);
   }
+  if (!set.Given("load-cache") && !share.load_cache.empty()) {
+    arguments.push_back("--load-cache=" + share.load_cache);
+  }
   if (!set.Given("threads")) arguments.push_back(absl::StrCat("--threads=", share.threads));
   if (flags.engine.device == DeviceFlag::kCuda) AddGpuSettings(set, flags, share, &arguments);
   SpellGiven(set, kSharedGroups, &arguments);

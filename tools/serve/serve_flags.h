@@ -46,6 +46,7 @@ struct MachineShare {
   int32_t gpu_sharers = 1;  // workers on its GPUs, which divide --gpu-memory-utilization
   int32_t learner = -1;     // its number among those that learn of lengths; -1: does not
   bool generates = true;    // so it has the draft model, if there is one
+  std::string load_cache;   // where it shares weights, unless a flag says; "": nowhere
 };
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,
                                          const MachineShare& share, WorkerAddress address);

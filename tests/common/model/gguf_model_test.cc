@@ -298,19 +298,23 @@ TEST_F(GgufKindsTest, IsNamedReckonedAndInspectedByItsKinds) {
   EXPECT_EQ(kinds.at("Q4_K").weights, 5);
 }
 
-TEST_F(GgufKindsTest, ALoadCacheKeepsFloatsAlone) {
+TEST_F(GgufKindsTest, ALoadCacheKeepsEveryKind) {
   const std::string cache = *folder_ / "cache";
   const std::string plain = *folder_ / "plain.gguf";
   ASSERT_TRUE(MakeGguf(*folder_ / "llama", {}, plain).ok());
-  auto small = TryLoad(Path("llama", "mixed"), 1, cache);
-  ASSERT_TRUE(small.ok()) << small.status();
-  EXPECT_TRUE(std::filesystem::is_empty(cache));
-  auto first = TryLoad(plain, 1, cache);
-  ASSERT_TRUE(first.ok()) << first.status();
-  EXPECT_FALSE(std::filesystem::is_empty(cache));
-  auto second = TryLoad(plain, 1, cache);
-  ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_EQ(RunTogether(**first, 512), RunTogether(**second, 512));
+  for (const std::string& path : {plain, Path("llama", "mixed")}) {
+    SCOPED_TRACE(path);
+    auto own = TryLoad(path);
+    ASSERT_TRUE(own.ok()) << own.status();
+    EXPECT_EQ((*own)->mapped_bytes, 0U);
+    const auto expected = RunTogether(**own, 512);
+    for (const char* from : {"the file", "the cache"}) {
+      auto model = TryLoad(path, 1, cache);
+      ASSERT_TRUE(model.ok()) << model.status();
+      EXPECT_GE((*model)->mapped_bytes, (*own)->weight_bytes);
+      EXPECT_EQ(RunTogether(**model, 512), expected) << "from " << from;
+    }
+  }
 }
 
 TEST_F(GgufKindsTest, FloatsOfSeveralTypesAreJoined) {

@@ -1,5 +1,5 @@
-// A load by way of a cache packs what a load from the checkpoint packs, to the bit, whatever
-// happened to the cache's file.
+// A load by way of a cache of rows packs what a load from the checkpoint packs, to the bit,
+// whatever happened to the cache's file. The oracle stands for the devices that have such caches.
 #include "common/model/load_cache.h"
 
 #include <fcntl.h>
@@ -9,21 +9,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <bit>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
-#include "common/model/load_model.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
-#include "tests/common/model/model_harness.h"
-#include "tests/fakes/scratch_folder.h"
+#include "tests/common/model/load_cache_fixture.h"
 
 namespace baton::test {
 namespace {
@@ -31,83 +24,7 @@ namespace {
 using kernels::DType;
 using testing::HasSubstr;
 
-constexpr int32_t kTokens = 6;
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-// Changes one byte.
-void Damage(const std::string& path, int64_t at) {
-  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
-  file.seekg(at);
-  const char byte = static_cast<char>(file.get());
-  file.seekp(at);
-  file.put(static_cast<char>(byte ^ 0x10));
-  ASSERT_TRUE(file.good()) << path << " at " << at;
-}
-
-struct Loaded {
-  std::vector<uint32_t> bits;  // of the log-probability of every id at every step
-  int64_t read = 0;            // bytes, as progress counts them
-};
-
-class LoadCacheTest : public testing::Test {
- protected:
-  void MakeModel(RandomModelSpec spec) {
-    model_ = dir_ / ("model" + std::to_string(models_++));
-    const absl::Status written = WriteRandomModel(spec, model_);
-    ASSERT_TRUE(written.ok()) << written;
-  }
-
-  absl::StatusOr<Loaded> TryLoad(ModelOptions options) {
-    options.threads = options.tensor_parallel_size;
-    options.kv.tokens = 1024;
-    options.limits = {.max_tokens = 64, .max_samples = 8};
-    Loaded loaded;
-    auto model = LoadModel(model_, options, [&](int64_t, int64_t total) { loaded.read = total; });
-    if (!model.ok()) return model.status();
-    TestSequence sequence{.prompt = {1, 200, 3, 77, 5}};
-    sequence.sampling.num_top_logprobs = (*model)->config.vocab;
-    RunnerDriver driver(**model);
-    driver.Generate({&sequence}, kTokens, 64);
-    for (const SampledToken& sample : sequence.samples) {
-      for (const auto& top : sample.top_logprobs) {
-        loaded.bits.push_back(static_cast<uint32_t>(top.token));
-        loaded.bits.push_back(std::bit_cast<uint32_t>(top.logprob));
-      }
-    }
-    return loaded;
-  }
-  Loaded Load(const ModelOptions& options) {
-    auto loaded = TryLoad(options);
-    EXPECT_TRUE(loaded.ok()) << loaded.status();
-    return loaded.ok() ? *std::move(loaded) : Loaded{};
-  }
-  // With a cache, converted to bf16 from fp32: it has half the bytes of the checkpoint.
-  ModelOptions Cached() const { return {.dtype = DType::kBF16, .load_cache = cache_}; }
-  std::vector<std::string> Files() const {
-    std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(cache_)) {
-      names.push_back(entry.path().string());
-    }
-    return names;
-  }
-  // The one file there is.
-  std::string File() const {
-    const std::vector<std::string> files = Files();
-    EXPECT_EQ(files.size(), 1U) << testing::PrintToString(files);
-    return files.empty() ? "" : files[0];
-  }
-
-  ScratchFolder dir_;
-  std::string model_;
-  const std::string cache_ = dir_ / "cache";
-  int models_ = 0;
-};
+class LoadCacheTest : public LoadCacheFixture<kernels::Device::kReference> {};
 
 TEST_F(LoadCacheTest, EveryKindOfModelIsPackedAlike) {
   const std::vector<RandomModelSpec> specs = {
@@ -117,22 +34,17 @@ TEST_F(LoadCacheTest, EveryKindOfModelIsPackedAlike) {
       {.arch = "mistral", .ffn = 98, .vocab = 259, .dtype = "bfloat16"}};
   for (const RandomModelSpec& spec : specs) {
     MakeModel(spec);
-    for (const Device& device : AllDevices()) {
-      for (const DType dtype : {DType::kF32, DType::kBF16}) {
-        for (const int32_t ranks : {1, 2}) {
-          SCOPED_TRACE(spec.arch + " " + DeviceName(device) + " " + std::string(Name(dtype)) +
-                       " on " + std::to_string(ranks));
-          std::filesystem::remove_all(cache_);
-          ModelOptions options = {.dtype = dtype,
-                                  .device = *kernels::ParseDevice(device.device),
-                                  .isa = device.isa,
-                                  .tensor_parallel_size = ranks};
-          const Loaded plain = Load(options);
-          options.load_cache = cache_;
-          EXPECT_EQ(Load(options).bits, plain.bits) << "while it is written";
-          EXPECT_EQ(Files().size(), static_cast<size_t>(ranks));
-          EXPECT_EQ(Load(options).bits, plain.bits) << "from the cache";
-        }
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const int32_t ranks : {1, 2}) {
+        SCOPED_TRACE(spec.arch + " " + std::string(Name(dtype)) + " on " + std::to_string(ranks));
+        std::filesystem::remove_all(cache_);
+        ModelOptions options = {
+            .dtype = dtype, .device = kernels::Device::kReference, .tensor_parallel_size = ranks};
+        const Loaded plain = Load(options);
+        options.load_cache = cache_;
+        EXPECT_EQ(Load(options).bits, plain.bits) << "while it is written";
+        EXPECT_EQ(Files().size(), static_cast<size_t>(ranks));
+        EXPECT_EQ(Load(options).bits, plain.bits) << "from the cache";
       }
     }
   }
@@ -149,7 +61,7 @@ TEST_F(LoadCacheTest, TheSecondLoadReadsTheCache) {
 
 TEST_F(LoadCacheTest, ADamagedFileIsWrittenAnew) {
   MakeModel({.dtype = "float32"});
-  const Loaded plain = Load({.dtype = DType::kBF16});
+  const Loaded plain = Load(Plain());
   Load(Cached());
   const std::string file = File();
   const std::string whole = ReadFile(file);
@@ -201,7 +113,7 @@ TEST_F(LoadCacheTest, ACheckpointThatChangedIsReadAnew) {
   const auto time = std::filesystem::last_write_time(weights);
   std::filesystem::last_write_time(weights, time + std::chrono::seconds(2));
   const Loaded after = Load(Cached());
-  EXPECT_EQ(after.bits, Load({.dtype = DType::kBF16}).bits);
+  EXPECT_EQ(after.bits, Load(Plain()).bits);
   EXPECT_NE(after.bits, before.bits);
   EXPECT_EQ(Load(Cached()).bits, after.bits);
   EXPECT_EQ(File(), name)
@@ -212,7 +124,10 @@ TEST_F(LoadCacheTest, DtypesAndRanksHaveFilesOfTheirOwn) {
   MakeModel({.dtype = "float32"});
   for (const DType dtype : {DType::kF32, DType::kBF16}) {
     for (const int32_t ranks : {1, 2}) {
-      Load({.dtype = dtype, .tensor_parallel_size = ranks, .load_cache = cache_});
+      ModelOptions options = Cached();
+      options.dtype = dtype;
+      options.tensor_parallel_size = ranks;
+      Load(options);
     }
   }
   EXPECT_EQ(Files().size(), 6U);
@@ -223,7 +138,7 @@ TEST_F(LoadCacheTest, AnotherModelsFileUnderThisNameIsRefused) {
   Load(Cached());
   const std::string other = File();
   MakeModel({.dtype = "float32", .seed = 2});
-  const Loaded plain = Load({.dtype = DType::kBF16});
+  const Loaded plain = Load(Plain());
   std::filesystem::rename(other, dir_ / "kept");
   Load(Cached());
   const std::string own = File();
@@ -235,7 +150,7 @@ TEST_F(LoadCacheTest, AnotherModelsFileUnderThisNameIsRefused) {
 // Writes beyond a limit fail as on a full disk.
 TEST_F(LoadCacheTest, AFullDiskCostsTheCacheOnly) {
   MakeModel({.hidden = 256, .ffn = 512, .dtype = "float32"});
-  const Loaded plain = Load({.dtype = DType::kBF16});
+  const Loaded plain = Load(Plain());
   struct sigaction ignore = {};
   ignore.sa_handler = SIG_IGN;
   struct sigaction before = {};
@@ -335,7 +250,7 @@ TEST_F(LoadCacheTest, AFileThatCannotBeOpenedCostsTheCacheOnly) {
 
 TEST_F(LoadCacheTest, LoadsSideBySideWriteOneWholeFile) {
   MakeModel({.dtype = "float32"});
-  const Loaded plain = Load({.dtype = DType::kBF16});
+  const Loaded plain = Load(Plain());
   std::vector<Loaded> loaded(3);
   std::vector<std::thread> threads;
   for (Loaded& result : loaded) {

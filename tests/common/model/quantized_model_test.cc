@@ -155,11 +155,22 @@ TEST_P(QuantizedModelTest, MemoryIsReckonedAtItsSize) {
   EXPECT_LE(packed, 1.03 * need.weights + panel);
 }
 
-TEST_P(QuantizedModelTest, ReadsNoLoadCacheAndWritesNone) {
+TEST_P(QuantizedModelTest, IsTheSameOutOfALoadCache) {
   const std::string cache = *scratch_ / "cache";
-  auto model = TryRanks(Dir("llama"), 1, cache);
-  ASSERT_TRUE(model.ok()) << model.status();
-  EXPECT_TRUE(std::filesystem::is_empty(cache));
+  for (const char* arch : {"llama", "qwen2"}) {
+    for (const int32_t ranks : {1, 2}) {
+      auto own = TryRanks(Dir(arch), ranks);
+      ASSERT_TRUE(own.ok()) << own.status();
+      const auto expected = Batch(**own, 512);
+      for (const char* from : {"the checkpoint", "the cache"}) {
+        SCOPED_TRACE(std::string(arch) + " on " + std::to_string(ranks) + " from " + from);
+        auto model = TryRanks(Dir(arch), ranks, cache);
+        ASSERT_TRUE(model.ok()) << model.status();
+        EXPECT_GE((*model)->mapped_bytes, (*own)->weight_bytes);
+        EXPECT_EQ(Batch(**model, 512), expected);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelTest,

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/model/packed/packed_folder.h"
+#include "kernels/packed_images.h"
+
+namespace baton {
+
+// A file of packed weights, mapped for reading, in huge pages where the file system has them. All
+// processes that map it share its memory. It appears whole, and is replaced by another file, never
+// changed; a process keeps the one that it has mapped. Immutable and thread-safe, but for Mark.
+class PackedFile final {
+ public:
+  // NOT_FOUND where there is none; FAILED_PRECONDITION where it holds something else than
+  // `identity` says, or is not this user's alone; DATA_LOSS where it is damaged.
+  static absl::StatusOr<std::unique_ptr<PackedFile>> Open(const PackedFolder& folder,
+                                                          const std::string& name,
+                                                          const std::string& identity);
+  ~PackedFile();
+  PackedFile(const PackedFile&) = delete;
+  PackedFile& operator=(const PackedFile&) = delete;
+
+  // The parts are valid as long as the file. DATA_LOSS where it lacks `name`.
+  absl::StatusOr<kernels::PackedImage> Find(const std::string& name) const;
+  // Brings all of it into memory, so that no step waits for a page. Progress is told in bytes.
+  void Populate(absl::FunctionRef<void(int64_t done)> progress) const;
+  // DATA_LOSS where a checksum does not hold.
+  absl::Status CheckSums() const;
+  // Whether this very file has been checked since it was last changed in any way, as a note
+  // beside it says; and writes that note.
+  bool IsMarked(const PackedFolder& folder) const;
+  void Mark(const PackedFolder& folder) const;
+
+  const std::string& path() const { return path_; }
+  int64_t bytes() const { return static_cast<int64_t>(data_.size()); }
+
+ private:
+  struct Image {
+    std::string form;
+    std::vector<std::pair<uint64_t, uint64_t>> parts;  // begin, bytes
+  };
+
+  PackedFile(std::string path, std::string name) : path_(std::move(path)), name_(std::move(name)) {}
+  absl::Status Map(int file, size_t bytes);
+  absl::Status ReadTail(const std::string& identity);
+  absl::Status ReadJson(std::string_view text, const std::string& identity);
+  absl::Status Damaged(std::string_view why) const;
+
+  const std::string path_;
+  const std::string name_;
+  std::string state_;  // changes whenever the file is changed
+  std::span<const std::byte> file_;
+  std::span<const std::byte> data_;
+  std::vector<uint32_t> sums_;  // of all pieces of the data
+  absl::flat_hash_map<std::string, Image> images_;
+};
+
+// Writes a file of packed weights under another name, and renames it when it is whole. For whoever
+// holds the lock of the file. Not thread-safe.
+class PackedFileWriter final {
+ public:
+  // All fail with UNAVAILABLE, with path and reason, where the file cannot be written, as on a full
+  // disk.
+  static absl::StatusOr<std::unique_ptr<PackedFileWriter>> Create(const PackedFolder& folder,
+                                                                  const std::string& name,
+                                                                  const std::string& identity);
+  // A file that was not committed leaves nothing behind.
+  ~PackedFileWriter();
+  PackedFileWriter(const PackedFileWriter&) = delete;
+  PackedFileWriter& operator=(const PackedFileWriter&) = delete;
+
+  absl::Status Add(const std::string& name, const kernels::PackedImage& image);
+  // Returns when the disk has the file, which may take a minute for a large one.
+  absl::Status Commit();
+  // The name that a file has while it is written.
+  static std::string TemporaryOf(const std::string& name) { return name + ".tmp"; }
+
+ private:
+  PackedFileWriter(const PackedFolder& folder, std::string name, std::string identity,
+                   OwnedFile file);
+  absl::Status Append(std::span<const std::byte> bytes);
+  absl::Status AppendZeros(size_t bytes);
+  // Writes what is staged, a piece or the last of the data.
+  absl::Status Flush();
+  absl::Status Write(const void* data, size_t bytes, int64_t offset) const;
+  std::string Path() const;
+
+  const PackedFolder& folder_;
+  const std::string name_;
+  const std::string identity_;
+  const OwnedFile file_;
+  std::unique_ptr<std::byte[]> staging_;  // [kPieceBytes]
+  size_t staged_ = 0;
+  int64_t written_ = 0;  // bytes before those that are staged
+  std::string sums_;     // eight hexadecimal digits for each piece
+  std::string images_;   // of the JSON, each with a comma before it
+  bool committed_ = false;
+};
+
+}  // namespace baton

@@ -1,0 +1,115 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "common/base/crc32c.h"
+#include "common/base/status.h"
+#include "common/model/packed/packed_file.h"
+#include "common/model/packed/packed_format.h"
+#include "nlohmann/json.hpp"
+
+namespace baton {
+
+PackedFileWriter::PackedFileWriter(const PackedFolder& folder, std::string name,
+                                   std::string identity, OwnedFile file)
+    : folder_(folder),
+      name_(std::move(name)),
+      identity_(std::move(identity)),
+      file_(std::move(file)),
+      staging_(std::make_unique_for_overwrite<std::byte[]>(packed::kPieceBytes)) {}
+
+absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackedFileWriter::Create(
+    const PackedFolder& folder, const std::string& name, const std::string& identity) {
+  // What a process left that was killed goes first: somebody may still have it open.
+  folder.Remove(TemporaryOf(name));
+  BATON_ASSIGN_OR_RETURN(OwnedFile file, folder.MakeFile(TemporaryOf(name)));
+  return std::unique_ptr<PackedFileWriter>(
+      new PackedFileWriter(folder, name, identity, std::move(file)));
+}
+
+PackedFileWriter::~PackedFileWriter() {
+  if (!committed_) folder_.Remove(TemporaryOf(name_));
+}
+
+std::string PackedFileWriter::Path() const { return folder_.PathOf(TemporaryOf(name_)); }
+
+absl::Status PackedFileWriter::Write(const void* data, size_t bytes, int64_t offset) const {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = pwrite(file_.get(), from, bytes, offset);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      return absl::UnavailableError(
+          absl::StrCat(Path(), ": ", std::strerror(written < 0 ? errno : ENOSPC)));
+    }
+    from += written;
+    bytes -= static_cast<size_t>(written);
+    offset += written;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PackedFileWriter::Flush() {
+  BATON_RETURN_IF_ERROR(folder_.CheckRoom(static_cast<int64_t>(staged_)));
+  absl::StrAppendFormat(&sums_, "%08x", base::Crc32c({staging_.get(), staged_}));
+  BATON_RETURN_IF_ERROR(Write(staging_.get(), staged_, written_));
+  written_ += static_cast<int64_t>(std::exchange(staged_, 0));
+  return absl::OkStatus();
+}
+
+absl::Status PackedFileWriter::Append(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const size_t count = std::min(bytes.size(), packed::kPieceBytes - staged_);
+    std::memcpy(staging_.get() + staged_, bytes.data(), count);
+    staged_ += count;
+    bytes = bytes.subspan(count);
+    if (staged_ == packed::kPieceBytes) BATON_RETURN_IF_ERROR(Flush());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PackedFileWriter::AppendZeros(size_t bytes) {
+  static constexpr std::byte kZeros[kernels::kImageMargin + kernels::kImageAlignment] = {};
+  return Append({kZeros, bytes});
+}
+
+absl::Status PackedFileWriter::Add(const std::string& name, const kernels::PackedImage& image) {
+  nlohmann::json parts = nlohmann::json::array();
+  for (const std::span<const std::byte> part : image.parts) {
+    parts.push_back({static_cast<uint64_t>(written_) + staged_, part.size()});
+    BATON_RETURN_IF_ERROR(Append(part));
+    const size_t odd = part.size() % kernels::kImageAlignment;
+    BATON_RETURN_IF_ERROR(
+        AppendZeros(kernels::kImageMargin + (odd == 0 ? 0 : kernels::kImageAlignment - odd)));
+  }
+  const nlohmann::json entry = {{packed::kForm, image.form}, {packed::kParts, parts}};
+  absl::StrAppend(&images_, images_.empty() ? "" : ",", nlohmann::json(name).dump(), ":",
+                  entry.dump());
+  return absl::OkStatus();
+}
+
+absl::Status PackedFileWriter::Commit() {
+  if (staged_ > 0) BATON_RETURN_IF_ERROR(Flush());
+  const std::string json =
+      absl::StrCat("{\"", packed::kIdentity, "\":", nlohmann::json(identity_).dump(), ",\"",
+                   packed::kSums, "\":\"", sums_, "\",\"", packed::kImages, "\":{", images_, "}}");
+  const packed::Tail tail = {
+      .data_bytes = static_cast<uint64_t>(written_),
+      .json_bytes = json.size(),
+      .json_sum = base::Crc32c(std::as_bytes(std::span(json.data(), json.size())))};
+  BATON_RETURN_IF_ERROR(Write(json.data(), json.size(), written_));
+  BATON_RETURN_IF_ERROR(Write(&tail, sizeof(tail), written_ + static_cast<int64_t>(json.size())));
+  // Checksums are looked at once, so nothing that is renamed may be lost with the power.
+  if (fsync(file_.get()) != 0) {
+    return absl::UnavailableError(absl::StrCat(Path(), ": ", std::strerror(errno)));
+  }
+  BATON_RETURN_IF_ERROR(folder_.Rename(TemporaryOf(name_), name_));
+  committed_ = true;
+  return absl::OkStatus();
+}
+
+}  // namespace baton

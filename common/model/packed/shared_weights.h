@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/formats/model_config.h"
+#include "common/formats/safetensors.h"
+#include "common/model/load_cache.h"
+#include "common/model/weights.h"
+#include "kernels/backend.h"
+
+namespace baton {
+
+// What one rank's weights are made of. `progress` may be null.
+struct WeightJob {
+  const ModelConfig& config;
+  const LocalShape& shape;
+  const CheckpointFiles& files;
+  kernels::Backend& backend;
+  const LoadProgress& progress;
+};
+
+// The name and the identity of a rank's file of packed weights, which names the NUMA node on whose
+// processors it is read, where there are several.
+struct PackedKey {
+  std::string name;
+  std::string identity;
+
+  static PackedKey Of(const LoadCacheKey& key, const std::string& layout, std::optional<int> node);
+};
+
+// Maps the packed weights of a rank, which all processes of this user share that load the same, and
+// writes their file first where there is none that can be believed. Of several that find none, one
+// writes and the others wait for it. Empty, with a line in the log, where there can be no file or
+// the wait took too long: the caller then packs weights of its own. Errors are those of the
+// checkpoint. For backends that have packed_images().
+absl::StatusOr<std::optional<ModelWeights>> LoadSharedWeights(const WeightJob& job,
+                                                              const LoadCachePlace& place);
+
+}  // namespace baton

@@ -1,0 +1,154 @@
+// What is written is read again, and a file is believed only as far as it holds together.
+#include "common/model/packed/packed_file.h"
+
+#include <sys/stat.h>
+
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/base/crc32c.h"
+#include "common/model/packed/packed_format.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/fakes/scratch_folder.h"
+
+namespace baton {
+namespace {
+
+using testing::HasSubstr;
+
+std::span<const std::byte> BytesOf(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+class PackedFileTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto folder = PackedFolder::Open(dir_.path());
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    folder_ = std::make_unique<PackedFolder>(std::move(folder).value());
+  }
+  absl::StatusOr<std::unique_ptr<PackedFile>> Open(const std::string& identity = "weights") {
+    return PackedFile::Open(*folder_, "f", identity);
+  }
+  // Makes the file one of these bytes of data and this table.
+  void Put(const std::string& data, const std::string& json) {
+    const packed::Tail tail = {.data_bytes = data.size(),
+                               .json_bytes = json.size(),
+                               .json_sum = base::Crc32c(BytesOf(json))};
+    std::string bytes = data + json;
+    bytes.append(reinterpret_cast<const char*>(&tail), sizeof(tail));
+    folder_->Remove("f");
+    dir_.Write(Path(), bytes);
+    ASSERT_EQ(chmod((dir_ / Path()).c_str(), 0600), 0);
+  }
+  std::string Path() const { return folder_->PathOf("f").substr(dir_.path().size() + 1); }
+  // A table with this list of parts for image "a" of 16384 bytes of data.
+  absl::Status WithParts(const std::string& parts) {
+    const std::string data(16384, 'x');
+    char sum[9];
+    snprintf(sum, sizeof(sum), "%08x", base::Crc32c(BytesOf(data)));
+    Put(data, std::string(R"({"identity":"weights","crc32c":")") + sum +
+                  R"(","images":{"a":{"form":"x","parts":)" + parts + "}}}");
+    return Open().status();
+  }
+
+  const ScratchFolder dir_;
+  std::unique_ptr<PackedFolder> folder_;
+};
+
+TEST_F(PackedFileTest, HoldsImagesAlignedAndWithAMargin) {
+  const std::string large(packed::kPieceBytes + 12345, 'L');
+  const std::vector<std::string> parts = {"seven b", large, "", std::string(64, 'm')};
+  auto writer = PackedFileWriter::Create(*folder_, "f", "weights");
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const kernels::PackedImage image = {.form = "form \"" + std::to_string(i),
+                                        .parts = {BytesOf(parts[i]), BytesOf(parts[0])}};
+    ASSERT_TRUE((*writer)->Add("image " + std::to_string(i), image).ok());
+  }
+  ASSERT_TRUE((*writer)->Commit().ok());
+  const auto file = Open();
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE((*file)->CheckSums().ok());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const auto image = (*file)->Find("image " + std::to_string(i));
+    ASSERT_TRUE(image.ok()) << image.status();
+    EXPECT_EQ(image->form, "form \"" + std::to_string(i));
+    ASSERT_EQ(image->parts.size(), 2U);
+    ASSERT_EQ(image->parts[0].size(), parts[i].size());
+    EXPECT_EQ(std::memcmp(image->parts[0].data(), parts[i].data(), parts[i].size()), 0);
+    for (const auto part : image->parts) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(part.data()) % kernels::kImageAlignment, 0U);
+      for (size_t at = 0; at < kernels::kImageMargin; ++at) {
+        EXPECT_EQ(*(part.data() + part.size() + at), std::byte{0});
+      }
+    }
+  }
+  EXPECT_TRUE(absl::IsDataLoss((*file)->Find("image 9").status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Open("other weights").status()));
+}
+
+TEST_F(PackedFileTest, AWriterThatGivesUpLeavesNothing) {
+  {
+    auto writer = PackedFileWriter::Create(*folder_, "f", "weights");
+    ASSERT_TRUE(writer.ok()) << writer.status();
+    ASSERT_TRUE((*writer)->Add("a", {.form = "x", .parts = {BytesOf("abc")}}).ok());
+    EXPECT_GE(folder_->SizeOf(PackedFileWriter::TemporaryOf("f")), 0);
+  }
+  EXPECT_EQ(folder_->SizeOf(PackedFileWriter::TemporaryOf("f")), -1);
+  EXPECT_TRUE(absl::IsNotFound(Open().status()));
+}
+
+TEST_F(PackedFileTest, PartsOutsideTheDataAreRefused) {
+  EXPECT_TRUE(WithParts("[[0,16320]]").ok()) << WithParts("[[0,16320]]");
+  EXPECT_TRUE(WithParts("[[12288,4032]]").ok());
+  EXPECT_TRUE(WithParts("[]").ok());
+  for (const char* parts :
+       {"[[0,16321]]", "[[64,10]]", "[[12288,4033]]", "[[16384,0]]", "[[20480,1]]", "[[-4096,10]]",
+        "[[0,-1]]", "[[0,18446744073709551615]]", "[[18446744073709547520,4096]]", "[[0.0,64]]",
+        "[[0]]", "[[0,64,64]]", "[0,64]", "{}", "null", "\"\""}) {
+    const absl::Status refused = WithParts(parts);
+    EXPECT_TRUE(absl::IsDataLoss(refused)) << parts << " " << refused;
+    EXPECT_THAT(std::string(refused.message()), HasSubstr("a has ")) << parts;
+  }
+}
+
+TEST_F(PackedFileTest, TablesThatAreNoneAreRefused) {
+  const std::string data(64, 'x');
+  for (const char* json : {"", "[]", "{}", "null", R"({"identity":"weights"})",
+                           R"({"identity":"weights","crc32c":"0123456g","images":{}})",
+                           R"({"identity":"weights","crc32c":"01234567","images":[]})",
+                           R"({"identity":"weights","crc32c":"01234567"})",
+                           R"({"identity":"weights","crc32c":"01234567","images":{"a":[]}})",
+                           R"({"identity":"weights","crc32c":"0123456789abcdef","images":{}})",
+                           R"({"identity":"weights","crc32c":"01234567","images":{)"}) {
+    Put(data, json);
+    EXPECT_FALSE(Open().ok()) << json;
+  }
+  Put(data, R"({"identity":"weights","crc32c":"01234567","images":{}})");
+  const auto file = Open();
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(absl::IsDataLoss((*file)->CheckSums()));
+}
+
+TEST_F(PackedFileTest, OneLockIsHeldAtATime) {
+  auto lock = folder_->TryLock("f.lock");
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_TRUE(absl::IsAborted(folder_->TryLock("f.lock").status()));
+  EXPECT_TRUE(folder_->TryLock("g.lock").ok());
+  *lock = OwnedFile();
+  EXPECT_TRUE(folder_->TryLock("f.lock").ok());
+}
+
+TEST_F(PackedFileTest, AFileSystemKeepsRoom) {
+  EXPECT_TRUE(folder_->CheckRoom(1).ok()) << folder_->CheckRoom(1);
+  const absl::Status full = folder_->CheckRoom(int64_t{1} << 60);
+  EXPECT_TRUE(absl::IsUnavailable(full));
+  EXPECT_THAT(std::string(full.message()), HasSubstr("MiB are free"));
+}
+
+}  // namespace
+}  // namespace baton
