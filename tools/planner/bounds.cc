@@ -67,12 +67,26 @@ double SequencesThatFit(const Question& question, const WorkerBuild& build) {
 
 int32_t LargestBatch(const Question& question, const WorkerBuild& build) {
   const simulator::StepCost& cost = build.cost;
-  const double each = cost.row + cost.kv_token * question.facts.length;
   const double tpot = LimitOf(question.slo, bench::SloMetric::kTpot) / kMilli;
-  const double by_tpot = each > 0 ? (tpot - cost.step) / each : kMostSequences;
-  const double most =
-      std::min({by_tpot, SequencesThatFit(question, build), double{kMostSequences}});
-  return std::max(1, static_cast<int32_t>(most));
+  const double fit = std::min(SequencesThatFit(question, build), double{kMostSequences});
+  int32_t batch = 1;
+  for (int32_t rows = 2; rows <= fit; ++rows) {
+    const simulator::StepWork work = {.rows = 1.0 * rows,
+                                      .kv_tokens = rows * question.facts.length};
+    if (cost.Microseconds(work) > tpot) break;
+    batch = rows;
+  }
+  return batch;
+}
+
+// The least that a row takes of a step of at most so many, but for the KV that it reads: more rows
+// share the step's fixed part, until they cost more than that saves.
+double LeastPerRow(const simulator::StepCost& cost, int32_t batch) {
+  double least = cost.step + cost.Rows(1);
+  for (int32_t rows = 2; rows <= batch; ++rows) {
+    least = std::min(least, (cost.step + cost.Rows(rows)) / rows);
+  }
+  return least;
 }
 
 int32_t AtLeastOne(double workers) {
@@ -125,8 +139,7 @@ Bounds BoundsOf(const Question& question, const WorkerBuild& build) {
   // here.
   const double reading = cost.prompt_token * facts.prompt_tokens + cost.product * facts.products;
   const double rows = std::max(0.0, facts.output_tokens - 1);
-  const double writing =
-      rows * (cost.step / bounds.batch + cost.row) + cost.kv_token * facts.kv_tokens;
+  const double writing = rows * LeastPerRow(cost, bounds.batch) + cost.kv_token * facts.kv_tokens;
   bounds.prefill_share = facts.rate * reading / 1e6;
   bounds.decode_share = facts.rate * writing / 1e6;
   // By Little's law so many are under way at least, and each holds its cache.

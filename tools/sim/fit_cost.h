@@ -5,29 +5,15 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "tools/sim/measured_steps.h"
 #include "tools/sim/step_cost.h"
 
 namespace baton::simulator {
 
-// Steps that were measured: what one of them held, on the mean, and how long it took.
-struct MeasuredStep {
-  StepWork work;
-  double microseconds = 0;
-  std::string where;  // for messages: "bench.json: decode 3"
-};
-
-// Reads measured steps from files, each of one of two kinds:
-//
-//   - what `bench_model --json` prints, or only the last line of it: each size is a step;
-//   - a metrics page of a worker (its admin port's /metrics). The steps between two pages that
-//   stand
-//     next to each other in `paths` make one sample: their mean. Pages tell tokens and rows, not
-//     how long contexts were, so the terms of attention stay 0 where only pages are given.
-//
-// An error names the file, what was found and what was expected.
-absl::StatusOr<std::vector<MeasuredStep>> ReadMeasuredSteps(const std::vector<std::string>& paths);
-
-// The costs, none below zero, whose squared relative errors add up to the least.
+// The costs of at least one step, none below zero, whose squared relative errors add up to the
+// least. Where rows bend is chosen among round numbers that samples lie on both sides of; a bend
+// has to take more off the errors than a term that says nothing would, and there are at most two,
+// one for each dozen of samples.
 StepCost FitCost(const std::vector<MeasuredStep>& steps);
 
 struct FitReport {

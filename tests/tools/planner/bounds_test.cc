@@ -27,6 +27,17 @@ TEST(BoundsTest, CountsWhatTheLoadTakesOfAWorker) {
   EXPECT_EQ(bounds.decode, 3);
 }
 
+TEST(BoundsTest, RowsThatCostMoreBeyondABendMakeBatchesSmaller) {
+  simulator::StepCost cost = kCost;
+  cost.row_bends[0] = {.beyond = 10, .more = 400};
+  const Question question = QuestionOn(BuildOf(cost), EvenLoad(500, 400, 100, 51), 100, 4);
+  const Bounds bounds = BoundsOf(question, question.builds[0]);
+  // Steps of 4 ms: 1 ms, ten rows of .1 ms and four of .5 ms.
+  EXPECT_EQ(bounds.batch, 14);
+  // Ten rows take .2 ms each, and the more there are beyond, the more they take.
+  EXPECT_NEAR(bounds.decode_share, 400 * 50 * 200 / 1e6, 0.01);
+}
+
 TEST(BoundsTest, ACacheBoundsTheBatchAndTheWorkers) {
   WorkerBuild build = BuildOf(kCost);
   build.kv_bytes_most = 256 * 1000;  // eight of 125 tokens

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -129,29 +131,68 @@ TEST_F(FitCostTest, RefusesWhatIsNoMeasurement) {
               AllOf(HasSubstr("found 3"), HasSubstr("at least 8")));
 }
 
-TEST(StepCostTest, AFileSaysWhatWasWritten) {
-  const auto read = ParseStepCost(CostJson(kTruth, "a test"), "f");
-  ASSERT_TRUE(read.ok()) << read.status();
-  EXPECT_EQ(read->step, kTruth.step);
-  EXPECT_EQ(read->row, kTruth.row);
-  EXPECT_EQ(read->prompt_token, kTruth.prompt_token);
-  EXPECT_EQ(read->kv_token, kTruth.kv_token);
-  EXPECT_EQ(read->product, kTruth.product);
+// Closed loops of so many rows each, whose steps take what `cost` says, but for `noise`.
+std::vector<MeasuredStep> Loops(const StepCost& cost, double noise, int times = 3,
+                                uint32_t seed = 7) {
+  std::mt19937 dice(seed);
+  std::uniform_real_distribution<double> off(1 - noise, 1 + noise);
+  std::vector<MeasuredStep> steps;
+  for (int time = 0; time < times; ++time) {
+    for (const double rows : {1, 2, 3, 4, 5, 7, 10, 14, 20, 28, 40}) {
+      const StepWork work = {.rows = rows, .prompt_tokens = 3.0 * (steps.size() % 5)};
+      steps.push_back({work, off(dice) * cost.Microseconds(work), ""});
+    }
+  }
+  return steps;
 }
 
-TEST(StepCostTest, RefusesWhatIsNoCost) {
-  const auto message = [](const std::string& text) {
-    return std::string(ParseStepCost(text, "f.json").status().message());
+TEST(FitRowsTest, FindWhereTheyBend) {
+  StepCost truth = {.step = 100, .row = 38, .prompt_token = 20};
+  truth.row_bends[0] = {.beyond = 8, .more = 30};
+  const StepCost exact = FitCost(Loops(truth, 0));
+  EXPECT_EQ(exact.row_bends[0].beyond, 8);
+  EXPECT_NEAR(exact.row_bends[0].more, 30, 1e-3);
+  EXPECT_EQ(exact.row_bends[1].more, 0);
+  EXPECT_NEAR(exact.row, 38, 1e-3);
+  const StepCost noisy = FitCost(Loops(truth, 0.03));
+  for (const double rows : {1.0, 6.0, 16.0, 40.0}) {
+    const StepWork work = {.rows = rows};
+    EXPECT_NEAR(noisy.Microseconds(work) / truth.Microseconds(work), 1, 0.03) << rows;
+  }
+}
+
+TEST(FitRowsTest, BendTwiceIfTheyDo) {
+  StepCost truth = {.step = 100, .row = 20, .prompt_token = 20};
+  truth.row_bends[0] = {.beyond = 3, .more = 20};
+  truth.row_bends[1] = {.beyond = 16, .more = 60};
+  const StepCost cost = FitCost(Loops(truth, 0));
+  EXPECT_EQ(cost.row_bends[0].beyond, 3);
+  EXPECT_NEAR(cost.row_bends[0].more, 20, 1e-3);
+  EXPECT_EQ(cost.row_bends[1].beyond, 16);
+  EXPECT_NEAR(cost.row_bends[1].more, 60, 1e-3);
+}
+
+TEST(FitRowsTest, StayStraightWithoutAReason) {
+  const auto bends = [](const StepCost& cost) {
+    return std::ranges::count_if(cost.row_bends, [](const RowBend& b) { return b.more != 0; });
   };
-  EXPECT_THAT(message("[]"), HasSubstr("f.json: found no step costs"));
-  EXPECT_THAT(message(R"({"schema": "baton.step_cost/1"})"), HasSubstr("no \"us\""));
-  EXPECT_THAT(message(R"({"schema": "baton.step_cost/1", "us": {"step": -1}})"),
-              HasSubstr("us.step = -1"));
-  EXPECT_THAT(message(R"({"schema": "baton.step_cost/1", "us": {"steps": 1}})"),
-              HasSubstr("us.steps"));
-  EXPECT_THAT(message(R"({"schema": "baton.step_cost/1", "us": {"step": 0, "row": 0,
-                          "prompt_token": 0, "kv_token": 0, "attention_product": 0}})"),
-              HasSubstr("take no time"));
+  const StepCost straight = {.step = 100, .row = 38, .prompt_token = 20};
+  EXPECT_EQ(bends(FitCost(Loops(straight, 0))), 0);
+  int bent_by_noise = 0;
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    if (bends(FitCost(Loops(straight, 0.1, 3, seed))) > 0) ++bent_by_noise;
+  }
+  EXPECT_LE(bent_by_noise, 3);
+  // Rows that become cheaper are not what a bend says.
+  std::vector<MeasuredStep> cheaper = Loops(straight, 0);
+  for (MeasuredStep& step : cheaper) {
+    step.microseconds -= 20 * std::max(0.0, step.work.rows - 8);
+  }
+  EXPECT_EQ(bends(FitCost(cheaper)), 0);
+  // Too few samples to know it from.
+  StepCost bent = straight;
+  bent.row_bends[0] = {.beyond = 8, .more = 30};
+  EXPECT_EQ(bends(FitCost(Loops(bent, 0, 1))), 0);
 }
 
 }  // namespace

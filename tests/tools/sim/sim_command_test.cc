@@ -5,7 +5,9 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nlohmann/json.hpp"
@@ -108,6 +110,82 @@ TEST_F(SimCommandTest, ReplaysTraces) {
            "\n");
   run = Json({"--trace", mooncake, "--trace-block-tokens", "32"})["policies"][0]["runs"][0];
   EXPECT_EQ(run["prefix_hits"], 32);
+}
+
+// A request of a trace, and by what name each token of its prompt goes: the hash id and the place
+// in its block, or none that another prompt has.
+struct TracedPrompt {
+  std::vector<int> hash_ids;
+  std::vector<std::pair<int, int>> tokens;
+};
+
+// Goes on where an earlier prompt was at some place, or begins anew; the last block may be cut off,
+// and behind it may stand tokens that no hash id speaks of.
+TracedPrompt DrawPrompt(const std::vector<TracedPrompt>& earlier, int hash_block,
+                        std::mt19937* dice) {
+  const auto below = [dice](size_t n) { return static_cast<size_t>((*dice)() % n); };
+  const int number = static_cast<int>(earlier.size());
+  TracedPrompt prompt;
+  if (number > 0 && below(5) > 0) {
+    const std::vector<int>& ids = earlier[below(earlier.size())].hash_ids;
+    prompt.hash_ids.assign(ids.begin(), ids.begin() + static_cast<int>(below(ids.size() + 1)));
+  }
+  const size_t own = below(4) + (prompt.hash_ids.empty() ? 1 : 0);
+  for (size_t i = 0; i < own; ++i) {
+    prompt.hash_ids.push_back(1000 * (number + 1) + static_cast<int>(i));
+  }
+  for (const int id : prompt.hash_ids) {
+    for (int at = 0; at < hash_block; ++at) prompt.tokens.emplace_back(id, at);
+  }
+  if (below(2) == 0) {
+    prompt.tokens.resize(prompt.tokens.size() - below(static_cast<size_t>(hash_block)));
+  } else {
+    for (size_t i = below(100); i > 0; --i) prompt.tokens.emplace_back(-1 - number, 0);
+  }
+  return prompt;
+}
+
+// What a cache of whole blocks has of the prompt behind the earlier ones. The last token is always
+// computed, for it draws the next.
+int64_t TokensCached(const TracedPrompt& prompt, const std::vector<TracedPrompt>& earlier,
+                     int64_t block) {
+  int64_t most = 0;
+  for (const TracedPrompt& other : earlier) {
+    const auto apart = std::ranges::mismatch(prompt.tokens, other.tokens).in1;
+    most = std::max<int64_t>(most, apart - prompt.tokens.begin());
+  }
+  return std::min(most, static_cast<int64_t>(prompt.tokens.size()) - 1) / block * block;
+}
+
+TEST_F(SimCommandTest, PrefixHitsFollowTheHashIdsOfATrace) {
+  for (const int hash_block : {40, 64, 512}) {
+    std::mt19937 dice(11);
+    std::vector<TracedPrompt> prompts;
+    std::string trace;
+    int64_t hits = 0, tokens = 0;
+    // So far apart that each request is over when the next one comes.
+    for (int i = 0; i < 60; ++i) {
+      TracedPrompt prompt = DrawPrompt(prompts, hash_block, &dice);
+      trace += nlohmann::json{{"timestamp", 10'000 * i},
+                              {"input_length", prompt.tokens.size()},
+                              {"output_length", 3},
+                              {"hash_ids", prompt.hash_ids}}
+                   .dump() +
+               "\n";
+      hits += TokensCached(prompt, prompts, 16);
+      tokens += static_cast<int64_t>(prompt.tokens.size()) + 2;
+      prompts.push_back(std::move(prompt));
+    }
+    const auto json =
+        Json({"--trace", File("shared.jsonl", trace), "--trace-block-tokens",
+              std::to_string(hash_block), "--block-size", "16", "--kv-cache-tokens", "400000"});
+    const auto& run = json["policies"][0]["runs"][0];
+    EXPECT_EQ(run["completed"], 60) << hash_block;
+    EXPECT_EQ(run["prefix_hits"], hits) << hash_block;
+    EXPECT_EQ(run["tokens_fed"], tokens - hits) << hash_block;
+    EXPECT_GT(hits, tokens / 10) << hash_block;
+    EXPECT_LT(hits, tokens * 9 / 10) << hash_block;
+  }
 }
 
 TEST_F(SimCommandTest, HostileTracesAreErrorsWithTheirLine) {
