@@ -50,9 +50,10 @@ class DraftTest(unittest.TestCase):
         with Cluster(prefill=0, flags=["--max-num-seqs", "1"]) as service:
             cls.alone = figures(service.generate(requests(), "--chat"))
 
-    def run_with(self, draft, *flags, prefill=1, concurrency=6):
+    def run_with(self, draft, *flags, prefill=1, concurrency=6, all_workers=()):
         """The metrics of the worker that generated, once its answers were those without a draft."""
-        with Cluster(prefill=prefill, decode_flags=["--draft-model", draft, *flags]) as service:
+        with Cluster(prefill=prefill, flags=list(all_workers),
+                     decode_flags=["--draft-model", draft, *flags]) as service:
             answers = service.generate(requests(), "--chat", concurrency=concurrency)
             self.assertEqual(figures(answers), self.alone)
             service.assert_nothing_held()
@@ -77,7 +78,8 @@ class DraftTest(unittest.TestCase):
 
     def test_two_steps_in_flight_few_blocks_and_chunks(self):
         self.assert_accepted(self.run_with(self.small, "--async-scheduling", "on", prefill=0), 0.5)
-        metrics = self.run_with(DEMO_MODEL, "--kv-cache-tokens", "256", "--max-num-batched-tokens", "24", prefill=0)
+        metrics = self.run_with(DEMO_MODEL, prefill=0,
+                                all_workers=["--kv-cache-tokens", "256", "--max-num-batched-tokens", "24"])
         self.assert_accepted(metrics, 1)
         self.run_with(DEMO_MODEL, "--draft-kv-cache-tokens", "128")
 
@@ -93,7 +95,9 @@ class DraftTest(unittest.TestCase):
                 admin = re.search(r"decode worker serves gRPC on \S+ admin on (\S+)", service.log.read_text()).group(1)
                 with urllib.request.urlopen(f"http://{admin}/metrics", timeout=PATIENCE_S) as page:
                     self.assert_accepted(Metrics(page.read().decode()), 0.5)
-                self.assertEqual(service.log.read_text().count("draft model"), 1, "prefill workers have none")
+                text = service.log.read_text()
+                self.assertRegex(text, r"\[decode-0\].* draft model [0-9a-f]{8}")
+                self.assertNotRegex(text, r"\[prefill-0\].* draft model")
                 self.assertEqual(service.terminate(), 0, service.tail())
 
 

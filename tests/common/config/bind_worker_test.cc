@@ -108,13 +108,14 @@ TEST(BindWorker, ADraftModelForetellsOrSomethingElseDoes) {
       parse({"--draft-model=d", "--speculative=draft", "--draft-kv-cache-tokens=640"}, &flags), "");
   EXPECT_EQ(flags.draft.kv_cache_tokens, 640);
   EXPECT_EQ(parse({"--draft-model=", "--speculative=none"}, &flags), "") << "no model is named";
-  WorkerFlags other;
   for (const char* word : {"none", "ngram"}) {
+    WorkerFlags other;
     EXPECT_THAT(parse({"--draft-model=d", std::string("--speculative=") + word}, &other),
                 AllOf(HasSubstr("--draft-model with --speculative " + std::string(word)),
                       HasSubstr("Try: --speculative draft")));
   }
-  EXPECT_THAT(parse({"--draft-model=d", "--device=cuda"}, &other),
+  WorkerFlags device;
+  EXPECT_THAT(parse({"--draft-model=d", "--device=cuda"}, &device),
               HasSubstr("--draft-model with --device cuda"));
   WorkerFlags none;
   EXPECT_THAT(parse({"--speculative=draft"}, &none), HasSubstr("without --draft-model"));

@@ -225,6 +225,9 @@ TEST_F(SchedulerProposeTest, WithMoreSequencesEachGetsLessAndThenNothing) {
 TEST_F(SchedulerProposeTest, WhoeverHasToReadHistoriesIsToldOfAllThatMayBeAskedAbout) {
   options_.proposals = {.most = kMost, .batch = 7};
   options_.max_num_batched_tokens = 10;
+  options_.limits.max_beams = 8;
+  options_.limits.block_size = kBlockSize;
+  options_.limits.eos_ids = options_.eos_ids;
   Start(64);
   const SequenceId running = Begun(Spec(kLocal, 6, 40));
   const SequenceId other = Begun(Spec(kLocal, 6, 40));
@@ -233,7 +236,7 @@ TEST_F(SchedulerProposeTest, WhoeverHasToReadHistoriesIsToldOfAllThatMayBeAskedA
   Add(kPrefill, 4, 1);  // draws one token
   SequenceSpec beams = Spec(kLocal, 4, 8);
   beams.beams = {.width = 2, .results = 1};
-  beams.sampling.num_top_logprobs = 0;
+  beams.sampling.temperature = 0;
   Add(std::move(beams));  // goes on in many ways
   ASSERT_TRUE(Step());
   const auto all = scheduler_->Proposable();
