@@ -58,7 +58,7 @@ struct LoadedRank {
   std::unique_ptr<TransformerRunner> runner;
   size_t weight_bytes = 0;
   size_t mapped_bytes = 0;  // of those in a file that other processes may share
-  LoadTimes times;  // all but `checkpoint`
+  LoadTimes times;          // all but `checkpoint`
 };
 
 // Loads all ranks side by side, rank 0 on the caller's thread and each other one on a thread of its

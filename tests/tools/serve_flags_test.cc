@@ -95,7 +95,7 @@ TEST(WorkerArguments, WorkersShareWeightsUnlessTheyAreToldWhere) {
   EXPECT_THAT(WorkerArguments(plain.set, plain.flags, {.threads = 1}, {}),
               Not(Contains(HasSubstr("load-cache"))));
   for (const std::string given : {"off", "/srv/cache"}) {
-    const Parsed parsed({"m", "--load-cache", given.c_str()});
+    const Parsed parsed({"m", "--load-cache", given});
     const auto arguments = WorkerArguments(parsed.set, parsed.flags, share, {});
     EXPECT_THAT(arguments, Contains("--load-cache=" + given));
     EXPECT_THAT(arguments, Not(Contains("--load-cache=" + share.load_cache)));

@@ -82,7 +82,7 @@ absl::Status PackedFileWriter::Add(const std::string& name, const kernels::Packe
   for (const std::span<const std::byte> part : image.parts) {
     parts.push_back({static_cast<uint64_t>(written_) + staged_, part.size()});
     BATON_RETURN_IF_ERROR(Append(part));
-    const size_t odd = part.size() % kernels::kImageAlignment;
+    const size_t odd = (part.size() + kernels::kImageMargin) % kernels::kImageAlignment;
     BATON_RETURN_IF_ERROR(
         AppendZeros(kernels::kImageMargin + (odd == 0 ? 0 : kernels::kImageAlignment - odd)));
   }

@@ -85,6 +85,28 @@ class WorkerProcessTest(unittest.TestCase):
         self.assertEqual(worker.tail().count("weights loaded: "), 1, worker.tail())
         self.assertNotIn("loading weights: ", worker.tail())
 
+    def test_workers_map_the_weights_of_one_load_cache(self):
+        def mapped(worker):
+            maps = pathlib.Path(f"/proc/{worker.pid}/maps").read_text().splitlines()
+            return {tuple(line.split()[4:6]) + (line.split()[1],)
+                    for line in maps if ".packed" in line}
+
+        cache = pathlib.Path(self.folder) / "cache"
+        first = self.start("prefill", "--load-cache", cache)
+        self.assertEqual(first.tail().count("load cache written: "), 1, first.tail())
+        second = self.start("decode", "--load-cache", cache)
+        self.assertNotIn("load cache written: ", second.tail())
+        for worker in (first, second):
+            self.assertEqual(worker.tail().count("weights mapped from load cache "), 1,
+                             worker.tail())
+        self.assertEqual(len(mapped(first)), 1, mapped(first))
+        self.assertEqual(mapped(first), mapped(second))
+        self.assertEqual({entry[2] for entry in mapped(first)}, {"r--s"})
+        self.assertEqual(second.terminate(), 0, second.tail())
+        alone = self.start("decode", "--load-cache", "off")
+        self.assertEqual(mapped(alone), set())
+        self.assertFalse(pathlib.Path("off").exists())
+
     def test_a_port_in_use_exits_5_and_names_it(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))
