@@ -48,6 +48,8 @@ void DraftProposer::Follow(Live* live, std::span<const TokenId> history) const {
   const auto length = static_cast<int32_t>(history.size());
   BATON_CHECK(length >= live->known) << length << " tokens after " << live->known;
   if (length == live->known) return;
+  if (live->end == live->known) live->pace.Miss(live->known);  // the answer went on
+  live->end = -1;
   const auto first = static_cast<ptrdiff_t>(live->known);
   const auto [agreed, rest] = std::mismatch(live->text.begin() + first, live->text.end(),
                                             history.begin() + first, history.end());
@@ -64,6 +66,10 @@ int32_t DraftProposer::Wanted(Live* live, const ProposalRequest& asked) {
   const int32_t most = asked.most - (asked.drawing ? 1 : 0);
   if (most < 1) return 0;
   return std::min(most, live->pace.Next(std::ssize(asked.history), asked.fed, asked.accepted));
+}
+
+bool DraftProposer::ReadsSoon(const Live& live) const {
+  return live.table.size() > 0 && live.pending() <= options_.prompt_tokens;
 }
 
 void DraftProposer::Drop(Live* live) {
@@ -111,9 +117,13 @@ void DraftProposer::AddRows(std::span<const ProposalRequest> asked) {
   std::vector<Live*> reads;
   for (const ProposalRequest& request : asked) {
     Live* const live = live_.at(request.sequence).get();
-    if (live->foretold() > 0) continue;  // nothing came of it yet
-    live->wanted = request.drawing ? 0 : Wanted(live, request);
-    if (live->wanted == 0 && !request.ahead) continue;
+    // Nothing came yet of what it said.
+    if (live->foretold() > 0 || live->end == live->known) continue;
+    const int32_t wanted = Wanted(live, request);
+    live->wanted = request.drawing ? 0 : wanted;
+    // With two steps in flight a token is always being drawn, until the answer sits a step out.
+    const bool far_behind = request.drawing && wanted > 0 && !ReadsSoon(*live);
+    if (live->wanted == 0 && !request.ahead && !far_behind) continue;
     // Something is drawn behind the last token, so that is fed even if it was before.
     if (live->wanted > 0) live->computed = std::min(live->computed, live->length() - 1);
     const int32_t pending = live->pending();
@@ -200,7 +210,10 @@ bool DraftProposer::Step() {
     if (!row.draws) continue;
     const TokenId id = (drawn++)->token;
     // Nothing is drawn behind an end, so an id that is one would be of no use.
-    if (live->stop.EndsBy(id)) continue;
+    if (live->stop.EndsBy(id)) {
+      live->end = live->length();
+      continue;
+    }
     live->text.push_back(id);
     if (live->foretold() < live->wanted) more.push_back({.live = live, .tokens = 1, .draws = true});
   }
@@ -217,9 +230,8 @@ std::span<const TokenId> DraftProposer::Propose(const ProposalRequest& asked) {
   // What comes behind the token that is being drawn is foretold once it is known, which is soon if
   // the draft has read what stands before it.
   static constexpr TokenId kSome[2] = {};
-  const bool reads_soon = live->table.size() > 0 && live->pending() <= options_.prompt_tokens;
-  return reads_soon && Wanted(live, asked) > 0 ? std::span<const TokenId>(kSome)
-                                               : std::span<const TokenId>();
+  const bool sits_out = ReadsSoon(*live) && live->end != live->known && Wanted(live, asked) > 0;
+  return sits_out ? std::span<const TokenId>(kSome) : std::span<const TokenId>();
 }
 
 }  // namespace baton

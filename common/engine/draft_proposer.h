@@ -68,6 +68,7 @@ class DraftProposer final : public ProposalSource {
     int32_t known = 0;          // tokens of the history in `text`
     int32_t computed = 0;       // tokens of `text` whose KV stands in the blocks
     int32_t wanted = 0;         // ids that are being foretold
+    int32_t end = -1;           // length of `text` behind which the draft saw the answer's end
     uint64_t seen = 0;          // in which call it was there last
 
     int32_t length() const { return static_cast<int32_t>(text.size()); }
@@ -83,6 +84,8 @@ class DraftProposer final : public ProposalSource {
 
   void Follow(Live* live, std::span<const TokenId> history) const;
   static int32_t Wanted(Live* live, const ProposalRequest& asked);
+  // Whether one step of the draft is enough to read what it has not read yet.
+  bool ReadsSoon(const Live& live) const;
   void Drop(Live* live);
   bool HasRoom(Live* live);
   void AddRows(std::span<const ProposalRequest> asked);

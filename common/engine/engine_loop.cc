@@ -137,12 +137,13 @@ void EngineLoop::Run() {
     const base::Instant now = clock_->Now();
     scheduler_.ExpireAt(now);
     const bool prepared = Propose();
+    const base::Duration preparing = prepared ? clock_->Now() - now : base::Duration{};
     StepPlan plan = scheduler_.Plan(now);
     watchdog_->Works();
     const bool changed = PublishAndEmit();
     const bool planned = !plan.empty();
     // What was computed for a step is a part of its time.
-    if (planned && !Submit(std::move(plan), prepared ? now : clock_->Now())) break;
+    if (planned && !Submit(std::move(plan), clock_->Now() - preparing)) break;
     const size_t room = planned && options_.overlap ? 1 : 0;  // for one more before this one ends
     // Whoever was let in by this plan may have something to be read ahead.
     const bool more = prepared || (changed && source_ != nullptr && source_->prepares());

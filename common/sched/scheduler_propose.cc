@@ -40,8 +40,10 @@ std::vector<ProposalRequest> Scheduler::Proposable() const {
       if (!MayBeForetold(*sequence)) continue;
       ProposalRequest& asked = all.emplace_back(RequestOf(*sequence));
       const int32_t most = std::min({ProposalsOfUse(*sequence), share, room});
-      const bool reads = sequence->state != SequenceState::kDecoding || sequence->pending() > 1;
-      asked.ahead = any && reads;
+      // The first of the tokens that are left is drawn by the step that ends the prompt.
+      const bool decodes = sequence->state == SequenceState::kDecoding;
+      const bool reads = !decodes || sequence->pending() > 1;
+      asked.ahead = any && reads && sequence->tokens_left() > (decodes ? 1 : 2);
       if (most < 1) continue;
       asked.most = most + (asked.drawing ? 1 : 0);
       if (!asked.drawing) room -= most;

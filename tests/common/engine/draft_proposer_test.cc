@@ -107,6 +107,34 @@ TEST_F(DraftProposerTest, AnIdThatEndsTheAnswerIsTheLastThing) {
   EXPECT_THAT(Foretold(Ask(1, history)), ElementsAre(7, 8));
 }
 
+TEST_F(DraftProposerTest, AnEndThatIsForetoldIsDrawnOnceAndCountsAsWrongWhereTheAnswerGoesOn) {
+  Begin(1, 3);
+  std::vector<TokenId> history = {1, 1, 1, 8};
+  EXPECT_THAT(Foretold(Ask(1, history)), IsEmpty()) << "9 ends it";
+  EXPECT_EQ(draft_->figures().steps, 1u);
+  EXPECT_FALSE(draft_->Prepare(std::vector{Ask(1, history)})) << "nothing new is known";
+  ProposalRequest drawing = Ask(1, history);
+  drawing.drawing = true;
+  EXPECT_THAT(Foretold(drawing), IsEmpty()) << "nothing comes behind an end";
+  history.push_back(20);
+  EXPECT_THAT(Foretold(Ask(1, history)), IsEmpty()) << "it was wrong, and pauses";
+  EXPECT_EQ(draft_->figures().steps, 1u);
+  history.insert(history.end(), {21, 22});
+  EXPECT_THAT(Foretold(Ask(1, history)), ElementsAre(23)) << "one id as a trial";
+}
+
+TEST_F(DraftProposerTest, WhoIsAlwaysDrawingIsReadAllTheSame) {
+  Make({.prompt_tokens = 4});
+  Begin(1, 13);
+  const std::vector<TokenId> history(13, 1);
+  ProposalRequest drawing = Ask(1, history);
+  drawing.drawing = true;
+  EXPECT_THAT(Foretold(drawing), IsEmpty());
+  EXPECT_THAT(Foretold(drawing), IsEmpty()) << "5 of 13 are left";
+  EXPECT_GT(Foretold(drawing).size(), 1u) << "what is left is read in one step";
+  EXPECT_EQ(draft_->figures().tokens, 12u);
+}
+
 TEST_F(DraftProposerTest, HistoriesAreReadInPiecesAndAllSequencesTogether) {
   Make({.prompt_tokens = 6});
   Begin(1, 13);

@@ -272,6 +272,21 @@ TEST_F(SchedulerProposeTest, NothingIsReadAheadWhereTooManyAnswersRun) {
   EXPECT_FALSE(is_ahead());
 }
 
+TEST_F(SchedulerProposeTest, NothingIsReadAheadForAnswersThatAreTooShortForProposals) {
+  options_.proposals = {.most = kMost, .batch = 8};
+  options_.max_num_batched_tokens = 10;
+  Start(64);
+  const SequenceId scored = Add(kLocal, 30, 2);
+  const SequenceId answered = Add(kReserved, 8, 3);
+  ASSERT_TRUE(Step());
+  const auto all = scheduler_->Proposable();
+  ASSERT_EQ(all.size(), 2u);
+  for (const ProposalRequest& asked : all) {
+    EXPECT_TRUE(asked.sequence == scored || asked.sequence == answered);
+    EXPECT_EQ(asked.ahead, asked.sequence == answered) << "two tokens leave none to foretell";
+  }
+}
+
 TEST_F(SchedulerProposeTest, PromptsAndDrawsAreBoundedBeforeProposals) {
   options_.max_num_batched_tokens = 6;
   options_.max_draws = 3;
