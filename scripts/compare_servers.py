@@ -98,7 +98,8 @@ class Baton:
         command = [self.options.baton, "serve", self.options.model, "--mode", self.mode,
                    "--threads", str(self.each), "--port", "0", "--admin-port", "0",
                    "--max-num-seqs", str(self.options.places), "--kv-cache-memory",
-                   self.options.kv_cache_memory, "--eos-log", "off", "--log-level", "warn"]
+                   self.options.kv_cache_memory, "--eos-log", "off", "--load-cache", "off",
+                   "--log-level", "warn"]
         return Server(command, log, self.ready)
 
     @staticmethod

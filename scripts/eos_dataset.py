@@ -81,7 +81,8 @@ def write_prompts(out, seed, scale):
 def service(binaries, model, out, flags):
     """`baton serve`, ended when the block is left, however that happens. Gives its gRPC address."""
     ready, log = out / "serve.ready", out / "serve.log"
-    command = [binaries / "baton", "serve", model, "--port", "0", "--admin-port", "0", "--eos-log", "off", *flags]
+    command = [binaries / "baton", "serve", model, "--port", "0", "--admin-port", "0", "--eos-log", "off",
+               "--load-cache", "off", *flags]
     with open(ready, "wb") as stdout, open(log, "wb") as stderr:
         process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", *map(str, command)], stdout=stdout,
                                    stderr=stderr, stdin=subprocess.DEVNULL, start_new_session=True)

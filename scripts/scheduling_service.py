@@ -95,7 +95,7 @@ class Service:
             self.environment["BATON_FAILPOINT"] = f"stepping:delay_ms={options.step_ms}"
         self.log = folder / f"{name}.log"
         self.command = [options.binary, "serve", str(model), "--mode", "unified", "--decode", "1", "--port", "0",
-                        "--admin-port", "0", "--http-port", "0", "--eos-log", "off",
+                        "--admin-port", "0", "--http-port", "0", "--eos-log", "off", "--load-cache", "off",
                         *(f"--{key}={value}" for key, value in flags.items())]
 
     def __enter__(self):

@@ -50,7 +50,8 @@ class Service:
         threads = max(1, len(os.sched_getaffinity(0)) - 2)
         self.process = subprocess.Popen(
             [*DIES_WITH_US, binary, "serve", model, "--mode", "unified", "--decode", "1", "--port", "0", "--admin-port", "0",
-             "--http-port", "0", "--eos-log", "off", "--threads", str(threads), *flags],
+             "--http-port", "0", "--eos-log", "off", "--load-cache", "off",
+             "--threads", str(threads), *flags],
             stdout=subprocess.PIPE, stderr=log, text=True)
 
     def __enter__(self):

@@ -56,11 +56,19 @@ absl::StatusOr<LoadCacheKey> LoadCacheKey::Of(const CheckpointFiles& files,
     hash.Add(std::filesystem::path(path).filename().string());
     hash.Add(std::as_bytes(std::span(numbers)));
   }
+  std::filesystem::path folder;
+  if (!files.paths().empty()) {
+    std::error_code error;
+    folder = std::filesystem::path(files.paths()[0]).parent_path();
+    const auto real = std::filesystem::canonical(folder.empty() ? "." : folder, error);
+    if (!error) folder = real;
+  }
   return LoadCacheKey{.fingerprint = fingerprint,
                       .checkpoint = hash.Hex(),
                       .dtype = dtype,
                       .rank = rank,
-                      .ranks = ranks};
+                      .ranks = ranks,
+                      .folder = folder.string()};
 }
 
 std::string LoadCacheKey::FileName() const {

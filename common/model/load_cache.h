@@ -24,6 +24,7 @@ struct LoadCacheKey {
   kernels::DType dtype = kernels::DType::kF32;
   int32_t rank = 0;
   int32_t ranks = 1;
+  std::string folder = {};  // of the checkpoint, without links; only some names have it
 
   static absl::StatusOr<LoadCacheKey> Of(const CheckpointFiles& files,
                                          const std::string& fingerprint, kernels::DType dtype,

@@ -95,8 +95,9 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 struct LoadCachePlace {
   std::string dir;
   LoadCacheKey key;
-  // How long a worker waits for another one that prepares packed weights and makes no progress.
-  base::Duration patience = std::chrono::minutes(5);
+  // How long a worker prepares packed weights for all, and how long another one waits for that. Of
+  // the ten minutes that a start may take, enough are left to pack weights of its own.
+  base::Duration patience = std::chrono::minutes(4);
 };
 
 // Packs a checkpoint into the backend's layout. Pages of the files are given back as they are

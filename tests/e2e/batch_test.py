@@ -51,6 +51,7 @@ class BatchTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.path = pathlib.Path(folder.name)
         self.input, self.output = self.path / "in", self.path / "out"
+        self.environment = {**os.environ, "XDG_CACHE_HOME": str(self.path / "cache")}
 
     def write(self, requests):
         self.input.write_text("".join(
@@ -62,13 +63,13 @@ class BatchTest(unittest.TestCase):
 
     def run_batch(self, *options, exit_code=0, **way):
         result = subprocess.run(self.command(*options, **way), capture_output=True, text=True,
-                                timeout=5 * PATIENCE_S, check=False)
+                                timeout=5 * PATIENCE_S, check=False, env=self.environment)
         self.assertEqual(result.returncode, exit_code, result.stderr)
         return result
 
     def start_batch(self, *options, **way):
         process = subprocess.Popen(self.command(*options, **way), stdout=subprocess.PIPE,
-                                   stderr=subprocess.PIPE, text=True)
+                                   stderr=subprocess.PIPE, text=True, env=self.environment)
 
         def end():
             if process.poll() is None:

@@ -23,7 +23,7 @@ class StartTest(unittest.TestCase):
 
     def serve(self, *arguments, model=DEMO_MODEL):
         """The command line of a service whose working directory is this test's folder."""
-        return ["env", "-C", self.folder, BIN / "baton", "serve", model, *SMALL, *arguments]
+        return ["env", "-C", self.folder, f"XDG_CACHE_HOME={self.folder / 'cache'}", BIN / "baton", "serve", model, *SMALL, *arguments]
 
     def begin(self, name, *arguments, environment=None):
         process = Process(name, self.serve(*arguments), self.folder, environment)

@@ -28,7 +28,8 @@ class Service:
 
     def __init__(self, options, folder):
         self.options, self.folder = options, folder
-        flags = ["--port", "0", "--admin-port", "0", "--http-port", "0", "--eos-log", "off", "--log-level", "error",
+        flags = ["--port", "0", "--admin-port", "0", "--http-port", "0", "--eos-log", "off", "--load-cache", "off",
+                 "--log-level", "error",
                  "--max-num-seqs", str(options.places), "--trust-tenant-header",
                  "--tenant", f"b:max-running={options.places // 2}"]
         environment = dict(os.environ)

@@ -106,6 +106,7 @@ absl::StatusOr<std::pair<ChildRun, std::string>> Serve(const ServiceMeasurement&
                                         "--admin-port=0",
                                         "--http-port=0",
                                         "--eos-log=off",
+                                        "--load-cache=off",
                                         absl::StrCat("--max-num-seqs=", 2 * kManyEach)};
   arguments.insert(arguments.end(), how.engine_flags.begin(), how.engine_flags.end());
   BATON_ASSIGN_OR_RETURN(ChildRun service, ChildRun::Start(how.program, arguments));

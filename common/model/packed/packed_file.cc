@@ -104,12 +104,14 @@ PackedFile::~PackedFile() {
 absl::Status PackedFile::ReadTail(const std::string& identity) {
   packed::Tail tail;
   const size_t before_tail = file_.size() - sizeof(tail);
+  BATON_RETURN_IF_ERROR(BringIn(file_.last(sizeof(tail))));
   std::memcpy(&tail, file_.data() + before_tail, sizeof(tail));
   if (tail.magic != packed::kMagic || tail.data_bytes > before_tail ||
       tail.json_bytes != before_tail - tail.data_bytes) {
     return Damaged("it does not end as a file of packed weights does");
   }
   const auto json = file_.subspan(tail.data_bytes, tail.json_bytes);
+  BATON_RETURN_IF_ERROR(BringIn(json));
   if (base::Crc32c(json) != tail.json_sum) return Damaged("the checksum of its table is wrong");
   data_ = file_.first(tail.data_bytes);
   return ReadJson({reinterpret_cast<const char*>(json.data()), json.size()}, identity);
@@ -160,13 +162,24 @@ absl::StatusOr<kernels::PackedImage> PackedFile::Find(const std::string& name) c
   return image;
 }
 
-void PackedFile::Populate(absl::FunctionRef<void(int64_t done)> progress) const {
+absl::Status PackedFile::BringIn(std::span<const std::byte> bytes) const {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const size_t before = reinterpret_cast<uintptr_t>(bytes.data()) % page;
+  void* const begin = const_cast<std::byte*>(bytes.data()) - before;
+  if (madvise(begin, bytes.size() + before, MADV_POPULATE_READ) == 0) return absl::OkStatus();
+  // Anything else is no fault of the file: kernels before 5.14 do not know this, or memory is short
+  // now. Then pages come when they are first read.
+  if (errno != EFAULT && errno != EHWPOISON && errno != EIO) return absl::OkStatus();
+  return Damaged(absl::StrCat("it cannot be read: ", std::strerror(errno)));
+}
+
+absl::Status PackedFile::Populate(absl::FunctionRef<void(int64_t done)> progress) const {
   for (size_t begin = 0; begin < data_.size(); begin += kPopulatedAtOnce) {
     const size_t bytes = std::min(kPopulatedAtOnce, data_.size() - begin);
-    // Kernels before 5.14 do not know this: there, pages come when they are first read.
-    (void)madvise(const_cast<std::byte*>(data_.data()) + begin, bytes, MADV_POPULATE_READ);
+    BATON_RETURN_IF_ERROR(BringIn(data_.subspan(begin, bytes)));
     progress(static_cast<int64_t>(begin + bytes));
   }
+  return absl::OkStatus();
 }
 
 absl::Status PackedFile::CheckSums() const {

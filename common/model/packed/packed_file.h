@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/base/clock.h"
 #include "common/model/packed/packed_folder.h"
 #include "kernels/packed_images.h"
 
@@ -35,7 +37,8 @@ class PackedFile final {
   // The parts are valid as long as the file. DATA_LOSS where it lacks `name`.
   absl::StatusOr<kernels::PackedImage> Find(const std::string& name) const;
   // Brings all of it into memory, so that no step waits for a page. Progress is told in bytes.
-  void Populate(absl::FunctionRef<void(int64_t done)> progress) const;
+  // DATA_LOSS where the disk does not give it.
+  absl::Status Populate(absl::FunctionRef<void(int64_t done)> progress) const;
   // DATA_LOSS where a checksum does not hold.
   absl::Status CheckSums() const;
   // Whether this very file has been checked since it was last changed in any way, as a note
@@ -54,6 +57,8 @@ class PackedFile final {
 
   PackedFile(std::string path, std::string name) : path_(std::move(path)), name_(std::move(name)) {}
   absl::Status Map(int file, size_t bytes);
+  // Whoever reads what the disk does not give would be killed, so this comes first.
+  absl::Status BringIn(std::span<const std::byte> bytes) const;
   absl::Status ReadTail(const std::string& identity);
   absl::Status ReadJson(std::string_view text, const std::string& identity);
   absl::Status Damaged(std::string_view why) const;
@@ -67,15 +72,26 @@ class PackedFile final {
   absl::flat_hash_map<std::string, Image> images_;
 };
 
+// How many bytes a writer expects to write, and how long that may take in all.
+struct WriteBudget {
+  int64_t bytes = 0;
+  base::Duration time = std::chrono::minutes(4);
+};
+
+// UNAVAILABLE where `written` bytes in `elapsed` mean that the whole would take longer than it may,
+// which is not judged by the first twentieth of that time.
+absl::Status CheckPace(const WriteBudget& budget, int64_t written, base::Duration elapsed);
+
 // Writes a file of packed weights under another name, and renames it when it is whole. For whoever
 // holds the lock of the file. Not thread-safe.
 class PackedFileWriter final {
  public:
-  // All fail with UNAVAILABLE, with path and reason, where the file cannot be written, as on a full
-  // disk.
+  // All fail with UNAVAILABLE, with path and reason, where the file cannot be written, as on a disk
+  // that is full, or has no room for all that is expected, or is too slow.
   static absl::StatusOr<std::unique_ptr<PackedFileWriter>> Create(const PackedFolder& folder,
                                                                   const std::string& name,
-                                                                  const std::string& identity);
+                                                                  const std::string& identity,
+                                                                  const WriteBudget& budget);
   // A file that was not committed leaves nothing behind.
   ~PackedFileWriter();
   PackedFileWriter(const PackedFileWriter&) = delete;
@@ -89,17 +105,22 @@ class PackedFileWriter final {
 
  private:
   PackedFileWriter(const PackedFolder& folder, std::string name, std::string identity,
-                   OwnedFile file);
+                   const WriteBudget& budget, OwnedFile file);
   absl::Status Append(std::span<const std::byte> bytes);
   absl::Status AppendZeros(size_t bytes);
   // Writes what is staged, a piece or the last of the data.
   absl::Status Flush();
   absl::Status Write(const void* data, size_t bytes, int64_t offset) const;
+  // Has the disk write what was flushed, and waits for what was flushed a while ago.
+  void KeepDiskBusy() const;
   std::string Path() const;
 
   const PackedFolder& folder_;
   const std::string name_;
   const std::string identity_;
+  const WriteBudget budget_;
+  const base::SteadyClock clock_;
+  const base::Instant begin_ = clock_.Now();
   const OwnedFile file_;
   std::unique_ptr<std::byte[]> staging_;  // [kPieceBytes]
   size_t staged_ = 0;

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,21 +15,36 @@
 
 namespace baton {
 
+absl::Status CheckPace(const WriteBudget& budget, int64_t written, base::Duration elapsed) {
+  constexpr int kJudgedAfter = 20;  // of so many parts of the time, one
+  if (written <= 0 || elapsed < budget.time / kJudgedAfter) return absl::OkStatus();
+  const double share = static_cast<double>(written) /
+                       static_cast<double>(std::max({budget.bytes, written, int64_t{1}}));
+  const double seconds = base::Seconds(elapsed) / share;
+  if (seconds <= base::Seconds(budget.time)) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrFormat(
+      "%d MiB took %.1f s, so all %d MiB would take %.0f s, and may take %.0f s", written >> 20,
+      base::Seconds(elapsed), budget.bytes >> 20, seconds, base::Seconds(budget.time)));
+}
+
 PackedFileWriter::PackedFileWriter(const PackedFolder& folder, std::string name,
-                                   std::string identity, OwnedFile file)
+                                   std::string identity, const WriteBudget& budget, OwnedFile file)
     : folder_(folder),
       name_(std::move(name)),
       identity_(std::move(identity)),
+      budget_(budget),
       file_(std::move(file)),
       staging_(std::make_unique_for_overwrite<std::byte[]>(packed::kPieceBytes)) {}
 
 absl::StatusOr<std::unique_ptr<PackedFileWriter>> PackedFileWriter::Create(
-    const PackedFolder& folder, const std::string& name, const std::string& identity) {
+    const PackedFolder& folder, const std::string& name, const std::string& identity,
+    const WriteBudget& budget) {
   // What a process left that was killed goes first: somebody may still have it open.
   folder.Remove(TemporaryOf(name));
+  BATON_RETURN_IF_ERROR(folder.CheckRoom(budget.bytes));
   BATON_ASSIGN_OR_RETURN(OwnedFile file, folder.MakeFile(TemporaryOf(name)));
   return std::unique_ptr<PackedFileWriter>(
-      new PackedFileWriter(folder, name, identity, std::move(file)));
+      new PackedFileWriter(folder, name, identity, budget, std::move(file)));
 }
 
 PackedFileWriter::~PackedFileWriter() {
@@ -58,7 +74,22 @@ absl::Status PackedFileWriter::Flush() {
   absl::StrAppendFormat(&sums_, "%08x", base::Crc32c({staging_.get(), staged_}));
   BATON_RETURN_IF_ERROR(Write(staging_.get(), staged_, written_));
   written_ += static_cast<int64_t>(std::exchange(staged_, 0));
-  return absl::OkStatus();
+  KeepDiskBusy();
+  const absl::Status pace = CheckPace(budget_, written_, clock_.Now() - begin_);
+  if (pace.ok()) return pace;
+  return absl::UnavailableError(absl::StrCat(Path(), ": ", std::string(pace.message())));
+}
+
+// Without this, the system would take all of a file at the pace of memory, and nobody would know
+// how slow the disk is until the end.
+void PackedFileWriter::KeepDiskBusy() const {
+  constexpr auto kBehind = static_cast<int64_t>(8 * packed::kPieceBytes);
+  // Advice, too: the end waits for whatever this does not.
+  (void)sync_file_range(file_.get(), 0, written_, SYNC_FILE_RANGE_WRITE);
+  if (written_ <= kBehind) return;
+  (void)sync_file_range(
+      file_.get(), 0, written_ - kBehind,
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
 }
 
 absl::Status PackedFileWriter::Append(std::span<const std::byte> bytes) {

@@ -1,8 +1,10 @@
 #include "common/model/packed/packed_folder.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -40,6 +42,22 @@ absl::Status CheckPrivate(int file, mode_t type, mode_t mode, const std::string&
 }
 
 }  // namespace
+
+std::string_view UnfitFileSystem(int64_t type) {
+  // The kernel gives the number in 32 bits, which some systems sign.
+  switch (static_cast<uint32_t>(type)) {
+    case TMPFS_MAGIC:
+    case RAMFS_MAGIC:
+      return "lies in memory, which files there would take though no worker runs";
+    case NFS_SUPER_MAGIC:
+    case SMB_SUPER_MAGIC:
+    case SMB2_SUPER_MAGIC:
+    case CIFS_SUPER_MAGIC:
+      return "lies on another machine, which may take files away while they are mapped";
+    default:
+      return "";
+  }
+}
 
 OwnedFile::~OwnedFile() {
   if (file_ >= 0) close(file_);
@@ -96,6 +114,15 @@ int64_t PackedFolder::SizeOf(const std::string& name) const {
   return fstatat(folder_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 ? info.st_size : -1;
 }
 
+absl::Status PackedFolder::CheckFileSystem() const {
+  struct statfs info = {};
+  if (fstatfs(folder_.get(), &info) != 0) return absl::OkStatus();
+  const std::string_view reason = UnfitFileSystem(static_cast<int64_t>(info.f_type));
+  if (reason.empty()) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat(path_, " ", std::string(reason), ": name a --load-cache on a disk"));
+}
+
 absl::Status PackedFolder::CheckRoom(int64_t bytes) const {
   constexpr int64_t kMostLeft = int64_t{1} << 30;
   struct statvfs info = {};
@@ -104,8 +131,9 @@ absl::Status PackedFolder::CheckRoom(int64_t bytes) const {
   const int64_t left = std::min(kMostLeft, block * static_cast<int64_t>(info.f_blocks) / 20);
   const int64_t free = block * static_cast<int64_t>(info.f_bavail);
   if (free >= bytes + left) return absl::OkStatus();
-  return absl::UnavailableError(
-      absl::StrCat(path_, ": ", free >> 20, " MiB are free, and a cache leaves ", left >> 20));
+  return absl::UnavailableError(absl::StrCat(path_, ": ", free >> 20, " MiB are free; ",
+                                             bytes >> 20, " are needed, and a cache leaves ",
+                                             left >> 20));
 }
 
 absl::StatusOr<OwnedFile> PackedFolder::TryLock(const std::string& name) const {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -21,6 +22,10 @@ class OwnedFile final {
  private:
   int file_;
 };
+
+// Why files on a file system of this type, the f_type of statfs, are not to be mapped and shared;
+// empty if they may be.
+std::string_view UnfitFileSystem(int64_t type);
 
 // The folder of packed weights of one user inside a directory that several may share. Nobody else
 // reads or writes it: what lies there is multiplied by as it is. Files of other users, or open to
@@ -43,6 +48,8 @@ class PackedFolder final {
   void Remove(const std::string& name) const;
   // -1 where there is none.
   int64_t SizeOf(const std::string& name) const;
+  // UNAVAILABLE on a file system for which UnfitFileSystem has a reason.
+  absl::Status CheckFileSystem() const;
   // Whether `bytes` more leave the file system some room, so that a cache fills no disk.
   absl::Status CheckRoom(int64_t bytes) const;
   // Takes the lock of that name, which is held until the file is closed, by whatever end of the

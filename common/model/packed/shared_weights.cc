@@ -10,6 +10,7 @@
 #include "common/base/clock.h"
 #include "common/base/fnv128.h"
 #include "common/base/status.h"
+#include "common/model/load_memory.h"
 #include "common/model/packed/numa_node.h"
 #include "common/model/packed/packed_file.h"
 #include "common/model/packed/packed_folder.h"
@@ -136,8 +137,12 @@ class SharedLoad final {
   // Maps the file. One that was never checked is checked where `check` allows it, and is
   // UNAVAILABLE otherwise.
   absl::StatusOr<ModelWeights> Map(bool check);
+  struct Lock {
+    OwnedFile file;
+    bool waited = false;  // for another worker
+  };
   // The lock of the file, when whoever has it gives it back; empty where it is not to be had.
-  std::optional<OwnedFile> Lock() const;
+  std::optional<Lock> TakeLock() const;
   // Writes the file. False where it cannot be written; an error is the checkpoint's.
   absl::StatusOr<bool> Write();
   std::string path() const { return folder_.PathOf(key_.name); }
@@ -154,9 +159,9 @@ absl::StatusOr<ModelWeights> SharedLoad::Map(bool check) {
   BATON_ASSIGN_OR_RETURN(auto file, PackedFile::Open(folder_, key_.name, key_.identity));
   const bool marked = file->IsMarked(folder_);
   if (!marked && !check) return absl::UnavailableError("not checked yet");
-  file->Populate([&](int64_t done) {
+  BATON_RETURN_IF_ERROR(file->Populate([&](int64_t done) {
     if (job_.progress) job_.progress(done, file->bytes());
-  });
+  }));
   if (!marked) BATON_RETURN_IF_ERROR(file->CheckSums());
   MappingMaker maker(*file, images_, dtype_);
   BATON_ASSIGN_OR_RETURN(
@@ -169,11 +174,9 @@ absl::StatusOr<ModelWeights> SharedLoad::Map(bool check) {
   return weights;
 }
 
-std::optional<OwnedFile> SharedLoad::Lock() const {
+std::optional<SharedLoad::Lock> SharedLoad::TakeLock() const {
   const base::SteadyClock clock;
   const base::Instant begin = clock.Now();
-  base::Instant deadline = begin + patience_;
-  int64_t size = -1;
   for (bool waits = false;; waits = true) {
     auto lock = folder_.TryLock(key_.name + ".lock");
     if (lock.ok()) {
@@ -181,19 +184,17 @@ std::optional<OwnedFile> SharedLoad::Lock() const {
         spdlog::info("load cache {}: the other worker is done after {:.1f} s", path(),
                      base::Seconds(clock.Now() - begin));
       }
-      return std::move(lock).value();
+      return Lock{.file = std::move(lock).value(), .waited = waits};
     }
     if (!absl::IsAborted(lock.status())) {
       spdlog::warn("no load cache is used: {}", std::string(lock.status().message()));
       return std::nullopt;
     }
     if (!waits) spdlog::info("load cache {}: waiting for another worker to prepare it", path());
-    const int64_t now = folder_.SizeOf(PackedFileWriter::TemporaryOf(key_.name));
-    if (std::exchange(size, now) != now) deadline = clock.Now() + patience_;
-    if (clock.Now() >= deadline) {
+    if (clock.Now() - begin >= patience_) {
       spdlog::warn(
-          "load cache {}: another worker has prepared it for {:.0f} s and makes no progress: this "
-          "one packs weights of its own",
+          "load cache {}: another worker has prepared it for {:.0f} s and is not done: this one "
+          "packs weights of its own",
           path(), base::Seconds(clock.Now() - begin));
       return std::nullopt;
     }
@@ -209,7 +210,8 @@ absl::StatusOr<bool> SharedLoad::Write() {
   };
   const base::SteadyClock clock;
   const base::Instant begin = clock.Now();
-  auto writer = PackedFileWriter::Create(folder_, key_.name, key_.identity);
+  auto writer = PackedFileWriter::Create(folder_, key_.name, key_.identity,
+                                         {.bytes = MostPackedBytes(job_), .time = patience_});
   if (!writer.ok()) return failed(writer.status());
   CheckpointSource source(job_.config, job_.files, dtype_, PackingOrder(job_.config, job_.files),
                           nullptr);
@@ -230,14 +232,21 @@ absl::StatusOr<std::optional<ModelWeights>> SharedLoad::Run() {
   if (auto weights = Map(/*check=*/false); weights.ok()) {
     return std::optional<ModelWeights>(std::move(weights).value());
   }
-  const std::optional<OwnedFile> lock = Lock();
+  const std::optional<Lock> lock = TakeLock();
   if (!lock.has_value()) return std::nullopt;
   // While this one waited for the lock, another may have prepared the file.
   auto weights = Map(/*check=*/true);
   if (weights.ok()) return std::optional<ModelWeights>(std::move(weights).value());
   if (!absl::IsNotFound(weights.status())) {
-    spdlog::warn("the load cache is not used, and written anew: {}",
+    spdlog::warn("the load cache is not used, and has to be written anew: {}",
                  std::string(weights.status().message()));
+  }
+  // The other one has failed or was ended. What failed once would fail again, one worker after the
+  // other: the next start tries it.
+  if (lock->waited) {
+    spdlog::warn("load cache {}: the other worker left none: this one packs weights of its own",
+                 path());
+    return std::nullopt;
   }
   BATON_ASSIGN_OR_RETURN(const bool written, Write());
   if (!written) return std::nullopt;
@@ -250,10 +259,21 @@ absl::StatusOr<std::optional<ModelWeights>> SharedLoad::Run() {
 
 }  // namespace
 
+int64_t MostPackedBytes(const WeightJob& job) {
+  constexpr double kMore = 1.02;    // rows and columns that a layout fills up
+  constexpr size_t kMostParts = 4;  // of an image: values, scales, zero points, order
+  const MemoryNeed need = MemoryNeed::Of(job.config, job.shape, 1, job.backend.info().compute_dtype,
+                                         kernels::Quantization::kNone, {});
+  const size_t gaps =
+      MostItems(job.config) * kMostParts * (kernels::kImageMargin + kernels::kImageAlignment);
+  return static_cast<int64_t>(need.weights * kMore + static_cast<double>(gaps));
+}
+
 PackedKey PackedKey::Of(const LoadCacheKey& key, const std::string& layout,
                         std::optional<int> node) {
   Fnv128 hash;
   hash.Add(layout);
+  hash.Add(key.folder);
   const std::string of_node = node.has_value() ? absl::StrCat("-node", *node) : "";
   return {.name = absl::StrCat(key.fingerprint, "-", std::string(kernels::Name(key.dtype)), "-tp",
                                key.ranks, "-rank", key.rank, of_node, "-", hash.Hex().substr(0, 8),
@@ -267,6 +287,10 @@ absl::StatusOr<std::optional<ModelWeights>> LoadSharedWeights(const WeightJob& j
   auto folder = PackedFolder::Open(place.dir);
   if (!folder.ok()) {
     spdlog::warn("no load cache is used: {}", std::string(folder.status().message()));
+    return std::nullopt;
+  }
+  if (const absl::Status keeps = folder->CheckFileSystem(); !keeps.ok()) {
+    spdlog::warn("no load cache is used: {}", std::string(keeps.message()));
     return std::nullopt;
   }
   const PackedImages& images = *job.backend.packed_images();

@@ -30,11 +30,15 @@ struct PackedKey {
   static PackedKey Of(const LoadCacheKey& key, const std::string& layout, std::optional<int> node);
 };
 
+// How many bytes the file of a rank's packed weights takes at most, so that a disk without room for
+// them is known before anything is packed.
+int64_t MostPackedBytes(const WeightJob& job);
+
 // Maps the packed weights of a rank, which all processes of this user share that load the same, and
 // writes their file first where there is none that can be believed. Of several that find none, one
 // writes and the others wait for it. Empty, with a line in the log, where there can be no file or
-// the wait took too long: the caller then packs weights of its own. Errors are those of the
-// checkpoint. For backends that have packed_images().
+// the wait or the writing took too long: the caller then packs weights of its own. Errors are those
+// of the checkpoint. For backends that have packed_images().
 absl::StatusOr<std::optional<ModelWeights>> LoadSharedWeights(const WeightJob& job,
                                                               const LoadCachePlace& place);
 

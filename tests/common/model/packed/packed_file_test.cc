@@ -2,7 +2,9 @@
 #include "common/model/packed/packed_file.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -62,7 +64,7 @@ class PackedFileTest : public testing::Test {
 TEST_F(PackedFileTest, HoldsImagesAlignedAndWithAMargin) {
   const std::string large(packed::kPieceBytes + 12345, 'L');
   const std::vector<std::string> parts = {"seven b", large, "", std::string(64, 'm')};
-  auto writer = PackedFileWriter::Create(*folder_, "f", "weights");
+  auto writer = PackedFileWriter::Create(*folder_, "f", "weights", {});
   ASSERT_TRUE(writer.ok()) << writer.status();
   for (size_t i = 0; i < parts.size(); ++i) {
     const kernels::PackedImage image = {.form = "form \"" + std::to_string(i),
@@ -93,13 +95,61 @@ TEST_F(PackedFileTest, HoldsImagesAlignedAndWithAMargin) {
 
 TEST_F(PackedFileTest, AWriterThatGivesUpLeavesNothing) {
   {
-    auto writer = PackedFileWriter::Create(*folder_, "f", "weights");
+    auto writer = PackedFileWriter::Create(*folder_, "f", "weights", {});
     ASSERT_TRUE(writer.ok()) << writer.status();
     ASSERT_TRUE((*writer)->Add("a", {.form = "x", .parts = {BytesOf("abc")}}).ok());
     EXPECT_GE(folder_->SizeOf(PackedFileWriter::TemporaryOf("f")), 0);
   }
   EXPECT_EQ(folder_->SizeOf(PackedFileWriter::TemporaryOf("f")), -1);
   EXPECT_TRUE(absl::IsNotFound(Open().status()));
+}
+
+TEST_F(PackedFileTest, ADiskWithoutRoomForAllIsNotBegun) {
+  const auto writer =
+      PackedFileWriter::Create(*folder_, "f", "weights", {.bytes = int64_t{1} << 60});
+  EXPECT_TRUE(absl::IsUnavailable(writer.status())) << writer.status();
+  EXPECT_EQ(folder_->SizeOf(PackedFileWriter::TemporaryOf("f")), -1);
+}
+
+TEST_F(PackedFileTest, ASlowDiskIsGivenUp) {
+  using std::chrono::seconds;
+  const WriteBudget budget = {.bytes = 4000, .time = seconds(200)};
+  EXPECT_TRUE(CheckPace(budget, 1, seconds(9)).ok()) << "too early to tell";
+  EXPECT_TRUE(CheckPace(budget, 200, seconds(10)).ok());
+  EXPECT_TRUE(absl::IsUnavailable(CheckPace(budget, 190, seconds(10))));
+  EXPECT_TRUE(CheckPace(budget, 2000, seconds(100)).ok());
+  EXPECT_TRUE(absl::IsUnavailable(CheckPace(budget, 1900, seconds(100))));
+  EXPECT_TRUE(CheckPace(budget, 5000, seconds(199)).ok()) << "more than was expected";
+  EXPECT_TRUE(absl::IsUnavailable(CheckPace(budget, 5000, seconds(201))));
+}
+
+// The pages behind the end of a file are what a disk does not give.
+TEST_F(PackedFileTest, WhatTheDiskDoesNotGiveIsDamage) {
+  auto writer = PackedFileWriter::Create(*folder_, "f", "weights", {});
+  ASSERT_TRUE(writer.ok()) << writer.status();
+  const std::string large(1 << 20, 'L');
+  ASSERT_TRUE((*writer)->Add("a", {.form = "x", .parts = {BytesOf(large)}}).ok());
+  ASSERT_TRUE((*writer)->Commit().ok());
+  const auto file = Open();
+  ASSERT_TRUE(file.ok()) << file.status();
+  const absl::Status whole = (*file)->Populate([](int64_t) {});
+  EXPECT_TRUE(whole.ok()) << whole;
+  ASSERT_EQ(truncate((dir_ / Path()).c_str(), 4096), 0);
+  const absl::Status torn = (*file)->Populate([](int64_t) {});
+  if (torn.ok()) GTEST_SKIP() << "this kernel does not bring pages in when it is asked to";
+  EXPECT_TRUE(absl::IsDataLoss(torn)) << torn;
+  EXPECT_THAT(std::string(torn.message()), HasSubstr("it cannot be read"));
+}
+
+TEST(UnfitFileSystemTest, IsInMemoryOrElsewhere) {
+  EXPECT_THAT(std::string(UnfitFileSystem(0x01021994)), HasSubstr("memory"));           // tmpfs
+  EXPECT_THAT(std::string(UnfitFileSystem(0x858458f6)), HasSubstr("memory"));           // ramfs
+  EXPECT_THAT(std::string(UnfitFileSystem(0x6969)), HasSubstr("another machine"));      // NFS
+  EXPECT_THAT(std::string(UnfitFileSystem(0xff534d42)), HasSubstr("another machine"));  // CIFS
+  // ext4, XFS, btrfs and overlay.
+  for (const uint32_t disk : {0xef53U, 0x58465342U, 0x9123683eU, 0x794c7630U}) {
+    EXPECT_EQ(UnfitFileSystem(disk), "");
+  }
 }
 
 TEST_F(PackedFileTest, PartsOutsideTheDataAreRefused) {

@@ -48,6 +48,14 @@ FileState StateOf(const std::string& path) {
 
 class SharedWeightsTest : public LoadCacheFixture<kernels::Device::kCpu> {
  protected:
+  void SetUp() override {
+    std::filesystem::create_directory(cache_);
+    const auto folder = PackedFolder::Open(cache_);
+    ASSERT_TRUE(folder.ok()) << folder.status();
+    const absl::Status fit = folder->CheckFileSystem();
+    if (!fit.ok()) GTEST_SKIP() << "set TMPDIR to a folder on a disk: " << fit;
+    std::filesystem::remove_all(cache_);
+  }
   // Loads by way of the cache: the weights are mapped, and right.
   Loaded LoadMapped() {
     Loaded loaded = Load(Cached());
@@ -372,12 +380,20 @@ TEST_F(SharedWeightsTest, AWaitEndsWithWeightsOfItsOwn) {
   const int held = open((file + ".lock").c_str(), O_RDWR | O_CLOEXEC);
   ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
   std::ofstream(file + ".tmp") << "being written";
+  std::thread growth([&] {
+    for (int i = 0; i < 100; ++i) {
+      std::ofstream(file + ".tmp", std::ios::app) << ".";
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  });
   mapped = MappedBytes(std::chrono::milliseconds(60));
+  growth.join();
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_EQ(*mapped, 0U);
-  EXPECT_EQ(ReadFile(file + ".tmp"), "being written") << "two wrote at once";
+  EXPECT_EQ(ReadFile(file + ".tmp"), "being written" + std::string(100, '.'))
+      << "two wrote at once";
   close(held);  // killed
-  mapped = MappedBytes(std::chrono::milliseconds(60));
+  mapped = MappedBytes(std::chrono::minutes(5));
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_GT(*mapped, 0U);
   EXPECT_EQ(ReadFile(file), whole);
@@ -399,6 +415,76 @@ TEST_F(SharedWeightsTest, AWaitTakesWhatTheOtherWrote) {
   ASSERT_TRUE(mapped.ok()) << mapped.status();
   EXPECT_GT(*mapped, 0U);
   EXPECT_EQ(StateOf(file), written);
+}
+
+// Of many workers, only the first tries what failed.
+TEST_F(SharedWeightsTest, AWaitForWhatFailedEndsWithWeightsOfItsOwn) {
+  MakeModel({.dtype = "float32"});
+  ASSERT_TRUE(MappedBytes(std::chrono::minutes(5)).ok());
+  const std::string file = File();
+  std::filesystem::remove(file);
+  const int held = open((file + ".lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
+  absl::StatusOr<size_t> mapped;
+  std::thread load([&] { mapped = MappedBytes(std::chrono::minutes(5)); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  close(held);  // without a file
+  load.join();
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(*mapped, 0U);
+  EXPECT_THAT(Files(), testing::IsEmpty());
+  mapped = MappedBytes(std::chrono::minutes(5));
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_GT(*mapped, 0U) << "the next start tries again";
+}
+
+TEST_F(SharedWeightsTest, ADiskThatIsTooSlowCostsTheCacheOnly) {
+  MakeModel({.dtype = "float32"});
+  const auto mapped = MappedBytes(std::chrono::nanoseconds(1));
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(*mapped, 0U);
+  EXPECT_THAT(Files(), testing::IsEmpty());
+}
+
+// More layers than any disk holds, of which the checkpoint has two: nothing looks for the others.
+TEST_F(SharedWeightsTest, ADiskWithoutRoomIsKnownBeforeAnythingIsPacked) {
+  MakeModel({.dtype = "float32"});
+  ASSERT_TRUE(MakeCacheDir(cache_).ok());
+  auto config = LoadModelConfig(model_);
+  ASSERT_TRUE(config.ok()) << config.status();
+  const auto shape = LocalShape::Of(*config, 0, 1);
+  const auto files = CheckpointFiles::Open(model_);
+  const auto backend = kernels::MakeBackend({.compute_dtype = DType::kBF16, .threads = 1});
+  ASSERT_TRUE(shape.ok() && files.ok() && backend.ok());
+  const WeightJob job = {*config, *shape, **files, **backend, nullptr};
+  const int64_t most = MostPackedBytes(job);
+  LoadCachePlace place = {.dir = cache_, .key = {.fingerprint = "f", .checkpoint = "c"}};
+  const auto mapped = LoadSharedWeights(job, place);
+  ASSERT_TRUE(mapped.ok() && mapped->has_value()) << mapped.status();
+  EXPECT_LE((*mapped)->mapped_bytes(), static_cast<size_t>(most));
+  EXPECT_GE((*mapped)->mapped_bytes(), static_cast<size_t>(most / 4));
+  config->layers = 1'000'000'000;
+  place.key.fingerprint = "g";
+  const auto own = LoadSharedWeights(job, place);
+  ASSERT_TRUE(own.ok()) << own.status();
+  EXPECT_FALSE(own->has_value());
+}
+
+// Copies differ in the times of their files, and only in those.
+TEST_F(SharedWeightsTest, CopiesOfAModelDoNotReplaceEachOther) {
+  MakeModel({.dtype = "float32"});
+  LoadMapped();
+  const FileState written = StateOf(File());
+  const std::string file = File();
+  const std::string first = std::exchange(model_, dir_ / "copy");
+  std::filesystem::copy(first, model_, std::filesystem::copy_options::recursive);
+  LoadMapped();
+  EXPECT_EQ(Files().size(), 2U);
+  EXPECT_EQ(StateOf(file), written);
+  std::filesystem::create_directory_symlink(first, dir_ / "link");
+  model_ = dir_ / "link";
+  LoadMapped();
+  EXPECT_EQ(Files().size(), 2U) << "a link to a model is that model";
 }
 
 TEST_F(SharedWeightsTest, ACheckpointThatCannotBePackedIsTheLoadsError) {
