@@ -161,15 +161,14 @@ TEST(EngineDraftLifeTest, ThePromptIsReadWhileItsKvIsOnTheWay) {
 
 TEST(EngineDraftLifeTest, WhereTooManyAnswersRunTheDraftRests) {
   Draft draft(FakeModelOptions{});
-  EngineHarness harness(With(&draft, /*batch=*/4));
-  harness.control().Pause();
-  std::vector<SequenceId> ids;
-  for (int32_t i = 0; i < 6; ++i) ids.push_back(harness.Admit(MakeSpec(4, 20 + 4 * (i / 4), i)));
-  ASSERT_TRUE(harness.PollUntil([](const EngineFigures& f) { return f.running + f.waiting == 6; }));
   uint64_t steps_while_full = 0;
+  EngineHarness harness(With(&draft, /*batch=*/4));
   harness.control().set_on_step([&](const StepPlan& plan) {
     if (plan.shape.decode_sequences == 6) steps_while_full = draft.control->steps();
   });
+  harness.control().Pause();  // the first step ends when all of them are there
+  std::vector<SequenceId> ids;
+  for (int32_t i = 0; i < 6; ++i) ids.push_back(harness.Admit(MakeSpec(4, 20 + 4 * (i / 4), i)));
   harness.control().Resume();
   for (const SequenceId id : ids) ASSERT_TRUE(harness.RunUntilOver(id));
   EXPECT_LT(steps_while_full, 10u) << "of what was read before";
