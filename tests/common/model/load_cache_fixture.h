@@ -1,5 +1,8 @@
 #pragma once
 
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <bit>
 #include <filesystem>
 #include <fstream>
@@ -80,6 +83,21 @@ class LoadCacheFixture : public testing::Test {
   // With a cache, converted to bf16 from fp32: it has half the bytes of the checkpoint.
   ModelOptions Cached() const {
     return {.dtype = kernels::DType::kBF16, .device = kDevice, .load_cache = cache_};
+  }
+  // Writes beyond a limit fail as on a full disk.
+  Loaded LoadOnFullDisk() {
+    struct sigaction ignore = {}, before = {};
+    ignore.sa_handler = SIG_IGN;
+    EXPECT_EQ(sigaction(SIGXFSZ, &ignore, &before), 0);
+    rlimit old_limit = {};
+    EXPECT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    rlimit limit = old_limit;
+    limit.rlim_cur = 512 << 10;
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    Loaded loaded = Load(Cached());
+    EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
+    EXPECT_EQ(sigaction(SIGXFSZ, &before, nullptr), 0);
+    return loaded;
   }
   ModelOptions Plain() const { return {.dtype = kernels::DType::kBF16, .device = kDevice}; }
   // Of the cache, without what stands beside a file: its lock and the note that it was checked.

@@ -3,9 +3,7 @@
 #include "common/model/load_cache.h"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -147,22 +145,10 @@ TEST_F(LoadCacheTest, AnotherModelsFileUnderThisNameIsRefused) {
   EXPECT_NE(ReadFile(own), ReadFile(dir_ / "kept"));
 }
 
-// Writes beyond a limit fail as on a full disk.
 TEST_F(LoadCacheTest, AFullDiskCostsTheCacheOnly) {
   MakeModel({.hidden = 256, .ffn = 512, .dtype = "float32"});
   const Loaded plain = Load(Plain());
-  struct sigaction ignore = {};
-  ignore.sa_handler = SIG_IGN;
-  struct sigaction before = {};
-  ASSERT_EQ(sigaction(SIGXFSZ, &ignore, &before), 0);
-  rlimit old_limit = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  rlimit limit = old_limit;
-  limit.rlim_cur = 512 << 10;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const Loaded loaded = Load(Cached());
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  ASSERT_EQ(sigaction(SIGXFSZ, &before, nullptr), 0);
+  const Loaded loaded = LoadOnFullDisk();
   EXPECT_EQ(loaded.bits, plain.bits);
   EXPECT_TRUE(Files().empty()) << testing::PrintToString(Files());
 }

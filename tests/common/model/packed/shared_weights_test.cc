@@ -2,10 +2,6 @@
 // the bit, whatever happened to the file.
 #include "common/model/packed/shared_weights.h"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,76 +10,18 @@
 #include <fstream>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "common/base/status.h"
 #include "common/model/packed/packed_file.h"
 #include "common/model/packed/packed_folder.h"
 #include "common/model/tensor_specs.h"
-#include "tests/common/model/load_cache_fixture.h"
+#include "tests/common/model/packed/shared_weights_fixture.h"
 
 namespace baton::test {
 namespace {
 
 using kernels::DType;
 using testing::HasSubstr;
-
-struct FileState {
-  ino_t inode = 0;
-  int64_t bytes = 0;
-  int64_t written_ns = 0;
-  mode_t mode = 0;
-  bool operator==(const FileState&) const = default;
-};
-
-FileState StateOf(const std::string& path) {
-  struct stat info = {};
-  EXPECT_EQ(stat(path.c_str(), &info), 0) << path;
-  return {.inode = info.st_ino,
-          .bytes = info.st_size,
-          .written_ns = info.st_mtim.tv_sec * 1'000'000'000 + info.st_mtim.tv_nsec,
-          .mode = info.st_mode};
-}
-
-class SharedWeightsTest : public LoadCacheFixture<kernels::Device::kCpu> {
- protected:
-  void SetUp() override {
-    std::filesystem::create_directory(cache_);
-    const auto folder = PackedFolder::Open(cache_);
-    ASSERT_TRUE(folder.ok()) << folder.status();
-    const absl::Status fit = folder->CheckFileSystem();
-    ASSERT_TRUE(fit.ok()) << "set TMPDIR to a folder on a disk: " << fit;
-    std::filesystem::remove_all(cache_);
-  }
-  // Loads by way of the cache: the weights are mapped, and right.
-  Loaded LoadMapped() {
-    Loaded loaded = Load(Cached());
-    EXPECT_GE(loaded.mapped_bytes, loaded.weight_bytes);
-    return loaded;
-  }
-  // Loads where there can be no cache: the weights are the worker's own.
-  Loaded LoadOwn() {
-    Loaded loaded = Load(Cached());
-    EXPECT_EQ(loaded.mapped_bytes, 0U);
-    return loaded;
-  }
-  std::string Folder() const { return cache_ + "/packed-" + std::to_string(geteuid()); }
-  // The rank's weights with this much patience, of which only the size is told.
-  absl::StatusOr<size_t> MappedBytes(base::Duration patience) {
-    BATON_RETURN_IF_ERROR(MakeCacheDir(cache_));
-    BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(model_));
-    BATON_ASSIGN_OR_RETURN(const LocalShape shape, LocalShape::Of(config, 0, 1));
-    BATON_ASSIGN_OR_RETURN(const auto files, CheckpointFiles::Open(model_));
-    BATON_ASSIGN_OR_RETURN(const auto backend,
-                           kernels::MakeBackend({.compute_dtype = DType::kBF16, .threads = 1}));
-    LoadCachePlace place = {.dir = cache_, .patience = patience};
-    BATON_ASSIGN_OR_RETURN(place.key, LoadCacheKey::Of(*files, "f", DType::kBF16, 0, 1));
-    BATON_ASSIGN_OR_RETURN(const ModelWeights weights,
-                           LoadWeights(config, shape, *files, *backend, nullptr, &place));
-    return weights.mapped_bytes();
-  }
-};
 
 TEST_F(SharedWeightsTest, EveryKindOfModelComputesAlike) {
   const std::vector<RandomModelSpec> specs = {
@@ -309,165 +247,6 @@ TEST_F(SharedWeightsTest, AFolderThatOthersEnterIsNotUsed) {
   EXPECT_TRUE(std::filesystem::is_empty(dir_ / "elsewhere"));
   const auto folder = PackedFolder::Open(dir_ / "nowhere");
   EXPECT_TRUE(absl::IsUnavailable(folder.status())) << folder.status();
-}
-
-// Writes beyond a limit fail as on a full disk.
-TEST_F(SharedWeightsTest, AFullDiskCostsTheCacheOnly) {
-  MakeModel({.hidden = 256, .ffn = 512, .dtype = "float32"});
-  const Loaded plain = Load(Plain());
-  struct sigaction ignore = {};
-  ignore.sa_handler = SIG_IGN;
-  struct sigaction before = {};
-  ASSERT_EQ(sigaction(SIGXFSZ, &ignore, &before), 0);
-  rlimit old_limit = {};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  rlimit limit = old_limit;
-  limit.rlim_cur = 512 << 10;
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &limit), 0);
-  const Loaded loaded = LoadOwn();
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &old_limit), 0);
-  ASSERT_EQ(sigaction(SIGXFSZ, &before, nullptr), 0);
-  EXPECT_EQ(loaded.bits, plain.bits);
-  EXPECT_THAT(Files(), testing::IsEmpty());
-}
-
-TEST_F(SharedWeightsTest, WhatAKilledLoadLeftIsReplaced) {
-  MakeModel({.dtype = "float32"});
-  LoadMapped();
-  const std::string file = File();
-  const std::string whole = ReadFile(file);
-  std::filesystem::remove(file);
-  std::ofstream(file + ".tmp") << whole << "and more";
-  LoadMapped();
-  EXPECT_EQ(File(), file);
-  EXPECT_EQ(ReadFile(file), whole);
-}
-
-TEST_F(SharedWeightsTest, AFileThatCannotBeMadeCostsTheCacheOnly) {
-  MakeModel({.dtype = "float32"});
-  const Loaded first = LoadMapped();
-  const std::string file = File();
-  std::filesystem::remove(file);
-  std::filesystem::create_directory(file + ".tmp");
-  EXPECT_EQ(LoadOwn().bits, first.bits);
-  EXPECT_THAT(Files(), testing::IsEmpty());
-}
-
-TEST_F(SharedWeightsTest, LoadsSideBySideShareOneFile) {
-  MakeModel({.dtype = "float32"});
-  const Loaded plain = Load(Plain());
-  std::vector<Loaded> loaded(4);
-  std::vector<std::thread> threads;
-  for (Loaded& result : loaded) {
-    threads.emplace_back([&] { result = LoadMapped(); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  for (const Loaded& result : loaded) EXPECT_EQ(result.bits, plain.bits);
-  const FileState written = StateOf(File());
-  EXPECT_EQ(LoadMapped().bits, plain.bits);
-  EXPECT_EQ(StateOf(File()), written);
-}
-
-// The lock is held by a load that never comes to an end.
-TEST_F(SharedWeightsTest, AWaitEndsWithWeightsOfItsOwn) {
-  MakeModel({.dtype = "float32"});
-  auto mapped = MappedBytes(std::chrono::minutes(5));
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_GT(*mapped, 0U);
-  const std::string file = File();
-  const std::string whole = ReadFile(file);
-  std::filesystem::remove(file);
-  const int held = open((file + ".lock").c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
-  std::ofstream(file + ".tmp") << "being written";
-  std::thread growth([&] {
-    for (int i = 0; i < 100; ++i) {
-      std::ofstream(file + ".tmp", std::ios::app) << ".";
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-  });
-  mapped = MappedBytes(std::chrono::milliseconds(60));
-  growth.join();
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ(*mapped, 0U);
-  EXPECT_EQ(ReadFile(file + ".tmp"), "being written" + std::string(100, '.'))
-      << "two wrote at once";
-  close(held);  // killed
-  mapped = MappedBytes(std::chrono::minutes(5));
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_GT(*mapped, 0U);
-  EXPECT_EQ(ReadFile(file), whole);
-}
-
-TEST_F(SharedWeightsTest, AWaitTakesWhatTheOtherWrote) {
-  MakeModel({.dtype = "float32"});
-  ASSERT_TRUE(MappedBytes(std::chrono::minutes(5)).ok());
-  const std::string file = File();
-  std::filesystem::rename(file, dir_ / "written");
-  const int held = open((file + ".lock").c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
-  absl::StatusOr<size_t> mapped;
-  std::thread load([&] { mapped = MappedBytes(std::chrono::minutes(5)); });
-  std::filesystem::rename(dir_ / "written", file);
-  const FileState written = StateOf(file);
-  close(held);
-  load.join();
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_GT(*mapped, 0U);
-  EXPECT_EQ(StateOf(file), written);
-}
-
-// Of many workers, only the first tries what failed.
-TEST_F(SharedWeightsTest, AWaitForWhatFailedEndsWithWeightsOfItsOwn) {
-  MakeModel({.dtype = "float32"});
-  ASSERT_TRUE(MappedBytes(std::chrono::minutes(5)).ok());
-  const std::string file = File();
-  std::filesystem::remove(file);
-  const int held = open((file + ".lock").c_str(), O_RDWR | O_CLOEXEC);
-  ASSERT_EQ(flock(held, LOCK_EX | LOCK_NB), 0);
-  absl::StatusOr<size_t> mapped;
-  std::thread load([&] { mapped = MappedBytes(std::chrono::minutes(5)); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(500));
-  close(held);  // without a file
-  load.join();
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ(*mapped, 0U);
-  EXPECT_THAT(Files(), testing::IsEmpty());
-  mapped = MappedBytes(std::chrono::minutes(5));
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_GT(*mapped, 0U) << "the next start tries again";
-}
-
-TEST_F(SharedWeightsTest, ADiskThatIsTooSlowCostsTheCacheOnly) {
-  MakeModel({.dtype = "float32"});
-  const auto mapped = MappedBytes(std::chrono::nanoseconds(1));
-  ASSERT_TRUE(mapped.ok()) << mapped.status();
-  EXPECT_EQ(*mapped, 0U);
-  EXPECT_THAT(Files(), testing::IsEmpty());
-}
-
-// More layers than any disk holds, of which the checkpoint has two: nothing looks for the others.
-TEST_F(SharedWeightsTest, ADiskWithoutRoomIsKnownBeforeAnythingIsPacked) {
-  MakeModel({.dtype = "float32"});
-  ASSERT_TRUE(MakeCacheDir(cache_).ok());
-  auto config = LoadModelConfig(model_);
-  ASSERT_TRUE(config.ok()) << config.status();
-  const auto shape = LocalShape::Of(*config, 0, 1);
-  const auto files = CheckpointFiles::Open(model_);
-  const auto backend = kernels::MakeBackend({.compute_dtype = DType::kBF16, .threads = 1});
-  ASSERT_TRUE(shape.ok() && files.ok() && backend.ok());
-  const WeightJob job = {*config, *shape, **files, **backend, nullptr};
-  const int64_t most = MostPackedBytes(job);
-  LoadCachePlace place = {.dir = cache_, .key = {.fingerprint = "f", .checkpoint = "c"}};
-  const auto mapped = LoadSharedWeights(job, place);
-  ASSERT_TRUE(mapped.ok() && mapped->has_value()) << mapped.status();
-  EXPECT_LE((*mapped)->mapped_bytes(), static_cast<size_t>(most));
-  EXPECT_GE((*mapped)->mapped_bytes(), static_cast<size_t>(most / 4));
-  config->layers = 1'000'000'000;
-  place.key.fingerprint = "g";
-  const auto own = LoadSharedWeights(job, place);
-  ASSERT_TRUE(own.ok()) << own.status();
-  EXPECT_FALSE(own->has_value());
 }
 
 // Copies differ in the times of their files, and only in those.
