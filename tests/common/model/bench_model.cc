@@ -31,6 +31,7 @@
 #include "common/base/cores.h"
 #include "kernels/backend_factory.h"
 #include "nlohmann/json.hpp"
+#include "tests/common/model/bench_shape.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/common/model/scaling_table.h"
 #include "tests/common/model/step_timing.h"
@@ -153,13 +154,6 @@ std::optional<Options> ParseOptions(int argc, char** argv) {
   return options;
 }
 
-constexpr RandomModelSpec kSmall = {.layers = 24,
-                                    .hidden = 1024,
-                                    .heads = 16,
-                                    .kv_heads = 4,
-                                    .head_dim = 64,
-                                    .ffn = 4096,
-                                    .vocab = 32000};
 constexpr RandomModelSpec kLlama8B = {.layers = 32,
                                       .hidden = 4096,
                                       .heads = 32,
@@ -327,7 +321,7 @@ int Main(int argc, char** argv) {
   }
   ScratchFolder temporary;
   const std::string dir = options->dir.empty() ? temporary / "model" : options->dir;
-  if (!MakeModel(dir, options->on_gpu() ? kLlama8B : kSmall)) return 1;
+  if (!MakeModel(dir, options->on_gpu() ? kLlama8B : kBenchShape)) return 1;
   return RunAll(dir, *options) ? 0 : 1;
 }
 
