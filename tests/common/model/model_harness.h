@@ -16,7 +16,7 @@ struct Device {
   std::string device;
   std::string isa;
 };
-// Both vector paths of the CPU: the best of this machine, and AVX2.
+// Both vector paths of the CPU: the best of this machine, and (without a sanitizer) AVX2.
 std::vector<Device> CpuDevices();
 // The scalar oracle as well.
 std::vector<Device> AllDevices();
