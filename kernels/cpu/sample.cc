@@ -10,77 +10,103 @@
 namespace baton::kernels::cpu {
 namespace {
 
-constexpr size_t kCheckpoint = 512;  // weights between two remembered sums
-constexpr int kBins = 4096;
+// So few ids are sorted, in the time of one more reading of the row.
+constexpr int64_t kFewIds = 512;
+// Each reading leaves a quarter of the range of logits. A row whose logits lie too close together
+// for these many is sorted where they do.
+constexpr int kMostReadings = 24;
+// Weights further below the highest logit than this are 0.
+constexpr float kWidestRange = 64;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Divides logits into bins from high to low: bin 0 holds the highest, the last one everything far
-// below.
-class Binning {
- public:
-  explicit Binning(const LogitRange& range) : highest_(range.highest) {
-    const float width = std::min(range.highest - range.lowest, 64.0f);
-    scale_ = width > 0 ? static_cast<float>(kBins - 1) / width : 0;
-  }
-  int Bin(float logit) const {
-    const float distance = (highest_ - logit) * scale_;
-    return distance < static_cast<float>(kBins - 1) ? static_cast<int>(distance) : kBins - 1;
-  }
-
- private:
-  float highest_;
-  float scale_;
+// A range [from, to) of logits which has the last id that is kept.
+struct Bracket {
+  float from = -kInfinity;
+  float to = 0;
+  uint64_t above = 0;  // how much is kept of what lies at `to` and higher
+  int64_t ids = 0;     // how many lie in it
+  bool operator==(const Bracket&) const = default;
 };
+
+// Its lowest value, and three that divide it.
+void Divide(const Bracket& bracket, float low, float (&at)[kTails]) {
+  at[0] = bracket.from;
+  for (int i = 1; i < kTails; ++i) {
+    at[i] = low + (bracket.to - low) * (static_cast<float>(i) / static_cast<float>(kTails));
+  }
+}
+
+// The first time, of a whole row: all of it, all that is not masked out, and two values among that.
+void DivideRow(const LogitRange& range, float (&at)[kTails]) {
+  at[0] = -kInfinity;
+  at[1] = std::max(range.lowest, range.highest - kWidestRange);
+  at[2] = at[1] + (range.highest - at[1]) * 0.5f;
+  at[3] = at[1] + (range.highest - at[1]) * 0.8f;
+}
 
 }  // namespace
 
 // Finds the last id that is kept when ids are taken in the order of their rank until there are
-// `count` of them, or until they hold the share `top_p` of the nucleus mass. A histogram finds the
-// bin of that id, and only that bin is sorted.
-Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range, const Cut* within,
+// `count` of them, or until they hold the share `top_p` of the nucleus mass: counts and masses of
+// all that lies above a few values narrow down where it is, until so few ids are left that they are
+// sorted.
+Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range,
                         const Wanted& wanted) {
-  const Binning binning(range);
-  const auto value = [&](size_t id) {
-    return wanted.count > 0 ? uint64_t{1} : NucleusMass(weights_[id]);
-  };
-  const auto kept = [&](size_t id) {
-    return within == nullptr || within->Keeps(logits[id], static_cast<int32_t>(id));
-  };
-  histogram_.assign(kBins, 0);
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (kept(id)) histogram_[binning.Bin(logits[id])] += value(id);
-  }
-  const double needed =
-      wanted.count > 0
-          ? static_cast<double>(wanted.count)
-          : NucleusNeeded(wanted.top_p,
-                          std::accumulate(histogram_.begin(), histogram_.end(), uint64_t{0}));
-  uint64_t before = 0;
-  int bin = 0;
-  while (bin < kBins - 1 &&
-         (histogram_[bin] == 0 || static_cast<double>(before + histogram_[bin]) < needed)) {
-    before += histogram_[bin++];
-  }
-  candidates_.clear();
-  for (size_t id = 0; id < logits.size(); ++id) {
-    if (kept(id) && binning.Bin(logits[id]) == bin) {
-      candidates_.push_back({logits[id], static_cast<int32_t>(id)});
+  const bool by_count = wanted.count > 0;
+  const std::span<const float> weights = by_count ? std::span<const float>() : weights_;
+  Bracket bracket{.to = std::nextafter(range.highest, kInfinity),
+                  .ids = static_cast<int64_t>(logits.size())};
+  double needed = static_cast<double>(wanted.count);
+  for (int reading = 0; reading == 0 || (bracket.ids > kFewIds && reading < kMostReadings);
+       ++reading) {
+    float at[kTails];
+    if (reading == 0) {
+      DivideRow(range, at);
+    } else {
+      Divide(bracket, std::max(bracket.from, range.lowest), at);
     }
+    const Tails tails = ops_.tails(logits, weights, at, bracket.to);
+    if (reading == 0 && !by_count) needed = NucleusNeeded(wanted.top_p, tails.mass[0]);
+    const auto kept = [&](int i) {
+      return bracket.above + (by_count ? static_cast<uint64_t>(tails.count[i]) : tails.mass[i]);
+    };
+    int last = kTails - 1;
+    while (last > 0 && static_cast<double>(kept(last)) < needed) --last;
+    Bracket part{
+        .from = at[last], .to = bracket.to, .above = bracket.above, .ids = tails.count[last]};
+    if (last + 1 < kTails) {
+      part.to = at[last + 1];
+      part.above = kept(last + 1);
+      part.ids -= tails.count[last + 1];
+    }
+    const bool divided = part != bracket;  // false where its logits are equal
+    bracket = part;
+    if (bracket.to <= range.lowest) return {-kInfinity, std::numeric_limits<int32_t>::max()};
+    if (!divided) break;
   }
+  Gather(logits, bracket.from, bracket.to, bracket.ids);
+  uint64_t before = bracket.above;
+  for (const Candidate& candidate : candidates_) {
+    before += by_count ? 1 : NucleusMass(weights_[candidate.id]);
+    if (static_cast<double>(before) >= needed) return {candidate.logit, candidate.id};
+  }
+  return {-kInfinity, std::numeric_limits<int32_t>::max()};
+}
+
+// The `count` ids whose logits are in [from, to) become the candidates, in the order of their rank.
+void RowSampler::Gather(std::span<const float> logits, float from, float to, int64_t count) {
+  ids_.resize(static_cast<size_t>(count) + kGatherRoom);
+  ids_.resize(ops_.gather(logits, from, to, ids_));
+  candidates_.clear();
+  for (const int32_t id : ids_) candidates_.push_back({logits[id], id});
   // Ids are in ascending order already, so nothing has to be sorted where all logits are equal.
   const bool flat = std::all_of(candidates_.begin(), candidates_.end(), [&](const Candidate& c) {
     return c.logit == candidates_.front().logit;
   });
-  if (!flat) {
-    std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
-      return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-    });
-  }
-  Cut cut{-std::numeric_limits<float>::infinity(), std::numeric_limits<int32_t>::max()};
-  for (const Candidate& candidate : candidates_) {
-    before += value(candidate.id);
-    if (static_cast<double>(before) >= needed) return {candidate.logit, candidate.id};
-  }
-  return within != nullptr ? *within : cut;
+  if (flat) return;
+  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
+  });
 }
 
 // Returns false when top-k and top-p drop nothing.
@@ -88,32 +114,50 @@ bool RowSampler::FindTopCuts(const SampleRow& row, std::span<const float> logits
                              const LogitRange& range, Cut* cut) {
   bool found = false;
   if (row.top_k > 0 && static_cast<size_t>(row.top_k) < logits.size()) {
-    *cut = FindCut(logits, range, nullptr, {.count = row.top_k});
+    *cut = FindCut(logits, range, {.count = row.top_k});
     found = true;
   }
   if (row.top_p < 1) {
-    *cut = FindCut(logits, range, found ? cut : nullptr, {.top_p = row.top_p});
+    if (found) ops_.drop(logits, cut, 0, weights_);  // what weighs nothing adds nothing
+    *cut = FindCut(logits, range, {.top_p = row.top_p});
     found = true;
   }
   return found;
 }
 
-// Draws the first id whose running sum exceeds u x total. The first pass keeps its sums at
-// checkpoints, so the second looks at one stretch only.
+// Draws the first id whose running sum exceeds coin x total. That is a sum in ascending order, one
+// addition after the other. Vectors add in another order, which differs from it by rounding only:
+// they tell where to look, and whether the draw is so near to the border of an id that rounding
+// might decide.
 int32_t RowSampler::TossCoin(const SampleRow& row, uint32_t draw, double* total) {
-  running_.clear();
-  double sum = 0;
-  for (size_t id = 0; id < weights_.size(); ++id) {
-    if (id % kCheckpoint == 0) running_.push_back(sum);
-    sum += weights_[id];
+  const double coin = SampleCoin(row, draw);
+  stretches_.resize((weights_.size() + kStretch - 1) / kStretch);
+  ops_.stretches(weights_, stretches_);
+  *total = std::accumulate(stretches_.begin(), stretches_.end(), 0.0);
+  const double target = coin * *total;
+  // Each of the two sums is off by at most the size of the row in halves of the last digit.
+  const double margin = *total * static_cast<double>(weights_.size()) * 0x1.0p-51;
+  double running = 0;
+  size_t stretch = 0;
+  while (stretch < stretches_.size() && running + stretches_[stretch] <= target) {
+    running += stretches_[stretch++];
   }
-  *total = sum;
-  const double target = SampleCoin(row, draw) * sum;
-  const auto past = std::upper_bound(running_.begin(), running_.end(), target);
-  const size_t stretch = static_cast<size_t>(past - running_.begin()) - 1;
-  double running = running_[stretch];
+  for (size_t id = stretch * kStretch; id < weights_.size(); ++id) {
+    const double before = running;
+    running += weights_[id];
+    if (running <= target) continue;
+    if (target - before < margin || running - target < margin) break;
+    return static_cast<int32_t>(id);
+  }
+  return TossCoinExactly(coin, total);
+}
+
+int32_t RowSampler::TossCoinExactly(double coin, double* total) const {
+  *total = std::accumulate(weights_.begin(), weights_.end(), 0.0);
+  const double target = coin * *total;
+  double running = 0;
   int32_t last = 0;
-  for (size_t id = stretch * kCheckpoint; id < weights_.size(); ++id) {
+  for (size_t id = 0; id < weights_.size(); ++id) {
     running += weights_[id];
     if (weights_[id] > 0) last = static_cast<int32_t>(id);
     if (running > target) break;
@@ -144,15 +188,9 @@ RowSampler::Draw RowSampler::DrawOne(const SampleRow& row, std::span<const float
 void RowSampler::TopLogprobs(const SampleRow& row, std::span<const float> raw,
                              const LogitRange& range, double log_total, SampledToken& result) {
   const size_t count = std::min(raw.size(), static_cast<size_t>(row.num_top_logprobs));
-  const Cut cut = FindCut(raw, range, nullptr, {.count = static_cast<int64_t>(count)});
-  candidates_.clear();
-  for (size_t id = 0; id < raw.size(); ++id) {
-    if (cut.Keeps(raw[id], static_cast<int32_t>(id))) {
-      candidates_.push_back({raw[id], static_cast<int32_t>(id)});
-    }
-  }
-  std::stable_sort(candidates_.begin(), candidates_.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.logit > b.logit; });
+  const Cut cut = FindCut(raw, range, {.count = static_cast<int64_t>(count)});
+  Gather(raw, cut.logit, kInfinity, std::ssize(raw));
+  candidates_.resize(count);
   result.top_logprobs.reserve(count);
   for (const Candidate& candidate : candidates_) {
     const double logprob = static_cast<double>(candidate.logit) - range.highest - log_total;

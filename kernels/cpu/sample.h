@@ -34,6 +34,16 @@ struct Cut {
   bool Keeps(float x, int32_t other) const { return x > logit || (x == logit && other <= id); }
 };
 
+// How much of a row has a logit of at least each of a few values, and below one that is higher.
+inline constexpr int kTails = 4;
+struct Tails {
+  int64_t count[kTails] = {};  // ids
+  uint64_t mass[kTails] = {};  // their nucleus masses, see kernels/sample_weights.h
+};
+
+// How many weights share one of the sums from which a draw begins.
+inline constexpr size_t kStretch = 512;
+
 // The loops over a row that are compiled for each instruction set.
 struct SampleOps {
   LogitRange (*range)(std::span<const float> logits) = nullptr;
@@ -47,7 +57,19 @@ struct SampleOps {
   // Sets the weights of the ids that `cut` drops, if it is not null, and those below min_p to 0.
   void (*drop)(std::span<const float> logits, const Cut* cut, float min_p,
                std::span<float> weights) = nullptr;
+  // Of the ids whose logits are in [from[0], to), [from[1], to), …, where from[0] is the lowest;
+  // the masses only where there are `weights`.
+  Tails (*tails)(std::span<const float> logits, std::span<const float> weights,
+                 const float (&from)[kTails], float to) = nullptr;
+  // The ids whose logits are in [from, to), in ascending order. `ids` has room for `kGatherRoom`
+  // more.
+  size_t (*gather)(std::span<const float> logits, float from, float to,
+                   std::span<int32_t> ids) = nullptr;
+  // The sums of each kStretch weights, up to the rounding of another order of sums.
+  void (*stretches)(std::span<const float> weights, std::span<double> sums) = nullptr;
 };
+// A vector more than is found may be written.
+inline constexpr size_t kGatherRoom = 16;
 SampleOps ChooseSampleOps(Isa isa);
 
 // Samples rows as Backend::Sample, with the arithmetic of kernels/sample_weights.h, so that its
@@ -77,18 +99,19 @@ class RowSampler {
   Draw DrawOne(const SampleRow& row, std::span<const float> logits, const LogitRange& range,
                uint32_t draw);
   int32_t TossCoin(const SampleRow& row, uint32_t draw, double* total);
+  int32_t TossCoinExactly(double coin, double* total) const;
   bool FindTopCuts(const SampleRow& row, std::span<const float> logits, const LogitRange& range,
                    Cut* cut);
-  Cut FindCut(std::span<const float> logits, const LogitRange& range, const Cut* within,
-              const Wanted& wanted);
+  Cut FindCut(std::span<const float> logits, const LogitRange& range, const Wanted& wanted);
+  void Gather(std::span<const float> logits, float from, float to, int64_t count);
   void TopLogprobs(const SampleRow& row, std::span<const float> raw, const LogitRange& range,
                    double log_total, SampledToken& result);
 
   const SampleOps& ops_;
   SampleProcessors processors_;
   std::vector<float> weights_;
-  std::vector<double> running_;  // the sum after every kCheckpoint weights
-  std::vector<uint64_t> histogram_;
+  std::vector<double> stretches_;  // the sums of each kStretch weights
+  std::vector<int32_t> ids_;
   std::vector<Candidate> candidates_;
 };
 

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -112,17 +113,123 @@ void Weights(std::span<const float> logits, float highest, float temperature,
 
 void Drop(std::span<const float> logits, const Cut* cut, float min_p, std::span<float> weights) {
   const hn::RebindToSigned<FloatTag> di32;
+  const auto lanes = hn::Iota(di32, 0);
   const auto least = hn::Set(kFloat, min_p);
   const auto limit = hn::Set(kFloat, cut != nullptr ? cut->logit : -kInfinity);
   const auto last = hn::Set(di32, cut != nullptr ? cut->id : std::numeric_limits<int32_t>::max());
   ForEachVector(static_cast<int64_t>(logits.size()), [&](int64_t i, int64_t count) {
     const auto x = LoadPartial(logits.data() + i, count);
     const auto weight = LoadPartial(weights.data() + i, count);
-    const auto id = hn::Iota(di32, static_cast<int32_t>(i));
+    const auto id = hn::Add(lanes, hn::Set(di32, static_cast<int32_t>(i)));
     const auto tied = hn::And(hn::Eq(x, limit), hn::RebindMask(kFloat, hn::Not(hn::Gt(id, last))));
     const auto kept = hn::And(hn::Or(hn::Gt(x, limit), tied), hn::Ge(weight, least));
     StorePartial(hn::IfThenElseZero(kept, weight), weights.data() + i, count);
   });
+}
+
+// The logits of a half of a vector and their nucleus masses as doubles. A mass is an integer of at
+// most 40 bits, so a sum of fewer than 2^13 of them is exact.
+template <typename D>
+struct HalfRow {
+  template <typename Half>
+  HWY_INLINE HalfRow(Half logits, Half weights)
+      : x(hn::PromoteTo(D(), logits)),
+        mass(hn::Floor(hn::Mul(hn::PromoteTo(D(), weights), hn::Set(D(), 0x1.0p40)))) {}
+  HWY_INLINE hn::Vec<D> MassFrom(float from) const {
+    return hn::IfThenElseZero(hn::Ge(x, hn::Set(D(), static_cast<double>(from))), mass);
+  }
+  hn::Vec<D> x, mass;
+};
+
+template <bool kMasses>
+HWY_INLINE void AddTails(const float* logits, const float* weights, int64_t size,
+                         const float (&from)[kTails], float to, Tails& tails) {
+  using D = hn::Repartition<double, FloatTag>;
+  const D dd;
+  const hn::Rebind<float, D> half;
+  const hn::RebindToSigned<FloatTag> di32;
+  const auto least = hn::Set(kFloat, from[0]);
+  const auto limit = hn::Set(kFloat, to);
+  hn::Vec<D> sums[kTails];
+  hn::Vec<decltype(di32)> counts[kTails];
+  for (int t = 0; t < kTails; ++t) {
+    sums[t] = hn::Zero(dd);
+    counts[t] = hn::Zero(di32);
+  }
+  ForEachVector(size, [&](int64_t i, int64_t count) {
+    const auto x = LoadLogits(logits + i, count);
+    const auto inside = hn::And(hn::FirstN(kFloat, static_cast<size_t>(count)),
+                                hn::And(hn::Ge(x, least), hn::Lt(x, limit)));
+    if (hn::AllFalse(kFloat, inside)) return;
+    for (int t = 0; t < kTails; ++t) {
+      const auto in = hn::And(inside, hn::Ge(x, hn::Set(kFloat, from[t])));
+      const auto one = hn::IfThenElseZero(hn::RebindMask(di32, in), hn::Set(di32, 1));
+      counts[t] = hn::Add(counts[t], one);
+    }
+    if constexpr (kMasses) {
+      const auto weight = hn::IfThenElseZero(inside, LoadPartial(weights + i, count));
+      const HalfRow<D> low(hn::LowerHalf(half, x), hn::LowerHalf(half, weight));
+      const HalfRow<D> high(hn::UpperHalf(half, x), hn::UpperHalf(half, weight));
+      sums[0] = hn::Add(sums[0], hn::Add(low.mass, high.mass));
+      for (int t = 1; t < kTails; ++t) {
+        sums[t] = hn::Add(sums[t], hn::Add(low.MassFrom(from[t]), high.MassFrom(from[t])));
+      }
+    }
+  });
+  for (int t = 0; t < kTails; ++t) {
+    tails.count[t] += hn::GetLane(hn::SumOfLanes(di32, counts[t]));
+    tails.mass[t] += static_cast<uint64_t>(hn::GetLane(hn::SumOfLanes(dd, sums[t])));
+  }
+}
+
+Tails TailsOf(std::span<const float> logits, std::span<const float> weights,
+              const float (&from)[kTails], float to) {
+  constexpr int64_t kExact = 4096;  // so few masses have an exact sum
+  Tails tails;
+  for (int64_t i = 0; i < std::ssize(logits); i += kExact) {
+    const int64_t count = std::min<int64_t>(kExact, std::ssize(logits) - i);
+    if (weights.empty()) {
+      AddTails<false>(logits.data() + i, nullptr, count, from, to, tails);
+    } else {
+      AddTails<true>(logits.data() + i, weights.data() + i, count, from, to, tails);
+    }
+  }
+  return tails;
+}
+
+size_t Gather(std::span<const float> logits, float from, float to, std::span<int32_t> ids) {
+  static_assert(kLanes <= static_cast<int64_t>(kGatherRoom));
+  const hn::RebindToSigned<FloatTag> di32;
+  const auto lanes = hn::Iota(di32, 0);
+  const auto least = hn::Set(kFloat, from);
+  const auto limit = hn::Set(kFloat, to);
+  size_t found = 0;
+  ForEachVector(static_cast<int64_t>(logits.size()), [&](int64_t i, int64_t count) {
+    const auto x = LoadLogits(logits.data() + i, count);
+    const auto in = hn::And(hn::FirstN(kFloat, static_cast<size_t>(count)),
+                            hn::And(hn::Ge(x, least), hn::Lt(x, limit)));
+    if (hn::AllFalse(kFloat, in)) return;
+    const auto id = hn::Add(lanes, hn::Set(di32, static_cast<int32_t>(i)));
+    found += hn::CompressStore(id, hn::RebindMask(di32, in), di32, ids.data() + found);
+  });
+  return found;
+}
+
+void Stretches(std::span<const float> weights, std::span<double> sums) {
+  const hn::Repartition<double, FloatTag> dd;
+  const hn::Rebind<float, decltype(dd)> half;
+  for (size_t s = 0; s < sums.size(); ++s) {
+    const size_t begin = s * kStretch;
+    const auto size = static_cast<int64_t>(std::min(kStretch, weights.size() - begin));
+    auto low = hn::Zero(dd);
+    auto high = hn::Zero(dd);
+    ForEachVector(size, [&](int64_t i, int64_t count) {
+      const auto weight = LoadPartial(weights.data() + begin + i, count);
+      low = hn::Add(low, hn::PromoteTo(dd, hn::LowerHalf(half, weight)));
+      high = hn::Add(high, hn::PromoteTo(dd, hn::UpperHalf(half, weight)));
+    });
+    sums[s] = hn::GetLane(hn::SumOfLanes(dd, hn::Add(low, high)));
+  }
 }
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE
@@ -134,9 +241,11 @@ namespace baton::kernels::cpu {
 
 SampleOps ChooseSampleOps(Isa isa) {
   if (isa == Isa::kAvx512) {
-    return {&N_AVX3::Range, &N_AVX3::Sums, &N_AVX3::Find, &N_AVX3::Weights, &N_AVX3::Drop};
+    return {&N_AVX3::Range, &N_AVX3::Sums,    &N_AVX3::Find,   &N_AVX3::Weights,
+            &N_AVX3::Drop,  &N_AVX3::TailsOf, &N_AVX3::Gather, &N_AVX3::Stretches};
   }
-  return {&N_AVX2::Range, &N_AVX2::Sums, &N_AVX2::Find, &N_AVX2::Weights, &N_AVX2::Drop};
+  return {&N_AVX2::Range, &N_AVX2::Sums,    &N_AVX2::Find,   &N_AVX2::Weights,
+          &N_AVX2::Drop,  &N_AVX2::TailsOf, &N_AVX2::Gather, &N_AVX2::Stretches};
 }
 
 }  // namespace baton::kernels::cpu

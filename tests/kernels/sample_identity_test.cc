@@ -1,4 +1,6 @@
 // All host backends draw the same tokens, and a row the same whatever the batch.
+#include <cmath>
+#include <limits>
 #include <vector>
 
 #include "tests/kernels/random_rows.h"
@@ -37,6 +39,35 @@ TEST_P(SampleIdentityTest, TokensEqualTheReference) {
         ExpectSame(actual[i], expected[i]);
         if (HasFailure()) return;
       }
+    }
+  }
+}
+
+// Whole vocabularies, in which the end of what top-k and top-p keep has to be narrowed down: logits
+// that tie by the hundred, that are masked out but for a few, and with one that lies far below all
+// others.
+TEST_P(SampleIdentityTest, TokensEqualTheReferenceInLargeVocabularies) {
+  constexpr int kVocab = 40'003;
+  const auto backend = Make(GetParam());
+  const auto reference = Make({Device::kReference, "auto", DType::kF32});
+  const std::vector<float> plain = RandomLogits(kVocab, 81, 4.0f);
+  std::vector<float> tied = plain, masked = plain, flat(kVocab, 1.5f),
+                     outlier = RandomLogits(kVocab, 82, 0.02f);
+  for (float& logit : tied) logit = std::round(logit);
+  for (size_t id = 0; id < masked.size(); ++id) {
+    if (id % 5000 != 7) masked[id] = -std::numeric_limits<float>::infinity();
+  }
+  outlier[123] = -1e30f;
+  const RandomRows random(24, kVocab, 13);
+  for (const std::vector<float>& logits : {plain, tied, masked, flat, outlier}) {
+    const auto actual = SampleAll(*backend, logits, random.rows());
+    const auto expected = SampleAll(*reference, logits, random.rows());
+    for (size_t i = 0; i < actual.size(); ++i) {
+      SCOPED_TRACE(testing::Message()
+                   << "first logit " << logits[0] << " row " << i << " top_k "
+                   << random.rows()[i].top_k << " top_p " << random.rows()[i].top_p);
+      ExpectSame(actual[i], expected[i]);
+      if (HasFailure()) return;
     }
   }
 }

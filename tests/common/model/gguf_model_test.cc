@@ -175,11 +175,12 @@ ScratchFolder* GgufKindsTest::folder_ = nullptr;
 TEST_F(GgufKindsTest, TokensAreTheSameHoweverTheyRun) {
   for (const char* arch : {"llama", "qwen2"}) {
     for (const char* dtype : {"float32", "bfloat16"}) {
-      for (const char* isa : {"auto", "avx2"}) {
-        auto model = MustLoad(Path(arch, "mixed"), {"cpu", isa}, dtype);
+      for (const Device& device : CpuDevices()) {
+        auto model = MustLoad(Path(arch, "mixed"), device, dtype);
         const auto expected = RunAlone(*model);
         for (const int32_t chunk : {512, 5}) {
-          EXPECT_EQ(RunTogether(*model, chunk), expected) << arch << " " << dtype << " " << isa;
+          EXPECT_EQ(RunTogether(*model, chunk), expected)
+              << arch << " " << dtype << " " << DeviceName(device);
         }
       }
     }

@@ -13,6 +13,14 @@ namespace {
 
 using std::chrono::milliseconds;
 
+// Sanitizers look at the code that runs, not at rare orders of events: one seed in five is enough
+// for them, and each takes them ten times as long.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr uint64_t kSeedStep = 5;
+#else
+constexpr uint64_t kSeedStep = 1;
+#endif
+
 // Costs that are easily added up: a step takes 10 ms, a row 1 ms, a prompt token 0.1 ms.
 ClusterSetup Tiny() {
   ClusterSetup setup;
@@ -144,7 +152,7 @@ TEST(ClusterTest, ElasticWorkersTakeTheRoleThatIsShort) {
 // again and again each of two is full of requests whose prompts the other is to compute.
 TEST(ClusterTest, ElasticWorkersThatWaitForEachOtherGoOn) {
   uint64_t changes = 0, sent_back = 0;
-  for (uint64_t seed = 1; seed <= 600; ++seed) {
+  for (uint64_t seed = 1; seed <= 600; seed += kSeedStep) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     std::mt19937_64 dice(seed);
     const auto pick = [&](int low, int high) {
@@ -177,8 +185,8 @@ TEST(ClusterTest, ElasticWorkersThatWaitForEachOtherGoOn) {
     changes += outcome->role_changes;
     sent_back += outcome->full;
   }
-  EXPECT_GT(changes, 600U);
-  EXPECT_GT(sent_back, 10U);
+  EXPECT_GT(changes, 600U / kSeedStep);
+  EXPECT_GT(sent_back, 10U / kSeedStep);
 }
 
 // One prefill worker and two decode workers; 1000 requests with prompts of 100 tokens.
@@ -363,7 +371,7 @@ std::vector<SimRequest> RandomRequests(uint64_t seed) {
 
 TEST(ClusterTest, EveryRequestEndsOnceAndEveryBlockComesBack) {
   uint64_t preemptions = 0, revocations = 0, handoffs = 0, again = 0;
-  for (uint64_t seed = 1; seed <= 300; ++seed) {
+  for (uint64_t seed = 1; seed <= 300; seed += kSeedStep) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     const ClusterSetup setup = Random(seed);
     const std::vector<SimRequest> requests = RandomRequests(seed);
@@ -383,10 +391,10 @@ TEST(ClusterTest, EveryRequestEndsOnceAndEveryBlockComesBack) {
     handoffs += outcome->handoffs;
     again += outcome->tokens_fed_again;
   }
-  EXPECT_GT(preemptions, 100u);
-  EXPECT_GT(revocations, 10u);
-  EXPECT_GT(handoffs, 1000u);
-  EXPECT_GT(again, 1000u);
+  EXPECT_GT(preemptions, 100u / kSeedStep);
+  EXPECT_GT(revocations, 10u / kSeedStep);
+  EXPECT_GT(handoffs, 1000u / kSeedStep);
+  EXPECT_GT(again, 1000u / kSeedStep);
 }
 
 TEST(ClusterTest, EqualSeedsGiveEqualOutcomes) {

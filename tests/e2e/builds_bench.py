@@ -1,0 +1,86 @@
+"""Two builds under the same load, by turns; prints, asserts nothing.
+
+  BATON_BIN=build/cpu/bin /usr/bin/python3 -B tests/e2e/builds_bench.py --before DIR [--model DIR] [--ways unified,split]
+      [--threads N] [--concurrency 1,8,32] [--rounds N]
+
+`--before` is the folder with the other build's binaries. Each build has a service of its own, and one `baton bench`, that
+of BATON_BIN, asks them in turn for answers of a fixed length. Of each load: what this build does beside the other, as the
+median over the rounds of the ratio of a round's two runs, with the quartiles; above 1 it is faster or takes longer.
+"""
+
+import argparse
+import contextlib
+import json
+import pathlib
+import statistics
+import subprocess
+import tempfile
+
+import cluster
+
+FIGURES = {"tokens/s": "output_throughput", "TTFT": "mean_ttft_ms", "TPOT": "mean_tpot_ms"}
+
+
+def start(stack, folder, way, options):
+    cluster.BIN = pathlib.Path(folder)
+    return stack.enter_context(
+        cluster.Cluster(options.model, prefill=1 if way == "split" else 0, eos_log=False,
+                        flags=["--threads", options.threads, "--kv-cache-tokens", "32768"]))
+
+
+def load(server, concurrency, options, folder, seed):
+    out = pathlib.Path(folder) / "result.json"
+    subprocess.run(
+        [options.bench, "bench", "--server", server, "--concurrency", str(concurrency), "--duration", options.duration,
+         "--runs", "1", "--seed", str(seed), "--input-tokens", options.input_tokens, "--output-tokens",
+         options.output_tokens, "--eos", "mask", "--out", str(out)],
+        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    figures = json.loads(out.read_text())
+    return {name: figures[key] for name, key in FIGURES.items()}
+
+
+def measure(services, concurrency, options, folder):
+    """The ratios of each round, by figure, and the figures of `--before`."""
+    ratios, base = {name: [] for name in FIGURES}, []
+    for turn in range(options.rounds):
+        seen = {}
+        for name in sorted(services, reverse=turn % 2 == 1):
+            seen[name] = load(services[name].router.grpc, concurrency, options, folder, 1 + turn)
+        base.append(seen["before"])
+        for figure in FIGURES:
+            ratios[figure].append(seen["this"][figure] / seen["before"][figure])
+    return ratios, base
+
+
+def show(way, concurrency, ratios, base):
+    line = f"{way:8} {concurrency:>4}"
+    for figure, values in ratios.items():
+        low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
+        before = statistics.median(row[figure] for row in base)
+        line += f" | {before:9.2f} {middle:6.3f} ({low:.3f}-{high:.3f})"
+    print(line, flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--before", required=True, metavar="DIR")
+    parser.add_argument("--model", default=cluster.DEMO_MODEL, metavar="DIR")
+    parser.add_argument("--ways", default="unified,split")
+    parser.add_argument("--threads", default="1")
+    parser.add_argument("--concurrency", default="1,8,32")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--duration", default="3s", help="of one run")
+    parser.add_argument("--input-tokens", default="64")
+    parser.add_argument("--output-tokens", default="64")
+    options = parser.parse_args()
+    this, options.bench = cluster.BIN, str(cluster.BIN / "baton")
+    print(f"{'way':8} {'load':>4} | " + " | ".join(f"{name + ' before, this':28}" for name in FIGURES))
+    for way in options.ways.split(","):
+        with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
+            services = {"before": start(stack, options.before, way, options), "this": start(stack, this, way, options)}
+            for concurrency in options.concurrency.split(","):
+                show(way, concurrency, *measure(services, concurrency, options, folder))
+
+
+if __name__ == "__main__":
+    main()
