@@ -71,7 +71,7 @@ CpuBackend::CpuBackend(BackendInfo info, cpu::Isa isa, std::unique_ptr<cpu::Gemm
       team_(this->info().threads),
       gemm_(std::move(gemm)),
       images_(this->info().isa, *gemm_),
-      quantized_gemm_(isa, this->info().threads),
+      quantized_gemm_(isa, this->info().compute_dtype, this->info().threads),
       rms_norm_(cpu::ChooseRmsNorm(isa)),
       silu_mul_(cpu::ChooseSiluMul(isa)),
       rope_store_(cpu::ChooseRopeStore(isa)),
