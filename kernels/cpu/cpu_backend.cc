@@ -60,7 +60,10 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .threads = threads,
                    .compute_dtype = options.compute_dtype,
                    .ranks = options.collective != nullptr ? options.collective->size() : 1,
-                   .packs_quantized = true};
+                   .packs_quantized = true,
+                   .integer_products =
+                       cpu::ChooseQuantizedKernel(cpu::VectorIsa(isa), options.compute_dtype)
+                           .row_dtype};
   return std::unique_ptr<Backend>(
       new CpuBackend(std::move(info), cpu::VectorIsa(isa), std::move(gemm), options.collective));
 }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 
 #include "kernels/cpu/quantized_gemm.h"
 
@@ -14,10 +15,11 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-constexpr int kPair = 2;  // panels that stand side by side for many rows
-// Columns of a slice: two panels of them take half of the first-level cache.
-constexpr int64_t kSliceDepth = 256;
-constexpr int64_t kSliceGroups = kSliceDepth / kGroupStep;
+constexpr int64_t kPair = 2;  // panels that are multiplied side by side
+// Records of up to so many bytes, four at once, are so near each other that the processor fetches
+// them by itself; others are fetched so far ahead.
+constexpr int64_t kSmallRecord = 320;
+constexpr int64_t kAhead = 4096;
 
 // The sum of a row's inputs of a group; null where it is not needed.
 HWY_INLINE const float* GroupSum(const QuantizedTask& task, int64_t row, int64_t group) {
@@ -40,238 +42,138 @@ HWY_INLINE GroupScale LoadFoldedGroup(const QuantizedLayout& layout, const std::
   return group;
 }
 
-// totals [kRows][kPanels][16] += one group of columns of `kPanels` panels side by side, unpacked on
-// the way.
-template <typename Codes, int kRows, int kPanels>
-HWY_INLINE void AddFewPairs(const QuantizedTask& task, const Codes& codes, const std::byte* panels,
-                            int64_t group, float* totals) {
-  const QuantizedLayout& layout = *task.layout;
-  const int64_t panel_bytes = layout.panel_bytes();
-  const int64_t stride = layout.padded_in();
-  const uint16_t* x = static_cast<const uint16_t*>(task.rows) + group * layout.group;
-  const std::byte* record = panels + group * layout.record_bytes();
-  FloatVec products[kRows][kPanels];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) products[r][p] = hn::Zero(kFloat);
+// Fetches what loading vector `vector` of a step, from `record` on, will read some steps later: the
+// panels side by side, or one panel from front to back.
+template <typename Codes, int kPanels, int kGroups>
+HWY_INLINE void FetchAhead(const std::byte* first, const std::byte* record, int64_t step,
+                           int vector) {
+  if constexpr (kPanels == kPair) {
+    __builtin_prefetch(record + step * Codes::kStepBytes + kAhead, 0, 3);
+  } else {
+    __builtin_prefetch(first + (step * kGroups + vector) * Codes::kStepBytes + kAhead, 0, 3);
   }
-  for (int64_t step = 0; step < layout.group / Codes::kStep; ++step) {
-    PairVec loaded[kPanels];
+}
+
+// totals [kRows][kPanels] += `kGroups` groups of columns from `group` on of `kPanels` panels side
+// by side, unpacked on the way. Groups and panels together are sums enough that none waits for
+// itself.
+template <typename Codes, int kRows, int kPanels, int kGroups>
+HWY_INLINE void AddGroups(const QuantizedTask& task, const QuantizedLayout& layout,
+                          const Codes& codes, const std::byte* panels, int64_t group,
+                          FloatVec (&totals)[kRows][kPanels]) {
+  constexpr int kVectors = kPanels * kGroups;
+  const int64_t stride = layout.padded_in();
+  const int64_t columns = layout.group;
+  const std::byte* const record = panels + group * layout.record_bytes();
+  const std::byte* records[kVectors];
+  FloatVec products[kRows][kVectors];
 #pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) loaded[p] = codes.Load(record + p * panel_bytes, step);
+  for (int v = 0; v < kVectors; ++v) {
+    records[v] = record + v % kPanels * layout.panel_bytes() + v / kPanels * layout.record_bytes();
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) products[r][v] = hn::Zero(kFloat);
+  }
+  const uint16_t* x = static_cast<const uint16_t*>(task.rows) + group * columns;
+  for (int64_t step = 0; step < columns / Codes::kStep; ++step) {
+    PairVec loaded[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      loaded[v] = codes.Load(records[v], step);
+      if (kGroups < 4) FetchAhead<Codes, kPanels, kGroups>(record, records[v], step, v);
+    }
     ForEachColumn<0, Codes::kStep / 2>([&]<int kAt>() HWY_ATTR {
-      PairVec w[kPanels];
+      PairVec w[kVectors];
 #pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) w[p] = codes.template Get<kAt>(loaded[p]);
+      for (int v = 0; v < kVectors; ++v) w[v] = codes.template Get<kAt>(loaded[v]);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) {
-          products[r][p] = AddPairs(products[r][p], w[p], x + r * stride + 2 * kAt);
-        }
+        AddPairs<kPanels>(x + r * stride + 2 * kAt, columns, w, products[r]);
       }
     });
     x += Codes::kStep;
   }
 #pragma GCC unroll 4
-  for (int p = 0; p < kPanels; ++p) {
-    const GroupScale scale = LoadFoldedGroup(layout, record + p * panel_bytes);
+  for (int v = 0; v < kVectors; ++v) {
+    const GroupScale scale = LoadFoldedGroup(layout, records[v]);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      float* const total = totals + (r * kPanels + p) * kPanelWidth;
-      hn::StoreU(WithGroup(scale, products[r][p], GroupSum(task, r, group),
-                           hn::LoadU(kFloat, total)),
-                 kFloat, total);
+      FloatVec& total = totals[r][v % kPanels];
+      total = WithGroup(scale, products[r][v], GroupSum(task, r, group + v / kPanels), total);
     }
   }
 }
 
-// `kPanels` panels from `panel` of the task on, for few rows.
-template <typename Codes, int kRows, int kPanels>
-void FewPairs(const QuantizedTask& task, int64_t panel) {
-  HWY_ALIGN float totals[kRows * kPanels * kPanelWidth];
-  const QuantizedLayout& layout = *task.layout;
+// The rows of the task by `kPanels` panels from `panel` on.
+template <typename Codes, int kRows, int kPanels, int kGroups>
+void MultiplyPanels(const QuantizedTask& task, int64_t panel) {
+  const QuantizedLayout layout = *task.layout;
   const Codes codes(layout);
   const std::byte* panels = task.panels + panel * layout.panel_bytes();
-  std::fill_n(totals, kRows * kPanels * kPanelWidth, 0.0f);
-  for (int64_t group = 0; group < layout.groups; ++group) {
-    AddFewPairs<Codes, kRows, kPanels>(task, codes, panels, group, totals);
+  FloatVec totals[kRows][kPanels];
+  for (int i = 0; i < kRows * kPanels; ++i) totals[i / kPanels][i % kPanels] = hn::Zero(kFloat);
+  int64_t group = 0;
+  for (; group + kGroups <= layout.groups; group += kGroups) {
+    AddGroups<Codes, kRows, kPanels, kGroups>(task, layout, codes, panels, group, totals);
+  }
+  for (; group < layout.groups; ++group) {
+    AddGroups<Codes, kRows, kPanels, 1>(task, layout, codes, panels, group, totals);
+  }
+  HWY_ALIGN float sums[kRows * kPanels * kPanelWidth];
+  for (int i = 0; i < kRows * kPanels; ++i) {
+    hn::Store(totals[i / kPanels][i % kPanels], kFloat, sums + i * kPanelWidth);
   }
   for (int64_t p = 0; p < kPanels; ++p) {
-    FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
-                totals + p * kPanelWidth, kPanels * kPanelWidth);
+    FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth, sums + p * kPanelWidth,
+                kPanels * kPanelWidth);
   }
 }
 
-// Up to `kPanels` side by side while so many are left, then one by one.
-template <typename Codes, int kRows, int kPanels>
-void AllFewPairs(const QuantizedTask& task) {
-  int64_t panel = 0;
-  for (; panel + kPanels <= task.group; panel += kPanels) {
-    FewPairs<Codes, kRows, kPanels>(task, panel);
+// The rows of the task by up to two panels. Up to three rows wait for memory, which is read fastest
+// from front to back: they take one panel, several groups of it at once. More rows take two panels
+// at once, which share the inputs.
+template <typename Codes, int kRows>
+void MultiplyRows(const QuantizedTask& task, int64_t panel) {
+  const int64_t end = std::min(panel + kPair, task.group);
+  if constexpr (kRows > 3) {
+    if (panel + kPair == end) return MultiplyPanels<Codes, kRows, kPair, 1>(task, panel);
   }
-  for (; panel < task.group; ++panel) FewPairs<Codes, kRows, 1>(task, panel);
-}
-
-// Some groups of up to two panels, unpacked.
-struct Slice {
-  HWY_ALIGN uint16_t pairs[kSliceDepth * kPair * kPanelWidth];  // [depth / 2][kPanels][16][2]
-  HWY_ALIGN float scales[kSliceGroups * kPair * kPanelWidth];   // [groups][kPanels][16]
-  HWY_ALIGN float offsets[kSliceGroups * kPair * kPanelWidth];
-  HWY_ALIGN float minimums[kSliceGroups * kPair * kPanelWidth];
-  int64_t first = 0;  // group
-  int64_t groups = 0;
-};
-
-template <typename Codes, int kPanels>
-void Unpack(const QuantizedTask& task, const Codes& codes, const std::byte* panels, Slice& slice) {
-  const QuantizedLayout& layout = *task.layout;
-  uint16_t* to = slice.pairs;
-  for (int64_t g = 0; g < slice.groups; ++g) {
-    const std::byte* record = panels + (slice.first + g) * layout.record_bytes();
-    for (int p = 0; p < kPanels; ++p) {
-      const GroupScale scale = LoadFoldedGroup(layout, record + p * layout.panel_bytes());
-      const int64_t at = (g * kPanels + p) * kPanelWidth;
-      hn::StoreU(scale.scale, kFloat, slice.scales + at);
-      if (task.sums == nullptr) continue;
-      hn::StoreU(scale.offset, kFloat, slice.offsets + at);
-      hn::StoreU(scale.minimum, kFloat, slice.minimums + at);
-    }
-    for (int64_t step = 0; step < layout.group / Codes::kStep; ++step) {
-#pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) {
-        const PairVec loaded = codes.Load(record + p * layout.panel_bytes(), step);
-        ForEachColumn<0, Codes::kStep / 2>([&]<int kAt>() HWY_ATTR {
-          hn::StoreU(codes.template Get<kAt>(loaded), kPairTag,
-                     to + (kAt * kPanels + p) * 2 * kPanelWidth);
-        });
-      }
-      to += Codes::kStep * kPanels * kPanelWidth;
-    }
-  }
-}
-
-// totals [kRows][kPanels][16] += the slice times rows from `first` on.
-template <int kRows, int kPanels>
-HWY_INLINE void AddTile(const QuantizedTask& task, const Slice& slice, int64_t first,
-                        float* totals) {
-  const QuantizedLayout& layout = *task.layout;
-  const int64_t stride = layout.padded_in();
-  const uint16_t* x =
-      static_cast<const uint16_t*>(task.rows) + first * stride + slice.first * layout.group;
-  const uint16_t* pairs = slice.pairs;
-  FloatVec sums[kRows][kPanels];
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows * kPanels; ++i) {
-    sums[i / kPanels][i % kPanels] = hn::LoadU(kFloat, totals + i * kPanelWidth);
-  }
-  for (int64_t g = 0; g < slice.groups; ++g) {
-    FloatVec products[kRows][kPanels];
-#pragma GCC unroll 16
-    for (int i = 0; i < kRows * kPanels; ++i) products[i / kPanels][i % kPanels] = hn::Zero(kFloat);
-    for (int64_t k = 0; k < layout.group / 2; ++k) {
-      PairVec w[kPanels];
-#pragma GCC unroll 4
-      for (int p = 0; p < kPanels; ++p) w[p] = hn::LoadU(kPairTag, pairs + p * 2 * kPanelWidth);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-        for (int p = 0; p < kPanels; ++p) {
-          products[r][p] = AddPairs(products[r][p], w[p], x + r * stride);
-        }
-      }
-      pairs += 2 * kPanels * kPanelWidth;
-      x += 2;
-    }
-#pragma GCC unroll 4
-    for (int p = 0; p < kPanels; ++p) {
-      const int64_t at = (g * kPanels + p) * kPanelWidth;
-      GroupScale scale = {hn::LoadU(kFloat, slice.scales + at), hn::Zero(kFloat), hn::Zero(kFloat)};
-      if (task.sums != nullptr) {
-        scale.offset = hn::LoadU(kFloat, slice.offsets + at);
-        scale.minimum = hn::LoadU(kFloat, slice.minimums + at);
-        scale.has_minimum = layout.minimums;
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        sums[r][p] = WithGroup(scale, products[r][p], GroupSum(task, first + r, slice.first + g),
-                               sums[r][p]);
+  for (; panel < end; ++panel) {
+    if constexpr (kRows <= 3) {
+      if (task.layout->record_bytes() <= kSmallRecord) {
+        MultiplyPanels<Codes, kRows, 1, 4>(task, panel);
+        continue;
       }
     }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows * kPanels; ++i) {
-    hn::StoreU(sums[i / kPanels][i % kPanels], kFloat, totals + i * kPanelWidth);
+    MultiplyPanels<Codes, kRows, 1, 2>(task, panel);
   }
 }
 
-// Products and totals of a tile, and two panels, stay in registers.
-constexpr int kTileRows = 6;
-
-template <int kPanels>
-void AddRows(const QuantizedTask& task, const Slice& slice, float* totals) {
-  int64_t row = 0;
-  const auto run = [&]<int kRows>(int64_t least) HWY_ATTR {
-    for (; task.count - row >= least; row += kRows) {
-      AddTile<kRows, kPanels>(task, slice, row, totals + row * kPanels * kPanelWidth);
-    }
-  };
-  // A tile of one or two rows would wait for its own sums, so the last two tiles share their rows.
-  run.template operator()<kTileRows>(kTileRows + 3);
-  run.template operator()<4>(7);
-  run.template operator()<kTileRows>(kTileRows);
-  run.template operator()<5>(5);
-  run.template operator()<4>(4);
-  run.template operator()<3>(3);
-  run.template operator()<2>(2);
-  run.template operator()<1>(1);
+// The task of `count` of its rows from `first` on.
+QuantizedTask RowsOf(QuantizedTask task, int64_t first, int64_t count) {
+  task.rows = static_cast<const uint16_t*>(task.rows) + first * task.layout->padded_in();
+  if (task.sums != nullptr) task.sums += first * task.layout->groups;
+  task.count = count;
+  const Matrix out = task.output.out;
+  task.output.out = Matrix::Dense(out.row(first), out.dtype, count, out.cols);
+  return task;
 }
 
-template <typename Codes, int kPanels>
-void ManyPairs(const QuantizedTask& task, int64_t panel) {
-  HWY_ALIGN float totals[kPanelRows * kPanels * kPanelWidth];
-  Slice slice;
-  const QuantizedLayout& layout = *task.layout;
-  const Codes codes(layout);
-  const std::byte* panels = task.panels + panel * layout.panel_bytes();
-  std::fill_n(totals, task.count * kPanels * kPanelWidth, 0.0f);
-  const int64_t most = kSliceDepth / layout.group;
-  for (int64_t group = 0; group < layout.groups; group += most) {
-    slice.first = group;
-    slice.groups = std::min(most, layout.groups - group);
-    Unpack<Codes, kPanels>(task, codes, panels, slice);
-    AddRows<kPanels>(task, slice, totals);
-  }
-  for (int64_t p = 0; p < kPanels; ++p) {
-    FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
-                totals + p * kPanelWidth, kPanels * kPanelWidth);
-  }
-}
-
+// Rows in equal tiles of as many as leave room in registers. All pass two panels while these are
+// in a cache; unpacking once for eight rows costs no more than unpacking into the cache once would.
 template <typename Codes>
 void MultiplyPairsAs(const QuantizedTask& task) {
-  int64_t panel = 0;
-  switch (task.count) {
-    case 1:
-      return AllFewPairs<Codes, 1, 4>(task);
-    case 2:
-      return AllFewPairs<Codes, 2, 4>(task);
-    case 3:
-      return AllFewPairs<Codes, 3, 4>(task);
-    case 4:
-      return AllFewPairs<Codes, 4, 2>(task);
-    case 5:
-      return AllFewPairs<Codes, 5, 2>(task);
-    case 6:
-      return AllFewPairs<Codes, 6, 2>(task);
-    case 7:
-      return AllFewPairs<Codes, 7, 2>(task);
-    case 8:
-      return AllFewPairs<Codes, 8, 2>(task);
-    default:
-      for (; panel + kPair <= task.group; panel += kPair) ManyPairs<Codes, kPair>(task, panel);
-      if (panel < task.group) ManyPairs<Codes, 1>(task, panel);
+  static constexpr void (*kMultiply[])(const QuantizedTask& task, int64_t panel) = {
+      &MultiplyRows<Codes, 1>, &MultiplyRows<Codes, 2>, &MultiplyRows<Codes, 3>,
+      &MultiplyRows<Codes, 4>, &MultiplyRows<Codes, 5>, &MultiplyRows<Codes, 6>,
+      &MultiplyRows<Codes, 7>, &MultiplyRows<Codes, 8>};
+  constexpr auto kTileRows = static_cast<int64_t>(std::size(kMultiply));
+  const int64_t tiles = (task.count + kTileRows - 1) / kTileRows;
+  for (int64_t panel = 0; panel < task.group; panel += kPair) {
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t first = task.count * tile / tiles;
+      const int64_t rows = task.count * (tile + 1) / tiles - first;
+      kMultiply[rows - 1](RowsOf(task, first, rows), panel);
+    }
   }
 }
 

@@ -52,20 +52,17 @@ QuantizedKernel QuantizedPairsKernel();
 
 // The matrix product by weights of small integers, for every instruction set. Neither inputs nor
 // integers are rounded: integers become fp32 in registers, or bfloat16, in which they are as exact,
-// where inputs are bfloat16 and the machine multiplies those. Within a group of columns each element
-// of the output has one accumulator in fp32, to which products of input and integer are added in an
-// order of the columns; at the group's end the integer that stands for 0 times the sum of the inputs
-// is taken off, and the rest times the scale is added to the element. That is the arithmetic for any
-// number of rows, so a row has the same bits in any batch, on any number of threads. Few rows
-// multiply what they unpack at once; for many rows some groups are unpacked into the first-level
-// cache, and all rows use them.
+// where inputs are bfloat16 and the machine multiplies those. Within a group of columns each
+// element of the output has one accumulator in fp32, to which products of input and integer are
+// added in an order of the columns; at the group's end the integer that stands for 0 times the sum
+// of the inputs is taken off, and the rest times the scale is added to the element. That is the
+// arithmetic for any number of rows, so a row has the same bits in any batch, on any number of
+// threads. Few rows multiply what they unpack at once; for many rows some groups are unpacked into
+// the first-level cache, and all rows use them.
 class QuantizedGemm final {
  public:
   QuantizedGemm(Isa isa, DType compute_dtype, int threads)
       : kernel_(ChooseQuantizedKernel(isa, compute_dtype)), threads_(threads) {}
-
-  // The type in which products are computed.
-  DType product_dtype() const { return kernel_.row_dtype; }
 
   // `part` has no -1 ends: see ResolveShard.
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const QuantizedTensor& weight,

@@ -133,8 +133,7 @@ HWY_INLINE void AddTile(const QuantizedTask& task, const std::byte* record, int6
                         int64_t first, const float* slice, float* totals) {
   const QuantizedLayout& layout = *task.layout;
   const int64_t stride = layout.padded_in();
-  const float* rows =
-      static_cast<const float*>(task.rows) + first * stride + group * layout.group;
+  const float* rows = static_cast<const float*>(task.rows) + first * stride + group * layout.group;
   FloatVec products[kRows][kParts];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {

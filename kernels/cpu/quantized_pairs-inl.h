@@ -27,12 +27,40 @@ struct __attribute__((packed, may_alias)) PairOfInputs {
   uint32_t bits;
 };
 
-// sums + both products of every output's pair with the pair of inputs at `x`, each added by itself.
-// Denormal numbers are taken as 0. The assembler's way keeps the rest of the file at AVX-512 alone,
-// and lets the input come straight from memory.
-HWY_INLINE FloatVec AddPairs(FloatVec sums, PairVec pairs, const uint16_t* x) {
-  asm("vdpbf16ps %2%{1to16%}, %1, %0" : "+v"(sums.raw) : "v"(pairs.raw), "m"(*reinterpret_cast<const PairOfInputs*>(x)));
+// sums + both products of every output's pair with a pair of inputs, each added by itself. Denormal
+// numbers are taken as 0. The assembler's way keeps the rest of the file at AVX-512 alone.
+HWY_INLINE FloatVec AddPair(FloatVec sums, PairVec pairs, PairVec inputs) {
+  asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(pairs.raw), "v"(inputs.raw));
   return sums;
+}
+// The same with the pair of inputs at `x`.
+HWY_INLINE FloatVec AddPair(FloatVec sums, PairVec pairs, const uint16_t* x) {
+  asm("vdpbf16ps %2%{1to16%}, %1, %0"
+      : "+v"(sums.raw)
+      : "v"(pairs.raw), "m"(*reinterpret_cast<const PairOfInputs*>(x)));
+  return sums;
+}
+
+// The same for the pairs of several vectors, of which `kPanels` at a time share their inputs, those
+// at `x` and further ones `distance` apart.
+template <int kPanels, size_t kVectors>
+HWY_INLINE void AddPairs(const uint16_t* x, int64_t distance, const PairVec (&pairs)[kVectors],
+                         FloatVec (&sums)[kVectors]) {
+  constexpr int kGroups = static_cast<int>(kVectors) / kPanels;
+#pragma GCC unroll 4
+  for (int g = 0; g < kGroups; ++g) {
+    const uint16_t* at = x + g * distance;
+    if constexpr (kPanels == 1) {
+      sums[g] = AddPair(sums[g], pairs[g], at);
+    } else {
+      const auto bits = reinterpret_cast<const PairOfInputs*>(at)->bits;
+      const PairVec inputs{_mm512_set1_epi32(static_cast<int>(bits))};
+#pragma GCC unroll 4
+      for (int p = 0; p < kPanels; ++p) {
+        sums[g * kPanels + p] = AddPair(sums[g * kPanels + p], pairs[g * kPanels + p], inputs);
+      }
+    }
+  }
 }
 
 // Integers of 4 bits: eight columns are 16 words of 32 bits, or 32 of 16 bits, each with four codes
@@ -42,6 +70,7 @@ HWY_INLINE FloatVec AddPairs(FloatVec sums, PairVec pairs, const uint16_t* x) {
 class PairsOf4 {
  public:
   static constexpr int kStep = 8;  // columns that are loaded at once
+  static constexpr int64_t kStepBytes = kStep * kPanelWidth / 2;
   HWY_INLINE explicit PairsOf4(const QuantizedLayout& layout) {
     HWY_ALIGN uint16_t values[32];
     for (int code = 0; code < 32; ++code) {
@@ -67,6 +96,7 @@ class PairsOf4 {
 class PairsOf8 {
  public:
   static constexpr int kStep = 2;
+  static constexpr int64_t kStepBytes = kStep * kPanelWidth;
   HWY_INLINE explicit PairsOf8(const QuantizedLayout&) {}
   HWY_INLINE PairVec Load(const std::byte* record, int64_t step) const {
     const hn::RebindToUnsigned<FloatTag> words;
@@ -85,8 +115,7 @@ class PairsOf8 {
 HWY_INLINE void OrderInputs(int bits, int64_t count, uint16_t* inputs) {
   if (bits == 8) return;
   const hn::Rebind<uint16_t, FloatTag> half;
-  HWY_ALIGN constexpr uint16_t kOrder[16] = {0, 4,  1, 5,  2,  6,  3,  7,
-                                             8, 12, 9, 13, 10, 14, 11, 15};
+  HWY_ALIGN constexpr uint16_t kOrder[16] = {0, 4, 1, 5, 2, 6, 3, 7, 8, 12, 9, 13, 10, 14, 11, 15};
   const auto order = hn::Load(half, kOrder);
   for (int64_t i = 0; i < count; i += kLanes) {
     const auto from = hn::LoadU(half, inputs + i);
