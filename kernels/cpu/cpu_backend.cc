@@ -54,16 +54,16 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
     }
   }
   if (gemm == nullptr) gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
-  BackendInfo info{.device = Device::kCpu,
-                   .isa = std::string(cpu::Name(isa)),
-                   .matmul = gemm->implementation(),
-                   .threads = threads,
-                   .compute_dtype = options.compute_dtype,
-                   .ranks = options.collective != nullptr ? options.collective->size() : 1,
-                   .packs_quantized = true,
-                   .integer_products =
-                       cpu::ChooseQuantizedKernel(cpu::VectorIsa(isa), options.compute_dtype)
-                           .row_dtype};
+  BackendInfo info{
+      .device = Device::kCpu,
+      .isa = std::string(cpu::Name(isa)),
+      .matmul = gemm->implementation(),
+      .threads = threads,
+      .compute_dtype = options.compute_dtype,
+      .ranks = options.collective != nullptr ? options.collective->size() : 1,
+      .packs_quantized = true,
+      .integer_products =
+          cpu::ChooseQuantizedKernel(cpu::VectorIsa(isa), options.compute_dtype).row_dtype};
   return std::unique_ptr<Backend>(
       new CpuBackend(std::move(info), cpu::VectorIsa(isa), std::move(gemm), options.collective));
 }
