@@ -162,6 +162,8 @@ struct BackendInfo {
   bool keeps_last_tokens = false;
   // Whether PackQuantized works.
   bool packs_quantized = false;
+  // The type in which weights of small integers are multiplied; it decides how sums are rounded.
+  DType integer_products = DType::kF32;
   std::string numerics() const {
     return std::string(Name(device)) + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" +
            matmul + "/attn" + std::to_string(attention_version) +

@@ -60,8 +60,10 @@ int LoadedModel::threads() const {
 }
 
 std::string LoadedModel::numerics() const {
-  const std::string numerics = backend->info().numerics();
-  return config.quantization.has_value() ? numerics + "/" + config.quantization->name() : numerics;
+  const kernels::BackendInfo& info = backend->info();
+  if (!config.quantization.has_value()) return info.numerics();
+  const bool pairs = info.integer_products == kernels::DType::kBF16;
+  return info.numerics() + (pairs ? "/pairs/" : "/") + config.quantization->name();
 }
 
 KvCache LoadedModel::kv_cache() const {

@@ -139,7 +139,7 @@ void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
                step.Begin(prefill, tokens, tokens);
                step.Forward();
              });
-  for (const int batch : {sizes.batch, 1}) {
+  for (const int batch : {sizes.batch, 8, 1}) {
     const double bytes =
         step.weight_bytes() + sizes.model.layers * step.attention_bytes(batch, sizes.context);
     bench.NearerLimit(

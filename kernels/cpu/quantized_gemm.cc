@@ -11,9 +11,9 @@
 namespace baton::kernels::cpu {
 namespace {
 
-// Makes `buffer` hold at least `count` numbers.
-absl::Status Grow(int64_t count, std::unique_ptr<Buffer>& buffer) {
-  const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+// Makes `buffer` hold at least `count` numbers of that type.
+absl::Status Grow(int64_t count, DType dtype, std::unique_ptr<Buffer>& buffer) {
+  const size_t bytes = static_cast<size_t>(count) * SizeOf(dtype);
   if (buffer != nullptr && buffer->size() >= bytes) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(buffer, AllocateHost(bytes));
   return absl::OkStatus();
@@ -23,8 +23,9 @@ absl::Status Grow(int64_t count, std::unique_ptr<Buffer>& buffer) {
 
 absl::Status QuantizedGemm::Reserve(const QuantizedWeight& weight) {
   const QuantizedLayout& layout = weight.layout();
-  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.padded_in(), rows_));
-  return layout.needs_sums() ? Grow(kPanelRows * layout.groups, sums_) : absl::OkStatus();
+  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.padded_in(), kernel_.row_dtype, rows_));
+  if (!kernel_.NeedsSums(layout)) return absl::OkStatus();
+  return Grow(kPanelRows * layout.groups, DType::kF32, sums_);
 }
 
 absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
@@ -38,8 +39,8 @@ absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
 void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out,
                             const MatMulEpilogue& epilogue) {
   const QuantizedLayout& layout = weight.layout();
-  float* const rows = static_cast<float*>(rows_->data());
-  float* const sums = layout.needs_sums() ? static_cast<float*>(sums_->data()) : nullptr;
+  void* const rows = rows_->data();
+  float* const sums = kernel_.NeedsSums(layout) ? static_cast<float*>(sums_->data()) : nullptr;
   const QuantizedRows wide = {
       .in = in,
       .input_of = weight.input_of().empty() ? nullptr : weight.input_of().data(),

@@ -14,9 +14,8 @@ namespace baton::kernels::cpu {
 
 // The product of one group of panels with the rows that share a reading of the weights.
 struct QuantizedTask {
-  const float* rows = nullptr;  // [count, layout->padded_in()], as QuantizedKernel::widen made them
-  const float* sums =
-      nullptr;  // [count, layout->groups] of the rows' groups; null unless needs_sums()
+  const void* rows = nullptr;   // [count, layout->padded_in()], as QuantizedKernel::widen made them
+  const float* sums = nullptr;  // [count, layout->groups] of the rows' groups; null unless needed
   int64_t count = 0;
   const QuantizedLayout* layout = nullptr;
   const std::byte* panels = nullptr;
@@ -31,8 +30,8 @@ struct QuantizedRows {
   Matrix in;
   const int32_t* input_of = nullptr;  // [in.cols] or null
   const QuantizedLayout* layout = nullptr;
-  float* rows = nullptr;  // [in.rows, layout->padded_in()]
-  float* sums = nullptr;  // [in.rows, layout->groups]; null unless needs_sums()
+  void* rows = nullptr;   // [in.rows, layout->padded_in()] of QuantizedKernel::row_dtype
+  float* sums = nullptr;  // [in.rows, layout->groups]; null unless QuantizedKernel::NeedsSums
 };
 
 // Both run on one thread.
@@ -40,19 +39,30 @@ struct QuantizedKernel {
   void (*multiply)(const QuantizedTask& task) = nullptr;
   // Fills rows [begin, end) of `rows`; beyond the input they are 0.
   void (*widen)(const QuantizedRows& rows, int64_t begin, int64_t end) = nullptr;
-};
-QuantizedKernel ChooseQuantizedKernel(Isa isa);
+  DType row_dtype = DType::kF32;  // of rows as `widen` makes them, and of the products
 
-// The matrix product by weights of small integers, for every instruction set. Inputs are not
-// rounded: integers become fp32 in registers. Within a group of columns each element of the output
-// has one accumulator, to which products of input and integer are added in ascending order; at the
-// group's end the integer that stands for 0 times the sum of the inputs is taken off, and the rest
-// times the scale is added to the element. That is the arithmetic for any number of rows, so a row
-// has the same bits in any batch, on any number of threads. Few rows multiply what they unpack at
-// once; for many rows a group is unpacked into the first-level cache, and all rows use it.
+  bool NeedsSums(const QuantizedLayout& layout) const {
+    return row_dtype == DType::kBF16 ? layout.pairs_need_sums() : layout.needs_sums();
+  }
+};
+// The kernel of pairs in bfloat16 for inputs of that type where the machine has avx512_bf16 and
+// `isa` is kAvx512, else one in fp32.
+QuantizedKernel ChooseQuantizedKernel(Isa isa, DType compute_dtype);
+QuantizedKernel QuantizedPairsKernel();
+
+// The matrix product by weights of small integers, for every instruction set. Neither inputs nor
+// integers are rounded: integers become fp32 in registers, or bfloat16, in which they are as exact,
+// where inputs are bfloat16 and the machine multiplies those. Within a group of columns each
+// element of the output has one accumulator in fp32, to which products of input and integer are
+// added in an order of the columns; at the group's end the integer that stands for 0 times the sum
+// of the inputs is taken off, and the rest times the scale is added to the element. That is the
+// arithmetic for any number of rows, so a row has the same bits in any batch, on any number of
+// threads. Few rows multiply what they unpack at once; for many rows some groups are unpacked into
+// the first-level cache, and all rows use them.
 class QuantizedGemm final {
  public:
-  QuantizedGemm(Isa isa, int threads) : kernel_(ChooseQuantizedKernel(isa)), threads_(threads) {}
+  QuantizedGemm(Isa isa, DType compute_dtype, int threads)
+      : kernel_(ChooseQuantizedKernel(isa, compute_dtype)), threads_(threads) {}
 
   // `part` has no -1 ends: see ResolveShard.
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const QuantizedTensor& weight,
@@ -70,7 +80,7 @@ class QuantizedGemm final {
 
   const QuantizedKernel kernel_;
   const int threads_;
-  std::unique_ptr<Buffer> rows_;  // fp32 [kPanelRows, padded_in]
+  std::unique_ptr<Buffer> rows_;  // [kPanelRows, padded_in] of the kernel's type
   std::unique_ptr<Buffer> sums_;  // fp32 [kPanelRows, groups]
 };
 

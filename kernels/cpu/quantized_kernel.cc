@@ -46,7 +46,7 @@ HWY_INLINE void AddFewRows(const QuantizedTask& task, const std::byte* panels, i
                            float* totals) {
   constexpr int kVectors = kPanels * kParts;
   const QuantizedLayout& layout = *task.layout;
-  const float* rows = task.rows + group * layout.group;
+  const float* rows = static_cast<const float*>(task.rows) + group * layout.group;
   const int64_t stride = layout.padded_in();
   const std::byte* record = panels + group * layout.record_bytes();
   FloatVec products[kRows][kVectors];
@@ -133,7 +133,7 @@ HWY_INLINE void AddTile(const QuantizedTask& task, const std::byte* record, int6
                         int64_t first, const float* slice, float* totals) {
   const QuantizedLayout& layout = *task.layout;
   const int64_t stride = layout.padded_in();
-  const float* rows = task.rows + first * stride + group * layout.group;
+  const float* rows = static_cast<const float*>(task.rows) + first * stride + group * layout.group;
   FloatVec products[kRows][kParts];
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -246,7 +246,7 @@ void ShiftInputs(int64_t cols, float* inputs) {
 void WidenQuantizedRows(const QuantizedRows& rows, int64_t begin, int64_t end) {
   const QuantizedLayout& layout = *rows.layout;
   for (int64_t row = begin; row < end; ++row) {
-    float* const to = rows.rows + row * layout.padded_in();
+    float* const to = static_cast<float*>(rows.rows) + row * layout.padded_in();
     if (rows.in.dtype == DType::kF32) {
       WidenRow(static_cast<const float*>(rows.in.row(row)), rows, to);
     } else {
@@ -270,7 +270,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baton::kernels::cpu {
 
-QuantizedKernel ChooseQuantizedKernel(Isa isa) {
+QuantizedKernel ChooseQuantizedKernel(Isa isa, DType compute_dtype) {
+  const bool pairs = isa == Isa::kAvx512 && compute_dtype == DType::kBF16;
+  if (pairs && HasAvx512Products(compute_dtype)) return QuantizedPairsKernel();
   if (isa == Isa::kAvx512) return {&N_AVX3::MultiplyQuantized, &N_AVX3::WidenQuantizedRows};
   return {&N_AVX2::MultiplyQuantized, &N_AVX2::WidenQuantizedRows};
 }

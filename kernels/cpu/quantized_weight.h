@@ -38,6 +38,14 @@ struct QuantizedLayout {
   // Whether products need the sum of a row's inputs in every group, because integers have an
   // offset.
   bool needs_sums() const { return zero_points || offset != 0 || minimums; }
+  // What kernels of pairs take off every code of 4 bits as they unpack it, for nothing. The result
+  // is exact in bfloat16.
+  float folded_offset() const {
+    if (bits != 4) return 0;
+    const bool exact = !zero_points && -240 <= offset && offset <= 240;
+    return exact ? offset : static_cast<float>(kCodeOffset4);
+  }
+  bool pairs_need_sums() const { return zero_points || offset != folded_offset() || minimums; }
   int64_t padded_in() const { return group * groups; }
   int64_t code_bytes() const { return group * 16 * bits / 8; }
   int64_t scale_bytes() const { return 16 * static_cast<int64_t>(SizeOf(scale_dtype)); }

@@ -135,6 +135,9 @@ TEST_P(QuantizedModelTest, IsNamedInNumericsAndHasAFingerprintOfItsOwn) {
   auto plain = MustLoad(*scratch_ / "llama", device(), "bfloat16");
   const std::string kind = "/w" + std::to_string(GetParam().second) + "g32";
   EXPECT_THAT(model->numerics(), ::testing::EndsWith(kind));
+  // Products of another type are another arithmetic.
+  const bool pairs = model->backend->info().integer_products == kernels::DType::kBF16;
+  EXPECT_EQ(model->numerics().find("/pairs/") != std::string::npos, pairs);
   EXPECT_EQ(model->backend->info().numerics(), plain->numerics());
   EXPECT_NE(model->fingerprint, plain->fingerprint);
   EXPECT_LT(model->weight_bytes, plain->weight_bytes);
