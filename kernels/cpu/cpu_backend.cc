@@ -59,8 +59,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
                    .matmul = gemm->implementation(),
                    .threads = threads,
                    .compute_dtype = options.compute_dtype,
-                   .ranks = options.collective != nullptr ? options.collective->size() : 1,
-                   .packs_quantized = true};
+                   .ranks = options.collective != nullptr ? options.collective->size() : 1};
   return std::unique_ptr<Backend>(
       new CpuBackend(std::move(info), cpu::VectorIsa(isa), std::move(gemm), options.collective));
 }
