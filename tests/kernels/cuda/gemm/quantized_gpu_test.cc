@@ -107,8 +107,9 @@ TEST_P(CudaQuantizedTest, EpiloguesAndShards) {
 
 // All steps are single roundings, so the device gives the bits of the host, and a row its own
 // beside any others.
-TEST_P(CudaQuantizedTest, FewRowsHaveTheBitsOfTheHost) {
-  if (dtype() != DType::kBF16) GTEST_SKIP() << "compared in bfloat16";
+TEST(CudaQuantizedBitsTest, FewRowsHaveTheBitsOfTheHost) {
+  const auto backend = MakeCuda(DType::kBF16);
+  ASSERT_NE(backend, nullptr);
   constexpr int64_t kCols = 2240;
   constexpr int64_t kOut = 50;
   for (const int bits : {4, 8}) {
@@ -118,16 +119,16 @@ TEST_P(CudaQuantizedTest, FewRowsHaveTheBitsOfTheHost) {
                                   .group = 64,
                                   .zero_points = true,
                                   .minimums = true});
-    const auto packed = backend_->PackQuantized(random.tensor(), {});
+    const auto packed = backend->PackQuantized(random.tensor(), {});
     ASSERT_TRUE(packed.ok()) << packed.status();
     const cuda::EmulatedIntegers emulated(random.tensor(), {});
     EXPECT_EQ((*packed)->bytes(), emulated.bytes());
     for (const int rows : {1, 2, 4, 7, 16}) {
       const std::vector<float> x = ExactValues(rows * kCols, 3);
-      const DeviceMatrix in(*backend_, dtype(), rows, kCols, x);
-      const DeviceMatrix out(*backend_, DType::kF32, rows, kOut);
-      backend_->MatMul(**packed, in.view(), out.view(), {});
-      ASSERT_TRUE(backend_->EndStep().ok());
+      const DeviceMatrix in(*backend, DType::kBF16, rows, kCols, x);
+      const DeviceMatrix out(*backend, DType::kF32, rows, kOut);
+      backend->MatMul(**packed, in.view(), out.view(), {});
+      ASSERT_TRUE(backend->EndStep().ok());
       std::vector<float> expected(static_cast<size_t>(rows * kOut));
       const auto narrow = cuda::Narrowed<cuda::Bf16Bits>(x);
       emulated.Multiply<cuda::Bf16Bits>(
