@@ -160,8 +160,6 @@ struct BackendInfo {
   // ids, before the step that draws them has ended; at most two steps are between BeginStep and
   // EndStep. Otherwise a step ends before the next begins.
   bool keeps_last_tokens = false;
-  // Whether PackQuantized works.
-  bool packs_quantized = false;
   // The type in which weights of small integers are multiplied; it decides how sums are rounded.
   DType integer_products = DType::kF32;
   std::string numerics() const {
@@ -213,8 +211,8 @@ class Backend {
   // INVALID_ARGUMENT for a shard outside the weight.
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                              const Shard& shard) = 0;
-  // The same for a projection of small integers, which keeps its size. UNIMPLEMENTED on a backend
-  // whose info().packs_quantized is not set; INVALID_ARGUMENT as ResolveShard and GroupOfShard say.
+  // The same for a projection of small integers, which keeps its size. INVALID_ARGUMENT as
+  // ResolveShard and GroupOfShard say.
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
                                                                       const Shard& shard) = 0;
   // Packed weights as bytes, for a file that processes share; null on a backend without.

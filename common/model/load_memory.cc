@@ -1,5 +1,6 @@
 #include "common/model/load_memory.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -44,6 +45,12 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
     need.weights -= ranks * ProjectionParameters(config, shape) * (element - 1);
   }
   return need;
+}
+
+double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype) {
+  if (!config.quantization.has_value()) return 0;
+  const double qkv = (shape.q_heads + 2.0 * shape.kv_heads) * config.head_dim;
+  return static_cast<double>(SizeOf(dtype)) * config.hidden * std::max(qkv, 2.0 * shape.ffn);
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

@@ -25,6 +25,10 @@ struct MemoryNeed {
                        const StepLimits& limits);
 };
 
+// What a rank on a GPU takes beside that, where its projections are small integers: room to widen
+// the largest of them to `dtype`. 0 for any other model.
+double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype);
+
 // RESOURCE_EXHAUSTED, with need, have and the flags that ask for less, where `available` bytes of
 // `owner` ("machine", "GPU") do not hold `need` and `kv_bytes` of KV cache.
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

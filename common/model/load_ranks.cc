@@ -100,23 +100,25 @@ class RankLoad final {
   int32_t blocks_ = 0;
 };
 
-// FAILED_PRECONDITION where the backend cannot multiply by weights as the checkpoint has them.
-absl::Status CheckMultiplies(const ModelConfig& config, const kernels::BackendInfo& info) {
-  if (!config.quantization.has_value() || info.packs_quantized) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the checkpoint's weights are ", config.quantization->name(), " of ",
-      MethodName(config.quantization->format), ", by which device ", std::string(Name(info.device)),
-      " cannot multiply; use --device cpu, or a checkpoint in "
-      "float32, bfloat16 or float16"));
+// INVALID_ARGUMENT where weights that are quantized already were to be quantized while loading.
+absl::Status CheckQuantizedOnce(const ModelConfig& config, kernels::Quantization quantization) {
+  if (!config.quantization.has_value() || quantization == kernels::Quantization::kNone) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--quantization ", std::string(Name(quantization)), " with a checkpoint whose weights are ",
+      config.quantization->name(), " of ", MethodName(config.quantization->format),
+      "; expected weights in float32, bfloat16 or float16: use --quantization none"));
 }
 
 absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
   const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
-  return CheckMemory(MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
-                                    source_.options.quantization, source_.options.limits),
-                     blocks * static_cast<double>(layout_.block_bytes()),
+  MemoryNeed need = MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
+                                   source_.options.quantization, source_.options.limits);
+  need.activations += WideningBytes(source_.config, shape_, source_.dtype);
+  return CheckMemory(need, blocks * static_cast<double>(layout_.block_bytes()),
                      static_cast<double>(memory->free_bytes), "GPU");
 }
 
@@ -138,6 +140,7 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
   BATON_ASSIGN_OR_RETURN(shape_,
                          LocalShape::Of(source_.config, index_, options.tensor_parallel_size));
   layout_ = KvLayoutOf(source_.config, shape_, source_.kv_dtype, options.block_size);
+  BATON_RETURN_IF_ERROR(CheckQuantizedOnce(source_.config, options.quantization));
   BATON_ASSIGN_OR_RETURN(loaded_.rank.backend,
                          kernels::MakeBackend({.device = options.device,
                                                .isa = options.isa,
@@ -146,7 +149,6 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
                                                .threads = options.threads,
                                                .collective = collective_,
                                                .device_index = index_}));
-  BATON_RETURN_IF_ERROR(CheckMultiplies(source_.config, loaded_.rank.backend->info()));
   BATON_RETURN_IF_ERROR(CheckDevice());
   BATON_ASSIGN_OR_RETURN(weights_, ReadWeights(progress));
   if (options.probe.has_value()) {

@@ -61,7 +61,6 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
       .threads = threads,
       .compute_dtype = options.compute_dtype,
       .ranks = options.collective != nullptr ? options.collective->size() : 1,
-      .packs_quantized = true,
       .integer_products =
           cpu::ChooseQuantizedKernel(cpu::VectorIsa(isa), options.compute_dtype).row_dtype};
   return std::unique_ptr<Backend>(

@@ -12,6 +12,7 @@ namespace {
 
 constexpr char kWeightFlags[] =
     "the size of the model (a smaller one, or --quantization fp8), or use a GPU with more memory";
+constexpr size_t kUploadRowBytes = 16;
 constexpr int64_t kFp8Multiple = 16;  // of rows and columns, as cuBLASLt wants them
 
 }  // namespace
@@ -82,11 +83,22 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::Pack(const HostTensor
 }
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackQuantized(
-    const QuantizedTensor& weight, const Shard& /*shard*/) {
-  return absl::UnimplementedError(absl::StrCat(
-      "a weight of ", weight.rows, " x ", weight.cols, " codes of ", weight.bits,
-      " bits on device cuda; expected one in float32, bfloat16 or float16: take such a "
-      "checkpoint, or --device cpu"));
+    const QuantizedTensor& weight, const Shard& shard) {
+  BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
+  BATON_ASSIGN_OR_RETURN(const auto places, cuda::QuantizedPlaces::Of(weight, part));
+  BATON_ASSIGN_OR_RETURN(auto memory, cuda::DeviceMemory::Allocate(places.bytes(), kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(const auto image, AllocateHost(places.bytes()));
+  places.Fill(weight, part, static_cast<std::byte*>(image->data()));
+  BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
+  // Sent as rows of the numbers that it is a whole multiple of, and not converted.
+  const auto rows = static_cast<int64_t>(places.bytes() / kUploadRowBytes);
+  const HostTensor bytes = {.data = image->data(),
+                            .dtype = DType::kF32,
+                            .rows = rows,
+                            .cols = kUploadRowBytes / sizeof(float)};
+  BATON_RETURN_IF_ERROR(
+      upload->Send(bytes, {0, bytes.rows, 0, bytes.cols}, DType::kF32, memory->data()));
+  return std::make_unique<cuda::IntegerWeight>(places, std::move(memory));
 }
 
 // Quantizes from the compute dtype, so that a cache of converted weights gives the same bits.

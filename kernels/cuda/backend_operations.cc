@@ -52,10 +52,24 @@ absl::Status CudaBackend::MatMulFp8(const cuda::DeviceWeight& weight, Matrix in,
                             epilogue.accumulate);
 }
 
+absl::Status CudaBackend::MatMulIntegers(const cuda::IntegerWeight& weight, Matrix in, Matrix out,
+                                         const MatMulEpilogue& epilogue) {
+  if (cuda::QuantizedProducts::Widens(in.rows)) {
+    BATON_ASSIGN_OR_RETURN(const bool moved, integer_products_.Reserve(weight.out(), weight.in()));
+    if (moved) graphs_.Clear();
+  }
+  return integer_products_.Run(*matmul_, weight, in, out,
+                               static_cast<const cuda::DeviceVector*>(epilogue.bias),
+                               epilogue.accumulate);
+}
+
 void CudaBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
                          const MatMulEpilogue& epilogue) {
   check_.MatMul(weight, in, out, epilogue);
   if (in.rows == 0) return;
+  if (weight.quantized()) {
+    return Note(MatMulIntegers(cuda::IntegersOnDevice(weight), in, out, epilogue));
+  }
   const cuda::DeviceWeight& packed = cuda::OnDevice(weight);
   if (packed.fp8()) return Note(MatMulFp8(packed, in, out, epilogue));
   const auto* bias = static_cast<const cuda::DeviceVector*>(epilogue.bias);

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,15 +16,18 @@ namespace {
 
 constexpr size_t kPartialBytes = size_t{128} << 20;  // results of split keys
 constexpr int64_t kMaxCaptureRows = 512;             // a larger step is not launch-bound
-constexpr int kMaxRows = 65535;                      // the second dimension of a grid
+// What memory is filled with for timing. The device would be faster with zeros than it will be, so
+// these are other small numbers.
+constexpr int kTimedByte = 0x3c;
+constexpr int kMaxRows = 65535;  // the second dimension of a grid
 
 // What uses are grouped by. Shapes that differ between ranks stay apart, so that all ranks have as
 // many groups in one order.
-using ProductKey = std::pair<bool, cuda::MatMulKey>;  // whether columns are shared, shape
+using ProductKey = std::tuple<bool, bool, cuda::MatMulKey>;  // shared columns, integers, shape
 
 // The products of one shape and the weights that take part in them.
 struct Product {
-  std::vector<const cuda::DeviceWeight*> weights;
+  std::vector<const cuda::DeviceWeight*> weights;  // none of integers
   int64_t max_rows = 0;
 };
 
@@ -37,21 +41,48 @@ int64_t MostRows(const cuda::MatMulKey& shape, const Product& product) {
 std::map<ProductKey, Product> GroupByShape(std::span<const MatMulUse> uses, DType dtype) {
   std::map<ProductKey, Product> products;
   for (const MatMulUse& use : uses) {
-    const cuda::DeviceWeight& weight = cuda::OnDevice(*use.weight);
-    cuda::MatMulKey key = {.out = weight.out(),
-                           .in = weight.in(),
+    const bool integers = use.weight->quantized();
+    const cuda::DeviceWeight* weight = integers ? nullptr : &cuda::OnDevice(*use.weight);
+    cuda::MatMulKey key = {.out = use.weight->out(),
+                           .in = use.weight->in(),
                            .out_dtype = use.out,
                            .bias = use.bias,
                            .accumulate = use.accumulate};
-    if (weight.fp8()) key = cuda::Fp8Products::KeyOf(weight, 0, dtype);
-    Product& product = products[{use.shared_columns, key}];
-    product.weights.push_back(&weight);
+    if (!integers && weight->fp8()) key = cuda::Fp8Products::KeyOf(*weight, 0, dtype);
+    Product& product = products[{use.shared_columns, integers, key}];
+    if (!integers) product.weights.push_back(weight);
     product.max_rows = std::max<int64_t>(product.max_rows, use.max_rows);
   }
   return products;
 }
 
+// What a shape is timed with: its weights in turn, or for integers the workspace that they are
+// widened into.
+std::vector<cuda::MatMulOperands> OperandsOf(const Product& product, const void* workspace,
+                                             const cuda::MatMulOperands& common) {
+  std::vector<cuda::MatMulOperands> operands;
+  const auto add = [&](const void* weight, const float* scales) {
+    cuda::MatMulOperands& made = operands.emplace_back(common);
+    made.weight = weight;
+    made.bias = weight;  // any values do
+    made.weight_scales = scales;
+  };
+  for (const cuda::DeviceWeight* weight : product.weights) add(weight->data(), weight->scales());
+  if (operands.empty()) add(workspace, nullptr);
+  return operands;
+}
+
 }  // namespace
+
+absl::Status CudaBackend::PrepareIntegers(const StepUses& uses) {
+  for (const MatMulUse& use : uses.products) {
+    if (!use.weight->quantized() || !cuda::QuantizedProducts::Widens(use.max_rows)) continue;
+    BATON_RETURN_IF_ERROR(integer_products_.Reserve(use.weight->out(), use.weight->in()).status());
+  }
+  if (integer_products_.workspace_bytes() == 0) return absl::OkStatus();
+  return cuda::Fill(integer_products_.workspace(), kTimedByte, integer_products_.workspace_bytes(),
+                    stream_.handle());
+}
 
 // Each shape is timed once per rung, with the weights of all layers in turn.
 absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
@@ -59,7 +90,7 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   size_t in_bytes = 0;
   size_t out_bytes = 0;
   for (const auto& [group, product] : products) {
-    const cuda::MatMulKey& key = group.second;
+    const auto& key = std::get<cuda::MatMulKey>(group);
     const int64_t rows = MostRows(key, product);
     // Codes of fp8 and their scales fit as well: codes are shorter by more than scales take.
     const auto in = static_cast<size_t>(rows * key.in) * SizeOf(info_.compute_dtype);
@@ -68,21 +99,15 @@ absl::Status CudaBackend::PrepareProducts(const StepUses& uses) {
   }
   BATON_ASSIGN_OR_RETURN(auto in, Allocate(in_bytes));
   BATON_ASSIGN_OR_RETURN(auto out, Allocate(out_bytes));
-  // The device would be faster with zeros than it will be, so these are other small numbers.
-  BATON_RETURN_IF_ERROR(cuda::Fill(in->data(), 0x3c, in_bytes, stream_.handle()));
+  BATON_RETURN_IF_ERROR(cuda::Fill(in->data(), kTimedByte, in_bytes, stream_.handle()));
   BATON_RETURN_IF_ERROR(Zero(*out));
   for (const auto& [group, product] : products) {
-    const cuda::MatMulKey& shape = group.second;
-    std::vector<cuda::MatMulOperands> operands;
-    for (const cuda::DeviceWeight* weight : product.weights) {
-      operands.push_back({.weight = weight->data(),
-                          .in = in->data(),
-                          .out = out->data(),
-                          .bias = weight->data(),  // any values do
-                          .weight_scales = weight->scales(),
-                          .in_scales = static_cast<const float*>(in->data())});
-    }
+    const auto& [shared_columns, integers, shape] = group;
+    const auto operands = OperandsOf(
+        product, integer_products_.workspace(),
+        {.in = in->data(), .out = out->data(), .in_scales = static_cast<const float*>(in->data())});
     for (const int64_t rows : cuda::RowBuckets(product.max_rows)) {
+      if (integers && !cuda::QuantizedProducts::Widens(rows)) continue;
       BATON_RETURN_IF_ERROR(PrepareRung(shape, rows, MostRows(shape, product), operands));
     }
   }
@@ -162,6 +187,7 @@ absl::Status CudaBackend::Prepare(const StepUses& uses) {
   BATON_RETURN_IF_ERROR(stream_.Synchronize());
   uploader_.reset();
   graphs_.Clear();
+  BATON_RETURN_IF_ERROR(PrepareIntegers(uses));
   if (!uses.products.empty()) BATON_RETURN_IF_ERROR(PrepareProducts(uses));
   BATON_RETURN_IF_ERROR(PrepareAttention(uses));
   if (uses.rope.has_value()) BATON_RETURN_IF_ERROR(SetRope(uses.rope->inv_freq));

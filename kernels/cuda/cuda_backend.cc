@@ -69,6 +69,7 @@ CudaBackend::CudaBackend(BackendInfo info, cuda::DeviceInfo device, cuda::Stream
       stream_(std::move(stream)),
       fp8_(fp8),
       collective_(collective),
+      integer_products_(info_.compute_dtype, stream_.handle()),
       graphs_(stream_.handle()),
       check_(info_.compute_dtype) {}
 

@@ -15,6 +15,7 @@
 #include "kernels/cuda/gemm/device_weights.h"
 #include "kernels/cuda/gemm/fp8_products.h"
 #include "kernels/cuda/gemm/matmul.h"
+#include "kernels/cuda/gemm/quantized_products.h"
 #include "kernels/cuda/graph/graph.h"
 #include "kernels/cuda/graph/step_inputs.h"
 #include "kernels/cuda/memory/uploader.h"
@@ -23,7 +24,8 @@
 
 namespace baton::kernels {
 
-// The backend of one NVIDIA GPU: cuBLASLt for the products, FlashInfer for attention where it is
+// The backend of one NVIDIA GPU: cuBLASLt for the products but those of few rows by small integers,
+// FlashInfer for attention where it is
 // built for the shape, own kernels for the rest, all on one stream. A second step may begin before
 // the first has ended. A step in which every sequence adds one token is padded to a rung of the row
 // ladder and repeated as a CUDA graph. An error of a launch or of the device shows at EndStep, at
@@ -44,7 +46,6 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::optional<DeviceMemorySize>> DeviceMemory() const override;
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                      const Shard& shard) override;
-  // UNIMPLEMENTED: there are no products by integers of a few bits on this device yet.
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackQuantized(const QuantizedTensor& weight,
                                                               const Shard& shard) override;
   const PackedImages* packed_images() const override { return nullptr; }
@@ -111,6 +112,8 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackFp8(const HostTensor& weight,
                                                         const Shard& part);
   absl::Status PrepareProducts(const StepUses& uses);
+  // Makes room for the weights of integers that steps of many rows multiply by.
+  absl::Status PrepareIntegers(const StepUses& uses);
   // Prepares a product of a rung and, for fp8, the room that it needs.
   absl::Status PrepareRung(const cuda::MatMulKey& shape, int64_t rows, int64_t most,
                            std::span<const cuda::MatMulOperands> operands);
@@ -120,6 +123,8 @@ class CudaBackend final : public Backend {
   cuda::LastTokens LastDrawn() const;
   absl::Status MatMulFp8(const cuda::DeviceWeight& weight, Matrix in, Matrix out,
                          const MatMulEpilogue& epilogue);
+  absl::Status MatMulIntegers(const cuda::IntegerWeight& weight, Matrix in, Matrix out,
+                              const MatMulEpilogue& epilogue);
   // Returns the sizes of the step with padding, and says whether it is one to capture.
   cuda::StepSizes PlanStep(const StepLayout& layout, const PagedKv& kv, bool& capture);
   // Divides the step's attention and adds its grids to `sizes`.
@@ -145,6 +150,7 @@ class CudaBackend final : public Backend {
   std::unique_ptr<cuda::Uploader> uploader_;
   std::unique_ptr<cuda::MatMul> matmul_;
   std::unique_ptr<cuda::Fp8Products> fp8_products_;
+  cuda::QuantizedProducts integer_products_;
   std::optional<cuda::StepInputs> inputs_;
   cuda::GraphCache graphs_;
 

@@ -54,8 +54,7 @@ ReferenceBackend::ReferenceBackend(DType compute_dtype, Collective* collective)
                    .matmul = "scalar",
                    .threads = 1,
                    .compute_dtype = compute_dtype,
-                   .ranks = collective != nullptr ? collective->size() : 1,
-                   .packs_quantized = true},
+                   .ranks = collective != nullptr ? collective->size() : 1},
                   collective) {}
 
 absl::StatusOr<std::unique_ptr<PackedWeight>> ReferenceBackend::Pack(const HostTensor& weight,

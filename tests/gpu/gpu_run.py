@@ -19,6 +19,7 @@ import plan
 import quickstart
 import report
 import sizes
+import small_weights
 import steps
 import throughput
 import transports
@@ -97,6 +98,8 @@ PARTS = (
     plan.Part("kills", "kill -9 of prefill and of decode during a transfer", transports.kills, 90, 25),
     plan.Part("steps", "ceilings, decode, prefill, products, attention; torch in turns", steps.steps, 150, 40,
               steps.rows),
+    plan.Part("weights", "steps and products by weights of 4 and 8 bits", small_weights.measure, 60, 20,
+              small_weights.rows),
     plan.Part("model", "random weights of the measured shape", throughput.make_model, 60, 15),
     plan.Part("handoff", "handoff of a long prompt: rate, and what hides behind compute", throughput.handoff, 90, 30,
               throughput.handoff_rows, after=("model",)),

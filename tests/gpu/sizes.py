@@ -44,6 +44,7 @@ class Sizes:
     context: int           # tokens of each sequence there
     prefill: tuple         # (prompts, tokens of each)
     product_rows: tuple    # of the lines of matrix products
+    integer_rows: tuple    # likewise, by weights of 4 and 8 bits
     rounds: int            # in turns with torch
     bench_rounds: int      # of each line within one
     handoff_tokens: int
@@ -62,14 +63,15 @@ class Sizes:
 
 CUDA = Sizes(
     bench_shape="llama-8b", shape=Shape(32, 4096, 32, 8, 128, 14336, 128256), batches=(1, 64), context=1024,
-    prefill=(8, 1024), product_rows=(1, 64, 8192), rounds=2, bench_rounds=3, handoff_tokens=8192,
+    prefill=(8, 1024), product_rows=(1, 64, 8192), integer_rows=(1, 4, 16, 32, 64, 8192),
+    rounds=2, bench_rounds=3, handoff_tokens=8192,
     chunk_tokens=2048, handoff_way="cuda_ipc", handoffs=4, users=64, user_input=(256, 768),
     user_output=(64, 192), user_requests=256, load_rounds=1, golden_filter="*", kill_ways=("cuda_ipc", "nccl"),
     peer_steps=10)
 
 CPU = Sizes(
     bench_shape="tiny", shape=Shape(2, 256, 8, 4, 32, 512, 2048), batches=(1, 8), context=64,
-    prefill=(2, 64), product_rows=(1, 8, 128), rounds=1, bench_rounds=1, handoff_tokens=512,
+    prefill=(2, 64), product_rows=(1, 8, 128), integer_rows=(1, 128), rounds=1, bench_rounds=1, handoff_tokens=512,
     chunk_tokens=128, handoff_way="grpc", handoffs=2, users=4, user_input=(16, 48),
     user_output=(4, 12), user_requests=16, load_rounds=1, golden_filter="*llama31_hd16_cpu_auto", kill_ways=("grpc", "cuda_ipc", "nccl"),
     peer_steps=3)

@@ -56,12 +56,12 @@ def first(text):
     return lines[0] if lines else "nothing"
 
 
-def bench_kernels(context, only):
+def bench_kernels(context, only, *further):
     program = context.build.program("bench_kernels")
     if program is None:
         raise NotMeasured(f"bench_kernels is not in {context.build.origin}: build it")
     command = [str(program), "--device", context.device, "--shape", context.sizes.bench_shape, "--rounds",
-               str(context.sizes.bench_rounds), "--only", only]
+               str(context.sizes.bench_rounds), "--only", only, *further]
     result = subprocess.run(command, capture_output=True, text=True, timeout=context.left(), check=False,
                             env={**os.environ, **context.environment})
     print(f"--- {' '.join(command)}\n{result.stdout}{result.stderr}", flush=True)

@@ -86,10 +86,13 @@ absl::StatusOr<WorkerBuild> ReckonWorker(const ModelUse& model, const Hardware& 
                                  : " has no link between devices"));
   }
   BATON_ASSIGN_OR_RETURN(const double flops, FlopsOf(model, hardware));
-  const MemoryNeed need =
+  MemoryNeed need =
       MemoryNeed::Of(model.config, shape, 1, model.compute_dtype, model.quantization,
                      {.max_tokens = std::max(model.max_num_batched_tokens, kMostSequences),
                       .max_samples = kMostSequences});
+  if (hardware.device == "cuda") {
+    need.activations += WideningBytes(model.config, shape, model.compute_dtype);
+  }
   const kernels::KvLayout layout =
       KvLayoutOf(model.config, shape, model.kv_dtype, model.block_size);
   const auto kv_token = static_cast<double>(layout.bytes_per_token());

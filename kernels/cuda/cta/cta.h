@@ -10,6 +10,13 @@
 #define BATON_HD inline
 #endif
 
+// In front of a loop whose arrays are to stay in registers.
+#ifdef __CUDA_ARCH__
+#define BATON_UNROLL _Pragma("unroll")
+#else
+#define BATON_UNROLL
+#endif
+
 namespace baton::kernels::cuda {
 
 // The threads of one block on the device. An algorithm is a row of phases. In ForEach every thread

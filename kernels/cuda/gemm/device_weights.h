@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "kernels/backend.h"
+#include "kernels/cuda/cta/quantized_data.h"
 #include "kernels/cuda/device/runtime.h"
+#include "kernels/cuda/gemm/quantized_image.h"
 
 namespace baton::kernels::cuda {
 
@@ -37,6 +39,23 @@ class DeviceWeight final : public PackedWeight {
   const std::unique_ptr<DeviceMemory> scales_;
 };
 
+// A projection of small integers on the device.
+class IntegerWeight final : public PackedWeight {
+ public:
+  IntegerWeight(const QuantizedPlaces& places, std::unique_ptr<DeviceMemory> memory)
+      : view_(places.At(memory->data())), memory_(std::move(memory)) {}
+
+  int64_t out() const override { return view_.out; }
+  int64_t in() const override { return view_.in; }
+  size_t bytes() const override { return memory_->size(); }
+  bool quantized() const override { return true; }
+  const QuantizedView& view() const { return view_; }
+
+ private:
+  const QuantizedView view_;
+  const std::unique_ptr<DeviceMemory> memory_;
+};
+
 // A vector as fp32 and once more rounded to the compute dtype, because cuBLASLt adds a bias only in
 // the dtype of its output.
 class DeviceVector final : public Buffer {
@@ -54,9 +73,13 @@ class DeviceVector final : public Buffer {
   const std::unique_ptr<DeviceMemory> rounded_;
 };
 
-// The weight as this backend made it: no other weights reach it.
+// The weight as this backend made it: no other weights reach it. Which of the two it is says
+// weight.quantized().
 inline const DeviceWeight& OnDevice(const PackedWeight& weight) {
   return static_cast<const DeviceWeight&>(weight);
+}
+inline const IntegerWeight& IntegersOnDevice(const PackedWeight& weight) {
+  return static_cast<const IntegerWeight&>(weight);
 }
 
 // The fp32 numbers of a vector that may be absent.

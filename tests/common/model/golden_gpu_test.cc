@@ -6,13 +6,13 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <tuple>
 
 #include "common/model/load_model.h"
 #include "gtest/gtest.h"
+#include "tests/common/model/device_logits.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/scratch_folder.h"
@@ -30,42 +30,6 @@ constexpr Precision kPrecisions[] = {{"float32", 1e-4, 1e-4},
                                      {"bfloat16", 0.05, 0.05},
                                      {"float16", 0.01, 0.01},
                                      {"bfloat16", 0.3, 0.3, kernels::Quantization::kFp8}};
-
-using Rows = std::vector<std::vector<float>>;
-
-double Scale(const std::vector<float>& logits) {
-  double scale = 0;
-  for (const float logit : logits) scale = std::max<double>(scale, std::abs(logit));
-  return scale;
-}
-
-int32_t Argmax(const std::vector<float>& logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
-
-// Logits after each of `rows`, from one step over `ids`.
-Rows ComputeLogits(LoadedModel& model, const std::vector<TokenId>& ids,
-                   const std::vector<int32_t>& rows) {
-  std::vector<int32_t> positions(ids.size());
-  std::iota(positions.begin(), positions.end(), 0);
-  std::vector<int32_t> blocks(ids.size() / model.kv().layout.block_size + 1);
-  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(2 * i + 1);
-  const kernels::StepLayout::Sequence sequence = {.num_tokens = static_cast<int32_t>(ids.size()),
-                                                  .context = static_cast<int32_t>(ids.size()),
-                                                  .blocks = blocks};
-  const auto logits = model.transformer->Forward(
-      {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}, .sample_rows = rows},
-      model.kv());
-  EXPECT_TRUE(logits.ok()) << logits.status();
-  EXPECT_TRUE(model.backend->EndStep().ok());
-  Rows result(rows.size(), std::vector<float>(static_cast<size_t>(logits->cols)));
-  for (size_t i = 0; i < rows.size(); ++i) {
-    const absl::Status read = model.backend->Download(
-        logits->row(static_cast<int64_t>(i)), result[i].size() * sizeof(float), result[i].data());
-    EXPECT_TRUE(read.ok()) << read;
-  }
-  return result;
-}
 
 class GoldenGpuTest : public testing::TestWithParam<std::tuple<std::string, Precision>> {
  protected:

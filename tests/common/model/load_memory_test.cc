@@ -47,6 +47,18 @@ TEST(MemoryNeedTest, IsThatOfTheParameters) {
               2e7);
 }
 
+// Room for the largest projection, gate and up of a rank, in the compute dtype.
+TEST(MemoryNeedTest, IntegersNeedRoomToBeWidenedOnAGpu) {
+  ModelConfig config = Config();
+  const auto room = [&](int32_t ranks) {
+    return WideningBytes(config, LocalShape::Of(config, 0, ranks).value(), DType::kBF16);
+  };
+  EXPECT_EQ(room(1), 0);
+  config.quantization = QuantizationConfig{.bits = 4, .group = 128};
+  EXPECT_EQ(room(1), 2.0 * 28672 * 4096);
+  EXPECT_EQ(room(4), 2.0 * 28672 / 4 * 4096);
+}
+
 // Layers and the output projection are divided; each rank has all embeddings.
 TEST(MemoryNeedTest, RanksDivideAllButTheEmbeddings) {
   ModelConfig config = Config();

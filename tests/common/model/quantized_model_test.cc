@@ -176,6 +176,19 @@ TEST_P(QuantizedModelTest, IsTheSameOutOfALoadCache) {
   }
 }
 
+// Weights that are integers already are not quantized once more on the way to a device.
+TEST_P(QuantizedModelTest, QuantizingWhileLoadingIsRefused) {
+  ModelOptions options;
+  options.quantization = kernels::Quantization::kFp8;
+  options.kv.tokens = 8192;
+  options.limits = {.max_tokens = 512, .max_samples = 64};
+  const absl::Status status = LoadModel(Dir("llama"), options, nullptr).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("--quantization fp8"), HasSubstr("g32 of compressed-tensors"),
+                    HasSubstr("use --quantization none")));
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelTest,
                          ::testing::Values(std::pair{Device{"cpu", "auto"}, 4},
                                            std::pair{Device{"cpu", "auto"}, 8},

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "common/model/load_model.h"
+#include "gtest/gtest.h"
+
+namespace baton::test {
+
+// Of each row that a token follows, a number for each id.
+using Rows = std::vector<std::vector<float>>;
+
+// The largest magnitude.
+inline double Scale(const std::vector<float>& logits) {
+  double scale = 0;
+  for (const float logit : logits) scale = std::max<double>(scale, std::abs(logit));
+  return scale;
+}
+
+inline int32_t Argmax(const std::vector<float>& logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
+}
+
+// Logits after each of `rows`, from one step over `ids`.
+inline Rows ComputeLogits(LoadedModel& model, const std::vector<TokenId>& ids,
+                          const std::vector<int32_t>& rows) {
+  std::vector<int32_t> positions(ids.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<int32_t> blocks(ids.size() / model.kv().layout.block_size + 1);
+  for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = static_cast<int32_t>(2 * i + 1);
+  const kernels::StepLayout::Sequence sequence = {.num_tokens = static_cast<int32_t>(ids.size()),
+                                                  .context = static_cast<int32_t>(ids.size()),
+                                                  .blocks = blocks};
+  const auto logits = model.transformer->Forward(
+      {.tokens = ids, .positions = positions, .sequences = {&sequence, 1}, .sample_rows = rows},
+      model.kv());
+  EXPECT_TRUE(logits.ok()) << logits.status();
+  EXPECT_TRUE(model.backend->EndStep().ok());
+  Rows result(rows.size(), std::vector<float>(static_cast<size_t>(logits->cols)));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const absl::Status read = model.backend->Download(
+        logits->row(static_cast<int64_t>(i)), result[i].size() * sizeof(float), result[i].data());
+    EXPECT_TRUE(read.ok()) << read;
+  }
+  return result;
+}
+
+}  // namespace baton::test

@@ -1,0 +1,74 @@
+// Models with weights of 4 and 8 bits on a GPU, against the CPU backend in fp32: prompts, which are
+// multiplied by widened weights, and single tokens, which are multiplied by the integers.
+#include <cmath>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "common/model/quantize/quantize_checkpoint.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/common/model/device_logits.h"
+#include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
+
+namespace baton::test {
+namespace {
+
+constexpr int32_t kPrompt = 96;
+
+class QuantizedModelGpuTest : public testing::TestWithParam<std::tuple<int, std::string>> {
+ protected:
+  void SetUp() override {
+    const std::string plain = scratch_ / "plain";
+    ASSERT_TRUE(WriteRandomModel({.arch = "qwen2",
+                                  .hidden = 256,
+                                  .heads = 4,
+                                  .kv_heads = 2,
+                                  .head_dim = 64,
+                                  .ffn = 512,
+                                  .seed = 7},
+                                 plain)
+                    .ok());
+    const auto report =
+        QuantizeCheckpoint(plain, dir(), {.bits = std::get<0>(GetParam()), .group = 64}, nullptr);
+    ASSERT_TRUE(report.ok()) << report.status();
+    for (int32_t i = 0; i < kPrompt; ++i) ids_.push_back((i * i * 11 + 5) % 256);
+  }
+  std::string dir() const { return scratch_ / "quantized"; }
+  std::string dtype() const { return std::get<1>(GetParam()); }
+
+  const ScratchFolder scratch_;
+  std::vector<TokenId> ids_;
+};
+
+TEST_P(QuantizedModelGpuTest, LogitsAgreeWithTheCpuForManyTokensAndForFew) {
+  auto oracle = MustLoad(dir(), {"cpu", "auto"}, "float32");
+  auto model = MustLoad(dir(), {"cuda", "auto"}, dtype());
+  ASSERT_NE(model, nullptr);
+  EXPECT_THAT(model->numerics(),
+              testing::EndsWith("/w" + std::to_string(std::get<0>(GetParam())) + "g64"));
+  const double tolerance = dtype() == "float32" ? 1e-4 : dtype() == "float16" ? 0.01 : 0.05;
+  for (const size_t count : {size_t{1}, size_t{7}, size_t{16}, size_t{17}, ids_.size()}) {
+    const std::vector<TokenId> ids(ids_.begin(), ids_.begin() + static_cast<int64_t>(count));
+    const std::vector<int32_t> rows = {static_cast<int32_t>(count) - 1};
+    const std::vector<float> expected = ComputeLogits(*oracle, ids, rows)[0];
+    const std::vector<float> actual = ComputeLogits(*model, ids, rows)[0];
+    double error = 0;
+    for (size_t id = 0; id < expected.size(); ++id) {
+      error = std::max<double>(error, std::abs(actual[id] - expected[id]));
+    }
+    EXPECT_LT(error / Scale(expected), tolerance) << count << " tokens";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelGpuTest,
+                         testing::Combine(testing::Values(4, 8),
+                                          testing::Values("float32", "bfloat16", "float16")),
+                         [](const auto& test) {
+                           return "w" + std::to_string(std::get<0>(test.param)) + "_" +
+                                  std::get<1>(test.param);
+                         });
+
+}  // namespace
+}  // namespace baton::test
