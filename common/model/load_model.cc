@@ -60,7 +60,8 @@ int LoadedModel::threads() const {
 }
 
 std::string LoadedModel::numerics() const {
-  const std::string numerics = backend->info().numerics();
+  const std::string numerics =
+      backend->info().numerics() + "/kv-" + std::string(kernels::Name(kv().layout.dtype));
   return config.quantization.has_value() ? numerics + "/" + config.quantization->name() : numerics;
 }
 
@@ -94,7 +95,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
 
   RankSource source{.config = model->config, .files = *files, .options = options, .clock = clock};
   source.dtype = ResolveComputeDType(options.dtype, model->config, *files);
-  BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype));
+  BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype,
+                                                         model->config, options.device));
   if (!options.load_cache.empty()) {
     BATON_RETURN_IF_ERROR(MakeCacheDir(options.load_cache));
     BATON_ASSIGN_OR_RETURN(source.fingerprint, ModelFingerprint(model_dir, *files, source.dtype));

@@ -137,6 +137,8 @@ TEST_P(ModelSpeculationTest, WhateverIsProposedInABatchInChunksAndPreempted) {
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(QuantizedKv, ModelSpeculationTest, testing::ValuesIn(QuantizedKvCases()),
+                         CaseName);
 INSTANTIATE_TEST_SUITE_P(Cpu, ModelSpeculationTest, testing::ValuesIn(AllCases()),
                          [](const auto& test) {
                            return test::DeviceName(test.param.device) + "_" + test.param.dtype;

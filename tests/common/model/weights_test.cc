@@ -239,6 +239,18 @@ TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {
   options.kv_dtype = kernels::DType::kF16;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--kv-dtype float16"));
+  options.kv_dtype = kernels::DType::kInt8;
+  options.device = kernels::Device::kCuda;
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              AllOf(HasSubstr("--kv-dtype int8 on device cuda"), HasSubstr("--device cpu")));
+  options.device = kernels::Device::kReference;
+  options.kv_dtype = std::nullopt;
+  ASSERT_TRUE(WriteRandomModel({.head_dim = 24, .seed = 3}, dir_ / "heads_of_24").ok());
+  for (const auto kv_dtype : {kernels::DType::kInt8, kernels::DType::kFp8}) {
+    options.kv_dtype = kv_dtype;
+    EXPECT_THAT(std::string(LoadModel(dir_ / "heads_of_24", options, nullptr).status().message()),
+                AllOf(HasSubstr("heads of 24"), HasSubstr("a multiple of 16")));
+  }
   options.kv_dtype = std::nullopt;
   options.quantization = kernels::Quantization::kFp8;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
