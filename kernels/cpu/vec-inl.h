@@ -93,7 +93,7 @@ HWY_INLINE void StoreFromF32(FloatVec value, E4m3* to) {
   const auto shifted = hn::Add(magnitude, hn::Set(kFloat, 0x1.0p14f));
   const auto small = hn::Sub(hn::BitCast(du32, shifted), hn::Set(du32, uint32_t{0x46800000}));
   const auto is_small = hn::RebindMask(du32, hn::Lt(magnitude, hn::Set(kFloat, 0x1.0p-6f)));
-  const auto is_nan = hn::RebindMask(du32, hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
   auto code = hn::IfThenElse(is_small, small, normal);
   code = hn::Or(hn::IfThenElse(is_nan, hn::Set(du32, uint32_t{0x7f}), code), sign);
   hn::StoreU(hn::DemoteTo(du8, hn::BitCast(di32, code)), du8, reinterpret_cast<uint8_t*>(to));
@@ -116,7 +116,7 @@ HWY_INLINE void StoreFromF32(FloatVec value, uint16_t* to) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7fff)));
   const auto quiet = hn::Or(bits, hn::Set(du32, 0x400000));
-  const auto is_nan = hn::RebindMask(du32, hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
   const auto chosen = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
   hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, chosen)), du16, to);
 }

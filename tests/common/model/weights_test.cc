@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "common/base/fnv128.h"
 #include "common/model/fingerprint.h"
@@ -231,6 +232,17 @@ TEST_F(WeightsTest, ALoadNamesItsPhasesInTheirOrder) {
   EXPECT_THAT(told, ElementsAre("checking the checkpoint", "loading weights", "all weights",
                                 "choosing kernels", HasSubstr("filling the KV cache of "),
                                 "running the first steps", "taking the checkpoint's fingerprint"));
+}
+
+// Workers of unequal caches count as unequal, and have no layout in common.
+TEST_F(WeightsTest, NumericsNameTheTypeOfTheKvCache) {
+  std::set<std::string> numerics;
+  for (const char* kv_dtype : {"float32", "bfloat16", "int8", "fp8"}) {
+    const auto model = test::MustLoad(dir_ / "m", {"cpu", "auto"}, "float32", 64, kv_dtype);
+    EXPECT_THAT(model->numerics(), testing::EndsWith(std::string("/kv-") + kv_dtype));
+    numerics.insert(model->numerics());
+  }
+  EXPECT_EQ(numerics.size(), 4u);
 }
 
 TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {
