@@ -123,7 +123,9 @@ TEST_P(ModelIdentityTest, SplitOverTwoEngines) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, ModelIdentityTest, testing::ValuesIn(AllCases()), CaseName);
-INSTANTIATE_TEST_SUITE_P(QuantizedKv, ModelIdentityTest, testing::ValuesIn(QuantizedKvCases()),
+INSTANTIATE_TEST_SUITE_P(Int8Kv, ModelIdentityTest, testing::ValuesIn(QuantizedKvCases("int8")),
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(Fp8Kv, ModelIdentityTest, testing::ValuesIn(QuantizedKvCases("fp8")),
                          CaseName);
 
 }  // namespace

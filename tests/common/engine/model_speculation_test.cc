@@ -137,7 +137,8 @@ TEST_P(ModelSpeculationTest, WhateverIsProposedInABatchInChunksAndPreempted) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(QuantizedKv, ModelSpeculationTest, testing::ValuesIn(QuantizedKvCases()),
+// With fp8 the random model repeats itself too seldom to be foretold.
+INSTANTIATE_TEST_SUITE_P(Int8Kv, ModelSpeculationTest, testing::ValuesIn(QuantizedKvCases("int8")),
                          CaseName);
 INSTANTIATE_TEST_SUITE_P(Cpu, ModelSpeculationTest, testing::ValuesIn(AllCases()),
                          [](const auto& test) {
