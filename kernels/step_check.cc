@@ -77,8 +77,16 @@ absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv) {
 }
 
 absl::Status CheckHostKv(const KvLayout& layout) {
-  if (layout.dtype != DType::kF16) return absl::OkStatus();
-  return absl::InvalidArgumentError("a KV cache of float16; expected float32 or bfloat16");
+  if (layout.dtype == DType::kF16) {
+    return absl::InvalidArgumentError(
+        "a KV cache of float16; expected float32, bfloat16, int8 or fp8");
+  }
+  if (layout.quantized() && layout.head_dim % KvLayout::kQuantizedDims != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a KV cache of ", std::string(Name(layout.dtype)), " for heads of ",
+                     layout.head_dim, "; expected a multiple of ", KvLayout::kQuantizedDims));
+  }
+  return absl::OkStatus();
 }
 
 std::string SumOverRanks(Collective& collective, Matrix values) {

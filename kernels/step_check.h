@@ -14,7 +14,8 @@ namespace baton::kernels {
 // sample exist. INTERNAL says what is wrong, which is a bug of whoever made the layout.
 absl::Status CheckStep(const StepLayout& layout, const PagedKv& kv);
 
-// Refuses a KV cache of float16, in which no backend of the host computes.
+// Refuses a KV cache that no backend of the host computes with: of float16, or of codes for heads
+// of another size than a multiple of KvLayout::kQuantizedDims.
 absl::Status CheckHostKv(const KvLayout& layout);
 
 // The rows of a step on a backend that pads nothing.

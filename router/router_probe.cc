@@ -166,6 +166,10 @@ void RouterProbe::AttemptOpened(const Placement& placement) {
   }
 }
 
+void RouterProbe::NumericsChanged() {
+  registry_->counter(Metric::kRouterNumericsMismatch).Increment();
+}
+
 void RouterProbe::AttemptEnded(AttemptOutcome outcome) {
   registry_->counter(Metric::kAttempts, {std::string(AttemptOutcomeName(outcome))}).Increment();
 }

@@ -72,6 +72,8 @@ class RouterProbe final {
   void Chosen(const Placement& placement, int64_t tokens, bool looked);
 
   void AttemptOpened(const Placement& placement);
+  // An attempt goes on with an answer that a decode worker of other numerics began.
+  void NumericsChanged();
   void AttemptEnded(AttemptOutcome outcome);
   void PrefillOfferedAgain(bool accepted);
   // A prefill worker was asked to build a pair of devices.

@@ -14,6 +14,7 @@
 #include "common/formats/model_config.h"
 #include "common/formats/safetensors.h"
 #include "common/model/footprint.h"
+#include "common/model/model_options.h"
 #include "common/model/quantize/stored_weights.h"
 #include "common/model/tensor_specs.h"
 #include "common/text/eos_set.h"
@@ -30,7 +31,7 @@ struct InspectFlags {
   bool as_json = false;
   FootprintQuery query;
   DtypeFlag dtype = DtypeFlag::kAuto;
-  DtypeFlag kv_dtype = DtypeFlag::kAuto;
+  KvDtypeFlag kv_dtype = KvDtypeFlag::kAuto;
 };
 
 struct Inspection {
@@ -48,6 +49,11 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
   const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
                                      {"float32", DtypeFlag::kFloat32},
                                      {"bfloat16", DtypeFlag::kBfloat16}};
+  const Choices<KvDtypeFlag> kv_dtypes = {{"auto", KvDtypeFlag::kAuto},
+                                          {"float32", KvDtypeFlag::kFloat32},
+                                          {"bfloat16", KvDtypeFlag::kBfloat16},
+                                          {"int8", KvDtypeFlag::kInt8},
+                                          {"fp8", KvDtypeFlag::kFp8}};
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
   Flag original = With(TextFlag("original", &flags->original), "Question",
                        "of a quantized model: the directory that it was made from, for the error "
@@ -61,7 +67,7 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
            "Question", "memory for the KV cache")));
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), "Question",
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, dtypes), "Question",
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, kv_dtypes), "Question",
                 "type of the KV cache; auto: that of the computation"));
   set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}),
                 "Question", "tokens in a KV block"));
@@ -121,7 +127,9 @@ absl::StatusOr<Inspection> Inspect(const InspectFlags& flags) {
   FootprintQuery query = flags.query;
   const bool fp32 = result.config.dtype == "float32";
   query.compute_dtype = Resolve(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
-  query.kv_dtype = Resolve(flags.kv_dtype, query.compute_dtype);
+  BATON_ASSIGN_OR_RETURN(query.kv_dtype,
+                         ResolveKvDType(kernels::ParseKvDType(WordOf(flags.kv_dtype)),
+                                        query.compute_dtype, result.config, kernels::Device::kCpu));
   result.footprint = ComputeFootprint(result.config, query);
   return result;
 }

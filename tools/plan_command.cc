@@ -9,6 +9,7 @@
 #include "common/base/status.h"
 #include "common/config/exit_code.h"
 #include "common/formats/model_config.h"
+#include "common/model/model_options.h"
 #include "tools/commands.h"
 #include "tools/planner/measured_builds.h"
 #include "tools/planner/plan_flags.h"
@@ -33,6 +34,10 @@ struct Builds {
 absl::StatusOr<Builds> BuildsByFile(const PlanFlags& flags, const planner::ModelUse& model) {
   Builds made;
   BATON_ASSIGN_OR_RETURN(made.hardware, planner::ReadHardware(flags.hardware));
+  BATON_RETURN_IF_ERROR(ResolveKvDType(model.kv_dtype, model.compute_dtype, model.config,
+                                       made.hardware->device == "cpu" ? kernels::Device::kCpu
+                                                                      : kernels::Device::kCuda)
+                            .status());
   for (int32_t ranks = 1; ranks <= made.hardware->devices; ranks *= 2) {
     if (flags.tensor_parallel_size > 0 && flags.tensor_parallel_size != ranks) continue;
     auto build = planner::ReckonWorker(model, *made.hardware, ranks);

@@ -11,7 +11,8 @@ namespace {
 
 struct MeasureFlags {
   std::string model_dir;
-  DtypeFlag dtype = DtypeFlag::kAuto, kv_dtype = DtypeFlag::kAuto;
+  DtypeFlag dtype = DtypeFlag::kAuto;
+  KvDtypeFlag kv_dtype = KvDtypeFlag::kAuto;
   planner::MeasureOptions options;
 };
 
@@ -21,11 +22,16 @@ void BindMeasure(FlagSet* set, MeasureFlags* flags) {
   const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
                                      {"float32", DtypeFlag::kFloat32},
                                      {"bfloat16", DtypeFlag::kBfloat16}};
+  const Choices<KvDtypeFlag> kv_dtypes = {{"auto", KvDtypeFlag::kAuto},
+                                          {"float32", KvDtypeFlag::kFloat32},
+                                          {"bfloat16", KvDtypeFlag::kBfloat16},
+                                          {"int8", KvDtypeFlag::kInt8},
+                                          {"fp8", KvDtypeFlag::kFp8}};
   set->Add(Common(With(IntFlag("threads", &flags->options.model.threads, {.min = 0, .max = 4096}),
                        group, "threads of the worker; 0: one per physical core")));
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), group,
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, dtypes), group,
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, kv_dtypes), group,
                 "type of the KV cache; auto: that of the computation"));
   set->Add(With(IntFlag("max-prefill-tokens", &flags->options.max_prefill_tokens, {.min = 1}),
                 group, "prompt tokens in one step; longer prompts are chunked"));
@@ -49,7 +55,7 @@ int SimMeasureCommand(const Invocation& call) {
   BindMeasure(&set, &flags);
   if (const auto exit = call.Read(&set)) return *exit;
   flags.options.model.dtype = GivenType(flags.dtype);
-  flags.options.model.kv_dtype = GivenType(flags.kv_dtype);
+  flags.options.model.kv_dtype = kernels::ParseKvDType(WordOf(flags.kv_dtype));
   const auto steps = planner::MeasureSteps(flags.model_dir, flags.options);
   if (!steps.ok()) {
     return ReportFatal(set.program(),

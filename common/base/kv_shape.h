@@ -11,10 +11,11 @@ inline constexpr int32_t kMaxTensorParallel = 64;
 
 // The shape of a worker's KV blocks as peers see it: plain data, comparable, printable.
 //
-// A block is [rank][layer][k|v][head of the rank][token][head_dim]. The KV heads are divided among
+// A block is [rank][layer][k|v][head of the rank][token][row], where a row is what the dtype makes
+// of head_dim numbers, of equal size for all (kernels/paged_kv.h). The KV heads are divided among
 // the ranks; where there are fewer heads than ranks, neighbouring ranks hold copies of one.
 struct KvShape {
-  std::string dtype;  // "float32" or "bfloat16"
+  std::string dtype;  // "float32", "bfloat16", "float16", "int8" or "fp8"
   int32_t block_size = 0;
   int32_t layers = 0;
   int32_t kv_heads = 0;  // of the model

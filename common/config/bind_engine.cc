@@ -67,8 +67,10 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
       Common(With(ChoiceFlag("dtype", &flags->dtype), group,
                   "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16; "
                   "float16 on cuda only")));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype), group,
-                "type of the KV cache; auto: that of the computation"));
+  set->Add(
+      With(ChoiceFlag("kv-dtype", &flags->kv_dtype), group,
+           "type of the KV cache; auto: that of the computation; int8 (with a scale for each token "
+           "and head) and fp8 (e4m3) on a CPU only"));
   set->Add(With(ChoiceFlag("isa", &flags->isa), group,
                 "instruction set; auto: the best this machine has, amx in bfloat16 only"));
   set->Add(Common(

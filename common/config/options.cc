@@ -36,6 +36,12 @@ Choices<DtypeFlag> ChoicesOf(DtypeFlag /*type*/) {
           {"float16", DtypeFlag::kFloat16}};
 }
 
+Choices<KvDtypeFlag> ChoicesOf(KvDtypeFlag /*type*/) {
+  return {{"auto", KvDtypeFlag::kAuto},         {"float32", KvDtypeFlag::kFloat32},
+          {"bfloat16", KvDtypeFlag::kBfloat16}, {"float16", KvDtypeFlag::kFloat16},
+          {"int8", KvDtypeFlag::kInt8},         {"fp8", KvDtypeFlag::kFp8}};
+}
+
 Choices<DeviceFlag> ChoicesOf(DeviceFlag /*type*/) {
   return {{"cpu", DeviceFlag::kCpu}, {"cuda", DeviceFlag::kCuda}};
 }

@@ -46,6 +46,7 @@ struct ServerFlags {
 };
 
 enum class DtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16 };
+enum class KvDtypeFlag { kAuto, kFloat32, kBfloat16, kFloat16, kInt8, kFp8 };
 enum class DeviceFlag { kCpu, kCuda };
 enum class IsaFlag { kAuto, kAmx, kAvx512, kAvx2 };
 enum class QuantizationFlag { kNone, kFp8 };
@@ -69,6 +70,7 @@ using Choices = std::vector<std::pair<std::string, T>>;
 // The words of the types above, as they are written on the command line. The argument only names
 // the type.
 Choices<DtypeFlag> ChoicesOf(DtypeFlag);
+Choices<KvDtypeFlag> ChoicesOf(KvDtypeFlag);
 Choices<DeviceFlag> ChoicesOf(DeviceFlag);
 Choices<IsaFlag> ChoicesOf(IsaFlag);
 Choices<QuantizationFlag> ChoicesOf(QuantizationFlag);
@@ -101,8 +103,8 @@ struct EngineFlags {
   int32_t block_size = 16;                 // tokens
   bool enable_prefix_caching = true;
   base::Duration prefill_batch_wait{};
-  DtypeFlag dtype = DtypeFlag::kAuto;     // float32 for fp32 checkpoints, else bfloat16
-  DtypeFlag kv_dtype = DtypeFlag::kAuto;  // the compute dtype
+  DtypeFlag dtype = DtypeFlag::kAuto;         // float32 for fp32 checkpoints, else bfloat16
+  KvDtypeFlag kv_dtype = KvDtypeFlag::kAuto;  // the compute dtype
   DeviceFlag device = DeviceFlag::kCpu;
   IsaFlag isa = IsaFlag::kAuto;
   int32_t threads = 0;               // of all ranks; 0 = a thread per physical core

@@ -77,7 +77,8 @@ std::vector<MetricInfo> RouterMetrics() {
        .owners = kRouterOwns,
        .labels = {},
        .buckets = {},
-       .help = "Attempts on a pair of workers whose numerics differ, so that tokens may differ "
+       .help = "Attempts on a pair of workers whose numerics differ, and attempts that go on with "
+               "an answer that a decode worker of other numerics began, so that tokens may differ "
                "from a run on equal ones.",
        .precreated = {}},
       {.id = Metric::kRouterPairWarmups,

@@ -61,9 +61,11 @@ int LoadedModel::threads() const {
 
 std::string LoadedModel::numerics() const {
   const kernels::BackendInfo& info = backend->info();
-  if (!config.quantization.has_value()) return info.numerics();
+  const std::string numerics =
+      info.numerics() + "/kv-" + std::string(kernels::Name(kv().layout.dtype));
+  if (!config.quantization.has_value()) return numerics;
   const bool pairs = info.integer_products == kernels::DType::kBF16;
-  return info.numerics() + (pairs ? "/pairs/" : "/") + config.quantization->name();
+  return numerics + (pairs ? "/pairs/" : "/") + config.quantization->name();
 }
 
 KvCache LoadedModel::kv_cache() const {
@@ -96,7 +98,8 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
 
   RankSource source{.config = model->config, .files = *files, .options = options, .clock = clock};
   source.dtype = ResolveComputeDType(options.dtype, model->config, *files);
-  BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype));
+  BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype,
+                                                         model->config, options.device));
   if (!options.load_cache.empty()) {
     BATON_RETURN_IF_ERROR(MakeCacheDir(options.load_cache));
     BATON_ASSIGN_OR_RETURN(source.fingerprint, ModelFingerprint(model_dir, *files, source.dtype));

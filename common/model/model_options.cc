@@ -30,10 +30,29 @@ DType ResolveComputeDType(std::optional<DType> dtype, const ModelConfig& config,
   return fp32 ? DType::kF32 : DType::kBF16;
 }
 
-absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute) {
-  if (dtype != DType::kF16 || compute == DType::kF16) return dtype.value_or(compute);
-  return absl::InvalidArgumentError(
-      "--kv-dtype float16; expected auto, float32 or bfloat16, or float16 with --dtype float16");
+absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute,
+                                     const ModelConfig& config, kernels::Device device) {
+  if (dtype == DType::kF16 && compute != DType::kF16) {
+    return absl::InvalidArgumentError(
+        "--kv-dtype float16; expected auto, float32, bfloat16, int8 or fp8, or float16 with "
+        "--dtype float16");
+  }
+  const DType resolved = dtype.value_or(compute);
+  if (SizeOf(resolved) > 1) return resolved;
+  const std::string name(kernels::Name(resolved));
+  if (device == kernels::Device::kCuda) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kv-dtype ", name,
+                     " on device cuda; expected auto, float32, bfloat16 or "
+                     "float16 there, or --device cpu"));
+  }
+  if (config.head_dim % kernels::KvLayout::kQuantizedDims != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kv-dtype ", name, " for a model with heads of ", config.head_dim,
+                     "; expected heads of a multiple of ", kernels::KvLayout::kQuantizedDims,
+                     "; use --kv-dtype auto"));
+  }
+  return resolved;
 }
 
 absl::Status MakeCacheDir(const std::string& dir) {

@@ -42,9 +42,11 @@ struct ModelOptions {
 kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const ModelConfig& config,
                                    const CheckpointFiles& files);
 // The dtype of the KV cache: `dtype` if it is given, else the compute dtype. INVALID_ARGUMENT for
-// float16 where arithmetic is in another.
+// float16 where arithmetic is in another; for int8 and fp8 on a GPU, or where the model's heads do
+// not fit them.
 absl::StatusOr<kernels::DType> ResolveKvDType(std::optional<kernels::DType> dtype,
-                                              kernels::DType compute);
+                                              kernels::DType compute, const ModelConfig& config,
+                                              kernels::Device device);
 
 // Makes the directory of --load-cache. INVALID_ARGUMENT for one that cannot be made, which is a
 // mistake in the flag; a directory that cannot be written only costs the cache.

@@ -42,7 +42,7 @@ ModelOptions ModelOptionsOf(const WorkerFlags& worker, std::optional<EosProbe> p
   const EngineFlags& flags = worker.engine;
   ModelOptions options;
   options.dtype = kernels::ParseDType(WordOf(flags.dtype));
-  options.kv_dtype = kernels::ParseDType(WordOf(flags.kv_dtype));
+  options.kv_dtype = kernels::ParseKvDType(WordOf(flags.kv_dtype));
   if (flags.device == DeviceFlag::kCuda) options.device = kernels::Device::kCuda;
   options.isa = WordOf(flags.isa);
   options.threads = flags.threads;
@@ -129,9 +129,9 @@ void LogModel(const WorkerModel& model, const WorkerFlags& worker) {
   }
   const size_t rank_bytes = static_cast<size_t>(kv.num_blocks) * kv.layout.block_bytes();
   spdlog::info(
-      "KV cache: {} blocks of {} tokens, {} MiB, max_model_len {}; async scheduling {}, "
+      "KV cache: {} blocks of {} tokens in {}, {} MiB, max_model_len {}; async scheduling {}, "
       "speculation {}",
-      kv.num_blocks, kv.layout.block_size,
+      kv.num_blocks, kv.layout.block_size, std::string(kernels::Name(kv.layout.dtype)),
       (rank_bytes * static_cast<size_t>(model.loaded->ranks())) >> 20, model.engine.max_model_len,
       model.engine.overlap ? "on" : "off", SpeculationOf(worker));
   if (model.eos_set.empty()) {

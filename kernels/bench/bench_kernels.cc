@@ -13,6 +13,7 @@
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -202,6 +203,8 @@ struct RunOptions {
   StoredIntegers stored;
   int rounds = 7;
   std::string shape;  // empty: by the device
+  std::optional<DType> kv_dtype;
+  int context = 0;  // of decode; 0: the shape's own
   std::string only = "matmuls,steps,operations";
 };
 
@@ -223,9 +226,13 @@ int Run(const RunOptions& run) {
               info.numerics().c_str(), info.threads, limits->flops_per_s * 1e-9,
               HasOwnMemory(info.device) ? "copy" : "read", limits->read_bytes_per_s * 1e-9, rounds);
   const std::string by_device = HasOwnMemory(info.device) ? "llama-8b" : "llama-430m";
-  const Sizes sizes = SizesFor(run.shape.empty() ? by_device : run.shape);
+  Sizes sizes = SizesFor(run.shape.empty() ? by_device : run.shape);
+  if (run.context > 0) {
+    sizes.context = std::min(run.context, sizes.model.kv_tokens);
+    sizes.batch = std::min(sizes.batch, sizes.model.kv_tokens / sizes.context);
+  }
   const auto begin = Clock::now();
-  LlamaStep step(**backend, sizes.model, run.stored);
+  LlamaStep step(**backend, sizes.model, run.stored, run.kv_dtype);
   std::printf("packed %.0f MB and prepared in %.2f s\n", step.weight_bytes() * 1e-6,
               std::chrono::duration<double>(Clock::now() - begin).count());
   Bench bench(info, rounds);
@@ -257,6 +264,7 @@ int main(int argc, char** argv) {
     const char* value = i + 1 < argc ? argv[i + 1] : "";
     const auto device = baton::kernels::ParseDevice(value);
     const auto dtype = baton::kernels::ParseDType(value);
+    const auto kv_dtype = baton::kernels::ParseKvDType(value);
     const auto quantization = baton::kernels::ParseQuantization(value);
     if (flag == "--device" && device.has_value()) {
       run.backend.device = *device;
@@ -264,6 +272,10 @@ int main(int argc, char** argv) {
       run.backend.isa = value;
     } else if (flag == "--dtype" && dtype.has_value()) {
       run.backend.compute_dtype = *dtype;
+    } else if (flag == "--kv-dtype" && kv_dtype.has_value()) {
+      run.kv_dtype = *kv_dtype;
+    } else if (flag == "--context" && std::atoi(value) > 0) {
+      run.context = std::atoi(value);
     } else if (flag == "--quantization" && quantization.has_value()) {
       run.backend.quantization = *quantization;
     } else if (flag == "--weights" &&
@@ -287,7 +299,8 @@ int main(int argc, char** argv) {
                    "[--isa auto|amx|avx512|avx2] [--dtype bfloat16|float16|float32] [--threads N] "
                    "[--rounds N] [--shape llama-8b|llama-430m|tiny] "
                    "[--only matmuls,steps,operations] [--quantization none|fp8] "
-                   "[--weights none|w4|w8] [--group 32|64|128]\n",
+                   "[--weights none|w4|w8] [--group 32|64|128] "
+                   "[--kv-dtype float32|bfloat16|float16|int8|fp8] [--context N]\n",
                    flag.c_str(), value);
       return 2;
     }

@@ -25,7 +25,8 @@ void CheckOk(const absl::Status& status) { BATON_CHECK(status.ok()) << status.To
 
 }  // namespace
 
-LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model, const StoredIntegers& stored)
+LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model, const StoredIntegers& stored,
+                     std::optional<DType> kv_dtype)
     : backend_(backend),
       model_(model),
       stored_(stored),
@@ -61,7 +62,7 @@ LlamaStep::LlamaStep(Backend& backend, const LlamaShape& model, const StoredInte
                          gate_up_.get(), ffn_.get(), logits_.get()}) {
     CheckOk(backend_.Zero(*buffer));
   }
-  kv_.layout = {.dtype = dtype_,
+  kv_.layout = {.dtype = kv_dtype.value_or(dtype_),
                 .block_size = kBlock,
                 .layers = model_.layers,
                 .kv_heads = model_.kv_heads,
@@ -278,8 +279,7 @@ double LlamaStep::prefill_flops(int tokens) const {
   return matmul_flops(tokens) + logit_flops(1) + model_.layers * attention_flops(tokens);
 }
 double LlamaStep::attention_bytes(int sequences, int context) const {
-  return 2.0 * sequences * context * model_.kv_heads * model_.head_dim *
-         static_cast<double>(SizeOf(dtype_));
+  return 2.0 * sequences * context * model_.kv_heads * static_cast<double>(kv_.layout.row_bytes());
 }
 double LlamaStep::norm_bytes(int tokens) const {
   return static_cast<double>(model_.hidden) * tokens *

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "kernels/backend.h"
@@ -67,7 +68,9 @@ struct StoredIntegers {
 // The steps of such a model on random weights, whole or operation by operation, for bench_kernels.
 class LlamaStep {
  public:
-  LlamaStep(Backend& backend, const LlamaShape& model, const StoredIntegers& stored = {});
+  // The KV cache is in `kv_dtype`, or in the compute dtype.
+  LlamaStep(Backend& backend, const LlamaShape& model, const StoredIntegers& stored = {},
+            std::optional<DType> kv_dtype = std::nullopt);
 
   // Starts a step of `sequences`, each with its last `tokens` of `context`.
   void Begin(int sequences, int tokens, int context);

@@ -61,6 +61,9 @@ memory::data_type OneDnnType(DType dtype) {
       return memory::data_type::bf16;
     case DType::kF16:
       return memory::data_type::f16;
+    case DType::kInt8:
+    case DType::kFp8:
+      break;  // of KV caches alone
   }
   return memory::data_type::undef;
 }

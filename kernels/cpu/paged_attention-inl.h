@@ -6,7 +6,10 @@
 #define BATON_KERNELS_CPU_PAGED_ATTENTION_INL_H_
 #endif
 
+#include <type_traits>
+
 #include "kernels/cpu/vec-inl.h"
+#include "kernels/float_convert.h"
 
 #if BATON_CPU_TARGET
 HWY_BEFORE_NAMESPACE();
@@ -20,7 +23,7 @@ struct AttentionMemory {
     const int64_t dim_padded = Padded(dim);
     const int64_t scores = rows * split_blocks * Padded(tile);
     return static_cast<size_t>(3 * rows * dim_padded + scores + Padded(dim + 1) * Padded(tile) +
-                               tile * dim_padded + 4 * Padded(rows));
+                               tile * dim_padded + Padded(tile) + 4 * Padded(rows));
   }
 
   AttentionMemory(float* scratch, int64_t rows, int64_t dim, int64_t tile, int64_t split_blocks)
@@ -38,6 +41,7 @@ struct AttentionMemory {
     scores_ = take(rows * score_stride);
     keys = take(Padded(dim + 1) * tile_padded);
     values = take(tile * dim_padded);
+    key_scales = take(tile_padded);
     highest = take(Padded(rows));
     total = take(Padded(rows));
     split_highest = take(Padded(rows));
@@ -66,8 +70,9 @@ struct AttentionMemory {
   int64_t dim_padded;
   int64_t tile_padded;
   int64_t score_stride;
-  float* keys;    // [dim, tile_padded], transposed
-  float* values;  // [tile, dim_padded]
+  float* keys;        // [dim, tile_padded], transposed
+  float* values;      // [tile, dim_padded]
+  float* key_scales;  // [tile_padded]: what q·k of each token is multiplied by
   float* highest;
   float* total;
   float* split_highest;
@@ -96,12 +101,43 @@ HWY_INLINE hn::Vec<D> LoadBlocks(D d, const uint32_t* from, int64_t stride) {
   }
 }
 
-// One word column as it goes to fp32: a word is an fp32 element, or a pair of bf16 elements with
-// the even one in its low half.
+// Whether a row of the cache ends in a scale of its own, and that scale.
+template <typename Kv>
+constexpr bool kHasScales = std::is_same_v<Kv, int8_t>;
+
+HWY_INLINE float ScaleOf(const int8_t* row, int64_t dim) {
+  float scale;
+  std::memcpy(&scale, row + dim, sizeof(scale));
+  return scale;
+}
+
+// Byte kByte of each word as fp32, a code without its scale.
+template <int kByte, class D>
+HWY_INLINE hn::Vec<hn::RebindToFloat<D>> CodesToFloats(D /*d*/, hn::Vec<D> words,
+                                                       const int8_t* /*type*/) {
+  const hn::RebindToSigned<D> di32;
+  const auto top = hn::BitCast(di32, hn::ShiftLeft<24 - 8 * kByte>(words));
+  return hn::ConvertTo(hn::RebindToFloat<D>(), hn::ShiftRight<24>(top));
+}
+template <int kByte, class D>
+HWY_INLINE hn::Vec<hn::RebindToFloat<D>> CodesToFloats(D d, hn::Vec<D> words,
+                                                       const E4m3* /*type*/) {
+  return FloatsFromE4m3(d, hn::ShiftRight<8 * kByte>(words));
+}
+
+// One word column as it goes to fp32: a word is an fp32 element, a pair of bf16 elements with the
+// even one in its low half, or four codes with the first one in its lowest byte.
 template <class D, typename Kv>
-HWY_INLINE void StoreColumn(D d, hn::Vec<D> words, const Kv* /*type*/, int64_t column,
-                            int64_t stride, float* keys) {
-  if constexpr (sizeof(Kv) == 4) {
+HWY_INLINE void StoreColumn(D d, hn::Vec<D> words, const Kv* type, int64_t column, int64_t stride,
+                            float* keys) {
+  if constexpr (sizeof(Kv) == 1) {
+    const hn::RebindToFloat<D> df;
+    float* first = keys + 4 * column * stride;
+    hn::StoreU(CodesToFloats<0>(d, words, type), df, first);
+    hn::StoreU(CodesToFloats<1>(d, words, type), df, first + stride);
+    hn::StoreU(CodesToFloats<2>(d, words, type), df, first + 2 * stride);
+    hn::StoreU(CodesToFloats<3>(d, words, type), df, first + 3 * stride);
+  } else if constexpr (sizeof(Kv) == 4) {
     hn::StoreU(words, d, reinterpret_cast<uint32_t*>(keys + column * stride));
   } else {
     auto* even = reinterpret_cast<uint32_t*>(keys + 2 * column * stride);
@@ -110,17 +146,20 @@ HWY_INLINE void StoreColumn(D d, hn::Vec<D> words, const Kv* /*type*/, int64_t c
   }
 }
 
-// As many tokens as D has lanes: keys [dim, stride] = transposed rows of [tokens, dim].
+// As many tokens as D has lanes: keys [dim, stride] = transposed rows of [tokens, dim], which are
+// `row` elements apart.
 template <class D, typename Kv>
-HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t stride, float* keys) {
+HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t row, int64_t stride,
+                                float* keys) {
   const hn::Repartition<uint64_t, D> d64;
   const int64_t width = dim * static_cast<int64_t>(sizeof(Kv)) / 4;  // words in a row
+  const int64_t apart = row * static_cast<int64_t>(sizeof(Kv)) / 4;
   const auto* words = reinterpret_cast<const uint32_t*>(from);
   for (int64_t i = 0; i < width; i += 4) {
-    const auto r0 = LoadBlocks(d, words + i, width);
-    const auto r1 = LoadBlocks(d, words + i + width, width);
-    const auto r2 = LoadBlocks(d, words + i + 2 * width, width);
-    const auto r3 = LoadBlocks(d, words + i + 3 * width, width);
+    const auto r0 = LoadBlocks(d, words + i, apart);
+    const auto r1 = LoadBlocks(d, words + i + apart, apart);
+    const auto r2 = LoadBlocks(d, words + i + 2 * apart, apart);
+    const auto r3 = LoadBlocks(d, words + i + 3 * apart, apart);
     const auto low01 = hn::BitCast(d64, hn::InterleaveLower(d, r0, r1));
     const auto low23 = hn::BitCast(d64, hn::InterleaveLower(d, r2, r3));
     const auto high01 = hn::BitCast(d64, hn::InterleaveUpper(d, r0, r1));
@@ -135,28 +174,34 @@ HWY_INLINE void TransposeTokens(D d, const Kv* from, int64_t dim, int64_t stride
   }
 }
 
-// keys [dim, stride] fp32 from a K tile [tile, dim]; dim is a multiple of 8. Columns from `tile` on
-// are left as they are: their scores are masked.
+// One element of a tile, a code without its scale.
 template <typename Kv>
-void TransposeKeys(const Kv* from, int64_t tile, int64_t dim, int64_t stride, float* keys) {
+HWY_INLINE float ElementOf(const Kv* from) {
+  if constexpr (std::is_same_v<Kv, uint16_t>) {
+    return FloatFromBf16(*from);
+  } else if constexpr (std::is_same_v<Kv, E4m3>) {
+    return FloatFromE4m3(static_cast<uint8_t>(*from));
+  } else {
+    return static_cast<float>(*from);
+  }
+}
+
+// keys [dim, stride] fp32 from a K tile [tile, dim] with rows `row` elements apart; dim is a
+// multiple of 8, of codes one of 16. Columns from `tile` on are left as they are: their scores are
+// masked.
+template <typename Kv>
+void TransposeKeys(const Kv* from, int64_t tile, int64_t dim, int64_t row, int64_t stride,
+                   float* keys) {
   int64_t token = 0;
   for (; token + kLanes <= tile; token += kLanes) {
-    TransposeTokens(Words(), from + token * dim, dim, stride, keys + token);
+    TransposeTokens(Words(), from + token * row, dim, row, stride, keys + token);
   }
   for (; token + 4 <= tile; token += 4) {
-    TransposeTokens(hn::FixedTag<uint32_t, 4>(), from + token * dim, dim, stride, keys + token);
+    TransposeTokens(hn::FixedTag<uint32_t, 4>(), from + token * row, dim, row, stride,
+                    keys + token);
   }
   for (; token < tile; ++token) {
-    for (int64_t i = 0; i < dim; ++i) {
-      float element;
-      if constexpr (sizeof(Kv) == 4) {
-        element = from[token * dim + i];
-      } else {
-        const uint32_t bits = static_cast<uint32_t>(from[token * dim + i]) << 16;
-        std::memcpy(&element, &bits, sizeof(bits));
-      }
-      keys[i * stride + token] = element;
-    }
+    for (int64_t i = 0; i < dim; ++i) keys[i * stride + token] = ElementOf(from + token * row + i);
   }
 }
 
@@ -184,12 +229,12 @@ HWY_INLINE void ScoreTile(const float* queries, int64_t dim, const float* keys, 
 }
 
 HWY_INLINE void ScoreRows(const float* queries, int64_t dim, const float* keys, int64_t stride,
-                          float scale_value, float* scores, int64_t score_stride, int32_t begin,
+                          const float* scales, float* scores, int64_t score_stride, int32_t begin,
                           int32_t end) {
   // 2 accumulators a row: 8 rows fill the 32 registers of AVX-512, 4 the 16 of AVX2.
   constexpr int kRows = kLanes == 16 ? 8 : 4;
-  const auto scale = hn::Set(kFloat, scale_value);
   for (int64_t column = 0; column < stride; column += kLanes) {
+    const auto scale = hn::LoadU(kFloat, scales + column);
     int32_t row = begin;
     const auto run = [&]<int kCount>() {
       for (; row + kCount <= end; row += kCount) {
@@ -203,13 +248,18 @@ HWY_INLINE void ScoreRows(const float* queries, int64_t dim, const float* keys, 
   }
 }
 
-// values [tile, dim_padded] fp32 from a V tile [tile, dim].
+// values [tile, dim_padded] fp32 from a V tile [tile, dim] with rows `row` elements apart.
 template <typename Kv>
-void ValuesToFloats(const Kv* from, int64_t tile, int64_t dim, int64_t dim_padded, float* values) {
+void ValuesToFloats(const Kv* from, int64_t tile, int64_t dim, int64_t row, int64_t dim_padded,
+                    float* values) {
   for (int64_t token = 0; token < tile; ++token) {
+    const Kv* const of_token = from + token * row;
+    float scale = 1;
+    if constexpr (kHasScales<Kv>) scale = ScaleOf(of_token, dim);
     ForEachVector(dim, [&](int64_t i, int64_t count) {
-      hn::StoreU(LoadPartial(from + token * dim + i, count), kFloat,
-                 values + token * dim_padded + i);
+      auto value = LoadPartial(of_token + i, count);
+      if constexpr (kHasScales<Kv>) value = hn::Mul(value, hn::Set(kFloat, scale));
+      hn::StoreU(value, kFloat, values + token * dim_padded + i);
     });
   }
 }

@@ -35,12 +35,14 @@ class AttentionRun {
         rows_(task.queries * group_),
         all_rows_(rows_ * task.kv_heads),
         dim_(args.shape.head_dim),
+        row_(static_cast<int64_t>(args.kv.layout.row_bytes() / sizeof(Kv))),
         tile_(args.kv.layout.block_size),
         split_blocks_(AttentionSplitBlocks(tile_)),
         memory_(scratch, all_rows_, dim_, tile_, split_blocks_) {}
 
   void Run() {
     LoadQueries();
+    std::fill_n(memory_.key_scales, memory_.tile_padded, args_.shape.scale);
     if (task_.shared != nullptr) return RunShared(*task_.shared);
     const SplitRange seen = SplitsSeen(task_, args_.shape, tile_);
     for (int32_t split = seen.begin; split < seen.end; ++split) {
@@ -77,8 +79,9 @@ class AttentionRun {
   }
 
   const Kv* Tile(int32_t block_index, int plane, int32_t head) const {
-    const auto* block = reinterpret_cast<const Kv*>(args_.kv.block(task_.blocks[block_index]));
-    return block + args_.kv.offset(args_.layer, plane, task_.kv_head + head, 0);
+    const std::byte* block = args_.kv.block(task_.blocks[block_index]);
+    return reinterpret_cast<const Kv*>(
+        block + args_.kv.offset(args_.layer, plane, task_.kv_head + head, 0));
   }
 
   // Prefetches one half of the tile that this KV head uses next in this plane. Blocks lie far
@@ -87,7 +90,7 @@ class AttentionRun {
   HWY_INLINE void Prefetch(int32_t block, int plane, int32_t head, int half) const {
     if (block + 1 >= split_end_) return;
     const auto* tile = reinterpret_cast<const char*>(Tile(block + 1, plane, head));
-    const int64_t bytes = tile_ * dim_ * static_cast<int64_t>(sizeof(Kv)) / 2;
+    const int64_t bytes = tile_ * row_ * static_cast<int64_t>(sizeof(Kv)) / 2;
     for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(tile + half * bytes + i);
   }
 
@@ -161,11 +164,17 @@ class AttentionRun {
     const Visible rows = RowsOf(block);
     if (rows.begin >= rows.end) return;
     Prefetch(block, 0, head, 0);
-    TransposeKeys(Tile(block, 0, head), tile_, dim_, memory_.tile_padded, memory_.keys);
+    const Kv* keys = Tile(block, 0, head);
+    TransposeKeys(keys, tile_, dim_, row_, memory_.tile_padded, memory_.keys);
+    if constexpr (kHasScales<Kv>) {
+      for (int32_t token = 0; token < tile_; ++token) {
+        memory_.key_scales[token] = args_.shape.scale * ScaleOf(keys + token * row_, dim_);
+      }
+    }
     Prefetch(block, 0, head, 1);
     float* scores = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;
     ScoreRows(memory_.query(head * rows_), dim_, memory_.keys, memory_.tile_padded,
-              args_.shape.scale, scores, memory_.score_stride, rows.begin, rows.end);
+              memory_.key_scales, scores, memory_.score_stride, rows.begin, rows.end);
     if (AllSeen(rows, block)) return;
     const float masked = -std::numeric_limits<float>::infinity();
     for (int32_t row = rows.begin; row < rows.end; ++row) {
@@ -205,7 +214,7 @@ class AttentionRun {
     const Visible rows = RowsOf(block);
     if (rows.begin >= rows.end) return;
     Prefetch(block, 1, head, 0);
-    ValuesToFloats(Tile(block, 1, head), tile_, dim_, memory_.dim_padded, memory_.values);
+    ValuesToFloats(Tile(block, 1, head), tile_, dim_, row_, memory_.dim_padded, memory_.values);
     Prefetch(block, 1, head, 1);
     float* outs = memory_.split_out(head * rows_);
     const float* weights = memory_.score(head * rows_) + int64_t{column_tile} * memory_.tile_padded;
@@ -271,6 +280,7 @@ class AttentionRun {
   const int32_t rows_;      // of one KV head
   const int32_t all_rows_;  // of all KV heads of the task, head by head
   const int64_t dim_;
+  const int64_t row_;  // from one token of a tile to the next, in elements
   const int32_t tile_;
   const int32_t split_blocks_;
   int32_t split_end_ = 0;  // first block after the split at work
@@ -279,11 +289,9 @@ class AttentionRun {
 
 template <typename Activation>
 void RunTaskAs(const AttentionArgs& args, const AttentionTask& task, float* scratch) {
-  if (args.kv.layout.dtype == DType::kF32) {
-    AttentionRun<Activation, float>(args, task, scratch).Run();
-  } else {
-    AttentionRun<Activation, uint16_t>(args, task, scratch).Run();
-  }
+  ForKvType(args.kv.layout.dtype, [&]<typename Kv>(const Kv* /*type*/) {
+    AttentionRun<Activation, Kv>(args, task, scratch).Run();
+  });
 }
 
 void RunTask(const AttentionArgs& args, const AttentionTask& task, float* scratch) {

@@ -1,6 +1,12 @@
 #include "kernels/cpu/rope_store.h"
 
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kernels/kv_row.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/rope_store.cc"
@@ -42,42 +48,73 @@ void RotateHead(float* head, int64_t half, const float* cosine, const float* sin
   });
 }
 
-// Converts a head to fp32, normalises and rotates it, and writes it to `to`.
-template <typename From, typename To>
+// Converts a head to fp32, normalises and rotates it.
+template <typename From>
 void TransformHead(const From* from, int64_t dim, const Buffer* weight, float eps,
-                   const float* cosine, const float* sine, To* to) {
-  HWY_ALIGN float head[kMaxHeadDim];
+                   const float* cosine, const float* sine, float* head) {
   ConvertRow(from, dim, head);
   if (weight != nullptr) NormHead(head, dim, static_cast<const float*>(weight->data()), eps);
   RotateHead(head, dim / 2, cosine, sine);
-  ConvertRow(head, dim, to);
+}
+
+// Writes a row of the cache.
+template <typename From, typename Kv>
+void StoreRow(const From* from, int64_t dim, Kv* row) {
+  ConvertRow(from, dim, row);
+}
+
+// As StoreInt8Row does.
+template <typename From>
+void StoreRow(const From* from, int64_t dim, int8_t* row) {
+  const hn::RebindToSigned<FloatTag> di32;
+  auto largest_bits = hn::Zero(di32);
+  ForEachVector(dim, [&](int64_t i, int64_t count) {
+    const auto magnitude = hn::Abs(LoadPartial(from + i, count));
+    largest_bits = hn::Max(largest_bits, hn::BitCast(di32, magnitude));
+  });
+  const auto largest = std::bit_cast<float>(hn::GetLane(hn::MaxOfLanes(di32, largest_bits)));
+  float scale = largest / 127;
+  float inverse = 127 / largest;
+  const bool finite = std::isfinite(largest);
+  if (!finite || largest < kLeastInt8Row) {
+    scale = finite ? 0 : std::numeric_limits<float>::quiet_NaN();
+    std::fill_n(row, dim, int8_t{0});
+  } else {
+    ForEachVector(dim, [&](int64_t i, int64_t count) {
+      const auto scaled = hn::Mul(LoadPartial(from + i, count), hn::Set(kFloat, inverse));
+      StorePartial(scaled, row + i, count);
+    });
+  }
+  std::memcpy(row + dim, &scale, sizeof(scale));
 }
 
 template <typename T, typename Kv>
 void StoreToken(const RopeStoreArgs& args, T* row, const float* cosine, const float* sine,
-                Kv* block, int in_block) {
+                const Kv* /*type*/, std::byte* block, int in_block) {
   const int64_t dim = args.shape.head_dim;
+  HWY_ALIGN float head[kMaxHeadDim];
   for (int h = 0; h < args.shape.q_heads; ++h) {
     T* q = row + h * dim;
-    TransformHead(q, dim, args.norm.q, args.norm.eps, cosine, sine, q);
+    TransformHead(q, dim, args.norm.q, args.norm.eps, cosine, sine, head);
+    ConvertRow(head, dim, q);
   }
+  const auto kv_row = [&](int plane, int h) {
+    return reinterpret_cast<Kv*>(block + args.kv.offset(args.layer, plane, h, in_block));
+  };
   const T* k = row + args.shape.q_heads * dim;
   const T* v = k + args.shape.kv_heads * dim;
   for (int h = 0; h < args.shape.kv_heads; ++h) {
-    TransformHead(k + h * dim, dim, args.norm.k, args.norm.eps, cosine, sine,
-                  block + args.kv.offset(args.layer, 0, h, in_block));
-    ConvertRow(v + h * dim, dim, block + args.kv.offset(args.layer, 1, h, in_block));
+    TransformHead(k + h * dim, dim, args.norm.k, args.norm.eps, cosine, sine, head);
+    StoreRow(head, dim, kv_row(0, h));
+    StoreRow(v + h * dim, dim, kv_row(1, h));
   }
 }
 
 template <typename T>
 void StoreTokenAs(const RopeStoreArgs& args, T* row, const float* cosine, const float* sine,
                   std::byte* block, int in_block) {
-  if (args.kv.layout.dtype == DType::kF32) {
-    StoreToken(args, row, cosine, sine, reinterpret_cast<float*>(block), in_block);
-  } else {
-    StoreToken(args, row, cosine, sine, reinterpret_cast<uint16_t*>(block), in_block);
-  }
+  ForKvType(args.kv.layout.dtype,
+            [&](const auto* type) { StoreToken(args, row, cosine, sine, type, block, in_block); });
 }
 
 void RopeStoreToken(const RopeStoreArgs& args, int64_t token, const float* cosine,

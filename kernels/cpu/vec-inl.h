@@ -12,6 +12,7 @@
 
 #include "hwy/cache_control.h"
 #include "hwy/highway.h"
+#include "kernels/dtype.h"
 #include "kernels/exp_f32.h"
 
 // Highway also compiles a scalar baseline, which is never called: kernels guard their bodies with
@@ -42,6 +43,68 @@ HWY_INLINE FloatVec LoadAsF32(const uint16_t* from) {
   return hn::BitCast(kFloat, hn::ShiftLeft<16>(hn::PromoteTo(du32, hn::LoadU(du16, from))));
 }
 
+// An element of a KV cache of fp8.
+enum class E4m3 : uint8_t {};
+
+// fp32 from codes of e4m3, one in the low byte of each word. See FloatFromE4m3.
+template <class D>
+HWY_INLINE hn::Vec<hn::RebindToFloat<D>> FloatsFromE4m3(D du32, hn::Vec<D> codes) {
+  const hn::RebindToFloat<D> df;
+  const hn::RebindToSigned<D> di32;
+  const auto magnitude =
+      hn::BitCast(di32, hn::ShiftLeft<20>(hn::And(codes, hn::Set(du32, uint32_t{0x7f}))));
+  const auto sign = hn::ShiftLeft<24>(hn::And(codes, hn::Set(du32, uint32_t{0x80})));
+  const auto normal = hn::BitCast(df, hn::Add(magnitude, hn::Set(di32, 120 << 23)));
+  // With the exponent of 2^-6 they are that much too large, which is exact.
+  const auto small = hn::Sub(hn::BitCast(df, hn::Add(magnitude, hn::Set(di32, 121 << 23))),
+                             hn::Set(df, 0x1.0p-6f));
+  const auto is_small = hn::RebindMask(df, hn::Lt(magnitude, hn::Set(di32, 1 << 23)));
+  const auto is_nan = hn::RebindMask(df, hn::Eq(magnitude, hn::Set(di32, 0x7f << 20)));
+  auto value = hn::IfThenElse(is_small, small, normal);
+  value = hn::IfThenElse(is_nan, hn::BitCast(df, hn::Set(du32, uint32_t{0x7fc00000})), value);
+  return hn::Or(value, hn::BitCast(df, sign));
+}
+
+HWY_INLINE FloatVec LoadAsF32(const E4m3* from) {
+  const hn::RebindToUnsigned<FloatTag> du32;
+  const hn::Rebind<uint8_t, FloatTag> du8;
+  const auto codes = hn::LoadU(du8, reinterpret_cast<const uint8_t*>(from));
+  return FloatsFromE4m3(du32, hn::PromoteTo(du32, codes));
+}
+
+HWY_INLINE FloatVec LoadAsF32(const int8_t* from) {
+  const hn::RebindToSigned<FloatTag> di32;
+  const hn::Rebind<int8_t, FloatTag> di8;
+  return hn::ConvertTo(kFloat, hn::PromoteTo(di32, hn::LoadU(di8, from)));
+}
+
+// See E4m3FromFloat.
+HWY_INLINE void StoreFromF32(FloatVec value, E4m3* to) {
+  const hn::RebindToUnsigned<FloatTag> du32;
+  const hn::RebindToSigned<FloatTag> di32;
+  const hn::Rebind<uint8_t, FloatTag> du8;
+  const auto sign =
+      hn::And(hn::ShiftRight<24>(hn::BitCast(du32, value)), hn::Set(du32, uint32_t{0x80}));
+  const auto magnitude = hn::Min(hn::Abs(value), hn::Set(kFloat, 448.0f));
+  const auto bits = hn::BitCast(du32, magnitude);
+  const auto odd = hn::And(hn::ShiftRight<20>(bits), hn::Set(du32, uint32_t{1}));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du32, uint32_t{0x7ffff})));
+  const auto normal = hn::Sub(hn::ShiftRight<20>(rounded), hn::Set(du32, uint32_t{120 << 3}));
+  const auto shifted = hn::Add(magnitude, hn::Set(kFloat, 0x1.0p14f));
+  const auto small = hn::Sub(hn::BitCast(du32, shifted), hn::Set(du32, uint32_t{0x46800000}));
+  const auto is_small = hn::RebindMask(du32, hn::Lt(magnitude, hn::Set(kFloat, 0x1.0p-6f)));
+  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
+  auto code = hn::IfThenElse(is_small, small, normal);
+  code = hn::Or(hn::IfThenElse(is_nan, hn::Set(du32, uint32_t{0x7f}), code), sign);
+  hn::StoreU(hn::DemoteTo(du8, hn::BitCast(di32, code)), du8, reinterpret_cast<uint8_t*>(to));
+}
+
+// A code from each lane, which is within its range, nearest even.
+HWY_INLINE void StoreFromF32(FloatVec value, int8_t* to) {
+  const hn::Rebind<int8_t, FloatTag> di8;
+  hn::StoreU(hn::DemoteTo(di8, hn::NearestInt(value)), di8, to);
+}
+
 HWY_INLINE void StoreFromF32(FloatVec value, float* to) { hn::StoreU(value, kFloat, to); }
 
 // To bf16, nearest even; NaN stays NaN.
@@ -53,7 +116,7 @@ HWY_INLINE void StoreFromF32(FloatVec value, uint16_t* to) {
   const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du32, 1));
   const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du32, 0x7fff)));
   const auto quiet = hn::Or(bits, hn::Set(du32, 0x400000));
-  const auto is_nan = hn::RebindMask(du32, hn::Ne(value, value));
+  const auto is_nan = hn::RebindMask(du32, hn::IsNaN(value));
   const auto chosen = hn::ShiftRight<16>(hn::IfThenElse(is_nan, quiet, rounded));
   hn::StoreU(hn::DemoteTo(du16, hn::BitCast(di32, chosen)), du16, to);
 }
@@ -84,6 +147,22 @@ HWY_INLINE void ForEachVector(int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) f(i, kLanes);
   if (i < n) f(i, n - i);
+}
+
+// Calls f with a null pointer whose type is that of the elements of a KV cache.
+template <typename F>
+HWY_INLINE void ForKvType(DType dtype, F f) {
+  switch (dtype) {
+    case DType::kF32:
+      return f(static_cast<const float*>(nullptr));
+    case DType::kInt8:
+      return f(static_cast<const int8_t*>(nullptr));
+    case DType::kFp8:
+      return f(static_cast<const E4m3*>(nullptr));
+    case DType::kBF16:
+    case DType::kF16:  // which CheckHostKv refuses
+      return f(static_cast<const uint16_t*>(nullptr));
+  }
 }
 
 HWY_INLINE float Sum(FloatVec value) { return hn::GetLane(hn::SumOfLanes(kFloat, value)); }

@@ -87,7 +87,7 @@ void CudaBackend::MatMul(const PackedWeight& weight, Matrix in, Matrix out,
 }
 
 void* CudaBackend::Plane(int layer, int plane) const {
-  return kv_.arena + kv_.offset(layer, plane, 0, 0) * SizeOf(kv_.layout.dtype);
+  return kv_.arena + kv_.offset(layer, plane, 0, 0);
 }
 
 void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,

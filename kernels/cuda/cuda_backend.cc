@@ -106,6 +106,11 @@ cuda::StepSizes CudaBackend::PlanStep(const StepLayout& layout, const PagedKv& k
 
 absl::StatusOr<StepRows> CudaBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
+  if (kv.layout.quantized()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a KV cache of ", std::string(Name(kv.layout.dtype)),
+                     " on a GPU; expected float32, bfloat16 or float16"));
+  }
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_CHECK(steps_.size() < kMaxRunning) << "a step began while " << kMaxRunning << " ran";
   kv_ = kv;

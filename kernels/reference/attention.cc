@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/float_convert.h"
+#include "kernels/kv_row.h"
 
 namespace baton::kernels::reference {
 namespace {
@@ -45,22 +46,25 @@ void StoreHead(void* data, DType dtype, int64_t begin, std::span<const float> he
   }
 }
 
+// K or V of one token of a sequence, as the cache has it.
+void LoadKv(const StepLayout::Sequence& sequence, const PagedKv& kv, int layer, int plane,
+            int kv_head, int32_t t, std::span<float> row) {
+  const int32_t block = sequence.blocks[t / kv.layout.block_size];
+  const size_t offset = kv.offset(layer, plane, kv_head, t % kv.layout.block_size);
+  LoadKvRow(kv.layout.dtype, kv.block(block) + offset, row);
+}
+
 void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int layer, int kv_head,
                const AttentionShape& shape, int32_t position, std::span<const float> query,
                std::span<double> out) {
   const int32_t begin =
       shape.sliding_window > 0 ? std::max(0, position - shape.sliding_window + 1) : 0;
-  const auto element = [&](int32_t t, int plane, int d) {
-    const int32_t block = sequence.blocks[t / kv.layout.block_size];
-    const size_t offset = kv.offset(layer, plane, kv_head, t % kv.layout.block_size);
-    return LoadElement(kv.block(block), kv.layout.dtype, static_cast<int64_t>(offset) + d);
-  };
+  std::vector<float> row(static_cast<size_t>(shape.head_dim));
   std::vector<double> scores(position - begin + 1);
   for (int32_t t = begin; t <= position; ++t) {
+    LoadKv(sequence, kv, layer, 0, kv_head, t, row);
     double dot = 0;
-    for (int d = 0; d < shape.head_dim; ++d) {
-      dot += static_cast<double>(query[d]) * element(t, 0, d);
-    }
+    for (int d = 0; d < shape.head_dim; ++d) dot += static_cast<double>(query[d]) * row[d];
     scores[t - begin] = dot * shape.scale;
   }
   const double highest = *std::max_element(scores.begin(), scores.end());
@@ -68,9 +72,8 @@ void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int laye
   for (double& score : scores) total += score = std::exp(score - highest);
   std::fill(out.begin(), out.end(), 0.0);
   for (int32_t t = begin; t <= position; ++t) {
-    for (int d = 0; d < shape.head_dim; ++d) {
-      out[d] += scores[t - begin] / total * element(t, 1, d);
-    }
+    LoadKv(sequence, kv, layer, 1, kv_head, t, row);
+    for (int d = 0; d < shape.head_dim; ++d) out[d] += scores[t - begin] / total * row[d];
   }
 }
 
@@ -94,11 +97,9 @@ void RopeAndStoreKv(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
       for (int h = 0; h < shape.kv_heads; ++h) {
         LoadHead(qkv, row, int64_t{shape.q_heads + h} * dim, head);
         NormAndRotate(head, position, rope, norm.k, norm.eps);
-        StoreHead(block, kv.layout.dtype, static_cast<int64_t>(kv.offset(layer, 0, h, in_block)),
-                  head);
+        StoreKvRow(kv.layout.dtype, head, block + kv.offset(layer, 0, h, in_block));
         LoadHead(qkv, row, int64_t{shape.q_heads + shape.kv_heads + h} * dim, head);
-        StoreHead(block, kv.layout.dtype, static_cast<int64_t>(kv.offset(layer, 1, h, in_block)),
-                  head);
+        StoreKvRow(kv.layout.dtype, head, block + kv.offset(layer, 1, h, in_block));
       }
     }
   }

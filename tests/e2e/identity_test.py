@@ -34,10 +34,10 @@ def assert_alike(case, some, others):
 class Ways(unittest.TestCase):
     """The reference is each request alone on one unified worker."""
 
-    dtype, isa = "bfloat16", "auto"
+    dtype, isa, kv_dtype = "bfloat16", "auto", "auto"
 
     def flags(self, *more):
-        return ["--dtype", self.dtype, "--isa", self.isa, *more]
+        return ["--dtype", self.dtype, "--isa", self.isa, "--kv-dtype", self.kv_dtype, *more]
 
     def alone(self, made):
         with Cluster(prefill=0, flags=self.flags("--max-num-seqs", "1")) as service:
@@ -129,6 +129,20 @@ class Bfloat16(Ways):
 
     def test_seeded_sampling(self):
         self.check_all_ways(greedy=False)
+
+
+class Int8Kv(Ways):
+    kv_dtype = "int8"
+
+    def test_seeded_sampling(self):
+        self.check_all_ways(greedy=False)
+
+
+class Fp8Kv(Ways):
+    kv_dtype = "fp8"
+
+    def test_greedy(self):
+        self.check_all_ways(greedy=True)
 
 
 class Float32(Bfloat16):

@@ -1,4 +1,5 @@
-"""Workers of unequal tensor-parallel sizes serve one model together: in fp32 the greedy tokens are those of one rank."""
+"""Workers of unequal tensor-parallel sizes serve one model together: in fp32 the greedy tokens are those of one rank.
+Workers of unequal KV caches do not."""
 
 import subprocess
 import unittest
@@ -15,6 +16,8 @@ def flags(ranks):
 class TensorParallelTest(unittest.TestCase):
     """The demo model has four heads and two KV heads: four ranks hold copies."""
 
+    kv_dtype = "auto"
+
     @classmethod
     def setUpClass(cls):
         cls.requests = [{"request_id": f"r{i}", "temperature": 0, "max_tokens": 48, "eos": "mask",
@@ -24,7 +27,8 @@ class TensorParallelTest(unittest.TestCase):
 
     @classmethod
     def tokens(cls, prefill, prefill_ranks=1, decode_ranks=1, check=None):
-        with Cluster(prefill=prefill, flags=["--dtype", "float32"], prefill_flags=flags(prefill_ranks),
+        with Cluster(prefill=prefill, flags=["--dtype", "float32", "--kv-dtype", cls.kv_dtype],
+                     prefill_flags=flags(prefill_ranks),
                      decode_flags=flags(decode_ranks)) as service:
             answers = service.generate(cls.requests, "--chat", concurrency=4)
             service.assert_nothing_held()
@@ -71,6 +75,40 @@ class TensorParallelTest(unittest.TestCase):
             check=False)
         self.assertEqual(result.returncode, 2, result.stderr)
         self.assertIn("--tensor-parallel-size", result.stderr)
+
+
+class Int8KvTest(unittest.TestCase):
+    """Codes and their scales are divided and joined as floats are."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.ways = type("Int8Ways", (TensorParallelTest,), {"kv_dtype": "int8"})
+        cls.ways.setUpClass()
+
+    def test_heads_are_split_and_joined(self):
+        ways = self.ways("check_split")
+        ways.check_split(1, 2)
+        ways.check_split(4, 1)
+
+    def test_workers_of_another_kv_dtype_are_never_paired(self):
+        with Cluster(prefill=1, flags=["--dtype", "float32"], prefill_flags=["--kv-dtype", "fp8"],
+                     decode_flags=["--kv-dtype", "int8"]) as service:
+            answers = service.generate(self.ways.requests, "--chat", concurrency=4)
+            self.assertEqual([answer["token_ids"] for answer in answers], self.ways.expected)
+            self.assertEqual(service.decode[0].metrics().sum(
+                "baton_prompt_tokens_by_source_total", source="external_kv_transfer"), 0)
+            service.assert_nothing_held()
+
+    def test_what_cannot_be_is_refused_by_name(self):
+        def refused(*more):
+            result = subprocess.run(
+                [BIN / "baton-decode", DEMO_MODEL, "--port", "0", "--admin-port", "0", *more],
+                capture_output=True, text=True, timeout=60, check=False)
+            self.assertNotEqual(result.returncode, 0)
+            return result.stderr
+        for word in ("auto", "float32", "bfloat16", "float16", "int8", "fp8"):
+            self.assertIn(word, refused("--kv-dtype", "int4"))
+        self.assertIn("--kv-dtype int8 on device cuda", refused("--kv-dtype", "int8", "--device", "cuda"))
 
 
 if __name__ == "__main__":

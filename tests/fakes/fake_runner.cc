@@ -61,8 +61,7 @@ void ForEachHead(const kernels::KvLayout& layout, Visit visit) {
 
 std::byte* HeadAt(const kernels::PagedKv& kv, BlockId block, int layer, int plane, int head,
                   int position) {
-  return kv.block(block.value()) +
-         kv.offset(layer, plane, head, position) * kernels::SizeOf(kv.layout.dtype);
+  return kv.block(block.value()) + kv.offset(layer, plane, head, position);
 }
 
 EosSignal SignalOf(uint64_t hash, const kernels::SampleRow& row) {

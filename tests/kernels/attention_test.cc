@@ -1,6 +1,9 @@
 // Rotary embedding, the KV store and paged attention against the scalar reference.
+#include <algorithm>
+#include <limits>
 #include <vector>
 
+#include "kernels/kv_row.h"
 #include "tests/kernels/paged_fixture.h"
 
 namespace baton::kernels {
@@ -13,7 +16,9 @@ class AttentionTest : public testing::TestWithParam<Way> {
     reference_ = Make({Device::kReference, "auto", GetParam().dtype});
   }
 
-  // Prefill, then a batch of a decode and a second prefill, on both backends.
+  // Prefill, then a batch of a decode and a second prefill, on both backends. Codes of K may differ
+  // by one, where a rotation falls on the other side of a tie; so there the reference reads the
+  // same ones, which StoresTheSameKvAsTheReference compares.
   void Compare(AttentionShape shape, KvLayout layout, const QkNorm& norm = {}) {
     SCOPED_TRACE(testing::Message()
                  << shape.q_heads << "/" << shape.kv_heads << " heads of " << shape.head_dim
@@ -22,12 +27,17 @@ class AttentionTest : public testing::TestWithParam<Way> {
     const std::vector<int> lengths = {41, 30};
     AttentionRig actual(*backend_, shape, layout, lengths, 5);
     AttentionRig expected(*reference_, shape, layout, lengths, 5);
-    for (AttentionRig* rig : {&actual, &expected}) {
-      rig->UseNorm(norm.q, norm.k);
-      rig->Step({{0, 0, 40}});
-      rig->Step({{0, 40, 1}, {1, 0, 30}});
+    actual.UseNorm(norm.q, norm.k);
+    expected.UseNorm(norm.q, norm.k);
+    const AttentionRig* const stored = layout.quantized() ? &actual : nullptr;
+    for (const auto& pieces :
+         {std::vector<Piece>{{0, 0, 40}}, std::vector<Piece>{{0, 40, 1}, {1, 0, 30}}}) {
+      actual.Step(pieces);
+      expected.Step(pieces, stored);
     }
-    const double tolerance = std::max(Tolerance(GetParam().dtype), Tolerance(layout.dtype));
+    const double tolerance = layout.quantized()
+                                 ? Tolerance(GetParam().dtype)
+                                 : std::max(Tolerance(GetParam().dtype), Tolerance(layout.dtype));
     for (int sequence = 0; sequence < 2; ++sequence) {
       EXPECT_LE(DistanceOf(actual.out(sequence), expected.out(sequence), tolerance), 1);
     }
@@ -50,10 +60,19 @@ TEST_P(AttentionTest, EveryHeadDim) {
   Compare(widest, LayoutOf(widest, GetParam().dtype));
 }
 
+TEST_P(AttentionTest, EveryHeadDimOfCodes) {
+  for (const DType kv : {DType::kInt8, DType::kFp8}) {
+    for (int dim = 16; dim <= 256; dim += dim < 64 ? 16 : 48) {
+      const AttentionShape shape = ShapeOf(4, 2, dim);
+      Compare(shape, LayoutOf(shape, kv));
+    }
+  }
+}
+
 TEST_P(AttentionTest, GroupsBlocksAndKvDtypes) {
   for (const auto& [q_heads, kv_heads] : {std::pair{2, 2}, {4, 2}, {8, 2}, {7, 1}}) {
     for (const int block : {8, 16, 32, 5}) {
-      for (const DType kv : {DType::kF32, DType::kBF16}) {
+      for (const DType kv : {DType::kF32, DType::kBF16, DType::kInt8, DType::kFp8}) {
         const AttentionShape shape = ShapeOf(q_heads, kv_heads, 64);
         Compare(shape, LayoutOf(shape, kv, block));
       }
@@ -65,6 +84,7 @@ TEST_P(AttentionTest, SlidingWindows) {
   for (const int window : {1, 7, 16, 17, 32, 1000}) {
     const AttentionShape shape = ShapeOf(4, 2, 32, window);
     Compare(shape, LayoutOf(shape, GetParam().dtype));
+    Compare(shape, LayoutOf(shape, DType::kInt8));
   }
 }
 
@@ -79,11 +99,14 @@ TEST_P(AttentionTest, NormalisesQueriesAndKeys) {
 
 TEST_P(AttentionTest, LongContextsMergeSplits) {
   const AttentionShape shape = ShapeOf(2, 1, 64);
-  const KvLayout layout = LayoutOf(shape, GetParam().dtype);
-  AttentionRig actual(*backend_, shape, layout, {700}, 5);
-  AttentionRig expected(*reference_, shape, layout, {700}, 5);
-  for (AttentionRig* rig : {&actual, &expected}) rig->Step({{0, 0, 700}});
-  EXPECT_LE(DistanceOf(actual.out(0), expected.out(0), Tolerance(GetParam().dtype)), 1);
+  for (const DType kv : {GetParam().dtype, DType::kInt8, DType::kFp8}) {
+    const KvLayout layout = LayoutOf(shape, kv);
+    AttentionRig actual(*backend_, shape, layout, {700}, 5);
+    AttentionRig expected(*reference_, shape, layout, {700}, 5);
+    actual.Step({{0, 0, 700}});
+    expected.Step({{0, 0, 700}}, layout.quantized() ? &actual : nullptr);
+    EXPECT_LE(DistanceOf(actual.out(0), expected.out(0), Tolerance(GetParam().dtype)), 1);
+  }
 }
 
 // Four keys of 700 are missing. A comparison must notice it with the tolerance of the GPU's tests
@@ -98,25 +121,85 @@ TEST_P(AttentionTest, AFewMissingKeysOfALongContextAreNoRounding) {
   EXPECT_GT(DistanceOf(actual.out(0), expected.out(0), 4 * Tolerance(GetParam().dtype)), 1);
 }
 
+// How far an element of K may be off where a rotation falls on the other side of a tie.
+double StepOf(DType dtype, float value, float largest) {
+  if (dtype == DType::kInt8) return 1.01 * largest / 127;
+  if (dtype == DType::kFp8) return std::max(std::abs(value) / 8, 0x1.0p-9f);
+  return Tolerance(dtype) * std::max(std::abs(value), 0.1f);
+}
+
+// K passes through a rotation, whose arithmetic differs; V is stored to the same bits.
 TEST_P(AttentionTest, StoresTheSameKvAsTheReference) {
-  const AttentionShape shape = ShapeOf(4, 2, 40);
-  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kInt8, DType::kFp8}) {
+    const AttentionShape shape = ShapeOf(4, 2, SizeOf(dtype) == 1 ? 48 : 40);
     const KvLayout layout = LayoutOf(shape, dtype);
     AttentionRig actual(*backend_, shape, layout, {21}, 5);
     AttentionRig expected(*reference_, shape, layout, {21}, 5);
     for (AttentionRig* rig : {&actual, &expected}) rig->Step({{0, 0, 21}});
+    std::vector<float> k(shape.head_dim), want(shape.head_dim);
     for (int t = 0; t < 21; ++t) {
-      for (int plane = 0; plane < 2; ++plane) {
-        for (int d = 0; d < shape.head_dim; ++d) {
-          const auto at = [&](const AttentionRig& rig) {
-            const size_t offset = rig.kv().offset(AttentionRig::kLayer, plane, 1, t % 16);
-            return LoadElement(rig.kv().block(rig.table(0)[t / 16]), dtype,
-                               static_cast<int64_t>(offset) + d);
-          };
-          const double bound = Tolerance(dtype) * std::max(std::abs(at(expected)), 0.1f);
-          ASSERT_NEAR(at(actual), at(expected), bound) << t << " " << d;
+      ASSERT_TRUE(std::ranges::equal(actual.Row(0, 1, 1, t), expected.Row(0, 1, 1, t))) << t;
+      LoadKvRow(dtype, actual.Row(0, 0, 1, t).data(), k);
+      LoadKvRow(dtype, expected.Row(0, 0, 1, t).data(), want);
+      float largest = 0;
+      for (const float x : want) largest = std::max(largest, std::abs(x));
+      for (int d = 0; d < shape.head_dim; ++d) {
+        ASSERT_NEAR(k[d], want[d], StepOf(dtype, want[d], largest)) << t << " " << d;
+      }
+    }
+  }
+}
+
+// Rows as no model has them: zeros, the ends of the ranges, ties, and what is no number.
+TEST_P(AttentionTest, StoresEveryRowOfCodesToTheSameBits) {
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  const std::vector<float> ends = {0,     0x1.0p-133f, 0x1.0p-101f, 0x1.0p-10f, 0x1.0p-7f,
+                                   1.0f,  448,         464,         480,        1e30f,
+                                   -0.0f, -448,        kInf,        -kInf,      NAN};
+  const AttentionShape shape = ShapeOf(1, 1, 32);
+  const int tokens = static_cast<int>(ends.size()) + 3;
+  for (const DType dtype : {DType::kInt8, DType::kFp8}) {
+    AttentionRig actual(*backend_, shape, LayoutOf(shape, dtype), {tokens}, 5);
+    AttentionRig expected(*reference_, shape, LayoutOf(shape, dtype), {tokens}, 5);
+    for (AttentionRig* rig : {&actual, &expected}) {
+      TestMatrix& qkv = rig->qkv(0);
+      for (size_t t = 0; t < ends.size(); ++t) {
+        // One row has nothing else, so that the value is its largest one too.
+        for (int d = 64; d < 96; d += t % 2 == 0 ? 1 : 5) {
+          StoreElement(qkv.data(), qkv.dtype(), static_cast<int64_t>(t) * qkv.cols() + d, ends[t]);
         }
       }
+      for (int d = 0; d < 32; ++d) {  // codes of int8 at ties, and of e4m3
+        const int64_t row = static_cast<int64_t>(ends.size()) * qkv.cols() + 64 + d;
+        StoreElement(qkv.data(), qkv.dtype(), row, d == 0 ? 127 : static_cast<float>(d) + 0.5f);
+        StoreElement(qkv.data(), qkv.dtype(), row + qkv.cols(), (16.5f + d) * 0x1.0p-9f);
+      }
+      rig->Step({{0, 0, tokens}});
+    }
+    std::vector<float> stored(32);
+    for (int t = 0; t < tokens; ++t) {
+      ASSERT_TRUE(std::ranges::equal(actual.Row(0, 1, 0, t), expected.Row(0, 1, 0, t)))
+          << Name(dtype) << " row " << t;
+    }
+    LoadKvRow(dtype, actual.Row(0, 1, 0, 14).data(), stored);
+    EXPECT_TRUE(std::isnan(stored[0])) << "a NaN is not hidden";
+  }
+}
+
+TEST_P(AttentionTest, KeepsRowsToThePrecisionOfTheirCodes) {
+  const TestMatrix values = TestMatrix::Random(DType::kF32, 1, 4096, 3, 2);
+  std::vector<std::byte> row(4096 + sizeof(float));
+  std::vector<float> back(4096);
+  float largest = 0;
+  for (const float x : values.Values()) largest = std::max(largest, std::abs(x));
+  for (const DType dtype : {DType::kInt8, DType::kFp8}) {
+    StoreKvRow(dtype, values.Values(), row.data());
+    LoadKvRow(dtype, row.data(), back);
+    for (int i = 0; i < 4096; ++i) {
+      const float x = values.at(0, i);
+      const float bound =
+          dtype == DType::kInt8 ? 0.501f * largest / 127 : std::max(std::abs(x) / 16, 0x1.0p-10f);
+      ASSERT_NEAR(back[i], x, bound) << Name(dtype);
     }
   }
 }
@@ -142,6 +225,14 @@ TEST_P(AttentionTest, BeginStepRefusesABadLayout) {
   PagedKv half = kv;
   half.layout.dtype = DType::kF16;
   EXPECT_FALSE(begin({0, 1}, {0, 2, 2, blocks}, half).ok()) << "a dtype that no host computes in";
+  for (const DType dtype : {DType::kInt8, DType::kFp8}) {
+    PagedKv codes = kv;
+    codes.layout.dtype = dtype;
+    EXPECT_THAT(std::string(begin({0, 1}, {0, 2, 2, blocks}, codes).message()),
+                testing::HasSubstr("heads of 8; expected a multiple of 16"));
+    codes.layout.head_dim = 16;
+    EXPECT_TRUE(begin({0, 1}, {0, 2, 2, blocks}, codes).ok());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, AttentionTest, testing::ValuesIn(CpuWays()), WayName);

@@ -141,14 +141,18 @@ TEST_P(InvarianceTest, AttentionDoesNotDependOnChunksBatchOrThreads) {
   struct Case {
     AttentionShape shape;
     int block_size;
+    DType kv;
   };
   const std::vector<int> lengths = {530, 90, 33};
   for (const Case& c :
-       {Case{ShapeOf(4, 2, 64), 16}, Case{ShapeOf(7, 1, 40), 16}, Case{ShapeOf(4, 4, 64, 100), 16},
-        Case{ShapeOf(4, 1, 32, 21), 8}, Case{ShapeOf(2, 1, 64), 32}}) {
-    SCOPED_TRACE(testing::Message() << c.shape.q_heads << "/" << c.shape.kv_heads << " window "
-                                    << c.shape.sliding_window << " block " << c.block_size);
-    const KvLayout layout = LayoutOf(c.shape, dtype(), c.block_size);
+       {Case{ShapeOf(4, 2, 64), 16, dtype()}, Case{ShapeOf(7, 1, 40), 16, dtype()},
+        Case{ShapeOf(4, 4, 64, 100), 16, dtype()}, Case{ShapeOf(4, 1, 32, 21), 8, dtype()},
+        Case{ShapeOf(2, 1, 64), 32, dtype()}, Case{ShapeOf(4, 2, 64), 16, DType::kInt8},
+        Case{ShapeOf(4, 1, 48, 21), 8, DType::kInt8}, Case{ShapeOf(4, 2, 64), 16, DType::kFp8}}) {
+    SCOPED_TRACE(testing::Message()
+                 << c.shape.q_heads << "/" << c.shape.kv_heads << " window "
+                 << c.shape.sliding_window << " block " << c.block_size << " kv " << Name(c.kv));
+    const KvLayout layout = LayoutOf(c.shape, c.kv, c.block_size);
     const auto one_thread = WithThreads(1);
     const auto two_threads = WithThreads(2);
 

@@ -1,9 +1,11 @@
 // The small pieces of arithmetic that everything else rests on.
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "common/base/philox.h"
 #include "kernels/exp_f32.h"
+#include "kernels/reference/fp8.h"
 #include "tests/kernels/kernel_fixture.h"
 
 namespace baton::kernels {
@@ -61,6 +63,29 @@ TEST(FloatConvertTest, F16IsExact) {
   EXPECT_EQ(FloatFromF16(0x8400), -0x1.0p-14f);
   EXPECT_TRUE(std::isinf(FloatFromF16(0x7c00)));
   EXPECT_TRUE(std::isnan(FloatFromF16(0x7e00)));
+}
+
+TEST(FloatConvertTest, E4m3IsThatOfTheOracle) {
+  for (int code = 0; code < 256; ++code) {
+    const auto byte = static_cast<uint8_t>(code);
+    const float value = FloatFromE4m3(byte);
+    if (std::isnan(E4m3Value(byte))) {
+      EXPECT_TRUE(std::isnan(value)) << code;
+      continue;
+    }
+    EXPECT_EQ(value, E4m3Value(byte)) << code;
+    EXPECT_EQ(E4m3FromFloat(value), byte);
+    if ((code & 0x7f) >= 0x7e) continue;
+    // Between it and the next code: below, at and above the tie.
+    const float next = FloatFromE4m3(static_cast<uint8_t>(code + 1));
+    const float tie = (value + next) / 2;
+    EXPECT_EQ(E4m3FromFloat(tie), code % 2 == 0 ? code : code + 1) << "a tie goes to even";
+    EXPECT_EQ(E4m3FromFloat(std::nextafter(tie, value)), code);
+    EXPECT_EQ(E4m3FromFloat(std::nextafter(tie, next)), code + 1);
+  }
+  EXPECT_EQ(E4m3FromFloat(1e30f), 0x7e) << "saturates";
+  EXPECT_EQ(E4m3FromFloat(-std::numeric_limits<float>::infinity()), 0xfe);
+  EXPECT_EQ(E4m3FromFloat(NAN) & 0x7f, 0x7f);
 }
 
 // The vector code rounds and exponentiates exactly as the scalar code does.

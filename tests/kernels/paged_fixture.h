@@ -29,6 +29,7 @@ class TestKv {
   }
 
   const PagedKv& kv() const { return kv_; }
+  void CopyBytesOf(const TestKv& other) { std::ranges::copy(other.bytes_, bytes_.begin()); }
 
  private:
   std::vector<std::byte> bytes_;
@@ -67,8 +68,9 @@ class AttentionRig {
 
   void UseNorm(const Buffer* q, const Buffer* k) { norm_ = {q, k, 1e-6f}; }
 
-  // Runs one step over `pieces`.
-  void Step(const std::vector<Piece>& pieces) {
+  // Runs one step over `pieces`. Attention reads what it stored or, where `stored` has run the same
+  // steps and this one, what that stored.
+  void Step(const std::vector<Piece>& pieces, const AttentionRig* stored = nullptr) {
     const int64_t total =
         std::accumulate(pieces.begin(), pieces.end(), int64_t{0},
                         [](int64_t sum, const Piece& p) { return sum + p.count; });
@@ -92,6 +94,7 @@ class AttentionRig {
         {.tokens = tokens, .positions = positions, .sequences = sequences}, kv_.kv());
     ASSERT_TRUE(begun.ok()) << begun.status();
     backend_.RopeAndStoreKv(qkv.view(), kLayer, shape_, {inv_freq_, 1.0f}, norm_);
+    if (stored != nullptr) kv_.CopyBytesOf(stored->kv_);
     backend_.PagedAttention(qkv.view(), kLayer, shape_, out.view());
     ASSERT_TRUE(backend_.EndStep().ok());
     int64_t row = 0;
@@ -100,9 +103,17 @@ class AttentionRig {
     }
   }
 
+  TestMatrix& qkv(int sequence) { return qkv_[sequence]; }
   const TestMatrix& out(int sequence) const { return out_[sequence]; }
   const PagedKv& kv() const { return kv_.kv(); }
   const std::vector<int32_t>& table(int sequence) const { return tables_[sequence]; }
+  // The bytes of K (plane 0) or V (1) of one token and head in the cache.
+  std::span<const std::byte> Row(int sequence, int plane, int head, int token) const {
+    const PagedKv& kv = kv_.kv();
+    const int size = kv.layout.block_size;
+    const std::byte* block = kv.block(tables_[sequence][token / size]);
+    return {block + kv.offset(kLayer, plane, head, token % size), kv.layout.row_bytes()};
+  }
   static constexpr int kLayer = 1;
 
  private:

@@ -230,6 +230,22 @@ TEST_F(FaultsTest, AReplayTellsWhenTheAnswerCouldLastEnd) {
   }
 }
 
+TEST_F(FaultsTest, AnAnswerThatGoesOnWithOtherNumericsIsCounted) {
+  for (const bool other : {false, true}) {
+    const OneFault fault{FakePoint::kToken, 7, FakeAction::Die()};
+    for (const char* numerics : {"cpu/kv-int8", other ? "cpu/kv-bfloat16" : "cpu/kv-int8"}) {
+      AddDecode([&](FakeWorkerOptions& options) {
+        options.script = fault;
+        options.numerics = numerics;
+      });
+    }
+    StartRouter();
+    ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+    EXPECT_EQ(Metric("baton_router_numerics_mismatch_total"), other ? 1 : 0);
+    decode_.clear();
+  }
+}
+
 TEST_F(FaultsTest, FailedPushIsRepeatedOnAnotherPair) {
   StartSplit(
       OneFault{FakePoint::kCommit, -1,

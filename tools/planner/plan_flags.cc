@@ -55,9 +55,14 @@ void BindModelUse(FlagSet* set, PlanFlags* flags) {
   const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
                                      {"float32", DtypeFlag::kFloat32},
                                      {"bfloat16", DtypeFlag::kBfloat16}};
+  const Choices<KvDtypeFlag> kv_dtypes = {{"auto", KvDtypeFlag::kAuto},
+                                          {"float32", KvDtypeFlag::kFloat32},
+                                          {"bfloat16", KvDtypeFlag::kBfloat16},
+                                          {"int8", KvDtypeFlag::kInt8},
+                                          {"fp8", KvDtypeFlag::kFp8}};
   set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), group,
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, dtypes), group,
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, kv_dtypes), group,
                 "type of the KV cache; auto: that of the computation"));
   const Choices<kernels::Quantization> quantizations = {{"none", kernels::Quantization::kNone},
                                                         {"fp8", kernels::Quantization::kFp8}};
@@ -160,7 +165,7 @@ ModelUse ModelUseOf(const PlanFlags& flags, const ModelConfig& config) {
   ModelUse model{.config = config};
   const bool fp32 = config.dtype == "float32";
   model.compute_dtype = Resolved(flags.dtype, fp32 ? kernels::DType::kF32 : kernels::DType::kBF16);
-  model.kv_dtype = Resolved(flags.kv_dtype, model.compute_dtype);
+  model.kv_dtype = kernels::ParseKvDType(WordOf(flags.kv_dtype)).value_or(model.compute_dtype);
   model.quantization = flags.quantization;
   model.block_size = flags.block_size;
   model.max_prefill_tokens = flags.max_prefill_tokens;

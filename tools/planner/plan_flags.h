@@ -22,7 +22,7 @@ struct PlanFlags {
   RolesAllowed roles = RolesAllowed::kAny;
   int32_t tensor_parallel_size = 0;  // 0: any
   DtypeFlag dtype = DtypeFlag::kAuto;
-  DtypeFlag kv_dtype = DtypeFlag::kAuto;
+  KvDtypeFlag kv_dtype = KvDtypeFlag::kAuto;
   kernels::Quantization quantization = kernels::Quantization::kNone;
   int32_t block_size = 16;
   int32_t max_prefill_tokens = 2048;

@@ -95,7 +95,7 @@ std::vector<std::string> WorkerWords(const PlanReport& report, const Trial& tria
   if (flags.dtype != DtypeFlag::kAuto) {
     add("dtype", std::string(kernels::Name(report.question.model.compute_dtype)));
   }
-  if (flags.kv_dtype != DtypeFlag::kAuto) {
+  if (flags.kv_dtype != KvDtypeFlag::kAuto) {
     add("kv-dtype", std::string(kernels::Name(report.question.model.kv_dtype)));
   }
   if (flags.quantization != kernels::Quantization::kNone) {

@@ -56,7 +56,7 @@ TEST(BindWorker, ReadsEveryEngineFlag) {
   EXPECT_FALSE(flags.engine.enable_prefix_caching);
   EXPECT_EQ(flags.engine.prefill_batch_wait, std::chrono::milliseconds(5));
   EXPECT_EQ(flags.engine.dtype, DtypeFlag::kBfloat16);
-  EXPECT_EQ(flags.engine.kv_dtype, DtypeFlag::kFloat32);
+  EXPECT_EQ(flags.engine.kv_dtype, KvDtypeFlag::kFloat32);
   EXPECT_EQ(flags.engine.isa, IsaFlag::kAvx2);
   EXPECT_EQ(flags.engine.threads, 2);
   EXPECT_TRUE(SchedulesAsync(flags.engine));

@@ -22,7 +22,14 @@ inline constexpr int32_t kHidden = 64;
 struct Case {
   test::Device device;
   std::string dtype;
+  std::string kv_dtype = "auto";
 };
+
+inline std::string CaseName(const testing::TestParamInfo<Case>& test) {
+  const Case& param = test.param;
+  return test::DeviceName(param.device) + "_" + param.dtype +
+         (param.kv_dtype == "auto" ? "" : "_" + param.kv_dtype);
+}
 
 inline std::vector<Case> AllCases() {
   std::vector<Case> cases;
@@ -30,6 +37,11 @@ inline std::vector<Case> AllCases() {
     for (const char* dtype : {"float32", "bfloat16"}) cases.push_back({device, dtype});
   }
   return cases;
+}
+
+// Two of them with a KV cache of codes, which heads of the other cases do not fit.
+inline std::vector<Case> QuantizedKvCases(const std::string& kv_dtype) {
+  return {{{"cpu", "auto"}, "bfloat16", kv_dtype}, {{"cpu", "avx2"}, "float32", kv_dtype}};
 }
 
 // Products that every test here compares as well: of a middle layer with one dtype, of the normed
@@ -80,16 +92,20 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
  protected:
   static void SetUpTestSuite() {
     dir_ = new ScratchFolder;
-    const absl::Status written = WriteRandomModel(
-        {.arch = "llama", .hidden = kHidden, .head_dim = 24, .dtype = "bfloat16", .seed = 5},
-        *dir_ / "model");
-    ASSERT_TRUE(written.ok()) << written;
+    for (const auto& [name, head_dim] : {std::pair{"model", 24}, {"heads_of_32", 32}}) {
+      const absl::Status written = WriteRandomModel({.arch = "llama",
+                                                     .hidden = kHidden,
+                                                     .head_dim = head_dim,
+                                                     .dtype = "bfloat16",
+                                                     .seed = 5},
+                                                    *dir_ / name);
+      ASSERT_TRUE(written.ok()) << written;
+    }
   }
   static void TearDownTestSuite() { delete dir_; }
 
   void SetUp() override {
-    model_ = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype, 512, "auto",
-                            ProbeOf(GetParam().dtype, kHidden));
+    model_ = Load();
     auto harness = Start(Options());
     for (int32_t i = 0; i < kRequests; ++i) {
       const SequenceId id = harness->Admit(Request(i));
@@ -97,6 +113,13 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
       alone_.push_back(harness->seen(id));
     }
     EXPECT_EQ(harness->figures().largest_batch, 1);
+  }
+
+  static std::unique_ptr<LoadedModel> Load() {
+    const bool codes = GetParam().kv_dtype != "auto";
+    return test::MustLoad(*dir_ / (codes ? "heads_of_32" : "model"), GetParam().device,
+                          GetParam().dtype, 512, GetParam().kv_dtype,
+                          ProbeOf(GetParam().dtype, kHidden));
   }
 
   EngineOptions Options() const {

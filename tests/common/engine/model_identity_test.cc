@@ -88,8 +88,7 @@ TEST_P(ModelIdentityTest, ScoresOfAPromptAreThoseOfDraws) {
 }
 
 TEST_P(ModelIdentityTest, SplitOverTwoEngines) {
-  auto second = test::MustLoad(*dir_ / "model", GetParam().device, GetParam().dtype, 512, "auto",
-                               ProbeOf(GetParam().dtype, kHidden));
+  auto second = Load();
   EngineOptions chunked = Options();
   chunked.max_prefill_tokens = 24;
   auto prefill = Start(chunked, 0, second.get());
@@ -123,10 +122,11 @@ TEST_P(ModelIdentityTest, SplitOverTwoEngines) {
   EXPECT_TRUE(decode->AllBlocksBack());
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, ModelIdentityTest, testing::ValuesIn(AllCases()),
-                         [](const auto& test) {
-                           return test::DeviceName(test.param.device) + "_" + test.param.dtype;
-                         });
+INSTANTIATE_TEST_SUITE_P(Cpu, ModelIdentityTest, testing::ValuesIn(AllCases()), CaseName);
+INSTANTIATE_TEST_SUITE_P(Int8Kv, ModelIdentityTest, testing::ValuesIn(QuantizedKvCases("int8")),
+                         CaseName);
+INSTANTIATE_TEST_SUITE_P(Fp8Kv, ModelIdentityTest, testing::ValuesIn(QuantizedKvCases("fp8")),
+                         CaseName);
 
 }  // namespace
 }  // namespace baton

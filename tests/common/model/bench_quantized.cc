@@ -1,7 +1,8 @@
-// How far models with small weights are from the one that they were made from: perplexity of a
-// text, how often the likeliest next token is the same, and how far the distributions are apart.
+// How far models with small weights, or with a small KV cache, are from the one that they were made
+// from: perplexity of a text, how often the likeliest next token is the same, and how far the
+// distributions are apart.
 //
-//   bench_quantized TEXT ORIGINAL [MODEL...]
+//   bench_quantized TEXT ORIGINAL [MODEL[,KV_DTYPE]...]
 //
 // TEXT holds documents, one to a line as a JSON array [prompt, answer]; tokens of answers count.
 #include <algorithm>
@@ -85,8 +86,15 @@ size_t Likeliest(const std::vector<float>& logprobs) {
   return static_cast<size_t>(std::max_element(logprobs.begin(), logprobs.end()) - logprobs.begin());
 }
 
-std::unique_ptr<LoadedModel> LoadForText(const std::string& dir) {
+// `name` is a directory and perhaps, after a comma, the type of the KV cache.
+std::unique_ptr<LoadedModel> LoadForText(const std::string& name) {
   ModelOptions options;
+  const size_t comma = name.rfind(',');
+  if (comma != std::string::npos) {
+    options.kv_dtype = kernels::ParseKvDType(name.substr(comma + 1));
+    BATON_CHECK(options.kv_dtype.has_value()) << name << " names no type of a KV cache";
+  }
+  const std::string dir = name.substr(0, comma);
   options.kv.tokens = 2 * kMostTokens;
   options.limits = {.max_tokens = kMostTokens, .max_samples = kMostTokens};
   auto model = LoadModel(dir, options, nullptr);
@@ -94,9 +102,9 @@ std::unique_ptr<LoadedModel> LoadForText(const std::string& dir) {
   return *std::move(model);
 }
 
-void Compare(const std::string& dir, LoadedModel& original,
+void Compare(const std::string& name, LoadedModel& original,
              const std::vector<Document>& documents) {
-  auto model = LoadForText(dir);
+  auto model = LoadForText(name);
   int64_t places = 0;
   int64_t same = 0;
   double surprise = 0;
@@ -114,10 +122,12 @@ void Compare(const std::string& dir, LoadedModel& original,
     places += static_cast<int64_t>(actual.size());
   }
   const auto count = static_cast<double>(places);
-  std::printf("%-40s %8.2f MB  perplexity %.4f  same likeliest %.2f %%  divergence %.5f\n",
-              dir.c_str(), static_cast<double>(model->weight_bytes) / 1e6,
-              std::exp(surprise / count), 100 * static_cast<double>(same) / count,
-              divergence / count);
+  std::printf(
+      "%-40s %8.2f MB  %zu B of KV a token  perplexity %.4f  same likeliest %.2f %%  divergence "
+      "%.5f\n",
+      name.c_str(), static_cast<double>(model->weight_bytes) / 1e6,
+      model->kv().layout.bytes_per_token(), std::exp(surprise / count),
+      100 * static_cast<double>(same) / count, divergence / count);
   std::fflush(stdout);
 }
 
@@ -126,7 +136,7 @@ void Compare(const std::string& dir, LoadedModel& original,
 
 int main(int argc, char** argv) {
   if (argc < 3) {
-    std::fprintf(stderr, "usage: bench_quantized TEXT ORIGINAL [MODEL...]\n");
+    std::fprintf(stderr, "usage: bench_quantized TEXT ORIGINAL [MODEL[,KV_DTYPE]...]\n");
     return 2;
   }
   const auto tokenizer = baton::LoadTokenizer(argv[2]);

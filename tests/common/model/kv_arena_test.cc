@@ -34,6 +34,16 @@ TEST(KvArenaTest, LayoutFollowsTheModelAndTheRank) {
   EXPECT_EQ(layout.bytes_per_token(), 131072U / 4);
 }
 
+TEST(KvArenaTest, CodesTakeAByteAndInt8AScaleForEachTokenAndHead) {
+  kernels::KvLayout layout = kLayout;
+  layout.dtype = kernels::DType::kFp8;
+  EXPECT_EQ(layout.bytes_per_token(), 2U * 2 * 2 * 64);
+  EXPECT_EQ(*BlocksFor({.memory_bytes = 6 * kBlockBytes}, layout), 12);
+  layout.dtype = kernels::DType::kInt8;
+  EXPECT_EQ(layout.bytes_per_token(), 2U * 2 * 2 * (64 + 4));
+  EXPECT_EQ(*BlocksFor({.memory_bytes = 17 * kBlockBytes}, layout), 32);
+}
+
 TEST(KvArenaTest, TokensRoundUpToBlocksAndMemoryRoundsDown) {
   EXPECT_EQ(*BlocksFor({.tokens = 1}, kLayout), 1);
   EXPECT_EQ(*BlocksFor({.tokens = 33}, kLayout), 3);

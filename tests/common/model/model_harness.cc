@@ -38,7 +38,7 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
   options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
   options.dtype = kernels::ParseDType(dtype);
-  options.kv_dtype = kernels::ParseDType(kv_dtype);
+  options.kv_dtype = kernels::ParseKvDType(kv_dtype);
   options.threads = 2;
   options.kv.tokens = 8192;
   options.limits = {.max_tokens = max_tokens, .max_samples = 64};

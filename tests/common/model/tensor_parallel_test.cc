@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "common/model/load_model.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "kernels/kv_row.h"
 #include "tests/common/model/golden_model.h"
 #include "tests/common/model/model_harness.h"
 #include "tests/fakes/scratch_folder.h"
@@ -26,11 +28,13 @@ using testing::HasSubstr;
 constexpr int32_t kTokens = 24;
 
 absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& dir, const Device& device,
-                                                     int32_t ranks) {
+                                                     int32_t ranks,
+                                                     std::optional<kernels::DType> kv_dtype = {}) {
   ModelOptions options;
   options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
   options.dtype = kernels::DType::kF32;
+  options.kv_dtype = kv_dtype;
   options.threads = 2;
   options.tensor_parallel_size = ranks;
   options.kv.tokens = 1024;
@@ -39,8 +43,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& dir, con
 }
 
 std::unique_ptr<LoadedModel> MustLoadRanks(const std::string& dir, const Device& device,
-                                           int32_t ranks) {
-  auto model = TryLoad(dir, device, ranks);
+                                           int32_t ranks,
+                                           std::optional<kernels::DType> kv_dtype = {}) {
+  auto model = TryLoad(dir, device, ranks, kv_dtype);
   BATON_CHECK(model.ok()) << dir << " on " << ranks << " ranks: " << model.status().ToString();
   return *std::move(model);
 }
@@ -211,6 +216,37 @@ TEST_F(TensorParallelTest, JoinedBlocksAreThoseOfOneRank) {
       const auto* one =
           reinterpret_cast<const float*>(alone->kv().block(expected.blocks[i].value()));
       for (size_t e = 0; e < joined.size(); ++e) ASSERT_NEAR(joined[e], one[e], 1e-3) << i;
+    }
+  }
+}
+
+// The scales of int8 travel with their rows: block by block, each rank has the bytes of its heads.
+TEST_F(TensorParallelTest, RowsOfCodesAreJoinedWithTheirScales) {
+  const std::string dir = Make({.heads = 8, .kv_heads = 4, .dtype = "float32"});
+  auto alone = MustLoadRanks(dir, {"cpu", "auto"}, 1, kernels::DType::kInt8);
+  auto model = MustLoadRanks(dir, {"cpu", "auto"}, 2, kernels::DType::kInt8);
+  const TestSequence expected = Generate(*alone, Prompt());
+  const TestSequence sequence = Generate(*model, Prompt());
+  const kernels::PagedKv kv = alone->kv();
+  KvShape whole{.dtype = "int8", .block_size = 16, .layers = 2, .kv_heads = 4, .head_dim = 16};
+  KvShape divided = whole;
+  divided.tensor_parallel = 2;
+  const KvCache cache = model->kv_cache();
+  std::vector<std::byte> joined(kv.layout.block_bytes());
+  ByteParts parts = {cache.bytes(sequence.blocks[0])};
+  for (const auto& part : cache.peer_bytes(sequence.blocks[0])) parts.push_back(part);
+  CopyParts(InOrderOf(whole, divided, parts), {std::span(joined)});
+  std::vector<float> row(16), want(16);
+  for (int token = 0; token < 13; ++token) {  // of the prompt's first chunk
+    for (int head = 0; head < 4; ++head) {
+      for (int plane = 0; plane < 2; ++plane) {
+        const size_t at = kv.offset(1, plane, head, token);
+        kernels::LoadKvRow(kernels::DType::kInt8, joined.data() + at, row);
+        kernels::LoadKvRow(kernels::DType::kInt8, kv.block(expected.blocks[0].value()) + at, want);
+        float largest = 0;
+        for (const float x : want) largest = std::max(largest, std::abs(x));
+        for (int d = 0; d < 16; ++d) ASSERT_NEAR(row[d], want[d], 2.01 * largest / 127) << head;
+      }
     }
   }
 }

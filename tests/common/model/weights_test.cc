@@ -4,6 +4,7 @@
 #include <fstream>
 #include <functional>
 #include <numeric>
+#include <set>
 
 #include "common/base/fnv128.h"
 #include "common/model/fingerprint.h"
@@ -233,12 +234,35 @@ TEST_F(WeightsTest, ALoadNamesItsPhasesInTheirOrder) {
                                 "running the first steps", "taking the checkpoint's fingerprint"));
 }
 
+// Workers of unequal caches count as unequal, and have no layout in common.
+TEST_F(WeightsTest, NumericsNameTheTypeOfTheKvCache) {
+  std::set<std::string> numerics;
+  for (const char* kv_dtype : {"float32", "bfloat16", "int8", "fp8"}) {
+    const auto model = test::MustLoad(dir_ / "m", {"cpu", "auto"}, "float32", 64, kv_dtype);
+    EXPECT_THAT(model->numerics(), testing::EndsWith(std::string("/kv-") + kv_dtype));
+    numerics.insert(model->numerics());
+  }
+  EXPECT_EQ(numerics.size(), 4u);
+}
+
 TEST_F(WeightsTest, RefusesWhatTheDeviceCannotDoByFlag) {
   ModelOptions options;
   options.device = kernels::Device::kReference;
   options.kv_dtype = kernels::DType::kF16;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
               HasSubstr("--kv-dtype float16"));
+  options.kv_dtype = kernels::DType::kInt8;
+  options.device = kernels::Device::kCuda;
+  EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
+              AllOf(HasSubstr("--kv-dtype int8 on device cuda"), HasSubstr("--device cpu")));
+  options.device = kernels::Device::kReference;
+  options.kv_dtype = std::nullopt;
+  ASSERT_TRUE(WriteRandomModel({.head_dim = 24, .seed = 3}, dir_ / "heads_of_24").ok());
+  for (const auto kv_dtype : {kernels::DType::kInt8, kernels::DType::kFp8}) {
+    options.kv_dtype = kv_dtype;
+    EXPECT_THAT(std::string(LoadModel(dir_ / "heads_of_24", options, nullptr).status().message()),
+                AllOf(HasSubstr("heads of 24"), HasSubstr("a multiple of 16")));
+  }
   options.kv_dtype = std::nullopt;
   options.quantization = kernels::Quantization::kFp8;
   EXPECT_THAT(std::string(LoadModel(dir_ / "m", options, nullptr).status().message()),
