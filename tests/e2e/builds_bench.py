@@ -3,9 +3,9 @@
   BATON_BIN=build/cpu/bin /usr/bin/python3 -B tests/e2e/builds_bench.py --before DIR [--model DIR] [--ways unified,split]
       [--threads N] [--concurrency 1,8,32] [--rounds N]
 
-`--before` is the folder with the other build's binaries. Each build has a service of its own, and one `baton bench`, that
-of BATON_BIN, asks them in turn for answers of a fixed length. Of each load: what this build does beside the other, as the
-median over the rounds of the ratio of a round's two runs, with the quartiles; above 1 it is faster or takes longer.
+`--before` is the folder with the other build's binaries. In each round both builds start a service of their own, and one
+`baton bench`, that of BATON_BIN, asks them in turn for answers of a fixed length. Of each load: what this build does
+beside the other, as the median over the rounds of the ratio of a round's two runs, with the quartiles.
 """
 
 import argparse
@@ -39,24 +39,25 @@ def load(server, concurrency, options, folder, seed):
     return {name: figures[key] for name, key in FIGURES.items()}
 
 
-def measure(services, concurrency, options, folder):
-    """The ratios of each round, by figure, and the figures of `--before`."""
-    ratios, base = {name: [] for name in FIGURES}, []
-    for turn in range(options.rounds):
-        seen = {}
-        for name in sorted(services, reverse=turn % 2 == 1):
-            seen[name] = load(services[name].router.grpc, concurrency, options, folder, 1 + turn)
-        base.append(seen["before"])
-        for figure in FIGURES:
-            ratios[figure].append(seen["this"][figure] / seen["before"][figure])
-    return ratios, base
+def one_round(turn, way, this, options, folder):
+    """The figures of each load by build, of services that start for this round: where a process finds its memory
+    makes more of a difference than most changes do."""
+    seen = {concurrency: {} for concurrency in options.concurrency.split(",")}
+    builds = [("before", options.before), ("this", this)]
+    with contextlib.ExitStack() as stack:
+        services = {name: start(stack, bins, way, options) for name, bins in builds[::1 - 2 * (turn % 2)]}
+        for concurrency, figures in seen.items():
+            for name in sorted(services, reverse=turn // 2 % 2 == 1):
+                figures[name] = load(services[name].router.grpc, concurrency, options, folder, 1 + turn)
+    return seen
 
 
-def show(way, concurrency, ratios, base):
+def show(way, concurrency, rounds):
     line = f"{way:8} {concurrency:>4}"
-    for figure, values in ratios.items():
-        low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
-        before = statistics.median(row[figure] for row in base)
+    for figure in FIGURES:
+        ratios = [seen[concurrency]["this"][figure] / seen[concurrency]["before"][figure] for seen in rounds]
+        low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
+        before = statistics.median(seen[concurrency]["before"][figure] for seen in rounds)
         line += f" | {before:9.2f} {middle:6.3f} ({low:.3f}-{high:.3f})"
     print(line, flush=True)
 
@@ -68,7 +69,7 @@ def main():
     parser.add_argument("--ways", default="unified,split")
     parser.add_argument("--threads", default="1")
     parser.add_argument("--concurrency", default="1,8,32")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--duration", default="3s", help="of one run")
     parser.add_argument("--input-tokens", default="64")
     parser.add_argument("--output-tokens", default="64")
@@ -76,10 +77,10 @@ def main():
     this, options.bench = cluster.BIN, str(cluster.BIN / "baton")
     print(f"{'way':8} {'load':>4} | " + " | ".join(f"{name + ' before, this':28}" for name in FIGURES))
     for way in options.ways.split(","):
-        with contextlib.ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
-            services = {"before": start(stack, options.before, way, options), "this": start(stack, this, way, options)}
-            for concurrency in options.concurrency.split(","):
-                show(way, concurrency, *measure(services, concurrency, options, folder))
+        with tempfile.TemporaryDirectory() as folder:
+            rounds = [one_round(turn, way, this, options, folder) for turn in range(options.rounds)]
+        for concurrency in options.concurrency.split(","):
+            show(way, concurrency, rounds)
 
 
 if __name__ == "__main__":
