@@ -18,8 +18,8 @@ namespace baton::kernels {
 //
 // Int8 is symmetric: the scale is the largest magnitude / 127, and a code is the element * (127 /
 // the largest magnitude), rounded to nearest, ties to even. A row with no magnitude of
-// kLeastInt8Row is zeros; one with an infinity or NaN has the scale NaN, so that whoever reads it
-// notices.
+// kLeastInt8Row is zeros; one with an infinity or NaN has the scale NaN, and so reads
+// as NaN.
 inline constexpr float kLeastInt8Row = 0x1.0p-100f;
 
 inline void StoreInt8Row(std::span<const float> values, std::byte* row) {

@@ -38,7 +38,7 @@ struct KvLayout {
   size_t head_bytes() const { return static_cast<size_t>(block_size) * row_bytes(); }
   size_t plane_bytes() const { return kv_heads * head_bytes(); }  // K or V of one layer
   size_t block_bytes() const { return 2 * layers * plane_bytes(); }
-  size_t block_elements() const {
+  size_t block_elements() const {  // numbers, which are not block_bytes() / SizeOf(dtype) of codes
     return 2 * static_cast<size_t>(layers) * kv_heads * block_size * head_dim;
   }
   size_t bytes_per_token() const { return block_bytes() / block_size; }

@@ -1,4 +1,4 @@
-"""Times the steps of llama.cpp as bench_model times Baton's, in the process of llama-cpp-python.
+"""Times the steps of llama.cpp in llama-cpp-python, to compare with `bench_kernels --only steps`.
 
     PYTHON scripts/llama_cpp_steps.py MODEL.gguf [--threads 2] [--batches 1,8,32] [--quantize KIND=OUT.gguf,...]
 
@@ -21,14 +21,14 @@ KINDS = {"Q8_0": api.LLAMA_FTYPE_MOSTLY_Q8_0, "Q4_0": api.LLAMA_FTYPE_MOSTLY_Q4_
 PROMPT, CONTEXT, STEPS = 512, 256, 16
 
 
-def quantize(path, wanted):
+def quantize(path, wanted, threads):
     for item in wanted.split(","):
         kind, out = item.split("=", 1)
         if kind not in KINDS:
             sys.exit(f"kind '{kind}'; expected one of {', '.join(KINDS)}")
         params = api.llama_model_quantize_default_params()
         params.ftype = KINDS[kind]
-        params.nthread = 2
+        params.nthread = threads
         if api.llama_model_quantize(path.encode(), out.encode(), ctypes.byref(params)) != 0:
             sys.exit(f"llama.cpp cannot write {path} as {kind}")
 
@@ -57,6 +57,9 @@ class Steps:
         context.n_threads = context.n_threads_batch = threads
         context.kv_unified = False
         self.context = api.llama_init_from_model(self.model, context)
+        if not self.context:
+            sys.exit(f"llama.cpp makes no context of {context.n_ctx} tokens for {sequences} sequences; "
+                     "expected enough memory and no more sequences than it knows: take smaller --batches")
         self.memory = api.llama_get_memory(self.context)
         self.batch = api.llama_batch_init(PROMPT, 0, 1)
         self.vocabulary = api.llama_vocab_n_tokens(api.llama_model_get_vocab(self.model))
@@ -103,9 +106,11 @@ def main():
     parser.add_argument("--quantize")
     options = parser.parse_args()
     if options.quantize:
-        quantize(options.model, options.quantize)
+        quantize(options.model, options.quantize, options.threads)
         return
     batches = [int(batch) for batch in options.batches.split(",")]
+    if not 1 <= min(batches) <= max(batches) <= PROMPT:
+        sys.exit(f"--batches {options.batches}; expected 1 to {PROMPT}, as many rows as a step has room for")
     steps = Steps(options.model, options.threads, max(batches))
     steps.prompt()
     print(f"prefill of {PROMPT}: "

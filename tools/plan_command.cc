@@ -61,6 +61,9 @@ absl::StatusOr<Builds> BuildsByFile(const PlanFlags& flags, const planner::Model
 absl::StatusOr<Builds> BuildsMeasured(const PlanFlags& flags, const planner::ModelUse& model,
                                       const std::string& program) {
   Builds made;
+  BATON_RETURN_IF_ERROR(
+      ResolveKvDType(model.kv_dtype, model.compute_dtype, model.config, kernels::Device::kCpu)
+          .status());
   made.cores = base::UsableCores(base::CpusOfThisThread());
   std::error_code ignored;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", ignored);
@@ -107,6 +110,7 @@ void SayImpossible(const planner::Plan& plan, std::vector<std::string>* left_out
 absl::StatusOr<int> MakePlan(const std::string& program, const PlanFlags& flags) {
   BATON_ASSIGN_OR_RETURN(const ModelConfig config, LoadModelConfig(flags.model_dir));
   const planner::ModelUse model = planner::ModelUseOf(flags, config);
+  BATON_RETURN_IF_ERROR(CheckQuantizedOnce(config, flags.quantization));
   // What is wrong with the load shows before anything is measured.
   BATON_RETURN_IF_ERROR(planner::QuestionOf(flags, model).status());
   BATON_ASSIGN_OR_RETURN(Builds builds, flags.measured() ? BuildsMeasured(flags, model, program)

@@ -1,5 +1,6 @@
 #include "common/formats/quantization_config.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -126,6 +127,27 @@ absl::StatusOr<QuantizationConfig> ReadCompressedTensors(JsonReader& reader) {
   return *config;
 }
 
+// Whether the description leaves it open that the output projection is quantized. What cannot be
+// read is not refused here, for it is a hint on memory and no more.
+bool OutputMayBeIntegers(const nlohmann::json& object) {
+  if (const auto said = object.find("lm_head"); said != object.end() && said->is_boolean()) {
+    return said->get<bool>();
+  }
+  const auto ignored = object.find("ignore");
+  return ignored == object.end() || !ignored->is_array() ||
+         std::find(ignored->begin(), ignored->end(), nlohmann::json("lm_head")) == ignored->end();
+}
+
+absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization) {
+  const std::string method = quantization.String("quant_method", "");
+  BATON_RETURN_IF_ERROR(quantization.status());
+  if (method == "compressed-tensors") return ReadCompressedTensors(quantization);
+  if (method == "gptq") return ReadGptq(quantization);
+  if (method == "awq") return ReadAwq(quantization);
+  quantization.Fail("quant_method", kKnown);
+  return quantization.status();
+}
+
 }  // namespace
 
 std::string QuantizationConfig::name() const {
@@ -146,13 +168,9 @@ absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const n
   BATON_RETURN_IF_ERROR(reader.status());
   if (object == nullptr) return std::nullopt;
   JsonReader quantization(*object, absl::StrCat(where, " ", kKey));
-  const std::string method = quantization.String("quant_method", "");
-  BATON_RETURN_IF_ERROR(quantization.status());
-  if (method == "compressed-tensors") return ReadCompressedTensors(quantization);
-  if (method == "gptq") return ReadGptq(quantization);
-  if (method == "awq") return ReadAwq(quantization);
-  quantization.Fail("quant_method", kKnown);
-  return quantization.status();
+  BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadMethod(quantization));
+  config.output_may_be_integers = OutputMayBeIntegers(*object);
+  return config;
 }
 
 }  // namespace baton

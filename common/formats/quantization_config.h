@@ -25,6 +25,9 @@ struct QuantizationConfig {
   int64_t group = 0;       // columns that share a scale; 0: all of a row do
   bool symmetric = true;   // there are no zero points
   int32_t zero_added = 0;  // what is added to a stored zero point
+  // Whether an output projection of its own may be integers, too. Only the tensors of a checkpoint
+  // say for sure, so this is false only where its description rules that out.
+  bool output_may_be_integers = true;
 
   // Of kGguf alone, which has them in place of bits, group and symmetric:
   std::string kinds;            // of all its matrices, as in "Q4_K+Q6_K"

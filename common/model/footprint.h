@@ -24,7 +24,7 @@ struct Footprint {
   // Per dtype: float32, bfloat16, float16; of a quantized model also as its projections are stored,
   // by QuantizationConfig::name() and with all else in the compute dtype.
   std::map<std::string, int64_t> weight_bytes;
-  int64_t kv_bytes_per_token = 0;     // 2 · layers · kv_heads · head_dim · dtype bytes
+  int64_t kv_bytes_per_token = 0;     // 2 · layers · kv_heads · KvLayout::row_bytes
   int64_t activation_peak_bytes = 0;  // buffers of a step of `tokens` tokens that draws one
   // Floating point operations of the projections and of attention over what each token sees; a
   // multiplication and an addition count as two. Every token passes all layers, and the last token

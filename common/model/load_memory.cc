@@ -50,7 +50,10 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
 double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype) {
   if (!config.quantization.has_value()) return 0;
   const double qkv = (shape.q_heads + 2.0 * shape.kv_heads) * config.head_dim;
-  return static_cast<double>(SizeOf(dtype)) * config.hidden * std::max(qkv, 2.0 * shape.ffn);
+  const bool output = !config.tied_embeddings && config.quantization->output_may_be_integers;
+  const double output_rows = output ? static_cast<double>(shape.output_rows(config).size()) : 0;
+  const double rows = std::max({qkv, 2.0 * shape.ffn, output_rows});
+  return static_cast<double>(SizeOf(dtype)) * config.hidden * rows;
 }
 
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,

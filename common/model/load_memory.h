@@ -26,7 +26,8 @@ struct MemoryNeed {
 };
 
 // What a rank on a GPU takes beside that, where its projections are small integers: room to widen
-// the largest of them to `dtype`. 0 for any other model.
+// the largest of them to `dtype`. An output projection that is not tied to the embeddings counts
+// unless the checkpoint's description says that it is no integers. 0 for any other model.
 double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype);
 
 // RESOURCE_EXHAUSTED, with need, have and the flags that ask for less, where `available` bytes of

@@ -7,7 +7,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/mutex.h"
 #include "common/base/status.h"
@@ -99,17 +98,6 @@ class RankLoad final {
   std::unique_ptr<Transformer> transformer_;
   int32_t blocks_ = 0;
 };
-
-// INVALID_ARGUMENT where weights that are quantized already were to be quantized while loading.
-absl::Status CheckQuantizedOnce(const ModelConfig& config, kernels::Quantization quantization) {
-  if (!config.quantization.has_value() || quantization == kernels::Quantization::kNone) {
-    return absl::OkStatus();
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      "--quantization ", std::string(Name(quantization)), " with a checkpoint whose weights are ",
-      config.quantization->name(), " of ", MethodName(config.quantization->format),
-      "; expected weights in float32, bfloat16 or float16: use --quantization none"));
-}
 
 absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());

@@ -30,6 +30,10 @@ DType ResolveComputeDType(std::optional<DType> dtype, const ModelConfig& config,
   return fp32 ? DType::kF32 : DType::kBF16;
 }
 
+bool HeadsFit(const ModelConfig& config, DType kv_dtype) {
+  return SizeOf(kv_dtype) > 1 || config.head_dim % kernels::KvLayout::kQuantizedDims == 0;
+}
+
 absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute,
                                      const ModelConfig& config, kernels::Device device) {
   if (dtype == DType::kF16 && compute != DType::kF16) {
@@ -46,13 +50,23 @@ absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute,
                      " on device cuda; expected auto, float32, bfloat16 or "
                      "float16 there, or --device cpu"));
   }
-  if (config.head_dim % kernels::KvLayout::kQuantizedDims != 0) {
+  if (!HeadsFit(config, resolved)) {
     return absl::InvalidArgumentError(
         absl::StrCat("--kv-dtype ", name, " for a model with heads of ", config.head_dim,
                      "; expected heads of a multiple of ", kernels::KvLayout::kQuantizedDims,
                      "; use --kv-dtype auto"));
   }
   return resolved;
+}
+
+absl::Status CheckQuantizedOnce(const ModelConfig& config, kernels::Quantization quantization) {
+  if (!config.quantization.has_value() || quantization == kernels::Quantization::kNone) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--quantization ", std::string(Name(quantization)), " with a checkpoint whose weights are ",
+      config.quantization->name(), " of ", MethodName(config.quantization->format),
+      "; expected weights in float32, bfloat16 or float16: use --quantization none"));
 }
 
 absl::Status MakeCacheDir(const std::string& dir) {

@@ -41,12 +41,17 @@ struct ModelOptions {
 // bfloat16 for any other.
 kernels::DType ResolveComputeDType(std::optional<kernels::DType> dtype, const ModelConfig& config,
                                    const CheckpointFiles& files);
+// Whether the model's heads fit a KV cache of that dtype: for int8 and fp8 they are a multiple of
+// KvLayout::kQuantizedDims long.
+bool HeadsFit(const ModelConfig& config, kernels::DType kv_dtype);
 // The dtype of the KV cache: `dtype` if it is given, else the compute dtype. INVALID_ARGUMENT for
 // float16 where arithmetic is in another; for int8 and fp8 on a GPU, or where the model's heads do
 // not fit them.
 absl::StatusOr<kernels::DType> ResolveKvDType(std::optional<kernels::DType> dtype,
                                               kernels::DType compute, const ModelConfig& config,
                                               kernels::Device device);
+// INVALID_ARGUMENT where weights that are quantized already were to be quantized while loading.
+absl::Status CheckQuantizedOnce(const ModelConfig& config, kernels::Quantization quantization);
 
 // Makes the directory of --load-cache. INVALID_ARGUMENT for one that cannot be made, which is a
 // mistake in the flag; a directory that cannot be written only costs the cache.

@@ -7,6 +7,7 @@
 #include "common/base/status.h"
 #include "common/formats/model_config.h"
 #include "common/text/text_fingerprint.h"
+#include "kernels/paged_kv.h"
 #include "spdlog/spdlog.h"
 
 namespace baton {
@@ -30,7 +31,8 @@ DraftOptions DraftOptionsOf(const EngineOptions& engine) {
 }  // namespace
 
 absl::Status CheckDraft(const std::string& dir, const std::string& model_dir,
-                        const EngineOptions& engine, const std::vector<EosSetEntry>& eos_set) {
+                        const EngineOptions& engine, std::optional<kernels::DType> kv_dtype,
+                        const std::vector<EosSetEntry>& eos_set) {
   const auto config = LoadModelConfig(dir);
   if (!config.ok()) return OfDraft(dir, config.status());
   if (config->vocab != engine.vocab_size) {
@@ -55,6 +57,14 @@ absl::Status CheckDraft(const std::string& dir, const std::string& model_dir,
                             "it knows positions up to ", config->max_positions,
                             ", and requests may have ", engine.max_model_len,
                             " tokens; lower --max-model-len, or take a draft that knows more")));
+  }
+  // Its cache has the type of the model's.
+  if (kv_dtype.has_value() && !HeadsFit(*config, *kv_dtype)) {
+    return OfDraft(dir, absl::InvalidArgumentError(absl::StrCat(
+                            "it has heads of ", config->head_dim, ", and --kv-dtype ",
+                            std::string(kernels::Name(*kv_dtype)), " needs a multiple of ",
+                            kernels::KvLayout::kQuantizedDims,
+                            "; take another draft, or --kv-dtype auto for both models")));
   }
   return absl::OkStatus();
 }

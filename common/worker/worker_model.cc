@@ -177,8 +177,9 @@ absl::StatusOr<WorkerModel> ReadText(const WorkerFlags& worker) {
                          TextFingerprint(worker.model_dir, config.vocab, model.eos_set));
   model.engine = EngineOptionsOf(worker, config, model.eos_set);
   if (!worker.draft.model.empty()) {
-    BATON_RETURN_IF_ERROR(
-        CheckDraft(worker.draft.model, worker.model_dir, model.engine, model.eos_set));
+    BATON_RETURN_IF_ERROR(CheckDraft(worker.draft.model, worker.model_dir, model.engine,
+                                     kernels::ParseKvDType(WordOf(worker.engine.kv_dtype)),
+                                     model.eos_set));
   }
   if (tokenizer != nullptr) ReadTokens(*tokenizer, &model);
   model.tokenizer = std::move(tokenizer);

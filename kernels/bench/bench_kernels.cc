@@ -140,7 +140,12 @@ void BenchSteps(Bench& bench, LlamaStep& step, const Sizes& sizes) {
                step.Begin(prefill, tokens, tokens);
                step.Forward();
              });
-  for (const int batch : {sizes.batch, 8, 1}) {
+  std::vector<int> batches = {sizes.batch};
+  // The KV cache may have no room for more sequences than the first batch has.
+  for (const int fewer : {8, 1}) {
+    if (fewer < sizes.batch) batches.push_back(fewer);
+  }
+  for (const int batch : batches) {
     const double bytes =
         step.weight_bytes() + sizes.model.layers * step.attention_bytes(batch, sizes.context);
     bench.NearerLimit(

@@ -15,6 +15,10 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
+// Products of pairs in bfloat16. Every tile of up to eight rows unpacks in registers for itself. Of
+// 4 bits, what stands for 0 is taken off by the table in which codes are looked up (see
+// QuantizedLayout::folded_offset), and only what is left of it, as of zero points, at a group's
+// end. The instruction takes denormal inputs as 0.
 constexpr int64_t kPair = 2;  // panels that are multiplied side by side
 // Records of up to so many bytes, four at once, are so near each other that the processor fetches
 // them by itself; others are fetched so far ahead.

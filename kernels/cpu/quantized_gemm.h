@@ -54,11 +54,11 @@ QuantizedKernel QuantizedPairsKernel();
 // integers are rounded: integers become fp32 in registers, or bfloat16, in which they are as exact,
 // where inputs are bfloat16 and the machine multiplies those. Within a group of columns each
 // element of the output has one accumulator in fp32, to which products of input and integer are
-// added in an order of the columns; at the group's end the integer that stands for 0 times the sum
-// of the inputs is taken off, and the rest times the scale is added to the element. That is the
-// arithmetic for any number of rows, so a row has the same bits in any batch, on any number of
-// threads. Few rows multiply what they unpack at once; for many rows some groups are unpacked into
-// the first-level cache, and all rows use them.
+// added in an order of the columns; at the group's end what still has to come off every integer is
+// taken off, times the sum of the inputs, and the rest times the scale is added to the element.
+// That is the arithmetic for any number of rows, so a row has the same bits in any batch, on any
+// number of threads. The files of the two kernels say what comes off an integer when, and which
+// rows share what is unpacked.
 class QuantizedGemm final {
  public:
   QuantizedGemm(Isa isa, DType compute_dtype, int threads)

@@ -14,6 +14,9 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
+// Products in fp32. Up to five rows multiply what they unpack at once; for more rows a group of a
+// panel is unpacked into the first-level cache, and all rows use it. The integer that stands for 0
+// is taken off as a whole at a group's end, times the sum of the inputs.
 constexpr bool kManyRegisters = kParts == 1;  // AVX-512 has 32, AVX2 16
 constexpr int kTileRows = kManyRegisters ? 12 : 6;
 

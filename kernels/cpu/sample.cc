@@ -18,6 +18,7 @@ constexpr int kMostReadings = 24;
 // Weights further below the highest logit than this are 0.
 constexpr float kWidestRange = 64;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr Cut kAll = {-kInfinity, std::numeric_limits<int32_t>::max()};  // drops nothing
 
 // A range [from, to) of logits which has the last id that is kept.
 struct Bracket {
@@ -32,7 +33,9 @@ struct Bracket {
 void Divide(const Bracket& bracket, float low, float (&at)[kTails]) {
   at[0] = bracket.from;
   for (int i = 1; i < kTails; ++i) {
-    at[i] = low + (bracket.to - low) * (static_cast<float>(i) / static_cast<float>(kTails));
+    const float part = static_cast<float>(i) / static_cast<float>(kTails);
+    // A difference might overflow where both ends do not.
+    at[i] = std::min(low * (1 - part) + bracket.to * part, bracket.to);
   }
 }
 
@@ -40,8 +43,10 @@ void Divide(const Bracket& bracket, float low, float (&at)[kTails]) {
 void DivideRow(const LogitRange& range, float (&at)[kTails]) {
   at[0] = -kInfinity;
   at[1] = std::max(range.lowest, range.highest - kWidestRange);
-  at[2] = at[1] + (range.highest - at[1]) * 0.5f;
-  at[3] = at[1] + (range.highest - at[1]) * 0.8f;
+  at[2] = at[1] * 0.5f + range.highest * 0.5f;
+  at[3] = at[1] * 0.2f + range.highest * 0.8f;
+  // A rounding never lifts them above the highest, so that whoever needs nothing keeps that.
+  for (float& value : at) value = std::min(value, range.highest);
 }
 
 }  // namespace
@@ -56,6 +61,7 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range,
   const std::span<const float> weights = by_count ? std::span<const float>() : weights_;
   Bracket bracket{.to = std::nextafter(range.highest, kInfinity),
                   .ids = static_cast<int64_t>(logits.size())};
+  if (by_count && wanted.count >= range.finite) return kAll;
   double needed = static_cast<double>(wanted.count);
   for (int reading = 0; reading == 0 || (bracket.ids > kFewIds && reading < kMostReadings);
        ++reading) {
@@ -66,7 +72,10 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range,
       Divide(bracket, std::max(bracket.from, range.lowest), at);
     }
     const Tails tails = ops_.tails(logits, weights, at, bracket.to);
-    if (reading == 0 && !by_count) needed = NucleusNeeded(wanted.top_p, tails.mass[0]);
+    if (reading == 0 && !by_count) {
+      // The first in rank is always kept.
+      needed = std::max(NucleusNeeded(wanted.top_p, tails.mass[0]), 1.0);
+    }
     const auto kept = [&](int i) {
       return bracket.above + (by_count ? static_cast<uint64_t>(tails.count[i]) : tails.mass[i]);
     };
@@ -81,7 +90,6 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range,
     }
     const bool divided = part != bracket;  // false where its logits are equal
     bracket = part;
-    if (bracket.to <= range.lowest) return {-kInfinity, std::numeric_limits<int32_t>::max()};
     if (!divided) break;
   }
   Gather(logits, bracket.from, bracket.to, bracket.ids);
@@ -90,7 +98,7 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range,
     before += by_count ? 1 : NucleusMass(weights_[candidate.id]);
     if (static_cast<double>(before) >= needed) return {candidate.logit, candidate.id};
   }
-  return {-kInfinity, std::numeric_limits<int32_t>::max()};
+  return kAll;
 }
 
 // The `count` ids whose logits are in [from, to) become the candidates, in the order of their rank.

@@ -15,8 +15,9 @@ namespace baton::kernels::cpu {
 // What one reading of a row of logits, raw or processed, finds out.
 struct LogitRange {
   float highest = 0;
-  float lowest = 0;   // finite, or `highest` when nothing below is finite
-  bool valid = true;  // no NaN, no +infinity, something above -infinity
+  float lowest = 0;    // finite, or `highest` when nothing below is finite
+  int64_t finite = 0;  // how many are
+  bool valid = true;   // no NaN, no +infinity, something above -infinity
 };
 
 // Sums over a row of logits whose highest is `highest`.

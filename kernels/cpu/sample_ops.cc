@@ -29,16 +29,23 @@ LogitRange Range(std::span<const float> logits) {
   auto lowest = hn::Set(kFloat, kInfinity);
   // 0 * x is NaN where x is NaN or infinite; -infinity is allowed, so it is taken out first.
   auto poison = hn::Zero(kFloat);
+  const hn::RebindToSigned<FloatTag> di32;
+  auto masked_lanes = hn::Zero(di32);
+  int64_t lanes = 0;
   ForEachVector(static_cast<int64_t>(logits.size()), [&](int64_t i, int64_t count) {
     const auto x = LoadLogits(logits.data() + i, count);
     const auto masked = hn::Eq(x, below);
     highest = hn::Max(highest, x);
     lowest = hn::Min(lowest, hn::IfThenElse(masked, lowest, x));
     poison = hn::MulAdd(hn::IfThenZeroElse(masked, x), hn::Zero(kFloat), poison);
+    // A true lane of a mask is -1. The lanes beyond `count` are masked as well.
+    masked_lanes = hn::Add(masked_lanes, hn::VecFromMask(di32, hn::RebindMask(di32, masked)));
+    lanes += kLanes;
   });
   LogitRange range;
   range.highest = Highest(highest);
   range.lowest = hn::GetLane(hn::MinOfLanes(kFloat, lowest));
+  range.finite = lanes + hn::GetLane(hn::SumOfLanes(di32, masked_lanes));
   range.valid = Sum(poison) == 0 && range.highest != -kInfinity;
   return range;
 }
@@ -210,7 +217,10 @@ size_t Gather(std::span<const float> logits, float from, float to, std::span<int
                             hn::And(hn::Ge(x, least), hn::Lt(x, limit)));
     if (hn::AllFalse(kFloat, in)) return;
     const auto id = hn::Add(lanes, hn::Set(di32, static_cast<int32_t>(i)));
-    found += hn::CompressStore(id, hn::RebindMask(di32, in), di32, ids.data() + found);
+    // Compressed in a register: to memory it is slow on some machines.
+    const auto mask = hn::RebindMask(di32, in);
+    hn::StoreU(hn::Compress(id, mask), di32, ids.data() + found);
+    found += hn::CountTrue(di32, mask);
   });
   return found;
 }

@@ -12,6 +12,10 @@ namespace {
 
 constexpr char kWeightFlags[] =
     "the size of the model (a smaller one, or --quantization fp8), or use a GPU with more memory";
+// --quantization fp8 is refused with weights that are small already.
+constexpr char kIntegerFlags[] =
+    "the size of the model (a smaller one, or one of fewer bits), or use more ranks or a GPU with "
+    "more memory";
 constexpr size_t kUploadRowBytes = 16;
 constexpr int64_t kFp8Multiple = 16;  // of rows and columns, as cuBLASLt wants them
 
@@ -86,7 +90,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackQuantized(
     const QuantizedTensor& weight, const Shard& shard) {
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
   BATON_ASSIGN_OR_RETURN(const auto places, cuda::QuantizedPlaces::Of(weight, part));
-  BATON_ASSIGN_OR_RETURN(auto memory, cuda::DeviceMemory::Allocate(places.bytes(), kWeightFlags));
+  BATON_ASSIGN_OR_RETURN(auto memory, cuda::DeviceMemory::Allocate(places.bytes(), kIntegerFlags));
   BATON_ASSIGN_OR_RETURN(const auto image, AllocateHost(places.bytes()));
   places.Fill(weight, part, static_cast<std::byte*>(image->data()));
   BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());

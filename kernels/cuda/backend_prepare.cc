@@ -56,8 +56,8 @@ std::map<ProductKey, Product> GroupByShape(std::span<const MatMulUse> uses, DTyp
   return products;
 }
 
-// What a shape is timed with: its weights in turn, or for integers the workspace that they are
-// widened into.
+// What a shape is timed with: its weights in turn; for integers the workspace alone that they are
+// widened into, because a weight that was just widened lies partly in the cache, as there.
 std::vector<cuda::MatMulOperands> OperandsOf(const Product& product, const void* workspace,
                                              const cuda::MatMulOperands& common) {
   std::vector<cuda::MatMulOperands> operands;

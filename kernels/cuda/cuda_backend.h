@@ -25,11 +25,10 @@
 namespace baton::kernels {
 
 // The backend of one NVIDIA GPU: cuBLASLt for the products but those of few rows by small integers,
-// FlashInfer for attention where it is
-// built for the shape, own kernels for the rest, all on one stream. A second step may begin before
-// the first has ended. A step in which every sequence adds one token is padded to a rung of the row
-// ladder and repeated as a CUDA graph. An error of a launch or of the device shows at EndStep, at
-// the latest.
+// FlashInfer for attention where it is built for the shape, own kernels for the rest, all on one
+// stream. A second step may begin before the first has ended. A step in which every sequence adds
+// one token is padded to a rung of the row ladder and repeated as a CUDA graph. An error of a
+// launch or of the device shows at EndStep, at the latest.
 //
 // It is implemented in cuda_backend.cc (steps), backend_memory.cc (buffers and weights),
 // backend_prepare.cc, backend_operations.cc and backend_attention.cc.

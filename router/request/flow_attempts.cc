@@ -16,23 +16,12 @@ void RequestFlow::OpenAttempt(Placement placement) {
   CallSink sink = [weak = weak_from_this()](CallEvent event) {
     if (const auto self = weak.lock()) self->Post(std::move(event));
   };
-  NoteNumerics(placement.decode.view.facts.numerics);
+  attempt_numerics_ = placement.decode.view.facts.numerics;
   EnterState(State::kReserving);
   if (trace_ != nullptr) trace_->OpenAttempt(attempts_, placement);
   attempt_ = std::make_unique<Attempt>(context_, Progress(), attempts_, std::move(placement),
                                        NeedNow(), std::move(sink), deadline_);
   if (attempt_->local()) StopWaiting();
-}
-
-// The accepted tokens are kept whatever comes. What follows them may be another continuation than
-// the worker before would have written, and that is not silent.
-void RequestFlow::NoteNumerics(const std::string& numerics) {
-  if (output_->size() > 0 && numerics != numerics_) {
-    spdlog::info("{} goes on after {} tokens with numerics {}, they came with {}", Name(),
-                 output_->size(), numerics, numerics_);
-    context_->probe->NumericsChanged();
-  }
-  numerics_ = numerics;
 }
 
 void RequestFlow::OnCall(CallEvent& event) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/log.h"
 #include "common/base/status.h"
 #include "router/request/logprob_messages.h"
 #include "router/request/request_flow.h"
@@ -43,6 +44,18 @@ v1::EndPrediction PredictionOf(const EndEstimate& end) {
 
 }  // namespace
 
+// The tokens before are kept whatever comes. This one may be of another continuation than the
+// worker that drew those would have written, and that is not silent.
+void RequestFlow::NoteNumerics() {
+  if (numerics_ == attempt_numerics_) return;
+  if (output_->size() > 0) {
+    spdlog::info("{} goes on after {} tokens with numerics {}, they came with {}", Name(),
+                 output_->size(), attempt_numerics_, numerics_);
+    context_->probe->NumericsChanged();
+  }
+  numerics_ = attempt_numerics_;
+}
+
 bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
   const AcceptedOutput::Verdict verdict = output_->Judge(token);
   if (verdict == AcceptedOutput::Verdict::kKnown && may_repeat &&
@@ -61,6 +74,7 @@ bool RequestFlow::TakeToken(const PlacedToken& token, bool may_repeat) {
                                   "; expected index ", output_->size()))});
     return false;
   }
+  NoteNumerics();
   AcceptedOutput::Addition addition = output_->Accept(token);
   logprob_sum_ += token.token.logprob;
   shown_.tokens = output_->size();

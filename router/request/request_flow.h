@@ -144,8 +144,6 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
 
   // The attempt under way: its beginning, its news and its end (flow_attempts.cc).
   void OpenAttempt(Placement placement);
-  // Tells when an answer goes on with other numerics than it began with.
-  void NoteNumerics(const std::string& numerics);
   void OnCall(CallEvent& event);
   void Apply(const AttemptNews& news);
   void Note(const AttemptFigures& figures);
@@ -161,6 +159,8 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   // The way of a token to the client (flow_tokens.cc). TakeToken is false when the flow or its
   // attempt ended by the token.
   bool TakeToken(const PlacedToken& token, bool may_repeat);
+  // Tells when an answer goes on with other numerics than those of the tokens before.
+  void NoteNumerics();
   void Deliver(const PlacedToken& token, std::string text);
   void Predict(const PlacedToken& token);
   void Foresee(const EndEstimate& end);
@@ -208,7 +208,8 @@ class RequestFlow final : public LiveRequest, public std::enable_shared_from_thi
   std::unique_ptr<Attempt> attempt_;
   AttemptLedger ledger_;
   int32_t attempts_ = 0;
-  std::string numerics_;  // of the decode worker of the attempt that was opened last
+  std::string attempt_numerics_;  // of the decode worker of the attempt that was opened last
+  std::string numerics_;          // and of that whose token was accepted last
   int32_t scored_ =
       1;  // tokens of the prompt that the client has the logprobs of, or that have none
   bool tried_ = false;  // an attempt was opened, perhaps one that a full worker refused

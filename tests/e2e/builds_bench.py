@@ -14,6 +14,7 @@ import json
 import pathlib
 import statistics
 import subprocess
+import sys
 import tempfile
 
 import cluster
@@ -30,11 +31,13 @@ def start(stack, folder, way, options):
 
 def load(server, concurrency, options, folder, seed):
     out = pathlib.Path(folder) / "result.json"
-    subprocess.run(
+    run = subprocess.run(
         [options.bench, "bench", "--server", server, "--concurrency", str(concurrency), "--duration", options.duration,
          "--runs", "1", "--seed", str(seed), "--input-tokens", options.input_tokens, "--output-tokens",
          options.output_tokens, "--eos", "mask", "--out", str(out)],
-        check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        check=False, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    if run.returncode != 0:
+        sys.exit(f"baton bench exited with {run.returncode}:\n{run.stderr}")
     figures = json.loads(out.read_text())
     return {name: figures[key] for name, key in FIGURES.items()}
 
@@ -74,6 +77,11 @@ def main():
     parser.add_argument("--input-tokens", default="64")
     parser.add_argument("--output-tokens", default="64")
     options = parser.parse_args()
+    if options.rounds < 4 or options.rounds % 4 != 0:
+        parser.error(f"--rounds {options.rounds}; expected a multiple of 4, so that each build is first as often as the other")
+    for binary in ("baton-router", "baton-decode", "baton-prefill"):
+        if not (pathlib.Path(options.before) / binary).is_file():
+            parser.error(f"--before {options.before} has no {binary}; expected the bin folder of a build")
     this, options.bench = cluster.BIN, str(cluster.BIN / "baton")
     print(f"{'way':8} {'load':>4} | " + " | ".join(f"{name + ' before, this':28}" for name in FIGURES))
     for way in options.ways.split(","):

@@ -58,14 +58,20 @@ TEST_P(SampleIdentityTest, TokensEqualTheReferenceInLargeVocabularies) {
     if (id % 5000 != 7) masked[id] = -std::numeric_limits<float>::infinity();
   }
   outlier[123] = -1e30f;
+  // The difference of its ends is no finite number.
+  std::vector<float> far(kVocab, -3e38f);
+  for (size_t id = 0; id < far.size(); ++id) far[id] += static_cast<float>(id % 1000) * 1e34f;
+  far[20] = 3e38f;
+  far[30] = 2.99e38f;
   const RandomRows random(24, kVocab, 13);
-  for (const std::vector<float>& logits : {plain, tied, masked, flat, outlier}) {
-    const auto actual = SampleAll(*backend, logits, random.rows());
-    const auto expected = SampleAll(*reference, logits, random.rows());
+  std::vector<SampleRow> rows = random.rows();
+  rows.front() = {.temperature = 1, .top_p = 0};
+  for (const std::vector<float>& logits : {plain, tied, masked, flat, outlier, far}) {
+    const auto actual = SampleAll(*backend, logits, rows);
+    const auto expected = SampleAll(*reference, logits, rows);
     for (size_t i = 0; i < actual.size(); ++i) {
-      SCOPED_TRACE(testing::Message()
-                   << "first logit " << logits[0] << " row " << i << " top_k "
-                   << random.rows()[i].top_k << " top_p " << random.rows()[i].top_p);
+      SCOPED_TRACE(testing::Message() << "first logit " << logits[0] << " row " << i << " top_k "
+                                      << rows[i].top_k << " top_p " << rows[i].top_p);
       ExpectSame(actual[i], expected[i]);
       if (HasFailure()) return;
     }

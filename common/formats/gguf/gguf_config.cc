@@ -253,6 +253,8 @@ std::optional<QuantizationConfig> ReadQuantization(const GgufFile& file, int32_t
   for (const std::string& kind : kinds) {
     absl::StrAppend(&config.kinds, config.kinds.empty() ? "" : "+", kind);
   }
+  const GgufTensor* output = file.FindTensor("output.weight");
+  config.output_may_be_integers = output != nullptr && output->type->integers();
   // Matrices that are multiplied as one become integers of one kind.
   const std::vector<std::vector<const char*>> joined = {
       {"attn_q", "attn_k", "attn_v"}, {"attn_output"}, {"ffn_gate", "ffn_up"}, {"ffn_down"}};

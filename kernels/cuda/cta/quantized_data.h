@@ -12,7 +12,7 @@
 // eight columns, and the runs of a word are not neighbours: 32 words are a stripe (the last one of
 // a row has what is left), whose lane l has, of every row of runs of the stripe, the one in place
 // l. So the threads of a warp, which read neighbouring words, multiply neighbouring runs of the
-// input. The columns that fill the last word have codes of 0, and are never multiplied.
+// input. The columns that fill the last word have codes of 0, and are multiplied by inputs of 0.
 namespace baton::kernels::cuda {
 
 constexpr int kRunColumns = 8;

@@ -62,7 +62,8 @@ class MatMul final {
   ~MatMul();
 
   // Times the proposals for `key` with the `operands` in turn, so that no cache holds a weight when
-  // its turn comes; their `in` and `out` are scratch of the key's size. All ranks prepare the same
+  // its turn comes; a weight of integers, which was widened just before and lies partly in a cache,
+  // is the only one. Their `in` and `out` are scratch of the key's size. All ranks prepare the same
   // keys in the same order. UNIMPLEMENTED, on all ranks, when no algorithm serves a key of fp8 on
   // one of them; for any other key that is a device fault.
   absl::Status Prepare(const MatMulKey& key, std::span<const MatMulOperands> operands);

@@ -92,7 +92,8 @@ void QuantizedPlaces::FillRow(const QuantizedTensor& weight, const Shard& part, 
   for (int64_t word = 0; word < shape_.words; ++word) {
     for (int run = 0; run < RunsOfWord(shape_.bits); ++run) {
       const int64_t column = ColumnOfRun(shape_, word, run);
-      const int64_t count = std::clamp<int64_t>(shape_.in - column, 0, kRunColumns);
+      if (column >= shape_.in) continue;  // a run that only fills the word has no codes to read
+      const int64_t count = std::min<int64_t>(shape_.in - column, kRunColumns);
       FillRun(codes + column, count, shape_.bits, run, words[word]);
     }
   }

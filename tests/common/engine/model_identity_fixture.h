@@ -41,7 +41,11 @@ inline std::vector<Case> AllCases() {
 
 // Two of them with a KV cache of codes, which heads of the other cases do not fit.
 inline std::vector<Case> QuantizedKvCases(const std::string& kv_dtype) {
-  return {{{"cpu", "auto"}, "bfloat16", kv_dtype}, {{"cpu", "avx2"}, "float32", kv_dtype}};
+  std::vector<Case> cases;
+  for (const test::Device& device : test::CpuDevices()) {
+    cases.push_back({device, device.isa == "avx2" ? "float32" : "bfloat16", kv_dtype});
+  }
+  return cases;
 }
 
 // Products that every test here compares as well: of a middle layer with one dtype, of the normed

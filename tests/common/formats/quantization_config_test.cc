@@ -89,6 +89,22 @@ TEST(QuantizationConfigTest, ReadsGptqAndAwq) {
   EXPECT_EQ(Read(Awq()).name(), "w4g64");
 }
 
+TEST(QuantizationConfigTest, SaysWhetherTheOutputMayBeIntegers) {
+  EXPECT_TRUE(Read(Awq()).output_may_be_integers);
+  json config = CompressedTensors();
+  config["ignore"] = json::array({"model.layers.0.mlp.up_proj"});
+  EXPECT_TRUE(Read(config).output_may_be_integers);
+  config["ignore"] = json::array({"lm_head"});
+  EXPECT_FALSE(Read(config).output_may_be_integers);
+  config = Gptq();
+  config["lm_head"] = false;
+  EXPECT_FALSE(Read(config).output_may_be_integers);
+  config["lm_head"] = true;
+  EXPECT_TRUE(Read(config).output_may_be_integers);
+  config["lm_head"] = "what is this";
+  EXPECT_TRUE(Read(config).output_may_be_integers);
+}
+
 TEST(QuantizationConfigTest, RefusesOtherMethodsWithWhatIsKnown) {
   for (const char* method : {"bitsandbytes", "fp8", "hqq", ""}) {
     EXPECT_THAT(QuantizationRefusal({{"quant_method", method}}),

@@ -55,8 +55,21 @@ TEST(MemoryNeedTest, IntegersNeedRoomToBeWidenedOnAGpu) {
   };
   EXPECT_EQ(room(1), 0);
   config.quantization = QuantizationConfig{.bits = 4, .group = 128};
+  config.tied_embeddings = true;
   EXPECT_EQ(room(1), 2.0 * 28672 * 4096);
   EXPECT_EQ(room(4), 2.0 * 28672 / 4 * 4096);
+}
+
+TEST(MemoryNeedTest, AnOutputProjectionThatMayBeIntegersIsWidenedToo) {
+  ModelConfig config = Config();
+  config.quantization = QuantizationConfig{.bits = 4, .group = 128};
+  const auto room = [&](int32_t ranks) {
+    return WideningBytes(config, LocalShape::Of(config, 0, ranks).value(), DType::kBF16);
+  };
+  EXPECT_EQ(room(1), 2.0 * 128256 * 4096);
+  EXPECT_EQ(room(4), 2.0 * 128256 / 4 * 4096);
+  config.quantization->output_may_be_integers = false;
+  EXPECT_EQ(room(1), 2.0 * 28672 * 4096);
 }
 
 // Layers and the output projection are divided; each rank has all embeddings.

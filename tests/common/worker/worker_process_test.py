@@ -230,6 +230,14 @@ class WorkerProcessTest(unittest.TestCase):
                 self.assertIn(word, text)
             self.assertNotIn("weights loaded", text)
 
+    def test_a_draft_whose_heads_do_not_fit_the_kv_cache_is_refused(self):
+        narrow = self.copy_of_model("narrow", head_dim=8)
+        code, text = run_to_exit("decode", [MODEL, "--draft-model", narrow, "--kv-dtype", "int8", "--port", 0,
+                                            "--admin-port", 0, *SMALL])
+        self.assertEqual(code, 3, text)
+        for word in ("--draft-model", str(narrow), "heads of 8", "--kv-dtype int8", "take another draft"):
+            self.assertIn(word, text)
+
     def test_a_draft_needs_its_memory_and_its_device(self):
         draft = ["--draft-model", MODEL, "--port", 0, "--admin-port", 0, *SMALL]
         code, text = run_to_exit("decode", [MODEL, *draft, "--draft-kv-cache-tokens", 10 ** 11])

@@ -14,7 +14,9 @@
 namespace baton {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Runs the program, since a plan for this machine starts it again.
 class MeasuredPlanTest : public LogFilesTest {
@@ -77,6 +79,18 @@ TEST_F(MeasuredPlanTest, PlansForThisMachine) {
   EXPECT_TRUE(plan["expected"]["joules_per_output_token"].is_null());
   EXPECT_THAT(json["serve"].get<std::string>(), HasSubstr("--kv-cache-memory"));
   EXPECT_THAT(json["bench"].get<std::string>(), HasSubstr("--concurrency 2"));
+}
+
+TEST_F(MeasuredPlanTest, RefusesAKvCacheThatDoesNotFitBeforeItMeasures) {
+  ASSERT_EQ(RunTool({"model", "make-random", Path("narrow"), "--layers", "1", "--hidden", "64",
+                     "--heads", "8", "--kv-heads", "2", "--head-dim", "8", "--ffn", "128",
+                     "--vocab", "300", "--max-positions", "256"})
+                .exit,
+            0);
+  const ToolRun run = Baton("plan " + Path("narrow") +
+                            " --hardware measured --rate 1 --slo e2e=1h --kv-dtype int8");
+  EXPECT_EQ(run.exit, 2) << run.out;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("heads of 8"), Not(HasSubstr("measuring"))));
 }
 
 TEST_F(MeasuredPlanTest, RefusesWhatOtherMachinesWouldNeed) {

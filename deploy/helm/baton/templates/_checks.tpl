@@ -120,6 +120,8 @@
 {{- if $w.gpuMemoryUtilization }}
 {{- $wrong = append $wrong (printf "%s.gpuMemoryUtilization is set, but %s.device is cpu; set kvCacheMemory instead" $role $role) }}
 {{- end }}
+{{- else if has $v.engine.kvDtype (list "int8" "fp8") }}
+{{- $wrong = append $wrong (printf "engine.kvDtype is %s, but %s.device is cuda, where KV caches are of 16 or 32 bits; set %s.device=cpu or engine.kvDtype=auto" $v.engine.kvDtype $role $role) }}
 {{- end }}
 {{- end }}
 

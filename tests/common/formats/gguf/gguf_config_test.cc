@@ -21,6 +21,7 @@ using ::testing::Lt;
 
 constexpr uint32_t kF32 = 0;
 constexpr uint32_t kF16 = 1;
+constexpr uint32_t kQ8_0 = 8;
 
 // Keys that are set once, in the order in which they were first named.
 class Keys {
@@ -116,6 +117,21 @@ TEST_F(GgufConfigTest, TensorsTellOfBiasesAndOfAnOutputProjection) {
   EXPECT_TRUE(config->qkv_bias);
   EXPECT_FALSE(config->o_bias);
   EXPECT_TRUE(config->mlp_bias);
+}
+
+TEST_F(GgufConfigTest, TheKindOfTheOutputTellsWhetherItIsIntegers) {
+  const auto with = [this](const std::string& integers, const std::string& floats) {
+    return Read(Keys("llama"), [&](GgufWriter& w) {
+      w.AddTensor(integers, kQ8_0, {1, 32}, std::string(34, '\0'));
+      w.AddTensor(floats, kF32, {1}, "abcd");
+    });
+  };
+  const auto small = with("output.weight", "blk.0.ffn_down.weight");
+  ASSERT_TRUE(small.ok() && small->quantization.has_value()) << small.status();
+  EXPECT_TRUE(small->quantization->output_may_be_integers);
+  const auto large = with("blk.0.ffn_down.weight", "output.weight");
+  ASSERT_TRUE(large.ok() && large->quantization.has_value()) << large.status();
+  EXPECT_FALSE(large->quantization->output_may_be_integers);
 }
 
 TEST_F(GgufConfigTest, FamiliesDiffer) {
