@@ -12,15 +12,12 @@
 #include <string>
 
 #include "common/sched/policies/named.h"
+#include "tests/fakes/sanitized.h"
 
 namespace baton::sim {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSchedules = 300;
-#else
-constexpr uint64_t kSchedules = 8000;
-#endif
+constexpr uint64_t kSchedules = kSanitized ? 300 : 8000;
 constexpr uint64_t kFirstSeed = 20260000;
 
 std::atomic<uint64_t> current_seed{0};

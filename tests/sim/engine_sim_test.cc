@@ -16,17 +16,14 @@
 #include "common/base/status.h"
 #include "common/engine/engine.h"
 #include "tests/fakes/eventually.h"
+#include "tests/fakes/sanitized.h"
 #include "tests/sim/oracle.h"
 #include "tests/sim/sim_worker.h"
 
 namespace baton::sim {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int32_t kRequestsPerClient = 25;
-#else
-constexpr int32_t kRequestsPerClient = 150;
-#endif
+constexpr int32_t kRequestsPerClient = kSanitized ? 25 : 150;
 constexpr int32_t kClients = 8;
 constexpr auto kPatience = std::chrono::seconds(60);
 

@@ -8,49 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/tools/sim/small_cluster.h"
+
 namespace baton::simulator {
 namespace {
 
 using std::chrono::milliseconds;
-
-// Sanitizers look at the code that runs, not at rare orders of events: one seed in five is enough
-// for them, and each takes them ten times as long.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr uint64_t kSeedStep = 5;
-#else
-constexpr uint64_t kSeedStep = 1;
-#endif
-
-// Costs that are easily added up: a step takes 10 ms, a row 1 ms, a prompt token 0.1 ms.
-ClusterSetup Tiny() {
-  ClusterSetup setup;
-  setup.message = milliseconds(1);
-  setup.handoff_bytes_per_s = 1e6;
-  setup.kv_bytes_per_token = 1000;
-  WorkerSetup& worker = setup.worker;
-  worker.cost = {.step = 10'000, .row = 1000, .prompt_token = 100};
-  worker.num_blocks = 64;
-  worker.prefix_caching = false;
-  worker.scheduler.block_size = 16;
-  worker.scheduler.max_num_seqs = 8;
-  worker.scheduler.limits = {.max_model_len = 1024, .pool_tokens = 1024, .vocab_size = kVocabulary};
-  worker.scheduler.eos_ids = {kEosToken};
-  return setup;
-}
-
-SimRequest Asked(int64_t at_ms, int32_t input, int32_t output) {
-  return {.at = milliseconds(at_ms),
-          .input_tokens = input,
-          .output_tokens = output,
-          .hash_ids = {},
-          .recorded = nullptr};
-}
-
-ClusterOutcome Simulate(const ClusterSetup& setup, const std::vector<SimRequest>& requests) {
-  auto outcome = RunCluster(setup, requests);
-  EXPECT_TRUE(outcome.ok()) << outcome.status();
-  return outcome.ok() ? *std::move(outcome) : ClusterOutcome();
-}
 
 TEST(ClusterTest, TimesOfAUnifiedWorkerAreThoseAddedUpByHand) {
   // The first reaches the worker at 1 ms; its prompt takes 11 ms. The second reaches it at 6 ms and
@@ -146,47 +109,6 @@ TEST(ClusterTest, ElasticWorkersTakeTheRoleThatIsShort) {
   EXPECT_GE(elastic.role_changes, 1U);
   EXPECT_LE(elastic.role_changes, 10U);
   EXPECT_LT(late(elastic), 0.8 * late(fixed));
-}
-
-// Few seats and blocks, prompts and answers in turns, and workers that change as soon as they may:
-// again and again each of two is full of requests whose prompts the other is to compute.
-TEST(ClusterTest, ElasticWorkersThatWaitForEachOtherGoOn) {
-  uint64_t changes = 0, sent_back = 0;
-  for (uint64_t seed = 1; seed <= 600; seed += kSeedStep) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    std::mt19937_64 dice(seed);
-    const auto pick = [&](int low, int high) {
-      return low + static_cast<int32_t>(dice() % static_cast<uint64_t>(high - low + 1));
-    };
-    ClusterSetup setup = Tiny();
-    setup.elastic = true;
-    setup.roles = {
-        .cool_down = {}, .settle = {}, .prompt_wait_s = 0.01, .decode_fill = 0.3, .others = 10};
-    setup.routers = pick(1, 2);
-    setup.workers = pick(1, 3);
-    setup.prefill_workers = pick(1, 2);
-    setup.message = milliseconds(pick(50, 300));
-    setup.handoff_bytes_per_s = 1e5;
-    setup.local_prefill_below = pick(0, 1) * pick(0, 40);
-    setup.worker.num_blocks = pick(10, 24);
-    setup.worker.scheduler.limits.pool_tokens = setup.worker.num_blocks * 16;
-    setup.worker.scheduler.max_num_seqs = pick(1, 4);
-    setup.worker.scheduler.max_steps_in_flight = pick(1, 2);
-    setup.seed = seed;
-    std::vector<SimRequest> requests;
-    for (int i = 0; i < 50; ++i) {
-      const bool prompts = i / 10 % 2 == 0;
-      requests.push_back(Asked(40 * i, prompts ? pick(40, 100) : pick(1, 20),
-                               prompts ? pick(1, 4) : pick(20, 50)));
-    }
-    const auto outcome = RunCluster(setup, requests);
-    ASSERT_TRUE(outcome.ok()) << outcome.status();
-    EXPECT_EQ(outcome->refused, 0) << outcome->first_refusal;
-    changes += outcome->role_changes;
-    sent_back += outcome->full;
-  }
-  EXPECT_GT(changes, 600U / kSeedStep);
-  EXPECT_GT(sent_back, 10U / kSeedStep);
 }
 
 // One prefill worker and two decode workers; 1000 requests with prompts of 100 tokens.
@@ -317,98 +239,6 @@ TEST(ClusterTest, SharedPrefixesAreFoundInTheCache) {
   const ClusterOutcome outcome = Simulate(setup, requests);
   EXPECT_EQ(outcome.prefix_hits, 32u);
   EXPECT_EQ(outcome.tokens_fed, 40u + 8u + 2u);
-}
-
-// Small pools, several routers and workers: preemptions, revocations and refused reservations.
-ClusterSetup Random(uint64_t seed) {
-  std::mt19937_64 dice(seed);
-  const auto pick = [&](int32_t low, int32_t high) {
-    return low + static_cast<int32_t>(dice() % static_cast<uint64_t>(high - low + 1));
-  };
-  ClusterSetup setup = Tiny();
-  setup.routers = pick(1, 3);
-  setup.workers = pick(1, 3);
-  setup.prefill_workers = pick(0, 2);
-  setup.local_prefill_below = pick(0, 1) * pick(0, 60);
-  if (seed % 3 == 1) setup.local_prefill_below = std::nullopt;
-  setup.concurrency = pick(0, 1) * pick(1, 20);
-  setup.max_tokens = pick(0, 1) * 120;
-  setup.seed = seed;
-  setup.block_tokens = 16;
-  WorkerSetup& worker = setup.worker;
-  worker.num_blocks = pick(14, 40);
-  worker.prefix_caching = pick(0, 1) == 1;
-  worker.forced_lengths = pick(0, 1) == 1;
-  worker.foreseer = std::vector{Foreseer::kOff, Foreseer::kLearnt, Foreseer::kOracle}[dice() % 3];
-  worker.scheduler.max_num_seqs = pick(1, 12);
-  worker.scheduler.max_prefill_tokens = pick(8, 64);
-  worker.scheduler.max_num_batched_tokens = pick(8, 64);
-  worker.scheduler.max_steps_in_flight = pick(1, 2);
-  worker.scheduler.limits.pool_tokens = worker.num_blocks * 16;
-  if (setup.prefill_workers > 0) {
-    setup.elastic = seed % 4 == 0;
-    constexpr HandoffTiming kTimings[] = {HandoffTiming::kPlace, HandoffTiming::kExpected,
-                                          HandoffTiming::kAtOnce, HandoffTiming::kPlace};
-    if (!setup.elastic) setup.handoff_timing = kTimings[seed % 4];
-  }
-  return setup;
-}
-
-std::vector<SimRequest> RandomRequests(uint64_t seed) {
-  std::mt19937_64 dice(seed);
-  std::vector<SimRequest> requests;
-  int64_t at = 0;
-  for (int i = 0; i < 60; ++i) {
-    at += static_cast<int64_t>(dice() % 30);
-    requests.push_back(
-        Asked(at, 1 + static_cast<int32_t>(dice() % 100), 1 + static_cast<int32_t>(dice() % 100)));
-    for (int32_t block = 0; block < requests.back().input_tokens / 16; ++block) {
-      requests.back().hash_ids.push_back(static_cast<uint64_t>(block) + dice() % 2);
-    }
-  }
-  return requests;
-}
-
-TEST(ClusterTest, EveryRequestEndsOnceAndEveryBlockComesBack) {
-  uint64_t preemptions = 0, revocations = 0, handoffs = 0, again = 0;
-  for (uint64_t seed = 1; seed <= 300; seed += kSeedStep) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
-    const ClusterSetup setup = Random(seed);
-    const std::vector<SimRequest> requests = RandomRequests(seed);
-    // An error is what RunCluster finds left behind, or standing still.
-    const auto outcome = RunCluster(setup, requests);
-    ASSERT_TRUE(outcome.ok()) << outcome.status();
-    EXPECT_EQ(outcome->refused, 0) << outcome->first_refusal;
-    for (size_t i = 0; i < requests.size(); ++i) {
-      const RequestOutcome& request = outcome->requests[i];
-      EXPECT_EQ(request.output_tokens, requests[i].output_tokens) << i;
-      EXPECT_LE(request.arrived, request.first_token) << i;
-      EXPECT_LE(request.first_token, request.last_token) << i;
-      EXPECT_GE(request.attempts, 1) << i;
-    }
-    preemptions += outcome->preemptions;
-    revocations += outcome->revocations;
-    handoffs += outcome->handoffs;
-    again += outcome->tokens_fed_again;
-  }
-  EXPECT_GT(preemptions, 100u / kSeedStep);
-  EXPECT_GT(revocations, 10u / kSeedStep);
-  EXPECT_GT(handoffs, 1000u / kSeedStep);
-  EXPECT_GT(again, 1000u / kSeedStep);
-}
-
-TEST(ClusterTest, EqualSeedsGiveEqualOutcomes) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
-    const std::vector<SimRequest> requests = RandomRequests(seed);
-    const ClusterOutcome one = Simulate(Random(seed), requests);
-    const ClusterOutcome two = Simulate(Random(seed), requests);
-    for (size_t i = 0; i < requests.size(); ++i) {
-      EXPECT_EQ(one.requests[i].first_token, two.requests[i].first_token) << seed << " " << i;
-      EXPECT_EQ(one.requests[i].last_token, two.requests[i].last_token) << seed << " " << i;
-    }
-    EXPECT_EQ(one.steps, two.steps);
-    EXPECT_EQ(one.kv_p95, two.kv_p95);
-  }
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "common/transport/pair/pair_parcel.h"
+#include "tests/fakes/sanitized.h"
 
 namespace baton {
 namespace {
@@ -15,11 +16,7 @@ using std::chrono::seconds;
 
 // The simulation has one thread and allocates little of its own: one seed in five is enough for
 // what sanitizers look for, and each takes them ten times as long. Plain builds run all of them.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kSeedStep = 5;
-#else
-constexpr int kSeedStep = 1;
-#endif
+constexpr int kSeedStep = kSanitized ? 5 : 1;
 
 PairSim::Options Small(uint64_t seed) {
   PairSim::Options options;
