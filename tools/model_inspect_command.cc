@@ -46,14 +46,6 @@ struct Inspection {
 
 void BindInspect(FlagSet* set, InspectFlags* flags) {
   BindModelDir(set, &flags->directory);
-  const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
-                                     {"float32", DtypeFlag::kFloat32},
-                                     {"bfloat16", DtypeFlag::kBfloat16}};
-  const Choices<KvDtypeFlag> kv_dtypes = {{"auto", KvDtypeFlag::kAuto},
-                                          {"float32", KvDtypeFlag::kFloat32},
-                                          {"bfloat16", KvDtypeFlag::kBfloat16},
-                                          {"int8", KvDtypeFlag::kInt8},
-                                          {"fp8", KvDtypeFlag::kFp8}};
   set->Add(Common(With(SwitchFlag("json", &flags->as_json), "Output", "as one JSON object")));
   Flag original = With(TextFlag("original", &flags->original), "Question",
                        "of a quantized model: the directory that it was made from, for the error "
@@ -65,9 +57,9 @@ void BindInspect(FlagSet* set, InspectFlags* flags) {
   set->Add(Common(
       With(SizeFlag("memory", &flags->query.memory_bytes, {.min = 0, .max = int64_t{1} << 50}),
            "Question", "memory for the KV cache")));
-  set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), "Question",
+  set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), "Question",
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, kv_dtypes), "Question",
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, CpuChoicesOf(KvDtypeFlag())), "Question",
                 "type of the KV cache; auto: that of the computation"));
   set->Add(With(IntFlag("block-size", &flags->query.block_size, {.min = 1, .max = 1024}),
                 "Question", "tokens in a KV block"));

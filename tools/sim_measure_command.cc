@@ -19,19 +19,11 @@ struct MeasureFlags {
 void BindMeasure(FlagSet* set, MeasureFlags* flags) {
   BindModelDir(set, &flags->model_dir);
   const std::string group = "Workers";
-  const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
-                                     {"float32", DtypeFlag::kFloat32},
-                                     {"bfloat16", DtypeFlag::kBfloat16}};
-  const Choices<KvDtypeFlag> kv_dtypes = {{"auto", KvDtypeFlag::kAuto},
-                                          {"float32", KvDtypeFlag::kFloat32},
-                                          {"bfloat16", KvDtypeFlag::kBfloat16},
-                                          {"int8", KvDtypeFlag::kInt8},
-                                          {"fp8", KvDtypeFlag::kFp8}};
   set->Add(Common(With(IntFlag("threads", &flags->options.model.threads, {.min = 0, .max = 4096}),
                        group, "threads of the worker; 0: one per physical core")));
-  set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), group,
+  set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), group,
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, kv_dtypes), group,
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, CpuChoicesOf(KvDtypeFlag())), group,
                 "type of the KV cache; auto: that of the computation"));
   set->Add(With(IntFlag("max-prefill-tokens", &flags->options.max_prefill_tokens, {.min = 1}),
                 group, "prompt tokens in one step; longer prompts are chunked"));

@@ -42,6 +42,18 @@ Choices<KvDtypeFlag> ChoicesOf(KvDtypeFlag /*type*/) {
           {"int8", KvDtypeFlag::kInt8},         {"fp8", KvDtypeFlag::kFp8}};
 }
 
+Choices<DtypeFlag> CpuChoicesOf(DtypeFlag type) {
+  Choices<DtypeFlag> choices = ChoicesOf(type);
+  std::erase_if(choices, [](const auto& c) { return c.second == DtypeFlag::kFloat16; });
+  return choices;
+}
+
+Choices<KvDtypeFlag> CpuChoicesOf(KvDtypeFlag type) {
+  Choices<KvDtypeFlag> choices = ChoicesOf(type);
+  std::erase_if(choices, [](const auto& c) { return c.second == KvDtypeFlag::kFloat16; });
+  return choices;
+}
+
 Choices<DeviceFlag> ChoicesOf(DeviceFlag /*type*/) {
   return {{"cpu", DeviceFlag::kCpu}, {"cuda", DeviceFlag::kCuda}};
 }

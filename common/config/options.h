@@ -71,6 +71,9 @@ using Choices = std::vector<std::pair<std::string, T>>;
 // the type.
 Choices<DtypeFlag> ChoicesOf(DtypeFlag);
 Choices<KvDtypeFlag> ChoicesOf(KvDtypeFlag);
+// Those in which a CPU computes and keeps its cache: without float16.
+Choices<DtypeFlag> CpuChoicesOf(DtypeFlag);
+Choices<KvDtypeFlag> CpuChoicesOf(KvDtypeFlag);
 Choices<DeviceFlag> ChoicesOf(DeviceFlag);
 Choices<IsaFlag> ChoicesOf(IsaFlag);
 Choices<QuantizationFlag> ChoicesOf(QuantizationFlag);

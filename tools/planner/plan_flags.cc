@@ -52,17 +52,9 @@ void BindQuestion(FlagSet* set, PlanFlags* flags) {
 
 void BindModelUse(FlagSet* set, PlanFlags* flags) {
   const std::string group = "Workers";
-  const Choices<DtypeFlag> dtypes = {{"auto", DtypeFlag::kAuto},
-                                     {"float32", DtypeFlag::kFloat32},
-                                     {"bfloat16", DtypeFlag::kBfloat16}};
-  const Choices<KvDtypeFlag> kv_dtypes = {{"auto", KvDtypeFlag::kAuto},
-                                          {"float32", KvDtypeFlag::kFloat32},
-                                          {"bfloat16", KvDtypeFlag::kBfloat16},
-                                          {"int8", KvDtypeFlag::kInt8},
-                                          {"fp8", KvDtypeFlag::kFp8}};
-  set->Add(With(ChoiceFlag("dtype", &flags->dtype, dtypes), group,
+  set->Add(With(ChoiceFlag("dtype", &flags->dtype, CpuChoicesOf(DtypeFlag())), group,
                 "type of the computation; auto: float32 for fp32 checkpoints, else bfloat16"));
-  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, kv_dtypes), group,
+  set->Add(With(ChoiceFlag("kv-dtype", &flags->kv_dtype, CpuChoicesOf(KvDtypeFlag())), group,
                 "type of the KV cache; auto: that of the computation"));
   const Choices<kernels::Quantization> quantizations = {{"none", kernels::Quantization::kNone},
                                                         {"fp8", kernels::Quantization::kFp8}};
