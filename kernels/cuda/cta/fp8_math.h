@@ -9,6 +9,9 @@
 #ifdef __CUDACC__
 #include <cuda_fp8.h>
 #endif
+#ifndef __CUDA_ARCH__
+#include "kernels/float_convert.h"
+#endif
 
 // The arithmetic of e4m3 codes, for device and host. A code has a sign, four bits of exponent with
 // bias 7 and three of mantissa; there is no infinity, 0x7f is NaN, and the largest number is 448.
@@ -22,19 +25,7 @@ BATON_HD uint8_t E4m3FromFloat(float value) {
 #ifdef __CUDA_ARCH__
   return __nv_cvt_float_to_fp8(value, __NV_SATFINITE, __NV_E4M3);
 #else
-  if (value != value) return 0x7f;
-  const uint8_t sign = FloatBits(value) >> 31 != 0 ? 0x80 : 0;
-  const float magnitude = fabsf(value);
-  if (magnitude >= kMaxE4m3) return sign | 0x7e;
-  int exponent = -6;  // of the smallest normal numbers and of those below
-  while (exponent < 8 && magnitude >= ldexpf(2.0f, exponent)) ++exponent;
-  // In units of the last place; carries into the exponent by itself, since the codes are in order.
-  const float units = ldexpf(magnitude, 3 - exponent);
-  int whole = static_cast<int>(units);
-  const float rest = units - static_cast<float>(whole);
-  if (rest > 0.5f || (rest == 0.5f && whole % 2 == 1)) ++whole;
-  const int code = (exponent + 6) * 8 + whole;  // `whole` has the leading one of normal numbers
-  return static_cast<uint8_t>(sign | (code > 0x7e ? 0x7e : code));
+  return value != value ? 0x7f : kernels::E4m3FromFloat(value);
 #endif
 }
 
