@@ -108,6 +108,20 @@ inline std::unique_ptr<Backend> MakeReference() {
   return MakeBackend({.device = Device::kReference, .compute_dtype = DType::kF32}).value();
 }
 
+// Compares a device that computes in the parameter with the scalar reference.
+class CudaAndReferenceTest : public testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    backend_ = MakeCuda(dtype());
+    ASSERT_NE(backend_, nullptr);
+    reference_ = MakeReference();
+  }
+  DType dtype() const { return GetParam(); }
+
+  std::unique_ptr<Backend> backend_;
+  std::unique_ptr<Backend> reference_;
+};
+
 inline std::string DTypeName(const testing::TestParamInfo<DType>& info) {
   return std::string(Name(info.param));
 }

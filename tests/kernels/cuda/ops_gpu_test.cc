@@ -9,15 +9,8 @@
 namespace baton::kernels {
 namespace {
 
-class CudaOpsTest : public testing::TestWithParam<DType> {
+class CudaOpsTest : public CudaAndReferenceTest {
  protected:
-  void SetUp() override {
-    backend_ = MakeCuda(dtype());
-    ASSERT_NE(backend_, nullptr);
-    reference_ = MakeReference();
-  }
-  DType dtype() const { return GetParam(); }
-
   struct Case {
     int64_t rows, out, in;
     DType out_dtype;
@@ -53,9 +46,6 @@ class CudaOpsTest : public testing::TestWithParam<DType> {
                  1 + std::sqrt(static_cast<double>(c.in)));
     EXPECT_EQ(first.Bytes(), second.Bytes()) << "not the same from run to run";
   }
-
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Backend> reference_;
 };
 
 TEST_P(CudaOpsTest, CopyBlocksMovesWholeBlocks) { ExpectBlocksCopied(*backend_); }

@@ -11,15 +11,8 @@
 namespace baton::kernels {
 namespace {
 
-class CudaQuantizedTest : public testing::TestWithParam<DType> {
+class CudaQuantizedTest : public CudaAndReferenceTest {
  protected:
-  void SetUp() override {
-    backend_ = MakeCuda(dtype());
-    ASSERT_NE(backend_, nullptr);
-    reference_ = MakeReference();
-  }
-  DType dtype() const { return GetParam(); }
-
   // The product of `rows` rows by a part of the weight, on the device and by the reference.
   void Compare(const QuantizedShape& shape, const Shard& shard, int64_t rows, DType out_dtype,
                bool bias = false, bool accumulate = false) {
@@ -51,9 +44,6 @@ class CudaQuantizedTest : public testing::TestWithParam<DType> {
     ExpectValues(out.Values(), expected, 2 * DeviceTolerance(dtype()),
                  1 + std::sqrt(static_cast<double>(in_cols)));
   }
-
-  std::unique_ptr<Backend> backend_;
-  std::unique_ptr<Backend> reference_;
 };
 
 TEST_P(CudaQuantizedTest, ProductsEqualTheReferenceForEveryNumberOfRows) {
