@@ -15,7 +15,8 @@ constexpr int64_t kFewIds = 512;
 // Each reading leaves a quarter of the range of logits. A row whose logits lie too close together
 // for these many is sorted where they do.
 constexpr int kMostReadings = 24;
-// Weights further below the highest logit than this are 0.
+// The first reading looks no further below the highest logit: at usual temperatures nothing there
+// weighs anything.
 constexpr float kWidestRange = 64;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr Cut kAll = {-kInfinity, std::numeric_limits<int32_t>::max()};  // drops nothing
@@ -49,6 +50,24 @@ void DivideRow(const LogitRange& range, float (&at)[kTails]) {
   for (float& value : at) value = std::min(value, range.highest);
 }
 
+// The part of `bracket`, divided at `at`, at whose lower end as much is kept as is needed.
+Bracket PartThatReaches(double needed, const Bracket& bracket, const float (&at)[kTails],
+                        const Tails& tails, bool by_count) {
+  const auto kept = [&](int i) {
+    return bracket.above + (by_count ? static_cast<uint64_t>(tails.count[i]) : tails.mass[i]);
+  };
+  int last = kTails - 1;
+  while (last > 0 && static_cast<double>(kept(last)) < needed) --last;
+  Bracket part{
+      .from = at[last], .to = bracket.to, .above = bracket.above, .ids = tails.count[last]};
+  if (last + 1 < kTails) {
+    part.to = at[last + 1];
+    part.above = kept(last + 1);
+    part.ids -= tails.count[last + 1];
+  }
+  return part;
+}
+
 }  // namespace
 
 // Finds the last id that is kept when ids are taken in the order of their rank until there are
@@ -76,18 +95,7 @@ Cut RowSampler::FindCut(std::span<const float> logits, const LogitRange& range,
       // The first in rank is always kept.
       needed = std::max(NucleusNeeded(wanted.top_p, tails.mass[0]), 1.0);
     }
-    const auto kept = [&](int i) {
-      return bracket.above + (by_count ? static_cast<uint64_t>(tails.count[i]) : tails.mass[i]);
-    };
-    int last = kTails - 1;
-    while (last > 0 && static_cast<double>(kept(last)) < needed) --last;
-    Bracket part{
-        .from = at[last], .to = bracket.to, .above = bracket.above, .ids = tails.count[last]};
-    if (last + 1 < kTails) {
-      part.to = at[last + 1];
-      part.above = kept(last + 1);
-      part.ids -= tails.count[last + 1];
-    }
+    const Bracket part = PartThatReaches(needed, bracket, at, tails, by_count);
     const bool divided = part != bracket;  // false where its logits are equal
     bracket = part;
     if (!divided) break;
