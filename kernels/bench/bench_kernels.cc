@@ -233,8 +233,11 @@ int Run(const RunOptions& run) {
   const std::string by_device = HasOwnMemory(info.device) ? "llama-8b" : "llama-430m";
   Sizes sizes = SizesFor(run.shape.empty() ? by_device : run.shape);
   if (run.context > 0) {
-    sizes.context = std::min(run.context, sizes.model.kv_tokens);
-    sizes.batch = std::min(sizes.batch, sizes.model.kv_tokens / sizes.context);
+    sizes.context =
+        std::min(run.context, sizes.model.kv_tokens / LlamaStep::kBlock * LlamaStep::kBlock);
+    // A sequence takes whole blocks.
+    const int blocks = (sizes.context + LlamaStep::kBlock - 1) / LlamaStep::kBlock;
+    sizes.batch = std::min(sizes.batch, sizes.model.kv_tokens / (blocks * LlamaStep::kBlock));
   }
   const auto begin = Clock::now();
   LlamaStep step(**backend, sizes.model, run.stored, run.kv_dtype);
