@@ -246,6 +246,25 @@ TEST_F(FaultsTest, AnAnswerThatGoesOnWithOtherNumericsIsCounted) {
   }
 }
 
+// Only workers whose tokens were taken count: one that was asked and had no room wrote nothing.
+TEST_F(FaultsTest, AFullWorkerOfOtherNumericsIsNoChangeOfThem) {
+  AddDecode([](FakeWorkerOptions& options) {
+    options.script = OneFault{FakePoint::kToken, 7, FakeAction::Fail(Lost())};
+    options.numerics = "cpu/kv-int8";
+  });
+  AddDecode([](FakeWorkerOptions& options) {
+    options.script = [](const FakeMoment& moment) {
+      if (moment.point != FakePoint::kDecodeOpen) return FakeAction::Go();
+      return FakeAction::Fail(WithReason(absl::StatusCode::kResourceExhausted, Reason::kFull));
+    };
+    options.numerics = "cpu/kv-bfloat16";
+  });
+  StartRouter();
+  ExpectUndisturbed(Generate(Request("fault", 12)), 2);
+  EXPECT_GE(Metric("baton_attempts_total{outcome=\"full\""), 1);
+  EXPECT_EQ(Metric("baton_router_numerics_mismatch_total"), 0);
+}
+
 TEST_F(FaultsTest, FailedPushIsRepeatedOnAnotherPair) {
   StartSplit(
       OneFault{FakePoint::kCommit, -1,
