@@ -48,7 +48,7 @@ absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute,
     return absl::InvalidArgumentError(
         absl::StrCat("--kv-dtype ", name,
                      " on device cuda; expected auto, float32, bfloat16 or "
-                     "float16 there; int8 and fp8 are for device cpu"));
+                     "float16 there; int8 and fp8 want workers with --device cpu"));
   }
   if (!HeadsFit(config, resolved)) {
     return absl::InvalidArgumentError(
