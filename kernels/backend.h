@@ -198,6 +198,8 @@ class Backend {
   virtual const BackendInfo& info() const = 0;
 
   virtual absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) = 0;
+  // Memory of the host for an arena that CopyBlocks reaches without a wait: a device's is pinned.
+  virtual absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(size_t bytes) = 0;
   // Writes zeros, which also makes the host's kernel hand out every page.
   virtual absl::Status Zero(Buffer& buffer) = 0;
   // Both copy between the host's memory and the device's and return when it is done. Not to be
@@ -225,10 +227,12 @@ class Backend {
   // packed output projection.
   virtual bool CanEmbedFromPacked() const = 0;
 
-  // Copies blocks of the cache, each to another: what steps that began before have written, for
-  // steps that begin later to read. No block is written twice, and none that is written is read.
-  // Not to be called during RunStep.
-  virtual absl::Status CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) = 0;
+  // Copies blocks from one arena to another of the same layout, or inside one: what steps that
+  // began before have written, for steps that begin later to read. One of the two may lie in memory
+  // of AllocateOnHost. Calls take effect one after the other. In one, no block is written twice,
+  // and none that is written is read. Not to be called during RunStep.
+  virtual absl::Status CopyBlocks(const PagedKv& from, const PagedKv& to,
+                                  std::span<const BlockCopy> copies) = 0;
 
   // Makes everything that such steps may need, so that nothing has to be made while serving. What
   // is not named here still works, but is made when it is first used.

@@ -19,6 +19,10 @@ absl::StatusOr<std::unique_ptr<Buffer>> HostBackend::Allocate(size_t bytes) {
   return AllocateHost(bytes);
 }
 
+absl::StatusOr<std::unique_ptr<Buffer>> HostBackend::AllocateOnHost(size_t bytes) {
+  return AllocateHost(bytes);
+}
+
 absl::Status HostBackend::Zero(Buffer& buffer) {
   std::memset(buffer.data(), 0, buffer.size());
   return absl::OkStatus();
@@ -46,10 +50,11 @@ absl::StatusOr<std::unique_ptr<Buffer>> HostBackend::UploadTable(const HostTenso
   return CopyConverted(table, info_.compute_dtype);
 }
 
-absl::Status HostBackend::CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) {
-  CheckCopies(kv, copies);
+absl::Status HostBackend::CopyBlocks(const PagedKv& from, const PagedKv& to,
+                                     std::span<const BlockCopy> copies) {
+  CheckCopies(from, to, copies);
   for (const BlockCopy& copy : copies) {
-    std::memcpy(kv.block(copy.to), kv.block(copy.from), kv.layout.block_bytes());
+    std::memcpy(to.block(copy.to), from.block(copy.from), from.layout.block_bytes());
   }
   return absl::OkStatus();
 }

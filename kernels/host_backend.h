@@ -16,6 +16,7 @@ class HostBackend : public Backend {
  public:
   const BackendInfo& info() const final { return info_; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) final;
+  absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(size_t bytes) final;
   absl::Status Zero(Buffer& buffer) override;
   absl::Status Upload(const void* host, size_t bytes, void* device) final;
   absl::Status Download(const void* device, size_t bytes, void* host) final;
@@ -23,7 +24,8 @@ class HostBackend : public Backend {
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) final;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) final;
   bool CanEmbedFromPacked() const final { return true; }
-  absl::Status CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) final;
+  absl::Status CopyBlocks(const PagedKv& from, const PagedKv& to,
+                          std::span<const BlockCopy> copies) final;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) final;
   void GatherSampled(Matrix in, Matrix out) final;

@@ -33,16 +33,23 @@ void CheckTokens(std::span<const int32_t> tokens, int64_t vocab) {
   }
 }
 
-void CheckCopies(const PagedKv& kv, std::span<const BlockCopy> copies) {
+void CheckCopies(const PagedKv& from, const PagedKv& to, std::span<const BlockCopy> copies) {
+  BATON_CHECK(from.layout == to.layout) << "a copy of blocks of " << from.layout.block_bytes()
+                                        << " bytes to blocks of " << to.layout.block_bytes();
   std::set<int32_t> read, written;
-  for (const auto& [from, to] : copies) {
-    BATON_CHECK(from >= 0 && from < kv.num_blocks && to >= 0 && to < kv.num_blocks)
-        << "a copy of block " << from << " to " << to << " in a cache of " << kv.num_blocks;
-    read.insert(from);
-    BATON_CHECK(written.insert(to).second) << "block " << to << " is written by two copies";
+  for (const BlockCopy& copy : copies) {
+    BATON_CHECK(copy.from >= 0 && copy.from < from.num_blocks)
+        << "a copy of block " << copy.from << " in a cache of " << from.num_blocks;
+    BATON_CHECK(copy.to >= 0 && copy.to < to.num_blocks)
+        << "a copy to block " << copy.to << " in a cache of " << to.num_blocks;
+    read.insert(copy.from);
+    BATON_CHECK(written.insert(copy.to).second)
+        << "block " << copy.to << " is written by two copies";
   }
-  for (const int32_t to : written) {
-    BATON_CHECK(!read.contains(to)) << "block " << to << " is read by a copy and written by one";
+  if (from.arena != to.arena) return;
+  for (const int32_t block : written) {
+    BATON_CHECK(!read.contains(block))
+        << "block " << block << " is read by a copy and written by one";
   }
 }
 

@@ -15,9 +15,9 @@ void CheckHeads(const AttentionShape& shape);
 // known to the host: they keep no last token of a slot.
 void CheckTokens(std::span<const int32_t> tokens, int64_t vocab);
 
-// Ends the process unless both blocks of every copy are of this cache and no block is written that
-// is read or written by another copy.
-void CheckCopies(const PagedKv& kv, std::span<const BlockCopy> copies);
+// Ends the process unless the layouts are equal, both blocks of every copy are of their arenas and
+// no block is written that is read or written by another copy.
+void CheckCopies(const PagedKv& from, const PagedKv& to, std::span<const BlockCopy> copies);
 
 // What Backend demands of the arguments of its operations, written once for every device. A wrong
 // argument is a bug of the code that makes up a step, never of a request, so each function ends the

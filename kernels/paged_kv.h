@@ -67,7 +67,7 @@ struct PagedKv {
   }
 };
 
-// One block of a cache that is copied, whole, to another one.
+// One block that is copied, whole, to another one of the same arena or of another.
 struct BlockCopy {
   int32_t from = 0, to = 0;  // ids
 };

@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
                      "Prefill worker: computes prompts and hands their KV caches to decode "
                      "workers.");
   baton::BindWorker(&set, &flags);
+  set.AddForeign("swap-space", "giving it to the decode workers, which preempt answers");
   set.AddForeign("draft-model", "giving it to the decode workers, which generate");
   if (const auto code = set.ParseOrExit(argc, argv)) return *code;
   return baton::RunWorker(

@@ -33,6 +33,8 @@ void BindHandoff(FlagSet* set, HandoffFlags* flags);
 void BindRoles(FlagSet* set, RoleFlags* flags, const HandoffFlags* handoff);
 // The draft model of workers that generate; `engine` says on what they run.
 void BindDraft(FlagSet* set, DraftFlags* flags, const EngineFlags* engine);
+// Where answers that give way keep their KV, on workers that generate.
+void BindSwap(FlagSet* set, SwapFlags* flags);
 void BindRouting(FlagSet* set, RouterFlags* flags);
 void BindTenants(FlagSet* set, RouterFlags* flags);
 void BindHttp(FlagSet* set, RouterFlags* flags);

@@ -42,6 +42,7 @@ void BindDecodeWorker(FlagSet* set, WorkerFlags* flags) {
   BindWorker(set, flags);
   BindRoles(set, &flags->roles, &flags->handoff);
   BindDraft(set, &flags->draft, &flags->engine);
+  BindSwap(set, &flags->swap);
 }
 
 }  // namespace baton

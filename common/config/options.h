@@ -135,6 +135,11 @@ struct DraftFlags {
   std::optional<int64_t> kv_cache_tokens;  // as many as the model's own cache has, if not set
 };
 
+// What workers that generate do about the KV of answers that give way.
+struct SwapFlags {
+  int64_t space = 0;  // bytes of the host's memory; 0 = all of it is computed again
+};
+
 // How KV caches travel between workers.
 struct HandoffFlags {
   KvTransportFlag transport = KvTransportFlag::kAuto;
@@ -164,6 +169,7 @@ struct WorkerFlags {
   HandoffFlags handoff;
   RoleFlags roles;   // of a decode worker
   DraftFlags draft;  // likewise
+  SwapFlags swap;    // likewise
 };
 
 // What the configuration says of one tenant.

@@ -47,6 +47,10 @@ absl::Status CheckEngineOptions(const EngineOptions& options, const KvCache& kv)
   BATON_RETURN_IF_ERROR(at_least_one("max_num_queued_reqs", options.max_num_queued_reqs));
   BATON_RETURN_IF_ERROR(at_least_one("the model's vocab_size", options.vocab_size));
   BATON_RETURN_IF_ERROR(at_least_one("the KV pool's number of blocks", kv.num_blocks()));
+  if (options.swap_blocks < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a swap space of ", options.swap_blocks, " blocks; expected 0 or more"));
+  }
   BATON_RETURN_IF_ERROR(CheckProposals(options));
   if (options.prefill_batch_wait < base::Duration::zero()) {
     return absl::InvalidArgumentError("prefill_batch_wait is negative; expected 0 or more");

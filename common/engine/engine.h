@@ -26,6 +26,7 @@
 #include "common/sched/policy.h"
 #include "common/sched/proposal.h"
 #include "common/sched/sequence.h"
+#include "common/sched/swap.h"
 #include "common/speculate/ngram_lookup.h"
 
 namespace baton {
@@ -118,6 +119,10 @@ struct EngineOptions {
   base::Duration stall_timeout = std::chrono::seconds(30);  // what a stall is: watchdog.h
   // Plan the next step while one computes. Changes when things happen, never what is drawn.
   bool overlap = false;
+  // Blocks of a second arena, on the host, which the runner knows, too; 0: there is none. What
+  // copies to it cost, and, until steps have shown that, computing a token.
+  int32_t swap_blocks = 0;
+  SwapCosts swap_costs;
   // Feed what guides force in one row. Changes how many tokens a step gives, never which.
   bool jump_forward = false;
   // What is proposed for steps to verify; `most` is 0 for nothing. Changes how many tokens a step
@@ -150,6 +155,10 @@ struct EngineFigures {
           blocks_used = 0;  // free + cached + quarantined + used = total
   uint64_t steps = 0;
   uint64_t preemptions = 0;
+  // Of the swap space, as SchedulerFigures says.
+  int32_t swap_blocks_total = 0, swap_blocks_used = 0;
+  uint64_t swaps = 0, swaps_without_room = 0, swaps_lost = 0;
+  uint64_t blocks_swapped_out = 0, blocks_swapped_in = 0;
   uint64_t revocations = 0;
   uint64_t reservations_expired = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens

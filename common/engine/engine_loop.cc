@@ -79,11 +79,13 @@ EngineLoop::EngineLoop(const EngineOptions& options, const KvCache& kv,
       sink_(kEventCapacity),
       journal_(options.enable_prefix_caching ? kv.num_blocks() : 0),
       pool_(kv.num_blocks()),
+      host_pool_(options.swap_blocks),
       cache_(
           options.enable_prefix_caching
               ? std::make_unique<PrefixCache>(&pool_, kv.layout().block_size, &HashBlock, &journal_)
               : nullptr),
-      scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get()),
+      scheduler_(SchedulerOptionsOf(options, kv), &pool_, cache_.get(),
+                 options.swap_blocks > 0 ? &host_pool_ : nullptr),
       foresight_(options.predictor),
       source_(options.proposals_from) {
   if (options.proposals.most > 0 && source_ == nullptr) {
@@ -138,6 +140,7 @@ void EngineLoop::Run() {
     scheduler_.ExpireAt(now);
     const bool prepared = Propose();
     const base::Duration preparing = prepared ? clock_->Now() - now : base::Duration{};
+    TellSwapCosts();
     StepPlan plan = scheduler_.Plan(now);
     watchdog_->Works();
     const bool changed = PublishAndEmit();
@@ -199,6 +202,13 @@ void EngineLoop::AddSequence(Command command, base::Instant now) {
   scheduler_.Foresee(command.sequence, prior);
 }
 
+void EngineLoop::TellSwapCosts() {
+  if (options_.swap_blocks == 0) return;
+  SwapCosts costs = options_.swap_costs;
+  if (const double measured = step_times_.prompt_token_s(); measured > 0) costs.token_s = measured;
+  scheduler_.set_swap_costs(costs);
+}
+
 bool EngineLoop::Propose() {
   if (source_ == nullptr) return false;
   const bool prepared = source_->prepares() && source_->Prepare(scheduler_.Proposable());
@@ -245,7 +255,8 @@ bool EngineLoop::FinishStep() {
   watchdog_->Works();
   const StepShape& shape = step.plan.shape;
   const base::Duration took = end - std::max(step.begin, last_end_);
-  step_times_.Note(shape, took);
+  // What copies blocks says little of what tokens take.
+  if (!step.plan.swaps()) step_times_.Note(shape, took);
   PublishAndEmit();
   Emit(StepEvent{.at = end,
                  .duration = took,
@@ -337,6 +348,13 @@ EngineFigures EngineLoop::Snapshot() const {
   to.prompt_token_s = step_times_.prompt_token_s();
   to.steps = steps_;
   to.preemptions = from.preemptions;
+  to.swap_blocks_total = host_pool_.total();
+  to.swap_blocks_used = host_pool_.num_used();
+  to.swaps = from.swaps;
+  to.swaps_without_room = from.swaps_without_room;
+  to.swaps_lost = from.swaps_lost;
+  to.blocks_swapped_out = from.blocks_swapped_out;
+  to.blocks_swapped_in = from.blocks_swapped_in;
   to.revocations = from.revocations;
   to.reservations_expired = from.reservations_expired;
   to.prefix_queries = from.prefix_queries;

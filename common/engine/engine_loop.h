@@ -52,6 +52,8 @@ class EngineLoop final : public Engine {
   bool FinishStep();
   // Has the tokens of a step looked at, and returns how long that took.
   base::Duration Foresee(const StepPlan& plan, StepOutput* output);
+  // What is known of the costs of a preemption, for the next plan.
+  void TellSwapCosts();
   // Has it said what may come next, before a plan is made. True if something was computed for that,
   // and more may be left to compute.
   bool Propose();
@@ -79,6 +81,7 @@ class EngineLoop final : public Engine {
 
   // What follows belongs to the engine's thread.
   BlockPool pool_;
+  BlockPool host_pool_;  // of the swap space
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   const Foresight foresight_;

@@ -43,6 +43,23 @@ std::vector<MetricInfo> CacheMetrics() {
   };
 }
 
+std::vector<MetricInfo> SwapMetrics() {
+  const auto counter = MetricType::kCounter;
+  return {
+      Row(Metric::kSwapSpaceUsage, MetricType::kGauge, kDecodeOwns, "baton_swap_space_usage_perc",
+          "Share of the swap space that holds KV of preempted sequences, 0 to 1; 0 without one."),
+      Row(Metric::kSwapBlocks, counter, kDecodeOwns, "baton_swap_blocks_total",
+          "KV blocks that were copied to the swap space (out) and back (in).",
+          {{"direction", {"out", "in"}}}),
+      Row(Metric::kSwapBytes, counter, kDecodeOwns, "baton_swap_bytes_total",
+          "Bytes of these blocks, on all ranks.", {{"direction", {"out", "in"}}}),
+      Row(Metric::kSwapMisses, counter, kDecodeOwns, "baton_swap_misses_total",
+          "Sequences that had to compute again what was to be swapped: the swap space was full, or "
+          "the beginning, which was left in the prefix cache, was gone.",
+          {{"cause", {"full", "lost"}}}),
+  };
+}
+
 std::vector<MetricInfo> PairMetrics() {
   const auto counter = MetricType::kCounter;
   std::vector<MetricInfo> rows = {
@@ -79,6 +96,7 @@ std::vector<MetricInfo> PairMetrics() {
 
 std::vector<MetricInfo> KvMetrics() {
   std::vector<MetricInfo> rows = CacheMetrics();
+  for (MetricInfo& row : SwapMetrics()) rows.push_back(std::move(row));
   MetricInfo duration = Row(
       Metric::kKvTransferDuration, MetricType::kHistogram, kWorkersOwn,
       "baton_kv_transfer_duration_seconds",

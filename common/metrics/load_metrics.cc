@@ -186,8 +186,14 @@ std::vector<MetricInfo> LoadMetrics() {
                 "Sequences that wait for blocks or a place in a step (capacity), or "
                 "for their KV cache to arrive (transfer)."),
       "reason", {"capacity", "transfer"}));
-  rows.push_back(WorkerRow(Metric::kNumPreemptions, counter, "baton_num_preemptions_total",
-                           "Running sequences that gave up their blocks to be recomputed later."));
+  rows.push_back(
+      WorkerRow(Metric::kNumPreemptions, counter, "baton_num_preemptions_total",
+                "Running sequences that gave up their blocks for want of blocks or places."));
+  rows.push_back(Labelled(
+      WorkerRow(Metric::kPreemptionsByWay, counter, "baton_preemptions_by_way_total",
+                "The same by what becomes of their KV: it is computed again (recompute), or copied "
+                "to the swap space and back (swap)."),
+      "way", {"recompute", "swap"}));
   rows.push_back(WorkerRow(Metric::kStepsOverlapped, counter, "baton_steps_overlapped_total",
                            "Steps handed to the device while it computed another one."));
   rows.push_back(WorkerRow(

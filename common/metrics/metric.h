@@ -50,6 +50,7 @@ enum class Metric {
   kNumRequestsWaiting,
   kNumRequestsWaitingByReason,
   kNumPreemptions,
+  kPreemptionsByWay,
   kStepsOverlapped,
   kSpecDecodeNumDrafts,
   kSpecDecodeNumDraftTokens,
@@ -81,6 +82,10 @@ enum class Metric {
   kPrefixCacheQueries,
   kPrefixCacheHits,
   kKvEvictedBlocks,
+  kSwapSpaceUsage,
+  kSwapBlocks,
+  kSwapBytes,
+  kSwapMisses,
   // Handoff.
   kKvTransferDuration,
   kKvTransferBytes,

@@ -1,6 +1,7 @@
 #include "common/model/kv_arena.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,9 +83,27 @@ absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels
   BATON_RETURN_IF_ERROR(CheckAvailable(backend, need, num_blocks));
   BATON_ASSIGN_OR_RETURN(auto buffer, backend.Allocate(layout.block_bytes() * num_blocks));
   BATON_RETURN_IF_ERROR(backend.Zero(*buffer));
-  const kernels::PagedKv kv = {
-      .arena = static_cast<std::byte*>(buffer->data()), .layout = layout, .num_blocks = num_blocks};
-  return KvArena(std::move(buffer), kv);
+  return KvArena(std::move(buffer), layout, num_blocks);
+}
+
+absl::StatusOr<KvArena> KvArena::CreateOnHost(kernels::Backend& backend,
+                                              const kernels::KvLayout& layout, int32_t num_blocks) {
+  const size_t need = layout.block_bytes() * static_cast<size_t>(num_blocks);
+  const int64_t available = AvailableMemoryBytes();
+  if (static_cast<double>(need) > static_cast<double>(available)) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("the swap space of ", num_blocks, " blocks needs ", need,
+                     " bytes, the machine has ", available, " available; lower --swap-space"));
+  }
+  auto buffer = backend.AllocateOnHost(need);
+  if (!buffer.ok()) {
+    return absl::Status(buffer.status().code(),
+                        absl::StrCat("the swap space of ", num_blocks,
+                                     " blocks: ", std::string(buffer.status().message()),
+                                     "; or lower --swap-space"));
+  }
+  std::memset((*buffer)->data(), 0, need);
+  return KvArena(*std::move(buffer), layout, num_blocks);
 }
 
 }  // namespace baton

@@ -47,11 +47,19 @@ class KvArena final {
   static absl::StatusOr<KvArena> Create(kernels::Backend& backend, const kernels::KvLayout& layout,
                                         int32_t num_blocks);
 
+  // The same in memory of the host that blocks are swapped to, for a device as well.
+  static absl::StatusOr<KvArena> CreateOnHost(kernels::Backend& backend,
+                                              const kernels::KvLayout& layout, int32_t num_blocks);
+
   const kernels::PagedKv& kv() const { return kv_; }
 
  private:
-  KvArena(std::unique_ptr<kernels::Buffer> buffer, const kernels::PagedKv& kv)
-      : buffer_(std::move(buffer)), kv_(kv) {}
+  KvArena(std::unique_ptr<kernels::Buffer> buffer, const kernels::KvLayout& layout,
+          int32_t num_blocks)
+      : buffer_(std::move(buffer)),
+        kv_{.arena = static_cast<std::byte*>(buffer_->data()),
+            .layout = layout,
+            .num_blocks = num_blocks} {}
 
   std::unique_ptr<kernels::Buffer> buffer_;
   kernels::PagedKv kv_;

@@ -58,17 +58,20 @@ double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels
 
 absl::Status CheckMemory(const MemoryNeed& need, double kv_bytes, double available,
                          std::string_view owner) {
-  const double sum = need.weights + kv_bytes + need.activations;
+  const double sum = need.weights + kv_bytes + need.activations + need.swap_space;
   if (sum <= available) return absl::OkStatus();
+  const bool swaps = need.swap_space > 0;
   const std::string advice =
       need.weights > available
           ? "the weights alone are too large: take a smaller model or dtype, or more memory"
-          : "lower --kv-cache-memory or --kv-cache-tokens, --max-num-batched-tokens or "
-            "--max-num-seqs";
+          : absl::StrCat("lower ", swaps ? "--swap-space, " : "",
+                         "--kv-cache-memory or --kv-cache-tokens, --max-num-batched-tokens or "
+                         "--max-num-seqs");
   return absl::ResourceExhaustedError(absl::StrCat(
       "the model needs ", Megabytes(sum), " (weights ", Megabytes(need.weights), ", KV cache ",
-      Megabytes(kv_bytes), ", activations ", Megabytes(need.activations), "), the ",
-      std::string(owner), " has ", Megabytes(available), " available; ", advice));
+      Megabytes(kv_bytes), ", activations ", Megabytes(need.activations),
+      swaps ? ", swap space " + Megabytes(need.swap_space) : "", "), the ", std::string(owner),
+      " has ", Megabytes(available), " available; ", advice));
 }
 
 }  // namespace baton

@@ -17,6 +17,7 @@ namespace baton {
 struct MemoryNeed {
   double weights = 0;      // bytes
   double activations = 0;  // bytes
+  double swap_space = 0;   // bytes; of the host's memory, so it counts there alone
 
   // With `config.quantization`, projections of layers count as what they are stored in. What
   // `ranks` ranks of such a `shape` need together: all of a group on the host, one of it on a GPU.

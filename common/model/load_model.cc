@@ -1,5 +1,6 @@
 #include "common/model/load_model.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/base/status.h"
@@ -7,6 +8,7 @@
 #include "common/model/fingerprint.h"
 #include "common/model/host_limits.h"
 #include "common/model/load_memory.h"
+#include "common/model/swap_space.h"
 #include "common/model/tensor_parallel_runner.h"
 #include "common/model/tensor_specs.h"
 
@@ -36,9 +38,13 @@ void Assemble(std::vector<LoadedRank> ranks, LoadedModel* model) {
   for (const auto& rank : ranks) {
     model->weight_bytes += rank.weight_bytes;
     model->mapped_bytes += rank.mapped_bytes;
+    // They copy side by side, and the slowest is waited for.
+    model->swap_times = {.out_s = std::max(model->swap_times.out_s, rank.swap_times.out_s),
+                         .in_s = std::max(model->swap_times.in_s, rank.swap_times.in_s)};
   }
   model->backend = std::move(ranks[0].rank.backend);
   model->arena = std::move(ranks[0].rank.arena);
+  model->swap_arena = std::move(ranks[0].rank.swap_arena);
   if (ranks.size() == 1) {
     model->runner = std::move(ranks[0].runner);
     return;
@@ -112,10 +118,12 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   if (!source.kv_takes_rest) {
     BATON_ASSIGN_OR_RETURN(source.num_blocks, BlocksFor(options.kv, layout));
   }
+  BATON_ASSIGN_OR_RETURN(source.swap_blocks, SwapBlocksFor(options.swap_bytes, layout));
   const double kv_bytes = static_cast<double>(layout.block_bytes()) * source.num_blocks;
   if (!device) {
-    const MemoryNeed need = MemoryNeed::Of(model->config, shape, ranks, source.dtype,
-                                           options.quantization, options.limits);
+    MemoryNeed need = MemoryNeed::Of(model->config, shape, ranks, source.dtype,
+                                     options.quantization, options.limits);
+    need.swap_space = static_cast<double>(layout.block_bytes()) * source.swap_blocks;
     BATON_RETURN_IF_ERROR(
         CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
   }

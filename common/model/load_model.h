@@ -34,6 +34,8 @@ struct LoadedModel {
   std::vector<std::unique_ptr<kernels::Collective>> group;  // one per rank; none for a single one
   std::unique_ptr<kernels::Backend> backend;                // of rank 0
   std::unique_ptr<KvArena> arena;                           // of rank 0
+  std::unique_ptr<KvArena> swap_arena;                      // of rank 0; null without swap space
+  SwapTimes swap_times;                                     // of a block of all ranks
   std::vector<ModelRank> peers;                             // ranks 1, 2, …
   std::unique_ptr<ModelRunner> runner;                      // of all ranks
   Transformer* transformer = nullptr;                       // of rank 0, a part of `runner`
@@ -46,6 +48,8 @@ struct LoadedModel {
   // The cache of rank 0. The other ranks have the same layout and as many blocks.
   const kernels::PagedKv& kv() const { return arena->kv(); }
   KvCache kv_cache() const;
+  // Of the swap space, on every rank.
+  int32_t swap_blocks() const { return swap_arena ? swap_arena->kv().num_blocks : 0; }
 };
 
 // Does everything that stands between a directory and the first step: checks the files, makes the

@@ -72,13 +72,16 @@ class RankLoad final {
     return static_cast<double>(layout_.block_bytes()) * blocks / (1 << 20);
   }
   absl::Status AllocateCache(int32_t blocks);
+  absl::Status AllocateSwapSpace();
   // Runs the steps that a device captures.
   absl::Status RunSmallSteps();
 
   kernels::Collective* collective() const { return collective_; }
   LoadedRank Take() {
+    const auto& swap = loaded_.rank.swap_arena;
     loaded_.runner =
-        std::make_unique<TransformerRunner>(std::move(transformer_), loaded_.rank.arena->kv());
+        std::make_unique<TransformerRunner>(std::move(transformer_), loaded_.rank.arena->kv(),
+                                            swap != nullptr ? swap->kv() : kernels::PagedKv());
     return std::move(loaded_);
   }
 
@@ -175,6 +178,18 @@ absl::Status RankLoad::AllocateCache(int32_t blocks) {
   return absl::OkStatus();
 }
 
+absl::Status RankLoad::AllocateSwapSpace() {
+  const Timed timed(source_.clock, &loaded_.times.kv_cache);
+  kernels::Backend& backend = *loaded_.rank.backend;
+  BATON_ASSIGN_OR_RETURN(KvArena arena,
+                         KvArena::CreateOnHost(backend, layout_, source_.swap_blocks));
+  loaded_.rank.swap_arena = std::make_unique<KvArena>(std::move(arena));
+  BATON_ASSIGN_OR_RETURN(loaded_.swap_times,
+                         MeasureSwaps(backend, loaded_.rank.arena->kv(),
+                                      loaded_.rank.swap_arena->kv(), source_.clock));
+  return absl::OkStatus();
+}
+
 absl::Status RankLoad::RunSmallSteps() {
   if (!on_device()) return absl::OkStatus();
   const Timed timed(source_.clock, &loaded_.times.kernels);
@@ -221,6 +236,12 @@ absl::StatusOr<std::vector<LoadedRank>> LoadRanks(
   phases(absl::StrFormat("filling the KV cache of %.0f MiB", ranks[0].CacheMiB(blocks) * count));
   BATON_RETURN_IF_ERROR(
       OnEveryRank(ranks, [blocks](RankLoad& load, int32_t) { return load.AllocateCache(blocks); }));
+  if (source.swap_blocks > 0) {
+    phases(absl::StrFormat("filling the swap space of %.0f MiB",
+                           ranks[0].CacheMiB(source.swap_blocks) * count));
+    BATON_RETURN_IF_ERROR(
+        OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.AllocateSwapSpace(); }));
+  }
   phases("running the first steps");
   BATON_RETURN_IF_ERROR(
       OnEveryRank(ranks, [](RankLoad& load, int32_t) { return load.RunSmallSteps(); }));

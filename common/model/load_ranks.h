@@ -13,6 +13,7 @@
 #include "common/formats/safetensors.h"
 #include "common/model/kv_arena.h"
 #include "common/model/model_options.h"
+#include "common/model/swap_space.h"
 #include "common/model/transformer_runner.h"
 #include "common/model/weights.h"
 #include "kernels/backend.h"
@@ -36,6 +37,7 @@ using LoadPhases = std::function<void(const std::string& phase)>;
 struct ModelRank {
   std::unique_ptr<kernels::Backend> backend;
   std::unique_ptr<KvArena> arena;
+  std::unique_ptr<KvArena> swap_arena;  // null without swap space
 };
 
 // What all ranks are loaded from.
@@ -48,6 +50,7 @@ struct RankSource {
   kernels::DType kv_dtype = kernels::DType::kF32;
   std::string fingerprint;  // only for a load cache
   int32_t num_blocks = 0;   // of the KV cache, unless kv_takes_rest
+  int32_t swap_blocks = 0;  // of the swap space
   // Whether the KV cache of a device with its own memory gets what is left of that.
   bool kv_takes_rest = false;
 };
@@ -59,6 +62,7 @@ struct LoadedRank {
   size_t weight_bytes = 0;
   size_t mapped_bytes = 0;  // of those in a file that other processes may share
   LoadTimes times;          // all but `checkpoint`
+  SwapTimes swap_times;
 };
 
 // Loads all ranks side by side, rank 0 on the caller's thread and each other one on a thread of its

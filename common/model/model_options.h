@@ -30,6 +30,7 @@ struct ModelOptions {
   std::string load_cache;  // directory of packed checkpoints; "" = none is kept
   int32_t block_size = 16;
   KvBudget kv;
+  int64_t swap_bytes = 0;  // of the host's memory, for KV blocks of all ranks; 0 = none
   StepLimits limits{.max_tokens = 2048, .max_samples = 64};
   std::optional<EosProbe> probe;  // computed for every row that draws
 

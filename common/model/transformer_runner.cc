@@ -20,9 +20,10 @@ std::span<const uint32_t> MaskOf(TokenId id, std::deque<std::vector<uint32_t>>* 
 }  // namespace
 
 TransformerRunner::TransformerRunner(std::unique_ptr<Transformer> transformer,
-                                     const kernels::PagedKv& kv)
+                                     const kernels::PagedKv& kv, const kernels::PagedKv& host)
     : transformer_(std::move(transformer)),
       kv_(kv),
+      host_(host),
       device_feeds_(transformer_->backend().info().keeps_last_tokens) {}
 
 void TransformerRunner::AddRow(const StepRow& row) {
@@ -143,15 +144,25 @@ StepOutput TransformerRunner::OutputOf(InFlight step) {
   return output;
 }
 
+absl::Status TransformerRunner::CopyBlocks(const StepPlan& plan) {
+  kernels::Backend& backend = transformer_->backend();
+  if (!plan.swaps_out.empty()) {
+    BATON_RETURN_IF_ERROR(backend.CopyBlocks(kv_, host_, plan.swaps_out));
+  }
+  if (!plan.swaps_in.empty()) {
+    BATON_RETURN_IF_ERROR(backend.CopyBlocks(host_, kv_, plan.swaps_in));
+  }
+  if (plan.copies.empty()) return absl::OkStatus();
+  return backend.CopyBlocks(kv_, kv_, plan.copies);
+}
+
 absl::Status TransformerRunner::Submit(const StepPlan& plan) {
   BATON_CHECK(static_cast<int32_t>(in_flight_.size()) < max_in_flight())
       << "step " << plan.step << " submitted before Wait of the one " << max_in_flight()
       << " before it";
   BATON_CHECK(!plan.empty()) << "step " << plan.step;
   Flatten(plan);
-  if (!plan.copies.empty()) {
-    BATON_RETURN_IF_ERROR(transformer_->backend().CopyBlocks(kv_, plan.copies));
-  }
+  BATON_RETURN_IF_ERROR(CopyBlocks(plan));
   const kernels::StepLayout layout = {.tokens = tokens_,
                                       .positions = positions_,
                                       .sequences = sequences_,

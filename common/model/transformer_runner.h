@@ -17,8 +17,10 @@ namespace baton {
 // devices one step runs at a time, and when it begins, the last token of every slot is on the host.
 class TransformerRunner final : public ModelRunner {
  public:
-  // The arena of `kv` and the transformer's backend outlive the runner.
-  TransformerRunner(std::unique_ptr<Transformer> transformer, const kernels::PagedKv& kv);
+  // The arena of `kv`, that on the host, if there is one, and the transformer's backend outlive the
+  // runner.
+  TransformerRunner(std::unique_ptr<Transformer> transformer, const kernels::PagedKv& kv,
+                    const kernels::PagedKv& host = {});
 
   absl::Status Submit(const StepPlan& plan) override;
   absl::StatusOr<StepOutput> Wait() override;
@@ -38,6 +40,8 @@ class TransformerRunner final : public ModelRunner {
     std::vector<float> products;  // of the probe, [samples, dims]
   };
 
+  // Queues the copies of blocks that the plan's rows want done.
+  absl::Status CopyBlocks(const StepPlan& plan);
   // Lays the plan out as flat arrays in the members below.
   void Flatten(const StepPlan& plan);
   void AddRow(const StepRow& row);
@@ -52,6 +56,7 @@ class TransformerRunner final : public ModelRunner {
 
   const std::unique_ptr<Transformer> transformer_;
   const kernels::PagedKv kv_;
+  const kernels::PagedKv host_;     // no blocks: there is no second arena
   const bool device_feeds_;         // whether the device knows last tokens, or the host feeds them
   std::deque<InFlight> in_flight_;  // oldest first
 

@@ -16,6 +16,7 @@
 #include "common/sched/policy.h"
 #include "common/sched/sequence.h"
 #include "common/sched/sequence_guide.h"
+#include "common/sched/swap.h"
 
 namespace baton {
 
@@ -75,7 +76,9 @@ struct LiveSequence {
   base::Instant state_since;
 
   BlockTable table;
-  PrefixCache::Chain chain;     // blocks of ours that entered the prefix cache
+  PrefixCache::Chain chain;  // blocks of ours that entered the prefix cache
+  // While it is preempted, unless all of it is to be computed again.
+  std::optional<SwappedKv> swapped;
   int32_t computed = 0;         // tokens
   int32_t planned = 0;          // tokens, >= computed
   int32_t unknown = 0;          // tokens drawn in plans that are out
@@ -115,6 +118,8 @@ struct LiveSequence {
   int32_t generated() const { return length() - prompt_tokens(); }
   std::span<const TokenId> answer() const { return std::span(tokens).subspan(spec.prompt.size()); }
   int32_t pending() const { return length() - computed; }
+  // Tokens that it has to compute before it draws the next one, once it runs.
+  int32_t to_compute() const { return swapped ? length() - swapped->computed : pending(); }
   // It has ended, and only a lease or rows that are out keep it here.
   bool over() const { return state == SequenceState::kDone || state == SequenceState::kFailed; }
   // Somebody outside may touch its blocks.

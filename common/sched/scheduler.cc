@@ -34,8 +34,8 @@ absl::Status LineTooSlow(base::Duration waited) {
 
 }  // namespace
 
-Scheduler::Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cache)
-    : options_(std::move(options)), pool_(pool), cache_(cache) {
+Scheduler::Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cache, BlockPool* host)
+    : options_(std::move(options)), pool_(pool), cache_(cache), host_(host) {
   BATON_CHECK(options_.max_num_seqs >= 1 && options_.max_prefill_tokens >= 1 &&
               options_.max_num_batched_tokens >= 1 && options_.block_size >= 1)
       << "every budget must be at least 1";
@@ -168,7 +168,7 @@ SchedulerFigures Scheduler::figures() const {
   for (const LiveSequence* sequence : waiting_) figures.seats += sequence->seats();
   for (const LiveSequence* sequence : waiting_) {
     if (sequence->spec.kind != SequenceKind::kReserved) {
-      figures.queued_prompt_tokens += sequence->pending();
+      figures.queued_prompt_tokens += sequence->to_compute();
     }
   }
   for (const LiveSequence* sequence : running_) {
@@ -302,6 +302,7 @@ void Scheduler::FreeBlocks(LiveSequence* sequence, base::Instant now) {
                                only_reported ? sequence->blocks_reported : sequence->table.size());
     Emit(*sequence, now, DetachEvent{});
   }
+  ForgetSwapped(sequence);
   ForgetIfUnused(sequence);
 }
 

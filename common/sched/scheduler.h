@@ -18,6 +18,7 @@
 #include "common/sched/proposal.h"
 #include "common/sched/sequence.h"
 #include "common/sched/step_plan.h"
+#include "common/sched/swap.h"
 
 namespace baton {
 
@@ -56,6 +57,11 @@ struct SchedulerFigures {
   int64_t queued_prompt_tokens = 0;  // not computed yet
   uint64_t preemptions = 0, revocations = 0, reservations_expired = 0;
   uint64_t displaced = 0;  // of the preemptions: by the policy, not for want of a block
+  uint64_t swaps = 0;      // of the preemptions: whose KV went to the host
+  // Preemptions that were to be of these but found no room there, and such of these that had to
+  // compute again, because blocks that were left in the prefix cache were gone.
+  uint64_t swaps_without_room = 0, swaps_lost = 0;
+  uint64_t blocks_swapped_out = 0, blocks_swapped_in = 0;
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
   uint64_t prompt_tokens_computed = 0, prompt_tokens_cached = 0, prompt_tokens_received = 0;
   uint64_t generated_tokens = 0;
@@ -105,11 +111,19 @@ struct SchedulerFigures {
 // those of one step each, and only their number in a step differs. Proposals get what rows and
 // prompts leave of a step, and blocks that nobody else may need.
 //
+// With a second arena, on the host, the KV of a victim may be copied there and back, where that
+// takes less time than computing it again; see SwapCosts. Steps do the copies. Until they are done
+// no reservation is granted, because its blocks are written beside the steps.
+//
 // What a guide forces is fed and drawn in the same way, without being asked for; all of it counts.
 class Scheduler {
  public:
-  // `cache` is null when prefix caching is off.
-  Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cache);
+  // `cache` is null when prefix caching is off, `host` where there is no second arena.
+  Scheduler(SchedulerOptions options, BlockPool* pool, PrefixCache* cache,
+            BlockPool* host = nullptr);
+
+  // What preemptions go by from now on.
+  void set_swap_costs(const SwapCosts& costs) { swap_costs_ = costs; }
 
   // `spec` passed CheckSpec. Ids grow from call to call.
   void Add(SequenceId id, SequenceSpec spec, base::Instant now);
@@ -206,6 +220,14 @@ class Scheduler {
   void TakeForced(LiveSequence* sequence) const;
   void FillForced(LiveSequence* sequence, StepRow* row) const;
 
+  // What is kept on the host (scheduler_swap.cc).
+  int32_t BlocksLeftCached(const LiveSequence& sequence) const;
+  bool SwapOut(LiveSequence* sequence);
+  int32_t TakeSwapped(LiveSequence* sequence, int32_t matched);
+  void ForgetSwapped(LiveSequence* sequence);
+  void PlanSwaps(StepPlan* plan);
+  bool Swaps() const;
+
   // Beam searches (scheduler_beams.cc).
   int32_t SeatsTaken() const;
   int32_t BlocksReturnedBy(const LiveSequence& sequence) const;
@@ -243,6 +265,8 @@ class Scheduler {
   const SchedulerOptions options_;
   BlockPool* const pool_;
   PrefixCache* const cache_;
+  BlockPool* const host_;
+  SwapCosts swap_costs_;
 
   std::map<SequenceId, std::unique_ptr<LiveSequence>> live_;  // by age
   std::vector<LiveSequence*> waiting_;                        // queued or preempted
@@ -255,8 +279,21 @@ class Scheduler {
   struct PlanOut {
     uint64_t step = 0;
     base::Instant planned{};
+    std::vector<BlockTable> read_on_host = {};
+    bool swaps = false;  // it copies blocks to the host or back
   };
   std::deque<PlanOut> plans_out_;
+  // What the next plan is to copy.
+  struct CopyOut {
+    SequenceId owner;
+    kernels::BlockCopy blocks;
+  };
+  struct ComesBack {
+    LiveSequence* sequence;
+    int32_t first;  // the first block that is not there already
+  };
+  std::vector<CopyOut> swapping_out_;
+  std::vector<ComesBack> swapping_in_;
   base::Instant last_commit_{};
   base::Duration token_time_{};  // see PolicyMoment
   // What the policy is shown of the plan that is being made.

@@ -130,6 +130,7 @@ void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
       << "sequence " << sequence->id.value();
   ++counters_.preemptions;
   ++sequence->preemptions;
+  if (SwapOut(sequence)) ++counters_.swaps;
   sequence->table.Clear();
   if (sequence->beams != nullptr) sequence->beams->Restart();
   sequence->chain = {};

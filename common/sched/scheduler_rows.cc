@@ -40,7 +40,8 @@ StepPlan Scheduler::BuildPlan() {
   StepPlan plan;
   if (ready.empty()) return plan;
   plan.step = ++step_;
-  plans_out_.push_back({step_, moment_.now});
+  plans_out_.push_back({.step = step_, .planned = moment_.now});
+  PlanSwaps(&plan);
   for (const BatchShare& share : shares) AddRow(ready[share.candidate], share.tokens, &plan);
   counters_.largest_batch =
       std::max(counters_.largest_batch, static_cast<int32_t>(plan.rows.size()));

@@ -134,6 +134,7 @@ int32_t Scheduler::GrowingSequences() const {
 bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   const bool reserves =
       sequence->spec.kind == SequenceKind::kReserved && sequence->state == SequenceState::kQueued;
+  if (reserves && Swaps()) return false;  // its blocks are written beside the steps
   int32_t provable = reserves ? sequence->length() : sequence->length() - 1;  // tokens
   if (sequence->scores()) provable = std::min(provable, sequence->scored - 1);
   PrefixCache::Found found;
@@ -153,8 +154,8 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   sequence->tokens.reserve(static_cast<size_t>(longest));
   sequence->table.Reserve(BlocksFor(longest, options_.block_size));
   for (int32_t i = 0; i < needed; ++i) sequence->table.Append(pool_->Allocate());
-  sequence->computed = sequence->planned = sequence->started_at = matched * options_.block_size;
-  counters_.prefix_hits += static_cast<uint64_t>(sequence->computed);
+  counters_.prefix_hits += static_cast<uint64_t>(matched * options_.block_size);
+  sequence->computed = sequence->planned = sequence->started_at = TakeSwapped(sequence, matched);
   if (sequence->state == SequenceState::kQueued) {
     sequence->cached_tokens = sequence->computed;
     counters_.prompt_tokens_cached += static_cast<uint64_t>(sequence->cached_prompt_tokens());

@@ -84,7 +84,10 @@ struct StepShape {
 // differ only in the lengths of their rows.
 struct StepPlan {
   uint64_t step = 0;  // numbers the plans of an engine from 1
-  // Blocks that are copied before the rows compute: those that beams shared and now go on in.
+  // Blocks that are copied before the rows compute, in this order: those of victims to the host's
+  // arena; those of sequences that come back from there; and those that beams shared and now go on
+  // in.
+  std::vector<kernels::BlockCopy> swaps_out, swaps_in;
   std::vector<kernels::BlockCopy> copies;
   std::vector<StepRow> rows;
   int32_t num_tokens = 0;   // sum over rows
@@ -93,6 +96,7 @@ struct StepPlan {
   StepShape shape;
 
   bool empty() const { return rows.empty(); }
+  bool swaps() const { return !swaps_out.empty() || !swaps_in.empty(); }
 };
 
 // What the model drew for a plan.

@@ -278,6 +278,22 @@ void MetricsProbe::ScrapeDraft(const DraftFigures& f) {
       .Set(static_cast<double>(f.blocks_used) / f.blocks_total);
 }
 
+void MetricsProbe::ScrapeSwaps(const EngineFigures& f) {
+  const auto raise = [this](Metric metric, double total, const std::string& label) {
+    MetricsRegistry::AdvanceTo(&registry_->counter(metric, {label}), total);
+  };
+  const auto out = static_cast<double>(f.blocks_swapped_out);
+  const auto in = static_cast<double>(f.blocks_swapped_in);
+  raise(Metric::kSwapBlocks, out, "out");
+  raise(Metric::kSwapBlocks, in, "in");
+  raise(Metric::kSwapBytes, out * work_.block_bytes, "out");
+  raise(Metric::kSwapBytes, in * work_.block_bytes, "in");
+  raise(Metric::kSwapMisses, static_cast<double>(f.swaps_without_room), "full");
+  raise(Metric::kSwapMisses, static_cast<double>(f.swaps_lost), "lost");
+  registry_->gauge(Metric::kSwapSpaceUsage)
+      .Set(static_cast<double>(f.swap_blocks_used) / f.swap_blocks_total);
+}
+
 void MetricsProbe::Scrape(const EngineFigures& f) {
   const auto set = [this](Metric metric, double value, const MetricsRegistry::Labels& labels = {}) {
     registry_->gauge(metric, labels).Set(value);
@@ -291,6 +307,9 @@ void MetricsProbe::Scrape(const EngineFigures& f) {
   set(Metric::kNumRequestsWaitingByReason, f.waiting, {"capacity"});
   set(Metric::kNumRequestsWaitingByReason, f.reserved, {"transfer"});
   raise(Metric::kNumPreemptions, f.preemptions);
+  raise(Metric::kPreemptionsByWay, f.preemptions - f.swaps, {"recompute"});
+  raise(Metric::kPreemptionsByWay, f.swaps, {"swap"});
+  if (f.swap_blocks_total > 0) ScrapeSwaps(f);
   raise(Metric::kStepsOverlapped, f.steps_overlapped);
   raise(Metric::kSpecDecodeNumDrafts, f.rows_proposed);
   raise(Metric::kSpecDecodeNumDraftTokens, f.ids_proposed);

@@ -65,6 +65,7 @@ class MetricsProbe final : public WorkerProbe {
 
  private:
   void ScrapeDraft(const DraftFigures& f);
+  void ScrapeSwaps(const EngineFigures& figures);
   void Scrape(const EngineFigures& figures);
   void ScrapeUtilization();
   void ScrapeDecodeStep();

@@ -261,6 +261,28 @@ absl::StatusOr<WorkModel> WorkModelOf(const LoadedModel& model,
       .peak_read_bytes_per_s = machines * limits.read_bytes_per_s};
 }
 
+namespace {
+
+// Until steps have shown what a token takes, it is what it would at best.
+void AddSwapSpace(WorkerModel* model) {
+  model->engine.swap_blocks = model->loaded->swap_blocks();
+  if (model->engine.swap_blocks == 0) return;
+  const SwapTimes& times = model->loaded->swap_times;
+  const WorkModel& work = model->work;
+  model->engine.swap_costs = {.out_s = times.out_s, .in_s = times.in_s};
+  if (work.peak_flops_per_s > 0) {
+    model->engine.swap_costs.token_s = work.prefill_flops_per_token / work.peak_flops_per_s;
+  }
+  const double mib = work.block_bytes / (1 << 20);
+  spdlog::info(
+      "swap space: {} blocks, {:.0f} MiB; a block goes out at {:.0f} MiB/s and in at "
+      "{:.0f} MiB/s",
+      model->engine.swap_blocks, mib * model->engine.swap_blocks, mib / times.out_s,
+      mib / times.in_s);
+}
+
+}  // namespace
+
 absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const base::Clock& clock,
                                             const EosProbe* predictors_probe,
                                             LoadProgressLog* progress) {
@@ -276,9 +298,11 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
     if (Fits(*predictors_probe, config)) computed = *predictors_probe;
   }
   if (computed) model.probe_digest = EosProbeDigest(*computed);
+  ModelOptions options = ModelOptionsOf(worker, std::move(computed));
+  options.swap_bytes = worker.swap.space;
   BATON_ASSIGN_OR_RETURN(
       model.loaded, LoadModel(
-                        worker.model_dir, ModelOptionsOf(worker, std::move(computed)),
+                        worker.model_dir, options,
                         [progress](int64_t done, int64_t total) { progress->Note(done, total); },
                         clock, [progress](const std::string& phase) { progress->Begin(phase); }));
   if (probe.has_value()) {
@@ -290,6 +314,7 @@ absl::StatusOr<WorkerModel> LoadWorkerModel(const WorkerFlags& worker, const bas
       model.work, WorkModelOf(*model.loaded, kernels::MeasureLimits(*model.loaded->backend,
                                                                     model.loaded->threads())));
   progress->End();
+  AddSwapSpace(&model);
   model.compute_dtype = std::string(kernels::Name(model.loaded->backend->info().compute_dtype));
   model.numerics = model.loaded->numerics();
   LogModel(model, worker);

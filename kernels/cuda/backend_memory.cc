@@ -27,6 +27,11 @@ absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::Allocate(size_t bytes) {
       bytes, "--max-num-batched-tokens, --max-num-seqs or --gpu-memory-utilization");
 }
 
+absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::AllocateOnHost(size_t bytes) {
+  BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
+  return cuda::PinnedMemory::Allocate(bytes);
+}
+
 absl::Status CudaBackend::Zero(Buffer& buffer) {
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_RETURN_IF_ERROR(cuda::Fill(buffer.data(), 0, buffer.size(), stream_.handle()));
@@ -45,12 +50,14 @@ absl::Status CudaBackend::Download(const void* device, size_t bytes, void* host)
   return stream_.Synchronize();
 }
 
-absl::Status CudaBackend::CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) {
-  CheckCopies(kv, copies);
+// On the stream of the steps, so each copy comes behind what was launched and before what will be.
+absl::Status CudaBackend::CopyBlocks(const PagedKv& from, const PagedKv& to,
+                                     std::span<const BlockCopy> copies) {
+  CheckCopies(from, to, copies);
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   for (const BlockCopy& copy : copies) {
-    BATON_RETURN_IF_ERROR(cuda::CopyOnDevice(kv.block(copy.to), kv.block(copy.from),
-                                             kv.layout.block_bytes(), stream_.handle()));
+    BATON_RETURN_IF_ERROR(cuda::CopyAnywhere(to.block(copy.to), from.block(copy.from),
+                                             from.layout.block_bytes(), stream_.handle()));
   }
   return absl::OkStatus();
 }

@@ -39,6 +39,7 @@ class CudaBackend final : public Backend {
 
   const BackendInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<Buffer>> Allocate(size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Buffer>> AllocateOnHost(size_t bytes) override;
   absl::Status Zero(Buffer& buffer) override;
   absl::Status Upload(const void* host, size_t bytes, void* device) override;
   absl::Status Download(const void* device, size_t bytes, void* host) override;
@@ -51,7 +52,8 @@ class CudaBackend final : public Backend {
   absl::StatusOr<std::unique_ptr<Buffer>> UploadVector(const HostTensor& vector) override;
   absl::StatusOr<std::unique_ptr<Buffer>> UploadTable(const HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return true; }
-  absl::Status CopyBlocks(const PagedKv& kv, std::span<const BlockCopy> copies) override;
+  absl::Status CopyBlocks(const PagedKv& from, const PagedKv& to,
+                          std::span<const BlockCopy> copies) override;
   absl::Status Prepare(const StepUses& uses) override;
   absl::StatusOr<StepRows> BeginStep(const StepLayout& layout, const PagedKv& kv) override;
   absl::Status RunStep(uint64_t program, absl::FunctionRef<void()> operations) override;

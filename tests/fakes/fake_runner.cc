@@ -183,8 +183,9 @@ void FakeRunnerControl::set_on_step(std::function<void(const StepPlan&)> on_step
 }
 
 FakeRunner::FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
-                       std::shared_ptr<FakeRunnerControl> control)
+                       std::shared_ptr<FakeRunnerControl> control, const kernels::PagedKv& host)
     : kv_(kv),
+      host_(host),
       model_(std::move(model)),
       control_(control ? std::move(control) : std::make_shared<FakeRunnerControl>()) {
   BATON_CHECK(static_cast<size_t>(kv.layout.head_dim) * kernels::SizeOf(kv.layout.dtype) >=
@@ -220,10 +221,23 @@ absl::StatusOr<StepOutput> FakeRunner::Wait() {
   return *std::move(step.output);
 }
 
-StepOutput FakeRunner::Compute(const StepPlan& plan) {
-  for (const auto& [from, to] : plan.copies) {
-    std::memcpy(kv_.block(to), kv_.block(from), kv_.layout.block_bytes());
+void FakeRunner::CopyBlocks(const StepPlan& plan) const {
+  const size_t bytes = kv_.layout.block_bytes();
+  for (const auto& [from, to] : plan.swaps_out) {
+    BATON_CHECK(to < host_.num_blocks) << "a copy to block " << to << " of the host";
+    std::memcpy(host_.block(to), kv_.block(from), bytes);
   }
+  for (const auto& [from, to] : plan.swaps_in) {
+    BATON_CHECK(from < host_.num_blocks) << "a copy from block " << from << " of the host";
+    std::memcpy(kv_.block(to), host_.block(from), bytes);
+  }
+  for (const auto& [from, to] : plan.copies) {
+    std::memcpy(kv_.block(to), kv_.block(from), bytes);
+  }
+}
+
+StepOutput FakeRunner::Compute(const StepPlan& plan) {
+  CopyBlocks(plan);
   for (const StepRow& row : plan.rows) Store(row);
   StepOutput output;
   for (const StepRow& row : plan.rows) {

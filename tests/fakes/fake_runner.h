@@ -83,8 +83,10 @@ class FakeRunnerControl {
 // that feeds the last token of its slot finds its own there.
 class FakeRunner final : public ModelRunner {
  public:
+  // `host` is the second arena that plans may swap to.
   FakeRunner(const kernels::PagedKv& kv, FakeModelOptions model,
-             std::shared_ptr<FakeRunnerControl> control = nullptr);
+             std::shared_ptr<FakeRunnerControl> control = nullptr,
+             const kernels::PagedKv& host = {});
 
   absl::Status Submit(const StepPlan& plan) override;
   absl::StatusOr<StepOutput> Wait() override;
@@ -109,7 +111,10 @@ class FakeRunner final : public ModelRunner {
   TokenScore Score(const StepRow& row, size_t i) const;
   uint64_t ReadHistory(const StepRow& row, int32_t end) const;  // of tokens [0, end)
 
+  void CopyBlocks(const StepPlan& plan) const;
+
   const kernels::PagedKv kv_;
+  const kernels::PagedKv host_;
   const FakeModelOptions model_;
   const std::shared_ptr<FakeRunnerControl> control_;  // the test holds the other end
   std::deque<Step> steps_;                            // submitted, not waited for

@@ -18,6 +18,9 @@ QueuedBackend::QueuedBackend(kernels::Backend* inner) : inner_(inner), info_(inn
 absl::StatusOr<std::unique_ptr<Buffer>> QueuedBackend::Allocate(size_t bytes) {
   return inner_->Allocate(bytes);
 }
+absl::StatusOr<std::unique_ptr<Buffer>> QueuedBackend::AllocateOnHost(size_t bytes) {
+  return inner_->AllocateOnHost(bytes);
+}
 absl::Status QueuedBackend::Zero(Buffer& buffer) { return inner_->Zero(buffer); }
 absl::Status QueuedBackend::Upload(const void* host, size_t bytes, void* device) {
   return inner_->Upload(host, bytes, device);
@@ -44,10 +47,10 @@ absl::StatusOr<std::unique_ptr<Buffer>> QueuedBackend::UploadTable(
     const kernels::HostTensor& table) {
   return inner_->UploadTable(table);
 }
-absl::Status QueuedBackend::CopyBlocks(const kernels::PagedKv& kv,
+absl::Status QueuedBackend::CopyBlocks(const kernels::PagedKv& from, const kernels::PagedKv& to,
                                        std::span<const kernels::BlockCopy> copies) {
   Compute();
-  return inner_->CopyBlocks(kv, copies);
+  return inner_->CopyBlocks(from, to, copies);
 }
 absl::Status QueuedBackend::Prepare(const kernels::StepUses& uses) { return inner_->Prepare(uses); }
 

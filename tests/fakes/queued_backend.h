@@ -24,6 +24,7 @@ class QueuedBackend final : public kernels::Backend {
 
   const kernels::BackendInfo& info() const override { return info_; }
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> Allocate(size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<kernels::Buffer>> AllocateOnHost(size_t bytes) override;
   absl::Status Zero(kernels::Buffer& buffer) override;
   absl::Status Upload(const void* host, size_t bytes, void* device) override;
   absl::Status Download(const void* device, size_t bytes, void* host) override;
@@ -38,7 +39,7 @@ class QueuedBackend final : public kernels::Backend {
   absl::StatusOr<std::unique_ptr<kernels::Buffer>> UploadTable(
       const kernels::HostTensor& table) override;
   bool CanEmbedFromPacked() const override { return inner_->CanEmbedFromPacked(); }
-  absl::Status CopyBlocks(const kernels::PagedKv& kv,
+  absl::Status CopyBlocks(const kernels::PagedKv& from, const kernels::PagedKv& to,
                           std::span<const kernels::BlockCopy> copies) override;
   absl::Status Prepare(const kernels::StepUses& uses) override;
   absl::StatusOr<kernels::StepRows> BeginStep(const kernels::StepLayout& layout,

@@ -179,13 +179,16 @@ TEST(CopyBlocksDeathTest, BlocksThatAreNotThereOrOverlap) {
              .num_blocks = 3};
   const auto backend = Make({Device::kCpu, "avx2", DType::kF32});
   const auto copy = [&](std::vector<BlockCopy> copies) {
-    EXPECT_TRUE(backend->CopyBlocks(kv, copies).ok());
+    EXPECT_TRUE(backend->CopyBlocks(kv, kv, copies).ok());
   };
   copy({{0, 1}, {0, 2}});
   EXPECT_DEATH(copy({{0, 3}}), "in a cache of 3");
   EXPECT_DEATH(copy({{-1, 1}}), "in a cache of 3");
   EXPECT_DEATH(copy({{0, 1}, {2, 1}}), "written by two");
   EXPECT_DEATH(copy({{0, 1}, {1, 2}}), "read by a copy and written");
+  PagedKv other = kv;
+  other.layout.block_size = 8;
+  EXPECT_DEATH((void)backend->CopyBlocks(kv, other, {}), "to blocks of");
 }
 
 }  // namespace

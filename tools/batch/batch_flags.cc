@@ -15,9 +15,9 @@ namespace {
 
 constexpr std::string_view kOwn = "Own workers";
 constexpr int32_t kMaxConcurrency = 16'384;
-constexpr std::array<std::string_view, 9> kServeGroups = {
-    kOwn,          "Batching",    "KV cache",   "Device", "Ends",
-    "Speculation", "Draft model", "Prediction", "Handoff"};
+constexpr std::array<std::string_view, 10> kServeGroups = {
+    kOwn,          "Batching",    "KV cache",   "Device",     "Ends",
+    "Speculation", "Draft model", "Preemption", "Prediction", "Handoff"};
 
 Flag Positional(std::string name, std::string* target, std::string shown, std::string help,
                 bool required) {
@@ -84,6 +84,7 @@ void BindOwn(FlagSet* set, BatchFlags* flags) {
                 "where to write one JSON line per generated token; default: nowhere"));
   BindEngine(set, &own->engine);
   BindDraft(set, &own->draft, &own->engine);
+  BindSwap(set, &own->swap);
   BindPrediction(set, &own->prediction);
   BindHandoff(set, &own->handoff);
   set->Remove("max-num-queued-reqs");

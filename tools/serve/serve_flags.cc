@@ -17,7 +17,7 @@ constexpr std::array<std::string_view, 6> kEngineGroups = {"Batching", "KV cache
 // Only elastic workers know these: they are decode workers, all of them.
 constexpr std::array<std::string_view, 1> kElasticGroups = {"Roles"};
 // Only workers that generate know these.
-constexpr std::array<std::string_view, 1> kGeneratingGroups = {"Draft model"};
+constexpr std::array<std::string_view, 2> kGeneratingGroups = {"Draft model", "Preemption"};
 constexpr std::array<std::string_view, 7> kRouterGroups = {
     "Model", "Request limits", "Tenants", "HTTP", "End of sequence", "Workers", "Tracing"};
 constexpr std::array<std::string_view, 3> kSharedGroups = {"TLS", "Logging", "Lifecycle"};
@@ -82,6 +82,7 @@ void BindServe(FlagSet* set, ServeFlags* flags) {
   BindHandoff(set, &flags->handoff);
   BindRoles(set, &flags->roles, &flags->handoff);
   BindDraft(set, &flags->draft, &flags->engine);
+  BindSwap(set, &flags->swap);
   set->AddCheck([flags] {
     if (!flags->unified || !flags->roles.elastic) return absl::OkStatus();
     return UsageError("--elastic with --mode unified",

@@ -22,6 +22,7 @@ struct ServeFlags {
   HandoffFlags handoff;
   RoleFlags roles;
   DraftFlags draft;
+  SwapFlags swap;
   int32_t prefill = 1;  // workers; with --elastic both counts together are elastic ones
   int32_t decode = 1;
   bool unified = false;  // decode workers prefill too; none else
@@ -45,7 +46,7 @@ struct MachineShare {
   int32_t threads = 1;      // of the computation
   int32_t gpu_sharers = 1;  // workers on its GPUs, which divide --gpu-memory-utilization
   int32_t learner = -1;     // its number among those that learn of lengths; -1: does not
-  bool generates = true;    // so it has the draft model, if there is one
+  bool generates = true;    // so it has draft model and swap space, if there are any
   std::string load_cache;   // where it shares weights, unless a flag says; "": nowhere
 };
 std::vector<std::string> WorkerArguments(const FlagSet& set, const ServeFlags& flags,

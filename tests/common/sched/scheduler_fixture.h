@@ -38,14 +38,19 @@ class SchedulerTest : public testing::Test {
     }
   }
 
-  // Call once, after the options are set.
-  void Start(int32_t num_blocks, bool caching = false) {
+  // Call once, after the options are set. `host_blocks` are those of a second arena.
+  void Start(int32_t num_blocks, bool caching = false, int32_t host_blocks = 0) {
     options_.limits.pool_tokens = num_blocks * kBlockSize;
     arena_ = std::make_unique<FakeArena>(num_blocks, kBlockSize);
     pool_ = std::make_unique<BlockPool>(num_blocks);
     if (caching) cache_ = std::make_unique<PrefixCache>(pool_.get(), kBlockSize);
-    scheduler_ = std::make_unique<Scheduler>(options_, pool_.get(), cache_.get());
-    runner_ = std::make_unique<FakeRunner>(arena_->kv(), model_);
+    if (host_blocks > 0) {
+      host_arena_ = std::make_unique<FakeArena>(host_blocks, kBlockSize);
+      host_pool_ = std::make_unique<BlockPool>(host_blocks);
+    }
+    scheduler_ = std::make_unique<Scheduler>(options_, pool_.get(), cache_.get(), host_pool_.get());
+    runner_ = std::make_unique<FakeRunner>(arena_->kv(), model_, nullptr,
+                                           host_arena_ ? host_arena_->kv() : kernels::PagedKv());
   }
 
   static SequenceSpec Spec(SequenceKind kind, int32_t prompt, int32_t max_tokens) {
@@ -131,6 +136,9 @@ class SchedulerTest : public testing::Test {
   void ExpectAllBlocksBack() const {
     EXPECT_EQ(pool_->num_free() + pool_->num_cached(), pool_->total());
     EXPECT_TRUE(pool_->IsConsistent());
+    if (host_pool_ != nullptr) {
+      EXPECT_EQ(host_pool_->num_free(), host_pool_->total());
+    }
     EXPECT_EQ(scheduler_->live(), 0);
   }
 
@@ -139,6 +147,8 @@ class SchedulerTest : public testing::Test {
   base::Instant now_{std::chrono::hours(1)};
   std::unique_ptr<FakeArena> arena_;
   std::unique_ptr<BlockPool> pool_;
+  std::unique_ptr<FakeArena> host_arena_;  // null without a second arena
+  std::unique_ptr<BlockPool> host_pool_;
   std::unique_ptr<PrefixCache> cache_;
   std::unique_ptr<Scheduler> scheduler_;
   std::unique_ptr<FakeRunner> runner_;
