@@ -190,6 +190,10 @@ void ClusterSim::Collect(Coverage* coverage) const {
       const SchedulerFigures figures = worker->scheduler().figures();
       coverage->preemptions += figures.preemptions;
       coverage->displaced += figures.displaced;
+      coverage->swaps += figures.swaps;
+      coverage->swaps_without_room += figures.swaps_without_room;
+      coverage->swaps_lost += figures.swaps_lost;
+      coverage->blocks_swapped_in += figures.blocks_swapped_in;
       coverage->revocations += figures.revocations;
       coverage->chunks += figures.prefill_chunks;
       coverage->prefix_hits += figures.prefix_hits;

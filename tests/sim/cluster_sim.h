@@ -19,6 +19,7 @@ struct Coverage {
   uint64_t finished = 0, cancelled = 0, deadlines = 0, refused = 0, attempts = 0, resumed = 0;
   uint64_t imported = 0, ended_at_first_token = 0, late_returns = 0, late_commits = 0;
   uint64_t preemptions = 0, displaced = 0, revocations = 0, chunks = 0, prefix_hits = 0, steps = 0;
+  uint64_t swaps = 0, swaps_without_room = 0, swaps_lost = 0, blocks_swapped_in = 0;
   uint64_t ids_accepted = 0, ids_rejected = 0;
   uint64_t scores = 0;
   uint64_t ids_forced = 0, ids_jumped = 0, ended_by_grammar = 0;

@@ -52,7 +52,8 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
   std::printf(
       "%llu schedules from seed %llu: steps %llu, attempts %llu (resumed %llu), finished %llu "
       "(at the first token %llu), cancelled %llu, deadlines %llu, refused %llu, imported %llu, "
-      "preemptions %llu, revocations %llu, chunks %llu, prefix hits %llu tokens, late returns "
+      "preemptions %llu (swapped %llu, without room %llu, lost %llu), revocations %llu, chunks "
+      "%llu, prefix hits %llu tokens, late returns "
       "%llu, late commits %llu; proposed ids accepted %llu, rejected %llu; forced ids %llu, of "
       "which %llu were jumped, answers ended by their grammar %llu; rows ahead %llu "
       "(discarded "
@@ -68,6 +69,9 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
       static_cast<unsigned long long>(coverage.refused),
       static_cast<unsigned long long>(coverage.imported),
       static_cast<unsigned long long>(coverage.preemptions),
+      static_cast<unsigned long long>(coverage.swaps),
+      static_cast<unsigned long long>(coverage.swaps_without_room),
+      static_cast<unsigned long long>(coverage.swaps_lost),
       static_cast<unsigned long long>(coverage.revocations),
       static_cast<unsigned long long>(coverage.chunks),
       static_cast<unsigned long long>(coverage.prefix_hits),
@@ -82,16 +86,30 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
       static_cast<unsigned long long>(coverage.rows_discarded),
       static_cast<unsigned long long>(coverage.held_back),
       static_cast<unsigned long long>(coverage.ended_behind_two));
-  for (const uint64_t count : {coverage.resumed,          coverage.ended_at_first_token,
-                               coverage.cancelled,        coverage.deadlines,
-                               coverage.refused,          coverage.imported,
-                               coverage.preemptions,      coverage.revocations,
-                               coverage.chunks,           coverage.prefix_hits,
-                               coverage.late_returns,     coverage.late_commits,
-                               coverage.ids_accepted,     coverage.ids_rejected,
-                               coverage.scores,           coverage.ids_jumped,
-                               coverage.ended_by_grammar, coverage.rows_ahead,
-                               coverage.rows_discarded,   coverage.held_back,
+  for (const uint64_t count : {coverage.resumed,
+                               coverage.ended_at_first_token,
+                               coverage.cancelled,
+                               coverage.deadlines,
+                               coverage.refused,
+                               coverage.imported,
+                               coverage.preemptions,
+                               coverage.revocations,
+                               coverage.swaps,
+                               coverage.swaps_without_room,
+                               coverage.swaps_lost,
+                               coverage.blocks_swapped_in,
+                               coverage.chunks,
+                               coverage.prefix_hits,
+                               coverage.late_returns,
+                               coverage.late_commits,
+                               coverage.ids_accepted,
+                               coverage.ids_rejected,
+                               coverage.scores,
+                               coverage.ids_jumped,
+                               coverage.ended_by_grammar,
+                               coverage.rows_ahead,
+                               coverage.rows_discarded,
+                               coverage.held_back,
                                coverage.ended_behind_two}) {
     EXPECT_GT(count, 0u) << "a path was never taken";
   }

@@ -33,9 +33,9 @@ using Mailbox = base::BoundedQueue<SequenceEvent>;
 class Worker {
  public:
   Worker(const EngineOptions& options, const FakeModelOptions& model, int32_t num_blocks)
-      : arena_(num_blocks) {
-    auto engine = Engine::Start(options, arena_.kv(),
-                                std::make_unique<FakeRunner>(arena_.kv(), model), &clock_);
+      : arena_(num_blocks), host_arena_(options.swap_blocks) {
+    auto runner = std::make_unique<FakeRunner>(arena_.kv(), model, nullptr, host_arena_.kv());
+    auto engine = Engine::Start(options, arena_.kv(), std::move(runner), &clock_);
     BATON_CHECK(engine.ok()) << engine.status().ToString();
     engine_ = std::move(*engine);
     pump_ = std::thread([this] { Pump(); });
@@ -68,6 +68,7 @@ class Worker {
 
   base::SteadyClock clock_;
   FakeArena arena_;
+  FakeArena host_arena_;  // of its swap space
   std::unique_ptr<Engine> engine_;
   std::mutex mutex_;
   std::map<SequenceId, std::shared_ptr<Mailbox>> mailboxes_;  // kept: late Detach events
@@ -269,7 +270,8 @@ void ExpectNothingLeft(Engine* engine) {
   EXPECT_TRUE(Eventually(
       [&] {
         figures = engine->figures();
-        return figures.blocks_free + figures.blocks_cached == figures.blocks_total;
+        return figures.blocks_free + figures.blocks_cached == figures.blocks_total &&
+               figures.swap_blocks_used == 0;
       },
       kPatience));
   EXPECT_EQ(figures.running + figures.waiting + figures.reserved, 0);
@@ -290,7 +292,9 @@ TEST(EngineSimTest, ConcurrentClientsGetUndisturbedTokensAndLeaveNothing) {
     options.eos_ids = {2};
     options.vocab_size = 500;
     Counts counts;
-    Worker prefill(options, model, 40), decode(options, model, 15);
+    Worker prefill(options, model, 40);
+    options.swap_blocks = seed > 2 ? 12 : 0;
+    Worker decode(options, model, 15);
     std::vector<std::thread> threads;
     for (int32_t i = 0; i < kClients; ++i) {
       threads.emplace_back([&, i] {
@@ -300,10 +304,13 @@ TEST(EngineSimTest, ConcurrentClientsGetUndisturbedTokensAndLeaveNothing) {
     for (std::thread& thread : threads) thread.join();
     ExpectNothingLeft(&prefill.engine());
     ExpectNothingLeft(&decode.engine());
-    std::printf("seed %d: finished %d, cancelled %d, replays %d, imported %d, preemptions %d\n",
-                static_cast<int>(seed), counts.finished.load(), counts.cancelled.load(),
-                counts.replays.load(), counts.imported.load(),
-                static_cast<int>(decode.engine().figures().preemptions));
+    std::printf(
+        "seed %d: finished %d, cancelled %d, replays %d, imported %d, preemptions %d "
+        "(swapped %d)\n",
+        static_cast<int>(seed), counts.finished.load(), counts.cancelled.load(),
+        counts.replays.load(), counts.imported.load(),
+        static_cast<int>(decode.engine().figures().preemptions),
+        static_cast<int>(decode.engine().figures().swaps));
     const bool overlapped =
         decode.engine().figures().rows_ahead > 0 && prefill.engine().figures().steps_overlapped > 0;
     EXPECT_EQ(overlapped, options.overlap);

@@ -56,6 +56,12 @@ WorkerOptions RandomWorker(Dice* dice) {
     scheduler.proposals = {.most = dice->Int(1, 6), .batch = dice->Int(2, 20)};
     scheduler.max_draws = scheduler.max_num_seqs + dice->Int(0, 20);
   }
+  if (dice->Chance(60)) {
+    options.host_blocks = dice->Int(1, 40);
+    options.swap_costs = {.out_s = static_cast<double>(dice->Int(0, 4)),
+                          .in_s = static_cast<double>(dice->Int(0, 4)),
+                          .token_s = dice->Chance(50) ? 0.0 : 1.0};
+  }
   scheduler.jump_forward = dice->Chance(70);
   if (scheduler.jump_forward && scheduler.max_draws == 0) {
     scheduler.max_draws = scheduler.max_num_seqs + dice->Int(0, 20);
@@ -71,13 +77,18 @@ SimWorker::SimWorker(const WorkerOptions& options, const FakeModelOptions& model
     : options_(options),
       model_(model),
       arena_(options.num_blocks, options.scheduler.block_size),
+      host_arena_(options.host_blocks, options.scheduler.block_size),
       kv_(arena_.kv()),
       pool_(options.num_blocks),
+      host_pool_(options.host_blocks),
       cache_(options.prefix_caching
                  ? std::make_unique<PrefixCache>(&pool_, options.scheduler.block_size)
                  : nullptr),
-      scheduler_(options.scheduler, &pool_, cache_.get()),
-      runner_(arena_.kv(), DeviceOf(options, model)) {}
+      scheduler_(options.scheduler, &pool_, cache_.get(),
+                 options.host_blocks > 0 ? &host_pool_ : nullptr),
+      runner_(arena_.kv(), DeviceOf(options, model), nullptr, host_arena_.kv()) {
+  scheduler_.set_swap_costs(options.swap_costs);
+}
 
 SequenceId SimWorker::Add(SequenceSpec spec, base::Instant now) {
   const SequenceId id(++last_id_);
@@ -99,7 +110,7 @@ std::string SimWorker::BeginStep(base::Instant now) {
   Propose();
   StepPlan plan = scheduler_.Plan(now);
   scheduler_.Visit([&](const LiveSequence& sequence) { held_back_ += sequence.held_back ? 1 : 0; });
-  if (std::string broken = CheckVictims(oldest); !broken.empty()) return broken;
+  if (std::string broken = CheckVictims(oldest, plan); !broken.empty()) return broken;
   if (std::string broken = CheckPlan(plan); !broken.empty()) return broken;
   if (std::string broken = CheckProgress(plan, now); !broken.empty()) return broken;
   planned_ = !plan.empty();
@@ -215,7 +226,26 @@ std::string SimWorker::CheckPlan(const StepPlan& plan) const {
   return "";
 }
 
-std::string SimWorker::CheckVictims(std::optional<SequenceId> oldest) {
+// A transfer writes the blocks of a grant beside the steps, so no copy may touch them any more.
+std::string SimWorker::CheckGrant(const BlocksGranted& granted, const StepPlan& plan) const {
+  std::vector<const StepPlan*> plans = {&plan};
+  for (const StepPlan& out : in_flight_) plans.push_back(&out);
+  for (const StepPlan* each : plans) {
+    for (const BlockAt& leased : granted.lease) {
+      const int32_t block = leased.block.value();
+      const auto touches = [&](const auto& copies, auto member) {
+        return std::ranges::find(copies, block, member) != copies.end();
+      };
+      if (touches(each->swaps_out, &kernels::BlockCopy::from) ||
+          touches(each->swaps_in, &kernels::BlockCopy::to)) {
+        return absl::StrCat("block ", block, " was granted while step ", each->step, " copies it");
+      }
+    }
+  }
+  return "";
+}
+
+std::string SimWorker::CheckVictims(std::optional<SequenceId> oldest, const StepPlan& plan) {
   std::vector<SchedEvent> events = scheduler_.TakeEvents();
   bool granted = false;
   for (const SchedEvent& event : events) {
@@ -223,7 +253,10 @@ std::string SimWorker::CheckVictims(std::optional<SequenceId> oldest) {
     if (state != nullptr && state->to == SequenceState::kPreempted && event.sequence == oldest) {
       return absl::StrCat("the oldest sequence ", oldest->value(), " was preempted");
     }
-    granted |= std::holds_alternative<BlocksGranted>(event.what);
+    const auto* grant = std::get_if<BlocksGranted>(&event.what);
+    if (grant == nullptr) continue;
+    granted = true;
+    if (std::string broken = CheckGrant(*grant, plan); !broken.empty()) return broken;
   }
   bool preempted_waits = false;
   scheduler_.Visit([&](const LiveSequence& sequence) {
@@ -259,7 +292,31 @@ std::string SimWorker::CheckBlocks() const {
     }
   }
   if (used != pool_.num_used()) return "used blocks without a user";
-  return broken;
+  return broken.empty() ? CheckHostBlocks() : broken;
+}
+
+// Those of preempted sequences, and those that steps on the device may read.
+std::string SimWorker::CheckHostBlocks() const {
+  if (!host_pool_.IsConsistent()) return "the counters of the host's pool are wrong";
+  int32_t kept = 0;
+  std::string broken;
+  scheduler_.Visit([&](const LiveSequence& sequence) {
+    if (!sequence.swapped) return;
+    kept += sequence.swapped->blocks.size();
+    if (sequence.state != SequenceState::kPreempted) broken = "a sequence that runs is swapped";
+    const int32_t all = BlocksFor(sequence.swapped->computed, options_.scheduler.block_size);
+    if (sequence.swapped->first + sequence.swapped->blocks.size() != all) {
+      broken = "a swapped sequence lacks blocks";
+    }
+  });
+  if (!broken.empty()) return broken;
+  const bool reads =
+      std::ranges::any_of(in_flight_, [](const StepPlan& plan) { return !plan.swaps_in.empty(); });
+  const int32_t used = host_pool_.num_used();
+  if (used < kept || (used > kept && !reads)) {
+    return absl::StrCat(used, " blocks of the host are used, ", kept, " by preempted sequences");
+  }
+  return "";
 }
 
 // Nothing may stand still unless it waits for somebody outside, or for a batch to fill.

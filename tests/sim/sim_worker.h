@@ -42,6 +42,8 @@ struct WorkerOptions {
   int32_t num_blocks = 16;
   bool prefix_caching = true;
   bool lazy_device = false;  // computes as late as it may
+  int32_t host_blocks = 0;   // of a second arena
+  SwapCosts swap_costs;
 };
 WorkerOptions RandomWorker(Dice* dice);
 
@@ -63,6 +65,7 @@ class SimWorker {
   const BlockPool& pool() const { return pool_; }
   std::vector<SchedEvent> TakeEvents();
   uint64_t steps() const { return steps_; }
+  const BlockPool& host_pool() const { return host_pool_; }
   bool busy() const { return !in_flight_.empty(); }
   // Victims that sat out a step first, and sequences that were ended with two rows out.
   uint64_t held_back() const { return held_back_; }
@@ -75,15 +78,19 @@ class SimWorker {
   std::vector<TokenId> Guess(const LiveSequence& sequence, int32_t count) const;
   std::string CheckInFlight() const;
   std::string CheckPlan(const StepPlan& plan) const;
-  std::string CheckVictims(std::optional<SequenceId> oldest);
+  std::string CheckVictims(std::optional<SequenceId> oldest, const StepPlan& plan);
   std::string CheckBlocks() const;
+  std::string CheckHostBlocks() const;
+  std::string CheckGrant(const BlocksGranted& granted, const StepPlan& plan) const;
   std::string CheckProgress(const StepPlan& plan, base::Instant now) const;
 
   const WorkerOptions options_;
   const FakeModelOptions model_;
   FakeArena arena_;
+  FakeArena host_arena_;
   KvCache kv_;
   BlockPool pool_;
+  BlockPool host_pool_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;
   FakeRunner runner_;

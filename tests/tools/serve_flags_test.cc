@@ -207,6 +207,16 @@ TEST(WorkerArguments, WhoGeneratesHasTheDraftModel) {
               HasSubstr("--draft-model with --speculative ngram"));
 }
 
+TEST(WorkerArguments, WhoGeneratesHasTheSwapSpace) {
+  const Parsed parsed({"m", "--swap-space", "64MiB"});
+  ASSERT_TRUE(parsed.status.ok()) << parsed.status;
+  EXPECT_THAT(WorkerArguments(parsed.set, parsed.flags, {1}, {}),
+              Contains(HasSubstr("--swap-space=")));
+  const auto prefill =
+      WorkerArguments(parsed.set, parsed.flags, {.threads = 1, .generates = false}, {});
+  EXPECT_THAT(prefill, Not(Contains(HasSubstr("--swap-space"))));
+}
+
 // `baton config print` gives every flag its default in a file.
 TEST(WorkerArguments, PrefillWorkersUnderstandThemWhateverIsSaidOfRoles) {
   const std::vector<std::vector<std::string>> given = {

@@ -185,6 +185,7 @@ void Cluster::SumUp(double end) {
     outcome_.tokens_fed_again += totals.fed_again;
     outcome_.rows_discarded += figures.rows_discarded;
     outcome_.preemptions += figures.preemptions;
+    outcome_.swaps += figures.swaps;
     outcome_.revocations += figures.revocations;
     outcome_.prefix_queries += figures.prefix_queries;
     outcome_.prefix_hits += figures.prefix_hits;

@@ -58,6 +58,7 @@ struct ClusterOutcome {
   uint64_t steps = 0;
   uint64_t tokens_fed = 0, tokens_fed_again = 0, rows_discarded = 0;
   uint64_t preemptions = 0, revocations = 0, full = 0;
+  uint64_t swaps = 0;                            // of the preemptions
   uint64_t prefix_queries = 0, prefix_hits = 0;  // tokens
   uint64_t handoffs = 0;
   double handoff_bytes = 0;

@@ -81,6 +81,12 @@ void BindWorkers(FlagSet* set, SimFlags* flags) {
                        "size of the KV cache in tokens")));
   set->Add(With(IntFlag("block-size", &flags->block_size, {.min = 1, .max = 1024}), group,
                 "tokens in a block"));
+  set->Add(With(IntFlag("swap-space-tokens", &flags->swap_space_tokens, {.min = 0}), group,
+                "size of the decode workers' swap space in tokens; 0 = none"));
+  set->Add(With(Valued(SizeFlag("swap-bandwidth", &flags->swap_bandwidth,
+                                {.min = 1, .max = int64_t{1} << 50}),
+                       "SIZE/s"),
+                group, "bytes per second that a step copies to swap space or back"));
   set->Add(With(SwitchFlag("enable-prefix-caching", &flags->prefix_caching), group,
                 "reuse blocks of equal prompt beginnings; --no-enable-prefix-caching"));
   set->Add(With(SwitchFlag("async-scheduling", &flags->two_steps), group,
@@ -291,6 +297,9 @@ absl::StatusOr<ClusterSetup> SetupOf(const SimFlags& flags, const std::string& p
   WorkerSetup& worker = setup.worker;
   BATON_ASSIGN_OR_RETURN(worker.cost, ReadStepCost(flags.cost));
   worker.num_blocks = flags.kv_cache_tokens / flags.block_size;
+  worker.swap_blocks = flags.swap_space_tokens / flags.block_size;
+  worker.swap_block_s = static_cast<double>(flags.block_size * flags.kv_bytes_per_token) /
+                        static_cast<double>(flags.swap_bandwidth);
   worker.prefix_caching = flags.prefix_caching;
   worker.forced_lengths = flags.forced_lengths;
   SchedulerOptions& scheduler = worker.scheduler;

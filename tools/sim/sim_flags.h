@@ -53,6 +53,8 @@ struct SimFlags {
   int32_t max_num_seqs = 64;
   int32_t max_prefill_tokens = 2048, max_num_batched_tokens = 2048;
   int32_t kv_cache_tokens = 131072;
+  int32_t swap_space_tokens = 0;
+  int64_t swap_bandwidth = int64_t{20} << 30;  // bytes per second, each way
   int32_t block_size = 16;
   bool prefix_caching = true;
   bool two_steps = false;

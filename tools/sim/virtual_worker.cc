@@ -55,6 +55,7 @@ VirtualWorker::VirtualWorker(const WorkerSetup& setup, Timeline* timeline,
       predictor_(PredictorOf(setup)),
       foresight_(predictor_.get()),
       pool_(setup.num_blocks),
+      host_pool_(setup.swap_blocks),
       journal_(setup.reports_prefixes
                    ? std::make_unique<PrefixJournal>(setup.prefix_caching ? setup.num_blocks : 0)
                    : nullptr),
@@ -62,7 +63,8 @@ VirtualWorker::VirtualWorker(const WorkerSetup& setup, Timeline* timeline,
                  ? std::make_unique<PrefixCache>(&pool_, setup.scheduler.block_size, &HashBlock,
                                                  journal_.get())
                  : nullptr),
-      scheduler_(setup.scheduler, &pool_, cache_.get()),
+      scheduler_(setup.scheduler, &pool_, cache_.get(),
+                 setup.swap_blocks > 0 ? &host_pool_ : nullptr),
       kv_use_(kUseBins),
       use_noted_(timeline->now()) {
   if (setup.baseline) reserve_.emplace(setup.baseline->reserve, setup.baseline->number);
@@ -120,6 +122,7 @@ void VirtualWorker::Turn() {
     }
     scheduler_.ExpireAt(now);
     NoteUse();
+    TellSwapCosts();
     StepPlan plan = scheduler_.Plan(now);
     TellEvents();
     const bool planned = !plan.empty();
@@ -179,8 +182,22 @@ void VirtualWorker::Apply(Command command) {
   }
 }
 
+// As the engine: by the steps of late, and until there were enough by what is known beforehand.
+void VirtualWorker::TellSwapCosts() {
+  if (setup_.swap_blocks == 0) return;
+  constexpr double kMicro = 1e-6;
+  const double measured = step_times_.prompt_token_s();
+  scheduler_.set_swap_costs(
+      {.out_s = setup_.swap_block_s,
+       .in_s = setup_.swap_block_s,
+       .token_s = measured > 0 ? measured : kMicro * setup_.cost.prompt_token});
+}
+
 void VirtualWorker::Submit(StepPlan plan) {
-  const base::Duration time = setup_.cost.Of(WorkOf(plan));
+  const auto copied = static_cast<double>(plan.swaps_out.size() + plan.swaps_in.size());
+  const base::Duration time =
+      setup_.cost.Of(WorkOf(plan)) +
+      base::Duration(static_cast<int64_t>(1e9 * setup_.swap_block_s * copied));
   device_free_ = std::max(device_free_, timeline_->now()) + time;
   ++totals_.steps;
   step_s_ += kNewestStep * (base::Seconds(time) - step_s_);
@@ -204,7 +221,7 @@ void VirtualWorker::FinishStep() {
   const InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   waits_for_step_ = false;
-  step_times_.Note(step.plan.shape, step.took);
+  if (!step.plan.swaps()) step_times_.Note(step.plan.shape, step.took);
   StepOutput output = OutputOf(step.plan);
   foresight_.Take(step.plan, &output);
   NoteUse();
@@ -303,6 +320,10 @@ std::string VirtualWorker::CheckEmpty() const {
   if (pool_.num_used() > 0 || pool_.num_quarantined() > 0) {
     return absl::StrCat(pool_.num_used(), " blocks are in use and ", pool_.num_quarantined(),
                         " in quarantine with no sequence left");
+  }
+  if (host_pool_.num_used() > 0) {
+    return absl::StrCat(host_pool_.num_used(), " blocks of the swap space are in use with no ",
+                        "sequence left");
   }
   return pool_.IsConsistent() ? "" : "the pool's counts contradict its blocks";
 }

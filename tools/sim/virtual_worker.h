@@ -43,6 +43,8 @@ struct WorkerSetup {
   bool prefix_caching = true;
   bool reports_prefixes = false;  // routers ask what the prefix cache holds
   StepCost cost;
+  int32_t swap_blocks = 0;  // of a swap space on the host
+  double swap_block_s = 0;  // what a step takes longer for each block that it copies there or back
   Foreseer foreseer = Foreseer::kOff;
   // Whose policy the scheduler has, if it is one. With anything but kForeseen the foreseer is kOff.
   std::optional<Baseline> baseline;
@@ -129,6 +131,7 @@ class VirtualWorker final {
   // A turn of the engine's loop: commands, then steps until it waits for one or for a command.
   void Turn();
   void Apply(Command command);
+  void TellSwapCosts();
   void Submit(StepPlan plan);
   void FinishStep();
   StepOutput OutputOf(const StepPlan& plan);
@@ -148,6 +151,7 @@ class VirtualWorker final {
   const Foresight foresight_;
   std::optional<Reserve> reserve_;  // of a baseline
   BlockPool pool_;
+  BlockPool host_pool_;
   std::unique_ptr<PrefixJournal> journal_;
   std::unique_ptr<PrefixCache> cache_;
   Scheduler scheduler_;

@@ -36,14 +36,15 @@ def alerts():
             threshold="1",
             lasting="10m",
             unit="preemptions per second",
-            summary="{{ $labels.role }} workers compute sequences twice",
+            summary="{{ $labels.role }} workers interrupt sequences",
             description=f"{NUMBER} sequences per second gave up their blocks.",
             means=(
-                "Answers are longer than the cache has room for; what was preempted is computed again and its"
-                " client sees a pause."
+                "Answers are longer than the cache has room for; what was preempted is computed again, or swapped, and"
+                " its client sees a pause."
             ),
-            look="KV cache, *Preempted, and waiting for blocks*.",
-            do="Fewer sequences at once (`--max-num-seqs`), more cache, or more decode workers.",
+            look="KV cache, *Preempted, and waiting for blocks* and *Swapping*.",
+            do="Fewer sequences at once (`--max-num-seqs`), more cache, or more decode workers; with"
+            " [`--swap-space`](preemption.md) each costs less.",
         ),
         Alert(
             name="BatonHandoffFailures",

@@ -27,6 +27,19 @@ def _room():
     ])
 
 
+def _swapping():
+    return Row("Swapping", [
+        Panel("Preempted, by what becomes of their KV", "Per second: computed again, or copied to the swap space and back.", "short",
+              [(rate("baton_preemptions_by_way_total", "role, way"), "{{role}} {{way}}")], stack=True),
+        Panel("Swap space in use", "Share of the memory of the host that --swap-space gave; nothing where there is none.",
+              "percentunit", [("baton_swap_space_usage_perc", "{{instance}}")], top=1, steps=((0.95, "orange"),)),
+        Panel("Copied", "Bytes per second, out to the host and back in.", "Bps",
+              [(rate("baton_swap_bytes_total", "direction"), "{{direction}}")]),
+        Panel("Computed again all the same", "Per second. full: the swap space had no room; lost: the beginning that was left in "
+              "the prefix cache was gone.", "short", [(rate("baton_swap_misses_total", "cause"), "{{cause}}")]),
+    ])
+
+
 def _prefixes():
     return Row("Prefixes found again", [
         Panel("Hit rate", "Share of the prompt tokens that were found in the prefix cache, of those that were looked up.",
@@ -52,4 +65,4 @@ def _moved():
 
 def board():
     return Board("baton-kv-cache", "The KV cache: is there room, who has it, and what is found again?",
-                 [_room(), _prefixes(), _moved()])
+                 [_room(), _swapping(), _prefixes(), _moved()])

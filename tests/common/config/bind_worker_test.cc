@@ -123,6 +123,22 @@ TEST(BindWorker, ADraftModelForetellsOrSomethingElseDoes) {
   EXPECT_THAT(parse({"--draft-kv-cache-tokens=640"}, &size), HasSubstr("without --draft-model"));
 }
 
+TEST(BindWorker, SwapSpaceIsASizeOfWorkersThatGenerate) {
+  const auto parse = [](std::vector<std::string> arguments, WorkerFlags* flags) {
+    FlagSet set("baton-decode", "decode", "");
+    BindDecodeWorker(&set, flags);
+    arguments.insert(arguments.begin(), "m");
+    return std::string(set.Parse(arguments, {}).message());
+  };
+  WorkerFlags flags;
+  EXPECT_EQ(flags.swap.space, 0);
+  EXPECT_EQ(parse({"--swap-space", "4GiB"}, &flags), "");
+  EXPECT_EQ(flags.swap.space, int64_t{4} << 30);
+  EXPECT_EQ(parse({"--swap-space", "0"}, &flags), "");
+  EXPECT_EQ(flags.swap.space, 0);
+  EXPECT_THAT(parse({"--swap-space", "-1"}, &flags), HasSubstr("--swap-space"));
+}
+
 TEST(BindWorker, JumpForwardIsOnUnlessSwitchedOff) {
   WorkerFlags worker;
   ASSERT_TRUE(ParseWorker({"m"}, &worker).ok());

@@ -95,6 +95,34 @@ TEST(EngineIdentityTest, PreemptedWithAndWithoutPrefixCache) {
   }
 }
 
+TEST(EngineIdentityTest, SwappedWithAndWithoutPrefixCache) {
+  for (const bool overlap : {false, true}) {
+    for (const bool caching : {false, true}) {
+      auto options = Defaults();
+      options.num_blocks = 24;
+      options.engine.enable_prefix_caching = caching;
+      options.engine.overlap = overlap;
+      options.engine.swap_blocks = 24;
+      EngineHarness harness(options);
+      harness.control().Pause();
+      std::vector<SequenceId> ids;
+      for (int32_t i = 0; i < 3; ++i) ids.push_back(harness.Admit(MakeSpec(20, 30, i)));
+      harness.control().Resume();
+      for (int32_t i = 0; i < 3; ++i) {
+        const SequenceId id = ids[static_cast<size_t>(i)];
+        ASSERT_TRUE(harness.RunUntilOver(id));
+        EngineHarness alone(Defaults());
+        EXPECT_EQ(harness.seen(id).tokens, alone.Generate(MakeSpec(20, 30, i))) << i;
+      }
+      const EngineFigures figures = harness.figures();
+      EXPECT_GE(figures.swaps, 1u);
+      EXPECT_GT(figures.blocks_swapped_in, 0u);
+      EXPECT_EQ(figures.swap_blocks_total, 24);
+      EXPECT_TRUE(harness.AllBlocksBack());
+    }
+  }
+}
+
 TEST(EngineIdentityTest, PrefixCached) {
   EngineHarness harness(Defaults());
   const auto first = harness.Generate(MakeSpec(kPromptLength, kMaxTokens));

@@ -60,10 +60,11 @@ class EngineHarness {
 
   explicit EngineHarness(Options options)
       : arena_(std::make_unique<FakeArena>(options.num_blocks, options.block_size)),
+        host_arena_(std::make_unique<FakeArena>(options.engine.swap_blocks, options.block_size)),
         control_(std::make_shared<FakeRunnerControl>()) {
     options.model.vocab_size = options.engine.vocab_size;
     Start(options.engine, arena_->kv(),
-          std::make_unique<FakeRunner>(arena_->kv(), options.model, control_),
+          std::make_unique<FakeRunner>(arena_->kv(), options.model, control_, host_arena_->kv()),
           options.clock != nullptr ? options.clock : &clock_);
   }
   // An engine over a model of the test's own.
@@ -131,7 +132,8 @@ class EngineHarness {
   // Whether every block is free or cached again.
   bool AllBlocksBack() {
     return PollUntil([](const EngineFigures& f) {
-      return f.blocks_free + f.blocks_cached == f.blocks_total && f.running == 0 && f.waiting == 0;
+      return f.blocks_free + f.blocks_cached == f.blocks_total && f.swap_blocks_used == 0 &&
+             f.running == 0 && f.waiting == 0;
     });
   }
 
@@ -203,6 +205,7 @@ class EngineHarness {
 
   base::SteadyClock clock_;
   std::unique_ptr<FakeArena> arena_;
+  std::unique_ptr<FakeArena> host_arena_;  // of the swap space
   std::shared_ptr<FakeRunnerControl> control_;
   std::unique_ptr<Engine> engine_;
   std::map<SequenceId, Seen> seen_;

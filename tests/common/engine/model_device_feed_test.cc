@@ -25,7 +25,8 @@ class ModelDeviceFeedTest : public ModelIdentityTest {
         Transformer::Create(model_->config, shape, std::move(weights).value(), device_.get(),
                             {.max_tokens = 512, .max_samples = 2 * kRequests});
     ASSERT_TRUE(transformer.ok()) << transformer.status();
-    runner_ = std::make_unique<TransformerRunner>(std::move(transformer).value(), model_->kv());
+    runner_ = std::make_unique<TransformerRunner>(std::move(transformer).value(), model_->kv(),
+                                                  model_->swap_arena->kv());
     ASSERT_EQ(runner_->max_in_flight(), 2);
   }
 
@@ -68,6 +69,15 @@ TEST_P(ModelDeviceFeedTest, Preempted) {
   auto harness = StartOnDevice(Options(), /*num_blocks=*/20);
   ExpectAllSame(harness.get());
   EXPECT_GE(harness->figures().preemptions, 1u);
+  ExpectFed(harness.get());
+}
+
+// Copies and steps are in one queue: what is out is still being computed when others' blocks move.
+TEST_P(ModelDeviceFeedTest, Swapped) {
+  auto harness = StartOnDevice(Swapping(), /*num_blocks=*/20);
+  ExpectAllSame(harness.get());
+  EXPECT_GE(harness->figures().blocks_swapped_in, 1u);
+  EXPECT_EQ(harness->figures().swaps, harness->figures().preemptions);
   ExpectFed(harness.get());
 }
 

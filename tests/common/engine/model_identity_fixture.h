@@ -18,6 +18,7 @@ namespace baton {
 inline constexpr int32_t kRequests = 32;
 inline constexpr int32_t kMaxTokens = 24;
 inline constexpr int32_t kHidden = 64;
+inline constexpr int64_t kSwapBytes = int64_t{4} << 20;
 
 struct Case {
   test::Device device;
@@ -123,7 +124,7 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
     const bool codes = GetParam().kv_dtype != "auto";
     return test::MustLoad(*dir_ / (codes ? "heads_of_32" : "model"), GetParam().device,
                           GetParam().dtype, 512, GetParam().kv_dtype,
-                          ProbeOf(GetParam().dtype, kHidden));
+                          ProbeOf(GetParam().dtype, kHidden), kSwapBytes);
   }
 
   EngineOptions Options() const {
@@ -135,6 +136,12 @@ class ModelIdentityTest : public testing::TestWithParam<Case> {
     options.enable_prefix_caching = false;
     options.eos_ids = {257};
     options.vocab_size = model_->config.vocab;
+    return options;
+  }
+  // Whoever is preempted is swapped.
+  EngineOptions Swapping() const {
+    EngineOptions options = Options();
+    options.swap_blocks = model_->swap_blocks();
     return options;
   }
   // An engine over the first `num_blocks` blocks of the model's arena; 0 = all.

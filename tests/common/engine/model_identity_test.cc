@@ -31,6 +31,19 @@ TEST_P(ModelIdentityTest, Preempted) {
   }
 }
 
+TEST_P(ModelIdentityTest, Swapped) {
+  for (const bool caching : {false, true}) {
+    EngineOptions options = Swapping();
+    options.enable_prefix_caching = caching;
+    auto harness = Start(options, /*num_blocks=*/20);
+    ExpectAllSame(harness.get());
+    const EngineFigures figures = harness->figures();
+    EXPECT_GE(figures.swaps, 1u);
+    EXPECT_GE(figures.blocks_swapped_in, 1u);
+    EXPECT_TRUE(harness->AllBlocksBack());
+  }
+}
+
 TEST_P(ModelIdentityTest, PrefixCached) {
   EngineOptions options = Options();
   options.enable_prefix_caching = true;

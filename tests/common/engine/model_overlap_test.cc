@@ -46,6 +46,19 @@ TEST_P(ModelOverlapTest, Preempted) {
   }
 }
 
+TEST_P(ModelOverlapTest, Swapped) {
+  for (const bool caching : {false, true}) {
+    EngineOptions options = Swapping();
+    options.overlap = true;
+    options.enable_prefix_caching = caching;
+    auto harness = Start(options, /*num_blocks=*/20);
+    ExpectAllSame(harness.get());
+    EXPECT_GE(harness->figures().blocks_swapped_in, 1u);
+    EXPECT_TRUE(harness->AllBlocksBack());
+    ExpectOverlapped(harness->figures());
+  }
+}
+
 // Requests that end early, at ids that a random model draws, after min_tokens.
 SequenceSpec Stopping(int32_t index) {
   SequenceSpec spec = Request(index);

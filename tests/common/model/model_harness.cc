@@ -32,7 +32,7 @@ std::string DeviceName(const Device& device) {
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
                                       const std::string& dtype, int32_t max_tokens,
                                       const std::string& kv_dtype,
-                                      const std::optional<EosProbe>& probe) {
+                                      const std::optional<EosProbe>& probe, int64_t swap_bytes) {
   ModelOptions options;
   options.device = *kernels::ParseDevice(device.device);
   options.isa = device.isa;
@@ -42,6 +42,7 @@ std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& devi
   options.kv.tokens = 8192;
   options.limits = {.max_tokens = max_tokens, .max_samples = 64};
   options.probe = probe;
+  options.swap_bytes = swap_bytes;
   auto model = LoadModel(dir, options, nullptr);
   BATON_CHECK(model.ok()) << dir << " on " << DeviceName(device) << ": "
                           << model.status().ToString();

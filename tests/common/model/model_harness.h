@@ -28,7 +28,8 @@ std::string DeviceName(const Device& device);
 std::unique_ptr<LoadedModel> MustLoad(const std::string& dir, const Device& device,
                                       const std::string& dtype, int32_t max_tokens = 512,
                                       const std::string& kv_dtype = "auto",
-                                      const std::optional<EosProbe>& probe = std::nullopt);
+                                      const std::optional<EosProbe>& probe = std::nullopt,
+                                      int64_t swap_bytes = 0);
 
 // Directions that pick elements of the state, the first ones of it.
 EosProbe ElementsOfState(int32_t hidden, std::optional<int32_t> layer);

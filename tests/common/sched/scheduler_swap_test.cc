@@ -227,7 +227,9 @@ TEST_F(SchedulerSwapTest, ASharedBeginningIsNotCopied) {
   StartSwapping(7, 8, /*caching=*/true);
   const SequenceId first = Add(Spec(kLocal, 9, 14));
   ASSERT_TRUE(Step());
-  const SequenceId second = Add(Spec(kLocal, 9, 14));  // the same prompt: two blocks of it
+  SequenceSpec spec = Spec(kLocal, 9, 14);  // the same two blocks, and then another answer
+  spec.prompt.back() = 99;
+  const SequenceId second = Add(std::move(spec));
   const StepPlan plan = RunUntilPreempted(second);
   ASSERT_TRUE(Live(second)->swapped.has_value());
   EXPECT_EQ(Live(second)->swapped->first, 2);

@@ -257,6 +257,23 @@ class WorkerProcessTest(unittest.TestCase):
         self.assertIn("baton_spec_decode_draft_steps_total{", worker.get("/metrics"))
         self.assertEqual(worker.terminate(), 0, worker.tail())
 
+    def test_swap_space_is_taken_at_start_by_workers_that_generate(self):
+        ports = ["--port", 0, "--admin-port", 0, *SMALL]
+        code, text = run_to_exit("decode", [MODEL, *ports, "--swap-space", 1 << 49])
+        self.assertEqual(code, 4, text)
+        for word in ("swap space 562949953 MB", "lower --swap-space"):
+            self.assertIn(word, text)
+        code, text = run_to_exit("decode", [MODEL, *ports, "--swap-space", 100])
+        self.assertEqual(code, 4, text)
+        self.assertIn("bytes for one block of 16 tokens, has 100 bytes; raise --swap-space", text)
+        code, text = run_to_exit("prefill", [MODEL, *ports, "--swap-space", "1MiB"])
+        self.assertEqual(code, 2, text)
+        self.assertIn("decode workers, which preempt answers", text)
+        worker = self.start("decode", "--swap-space", "1MiB")
+        self.assertRegex(worker.tail(), r"swap space: [1-9]\d* blocks, [01] MiB; a block goes out at \d+ MiB/s")
+        self.assertIn('baton_swap_blocks_total{', worker.get("/metrics"))
+        self.assertEqual(worker.terminate(), 0, worker.tail())
+
     def test_failpoints_need_their_flag(self):
         # Without the flag the variable is ignored, with it a bad one is refused.
         worker = self.start("decode", environment={"BATON_FAILPOINT": "nonsense"})

@@ -229,6 +229,39 @@ TEST(ClusterTest, PlacesLentToDifferentRoutersMeet) {
   }
 }
 
+// What is swapped is not fed again, and the copies take their time.
+TEST(ClusterTest, VictimsAreSwappedWhereThatIsCheaper) {
+  const auto simulate = [](int32_t swap_blocks, double block_s) {
+    ClusterSetup setup = Tiny();
+    setup.worker.num_blocks = 20;
+    setup.worker.scheduler.limits.pool_tokens = 320;
+    setup.worker.scheduler.limits.max_model_len = 320;
+    setup.worker.cost = {.step = 1000, .row = 10, .prompt_token = 1000};
+    setup.worker.swap_blocks = swap_blocks;
+    setup.worker.swap_block_s = block_s;
+    std::vector<SimRequest> requests;
+    for (int i = 0; i < 6; ++i) requests.push_back(Asked(i, 40, 100));
+    return Simulate(setup, requests);
+  };
+  const ClusterOutcome computed = simulate(0, 0);
+  const ClusterOutcome swapped = simulate(40, 1e-3);
+  const ClusterOutcome dear = simulate(40, 1);
+  EXPECT_GT(computed.preemptions, 0u);
+  EXPECT_EQ(computed.swaps, 0u);
+  EXPECT_GT(swapped.preemptions, 0u);
+  EXPECT_EQ(swapped.swaps, swapped.preemptions);
+  EXPECT_LT(swapped.tokens_fed_again, computed.tokens_fed_again / 10);
+  EXPECT_EQ(dear.swaps, 0u) << "a block of 16 tokens is computed in 16 ms";
+  EXPECT_EQ(dear.tokens_fed_again, computed.tokens_fed_again);
+  const auto end = [](const ClusterOutcome& outcome) {
+    double last = 0;
+    for (const RequestOutcome& request : outcome.requests)
+      last = std::max(last, request.last_token);
+    return last;
+  };
+  EXPECT_LT(end(swapped), end(computed));
+}
+
 TEST(ClusterTest, SharedPrefixesAreFoundInTheCache) {
   ClusterSetup setup = Tiny();
   setup.worker.prefix_caching = true;

@@ -1,0 +1,82 @@
+#include "common/model/swap_space.h"
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "common/model/kv_arena.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "kernels/backend_factory.h"
+#include "tests/common/model/model_harness.h"
+#include "tests/fakes/scratch_folder.h"
+
+namespace baton {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+constexpr kernels::KvLayout kLayout = {
+    .dtype = kernels::DType::kF32, .block_size = 4, .layers = 2, .kv_heads = 1, .head_dim = 8};
+constexpr int64_t kBlockBytes = int64_t{2} * 2 * 4 * 8 * 4;
+
+std::unique_ptr<kernels::Backend> Reference() {
+  return kernels::MakeBackend({.device = kernels::Device::kReference}).value();
+}
+
+TEST(SwapSpaceTest, MemoryRoundsDownToBlocks) {
+  EXPECT_EQ(*SwapBlocksFor(0, kLayout), 0);
+  EXPECT_EQ(*SwapBlocksFor(kBlockBytes, kLayout), 1);
+  EXPECT_EQ(*SwapBlocksFor(5 * kBlockBytes - 1, kLayout), 4);
+}
+
+TEST(SwapSpaceTest, LessThanABlockIsRefused) {
+  const auto blocks = SwapBlocksFor(kBlockBytes - 1, kLayout);
+  EXPECT_EQ(blocks.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(blocks.status().message()),
+              AllOf(HasSubstr(std::to_string(kBlockBytes)),
+                    HasSubstr(std::to_string(kBlockBytes - 1)), HasSubstr("--swap-space")));
+}
+
+TEST(SwapSpaceTest, WhatTheMachineDoesNotHaveIsRefused) {
+  const auto backend = Reference();
+  const auto arena = KvArena::CreateOnHost(
+      *backend, {.block_size = 1024, .layers = 1 << 10, .kv_heads = 64, .head_dim = 128}, 1 << 20);
+  EXPECT_EQ(arena.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(arena.status().message()),
+              AllOf(HasSubstr("swap space of 1048576 blocks"), HasSubstr("lower --swap-space")));
+}
+
+TEST(SwapSpaceTest, AModelThatDoesNotFitBesideItSaysSo) {
+  ScratchFolder folder;
+  ASSERT_TRUE(WriteRandomModel({}, folder / "model").ok());
+  ModelOptions options;
+  options.kv.tokens = 256;
+  options.swap_bytes = int64_t{1} << 49;
+  const auto model = LoadModel(folder / "model", options, nullptr);
+  EXPECT_EQ(model.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(model.status().message()),
+              AllOf(HasSubstr("swap space 562949953 MB"), HasSubstr("lower --swap-space, ")));
+}
+
+TEST(SwapSpaceTest, MeasuringLeavesTheCacheAsItIs) {
+  const auto backend = Reference();
+  auto device = KvArena::Create(*backend, kLayout, 6);
+  auto host = KvArena::CreateOnHost(*backend, kLayout, 4);
+  ASSERT_TRUE(device.ok() && host.ok());
+  const kernels::PagedKv& kv = device->kv();
+  for (int32_t i = 0; i < 6; ++i) std::memset(kv.block(i), 10 + i, kBlockBytes);
+  const auto times = MeasureSwaps(*backend, kv, host->kv(), base::SteadyClock());
+  ASSERT_TRUE(times.ok()) << times.status();
+  EXPECT_GT(times->out_s, 0);
+  EXPECT_GT(times->in_s, 0);
+  EXPECT_LT(times->out_s + times->in_s, 1);
+  for (int32_t i = 0; i < 6; ++i) {
+    const auto bytes = kv.block_span(i);
+    EXPECT_TRUE(std::ranges::all_of(bytes, [&](std::byte b) { return b == std::byte(10 + i); }));
+  }
+}
+
+}  // namespace
+}  // namespace baton
