@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "common/base/check.h"
@@ -31,6 +32,7 @@ void LiveBeams::Begin(std::span<const TokenLogprob> candidates, BlockTable* prom
 void LiveBeams::Restart() {
   group_.reset();
   tails_.clear();
+  places_.clear();
   copies_.clear();
   tables_.clear();
   heard_.clear();
@@ -100,6 +102,53 @@ void LiveBeams::FollowParents(BlockPool* pool) {
     }
   }
   tails_ = std::move(next);
+}
+
+std::vector<BlockId> LiveBeams::SettledBlocks(BlockPool* pool) {
+  for (auto copy = copies_.rbegin(); copy != copies_.rend(); ++copy) {
+    const auto tail = std::ranges::find_if(tails_, [&](const BlockTable& table) {
+      return table.size() > 0 && table[table.size() - 1].value() == copy->to;
+    });
+    BATON_CHECK(tail != tails_.end()) << "nobody has block " << copy->to;
+    tail->Truncate(tail->size() - 1);
+    tail->Append(pool->Reference(BlockId(copy->from)));
+  }
+  copies_.clear();
+  const int32_t filled = BlocksFor(position(), block_size_) - prompt_tokens_ / block_size_;
+  std::vector<BlockId> blocks;
+  places_.assign(tails_.size(), {});
+  for (size_t i = 0; i < tails_.size(); ++i) {
+    tails_[i].Truncate(filled);
+    for (const BlockId id : tails_[i].ids()) {
+      const auto known = std::ranges::find(blocks, id);
+      places_[i].push_back(static_cast<size_t>(known - blocks.begin()));
+      if (known == blocks.end()) blocks.push_back(id);
+    }
+  }
+  return blocks;
+}
+
+void LiveBeams::LeaveBlocks() {
+  for (BlockTable& tail : tails_) tail.Clear();
+  copies_.clear();
+}
+
+int32_t LiveBeams::BlocksToGoOn() const {
+  if (position() % block_size_ == 0) return rows();
+  std::set<size_t> last;  // filled in part, and perhaps shared
+  for (const std::vector<size_t>& of_beam : places_) last.insert(of_beam.back());
+  return rows() - static_cast<int32_t>(last.size());
+}
+
+void LiveBeams::TakeBlocks(std::vector<BlockRef> blocks, BlockPool* pool) {
+  std::vector<BlockId> ids;
+  for (const BlockRef& block : blocks) ids.push_back(block.id());
+  for (size_t i = 0; i < tails_.size(); ++i) {
+    for (const size_t place : places_[i]) {
+      // The first to have it takes it over.
+      tails_[i].Append(blocks[place] ? std::move(blocks[place]) : pool->Reference(ids[place]));
+    }
+  }
 }
 
 int32_t LiveBeams::OwnBlocks(const BlockPool& pool) const {

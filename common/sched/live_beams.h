@@ -53,6 +53,15 @@ class LiveBeams {
   // Takes what the model finds likely behind a beam. Once all beams were heard the search goes on.
   void Hear(int32_t beam, std::span<const TokenLogprob> candidates, BlockPool* pool);
 
+  // The blocks that hold something of the beams, each once, in an order that only they decide.
+  // Blocks that were given to go on in, and were not yet, are given back.
+  std::vector<BlockId> SettledBlocks(BlockPool* pool);
+  // Lets go of these blocks, and takes others in their place: as many, in the same order. Meanwhile
+  // BlocksToGoOn says how many more it takes, then, until every beam has one to go on in.
+  void LeaveBlocks();
+  int32_t BlocksToGoOn() const;
+  void TakeBlocks(std::vector<BlockRef> blocks, BlockPool* pool);
+
   // How many blocks nobody else refers to.
   int32_t OwnBlocks(const BlockPool& pool) const;
   // Says what was found. Call when it is done.
@@ -71,6 +80,8 @@ class LiveBeams {
   const BeamGroup::Ends ends_;
   std::optional<BeamGroup> group_;
   std::vector<BlockTable> tails_;  // [rows] behind the full blocks of the prompt
+  // While it has no blocks: by row, the places of what was in its table among SettledBlocks.
+  std::vector<std::vector<size_t>> places_;
   std::vector<kernels::BlockCopy> copies_;
   std::vector<std::vector<BlockId>> tables_;      // [rows] of the step that is out
   std::vector<std::vector<TokenLogprob>> heard_;  // [rows], empty where nothing was heard yet

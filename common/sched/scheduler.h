@@ -222,7 +222,11 @@ class Scheduler {
 
   // What is kept on the host (scheduler_swap.cc).
   int32_t BlocksLeftCached(const LiveSequence& sequence) const;
+  std::vector<BlockId> BlocksToCopy(LiveSequence* sequence, int32_t first) const;
+  bool CopyingIsCheaper(const LiveSequence& sequence, int32_t first, size_t copied) const;
   bool SwapOut(LiveSequence* sequence);
+  int32_t BlocksToStart(const LiveSequence& sequence) const;
+  void ForgetIfLost(LiveSequence* sequence, int32_t matched);
   int32_t TakeSwapped(LiveSequence* sequence, int32_t matched);
   void ForgetSwapped(LiveSequence* sequence);
   void PlanSwaps(StepPlan* plan);
@@ -290,7 +294,7 @@ class Scheduler {
   };
   struct ComesBack {
     LiveSequence* sequence;
-    int32_t first;  // the first block that is not there already
+    std::vector<kernels::BlockCopy> blocks = {};
   };
   std::vector<CopyOut> swapping_out_;
   std::vector<ComesBack> swapping_in_;

@@ -130,9 +130,14 @@ void Scheduler::Preempt(LiveSequence* sequence, base::Instant now) {
       << "sequence " << sequence->id.value();
   ++counters_.preemptions;
   ++sequence->preemptions;
-  if (SwapOut(sequence)) ++counters_.swaps;
+  const bool swapped = SwapOut(sequence);
+  counters_.swaps += swapped ? 1 : 0;
   sequence->table.Clear();
-  if (sequence->beams != nullptr) sequence->beams->Restart();
+  if (swapped && sequence->searches()) {
+    sequence->beams->LeaveBlocks();
+  } else if (sequence->beams != nullptr) {
+    sequence->beams->Restart();
+  }
   sequence->chain = {};
   sequence->computed = sequence->planned = 0;
   sequence->scores_planned = sequence->scored;

@@ -142,7 +142,8 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
     found =
         cache_->Match(sequence->spec.cache_salt, sequence->tokens, provable / options_.block_size);
   }
-  const int32_t needed = BlocksFor(sequence->length(), options_.block_size) - found.table.size();
+  ForgetIfLost(sequence, found.table.size());
+  const int32_t needed = BlocksToStart(*sequence) - found.table.size();
   if (pool_->available() < needed + GrowingSequences()) return false;
   if (cache_ != nullptr) counters_.prefix_queries += static_cast<uint64_t>(provable);
 
@@ -153,7 +154,10 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
   const int64_t longest = int64_t{sequence->prompt_tokens()} + sequence->stop.max_tokens();
   sequence->tokens.reserve(static_cast<size_t>(longest));
   sequence->table.Reserve(BlocksFor(longest, options_.block_size));
-  for (int32_t i = 0; i < needed; ++i) sequence->table.Append(pool_->Allocate());
+  // A search has those behind the prompt's full ones for its beams.
+  const int32_t in_table =
+      sequence->searches() ? sequence->prompt_tokens() / options_.block_size : matched + needed;
+  for (int32_t i = matched; i < in_table; ++i) sequence->table.Append(pool_->Allocate());
   counters_.prefix_hits += static_cast<uint64_t>(matched * options_.block_size);
   sequence->computed = sequence->planned = sequence->started_at = TakeSwapped(sequence, matched);
   if (sequence->state == SequenceState::kQueued) {
@@ -165,8 +169,8 @@ bool Scheduler::TryStart(LiveSequence* sequence, base::Instant now) {
     Grant(sequence, now);
     return true;
   }
-  SetState(sequence, sequence->decoded() ? SequenceState::kDecoding : SequenceState::kPrefilling,
-           now);
+  const bool decodes = sequence->decoded() || sequence->searches();
+  SetState(sequence, decodes ? SequenceState::kDecoding : SequenceState::kPrefilling, now);
   if (matched > 0 && sequence->spec.kind == SequenceKind::kPrefill) {
     ReportProven(sequence, /*last=*/false, now);
   }

@@ -20,33 +20,63 @@ int32_t Scheduler::BlocksLeftCached(const LiveSequence& sequence) const {
   return static_cast<int32_t>(own - ids.begin());
 }
 
+// What else holds something of it, in the order in which it goes out and comes back.
+std::vector<BlockId> Scheduler::BlocksToCopy(LiveSequence* sequence, int32_t first) const {
+  const bool searches = sequence->searches();
+  const auto table = sequence->table.ids();
+  const auto end = static_cast<size_t>(
+      searches ? sequence->table.size() : BlocksFor(sequence->computed, options_.block_size));
+  std::vector<BlockId> blocks(table.begin() + first, table.begin() + static_cast<ptrdiff_t>(end));
+  if (!searches) return blocks;
+  const std::vector<BlockId> beams = sequence->beams->SettledBlocks(pool_);
+  blocks.insert(blocks.end(), beams.begin(), beams.end());
+  return blocks;
+}
+
+bool Scheduler::CopyingIsCheaper(const LiveSequence& sequence, int32_t first, size_t copied) const {
+  if (swap_costs_.token_s <= 0) return true;
+  const double copying = static_cast<double>(copied) * (swap_costs_.out_s + swap_costs_.in_s);
+  int32_t tokens = sequence.computed - first * options_.block_size;
+  if (sequence.searches()) tokens += sequence.beams->rows() * sequence.beams->steps();
+  return copying < tokens * swap_costs_.token_s;
+}
+
 // Gives the KV of a victim, whose rows are all committed, to the host, if there is room and that is
 // cheaper than computing it again. Its blocks are still its own.
 bool Scheduler::SwapOut(LiveSequence* sequence) {
   // It has come back in this plan, so all of it is still there.
-  if (std::erase_if(swapping_in_, [&](const ComesBack& in) { return in.sequence == sequence; }) >
-      0) {
-    return true;
-  }
-  if (host_ == nullptr || sequence->searches()) return false;
-  SwappedKv kept = {.first = BlocksLeftCached(*sequence), .computed = sequence->computed};
-  const int32_t blocks = BlocksFor(kept.computed, options_.block_size);
-  const int32_t copied = blocks - kept.first;
-  if (copied <= 0) return false;
-  const double copying = copied * (swap_costs_.out_s + swap_costs_.in_s);
-  const double computing = (kept.computed - kept.first * options_.block_size) * swap_costs_.token_s;
-  if (swap_costs_.token_s > 0 && computing <= copying) return false;
-  if (host_->available() < copied) {
+  const auto returning = [&](const ComesBack& back) { return back.sequence == sequence; };
+  if (std::erase_if(swapping_in_, returning) > 0) return true;
+  if (host_ == nullptr) return false;
+  const int32_t first = BlocksLeftCached(*sequence);
+  const std::vector<BlockId> copied = BlocksToCopy(sequence, first);
+  if (copied.empty() || !CopyingIsCheaper(*sequence, first, copied.size())) return false;
+  if (host_->available() < std::ssize(copied)) {
     ++counters_.swaps_without_room;
     return false;
   }
-  for (int32_t i = kept.first; i < blocks; ++i) {
-    kept.blocks.Append(host_->Allocate());
-    swapping_out_.push_back(
-        {sequence->id, {sequence->table[i].value(), kept.blocks[i - kept.first].value()}});
+  SwappedKv& kept = sequence->swapped.emplace();
+  kept.first = first;
+  kept.computed = sequence->computed;
+  for (const BlockId block : copied) {
+    BlockRef there = host_->Allocate();
+    swapping_out_.push_back({sequence->id, {block.value(), there.id().value()}});
+    kept.blocks.Append(std::move(there));
   }
-  sequence->swapped = std::move(kept);
   return true;
+}
+
+// How many blocks it needs to start, with those that the prefix cache has.
+int32_t Scheduler::BlocksToStart(const LiveSequence& sequence) const {
+  if (!sequence.searches()) return BlocksFor(sequence.length(), options_.block_size);
+  return sequence.swapped->first + sequence.swapped->blocks.size() + sequence.beams->BlocksToGoOn();
+}
+
+// Whether what is kept of it is still of use behind the blocks that the prefix cache has.
+void Scheduler::ForgetIfLost(LiveSequence* sequence, int32_t matched) {
+  if (!sequence->swapped || matched >= sequence->swapped->first) return;
+  ++counters_.swaps_lost;
+  ForgetSwapped(sequence);
 }
 
 // The sequence starts again and has its blocks, of which the prefix cache gave the first `matched`.
@@ -55,12 +85,24 @@ int32_t Scheduler::TakeSwapped(LiveSequence* sequence, int32_t matched) {
   const int32_t cached = matched * options_.block_size;
   if (!sequence->swapped) return cached;
   const SwappedKv& kept = *sequence->swapped;
-  if (matched < kept.first || cached >= kept.computed) {
-    counters_.swaps_lost += matched < kept.first ? 1 : 0;
+  if (cached >= kept.computed) {
     ForgetSwapped(sequence);
     return cached;
   }
-  swapping_in_.push_back({sequence, matched});
+  ComesBack back = {.sequence = sequence};
+  std::vector<BlockRef> of_beams;
+  for (int32_t i = matched - kept.first; i < kept.blocks.size(); ++i) {
+    const int32_t ordinal = kept.first + i;
+    const bool in_table = ordinal < sequence->table.size();
+    if (!in_table) of_beams.push_back(pool_->Allocate());
+    const BlockId to = in_table ? sequence->table[ordinal] : of_beams.back().id();
+    back.blocks.push_back({kept.blocks[i].value(), to.value()});
+  }
+  if (sequence->searches()) {
+    sequence->beams->TakeBlocks(std::move(of_beams), pool_);
+    while (!HasBlocks(*sequence)) GiveBlock(sequence, pool_->Allocate());
+  }
+  swapping_in_.push_back(std::move(back));
   return kept.computed;
 }
 
@@ -68,7 +110,9 @@ int32_t Scheduler::TakeSwapped(LiveSequence* sequence, int32_t matched) {
 void Scheduler::ForgetSwapped(LiveSequence* sequence) {
   if (!sequence->swapped) return;
   std::erase_if(swapping_out_, [&](const CopyOut& out) { return out.owner == sequence->id; });
+  std::erase_if(swapping_in_, [&](const ComesBack& in) { return in.sequence == sequence; });
   sequence->swapped.reset();
+  if (sequence->searches() && !sequence->over()) sequence->beams->Restart();
 }
 
 // Has the step do what is to be copied. Blocks of the host that it reads stay taken until it is
@@ -78,13 +122,10 @@ void Scheduler::PlanSwaps(StepPlan* plan) {
   for (const CopyOut& copy : std::exchange(swapping_out_, {})) {
     plan->swaps_out.push_back(copy.blocks);
   }
-  for (const ComesBack& in : std::exchange(swapping_in_, {})) {
-    SwappedKv kept = *std::exchange(in.sequence->swapped, std::nullopt);
-    for (int32_t i = in.first - kept.first; i < kept.blocks.size(); ++i) {
-      plan->swaps_in.push_back(
-          {kept.blocks[i].value(), in.sequence->table[kept.first + i].value()});
-    }
-    out.read_on_host.push_back(std::move(kept.blocks));
+  for (const ComesBack& back : std::exchange(swapping_in_, {})) {
+    plan->swaps_in.insert(plan->swaps_in.end(), back.blocks.begin(), back.blocks.end());
+    out.read_on_host.push_back(std::move(back.sequence->swapped->blocks));
+    back.sequence->swapped.reset();
   }
   counters_.blocks_swapped_out += plan->swaps_out.size();
   counters_.blocks_swapped_in += plan->swaps_in.size();

@@ -12,9 +12,10 @@ struct SwapCosts {
   double token_s = 0;          // to compute one token again; 0: nobody knows yet
 };
 
-// Where the KV of a preempted sequence lies while it waits: blocks of the host's arena hold the
-// tokens of its blocks [first, first + blocks.size()), the last one perhaps in part. Those before
-// them are looked for in the prefix cache.
+// Where the KV of a preempted sequence lies while it waits: blocks of the host's arena hold what
+// was in its blocks from `first` on, the last one perhaps filled in part. Those before them are
+// looked for in the prefix cache. Of a search that has begun the blocks of its beams come behind
+// those of its prompt.
 struct SwappedKv {
   BlockTable blocks;
   int32_t first = 0;

@@ -177,6 +177,24 @@ TEST_F(SchedulerBeamsTest, IsPreemptedAsOneAndBeginsAnew) {
   ExpectAllBlocksBack();
 }
 
+TEST_F(SchedulerBeamsTest, IsSwappedAsOneAndGoesOnWhereItWas) {
+  model_.eos_permille = 0;
+  Start(16, /*caching=*/false, /*host_blocks=*/40);
+  const SequenceId older = Add(kLocal, 16, 40);
+  Add(kLocal, 16, 40);
+  const SequenceSpec spec = Beams(4, 6, 9);
+  const SequenceId id = Add(spec);
+  StepAll();
+  const SchedulerFigures figures = scheduler_->figures();
+  EXPECT_GT(Last<FinishedEvent>(id)->preemptions, 0);
+  EXPECT_EQ(figures.swaps, figures.preemptions);
+  EXPECT_EQ(figures.blocks_swapped_in, figures.blocks_swapped_out);
+  EXPECT_EQ(figures.prompt_tokens_computed, 38u) << "each prompt once";
+  EXPECT_NE(Last<FinishedEvent>(older), nullptr);
+  ExpectFound(id, spec);
+  ExpectAllBlocksBack();
+}
+
 TEST_F(SchedulerBeamsTest, TheOldestAloneFinishesInThePoolThatItWasAdmittedFor) {
   const SequenceSpec spec = Beams(5, 7, 22);
   const auto blocks = static_cast<int32_t>(BeamPoolTokens(7, 22, 5, kBlockSize) / kBlockSize);
@@ -265,7 +283,8 @@ TEST_F(SchedulerBeamsTest, SitsOutTheSecondStepInFlight) {
 // Searches and other requests of many kinds in pools that are too small for them, some cancelled
 // in between: nobody waits for ever, no block is lost, and what was found is right.
 TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
-  for (uint32_t seed = 1; seed <= 40; ++seed) {
+  uint64_t swaps = 0, without_room = 0, lost = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
     SCOPED_TRACE(seed);
     std::mt19937 random(seed);
     const auto up_to = [&](uint32_t most) { return static_cast<int32_t>(random() % most); };
@@ -277,7 +296,9 @@ TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
     state_.clear();
     scheduler_.reset();
     cache_.reset();
-    Start(24 + up_to(30), /*caching=*/seed % 2 == 0);
+    host_pool_.reset();
+    const int32_t blocks = 24 + up_to(30);
+    Start(blocks, /*caching=*/seed % 2 == 0, seed % 3 == 0 ? 0 : 1 + up_to(30));
     std::vector<std::pair<SequenceId, SequenceSpec>> searches;
     std::vector<SequenceId> cancelled;
     for (int i = 0; i < 300; ++i) {
@@ -309,7 +330,14 @@ TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
       }
     }
     ExpectAllBlocksBack();
+    const SchedulerFigures figures = scheduler_->figures();
+    swaps += figures.swaps;
+    without_room += figures.swaps_without_room;
+    lost += figures.swaps_lost;
   }
+  EXPECT_GT(swaps, 0u);
+  EXPECT_GT(without_room, 0u);
+  EXPECT_GT(lost, 0u);
 }
 
 TEST_F(SchedulerBeamsTest, ASearchAsksForTheSeatsOfAllItsBeams) {
