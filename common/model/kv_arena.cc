@@ -77,6 +77,14 @@ absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, d
       static_cast<double>(own) / static_cast<double>(device.total_bytes)));
 }
 
+absl::Status CheckSwapSpace(double bytes, int32_t blocks) {
+  const int64_t available = AvailableMemoryBytes();
+  if (bytes <= static_cast<double>(available)) return absl::OkStatus();
+  return absl::ResourceExhaustedError(
+      absl::StrCat("the swap space of ", blocks, " blocks needs ", static_cast<int64_t>(bytes),
+                   " bytes, the machine has ", available, " available; lower --swap-space"));
+}
+
 absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels::KvLayout& layout,
                                         int32_t num_blocks) {
   const double need = static_cast<double>(layout.block_bytes()) * num_blocks;
@@ -89,12 +97,7 @@ absl::StatusOr<KvArena> KvArena::Create(kernels::Backend& backend, const kernels
 absl::StatusOr<KvArena> KvArena::CreateOnHost(kernels::Backend& backend,
                                               const kernels::KvLayout& layout, int32_t num_blocks) {
   const size_t need = layout.block_bytes() * static_cast<size_t>(num_blocks);
-  const int64_t available = AvailableMemoryBytes();
-  if (static_cast<double>(need) > static_cast<double>(available)) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("the swap space of ", num_blocks, " blocks needs ", need,
-                     " bytes, the machine has ", available, " available; lower --swap-space"));
-  }
+  BATON_RETURN_IF_ERROR(CheckSwapSpace(static_cast<double>(need), num_blocks));
   auto buffer = backend.AllocateOnHost(need);
   if (!buffer.ok()) {
     return absl::Status(buffer.status().code(),

@@ -39,6 +39,10 @@ absl::StatusOr<int32_t> BlocksFor(const KvBudget& budget, const kernels::KvLayou
 // there. RESOURCE_EXHAUSTED, with need, have and flag, where nothing is left.
 absl::StatusOr<int64_t> DeviceKvBytes(const kernels::DeviceMemorySize& device, double share);
 
+// RESOURCE_EXHAUSTED, with need, have and flag, when the machine has less than `bytes` available
+// for so many blocks that are swapped to the host.
+absl::Status CheckSwapSpace(double bytes, int32_t blocks);
+
 // The memory in which one rank's KV blocks lie.
 class KvArena final {
  public:

@@ -120,10 +120,13 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   }
   BATON_ASSIGN_OR_RETURN(source.swap_blocks, SwapBlocksFor(options.swap_bytes, layout));
   const double kv_bytes = static_cast<double>(layout.block_bytes()) * source.num_blocks;
-  if (!device) {
+  const double swap_bytes = static_cast<double>(layout.block_bytes()) * source.swap_blocks;
+  if (device) {
+    BATON_RETURN_IF_ERROR(CheckSwapSpace(swap_bytes, source.swap_blocks));
+  } else {
     MemoryNeed need = MemoryNeed::Of(model->config, shape, ranks, source.dtype,
                                      options.quantization, options.limits);
-    need.swap_space = static_cast<double>(layout.block_bytes()) * source.swap_blocks;
+    need.swap_space = swap_bytes;
     BATON_RETURN_IF_ERROR(
         CheckMemory(need, kv_bytes, static_cast<double>(AvailableMemoryBytes()), "machine"));
   }

@@ -37,6 +37,9 @@ def held(slot):
     else:
         for state in ("used", "quarantined"):
             found[f"{state} blocks"] = metrics.sum("baton_kv_blocks", state=state)
+        # Workers without swap space have no such series.
+        found["swap space in use"] = sum(
+            value for name, _, value in metrics.series if name == "baton_swap_space_usage_perc")
     left = {name: value for name, value in found.items() if value}
     return f"{slot.process.name}: {left}" if left else ""
 

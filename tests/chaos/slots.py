@@ -30,8 +30,9 @@ FLAGS = {  # few places, blocks for about half of what could run in them, severa
     "prefill": ["--max-num-seqs", "6", "--kv-cache-tokens", "3072",
                 "--max-num-batched-tokens", "128"]}
 # Of decode workers by turns, so that answers go on from one kind of steps to the other. The draft has
-# room for about half of what runs.
-FORETELLING = [[], ["--speculative", "ngram"], ["--draft-model", DEMO_MODEL, "--draft-kv-cache-tokens", "768"]]
+# room for about half of what runs, and swap space for a few answers.
+KINDS = [["--swap-space", "2MiB"], ["--speculative", "ngram"],
+         ["--draft-model", DEMO_MODEL, "--draft-kv-cache-tokens", "768", "--swap-space", "2MiB"]]
 PLACES = {"decode": 6, "prefill": 6}
 
 
@@ -130,7 +131,7 @@ class Slots:
         else:
             flags += [*WORKER_FLAGS, *FLAGS[slot.role]]
             if slot.role == "decode":
-                flags += FORETELLING[slot.index % len(FORETELLING)]
+                flags += KINDS[slot.index % len(KINDS)]
         slot.lives += 1
         slot.process = Process(f"{slot.name}.{slot.lives}", flags, self._folder)
         slot.life = Life(slot.name, slot.lives, slot.process.pid, now)

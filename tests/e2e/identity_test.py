@@ -56,6 +56,7 @@ class Ways(unittest.TestCase):
         self.split(made, expected)
         self.chunked(made[:8], expected[:8])
         self.preempted(made[:8], expected[:8])
+        self.swapped(made[:8], expected[:8])
         self.prefix_cached(made[:2], expected[:2])
         self.resumed(made[0], expected[0])
 
@@ -92,6 +93,16 @@ class Ways(unittest.TestCase):
             self.same(service.generate(made, "--chat", concurrency=8), expected)
             self.assertGreaterEqual(
                 service.decode[0].metrics().sum("baton_num_preemptions_total"), 1)
+            service.assert_nothing_held()
+
+    def swapped(self, made, expected):
+        tight = ["--max-num-seqs", "8", "--prefill-batch-wait-ms", "1000", "--kv-cache-tokens", "128"]
+        with Cluster(prefill=0, flags=self.flags(*tight), decode_flags=["--swap-space", "4MiB"]) as service:
+            self.same(service.generate(made, "--chat", concurrency=8), expected)
+            metrics = service.decode[0].metrics()
+            self.assertGreaterEqual(metrics.sum("baton_preemptions_by_way_total", way="swap"), 1)
+            self.assertGreaterEqual(metrics.sum("baton_swap_blocks_total", direction="in"), 1)
+            self.assertEqual(metrics.sum("baton_swap_space_usage_perc"), 0)
             service.assert_nothing_held()
 
     def prefix_cached(self, made, expected):

@@ -96,7 +96,6 @@ TEST(ClusterSimTest, RandomSchedulesKeepEveryInvariantAndEnd) {
                                coverage.revocations,
                                coverage.swaps,
                                coverage.swaps_without_room,
-                               coverage.swaps_lost,
                                coverage.blocks_swapped_in,
                                coverage.chunks,
                                coverage.prefix_hits,

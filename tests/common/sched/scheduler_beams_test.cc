@@ -294,6 +294,7 @@ TEST_F(SchedulerBeamsTest, AnythingMayHappenAround) {
     options_.limits.max_beams = 8;
     events_.clear();
     state_.clear();
+    last_id_ = 0;
     scheduler_.reset();
     cache_.reset();
     host_pool_.reset();
