@@ -55,7 +55,7 @@ void Assemble(std::vector<LoadedRank> ranks, LoadedModel* model) {
 // Says what is served otherwise than the checkpoint describes it.
 void LogRemarks(const QuantizationConfig& quantization, kernels::DType kv_dtype) {
   for (const std::string& remark : quantization.Remarks()) {
-    spdlog::info("weights of {}: {}", quantization.name(), remark);
+    spdlog::info("a checkpoint of {}: {}", quantization.name(), remark);
   }
   if (quantization.kv_scales && kv_dtype != kernels::DType::kFp8) {
     spdlog::info("the KV cache is {}: the checkpoint's scales of keys and values are not used",

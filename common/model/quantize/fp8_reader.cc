@@ -115,22 +115,31 @@ absl::Status Fp8Reader::WriteValues(const WeightItem& item, DType dtype, std::by
 absl::StatusOr<kernels::HostTensor> Fp8Reader::Codes(const WeightItem& item) {
   BATON_CHECK(config_.quantization->fp8_by_row()) << item.name;
   kernels::HostTensor tensor = {.dtype = DType::kFp8, .rows = item.rows(), .cols = item.cols};
+  const bool joined = item.ranges.size() > 1;
+  if (joined) codes_.resize(static_cast<size_t>(tensor.rows * tensor.cols));
   scales_.clear();
-  codes_.clear();
   for (size_t range = 0; range < item.ranges.size(); ++range) {
     BATON_ASSIGN_OR_RETURN(const Parts parts, PartsOf(item, range));
     const RowRange& rows = item.ranges[range];
-    const uint8_t* const first = parts.Row(rows.begin, item.cols);
-    const uint8_t* const last = parts.Row(rows.end, item.cols);
-    if (std::any_of(first, last, IsNan)) return NoNumber(*parts.codes);
+    const int64_t count = rows.end - rows.begin;
+    const uint8_t* const from = parts.Row(rows.begin, item.cols);
+    uint8_t* const to = codes_.data() + std::ssize(scales_) * item.cols;
+    std::atomic<bool> numbers{true};
+    const int64_t pieces = (count + kRowsOfReading - 1) / kRowsOfReading;
+    ForEachPiece(static_cast<size_t>(pieces), [&](size_t piece) {
+      const int64_t first = static_cast<int64_t>(piece) * kRowsOfReading;
+      const int64_t begin = first * item.cols;
+      const int64_t end = std::min(count, first + kRowsOfReading) * item.cols;
+      if (std::any_of(from + begin, from + end, IsNan)) numbers = false;
+      if (joined) std::copy(from + begin, from + end, to + begin);
+    });
+    if (!numbers) return NoNumber(*parts.codes);
     for (int64_t row = rows.begin; row < rows.end; ++row) {
       scales_.push_back(*parts.ScalesOf(row));
     }
-    tensor.data = first;
+    tensor.data = joined ? codes_.data() : from;
     tensor.input_scale = std::max(tensor.input_scale, parts.input_scale);
-    if (item.ranges.size() > 1) codes_.insert(codes_.end(), first, last);
   }
-  if (item.ranges.size() > 1) tensor.data = codes_.data();
   tensor.row_scales = scales_.data();
   return tensor;
 }

@@ -54,6 +54,7 @@ json ConfigIn(const std::string& dir) {
 
 // Writes a model directory of such tensors.
 void WriteModel(const std::string& dir, const json& config, const Tensors& tensors) {
+  std::filesystem::remove_all(dir);
   std::filesystem::create_directories(dir);
   std::ofstream(dir + "/config.json") << config;
   std::vector<TensorToWrite> planned;
@@ -140,9 +141,9 @@ class Fp8ModelTest : public ::testing::Test {
       ASSERT_TRUE(reader.WriteValues(item, kernels::DType::kBF16, plain.data.data()).ok());
       tensors[weight] = plain;
     }
-    json json = ConfigIn(Dir(name));
-    json.erase("quantization_config");
-    WriteModel(Dir(name + ".plain"), json, tensors);
+    json plain_config = ConfigIn(Dir(name));
+    plain_config.erase("quantization_config");
+    WriteModel(Dir(name + ".plain"), plain_config, tensors);
   }
 
   static absl::StatusOr<std::unique_ptr<LoadedModel>> TryLoad(const std::string& dir,
