@@ -94,6 +94,9 @@ struct AttentionShape {
   int head_dim = 0;        // a multiple of 8 up to kMaxHeadDim
   int sliding_window = 0;  // 0 = none; w: position p sees positions (p - w, p] only
   float scale = 0;         // multiplies q·k, usually 1/sqrt(head_dim)
+  // Of a cache of kFp8: what keys and values are divided by before they become codes. 1 for others.
+  float k_scale = 1;
+  float v_scale = 1;
 };
 
 // Rotary embedding in the "rotate half" form: elements i and i + head_dim/2 of a head are a pair,
@@ -160,6 +163,9 @@ struct BackendInfo {
   // ids, before the step that draws them has ended; at most two steps are between BeginStep and
   // EndStep. Otherwise a step ends before the next begins.
   bool keeps_last_tokens = false;
+  // Projections of e4m3 are packed as they are where both their sides, as this rank has them, are
+  // multiples of this; 0: none is.
+  int fp8_multiple = 0;
   // On a CPU: of the operands of products by small integers. It decides the order of sums.
   DType integer_products = DType::kF32;  // LoadedModel::numerics names it
   std::string numerics() const {
@@ -210,7 +216,8 @@ class Backend {
   virtual absl::StatusOr<std::optional<DeviceMemorySize>> DeviceMemory() const = 0;
 
   // Brings the `shard` of a projection to the device, converted and laid out for MatMul.
-  // INVALID_ARGUMENT for a shard outside the weight.
+  // INVALID_ARGUMENT for a shard outside the weight. A weight of kFp8 has sides as fp8_multiple
+  // says.
   virtual absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
                                                              const Shard& shard) = 0;
   // The same for a projection of small integers, which keeps its size. INVALID_ARGUMENT as

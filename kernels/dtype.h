@@ -7,8 +7,8 @@
 
 namespace baton::kernels {
 
-// The types that elements have in memory. Tensors are floats; the last two are of the KV cache
-// alone, where paged_kv.h says what they stand for.
+// The types that elements have in memory. Activations are floats. The last two are of the KV cache,
+// where paged_kv.h says what they stand for; projections may be kFp8, too (HostTensor).
 enum class DType : uint8_t { kF32, kBF16, kF16, kInt8, kFp8 };
 
 constexpr size_t SizeOf(DType dtype) {

@@ -43,19 +43,20 @@ inline void StoreInt8Row(std::span<const float> values, std::byte* row) {
   std::memcpy(row + values.size(), &scale, sizeof(scale));
 }
 
-// Writes K or V of one token and head to its row.
-inline void StoreKvRow(DType dtype, std::span<const float> values, std::byte* row) {
+// Writes K or V of one token and head to its row. `scale` is that of the layer, for kFp8.
+inline void StoreKvRow(DType dtype, std::span<const float> values, std::byte* row,
+                       float scale = 1) {
   if (dtype == DType::kInt8) return StoreInt8Row(values, row);
   for (size_t i = 0; i < values.size(); ++i) {
     if (dtype == DType::kFp8) {
-      row[i] = static_cast<std::byte>(E4m3FromFloat(values[i]));
+      row[i] = static_cast<std::byte>(E4m3FromFloat(values[i] / scale));
     } else {
       StoreElement(row, dtype, static_cast<int64_t>(i), values[i]);
     }
   }
 }
 
-// Reads a row back as fp32.
+// Reads a row back as fp32; of kFp8 without the scale of its layer.
 inline void LoadKvRow(DType dtype, const std::byte* row, std::span<float> values) {
   float scale = 1;
   if (dtype == DType::kInt8) std::memcpy(&scale, row + values.size(), sizeof(scale));

@@ -116,6 +116,10 @@ void OperationCheck::Attention(Matrix qkv, int layer, const AttentionShape& shap
       << "layer " << layer << " with " << shape.kv_heads << " KV heads of " << shape.head_dim
       << " in blocks of " << kv_.layers << " layers with " << kv_.kv_heads << " heads of "
       << kv_.head_dim;
+  BATON_CHECK(kv_.dtype == DType::kFp8 ? shape.k_scale > 0 && shape.v_scale > 0
+                                       : shape.k_scale == 1 && shape.v_scale == 1)
+      << "scales " << shape.k_scale << " and " << shape.v_scale << " of a KV cache of "
+      << Name(kv_.dtype);
 }
 
 void OperationCheck::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& shape,

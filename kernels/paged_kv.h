@@ -14,7 +14,7 @@ namespace baton::kernels {
 //
 //   floats  as they are, rounded to the type
 //   kInt8   int8 codes, then their scale in fp32: an element is code * scale
-//   kFp8    e4m3 codes, with the same scale for all, 1
+//   kFp8    e4m3 codes, with one scale for all K and one for all V of a layer (AttentionShape)
 //
 // What a row holds depends on its own K or V alone and never on the tokens beside it. So it has the
 // same bits however its prompt is cut into steps (kv_row.h).

@@ -32,6 +32,11 @@ struct HostTensor {
   int64_t rows = 1;  // [out] of a projection, [vocab] of an embedding, 1 for a vector
   int64_t cols = 0;  // [in] of a projection, [hidden] of an embedding, length of a vector
   bool keep_precision = false;  // a projection that is not quantized, though others may be
+  // Of kFp8 alone, which only projections may be: elements are codes of e4m3 times the scale of
+  // their row [rows], and inputs are divided by `input_scale` before they are rounded to e4m3, or
+  // by a number of their own where that is 0.
+  const float* row_scales = nullptr;
+  float input_scale = 0;
 };
 
 }  // namespace baton::kernels

@@ -140,9 +140,14 @@ std::string AsJson(const Inspection& inspection) {
   for (const RoundedProjection& projection : inspection.projections) {
     errors[projection.name] = projection.relative_error;
   }
+  nlohmann::ordered_json remarks = nlohmann::ordered_json::array();
+  if (inspection.config.quantization.has_value()) {
+    remarks = inspection.config.quantization->Remarks();
+  }
   const nlohmann::ordered_json json = {{"parameters", costs.parameters},
                                        {"weight_bytes", costs.weight_bytes},
                                        {"stored", stored},
+                                       {"remarks", remarks},
                                        {"relative_errors", errors},
                                        {"kv_bytes_per_token", costs.kv_bytes_per_token},
                                        {"activation_peak_bytes", costs.activation_peak_bytes},
@@ -178,6 +183,11 @@ std::string AsText(const InspectFlags& flags, const Inspection& inspection) {
   for (const auto& [kind, weights] : inspection.stored) {
     text += absl::StrFormat("stored as %-12s %d weights, %s\n", kind, weights.weights,
                             Bytes(weights.bytes));
+  }
+  if (config.quantization.has_value()) {
+    for (const std::string& remark : config.quantization->Remarks()) {
+      text += absl::StrFormat("remark                 %s\n", remark);
+    }
   }
   text += absl::StrFormat("KV cache per token     %s\n", Bytes(costs.kv_bytes_per_token));
   text += absl::StrFormat("activations at most    %s in a step of %d tokens\n",

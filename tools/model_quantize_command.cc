@@ -12,9 +12,12 @@
 namespace baton {
 namespace {
 
+enum class Scheme : uint8_t { kW4, kW8, kFp8 };
+
 struct QuantizeFlags {
   std::string in;
   std::string out;
+  Scheme kind = Scheme::kW4;
   RoundingScheme scheme;
 };
 
@@ -29,18 +32,18 @@ Flag Directory(const char* name, const char* value, std::string* directory, cons
 void BindQuantize(FlagSet* set, QuantizeFlags* flags) {
   set->Add(Directory("in", "IN", &flags->in, "a Hugging Face directory with unquantized weights"));
   set->Add(Directory("out", "OUT", &flags->out, "a directory that is not there yet"));
-  const Choices<int> schemes = {{"w4", 4}, {"w8", 8}};
+  const Choices<Scheme> schemes = {{"w4", Scheme::kW4}, {"w8", Scheme::kW8}, {"fp8", Scheme::kFp8}};
   const Choices<int64_t> groups = {{"32", 32}, {"64", 64}, {"128", 128}};
   const Choices<RoundingMethod> methods = {
       {std::string(Name(RoundingMethod::kNearest)), RoundingMethod::kNearest},
       {std::string(Name(RoundingMethod::kSearch)), RoundingMethod::kSearch}};
-  set->Add(Common(With(ChoiceFlag("scheme", &flags->scheme.bits, schemes), "Weights",
-                       "integers of 4 or of 8 bits")));
+  set->Add(Common(With(ChoiceFlag("scheme", &flags->kind, schemes), "Weights",
+                       "integers of 4 or of 8 bits, or e4m3 with a scale for each row")));
   set->Add(Common(With(ChoiceFlag("group", &flags->scheme.group, groups), "Weights",
-                       "columns of a row that share a scale")));
+                       "columns of a row that share a scale; not with fp8")));
   set->Add(Common(With(ChoiceFlag("method", &flags->scheme.method, methods), "Weights",
                        "nearest: the scale that reaches the largest weight of a group; search: "
-                       "the one with the smallest squared error")));
+                       "the one with the smallest squared error; not with fp8")));
 }
 
 // Tells a terminal, on one line of stderr, how far it is.
@@ -70,9 +73,22 @@ std::string Told(const QuantizeFlags& flags, const QuantizeReport& report) {
 int ModelQuantizeCommand(const Invocation& call) {
   QuantizeFlags flags;
   FlagSet set("baton model quantize", "model",
-              "Writes a model whose projections are integers of 4 or 8 bits (compressed-tensors).");
+              "Writes a model whose projections are integers of 4 or 8 bits, or e4m3 "
+              "(compressed-tensors).");
   BindQuantize(&set, &flags);
   if (const auto exit = call.Read(&set)) return *exit;
+  flags.scheme.bits = flags.kind == Scheme::kW8 ? 8 : 4;
+  flags.scheme.fp8 = flags.kind == Scheme::kFp8;
+  constexpr RoundingScheme kOther;
+  if (flags.scheme.fp8 &&
+      (flags.scheme.group != kOther.group || flags.scheme.method != kOther.method)) {
+    return ReportFatal(
+        set.program(),
+        FatalOf(
+            absl::OutOfRangeError("--group or --method with --scheme fp8, which has a scale for "
+                                  "each row, that of its largest weight; leave them out"),
+            ExitCode::kUsage, "cannot quantize " + flags.in, "baton model quantize --help"));
+  }
   const auto report = QuantizeCheckpoint(flags.in, flags.out, flags.scheme, ShowProgress);
   if (!report.ok()) {
     const bool there = report.status().code() == absl::StatusCode::kUnavailable;

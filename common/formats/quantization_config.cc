@@ -6,7 +6,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/formats/compressed_tensors_config.h"
 #include "common/formats/json_reader.h"
+#include "common/formats/quantization_fields.h"
 
 namespace baton {
 namespace {
@@ -15,32 +17,11 @@ using Format = QuantizationConfig::Format;
 
 constexpr char kKey[] = "quantization_config";
 constexpr char kKnown[] =
-    "\"compressed-tensors\" (integers of 4 or 8 bits, activations unquantized), \"gptq\" (4 or 8 "
-    "bits) or \"awq\" (4 bits): take such a checkpoint, or one that is not quantized";
-constexpr int64_t kLargestGroup = 1 << 20;  // no row has more columns
-
-// Reads a number of bits.
-int32_t ReadBits(JsonReader& reader, const char* key, bool only_four) {
-  const int64_t bits = reader.Int(key, 1, 64, std::nullopt);
-  if (reader.status().ok() && bits != 4 && (bits != 8 || only_four)) {
-    reader.Fail(key, only_four ? "4" : "4 or 8");
-  }
-  return static_cast<int32_t>(bits);
-}
-
-// Reads the columns of a group, of which -1 means all.
-int64_t ReadGroup(JsonReader& reader) {
-  const int64_t group = reader.Int("group_size", -1, kLargestGroup, std::nullopt);
-  if (group == -1) return 0;
-  if (reader.status().ok() && (group == 0 || group % 16 != 0)) {
-    reader.Fail("group_size", "-1 for one scale per row, or a multiple of 16");
-  }
-  return group;
-}
-
-void RefuseUnless(JsonReader& reader, const char* key, bool holds, const std::string& expected) {
-  if (!holds) reader.Fail(key, expected);
-}
+    "\"compressed-tensors\" (integers of 4 or 8 bits, or e4m3), \"gptq\" (4 or 8 bits), \"awq\" (4 "
+    "bits) or \"fp8\" (e4m3): take such a checkpoint, or one that is not quantized";
+constexpr char kKvScheme[] =
+    "none, or 8 bits of type \"float\", symmetric and static, with the strategy \"tensor\": take a "
+    "checkpoint without; --kv-dtype says how the KV cache is stored";
 
 absl::StatusOr<QuantizationConfig> ReadGptq(JsonReader& reader) {
   QuantizationConfig config = {.format = Format::kGptq, .symmetric = false};
@@ -68,63 +49,38 @@ absl::StatusOr<QuantizationConfig> ReadAwq(JsonReader& reader) {
   return config;
 }
 
-// Reads the arguments by which a group of modules was quantized.
-absl::StatusOr<QuantizationConfig> ReadWeightArgs(const nlohmann::json& args, Format format,
-                                                  const std::string& where) {
-  JsonReader reader(args, where);
-  QuantizationConfig config = {.format = format};
-  config.bits = ReadBits(reader, "num_bits", /*only_four=*/false);
-  RefuseUnless(reader, "type", reader.String("type", "int") == "int", "\"int\"");
-  RefuseUnless(reader, "dynamic", !reader.Bool("dynamic", false), "false");
-  config.symmetric = reader.Bool("symmetric", true);
-  const std::string strategy =
-      reader.String("strategy", reader.Has("group_size") ? "group" : "tensor");
-  RefuseUnless(reader, "strategy", strategy == "group" || strategy == "channel",
-               "\"group\" or \"channel\"");
-  if (strategy == "group") config.group = ReadGroup(reader);
+// Whether the checkpoint has scales for a KV cache of e4m3.
+bool ReadKvScheme(JsonReader& reader, const nlohmann::json& object) {
+  const auto found = object.find("kv_cache_scheme");
+  if (found == object.end() || found->is_null() || !reader.status().ok()) return false;
+  if (*found == "static") return true;  // of the method "fp8"
+  bool fits = found->is_object();
+  if (fits) {
+    JsonReader scheme(*found, "");
+    fits = scheme.Int("num_bits", 1, 64, std::nullopt) == 8 &&
+           scheme.String("type", "int") == "float" && scheme.Bool("symmetric", true) &&
+           !scheme.Bool("dynamic", false) && scheme.String("strategy", "tensor") == "tensor" &&
+           scheme.status().ok();
+  }
+  if (!fits) reader.Fail("kv_cache_scheme", kKvScheme);
+  return fits;
+}
+
+absl::StatusOr<QuantizationConfig> ReadFp8(JsonReader& reader, const nlohmann::json& object) {
+  QuantizationConfig config = {.format = Format::kFp8, .rounds_inputs = true};
+  const std::string scheme = reader.String("activation_scheme", "dynamic");
+  RefuseUnless(reader, "activation_scheme", scheme == "static" || scheme == "dynamic",
+               "\"static\" or \"dynamic\"");
+  config.static_inputs = scheme == "static";
+  RefuseUnless(reader, "fmt", reader.String("fmt", "e4m3") == "e4m3", "\"e4m3\"");
+  if (reader.Has("weight_block_size")) {
+    config.format = Format::kFp8Blocks;
+    ReadBlock(reader, "weight_block_size", object, config);
+    RefuseUnless(reader, "activation_scheme", !config.static_inputs,
+                 "\"dynamic\" with a weight_block_size");
+  }
   BATON_RETURN_IF_ERROR(reader.status());
   return config;
-}
-
-bool Same(const QuantizationConfig& a, const QuantizationConfig& b) {
-  return a.bits == b.bits && a.group == b.group && a.symmetric == b.symmetric;
-}
-
-absl::StatusOr<QuantizationConfig> ReadCompressedTensors(JsonReader& reader) {
-  const std::string form = reader.String("format", "pack-quantized");
-  RefuseUnless(reader, "format", form == "pack-quantized" || form == "int-quantized",
-               "\"pack-quantized\" or \"int-quantized\"");
-  RefuseUnless(reader, "kv_cache_scheme", !reader.Has("kv_cache_scheme"),
-               "none: --kv-dtype says how the KV cache is stored");
-  const nlohmann::json* groups = reader.Object("config_groups");
-  BATON_RETURN_IF_ERROR(reader.status());
-  const Format format = form == "pack-quantized" ? Format::kPackQuantized : Format::kIntQuantized;
-  std::optional<QuantizationConfig> config;
-  if (groups != nullptr) {
-    for (const auto& [name, group] : groups->items()) {
-      const std::string where = absl::StrCat(reader.where(), " config_groups ", name);
-      if (!group.is_object()) {
-        return absl::InvalidArgumentError(absl::StrCat(where, " is no object; expected one"));
-      }
-      JsonReader entry(group, where);
-      RefuseUnless(entry, "input_activations", !entry.Has("input_activations"),
-                   "none: only weights may be quantized (W4A16, W8A16)");
-      RefuseUnless(entry, "output_activations", !entry.Has("output_activations"), "none");
-      const nlohmann::json* args = entry.Object("weights");
-      if (args == nullptr) entry.Fail("weights", "an object");
-      BATON_RETURN_IF_ERROR(entry.status());
-      BATON_ASSIGN_OR_RETURN(const QuantizationConfig read, ReadWeightArgs(*args, format, where));
-      if (config.has_value() && !Same(*config, read)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat(where, " quantizes to ", read.name(), ", another group of modules to ",
-                         config->name(), "; expected one kind for all modules"));
-      }
-      config = read;
-    }
-  }
-  if (!config.has_value()) reader.Fail("config_groups", "an object with a group of modules");
-  BATON_RETURN_IF_ERROR(reader.status());
-  return *config;
 }
 
 // Whether the description leaves it open that the output projection is quantized. What cannot be
@@ -138,12 +94,14 @@ bool OutputMayBeIntegers(const nlohmann::json& object) {
          std::find(ignored->begin(), ignored->end(), nlohmann::json("lm_head")) == ignored->end();
 }
 
-absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization) {
+absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization,
+                                              const nlohmann::json& object) {
   const std::string method = quantization.String("quant_method", "");
   BATON_RETURN_IF_ERROR(quantization.status());
   if (method == "compressed-tensors") return ReadCompressedTensors(quantization);
   if (method == "gptq") return ReadGptq(quantization);
   if (method == "awq") return ReadAwq(quantization);
+  if (method == "fp8") return ReadFp8(quantization, object);
   quantization.Fail("quant_method", kKnown);
   return quantization.status();
 }
@@ -152,12 +110,33 @@ absl::StatusOr<QuantizationConfig> ReadMethod(JsonReader& quantization) {
 
 std::string QuantizationConfig::name() const {
   if (format == Format::kGguf) return kinds;
+  if (fp8()) return block_rows > 0 ? absl::StrCat("fp8b", block_rows, "x", block_cols) : "fp8";
   return absl::StrCat("w", bits, group > 0 ? absl::StrCat("g", group) : "");
+}
+
+std::vector<std::string> QuantizationConfig::Remarks() const {
+  std::vector<std::string> remarks;
+  if (fp8()) {
+    remarks.push_back(absl::StrCat(
+        "projections of e4m3 become floats of --dtype while they are read",
+        block_rows > 0 ? "" : ", but on a GPU of compute capability 9, which multiplies by e4m3"));
+  } else if (rounds_inputs) {
+    remarks.push_back(absl::StrCat(
+        "inputs of products are kept at least as fine as the 8 bits that the checkpoint asks for",
+        static_inputs ? "; its input_scale is not used" : ""));
+  }
+  if (kv_scales) {
+    remarks.push_back(
+        "the checkpoint's scales of keys and values are applied with --kv-dtype fp8, and ignored "
+        "with any other type of the KV cache");
+  }
+  return remarks;
 }
 
 std::string MethodName(Format format) {
   if (format == Format::kGguf) return "GGUF";
   if (format == Format::kGptq) return "gptq";
+  if (format == Format::kFp8 || format == Format::kFp8Blocks) return "fp8";
   return format == Format::kAwq ? "awq" : "compressed-tensors";
 }
 
@@ -168,7 +147,9 @@ absl::StatusOr<std::optional<QuantizationConfig>> ReadQuantizationConfig(const n
   BATON_RETURN_IF_ERROR(reader.status());
   if (object == nullptr) return std::nullopt;
   JsonReader quantization(*object, absl::StrCat(where, " ", kKey));
-  BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadMethod(quantization));
+  BATON_ASSIGN_OR_RETURN(QuantizationConfig config, ReadMethod(quantization, *object));
+  config.kv_scales = ReadKvScheme(quantization, *object);
+  BATON_RETURN_IF_ERROR(quantization.status());
   config.output_may_be_integers = OutputMayBeIntegers(*object);
   return config;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json.hpp"
@@ -10,7 +11,7 @@
 namespace baton {
 
 // How the projections of a checkpoint are stored, where they are integers of a few bits with a
-// scale for each group of columns.
+// scale for each group of columns, or numbers of e4m3 with a scale.
 struct QuantizationConfig {
   // The tensors that stand for a projection, and the order of the integers in them.
   enum class Format {
@@ -19,6 +20,10 @@ struct QuantizationConfig {
     kGptq,           // packed along a column
     kAwq,            // packed along a row of the transposed weight, in an order of their own
     kGguf,           // blocks of a GGUF file, which may be of several kinds
+    // Numbers of e4m3 in place of integers:
+    kFloatQuantized,  // compressed-tensors
+    kFp8,             // the method "fp8", with a scale for a whole weight or a row
+    kFp8Blocks,       // the method "fp8", with a scale for each block
   };
   Format format = Format::kPackQuantized;
   int32_t bits = 8;        // 4 or 8
@@ -29,15 +34,36 @@ struct QuantizationConfig {
   // say for sure, so this is false only where its description rules that out.
   bool output_may_be_integers = true;
 
+  // Of e4m3 alone: the rows and columns of a block that has one scale. 0 where a scale is that of a
+  // row or of a whole weight, which the shape of the stored scales tells.
+  int64_t block_rows = 0;
+  int64_t block_cols = 0;
+
+  // Whether the checkpoint asks for products whose inputs are rounded to 8 bits, and whether it
+  // brings the scales of these.
+  bool rounds_inputs = false;
+  bool static_inputs = false;
+  // Whether it brings scales for a KV cache of e4m3, two for each layer.
+  bool kv_scales = false;
+
   // Of kGguf alone, which has them in place of bits, group and symmetric:
   std::string kinds;            // of all its matrices, as in "Q4_K+Q6_K"
   double bytes_per_weight = 0;  // that an element of a layer's projections takes in memory
 
-  // As in "w4g128", and "w8" where a row has one scale; the kinds of a GGUF file.
+  bool fp8() const {
+    return format == Format::kFloatQuantized || format == Format::kFp8 ||
+           format == Format::kFp8Blocks;
+  }
+  // Whether it is e4m3 with scales that products of rows can apply.
+  bool fp8_by_row() const { return fp8() && block_rows == 0; }
+  // As in "w4g128", and "w8" where a row has one scale; "fp8", or "fp8b128x128" with blocks; the
+  // kinds of a GGUF file.
   std::string name() const;
+  // What is served otherwise than the checkpoint describes it, a sentence each, for people.
+  std::vector<std::string> Remarks() const;
 };
 
-// As quant_method spells it: "compressed-tensors", "gptq" or "awq"; or "GGUF".
+// As quant_method spells it: "compressed-tensors", "gptq", "awq" or "fp8"; or "GGUF".
 std::string MethodName(QuantizationConfig::Format format);
 
 // Reads "quantization_config" of `json`, which is a config.json that `where` names in messages.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/base/check.h"
 #include "common/model/activations.h"
 #include "common/model/kv_arena.h"
 #include "common/model/tensor_specs.h"
@@ -51,6 +52,7 @@ double BytesPerWeight(const QuantizationConfig& quantization) {
   if (quantization.format == QuantizationConfig::Format::kGguf) {
     return quantization.bytes_per_weight;
   }
+  BATON_CHECK(!quantization.fp8()) << "its size depends on the device";
   const double of_group = quantization.symmetric ? 2 : 4;
   // A row with one scale is packed in groups that repeat it.
   const int64_t group = std::min(quantization.group > 0 ? quantization.group : kernels::kMostGroup,
@@ -71,6 +73,17 @@ double ExecutedPrefillFlops(const ModelConfig& config, int32_t tokens) {
   return PrefillFlops(config, tokens) - (tokens - 1) * LastLayerTailFlops(config);
 }
 
+namespace {
+
+// Of a weight on the devices that keep it as small as it is stored; those that do not make it a
+// float of the compute dtype.
+double BytesWhereSmallest(const QuantizationConfig& quantization, kernels::DType compute_dtype) {
+  if (!quantization.fp8()) return BytesPerWeight(quantization);
+  return quantization.fp8_by_row() ? 1 : static_cast<double>(SizeOf(compute_dtype));
+}
+
+}  // namespace
+
 Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& query) {
   using kernels::DType;
   const LocalShape whole = {config.heads, config.kv_heads, config.ffn, 0};
@@ -87,7 +100,7 @@ Footprint ComputeFootprint(const ModelConfig& config, const FootprintQuery& quer
     footprint.weight_bytes[config.quantization->name()] =
         (footprint.parameters - projections) * static_cast<int64_t>(SizeOf(query.compute_dtype)) +
         static_cast<int64_t>(static_cast<double>(projections) *
-                             BytesPerWeight(*config.quantization));
+                             BytesWhereSmallest(*config.quantization, query.compute_dtype));
   }
   footprint.kv_bytes_per_token = static_cast<int64_t>(layout.bytes_per_token());
   footprint.activation_peak_bytes = PlanActivations(config, whole, query.compute_dtype,

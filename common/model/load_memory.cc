@@ -38,7 +38,8 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
       .weights = ranks * ParametersOfRank(config, shape) * element,
       .activations =
           ranks * static_cast<double>(PlanActivations(config, shape, dtype, limits).total())};
-  if (config.quantization.has_value()) {
+  const bool integers = config.quantization.has_value() && !config.quantization->fp8();
+  if (integers) {
     need.weights -= ranks * ProjectionParameters(config, shape) *
                     (element - BytesPerWeight(*config.quantization));
   } else if (quantization == kernels::Quantization::kFp8) {
@@ -48,7 +49,7 @@ MemoryNeed MemoryNeed::Of(const ModelConfig& config, const LocalShape& shape, in
 }
 
 double WideningBytes(const ModelConfig& config, const LocalShape& shape, kernels::DType dtype) {
-  if (!config.quantization.has_value()) return 0;
+  if (!config.quantization.has_value() || config.quantization->fp8()) return 0;
   const double qkv = (shape.q_heads + 2.0 * shape.kv_heads) * config.head_dim;
   const bool output = !config.tied_embeddings && config.quantization->output_may_be_integers;
   const double output_rows = output ? static_cast<double>(shape.output_rows(config).size()) : 0;

@@ -11,6 +11,7 @@
 #include "common/model/swap_space.h"
 #include "common/model/tensor_parallel_runner.h"
 #include "common/model/tensor_specs.h"
+#include "spdlog/spdlog.h"
 
 namespace baton {
 namespace {
@@ -55,6 +56,17 @@ void Assemble(std::vector<LoadedRank> ranks, LoadedModel* model) {
     if (rank > 0) model->peers.push_back(std::move(ranks[rank].rank));
   }
   model->runner = std::make_unique<TensorParallelRunner>(std::move(runners));
+}
+
+// Says what is served otherwise than the checkpoint describes it.
+void LogRemarks(const QuantizationConfig& quantization, kernels::DType kv_dtype) {
+  for (const std::string& remark : quantization.Remarks()) {
+    spdlog::info("a checkpoint of {}: {}", quantization.name(), remark);
+  }
+  if (quantization.kv_scales && kv_dtype != kernels::DType::kFp8) {
+    spdlog::info("the KV cache is {}: the checkpoint's scales of keys and values are not used",
+                 kernels::Name(kv_dtype));
+  }
 }
 
 }  // namespace
@@ -106,6 +118,9 @@ absl::StatusOr<std::unique_ptr<LoadedModel>> LoadModel(const std::string& model_
   source.dtype = ResolveComputeDType(options.dtype, model->config, *files);
   BATON_ASSIGN_OR_RETURN(source.kv_dtype, ResolveKvDType(options.kv_dtype, source.dtype,
                                                          model->config, options.device));
+  if (model->config.quantization.has_value()) {
+    LogRemarks(*model->config.quantization, source.kv_dtype);
+  }
   if (!options.load_cache.empty()) {
     BATON_RETURN_IF_ERROR(MakeCacheDir(options.load_cache));
     BATON_ASSIGN_OR_RETURN(source.fingerprint, ModelFingerprint(model_dir, *files, source.dtype));

@@ -106,8 +106,13 @@ absl::Status RankLoad::CheckDevice() const {
   BATON_ASSIGN_OR_RETURN(const auto memory, loaded_.rank.backend->DeviceMemory());
   if (!memory.has_value()) return absl::OkStatus();
   const double blocks = source_.kv_takes_rest ? 1 : source_.num_blocks;
-  MemoryNeed need = MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
-                                   source_.options.quantization, source_.options.limits);
+  const auto& stored = source_.config.quantization;
+  const bool stays_fp8 =
+      loaded_.rank.backend->info().fp8_multiple > 0 && stored.has_value() && stored->fp8_by_row();
+  MemoryNeed need =
+      MemoryNeed::Of(source_.config, shape_, 1, source_.dtype,
+                     stays_fp8 ? kernels::Quantization::kFp8 : source_.options.quantization,
+                     source_.options.limits);
   need.activations += WideningBytes(source_.config, shape_, source_.dtype);
   return CheckMemory(need, blocks * static_cast<double>(layout_.block_bytes()),
                      static_cast<double>(memory->free_bytes), "GPU");
@@ -144,6 +149,12 @@ absl::Status RankLoad::Load(const LoadProgress& progress) {
   BATON_ASSIGN_OR_RETURN(weights_, ReadWeights(progress));
   if (options.probe.has_value()) {
     BATON_ASSIGN_OR_RETURN(weights_->probe, PackProbe(*options.probe, *loaded_.rank.backend));
+  }
+  if (source_.kv_dtype == kernels::DType::kFp8) {
+    BATON_ASSIGN_OR_RETURN(const auto scales, ReadKvScales(source_.config, source_.files));
+    for (size_t layer = 0; layer < scales.size(); ++layer) {
+      weights_->layers[layer].kv_scales = scales[layer];
+    }
   }
   loaded_.weight_bytes = weights_->bytes();
   loaded_.mapped_bytes = weights_->mapped_bytes();

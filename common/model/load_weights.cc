@@ -28,7 +28,7 @@ absl::StatusOr<ModelWeights> Pack(const WeightJob& job, WeightSource& source) {
 // With a writer, what is packed is written to a load cache of rows as well.
 absl::StatusOr<ModelWeights> PackCheckpoint(const WeightJob& job,
                                             std::unique_ptr<LoadCacheWriter> writer) {
-  CheckpointSource source(job.config, job.files, job.backend.info().compute_dtype,
+  CheckpointSource source(job.config, job.files, job.backend.info(),
                           PackingOrder(job.config, job.files), std::move(writer));
   BATON_ASSIGN_OR_RETURN(ModelWeights weights, Pack(job, source));
   source.CommitCache();

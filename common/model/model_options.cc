@@ -44,11 +44,10 @@ absl::StatusOr<DType> ResolveKvDType(std::optional<DType> dtype, DType compute,
   const DType resolved = dtype.value_or(compute);
   if (SizeOf(resolved) > 1) return resolved;
   const std::string name(kernels::Name(resolved));
-  if (device == kernels::Device::kCuda) {
+  if (device == kernels::Device::kCuda && resolved == DType::kInt8) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--kv-dtype ", name,
-                     " on device cuda; expected auto, float32, bfloat16 or "
-                     "float16 there; int8 and fp8 want workers with --device cpu"));
+        "--kv-dtype int8 on device cuda; expected auto, float32, bfloat16, float16 or fp8 there; "
+        "int8 wants workers with --device cpu");
   }
   if (!HeadsFit(config, resolved)) {
     return absl::InvalidArgumentError(

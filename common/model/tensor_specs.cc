@@ -48,10 +48,20 @@ void AddMlp(const ModelConfig& c, int32_t layer, std::vector<TensorSpec>& specs)
   add("mlp.down_proj.bias", {c.hidden});
 }
 
+// What some quantizers add to projections and means nothing where it is zeros: biases, and zero
+// points of what is symmetric.
+bool IsOfZeros(const StoredTensor& tensor) {
+  for (const char* suffix : {"_proj.bias", "_proj.weight_zero_point", "_proj.input_zero_point",
+                             "_attn.k_zero_point", "_attn.v_zero_point"}) {
+    if (absl::EndsWith(tensor.name, suffix)) return true;
+  }
+  return false;
+}
+
 // Tensors that the Python library transformers writes, or leaves, beside the weights that it uses,
-// and the biases of zeros that some quantizers add to projections.
+// and those of zeros that quantizers write.
 bool IsHarmlessExtra(const ModelConfig& config, const StoredTensor& tensor) {
-  if (config.quantization.has_value() && absl::EndsWith(tensor.name, "_proj.bias")) {
+  if (config.quantization.has_value() && IsOfZeros(tensor)) {
     return std::all_of(tensor.data.begin(), tensor.data.end(),
                        [](std::byte byte) { return byte == std::byte{0}; });
   }
@@ -134,6 +144,12 @@ absl::Status CheckTensors(const ModelConfig& config, const CheckpointFiles& file
                        " implies [", shape, "]; ", advice));
     }
     expected.insert(spec.name);
+  }
+  if (config.quantization.has_value() && config.quantization->kv_scales) {
+    BATON_RETURN_IF_ERROR(CheckKvScales(config, files));
+    for (int32_t layer = 0; layer < config.layers; ++layer) {
+      for (const char kind : {'k', 'v'}) expected.insert(FindKvScale(files, layer, kind)->name);
+    }
   }
   for (const StoredTensor* tensor : files.tensors()) {
     if (expected.contains(tensor->name) || IsHarmlessExtra(config, *tensor)) continue;

@@ -103,7 +103,8 @@ std::vector<kernels::MatMulUse> Transformer::Products() const {
   return uses;
 }
 
-// One AttentionShape of each that differs. Layers differ by their window only.
+// One AttentionShape of each that differs. Layers differ by their window, and by the scales of
+// their keys and values, which no plan depends on.
 std::vector<kernels::AttentionShape> Transformer::Attentions() const {
   std::vector<kernels::AttentionShape> shapes;
   for (int32_t layer = 0; layer < config_.layers; ++layer) {
@@ -132,7 +133,9 @@ kernels::AttentionShape Transformer::AttentionOf(int32_t layer) const {
           .kv_heads = shape_.kv_heads,
           .head_dim = config_.head_dim,
           .sliding_window = config_.windows[layer],
-          .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim))};
+          .scale = 1.0F / std::sqrt(static_cast<float>(config_.head_dim)),
+          .k_scale = weights_.layers[static_cast<size_t>(layer)].kv_scales.k,
+          .v_scale = weights_.layers[static_cast<size_t>(layer)].kv_scales.v};
 }
 
 void Transformer::Gather(Matrix in, Matrix out) {

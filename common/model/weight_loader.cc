@@ -139,7 +139,8 @@ absl::Status WeightLoader::LoadEnds(ModelWeights& weights) {
   const kernels::ColumnShare rows = shape_.output_rows(config_);
   BATON_ASSIGN_OR_RETURN(weights.output, maker_.Matrix({.name = "output.weight",
                                                         .ranges = {{output, rows.begin, rows.end}},
-                                                        .cols = config_.hidden},
+                                                        .cols = config_.hidden,
+                                                        .widened = true},
                                                        /*keep_precision=*/true));
   return absl::OkStatus();
 }

@@ -29,6 +29,10 @@ bool IsGguf(const ModelConfig& config) {
          config.quantization->format == QuantizationConfig::Format::kGguf;
 }
 
+bool IsFp8(const ModelConfig& config) {
+  return config.quantization.has_value() && config.quantization->fp8();
+}
+
 bool IsAligned(const void* data, DType dtype) {
   return reinterpret_cast<uintptr_t>(data) % SizeOf(dtype) == 0;
 }
@@ -42,12 +46,15 @@ int64_t WeightItem::rows() const {
 }
 
 CheckpointSource::CheckpointSource(const ModelConfig& config, const CheckpointFiles& files,
-                                   DType dtype, std::vector<const StoredTensor*> order,
+                                   const kernels::BackendInfo& info,
+                                   std::vector<const StoredTensor*> order,
                                    std::unique_ptr<LoadCacheWriter> writer)
     : config_(config),
       files_(files),
-      dtype_(dtype),
+      dtype_(info.compute_dtype),
+      fp8_multiple_(info.fp8_multiple),
       quantized_(config, files),
+      fp8_(config, files),
       order_(std::move(order)),
       writer_(std::move(writer)) {
   ReadAhead();
@@ -114,7 +121,13 @@ std::byte* CheckpointSource::Stage(size_t bytes) {
   return staging_.get();
 }
 
+bool CheckpointSource::StaysFp8(const WeightItem& item) const {
+  return fp8_multiple_ > 0 && !item.widened && config_.quantization->fp8_by_row() &&
+         item.rows() % fp8_multiple_ == 0 && item.width() % fp8_multiple_ == 0;
+}
+
 bool CheckpointSource::NeedsValues(const WeightItem& item) const {
+  if (IsFp8(config_)) return IsQuantized(config_, files_, item.ranges.front().name);
   if (!files_.files().empty()) return false;
   const std::string& first = Find(item.ranges.front().name).dtype;
   return std::ranges::any_of(item.ranges, [&](const RowRange& range) {
@@ -128,6 +141,10 @@ absl::StatusOr<HostTensor> CheckpointSource::Values(const WeightItem& item) {
   const size_t row_bytes = static_cast<size_t>(item.cols) * SizeOf(dtype_);
   std::byte* out = Stage(static_cast<size_t>(dense.rows) * row_bytes);
   dense.data = out;
+  if (IsFp8(config_)) {
+    BATON_RETURN_IF_ERROR(fp8_.WriteValues(item, dtype_, out));
+    return dense;
+  }
   for (const RowRange& range : item.ranges) {
     BATON_RETURN_IF_ERROR(
         WriteGgufValues(Find(range.name), range.begin, range.end, item.cols, dtype_, out));
@@ -150,7 +167,13 @@ absl::StatusOr<bool> CheckpointSource::Quantized(const WeightItem& item) const {
 
 absl::StatusOr<WeightData> CheckpointSource::Matrix(const WeightItem& item) {
   BATON_ASSIGN_OR_RETURN(const bool quantized, Quantized(item));
-  if (quantized) {
+  if (quantized && IsFp8(config_) && StaysFp8(item)) {
+    BATON_CHECK(writer_ == nullptr) << "a load cache holds floats";
+    BATON_ASSIGN_OR_RETURN(const HostTensor codes, fp8_.Codes(item));
+    return WeightData{.tensor = codes,
+                      .shard = {.in_begin = item.col_begin, .in_end = item.col_end}};
+  }
+  if (quantized && !IsFp8(config_)) {
     BATON_CHECK(writer_ == nullptr) << "a load cache holds no integers";
     BATON_ASSIGN_OR_RETURN(kernels::QuantizedTensor tensor, quantized_.Read(item));
     return WeightData{.quantized = tensor,

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "common/formats/safetensors.h"
 #include "common/model/load_cache.h"
+#include "common/model/quantize/fp8_reader.h"
 #include "common/model/quantize/quantized_reader.h"
 #include "common/model/weights.h"
 #include "kernels/backend.h"
@@ -32,6 +33,7 @@ struct WeightItem {
   int64_t cols = 1;  // of the stored tensors; 1 for a vector
   int64_t col_begin = 0;
   int64_t col_end = -1;  // -1 = all
+  bool widened = false;  // a projection of e4m3 becomes floats on every device
 
   int64_t rows() const;
   int64_t width() const { return (col_end < 0 ? cols : col_end) - col_begin; }
@@ -64,10 +66,11 @@ class WeightSource {
 // a quantized checkpoint has no writer.
 class CheckpointSource final : public WeightSource {
  public:
-  // `dtype` is what matrices are converted to for the writer, which may be null. `order` are the
-  // tensors that will be read, in order.
-  CheckpointSource(const ModelConfig& config, const CheckpointFiles& files, kernels::DType dtype,
-                   std::vector<const StoredTensor*> order, std::unique_ptr<LoadCacheWriter> writer);
+  // `info` is the backend's that packs; its compute dtype is what matrices are converted to for the
+  // writer, which may be null. `order` are the tensors that will be read, in order.
+  CheckpointSource(const ModelConfig& config, const CheckpointFiles& files,
+                   const kernels::BackendInfo& info, std::vector<const StoredTensor*> order,
+                   std::unique_ptr<LoadCacheWriter> writer);
 
   absl::StatusOr<WeightData> Matrix(const WeightItem& item) override;
   absl::StatusOr<kernels::HostTensor> Vector(const WeightItem& item) override;
@@ -84,9 +87,11 @@ class CheckpointSource final : public WeightSource {
   // Whether the item is quantized. Where only some of its ranges are: false for a GGUF file, else
   // INVALID_ARGUMENT.
   absl::StatusOr<bool> Quantized(const WeightItem& item) const;
-  // Whether, in a GGUF file, a range of the item is made of blocks, or its ranges are of several
-  // types, of floats too, so that only their values can be joined.
+  // Whether only the values of the item can be joined: its ranges are of e4m3, or, in a GGUF file,
+  // one is made of blocks or they are of several types, of floats too.
   bool NeedsValues(const WeightItem& item) const;
+  // Whether the item is of e4m3 and is packed as it is.
+  bool StaysFp8(const WeightItem& item) const;
   // Returns the values of the item in the compute dtype.
   absl::StatusOr<kernels::HostTensor> Values(const WeightItem& item);
   // Makes the staging memory hold so many bytes.
@@ -99,7 +104,9 @@ class CheckpointSource final : public WeightSource {
   const ModelConfig& config_;
   const CheckpointFiles& files_;
   const kernels::DType dtype_;
+  const int64_t fp8_multiple_;
   QuantizedReader quantized_;
+  Fp8Reader fp8_;
   const std::vector<const StoredTensor*> order_;
   std::unique_ptr<LoadCacheWriter> writer_;
   std::unique_ptr<std::byte[]> staging_;

@@ -16,6 +16,7 @@
 #include "common/formats/safetensors.h"
 #include "common/model/load_cache.h"
 #include "common/model/packed/packed_file.h"
+#include "common/model/quantize/kv_scales.h"
 #include "kernels/backend.h"
 #include "kernels/column_share.h"
 
@@ -56,6 +57,7 @@ struct LayerWeights {
   std::unique_ptr<kernels::Buffer> gate_up_bias;    // [2 ffn]
   std::unique_ptr<kernels::PackedWeight> down;      // [hidden, ffn]
   std::unique_ptr<kernels::Buffer> down_bias;       // [hidden], rank 0 only
+  KvScales kv_scales;                               // of a KV cache of e4m3
 };
 
 // A probe as a backend multiplies by it.

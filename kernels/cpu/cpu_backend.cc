@@ -201,7 +201,8 @@ void CpuBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& sha
     attention_scratch_ = std::move(buffer).value();
   }
   float* scratch = static_cast<float*>(attention_scratch_->data());
-  const cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv(), .layer = layer, .shape = shape};
+  cpu::AttentionArgs args{.qkv = qkv, .out = out, .kv = kv(), .layer = layer, .shape = shape};
+  args.shape.scale *= shape.k_scale;  // scores are of codes; v_scale multiplies the results
   const std::span<const cpu::AttentionTask> tasks =
       attention_tasks_.For(layout().sequences, shape, kv().layout.block_size, info().threads);
   cpu::ParallelItems(info().threads, static_cast<int64_t>(tasks.size()),

@@ -268,8 +268,10 @@ class AttentionRun {
       auto* to = static_cast<Activation*>(args_.out.row(TokenOf(row))) + ColumnOf(row);
       const auto total = hn::Set(kFloat, memory_.total[row]);
       const float* out = memory_.out(row);
+      const auto scale = hn::Set(kFloat, args_.shape.v_scale);
       ForEachVector(dim_, [&](int64_t i, int64_t count) {
-        StorePartial(hn::Div(hn::LoadU(kFloat, out + i), total), to + i, count);
+        const auto mean = hn::Div(hn::LoadU(kFloat, out + i), total);
+        StorePartial(hn::Mul(mean, scale), to + i, count);
       });
     }
   }

@@ -48,6 +48,12 @@ void RotateHead(float* head, int64_t half, const float* cosine, const float* sin
   });
 }
 
+void DivideHead(float* head, int64_t dim, float divisor) {
+  ForEachVector(dim, [&](int64_t i, int64_t count) {
+    StorePartial(hn::Div(LoadPartial(head + i, count), hn::Set(kFloat, divisor)), head + i, count);
+  });
+}
+
 // Converts a head to fp32, normalises and rotates it.
 template <typename From>
 void TransformHead(const From* from, int64_t dim, const Buffer* weight, float eps,
@@ -105,8 +111,15 @@ void StoreToken(const RopeStoreArgs& args, T* row, const float* cosine, const fl
   const T* v = k + args.shape.kv_heads * dim;
   for (int h = 0; h < args.shape.kv_heads; ++h) {
     TransformHead(k + h * dim, dim, args.norm.k, args.norm.eps, cosine, sine, head);
+    if (args.shape.k_scale != 1) DivideHead(head, dim, args.shape.k_scale);
     StoreRow(head, dim, kv_row(0, h));
-    StoreRow(v + h * dim, dim, kv_row(1, h));
+    if (args.shape.v_scale == 1) {
+      StoreRow(v + h * dim, dim, kv_row(1, h));
+    } else {
+      ConvertRow(v + h * dim, dim, head);
+      DivideHead(head, dim, args.shape.v_scale);
+      StoreRow(head, dim, kv_row(1, h));
+    }
   }
 }
 

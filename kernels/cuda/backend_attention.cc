@@ -6,7 +6,8 @@
 namespace baton::kernels {
 namespace {
 
-bool SameShape(const AttentionShape& a, const AttentionShape& b) {
+// Whether two shapes have one plan, which does not depend on the scales of keys and values.
+bool SamePlan(const AttentionShape& a, const AttentionShape& b) {
   return a.q_heads == b.q_heads && a.kv_heads == b.kv_heads && a.head_dim == b.head_dim &&
          a.sliding_window == b.sliding_window && a.scale == b.scale;
 }
@@ -27,25 +28,28 @@ void CudaBackend::PlanAttention(const StepLayout& layout, const PagedKv& kv, boo
 
 const CudaBackend::FlashInferShape* CudaBackend::FindFlashInfer(const AttentionShape& shape) const {
   for (size_t i = 0; i < sizes_.grids.size(); ++i) {
-    if (SameShape(flashinfer_[i].shape, shape)) return &flashinfer_[i];
+    if (SamePlan(flashinfer_[i].shape, shape)) return &flashinfer_[i];
   }
   return nullptr;
 }
 
-void CudaBackend::RunFlashInfer(const FlashInferShape& flashinfer, const cuda::PlanInputs& inputs,
+void CudaBackend::RunFlashInfer(const FlashInferShape& flashinfer, const AttentionShape& shape,
                                 Matrix qkv, int layer, Matrix out) {
   const cuda::StepArrays& step = inputs_->device();
-  const cuda::StepSizes::Grid& grid =
-      sizes_.grids[static_cast<size_t>(&flashinfer - flashinfer_.data())];
+  const auto index = static_cast<size_t>(&flashinfer - flashinfer_.data());
+  const cuda::PlanInputs& inputs = inputs_->device().plans[index];
+  const cuda::StepSizes::Grid& grid = sizes_.grids[index];
   cuda::FlashInferArgs args = {.dtype = qkv.dtype,
+                               .kv_dtype = kv_.layout.dtype,
                                .q = qkv.data,
                                .q_stride = static_cast<int32_t>(qkv.stride),
                                .out = out.data,
-                               .q_heads = flashinfer.shape.q_heads,
-                               .kv_heads = flashinfer.shape.kv_heads,
-                               .head_dim = flashinfer.shape.head_dim,
-                               .sliding_window = flashinfer.shape.sliding_window,
-                               .scale = flashinfer.shape.scale,
+                               .q_heads = shape.q_heads,
+                               .kv_heads = shape.kv_heads,
+                               .head_dim = shape.head_dim,
+                               .sliding_window = shape.sliding_window,
+                               .scale = shape.scale * shape.k_scale,
+                               .v_scale = shape.v_scale,
                                .rows = out.rows,
                                .k = Plane(layer, 0),
                                .v = Plane(layer, 1),
@@ -88,7 +92,8 @@ void CudaBackend::RunPlain(const AttentionShape& shape, Matrix qkv, int layer, M
             .kv_heads = shape.kv_heads,
             .head_dim = shape.head_dim,
             .sliding_window = shape.sliding_window,
-            .scale = shape.scale,
+            .scale = shape.scale * shape.k_scale,
+            .v_scale = shape.v_scale,
             .kv_dtype = kv_.layout.dtype,
             .block_size = kv_.layout.block_size,
             .k = Plane(layer, 0),
@@ -104,8 +109,7 @@ void CudaBackend::PagedAttention(Matrix qkv, int layer, const AttentionShape& sh
   if (flashinfer == nullptr) {
     RunPlain(shape, qkv, layer, out);
   } else {
-    const auto index = static_cast<size_t>(flashinfer - flashinfer_.data());
-    RunFlashInfer(*flashinfer, inputs_->device().plans[index], qkv, layer, out);
+    RunFlashInfer(*flashinfer, shape, qkv, layer, out);
   }
 }
 

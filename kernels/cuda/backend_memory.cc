@@ -1,6 +1,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/check.h"
 #include "common/base/status.h"
 #include "kernels/cuda/cuda_backend.h"
 #include "kernels/cuda/gemm/fp8.h"
@@ -17,7 +18,6 @@ constexpr char kIntegerFlags[] =
     "the size of the model (a smaller one, or one of fewer bits), or use more ranks or a GPU with "
     "more memory";
 constexpr size_t kUploadRowBytes = 16;
-constexpr int64_t kFp8Multiple = 16;  // of rows and columns, as cuBLASLt wants them
 
 }  // namespace
 
@@ -82,9 +82,13 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::Pack(const HostTensor
   BATON_ASSIGN_OR_RETURN(const Shard part, ResolveShard(weight, shard));
   const int64_t out = part.out_end - part.out_begin;
   const int64_t in = part.in_end - part.in_begin;
-  if (fp8_ && !weight.keep_precision && out % kFp8Multiple == 0 && in % kFp8Multiple == 0) {
-    return PackFp8(weight, part);
+  const bool fits =
+      info_.fp8_multiple > 0 && out % info_.fp8_multiple == 0 && in % info_.fp8_multiple == 0;
+  if (weight.dtype == DType::kFp8) {
+    BATON_CHECK(fits && weight.row_scales != nullptr) << out << " x " << in << " of e4m3";
+    return PackCodes(weight, part);
   }
+  if (fp8_ && !weight.keep_precision && fits) return PackFp8(weight, part);
   BATON_ASSIGN_OR_RETURN(
       auto memory, cuda::DeviceMemory::Allocate(
                        static_cast<size_t>(out * in) * SizeOf(info_.compute_dtype), kWeightFlags));
@@ -132,6 +136,29 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackFp8(const HostTen
       "quantizing a weight"));
   BATON_RETURN_IF_ERROR(stream_.Synchronize());  // before `whole` goes
   return std::make_unique<cuda::DeviceWeight>(out, in, std::move(elements), std::move(scales));
+}
+
+// Codes travel as the numbers of four bytes that their rows are whole multiples of, unconverted.
+absl::StatusOr<std::unique_ptr<PackedWeight>> CudaBackend::PackCodes(const HostTensor& weight,
+                                                                     const Shard& part) {
+  constexpr auto kCodes = static_cast<int64_t>(sizeof(float));
+  const int64_t out = part.out_end - part.out_begin;
+  const int64_t in = part.in_end - part.in_begin;
+  BATON_ASSIGN_OR_RETURN(
+      auto elements, cuda::DeviceMemory::Allocate(static_cast<size_t>(out * in), kIntegerFlags));
+  BATON_ASSIGN_OR_RETURN(auto scales, cuda::DeviceMemory::Allocate(
+                                          static_cast<size_t>(out) * sizeof(float), kIntegerFlags));
+  BATON_ASSIGN_OR_RETURN(cuda::Uploader* const upload, uploader());
+  const HostTensor words = {
+      .data = weight.data, .dtype = DType::kF32, .rows = weight.rows, .cols = weight.cols / kCodes};
+  const Shard of_words = {part.out_begin, part.out_end, part.in_begin / kCodes,
+                          part.in_end / kCodes};
+  BATON_RETURN_IF_ERROR(upload->Send(words, of_words, DType::kF32, elements->data()));
+  const HostTensor of_rows = {.data = weight.row_scales, .cols = weight.rows};
+  BATON_RETURN_IF_ERROR(
+      upload->Send(of_rows, {0, 1, part.out_begin, part.out_end}, DType::kF32, scales->data()));
+  return std::make_unique<cuda::DeviceWeight>(out, in, std::move(elements), std::move(scales),
+                                              weight.input_scale);
 }
 
 absl::StatusOr<std::unique_ptr<Buffer>> CudaBackend::UploadVector(const HostTensor& vector) {

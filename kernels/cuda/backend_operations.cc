@@ -106,6 +106,8 @@ void CudaBackend::RopeAndStoreKv(Matrix qkv, int layer, const AttentionShape& sh
                               .kv_heads = shape.kv_heads,
                               .head_dim = shape.head_dim,
                               .kv_dtype = kv_.layout.dtype,
+                              .k_scale = shape.k_scale,
+                              .v_scale = shape.v_scale,
                               .block_size = kv_.layout.block_size,
                               .k = Plane(layer, 0),
                               .v = Plane(layer, 1),

@@ -14,6 +14,7 @@ namespace baton::kernels {
 namespace {
 
 constexpr size_t kInputBytes = size_t{8} << 20;  // grows where a step needs more
+constexpr int kFp8Multiple = 16;                 // of the sides of a weight, as cuBLASLt wants them
 constexpr int kFp8Major = 9;  // cuBLASLt multiplies e4m3 with scales per row on Hopper
 
 // Refuses fp8 where this GPU cannot multiply it.
@@ -55,6 +56,9 @@ absl::StatusOr<std::unique_ptr<Backend>> CudaBackend::Create(const BackendOption
                    .compute_dtype = options.compute_dtype,
                    .ranks = options.collective != nullptr ? options.collective->size() : 1,
                    .keeps_last_tokens = true};
+  if (options.compute_dtype != DType::kF32 && device.capability_major == kFp8Major) {
+    info.fp8_multiple = kFp8Multiple;
+  }
   auto backend = std::unique_ptr<CudaBackend>(
       new CudaBackend(std::move(info), std::move(device), std::move(stream),
                       options.quantization == Quantization::kFp8, options.collective));
@@ -83,7 +87,9 @@ absl::Status CudaBackend::CreateParts() {
     BATON_ASSIGN_OR_RETURN(cuda::Event copied, cuda::Event::Create());
     copies_.emplace_back(std::move(copied));
   }
-  if (fp8_) fp8_products_ = std::make_unique<cuda::Fp8Products>(info_.compute_dtype, handle);
+  if (info_.fp8_multiple > 0) {
+    fp8_products_ = std::make_unique<cuda::Fp8Products>(info_.compute_dtype, handle);
+  }
   info_.matmul = absl::StrCat("cublaslt-", matmul_->version(), fp8_ ? "-fp8" : "");
   return absl::OkStatus();
 }
@@ -106,10 +112,9 @@ cuda::StepSizes CudaBackend::PlanStep(const StepLayout& layout, const PagedKv& k
 
 absl::StatusOr<StepRows> CudaBackend::BeginStep(const StepLayout& layout, const PagedKv& kv) {
   BATON_RETURN_IF_ERROR(CheckStep(layout, kv));
-  if (kv.layout.quantized()) {
+  if (kv.layout.dtype == DType::kInt8) {
     return absl::InvalidArgumentError(
-        absl::StrCat("a KV cache of ", std::string(Name(kv.layout.dtype)),
-                     " on a GPU; expected float32, bfloat16 or float16"));
+        "a KV cache of int8 on a GPU; expected float32, bfloat16, float16 or fp8");
   }
   BATON_RETURN_IF_ERROR(cuda::SelectDevice(device_.index));
   BATON_CHECK(steps_.size() < kMaxRunning) << "a step began while " << kMaxRunning << " ran";

@@ -112,6 +112,9 @@ class CudaBackend final : public Backend {
   absl::StatusOr<cuda::Uploader*> uploader();
   absl::StatusOr<std::unique_ptr<PackedWeight>> PackFp8(const HostTensor& weight,
                                                         const Shard& part);
+  // Brings a weight that is of e4m3 already to the device.
+  absl::StatusOr<std::unique_ptr<PackedWeight>> PackCodes(const HostTensor& weight,
+                                                          const Shard& part);
   absl::Status PrepareProducts(const StepUses& uses);
   // Makes room for the weights of integers that steps of many rows multiply by.
   absl::Status PrepareIntegers(const StepUses& uses);
@@ -132,7 +135,8 @@ class CudaBackend final : public Backend {
   void PlanAttention(const StepLayout& layout, const PagedKv& kv, bool capture,
                      cuda::StepSizes& sizes);
   const FlashInferShape* FindFlashInfer(const AttentionShape& shape) const;
-  void RunFlashInfer(const FlashInferShape& flashinfer, const cuda::PlanInputs& inputs, Matrix qkv,
+  // `shape` is that of the layer, for which `flashinfer` has the plan.
+  void RunFlashInfer(const FlashInferShape& flashinfer, const AttentionShape& shape, Matrix qkv,
                      int layer, Matrix out);
   void RunPlain(const AttentionShape& shape, Matrix qkv, int layer, Matrix out);
   absl::Status RunOperations(uint64_t program, absl::FunctionRef<void()> operations);
@@ -146,7 +150,7 @@ class CudaBackend final : public Backend {
   BackendInfo info_;
   const cuda::DeviceInfo device_;
   const cuda::Stream stream_;
-  const bool fp8_;                // whether projections that allow it are of fp8
+  const bool fp8_;                // whether projections of floats that allow it become fp8
   Collective* const collective_;  // null without a group
   std::unique_ptr<cuda::Uploader> uploader_;
   std::unique_ptr<cuda::MatMul> matmul_;

@@ -65,7 +65,7 @@ void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int laye
     LoadKv(sequence, kv, layer, 0, kv_head, t, row);
     double dot = 0;
     for (int d = 0; d < shape.head_dim; ++d) dot += static_cast<double>(query[d]) * row[d];
-    scores[t - begin] = dot * shape.scale;
+    scores[t - begin] = dot * shape.scale * shape.k_scale;
   }
   const double highest = *std::max_element(scores.begin(), scores.end());
   double total = 0;
@@ -75,6 +75,7 @@ void AttendOne(const StepLayout::Sequence& sequence, const PagedKv& kv, int laye
     LoadKv(sequence, kv, layer, 1, kv_head, t, row);
     for (int d = 0; d < shape.head_dim; ++d) out[d] += scores[t - begin] / total * row[d];
   }
+  for (double& value : out) value *= shape.v_scale;
 }
 
 }  // namespace
@@ -97,9 +98,9 @@ void RopeAndStoreKv(const StepLayout& layout, const PagedKv& kv, Matrix qkv, int
       for (int h = 0; h < shape.kv_heads; ++h) {
         LoadHead(qkv, row, int64_t{shape.q_heads + h} * dim, head);
         NormAndRotate(head, position, rope, norm.k, norm.eps);
-        StoreKvRow(kv.layout.dtype, head, block + kv.offset(layer, 0, h, in_block));
+        StoreKvRow(kv.layout.dtype, head, block + kv.offset(layer, 0, h, in_block), shape.k_scale);
         LoadHead(qkv, row, int64_t{shape.q_heads + shape.kv_heads + h} * dim, head);
-        StoreKvRow(kv.layout.dtype, head, block + kv.offset(layer, 1, h, in_block));
+        StoreKvRow(kv.layout.dtype, head, block + kv.offset(layer, 1, h, in_block), shape.v_scale);
       }
     }
   }

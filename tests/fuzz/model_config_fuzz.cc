@@ -20,6 +20,14 @@ void CheckQuantization(const QuantizationConfig& quantization) {
   BATON_CHECK(quantization.group >= 0 && quantization.group <= 1 << 20 &&
               quantization.group % 16 == 0)
       << quantization.group;
+  BATON_CHECK(quantization.block_rows >= 0 && quantization.block_rows <= 1 << 12 &&
+              quantization.block_cols >= 0 && quantization.block_cols <= 1 << 12 &&
+              (quantization.block_rows > 0) == (quantization.block_cols > 0))
+      << quantization.block_rows << " x " << quantization.block_cols;
+  BATON_CHECK(quantization.fp8() || quantization.block_rows == 0);
+  BATON_CHECK(quantization.rounds_inputs || !quantization.static_inputs);
+  BATON_CHECK(!quantization.name().empty());
+  for (const std::string& remark : quantization.Remarks()) BATON_CHECK(!remark.empty());
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ def f16_bits(x):
 
 def tensor(dtype, shape, numbers):
     """A tensor as a safetensors file has it; numbers are integers, or fp numbers for F16 and BF16."""
-    form = {"I8": "b", "I32": "I", "I64": "q", "F16": "H", "BF16": "H"}[dtype]
+    form = {"I8": "b", "I32": "I", "I64": "q", "F16": "H", "BF16": "H", "F32": "f"}[dtype]
     bits = {"F16": f16_bits, "BF16": bf16_bits}.get(dtype, lambda x: x & 0xFFFFFFFF if dtype == "I32" else x)
     return {"dtype": dtype, "shape": shape, "data": struct.pack(f"<{len(numbers)}{form}", *map(bits, numbers)).hex()}
 
@@ -86,7 +86,7 @@ def pack_quantized(name, bits, group, symmetric=True, actorder=None):
     return compressed(name, "pack-quantized", w, group, symmetric, actorder, parts)
 
 
-def int_quantized(name, bits, group, symmetric=True):
+def int_quantized(name, bits, group, symmetric=True, inputs=None, extra=None):
     """compressed-tensors: a byte for each number, with its sign."""
     w = Weight(name, bits, group, not symmetric, scale_bits=8)
     middle = 1 << (bits - 1)
@@ -96,14 +96,14 @@ def int_quantized(name, bits, group, symmetric=True):
     }
     if not symmetric:
         parts["weight_zero_point"] = tensor("I8", [OUT, len(w.zeros[0])], [z - middle for z in flat(w.zeros)])
-    return compressed(name, "int-quantized", w, group, symmetric, None, parts)
+    return compressed(name, "int-quantized", w, group, symmetric, None, parts | (extra or {}), inputs)
 
 
-def compressed(name, form, w, group, symmetric, actorder, parts):
+def compressed(name, form, w, group, symmetric, actorder, parts, inputs=None):
     weights = {"num_bits": w.bits, "type": "int", "symmetric": symmetric, "dynamic": False, "actorder": actorder,
                "strategy": "group" if group else "channel", "group_size": group or None}
     config = {"quant_method": "compressed-tensors", "format": form, "ignore": ["lm_head"],
-              "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": None}}}
+              "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights, "input_activations": inputs}}}
     return name, config, parts, w
 
 
@@ -155,6 +155,11 @@ def main():
         pack_quantized("ct_w8_zeros", 8, 32, symmetric=False),
         int_quantized("ct_int8", 8, 0),
         int_quantized("ct_int8_zeros", 8, 32, symmetric=False),
+        int_quantized("ct_w8a8_dynamic", 8, 0, inputs={"num_bits": 8, "type": "int", "symmetric": True,
+                                                       "strategy": "token", "dynamic": True}),
+        int_quantized("ct_w8a8_static", 8, 0, extra={"input_scale": tensor("BF16", [1], [0.0625])},
+                      inputs={"num_bits": 8, "type": "int", "symmetric": True, "strategy": "tensor",
+                              "dynamic": False}),
         gptq("gptq_w4", 4, 32),
         gptq("gptq_w4_symmetric", 4, 64, symmetric=True),
         gptq("gptq_w4_act_order", 4, 32, act_order=True),

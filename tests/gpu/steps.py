@@ -24,8 +24,19 @@ def step_names(sizes):
             ("prefill", prompts): f"prefill of {prompts} x {tokens}"}
 
 
+def fp8_names(sizes):
+    """Lines of bench_kernels that depend on the type of the KV cache."""
+    prompts, tokens = sizes.prefill
+    return [*step_names(sizes).values(), f"attention, prefill of {prompts} x {tokens}",
+            f"attention, {sizes.batches[-1]} x context {sizes.context}"]
+
+
 def rows(sizes):
-    """Names of all but the ceilings are those that bench_kernels prints."""
+    """Names of all but the ceilings are those that bench_kernels prints, with another KV cache behind them."""
+    return bf16_rows(sizes) + [report.Row(f"{name}, KV cache of fp8") for name in fp8_names(sizes)]
+
+
+def bf16_rows(sizes):
     prompts, tokens = sizes.prefill
     names = step_names(sizes)
     made = [report.Row(COPY, has_peer=True), report.Row(PRODUCT, has_peer=True)]
@@ -118,7 +129,7 @@ def record_baton(context, outputs, recorder):
     recorder.row(COPY, baton=f"{bytes_per_s / 1e9:.0f} GB/s", data={"bytes_per_s": bytes_per_s,
                                                                     "is": outputs[0].limit_name})
     recorder.row(PRODUCT, baton=f"{flops_per_s / 1e12:.2f} TFLOP/s", data={"flops_per_s": flops_per_s})
-    for row in rows(sizes)[2:]:
+    for row in bf16_rows(sizes)[2:]:
         found = [output.lines[row.what] for output in outputs if row.what in output.lines]
         if not found:
             raise Failure(f"bench_kernels printed no line '{row.what}'")
@@ -128,6 +139,18 @@ def record_baton(context, outputs, recorder):
                      percent=statistics.median(line["percent"] for line in found),
                      data={"rounds": found, "of": found[0]["of"]})
     return bytes_per_s, flops_per_s
+
+
+def record_fp8(context, recorder):
+    """Steps and attention over a KV cache of fp8, once; that they are right is checked by part `kernels`."""
+    output = bench_kernels(context, "steps,operations", "--kv-dtype", "fp8")
+    for name in fp8_names(context.sizes):
+        line = output.lines.get(name)
+        if line is None:
+            raise Failure(f"bench_kernels --kv-dtype fp8 printed no line '{name}'")
+        text = f"{line['ms']:.3f} ms, {line['rate']:.0f} {line['unit']}"
+        recorder.row(f"{name}, KV cache of fp8", baton=text + per_second(name, context.sizes, line["ms"]),
+                     percent=line["percent"], data={"of": line["of"]})
 
 
 def per_second(what, sizes, ms):
@@ -166,6 +189,7 @@ def steps(context, recorder):
     outputs = [bench_kernels(context, "matmuls,steps,operations")]
     recorder.detail("numerics", outputs[0].numerics)
     limits = record_baton(context, outputs, recorder)
+    record_fp8(context, recorder)
     recorder.why("one round of Baton's")
     try:
         peer = Peer(context)

@@ -80,6 +80,39 @@ TEST_P(AttentionTest, GroupsBlocksAndKvDtypes) {
   }
 }
 
+TEST_P(AttentionTest, ScalesOfALayer) {
+  AttentionShape shape = ShapeOf(4, 2, 64, 17);
+  shape.k_scale = 0.013f;
+  shape.v_scale = 3.7f;
+  Compare(shape, LayoutOf(shape, DType::kFp8));
+  shape.v_scale = 1;
+  Compare(shape, LayoutOf(shape, DType::kFp8));
+}
+
+// A scale that is a power of two moves exponents alone: where nothing leaves the range of the
+// codes, the results are the same bits.
+TEST_P(AttentionTest, ScalesOfPowersOfTwoChangeNothingButTheRange) {
+  const AttentionShape plain = ShapeOf(4, 2, 64);
+  AttentionShape scaled = plain;
+  scaled.k_scale = 0.125f;
+  scaled.v_scale = 0.25f;
+  AttentionRig once(*backend_, plain, LayoutOf(plain, DType::kFp8), {90}, 5);
+  AttentionRig again(*backend_, scaled, LayoutOf(scaled, DType::kFp8), {90}, 5);
+  once.Step({{0, 0, 90}});
+  again.Step({{0, 0, 90}});
+  std::vector<float> stored(64), back(64);
+  for (const int plane : {0, 1}) {
+    const float scale = plane == 0 ? scaled.k_scale : scaled.v_scale;
+    LoadKvRow(DType::kFp8, once.Row(0, plane, 1, 7).data(), stored);
+    LoadKvRow(DType::kFp8, again.Row(0, plane, 1, 7).data(), back);
+    for (size_t d = 0; d < stored.size(); ++d) {
+      if (std::abs(stored[d]) < 0x1.0p-6f) continue;  // of fewer bits
+      ASSERT_EQ(back[d] * scale, stored[d]) << d;
+    }
+  }
+  EXPECT_LE(DistanceOf(again.out(0), once.out(0), 0.01), 1);
+}
+
 TEST_P(AttentionTest, SlidingWindows) {
   for (const int window : {1, 7, 16, 17, 32, 1000}) {
     const AttentionShape shape = ShapeOf(4, 2, 32, window);

@@ -174,6 +174,16 @@ TEST_P(OperationCheckTest, AttentionThatDoesNotFitTheStepOrTheCache) {
   both(qkv.view(), 0, shape, "3 x 32 for 3 tokens and 3 heads of 8");
 }
 
+TEST_P(OperationCheckTest, ScalesOfACacheThatHasNone) {
+  TestMatrix qkv = Qkv();
+  TestMatrix out = Heads();
+  AttentionShape shape = kShape;
+  shape.v_scale = 0.5f;
+  EXPECT_DEATH(backend_->RopeAndStoreKv(qkv.view(), 1, shape, {inv_freq_, 1}, {}),
+               "scales 1 and 0.5 of a KV cache of float32");
+  EXPECT_DEATH(backend_->PagedAttention(qkv.view(), 1, shape, out.view()), "scales 1 and 0.5");
+}
+
 TEST_P(OperationCheckTest, AttentionIntoAnotherShapeStrideOrDtype) {
   TestMatrix qkv = Qkv();
   TestMatrix out = Heads();

@@ -126,6 +126,31 @@ TEST_F(ModelCommand, QuantizeWritesAModelWhoseErrorsInspectTellsAgain) {
   EXPECT_GT(again["relative_errors"]["model.layers.1.mlp.up_proj.weight"].get<double>(), error);
 }
 
+TEST_F(ModelCommand, QuantizesToFp8AndSaysWhatACpuMakesOfIt) {
+  ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);
+  const std::string out = scratch_ / "fp8";
+  const ToolRun made = RunTool({"model", "quantize", folder_, out, "--scheme", "fp8"});
+  ASSERT_EQ(made.exit, 0) << made.err;
+  const ToolRun run = RunTool({"model", "inspect", out, "--json", "--original", folder_});
+  ASSERT_EQ(run.exit, 0) << run.err;
+  const auto json = nlohmann::json::parse(run.out);
+  EXPECT_EQ(json["stored"]["fp8"]["weights"], 14);
+  EXPECT_LT(json["weight_bytes"]["fp8"], json["weight_bytes"]["bfloat16"]);
+  const double error = json["relative_errors"]["model.layers.1.mlp.up_proj.weight"];
+  EXPECT_GT(error, 0.01);
+  EXPECT_LT(error, 0.04);
+  ASSERT_EQ(json["remarks"].size(), 1u);
+  EXPECT_THAT(RunTool({"model", "inspect", out}).out,
+              testing::AllOf(HasSubstr("stored as fp8"),
+                             HasSubstr("projections of e4m3 become floats of --dtype")));
+  for (const auto& [flag, value] : {std::pair("--group", "64"), {"--method", "nearest"}}) {
+    const ToolRun refused =
+        RunTool({"model", "quantize", folder_, scratch_ / "x", "--scheme", "fp8", flag, value});
+    EXPECT_EQ(refused.exit, 2);
+    EXPECT_THAT(refused.err, HasSubstr("with --scheme fp8"));
+  }
+}
+
 TEST_F(ModelCommand, QuantizeRefusesWhatItCannotDo) {
   EXPECT_EQ(RunTool({"model", "quantize", folder_}).exit, 2);
   ASSERT_EQ(RunTool({"model", "make-random", folder_}).exit, 0);

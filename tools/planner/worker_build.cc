@@ -34,8 +34,17 @@ Operations OperationsOf(const ModelUse& model) {
   return operations;
 }
 
+// How the model's projections of floats or of e4m3 are multiplied: the latter stay as they are on a
+// GPU that has products of them.
+kernels::Quantization ProductsOf(const ModelUse& model, const Hardware& hardware) {
+  const auto& stored = model.config.quantization;
+  const bool stays = stored.has_value() && stored->fp8_by_row() && hardware.device == "cuda" &&
+                     model.compute_dtype != kernels::DType::kF32 && hardware.flops.contains("fp8");
+  return stays ? kernels::Quantization::kFp8 : model.quantization;
+}
+
 absl::StatusOr<double> FlopsOf(const ModelUse& model, const Hardware& hardware) {
-  const bool fp8 = model.quantization == kernels::Quantization::kFp8;
+  const bool fp8 = ProductsOf(model, hardware) == kernels::Quantization::kFp8;
   const std::string type(fp8 ? "fp8" : kernels::Name(model.compute_dtype));
   const auto found = hardware.flops.find(type);
   if (found != hardware.flops.end()) return found->second * hardware.flops_share;
@@ -87,7 +96,7 @@ absl::StatusOr<WorkerBuild> ReckonWorker(const ModelUse& model, const Hardware& 
   }
   BATON_ASSIGN_OR_RETURN(const double flops, FlopsOf(model, hardware));
   MemoryNeed need =
-      MemoryNeed::Of(model.config, shape, 1, model.compute_dtype, model.quantization,
+      MemoryNeed::Of(model.config, shape, 1, model.compute_dtype, ProductsOf(model, hardware),
                      {.max_tokens = std::max(model.max_num_batched_tokens, kMostSequences),
                       .max_samples = kMostSequences});
   if (hardware.device == "cuda") {

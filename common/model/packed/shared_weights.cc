@@ -213,8 +213,8 @@ absl::StatusOr<bool> SharedLoad::Write() {
   auto writer = PackedFileWriter::Create(folder_, key_.name, key_.identity,
                                          {.bytes = MostPackedBytes(job_), .time = patience_});
   if (!writer.ok()) return failed(writer.status());
-  CheckpointSource source(job_.config, job_.files, dtype_, PackingOrder(job_.config, job_.files),
-                          nullptr);
+  CheckpointSource source(job_.config, job_.files, job_.backend.info(),
+                          PackingOrder(job_.config, job_.files), nullptr);
   PackingMaker packing(source, job_.backend, job_.progress);
   WritingMaker maker(packing, images_, dtype_, **writer);
   const auto written =

@@ -79,6 +79,7 @@ bool IsRounded(const StoredTensor& tensor) {
 }
 
 absl::Status CheckRows(const CheckpointFiles& files, const RoundingScheme& scheme) {
+  if (scheme.fp8) return absl::OkStatus();
   for (const StoredTensor* tensor : files.tensors()) {
     if (!IsRounded(*tensor) || tensor->shape[1] % scheme.group == 0) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -90,18 +91,25 @@ absl::Status CheckRows(const CheckpointFiles& files, const RoundingScheme& schem
 
 // The quantization_config that compressed-tensors writes for such a scheme.
 nlohmann::ordered_json ConfigOf(const RoundingScheme& scheme) {
-  const nlohmann::ordered_json weights = {{"num_bits", scheme.bits}, {"type", "int"},
-                                          {"symmetric", true},       {"strategy", "group"},
-                                          {"dynamic", false},        {"group_size", scheme.group},
-                                          {"actorder", nullptr},     {"observer", "minmax"}};
+  nlohmann::ordered_json weights = {{"num_bits", scheme.bits}, {"type", "int"},
+                                    {"symmetric", true},       {"strategy", "group"},
+                                    {"dynamic", false},        {"group_size", scheme.group},
+                                    {"actorder", nullptr},     {"observer", "minmax"}};
+  nlohmann::ordered_json inputs;
+  if (scheme.fp8) {
+    weights.update({{"num_bits", 8}, {"type", "float"}, {"strategy", "channel"}});
+    weights["group_size"] = nullptr;
+    inputs = {{"num_bits", 8},       {"type", "float"}, {"symmetric", true},
+              {"strategy", "token"}, {"dynamic", true}, {"observer", nullptr}};
+  }
   return {{"quant_method", "compressed-tensors"},
-          {"format", "pack-quantized"},
+          {"format", scheme.fp8 ? "float-quantized" : "pack-quantized"},
           {"quantization_status", "compressed"},
           {"config_groups",
            {{"group_0",
              {{"targets", {"Linear"}},
               {"weights", weights},
-              {"input_activations", nullptr},
+              {"input_activations", inputs},
               {"output_activations", nullptr}}}}},
           {"ignore", {"lm_head"}},
           {"kv_cache_scheme", nullptr}};
@@ -142,13 +150,15 @@ absl::Status WriteConfig(const std::string& in, const RoundingScheme& scheme,
   return absl::UnavailableError(out.File("config.json") + " cannot be written; free space");
 }
 
-// Rounds and writes one projection; the shape is its last part.
+// Rounds and writes one projection; the shape is the last part of integers.
 absl::Status WriteProjection(const StoredTensor& tensor, const RoundingScheme& scheme,
                              SafetensorsWriter& writer, QuantizeReport& report) {
   BATON_ASSIGN_OR_RETURN(const PackedProjection packed, PackProjection(tensor, scheme));
   BATON_RETURN_IF_ERROR(writer.Write(packed.codes));
   BATON_RETURN_IF_ERROR(writer.Write(packed.scales));
-  BATON_RETURN_IF_ERROR(writer.Write(std::as_bytes(std::span(tensor.shape))));
+  if (!scheme.fp8) {
+    BATON_RETURN_IF_ERROR(writer.Write(std::as_bytes(std::span(tensor.shape))));
+  }
   const double share =
       packed.squared_weights > 0 ? packed.squared_error / packed.squared_weights : 0;
   report.projections.push_back({.name = tensor.name, .relative_error = std::sqrt(share)});

@@ -27,11 +27,11 @@ struct QuantizeReport {
 using QuantizeProgress = std::function<void(int64_t done, int64_t total)>;
 
 // Writes the model of `in`, a Hugging Face directory, to the new directory `out`, with the
-// projections of its layers rounded to integers in the form "pack-quantized" of compressed-tensors.
-// Embeddings, the output projection, norms and biases stay as they are. One tensor is in memory at
-// a time; `out` appears when it is whole. FAILED_PRECONDITION where `out` is there already or the
-// model is quantized; INVALID_ARGUMENT where a row is no multiple of the group. `progress` may be
-// null.
+// projections of its layers rounded, in the form "pack-quantized" of compressed-tensors for
+// integers and in "float-quantized" for e4m3. Embeddings, the output projection, norms and biases
+// stay as they are. One tensor is in memory at a time; `out` appears when it is whole.
+// FAILED_PRECONDITION where `out` is there already or the model is quantized; INVALID_ARGUMENT
+// where a row is no multiple of the group. `progress` may be null.
 absl::StatusOr<QuantizeReport> QuantizeCheckpoint(const std::string& in, const std::string& out,
                                                   const RoundingScheme& scheme,
                                                   const QuantizeProgress& progress);

@@ -39,6 +39,21 @@ struct RowErrors {
   bool finite = true;
 };
 
+// Rounds one row of finite weights to `codes` and its scale.
+RowErrors RoundRowToFp8(std::span<const float> row, std::byte* codes, std::byte* scale) {
+  RowErrors errors;
+  std::vector<uint8_t> rounded(row.size());
+  const float of_row = RoundFp8Row(row, rounded);
+  std::memcpy(codes, rounded.data(), rounded.size());
+  std::memcpy(scale, &of_row, sizeof(of_row));
+  for (size_t i = 0; i < row.size(); ++i) {
+    const double error = row[i] - kernels::FloatFromE4m3(rounded[i]) * of_row;
+    errors.squared_error += error * error;
+    errors.squared_weights += double{row[i]} * row[i];
+  }
+  return errors;
+}
+
 // Rounds one row to `codes` and `scales`.
 RowErrors RoundRow(std::span<const float> row, const RoundingScheme& scheme, std::byte* codes,
                    std::byte* scales) {
@@ -46,6 +61,7 @@ RowErrors RoundRow(std::span<const float> row, const RoundingScheme& scheme, std
   std::vector<int8_t> integers(row.size());
   for (const float weight : row) errors.finite = errors.finite && std::isfinite(weight);
   if (!errors.finite) return errors;
+  if (scheme.fp8) return RoundRowToFp8(row, codes, scales);
   const auto group = static_cast<size_t>(scheme.group);
   for (size_t begin = 0; begin < row.size(); begin += group) {
     const auto weights = row.subspan(begin, group);
@@ -68,6 +84,10 @@ std::vector<TensorToWrite> PackedTensors(const StoredTensor& weight, const Round
   const std::string module(absl::StripSuffix(weight.name, ".weight"));
   const int64_t out = weight.shape[0];
   const int64_t in = weight.shape[1];
+  if (scheme.fp8) {
+    return {{weight.name, "F8_E4M3", {out, in}, out * in},
+            {module + ".weight_scale", "F32", {out, 1}, out * 4}};
+  }
   const int64_t words = in * scheme.bits / 32;
   const int64_t groups = in / scheme.group;
   return {{module + ".weight_packed", "I32", {out, words}, out * words * 4},
@@ -80,8 +100,8 @@ absl::StatusOr<PackedProjection> PackProjection(const StoredTensor& weight,
   BATON_ASSIGN_OR_RETURN(const kernels::DType dtype, TensorDType(weight));
   const int64_t out = weight.shape[0];
   const int64_t in = weight.shape[1];
-  const int64_t code_bytes = in * scheme.bits / 8;
-  const int64_t scale_bytes = in / scheme.group * 2;
+  const int64_t code_bytes = scheme.fp8 ? in : in * scheme.bits / 8;
+  const int64_t scale_bytes = scheme.fp8 ? 4 : in / scheme.group * 2;
   PackedProjection packed;
   packed.codes.resize(static_cast<size_t>(out * code_bytes));
   packed.scales.resize(static_cast<size_t>(out * scale_bytes));

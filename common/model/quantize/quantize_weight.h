@@ -12,16 +12,16 @@
 
 namespace baton {
 
-// A projection in the form "pack-quantized" of compressed-tensors.
+// A projection in the form "pack-quantized" of compressed-tensors, or in "float-quantized".
 struct PackedProjection {
-  std::vector<std::byte> codes;   // int32 [out, in · bits / 32]
-  std::vector<std::byte> scales;  // bf16 [out, in / group]
+  std::vector<std::byte> codes;   // int32 [out, in · bits / 32], or e4m3 [out, in]
+  std::vector<std::byte> scales;  // bf16 [out, in / group], or fp32 [out, 1]
   double squared_error = 0;       // sum over all weights
   double squared_weights = 0;     // likewise
 };
 
 // The tensors that stand for a projection of that shape, in the order in which they are written:
-// codes, scales and shape.
+// codes, scales and, of integers, shape.
 std::vector<TensorToWrite> PackedTensors(const StoredTensor& weight, const RoundingScheme& scheme);
 
 // Rounds a projection [out, in] of F32, BF16 or F16, on several threads. INVALID_ARGUMENT, naming

@@ -37,7 +37,11 @@ StoredIntegers StoredIntegers::Codes(const QuantizationConfig& quantization,
     case Format::kAwq:
       return {tensor, Packing::kRowsTMixed, quantization.bits};
     case Format::kIntQuantized:
-    case Format::kGguf:  // whose blocks have a reader of their own
+      break;
+    case Format::kGguf:  // this and the others have readers of their own
+    case Format::kFloatQuantized:
+    case Format::kFp8:
+    case Format::kFp8Blocks:
       break;
   }
   return {tensor, Packing::kBytes, quantization.bits};
@@ -54,6 +58,9 @@ StoredIntegers StoredIntegers::ZeroPoints(const QuantizationConfig& quantization
       return {tensor, Packing::kRowsTMixed, quantization.bits};
     case Format::kIntQuantized:
     case Format::kGguf:
+    case Format::kFloatQuantized:
+    case Format::kFp8:
+    case Format::kFp8Blocks:
       break;
   }
   return {tensor, Packing::kBytes, quantization.bits};

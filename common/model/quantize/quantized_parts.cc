@@ -63,6 +63,13 @@ int64_t Words(int64_t integers, int32_t bits) {
   return (integers + per_word - 1) / per_word;
 }
 
+// The shapes in which a scale for a whole weight, and for its rows, is stored, or that for blocks.
+std::vector<std::vector<int64_t>> ScaleShapes(const QuantizationConfig& q, int64_t out,
+                                              int64_t in) {
+  if (q.block_rows == 0) return {{out, 1}, {out}, {1}, {}, {1, 1}};
+  return {{(out + q.block_rows - 1) / q.block_rows, (in + q.block_cols - 1) / q.block_cols}};
+}
+
 std::vector<ExpectedPart> PartsOf(const QuantizationConfig& q, const TensorSpec& weight) {
   const int64_t out = weight.shape[0];
   const int64_t in = weight.shape[1];
@@ -73,7 +80,10 @@ std::vector<ExpectedPart> PartsOf(const QuantizationConfig& q, const TensorSpec&
   const std::vector<std::string> bytes = {"I8"};
   const std::vector<int64_t> by_row = {out, groups};
   std::vector<ExpectedPart> parts;
-  if (q.format == Format::kPackQuantized) {
+  if (q.fp8()) {
+    parts.push_back({names.codes, {{out, in}}, {"F8_E4M3"}});
+    parts.push_back({names.scales, ScaleShapes(q, out, in), floats});
+  } else if (q.format == Format::kPackQuantized) {
     parts.push_back({names.codes, {{out, Words(in, q.bits)}}, words});
     parts.push_back({names.scales, {by_row}, floats});
     if (!q.symmetric) {
@@ -94,6 +104,9 @@ std::vector<ExpectedPart> PartsOf(const QuantizationConfig& q, const TensorSpec&
   }
   if (!names.group_of.empty()) parts.push_back({names.group_of, {{in}}, words, true});
   if (!names.shape.empty()) parts.push_back({names.shape, {{2}}, {"I64", "I32"}, true});
+  if (!names.input_scale.empty()) {
+    parts.push_back({names.input_scale, {{1}, {}, {1, 1}}, floats, !q.static_inputs});
+  }
   return parts;
 }
 
@@ -116,12 +129,23 @@ PartNames PartNames::Of(Format format, const std::string& weight) {
               .scales = module + ".weight_scale",
               .zero_points = module + ".weight_zero_point",
               .group_of = module + ".weight_g_idx",
-              .shape = module + ".weight_shape"};
+              .shape = module + ".weight_shape",
+              .input_scale = module + ".input_scale"};
     case Format::kIntQuantized:
       return {.codes = module + ".weight",
               .scales = module + ".weight_scale",
               .zero_points = module + ".weight_zero_point",
-              .group_of = module + ".weight_g_idx"};
+              .group_of = module + ".weight_g_idx",
+              .input_scale = module + ".input_scale"};
+    case Format::kFloatQuantized:
+    case Format::kFp8:
+      return {.codes = weight,
+              .scales = module + ".weight_scale",
+              .input_scale = module + ".input_scale"};
+    case Format::kFp8Blocks:
+      return {.codes = weight,
+              .scales = module + ".weight_scale_inv",
+              .input_scale = module + ".input_scale"};
     case Format::kGptq:
       return {.codes = module + ".qweight",
               .scales = module + ".scales",
@@ -139,7 +163,7 @@ PartNames PartNames::Of(Format format, const std::string& weight) {
 
 std::vector<std::string> PartNames::all() const {
   std::vector<std::string> names;
-  for (const std::string* name : {&codes, &scales, &zero_points, &group_of, &shape}) {
+  for (const std::string* name : {&codes, &scales, &zero_points, &group_of, &shape, &input_scale}) {
     if (!name->empty()) names.push_back(*name);
   }
   return names;
@@ -160,6 +184,31 @@ std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
     add(name);
   }
   return parts;
+}
+
+const StoredTensor* FindKvScale(const CheckpointFiles& files, int32_t layer, char kind) {
+  const std::string module = LayerTensor(layer, "self_attn");
+  const std::string k(1, kind);
+  for (const std::string& name :
+       {absl::StrCat(module, ".", k, "_scale"), absl::StrCat(module, ".", k, "_proj.", k, "_scale"),
+        absl::StrCat(module, ".", k, "_proj.output_scale"), absl::StrCat(module, ".kv_scale")}) {
+    if (const StoredTensor* const tensor = files.Find(name)) return tensor;
+  }
+  return nullptr;
+}
+
+absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files) {
+  for (int32_t layer = 0; layer < config.layers; ++layer) {
+    for (const char kind : {'k', 'v'}) {
+      const StoredTensor* const found = FindKvScale(files, layer, kind);
+      const std::string name =
+          LayerTensor(layer, absl::StrCat("self_attn.", std::string(1, kind), "_scale"));
+      const ExpectedPart part = {
+          found != nullptr ? found->name : name, {{1}, {}, {1, 1}}, {"F16", "BF16", "F32"}};
+      BATON_RETURN_IF_ERROR(CheckPart(part, files, *config.quantization));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckQuantizedParts(const QuantizationConfig& quantization,

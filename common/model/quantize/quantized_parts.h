@@ -13,8 +13,8 @@
 namespace baton {
 
 // Whether the projection `weight`, as in "model.layers.0.mlp.up_proj.weight", is stored as
-// integers: the model is quantized, and no tensor of that name holds floating-point numbers. Which
-// modules a checkpoint left as they were is seen by that alone.
+// integers or in e4m3: the model is quantized, and no tensor of that name holds floating-point
+// numbers. Which modules a checkpoint left as they were is seen by that alone.
 bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::string_view weight);
 
 // The stored tensors that stand for the weight, which has passed CheckTensors: itself, or the parts
@@ -22,6 +22,12 @@ bool IsQuantized(const ModelConfig& config, const CheckpointFiles& files, std::s
 std::vector<const StoredTensor*> StoredPartsOf(const ModelConfig& config,
                                                const CheckpointFiles& files,
                                                const std::string& weight);
+
+// The stored scale of the keys ('k') or values ('v') of a layer, by whichever of its names it has;
+// null where there is none.
+const StoredTensor* FindKvScale(const CheckpointFiles& files, int32_t layer, char kind);
+// Checks that every layer has both, one number each.
+absl::Status CheckKvScales(const ModelConfig& config, const CheckpointFiles& files);
 
 // Checks that a quantized projection has its parts, with the shapes and types that the format
 // demands.
@@ -34,8 +40,9 @@ struct PartNames {
   std::string codes;
   std::string scales;
   std::string zero_points;
-  std::string group_of;  // the group of each column; optional
-  std::string shape;     // of the weight; optional
+  std::string group_of;     // the group of each column; optional
+  std::string shape;        // of the weight; optional
+  std::string input_scale;  // of inputs that are rounded; optional unless they are static
 
   static PartNames Of(QuantizationConfig::Format format, const std::string& weight);
   std::vector<std::string> all() const;

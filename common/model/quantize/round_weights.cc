@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "kernels/float_convert.h"
 
@@ -73,6 +74,19 @@ float RoundGroup(std::span<const float> weights, const RoundingScheme& scheme,
   const float inverse = 1 / scale;
   for (size_t i = 0; i < weights.size(); ++i) {
     codes[i] = static_cast<int8_t>(Round(weights[i], inverse, half));
+  }
+  return scale;
+}
+
+float RoundFp8Row(std::span<const float> weights, std::span<uint8_t> codes) {
+  constexpr float kLargest = 448;
+  float largest = 0;
+  for (const float weight : weights) largest = std::max(largest, std::fabs(weight));
+  // Of a row of zeros, or of less than scales of fp32 without denormals reach, any scale will do.
+  const float scale =
+      largest / kLargest >= std::numeric_limits<float>::min() ? largest / kLargest : 1;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    codes[i] = kernels::E4m3FromFloat(weights[i] / scale);
   }
   return scale;
 }

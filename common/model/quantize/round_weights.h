@@ -21,9 +21,11 @@ constexpr std::string_view Name(RoundingMethod method) {
   return method == RoundingMethod::kNearest ? "nearest" : "search";
 }
 
-// What weights become: signed integers of `bits`, with one scale for `group` columns.
+// What weights become: signed integers of `bits`, with one scale for `group` columns; or, with
+// `fp8`, numbers of e4m3 with one scale for a row, the nearest ones where the largest is 448.
 struct RoundingScheme {
-  int bits = 4;  // 4 or 8
+  bool fp8 = false;  // of the others none is used then
+  int bits = 4;      // 4 or 8
   int64_t group = 32;
   RoundingMethod method = RoundingMethod::kSearch;
 };
@@ -32,5 +34,8 @@ struct RoundingScheme {
 // holds exactly. Weights are finite.
 float RoundGroup(std::span<const float> weights, const RoundingScheme& scheme,
                  std::span<int8_t> codes);
+
+// Likewise a row to e4m3, with a scale of fp32.
+float RoundFp8Row(std::span<const float> weights, std::span<uint8_t> codes);
 
 }  // namespace baton

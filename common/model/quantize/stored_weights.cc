@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status.h"
+#include "common/model/quantize/fp8_reader.h"
 #include "common/model/quantize/quantized_parts.h"
 #include "common/model/quantize/quantized_reader.h"
 #include "common/model/tensor_slices.h"
@@ -13,13 +14,48 @@
 namespace baton {
 namespace {
 
-absl::StatusOr<RoundedProjection> CompareProjection(const TensorSpec& spec, QuantizedReader& reader,
+// Reads projections of one checkpoint, whatever they are stored in.
+class ProjectionReader final {
+ public:
+  ProjectionReader(const ModelConfig& config, const CheckpointFiles& files)
+      : fp8_(config.quantization->fp8()), integers_(config, files), floats_(config, files) {}
+
+  absl::Status Read(const TensorSpec& spec) {
+    const WeightItem item = {
+        .name = spec.name, .ranges = {{spec.name, 0, spec.shape[0]}}, .cols = spec.shape[1]};
+    if (!fp8_) {
+      BATON_ASSIGN_OR_RETURN(tensor_, integers_.Read(item));
+      return absl::OkStatus();
+    }
+    cols_ = item.cols;
+    values_.resize(static_cast<size_t>(spec.elements()));
+    return floats_.WriteValues(item, kernels::DType::kF32,
+                               reinterpret_cast<std::byte*>(values_.data()));
+  }
+  // Of what was read last, the element in a row and a stored column, and the input that this is
+  // for.
+  float at(int64_t row, int64_t col) const {
+    return fp8_ ? values_[static_cast<size_t>(row * cols_ + col)] : tensor_.at(row, col);
+  }
+  int64_t InputOf(int64_t col) const {
+    return !fp8_ && tensor_.input_of != nullptr ? tensor_.input_of[col] : col;
+  }
+
+ private:
+  const bool fp8_;
+  QuantizedReader integers_;
+  Fp8Reader floats_;
+  kernels::QuantizedTensor tensor_;
+  int64_t cols_ = 0;
+  std::vector<float> values_;
+};
+
+absl::StatusOr<RoundedProjection> CompareProjection(const TensorSpec& spec,
+                                                    ProjectionReader& rounded,
                                                     const StoredTensor& original) {
   const int64_t rows = spec.shape[0];
   const int64_t cols = spec.shape[1];
-  BATON_ASSIGN_OR_RETURN(
-      const kernels::QuantizedTensor rounded,
-      reader.Read({.name = spec.name, .ranges = {{spec.name, 0, rows}}, .cols = cols}));
+  BATON_RETURN_IF_ERROR(rounded.Read(spec));
   BATON_ASSIGN_OR_RETURN(const kernels::DType dtype, TensorDType(original));
   std::vector<float> row(static_cast<size_t>(cols));
   double errors = 0;
@@ -28,8 +64,7 @@ absl::StatusOr<RoundedProjection> CompareProjection(const TensorSpec& spec, Quan
     const int64_t begin = original.StoredRow(r) * cols;
     CopyToFloats(original.data.data() + begin * static_cast<int64_t>(SizeOf(dtype)), dtype, row);
     for (int64_t c = 0; c < cols; ++c) {
-      const int64_t input = rounded.input_of != nullptr ? rounded.input_of[c] : c;
-      const double weight = row[static_cast<size_t>(input)];
+      const double weight = row[static_cast<size_t>(rounded.InputOf(c))];
       const double error = weight - rounded.at(r, c);
       errors += error * error;
       squares += weight * weight;
@@ -67,7 +102,7 @@ absl::StatusOr<std::vector<RoundedProjection>> CompareProjections(const ModelCon
   BATON_ASSIGN_OR_RETURN(const auto original, CheckpointFiles::Open(original_dir));
   // Its tensors are then those that the other model implies.
   BATON_RETURN_IF_ERROR(CheckTensors(original_config, *original));
-  QuantizedReader reader(config, files);
+  ProjectionReader reader(config, files);
   std::vector<RoundedProjection> compared;
   for (const TensorSpec& spec : ExpectedTensors(config)) {
     if (!IsQuantized(config, files, spec.name)) continue;

@@ -10,8 +10,11 @@ bool IsBf16(const FlashInferArgs& args) { return args.dtype == DType::kBF16; }
 }  // namespace
 
 int LaunchNarrowAttention(const FlashInferArgs& args, CUstream_st* stream) {
-  if (!FlashInferHas(args.dtype, args.dtype, args.head_dim)) return cudaErrorInvalidValue;
+  if (!FlashInferHas(args.dtype, args.kv_dtype, args.head_dim)) return cudaErrorInvalidValue;
   if (args.items == 0) return cudaSuccess;
+  if (args.kv_dtype == DType::kFp8) {
+    return IsBf16(args) ? NarrowBf16Fp8Dim128(args, stream) : NarrowF16Fp8Dim128(args, stream);
+  }
   if (args.head_dim == 64) {
     return IsBf16(args) ? NarrowBf16Dim64(args, stream) : NarrowF16Dim64(args, stream);
   }
@@ -19,8 +22,11 @@ int LaunchNarrowAttention(const FlashInferArgs& args, CUstream_st* stream) {
 }
 
 int LaunchWideAttention(const FlashInferArgs& args, CUstream_st* stream) {
-  if (!FlashInferHas(args.dtype, args.dtype, args.head_dim)) return cudaErrorInvalidValue;
+  if (!FlashInferHas(args.dtype, args.kv_dtype, args.head_dim)) return cudaErrorInvalidValue;
   if (args.items == 0) return cudaSuccess;
+  if (args.kv_dtype == DType::kFp8) {
+    return IsBf16(args) ? WideBf16Fp8Dim128(args, stream) : WideF16Fp8Dim128(args, stream);
+  }
   if (args.head_dim == 64) {
     return IsBf16(args) ? WideBf16Dim64(args, stream) : WideF16Dim64(args, stream);
   }

@@ -16,20 +16,27 @@
 
 namespace baton::kernels::cuda {
 
+// FlashInfer's parameters, with a member of a name that its variants look for.
+template <typename T, typename Kv>
+struct AttentionParams : flashinfer::BatchPrefillPagedParams<T, Kv, T, int32_t> {
+  using flashinfer::BatchPrefillPagedParams<T, Kv, T, int32_t>::BatchPrefillPagedParams;
+  float v_scale = 1;
+};
+
 // The arguments in FlashInfer's own words.
-template <typename T>
-flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashInferParams(const FlashInferArgs& args) {
+template <typename T, typename Kv>
+AttentionParams<T, Kv> FlashInferParams(const FlashInferArgs& args) {
   // FlashInfer calls this layout of a page HND: [head][token][element].
   const int64_t strides[3] = {args.block_stride, int64_t{args.block_size} * args.head_dim,
                               args.head_dim};
-  const flashinfer::paged_kv_t<T, int32_t> kv(
+  const flashinfer::paged_kv_t<Kv, int32_t> kv(
       static_cast<uint32_t>(args.kv_heads), static_cast<uint32_t>(args.block_size),
       static_cast<uint32_t>(args.head_dim), static_cast<uint32_t>(args.sequences),
-      flashinfer::QKVLayout::kHND, static_cast<T*>(args.k), static_cast<T*>(args.v), strides,
+      flashinfer::QKVLayout::kHND, static_cast<Kv*>(args.k), static_cast<Kv*>(args.v), strides,
       args.blocks, args.block_indptr, args.last_block_tokens);
   // FlashInfer's window counts the tokens before the query.
   const int32_t window_left = args.sliding_window > 0 ? args.sliding_window - 1 : -1;
-  flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> params(
+  AttentionParams<T, Kv> params(
       static_cast<T*>(args.q), kv, /*maybe_custom_mask=*/nullptr, args.row_indptr,
       /*maybe_mask_indptr=*/nullptr, /*maybe_q_rope_offset=*/nullptr, static_cast<T*>(args.out),
       /*lse=*/nullptr, /*maybe_alibi_slopes=*/nullptr, static_cast<uint32_t>(args.q_heads),
@@ -42,14 +49,15 @@ flashinfer::BatchPrefillPagedParams<T, T, T, int32_t> FlashInferParams(const Fla
   params.kv_chunk_size_ptr = args.split_tokens;
   params.padded_batch_size = static_cast<uint32_t>(args.items);
   params.max_total_num_rows = static_cast<uint32_t>(args.rows);
+  params.v_scale = args.v_scale;
   return params;
 }
 
 // Launches the kernel for tiles of kTile packed rows. FlashInfer throws where it refuses arguments.
-template <typename T, int kHeadDim, int kTile>
-int RunFlashInfer(const flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>& params,
-                  T* partial_out, float* partial_lse, cudaStream_t stream) {
-  using Params = flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>;
+template <typename T, typename Kv, int kHeadDim, int kTile>
+int RunFlashInfer(const AttentionParams<T, Kv>& params, T* partial_out, float* partial_lse,
+                  cudaStream_t stream) {
+  using Params = AttentionParams<T, Kv>;
   using Variant = flashinfer::DefaultAttention</*use_custom_mask=*/false,
                                                /*use_sliding_window=*/true,
                                                /*use_logits_soft_cap=*/false, /*use_alibi=*/false>;
@@ -63,20 +71,20 @@ int RunFlashInfer(const flashinfer::BatchPrefillPagedParams<T, T, T, int32_t>& p
   }
 }
 
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, typename Kv = T>
 int RunNarrow(const FlashInferArgs& args, cudaStream_t stream) {
-  auto params = FlashInferParams<T>(args);
+  auto params = FlashInferParams<T, Kv>(args);
   params.o_indptr = args.partial_indptr;
   params.merge_indptr = args.merge_indptr;
-  return RunFlashInfer<T, kHeadDim, 16>(params, static_cast<T*>(args.partial_out), args.partial_lse,
-                                        stream);
+  return RunFlashInfer<T, Kv, kHeadDim, 16>(params, static_cast<T*>(args.partial_out),
+                                            args.partial_lse, stream);
 }
 
-template <typename T, int kHeadDim>
+template <typename T, int kHeadDim, typename Kv = T>
 int RunWide(const FlashInferArgs& args, cudaStream_t stream) {
-  auto params = FlashInferParams<T>(args);
+  auto params = FlashInferParams<T, Kv>(args);
   params.o_indptr = args.row_indptr;  // without parts a row's result goes to its own place
-  return RunFlashInfer<T, kHeadDim, 128>(params, nullptr, nullptr, stream);
+  return RunFlashInfer<T, Kv, kHeadDim, 128>(params, nullptr, nullptr, stream);
 }
 
 }  // namespace baton::kernels::cuda

@@ -8,24 +8,29 @@ struct CUstream_st;
 
 namespace baton::kernels::cuda {
 
-// Whether FlashInfer's paged prefill, which serves decode as well, is built for such heads.
+// Whether FlashInfer's paged prefill, which serves decode as well, is built for such heads. Of e4m3
+// it reads heads of 128 only: its own source doubts those of 64.
 constexpr bool FlashInferHas(DType dtype, DType kv_dtype, int head_dim) {
-  return dtype == kv_dtype && dtype != DType::kF32 && (head_dim == 64 || head_dim == 128);
+  if (dtype == DType::kF32) return false;
+  if (kv_dtype == DType::kFp8) return head_dim == 128;
+  return dtype == kv_dtype && (head_dim == 64 || head_dim == 128);
 }
 
 // One launch over the items of an AttentionPlan: over parts of narrow sequences or tiles of wide
 // ones. Pointers are to device memory; strides count elements.
 struct FlashInferArgs {
-  DType dtype = DType::kBF16;  // of q, K, V and out
-  void* q = nullptr;           // [rows, q_stride], head after head
+  DType dtype = DType::kBF16;     // of q and out
+  DType kv_dtype = DType::kBF16;  // of K and V: the same, or kFp8
+  void* q = nullptr;              // [rows, q_stride], head after head
   int32_t q_stride = 0;
   void* out = nullptr;  // [rows, q_heads * head_dim]
   int q_heads = 0;
   int kv_heads = 0;
   int head_dim = 0;
   int sliding_window = 0;  // 0 = full
-  float scale = 0;
-  int64_t rows = 0;  // tokens of the step, with padding
+  float scale = 0;         // of scores of what the cache holds
+  float v_scale = 1;       // multiplies the result; of kFp8
+  int64_t rows = 0;        // tokens of the step, with padding
 
   void* k = nullptr;  // the layer's K of block 0, head 0, token 0
   void* v = nullptr;  // likewise V

@@ -16,4 +16,10 @@ int WideBf16Dim128(const FlashInferArgs& args, cudaStream_t stream);
 int WideF16Dim64(const FlashInferArgs& args, cudaStream_t stream);
 int WideF16Dim128(const FlashInferArgs& args, cudaStream_t stream);
 
+// Of a cache of e4m3:
+int NarrowBf16Fp8Dim128(const FlashInferArgs& args, cudaStream_t stream);
+int NarrowF16Fp8Dim128(const FlashInferArgs& args, cudaStream_t stream);
+int WideBf16Fp8Dim128(const FlashInferArgs& args, cudaStream_t stream);
+int WideF16Fp8Dim128(const FlashInferArgs& args, cudaStream_t stream);
+
 }  // namespace baton::kernels::cuda

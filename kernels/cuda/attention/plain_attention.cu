@@ -94,7 +94,7 @@ __global__ void PlainAttentionKernel(PlainAttentionArgs args) {
       total += totals[w] * factor;
       sum += sums[w][i] * factor;
     }
-    out[i] = FromFloat<T>(sum / total);
+    out[i] = FromFloat<T>(sum / total * args.v_scale);
   }
 }
 
@@ -105,7 +105,7 @@ int LaunchPlainAttention(const PlainAttentionArgs& args, CUstream_st* stream) {
   if (args.head_dim > kMaxHeadDim) return cudaErrorInvalidValue;
   const dim3 grid(static_cast<unsigned>(args.qkv.rows), static_cast<unsigned>(args.q_heads));
   ForType(args.qkv.dtype, [&](auto* type) {
-    ForType(args.kv_dtype, [&](auto* kv_type) {
+    ForKvType(args.kv_dtype, [&](auto* kv_type) {
       using T = std::remove_pointer_t<decltype(type)>;
       using Kv = std::remove_pointer_t<decltype(kv_type)>;
       PlainAttentionKernel<T, Kv><<<grid, kWarps * 32, 0, stream>>>(args);

@@ -22,7 +22,8 @@ struct PlainAttentionArgs {
   int kv_heads = 0;
   int head_dim = 0;
   int sliding_window = 0;  // 0 = full
-  float scale = 0;
+  float scale = 0;         // of scores of what the cache holds
+  float v_scale = 1;       // multiplies the result
   DType kv_dtype = DType::kF32;
   int block_size = 0;
   const void* k = nullptr;   // the layer's K of block 0, head 0, token 0

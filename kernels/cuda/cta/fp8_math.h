@@ -46,4 +46,16 @@ BATON_HD uint8_t QuantizeElement(float value, float scale) {
 #endif
 }
 
+// The code of a number in a KV cache, as StoreKvRow has it: a NaN keeps its sign.
+BATON_HD uint8_t KvCode(float value, float scale) {
+  if (value != value) return FloatBits(value) >> 31 != 0 ? 0xff : 0x7f;
+  return QuantizeElement(value, scale);
+}
+
+// The same with a number that was chosen before the element was known: one that is not finite stays
+// visible as NaN.
+BATON_HD uint8_t QuantizeBy(float value, float scale) {
+  return value - value == 0 ? QuantizeElement(value, scale) : 0x7f;
+}
+
 }  // namespace baton::kernels::cuda

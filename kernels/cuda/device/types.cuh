@@ -4,6 +4,7 @@
 // element type.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <cuda_fp8.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
@@ -19,6 +20,8 @@ __device__ __forceinline__ float ToFloat(T value) {
     return value;
   } else if constexpr (std::is_same_v<T, __nv_bfloat16>) {
     return __bfloat162float(value);
+  } else if constexpr (std::is_same_v<T, __nv_fp8_e4m3>) {
+    return static_cast<float>(value);
   } else {
     return __half2float(value);
   }
@@ -78,7 +81,17 @@ void ForType(DType dtype, Launch launch) {
       return;
     case DType::kInt8:
     case DType::kFp8:
-      return;  // KV caches of the host alone: BeginStep refuses them
+      return;  // no activations are of these
+  }
+}
+
+// The same for the element type of a KV cache. BeginStep refuses kInt8, which is the host's alone.
+template <typename Launch>
+void ForKvType(DType dtype, Launch launch) {
+  if (dtype == DType::kFp8) {
+    launch(static_cast<__nv_fp8_e4m3*>(nullptr));
+  } else {
+    ForType(dtype, launch);
   }
 }
 

@@ -16,10 +16,15 @@ namespace baton::kernels::cuda {
 // divided by.
 class DeviceWeight final : public PackedWeight {
  public:
-  // `scales` [out] goes with elements of e4m3.
+  // `scales` [out] goes with elements of e4m3, and so does `input_scale`, which inputs are divided
+  // by; 0 for a number of each row's own.
   DeviceWeight(int64_t out, int64_t in, std::unique_ptr<DeviceMemory> elements,
-               std::unique_ptr<DeviceMemory> scales = nullptr)
-      : out_(out), in_(in), elements_(std::move(elements)), scales_(std::move(scales)) {}
+               std::unique_ptr<DeviceMemory> scales = nullptr, float input_scale = 0)
+      : out_(out),
+        in_(in),
+        elements_(std::move(elements)),
+        scales_(std::move(scales)),
+        input_scale_(input_scale) {}
 
   int64_t out() const override { return out_; }
   int64_t in() const override { return in_; }
@@ -31,12 +36,14 @@ class DeviceWeight final : public PackedWeight {
   const float* scales() const {
     return fp8() ? static_cast<const float*>(scales_->data()) : nullptr;
   }
+  float input_scale() const { return input_scale_; }
 
  private:
   const int64_t out_;
   const int64_t in_;
   const std::unique_ptr<DeviceMemory> elements_;
   const std::unique_ptr<DeviceMemory> scales_;
+  const float input_scale_;
 };
 
 // A projection of small integers on the device.

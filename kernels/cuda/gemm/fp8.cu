@@ -52,6 +52,39 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
+template <typename T, int N>
+__global__ void __launch_bounds__(kThreads)
+    QuantizeRowsByKernel(float scale, const T* from, int64_t stride, uint8_t* to, float* scales,
+                         int64_t cols) {
+  const T* row = from + blockIdx.x * stride;
+  if (threadIdx.x == 0) scales[blockIdx.x] = scale;
+  uint8_t* out = to + blockIdx.x * cols;
+  for (int64_t col = int64_t{threadIdx.x} * N; col < cols; col += int64_t{kThreads} * N) {
+    const Vec<T, N> in = *reinterpret_cast<const Vec<T, N>*>(row + col);
+    Vec<uint8_t, N> codes;
+#pragma unroll
+    for (int i = 0; i < N; ++i) codes.at[i] = QuantizeBy(ToFloat(in.at[i]), scale);
+    *reinterpret_cast<Vec<uint8_t, N>*>(out + col) = codes;
+  }
+}
+
+// Calls launch(pointer to elements, elements per thread and turn), both as types.
+template <typename F>
+void ForRows(Matrix from, const void* to, F launch) {
+  ForType(from.dtype, [&](auto* type) {
+    using T = std::remove_pointer_t<decltype(type)>;
+    constexpr int kPerWord = 16 / sizeof(T);
+    const auto* in = static_cast<const T*>(from.data);
+    const bool vectorized = from.cols % kPerWord == 0 && from.stride % kPerWord == 0 &&
+                            IsAligned(in, 16) && IsAligned(to, kPerWord);
+    if (vectorized) {
+      launch(in, std::integral_constant<int, kPerWord>());
+    } else {
+      launch(in, std::integral_constant<int, 1>());
+    }
+  });
+}
+
 // The grid is (parts of a row, rows).
 template <typename T, typename Out>
 __global__ void AddProductKernel(const T* product, const float* bias, bool accumulate, Out* out,
@@ -69,21 +102,24 @@ __global__ void AddProductKernel(const T* product, const float* bias, bool accum
 
 int LaunchQuantizeRows(Matrix from, void* to, float* scales, CUstream_st* stream) {
   if (from.rows == 0) return cudaSuccess;
-  ForType(from.dtype, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    constexpr int kPerWord = 16 / sizeof(T);
-    const auto* in = static_cast<const T*>(from.data);
-    auto* out = static_cast<uint8_t*>(to);
-    const auto rows = static_cast<unsigned>(from.rows);
-    const bool vectorized = from.cols % kPerWord == 0 && from.stride % kPerWord == 0 &&
-                            IsAligned(in, 16) && IsAligned(out, kPerWord);
-    if (vectorized) {
-      QuantizeRowsKernel<T, kPerWord>
-          <<<rows, kThreads, 0, stream>>>(in, from.stride, out, scales, from.cols);
-    } else {
-      QuantizeRowsKernel<T, 1>
-          <<<rows, kThreads, 0, stream>>>(in, from.stride, out, scales, from.cols);
-    }
+  auto* const out = static_cast<uint8_t*>(to);
+  ForRows(from, to, [&](const auto* in, auto per_turn) {
+    using T = std::remove_cvref_t<decltype(*in)>;
+    QuantizeRowsKernel<T, decltype(per_turn)::value>
+        <<<static_cast<unsigned>(from.rows), kThreads, 0, stream>>>(in, from.stride, out, scales,
+                                                                    from.cols);
+  });
+  return cudaGetLastError();
+}
+
+int LaunchQuantizeRowsBy(float scale, Matrix from, void* to, float* scales, CUstream_st* stream) {
+  if (from.rows == 0) return cudaSuccess;
+  auto* const out = static_cast<uint8_t*>(to);
+  ForRows(from, to, [&](const auto* in, auto per_turn) {
+    using T = std::remove_cvref_t<decltype(*in)>;
+    QuantizeRowsByKernel<T, decltype(per_turn)::value>
+        <<<static_cast<unsigned>(from.rows), kThreads, 0, stream>>>(scale, in, from.stride, out,
+                                                                    scales, from.cols);
   });
   return cudaGetLastError();
 }

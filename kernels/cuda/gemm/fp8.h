@@ -12,6 +12,10 @@ namespace baton::kernels::cuda {
 // cudaError_t.
 int LaunchQuantizeRows(Matrix from, void* to, float* scales, CUstream_st* stream);
 
+// The same with one number for all rows, above 0, that was chosen beforehand: what is beyond 448
+// times it becomes that, and an element that is NaN or infinity becomes NaN.
+int LaunchQuantizeRowsBy(float scale, Matrix from, void* to, float* scales, CUstream_st* stream);
+
 // out = product + bias, or with `accumulate` out += product + bias. `product` is dense in 16 bits,
 // `out` dense in fp32 or the product's dtype and may be the same memory, `bias` is fp32 [cols] or
 // null. Queues one kernel and returns a cudaError_t.

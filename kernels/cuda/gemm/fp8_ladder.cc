@@ -19,7 +19,7 @@ absl::Status NoRung(const MatMulKey& key, int64_t most, const absl::Status& answ
       "no fp8 algorithm for ", key.rows, " rows of ", key.in, " by a weight of ", key.out, " x ",
       key.in, ", nor for more rows up to ", most, " (", std::string(answer.message()),
       "); expected one at least for the largest step: use another --max-num-batched-tokens, a "
-      "newer cuBLAS, or --quantization none"));
+      "newer cuBLAS, or weights that are no fp8 (--quantization none)"));
 }
 
 }  // namespace

@@ -54,8 +54,11 @@ absl::StatusOr<void*> Fp8Products::Multiply(MatMul& matmul, const MatMulKey& run
 absl::Status Fp8Products::Run(MatMul& matmul, const DeviceWeight& weight, int64_t rung, Matrix in,
                               Matrix out, const float* bias, bool accumulate) {
   auto* const scales = static_cast<float*>(scales_->data());
-  BATON_RETURN_IF_ERROR(
-      ToStatus(LaunchQuantizeRows(in, codes_->data(), scales, stream_), "quantizing activations"));
+  const int error =
+      weight.input_scale() > 0
+          ? LaunchQuantizeRowsBy(weight.input_scale(), in, codes_->data(), scales, stream_)
+          : LaunchQuantizeRows(in, codes_->data(), scales, stream_);
+  BATON_RETURN_IF_ERROR(ToStatus(error, "quantizing activations"));
   const bool direct = out.dtype == dtype_ && bias == nullptr && !accumulate;
   BATON_ASSIGN_OR_RETURN(void* const product, Multiply(matmul, KeyOf(weight, rung, dtype_), weight,
                                                        in.rows, direct ? out.data : nullptr));

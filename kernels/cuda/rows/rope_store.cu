@@ -1,3 +1,4 @@
+#include "kernels/cuda/cta/fp8_math.h"
 #include "kernels/cuda/device/types.cuh"
 #include "kernels/cuda/rows/rope_store.h"
 
@@ -6,6 +7,18 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kMaxPairs = 128;  // head_dim up to 256
+
+// An element as the cache has it.
+template <typename Kv>
+__device__ __forceinline__ Kv StoredElement(float value, float scale) {
+  if constexpr (std::is_same_v<Kv, __nv_fp8_e4m3>) {
+    __nv_fp8_e4m3 element;
+    element.__x = KvCode(value, scale);
+    return element;
+  } else {
+    return FromFloat<Kv>(value);
+  }
+}
 
 // One block of threads per row. A warp takes a head at a time, a lane the pairs (i, i + head_dim /
 // 2) of every 32nd i. q is rotated in place, k on its way to the cache, and v is only stored.
@@ -39,7 +52,8 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
            int64_t{kv_head} * args.block_size * args.head_dim + in_block;
     }
     if (is_v) {
-      for (int i = lane; i < args.head_dim; i += 32) to[i] = FromFloat<Kv>(ToFloat(from[i]));
+      for (int i = lane; i < args.head_dim; i += 32)
+        to[i] = StoredElement<Kv>(ToFloat(from[i]), args.v_scale);
       continue;
     }
     const float* scale = is_q ? args.q_norm : args.k_norm;
@@ -64,8 +78,8 @@ __global__ void RopeStoreKernel(RopeStoreArgs args) {
         from[i] = FromFloat<T>(rotated_low);
         from[i + half] = FromFloat<T>(rotated_high);
       } else {
-        to[i] = FromFloat<Kv>(rotated_low);
-        to[i + half] = FromFloat<Kv>(rotated_high);
+        to[i] = StoredElement<Kv>(rotated_low, args.k_scale);
+        to[i + half] = StoredElement<Kv>(rotated_high, args.k_scale);
       }
     }
   }
@@ -77,7 +91,7 @@ int LaunchRopeStore(const RopeStoreArgs& args, CUstream_st* stream) {
   if (args.qkv.rows == 0) return cudaSuccess;
   if (args.head_dim % 2 != 0 || args.head_dim > 2 * kMaxPairs) return cudaErrorInvalidValue;
   ForType(args.qkv.dtype, [&](auto* type) {
-    ForType(args.kv_dtype, [&](auto* kv_type) {
+    ForKvType(args.kv_dtype, [&](auto* kv_type) {
       using T = std::remove_pointer_t<decltype(type)>;
       using Kv = std::remove_pointer_t<decltype(kv_type)>;
       RopeStoreKernel<T, Kv>

@@ -24,6 +24,8 @@ struct RopeStoreArgs {
   int kv_heads = 0;
   int head_dim = 0;
   DType kv_dtype = DType::kF32;
+  float k_scale = 1;  // of a cache of kFp8
+  float v_scale = 1;
   int block_size = 0;
   void* k = nullptr;         // the layer's K of block 0, head 0, token 0
   void* v = nullptr;         // likewise V

@@ -1,5 +1,6 @@
 #include "common/formats/quantization_config.h"
 
+#include <map>
 #include <string>
 
 #include "common/formats/model_config.h"
@@ -29,6 +30,47 @@ json CompressedTensors() {
                 {"group_size", 128},
                 {"dynamic", false}}}}}}},
           {"ignore", {"lm_head"}}};
+}
+
+json& GroupOf(json& config) { return config["config_groups"]["group_0"]; }
+
+json InputArgs(const char* type, bool dynamic) {
+  return {{"num_bits", 8},
+          {"type", type},
+          {"symmetric", true},
+          {"strategy", dynamic ? "token" : "tensor"},
+          {"dynamic", dynamic}};
+}
+
+json W8A8(bool dynamic) {
+  json config = CompressedTensors();
+  config["format"] = "int-quantized";
+  GroupOf(config)["weights"].update({{"num_bits", 8}, {"strategy", "channel"}});
+  GroupOf(config)["weights"]["group_size"] = nullptr;
+  GroupOf(config)["input_activations"] = InputArgs("int", dynamic);
+  return config;
+}
+
+json FloatQuantized(const char* strategy, bool dynamic) {
+  json config = CompressedTensors();
+  config["format"] = "float-quantized";
+  GroupOf(config)["weights"] = {
+      {"num_bits", 8}, {"type", "float"}, {"symmetric", true}, {"strategy", strategy}};
+  if (std::string(strategy) == "block") {
+    GroupOf(config)["weights"]["block_structure"] = {128, 64};
+  }
+  GroupOf(config)["input_activations"] = InputArgs("float", dynamic);
+  return config;
+}
+
+json Fp8() { return {{"quant_method", "fp8"}, {"activation_scheme", "dynamic"}}; }
+
+json KvScheme() {
+  return {{"num_bits", 8},
+          {"type", "float"},
+          {"symmetric", true},
+          {"strategy", "tensor"},
+          {"dynamic", false}};
 }
 
 json Gptq() { return {{"quant_method", "gptq"}, {"bits", 4}, {"group_size", 128}}; }
@@ -76,6 +118,71 @@ TEST(QuantizationConfigTest, ReadsCompressedTensors) {
   EXPECT_EQ(MethodName(Read(config).format), "compressed-tensors");
 }
 
+TEST(QuantizationConfigTest, ReadsIntegersWithRoundedInputs) {
+  for (const bool dynamic : {false, true}) {
+    const QuantizationConfig config = Read(W8A8(dynamic));
+    EXPECT_EQ(config.name(), "w8");
+    EXPECT_FALSE(config.fp8());
+    EXPECT_TRUE(config.rounds_inputs);
+    EXPECT_EQ(config.static_inputs, !dynamic);
+    ASSERT_EQ(config.Remarks().size(), 1);
+    EXPECT_THAT(config.Remarks()[0], HasSubstr("at least as fine as the 8 bits"));
+    EXPECT_EQ(config.Remarks()[0].find("input_scale is not used") != std::string::npos, !dynamic);
+  }
+  EXPECT_TRUE(Read(CompressedTensors()).Remarks().empty());
+  json early = W8A8(true);
+  early["format"] = "naive-quantized";
+  EXPECT_EQ(Read(early).format, Format::kIntQuantized);
+}
+
+TEST(QuantizationConfigTest, ReadsFp8) {
+  for (const char* strategy : {"tensor", "channel", "block"}) {
+    const QuantizationConfig config = Read(FloatQuantized(strategy, true));
+    const bool blocks = strategy == std::string("block");
+    EXPECT_EQ(config.format, Format::kFloatQuantized);
+    EXPECT_TRUE(config.fp8());
+    EXPECT_EQ(config.fp8_by_row(), !blocks);
+    EXPECT_EQ(config.name(), blocks ? "fp8b128x64" : "fp8");
+    EXPECT_FALSE(config.static_inputs);
+    ASSERT_EQ(config.Remarks().size(), 1);
+    EXPECT_THAT(config.Remarks()[0], HasSubstr("become floats of --dtype"));
+    EXPECT_EQ(config.Remarks()[0].find("GPU") != std::string::npos, !blocks);
+  }
+  EXPECT_TRUE(Read(FloatQuantized("tensor", false)).static_inputs);
+  json weights_only = FloatQuantized("channel", true);
+  GroupOf(weights_only)["input_activations"] = nullptr;
+  EXPECT_FALSE(Read(weights_only).rounds_inputs);
+  json early = FloatQuantized("tensor", false);
+  early["format"] = "naive-quantized";
+  EXPECT_EQ(Read(early).format, Format::kFloatQuantized);
+
+  json method = Fp8();
+  EXPECT_EQ(Read(method).format, Format::kFp8);
+  EXPECT_EQ(Read(method).name(), "fp8");
+  EXPECT_EQ(MethodName(Read(method).format), "fp8");
+  method["activation_scheme"] = "static";
+  EXPECT_TRUE(Read(method).static_inputs);
+  method = Fp8();
+  method["weight_block_size"] = {128, 128};
+  EXPECT_EQ(Read(method).format, Format::kFp8Blocks);
+  EXPECT_EQ(Read(method).name(), "fp8b128x128");
+  EXPECT_FALSE(Read(method).fp8_by_row());
+}
+
+TEST(QuantizationConfigTest, ReadsWhetherThereAreScalesOfKeysAndValues) {
+  for (json config : {CompressedTensors(), W8A8(true), FloatQuantized("tensor", false), Fp8()}) {
+    EXPECT_FALSE(Read(config).kv_scales);
+    config["kv_cache_scheme"] = KvScheme();
+    EXPECT_TRUE(Read(config).kv_scales);
+    EXPECT_THAT(Read(config).Remarks().back(), HasSubstr("--kv-dtype fp8"));
+    config["kv_cache_scheme"] = nullptr;
+    EXPECT_FALSE(Read(config).kv_scales);
+  }
+  json early = Fp8();
+  early["kv_cache_scheme"] = "static";
+  EXPECT_TRUE(Read(early).kv_scales);
+}
+
 TEST(QuantizationConfigTest, ReadsGptqAndAwq) {
   EXPECT_EQ(Read(Gptq()).format, Format::kGptq);
   EXPECT_EQ(Read(Gptq()).zero_added, 1);
@@ -106,7 +213,7 @@ TEST(QuantizationConfigTest, SaysWhetherTheOutputMayBeIntegers) {
 }
 
 TEST(QuantizationConfigTest, RefusesOtherMethodsWithWhatIsKnown) {
-  for (const char* method : {"bitsandbytes", "fp8", "hqq", ""}) {
+  for (const char* method : {"bitsandbytes", "fbgemm_fp8", "hqq", ""}) {
     EXPECT_THAT(QuantizationRefusal({{"quant_method", method}}),
                 AllOf(HasSubstr("quant_method"), HasSubstr("compressed-tensors"), HasSubstr("gptq"),
                       HasSubstr("awq")));
@@ -128,10 +235,11 @@ TEST(QuantizationConfigTest, RefusesOtherBitsGroupsAndForms) {
        {json(0), json(-2), json(24), json(1e300), json("128"), json(1LL << 40)}) {
     EXPECT_THAT(with(Gptq(), "group_size", group), HasSubstr("group_size"));
   }
-  EXPECT_THAT(with(CompressedTensors(), "format", "float-quantized"),
-              AllOf(HasSubstr("float-quantized"), HasSubstr("pack-quantized")));
-  EXPECT_THAT(with(CompressedTensors(), "kv_cache_scheme", json::object()),
-              HasSubstr("kv_cache_scheme"));
+  for (const char* form : {"marlin-24", "nvfp4-pack-quantized", "mixed-precision"}) {
+    EXPECT_THAT(with(CompressedTensors(), "format", form),
+                AllOf(HasSubstr(form), HasSubstr("pack-quantized")));
+  }
+  EXPECT_THAT(with(CompressedTensors(), "format", "float-quantized"), HasSubstr("num_bits"));
   EXPECT_THAT(with(CompressedTensors(), "config_groups", json::object()),
               HasSubstr("config_groups"));
   EXPECT_THAT(with(CompressedTensors(), "config_groups", {{"a", 1}}), HasSubstr("no object"));
@@ -147,13 +255,87 @@ TEST(QuantizationConfigTest, RefusesOtherArgumentsOfCompressedTensors) {
   EXPECT_THAT(weights("num_bits", 2), HasSubstr("4 or 8"));
   EXPECT_THAT(weights("strategy", "tensor"), HasSubstr("channel"));
   EXPECT_THAT(weights("dynamic", true), HasSubstr("dynamic"));
-  json activations = CompressedTensors();
-  activations["config_groups"]["group_0"]["input_activations"] = {{"num_bits", 8}};
-  EXPECT_THAT(QuantizationRefusal(activations), HasSubstr("W4A16"));
   json mixed = CompressedTensors();
   mixed["config_groups"]["group_1"] = mixed["config_groups"]["group_0"];
   mixed["config_groups"]["group_1"]["weights"]["num_bits"] = 8;
   EXPECT_THAT(QuantizationRefusal(mixed), AllOf(HasSubstr("w4g128"), HasSubstr("w8g128")));
+}
+
+TEST(QuantizationConfigTest, RefusesOtherInputsAndOutputs) {
+  const auto inputs = [](json config, const char* key, const json& value) {
+    GroupOf(config)["input_activations"][key] = value;
+    return QuantizationRefusal(config);
+  };
+  for (const json& config : {W8A8(false), FloatQuantized("tensor", false)}) {
+    EXPECT_THAT(inputs(config, "num_bits", 4),
+                AllOf(HasSubstr("input_activations"), HasSubstr("expected 8")));
+    EXPECT_THAT(inputs(config, "symmetric", false), HasSubstr("zero points of inputs"));
+    EXPECT_THAT(inputs(config, "strategy", "token"), HasSubstr("\"tensor\""));
+    EXPECT_THAT(inputs(config, "dynamic", "local"), HasSubstr("dynamic"));
+    json whole = config;
+    GroupOf(whole)["input_activations"] = 8;
+    EXPECT_THAT(QuantizationRefusal(whole), HasSubstr("input_activations"));
+    json outputs = config;
+    GroupOf(outputs)["output_activations"] = InputArgs("int", false);
+    EXPECT_THAT(QuantizationRefusal(outputs), HasSubstr("output_activations"));
+    json other = config;
+    GroupOf(other)["format"] = "pack-quantized";
+    EXPECT_THAT(QuantizationRefusal(other), HasSubstr("pack-quantized"));
+    json mixed = config;
+    mixed["config_groups"]["group_1"] = GroupOf(mixed);
+    mixed["config_groups"]["group_1"]["input_activations"] = nullptr;
+    EXPECT_THAT(QuantizationRefusal(mixed), HasSubstr("one kind for all modules"));
+  }
+  EXPECT_THAT(inputs(W8A8(true), "type", "float"), HasSubstr("expected \"int\""));
+  EXPECT_THAT(inputs(W8A8(true), "strategy", "attn_head"), HasSubstr("strategy"));
+  EXPECT_THAT(inputs(FloatQuantized("tensor", true), "type", "int"), HasSubstr("\"float\""));
+}
+
+TEST(QuantizationConfigTest, RefusesOtherFp8) {
+  const auto weights = [](const char* key, const json& value) {
+    json config = FloatQuantized("block", true);
+    GroupOf(config)["weights"][key] = value;
+    return QuantizationRefusal(config);
+  };
+  EXPECT_THAT(weights("num_bits", 4), HasSubstr("expected 8"));
+  EXPECT_THAT(weights("type", "int"), HasSubstr("\"float\""));
+  EXPECT_THAT(weights("symmetric", false), HasSubstr("symmetric"));
+  EXPECT_THAT(weights("strategy", "group"), HasSubstr("\"channel\" or \"block\""));
+  EXPECT_THAT(weights("dynamic", true), HasSubstr("dynamic"));
+  for (const json& block : {json(), json(128), json{128}, json{128, 0}, json{-1, 128},
+                            json{128, 1 << 20}, json{128, 0.5}, json{128, 128, 128}}) {
+    EXPECT_THAT(weights("block_structure", block), HasSubstr("block_structure"));
+  }
+  const auto method = [](const char* key, const json& value) {
+    json config = Fp8();
+    config[key] = value;
+    return QuantizationRefusal(config);
+  };
+  EXPECT_THAT(method("activation_scheme", "per_token"), HasSubstr("\"static\" or \"dynamic\""));
+  EXPECT_THAT(method("fmt", "e5m2"), HasSubstr("e4m3"));
+  EXPECT_THAT(method("weight_block_size", 128), HasSubstr("weight_block_size"));
+  json blocks = Fp8();
+  blocks.update({{"weight_block_size", {128, 128}}, {"activation_scheme", "static"}});
+  EXPECT_THAT(QuantizationRefusal(blocks), HasSubstr("activation_scheme"));
+}
+
+TEST(QuantizationConfigTest, RefusesOtherScalesOfKeysAndValues) {
+  for (const auto& [key, value] : std::map<std::string, json>{{"num_bits", 4},
+                                                              {"type", "int"},
+                                                              {"symmetric", false},
+                                                              {"strategy", "attn_head"},
+                                                              {"dynamic", true}}) {
+    json config = CompressedTensors();
+    config["kv_cache_scheme"] = KvScheme();
+    config["kv_cache_scheme"][key] = value;
+    EXPECT_THAT(QuantizationRefusal(config),
+                AllOf(HasSubstr("kv_cache_scheme"), HasSubstr("--kv-dtype")));
+  }
+  for (const json& scheme : {json::object(), json("dynamic"), json(8)}) {
+    json config = Fp8();
+    config["kv_cache_scheme"] = scheme;
+    EXPECT_THAT(QuantizationRefusal(config), HasSubstr("kv_cache_scheme"));
+  }
 }
 
 }  // namespace

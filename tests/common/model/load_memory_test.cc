@@ -47,6 +47,19 @@ TEST(MemoryNeedTest, IsThatOfTheParameters) {
               2e7);
 }
 
+// Projections of e4m3 are floats but on a device that multiplies by them.
+TEST(MemoryNeedTest, Fp8CountsAsWhatTheDeviceMakesOfIt) {
+  ModelConfig config = Config();
+  const LocalShape shape = LocalShape::Of(config, 0, 1).value();
+  config.quantization = QuantizationConfig{.format = QuantizationConfig::Format::kFp8};
+  const auto weights = [&](Quantization quantization) {
+    return MemoryNeed::Of(config, shape, 1, DType::kBF16, quantization, {}).weights;
+  };
+  EXPECT_EQ(weights(Quantization::kNone), NeedOf(DType::kBF16, Quantization::kNone).weights);
+  EXPECT_EQ(weights(Quantization::kFp8), NeedOf(DType::kBF16, Quantization::kFp8).weights);
+  EXPECT_EQ(WideningBytes(config, shape, DType::kBF16), 0);
+}
+
 // Room for the largest projection, gate and up of a rank, in the compute dtype.
 TEST(MemoryNeedTest, IntegersNeedRoomToBeWidenedOnAGpu) {
   ModelConfig config = Config();

@@ -70,5 +70,48 @@ INSTANTIATE_TEST_SUITE_P(Kinds, QuantizedModelGpuTest,
                                   std::get<1>(test.param);
                          });
 
+// A checkpoint of e4m3: on Hopper in 16 bits it is multiplied as it is, with rounded inputs, and
+// else as floats. So does a KV cache of e4m3, which both devices have.
+class Fp8ModelGpuTest : public testing::TestWithParam<std::tuple<std::string, std::string>> {};
+
+TEST_P(Fp8ModelGpuTest, LogitsAgreeWithTheCpu) {
+  const auto& [dtype, kv_dtype] = GetParam();
+  const ScratchFolder scratch;
+  ASSERT_TRUE(WriteRandomModel({.arch = "qwen2",
+                                .hidden = 256,
+                                .heads = 4,
+                                .kv_heads = 2,
+                                .head_dim = 128,
+                                .ffn = 512,
+                                .seed = 7},
+                               scratch / "plain")
+                  .ok());
+  ASSERT_TRUE(QuantizeCheckpoint(scratch / "plain", scratch / "fp8", {.fp8 = true}, nullptr).ok());
+  auto oracle = MustLoad(scratch / "fp8", {"cpu", "auto"}, "float32", 512, kv_dtype);
+  auto model = MustLoad(scratch / "fp8", {"cuda", "auto"}, dtype, 512, kv_dtype);
+  ASSERT_NE(model, nullptr);
+  EXPECT_THAT(model->numerics(), testing::EndsWith("/fp8"));
+  EXPECT_EQ(model->weight_bytes<oracle->weight_bytes / 3, model->backend->info().fp8_multiple> 0);
+  const double tolerance = dtype == "float32" ? (kv_dtype == "fp8" ? 0.05 : 1e-4) : 0.3;
+  std::vector<TokenId> ids;
+  for (const int32_t count : {1, 7, 90}) {
+    while (std::ssize(ids) < count) ids.push_back((std::ssize(ids) * 37 + 5) % 256);
+    const std::vector<float> expected = ComputeLogits(*oracle, ids, {count - 1})[0];
+    const std::vector<float> actual = ComputeLogits(*model, ids, {count - 1})[0];
+    double error = 0;
+    for (size_t id = 0; id < expected.size(); ++id) {
+      error = std::max<double>(error, std::abs(actual[id] - expected[id]));
+    }
+    EXPECT_LT(error / Scale(expected), tolerance) << count << " tokens";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Fp8ModelGpuTest,
+                         testing::Combine(testing::Values("float32", "bfloat16", "float16"),
+                                          testing::Values("auto", "fp8")),
+                         [](const auto& test) {
+                           return std::get<0>(test.param) + "_kv_" + std::get<1>(test.param);
+                         });
+
 }  // namespace
 }  // namespace baton::test

@@ -1,5 +1,5 @@
-// Models with weights of 4 and 8 bits: the same tokens however they run, the same on one rank and
-// two, near those of the scalar oracle.
+// Models with small weights: the same tokens however they run, the same on one rank and two, near
+// those of the scalar oracle.
 #include <algorithm>
 #include <filesystem>
 #include <string>

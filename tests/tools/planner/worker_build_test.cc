@@ -53,6 +53,26 @@ TEST(WorkerBuildTest, MemoryIsWhatIsLeft) {
   EXPECT_DOUBLE_EQ(build->kv_bytes_most, 5e7 - 213'632 - build->activation_bytes);
 }
 
+// Projections of e4m3 stay small only where a GPU multiplies by them, and have its rate then.
+TEST(WorkerBuildTest, Fp8CountsAsTheDeviceHasIt) {
+  const auto floats = ReckonWorker(SmallModel(), Box(), 1);
+  ModelUse model = SmallModel();
+  model.config.quantization = QuantizationConfig{.format = QuantizationConfig::Format::kFp8};
+  Hardware hopper = Box();
+  hopper.flops["fp8"] = 2e9;
+  const auto widened = ReckonWorker(model, Box(), 1);
+  const auto kept = ReckonWorker(model, hopper, 1);
+  ASSERT_TRUE(floats.ok() && widened.ok() && kept.ok()) << widened.status() << kept.status();
+  EXPECT_EQ(widened->weight_bytes, floats->weight_bytes);
+  EXPECT_EQ(widened->cost.row, floats->cost.row);
+  EXPECT_DOUBLE_EQ(kept->weight_bytes, floats->weight_bytes - 73'728);
+  EXPECT_DOUBLE_EQ(kept->cost.row, floats->cost.row / 2);
+  model.config.quantization->block_rows = model.config.quantization->block_cols = 128;
+  const auto blocks = ReckonWorker(model, hopper, 1);
+  ASSERT_TRUE(blocks.ok()) << blocks.status();
+  EXPECT_EQ(blocks->weight_bytes, floats->weight_bytes);
+}
+
 TEST(WorkerBuildTest, RanksShareTheWorkAndAddSums) {
   const auto one = ReckonWorker(SmallModel(), Box(), 1);
   const auto two = ReckonWorker(SmallModel(), Box(), 2);

@@ -2,20 +2,11 @@
 // stand for (tests/golden/README.md).
 #include "common/model/quantize/quantized_reader.h"
 
-#include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <string>
-#include <vector>
 
-#include "common/formats/quantization_config.h"
-#include "common/model/quantize/quantized_parts.h"
-#include "common/model/quantize/safetensors_writer.h"
-#include "common/model/weight_source.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "nlohmann/json.hpp"
-#include "tests/fakes/scratch_folder.h"
+#include "tests/common/model/quantize/golden_checkpoint.h"
 
 namespace baton {
 namespace {
@@ -24,80 +15,24 @@ using nlohmann::json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-constexpr char kModule[] = "model.layers.0.mlp.up_proj";
+using test::GoldenCheckpoint;
+using test::kModule;
 
-json Golden(const std::string& name) {
-  std::ifstream in(std::string(BATON_SOURCE_DIR) + "/tests/golden/quantized/" + name + ".json");
-  return json::parse(in);
+json Golden(const std::string& name) { return test::Golden("quantized", name); }
+
+std::string Refusal(const GoldenCheckpoint& golden) {
+  const absl::Status checked = golden.Check();
+  if (!checked.ok()) return std::string(checked.message());
+  QuantizedReader reader(golden.config(), golden.files());
+  return std::string(reader.Read(golden.item(0, golden.rows())).status().message());
 }
-
-std::vector<std::string> GoldenNames() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(std::string(BATON_SOURCE_DIR) +
-                                                               "/tests/golden/quantized")) {
-    names.push_back(entry.path().stem().string());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
-std::string BytesOf(const std::string& hex) {
-  std::string bytes;
-  for (size_t i = 0; i < hex.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
-  }
-  return bytes;
-}
-
-// A checkpoint with the tensors of one golden projection, which a test may change.
-class GoldenCheckpoint {
- public:
-  explicit GoldenCheckpoint(json golden) : golden_(std::move(golden)) {
-    std::vector<TensorToWrite> planned;
-    std::string data;
-    for (const auto& [suffix, tensor] : golden_["tensors"].items()) {
-      const std::string bytes = BytesOf(tensor["data"]);
-      planned.push_back({std::string(kModule) + "." + suffix, tensor["dtype"], tensor["shape"],
-                         static_cast<int64_t>(bytes.size())});
-      data += bytes;
-    }
-    const auto writer = SafetensorsWriter::Create(dir_ / "model.safetensors", planned).value();
-    BATON_CHECK(writer->Write(std::as_bytes(std::span(data))).ok());
-    BATON_CHECK(writer->Close().ok());
-    auto quantization = ReadQuantizationConfig(golden_, "config.json");
-    BATON_CHECK(quantization.ok()) << quantization.status().ToString();
-    config_.quantization = *quantization;
-    files_ = CheckpointFiles::Open(dir_.path()).value();
-  }
-
-  int64_t rows() const { return golden_["rows"]; }
-  int64_t cols() const { return golden_["cols"]; }
-  float value(int64_t row, int64_t col) const { return golden_["values"][row * cols() + col]; }
-  const ModelConfig& config() const { return config_; }
-  const CheckpointFiles& files() const { return *files_; }
-  TensorSpec spec() const { return {std::string(kModule) + ".weight", {rows(), cols()}}; }
-  WeightItem item(int64_t begin, int64_t end) const {
-    return {.name = "item", .ranges = {{spec().name, begin, end}}, .cols = cols()};
-  }
-  std::string Refusal() const {
-    const absl::Status checked = CheckQuantizedParts(*config_.quantization, *files_, spec());
-    if (!checked.ok()) return std::string(checked.message());
-    return std::string(QuantizedReader(config_, *files_).Read(item(0, rows())).status().message());
-  }
-
- private:
-  const json golden_;
-  const ScratchFolder dir_;
-  ModelConfig config_;
-  std::unique_ptr<CheckpointFiles> files_;
-};
 
 class QuantizedReaderTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(QuantizedReaderTest, ReadsTheNumbersThatTheFormMeans) {
   const GoldenCheckpoint golden(Golden(GetParam()));
   ASSERT_TRUE(IsQuantized(golden.config(), golden.files(), golden.spec().name));
-  EXPECT_EQ(golden.Refusal(), "");
+  EXPECT_EQ(Refusal(golden), "");
   QuantizedReader reader(golden.config(), golden.files());
   const auto tensor = reader.Read(golden.item(0, golden.rows()));
   ASSERT_TRUE(tensor.ok()) << tensor.status();
@@ -136,7 +71,7 @@ TEST_P(QuantizedReaderTest, RefusesPartsOfOtherShapesAndTypes) {
     missing["tensors"].erase(suffix);
     const bool optional = suffix == "g_idx" || suffix == "weight_g_idx" || suffix == "weight_shape";
     if (!optional) {
-      EXPECT_THAT(GoldenCheckpoint(missing).Refusal(), HasSubstr("is missing"));
+      EXPECT_THAT(Refusal(GoldenCheckpoint(missing)), HasSubstr("is missing"));
     }
 
     json longer = Golden(GetParam());
@@ -144,7 +79,7 @@ TEST_P(QuantizedReaderTest, RefusesPartsOfOtherShapesAndTypes) {
     shape[0] = 2 * shape[0].get<int64_t>();
     longer["tensors"][suffix]["data"] =
         tensor["data"].get<std::string>() + tensor["data"].get<std::string>();
-    EXPECT_THAT(GoldenCheckpoint(longer).Refusal(),
+    EXPECT_THAT(Refusal(GoldenCheckpoint(longer)),
                 AllOf(HasSubstr(kModule), HasSubstr(suffix), HasSubstr("implies")));
 
     json other = Golden(GetParam());
@@ -153,30 +88,31 @@ TEST_P(QuantizedReaderTest, RefusesPartsOfOtherShapesAndTypes) {
                                         : type == "I8"  ? "U8"
                                         : type == "I64" ? "U64"
                                                         : "I16";
-    EXPECT_THAT(GoldenCheckpoint(other).Refusal(), AllOf(HasSubstr(suffix), HasSubstr(type)));
+    EXPECT_THAT(Refusal(GoldenCheckpoint(other)), AllOf(HasSubstr(suffix), HasSubstr(type)));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Forms, QuantizedReaderTest, ::testing::ValuesIn(GoldenNames()),
+INSTANTIATE_TEST_SUITE_P(Forms, QuantizedReaderTest,
+                         ::testing::ValuesIn(test::GoldenNames("quantized")),
                          [](const auto& test) { return test.param; });
 
 TEST(QuantizedReaderRefusals, ScalesThatAreNoNumbersAndGroupsThatAreNone) {
   json golden = Golden("gptq_w4_act_order");
   std::string scales = golden["tensors"]["scales"]["data"];
   golden["tensors"]["scales"]["data"] = scales.replace(0, 4, "007e");  // NaN
-  EXPECT_THAT(GoldenCheckpoint(golden).Refusal(),
+  EXPECT_THAT(Refusal(GoldenCheckpoint(golden)),
               AllOf(HasSubstr("up_proj.scales"), HasSubstr("no finite number")));
 
   golden = Golden("gptq_w4_act_order");
   const std::string groups = golden["tensors"]["g_idx"]["data"];
   golden["tensors"]["g_idx"]["data"] = std::string(groups).replace(0, 8, "ffffffff");
-  EXPECT_THAT(GoldenCheckpoint(golden).Refusal(), HasSubstr("column 0 in group -1 of 2"));
+  EXPECT_THAT(Refusal(GoldenCheckpoint(golden)), HasSubstr("column 0 in group -1 of 2"));
   golden["tensors"]["g_idx"]["data"] = std::string(groups).replace(0, 8, "02000000");
-  EXPECT_THAT(GoldenCheckpoint(golden).Refusal(), HasSubstr("column 0 in group 2 of 2"));
+  EXPECT_THAT(Refusal(GoldenCheckpoint(golden)), HasSubstr("column 0 in group 2 of 2"));
   // One group gets a column more, another one less.
   const std::string other = groups.substr(0, 8) == "00000000" ? "01000000" : "00000000";
   golden["tensors"]["g_idx"]["data"] = std::string(groups).replace(0, 8, other);
-  EXPECT_THAT(GoldenCheckpoint(golden).Refusal(), HasSubstr("expected 32"));
+  EXPECT_THAT(Refusal(GoldenCheckpoint(golden)), HasSubstr("expected 32"));
 }
 
 }  // namespace

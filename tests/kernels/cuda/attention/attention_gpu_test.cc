@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "kernels/float_convert.h"
 #include "tests/kernels/cuda/device_fixture.h"
 #include "tests/kernels/paged_fixture.h"
 
@@ -17,10 +18,12 @@ double Slack(DType dtype) { return 4 * DeviceTolerance(dtype); }
 // Sequences run through both backends step by step.
 class DeviceRig {
  public:
-  DeviceRig(DType dtype, AttentionShape shape, std::vector<int> lengths, bool prepare)
+  // A cache of codes is kFp8.
+  DeviceRig(DType dtype, AttentionShape shape, std::vector<int> lengths, bool prepare,
+            bool codes = false)
       : dtype_(dtype),
         shape_(shape),
-        layout_(LayoutOf(shape, dtype)),
+        layout_(LayoutOf(shape, codes ? DType::kFp8 : dtype)),
         backend_(MakeCuda(dtype)),
         reference_(MakeReference()),
         tables_(lengths.size()) {
@@ -34,7 +37,7 @@ class DeviceRig {
       inv_freq_.push_back(std::pow(10000.0f, -2.0f * static_cast<float>(i) / shape.head_dim));
     }
     KvLayout floats = layout_;
-    floats.dtype = DType::kF32;
+    if (!codes) floats.dtype = DType::kF32;
     host_arena_.assign(floats.block_bytes() * static_cast<size_t>(num_blocks_) / 4, 0);
     host_kv_ = {reinterpret_cast<std::byte*>(host_arena_.data()), floats, num_blocks_};
     arena_ = backend_->Allocate(layout_.block_bytes() * static_cast<size_t>(num_blocks_)).value();
@@ -105,7 +108,11 @@ class DeviceRig {
     ASSERT_TRUE(reference_->BeginStep(layout, host_kv_).ok());
     const Matrix host = HostMatrix(input, width());
     reference_->RopeAndStoreKv(host, kLayer, shape_, rope, Norm(host_norms_));
-    RoundCache();
+    if (layout_.quantized()) {
+      TakeCodes();
+    } else {
+      RoundCache();
+    }
     std::vector<float> expected(positions.size() * static_cast<size_t>(out_width()));
     RoundAll(input);
     reference_->PagedAttention(host, kLayer, shape_, HostMatrix(expected, out_width()));
@@ -158,6 +165,23 @@ class DeviceRig {
     for (float& value : values) value = Round(value);
   }
   void RoundCache() { RoundAll(host_arena_); }
+  // Compares the codes that both have stored, which may differ by one where a rotation falls on the
+  // other side of a tie; from then on the reference reads those of the device.
+  void TakeCodes() {
+    std::vector<std::byte> bytes(arena_->size());
+    ASSERT_TRUE(backend_->Download(arena_->data(), bytes.size(), bytes.data()).ok());
+    auto* const host = reinterpret_cast<std::byte*>(host_arena_.data());
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      const float value = FloatFromE4m3(static_cast<uint8_t>(bytes[i]));
+      const float expected = FloatFromE4m3(static_cast<uint8_t>(host[i]));
+      if (std::isnan(value)) {
+        ASSERT_EQ(expected, 0) << "code " << i << " was not written";
+        continue;
+      }
+      ASSERT_NEAR(value, expected, std::max(std::abs(expected) / 8, 0x1.0p-9f)) << "code " << i;
+      host[i] = bytes[i];
+    }
+  }
 
   const DType dtype_;
   const AttentionShape shape_;
@@ -217,6 +241,24 @@ TEST_P(CudaAttentionTest, ThePlainKernelEqualsReferenceForEveryHeadSize) {
     DeviceRig rig(GetParam(), ShapeOf(4, 2, head_dim), {70}, false);
     rig.Step({{0, 0, 60}});
     rig.Step({{0, 60, 1}});
+  }
+}
+
+// By FlashInfer for heads of 128, by the plain kernel for others and in float32.
+TEST_P(CudaAttentionTest, CodesOfACacheEqualReference) {
+  for (const auto& [head_dim, window] :
+       {std::pair(128, 0), std::pair(128, 100), std::pair(64, 0), std::pair(80, 0)}) {
+    for (const auto& [k_scale, v_scale] : {std::pair(1.0F, 1.0F), std::pair(0.02F, 3.0F)}) {
+      SCOPED_TRACE(testing::Message() << head_dim << " window " << window << " k " << k_scale);
+      AttentionShape shape = ShapeOf(8, 2, head_dim, window);
+      shape.k_scale = k_scale;
+      shape.v_scale = v_scale;
+      DeviceRig rig(GetParam(), shape, {400, 33, 700}, true, /*codes=*/true);
+      rig.Step({{0, 0, 300}, {1, 0, 20}});
+      rig.Step({{0, 300, 90}, {1, 20, 1}, {2, 0, 260}});
+      rig.Step({{0, 390, 1}, {1, 21, 1}, {2, 260, 1}});
+      rig.Step({{2, 261, 400}});
+    }
   }
 }
 

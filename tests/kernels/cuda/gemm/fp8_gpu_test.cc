@@ -2,6 +2,7 @@
 // the sums over those codes up to the rounding of the output and the device's fp32 sums.
 #include <vector>
 
+#include "kernels/cuda/cta/fp8_math.h"
 #include "kernels/cuda/device/runtime.h"
 #include "kernels/cuda/gemm/fp8.h"
 #include "kernels/cuda/gemm/fp8_products.h"
@@ -108,6 +109,59 @@ TEST_P(CudaFp8Test, ProductsEqualSumsOverTheCodes) {
     // The product is rounded to 16 bits before the rest is added.
     ExpectValues(out.Values(), expected, 2 * DeviceTolerance(dtype()),
                  1 + std::sqrt(static_cast<double>(c.in)));
+  }
+}
+
+// Of a checkpoint that is of e4m3 already: its codes, its scales, and its scale of the inputs.
+TEST_P(CudaFp8Test, ProductsByCodesThatWereStoredEqualSumsOverThem) {
+  constexpr int64_t kRows = 7;
+  constexpr int64_t kOut = 96;
+  constexpr int64_t kIn = 256;
+  std::vector<float> weight = ExactValues(kOut * kIn, 1);
+  std::vector<float> x = ExactValues(kRows * kIn, 3);
+  const Quantized b = Reference(weight, kOut, kIn);
+  // All of it, and the share of one of two ranks in its rows and in its columns.
+  const std::vector<Shard> shards = {
+      {0, kOut, 0, kIn}, {kOut / 2, kOut, 0, kIn}, {0, kOut, kIn / 2, kIn}};
+  for (const float input_scale : {0.0F, 0.05F}) {
+    for (const Shard& shard : shards) {
+      const int64_t out_rows = shard.out_end - shard.out_begin;
+      const int64_t width = shard.in_end - shard.in_begin;
+      const HostTensor stored = {.data = b.codes.data(),
+                                 .dtype = DType::kFp8,
+                                 .rows = kOut,
+                                 .cols = kIn,
+                                 .row_scales = b.scales.data(),
+                                 .input_scale = input_scale};
+      const auto packed = backend_->Pack(stored, shard);
+      ASSERT_TRUE(packed.ok()) << packed.status();
+      std::vector<float> part(static_cast<size_t>(kRows * width));
+      for (int64_t row = 0; row < kRows; ++row) {
+        std::copy_n(x.begin() + row * kIn + shard.in_begin, width, part.begin() + row * width);
+      }
+      Quantized a = Reference(part, kRows, width);
+      if (input_scale > 0) {
+        for (size_t i = 0; i < part.size(); ++i) {
+          a.codes[i] = cuda::QuantizeBy(part[i], input_scale);
+        }
+        a.scales.assign(kRows, input_scale);
+      }
+      const DeviceMatrix in_part(*backend_, dtype(), kRows, width, part);
+      const DeviceMatrix out(*backend_, dtype(), kRows, out_rows);
+      backend_->MatMul(**packed, in_part.view(), out.view(), {});
+      ASSERT_TRUE(backend_->EndStep().ok());
+      std::vector<float> expected;
+      for (int64_t row = 0; row < kRows; ++row) {
+        for (int64_t col = shard.out_begin; col < shard.out_end; ++col) {
+          expected.push_back(static_cast<float>(DotQuantized(
+              &a.codes[static_cast<size_t>(row * width)], a.scales[static_cast<size_t>(row)],
+              &b.codes[static_cast<size_t>(col * kIn + shard.in_begin)],
+              b.scales[static_cast<size_t>(col)], width)));
+        }
+      }
+      ExpectValues(out.Values(), expected, 2 * DeviceTolerance(dtype()),
+                   1 + std::sqrt(static_cast<double>(width)));
+    }
   }
 }
 

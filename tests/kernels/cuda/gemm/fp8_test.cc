@@ -12,6 +12,7 @@
 
 #include "kernels/cuda/cta/fp8_math.h"
 #include "kernels/float_convert.h"
+#include "kernels/kv_row.h"
 
 namespace baton::kernels {
 namespace {
@@ -76,6 +77,42 @@ TEST(Fp8Test, RowsAreQuantizedAsByTheReference) {
       // Half a unit of three bits of mantissa, or of the smallest numbers.
       ASSERT_NEAR(E4m3Value(codes[at]) * scale, values[at],
                   std::max(std::abs(values[at]) / 16, scale * 0.001F));
+    }
+  }
+}
+
+TEST(Fp8Test, ByAChosenScaleWhatIsTooLargeIsCutOffAndWhatIsNoNumberShows) {
+  constexpr float kScale = 0.25F;
+  EXPECT_EQ(cuda::QuantizeBy(1, kScale), cuda::E4m3FromFloat(4));
+  EXPECT_EQ(cuda::QuantizeBy(-1e6F, kScale), 0xfe);
+  for (const float value : {std::numeric_limits<float>::infinity(),
+                            -std::numeric_limits<float>::infinity(), std::nanf("")}) {
+    EXPECT_TRUE(std::isnan(E4m3Value(cuda::QuantizeBy(value, kScale)))) << value;
+  }
+}
+
+TEST(Fp8Test, CodesOfAKvCacheAreThoseOfTheHost) {
+  std::mt19937 random(9);
+  std::normal_distribution<float> normal;
+  std::vector<float> values = {0,
+                               -0.0F,
+                               448,
+                               464,
+                               -480,
+                               1e30F,
+                               0x1.0p-10F,
+                               0x1.8p-9F,
+                               std::numeric_limits<float>::infinity(),
+                               -std::numeric_limits<float>::infinity(),
+                               std::nanf(""),
+                               -std::nanf("")};
+  for (int i = 0; i < 5000; ++i) values.push_back(normal(random) * std::ldexp(1.0F, i % 24 - 12));
+  std::vector<std::byte> row(values.size());
+  for (const float scale : {1.0F, 0.013F, 7.0F}) {
+    StoreKvRow(DType::kFp8, values, row.data(), scale);
+    for (size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(cuda::KvCode(values[i], scale), static_cast<uint8_t>(row[i]))
+          << values[i] << " by " << scale;
     }
   }
 }
