@@ -42,7 +42,7 @@ def alerts():
                 "Answers are longer than the cache has room for; what was preempted is computed again, or swapped, and"
                 " its client sees a pause."
             ),
-            look="KV cache, *Preempted, and waiting for blocks* and *Swapping*.",
+            look="KV cache, *Preempted, and waiting for blocks* and *Preempted, by what becomes of their KV*.",
             do="Fewer sequences at once (`--max-num-seqs`), more cache, or more decode workers; with"
             " [`--swap-space`](preemption.md) each costs less.",
         ),

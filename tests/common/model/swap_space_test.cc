@@ -1,5 +1,6 @@
 #include "common/model/swap_space.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -57,7 +58,8 @@ TEST(SwapSpaceTest, AModelThatDoesNotFitBesideItSaysSo) {
   const auto model = LoadModel(folder / "model", options, nullptr);
   EXPECT_EQ(model.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(model.status().message()),
-              AllOf(HasSubstr("swap space 562949953 MB"), HasSubstr("lower --swap-space, ")));
+              AllOf(HasSubstr("), the machine has "), HasSubstr(", swap space "),
+                    HasSubstr("lower --swap-space, ")));
 }
 
 TEST(SwapSpaceTest, MeasuringLeavesTheCacheAsItIs) {

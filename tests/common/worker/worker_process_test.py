@@ -261,7 +261,7 @@ class WorkerProcessTest(unittest.TestCase):
         ports = ["--port", 0, "--admin-port", 0, *SMALL]
         code, text = run_to_exit("decode", [MODEL, *ports, "--swap-space", 1 << 49])
         self.assertEqual(code, 4, text)
-        for word in ("swap space 562949953 MB", "lower --swap-space"):
+        for word in (", swap space ", "lower --swap-space, "):
             self.assertIn(word, text)
         code, text = run_to_exit("decode", [MODEL, *ports, "--swap-space", 100])
         self.assertEqual(code, 4, text)
