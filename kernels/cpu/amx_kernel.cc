@@ -115,6 +115,7 @@ const BandKernel& AmxKernel() {
                                          .pair_stride = kTileRowBytes,
                                          .half_stride = kTileBytes,
                                          .tile_rows = kTileRows,
+                                         .max_rows = 512,
                                          .rows_in_place = kBandBlock,
                                          .run = &N_AVX3::RunAmx};
   return kKernel;

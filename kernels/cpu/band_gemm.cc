@@ -14,7 +14,6 @@
 namespace baton::kernels::cpu {
 namespace {
 
-constexpr int64_t kMaxRows = 512;                    // that share a reading of the weight
 constexpr int64_t kGroupBytes = int64_t{512} << 10;  // of bands that stay in a cache
 
 int64_t StepsOf(int64_t in) { return (in + kBandDepth - 1) / kBandDepth; }
@@ -138,7 +137,7 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> BandGemm::Pack(const HostTensor& w
 
 absl::Status BandGemm::Reserve(int64_t rows, int64_t in) {
   // The last tile has room for rows that are not there.
-  const int64_t padded = std::min(rows, kMaxRows) + kBandBlock;
+  const int64_t padded = std::min(rows, kernel_.max_rows) + kBandBlock;
   const auto bytes = static_cast<size_t>(padded * StepsOf(in) * kBandLineBytes);
   if (tiles_ != nullptr && tiles_->size() >= bytes) return absl::OkStatus();
   BATON_ASSIGN_OR_RETURN(tiles_, AllocateHost(bytes));
@@ -166,8 +165,8 @@ BandRows BandGemm::RowsFor(Matrix in) {
 void BandGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
                    const MatMulEpilogue& epilogue) {
   const auto& packed = static_cast<const BandWeight&>(weight);
-  for (int64_t row = 0; row < in.rows; row += kMaxRows) {
-    const int64_t count = std::min(kMaxRows, in.rows - row);
+  for (int64_t row = 0; row < in.rows; row += kernel_.max_rows) {
+    const int64_t count = std::min(kernel_.max_rows, in.rows - row);
     BandProduct product = {
         .rows = RowsFor(Matrix::Dense(in.row(row), in.dtype, count, in.cols)),
         .bands = packed.band(0),

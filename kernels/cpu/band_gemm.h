@@ -58,6 +58,7 @@ struct BandKernel {
   int64_t half_stride = 0;
   int64_t tile_rows = 0;      // the most
   bool equal_tiles = false;   // tiles have about equally many rows; otherwise all but the last most
+  int64_t max_rows = 0;       // that share a reading of the weight
   int64_t rows_in_place = 0;  // so many rows are read where they are, more as tiles
   // Computes the parts [begin, end) on the calling thread.
   void (*run)(const BandProduct& product, int64_t begin, int64_t end) = nullptr;
@@ -99,7 +100,7 @@ class BandGemm final : public Gemm {
   const BandKernel& kernel_;
   int threads_;
   std::string implementation_;
-  std::unique_ptr<Buffer> tiles_;  // of up to kMaxRows rows
+  std::unique_ptr<Buffer> tiles_;  // of up to max_rows rows
 };
 
 }  // namespace baton::kernels::cpu

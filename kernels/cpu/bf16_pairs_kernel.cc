@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <iterator>
 
 #include "kernels/cpu/band_gemm.h"
 
@@ -33,11 +32,15 @@ HWY_INLINE void AddPair(FloatVec& sums, WordVec pairs, WordVec inputs) {
   asm("vdpbf16ps %2, %1, %0" : "+v"(sums.raw) : "v"(pairs.raw), "v"(inputs.raw));
 }
 
-// sums [kRows][32] = the rows of a tile, whose first is at `x`, times one band. The band is read
-// from front to back, which the processor's own fetching follows at the rate of memory; fetches of
-// our own, near or far, slow that down. With one row the two halves of the band's sums are enough
-// to hide the latency of the additions behind memory.
-template <int kRows>
+// How far ahead tiles of six rows or more fetch a band into the second-level cache, which take as
+// long to multiply as to read. The processor's own fetching does not fill the time that they
+// multiply. Fewer rows are faster without: they wait for nothing but that fetching.
+constexpr int64_t kAheadBytes = 16 << 10;
+
+// sums [kRows][32] = the rows of a tile, whose first is at `x`, times one band, which is read from
+// front to back. The first tile that uses a band brings it from memory (kFetches). With one row the
+// two halves of the band's sums hide the latency of the additions behind memory.
+template <int kRows, bool kFetches>
 void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, int64_t steps,
                float* sums, int64_t sum_stride) {
   FloatVec totals[kRows][kHalves];
@@ -49,6 +52,10 @@ void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, 
       const auto* const from = reinterpret_cast<const int32_t*>(band + pair * kPairStride);
       const auto low = hn::Load(WordTag(), from);
       const auto high = hn::Load(WordTag(), from + kPanelWidth);
+      if constexpr (kFetches) {
+        __builtin_prefetch(band + pair * kPairStride + kAheadBytes, 0, 2);
+        __builtin_prefetch(band + pair * kPairStride + kBandLineBytes + kAheadBytes, 0, 2);
+      }
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const std::byte* const at = x + r * rows.row_stride + pair * kPairBytes;
@@ -67,22 +74,33 @@ void PairsTile(const BandRows& rows, const std::byte* x, const std::byte* band, 
   }
 }
 
-constexpr decltype(&PairsTile<1>) kTiles[] = {&PairsTile<1>, &PairsTile<2>, &PairsTile<3>,
-                                              &PairsTile<4>, &PairsTile<5>, &PairsTile<6>,
-                                              &PairsTile<7>, &PairsTile<8>};
+using PairsTileFn = void (*)(const BandRows& rows, const std::byte* x, const std::byte* band,
+                             int64_t steps, float* sums, int64_t sum_stride);
+
+template <bool kFetches>
+PairsTileFn TileFor(int64_t count) {
+  static constexpr PairsTileFn kTiles[] = {
+      &PairsTile<1, false>,    &PairsTile<2, false>,    &PairsTile<3, false>,
+      &PairsTile<4, false>,    &PairsTile<5, false>,    &PairsTile<6, kFetches>,
+      &PairsTile<7, kFetches>, &PairsTile<8, kFetches>,
+  };
+  return kTiles[count - 1];
+}
 
 // Rows [first, first + count), a block, times `bands` bands from `first_band` on. A band is used by
 // all tiles of the block while it is in the second-level cache.
 void MultiplyBlock(const BandProduct& product, int64_t first, int64_t count, int64_t first_band,
-                   int64_t bands, float* sums) {
+                   int64_t bands, bool fetches, float* sums) {
   const BandRows& rows = product.rows;
   const int64_t sum_stride = bands * kBandWidth;
   for (int64_t band = 0; band < bands; ++band) {
     for (int64_t row = 0; row < count; row += rows.tile_rows) {
       const int64_t of_tile = std::min(rows.tile_rows, count - row);
-      kTiles[of_tile - 1](rows, rows.tile(first + row),
-                          product.bands + (first_band + band) * product.band_bytes(), product.steps,
-                          sums + row * sum_stride + band * kBandWidth, sum_stride);
+      const bool first_use = fetches && row == 0;
+      const PairsTileFn multiply = first_use ? TileFor<true>(of_tile) : TileFor<false>(of_tile);
+      multiply(rows, rows.tile(first + row),
+               product.bands + (first_band + band) * product.band_bytes(), product.steps,
+               sums + row * sum_stride + band * kBandWidth, sum_stride);
     }
   }
 }
@@ -96,7 +114,7 @@ void RunPairs(const BandProduct& product, int64_t begin, int64_t end) {
     const int64_t bands = std::min(product.group, product.num_bands - first_band);
     const int64_t first = part % blocks * block;
     const int64_t count = std::min(block, product.rows.count - first);
-    MultiplyBlock(product, first, count, first_band, bands, sums);
+    MultiplyBlock(product, first, count, first_band, bands, part == begin || first == 0, sums);
     PanelOutput output = product.output;
     output.out = Matrix::Dense(output.out.row(first), output.out.dtype, count, output.out.cols);
     FinishPanels(output, first_band * kBandWidth, bands * kBandWidth, sums);
@@ -117,6 +135,7 @@ const BandKernel& PairsKernel() {
                                          .half_stride = kBandLineBytes,
                                          .tile_rows = 8,
                                          .equal_tiles = true,
+                                         .max_rows = 256,
                                          .rows_in_place = 3,
                                          .run = &N_AVX3::RunPairs};
   return kKernel;
