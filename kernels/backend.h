@@ -154,7 +154,7 @@ struct DeviceMemorySize {
 struct BackendInfo {
   Device device = Device::kCpu;
   std::string isa;     // "amx" | "avx512" | "avx2" | "scalar" | "sm_90"
-  std::string matmul;  // the implementation that was chosen, e.g. "brg:avx512_core_bf16"
+  std::string matmul;  // the implementation that was chosen, e.g. "pairs:avx512_bf16"
   int threads = 1;
   DType compute_dtype = DType::kF32;
   int attention_version = 1;

@@ -5,7 +5,8 @@
 //                 [--dtype bfloat16|float16|float32] [--threads N] [--rounds N]
 //                 [--shape llama-8b|llama-430m|tiny]
 //                 [--only matmuls,steps,operations] [--quantization none|fp8]
-//                 [--weights none|w4|w8] [--group 32|64|128]
+//                 [--weights none|w4|w8] [--group 32|64|128] [--kv-dtype DTYPE]
+//                 [--context N] [--rows N]
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -210,6 +211,7 @@ struct RunOptions {
   std::string shape;  // empty: by the device
   std::optional<DType> kv_dtype;
   int context = 0;  // of decode; 0: the shape's own
+  int rows = 0;     // of products; 0: the shape's own numbers
   std::string only = "matmuls,steps,operations";
 };
 
@@ -232,6 +234,7 @@ int Run(const RunOptions& run) {
               HasOwnMemory(info.device) ? "copy" : "read", limits->read_bytes_per_s * 1e-9, rounds);
   const std::string by_device = HasOwnMemory(info.device) ? "llama-8b" : "llama-430m";
   Sizes sizes = SizesFor(run.shape.empty() ? by_device : run.shape);
+  if (run.rows > 0) sizes.matmul_rows = {std::min(run.rows, sizes.model.max_tokens)};
   if (run.context > 0) {
     sizes.context =
         std::min(run.context, sizes.model.kv_tokens / LlamaStep::kBlock * LlamaStep::kBlock);
@@ -284,6 +287,8 @@ int main(int argc, char** argv) {
       run.kv_dtype = *kv_dtype;
     } else if (flag == "--context" && std::atoi(value) > 0) {
       run.context = std::atoi(value);
+    } else if (flag == "--rows" && std::atoi(value) > 0) {
+      run.rows = std::atoi(value);
     } else if (flag == "--quantization" && quantization.has_value()) {
       run.backend.quantization = *quantization;
     } else if (flag == "--weights" &&
@@ -308,7 +313,7 @@ int main(int argc, char** argv) {
                    "[--rounds N] [--shape llama-8b|llama-430m|tiny] "
                    "[--only matmuls,steps,operations] [--quantization none|fp8] "
                    "[--weights none|w4|w8] [--group 32|64|128] "
-                   "[--kv-dtype float32|bfloat16|float16|int8|fp8] [--context N]\n",
+                   "[--kv-dtype float32|bfloat16|float16|int8|fp8] [--context N] [--rows N]\n",
                    flag.c_str(), value);
       return 2;
     }

@@ -1,6 +1,7 @@
 #include <algorithm>
 
-#include "kernels/cpu/amx_gemm.h"
+#include "kernels/cpu/amx_tiles.h"
+#include "kernels/cpu/band_gemm.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/amx_kernel.cc"
@@ -34,7 +35,7 @@ TileConfig ConfigFor(int64_t rows) {
 // many tiles of rows there are. The first block that uses a band brings it from memory (kFetches),
 // a little ahead of its use.
 template <int kTiles, bool kFetches>
-void AmxBlock(const AmxRows& rows, const std::byte* x, const std::byte* band, int64_t steps,
+void AmxBlock(const BandRows& rows, const std::byte* x, const std::byte* band, int64_t steps,
               float* sums, int64_t sum_stride) {
   ZeroTile<0>();
   ZeroTile<1>();
@@ -55,11 +56,11 @@ void AmxBlock(const AmxRows& rows, const std::byte* x, const std::byte* band, in
     }
     if constexpr (kFetches) {
 #pragma GCC unroll 32
-      for (int64_t at = 0; at < kAmxStepBytes; at += kLine) {
+      for (int64_t at = 0; at < kBandStepBytes; at += kLine) {
         __builtin_prefetch(band + kAheadBytes + at, 0, 2);
       }
     }
-    band += kAmxStepBytes;
+    band += kBandStepBytes;
     x += rows.step_stride;
   }
   const int64_t stride = sum_stride * static_cast<int64_t>(sizeof(float));
@@ -71,7 +72,7 @@ void AmxBlock(const AmxRows& rows, const std::byte* x, const std::byte* band, in
   }
 }
 
-using AmxBlockFn = void (*)(const AmxRows& rows, const std::byte* x, const std::byte* band,
+using AmxBlockFn = void (*)(const BandRows& rows, const std::byte* x, const std::byte* band,
                             int64_t steps, float* sums, int64_t sum_stride);
 
 AmxBlockFn BlockFor(int64_t count, bool fetches) {
@@ -79,40 +80,24 @@ AmxBlockFn BlockFor(int64_t count, bool fetches) {
   return fetches ? &AmxBlock<1, true> : &AmxBlock<1, false>;
 }
 
-// Writes the sums of a block and a group of bands to the rows of `output`, a row after the other:
-// lines of memory that follow each other are written much faster than one here and one there.
-template <typename Out>
-void FinishGroup(const PanelOutput& output, int64_t column, int64_t width, const float* sums) {
-  const int64_t end = std::min(column + width, output.out.cols);
-  for (int64_t row = 0; row < output.out.rows; ++row) {
-    Out* const to = static_cast<Out*>(output.out.row(row));
-    for (int64_t at = column; at < end; at += kPanelWidth) {
-      FinishRow(output, at, sums + row * width + at - column, to);
-    }
-  }
-}
-
-void RunAmx(const AmxProduct& product, int64_t begin, int64_t end) {
-  HWY_ALIGN float sums[kAmxBlock * kAmxGroup * kAmxBand];
-  const AmxRows& rows = product.rows;
+void RunAmx(const BandProduct& product, int64_t begin, int64_t end) {
+  HWY_ALIGN float sums[kBandBlock * kBandGroup * kBandWidth];
+  const BandRows& rows = product.rows;
   const int64_t blocks = rows.blocks();
-  ConfigureTiles(ConfigFor(blocks == 1 ? rows.count : kAmxBlock));
+  ConfigureTiles(ConfigFor(blocks == 1 ? rows.count : kBandBlock));
   for (int64_t part = begin; part < end; ++part) {
     const int64_t first_band = part / blocks * product.group;
     const int64_t bands = std::min(product.group, product.num_bands - first_band);
-    const int64_t first = part % blocks * kAmxBlock;
-    const int64_t count = std::min(kAmxBlock, rows.count - first);
+    const int64_t first = part % blocks * kBandBlock;
+    const int64_t count = std::min(kBandBlock, rows.count - first);
     const AmxBlockFn multiply = BlockFor(count, part == begin || part % blocks == 0);
     for (int64_t band = 0; band < bands; ++band) {
-      multiply(rows, rows.data + first / kTileRows * rows.tile_stride,
-               product.bands + (first_band + band) * product.band_bytes(), product.steps,
-               sums + band * kAmxBand, bands * kAmxBand);
+      multiply(rows, rows.tile(first), product.bands + (first_band + band) * product.band_bytes(),
+               product.steps, sums + band * kBandWidth, bands * kBandWidth);
     }
     PanelOutput output = product.output;
     output.out = Matrix::Dense(output.out.row(first), output.out.dtype, count, output.out.cols);
-    const auto finish =
-        output.out.dtype == DType::kF32 ? &FinishGroup<float> : &FinishGroup<uint16_t>;
-    finish(output, first_band * kAmxBand, bands * kAmxBand, sums);
+    FinishPanels(output, first_band * kBandWidth, bands * kBandWidth, sums);
   }
   ReleaseTiles();
 }
@@ -124,8 +109,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baton::kernels::cpu {
 
-void RunAmxParts(const AmxProduct& product, int64_t begin, int64_t end) {
-  N_AVX3::RunAmx(product, begin, end);
+const BandKernel& AmxKernel() {
+  static constexpr BandKernel kKernel = {.implementation = "tiles:amx_bf16",
+                                         .layout = "bands of 32, version 1",
+                                         .pair_stride = kTileRowBytes,
+                                         .half_stride = kTileBytes,
+                                         .tile_rows = kTileRows,
+                                         .max_rows = 512,
+                                         .rows_in_place = kBandBlock,
+                                         .run = &N_AVX3::RunAmx};
+  return kKernel;
 }
 
 }  // namespace baton::kernels::cpu

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/cpu/amx_gemm.h"
+#include "kernels/cpu/band_gemm.h"
 #include "kernels/cpu/cores.h"
 #include "kernels/cpu/onednn_gemm.h"
 #include "kernels/cpu/panel_gemm.h"
@@ -33,6 +33,19 @@ int ThreadsOfRank(const BackendOptions& options) {
   return std::max(1, all / ranks + (options.collective->rank() < all % ranks ? 1 : 0));
 }
 
+std::unique_ptr<cpu::Gemm> MakeGemm(cpu::Isa isa, DType compute_dtype, int threads) {
+  if (isa == cpu::Isa::kAmx) return std::make_unique<cpu::BandGemm>(cpu::AmxKernel(), threads);
+  if (isa == cpu::Isa::kAvx512 && cpu::HasAvx512Products(compute_dtype)) {
+    if (compute_dtype == DType::kBF16) {
+      return std::make_unique<cpu::BandGemm>(cpu::PairsKernel(), threads);
+    }
+    auto made = cpu::OneDnnGemm::Create();
+    if (made.ok()) return std::move(made).value();
+    spdlog::warn("products are computed with AVX2: {}", made.status().ToString());
+  }
+  return std::make_unique<cpu::PanelGemm>(compute_dtype, threads);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions& options) {
@@ -42,18 +55,7 @@ absl::StatusOr<std::unique_ptr<Backend>> CpuBackend::Create(const BackendOptions
         absl::StrCat("threads ", options.threads, "; expected 0 (one per physical core) or more"));
   }
   const int threads = cpu::AskForThreads(ThreadsOfRank(options));
-  std::unique_ptr<cpu::Gemm> gemm;
-  if (isa == cpu::Isa::kAmx) {
-    gemm = std::make_unique<cpu::AmxGemm>(threads);
-  } else if (isa == cpu::Isa::kAvx512 && cpu::HasAvx512Products(options.compute_dtype)) {
-    auto made = cpu::OneDnnGemm::Create(options.compute_dtype);
-    if (made.ok()) {
-      gemm = std::move(made).value();
-    } else {
-      spdlog::warn("products are computed with AVX2: {}", made.status().ToString());
-    }
-  }
-  if (gemm == nullptr) gemm = std::make_unique<cpu::PanelGemm>(options.compute_dtype, threads);
+  std::unique_ptr<cpu::Gemm> gemm = MakeGemm(isa, options.compute_dtype, threads);
   BackendInfo info{
       .device = Device::kCpu,
       .isa = std::string(cpu::Name(isa)),

@@ -1,13 +1,11 @@
 #include "kernels/cpu/onednn_gemm.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/status.h"
-#include "kernels/cpu/isa.h"
 #include "kernels/cpu/onednn_weight.h"
 #include "kernels/float_convert.h"
 #include "kernels/host_memory.h"
@@ -27,18 +25,6 @@ std::vector<int> MakeRungs() {
   return rungs;
 }
 
-// With AMX oneDNN sums a long row in pieces whose length depends on the number of rows, and
-// computes few rows without it: a row's bits would depend on its batch. So the process may use all
-// but AMX, unless its environment sets the limit. Asking oneDNN what it would use settles the
-// limit, so the processor is asked instead.
-void LeaveOutAmx() {
-  static const bool left_out = [] {
-    if (!HasAmxBf16() || std::getenv("ONEDNN_MAX_CPU_ISA") != nullptr) return false;
-    return dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx512_core_bf16) == dnnl::status::success;
-  }();
-  static_cast<void>(left_out);
-}
-
 }  // namespace
 
 struct OneDnnGemm::Primitive {
@@ -51,53 +37,42 @@ struct OneDnnGemm::Primitive {
   memory scratchpad;
 };
 
-OneDnnGemm::OneDnnGemm(DType compute_dtype)
-    : compute_dtype_(compute_dtype),
-      type_(OneDnnType(compute_dtype)),
-      engine_(dnnl::engine::kind::cpu, 0),
-      stream_(engine_),
-      rungs_(MakeRungs()) {}
+OneDnnGemm::OneDnnGemm()
+    : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_), rungs_(MakeRungs()) {}
 
-absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create(DType compute_dtype) try {
-  LeaveOutAmx();
-  std::unique_ptr<OneDnnGemm> gemm(new OneDnnGemm(compute_dtype));
+absl::StatusOr<std::unique_ptr<Gemm>> OneDnnGemm::Create() try {
+  std::unique_ptr<OneDnnGemm> gemm(new OneDnnGemm);
   gemm->implementation_ =
       gemm->Describe(gemm->LayoutOf(256, 256), Kind::kStore, 16).impl_info_str();
   if (gemm->implementation_.rfind("brg", 0) != 0) {
     return absl::FailedPreconditionError(
-        absl::StrCat("oneDNN chose '", gemm->implementation_, "' for a matmul in ",
-                     std::string(Name(compute_dtype)),
-                     ", expected a 'brg' one (is ONEDNN_MAX_CPU_ISA set?); use --isa avx2"));
+        absl::StrCat("oneDNN chose '", gemm->implementation_,
+                     "' for a matmul in float32, expected a 'brg' one (is ONEDNN_MAX_CPU_ISA "
+                     "set?); use --isa avx2"));
   }
   return gemm;
 } catch (const dnnl::error& error) {
-  return absl::FailedPreconditionError(absl::StrCat("oneDNN has no matmul for ",
-                                                    std::string(Name(compute_dtype)),
-                                                    " here: ", error.what(), "; use --isa avx2"));
-}
-
-OneDnnGemm::Kind OneDnnGemm::KindOf(DType out, bool accumulate) const {
-  if (accumulate) return Kind::kAddF32;
-  return out == compute_dtype_ ? Kind::kStore : Kind::kStoreF32;
+  return absl::FailedPreconditionError(
+      absl::StrCat("oneDNN has no matmul for float32 here: ", error.what(), "; use --isa avx2"));
 }
 
 dnnl::matmul::primitive_desc OneDnnGemm::Describe(const memory::desc& weights, Kind kind,
                                                   int rows) const {
   const memory::dim in = weights.dims()[0];
   const memory::dim out = weights.dims()[1];
-  const memory::desc source({rows, in}, type_, memory::format_tag::ab);
-  const auto out_type = kind == Kind::kStore ? type_ : memory::data_type::f32;
-  const memory::desc destination({rows, out}, out_type, memory::format_tag::ab);
+  constexpr auto kType = memory::data_type::f32;
+  const memory::desc source({rows, in}, kType, memory::format_tag::ab);
+  const memory::desc destination({rows, out}, kType, memory::format_tag::ab);
   base::MutexLock lock(&OneDnnCreation());
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-  if (kind == Kind::kAddF32) {
+  if (kind == Kind::kAdd) {
     dnnl::post_ops operations;
     operations.append_sum(1.0f);
     attributes.set_post_ops(operations);
   }
   if (kind == Kind::kStore) {
-    const memory::desc bias({1, out}, memory::data_type::f32, memory::format_tag::ab);
+    const memory::desc bias({1, out}, kType, memory::format_tag::ab);
     return {{source, weights, bias, destination}, attributes, engine_};
   }
   return {{source, weights, destination}, attributes, engine_};
@@ -105,7 +80,7 @@ dnnl::matmul::primitive_desc OneDnnGemm::Describe(const memory::desc& weights, K
 
 // The layout that oneDNN chooses for enough rows to fill its widest tiles.
 memory::desc OneDnnGemm::LayoutOf(int64_t out, int64_t in) const {
-  const memory::desc any({in, out}, type_, memory::format_tag::any);
+  const memory::desc any({in, out}, memory::data_type::f32, memory::format_tag::any);
   return Describe(any, Kind::kStore, 64).weights_desc();
 }
 
@@ -140,7 +115,7 @@ absl::Status OneDnnGemm::Prepare(std::span<const MatMulUse> uses) try {
   for (const MatMulUse& use : uses) {
     const PackedWeight& weight = *use.weight;
     zeros_.resize(std::max<size_t>(zeros_.size(), weight.out()), 0.0f);
-    const Kind kind = KindOf(use.out, use.accumulate);
+    const Kind kind = use.accumulate ? Kind::kAdd : Kind::kStore;
     for (const int rows : rungs_) {
       if (rows > use.max_rows) break;
       const std::string& chosen = Find(weight, kind, rows).implementation;
@@ -190,18 +165,16 @@ void OneDnnGemm::RunRung(const PackedWeight& weight, Matrix in, Matrix out, cons
 void OneDnnGemm::Run(const PackedWeight& weight, Matrix in, Matrix out,
                      const MatMulEpilogue& epilogue) try {
   zeros_.resize(std::max<size_t>(zeros_.size(), weight.out()), 0.0f);
-  Kind kind = KindOf(out.dtype, epilogue.accumulate);
+  const Kind kind = epilogue.accumulate ? Kind::kAdd : Kind::kStore;
   const float* bias = zeros_.data();
   if (epilogue.bias != nullptr) {
     bias = static_cast<const float*>(epilogue.bias->data());
-    if (kind != Kind::kStore) {
-      // The bias is written to the destination first, and the product is added to it.
+    if (kind == Kind::kAdd) {
+      // The bias is added to what is there first, and the product to both.
       for (int64_t row = 0; row < out.rows; ++row) {
         float* values = static_cast<float*>(out.row(row));
-        if (!epilogue.accumulate) std::fill_n(values, out.cols, 0.0f);
         for (int64_t i = 0; i < out.cols; ++i) values[i] += bias[i];
       }
-      kind = Kind::kAddF32;
     }
   }
   for (int64_t row = 0; row < in.rows;) {

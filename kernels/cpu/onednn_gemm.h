@@ -14,17 +14,17 @@
 
 namespace baton::kernels::cpu {
 
-// Matrix products by oneDNN over weights that are packed in advance. One packed layout serves every
-// number of rows. oneDNN is slow where the number of rows is known only at run time, so a primitive
-// is made for each exact number of a ladder, and other numbers are cut into rungs of it. That
-// changes no bit, because a row's result does not depend on the other rows.
+// Matrix products in fp32 by oneDNN for AVX-512, over weights that are packed in advance. One
+// packed layout serves every number of rows. oneDNN is slow where the number of rows is known only
+// at run time, so a primitive is made for each exact number of a ladder, and other numbers are cut
+// into rungs of it. That changes no bit, because a row's result does not depend on the other rows.
 //
 // Primitives are asked for that one layout by name. Left to choose, oneDNN prefers another one for
 // few rows as soon as there are more threads than panels of the weight.
 class OneDnnGemm final : public Gemm {
  public:
   // Fails when oneDNN would not choose its `brg` implementation, the only fast one.
-  static absl::StatusOr<std::unique_ptr<Gemm>> Create(DType compute_dtype);
+  static absl::StatusOr<std::unique_ptr<Gemm>> Create();
 
   const std::string& implementation() const override { return implementation_; }
   absl::StatusOr<std::unique_ptr<PackedWeight>> Pack(const HostTensor& weight,
@@ -39,14 +39,13 @@ class OneDnnGemm final : public Gemm {
                                                           int64_t in) const override;
 
  private:
-  // What a primitive does after the product. kStore adds a bias (zeros where there is none) and
-  // stores the compute dtype; kStoreF32 and kAddF32 store or add to fp32.
-  enum class Kind { kStore, kStoreF32, kAddF32 };
+  // What a primitive does with the product: kStore adds a bias (zeros where there is none) and
+  // stores it, kAdd adds it to what is there.
+  enum class Kind { kStore, kAdd };
   struct Primitive;
   using Key = std::tuple<int64_t, int64_t, Kind, int>;  // out, in, kind, rows
 
-  explicit OneDnnGemm(DType compute_dtype);
-  Kind KindOf(DType out, bool accumulate) const;
+  OneDnnGemm();
   dnnl::matmul::primitive_desc Describe(const dnnl::memory::desc& weights, Kind kind,
                                         int rows) const;
   dnnl::memory::desc LayoutOf(int64_t out, int64_t in) const;
@@ -54,8 +53,6 @@ class OneDnnGemm final : public Gemm {
   void RunRung(const PackedWeight& weight, Matrix in, Matrix out, const float* bias, Kind kind);
   int LargestRung(int64_t rows) const;
 
-  DType compute_dtype_;
-  dnnl::memory::data_type type_;
   dnnl::engine engine_;
   dnnl::stream stream_;
   std::string implementation_;

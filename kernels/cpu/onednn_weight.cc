@@ -51,8 +51,7 @@ absl::Status CheckLayout(const memory::desc& layout) {
       "oneDNN packs weights in a layout that is not plainly blocked; use --isa avx2");
 }
 
-}  // namespace
-
+// oneDNN's name for `dtype`.
 memory::data_type OneDnnType(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -67,6 +66,8 @@ memory::data_type OneDnnType(DType dtype) {
   }
   return memory::data_type::undef;
 }
+
+}  // namespace
 
 base::Mutex& OneDnnCreation() {
   static auto& mutex = *new base::Mutex;
@@ -126,14 +127,8 @@ absl::StatusOr<std::unique_ptr<PackedWeight>> OneDnnWeight::FromImage(const Pack
 }
 
 void OneDnnWeight::UnpackRow(int64_t row, float* to) const {
-  const int64_t row_offset = BlockedOffset(layout_.data, 1, row);
-  if (layout_.data.data_type == dnnl_f32) {
-    const float* from = static_cast<const float*>(data()) + row_offset;
-    for (int64_t k = 0; k < in_; ++k) to[k] = from[column_offsets_[k]];
-  } else {
-    const uint16_t* from = static_cast<const uint16_t*>(data()) + row_offset;
-    for (int64_t k = 0; k < in_; ++k) to[k] = FloatFromBf16(from[column_offsets_[k]]);
-  }
+  const float* from = static_cast<const float*>(data()) + BlockedOffset(layout_.data, 1, row);
+  for (int64_t k = 0; k < in_; ++k) to[k] = from[column_offsets_[k]];
 }
 
 }  // namespace baton::kernels::cpu

@@ -11,9 +11,6 @@
 
 namespace baton::kernels::cpu {
 
-// oneDNN's name for `dtype`.
-dnnl::memory::data_type OneDnnType(DType dtype);
-
 // The mutex to hold while a primitive or its description is made. The ranks of one process do that
 // side by side, and oneDNN's cache shares what they make.
 base::Mutex& OneDnnCreation();

@@ -44,6 +44,30 @@ HWY_INLINE void FinishPanel(const PanelOutput& output, int64_t column, const flo
   }
 }
 
+// The same for several panels side by side, `width` outputs from `column` on, whose sums are
+// [rows of `output`][width]. A row is written after the other: lines of memory that follow each
+// other are written much faster than one here and one there.
+template <typename Out>
+HWY_INLINE void FinishPanelsAs(const PanelOutput& output, int64_t column, int64_t width,
+                               const float* sums) {
+  const int64_t end = std::min(column + width, output.out.cols);
+  for (int64_t row = 0; row < output.out.rows; ++row) {
+    Out* const to = static_cast<Out*>(output.out.row(row));
+    for (int64_t at = column; at < end; at += kPanelWidth) {
+      FinishRow(output, at, sums + row * width + at - column, to);
+    }
+  }
+}
+
+HWY_INLINE void FinishPanels(const PanelOutput& output, int64_t column, int64_t width,
+                             const float* sums) {
+  if (output.out.dtype == DType::kF32) {
+    FinishPanelsAs<float>(output, column, width, sums);
+  } else {
+    FinishPanelsAs<uint16_t>(output, column, width, sums);
+  }
+}
+
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 #endif  // BATON_CPU_TARGET

@@ -18,8 +18,8 @@ TEST(BackendFactoryTest, ReportsHowItComputes) {
     EXPECT_EQ(backend->info().isa, way.isa);
     EXPECT_EQ(backend->info().threads, std::min(way.threads, omp_get_thread_limit()));
     EXPECT_EQ(backend->info().compute_dtype, way.dtype);
-    const bool fast = way.dtype == DType::kF32 || __builtin_cpu_supports("avx512bf16") != 0;
-    const std::string avx512 = fast ? "brg" : "panel";
+    const bool pairs = __builtin_cpu_supports("avx512bf16") != 0;
+    const std::string avx512 = way.dtype == DType::kF32 ? "brg" : pairs ? "pairs" : "panel";
     const std::string prefix = way.isa == "amx" ? "tiles" : way.isa == "avx512" ? avx512 : "panel";
     EXPECT_THAT(backend->info().matmul, testing::StartsWith(prefix));
     EXPECT_THAT(backend->info().numerics(), testing::HasSubstr(way.isa));
