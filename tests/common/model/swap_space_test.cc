@@ -18,26 +18,26 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr kernels::KvLayout kLayout = {
+constexpr kernels::KvLayout kSwapLayout = {
     .dtype = kernels::DType::kF32, .block_size = 4, .layers = 2, .kv_heads = 1, .head_dim = 8};
-constexpr int64_t kBlockBytes = int64_t{2} * 2 * 4 * 8 * 4;
+constexpr int64_t kSwapBlockBytes = int64_t{2} * 2 * 4 * 8 * 4;
 
 std::unique_ptr<kernels::Backend> Reference() {
   return kernels::MakeBackend({.device = kernels::Device::kReference}).value();
 }
 
 TEST(SwapSpaceTest, MemoryRoundsDownToBlocks) {
-  EXPECT_EQ(*SwapBlocksFor(0, kLayout), 0);
-  EXPECT_EQ(*SwapBlocksFor(kBlockBytes, kLayout), 1);
-  EXPECT_EQ(*SwapBlocksFor(5 * kBlockBytes - 1, kLayout), 4);
+  EXPECT_EQ(*SwapBlocksFor(0, kSwapLayout), 0);
+  EXPECT_EQ(*SwapBlocksFor(kSwapBlockBytes, kSwapLayout), 1);
+  EXPECT_EQ(*SwapBlocksFor(5 * kSwapBlockBytes - 1, kSwapLayout), 4);
 }
 
 TEST(SwapSpaceTest, LessThanABlockIsRefused) {
-  const auto blocks = SwapBlocksFor(kBlockBytes - 1, kLayout);
+  const auto blocks = SwapBlocksFor(kSwapBlockBytes - 1, kSwapLayout);
   EXPECT_EQ(blocks.status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(blocks.status().message()),
-              AllOf(HasSubstr(std::to_string(kBlockBytes)),
-                    HasSubstr(std::to_string(kBlockBytes - 1)), HasSubstr("--swap-space")));
+              AllOf(HasSubstr(std::to_string(kSwapBlockBytes)),
+                    HasSubstr(std::to_string(kSwapBlockBytes - 1)), HasSubstr("--swap-space")));
 }
 
 TEST(SwapSpaceTest, WhatTheMachineDoesNotHaveIsRefused) {
@@ -64,11 +64,11 @@ TEST(SwapSpaceTest, AModelThatDoesNotFitBesideItSaysSo) {
 
 TEST(SwapSpaceTest, MeasuringLeavesTheCacheAsItIs) {
   const auto backend = Reference();
-  auto device = KvArena::Create(*backend, kLayout, 6);
-  auto host = KvArena::CreateOnHost(*backend, kLayout, 4);
+  auto device = KvArena::Create(*backend, kSwapLayout, 6);
+  auto host = KvArena::CreateOnHost(*backend, kSwapLayout, 4);
   ASSERT_TRUE(device.ok() && host.ok());
   const kernels::PagedKv& kv = device->kv();
-  for (int32_t i = 0; i < 6; ++i) std::memset(kv.block(i), 10 + i, kBlockBytes);
+  for (int32_t i = 0; i < 6; ++i) std::memset(kv.block(i), 10 + i, kSwapBlockBytes);
   const auto times = MeasureSwaps(*backend, kv, host->kv(), base::SteadyClock());
   ASSERT_TRUE(times.ok()) << times.status();
   EXPECT_GT(times->out_s, 0);
