@@ -69,8 +69,8 @@ void BindDevice(FlagSet* set, EngineFlags* flags) {
                   "float16 on cuda only")));
   set->Add(
       With(ChoiceFlag("kv-dtype", &flags->kv_dtype), group,
-           "type of the KV cache; auto: that of the computation; int8 (with a scale for each token "
-           "and head) and fp8 (e4m3) on a CPU only"));
+           "type of the KV cache; auto: that of the computation; fp8: e4m3; int8: with a scale for "
+           "each token and head, on a CPU only"));
   set->Add(With(ChoiceFlag("isa", &flags->isa), group,
                 "instruction set; auto: the best this machine has, amx in bfloat16 only"));
   set->Add(Common(

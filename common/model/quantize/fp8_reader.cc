@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstring>
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"

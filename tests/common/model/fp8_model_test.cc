@@ -202,6 +202,34 @@ TEST_F(Fp8ModelTest, IsTheModelOfTheNumbersThatItStandsFor) {
   }
 }
 
+// What a device that multiplies by e4m3 is given: codes, where the sides of its share allow it.
+TEST_F(Fp8ModelTest, CodesAreGivenToADeviceThatMultipliesByThem) {
+  const kernels::BackendInfo info = {.compute_dtype = kernels::DType::kBF16, .fp8_multiple = 16};
+  const auto dtype_of = [&](const std::string& name, int64_t rows, int64_t col_end, bool widened) {
+    const ModelConfig config = LoadModelConfig(Dir(name)).value();
+    const auto files = CheckpointFiles::Open(Dir(name)).value();
+    CheckpointSource source(config, *files, info, {}, nullptr);
+    const std::string weight = "model.layers.0.self_attn.o_proj.weight";
+    const auto data = source.Matrix({.name = weight,
+                                     .ranges = {{weight, 0, rows}},
+                                     .cols = files->Find(weight)->shape[1],
+                                     .col_begin = 0,
+                                     .col_end = col_end,
+                                     .widened = widened});
+    EXPECT_TRUE(data.ok() && !data->quantized.has_value()) << data.status();
+    EXPECT_EQ(data->shard.in_end, col_end);
+    EXPECT_EQ(data->tensor.row_scales != nullptr, data->tensor.dtype == kernels::DType::kFp8);
+    return data->tensor.dtype;
+  };
+  EXPECT_EQ(dtype_of("fp8", 32, -1, false), kernels::DType::kFp8);
+  EXPECT_EQ(dtype_of("fp8", 32, 48, false), kernels::DType::kFp8);
+  EXPECT_EQ(dtype_of("tensor", 32, -1, false), kernels::DType::kFp8);
+  EXPECT_EQ(dtype_of("fp8", 32, 40, false), kernels::DType::kBF16);
+  EXPECT_EQ(dtype_of("fp8", 24, -1, false), kernels::DType::kBF16);
+  EXPECT_EQ(dtype_of("fp8", 32, -1, true), kernels::DType::kBF16);
+  EXPECT_EQ(dtype_of("blocks", 32, -1, false), kernels::DType::kBF16);
+}
+
 TEST_F(Fp8ModelTest, IsTheSameOutOfALoadCache) {
   const auto own = TryLoad(Dir("fp8"));
   ASSERT_TRUE(own.ok()) << own.status();
