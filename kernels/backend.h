@@ -160,8 +160,9 @@ struct BackendInfo {
   // ids, before the step that draws them has ended; at most two steps are between BeginStep and
   // EndStep. Otherwise a step ends before the next begins.
   bool keeps_last_tokens = false;
-  // On a CPU: of the operands of products by small integers. It decides the order of sums.
-  DType integer_products = DType::kF32;  // LoadedModel::numerics names it
+  // Whether products by small integers round their inputs to 8 bits: see InputScale. It is named by
+  // LoadedModel::numerics.
+  bool rounds_inputs = false;
   std::string numerics() const {
     return std::string(Name(device)) + "/" + isa + "/" + std::string(Name(compute_dtype)) + "/" +
            matmul + "/attn" + std::to_string(attention_version) +

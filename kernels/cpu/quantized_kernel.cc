@@ -1,7 +1,7 @@
 #include <algorithm>
+#include <utility>
 
 #include "kernels/cpu/quantized_gemm.h"
-#include "kernels/float_convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/cpu/quantized_kernel.cc"
@@ -14,257 +14,207 @@
 HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
-// Products in fp32. Up to five rows multiply what they unpack at once; for more rows a group of a
-// panel is unpacked into the first-level cache, and all rows use it. The integer that stands for 0
-// is taken off as a whole at a group's end, times the sum of the inputs.
 constexpr bool kManyRegisters = kParts == 1;  // AVX-512 has 32, AVX2 16
-constexpr int kTileRows = kManyRegisters ? 12 : 6;
+// Memory is asked for so far ahead.
+constexpr int64_t kAhead = 4096;
 
-// totals += (sum of input times integer - offset * sum of input) * scale - minimum * sum of input,
-// for one vector of one row. `input` is the sum of the row's group, or null where neither offset
-// nor minimums are used.
-HWY_INLINE void AddGroup(const GroupScale& group, FloatVec products, const float* input,
-                         float* totals) {
-  const auto before = hn::LoadU(kFloat, totals);
-  if (input == nullptr) {
-    hn::StoreU(hn::MulAdd(group.scale, products, before), kFloat, totals);
-    return;
+// How a weight is multiplied: its codes, the instructions, and whether groups have several blocks.
+template <typename CodesOf, typename DotsOf, bool kBlocks>
+struct Kind {
+  using Codes = CodesOf;
+  using Dots = DotsOf;
+  static constexpr bool kManyBlocks = kBlocks;
+  // Rows of a tile and panels side by side, whose sums stay in registers.
+  static constexpr int kPanels = kManyRegisters && Dots::kRegisters == 1 ? 2 : 1;
+  static constexpr int kRows = (kManyRegisters ? 16 : 8) / (kPanels * kParts * Dots::kRegisters);
+};
+
+// A tile of rows by panels side by side, whose sums are all in registers.
+template <typename Kind, int kRows, int kPanels>
+class Tile {
+ public:
+  Tile(const QuantizedTask& task, int64_t row, int64_t panel)
+      : layout_(*task.layout),
+        rows_(task.rows.From(row, layout_)),
+        width_(layout_.block()),
+        stride_(layout_.padded_in()),
+        blocks_(layout_.blocks()) {
+    for (int64_t p = 0; p < kPanels; ++p) {
+      records_[p] = task.panels + (panel + p) * layout_.panel_bytes();
+    }
   }
-  const auto sum = hn::Set(kFloat, *input);
-  products = hn::NegMulAdd(group.offset, sum, products);
-  auto after = hn::MulAdd(group.scale, products, before);
-  if (group.has_minimum) after = hn::NegMulAdd(group.minimum, sum, after);
-  hn::StoreU(after, kFloat, totals);
-}
 
-// The sum of a row's inputs of a group; null where it is not needed.
-HWY_INLINE const float* SumOf(const QuantizedTask& task, int64_t row, int64_t group) {
-  return task.sums != nullptr ? task.sums + row * task.layout->groups + group : nullptr;
-}
-
-// totals [kRows][kPanels][16] += one group of columns of `kPanels` panels side by side, unpacked on
-// the way.
-template <typename Codes, int kRows, int kPanels>
-HWY_INLINE void AddFewRows(const QuantizedTask& task, const std::byte* panels, int64_t group,
-                           float* totals) {
-  constexpr int kVectors = kPanels * kParts;
-  const QuantizedLayout& layout = *task.layout;
-  const float* rows = static_cast<const float*>(task.rows) + group * layout.group;
-  const int64_t stride = layout.padded_in();
-  const std::byte* record = panels + group * layout.record_bytes();
-  FloatVec products[kRows][kVectors];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) products[r][v] = hn::Zero(kFloat);
+  // sums [kRows][kPanels][16] = the products.
+  HWY_INLINE void Multiply(float* sums) {
+    FloatVec totals[kRows][kVectors];
+    ForAll([&](int r, int v) HWY_ATTR { totals[r][v] = hn::Zero(kFloat); });
+    const int64_t in_group = layout_.group / width_;
+    int64_t block = 0;
+    for (int64_t group = 0; group < layout_.groups; ++group) {
+      FloatVec partial[kRows][kVectors];
+      if constexpr (Kind::kManyBlocks) {
+        ForAll([&](int r, int v) HWY_ATTR { partial[r][v] = hn::Zero(kFloat); });
+        for (int64_t i = 0; i < in_group; ++i, ++block) {
+          AddBlock(block, i, [&](int r, int v, FloatVec value, FloatVec scale) HWY_ATTR {
+            partial[r][v] = hn::MulAdd(value, scale, partial[r][v]);
+          });
+        }
+      } else {
+        AddBlock(block++, 0, [&](int r, int v, FloatVec value, FloatVec scale) HWY_ATTR {
+          partial[r][v] = hn::Mul(value, scale);
+        });
+      }
+      AddGroup(group, partial, totals);
+      for (const std::byte*& record : records_) record += layout_.record_bytes();
+    }
+    ForAll([&](int r, int v) HWY_ATTR {
+      hn::StoreU(totals[r][v], kFloat, sums + r * kPanels * kPanelWidth + v * kLanes);
+    });
   }
-  for (int64_t step = 0; step < layout.group / Codes::kStep; ++step) {
-    typename Codes::Loaded loaded[kVectors];
+
+ private:
+  using Codes = typename Kind::Codes;
+  using Dots = typename Kind::Dots;
+  static constexpr int kVectors = kPanels * kParts;
+
+  template <typename F>
+  static HWY_INLINE void ForAll(F f) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) f(r, v);
+    }
+  }
+  HWY_INLINE const std::byte* Record(int vector) const { return records_[vector / kParts]; }
+  HWY_INLINE IntVec Start(int64_t block, int row) const {
+    return hn::Set(kInt, rows_.starts[row * blocks_ + block]);
+  }
+
+  // Calls use(row, vector, sum, scale of the inputs) for the sums of one block, the one of its
+  // number in the group and in the row.
+  template <typename F>
+  HWY_INLINE void AddBlock(int64_t block, int64_t in_group, F use) {
+    typename Dots::Sums sums[kRows][kVectors];
+    ForAll([&](int r, int v) HWY_ATTR { sums[r][v] = Dots::Begin(Start(block, r)); });
+    const int8_t* x = rows_.codes + block * width_;
+    const int64_t steps = width_ / Codes::kStep;
+    for (int64_t step = in_group * steps; step < (in_group + 1) * steps; ++step) {
+      ByteVec loaded[kVectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        loaded[v] = LoadStep(Record(v), step, v % kParts);
+        if (v % kParts == 0) __builtin_prefetch(Record(v) + step * kStepBytes + kAhead, 0, 3);
+      }
+      ForEachQuad<0, Codes::kStep / 4>([&]<int kQuad>() HWY_ATTR {
+        typename Dots::Weights w[kVectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          w[v] = Dots::Of(Codes::template Get<kQuad>(loaded[v]));
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const InputVec inputs = LoadInputs(x + r * stride_ + 4 * kQuad);
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) Dots::Add(w[v], inputs, sums[r][v]);
+        }
+      });
+      x += Codes::kStep;
+    }
+    ForAll([&](int r, int v) HWY_ATTR {
+      use(r, v, hn::ConvertTo(kFloat, Dots::Value(sums[r][v], Start(block, r))),
+          hn::Set(kFloat, rows_.scales[r * blocks_ + block]));
+    });
+  }
+
+  // totals += scale * partial - minimum * sum of the inputs.
+  HWY_INLINE void AddGroup(int64_t group, const FloatVec (&partial)[kRows][kVectors],
+                           FloatVec (&totals)[kRows][kVectors]) const {
 #pragma GCC unroll 16
     for (int v = 0; v < kVectors; ++v) {
-      loaded[v] = Codes::Load(record + v / kParts * layout.panel_bytes(), step, v % kParts);
-    }
-    ForEachColumn<0, Codes::kStep>([&]<int kColumn>() HWY_ATTR {
-      const float* x = rows + step * Codes::kStep + kColumn;
-      FloatVec w[kVectors];
+      const auto scale = LoadScales(layout_, Record(v), v % kParts);
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) w[v] = Codes::template Get<kColumn>(loaded[v]);
+      for (int r = 0; r < kRows; ++r) totals[r][v] = hn::MulAdd(partial[r][v], scale, totals[r][v]);
+      if (rows_.sums == nullptr) continue;
+      const auto minimum = LoadMinimums(layout_, Record(v), v % kParts, scale);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const auto input = hn::Set(kFloat, x[r * stride]);
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) products[r][v] = hn::MulAdd(input, w[v], products[r][v]);
+        const auto sum = hn::Set(kFloat, rows_.sums[r * layout_.groups + group]);
+        totals[r][v] = hn::NegMulAdd(minimum, sum, totals[r][v]);
       }
-    });
+    }
   }
-#pragma GCC unroll 16
-  for (int v = 0; v < kVectors; ++v) {
-    const GroupScale scale =
-        LoadGroup(layout, record + v / kParts * layout.panel_bytes(), v % kParts);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      AddGroup(scale, products[r][v], SumOf(task, r, group),
-               totals + r * kPanels * kPanelWidth + v * kLanes);
+
+  const QuantizedLayout layout_;
+  const RoundedRows rows_;
+  const std::byte* records_[kPanels];  // of the group that is next
+  const int64_t width_;                // columns of a block
+  const int64_t stride_;               // from row to row
+  const int64_t blocks_;               // of a row
+};
+
+// Rows [row, row + kRows) by `kPanels` panels from `panel` on.
+template <typename Kind, int kRows, int kPanels>
+void MultiplyTile(const QuantizedTask& task, int64_t row, int64_t panel) {
+  HWY_ALIGN float sums[kRows * kPanels * kPanelWidth];
+  Tile<Kind, kRows, kPanels>(task, row, panel).Multiply(sums);
+  PanelOutput output = task.output;
+  output.out = Matrix::Dense(output.out.row(row), output.out.dtype, kRows, output.out.cols);
+  for (int64_t p = 0; p < kPanels; ++p) {
+    FinishPanel(output, task.first_column + (panel + p) * kPanelWidth, sums + p * kPanelWidth,
+                kPanels * kPanelWidth);
+  }
+}
+
+// Up to three rows wait for memory, which is read fastest from front to back: they take one panel
+// at a time. More rows take panels side by side, which share the inputs.
+template <typename Kind, int kRows>
+void MultiplyRows(const QuantizedTask& task, int64_t row, int64_t panel) {
+  const int64_t end = std::min<int64_t>(panel + Kind::kPanels, task.group);
+  if constexpr (kRows > 3 && Kind::kPanels > 1) {
+    if (panel + Kind::kPanels == end) {
+      return MultiplyTile<Kind, kRows, Kind::kPanels>(task, row, panel);
+    }
+  }
+  for (; panel < end; ++panel) MultiplyTile<Kind, kRows, 1>(task, row, panel);
+}
+
+// Rows in equal tiles of as many as leave room in registers. All pass the panels while these are in
+// a cache; every tile unpacks in registers for itself.
+template <typename Kind, int... kRows>
+void MultiplyAs(const QuantizedTask& task, std::integer_sequence<int, kRows...> /*rows*/) {
+  static constexpr void (*kMultiply[])(const QuantizedTask& task, int64_t row,
+                                       int64_t panel) = {&MultiplyRows<Kind, kRows + 1>...};
+  const int64_t tiles = (task.count + Kind::kRows - 1) / Kind::kRows;
+  for (int64_t panel = 0; panel < task.group; panel += Kind::kPanels) {
+    for (int64_t tile = 0; tile < tiles; ++tile) {
+      const int64_t first = task.count * tile / tiles;
+      const int64_t rows = task.count * (tile + 1) / tiles - first;
+      kMultiply[rows - 1](task, first, panel);
     }
   }
 }
 
-template <typename Codes, int kRows, int kPanels>
-void FewQuantizedRows(const QuantizedTask& task) {
-  HWY_ALIGN float totals[kRows * kPanels * kPanelWidth];
-  const QuantizedLayout& layout = *task.layout;
-  int64_t panel = 0;
-  for (; panel + kPanels <= task.group; panel += kPanels) {
-    const std::byte* panels = task.panels + panel * layout.panel_bytes();
-    std::fill_n(totals, kRows * kPanels * kPanelWidth, 0.0f);
-    for (int64_t group = 0; group < layout.groups; ++group) {
-      AddFewRows<Codes, kRows, kPanels>(task, panels, group, totals);
-    }
-    for (int64_t p = 0; p < kPanels; ++p) {
-      FinishPanel(task.output, task.first_column + (panel + p) * kPanelWidth,
-                  totals + p * kPanelWidth, kPanels * kPanelWidth);
-    }
-  }
-  if constexpr (kPanels > 1) {
-    if (panel < task.group) {
-      QuantizedTask rest = task;
-      rest.panels += panel * layout.panel_bytes();
-      rest.group = task.group - panel;
-      rest.first_column += panel * kPanelWidth;
-      FewQuantizedRows<Codes, kRows, 1>(rest);
-    }
-  }
+template <typename Kind>
+void MultiplyKind(const QuantizedTask& task) {
+  MultiplyAs<Kind>(task, std::make_integer_sequence<int, Kind::kRows>());
 }
 
-// slice [group][16] = the integers of a record in fp32.
-template <typename Codes>
-HWY_INLINE void UnpackRecord(const QuantizedLayout& layout, const std::byte* record, float* slice) {
-  for (int64_t step = 0; step < layout.group / Codes::kStep; ++step) {
-    for (int part = 0; part < kParts; ++part) {
-      const auto loaded = Codes::Load(record, step, part);
-      float* to = slice + step * Codes::kStep * kPanelWidth + part * kLanes;
-      ForEachColumn<0, Codes::kStep>([&]<int kColumn>() HWY_ATTR {
-        hn::StoreU(Codes::template Get<kColumn>(loaded), kFloat, to + kColumn * kPanelWidth);
-      });
-    }
-  }
-}
-
-// totals [kRows][16] += one group of columns, of rows from `first` on, by the unpacked integers.
-template <int kRows>
-HWY_INLINE void AddTile(const QuantizedTask& task, const std::byte* record, int64_t group,
-                        int64_t first, const float* slice, float* totals) {
-  const QuantizedLayout& layout = *task.layout;
-  const int64_t stride = layout.padded_in();
-  const float* rows = static_cast<const float*>(task.rows) + first * stride + group * layout.group;
-  FloatVec products[kRows][kParts];
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kParts; ++v) products[r][v] = hn::Zero(kFloat);
-  }
-  for (int64_t k = 0; k < layout.group; ++k) {
-    FloatVec w[kParts];
-#pragma GCC unroll 4
-    for (int v = 0; v < kParts; ++v) {
-      w[v] = hn::LoadU(kFloat, slice + k * kPanelWidth + v * kLanes);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      const auto x = hn::Set(kFloat, rows[r * stride + k]);
-#pragma GCC unroll 4
-      for (int v = 0; v < kParts; ++v) products[r][v] = hn::MulAdd(x, w[v], products[r][v]);
-    }
-  }
-#pragma GCC unroll 4
-  for (int v = 0; v < kParts; ++v) {
-    const GroupScale scale = LoadGroup(layout, record, v);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      AddGroup(scale, products[r][v], SumOf(task, first + r, group),
-               totals + (first + r) * kPanelWidth + v * kLanes);
-    }
-  }
-}
-
-template <typename Codes>
-void ManyQuantizedRows(const QuantizedTask& task, int64_t panel) {
-  HWY_ALIGN float slice[kMostGroup * kPanelWidth];
-  HWY_ALIGN float totals[kPanelRows * kPanelWidth];
-  const QuantizedLayout& layout = *task.layout;
-  std::fill_n(totals, task.count * kPanelWidth, 0.0f);
-  for (int64_t group = 0; group < layout.groups; ++group) {
-    const std::byte* record =
-        task.panels + panel * layout.panel_bytes() + group * layout.record_bytes();
-    UnpackRecord<Codes>(layout, record, slice);
-    int64_t row = 0;
-    const auto run = [&]<int kRows>(int64_t left) HWY_ATTR {
-      for (; task.count - row >= left; row += kRows) {
-        AddTile<kRows>(task, record, group, row, slice, totals);
-      }
-    };
-    // A tile of one or two rows would wait for its own sums, so the last two tiles share their
-    // rows.
-    run.template operator()<kTileRows>(kTileRows + 3);
-    run.template operator()<kTileRows / 2 + 1>(kTileRows + 1);
-    run.template operator()<kTileRows>(kTileRows);
-    run.template operator()<5>(5);
-    run.template operator()<4>(4);
-    run.template operator()<3>(3);
-    run.template operator()<2>(2);
-    run.template operator()<1>(1);
-  }
-  FinishPanel(task.output, task.first_column + panel * kPanelWidth, totals, kPanelWidth);
-}
-
-// How many panels stand side by side for so many rows: enough for sums that do not wait for each
-// other, few enough to stay in registers.
-template <typename Codes>
-void MultiplyAs(const QuantizedTask& task) {
-  constexpr int kNarrow = kManyRegisters ? 2 : 1;
-  switch (task.count) {
-    case 1:
-      return FewQuantizedRows < Codes, 1, kManyRegisters ? 4 : 2 > (task);
-    case 2:
-      return FewQuantizedRows < Codes, 2, kManyRegisters ? 4 : 2 > (task);
-    case 3:
-      return FewQuantizedRows<Codes, 3, kNarrow>(task);
-    case 4:
-      return FewQuantizedRows<Codes, 4, kNarrow>(task);
-    case 5:
-      return FewQuantizedRows<Codes, 5, kNarrow>(task);
-    default:
-      for (int64_t panel = 0; panel < task.group; ++panel) ManyQuantizedRows<Codes>(task, panel);
-  }
-}
-
+template <template <typename> class Dots>
 void MultiplyQuantized(const QuantizedTask& task) {
+  const bool blocks = task.layout->group > task.layout->block();
   if (task.layout->bits == 4) {
-    MultiplyAs<Codes4>(task);
+    blocks ? MultiplyKind<Kind<Codes4, Dots<Codes4>, true>>(task)
+           : MultiplyKind<Kind<Codes4, Dots<Codes4>, false>>(task);
   } else {
-    MultiplyAs<Codes8>(task);
+    blocks ? MultiplyKind<Kind<Codes8, Dots<Codes8>, true>>(task)
+           : MultiplyKind<Kind<Codes8, Dots<Codes8>, false>>(task);
   }
 }
 
-template <typename T>
-void WidenRow(const T* from, const QuantizedRows& rows, float* to) {
-  const int64_t cols = rows.in.cols;
-  if (rows.input_of != nullptr) {
-    for (int64_t i = 0; i < cols; ++i) to[i] = LoadElement(from, rows.in.dtype, rows.input_of[i]);
-  } else {
-    ForEachVector(cols, [&](int64_t i, int64_t count) HWY_ATTR {
-      StorePartial(LoadPartial(from + i, count), to + i, count);
-    });
-  }
-  std::fill(to + cols, to + rows.layout->padded_in(), 0.0f);
-}
-
-// Takes off every input the power of two by which Codes4 gives the code of its column too large.
-void ShiftInputs(int64_t cols, float* inputs) {
-  HWY_ALIGN float factors[8];
-  for (int i = 0; i < 8; ++i) factors[i] = i == 7 ? 1.0f : 1.0f / static_cast<float>(1 << (4 * i));
-  for (int64_t k = 0; k < cols; ++k) inputs[k] *= factors[k % 8];
-}
-
-void WidenQuantizedRows(const QuantizedRows& rows, int64_t begin, int64_t end) {
-  const QuantizedLayout& layout = *rows.layout;
-  for (int64_t row = begin; row < end; ++row) {
-    float* const to = static_cast<float*>(rows.rows) + row * layout.padded_in();
-    if (rows.in.dtype == DType::kF32) {
-      WidenRow(static_cast<const float*>(rows.in.row(row)), rows, to);
-    } else {
-      WidenRow(static_cast<const uint16_t*>(rows.in.row(row)), rows, to);
-    }
-    for (int64_t group = 0; rows.sums != nullptr && group < layout.groups; ++group) {
-      auto sum = hn::Zero(kFloat);
-      for (int64_t k = 0; k < layout.group; k += kLanes) {
-        sum = hn::Add(sum, hn::LoadU(kFloat, to + group * layout.group + k));
-      }
-      rows.sums[row * layout.groups + group] = Sum(sum);
-    }
-    if (layout.bits == 4) ShiftInputs(layout.padded_in(), to);
-  }
-}
+void MultiplyPlain(const QuantizedTask& task) { MultiplyQuantized<PlainDots>(task); }
+#if HWY_TARGET == HWY_AVX3
+void MultiplyVnni(const QuantizedTask& task) { MultiplyQuantized<VnniDots>(task); }
+#endif
 
 }  // namespace baton::kernels::cpu::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -273,11 +223,9 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace baton::kernels::cpu {
 
-QuantizedKernel ChooseQuantizedKernel(Isa isa, DType compute_dtype) {
-  const bool pairs = isa == Isa::kAvx512 && compute_dtype == DType::kBF16;
-  if (pairs && HasAvx512Products(compute_dtype)) return QuantizedPairsKernel();
-  if (isa == Isa::kAvx512) return {&N_AVX3::MultiplyQuantized, &N_AVX3::WidenQuantizedRows};
-  return {&N_AVX2::MultiplyQuantized, &N_AVX2::WidenQuantizedRows};
+QuantizedKernel QuantizedKernelOf(Isa isa, bool vnni) {
+  if (isa != Isa::kAvx512) return {&N_AVX2::MultiplyPlain, ChooseRoundInputs(isa)};
+  return {vnni ? &N_AVX3::MultiplyVnni : &N_AVX3::MultiplyPlain, ChooseRoundInputs(isa)};
 }
 
 }  // namespace baton::kernels::cpu
