@@ -119,11 +119,13 @@ struct PlainDots {
     }
     return weights;
   }
-  static HWY_INLINE void Add(const Weights& weights, InputVec inputs, Sums& sums) {
+  static HWY_INLINE Sums Add(const Weights& weights, const int8_t* x, Sums sums) {
+    const InputVec inputs = LoadInputs(x);
     for (int i = 0; i < kRegisters; ++i) {
       const auto codes = hn::BitCast(kByte, weights.halves[i]);
       sums.halves[i] = hn::Add(sums.halves[i], PairSums(codes, inputs));
     }
+    return sums;
   }
   // start + the sums.
   static HWY_INLINE IntVec Value(const Sums& sums, IntVec start) {
@@ -136,6 +138,10 @@ struct PlainDots {
 };
 
 #if HWY_TARGET == HWY_AVX3
+struct __attribute__((may_alias)) FourInputs {
+  int8_t codes[4];
+};
+
 // The same by VPDPBUSD, which multiplies four and adds them to 32 bits. The assembler's way keeps
 // the rest of the file at AVX-512 alone.
 template <typename Codes>
@@ -146,18 +152,21 @@ struct VnniDots {
 
   static HWY_INLINE Sums Begin(IntVec start) { return start; }
   static HWY_INLINE Weights Of(ByteVec codes) { return codes; }
-  static HWY_INLINE void Add(const Weights& weights, InputVec inputs, Sums& sums) {
-    asm("vpdpbusd %2, %1, %0" : "+v"(sums.raw) : "v"(weights.raw), "v"(inputs.raw));
+  static HWY_INLINE Sums Add(Weights weights, const int8_t* x, Sums sums) {
+    asm("vpdpbusd %2%{1to16%}, %1, %0"
+        : "+v"(sums.raw)
+        : "v"(weights.raw), "m"(*reinterpret_cast<const FourInputs*>(x)));
+    return sums;
   }
   static HWY_INLINE IntVec Value(const Sums& sums, IntVec /*start*/) { return sums; }
 };
 #endif
 
-template <int kQuad, int kQuads, typename F>
-HWY_INLINE void ForEachQuad(F f) {
-  if constexpr (kQuad < kQuads) {
-    f.template operator()<kQuad>();
-    ForEachQuad<kQuad + 1, kQuads>(f);
+template <int kFirst, int kEnd, typename F>
+HWY_INLINE void ForEach(F f) {
+  if constexpr (kFirst < kEnd) {
+    f.template operator()<kFirst>();
+    ForEach<kFirst + 1, kEnd>(f);
   }
 }
 

@@ -23,17 +23,8 @@ absl::Status Grow(int64_t count, size_t element, std::unique_ptr<Buffer>& buffer
 
 absl::Status QuantizedGemm::Reserve(const QuantizedWeight& weight) {
   const QuantizedLayout& layout = weight.layout();
-  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.padded_in(), sizeof(int8_t), codes_));
-  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.blocks(), sizeof(float), scales_));
-  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.blocks(), sizeof(int32_t), starts_));
+  BATON_RETURN_IF_ERROR(Grow(kPanelRows * layout.blocks(), sizeof(RoundedBlock), blocks_));
   return Grow(kPanelRows * layout.groups, sizeof(float), sums_);
-}
-
-RoundedRows QuantizedGemm::Rows(const QuantizedLayout& layout) const {
-  return {.codes = static_cast<int8_t*>(codes_->data()),
-          .scales = static_cast<float*>(scales_->data()),
-          .starts = static_cast<int32_t*>(starts_->data()),
-          .sums = layout.needs_sums() ? static_cast<float*>(sums_->data()) : nullptr};
 }
 
 absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
@@ -47,12 +38,16 @@ absl::Status QuantizedGemm::Prepare(std::span<const MatMulUse> uses) {
 void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out,
                             const MatMulEpilogue& epilogue) {
   const QuantizedLayout& layout = weight.layout();
+  const int64_t tile_rows = kernel_.tile_rows(layout.bits);
   const RoundTask round = {
       .in = in,
       .input_of = weight.input_of().empty() ? nullptr : weight.input_of().data(),
-      .layout = &layout,
-      .rows = Rows(layout)};
-  ParallelRanges(threads_, in.rows, 8,
+      .rows = {.rows = in.rows,
+               .tiles = (in.rows + tile_rows - 1) / tile_rows,
+               .layout = &layout,
+               .blocks = static_cast<RoundedBlock*>(blocks_->data()),
+               .sums = layout.needs_sums() ? static_cast<float*>(sums_->data()) : nullptr}};
+  ParallelRanges(threads_, round.rows.tiles, 1,
                  [&](int64_t begin, int64_t end) { kernel_.round(round, begin, end); });
   const int64_t groups = (weight.panels() + kQuantizedPanels - 1) / kQuantizedPanels;
   const PanelOutput output = OutputOf(out, epilogue);
@@ -60,8 +55,6 @@ void QuantizedGemm::RunRows(const QuantizedWeight& weight, Matrix in, Matrix out
     for (int64_t group = begin; group < end; ++group) {
       const int64_t first = group * kQuantizedPanels;
       kernel_.multiply({.rows = round.rows,
-                        .count = in.rows,
-                        .layout = &layout,
                         .panels = weight.panel(first),
                         .group = std::min(kQuantizedPanels, weight.panels() - first),
                         .output = output,

@@ -15,20 +15,19 @@ namespace baton::kernels::cpu {
 
 // The product of one group of panels with the rows that share a reading of the weights.
 struct QuantizedTask {
-  RoundedRows rows;
-  int64_t count = 0;
-  const QuantizedLayout* layout = nullptr;
+  RoundedRows rows;  // with the layout
   const std::byte* panels = nullptr;
   int64_t group = 1;         // panels, up to kQuantizedPanels
-  PanelOutput output;        // of `count` rows
+  PanelOutput output;        // of all rows
   int64_t first_column = 0;  // of the group in the output
 };
 constexpr int64_t kQuantizedPanels = 4;
 
-// Both run on one thread.
+// Its functions run on one thread.
 struct QuantizedKernel {
   void (*multiply)(const QuantizedTask& task) = nullptr;
   RoundInputs round = nullptr;
+  int64_t (*tile_rows)(int bits) = nullptr;  // the most rows of a tile
 };
 // That of kAvx2 or kAvx512, the latter with VPDPBUSD or without. All give the same bits.
 QuantizedKernel QuantizedKernelOf(Isa isa, bool vnni);
@@ -59,15 +58,10 @@ class QuantizedGemm final {
   void RunRows(const QuantizedWeight& weight, Matrix in, Matrix out,
                const MatMulEpilogue& epilogue);
 
-  RoundedRows Rows(const QuantizedLayout& layout) const;
-
   const QuantizedKernel kernel_;
   const int threads_;
-  // The members of RoundedRows, of kPanelRows rows.
-  std::unique_ptr<Buffer> codes_;
-  std::unique_ptr<Buffer> scales_;
-  std::unique_ptr<Buffer> starts_;
-  std::unique_ptr<Buffer> sums_;
+  std::unique_ptr<Buffer> blocks_;  // RoundedRows::blocks of kPanelRows rows
+  std::unique_ptr<Buffer> sums_;    // RoundedRows::sums of them
 };
 
 }  // namespace baton::kernels::cpu

@@ -15,200 +15,181 @@ HWY_BEFORE_NAMESPACE();
 namespace baton::kernels::cpu::HWY_NAMESPACE {
 
 constexpr bool kManyRegisters = kParts == 1;  // AVX-512 has 32, AVX2 16
-// Memory is asked for so far ahead.
+// One tile waits for memory and asks for it so far ahead. Of several, the first one asks for the
+// next panel, which comes while all of them multiply.
 constexpr int64_t kAhead = 4096;
+HWY_INLINE int64_t AheadOf(const RoundedRows& rows, int64_t tile) {
+  if (rows.tiles == 1) return kAhead;
+  return tile == 0 ? rows.layout->panel_bytes() : 0;
+}
 
-// How a weight is multiplied: its codes, the instructions, and whether groups have several blocks.
-template <typename CodesOf, typename DotsOf, bool kBlocks>
+// How a weight is multiplied: its codes, the instructions, how wide a block is, and whether groups
+// have several.
+template <typename CodesOf, typename DotsOf, int kColumns, bool kBlocks>
 struct Kind {
   using Codes = CodesOf;
   using Dots = DotsOf;
+  static constexpr int kWidth = kColumns;
   static constexpr bool kManyBlocks = kBlocks;
-  // Rows of a tile and panels side by side, whose sums stay in registers.
-  static constexpr int kPanels = kManyRegisters && Dots::kRegisters == 1 ? 2 : 1;
-  static constexpr int kRows = (kManyRegisters ? 16 : 8) / (kPanels * kParts * Dots::kRegisters);
 };
 
-// A tile of rows by panels side by side, whose sums are all in registers.
-template <typename Kind, int kRows, int kPanels>
+// The most rows of a tile, whose sums and products all stay in registers.
+template <typename Dots>
+constexpr int kTileRows = kManyRegisters ? (Dots::kRegisters == 1 ? 12 : 8) : 4 / Dots::kRegisters;
+
+// The product of a tile of rows with a panel.
+template <typename Kind, int kRows>
 class Tile {
  public:
-  Tile(const QuantizedTask& task, int64_t row, int64_t panel)
-      : layout_(*task.layout),
-        rows_(task.rows.From(row, layout_)),
-        width_(layout_.block()),
-        stride_(layout_.padded_in()),
-        blocks_(layout_.blocks()) {
-    for (int64_t p = 0; p < kPanels; ++p) {
-      records_[p] = task.panels + (panel + p) * layout_.panel_bytes();
-    }
-  }
+  Tile(const QuantizedTask& task, int64_t tile, int64_t panel)
+      : layout_(*task.rows.layout),
+        blocks_(task.rows.Blocks(tile)),
+        sums_(task.rows.Sums(tile)),
+        record_(task.panels + panel * layout_.panel_bytes()),
+        ahead_(AheadOf(task.rows, tile)) {}
 
-  // sums [kRows][kPanels][16] = the products.
-  HWY_INLINE void Multiply(float* sums) {
-    FloatVec totals[kRows][kVectors];
+  // to [kRows][16] = the products.
+  HWY_INLINE void Multiply(float* to) {
+    Floats totals;
     ForAll([&](int r, int v) HWY_ATTR { totals[r][v] = hn::Zero(kFloat); });
-    const int64_t in_group = layout_.group / width_;
-    int64_t block = 0;
     for (int64_t group = 0; group < layout_.groups; ++group) {
-      FloatVec partial[kRows][kVectors];
+      Floats products;
       if constexpr (Kind::kManyBlocks) {
-        ForAll([&](int r, int v) HWY_ATTR { partial[r][v] = hn::Zero(kFloat); });
-        for (int64_t i = 0; i < in_group; ++i, ++block) {
-          AddBlock(block, i, [&](int r, int v, FloatVec value, FloatVec scale) HWY_ATTR {
-            partial[r][v] = hn::MulAdd(value, scale, partial[r][v]);
-          });
+        ForAll([&](int r, int v) HWY_ATTR { products[r][v] = hn::Zero(kFloat); });
+        for (int64_t block = 0; block < layout_.group / Kind::kWidth; ++block) {
+          AddBlock(block * kSteps, products);
         }
       } else {
-        AddBlock(block++, 0, [&](int r, int v, FloatVec value, FloatVec scale) HWY_ATTR {
-          partial[r][v] = hn::Mul(value, scale);
-        });
+        AddBlock(0, products);
       }
-      AddGroup(group, partial, totals);
-      for (const std::byte*& record : records_) record += layout_.record_bytes();
+      AddGroup(products, totals);
+      record_ += layout_.record_bytes();
     }
-    ForAll([&](int r, int v) HWY_ATTR {
-      hn::StoreU(totals[r][v], kFloat, sums + r * kPanels * kPanelWidth + v * kLanes);
-    });
+    ForAll([&](int r, int v)
+               HWY_ATTR { hn::StoreU(totals[r][v], kFloat, to + r * kPanelWidth + v * kLanes); });
   }
 
  private:
   using Codes = typename Kind::Codes;
   using Dots = typename Kind::Dots;
-  static constexpr int kVectors = kPanels * kParts;
+  static constexpr int kSteps = Kind::kWidth / Codes::kStep;  // of a block
+  using Floats = FloatVec[kRows][kParts];
 
   template <typename F>
   static HWY_INLINE void ForAll(F f) {
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) f(r, v);
+      for (int v = 0; v < kParts; ++v) f(r, v);
     }
   }
-  HWY_INLINE const std::byte* Record(int vector) const { return records_[vector / kParts]; }
-  HWY_INLINE IntVec Start(int64_t block, int row) const {
-    return hn::Set(kInt, rows_.starts[row * blocks_ + block]);
-  }
 
-  // Calls use(row, vector, sum, scale of the inputs) for the sums of one block, the one of its
-  // number in the group and in the row.
-  template <typename F>
-  HWY_INLINE void AddBlock(int64_t block, int64_t in_group, F use) {
-    typename Dots::Sums sums[kRows][kVectors];
-    ForAll([&](int r, int v) HWY_ATTR { sums[r][v] = Dots::Begin(Start(block, r)); });
-    const int8_t* x = rows_.codes + block * width_;
-    const int64_t steps = width_ / Codes::kStep;
-    for (int64_t step = in_group * steps; step < (in_group + 1) * steps; ++step) {
-      ByteVec loaded[kVectors];
+  // products (+)= the sums of the block that comes next, whose codes begin at `first_step` of the
+  // group, times the scales of their inputs.
+  HWY_INLINE void AddBlock(int64_t first_step, Floats& products) {
+    typename Dots::Sums sums[kRows][kParts];
+    ForAll([&](int r, int v) HWY_ATTR { sums[r][v] = Dots::Begin(Start(r)); });
+    ForEach<0, kSteps>([&]<int kStep>() HWY_ATTR {
+      ByteVec loaded[kParts];
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        loaded[v] = LoadStep(Record(v), step, v % kParts);
-        if (v % kParts == 0) __builtin_prefetch(Record(v) + step * kStepBytes + kAhead, 0, 3);
-      }
-      ForEachQuad<0, Codes::kStep / 4>([&]<int kQuad>() HWY_ATTR {
-        typename Dots::Weights w[kVectors];
+      for (int v = 0; v < kParts; ++v) loaded[v] = LoadStep(record_, first_step + kStep, v);
+      __builtin_prefetch(record_ + (first_step + kStep) * kStepBytes + ahead_, 0, 3);
+      ForEach<0, Codes::kStep / 4>([&]<int kQuad>() HWY_ATTR {
+        typename Dots::Weights w[kParts];
 #pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) {
-          w[v] = Dots::Of(Codes::template Get<kQuad>(loaded[v]));
-        }
-#pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) {
-          const InputVec inputs = LoadInputs(x + r * stride_ + 4 * kQuad);
-#pragma GCC unroll 16
-          for (int v = 0; v < kVectors; ++v) Dots::Add(w[v], inputs, sums[r][v]);
-        }
+        for (int v = 0; v < kParts; ++v) w[v] = Dots::Of(Codes::template Get<kQuad>(loaded[v]));
+        ForAll([&](int r, int v) HWY_ATTR {
+          const int8_t* x = blocks_[r].codes + kStep * Codes::kStep + 4 * kQuad;
+          sums[r][v] = Dots::Add(w[v], x, sums[r][v]);
+        });
       });
-      x += Codes::kStep;
-    }
-    ForAll([&](int r, int v) HWY_ATTR {
-      use(r, v, hn::ConvertTo(kFloat, Dots::Value(sums[r][v], Start(block, r))),
-          hn::Set(kFloat, rows_.scales[r * blocks_ + block]));
     });
+    ForAll([&](int r, int v) HWY_ATTR {
+      const auto value = hn::ConvertTo(kFloat, Dots::Value(sums[r][v], Start(r)));
+      const auto scale = hn::Set(kFloat, blocks_[r].scale);
+      products[r][v] =
+          Kind::kManyBlocks ? hn::MulAdd(value, scale, products[r][v]) : hn::Mul(value, scale);
+    });
+    blocks_ += kRows;
   }
+  HWY_INLINE IntVec Start(int row) const { return hn::Set(kInt, blocks_[row].start); }
 
-  // totals += scale * partial - minimum * sum of the inputs.
-  HWY_INLINE void AddGroup(int64_t group, const FloatVec (&partial)[kRows][kVectors],
-                           FloatVec (&totals)[kRows][kVectors]) const {
+  // totals += scales * products - minimums * sums of the inputs, of the group that comes next.
+  HWY_INLINE void AddGroup(const Floats& products, Floats& totals) {
 #pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      const auto scale = LoadScales(layout_, Record(v), v % kParts);
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) totals[r][v] = hn::MulAdd(partial[r][v], scale, totals[r][v]);
-      if (rows_.sums == nullptr) continue;
-      const auto minimum = LoadMinimums(layout_, Record(v), v % kParts, scale);
+    for (int v = 0; v < kParts; ++v) {
+      const auto scale = LoadScales(layout_, record_, v);
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        const auto sum = hn::Set(kFloat, rows_.sums[r * layout_.groups + group]);
-        totals[r][v] = hn::NegMulAdd(minimum, sum, totals[r][v]);
+        totals[r][v] = hn::MulAdd(products[r][v], scale, totals[r][v]);
+      }
+      if (sums_ == nullptr) continue;
+      const auto minimum = LoadMinimums(layout_, record_, v, scale);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        totals[r][v] = hn::NegMulAdd(minimum, hn::Set(kFloat, sums_[r]), totals[r][v]);
       }
     }
+    if (sums_ != nullptr) sums_ += kRows;
   }
 
   const QuantizedLayout layout_;
-  const RoundedRows rows_;
-  const std::byte* records_[kPanels];  // of the group that is next
-  const int64_t width_;                // columns of a block
-  const int64_t stride_;               // from row to row
-  const int64_t blocks_;               // of a row
+  // Of the block and group that come next.
+  const RoundedBlock* blocks_;
+  const float* sums_;
+  const std::byte* record_;
+  const int64_t ahead_;
 };
 
-// Rows [row, row + kRows) by `kPanels` panels from `panel` on.
-template <typename Kind, int kRows, int kPanels>
-void MultiplyTile(const QuantizedTask& task, int64_t row, int64_t panel) {
-  HWY_ALIGN float sums[kRows * kPanels * kPanelWidth];
-  Tile<Kind, kRows, kPanels>(task, row, panel).Multiply(sums);
-  PanelOutput output = task.output;
-  output.out = Matrix::Dense(output.out.row(row), output.out.dtype, kRows, output.out.cols);
-  for (int64_t p = 0; p < kPanels; ++p) {
-    FinishPanel(output, task.first_column + (panel + p) * kPanelWidth, sums + p * kPanelWidth,
-                kPanels * kPanelWidth);
-  }
-}
-
-// Up to three rows wait for memory, which is read fastest from front to back: they take one panel
-// at a time. More rows take panels side by side, which share the inputs.
+// Tile `tile`, which has kRows rows, by one panel.
 template <typename Kind, int kRows>
-void MultiplyRows(const QuantizedTask& task, int64_t row, int64_t panel) {
-  const int64_t end = std::min<int64_t>(panel + Kind::kPanels, task.group);
-  if constexpr (kRows > 3 && Kind::kPanels > 1) {
-    if (panel + Kind::kPanels == end) {
-      return MultiplyTile<Kind, kRows, Kind::kPanels>(task, row, panel);
-    }
-  }
-  for (; panel < end; ++panel) MultiplyTile<Kind, kRows, 1>(task, row, panel);
+void MultiplyTile(const QuantizedTask& task, int64_t tile, int64_t panel) {
+  HWY_ALIGN float sums[kRows * kPanelWidth];
+  Tile<Kind, kRows>(task, tile, panel).Multiply(sums);
+  PanelOutput output = task.output;
+  output.out = Matrix::Dense(output.out.row(task.rows.First(tile)), output.out.dtype, kRows,
+                             output.out.cols);
+  FinishPanel(output, task.first_column + panel * kPanelWidth, sums, kPanelWidth);
 }
 
-// Rows in equal tiles of as many as leave room in registers. All pass the panels while these are in
-// a cache; every tile unpacks in registers for itself.
+// Memory is read from front to back, which is fastest: all tiles pass one panel, each unpacking it
+// in registers for itself, before the next.
 template <typename Kind, int... kRows>
 void MultiplyAs(const QuantizedTask& task, std::integer_sequence<int, kRows...> /*rows*/) {
-  static constexpr void (*kMultiply[])(const QuantizedTask& task, int64_t row,
-                                       int64_t panel) = {&MultiplyRows<Kind, kRows + 1>...};
-  const int64_t tiles = (task.count + Kind::kRows - 1) / Kind::kRows;
-  for (int64_t panel = 0; panel < task.group; panel += Kind::kPanels) {
-    for (int64_t tile = 0; tile < tiles; ++tile) {
-      const int64_t first = task.count * tile / tiles;
-      const int64_t rows = task.count * (tile + 1) / tiles - first;
-      kMultiply[rows - 1](task, first, panel);
+  static constexpr void (*kMultiply[])(const QuantizedTask& task, int64_t tile,
+                                       int64_t panel) = {&MultiplyTile<Kind, kRows + 1>...};
+  for (int64_t panel = 0; panel < task.group; ++panel) {
+    for (int64_t tile = 0; tile < task.rows.tiles; ++tile) {
+      kMultiply[task.rows.Height(tile) - 1](task, tile, panel);
     }
   }
 }
 
-template <typename Kind>
-void MultiplyKind(const QuantizedTask& task) {
-  MultiplyAs<Kind>(task, std::make_integer_sequence<int, Kind::kRows>());
+template <typename Codes, typename Dots>
+void MultiplyCodes(const QuantizedTask& task) {
+  constexpr std::make_integer_sequence<int, kTileRows<Dots>> kRows;
+  const QuantizedLayout& layout = *task.rows.layout;
+  if (layout.block() == 16) {
+    MultiplyAs<Kind<Codes, Dots, 16, false>>(task, kRows);
+  } else if (layout.group == 32) {
+    MultiplyAs<Kind<Codes, Dots, 32, false>>(task, kRows);
+  } else {
+    MultiplyAs<Kind<Codes, Dots, 32, true>>(task, kRows);
+  }
 }
 
 template <template <typename> class Dots>
 void MultiplyQuantized(const QuantizedTask& task) {
-  const bool blocks = task.layout->group > task.layout->block();
-  if (task.layout->bits == 4) {
-    blocks ? MultiplyKind<Kind<Codes4, Dots<Codes4>, true>>(task)
-           : MultiplyKind<Kind<Codes4, Dots<Codes4>, false>>(task);
+  if (task.rows.layout->bits == 4) {
+    MultiplyCodes<Codes4, Dots<Codes4>>(task);
   } else {
-    blocks ? MultiplyKind<Kind<Codes8, Dots<Codes8>, true>>(task)
-           : MultiplyKind<Kind<Codes8, Dots<Codes8>, false>>(task);
+    MultiplyCodes<Codes8, Dots<Codes8>>(task);
   }
+}
+
+template <template <typename> class Dots>
+int64_t TileRows(int bits) {
+  return bits == 4 ? kTileRows<Dots<Codes4>> : kTileRows<Dots<Codes8>>;
 }
 
 void MultiplyPlain(const QuantizedTask& task) { MultiplyQuantized<PlainDots>(task); }
@@ -224,8 +205,12 @@ HWY_AFTER_NAMESPACE();
 namespace baton::kernels::cpu {
 
 QuantizedKernel QuantizedKernelOf(Isa isa, bool vnni) {
-  if (isa != Isa::kAvx512) return {&N_AVX2::MultiplyPlain, ChooseRoundInputs(isa)};
-  return {vnni ? &N_AVX3::MultiplyVnni : &N_AVX3::MultiplyPlain, ChooseRoundInputs(isa)};
+  const RoundInputs round = ChooseRoundInputs(isa);
+  if (isa != Isa::kAvx512) {
+    return {&N_AVX2::MultiplyPlain, round, &N_AVX2::TileRows<N_AVX2::PlainDots>};
+  }
+  if (vnni) return {&N_AVX3::MultiplyVnni, round, &N_AVX3::TileRows<N_AVX3::VnniDots>};
+  return {&N_AVX3::MultiplyPlain, round, &N_AVX3::TileRows<N_AVX3::PlainDots>};
 }
 
 }  // namespace baton::kernels::cpu

@@ -35,61 +35,62 @@ HWY_INLINE void LoadBlock(const RoundTask& task, const T* from, int64_t begin, i
   }
 }
 
-// Rounds one block and returns its scale and the sum of its codes.
-struct Rounded {
-  float scale = 0;
-  int32_t sum = 0;
-};
-HWY_INLINE Rounded RoundBlock(const float* block, int64_t count, int8_t* codes) {
+// Returns the sum of the codes.
+HWY_INLINE int32_t RoundBlock(const float* inputs, int64_t count, RoundedBlock& block) {
   const hn::RebindToSigned<FloatTag> di32;
   const hn::Rebind<int8_t, FloatTag> di8;
   // Magnitudes order as their bits do, infinity and NaN above all others.
   auto largest = hn::Zero(di32);
   for (int64_t i = 0; i < count; i += kLanes) {
-    largest = hn::Max(largest, hn::BitCast(di32, hn::Abs(hn::Load(kFloat, block + i))));
+    largest = hn::Max(largest, hn::BitCast(di32, hn::Abs(hn::Load(kFloat, inputs + i))));
   }
   const InputScale scale = InputScale::Of(hn::GetLane(hn::MaxOfLanes(di32, largest)));
+  block.scale = scale.scale;
   if (!scale.rounds) {
-    std::fill_n(codes, count, int8_t{0});
-    return {scale.scale, 0};
+    std::fill_n(block.codes, count, int8_t{0});
+    return 0;
   }
   const auto factor = hn::Set(kFloat, scale.factor);
   auto sum = hn::Zero(di32);
   for (int64_t i = 0; i < count; i += kLanes) {
-    const auto code = hn::NearestInt(hn::Mul(hn::Load(kFloat, block + i), factor));
+    const auto code = hn::NearestInt(hn::Mul(hn::Load(kFloat, inputs + i), factor));
     sum = hn::Add(sum, code);
-    hn::StoreU(hn::DemoteTo(di8, code), di8, codes + i);
+    hn::StoreU(hn::DemoteTo(di8, code), di8, block.codes + i);
   }
-  return {scale.scale, hn::GetLane(hn::SumOfLanes(di32, sum))};
+  return hn::GetLane(hn::SumOfLanes(di32, sum));
 }
 
+// Rounds row `row` of a tile.
 template <typename T>
-void RoundRow(const RoundTask& task, int64_t row) {
-  const QuantizedLayout& layout = *task.layout;
+void RoundRow(const RoundTask& task, int64_t tile, int64_t row) {
+  const QuantizedLayout& layout = *task.rows.layout;
   const int64_t width = layout.block();
   const int64_t in_group = layout.group / width;
-  const RoundedRows to = task.rows.From(row, layout);
-  const T* const from = static_cast<const T*>(task.in.row(row));
-  HWY_ALIGN float block[kMostBlock];
+  const int64_t height = task.rows.Height(tile);
+  const T* const from = static_cast<const T*>(task.in.row(task.rows.First(tile) + row));
+  RoundedBlock* to = task.rows.Blocks(tile) + row;
+  float* sums = task.rows.Sums(tile);
+  HWY_ALIGN float inputs[kMostBlock];
   for (int64_t group = 0; group < layout.groups; ++group) {
     float group_sum = 0;
-    for (int64_t i = group * in_group; i < (group + 1) * in_group; ++i) {
-      LoadBlock(task, from, i * width, width, block);
-      const Rounded rounded = RoundBlock(block, width, to.codes + i * width);
-      to.scales[i] = rounded.scale;
-      to.starts[i] = -layout.zero * rounded.sum;
-      group_sum = std::fma(rounded.scale, static_cast<float>(rounded.sum), group_sum);
+    for (int64_t i = group * in_group; i < (group + 1) * in_group; ++i, to += height) {
+      LoadBlock(task, from, i * width, width, inputs);
+      const int32_t sum = RoundBlock(inputs, width, *to);
+      to->start = -layout.zero * sum;
+      group_sum = std::fma(to->scale, static_cast<float>(sum), group_sum);
     }
-    if (to.sums != nullptr) to.sums[group] = group_sum;
+    if (sums != nullptr) sums[group * height + row] = group_sum;
   }
 }
 
-void RoundRows(const RoundTask& task, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    if (task.in.dtype == DType::kF32) {
-      RoundRow<float>(task, row);
-    } else {
-      RoundRow<uint16_t>(task, row);
+void RoundTiles(const RoundTask& task, int64_t begin, int64_t end) {
+  for (int64_t tile = begin; tile < end; ++tile) {
+    for (int64_t row = 0; row < task.rows.Height(tile); ++row) {
+      if (task.in.dtype == DType::kF32) {
+        RoundRow<float>(task, tile, row);
+      } else {
+        RoundRow<uint16_t>(task, tile, row);
+      }
     }
   }
 }
@@ -102,7 +103,7 @@ HWY_AFTER_NAMESPACE();
 namespace baton::kernels::cpu {
 
 RoundInputs ChooseRoundInputs(Isa isa) {
-  return isa == Isa::kAvx512 ? &N_AVX3::RoundRows : &N_AVX2::RoundRows;
+  return isa == Isa::kAvx512 ? &N_AVX3::RoundTiles : &N_AVX2::RoundTiles;
 }
 
 }  // namespace baton::kernels::cpu
